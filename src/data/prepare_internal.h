@@ -12,7 +12,6 @@
 #include "data/tokenizer.h"
 
 #define PREPARE_MANIFEST_FORMAT "gpt-train-manifest"
-#define PREPARE_MANIFEST_BYTES_MAX ((size_t)256 << 20)
 #define PREPARE_STDIN_NAME ".gpt-prepare.stdin"
 #define PREPARE_LOCK_NAME ".gpt-prepare.lock"
 

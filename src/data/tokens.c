@@ -14,11 +14,14 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/size.h"
+#include "data/token_kind.h"
 
 /* Fuzzing uses a smaller buffer. */
 #ifndef STAGING_BYTES
 #define STAGING_BYTES 65536
 #endif
+#define SAMPLE_PIECES 16
+#define SAMPLE_PIECE_BYTES 256
 #define DIGEST_PIECES 16
 #define DIGEST_PIECE 1024 /* ids */
 
@@ -178,24 +181,81 @@ static enum gt_status shard_read_header(struct token_shard *shard, const unsigne
     return GT_OK;
 }
 
-/* Sets width, offset and length from the first bytes and the size of the open file. */
-static enum gt_status shard_recognise(struct token_shard *shard)
+/* Sets width, offset and length from a header of another program. */
+static enum gt_status shard_lay_out(struct token_shard *shard, const struct token_layout *layout)
 {
-    unsigned char header[12] = {0};
-    if (shard->size_bytes == 0)
-        return FAIL(GT_DATA, "%s: the file is empty", shard->path);
-    const size_t available = shard->size_bytes < sizeof header ? (size_t)shard->size_bytes : sizeof header;
-    TRY(file_read_at(shard->fd, shard->path, 0, header, available));
-    const uint32_t magic = (uint32_t)le_read(header, 4);
-    if (magic == TOKEN_SHARD_MAGIC_U16 || magic == TOKEN_SHARD_MAGIC_U32) {
-        if (shard->size_bytes >= TOKEN_SHARD_HEADER_BYTES)
-            return shard_read_header(shard, header);
-        return FAIL(GT_DATA, "%s: an llm.c token file has a header of %d bytes; this file has %" PRIu64, shard->path,
-                    TOKEN_SHARD_HEADER_BYTES, shard->size_bytes);
+    const uint64_t most = (uint64_t)INT64_MAX / 8, count = layout->count < most ? layout->count : most;
+    const uint64_t need = layout->offset_bytes + count * layout->width_bytes;
+    if (count == 0 || shard->size_bytes != need)
+        return FAIL(GT_DATA,
+                    "%s: %s whose header says %" PRIu64 " ids of %zu bytes, from byte %" PRIu64 " on, has %" PRIu64
+                    " bytes; this file has %" PRIu64,
+                    shard->path, layout->format, layout->count, layout->width_bytes, layout->offset_bytes, need,
+                    shard->size_bytes);
+    shard->width_bytes = layout->width_bytes;
+    shard->data_offset = layout->offset_bytes;
+    shard->length = (int64_t)count;
+    return GT_OK;
+}
+
+/* Sets *out_listed to whether the manifest beside the file says that gpt-prepare wrote it, with this size. */
+static enum gt_status manifest_lists(const struct token_shard *shard, bool *out_listed)
+{
+    char folder[FILE_PATH_MAX];
+    json_t *root = NULL;
+    file_folder_of(folder, shard->path);
+    const char *path = FILE_IN(folder, PREPARE_MANIFEST_NAME);
+    *out_listed = false;
+    bool exists;
+    TRY(file_look(path, &exists));
+    if (!exists)
+        return GT_OK;
+    TRY(json_parse_file(path, PREPARE_MANIFEST_BYTES_MAX, &root));
+    for (int split = TOKEN_TRAIN; split <= TOKEN_VAL; split++) {
+        const json_t *files =
+            json_object_get(json_object_get(root, token_split_name((enum token_split)split)), "files");
+        for (size_t i = 0; i < json_array_size(files); i++) {
+            const json_t *file = json_array_get(files, i);
+            const char *name = json_string_value(json_object_get(file, "file"));
+            *out_listed |= name != NULL && strcmp(name, file_name_of(shard->path)) == 0 &&
+                           json_integer_value(json_object_get(file, "size_bytes")) == (json_int_t)shard->size_bytes;
+        }
     }
-    if (llmc_kind_of(magic) != NULL)
-        return FAIL(GT_DATA, "%s: magic %" PRIu32 " marks an llm.c %s file, not tokens", shard->path, magic,
-                    llmc_kind_of(magic));
+    json_decref(root);
+    return GT_OK;
+}
+
+/* Finds out whether a file without a header, which begins with head[count], has other things than 16-bit ids.  Only if
+ * the head does not contradict that, more of the file is read. */
+static enum gt_status shard_find_kind(const struct token_shard *shard, const unsigned char *head, size_t count,
+                                      const struct token_kind **out)
+{
+    unsigned char sample[TOKEN_KIND_HEAD_BYTES + SAMPLE_PIECES * SAMPLE_PIECE_BYTES];
+    size_t size = count / 8 * 8;
+    *out = token_kind_of_head(head, count, shard->size_bytes);
+    if (*out != NULL || token_kind_of_numbers(head, size, false) == NULL)
+        return GT_OK;
+    memcpy(sample, head, size);
+    const uint64_t rest = (shard->size_bytes - count) / SAMPLE_PIECES / 8 * 8;
+    for (uint64_t i = 0; i < SAMPLE_PIECES && rest >= SAMPLE_PIECE_BYTES; i++) {
+        TRY(file_read_at(shard->fd, shard->path, size + i * rest, sample + size + i * SAMPLE_PIECE_BYTES,
+                         SAMPLE_PIECE_BYTES));
+    }
+    size += rest >= SAMPLE_PIECE_BYTES ? (size_t)SAMPLE_PIECES * SAMPLE_PIECE_BYTES : 0;
+    *out = token_kind_of_numbers(sample, size, true);
+    return GT_OK;
+}
+
+/* Sets width, offset and length of a file without a header, if it has 16-bit ids. */
+static enum gt_status shard_take_narrow(struct token_shard *shard, const unsigned char *head, size_t count)
+{
+    const struct token_kind *kind = NULL;
+    bool listed = false;
+    TRY(shard_find_kind(shard, head, count, &kind));
+    if (kind != NULL)
+        TRY(manifest_lists(shard, &listed));
+    if (kind != NULL && !listed)
+        return token_kind_refuse(kind, shard->path);
     if (shard->size_bytes % 2 != 0)
         return FAIL(GT_DATA, "%s: a file of 16-bit tokens has an even size; this one has %" PRIu64 " bytes",
                     shard->path, shard->size_bytes);
@@ -203,6 +263,30 @@ static enum gt_status shard_recognise(struct token_shard *shard)
     shard->data_offset = 0;
     shard->length = (int64_t)(shard->size_bytes / 2);
     return GT_OK;
+}
+
+/* Sets width, offset and length from the first bytes and the size of the open file. */
+static enum gt_status shard_recognise(struct token_shard *shard)
+{
+    unsigned char head[TOKEN_KIND_HEAD_BYTES] = {0};
+    struct token_layout layout;
+    if (shard->size_bytes == 0)
+        return FAIL(GT_DATA, "%s: the file is empty", shard->path);
+    const size_t available = shard->size_bytes < sizeof head ? (size_t)shard->size_bytes : sizeof head;
+    TRY(file_read_at(shard->fd, shard->path, 0, head, available));
+    const uint32_t magic = (uint32_t)le_read(head, 4);
+    if (magic == TOKEN_SHARD_MAGIC_U16 || magic == TOKEN_SHARD_MAGIC_U32) {
+        if (shard->size_bytes >= TOKEN_SHARD_HEADER_BYTES)
+            return shard_read_header(shard, head);
+        return FAIL(GT_DATA, "%s: an llm.c token file has a header of %d bytes; this file has %" PRIu64, shard->path,
+                    TOKEN_SHARD_HEADER_BYTES, shard->size_bytes);
+    }
+    if (llmc_kind_of(magic) != NULL)
+        return FAIL(GT_DATA, "%s: magic %" PRIu32 " marks an llm.c %s file, not tokens", shard->path, magic,
+                    llmc_kind_of(magic));
+    if (token_layout_find(head, available, &layout))
+        return shard_lay_out(shard, &layout);
+    return shard_take_narrow(shard, head, available);
 }
 
 /* Checks that at least one shard is long enough for a sample; warns about the others. */

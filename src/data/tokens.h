@@ -1,9 +1,11 @@
 /* Token files: a training or validation split as one long sequence of ids.
  *
- * Two formats are read, and their first bytes distinguish them:
+ * These formats are read, and their first bytes distinguish them:
  *   nanoGPT   headerless little-endian uint16 (data/NAME/train.bin, val.bin; prepare.py of nanoGPT)
  *   llm.c     256 int32 of header ([0] magic, [1] version, [2] count), then the ids: magic 20240520 version 1 uint16,
  *             magic 20240801 version 7 uint32 (dataloader.h of llm.c)
+ *   others    llmq's, lit-gpt's and NumPy's (token_kind.h)
+ * A file without a header that is certainly not 16-bit ids is refused by the name of its kind.
  * Beside NAME.bin, NAME.mask may say which tokens count as targets: 8 bytes TOKEN_MASK_MAGIC, 8 bytes with the number
  * of tokens R of a row, then one bit per token, the first in the lowest bit.  The tokens are then conversations, packed
  * into rows of R, and one token more; they are one file, whose mask is read when it is opened.
@@ -72,8 +74,8 @@ const char *token_split_name(enum token_split split);
 /* Opens and validates a split.  In a folder, SPLIT.bin is used alone when it exists; otherwise every file whose name
  * ends in ".bin" and either begins with SPLIT or contains "_SPLIT" followed by '_' or '.', sorted by name.  The format
  * may differ between shards.  A shard shorter than block_size + 1 tokens causes a warning and provides no samples.
- * Errors: GT_DATA (no such folder or files, empty, odd size, a header that contradicts the size of its file, an unknown
- * version, no shard long enough; a folder that prepared_folder_check() refuses), GT_IO, GT_NO_MEMORY. */
+ * Errors: GT_DATA (no such folder or files, empty, odd size, another kind of file, a header that contradicts the size of
+ * its file, an unknown version, no shard long enough; a folder that prepared_folder_check() refuses), GT_IO, GT_NO_MEMORY. */
 enum gt_status token_source_open(const void *owner, const struct token_source_spec *spec, struct token_source **out);
 /* Sets *out to true when `folder` has files of a split; false when there is no such folder.  Errors: GT_IO. */
 enum gt_status token_split_exists(const char *folder, enum token_split split, bool *out);
@@ -98,6 +100,7 @@ enum gt_status token_source_digest(struct token_source *source, uint32_t *out);
 /* ---- the folder of a data set that gpt-prepare wrote ---- */
 
 #define PREPARE_MANIFEST_NAME "manifest.json"
+#define PREPARE_MANIFEST_BYTES_MAX ((size_t)256 << 20)
 #define PREPARE_STATE_NAME ".gpt-prepare.state"
 #define PREPARE_STATE_BYTES_MAX ((size_t)256 << 20)
 /* How far a run is, as its state file says it. */

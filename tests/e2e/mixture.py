@@ -7,6 +7,7 @@
   chat       an update of a plain and a chat sample has the mean over the targets that count in both
   answered   --plan, gpt-sample and gpt-export know such a run
   refused    bad lists, missing folders, data of another tokenizer
+  of_another_kind  token files that are none
 Needs GPT_PREPARE, GPT_TRAIN, GPT_SAMPLE, GPT_EXPORT.  Prints "checks: P passed, F failed, S skipped".
 """
 
@@ -16,7 +17,7 @@ import struct
 import subprocess
 
 from checks import (GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check_named as check, end, error_lines, files, make_text,
-                    metrics, patience, read, write)
+                    metrics, patience, read, skip, write)
 
 TINY = ["--n_layer=1", "--n_head=2", "--n_embd=16", "--block_size=16", "--gradient_accumulation_steps=1", "--threads=1",
         "--dtype=float32", "--eval_iters=2", "--log_interval=1", "--warmup_iters=0"]
@@ -145,4 +146,26 @@ def refused():
         check(list_, len(error_lines(done)) == 1 and said in error_lines(done)[0], done.stderr)
 
 
-end(shares, judged, resumed, chat, answered, refused, begin=begin)
+def of_another_kind():
+    """32-bit ids are refused in every place of token files, and the command of the error converts them."""
+    ids = [sum(map(ord, f"{i}")) % 33 + i % 7 for i in range(3000)]
+    for name, form in (("narrow", "H"), ("wide", "i")):
+        for split in ("train", "val"):
+            write(f"data/{name}/{split}.bin", struct.pack(f"<3000{form}", *ids))
+    words = ["--max_iters=0", "--batch_size=2", "--vocab_size=64"]
+    train("narrow", "narrow", *words)
+    for data, more in (("wide", ()), ("narrow:1,wide:1", ()), ("narrow", ("--init_from=narrow", "--eval_data=data/wide/val.bin"))):
+        done = train("none", data, *words, *more, status=2)
+        check(f"{data} {more}", len(error_lines(done)) == 1 and "32-bit whole numbers" in error_lines(done)[0], done.stderr)
+    if subprocess.run(["python3", "-c", "import numpy"], check=False, capture_output=True).returncode != 0:
+        skip("token_kind_numpy", "no NumPy for python3")
+        return
+    for split in ("train", "val"):
+        done = run(GPT_TRAIN, "--dataset=wide", "--out_dir=none", *TINY, *words)
+        check(split, f"data/wide/{split}.bin" in done.stderr, done.stderr)
+        subprocess.run("python3 -c" + done.stderr.split("python3 -c")[1], shell=True, check=False)
+    train("wide", "wide", *words)
+    check("the converted ids are the same", loss("wide") == loss("narrow"), f"{loss('wide')} {loss('narrow')}")
+
+
+end(shares, judged, resumed, chat, answered, refused, of_another_kind, begin=begin)

@@ -364,41 +364,25 @@ static enum gt_status split_refuse(const struct prepare *prep, int64_t train, in
                 documents, documents == 1 ? "" : "s", spec->val_fraction, prepare_split_words[prep->split], train, val);
 }
 
-/* Finds where the last `val_characters` characters begin.  The weight of a bpe token is its number of characters;
- * tokens that are not from the text weigh nothing. */
-static enum gt_status border_of_bpe(struct prepare *prep, int64_t val_characters, int64_t *out_train)
+/* Splits all tokens by position.  The unit is a character of the tokens' text, which for bytes and chars is a token. */
+static enum gt_status split_by_position(struct prepare *prep, int64_t tokens, int64_t *out_train)
 {
-    const int64_t vocab_size = prep->tokenizer->vocab_size;
-    int32_t *weights;
-    TRY(HOSTMEM_NEW(prep, (size_t)vocab_size, "lengths of tokens", &weights));
-    for (int64_t id = 0; id < vocab_size; id++) {
-        char scratch[4];
-        const char *text = NULL;
-        const size_t count = tokenizer_token_bytes(prep->tokenizer, (int32_t)id, scratch, &text);
-        weights[id] = (int32_t)utf8_count_leads((const unsigned char *)text, count);
-    }
-    if (tokenizer_eot(prep->tokenizer) >= 0)
-        weights[tokenizer_eot(prep->tokenizer)] = 0;
-    if (tokenizer_pipeline(prep->tokenizer)->bos >= 0)
-        weights[tokenizer_pipeline(prep->tokenizer)->bos] = 0;
-    if (tokenizer_pipeline(prep->tokenizer)->unknown >= 0)
-        weights[tokenizer_pipeline(prep->tokenizer)->unknown] = 0;
-    const enum gt_status status = token_writer_border(prep->writer, weights, vocab_size, val_characters, out_train);
-    hostmem_free(weights);
-    return status;
+    const int64_t units = prep->weights != NULL ? prep->progress.weight : tokens;
+    const int64_t train = (int64_t)floor((double)units * (1.0 - prep->spec->val_fraction));
+    *out_train = train;
+    if (prep->weights == NULL)
+        return GT_OK;
+    return token_writer_border(prep->writer, prep->weights, prep->tokenizer->vocab_size, units - train, out_train);
 }
 
 static enum gt_status prepare_finish(struct prepare *prep)
 {
     int64_t train = token_writer_tokens(prep->writer, TOKEN_TRAIN);
     int64_t val = token_writer_tokens(prep->writer, TOKEN_VAL);
-    const bool by_position = prep->split == PREPARE_SPLIT_POSITION;
+    const int64_t tokens = train;
+    const bool by_position = prep->split == PREPARE_SPLIT_POSITION && prep->spec->val_fraction > 0;
     if (by_position) {
-        const bool is_bpe = prep->spec->tokenizer == TOKENIZER_BPE;
-        const int64_t tokens = train, units = is_bpe ? (int64_t)prep->progress.character_count : tokens;
-        train = (int64_t)floor((double)units * (1.0 - prep->spec->val_fraction));
-        if (is_bpe && prep->spec->val_fraction > 0)
-            TRY(border_of_bpe(prep, units - train, &train));
+        TRY(split_by_position(prep, tokens, &train));
         val = tokens - train;
     }
     if (train < 1 || (val < 1 && prep->spec->val_fraction > 0))

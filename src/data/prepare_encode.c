@@ -50,9 +50,32 @@ static void writer_choose(struct prepare *prep)
         spec->shard_tokens = (int64_t)1 << 30;
 }
 
+/* Counts the characters of each token of a bpe, for a split by position; a token that is not from the text has none. */
+static enum gt_status weights_make(struct prepare *prep)
+{
+    const struct tokenizer *tokenizer = prep->tokenizer;
+    if (prep->spec->tokenizer != TOKENIZER_BPE || prep->split != PREPARE_SPLIT_POSITION)
+        return GT_OK;
+    TRY(HOSTMEM_NEW(prep, (size_t)tokenizer->vocab_size, "lengths of tokens", &prep->weights));
+    for (int64_t id = 0; id < tokenizer->vocab_size; id++) {
+        char scratch[4];
+        const char *text = NULL;
+        const size_t count = tokenizer_token_bytes(tokenizer, (int32_t)id, scratch, &text);
+        prep->weights[id] = (int32_t)utf8_count_leads((const unsigned char *)text, count);
+    }
+    if (tokenizer_eot(tokenizer) >= 0)
+        prep->weights[tokenizer_eot(tokenizer)] = 0;
+    if (tokenizer_pipeline(tokenizer)->bos >= 0)
+        prep->weights[tokenizer_pipeline(tokenizer)->bos] = 0;
+    if (tokenizer_pipeline(tokenizer)->unknown >= 0)
+        prep->weights[tokenizer_pipeline(tokenizer)->unknown] = 0;
+    return GT_OK;
+}
+
 enum gt_status prepare_encode_open(struct prepare *prep)
 {
     writer_choose(prep);
+    TRY(weights_make(prep));
     TRY(threads_open(prep));
     prep->lacks_bytes = prep->tokenizer->bpe != NULL && bpe_lacks_bytes(prep->tokenizer->bpe);
     TRY(HOSTMEM_NEW(prep, BATCH_BYTES, "text of a batch", &prep->text));
@@ -78,15 +101,6 @@ static void tokens_pack(unsigned char *out, size_t width_bytes, const int32_t *i
         le_write(out + 2 * i, (uint32_t)ids[i], 2);
     for (size_t i = 0; i < count && width_bytes == 4; i++)
         le_write(out + 4 * i, (uint32_t)ids[i], 4);
-}
-
-/* Returns the number of characters, without those that begin with a byte that has no token. */
-static size_t characters_count(const struct prepare *prep, const char *text, size_t count)
-{
-    size_t characters = utf8_count_leads((const unsigned char *)text, count);
-    for (size_t i = 0; i < count && prep->lacks_bytes; i++)
-        characters -= ((unsigned char)text[i] & 0xC0u) != 0x80 && bpe_is_unknown(prep->tokenizer->bpe, text[i]);
-    return characters;
 }
 
 static void piece_encode(void *context, size_t index, int thread)
@@ -116,7 +130,8 @@ static void piece_encode(void *context, size_t index, int thread)
     piece->tokens = (int64_t)count;
     piece->unknown_count = unknown->total - unknown_before;
     piece->invalid_count = utf8_count_invalid((const unsigned char *)text, piece->count);
-    piece->character_count = characters_count(prep, text, piece->count);
+    for (size_t i = 0; i < count && prep->weights != NULL; i++)
+        piece->weight += prep->weights[prep->ids[thread][i]];
     piece->has_zero = memchr(text, 0, piece->count) != NULL;
 }
 
@@ -133,6 +148,8 @@ static enum gt_status put_token(struct prepare *prep, enum token_split split, in
 {
     unsigned char bytes[4];
     assert(id >= 0);
+    if (prep->weights != NULL)
+        prep->progress.weight += prep->weights[id];
     tokens_pack(bytes, prep->writer_spec.width_bytes, &id, 1);
     return put(prep, prep->writer, split, bytes, 1);
 }
@@ -143,10 +160,8 @@ static enum gt_status put_before(struct prepare *prep, enum token_split split)
 {
     const bool later = prep->progress.has_document[split];
     prep->progress.has_document[split] = true;
-    if (prep->separator == PREPARE_SEPARATOR_NEWLINE && prep->progress.open_line[split]) {
-        prep->progress.character_count++;
+    if (prep->separator == PREPARE_SEPARATOR_NEWLINE && prep->progress.open_line[split])
         TRY(put_token(prep, split, tokenizer_id_of(prep->tokenizer, '\n')));
-    }
     if (prep->separator == PREPARE_SEPARATOR_BEFORE || (prep->separator == PREPARE_SEPARATOR_BETWEEN && later))
         TRY(put_token(prep, split, tokenizer_eot(prep->tokenizer)));
     const int32_t bos = tokenizer_pipeline(prep->tokenizer)->bos;
@@ -221,8 +236,8 @@ static enum gt_status piece_put(struct prepare *prep, const struct prepare_piece
     if (piece->first)
         TRY(put_before(prep, piece->split));
     TRY(put(prep, prep->writer, piece->split, prep->packed + piece->offset * prep->packed_width, piece->tokens));
-    progress->character_count += piece->character_count;
     unknown_count(prep, piece);
+    progress->weight += piece->weight;
     progress->counts.invalid_bytes += piece->invalid_count;
     progress->document_invalid |= piece->invalid_count > 0;
     if (piece->invalid_count > 0)
@@ -403,6 +418,8 @@ static enum gt_status replay_end(struct prepare *prep)
     if (text->parts != then->parts || text->bytes != then->bytes || text->crc32c != then->crc32c)
         return FAIL(GT_DATA, "%s: the text changed after the stopped run read it; start again with --restart",
                     prep->spec->out_dir);
+    if (prep->weights != NULL && prep->phase == PREPARE_PHASE_ENCODE)
+        TRY(token_writer_weight(prep->writer, prep->weights, prep->tokenizer->vocab_size, &prep->progress.weight));
     prep->replays = false;
     prep->owns_files = true;
     prep->saved_at_bytes = prep->progress.documents.text_bytes;

@@ -30,7 +30,7 @@ struct prepare_piece {
     int64_t tokens;
     uint64_t unknown_count; /* bytes without a token */
     size_t invalid_count;
-    size_t character_count;
+    int64_t weight; /* of its tokens */
     bool has_zero;
     enum gt_status status;
     struct tokenizer_fault fault;
@@ -48,7 +48,7 @@ struct prepare_progress {
     struct documents_state documents;
     struct prepare_counts counts;
     uint64_t split_documents[TOKEN_WRITER_SPLITS];
-    uint64_t character_count;             /* including newlines between documents */
+    int64_t weight;                       /* of the tokens of both splits; see prepare.weights */
     enum token_split long_split;          /* split of the current long document's parts */
     bool document_invalid, document_zero; /* about the document that is being written */
     bool open_line[TOKEN_WRITER_SPLITS];  /* the split's last document does not end in a newline */
@@ -95,6 +95,7 @@ struct prepare {
     struct prepare_piece *pieces;
     size_t piece_count;
     uint64_t saved_at_bytes; /* bytes of text at the last save */
+    int32_t *weights;        /* for a split by position with a bpe: the characters of each token; else NULL */
     bool latin_said;
     char unknown_first[FILE_PATH_MAX + 32]; /* where the first byte without a token is */
 

@@ -333,14 +333,30 @@ static enum gt_status walk_shard(const struct token_writer *writer, size_t shard
     return GT_OK;
 }
 
+static enum gt_status walk_back(struct token_writer *writer, struct border_walk *walk)
+{
+    for (size_t i = shard_count(writer, TOKEN_TRAIN); i > 0 && !walk->ended; i--)
+        TRY(walk_shard(writer, i - 1, walk));
+    return GT_OK;
+}
+
+enum gt_status token_writer_weight(struct token_writer *writer, const int32_t *weights, int64_t vocab_size,
+                                   int64_t *out_weight)
+{
+    struct border_walk walk = {.weights = weights, .vocab_size = vocab_size, .weight_left = INT64_MAX};
+    assert(writer->splits[TOKEN_TRAIN].buffered == 0);
+    TRY(walk_back(writer, &walk));
+    *out_weight = INT64_MAX - walk.weight_left;
+    return GT_OK;
+}
+
 enum gt_status token_writer_border(struct token_writer *writer, const int32_t *weights, int64_t vocab_size,
                                    int64_t val_weight, int64_t *out_train_tokens)
 {
     struct border_walk walk = {.weights = weights, .vocab_size = vocab_size, .weight_left = val_weight};
     struct writer_split *train = &writer->splits[TOKEN_TRAIN];
     TRY(shard_end(train));
-    for (size_t i = shard_count(writer, TOKEN_TRAIN); i > 0 && !walk.ended; i--)
-        TRY(walk_shard(writer, i - 1, &walk));
+    TRY(walk_back(writer, &walk));
     *out_train_tokens = train->tokens - walk.val_tokens;
     return GT_OK;
 }

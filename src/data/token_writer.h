@@ -49,6 +49,10 @@ enum gt_status token_writer_put(struct token_writer *writer, enum token_split sp
 enum gt_status token_writer_sync(struct token_writer *writer);
 int64_t token_writer_tokens(const struct token_writer *writer, enum token_split split);
 
+/* Adds up the weights of the tokens of train, which token_writer_resume() took over and which it reads.  Errors: GT_IO,
+ * GT_DATA. */
+enum gt_status token_writer_weight(struct token_writer *writer, const int32_t *weights, int64_t vocab_size,
+                                   int64_t *out_weight);
 /* Ends writing, and finds the boundary of a split by position.  Validation gets the longest run of tokens at the end of
  * train whose weights add up to at most `val_weight`; once the sum is reached exactly, no further tokens are added.
  * *out_train_tokens is the number of tokens before them.  weights[id] >= 0 for each id of the vocabulary.  Only the

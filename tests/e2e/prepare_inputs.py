@@ -310,6 +310,36 @@ def test_split_and_copies():
     refused("no_val", 2, ["copies.jsonl", "6 documents", "0 for validation"], "--val-fraction=0.0000001", "copies.jsonl")
 
 
+def test_split_by_position():
+    """The last characters are for validation, whether a character has several tokens or a token several characters."""
+    hindi, english = "नमस्ते 你好🙂\n" * 60, "the cat and the dog and the cat\n" * 60
+    write("a.txt", hindi)
+    write("b.txt", english)
+    for name, size, inputs, whole in (("bytes", 257, ["a.txt"], hindi), ("both", 257, ["a.txt", "b.txt"], hindi + english),
+                                      ("merged", 300, ["b.txt"], english), ("mixed", 300, ["b.txt", "a.txt"], english + hindi)):
+        for fraction in (0, 0.003, 0.1, 0.5, 0.97):
+            result = prepare("--tokenizer=train", f"--vocab-size={size}", f"--val-fraction={fraction}",
+                             "--document-separator=none", *inputs)
+            check(f"position_{name}_{fraction}", result.returncode == 0, result.stderr)
+            vocabulary = read_json("out/vocab.json")
+            letter = {character: byte for byte, character in enumerate(alphabet())}
+            bytes_of = {token: bytes(letter[c] for c in word) for word, token in vocabulary.items() if word != "<|endoftext|>"}
+            train, val = (b"".join(map(bytes_of.get, ids(f"out/{split}.bin"))) if os.path.exists(f"out/{split}.bin") else b""
+                          for split in ("train", "val"))
+            wanted = len(whole) - int(len(whole) * (1 - fraction))
+            found = len(val.decode(errors="replace"))
+            check(f"position_{name}_{fraction}_whole", train + val == whole.encode())
+            check(f"position_{name}_{fraction}_val", os.path.exists("out/val.bin") == (fraction > 0) and
+                  (found == wanted if size == 257 else wanted - 12 < found <= wanted), (found, wanted))
+
+
+def alphabet():
+    """Returns the characters that stand for the bytes in the files of GPT-2's tokenizer."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in plain]
+    return [chr(byte) if byte in plain else chr(256 + others.index(byte)) for byte in range(256)]
+
+
 def test_shards():
     data = bytes(range(256)) * 40
     write("data.bin", data)
@@ -406,5 +436,5 @@ def archives():
         test_bad_archives()
 
 
-end(test_jsonl, archives, test_not_text, test_encodings, test_documents, test_split_and_copies, test_shards, test_stdin_and_bytes,
+end(test_jsonl, archives, test_not_text, test_encodings, test_documents, test_split_and_copies, test_split_by_position, test_shards, test_stdin_and_bytes,
     test_changing_inputs, test_lost_output)

@@ -200,10 +200,10 @@ def test_refusals(rng):
     check("restart_after_broken_state", status == 0 and files_of("left") == files_of("whole"), stderr_text())
 
 
-def run_short_of_room(arguments, out, stdin=subprocess.DEVNULL):
+def run_short_of_room(arguments, out, stdin=subprocess.DEVNULL, mebibytes=36):
     """Runs with a limit on the size of files, as on a full disk; returns the exit status."""
     def limit():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (36 * MIB, 36 * MIB))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (mebibytes * MIB, mebibytes * MIB))
 
     with open("stderr", "wb") as stderr:
         return subprocess.run([GPT_PREPARE, f"--out-dir={out}", *arguments], stdout=subprocess.DEVNULL, stderr=stderr,
@@ -220,6 +220,19 @@ def test_full_disk():
     status, _, _ = run(arguments, "full")
     check("full_disk_continued", status == 0 and "continuing the run" in stderr_text() and
           files_of("full") == files_of("whole"), stderr_text())
+
+
+def test_split_after_resume():
+    """The characters that the stopped run wrote count for the split by position."""
+    write("hindi.txt", "नमस्ते 你好🙂\n" * 30000)
+    run(["--tokenizer=train", "--vocab-size=257", write("few.txt", "नमस्ते")], "vocabulary")
+    arguments = ["--save-every=1", "--threads=1", "--tokenizer=vocabulary", *3 * ["hindi.txt"]]
+    status, _, _ = run(arguments, "whole_hindi")
+    check("split_whole", status == 0, stderr_text())
+    check("split_stopped", run_short_of_room(arguments, "hindi", mebibytes=4) == 1, stderr_text())
+    status, _, _ = run(arguments, "hindi")
+    check("split_continued", status == 0 and "continuing the run" in stderr_text() and
+          files_of("hindi") == files_of("whole_hindi"), stderr_text())
 
 
 def test_changed_stdin(rng):
@@ -262,6 +275,7 @@ def main():
     test_kills("bpe_dedup", bpe + ["--shard-tokens=200000", "documents.jsonl", packed], rng)
     test_refusals(rng)
     test_full_disk()
+    test_split_after_resume()
     test_changed_stdin(rng)
 
 

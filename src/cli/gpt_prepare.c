@@ -378,6 +378,15 @@ static void report_counts(const struct prepare_spec *spec, const struct prepare_
     if (documents->skipped_count > 0)
         log_note("%s left out, not text: %s (give one as INPUT to see why)", COUNTED(documents->skipped_count, "file"),
                  prepare_kinds_text(kinds, documents->kinds));
+    const bool has_lines = documents->line_end_count > 0, has_marks = documents->mark_count > 0;
+    if (documents->converted_count > 0)
+        log_note(
+            "%s%s: %s%s%s", documents->converted,
+            documents->converted_count > 1 ? TEXT(64, " and %s", COUNTED(documents->converted_count - 1, "other text"))
+                                           : "",
+            has_lines ? TEXT(96, "%s (\\r\\n or \\r) read as \\n", COUNTED(documents->line_end_count, "line end")) : "",
+            has_lines && has_marks ? ", " : "",
+            has_marks ? TEXT(96, "%s left out", COUNTED(documents->mark_count, "byte-order mark")) : "");
     if (counts->cut_conversations > 0)
         log_warning("%s longer than %" PRId64 " tokens cut at the end; a larger --block-size keeps more",
                     COUNTED(counts->cut_conversations, "conversation"), spec->block_size);

@@ -25,6 +25,9 @@ struct documents {
     bool is_jsonl;
     struct text_decoder *decoder; /* NULL until a text needs one */
     bool decodes;                 /* the current text is not UTF-8 */
+    bool converts_lines;          /* of the current text */
+    bool after_return;            /* its last byte so far was "\r" */
+    bool converted;               /* the current text is counted as converted */
     bool wide;                    /* zero bytes are normal in the given encoding */
     char *buffer;                 /* BUFFER_BYTES */
     size_t begin, end;            /* the bytes in the buffer that no returned document has */
@@ -76,6 +79,34 @@ uint64_t documents_file_bytes(const struct documents *documents)
 
 /* ---- the bytes of a text ---- */
 
+/* Counts the current text as converted, and remembers the first one. */
+static void converted_count(struct documents *documents)
+{
+    struct documents_state *state = &documents->state;
+    state->converted_count += !documents->converted;
+    documents->converted = true;
+    if (state->converted[0] == '\0')
+        snprintf(state->converted, sizeof state->converted, "%s", input_info_get(documents->input)->label);
+}
+
+/* Makes "\n" of every "\r\n" and "\r" in the buffer from `at` on, where the bytes begin that were just read. */
+static void lines_convert(struct documents *documents, size_t at)
+{
+    char *buffer = documents->buffer;
+    size_t to = at;
+    if (!documents->after_return && memchr(buffer + at, '\r', documents->end - at) == NULL)
+        return;
+    for (; at < documents->end; at++) {
+        const bool is_return = buffer[at] == '\r';
+        if (buffer[at] != '\n' || !documents->after_return)
+            buffer[to++] = is_return ? '\n' : buffer[at];
+        documents->after_return = is_return;
+        documents->state.line_end_count += is_return;
+    }
+    documents->end = to;
+    converted_count(documents);
+}
+
 /* Reads until the buffer has at least `count` bytes (at most DOCUMENT_BYTES_MAX + BLOCK_BYTES), or the text ends. */
 static enum gt_status buffer_fill(struct documents *documents, size_t count)
 {
@@ -91,6 +122,8 @@ static enum gt_status buffer_fill(struct documents *documents, size_t count)
                                : input_read(documents->input, to, room, &got));
         documents->end += got;
         documents->text_ended = got == 0;
+        if (documents->converts_lines)
+            lines_convert(documents, documents->end - got);
     }
     return GT_OK;
 }
@@ -152,6 +185,7 @@ static enum gt_status text_begin(struct documents *documents, bool *out_found)
         return GT_OK;
     documents->in_text = true;
     documents->text_ended = documents->decodes = false;
+    documents->converts_lines = documents->after_return = documents->converted = false;
     documents->begin = documents->end = 0;
     documents->is_jsonl =
         documents->spec.format == DOCUMENTS_JSONL ||
@@ -161,22 +195,29 @@ static enum gt_status text_begin(struct documents *documents, bool *out_found)
     return GT_OK;
 }
 
-/* Starts the conversion of a text that has another encoding than UTF-8, and gives its first block to the decoder.  Does
- * nothing for other texts. */
-static enum gt_status text_decode(struct documents *documents)
+/* Converts the first block of a text: leaves out its mark, or gives it to the decoder of another encoding than UTF-8.
+ * From here on, the text is converted as it is read. */
+static enum gt_status text_convert(struct documents *documents)
 {
     size_t mark_length = 0;
     const unsigned char *bytes = (const unsigned char *)documents->buffer;
     const char *mark = text_mark_of(bytes, documents->end, &mark_length);
     const char *encoding = mark != NULL ? mark : documents->spec.encoding;
-    const bool as_it_is = documents->spec.format == DOCUMENTS_TEXT && documents->spec.encoding == NULL;
-    if (encoding == NULL || as_it_is || (mark != NULL && strcmp(mark, "UTF-8") == 0))
+    documents->converts_lines = !documents->is_jsonl;
+    if (encoding != NULL && (mark == NULL || strcmp(mark, "UTF-8") != 0)) {
+        TRY(text_decoder_begin(documents, &documents->decoder, encoding, documents->input, bytes, documents->end,
+                               mark_length));
+        documents->decodes = true;
+        documents->text_ended = false;
+        documents->end = 0;
         return GT_OK;
-    TRY(text_decoder_begin(documents, &documents->decoder, encoding, documents->input, bytes, documents->end,
-                           mark_length));
-    documents->decodes = true;
-    documents->text_ended = false;
-    documents->end = 0;
+    }
+    documents->begin = mark_length;
+    documents->state.mark_count += mark_length > 0;
+    if (mark_length > 0)
+        converted_count(documents);
+    if (documents->converts_lines)
+        lines_convert(documents, documents->begin);
     return GT_OK;
 }
 
@@ -246,7 +287,8 @@ static enum gt_status text_look(struct documents *documents, bool *out_skip)
         kind_count(documents);
     else if (kind != NULL)
         return text_refuse(documents, kind);
-    return *out_skip ? GT_OK : text_decode(documents);
+    const bool as_it_is = documents->spec.encoding == NULL && (has_zero || documents->spec.format == DOCUMENTS_TEXT);
+    return *out_skip || as_it_is ? GT_OK : text_convert(documents);
 }
 
 /* Opens the next text unless one is open; *out_found is false at the end of the corpus. */

@@ -4,6 +4,10 @@
  * marks, or one field of each line of a JSONL file.  The reader holds at most DOCUMENT_BYTES_MAX bytes of a document: a
  * longer one comes in parts, cut where the cut changes no token of a byte-level BPE, see bpe_split_cut().  A JSONL line
  * that is longer is a bad line.
+ *
+ * In a text, "\r\n" and "\r" are read as "\n", as Python's open() does, and a byte-order mark at the beginning is left
+ * out.  JSONL is left without its mark, too; what its strings have escaped stays.  With DOCUMENTS_TEXT and no encoding,
+ * and in a text with a zero byte in its first MiB, all bytes stay as they are.
  */
 #ifndef GPT_TRAIN_DATA_DOCUMENTS_H
 #define GPT_TRAIN_DATA_DOCUMENTS_H
@@ -50,6 +54,7 @@ struct documents_spec {
 
 #define DOCUMENTS_KINDS_MAX 16
 #define DOCUMENTS_KIND_BYTES 16
+#define DOCUMENTS_CONVERTED_BYTES 256
 
 /* The number of skipped files with one name extension. */
 struct documents_kind {
@@ -65,8 +70,11 @@ struct documents_state {
     bool in_document;             /* an unfinished part was returned */
     struct documents_input input; /* totals of the current file's INPUT, without that file */
     uint64_t document_count, empty_count, long_count, bad_line_count;
-    uint64_t file_count, skipped_count; /* files read; files and members skipped because they are not text */
-    uint64_t text_bytes;                /* of all documents */
+    uint64_t file_count, skipped_count;        /* files read; files and members skipped because they are not text */
+    uint64_t text_bytes;                       /* of all documents */
+    uint64_t line_end_count, mark_count;       /* ends of lines that were converted, marks that were left out, */
+    uint64_t converted_count;                  /* in this number of texts; */
+    char converted[DOCUMENTS_CONVERTED_BYTES]; /* the first of them, cut to fit */
     struct documents_kind kinds[DOCUMENTS_KINDS_MAX]; /* of the skipped ones; an empty name ends the list */
 };
 

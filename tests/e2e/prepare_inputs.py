@@ -263,6 +263,55 @@ def test_encodings():
     refused("latin1_is_named_chars", 2, ["looks like Latin-1", "--encoding=latin1"], "--tokenizer=chars", "old.txt")
 
 
+def test_windows():
+    """Ends of lines and byte-order marks of Windows, as Python's open() reads them."""
+    lines = [f"Zeile {i} mit Text" for i in range(400)]
+    plain = "\n".join(lines).encode()
+    windows = b"\xef\xbb\xbf" + "\r\n".join(lines).encode()
+    write("plain.txt", plain)
+    write("windows.txt", windows)
+    result = good("windows", plain, "windows.txt")
+    check("windows_note", b"windows.txt: 399 line ends (\\r\\n or \\r) read as \\n, 1 byte-order mark left out" in result.stderr, result.stderr)
+    result = good("old_mac", plain, write("mac.txt", plain.replace(b"\n", b"\r")))
+    check("old_mac_note", b"mac.txt: 399 line ends (\\r\\n or \\r) read as \\n\n" in result.stderr, result.stderr)
+    good("windows_on_stdin", plain, "-", stdin=windows)
+    good("windows_as_they_are", windows, "--format=text", "windows.txt")
+    good("utf16_windows", plain, write("wide.txt", windows.decode("utf-8").encode("utf-16-le")))
+    good("latin1_windows", plain, "--encoding=latin1", write("old.txt", plain.replace(b"\n", b"\r\n")))
+    for kind in ("chars", "train"):
+        words = [f"--tokenizer={kind}"] + (["--vocab-size=300"] if kind == "train" else [])
+        prepare(*words, "plain.txt")
+        expected = {name: read("out/" + name) for name in ("train.bin", "val.bin", "gpt_tokenizer.json")}
+        prepare(*words, "windows.txt")
+        for name, content in expected.items():
+            check(f"windows_{kind}_{name}", read("out/" + name) == content)
+    with open("windows.txt", encoding="utf-8") as file:
+        text_now = file.read()[1:]
+    prepare("--tokenizer=chars", "windows.txt")
+    letters = sorted(set(text_now))
+    expected = [letters.index(letter) for letter in text_now]
+    cut = int(len(text_now) * 0.9)
+    check("windows_as_nanogpt", ids("out/train.bin") == expected[:cut] and ids("out/val.bin") == expected[cut:])
+    result = good("dedup_windows", plain, "--dedup", "plain.txt", "windows.txt")
+    check("dedup_windows_note", b"1 exact duplicate left out" in result.stdout, result.stdout)
+    result = good("jsonl_mark", b"a\r\nb\nc", write("mark.jsonl", b"\xef\xbb\xbf" + jsonl("a\r\nb", "c").encode()))
+    check("jsonl_mark_note", b"mark.jsonl: 1 byte-order mark left out" in result.stderr, result.stderr)
+    chat = json.dumps({"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": "abc"}]}).encode()
+    words = ["--chat=chatml", "--tokenizer=train", "--vocab-size=300", "--block-size=16", "--val-fraction=0"]
+    seen = []
+    for content in (chat, b"\xef\xbb\xbf" + chat + b"\r\n"):
+        result = prepare(*words, write("chat.jsonl", content))
+        seen.append(read("out/train.bin") if result.returncode == 0 else result.stderr)
+    check("chat_mark", seen[0] == seen[1], seen)
+    if b"without libarchive" in prepare(write("windows.txt.gz", gzip.compress(windows))).stderr:
+        skip("prepare_archives", "a build without libarchive")
+        return
+    good("windows_gz", plain, "windows.txt.gz")
+    tar_of([("a/windows.txt", windows), ("b.txt.gz", gzip.compress(windows)), ("c.txt", plain)], "windows.tar")
+    result = good("windows_tar", plain + b"\n" + plain + b"\n" + plain, "windows.tar")
+    check("windows_tar_note", b"windows.tar: member a/windows.txt and 1 other text: 798 " in result.stderr, result.stderr)
+
+
 def test_documents():
     write("t.txt", "one\n\ntwo\nlines\n\n\n\nfour")
     expected = b"one\n\ntwo\nlines\n\n\n\nfour"
@@ -436,5 +485,5 @@ def archives():
         test_bad_archives()
 
 
-end(test_jsonl, archives, test_not_text, test_encodings, test_documents, test_split_and_copies, test_split_by_position, test_shards, test_stdin_and_bytes,
+end(test_jsonl, archives, test_not_text, test_encodings, test_windows, test_documents, test_split_and_copies, test_split_by_position, test_shards, test_stdin_and_bytes,
     test_changing_inputs, test_lost_output)

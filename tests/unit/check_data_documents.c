@@ -99,6 +99,66 @@ TEST(documents_of_texts)
     fixture_close(&fixture);
 }
 
+/* "\r\n" and "\r" are read as "\n", wherever the blocks of 1 MiB end. */
+TEST(documents_line_ends_across_blocks)
+{
+    struct data_fixture fixture;
+    const size_t block = (size_t)1 << 20;
+    char *text = malloc(3 * block), *expected = malloc(3 * block);
+    fixture_open(&fixture);
+    for (size_t before = 0; before <= 4; before++) {
+        struct reading reading;
+        struct document document;
+        bool found = false;
+        memset(text, 'a', 3 * block);
+        memcpy(text + block - before, "\r\n\r\r\n", 5);
+        memcpy(text + 2 * block - before, "\n\r", 2);
+        memcpy(text + 3 * block - 1, "\r", 1);
+        memset(expected, 'a', 3 * block);
+        memcpy(expected + block - before, "\n\n\n", 3);
+        memcpy(expected + 2 * block - before - 2, "\n\n", 2);
+        memcpy(expected + 3 * block - 3, "\n", 1);
+        fixture_write(&fixture, "a.txt", text, 3 * block);
+        reading_open(&fixture, "a.txt", (struct documents_spec){.quiet = false}, &reading);
+        ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_OK);
+        ck_assert(found && document.count == 3 * block - 2 && !document.unfinished);
+        ck_assert_int_eq(memcmp(document.text, expected, document.count), 0);
+        ck_assert_uint_eq(documents_state_get(reading.documents)->line_end_count, 5);
+        ck_assert_uint_eq(documents_state_get(reading.documents)->converted_count, 1);
+        reading_close(&reading);
+    }
+    free(text);
+    free(expected);
+    fixture_close(&fixture);
+}
+
+TEST(documents_of_windows)
+{
+    struct data_fixture fixture;
+    const struct documents_spec by_name = {.quiet = false}, blank = {.end = DOCUMENTS_BLANK_LINE},
+                                marks = {.end = DOCUMENTS_END_OF_TEXT}, as_text = {.format = DOCUMENTS_TEXT};
+    fixture_open(&fixture);
+    fixture_write_text(&fixture, "a.txt", "\xef\xbb\xbfone\r\n\r\ntwo\rthree\n");
+    expect_documents(&fixture, "a.txt", by_name, "one\n\ntwo\nthree\n|");
+    expect_documents(&fixture, "a.txt", blank, "one\n\n|two\nthree\n|");
+    expect_documents(&fixture, "a.txt", as_text, "\xef\xbb\xbfone\r\n\r\ntwo\rthree\n|");
+    fixture_write_text(&fixture, "b.txt", "\xef\xbb\xbfone\r\n<|endoftext|>\r\ntwo\r\n<|endoftext|>\r\n");
+    expect_documents(&fixture, "b.txt", marks, "one\n|two\n|");
+    fixture_write(&fixture, "c.txt", "\xef\xbb\xbfno text\0\r\n", 13);
+    struct reading reading;
+    char text[TEXT_MAX];
+    reading_open(&fixture, "c.txt", by_name, &reading);
+    read_all(&reading, text);
+    ck_assert_int_eq(memcmp(text, "\xef\xbb\xbfno text\0\r\n|", 14), 0);
+    ck_assert_uint_eq(documents_state_get(reading.documents)->converted_count, 0);
+    reading_close(&reading);
+    fixture_write_text(&fixture, "d.jsonl", "\xef\xbb\xbf{\"text\":\"x\\r\\ny\"}\r\n{\"text\":\"z\"}\r\n");
+    expect_documents(&fixture, "d.jsonl", by_name, "x\r\ny|z|");
+    fixture_write_text(&fixture, "e.txt", "\xef\xbb\xbf"); /* nothing but the mark */
+    expect_documents(&fixture, "e.txt", by_name, "");
+    fixture_close(&fixture);
+}
+
 /* Places an end mark at every position around the border of two blocks of 1 MiB. */
 TEST(documents_marks_across_blocks)
 {

@@ -65,6 +65,11 @@ static const struct {
 #include "plan/device_profiles.def"
 };
 
+static const struct device_other others[] = {
+#define DEVICE_OTHER(name, backend, lowest, highest, brain) {name, backend, lowest, highest, brain},
+#include "plan/device_profiles.def"
+};
+
 int32_t device_profile_count(void)
 {
     return (int32_t)(sizeof cards / sizeof cards[0]);
@@ -134,6 +139,44 @@ void device_profile_get(int32_t index, struct device_profile *out)
     memory_set(card, family, out);
     rates_set(card, family, out);
     assert(out->usable_bytes < out->memory_bytes && out->largest_allocation_bytes <= out->memory_bytes);
+}
+
+const char *device_profile_id(int32_t index)
+{
+    assert(index >= 0 && index < device_profile_count());
+    return cards[index].id;
+}
+
+/* The table's total is the lowest that was found; a driver kept between half of that share and a seventh more. */
+#define KEPT_LEAST 0.49
+#define KEPT_MOST 1.15
+/* Windows and AMD's drivers keep this part of the memory at most. */
+#define KEPT_LITTLE 0.0055
+/* A driver that keeps this part of a large memory does so for error correction, under Windows too. */
+#define CORRECTION_PART 16
+#define CORRECTION_MIB 16384
+
+bool device_profile_reports(int32_t index, double total, double slack)
+{
+    assert(index >= 0 && index < device_profile_count());
+    const struct card *card = &cards[index];
+    const double memory = (double)card->memory_mib, kept = (double)card->driver_mib;
+    const double most = memory - (total - slack) / (double)MIB, least = memory - (total + slack) / (double)MIB;
+    const bool corrected = card->memory_mib >= CORRECTION_MIB && card->driver_mib >= card->memory_mib / CORRECTION_PART;
+    if (most >= kept * KEPT_LEAST && least <= kept * KEPT_MOST)
+        return true;
+    return !corrected && most >= 0.0 && least <= memory * KEPT_LITTLE;
+}
+
+const struct device_other *device_other_next(int32_t *index, const char *backend, double total, double slack)
+{
+    while (*index < (int32_t)(sizeof others / sizeof others[0])) {
+        const struct device_other *other = &others[(*index)++];
+        if (strcmp(other->backend, backend) == 0 && total + slack >= other->lowest_gib * (double)GIB &&
+            total - slack <= other->highest_gib * (double)GIB)
+            return other;
+    }
+    return NULL;
 }
 
 #define WORD_MAX 64

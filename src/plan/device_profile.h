@@ -39,6 +39,21 @@ struct device_profile {
 /* The cards of the table, in order. */
 int32_t device_profile_count(void);
 void device_profile_get(int32_t index, struct device_profile *out);
+const char *device_profile_id(int32_t index);
+
+/* Returns true if a driver reports `total` +- `slack` bytes for this card: what Linux's drivers leave, which differs by
+ * version, or almost the whole memory, as under Windows and on AMD's cards. */
+bool device_profile_reports(int32_t index, double total, double slack);
+
+/* Cards that have no profile, by the total that their drivers report. */
+struct device_other {
+    const char *name, *backend;
+    double lowest_gib, highest_gib;
+    bool brain; /* computes in bfloat16 */
+};
+/* Returns the next one from *index on that reports `total` +- `slack` bytes, and sets *index behind it; NULL when there
+ * is none. */
+const struct device_other *device_other_next(int32_t *index, const char *backend, double total, double slack);
 
 /* Finds a card of the table by its id or the part of it before a dash, as people usually write it ("rtx3060",
  * "3060", "RTX 3060": the first such card).  Errors: GT_USAGE. */

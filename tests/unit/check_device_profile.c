@@ -110,6 +110,56 @@ TEST(a_driver_s_name_finds_the_link)
     ck_assert_double_eq(device_profile_link("a card of nobody, of 3060 MiB"), 0.0);
 }
 
+/* The card of a total as public messages have it, and no card of another kind. */
+TEST(a_total_finds_its_cards)
+{
+    static const struct {
+        double total_gib;
+        const char *card, *never;
+    } cases[] = {
+        {14.56, "t4-16g", "rtx4080-16g"},
+        {14.75, "t4-16g", "rtx4060-ti-16g"},
+        {15.99, "rtx4080-16g", "t4-16g"},
+        {15.70, "rtx4060-ti-16g", "t4-16g"},
+        {10.75, "rtx2080-ti-11g", "rtx3060-12g"},
+        {7.79, "rtx3070-8g", "rtx2060-6g"},
+        {22.03, "a10-24g", "rtx3090-24g"},
+        {21.99, "l4-24g", "rtx4090-24g"},
+        {23.69, "rtx3090-24g", "a10-24g"},
+        {23.99, "rtx4090-24g", "l4-24g"},
+        {31.84, "rtx5090-32g", "l40s-48g"},
+        {31.36, "rtx5090-32g", "a100-40g"},
+        {39.38, "a100-40g", "l40s-48g"},
+        {39.59, "a100-40g", "l40s-48g"},
+        {44.39, "l40s-48g", "a100-40g"},
+        {79.15, "a100-80g-sxm", "h200-141g"},
+        {79.65, "h100-80g-sxm", "h200-141g"},
+        {139.81, "h200-141g", "h100-80g-sxm"},
+        {11.69, "rtx3060-12g", "rtx2080-ti-11g"},
+        {12.00, "rtx4070-12g", "rtx2080-ti-11g"},
+        {15.56, "arc-a770-16g", "arc-a750-8g"},
+        {19.94, "rx7900-xt-20g", "rx7900-xtx-24g"},
+        {15.78, NULL, "t4-16g"},
+        {15.78, NULL, "rtx4080-16g"},
+        {47.54, NULL, "l40s-48g"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bool found = cases[i].card == NULL;
+        for (int32_t card = 0; card < device_profile_count(); card++) {
+            const bool reports = device_profile_reports(card, cases[i].total_gib * 0x1p30, 0.005 * 0x1p30);
+            const char *id = device_profile_id(card);
+            ck_assert_msg(!reports || strcmp(id, cases[i].never) != 0, "%.2f GiB: %s", cases[i].total_gib, id);
+            found = found || (reports && strcmp(id, cases[i].card) == 0);
+        }
+        ck_assert_msg(found, "%.2f GiB is not that of %s", cases[i].total_gib, cases[i].card);
+    }
+    int32_t index = 0;
+    const struct device_other *other = device_other_next(&index, "cuda", 15.78 * 0x1p30, 0.005 * 0x1p30);
+    ck_assert_ptr_nonnull(other);
+    ck_assert_str_eq(other->name, "Tesla V100 16 GB");
+    ck_assert(!other->brain && device_other_next(&index, "cuda", 15.78 * 0x1p30, 0.005 * 0x1p30) == NULL);
+}
+
 TEST(the_list_has_every_card)
 {
     char *text = NULL;

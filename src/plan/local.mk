@@ -1,7 +1,7 @@
 # The memory plan.
 libgpttrain_a_SOURCES += \
 	src/plan/calibrate.c src/plan/calibrate.h \
-	src/plan/oom_message.c src/plan/oom_message.h \
+	src/plan/oom_message.c src/plan/oom_message.h src/plan/oom_text.c src/plan/oom_text.h \
 	src/plan/plan.h src/plan/plan_internal.h \
 	src/plan/device_profile.c src/plan/device_profile.h src/plan/device_profile_file.c src/plan/device_profiles.def \
 	src/plan/plan_choices.c \

@@ -1,11 +1,12 @@
 /* Reads PyTorch's out-of-memory messages, and compares their sizes with those of nanoGPT's tensors.
  *
- * Finds the last marker of a message.  The text that follows, up to a blank line, is copied into a small buffer with
- * all white space as single blanks, so that wrapped lines read like unwrapped ones.  There each amount is found by the
- * words next to it.  The traceback is the text before the marker, from its last "Traceback" line on.
+ * One table has the beginnings of all messages.  The text that follows, up to a blank line, is copied into a small
+ * buffer with all white space as single blanks and without the prefixes of a logger, so that wrapped lines read like
+ * unwrapped ones.  There each amount is found by the words next to it.  The traceback is the text before the message,
+ * from its last "Traceback" line on.
  *
- * One table describes the tensors: the exponents of batch, block, channels, heads and vocabulary, a factor, and the
- * stages in which a tensor of that size is created.  Both 16-bit and 32-bit forms are tried, since the dtype of the
+ * A second table describes the tensors: the exponents of batch, block, channels, heads and vocabulary, a factor, and
+ * the stages in which a tensor of that size is created.  Both 16-bit and 32-bit forms are tried, since the dtype of the
  * failed run is not always known.
  */
 #include "plan/oom_message.h"
@@ -17,6 +18,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "plan/oom_text.h"
 
 #define WINDOW_BYTES 4096
 #define TRACEBACK_BYTES_MAX ((size_t)64 << 10)
@@ -30,37 +32,101 @@
 #define ANY_PASS (STAGE(FORWARD) | STAGE(BACKWARD))
 /* A batch is only inferred if the size of one sequence exceeds the error of the printed number by this factor. */
 #define BATCH_CERTAINTY 8.0
+#define THEN_BYTES_MAX 256
 
-/* Beginnings of messages.  Forms without numbers come last; they are markers all the same. */
-static const struct {
-    const char *text;
+#define DRIVER "The driver refused memory to PyTorch's allocator, as with expandable_segments."
+#define LIBRARY "A library of the driver had no room for its handle or workspace."
+#define NCCL "NCCL had no room for its buffers, which lie outside of PyTorch's memory."
+#define LLMC "llm.c allocates everything at its start; its log lists the parts."
+#define BLOCK "A block of this device may have 4 GiB at most, however much is free."
+#define KILLED                                                                    \
+    "The host's memory ran out, not the card's, unless somebody sent signal 9:\n" \
+    "  dmesg then has the line \"Out of memory: Killed process\"."
+
+/* A message with sizes says more than one without, and both more than the word that a process was killed, which also
+ * ends the other ranks. */
+enum rank { SIZES, PLAIN, KILL, RANKS };
+
+/* Beginnings of messages.  A blank stands for any white space, '~' for blanks, colons and equal signs. */
+static const struct form {
+    enum rank rank;
     enum oom_allocator allocator;
-} markers[] = {
-    {"CUDA out of memory. Tried to allocate ", OOM_CUDA},
-    {"HIP out of memory. Tried to allocate ", OOM_HIP},
-    {"XPU out of memory. Tried to allocate ", OOM_XPU},
-    {"XPU out of memory, please use `empty_cache`", OOM_XPU},
-    {"MPS backend out of memory", OOM_MPS},
-    {"DefaultCPUAllocator: can't allocate memory: you tried to allocate ", OOM_CPU},
-    {"DefaultCPUAllocator: not enough memory: you tried to allocate ", OOM_CPU},
-    {"CUDA error: out of memory", OOM_CUDA},
-    {"HIP error: out of memory", OOM_HIP},
-    {"cuda runtime error (2) : out of memory", OOM_CUDA},
-    {"CUBLAS_STATUS_ALLOC_FAILED", OOM_CUDA},
+    const char *text;
+    const char *then;    /* follows within THEN_BYTES_MAX; NULL: nothing need follow */
+    const char *meaning; /* NULL: nothing beyond the numbers */
+} forms[] = {
+    {SIZES, OOM_CUDA, "CUDA out of memory. Tried to allocate ", NULL, NULL},
+    {SIZES, OOM_HIP, "HIP out of memory. Tried to allocate ", NULL, NULL},
+    {SIZES, OOM_XPU, "XPU out of memory. Tried to allocate ", NULL, NULL},
+    {SIZES, OOM_XPU, "Current platform can NOT allocate memory block", "Tried to allocate ", BLOCK},
+    {SIZES, OOM_NPU, "NPU out of memory. Tried to allocate ", NULL, NULL},
+    {SIZES, OOM_ASYNC, "Allocation on device ", "Requested~", NULL},
+    {SIZES, OOM_MPS, "MPS backend out of memory", NULL, NULL},
+    {SIZES, OOM_CPU, "DefaultCPUAllocator: can't allocate memory: you tried to allocate ", NULL, NULL},
+    {SIZES, OOM_CPU, "DefaultCPUAllocator: not enough memory: you tried to allocate ", NULL, NULL},
+    {SIZES, OOM_CPU, "Torch: not enough memory: you tried to allocate ", NULL, NULL},
+    {SIZES, OOM_NCCL, "NCCL WARN Failed to CUDA ", " bytes", NCCL},
+    {PLAIN, OOM_CUDA, "OutOfMemoryError", NULL, NULL},
+    {PLAIN, OOM_CUDA, "CUDA out of memory", NULL, NULL},
+    {PLAIN, OOM_HIP, "HIP out of memory", NULL, NULL},
+    {PLAIN, OOM_XPU, "XPU out of memory", NULL, NULL},
+    {PLAIN, OOM_NPU, "NPU out of memory", NULL, NULL},
+    {PLAIN, OOM_ASYNC, "Allocation on device ", "exceed allowed memory", NULL},
+    {PLAIN, OOM_CUDA, "CUDA error: out of memory", NULL, NULL},
+    {PLAIN, OOM_CUDA, "CUDA driver error: out of memory", NULL, DRIVER},
+    {PLAIN, OOM_CUDA, "CUDA_ERROR_OUT_OF_MEMORY", NULL, NULL},
+    {PLAIN, OOM_CUDA, "cudaErrorMemoryAllocation", NULL, NULL},
+    {PLAIN, OOM_CUDA, "cuda runtime error (2) : out of memory", NULL, NULL},
+    {PLAIN, OOM_CUDA, "CUDA failed with error out of memory", NULL, NULL},
+    {PLAIN, OOM_CUDA, "cudaMalloc failed: out of memory", NULL, NULL},
+    {PLAIN, OOM_CUDA, "Triton Error [CUDA]: out of memory", NULL, NULL},
+    {PLAIN, OOM_CUDA, "Error out of memory at line ", NULL, NULL},
+    {PLAIN, OOM_CUDA, "CUBLAS_STATUS_ALLOC_FAILED", NULL, LIBRARY},
+    {PLAIN, OOM_CUDA, "CUDNN_STATUS_ALLOC_FAILED", NULL, LIBRARY},
+    {PLAIN, OOM_CUDA, "CUSPARSE_STATUS_ALLOC_FAILED", NULL, LIBRARY},
+    {PLAIN, OOM_CUDA, "CUSOLVER_STATUS_ALLOC_FAILED", NULL, LIBRARY},
+    {PLAIN, OOM_CUDA, "CUFFT_ALLOC_FAILED", NULL, LIBRARY},
+    {PLAIN, OOM_HIP, "HIP error: out of memory", NULL, NULL},
+    {PLAIN, OOM_HIP, "hipErrorOutOfMemory", NULL, NULL},
+    {PLAIN, OOM_HIP, "HIPBLAS_STATUS_ALLOC_FAILED", NULL, LIBRARY},
+    {PLAIN, OOM_XPU, "ERROR_OUT_OF_DEVICE_MEMORY", NULL, NULL},
+    {PLAIN, OOM_XPU, "ERROR_OUT_OF_RESOURCES", NULL, NULL},
+    {PLAIN, OOM_NCCL, "Cuda failure", "'out of memory'", NCCL},
+    {PLAIN, OOM_CUDA, "[CUDA ERROR] at file ", "out of memory", LLMC},
+    {PLAIN, OOM_CUDA, "[cuBLAS ERROR]: 3 ", NULL, LLMC},
+    {PLAIN, OOM_METAL, "Command buffer execution failed: Insufficient Memory", NULL, NULL},
+    {KILL, OOM_HOST, "exitcode~-9", NULL, KILLED},
+    {KILL, OOM_HOST, "exit code~-9", NULL, KILLED},
+    {KILL, OOM_HOST, "return code~-9", NULL, KILLED},
+    {KILL, OOM_HOST, "exit code~137", NULL, KILLED},
+    {KILL, OOM_HOST, "Exit Code~137", NULL, KILLED},
+    {KILL, OOM_HOST, "exit status~137", NULL, KILLED},
+    {KILL, OOM_HOST, "SIGKILL", NULL, KILLED},
+    {KILL, OOM_HOST, "signal 9", NULL, KILLED},
+    {KILL, OOM_HOST, "signal: Killed", NULL, KILLED},
+    {KILL, OOM_HOST, "Killed", NULL, KILLED},
+    {KILL, OOM_HOST, "OOMKilled", NULL, KILLED},
 };
-#define MARKERS (sizeof markers / sizeof markers[0])
+#define FORMS (sizeof forms / sizeof forms[0])
 
 static const struct oom_amount unknown = {.known = false};
 
-const struct oom_allocator_info oom_allocators[] = {[OOM_CUDA] = {"CUDA", "cuda"},
-                                                    [OOM_HIP] = {"HIP", "opencl"},
-                                                    [OOM_XPU] = {"XPU", "opencl"},
-                                                    [OOM_MPS] = {"MPS", NULL},
-                                                    [OOM_CPU] = {"CPU", NULL}};
+const struct oom_allocator_info oom_allocators[] = {
+    [OOM_CUDA] = {"CUDA", "cuda", true, true},   [OOM_ASYNC] = {"CUDA, cudaMallocAsync", "cuda", false, true},
+    [OOM_HIP] = {"HIP", "opencl", true, true},   [OOM_XPU] = {"XPU", "opencl", true, true},
+    [OOM_NPU] = {"NPU", NULL, true, true},       [OOM_MPS] = {"MPS", NULL, false, true},
+    [OOM_METAL] = {"Metal", NULL, false, false}, [OOM_CPU] = {"CPU", NULL, false, true},
+    [OOM_NCCL] = {"NCCL", "cuda", false, false}, [OOM_HOST] = {"host", NULL, false, false},
+};
 
 static bool is_blank(char c)
 {
     return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == '\0';
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
 }
 
 /* Returns the character as it may be printed: white space as a blank, and what is not printable ASCII as '?'. */
@@ -71,52 +137,112 @@ static char shown(char c)
     return c > ' ' && c < 0x7f ? c : '?';
 }
 
-/* Returns true when `text`, of which `left` bytes remain, begins with `word`.  A blank in `word` matches any white
- * space, as a wrapped line has it. */
-static bool begins_with(const char *text, size_t left, const char *word)
+/* The place of a message in its log: what stands before it on its line tells the prefix of the lines that follow. */
+struct place {
+    const char *line, *at, *end; /* the beginning of its line, its own, the end of the log */
+};
+
+/* Returns the length of the logger's prefix at the beginning of a line. */
+static size_t prefix_at(const struct place *place, const char *line)
 {
-    size_t at = 0;
-    for (; *word != '\0'; word++) {
-        if (at >= left)
-            return false;
-        if (*word == ' ') {
-            if (!is_blank(text[at]))
-                return false;
-            while (at < left && is_blank(text[at]))
-                at++;
-        } else if (text[at++] != *word) {
-            return false;
-        }
-    }
-    return true;
+    return oom_text_prefix(place->line, (size_t)(place->at - place->line), line, (size_t)(place->end - line));
 }
 
-/* Returns the beginning of the last message, or NULL. */
-static const char *marker_find(const char *text, size_t count, struct oom_message *out)
+/* Skips white space, and the prefixes of the lines that it begins. */
+static const char *blanks_skip(const struct place *place, const char *at)
 {
-    const char *found = NULL;
-    for (size_t at = 0; at < count; at++) {
-        for (size_t m = 0; m < MARKERS; m++) {
-            if (text[at] != markers[m].text[0] || !begins_with(text + at, count - at, markers[m].text))
+    while (at < place->end && is_blank(*at)) {
+        const bool newline = *at++ == '\n';
+        if (newline)
+            at += prefix_at(place, at);
+    }
+    return at;
+}
+
+/* Returns where the text goes on after `word` (of a form), or NULL if it does not begin with it. */
+static const char *begins_with(const struct place *place, const char *at, const char *word)
+{
+    const char *begin = at, *next;
+    for (; *word != '\0'; word++) {
+        next = *word == ' ' || *word == '~' ? blanks_skip(place, at) : at;
+        while (*word == '~' && next < place->end && (is_blank(*next) || *next == ':' || *next == '='))
+            next++;
+        if (*word != ' ' && *word != '~' && at < place->end && *at == *word)
+            next++;
+        if (next == at)
+            return NULL;
+        at = next;
+    }
+    /* Not 90 for 9. */
+    return at > begin && is_digit(at[-1]) && at < place->end && is_digit(*at) ? NULL : at;
+}
+
+/* Returns true if the form is at place->at. */
+static bool form_is_at(const struct form *form, const struct place *place)
+{
+    const char *at = begins_with(place, place->at, form->text);
+    if (at == NULL || form->then == NULL)
+        return at != NULL;
+    for (int bytes = 0; bytes < THEN_BYTES_MAX && at < place->end; bytes++, at++)
+        if (begins_with(place, at, form->then) != NULL)
+            return true;
+    return false;
+}
+
+/* Finds the last message of the best rank.  Two forms on a line are one message, which the last form describes. */
+static bool message_find(const char *text, size_t count, struct place *out, struct oom_message *message)
+{
+    bool first[256] = {false};
+    const struct form *best = NULL;
+    struct place place = {text, text, text + count};
+    for (size_t i = 0; i < FORMS; i++)
+        first[(unsigned char)forms[i].text[0]] = true;
+    for (; place.at < place.end; place.at++) {
+        for (size_t i = 0; i < FORMS && first[(unsigned char)*place.at]; i++) {
+            const struct form *form = &forms[i];
+            if (form->text[0] != *place.at || (best != NULL && form->rank > best->rank) || !form_is_at(form, &place))
                 continue;
-            found = text + at;
-            out->allocator = markers[m].allocator;
-            out->count += out->count < INT32_MAX;
+            message->count = best == NULL || form->rank < best->rank ? 1 : message->count + (place.line != out->line);
+            best = form;
+            *out = place;
             break;
         }
+        if (*place.at == '\n')
+            place.line = place.at + 1;
     }
-    return found;
+    if (best != NULL) {
+        message->allocator = best->allocator;
+        message->meaning = best->meaning;
+    }
+    return best != NULL;
 }
 
-/* Copies at .. end, white space as blanks, single ones if `single`, and without blanks around it; up to the first of
- * `most` newlines with nothing but blanks between them.  Returns where the rest begins. */
-static const char *text_copy(char *out, size_t size, const char *at, const char *end, int most, bool single)
+/* Copies the paragraph that begins at place->at: single blanks for white space, for the frames of boxes and for what is
+ * not ASCII, without prefixes. */
+static void paragraph_copy(char out[static WINDOW_BYTES], const struct place *place)
 {
     size_t used = 0;
-    for (int newlines = 0; at < end && newlines < most; at++) {
-        newlines = *at == '\n' ? newlines + 1 : is_blank(*at) ? newlines : 0;
-        const bool kept = !is_blank(*at) || (used > 0 && !(single && out[used - 1] == ' '));
-        if (kept && used + 1 < size)
+    int newlines = 0;
+    for (const char *at = place->at; at < place->end && newlines < 2;) {
+        const char c = *at++;
+        const bool blank = is_blank(c) || c == '|' || (unsigned char)c >= 0x7f;
+        newlines = c == '\n' ? newlines + 1 : is_blank(c) ? newlines : 0;
+        if (!(blank && (used == 0 || out[used - 1] == ' ')) && used + 1 < WINDOW_BYTES)
+            out[used++] = blank ? ' ' : shown(c);
+        if (c == '\n')
+            at += prefix_at(place, at);
+    }
+    out[used] = '\0';
+}
+
+/* Copies a line without blanks around it.  Returns where the next one begins. */
+static const char *line_copy(char *out, size_t size, const char *at, const char *end)
+{
+    size_t used = 0;
+    bool more = true;
+    for (; at < end && more; at++) {
+        more = *at != '\n';
+        if ((!is_blank(*at) || used > 0) && used + 1 < size)
             out[used++] = shown(*at);
     }
     while (used > 0 && out[used - 1] == ' ')
@@ -137,21 +263,32 @@ static bool matches(const char *text, const char *pattern, regmatch_t *groups, s
 }
 
 /* An amount: digits, perhaps a point and digits, a unit.  PyTorch counts in powers of 1,024 under either name. */
-#define AMOUNT "([0-9]{1,24})(\\.[0-9]{0,24})? ?(bytes|[KMGT]i?B|B)"
+#define AMOUNT "([0-9]{1,24})(\\.[0-9]{0,24})? ?(bytes|[kKMGTPE]i?B|B)"
+/* What a driver does not count, as under WSL2 and for virtual devices, it reports as -1: 2^64 bytes.  "No limit" is the
+ * same or 2^63.  Differences below zero come out a little smaller. */
+#define NOT_COUNTED 18446744073709551616.0
+#define NOT_COUNTED_SLACK 1099511627776.0
+
+static bool is_not_counted(double bytes)
+{
+    return fabs(bytes - NOT_COUNTED) <= NOT_COUNTED_SLACK || fabs(bytes - NOT_COUNTED / 2.0) <= NOT_COUNTED_SLACK;
+}
 
 /* Reads the first amount that the pattern finds; AMOUNT must be its first three groups. */
 static struct oom_amount amount_find(const char *text, const char *pattern)
 {
-    static const char prefixes[] = "KMGT";
+    static const char prefixes[] = "KMGTPE";
     regmatch_t groups[4];
     if (!matches(text, pattern, groups, 4))
         return unknown;
-    const char *prefix = strchr(prefixes, text[groups[3].rm_so]);
+    const char letter = text[groups[3].rm_so], *prefix = strchr(prefixes, letter == 'k' ? 'K' : letter);
     const double unit = prefix != NULL ? ldexp(1024.0, 10 * (int)(prefix - prefixes)) : 1.0;
     const int decimals = (int)(groups[2].rm_eo - groups[2].rm_so) - 1;
-    return (struct oom_amount){.known = true,
-                               .bytes = strtod(text + groups[1].rm_so, NULL) * unit,
-                               .slack_bytes = groups[2].rm_so >= 0 ? 0.5 * pow(10.0, -decimals) * unit : 0.0};
+    const double bytes = strtod(text + groups[1].rm_so, NULL) * unit;
+    if (is_not_counted(bytes))
+        return (struct oom_amount){.not_counted = true};
+    return (struct oom_amount){
+        .known = true, .bytes = bytes, .slack_bytes = groups[2].rm_so >= 0 ? 0.5 * pow(10.0, -decimals) * unit : 0.0};
 }
 
 static struct oom_amount amount_difference(struct oom_amount from, struct oom_amount less)
@@ -159,14 +296,25 @@ static struct oom_amount amount_difference(struct oom_amount from, struct oom_am
     if (!from.known || !less.known)
         return unknown;
     double bytes = from.bytes - less.bytes;
-    return (struct oom_amount){true, bytes > 0.0 ? bytes : 0.0, from.slack_bytes + less.slack_bytes};
+    return (struct oom_amount){true, false, bytes > 0.0 ? bytes : 0.0, from.slack_bytes + less.slack_bytes};
 }
 
 static struct oom_amount amount_sum(struct oom_amount a, struct oom_amount b)
 {
     if (!a.known || !b.known)
         return a.known ? a : b;
-    return (struct oom_amount){true, a.bytes + b.bytes, a.slack_bytes + b.slack_bytes};
+    return (struct oom_amount){true, false, a.bytes + b.bytes, a.slack_bytes + b.slack_bytes};
+}
+
+/* Returns true if `a` is more than `b`, however both were rounded. */
+static bool amount_exceeds(struct oom_amount a, struct oom_amount b)
+{
+    return a.known && b.known && a.bytes - a.slack_bytes > b.bytes + b.slack_bytes;
+}
+
+static struct oom_amount reserved(const struct oom_message *message)
+{
+    return message->allocated.known ? amount_sum(message->allocated, message->unallocated) : unknown;
 }
 
 /* Reads any number of "Process 1234 has 1.97 GiB memory in use". */
@@ -181,22 +329,35 @@ static void processes_read(const char *text, struct oom_message *out)
     }
 }
 
+/* Returns true if a device of this total had room for all that the message names and PyTorch's memory. */
+static bool processes_fit(const struct oom_message *message)
+{
+    struct oom_amount sum = amount_sum(reserved(message), message->free);
+    for (int32_t i = 0; i < message->others_count; i++)
+        sum = amount_sum(sum, message->others[i].held);
+    return message->total.known && message->free.known && !amount_exceeds(sum, message->total);
+}
+
 /* Finds this process among the others.  Inside a container the driver's process numbers differ from the process's own,
- * so PyTorch lists itself among the others: it is the one that uses at least what PyTorch reports as reserved. */
+ * so PyTorch lists itself among the others: it is the one that uses little more than what PyTorch reports as reserved,
+ * if both cannot be on the device. */
 static void own_process_find(struct oom_message *out)
 {
-    struct oom_amount reserved = amount_sum(out->allocated, out->unallocated);
-    if (out->process.known || !out->allocated.known || out->allocated.bytes <= 0.0)
+    const struct oom_amount own = reserved(out);
+    int32_t found = -1;
+    if (out->process.known || !own.known || out->allocated.bytes <= 0.0 || processes_fit(out))
         return;
     for (int32_t i = 0; i < out->others_count; i++) {
-        struct oom_amount held = out->others[i].held;
-        if (held.bytes + held.slack_bytes + reserved.slack_bytes < reserved.bytes)
-            continue;
-        out->process = held;
-        out->own_by_pid = true;
-        memmove(&out->others[i], &out->others[i + 1], (size_t)(--out->others_count - i) * sizeof out->others[0]);
-        return;
+        const struct oom_amount held = out->others[i].held;
+        if (held.known && !amount_exceeds(own, held) && (found < 0 || held.bytes < out->others[found].held.bytes))
+            found = i;
     }
+    if (found < 0)
+        return;
+    out->process = out->others[found].held;
+    out->own_by_pid = true;
+    memmove(&out->others[found], &out->others[found + 1],
+            (size_t)(--out->others_count - found) * sizeof out->others[0]);
 }
 
 /* Where a message has its amounts, in the words of several years.  The first row that finds one counts. */
@@ -205,18 +366,26 @@ static const struct {
     const char *pattern;
 } places[] = {
     {offsetof(struct oom_message, tried), "[Tt]ried to allocate " AMOUNT},
+    {offsetof(struct oom_message, tried), "Requested ?: ?" AMOUNT},
+    {offsetof(struct oom_message, tried), "Failed to CUDA [a-z ]*" AMOUNT},
     {offsetof(struct oom_message, total), "total capaci?ty of " AMOUNT},
     {offsetof(struct oom_message, total), AMOUNT " total capacity"},
+    {offsetof(struct oom_message, total), "Device limit ?: ?" AMOUNT},
+    {offsetof(struct oom_message, total), "GPU has " AMOUNT " total"},
     {offsetof(struct oom_message, free), "of which " AMOUNT},
     {offsetof(struct oom_message, free), AMOUNT " free;"},
+    {offsetof(struct oom_message, free), "according to CUDA\\) ?: ?" AMOUNT},
+    {offsetof(struct oom_message, free), " total, " AMOUNT " free"},
     {offsetof(struct oom_message, process), "this process has " AMOUNT},
     {offsetof(struct oom_message, allocated), "Of the allocated memory " AMOUNT},
     {offsetof(struct oom_message, allocated), AMOUNT " already allocated"},
+    {offsetof(struct oom_message, allocated), "Currently allocated ?: ?" AMOUNT},
     {offsetof(struct oom_message, allocated), "MPS allocated: " AMOUNT},
     {offsetof(struct oom_message, elsewhere), "other allocations: " AMOUNT},
     {offsetof(struct oom_message, pools), AMOUNT " allocated in private pools"},
     {offsetof(struct oom_message, allowed), AMOUNT " allowed;"},
     {offsetof(struct oom_message, allowed), "max allowed: " AMOUNT},
+    {offsetof(struct oom_message, allowed), "memory fraction\\) ?: ?" AMOUNT},
     {offsetof(struct oom_message, unallocated), AMOUNT " is reserved by PyTorch but unallocated"},
     /* Before 1.4 the amount called cached is the memory that no tensor uses. */
     {offsetof(struct oom_message, unallocated), AMOUNT " cached\\)"},
@@ -224,16 +393,18 @@ static const struct {
 
 static void amounts_read(const char *text, struct oom_message *out)
 {
-    regmatch_t device;
-    if (matches(text, "GPU [0-9]", &device, 1))
-        out->device = (int32_t)strtol(text + device.rm_so + sizeof "GPU", NULL, 10);
+    regmatch_t device[3];
+    if (matches(text, "(GPU|NPU|on device) ([0-9]{1,4})", device, 3))
+        out->device = (int32_t)strtol(text + device[2].rm_so, NULL, 10);
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         struct oom_amount *amount = (struct oom_amount *)(void *)((char *)out + places[i].offset);
-        if (!amount->known)
+        if (!amount->known && !amount->not_counted)
             *amount = amount_find(text, places[i].pattern);
     }
     if (!out->unallocated.known)
         out->unallocated = amount_difference(amount_find(text, AMOUNT " reserved in total by PyTorch"), out->allocated);
+    if (amount_exceeds(reserved(out), out->process)) /* "0 bytes", as in containers */
+        out->process = unknown;
     processes_read(text, out);
     own_process_find(out);
 }
@@ -298,15 +469,15 @@ static void site_read(const char *line, struct oom_message *out)
 }
 
 /* Reads the frames between the last "Traceback" line and the message. */
-static void traceback_read(const char *begin, const char *end, struct oom_message *out)
+static void traceback_read(const struct place *place, const char *begin, struct oom_message *out)
 {
     static const char *const libraries[] = {"site-packages", "dist-packages", "/torch/", "\\torch\\", "<frozen", NULL};
     char line[LINE_BYTES];
     struct oom_frame frame;
     bool own = false, inside = false;
     const char *at = begin;
-    for (int32_t lines = 0; lines < FRAMES_MAX && at < end; lines++) {
-        at = text_copy(line, sizeof line, at, end, 1, false);
+    for (int32_t lines = 0; lines < FRAMES_MAX && at < place->at; lines++) {
+        at = line_copy(line, sizeof line, at + prefix_at(place, at), place->at);
         if (strncmp(line, TRACEBACK, sizeof TRACEBACK - 1) == 0) {
             out->stage = OOM_STAGE_UNKNOWN;
             out->site = OOM_SITE_UNKNOWN;
@@ -334,14 +505,14 @@ static void traceback_read(const char *begin, const char *end, struct oom_messag
 bool oom_message_parse(const char *text, size_t count, struct oom_message *out)
 {
     struct oom_message message = {.device = -1};
+    struct place place = {text, text, text + count};
     char window[WINDOW_BYTES];
-    const char *found = marker_find(text, count, &message);
-    if (!found)
+    if (!message_find(text, count, &place, &message))
         return false;
-    size_t before = (size_t)(found - text);
-    (void)text_copy(window, sizeof window, found, text + count, 2, true);
+    const size_t before = (size_t)(place.at - text);
+    paragraph_copy(window, &place);
     amounts_read(window, &message);
-    traceback_read(before > TRACEBACK_BYTES_MAX ? found - TRACEBACK_BYTES_MAX : text, found, &message);
+    traceback_read(&place, before > TRACEBACK_BYTES_MAX ? place.at - TRACEBACK_BYTES_MAX : text, &message);
     *out = message;
     return true;
 }
@@ -350,22 +521,30 @@ bool oom_message_parse(const char *text, size_t count, struct oom_message *out)
 
 struct oom_amount oom_others_bytes(const struct oom_message *message)
 {
-    struct oom_amount sum = message->elsewhere;
-    for (int32_t i = 0; i < message->others_count; i++)
+    struct oom_amount sum = unknown;
+    bool counted = true;
+    for (int32_t i = 0; i < message->others_count; i++) {
         sum = amount_sum(sum, message->others[i].held);
-    return sum;
+        counted = counted && message->others[i].held.known;
+    }
+    if (counted && !amount_exceeds(sum, message->total))
+        return sum;
+    return (struct oom_amount){.not_counted = true};
+}
+
+struct oom_amount oom_spilled_bytes(const struct oom_message *message)
+{
+    const struct oom_amount own = reserved(message), process = message->process;
+    const struct oom_amount most = process.known && (!own.known || process.bytes > own.bytes) ? process : own;
+    return amount_exceeds(most, message->total) ? most : unknown;
 }
 
 struct oom_amount oom_context_bytes(const struct oom_message *message)
 {
-    if (!message->process.known || !message->allocated.known || !message->unallocated.known)
+    if (!message->process.known || !message->allocated.known || !message->unallocated.known ||
+        oom_spilled_bytes(message).known)
         return unknown;
-    /* A driver that spills into the host's memory counts that too; another one reports 17179869184.00 GiB for
-     * "unknown". */
-    bool spilled = message->total.known && message->process.bytes > message->total.bytes + message->total.slack_bytes;
-    if (spilled || message->process.bytes > AMOUNT_MAX)
-        return unknown;
-    return amount_difference(message->process, amount_sum(message->allocated, message->unallocated));
+    return amount_difference(message->process, reserved(message));
 }
 
 struct oom_amount oom_process_most(const struct oom_message *message)
@@ -386,14 +565,33 @@ struct oom_amount oom_budget_bytes(const struct oom_message *message)
     struct oom_amount context = oom_context_bytes(message), most = oom_process_most(message);
     struct oom_amount budget = unknown;
     if (message->allocator == OOM_MPS)
-        return amount_difference(message->allowed, message->elsewhere);
+        return message->allowed;
     if (most.known && context.known)
         most = amount_difference(most, context);
-    if (message->free.known && message->allocated.known)
-        budget = amount_least(amount_sum(message->free, amount_sum(message->allocated, message->unallocated)), most);
+    if (message->free.known && message->allocated.known && message->unallocated.known)
+        budget = amount_least(amount_sum(message->free, reserved(message)), most);
     else if (context.known)
         budget = most;
-    return budget.known ? amount_least(budget, message->allowed) : budget;
+    if (message->allowed.known && !amount_exceeds(message->allowed, budget.known ? budget : most))
+        return message->allowed;
+    return budget;
+}
+
+enum oom_verdict oom_verdict(const struct oom_message *message, struct oom_amount *lacking)
+{
+    const struct oom_amount held = amount_sum(reserved(message), message->elsewhere), tried = message->tried;
+    const struct oom_amount unused = message->unallocated;
+    *lacking = unknown;
+    if (!tried.known || !oom_allocators[message->allocator].tensors)
+        return OOM_VERDICT_NONE;
+    if (message->allowed.known && held.known && held.bytes + tried.bytes > message->allowed.bytes)
+        return unused.known && amount_exceeds(unused, tried) ? OOM_VERDICT_LIMIT_FRAGMENTS : OOM_VERDICT_LIMIT;
+    if (amount_exceeds(message->free, tried))
+        return OOM_VERDICT_ROOM;
+    if (!message->free.known || !unused.known)
+        return OOM_VERDICT_NONE;
+    *lacking = amount_difference(tried, amount_sum(message->free, unused));
+    return lacking->bytes > 0.0 ? OOM_VERDICT_SHORT : OOM_VERDICT_FRAGMENTS;
 }
 
 const char *oom_impossible(const struct oom_message *message)
@@ -402,11 +600,8 @@ const char *oom_impossible(const struct oom_message *message)
         return "no tensor has the size that could not be allocated";
     if (message->total.known && !(message->total.bytes >= TOTAL_MIN && message->total.bytes <= AMOUNT_MAX))
         return "no device has that total capacity";
-    if (message->total.known && message->free.known &&
-        message->free.bytes > message->total.bytes + message->total.slack_bytes + message->free.slack_bytes)
+    if (amount_exceeds(message->free, message->total))
         return "more is free than the total capacity";
-    if (message->total.known && oom_others_bytes(message).bytes > message->total.bytes + message->total.slack_bytes)
-        return "other processes hold more than the total capacity";
     if (message->free.known && !(message->free.bytes <= AMOUNT_MAX))
         return "no device has that much free";
     return NULL;
@@ -414,7 +609,7 @@ const char *oom_impossible(const struct oom_message *message)
 
 uint64_t oom_segment_bytes(enum oom_allocator allocator, uint64_t bytes)
 {
-    if (allocator == OOM_CPU || allocator == OOM_MPS)
+    if (!oom_allocators[allocator].segments)
         return bytes;
     if (bytes <= (uint64_t)1 << 20)
         return OOM_SEGMENT_SMALL_BYTES;
@@ -478,7 +673,7 @@ static bool prints_as(const struct oom_message *message, uint64_t bytes)
 
 bool oom_is_small_segment(const struct oom_message *message)
 {
-    if (!message->tried.known || message->allocator == OOM_CPU || message->allocator == OOM_MPS)
+    if (!message->tried.known || !oom_allocators[message->allocator].segments)
         return false;
     return message->tried.bytes <= (double)OOM_SEGMENT_SMALL_BYTES ||
            message->tried.bytes == (double)OOM_SEGMENT_MIDDLE_BYTES;
@@ -488,7 +683,7 @@ int32_t oom_match_find(const struct oom_message *message, const struct oom_shape
                        struct oom_match out[static OOM_MATCHES_MAX])
 {
     int32_t count = 0, agreeing = 0;
-    if (!message->tried.known || oom_is_small_segment(message))
+    if (!message->tried.known || !oom_allocators[message->allocator].tensors || oom_is_small_segment(message))
         return 0;
     for (size_t r = 0; r < ROWS; r++) {
         for (int32_t element = 2; element <= 4; element += 2) {

@@ -85,7 +85,10 @@ def totals():
     status, out, error = explain(tried + "8.00 GiB of which 0 bytes is free. Including non-PyTorch memory, this process has "
                                  "17179869184.00 GiB memory in use. Of the allocated memory 13.50 GiB is allocated by PyTorch, "
                                  "and 100.00 MiB is reserved by PyTorch but unallocated.\n", "--batch_size=1", *SMALL)
-    contains("spilled", out, "8.00 GiB for tensors", "8.00 GiB available: fits")
+    contains("spilled", out, "this process unknown the driver does not count it", "At most 8.00 GiB",
+             "PyTorch had 13.60 GiB on this card of 8.00 GiB", "put 5.60 GiB into the host's memory",
+             "--memory_budget=SIZE", "8.00 GiB available: fits")
+    check("for tensors" not in out and "context  " not in out, f"spilled: {out!r}")
     check(status == 0, f"spilled: exit status {status}, {error!r}")
     nobody = MESSAGE.replace("Process 1234 has 1.97 GiB memory in use. ", "")
     status, out, error = explain(nobody, "--batch_size=1", *SMALL)
@@ -93,13 +96,103 @@ def totals():
     check(status == 0, f"nobody is named: exit status {status}, {error!r}")
 
 
+def report(text, *words, arguments=("--batch_size=1",), never=()):
+    """A message is explained in these words, and a plan follows.  Returns what is printed."""
+    status, out, error = explain(text, *arguments, *SMALL)
+    check(status == 0 and "fits" in out, f"{text[:60]}: exit status {status}, {error!r}")
+    contains(text[:60], out, *words)
+    for word in never:
+        check(word not in re.sub(r"\s+", " ", out), f"{text[:60]}: {word!r} is in {out!r}")
+    check(max(map(len, out.split("\n"))) <= 120, f"{text[:60]}: long lines")
+    return out
+
+
+def not_counted():
+    """Amounts of 2^64 bytes are no amounts, and the rest of the message says enough."""
+    report("CUDA out of memory. Tried to allocate 18.63 GiB. GPU 0 has a total capacity of 45.00 GiB of which 43.66 GiB is "
+           "free. Process 1459 has 17179869184.00 GiB memory in use. 2.25 GiB allowed; Of the allocated memory 0 bytes is "
+           "allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.\n",
+           "process 1459 unknown", "exceeded the limit of 2.25 GiB", "2.25 GiB for tensors: the limit", never=["EiB"])
+    report("CUDA out of memory. Tried to allocate 896.00 MiB. GPU 0 has a total capacity of 21.99 GiB of which 759.38 MiB is "
+           "free. Including non-PyTorch memory, this process has 0 bytes memory in use. Of the allocated memory 20.52 GiB is "
+           "allocated by PyTorch, and 102.08 MiB is reserved by PyTorch but unallocated.\n",
+           "21.36 GiB for tensors = free + PyTorch's own", never=["this process", "context 0 B", "does not name"])
+    # A slice of a card: the processes are those of the whole card.
+    report("CUDA out of memory. Tried to allocate 1.24 GiB. GPU 0 has a total capacity of 19.50 GiB of which 1.06 GiB is free. "
+           "Process 12 has 10.30 GiB memory in use. Process 13 has 15.74 GiB memory in use. Of the allocated memory 17.60 GiB "
+           "is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated.\n",
+           "another program, perhaps elsewhere", "18.76 GiB for tensors", "a 20 GB slice of an A100 or H100")
+
+
+def room():
+    """A device with room was neither full nor fragmented."""
+    for free, total in (("8.68 GiB", "15.78"), ("554.47 MiB", "19.94")):
+        report(f"CUDA out of memory. Tried to allocate 394.00 MiB (GPU 0; {total} GiB total capacity; 5.17 GiB already "
+               f"allocated; {free} free; 5.25 GiB reserved in total by PyTorch)\n",
+               "Not fragmentation: the device had", "more than was requested", "a limit applies", never=["full", "short"])
+    report("HIP out of memory. Tried to allocate 2.00 MiB. GPU 7 has a total capacity of 287.98 GiB of which 203.49 GiB is free. "
+           "Of the allocated memory 68.63 GiB is allocated by PyTorch, and 14.93 GiB is reserved by PyTorch but unallocated.\n",
+           "for small tensors", "203.49 GiB free", "For this machine", never=["card was full"])
+
+
+def apple():
+    report("RuntimeError: MPS backend out of memory (MPS allocated: 5.50 GB, other allocations: 14.76 GB, max allowed: 20.40 "
+           "GB). Tried to allocate 147.24 MB on private pool.\n", "other allocations 14.76 GiB of this process: MPSGraph",
+           "20.40 GiB for tensors: the limit", "above 12.00 GiB the Mac may swap", "20.40 GiB available: fits",
+           never=["other programs", "rounded up"])
+
+
+def cards():
+    """The card is one that reports such a total; others that do are named, and those without bfloat16."""
+    old = "CUDA out of memory. Tried to allocate 786.00 MiB (GPU 0; %s GiB total capacity; 1.00 GiB already allocated; 0.10 GiB free; 1.00 GiB reserved in total by PyTorch)"
+    for total, dtype, words in (("14.56", "float16", ["For the NVIDIA T4 16 GB", "Without bfloat16: t4-16g"]),
+                                ("15.78", "float16", ["a Tesla V100 16 GB, which has no profile"]),
+                                ("31.74", "float16", ["a Tesla V100 32 GB, which has no profile"]),
+                                ("5.80", "float16", ["rtx2060-6g", "Without bfloat16"]),
+                                ("22.06", "bfloat16", ["For the NVIDIA A10 24 GB", "that of a10-24g, l4-24g."]),
+                                ("39.56", "bfloat16", ["For the NVIDIA A100 40 GB"]),
+                                ("4.75", "bfloat16", ["1g.5gb slice of an A100"]),
+                                ("11.69", "bfloat16", ["For the NVIDIA GeForce RTX 3060 12 GB", "Such a total is that of",
+                                                       "Without bfloat16: rtx2060-12g"]),
+                                ("60.00", "bfloat16", ["No card that is known here has 60.00 GiB"])):
+        out = report(old % total, *words)
+        check(f", {dtype}\n" in out, f"{total} GiB: not in {dtype}: {out!r}")
+    for dtype in ("float16", "bfloat16"):  # what the configuration says stays, where the card can do it
+        out = report(old % "11.69", arguments=["--batch_size=1", "--dtype=" + dtype])
+        check(f", {dtype}\n" in out, f"--dtype={dtype}: {out!r}")
+
+
+def without_sizes():
+    """Drivers, libraries, NCCL, llm.c and a killed process: what it was, and how to plan without sizes."""
+    for text, word in {"RuntimeError: CUDA driver error: out of memory": "expandable_segments",
+                       "CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`": "A library",
+                       "Last error:\nCuda failure 'out of memory'": "NCCL had no room",
+                       "[CUDA ERROR] at file train_gpt2.cu:1236:\nout of memory": "llm.c allocates everything",
+                       "  exitcode  : -9 (pid: 4242)": "The host's memory ran out, not the card's"}.items():
+        report(text + "\n", word, "--memory_budget=SIZE", "--device_profile=NAME")
+
+
+def encodings():
+    """Windows PowerShell's UTF-16, and colours."""
+    for name, encoding in {"little": "utf-16-le", "big": "utf-16-be"}.items():
+        path = write(name + ".txt", "")
+        for mark in ("\ufeff", ""):
+            with open(path, "wb") as file:
+                file.write((mark + OLD.replace("\n", "\r\n")).encode(encoding))
+            status, out, error = explain("", "--batch_size=1", *SMALL, path=path)
+            check(status == 0, f"UTF-16, {name}: exit status {status}, {error!r}")
+            contains("UTF-16, " + name, out, "tried to allocate 786.0 MiB", "allocated 14.28 GiB")
+    report("\x1b[1;31mOutOfMemoryError: \x1b[0mCUDA out of memory. Tried to allocate \x1b[1;36m394.00\x1b[0m MiB (GPU \x1b[1;36m0\x1b[0m; "
+           "\x1b[1;36m15.70\x1b[0m GiB total capacity; \x1b[1;36m5.17\x1b[0m GiB already allocated; 200.68 MiB free; 5.25 GiB "
+           "reserved in total by PyTorch)\n", "tried to allocate 394.0 MiB", "total 15.70 GiB", "allocated 5.17 GiB")
+
+
 def impossible():
     for name, text in {"nothing tried": MESSAGE.replace("6.14 GiB", "0 bytes"),
                        "absurd": MESSAGE.replace("6.14 GiB", "999999999999.00 GiB"),
                        "no total": MESSAGE.replace("11.69 GiB", "0 bytes"),
                        "an absurd total": MESSAGE.replace("11.69 GiB", "99999999999999.00 GiB"),
-                       "more free than there is": MESSAGE.replace("2.68 GiB", "26.80 GiB"),
-                       "others hold more than there is": MESSAGE.replace("1.97 GiB", "19.70 GiB")}.items():
+                       "more free than there is": MESSAGE.replace("2.68 GiB", "26.80 GiB")}.items():
         status, out, error = explain(text, "--batch_size=1", *SMALL)
         check(status == 2 and out == "", f"{name}: exit status {status}, {out!r}")
         check(error.count("gpt-train: error") == 1 and "cannot be right" in error, f"{name}: {error!r}")
@@ -123,6 +216,7 @@ def refusals():
         check(status == 2 and out == "", f"{name}: exit status {status}, {out!r}")
         check(error.count("gpt-train: error") == 1, f"{name}: {error!r}")
         check("report" not in error, f"{name}: no report for a wrong call")
+        check(name == "json" or "--memory_budget=SIZE" in error, f"{name}: no way on: {error!r}")
     for path in ("absent", "."):
         status, _, error = explain("", path=path)
         check(status in (1, 2) and error.count("gpt-train: error") == 1, f"{path}: {status}, {error!r}")
@@ -132,4 +226,5 @@ def refusals():
     check(status == 0 and "\x1b" not in out + error, "control characters of the text are not printed")
 
 
-end(story, others, totals, impossible, defaults_and_no_fit, refusals)
+end(story, others, totals, not_counted, room, apple, cards, without_sizes, encodings, impossible, defaults_and_no_fit,
+    refusals)

@@ -4,9 +4,11 @@
  * the message can be arbitrarily absurd.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "plan/oom_message.h"
+#include "plan/oom_text.h"
 #include "tests/fuzz/fuzz_common.h"
 
 static void check_amount(struct oom_amount amount)
@@ -40,6 +42,10 @@ static void check_message(const struct oom_message *message)
     check_amount(oom_context_bytes(message));
     check_amount(oom_budget_bytes(message));
     check_amount(oom_process_most(message));
+    check_amount(oom_spilled_bytes(message));
+    struct oom_amount lacking;
+    (void)oom_verdict(message, &lacking);
+    check_amount(lacking);
     FUZZ_CHECK(strlen(oom_allocators[message->allocator].name) > 0);
     (void)oom_impossible(message);
 }
@@ -51,12 +57,18 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
         .batch = 12, .block_size = 1024, .n_embd = 768, .n_head = 12, .vocab_size = 50304};
     struct oom_message message;
     struct oom_match matches[OOM_MATCHES_MAX];
-    if (!oom_message_parse((const char *)data, size, &message))
+    char *plain = malloc(size + 1);
+    FUZZ_CHECK(plain != NULL);
+    const size_t count = oom_text_plain(plain, (const char *)data, size);
+    FUZZ_CHECK(count <= size);
+    const bool found = oom_message_parse(plain, count, &message);
+    free(plain);
+    if (!found)
         return;
     check_message(&message);
-    const int32_t count = oom_match_find(&message, &shape, matches);
-    FUZZ_CHECK(count >= 0 && count <= OOM_MATCHES_MAX);
-    for (int32_t i = 0; i < count; i++)
+    const int32_t matching = oom_match_find(&message, &shape, matches);
+    FUZZ_CHECK(matching >= 0 && matching <= OOM_MATCHES_MAX);
+    for (int32_t i = 0; i < matching; i++)
         FUZZ_CHECK(matches[i].bytes > 0 && (matches[i].element_bytes == 2 || matches[i].element_bytes == 4));
     FUZZ_CHECK(oom_match_batch(&message, &shape, 4) >= 0);
 }

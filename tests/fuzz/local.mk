@@ -19,7 +19,7 @@ EXTRA_DIST += tests/fuzz/corpus $(FUZZ_SHARED) tests/fuzz/fuzz_common.c tests/fu
 
 FUZZ_IO_FILES = src/io/checkpoint_load.c src/io/checkpoint_record.c src/io/hf_config.c src/io/llmc_model.c \
 	src/io/nanogpt.c src/io/pickle.c src/io/safetensors.c src/io/safetensors_table.c src/io/zip_stored.c
-FUZZ_PLAN_FILES = src/plan/device_profile.c src/plan/device_profile_file.c src/plan/oom_message.c
+FUZZ_PLAN_FILES = src/plan/device_profile.c src/plan/device_profile_file.c src/plan/oom_message.c src/plan/oom_text.c
 # Profiles look at the declarations of ops, which bring the differentiation rules.
 FUZZ_MODEL_FILES = src/model/graph.c src/model/autodiff.c src/model/parameters.c src/model/state_format.c $(filter src/ops/%.c,$(libgpttrain_a_SOURCES))
 FUZZ_C_FILES = $(filter src/base/%.c src/config/%.c src/data/%.c,$(libgpttrain_a_SOURCES)) $(FUZZ_IO_FILES) \

@@ -1,5 +1,5 @@
-/* Tests of plan/oom_message: a table of messages that PyTorch printed over the years, tracebacks,
- * damaged text, and nanoGPT's tensors that the sizes identify. */
+/* Tests of plan/oom_message and plan/oom_text: a table of messages that PyTorch and others printed over the years,
+ * tracebacks, what loggers and terminals add, damaged text, and nanoGPT's tensors that the sizes identify. */
 #include "plan/oom_message.h"
 
 #include <math.h>
@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "plan/oom_text.h"
 #include "tests/unit/unit_main.h"
 
 #define KIB 1024.0
@@ -55,7 +56,7 @@ static const struct form forms[] = {
      OOM_XPU, 0, 512.0 * MIB, 15.56 * GIB, UNKNOWN, UNKNOWN, 12.90 * GIB, 1.0 * GIB, UNKNOWN, UNKNOWN},
     {"RuntimeError: MPS backend out of memory (MPS allocated: 5.05 GB, other allocations: 3.98 GB, max allowed: 9.07 GB). "
      "Tried to allocate 512.00 MB on private pool.",
-     OOM_MPS, -1, 512.0 * MIB, UNKNOWN, UNKNOWN, UNKNOWN, 5.05 * GIB, UNKNOWN, 3.98 * GIB, 9.07 * GIB},
+     OOM_MPS, -1, 512.0 * MIB, UNKNOWN, UNKNOWN, UNKNOWN, 5.05 * GIB, UNKNOWN, UNKNOWN, 9.07 * GIB},
     {"RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to "
      "allocate 3296722944 bytes. Error code 12 (Cannot allocate memory)",
      OOM_CPU, -1, 3296722944.0, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
@@ -63,6 +64,64 @@ static const struct form forms[] = {
      UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
     {"RuntimeError: cuda runtime error (2) : out of memory at /pytorch/aten/src/THC/generic/THCStorage.cu:58", OOM_CUDA,
      -1, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
+    /* What a driver does not count. */
+    {"CUDA out of memory. Tried to allocate 3.98 GiB. GPU 0 has a total capacity of 31.84 GiB of which 16.30 GiB is "
+     "free. Including non-PyTorch memory, this process has 17179869184.00 GiB memory in use. 17.51 GiB allowed; Of the "
+     "allocated memory 6.74 GiB is allocated by PyTorch, and 7.02 GiB is reserved by PyTorch but unallocated.",
+     OOM_CUDA, 0, 3.98 * GIB, 31.84 * GIB, 16.30 * GIB, UNKNOWN, 6.74 * GIB, 7.02 * GIB, UNKNOWN, 17.51 * GIB},
+    {"CUDA out of memory. Tried to allocate 20.00 MiB. GPU 1 has a total capacity of 4096.00 MiB of which 0 bytes is free. "
+     "Process 7 has 16777216.00 TiB memory in use. 18446744073709551615 bytes allowed; Of the allocated memory 3.00 GiB "
+     "is allocated by PyTorch, and 8589934592.00 GiB is reserved by PyTorch but unallocated.",
+     OOM_CUDA, 1, 20.0 * MIB, 4.0 * GIB, 0.0, UNKNOWN, 3.0 * GIB, UNKNOWN, UNKNOWN, UNKNOWN},
+    /* A process cannot have less than its tensors. */
+    {"CUDA out of memory. Tried to allocate 896.00 MiB. GPU 0 has a total capacity of 21.99 GiB of which 759.38 MiB is "
+     "free. Including non-PyTorch memory, this process has 0 bytes memory in use. Of the allocated memory 20.52 GiB is "
+     "allocated by PyTorch, and 102.08 MiB is reserved by PyTorch but unallocated.",
+     OOM_CUDA, 0, 896.0 * MIB, 21.99 * GIB, 759.38 * MIB, UNKNOWN, 20.52 * GIB, 102.08 * MIB, UNKNOWN, UNKNOWN},
+    /* A slice of a card lists the processes of the whole card. */
+    {"CUDA out of memory. Tried to allocate 32.00 MiB. GPU 0 has a total capacity of 19.12 GiB of which 19.12 GiB is "
+     "free. Process 38 has 9.56 GiB memory in use. Process 39 has 46.79 GiB memory in use. Of the allocated memory 0 "
+     "bytes is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.",
+     OOM_CUDA, 0, 32.0 * MIB, 19.12 * GIB, 19.12 * GIB, UNKNOWN, 0.0, 0.0, UNKNOWN, UNKNOWN},
+    {"Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated     : 9.43 GiB\n"
+     "Requested               : 640.00 MiB\nDevice limit            : 11.59 GiB\nFree (according to CUDA): 7.12 MiB\n"
+     "PyTorch limit (set by user-supplied memory fraction)\n                        : 17179869184.00 GiB",
+     OOM_ASYNC, 0, 640.0 * MIB, 11.59 * GIB, 7.12 * MIB, UNKNOWN, 9.43 * GIB, UNKNOWN, UNKNOWN, UNKNOWN},
+    {"Current platform can NOT allocate memory block with size larger than 4GB! Tried to allocate 6.85 GiB (GPU  0; 15.56 "
+     "GiB total capacity; 0 bytes already allocated; 0 bytes reserved in total by PyTorch)",
+     OOM_XPU, 0, 6.85 * GIB, 15.56 * GIB, UNKNOWN, UNKNOWN, 0.0, 0.0, UNKNOWN, UNKNOWN},
+    {"RuntimeError: NPU out of memory. Tried to allocate 31.67 GiB\n (NPU 2; 32.00 GiB total capacity; 6.30 GiB already "
+     "allocated;\n 24.39 GiB free; 6.55 GiB reserved in total by PyTorch)",
+     OOM_NPU, 2, 31.67 * GIB, 32.0 * GIB, 24.39 * GIB, UNKNOWN, 6.30 * GIB, 0.25 * GIB, UNKNOWN, UNKNOWN},
+    {"torch.OutOfMemoryError: CUDA out of memory.\nGPU has 79.19 GiB total, 6.68 GiB free", OOM_CUDA, -1, UNKNOWN,
+     79.19 * GIB, 6.68 * GIB, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
+    {"RuntimeError: $ Torch: not enough memory: you tried to allocate 12GB. Buy new RAM!", OOM_CPU, -1, 12.0 * GIB,
+     UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
+    {"n1:30:31 [3] include/alloc.h:178 NCCL WARN Cuda failure 2 'out of memory'\n\n"
+     "n1:30:31 [3] include/alloc.h:185 NCCL WARN Failed to CUDA calloc async 6291456 bytes",
+     OOM_NCCL, -1, 6291456.0, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
+};
+
+/* Messages without sizes. */
+static const struct {
+    const char *text;
+    enum oom_allocator allocator;
+} plain[] = {
+    {"RuntimeError: CUDA driver error: out of memory", OOM_CUDA},
+    {"RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", OOM_CUDA},
+    {"RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED", OOM_CUDA},
+    {"Error out of memory at line 380 in file /git/csrc/pythonInterface.c", OOM_CUDA},
+    {"[CUDA ERROR] at file train_gpt2.cu:1236:\nout of memory", OOM_CUDA},
+    {"RuntimeError: HIP error: out of memory", OOM_HIP},
+    {"Native API failed. Native API returns: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)", OOM_XPU},
+    {"Native API returns: -5 (PI_ERROR_OUT_OF_RESOURCES)", OOM_XPU},
+    {"ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 'out of memory'", OOM_NCCL},
+    {"[METAL] Command buffer execution failed: Insufficient Memory", OOM_METAL},
+    {"  exitcode  : -9 (pid: 4242)\n  traceback : Signal 9 (SIGKILL) received by PID 4242", OOM_HOST},
+    {"['/usr/bin/python'] exits with return code = -9", OOM_HOST},
+    {"command terminated with exit code 137", OOM_HOST},
+    {"Out of memory: Killed process 4242 (python3)", OOM_HOST},
+    {"step 0\nKilled", OOM_HOST},
 };
 
 static void amount_is(size_t form, const char *name, struct oom_amount amount, double expected)
@@ -95,6 +154,67 @@ TEST(every_form)
     }
 }
 
+TEST(messages_without_sizes)
+{
+    for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) {
+        struct oom_message message;
+        ck_assert_msg(oom_message_parse(plain[i].text, strlen(plain[i].text), &message), "%s", plain[i].text);
+        ck_assert_msg(message.allocator == plain[i].allocator, "%s: %d", plain[i].text, message.allocator);
+        ck_assert(!message.tried.known && !message.total.known && !oom_budget_bytes(&message).known);
+        ck_assert(message.allocator != OOM_HOST || strstr(message.meaning, "not the card's") != NULL);
+    }
+    static const char *const others[] = {"[CUDA ERROR] at file x.cu:1:\nan illegal memory access", "exitcode : -90",
+                                         "  exitcode  : 1 (pid: 9)", "Cuda failure 'invalid argument'"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        struct oom_message message;
+        ck_assert_msg(!oom_message_parse(others[i], strlen(others[i]), &message), "%s", others[i]);
+    }
+}
+
+/* A message with sizes wins over one without, and both over a killed process, in any order. */
+TEST(the_best_message_of_a_log)
+{
+    struct oom_message message;
+    static const char log[] = STORY "\n\nRuntimeError: CUDA error: out of memory\n\n" STORY "\n  exitcode : -9\n";
+    ck_assert(oom_message_parse(log, sizeof log - 1, &message));
+    ck_assert_int_eq(message.count, 2);
+    ck_assert_double_eq_tol(message.tried.bytes, 6.14 * GIB, 1.0);
+    static const char driver[] = "exitcode : -9\nRuntimeError: CUDA error: out of memory\nexitcode : -9";
+    ck_assert(oom_message_parse(driver, sizeof driver - 1, &message));
+    ck_assert_int_eq(message.allocator, OOM_CUDA);
+    ck_assert_int_eq(message.count, 1);
+}
+
+TEST(verdicts)
+{
+#define SHARED \
+    "CUDA out of memory. Tried to allocate 394.00 MiB (GPU 0; 15.78 GiB total capacity; 5.17 GiB already allocated; "
+    static const struct {
+        const char *text;
+        enum oom_verdict verdict;
+    } cases[] = {
+        {STORY, OOM_VERDICT_SHORT},
+        {SHARED "8.68 GiB free; 5.25 GiB reserved in total by PyTorch)", OOM_VERDICT_ROOM},
+        {SHARED "200.68 MiB free; 5.25 GiB reserved in total by PyTorch)", OOM_VERDICT_SHORT},
+        {SHARED "200.68 MiB free; 5.75 GiB reserved in total by PyTorch)", OOM_VERDICT_FRAGMENTS},
+        {SHARED "8.68 GiB free; 5.30 GiB allowed; 5.25 GiB reserved in total by PyTorch)", OOM_VERDICT_LIMIT},
+        {SHARED "8.68 GiB free; 6.30 GiB allowed; 6.25 GiB reserved in total by PyTorch)", OOM_VERDICT_LIMIT_FRAGMENTS},
+        {SHARED "200.00 MiB free)", OOM_VERDICT_NONE},
+        {"CUDA error: out of memory", OOM_VERDICT_NONE},
+        {"MPS backend out of memory (MPS allocated: 5.50 GB, other allocations: 14.76 GB, max allowed: 20.40 GB). Tried to "
+         "allocate 147.24 MB on private pool.",
+         OOM_VERDICT_LIMIT},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct oom_message message;
+        struct oom_amount lacking;
+        ck_assert(oom_message_parse(cases[i].text, strlen(cases[i].text), &message));
+        ck_assert_msg(oom_verdict(&message, &lacking) == cases[i].verdict, "case %zu", i);
+        ck_assert(lacking.known ==
+                  (cases[i].verdict == OOM_VERDICT_SHORT || cases[i].verdict == OOM_VERDICT_FRAGMENTS));
+    }
+}
+
 TEST(sums)
 {
     struct oom_message message;
@@ -114,9 +234,33 @@ TEST(sums)
     ck_assert_double_eq_tol(oom_budget_bytes(&message).bytes, 12.0 * GIB, 1.0);
     ck_assert_double_eq_tol(message.pools.bytes, 64.0 * MIB, 1.0);
     ck_assert(oom_message_parse(forms[7].text, strlen(forms[7].text), &message));
-    ck_assert_double_eq_tol(oom_budget_bytes(&message).bytes, (9.07 - 3.98) * GIB, 1.0);
+    ck_assert_double_eq_tol(oom_budget_bytes(&message).bytes, 9.07 * GIB, 1.0);
+    ck_assert_double_eq_tol(message.elsewhere.bytes, 3.98 * GIB, 1.0);
     ck_assert(oom_message_parse(forms[9].text, strlen(forms[9].text), &message));
     ck_assert(!oom_budget_bytes(&message).known);
+    /* The driver had moved memory to the host. */
+    static const char spilled[] =
+        "CUDA out of memory. Tried to allocate 172.00 MiB (GPU 0; 8.00 GiB total capacity; 22.35 "
+        "GiB already allocated; 0 bytes free; 22.40 GiB reserved in total by PyTorch)";
+    ck_assert(oom_message_parse(spilled, sizeof spilled - 1, &message));
+    ck_assert_double_eq_tol(oom_spilled_bytes(&message).bytes, 22.40 * GIB, 1.0);
+    ck_assert_double_eq_tol(oom_budget_bytes(&message).bytes, 8.0 * GIB, 1.0);
+    ck_assert(!oom_context_bytes(&message).known);
+    ck_assert(oom_message_parse(STORY, sizeof STORY - 1, &message));
+    ck_assert(!oom_spilled_bytes(&message).known);
+}
+
+/* Where a process is as large as PyTorch's memory, but both have room, it is another one. */
+TEST(another_process_of_that_size)
+{
+    struct oom_message message;
+    static const char text[] =
+        "CUDA out of memory. Tried to allocate 8.00 GiB. GPU 0 has a total capacity of 23.65 GiB of "
+        "which 6.00 GiB is free. Process 12 has 9.00 GiB memory in use. Of the allocated memory 8.00 "
+        "GiB is allocated by PyTorch, and 64.00 MiB is reserved by PyTorch but unallocated.";
+    ck_assert(oom_message_parse(text, sizeof text - 1, &message));
+    ck_assert(!message.own_by_pid && message.others_count == 1);
+    ck_assert_double_eq_tol(oom_budget_bytes(&message).bytes, 14.0 * GIB + 64.0 * MIB, 1.0);
 }
 
 #define TRACE_HEAD "step 0: train loss 10.9\nTraceback (most recent call last):\n"
@@ -204,9 +348,84 @@ TEST(odd_surroundings)
     ck_assert_str_eq(message.frame.file, "?[2Jx.py");
     ck_assert_str_eq(message.frame.source, "?]0;y?");
     ck_assert(!message.tried.known || isfinite(message.tried.bytes));
-    static const char *const none[] = {"", "out of memory", "CUDA out of memory. Tried", "exit code 137", "killed"};
+    static const char *const none[] = {"", "out of memory", "CUDA out of mem", "exit code 13", "killed"};
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
         ck_assert(!oom_message_parse(none[i], strlen(none[i]), &message));
+}
+
+static bool parse_log(const char *text, size_t count, struct oom_message *out)
+{
+    char *copy = malloc(count + 1);
+    ck_assert_ptr_nonnull(copy);
+    const bool found = oom_message_parse(copy, oom_text_plain(copy, text, count), out);
+    free(copy);
+    return found;
+}
+
+/* Loggers put the time, the rank and the like before each line, of the traceback too, and wrap the message. */
+TEST(prefixes)
+{
+    struct oom_message message;
+    static const char *const logs[] = {
+        "[rank0]: Traceback (most recent call last):\n[rank0]:   File \"train.py\", line 300, in <module>\n"
+        "[rank0]:     logits, loss = model(X, Y)\n[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate\n"
+        "[rank0]: 6.14 GiB. GPU 0 has a total capacity of\n[rank0]: 11.69 GiB of which 2.68 GiB is free.\n[rank0]: \n"
+        "[rank0]: GPU 7 of which 1.00 MiB",
+        "11:59:58,900 ERROR x: Traceback (most recent call last):\n11:59:58,900 ERROR x:   File \"train.py\", line 300\n"
+        "11:59:58,901 ERROR x:     logits, loss = model(X, Y)\n12:00:00,1 ERROR x: CUDA out of\n"
+        "12:00:00,99 ERROR x: memory. Tried to allocate 6.14\n12:00:01,100 ERROR x: GiB. GPU 0 has a total capacity of 11.69 "
+        "GiB of which 2.68\n12:00:01,100 ERROR x: GiB is free.",
+        "> Traceback (most recent call last):\n>   File \"train.py\", line 300\n>     logits, loss = model(X, Y)\n"
+        "> CUDA out of memory. Tried to allocate 6.14 GiB.  |\n> GPU 0 has a total capacity of 11.69 |\n> GiB of which 2.68 "
+        "\xe2\x94\x82 GiB is free.",
+    };
+    for (size_t i = 0; i < sizeof logs / sizeof logs[0]; i++) {
+        ck_assert_msg(parse_log(logs[i], strlen(logs[i]), &message), "log %zu", i);
+        amount_is(i, "tried", message.tried, 6.14 * GIB);
+        amount_is(i, "total", message.total, 11.69 * GIB);
+        amount_is(i, "free", message.free, 2.68 * GIB);
+        ck_assert_int_eq(message.device, 0);
+        ck_assert_int_eq(message.stage, OOM_STAGE_FORWARD);
+        ck_assert_int_eq(message.frame.line, 300);
+        ck_assert_str_eq(message.frame.source, "logits, loss = model(X, Y)");
+    }
+}
+
+/* Colours as terminals, notebooks, JSON and web pages have them; titles; UTF-16 in both orders, with a mark or not. */
+TEST(plain_text)
+{
+    static const struct {
+        const char *text, *plain;
+    } cases[] = {
+        {"", ""},
+        {"a\x1b[1;36m394.00\x1b[0m MiB", "a394.00 MiB"},
+        {"\x1b]0;title\a\x1b]8;;http://x\x1b\\link\x1b(Bx\x1b[?25l\x1b[2K", "linkx"},
+        {"\\u001b[31mred\\x1b[0m \\033[1mx\\e[0m^[[32mgreen[0m[1;31m", "red xgreen"},
+        {"[rank0]: [1] [m a[0] ^[ \\x1b", "[rank0]: [1] [m a[0] ^[ \\x1b"},
+        {"\x1b", ""},
+        {"\x1b[31", ""},
+    };
+    char out[64];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const size_t count = oom_text_plain(out, cases[i].text, strlen(cases[i].text));
+        ck_assert_msg(count == strlen(cases[i].plain) && memcmp(out, cases[i].plain, count) == 0, "case %zu: %.*s", i,
+                      (int)count, out);
+    }
+    for (int form = 0; form < 4; form++) { /* order of the bytes, mark */
+        static const unsigned units[] = {0xfeff, 'C', 'U', 0x2588, '\x1b', '[', '0', 'm', 'A'};
+        unsigned char wide[2 * sizeof units / sizeof units[0]];
+        size_t used = 0;
+        for (size_t i = form / 2 == 0 ? 0 : 1; i < sizeof units / sizeof units[0]; i++) {
+            wide[used++] = (unsigned char)(form % 2 == 0 ? units[i] & 0xff : units[i] >> 8);
+            wide[used++] = (unsigned char)(form % 2 == 0 ? units[i] >> 8 : units[i] & 0xff);
+        }
+        const size_t count = oom_text_plain(out, (const char *)wide, used);
+        ck_assert_msg(count == 4 && memcmp(out, "CU?A", 4) == 0, "form %d: %.*s", form, (int)count, out);
+    }
+    ck_assert_uint_eq(oom_text_prefix("12:01 [a] torch", 15, "3:59 [a] total", 14), 9);
+    ck_assert_uint_eq(oom_text_prefix("", 0, "x", 1), 0);
+    ck_assert_uint_eq(oom_text_prefix("ERROR:root:", 11, "ERROR:root:allocate", 19), 11);
+    ck_assert_uint_eq(oom_text_prefix("12 x", 4, "12.5 GiB", 8), 0);
 }
 
 /* Every prefix, and damage at random places: under the sanitizers this tests the bounds. */

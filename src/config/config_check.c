@@ -33,14 +33,7 @@ static bool is_settled(const struct config *config, enum config_key key)
     return !config->origin[key].bad && !is_awaited(config, key);
 }
 
-/* Writes "n_embd=100 (x.py:3:1)".  Returns `out`. */
-#define DESCRIBED(config, key) describe((char[CONFIG_ORIGIN_TEXT_MAX]){0}, config, key)
-static const char *describe(char out[static CONFIG_ORIGIN_TEXT_MAX], const struct config *config, enum config_key key)
-{
-    snprintf(out, CONFIG_ORIGIN_TEXT_MAX, "%s=%s (%s)", config_key_info_get(key)->name, CONFIG_KEY_TEXT(config, key),
-             CONFIG_ORIGIN_TEXT(&config->origin[key]));
-    return out;
-}
+#define DESCRIBED CONFIG_KEY_DESCRIBED
 
 /* Logs "FIRST PROBLEM SECOND". */
 static enum gt_status refuse_pair(const struct config *config, enum config_key first, const char *problem,
@@ -411,21 +404,6 @@ static enum gt_status check_lora(const struct config *config)
                 config->lora_rank);
 }
 
-/* These are only warnings, because nanoGPT accepts them. */
-static void warn_schedule(const struct config *config)
-{
-    if (!config->decay_lr || config->program != CONFIG_TRAIN || config->eval_only)
-        return;
-    if (settled_pair(config, CONFIG_KEY_min_lr, CONFIG_KEY_learning_rate) && config->min_lr > config->learning_rate)
-        log_warning("%s is above %s: the learning rate will rise instead of decaying",
-                    DESCRIBED(config, CONFIG_KEY_min_lr), DESCRIBED(config, CONFIG_KEY_learning_rate));
-    if (settled_pair(config, CONFIG_KEY_warmup_iters, CONFIG_KEY_lr_decay_iters) &&
-        is_settled(config, CONFIG_KEY_max_iters) && config->warmup_iters > 0 &&
-        config->lr_decay_iters <= config->warmup_iters && config->max_iters > config->lr_decay_iters)
-        log_warning("%s is not above %s: after the warm-up the rate drops to min_lr at once",
-                    DESCRIBED(config, CONFIG_KEY_lr_decay_iters), DESCRIBED(config, CONFIG_KEY_warmup_iters));
-}
-
 /* Logs a note for each requested feature that has no effect here. */
 static void note_legacy(const struct config *config)
 {
@@ -513,6 +491,5 @@ void config_notes(const struct config *config)
     const char *device = DESCRIBED(config, CONFIG_KEY_device), *backend = DESCRIBED(config, CONFIG_KEY_backend);
     if (is_contradiction(config, &is_error))
         log_note("ignoring %s because of %s", is_backend ? device : backend, is_backend ? backend : device);
-    warn_schedule(config);
     note_legacy(config);
 }

@@ -214,6 +214,13 @@ char *config_origin_text(char *out, size_t size, const struct config_origin *ori
     return out;
 }
 
+char *config_key_described(char out[static CONFIG_ORIGIN_TEXT_MAX], const struct config *config, enum config_key key)
+{
+    snprintf(out, CONFIG_ORIGIN_TEXT_MAX, "%s=%s (%s)", config_key_info_get(key)->name, CONFIG_KEY_TEXT(config, key),
+             CONFIG_ORIGIN_TEXT(&config->origin[key]));
+    return out;
+}
+
 /* ---- assigning ---- */
 
 struct assignment {

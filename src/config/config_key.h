@@ -105,5 +105,8 @@ enum gt_status config_key_assign(struct config *config, enum config_key key, con
 char *config_origin_text(char *out, size_t size, const struct config_origin *origin);
 #define CONFIG_ORIGIN_TEXT_MAX (FILE_PATH_MAX + 32)
 #define CONFIG_ORIGIN_TEXT(origin) config_origin_text((char[CONFIG_ORIGIN_TEXT_MAX]){0}, CONFIG_ORIGIN_TEXT_MAX, origin)
+/* Writes "n_embd=100 (x.py:3:1)".  Returns `out`. */
+char *config_key_described(char out[static CONFIG_ORIGIN_TEXT_MAX], const struct config *config, enum config_key key);
+#define CONFIG_KEY_DESCRIBED(config, key) config_key_described((char[CONFIG_ORIGIN_TEXT_MAX]){0}, config, key)
 
 #endif

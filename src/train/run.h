@@ -238,6 +238,9 @@ double run_learning_rate(const struct config *config, int64_t iter);
 double run_muon_momentum(const struct config *config, int64_t iter);
 /* Sets max_iters and lr_decay_iters to a run of `length` updates, and scales cooldown_iters as lr_decay_iters. */
 void run_length_set(struct config *config, int64_t length);
+/* Logs one line for each value that the schedule cannot reach in the rest of a run, from iteration `iter` on: a warm-up
+ * that is longer than the run, a decay that does not begin or ended long ago.  Each names the key that changes it. */
+void run_schedule_check(const struct config *config, int64_t iter);
 double run_tokens_per_update(const struct trainer *t);
 /* Trains from the first iteration to the last, or until a signal.  Errors: GT_STOPPED, and what ended the run. */
 enum gt_status run_loop(struct trainer *t);

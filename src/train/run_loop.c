@@ -320,6 +320,8 @@ static void hours_settle(struct trainer *t)
     t->forecast.evaluations = forecast_evaluations(t->config, t->state.iter + 1);
     log_result("hours=%g at %s an update: max_iters=%" PRId64 ", which the checkpoints keep", t->config->hours,
                CLOCK_DURATION(mean), t->config->max_iters);
+    if (ranks_first(t->session.dist))
+        run_schedule_check(t->config, t->state.iter);
 }
 
 /* Compares the first steps with the model.  Rates are corrected only by steps that no other program slowed. */

@@ -1,6 +1,8 @@
 /* What changes from update to update besides the weights: the learning rate, Muon's momentum, and float16's loss scale
  * (GradScaler's rule as a small state machine, and its state in the checkpoint).
  *
+ * What a schedule cannot reach before the run ends is logged once.
+ *
  * The rates depend on the configuration and the iteration only.  The loss scale depends on which updates were skipped;
  * clip_factor detects non-finite gradients on the device, and run_loop.c counts skipped updates.
  */
@@ -10,9 +12,11 @@
 #include <math.h>
 
 #include "base/size.h"
+#include "config/config_key.h"
 
 #define PI 3.14159265358979323846
 #define MUON_MOMENTUM_FIRST 0.85
+#define WARMUP_SHARE 20 /* of a run: what is suggested where the warm-up is longer than the run */
 
 /* If lr_decay_iters equals warmup_iters, nanoGPT divides by zero at that iteration.  This function returns min_lr. */
 double run_learning_rate(const struct config *config, int64_t iter)
@@ -49,6 +53,82 @@ void run_length_set(struct config *config, int64_t length)
     const double factor = (double)(length - 1) / (double)max_i64(config->lr_decay_iters, 1);
     config->cooldown_iters = llround((double)config->cooldown_iters * factor);
     config->max_iters = config->lr_decay_iters = length - 1;
+}
+
+/* ---- schedules that never arrive ---- */
+
+#define DESCRIBED CONFIG_KEY_DESCRIBED
+
+/* A value that a run ends with, so near the goal that two digits could not tell them apart, gets four. */
+#define VALUE_TEXT(value, goal) TEXT(32, "%.*g", (value) > 0.9 * (goal) ? 4 : 2, value)
+
+static void momentum_check(const struct config *config)
+{
+    if (config->optimizer != CONFIG_OPTIMIZER_MUON || config->max_iters >= config->muon_momentum_warmup)
+        return;
+    const double last = run_muon_momentum(config, config->max_iters), goal = config->muon_momentum;
+    if (last < goal)
+        log_warning("the run ends inside the warm-up of Muon's momentum (max_iters=%" PRId64
+                    ", muon_momentum_warmup=%" PRId64 "): it reaches %s of %g; --muon_momentum_warmup=%" PRId64
+                    " would let it arrive",
+                    config->max_iters, config->muon_momentum_warmup, VALUE_TEXT(last, goal), goal,
+                    config->max_iters / WARMUP_SHARE);
+}
+
+/* Notes that the rest of a resumed run, or all that a larger max_iters adds to it, stays at min_lr. */
+static void extension_check(const struct config *config, int64_t iter)
+{
+    const bool extends = iter > 0 && config_key_was_set(config, CONFIG_KEY_max_iters) &&
+                         !config_key_was_set(config, CONFIG_KEY_lr_decay_iters);
+    if (iter > config->lr_decay_iters)
+        log_note("iter %" PRId64 " is beyond lr_decay_iters=%" PRId64
+                 ": the learning rate stays at min_lr=%g; --lr_decay_iters=%" PRId64 " decays until the end",
+                 iter, config->lr_decay_iters, config->min_lr, config->max_iters);
+    else if (extends && config->max_iters > config->lr_decay_iters)
+        log_note("from iter %" PRId64 " on, the learning rate stays at min_lr=%g; --lr_decay_iters=%" PRId64
+                 " decays until the end",
+                 config->lr_decay_iters, config->min_lr, config->max_iters);
+}
+
+/* Returns true if only max_iters was set, so that the default of lr_decay_iters is hardly meant. */
+static bool ends_before_decay(const struct config *config)
+{
+    return config_key_was_set(config, CONFIG_KEY_max_iters) &&
+           config->origin[CONFIG_KEY_lr_decay_iters].source == NULL && config->max_iters < config->lr_decay_iters;
+}
+
+void run_schedule_check(const struct config *config, int64_t iter)
+{
+    const double last = run_learning_rate(config, config->max_iters), goal = config->learning_rate;
+    if (config->eval_only || iter > config->max_iters)
+        return;
+    momentum_check(config);
+    if (config->lr_schedule == CONFIG_LR_CONSTANT)
+        return;
+    if (config->max_iters < config->warmup_iters) {
+        log_warning("the run ends inside the warm-up (max_iters=%" PRId64 ", warmup_iters=%" PRId64
+                    "): the learning rate reaches %s of %g; --warmup_iters=%" PRId64 " would let it arrive",
+                    config->max_iters, config->warmup_iters, VALUE_TEXT(last, goal), goal,
+                    config->max_iters / WARMUP_SHARE);
+        return;
+    }
+    if (config->min_lr == goal)
+        return;
+    if (config->min_lr > goal)
+        log_warning("%s is above %s: the learning rate will rise instead of decaying",
+                    DESCRIBED(config, CONFIG_KEY_min_lr), DESCRIBED(config, CONFIG_KEY_learning_rate));
+    if (iter <= config->warmup_iters && config->lr_decay_iters <= config->warmup_iters &&
+        config->max_iters > config->lr_decay_iters)
+        log_warning("%s is not above %s: %s", DESCRIBED(config, CONFIG_KEY_lr_decay_iters),
+                    DESCRIBED(config, CONFIG_KEY_warmup_iters),
+                    config->warmup_iters > 0 ? "after the warm-up the rate drops to min_lr at once"
+                                             : "the rate is min_lr from the start");
+    else if (ends_before_decay(config) && last > 1.1 * config->min_lr)
+        log_note("the run ends before the learning rate has decayed (max_iters=%" PRId64 ", lr_decay_iters=%" PRId64
+                 "): it ends at %s, not at min_lr=%g; --lr_decay_iters=%" PRId64 " decays until the end",
+                 config->max_iters, config->lr_decay_iters, VALUE_TEXT(last, goal), config->min_lr, config->max_iters);
+    else
+        extension_check(config, iter);
 }
 
 /* ---- the loss scale ---- */

@@ -330,6 +330,8 @@ enum gt_status trainer_run(struct hostmem *mem, const struct config *config, str
         run_length_set(&t.settled, t.state.length);
     else if (t.settled.hours > 0.0)
         t.settled.max_iters = RUN_LENGTH_MAX - 1; /* until ten updates have been timed */
+    if ((t.settled.hours == 0.0 || t.state.length > 0) && ranks_first(dist))
+        run_schedule_check(&t.settled, t.state.iter);
     if (config->explain_oom[0] != '\0')
         TRY_GOTO(status, close, explain_oom(&t.settled, &model));
     t.config = &t.settled;

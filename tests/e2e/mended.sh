@@ -265,4 +265,14 @@ fi
 ln -s nowhere dangling
 check "a link to nothing" run 1 "$GPT_TRAIN" --dataset=tiny --out_dir=dangling --max_iters=0
 check "a link to nothing: said" grep -q "a broken link has this name" stderr
+
+# Schedules that a run does not reach were silent: a warm-up longer than the run, an extension after the decay.
+check "a warm-up longer than the run" train tiny short --max_iters=5
+check "is said once" is "$(grep -c 'warning: the run ends inside the warm-up (max_iters=5, warmup_iters=2000)' stderr)" 1
+check "a run that decays" train tiny extended --max_iters=4 --warmup_iters=2 --lr_decay_iters=4
+check "says nothing of the schedule" not grep -q "learning rate" stderr
+check "which max_iters alone extends" run 0 "$GPT_TRAIN" --init_from=resume --out_dir=extended --max_iters=8
+check "stays at min_lr" grep -q "iter 5 is beyond lr_decay_iters=4: .*stays at min_lr=6e-05; --lr_decay_iters=8" stderr
+check "extended with its schedule" run 0 "$GPT_TRAIN" --init_from=resume --out_dir=extended --max_iters=12 --lr_decay_iters=12
+check "decays again" not grep -q "learning rate" stderr
 finish

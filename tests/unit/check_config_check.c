@@ -1,4 +1,4 @@
-/* Tests of src/config/config_check.c: checks across keys, devices, warnings and notes. */
+/* Tests of src/config/config_check.c: checks across keys, devices and notes. */
 #include "tests/unit/config_fixture.h"
 
 /* Reads the text as a file, then checks as config_parse_args() does; the captured lines are those of both. */
@@ -193,20 +193,6 @@ TEST(check_device_index)
     config_backend_add(&fixture.config, "cuda");
     ck_assert_int_eq(config_check(&fixture.config), GT_USAGE);
     ASSERT_SAID("built without OpenCL (it needs OpenCL's headers); this build has cpu, cuda");
-}
-
-TEST(check_warnings)
-{
-    ck_assert_int_eq(check("learning_rate = 1e-5"), GT_OK);
-    ck_assert_int_eq(fixture.warnings, 1);
-    ASSERT_SAID("min_lr=6e-05 (the default) is above learning_rate=1e-05 (x.py:1:1)");
-    ck_assert_int_eq(check("learning_rate = 1e-5; decay_lr = False"), GT_OK);
-    ck_assert_int_eq(fixture.count, 0);
-    ck_assert_int_eq(check("lr_decay_iters = 100"), GT_OK);
-    ck_assert_int_eq(fixture.warnings, 1);
-    ASSERT_SAID("drops to min_lr");
-    ck_assert_int_eq(check("lr_decay_iters = 100; max_iters = 100"), GT_OK);
-    ck_assert_int_eq(fixture.count, 0);
 }
 
 TEST(check_notes)

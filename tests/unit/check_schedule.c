@@ -1,6 +1,9 @@
-/* Tests of run_learning_rate() against the formula of nanoGPT's get_lr, at its boundaries, and of the other schedules. */
+/* Tests of run_learning_rate() against the formula of nanoGPT's get_lr, at its boundaries, of the other schedules, and
+ * of the lines about what a schedule does not reach. */
 #include <math.h>
 
+#include "config/config_key.h"
+#include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 #include "train/run.h"
 
@@ -88,4 +91,117 @@ TEST(momentum_warms_up)
     near(run_muon_momentum(&config, 0), 0.95);
     config = (struct config){.muon_momentum = 0.5, .muon_momentum_warmup = 10}; /* never above its goal */
     near(run_muon_momentum(&config, 0), 0.5);
+}
+
+/* ---- schedules that never arrive ---- */
+
+static void said(const struct config *config, int64_t iter, enum log_level level, const char *words)
+{
+    struct log_capture capture;
+    log_capture_begin(&capture);
+    run_schedule_check(config, iter);
+    log_capture_end();
+    ck_assert_msg(capture.lines == (words != NULL), "%d lines, the last: %.400s", capture.lines, capture.text);
+    ck_assert(words == NULL || capture.level == level);
+    ck_assert_msg(words == NULL || strstr(capture.text, words) != NULL, "\"%s\" is not in: %.400s", words,
+                  capture.text);
+}
+
+/* A run of nanoGPT's defaults, of which only these keys are set. */
+static struct config defaults_with(int64_t max_iters, int64_t warmup, int64_t decay_iters)
+{
+    static const struct config_origin typed = {.source = "--key=value"};
+    struct config config;
+    config_defaults(&config, CONFIG_TRAIN);
+    config.max_iters = max_iters;
+    config.origin[CONFIG_KEY_max_iters] = typed;
+    config.warmup_iters = warmup;
+    config.lr_decay_iters = decay_iters;
+    if (decay_iters != 600000)
+        config.origin[CONFIG_KEY_lr_decay_iters] = typed;
+    return config;
+}
+
+TEST(ends_inside_the_warm_up)
+{
+    struct config config = defaults_with(100, 2000, 600000);
+    config.learning_rate = 0.01;
+    said(
+        &config, 0, LOG_WARNING,
+        "the run ends inside the warm-up (max_iters=100, warmup_iters=2000): the learning rate reaches 0.0005 of 0.01; "
+        "--warmup_iters=5 would let it arrive");
+    said(&config, 50, LOG_WARNING, "inside the warm-up"); /* resumed */
+    said(&config, 101, LOG_NOTE, NULL);                   /* nothing is left to do */
+    config.min_lr = 0.01;
+    said(&config, 0, LOG_WARNING, "inside the warm-up");
+    config.lr_decay_iters = 50; /* one line, though the decay would be over too */
+    said(&config, 0, LOG_WARNING, "inside the warm-up");
+    config.eval_only = true;
+    said(&config, 0, LOG_NOTE, NULL);
+    config = defaults_with(100, 2000, 600000);
+    config.lr_schedule = CONFIG_LR_CONSTANT;
+    said(&config, 0, LOG_NOTE, NULL);
+    config = defaults_with(1999, 2000, 1999);
+    said(&config, 0, LOG_WARNING, "reaches 0.0005997 of 0.0006;");
+    config = defaults_with(2000, 2000, 2000); /* arrives with the last update */
+    said(&config, 0, LOG_NOTE, NULL);
+}
+
+TEST(stays_at_the_lowest_rate)
+{
+    struct config config = defaults_with(150, 5, 100);
+    said(&config, 0, LOG_NOTE, NULL); /* a tail at min_lr may be wanted */
+    said(&config, 101, LOG_NOTE,
+         "iter 101 is beyond lr_decay_iters=100: the learning rate stays at min_lr=6e-05; --lr_decay_iters=150 decays "
+         "until the end");
+    said(&config, 90, LOG_NOTE, NULL); /* both were typed */
+    config.origin[CONFIG_KEY_lr_decay_iters] = (struct config_origin){.source = "s", .checkpoint = true};
+    said(&config, 90, LOG_NOTE, "from iter 100 on, the learning rate stays at min_lr=6e-05; --lr_decay_iters=150");
+    config.origin[CONFIG_KEY_max_iters].checkpoint = true; /* the run goes on as it was */
+    said(&config, 90, LOG_NOTE, NULL);
+    config.min_lr = config.learning_rate;
+    said(&config, 101, LOG_NOTE, NULL);
+    config = defaults_with(100, 0, 0);
+    said(&config, 0, LOG_WARNING, "the rate is min_lr from the start");
+}
+
+TEST(ends_before_the_decay)
+{
+    struct config config = defaults_with(5000, 100, 600000);
+    said(
+        &config, 0, LOG_NOTE,
+        "the run ends before the learning rate has decayed (max_iters=5000, lr_decay_iters=600000): it ends at 0.0005999, "
+        "not at min_lr=6e-05; --lr_decay_iters=5000 decays until the end");
+    config.lr_schedule = CONFIG_LR_WSD;
+    said(&config, 0, LOG_NOTE, "--lr_decay_iters=5000 decays");
+    config = defaults_with(5000, 100, 6000); /* a part of a longer run */
+    said(&config, 0, LOG_NOTE, NULL);
+    config = defaults_with(600000, 2000, 600000);
+    said(&config, 0, LOG_NOTE, NULL);
+}
+
+TEST(odd_ends_of_the_decay)
+{
+    struct config config = defaults_with(600000, 2000, 600000);
+    config.learning_rate = 1e-5;
+    config.origin[CONFIG_KEY_learning_rate] = (struct config_origin){.source = "x.py", .line = 1, .column = 1};
+    said(&config, 0, LOG_WARNING, "min_lr=6e-05 (the default) is above learning_rate=1e-05 (x.py:1:1)");
+    config.lr_schedule = CONFIG_LR_CONSTANT;
+    said(&config, 0, LOG_NOTE, NULL);
+    config = defaults_with(600000, 2000, 100);
+    said(&config, 0, LOG_WARNING, "after the warm-up the rate drops to min_lr at once");
+    config = defaults_with(100, 100, 100);
+    said(&config, 0, LOG_NOTE, NULL);
+}
+
+TEST(momentum_that_does_not_arrive)
+{
+    struct config config = defaults_with(100, 10, 100);
+    config.optimizer = CONFIG_OPTIMIZER_MUON;
+    config.muon_momentum_warmup = 300;
+    said(&config, 0, LOG_WARNING,
+         "the run ends inside the warm-up of Muon's momentum (max_iters=100, muon_momentum_warmup=300): it reaches "
+         "0.8833 of 0.95; --muon_momentum_warmup=5 would let it arrive");
+    config.optimizer = CONFIG_OPTIMIZER_ADAMW;
+    said(&config, 0, LOG_NOTE, NULL);
 }

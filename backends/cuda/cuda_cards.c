@@ -95,6 +95,20 @@ static enum gt_status device_select(struct cuda_backend *cuda, int32_t count, co
     return GT_OK;
 }
 
+/* For tests: GPT_TRAIN_CUDA_MULTIPROCESSORS=N makes the backend choose kernels and grids as for N of them, so that each
+ * kernel can be compared with a reference on any card. */
+static int32_t multiprocessors_of(const struct cudaDeviceProp *properties)
+{
+    const char *wanted = getenv("GPT_TRAIN_CUDA_MULTIPROCESSORS");
+    const long number = wanted != NULL ? strtol(wanted, NULL, 10) : 0;
+    if (number < 1 || number > INT16_MAX)
+        return properties->multiProcessorCount;
+    log_note("cuda: kernels are chosen as for %ld multiprocessors because of GPT_TRAIN_CUDA_MULTIPROCESSORS, which is "
+             "for tests",
+             number);
+    return (int32_t)number;
+}
+
 enum gt_status cuda_device_describe(struct cuda_backend *cuda, const char *name)
 {
     struct backend_devices devices;
@@ -111,7 +125,7 @@ enum gt_status cuda_device_describe(struct cuda_backend *cuda, const char *name)
     (void)cudaRuntimeGetVersion(&cuda->runtime);
     snprintf(cuda->name, sizeof cuda->name, "%.60s", properties.name);
     cuda->capability = properties.major * 10 + properties.minor;
-    cuda->multiprocessors = properties.multiProcessorCount;
+    cuda->multiprocessors = multiprocessors_of(&properties);
     cuda->shared_bytes_max = properties.sharedMemPerBlockOptin;
     cuda->is_wsl = access("/dev/dxg", F_OK) == 0; /* the paravirtual card of Windows' kernel */
     return GT_OK;

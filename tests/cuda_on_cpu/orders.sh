@@ -63,6 +63,14 @@ GT_CUDA_ON_CPU_ROUNDING=card
 export GT_CUDA_ON_CPU_ROUNDING
 order desc --op=attention_backward --dtype=bfloat16 --cases="$few"
 unset GT_CUDA_ON_CPU_ROUNDING
+# Both kernels of the tests' options, as bench/gpu-check runs them on a card that would choose neither.
+GT_CUDA_ON_CPU_DEVICES='90:12g:Emulated H100'
+GPT_TRAIN_CUDA_MULTIPROCESSORS=2
+GPT_TRAIN_CUDA_HALF_SUMS=any
+export GPT_TRAIN_CUDA_MULTIPROCESSORS GPT_TRAIN_CUDA_HALF_SUMS
+order asc --op=attention_backward --dtype=bfloat16 --cases="$many"
+order desc --op=gemm --dtype=float16 --half_sums --cases="$many"
+unset GPT_TRAIN_CUDA_MULTIPROCESSORS GPT_TRAIN_CUDA_HALF_SUMS
 # A card without bf16 arithmetic and asynchronous copies, which runs other kernels.
 GT_CUDA_ON_CPU_DEVICES='75:8g:Emulated Turing'
 order desc --dtype=float16 --cases="$many"

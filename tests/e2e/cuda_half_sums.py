@@ -6,7 +6,7 @@
   resumed   a resumed run leaves the bytes of the uninterrupted one
   tuned     --tune chooses between fp16 and fp32 sums, and a resumed run does not choose again
   no gain   on a card that gains nothing or lacks the instruction, or with another dtype, `on` says so once and leaves the
-            bytes of `off`; `auto` waits for a card that is known to gain
+            bytes of `off`; `auto` waits for a card that is known to gain; tests have them on every card from 8.0 on
   overflow  updates whose gradients overflow are skipped and counted, and training goes on
   seeds     2,000 steps with fp16 sums end within the spread of three seeds without them (CHECK_LONG=1)
 Prints "checks: P passed, F failed, S skipped".
@@ -58,6 +58,9 @@ def no_gain():
         said = halved(name, "on", dtype=dtype, **environment)
         check(said.err.count(words) == 1, f"{name}: {words} is not said once: {said.err[-600:]}")
         check(checkpoint(name) == checkpoint("without-" + name), f"{name}: other bytes than without fp16 sums")
+    said = halved("h100-test", "on", DEVICES="90:12g:NVIDIA H100", GPT_TRAIN_CUDA_HALF_SUMS="any")
+    check(EFFECT not in said.err and said.err.count("which is for tests") == 1, f"a test's fp16 sums are not said once: {said.err[-600:]}")
+    check(checkpoint("h100-test") == checkpoint("on"), "a test has no fp16 sums on an H100")
     for word, same in (("auto", True), ("on", False)):
         said = halved("unknown-" + word, word, DEVICES="86:12g:NVIDIA RTX A4000")
         check(EFFECT not in said.err and (checkpoint("unknown-" + word) == checkpoint("off")) == same, f"A4000: {word}")

@@ -65,8 +65,11 @@ def orders():
         check(files[order] == files["asc"], f"{order}: other bytes than in ascending order")
     good(train("order-once", *arguments, DEVICES=FEW))
     check(checkpoint("order-once") == files["asc"], "attention's gradients at once: other bytes than in two passes")
-    named = [read_json(f"order-{name}/trainer_state.json")["plan"]["algorithms"] for name in ("asc", "once")]
+    asked = good(train("order-asked", *arguments, GPT_TRAIN_CUDA_MULTIPROCESSORS="2"), "as for 2 multiprocessors")
+    check(asked.out.count("2 multiprocessors") + asked.err.count("2 multiprocessors") > 1, "the device is not said to have two")
+    named = [read_json(f"order-{name}/trainer_state.json")["plan"]["algorithms"] for name in ("asc", "once", "asked")]
     check(named[0] != named[1], "attention's gradients are computed in two passes on two multiprocessors")
+    check(named[1] == named[2] and checkpoint("order-asked") == files["asc"], "a test cannot choose the kernels of two multiprocessors")
 
 
 def resume():

@@ -271,10 +271,10 @@ static enum gt_status recompute_emit(struct autodiff *ad, int32_t index)
 }
 
 /* Returns the operand of that name, or -1. */
-static int32_t slot_named(const struct op_declaration *declaration, const char *name)
+static int32_t slot_named(enum op_kind kind, const char *name)
 {
-    int32_t slot = declaration->operands - 1;
-    while (slot >= 0 && strcmp(declaration->operand[slot].name, name) != 0)
+    int32_t slot = op_declaration(kind)->operands - 1;
+    while (slot >= 0 && strcmp(op_operand_name(kind, slot), name) != 0)
         slot--;
     return slot;
 }
@@ -286,8 +286,8 @@ static enum gt_status named_backward_emit(struct autodiff *ad, const struct op *
     union op_arguments arguments = {.attrs = op->attrs};
     int32_t result = TENSOR_NONE;
     for (int32_t s = 0; s < backward->operands; s++) {
-        const char *name = backward->operand[s].name;
-        const int32_t same = slot_named(forward, name), slot = same >= 0 ? same : slot_named(forward, name + 1);
+        const char *name = op_operand_name(forward->backward, s);
+        const int32_t same = slot_named(op->kind, name), slot = same >= 0 ? same : slot_named(op->kind, name + 1);
         assert(slot >= 0);
         const int32_t of = op->operand[slot];
         if (same >= 0) {

@@ -117,7 +117,7 @@ static enum gt_status made_tensor_add(const struct graph_pen *pen, const struct 
         .phase = pen->graph->programs[pen->program].phase,
     };
     memcpy(made.dims, operand->dims, sizeof made.dims);
-    const char *part = op_declaration(call->kind)->operand[slot].name;
+    const char *part = op_operand_name(call->kind, slot);
     size_t end = strnlen(name, NAME_PART_MAX);
     memcpy(made.name, name, end); /* snprintf() is too slow for the search of a plan */
     made.name[end++] = '.';
@@ -254,7 +254,7 @@ static void print_op(const struct graph *graph, const struct op *op, int32_t ind
     for (int32_t s = 0; s < declaration->operands; s++) {
         if (op->operand[s] == TENSOR_NONE)
             continue;
-        fprintf(out, "  %s%s=", directions[op_direction(op->kind, &op->attrs, s)], declaration->operand[s].name);
+        fprintf(out, "  %s%s=", directions[op_direction(op->kind, &op->attrs, s)], op_operand_name(op->kind, s));
         print_tensor(graph, op->operand[s], out);
     }
     fprintf(out, "\n");

@@ -26,13 +26,13 @@ _Static_assert((int)ADAMW_LEAN_SCALES == (int)ADAMW_MASTER, "the operands are th
 
 const struct op_declaration op_adamw = {
     OP_NAMED(adamw, ADAMW),
-    .operand = {[ADAMW_GRAD] = {"grad", OPERAND_IN, "*"},
+    .operand = {[ADAMW_GRAD] = {OPERAND_IN, "*"},
                 [ADAMW_SCALARS] = SCALARS(OPERAND_IN),
-                [ADAMW_CORRECTIONS] = {"corrections", OPERAND_IN, "?2", DTYPES_F32},
-                [ADAMW_PARAM] = {"param", OPERAND_INOUT, "*"},
-                [ADAMW_M] = {"m", OPERAND_INOUT, "*"},
-                [ADAMW_V] = {"v", OPERAND_INOUT, "*"},
-                [ADAMW_MASTER] = {"master", OPERAND_INOUT | OPERAND_OPTIONAL, "*", DTYPES_F32}},
+                [ADAMW_CORRECTIONS] = {OPERAND_IN, "?2", DTYPES_F32},
+                [ADAMW_PARAM] = {OPERAND_INOUT, "*"},
+                [ADAMW_M] = {OPERAND_INOUT, "*"},
+                [ADAMW_V] = {OPERAND_INOUT, "*"},
+                [ADAMW_MASTER] = {OPERAND_INOUT | OPERAND_OPTIONAL, "*", DTYPES_F32}},
     .cost = {17.0, ADAMW_PARAM}, /* g 1, m 3, v 4, two corrections, root, epsilon, quotient, decay 2, step 2 */
 };
 
@@ -49,13 +49,13 @@ static bool adamw_lean_check(const struct op_call *call, struct infer_sizes *siz
 
 const struct op_declaration op_adamw_lean = {
     OP_NAMED(adamw_lean, ADAMW_LEAN),
-    .operand = {[ADAMW_LEAN_GRAD] = {"grad", OPERAND_IN, "*", DTYPES_LEAN},
+    .operand = {[ADAMW_LEAN_GRAD] = {OPERAND_IN, "*", DTYPES_LEAN},
                 [ADAMW_LEAN_SCALARS] = SCALARS(OPERAND_IN),
-                [ADAMW_LEAN_CORRECTIONS] = {"corrections", OPERAND_IN, "?2", DTYPES_F32},
-                [ADAMW_LEAN_PARAM] = {"param", OPERAND_INOUT, "*", DTYPES_BF16},
-                [ADAMW_LEAN_M] = {"m", OPERAND_INOUT, "*", DTYPES_MOMENT},
-                [ADAMW_LEAN_V] = {"v", OPERAND_INOUT | OPERAND_SAME_DTYPE, "*", DTYPES_MOMENT, ADAMW_LEAN_M},
-                [ADAMW_LEAN_SCALES] = {"scales", OPERAND_INOUT | OPERAND_OPTIONAL, "2?", DTYPES_U8}},
+                [ADAMW_LEAN_CORRECTIONS] = {OPERAND_IN, "?2", DTYPES_F32},
+                [ADAMW_LEAN_PARAM] = {OPERAND_INOUT, "*", DTYPES_BF16},
+                [ADAMW_LEAN_M] = {OPERAND_INOUT, "*", DTYPES_MOMENT},
+                [ADAMW_LEAN_V] = {OPERAND_INOUT | OPERAND_SAME_DTYPE, "*", DTYPES_MOMENT, ADAMW_LEAN_M},
+                [ADAMW_LEAN_SCALES] = {OPERAND_INOUT | OPERAND_OPTIONAL, "2?", DTYPES_U8}},
     .check = adamw_lean_check,
     .cost = {17.0, ADAMW_LEAN_PARAM}, /* as adamw; random bits and codes are integer work and do not count */
 };

@@ -32,10 +32,10 @@ static enum gt_status cross_entropy_differentiate(struct autodiff *ad, const str
 
 const struct op_declaration op_cross_entropy = {
     OP_NAMED(cross_entropy, CROSS_ENTROPY),
-    .operand = {[CROSS_ENTROPY_TARGETS] = {"targets", OPERAND_IN, "N", DTYPES_I32},
+    .operand = {[CROSS_ENTROPY_TARGETS] = {OPERAND_IN, "N", DTYPES_I32},
                 [CROSS_ENTROPY_SCALARS] = SCALARS(OPERAND_IN),
-                [CROSS_ENTROPY_LOGITS] = {"logits", OPERAND_INOUT | OPERAND_WRITTEN_FOR_GRADIENT, "NV"},
-                [CROSS_ENTROPY_LOSSES] = {"losses", OPERAND_OUT, "N", DTYPES_F32}},
+                [CROSS_ENTROPY_LOGITS] = {OPERAND_INOUT | OPERAND_WRITTEN_FOR_GRADIENT, "NV"},
+                [CROSS_ENTROPY_LOSSES] = {OPERAND_OUT, "N", DTYPES_F32}},
     .check = cross_entropy_check,
     .flops = cross_entropy_flops,
     .makes_gradient = true,
@@ -50,8 +50,7 @@ static size_t loss_sum_workspace_cap(const struct op_call *call)
 
 const struct op_declaration op_loss_sum = {
     OP_NAMED(loss_sum, LOSS_SUM),
-    .operand =
-        {[LOSS_SUM_LOSSES] = {"losses", OPERAND_IN, "?", DTYPES_F32}, [LOSS_SUM_SCALARS] = SCALARS(OPERAND_INOUT)},
+    .operand = {[LOSS_SUM_LOSSES] = {OPERAND_IN, "?", DTYPES_F32}, [LOSS_SUM_SCALARS] = SCALARS(OPERAND_INOUT)},
     .cost = {1.0, LOSS_SUM_LOSSES},
     .workspace_cap = loss_sum_workspace_cap,
 };

@@ -18,7 +18,7 @@
 
 const struct op_declaration op_fill = {
     OP_NAMED(fill, FILL),
-    .operand = {[FILL_Y] = {"y", OPERAND_OUT, "*"}}, /* must be bound, because there is no input to infer from */
+    .operand = {[FILL_Y] = {OPERAND_OUT, "*"}}, /* must be bound, because there is no input to infer from */
 };
 
 /* Of copy and gradient_round, whose first operand is x. */
@@ -29,15 +29,15 @@ static double addition_flops(const struct op_call *call)
 
 const struct op_declaration op_copy = {
     OP_NAMED(copy, COPY),
-    .operand = {[COPY_X] = {"x", OPERAND_IN, "*"}, [COPY_Y] = {"y", OPERAND_OUT | OPERAND_ACCUMULATES, "*"}},
+    .operand = {[COPY_X] = {OPERAND_IN, "*"}, [COPY_Y] = {OPERAND_OUT | OPERAND_ACCUMULATES, "*"}},
     .flops = addition_flops,
 };
 
 const struct op_declaration op_gradient_round = {
     OP_NAMED(gradient_round, GRADIENT_ROUND),
-    .operand = {[GRADIENT_ROUND_X] = {"x", OPERAND_IN, "*", DTYPES_F32},
+    .operand = {[GRADIENT_ROUND_X] = {OPERAND_IN, "*", DTYPES_F32},
                 [GRADIENT_ROUND_SCALARS] = SCALARS(OPERAND_IN),
-                [GRADIENT_ROUND_Y] = {"y", OPERAND_OUT | OPERAND_ACCUMULATES, "*", DTYPES_BF16}},
+                [GRADIENT_ROUND_Y] = {OPERAND_OUT | OPERAND_ACCUMULATES, "*", DTYPES_BF16}},
     .check = infer_index_base,
     .flops = addition_flops,
 };
@@ -45,21 +45,21 @@ const struct op_declaration op_gradient_round = {
 const struct op_declaration op_fetch = {
     OP_NAMED(fetch, FETCH),
     .queue = QUEUE_IN,
-    .operand = {[FETCH_X] = {"x", OPERAND_IN, "*", DTYPES_STATE},
-                [FETCH_Y] = {"y", OPERAND_OUT | OPERAND_SAME_DTYPE, "*", DTYPES_STATE}},
+    .operand = {[FETCH_X] = {OPERAND_IN, "*", DTYPES_STATE},
+                [FETCH_Y] = {OPERAND_OUT | OPERAND_SAME_DTYPE, "*", DTYPES_STATE}},
 };
 
 const struct op_declaration op_store = {
     OP_NAMED(store, STORE),
     .queue = QUEUE_OUT,
-    .operand = {[STORE_X] = {"x", OPERAND_IN, "*", DTYPES_STATE},
-                [STORE_Y] = {"y", OPERAND_OUT | OPERAND_SAME_DTYPE, "*", DTYPES_STATE}},
+    .operand = {[STORE_X] = {OPERAND_IN, "*", DTYPES_STATE},
+                [STORE_Y] = {OPERAND_OUT | OPERAND_SAME_DTYPE, "*", DTYPES_STATE}},
 };
 
 const struct op_declaration op_wait = {
     OP_NAMED(wait, WAIT),
-    .operand = {[WAIT_X] = {"x", OPERAND_IN | OPERAND_OPTIONAL, ".", DTYPES_STATE},
-                [WAIT_Y] = {"y", OPERAND_INOUT | OPERAND_OPTIONAL, ".", DTYPES_STATE}},
+    .operand = {[WAIT_X] = {OPERAND_IN | OPERAND_OPTIONAL, ".", DTYPES_STATE},
+                [WAIT_Y] = {OPERAND_INOUT | OPERAND_OPTIONAL, ".", DTYPES_STATE}},
 };
 
 static enum gt_status residual_differentiate(struct autodiff *ad, const struct op *op, int32_t dr)
@@ -70,18 +70,18 @@ static enum gt_status residual_differentiate(struct autodiff *ad, const struct o
 
 const struct op_declaration op_residual = {
     OP_NAMED(residual, RESIDUAL),
-    .operand = {[RESIDUAL_X] = {"x", OPERAND_IN, "*"},
-                [RESIDUAL_Y] = {"y", OPERAND_IN | OPERAND_SAME_DTYPE, "*"},
-                [RESIDUAL_R] = {"r", OPERAND_OUT, "*"}},
+    .operand = {[RESIDUAL_X] = {OPERAND_IN, "*"},
+                [RESIDUAL_Y] = {OPERAND_IN | OPERAND_SAME_DTYPE, "*"},
+                [RESIDUAL_R] = {OPERAND_OUT, "*"}},
     .cost = {1.0, RESIDUAL_R},
     .differentiate = residual_differentiate,
 };
 
 const struct op_declaration op_blend = {
     OP_NAMED(blend, BLEND),
-    .operand = {[BLEND_X] = {"x", OPERAND_IN, "*"},
-                [BLEND_Z] = {"z", OPERAND_IN | OPERAND_SAME_DTYPE, "*"},
-                [BLEND_Y] = {"y", OPERAND_OUT, "*"}},
+    .operand = {[BLEND_X] = {OPERAND_IN, "*"},
+                [BLEND_Z] = {OPERAND_IN | OPERAND_SAME_DTYPE, "*"},
+                [BLEND_Y] = {OPERAND_OUT, "*"}},
     .cost = {3.0, BLEND_Y},
 };
 
@@ -100,9 +100,8 @@ static enum gt_status dropout_differentiate(struct autodiff *ad, const struct op
 
 const struct op_declaration op_dropout = {
     OP_NAMED(dropout, DROPOUT),
-    .operand = {[DROPOUT_X] = {"x", OPERAND_IN, "NC"},
-                [DROPOUT_SCALARS] = SCALARS(OPERAND_IN),
-                [DROPOUT_Y] = {"y", OPERAND_OUT, "NC"}},
+    .operand =
+        {[DROPOUT_X] = {OPERAND_IN, "NC"}, [DROPOUT_SCALARS] = SCALARS(OPERAND_IN), [DROPOUT_Y] = {OPERAND_OUT, "NC"}},
     .check = dropout_check,
     .cost = {1.0, DROPOUT_X},
     .differentiate = dropout_differentiate,

@@ -22,7 +22,7 @@ static bool positions_check(const struct op_call *call, int32_t slot)
     const struct operand *table = &call->operand[slot];
     return infer_expect(!table->present || table->dims[0] >= call->attrs.time, call,
                         "operand %s has %" PRId64 " positions, expected at least time = %" PRId32,
-                        op_declaration(call->kind)->operand[slot].name, table->dims[0], call->attrs.time);
+                        op_operand_name(call->kind, slot), table->dims[0], call->attrs.time);
 }
 
 static bool embed_forward_check(const struct op_call *call, struct infer_sizes *sizes)
@@ -60,12 +60,12 @@ static double embed_forward_rows(const struct op_call *call, int32_t slot)
 
 const struct op_declaration op_embed_forward = {
     OP_NAMED(embed_forward, EMBED_FORWARD),
-    .operand = {[EMBED_FORWARD_IDS] = {"ids", OPERAND_IN | OPERAND_SAVED, "N", DTYPES_I32},
-                [EMBED_FORWARD_WTE] = {"wte", OPERAND_IN, "VC"},
-                [EMBED_FORWARD_WPE] = {"wpe", OPERAND_IN | OPERAND_OPTIONAL, "PC"},
+    .operand = {[EMBED_FORWARD_IDS] = {OPERAND_IN | OPERAND_SAVED, "N", DTYPES_I32},
+                [EMBED_FORWARD_WTE] = {OPERAND_IN, "VC"},
+                [EMBED_FORWARD_WPE] = {OPERAND_IN | OPERAND_OPTIONAL, "PC"},
                 [EMBED_FORWARD_SCALARS] = SCALARS(OPERAND_IN),
-                [EMBED_FORWARD_Y] = {"y", OPERAND_OUT, "NC", .like = EMBED_FORWARD_WTE},
-                [EMBED_FORWARD_FIRST] = {"first", OPERAND_IN | OPERAND_OPTIONAL, "N", DTYPES_I32}},
+                [EMBED_FORWARD_Y] = {OPERAND_OUT, "NC", .like = EMBED_FORWARD_WTE},
+                [EMBED_FORWARD_FIRST] = {OPERAND_IN | OPERAND_OPTIONAL, "N", DTYPES_I32}},
     .check = embed_forward_check,
     .cost = {1.0, EMBED_FORWARD_Y},
     .rows = embed_forward_rows,
@@ -90,14 +90,14 @@ static double embed_backward_rows(const struct op_call *call, int32_t slot)
 
 const struct op_declaration op_embed_backward = {
     OP_NAMED(embed_backward, EMBED_BACKWARD),
-    .operand = {[EMBED_BACKWARD_DY] = {"dy", OPERAND_IN, "NC"},
-                [EMBED_BACKWARD_IDS] = {"ids", OPERAND_IN, "N", DTYPES_I32},
-                [EMBED_BACKWARD_ORDER] = {"order", OPERAND_IN, "N", DTYPES_I32},
-                [EMBED_BACKWARD_STARTS] = {"starts", OPERAND_IN, "?", DTYPES_I32},
-                [EMBED_BACKWARD_DWTE] = {"dwte", OPERAND_INOUT, "VC"},
-                [EMBED_BACKWARD_DWPE] = {"dwpe", OPERAND_OUT | OPERAND_OPTIONAL | OPERAND_ACCUMULATES, "PC",
+    .operand = {[EMBED_BACKWARD_DY] = {OPERAND_IN, "NC"},
+                [EMBED_BACKWARD_IDS] = {OPERAND_IN, "N", DTYPES_I32},
+                [EMBED_BACKWARD_ORDER] = {OPERAND_IN, "N", DTYPES_I32},
+                [EMBED_BACKWARD_STARTS] = {OPERAND_IN, "?", DTYPES_I32},
+                [EMBED_BACKWARD_DWTE] = {OPERAND_INOUT, "VC"},
+                [EMBED_BACKWARD_DWPE] = {OPERAND_OUT | OPERAND_OPTIONAL | OPERAND_ACCUMULATES, "PC",
                                          .like = EMBED_BACKWARD_DWTE},
-                [EMBED_BACKWARD_FIRST] = {"first", OPERAND_IN | OPERAND_OPTIONAL, "N", DTYPES_I32}},
+                [EMBED_BACKWARD_FIRST] = {OPERAND_IN | OPERAND_OPTIONAL, "N", DTYPES_I32}},
     .check = embed_backward_check,
     .cost = {2.0, EMBED_BACKWARD_DY}, /* each row of dy is added once to dwte and once to dwpe */
     .rows = embed_backward_rows,

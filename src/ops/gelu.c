@@ -22,7 +22,7 @@ static double gelu_forward_flops(const struct op_call *call)
 
 const struct op_declaration op_gelu_forward = {
     OP_NAMED(gelu_forward, GELU_FORWARD),
-    .operand = {[GELU_FORWARD_X] = {"x", OPERAND_IN | OPERAND_SAVED, "*"}, [GELU_FORWARD_Y] = {"y", OPERAND_OUT, "*"}},
+    .operand = {[GELU_FORWARD_X] = {OPERAND_IN | OPERAND_SAVED, "*"}, [GELU_FORWARD_Y] = {OPERAND_OUT, "*"}},
     .recompute = RECOMPUTE_CLASS_ACTIVATION,
     .check = gelu_check,
     .flops = gelu_forward_flops,
@@ -36,9 +36,9 @@ static double gelu_backward_flops(const struct op_call *call)
 
 const struct op_declaration op_gelu_backward = {
     OP_NAMED(gelu_backward, GELU_BACKWARD),
-    .operand = {[GELU_BACKWARD_DY] = {"dy", OPERAND_IN, "*"},
-                [GELU_BACKWARD_X] = {"x", OPERAND_IN, "*"},
-                [GELU_BACKWARD_DX] = {"dx", OPERAND_OUT | OPERAND_IN_PLACE, "*"}},
+    .operand = {[GELU_BACKWARD_DY] = {OPERAND_IN, "*"},
+                [GELU_BACKWARD_X] = {OPERAND_IN, "*"},
+                [GELU_BACKWARD_DX] = {OPERAND_OUT | OPERAND_IN_PLACE, "*"}},
     .check = gelu_check,
     .flops = gelu_backward_flops,
 };
@@ -53,8 +53,7 @@ static bool swiglu_forward_check(const struct op_call *call, struct infer_sizes 
 /* A pair: negate, exp, add, divide, two multiplications. */
 const struct op_declaration op_swiglu_forward = {
     OP_NAMED(swiglu_forward, SWIGLU_FORWARD),
-    .operand =
-        {[SWIGLU_FORWARD_X] = {"x", OPERAND_IN | OPERAND_SAVED, "NX"}, [SWIGLU_FORWARD_Y] = {"y", OPERAND_OUT, "NF"}},
+    .operand = {[SWIGLU_FORWARD_X] = {OPERAND_IN | OPERAND_SAVED, "NX"}, [SWIGLU_FORWARD_Y] = {OPERAND_OUT, "NF"}},
     .recompute = RECOMPUTE_CLASS_ACTIVATION,
     .check = swiglu_forward_check,
     .cost = {3.0, SWIGLU_FORWARD_X},
@@ -72,9 +71,9 @@ static bool swiglu_backward_check(const struct op_call *call, struct infer_sizes
 /* A pair: the logistic function 4, a s(a) 1, db 1, da 6. */
 const struct op_declaration op_swiglu_backward = {
     OP_NAMED(swiglu_backward, SWIGLU_BACKWARD),
-    .operand = {[SWIGLU_BACKWARD_DY] = {"dy", OPERAND_IN, "NF"},
-                [SWIGLU_BACKWARD_X] = {"x", OPERAND_IN, "NX"},
-                [SWIGLU_BACKWARD_DX] = {"dx", OPERAND_OUT, "NX"}},
+    .operand = {[SWIGLU_BACKWARD_DY] = {OPERAND_IN, "NF"},
+                [SWIGLU_BACKWARD_X] = {OPERAND_IN, "NX"},
+                [SWIGLU_BACKWARD_DX] = {OPERAND_OUT, "NX"}},
     .check = swiglu_backward_check,
     .cost = {6.0, SWIGLU_BACKWARD_X},
 };

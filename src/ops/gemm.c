@@ -53,10 +53,10 @@ static size_t gemm_workspace_cap(const struct op_call *call)
 
 const struct op_declaration op_gemm = {
     OP_NAMED(gemm, GEMM),
-    .operand = {[GEMM_A] = {"a", OPERAND_IN | OPERAND_SAVED, "MK"},
-                [GEMM_B] = {"b", OPERAND_IN | OPERAND_SAVED | OPERAND_SAME_DTYPE, "KN"},
-                [GEMM_BIAS] = {"bias", OPERAND_IN | OPERAND_OPTIONAL, "N"},
-                [GEMM_D] = {"d", OPERAND_OUT | OPERAND_ACCUMULATES, "MN"}},
+    .operand = {[GEMM_A] = {OPERAND_IN | OPERAND_SAVED, "MK"},
+                [GEMM_B] = {OPERAND_IN | OPERAND_SAVED | OPERAND_SAME_DTYPE, "KN"},
+                [GEMM_BIAS] = {OPERAND_IN | OPERAND_OPTIONAL, "N"},
+                [GEMM_D] = {OPERAND_OUT | OPERAND_ACCUMULATES, "MN"}},
     .multiplies = true,
     .check = gemm_check,
     .flops = gemm_flops,
@@ -66,8 +66,8 @@ const struct op_declaration op_gemm = {
 
 const struct op_declaration op_bias_backward = {
     OP_NAMED(bias_backward, BIAS_BACKWARD),
-    .operand = {[BIAS_BACKWARD_DY] = {"dy", OPERAND_IN, "NC"},
-                [BIAS_BACKWARD_DBIAS] = {"dbias", OPERAND_OUT | OPERAND_ACCUMULATES, "C"}},
+    .operand =
+        {[BIAS_BACKWARD_DY] = {OPERAND_IN, "NC"}, [BIAS_BACKWARD_DBIAS] = {OPERAND_OUT | OPERAND_ACCUMULATES, "C"}},
     .cost = {1.0, BIAS_BACKWARD_DY},
     .partials = OP_PARTIAL_ROWS,
 };

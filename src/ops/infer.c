@@ -12,11 +12,6 @@
 #define SHAPE_TEXT_MAX 128
 #define EXPECT_TEXT_MAX 512
 
-static const char *slot_name(const struct op_call *call, int32_t slot)
-{
-    return op_declaration(call->kind)->operand[slot].name;
-}
-
 bool infer_expect(bool holds, const struct op_call *call, const char *format, ...)
 {
     char text[EXPECT_TEXT_MAX];
@@ -62,7 +57,7 @@ static bool operand_sane(const struct op_call *call, int32_t slot)
     const struct operand *operand = &call->operand[slot];
     if (!infer_expect((unsigned)operand->dtype < DTYPE_COUNT && operand->rank >= 1 && operand->rank <= OP_RANK_MAX,
                       call, "operand %s has dtype %d and rank %" PRId32 ", expected a dtype and a rank of 1 to %d",
-                      slot_name(call, slot), (int)operand->dtype, operand->rank, OP_RANK_MAX))
+                      op_operand_name(call->kind, slot), (int)operand->dtype, operand->rank, OP_RANK_MAX))
         return false;
     size_t bytes = dtype_size_bytes(operand->dtype);
     bool fits = true;
@@ -71,7 +66,7 @@ static bool operand_sane(const struct op_call *call, int32_t slot)
         fits = fits && operand->dims[i] >= 1 && size_mul(bytes, (size_t)operand->dims[i], &bytes);
     return (fits && bytes <= INT64_MAX) ||
            infer_expect(false, call, "operand %s is %s, expected positive sizes whose product fits",
-                        slot_name(call, slot), shape_text(text, operand->rank, operand->dims));
+                        op_operand_name(call->kind, slot), shape_text(text, operand->rank, operand->dims));
 }
 
 /* Writes "float32, bfloat16 or float16".  Returns `text`. */
@@ -92,7 +87,7 @@ static const char *dtypes_text(char text[static SHAPE_TEXT_MAX], unsigned dtypes
 bool infer_check(const struct op_call *call, int32_t slot, unsigned dtypes, struct infer_shape expected)
 {
     const struct operand *operand = &call->operand[slot];
-    const char *name = slot_name(call, slot);
+    const char *name = op_operand_name(call->kind, slot);
     char found[SHAPE_TEXT_MAX], wanted[SHAPE_TEXT_MAX];
     if (!operand->present)
         return infer_expect(op_operand_is(call->kind, slot, OPERAND_OPTIONAL), call, "operand %s is absent", name);
@@ -152,7 +147,7 @@ static bool result_fill(struct op_call *call, int32_t slot, unsigned dtypes, str
 {
     struct operand *operand = &call->operand[slot];
     if (!infer_expect(!op_accumulates(call, slot), call, "operand %s is absent, expected a tensor to accumulate into",
-                      slot_name(call, slot)))
+                      op_operand_name(call->kind, slot)))
         return false;
     if (op_operand_is(call->kind, slot, OPERAND_OPTIONAL))
         return true;
@@ -167,8 +162,9 @@ static bool result_fill(struct op_call *call, int32_t slot, unsigned dtypes, str
 static bool same_dtype(const struct op_call *call, int32_t first, int32_t second)
 {
     const enum dtype wanted = call->operand[first].dtype, found = call->operand[second].dtype;
-    return infer_expect(found == wanted, call, "operand %s is %s, expected %s as operand %s", slot_name(call, second),
-                        dtype_name(found), dtype_name(wanted), slot_name(call, first));
+    return infer_expect(found == wanted, call, "operand %s is %s, expected %s as operand %s",
+                        op_operand_name(call->kind, second), dtype_name(found), dtype_name(wanted),
+                        op_operand_name(call->kind, first));
 }
 
 static bool slot_infer(struct op_call *call, int32_t slot, bool result, struct infer_sizes *sizes)

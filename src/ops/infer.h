@@ -11,9 +11,9 @@
 #include "ops/op.h"
 
 #define ANY (-1)
-#define SCALARS(use)                     \
-    {                                    \
-        "scalars", use, "s", DTYPES_WORD \
+#define SCALARS(use)          \
+    {                         \
+        use, "s", DTYPES_WORD \
     }
 #define DTYPES_FLOAT (1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16)
 #define DTYPES_F32 (1u << DTYPE_F32)

@@ -14,18 +14,18 @@
 
 const struct op_declaration op_muon_momentum = {
     OP_NAMED(muon_momentum, MUON_MOMENTUM),
-    .operand = {[MUON_MOMENTUM_GRAD] = {"grad", OPERAND_IN, "*", DTYPES_LEAN},
+    .operand = {[MUON_MOMENTUM_GRAD] = {OPERAND_IN, "*", DTYPES_LEAN},
                 [MUON_MOMENTUM_SCALARS] = SCALARS(OPERAND_IN),
-                [MUON_MOMENTUM_M] = {"m", OPERAND_INOUT, "*", DTYPES_LEAN},
-                [MUON_MOMENTUM_U] = {"u", OPERAND_OUT, "*", DTYPES_F32}},
+                [MUON_MOMENTUM_M] = {OPERAND_INOUT, "*", DTYPES_LEAN},
+                [MUON_MOMENTUM_U] = {OPERAND_OUT, "*", DTYPES_F32}},
     .check = infer_index_base, .cost = {7.0, MUON_MOMENTUM_U}, /* g 1, m 3, u 3 */
 };
 
 const struct op_declaration op_muon_normalize = {
     OP_NAMED(muon_normalize, MUON_NORMALIZE),
-    .operand = {[MUON_NORMALIZE_X] = {"x", OPERAND_IN, "*", DTYPES_F32},
-                [MUON_NORMALIZE_SUM] = {"sum", OPERAND_IN, "1", DTYPES_F32},
-                [MUON_NORMALIZE_Y] = {"y", OPERAND_OUT, "*"}},
+    .operand = {[MUON_NORMALIZE_X] = {OPERAND_IN, "*", DTYPES_F32},
+                [MUON_NORMALIZE_SUM] = {OPERAND_IN, "1", DTYPES_F32},
+                [MUON_NORMALIZE_Y] = {OPERAND_OUT, "*"}},
     .cost = {1.0, MUON_NORMALIZE_Y},
 };
 
@@ -38,9 +38,9 @@ static bool muon_step_check(const struct op_call *call, struct infer_sizes *size
 
 const struct op_declaration op_muon_step = {
     OP_NAMED(muon_step, MUON_STEP),
-    .operand = {[MUON_STEP_O] = {"o", OPERAND_IN, "*"},
+    .operand = {[MUON_STEP_O] = {OPERAND_IN, "*"},
                 [MUON_STEP_SCALARS] = SCALARS(OPERAND_IN),
-                [MUON_STEP_PARAM] = {"param", OPERAND_INOUT, "*"},
-                [MUON_STEP_MASTER] = {"master", OPERAND_INOUT | OPERAND_OPTIONAL, "*", DTYPES_F32}},
+                [MUON_STEP_PARAM] = {OPERAND_INOUT, "*"},
+                [MUON_STEP_MASTER] = {OPERAND_INOUT | OPERAND_OPTIONAL, "*", DTYPES_F32}},
     .check = muon_step_check, .cost = {5.0, MUON_STEP_PARAM}, /* direction 1, decay 2, step 2 */
 };

@@ -14,15 +14,13 @@ static size_t sum_of_squares_workspace_cap(const struct op_call *call)
 
 const struct op_declaration op_sum_of_squares = {
     OP_NAMED(sum_of_squares, SUM_OF_SQUARES),
-    .operand = {[SUM_OF_SQUARES_X] = {"x", OPERAND_IN, "*"},
-                [SUM_OF_SQUARES_PARTIAL] = {"partial", OPERAND_OUT, "1", DTYPES_F32}},
+    .operand = {[SUM_OF_SQUARES_X] = {OPERAND_IN, "*"}, [SUM_OF_SQUARES_PARTIAL] = {OPERAND_OUT, "1", DTYPES_F32}},
     .cost = {2.0, SUM_OF_SQUARES_X},
     .workspace_cap = sum_of_squares_workspace_cap,
 };
 
 const struct op_declaration op_clip_factor = {
     OP_NAMED(clip_factor, CLIP_FACTOR),
-    .operand = {[CLIP_FACTOR_PARTIALS] = {"partials", OPERAND_IN, "?", DTYPES_F32},
-                [CLIP_FACTOR_SCALARS] = SCALARS(OPERAND_INOUT)},
+    .operand = {[CLIP_FACTOR_PARTIALS] = {OPERAND_IN, "?", DTYPES_F32}, [CLIP_FACTOR_SCALARS] = SCALARS(OPERAND_INOUT)},
     .cost = {1.0, CLIP_FACTOR_PARTIALS},
 };

@@ -16,10 +16,24 @@ static const struct op_declaration *const declarations[] = {
 };
 #undef OP
 
+#define OPERAND(INDEX, name) [INDEX] = #name,
+#define OP(KIND, name, operands) [OP_##KIND] = {operands},
+static const char *const operand_names[OP_KIND_COUNT][OP_OPERANDS_MAX] = {
+#include "ops/ops.def"
+};
+#undef OP
+#undef OPERAND
+
 const struct op_declaration *op_declaration(enum op_kind kind)
 {
     assert((unsigned)kind < OP_KIND_COUNT);
     return declarations[kind];
+}
+
+const char *op_operand_name(enum op_kind kind, int32_t slot)
+{
+    assert(slot >= 0 && slot < op_declaration(kind)->operands);
+    return operand_names[kind][slot];
 }
 
 int32_t op_result(enum op_kind kind)

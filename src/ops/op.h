@@ -111,7 +111,6 @@ struct op_call {
 };
 
 struct operand_declaration {
-    const char *name;
     unsigned use; /* of enum operand_use */
     /* A character per dimension: a capital is a size that the op's operands share, a digit is itself, 's' is
      * SCALAR_WORDS, '?' any size.  "*" is a shape that the operands share, "." any shape. */
@@ -173,6 +172,8 @@ static inline bool op_operand_is(enum op_kind kind, int32_t slot, enum operand_u
 {
     return (op_declaration(kind)->operand[slot].use & (unsigned)use) != 0;
 }
+/* Returns the name of an operand: "dy". */
+const char *op_operand_name(enum op_kind kind, int32_t slot);
 /* Returns the index of the op's result: the first operand that is an OUT, else -1. */
 int32_t op_result(enum op_kind kind);
 /* Returns IN, OUT or INOUT, taking attrs.accumulate into account. */

@@ -12,8 +12,8 @@
 const struct op_declaration op_exchange = {
     OP_NAMED(exchange, EXCHANGE),
     .queue = QUEUE_RANKS,
-    .operand = {[EXCHANGE_X] = {"x", OPERAND_IN | OPERAND_OPTIONAL, ".", DTYPES_STATE},
-                [EXCHANGE_Y] = {"y", OPERAND_OUT | OPERAND_OPTIONAL, ".", DTYPES_STATE}},
+    .operand = {[EXCHANGE_X] = {OPERAND_IN | OPERAND_OPTIONAL, ".", DTYPES_STATE},
+                [EXCHANGE_Y] = {OPERAND_OUT | OPERAND_OPTIONAL, ".", DTYPES_STATE}},
 };
 
 static bool sum_parts_check(const struct op_call *call, struct infer_sizes *sizes)
@@ -35,9 +35,9 @@ static double sum_parts_flops(const struct op_call *call)
 
 const struct op_declaration op_sum_parts = {
     OP_NAMED(sum_parts, SUM_PARTS),
-    .operand = {[SUM_PARTS_X] = {"x", OPERAND_IN, "*"},
-                [SUM_PARTS_OTHERS] = {"others", OPERAND_IN | OPERAND_OPTIONAL | OPERAND_SAME_DTYPE, "??"},
-                [SUM_PARTS_Y] = {"y", OPERAND_OUT | OPERAND_ACCUMULATES, "*", DTYPES_F32}},
+    .operand = {[SUM_PARTS_X] = {OPERAND_IN, "*"},
+                [SUM_PARTS_OTHERS] = {OPERAND_IN | OPERAND_OPTIONAL | OPERAND_SAME_DTYPE, "??"},
+                [SUM_PARTS_Y] = {OPERAND_OUT | OPERAND_ACCUMULATES, "*", DTYPES_F32}},
     .check = sum_parts_check,
     .flops = sum_parts_flops,
 };

@@ -29,7 +29,7 @@ static bool heads_check(const struct op_call *call)
     return infer_expect(heads >= 1 && kv_heads >= 1 && size % 2 == 0 && columns == expected, call,
                         "operand %s has %" PRId64 " columns, expected those of %" PRId64 " heads and 2 x %" PRId64
                         " key-value heads of an even size, which is the table's %" PRId64,
-                        op_declaration(call->kind)->operand[ROPE_FORWARD_X].name, columns, heads, kv_heads, size);
+                        op_operand_name(call->kind, ROPE_FORWARD_X), columns, heads, kv_heads, size);
 }
 
 static bool rope_check(const struct op_call *call, struct infer_sizes *sizes)
@@ -93,11 +93,11 @@ static size_t rope_forward_workspace_cap(const struct op_call *call)
 
 const struct op_declaration op_rope_forward = {
     OP_NAMED(rope_forward, ROPE_FORWARD),
-    .operand = {[ROPE_FORWARD_X] = {"x", OPERAND_IN | OPERAND_SAVED, "NW"},
-                [ROPE_FORWARD_TABLE] = {"table", OPERAND_IN, "PD", DTYPES_F32},
+    .operand = {[ROPE_FORWARD_X] = {OPERAND_IN | OPERAND_SAVED, "NW"},
+                [ROPE_FORWARD_TABLE] = {OPERAND_IN, "PD", DTYPES_F32},
                 [ROPE_FORWARD_SCALARS] = SCALARS(OPERAND_IN),
-                [ROPE_FORWARD_GAIN] = {"gain", OPERAND_IN | OPERAND_SAVED | OPERAND_OPTIONAL, "G"},
-                [ROPE_FORWARD_Y] = {"y", OPERAND_OUT, "NW"}},
+                [ROPE_FORWARD_GAIN] = {OPERAND_IN | OPERAND_SAVED | OPERAND_OPTIONAL, "G"},
+                [ROPE_FORWARD_Y] = {OPERAND_OUT, "NW"}},
     .recompute = RECOMPUTE_CLASS_QKV,
     .check = rope_check,
     .flops = rope_forward_flops,
@@ -130,13 +130,13 @@ static size_t rope_backward_workspace_cap(const struct op_call *call)
 
 const struct op_declaration op_rope_backward = {
     OP_NAMED(rope_backward, ROPE_BACKWARD),
-    .operand = {[ROPE_BACKWARD_DY] = {"dy", OPERAND_IN, "NW"},
-                [ROPE_BACKWARD_TABLE] = {"table", OPERAND_IN, "PD", DTYPES_F32},
+    .operand = {[ROPE_BACKWARD_DY] = {OPERAND_IN, "NW"},
+                [ROPE_BACKWARD_TABLE] = {OPERAND_IN, "PD", DTYPES_F32},
                 [ROPE_BACKWARD_SCALARS] = SCALARS(OPERAND_IN),
-                [ROPE_BACKWARD_GAIN] = {"gain", OPERAND_IN | OPERAND_OPTIONAL, "G"},
-                [ROPE_BACKWARD_DX] = {"dx", OPERAND_OUT, "NW"},
-                [ROPE_BACKWARD_X] = {"x", OPERAND_IN | OPERAND_OPTIONAL, "NW"},
-                [ROPE_BACKWARD_DGAIN] = {"dgain", OPERAND_OUT | OPERAND_OPTIONAL | OPERAND_ACCUMULATES, "G",
+                [ROPE_BACKWARD_GAIN] = {OPERAND_IN | OPERAND_OPTIONAL, "G"},
+                [ROPE_BACKWARD_DX] = {OPERAND_OUT, "NW"},
+                [ROPE_BACKWARD_X] = {OPERAND_IN | OPERAND_OPTIONAL, "NW"},
+                [ROPE_BACKWARD_DGAIN] = {OPERAND_OUT | OPERAND_OPTIONAL | OPERAND_ACCUMULATES, "G",
                                          .like = ROPE_BACKWARD_GAIN}},
     .check = rope_backward_check,
     .flops = rope_backward_flops,

@@ -134,7 +134,7 @@ static const char *operands_text(const struct op_call *call, char text[static SH
         const struct operand *operand = &call->operand[s];
         if (!operand->present)
             continue;
-        fprintf(out, "%s%s=%s[", between, declaration->operand[s].name, dtype_name(operand->dtype));
+        fprintf(out, "%s%s=%s[", between, op_operand_name(call->kind, s), dtype_name(operand->dtype));
         for (int32_t i = 0; i < operand->rank; i++)
             fprintf(out, "%s%" PRId64, i ? "," : "", operand->dims[i]);
         fprintf(out, "]");

@@ -176,10 +176,10 @@ void case_text(const struct check_case *check, char text[static OPCHECK_TEXT_MAX
                         names[check->inputs]);
     for (int32_t slot = 0; slot < declaration->operands && used > 0 && used < OPCHECK_TEXT_MAX - 64; slot++) {
         const struct operand *operand = &check->call.operand[slot];
-        if (!operand->present || strcmp(declaration->operand[slot].name, "scalars") == 0)
+        if (!operand->present || strcmp(op_operand_name(check->call.kind, slot), "scalars") == 0)
             continue;
-        used += snprintf(text + used, (size_t)(OPCHECK_TEXT_MAX - used), " %s %s", declaration->operand[slot].name,
-                         dtypes[operand->dtype]);
+        used += snprintf(text + used, (size_t)(OPCHECK_TEXT_MAX - used), " %s %s",
+                         op_operand_name(check->call.kind, slot), dtypes[operand->dtype]);
         for (int32_t i = 0; i < operand->rank; i++)
             used += snprintf(text + used, (size_t)(OPCHECK_TEXT_MAX - used), "%c%" PRId64, i == 0 ? '[' : ',',
                              operand->dims[i]);

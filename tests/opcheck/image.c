@@ -18,7 +18,7 @@
 static bool is_scalars(const struct check_case *check, int32_t slot)
 {
     return check->call.operand[slot].dtype == DTYPE_I32 &&
-           strcmp(op_declaration(check->call.kind)->operand[slot].name, "scalars") == 0;
+           strcmp(op_operand_name(check->call.kind, slot), "scalars") == 0;
 }
 
 static size_t aligned(size_t offset, uint32_t alignment)

@@ -68,7 +68,7 @@ void inputs_fill(const struct check_case *check, double *const *value)
     for (int32_t slot = 0; slot < declaration->operands; slot++) {
         if (value[slot] == NULL)
             continue;
-        if (strcmp(declaration->operand[slot].name, "scalars") == 0) {
+        if (strcmp(op_operand_name(check->call.kind, slot), "scalars") == 0) {
             fill_scalars(check, value[slot], &random);
             inputs_rounded(check, slot, value[slot]);
         } else if (case_operand(check, slot)->dtype != DTYPE_I32 &&

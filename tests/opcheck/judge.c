@@ -73,7 +73,7 @@ bool judge_fail(const struct check_case *check, int32_t slot, int64_t i, const c
 {
     out->passed = false;
     snprintf(out->reason, sizeof out->reason, "%s[%lld] is %.9g, expected %.9g: %s",
-             op_declaration(check->call.kind)->operand[slot].name, (long long)i, found, expected, what);
+             op_operand_name(check->call.kind, slot), (long long)i, found, expected, what);
     return false;
 }
 
@@ -137,7 +137,7 @@ static bool judge_element(const struct check_case *check, const struct case_data
 /* Applies rule 3 to one output. */
 static bool judge_moments(const struct check_case *check, int32_t slot, const struct moments *m, struct verdict *out)
 {
-    const char *name = op_declaration(check->call.kind)->operand[slot].name;
+    const char *name = op_operand_name(check->call.kind, slot);
     double n = fmin(m->count / shared_by(&check->call, slot), inputs_distinct(check, image_dtype(check, slot, 0)));
     if (n < ERRORS_LEAST)
         return true;

@@ -217,7 +217,7 @@ static void survivors_print(enum op_kind kind, enum dtype dtype, const struct br
         if (mutant->possible && !mutant->caught)
             printf("SURVIVED %s %s: %s%s%s\n", declaration->name, dtype_name(dtype), defect_names[mutant->defect],
                    mutant->slot == WHOLE_CALL ? "" : ", output ",
-                   mutant->slot == WHOLE_CALL ? "" : declaration->operand[mutant->slot].name);
+                   mutant->slot == WHOLE_CALL ? "" : op_operand_name(kind, mutant->slot));
     }
 }
 

@@ -1,7 +1,7 @@
 /* Loads modules.
  *
- * A module lies in the folder that was configured, or in $GPT_TRAIN_MODULE_DIR; never in the current folder or beside
- * the program.  One that any user may change is refused.
+ * A module lies in $GPT_TRAIN_MODULE_DIR, or beside a program that runs from its build folder, or in the folder that was
+ * configured; never in the current folder or beside an installed program.  One that any user may change is refused.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
@@ -10,6 +10,7 @@
 #include "base/module.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 
@@ -29,9 +30,25 @@ static const char *module_fault(const struct module_head *head, uint64_t abi)
     return NULL;
 }
 
+/* Writes the folder of the program's own file.  Returns true if that is a build folder, which configure left a script
+ * in.  Whoever may put files there may replace the program itself. */
+static bool build_folder(char folder[static FILE_PATH_MAX])
+{
+    const ssize_t length = readlink("/proc/self/exe", folder, FILE_PATH_MAX - 1);
+    folder[length > 0 ? length : 0] = '\0';
+    char *name = strrchr(folder, '/');
+    if (name == NULL)
+        return false;
+    *name = '\0';
+    return file_exists(FILE_IN(folder, "config.status"));
+}
+
 const void *module_load(const char *name, uint64_t abi, char reason[static MODULE_REASON_MAX], bool *absent)
 {
-    const char *wanted = getenv("GPT_TRAIN_MODULE_DIR"), *folder = wanted != NULL ? wanted : PKGLIB_DIR;
+    char built[FILE_PATH_MAX];
+    const bool is_built = build_folder(built);
+    const char *wanted = getenv("GPT_TRAIN_MODULE_DIR");
+    const char *folder = wanted != NULL ? wanted : is_built ? built : PKGLIB_DIR;
     const char *path = FILE_IN(folder, TEXT(64, "gpt-train-%s.so", name));
     *absent = !file_exists(path);
     if (*absent || anyone_may_write(folder) || anyone_may_write(path)) {

@@ -10,6 +10,7 @@
   unequal   ranks with less memory than rank 0 make all of them plan smaller micro-batches; with other keys they are refused
   failing   a rank that is stopped or killed is named, and all end in time; a signal to one saves; forked ranks resume; (in make
             check-long) no task grows
+  built     a program finds the module of its build folder by itself, and none beside a copy of it or in the current folder
   refused   bad keys and data, once, with the exit status of one process; a launcher that MPI does not know; no module
 Prints "checks: P passed, F failed, S skipped".
 """
@@ -211,6 +212,26 @@ def refused():
                   f"2 tasks that are none of MPI's: {done.returncode} {done.stderr}")
 
 
+def built():
+    """Without GPT_TRAIN_MODULE_DIR.  A file that is no object would be named if it were loaded."""
+    alone = {name: value for name, value in ENV.items() if name != "GPT_TRAIN_MODULE_DIR"}
+    command = [*TINY, "--backend=cpu", "--threads=1", "--max_iters=5"]
+    done = subprocess.run(["mpirun", "-n", "2", GPT_TRAIN, *command, "--out_dir=built"], check=False, capture_output=True, text=True,
+                          timeout=patience(60), env=alone)
+    check(done.returncode == 0 and results("built") == results("one"), f"from the build folder: {done.returncode} {done.stderr[-900:]}")
+    for folder in (".", "copied"):
+        write(f"{folder}/gpt-train-mpi.so", b"no shared object")
+    write("config.status", b"")
+    copy = shutil.copy(GPT_TRAIN, "copied")
+    done = subprocess.run([copy, *command, "--out_dir=copied/run"], check=False, capture_output=True, text=True,
+                          env={**alone, "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"})
+    check("too short" not in done.stderr, f"a module that is beside a copy of the program, or here, is loaded: {done.stderr}")
+    os.chmod(write("copied/config.status", b""), 0o755)
+    done = subprocess.run([copy, *command, "--out_dir=copied/run"], check=False, capture_output=True, text=True,
+                          env={**alone, "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"})
+    check(done.returncode == 2 and "too short" in done.stderr, f"a build folder's module: {done.stderr}")
+
+
 def module_there():
     if os.path.exists(MODULE) and shutil.which("mpirun"):
         return True
@@ -219,4 +240,4 @@ def module_there():
 
 
 if __name__ == "__main__":
-    end(*((bytes_of_one, numbers, full, machines, unequal, failing, refused) if module_there() else ()), begin=lambda: make_tokens("data"))
+    end(*((bytes_of_one, numbers, full, machines, unequal, failing, built, refused) if module_there() else ()), begin=lambda: make_tokens("data"))

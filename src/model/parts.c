@@ -131,6 +131,8 @@ static enum gt_status pieces_finish(struct parts_builder *builder, int32_t keep)
 {
     const struct program *program = &builder->pen.graph->programs[builder->pen.program];
     const int32_t finished = builder->count > keep ? builder->count - keep : 0;
+    if (finished == 0) /* with all weights frozen there is no array either */
+        return GT_OK;
     for (int32_t k = 0; k < finished; k++) {
         const struct piece piece = builder->under_way[k];
         for (int32_t i = piece.begin; i < piece.end; i++) {

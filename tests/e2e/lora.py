@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Adapters of low rank (LoRA).  Their numbers are compared with PyTorch's in parity_torch.py.
 
-  trains    on every backend, at every recompute level, in chunks and micro-steps, with the base in host memory: the losses
-            of the plain run; planned bytes are asked for, and only adapters have gradients and moments
+  trains    on every backend, at every recompute level, in chunks, micro-steps and parts, by two ranks, with the base in host
+            memory: the losses of the plain run; planned bytes are asked for, and only adapters have gradients and moments
   resumes   a run that is continued has the bytes of one that was not stopped; a checkpoint holds adapters alone; another
             base is refused
   leaves    adapters open again, by themselves and as PEFT's files; added to their base they are W + alpha / rank B A, also in GGUF,
@@ -81,6 +81,10 @@ def trains():
         check(read("plain/model-000005.safetensors") == read(f"v{i}/model-000005.safetensors"), f"{arguments}: other bytes")
     close("pieces", train("pieces", "--init_from=./base", *LORA, "--backend=cpu", "--micro_batch=4", "--loss_chunk=7", "--recompute=full:1,mlp:1,none"),
           plain, 1e-5)
+    divided = ["--init_from=./base", *LORA, "--backend=cpu", "--parts=2", "--threads=1"]
+    close("parts", train("divided", *divided), plain, 1e-5)
+    train("ranks", *divided, "--ranks=2")
+    check(read("divided/model-000005.safetensors") == read("ranks/model-000005.safetensors"), "two ranks: other bytes than one")
     half = train("half", "--init_from=./base", *LORA, "--backend=cpu", "--dtype=bfloat16")
     close("bfloat16", half, plain, 0.1)
     for backend, program in [("cuda", GPT_TRAIN_CUDA)] * os.path.exists(GPT_TRAIN_CUDA) + [("opencl", GPT_TRAIN)] * bool(opencl_device()):

@@ -256,12 +256,15 @@ static enum gt_status text_refuse(const struct documents *documents, const struc
 {
     char quoted[FILE_PATH_MAX];
     const char *label = input_info_get(documents->input)->label;
-    log_error("%s: this file is %s; gpt-prepare reads text and JSON lines (--format=text takes its bytes as they are)",
-              label, kind->name);
+    log_error("%s: this file is %s; gpt-prepare reads %s", label, kind->name,
+              documents->spec.chat != CHAT_NONE ? "conversations as JSON lines"
+                                                : "text and JSON lines (--format=text takes its bytes as they are)");
     if (kind->before != NULL)
         log_note("%s", kind->before);
     if (kind->advice != NULL)
-        log_note("%s%s%s", kind->advice, kind->tail != NULL ? file_shell_quote(quoted, sizeof quoted, label) : "",
+        log_note("%s%s%s%s%s", kind->advice, kind->column != NULL ? documents->spec.field : "",
+                 kind->column != NULL ? kind->column : "",
+                 kind->tail != NULL ? file_shell_quote(quoted, sizeof quoted, label) : "",
                  kind->tail != NULL ? kind->tail : "");
     return GT_USAGE;
 }

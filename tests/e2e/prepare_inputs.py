@@ -225,6 +225,10 @@ def test_not_text():
     check("folder_with_some_is_said", b"7 files left out, not text: 1 .pdf" in result.stderr, result.stderr)
     result = prepare("--format=text", "-", stdin=PARQUET)
     check("parquet_in_a_pipe", prepare("-", stdin=PARQUET).returncode == 2 and result.returncode == 0)
+    for more, column in (([], "text"), (["--field=body"], "body"), (["--chat=chatml", "--tokenizer=train"], "messages")):
+        done = prepare(*more, "kinds/p.parquet")
+        check(f"parquet_{column}", done.returncode == 2 and f'columns=["{column}"]'.encode() in done.stderr
+              and (b"--format=text" in done.stderr) == (column != "messages"), done.stderr)
     # The command that the message suggests for a JSON list works.
     command = prepare("kinds/l.json").stderr.decode().splitlines()[1].removeprefix("gpt-prepare: ")
     subprocess.run(["sh", "-c", command], check=True)

@@ -379,6 +379,12 @@ bool file_is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+bool file_is_same(const char *path, const char *other)
+{
+    struct stat a, b;
+    return stat(path, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
 /* Creates one level.  Any error is ignored if the folder exists, since mkdir may then fail with EACCES or EROFS. */
 static enum gt_status make_folder(const char *path)
 {
@@ -412,6 +418,15 @@ enum gt_status file_make_folders(const char *path)
         part[i] = '/';
     }
     return make_folder(part);
+}
+
+const char *file_expand_home(char out[static FILE_PATH_MAX], const char *path)
+{
+    const char *home = getenv("HOME");
+    if (home == NULL || home[0] == '\0' || path[0] != '~' || (path[1] != '/' && path[1] != '\0'))
+        return path;
+    (void)snprintf(out, FILE_PATH_MAX, "%s%s", home, path + 1);
+    return out;
 }
 
 char *file_shell_quote(char *out, size_t size, const char *path)

@@ -68,6 +68,8 @@ enum gt_status file_look(const char *path, bool *out_exists);
 /* As above, but an error counts as absent.  Do not use it to decide that something may be removed or replaced. */
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
+/* Returns true when both paths exist and lead to the same file or folder, whatever their spelling. */
+bool file_is_same(const char *path, const char *other);
 /* Returns true when `path` is a regular file with this size and checksum.  Logs nothing when it is absent. */
 bool file_matches(const char *path, uint64_t size_bytes, uint32_t crc32c);
 /* Creates `path` and its parents, and syncs the parent of each new folder.  Errors: GT_IO. */
@@ -80,6 +82,9 @@ const char *file_name_of(const char *path);
 void file_folder_of(char out[static FILE_PATH_MAX], const char *path);
 /* Writes "folder/name" to `out`, cut to fit.  Returns `out`. */
 const char *file_join(char out[static FILE_PATH_MAX], const char *folder, const char *name);
+/* Returns `path` with the home folder in place of "~" before its first slash, as a shell reads it but not after '=':
+ * in `out`, cut to fit.  Returns `path` itself if it has none, or if HOME is not set. */
+const char *file_expand_home(char out[static FILE_PATH_MAX], const char *path);
 /* Writes `path` as one word for the shell, in single quotes if needed, truncated to `size` bytes.  Returns `out`. */
 char *file_shell_quote(char *out, size_t size, const char *path);
 /* Returns the next name in a folder, "." and ".." among them; *dir is NULL before the first.  Returns NULL after the

@@ -18,6 +18,7 @@ struct arguments {
     const char *out_dir, *checkpoint, *output;
     int format; /* -1: not given */
     enum dtype dtype;
+    char out_dir_room[FILE_PATH_MAX];
 };
 
 static void print_help(void)
@@ -54,14 +55,15 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
 {
     static const char *const dtypes[] = {
         [DTYPE_F32] = "float32", [DTYPE_BF16] = "bfloat16", [DTYPE_F16] = "float16", [DTYPE_F16 + 1] = NULL};
-    const struct flag known[] = {{.name = "help", .to = &arguments->help},
-                                 {.name = "version", .to = &arguments->version},
-                                 {.name = "force", .to = &arguments->force},
-                                 {"out-dir", FLAG_TEXT, &arguments->out_dir, .expected = "a folder"},
-                                 {.name = "checkpoint", .kind = FLAG_TEXT, .to = &arguments->checkpoint},
-                                 {"format", FLAG_WORD, &arguments->format, .words = export_format_words},
-                                 {"dtype", FLAG_WORD, &arguments->dtype, .words = dtypes},
-                                 {.name = NULL}};
+    const struct flag known[] = {
+        {.name = "help", .to = &arguments->help},
+        {.name = "version", .to = &arguments->version},
+        {.name = "force", .to = &arguments->force},
+        {"out-dir", FLAG_TEXT, &arguments->out_dir, .room = arguments->out_dir_room, .expected = "a folder"},
+        {.name = "checkpoint", .kind = FLAG_TEXT, .to = &arguments->checkpoint},
+        {"format", FLAG_WORD, &arguments->format, .words = export_format_words},
+        {"dtype", FLAG_WORD, &arguments->dtype, .words = dtypes},
+        {.name = NULL}};
     int count = 0;
     TRY(flags_read(PROGRAM, known, argc, argv, &count));
     arguments->output = argv[0];

@@ -24,11 +24,11 @@ struct arguments {
     const char *tokenizer; /* as given: bytes, chars, train, gpt2 or a path */
     int64_t save_every_mib, threads;
     int bad_lines;       /* index of "stop", "skip" */
-    const char *out_dir; /* NULL: out_dir_default */
+    const char *out_dir; /* NULL: data/NAME */
     const char **inputs; /* argv, compacted in place */
     int input_count;
     struct prepare_spec spec;
-    char out_dir_default[FILE_PATH_MAX];
+    char out_dir_room[FILE_PATH_MAX], tokenizer_room[FILE_PATH_MAX];
 };
 
 struct progress_line {
@@ -134,7 +134,7 @@ static enum gt_status out_dir_from_input(struct arguments *arguments, const char
         *dot = '\0';
     if (name[strspn(name, ".")] == '\0' || strcmp(input, CORPUS_STDIN) == 0)
         return FAIL(GT_USAGE, "INPUT %s: choose a folder for the data set: give --out-dir=DIR", input);
-    arguments->out_dir = file_join(arguments->out_dir_default, "data", name);
+    arguments->out_dir = file_join(arguments->out_dir_room, "data", name);
     return GT_OK;
 }
 
@@ -175,9 +175,13 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
         {.name = "version", .to = &arguments->version},
         {.name = "dedup", .to = &spec->dedup},
         {.name = "restart", .to = &spec->restart},
-        {"tokenizer", FLAG_TEXT, &arguments->tokenizer, .expected = "bytes, chars, gpt2, train, a path or OWNER/NAME"},
+        {.name = "tokenizer",
+         .kind = FLAG_TEXT,
+         .to = &arguments->tokenizer,
+         .room = arguments->tokenizer_room,
+         .expected = "bytes, chars, gpt2, train, a path or OWNER/NAME"},
         {"vocab-size", FLAG_NUMBER, &spec->vocab_size, .min = BPE_TRAIN_VOCAB_MIN, .max = BPE_TRAIN_VOCAB_MAX},
-        {"out-dir", FLAG_TEXT, &arguments->out_dir, .expected = "a folder"},
+        {"out-dir", FLAG_TEXT, &arguments->out_dir, .room = arguments->out_dir_room, .expected = "a folder"},
         {"format", FLAG_WORD, &spec->format, .words = documents_format_words},
         {"field", FLAG_TEXT, &spec->field, .expected = "the name of a field"},
         {"encoding", FLAG_TEXT, &spec->encoding, .expected = "the name of an encoding"},

@@ -16,6 +16,7 @@ struct arguments {
     const char *output;
     char **runs; /* the first `count` of argv, moved there */
     int count;
+    char output_room[FILE_PATH_MAX];
 };
 
 static void print_help(void)
@@ -45,11 +46,12 @@ static void print_help(void)
 static enum gt_status arguments_read(struct arguments *arguments, int argc, char **argv)
 {
     static const char *const formats[] = {"html", "tensorboard", NULL};
-    const struct flag known[] = {{.name = "help", .to = &arguments->help},
-                                 {.name = "version", .to = &arguments->version},
-                                 {.name = "format", .kind = FLAG_WORD, .to = &arguments->format, .words = formats},
-                                 {"output", FLAG_TEXT, &arguments->output, .expected = "a path"},
-                                 {.name = NULL}};
+    const struct flag known[] = {
+        {.name = "help", .to = &arguments->help},
+        {.name = "version", .to = &arguments->version},
+        {.name = "format", .kind = FLAG_WORD, .to = &arguments->format, .words = formats},
+        {"output", FLAG_TEXT, &arguments->output, .room = arguments->output_room, .expected = "a path"},
+        {.name = NULL}};
     arguments->runs = argv;
     TRY(flags_read(PROGRAM, known, argc, argv, &arguments->count));
     if (arguments->help || arguments->version || (arguments->count > 0 && arguments->count <= RUNS_MAX))

@@ -124,6 +124,8 @@ static enum gt_status read_text(const struct flag *flag, const char *value)
 {
     if (value[0] == '\0' && flag->expected != NULL)
         return value_error(flag, "''", flag->expected);
+    if (flag->room != NULL)
+        value = file_expand_home(flag->room, value);
     memcpy(flag->to, &value, sizeof value);
     return GT_OK;
 }

@@ -47,6 +47,7 @@ struct flag {
     void *to;
     int64_t min, max;         /* FLAG_NUMBER */
     const char *const *words; /* FLAG_WORD: ends with NULL */
+    char *room;               /* FLAG_TEXT: FILE_PATH_MAX bytes for a path that begins with "~/", or NULL */
     const char *expected;     /* FLAG_TEXT: what the text must be if it must not be empty, for the message, or NULL */
 };
 

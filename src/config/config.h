@@ -24,9 +24,10 @@ enum config_flag {
     CONFIG_FIXED = 32,         /* part of the model's shape: a resumed run cannot change it */
     CONFIG_AUTO = 64,          /* the default leaves the value open; a checkpoint fills it in */
     CONFIG_NONE_IS_ZERO = 128, /* int: None is accepted and means 0 */
-    CONFIG_PATH = 256,         /* string: a path, for --help */
+    CONFIG_PATH = 256,         /* string: a path, for --help; "~/" at its beginning is the home folder */
     CONFIG_NEEDED = 512,       /* string: must not be empty */
     CONFIG_COMMON = 2048,      /* listed by plain --help, not only by --help=all */
+    CONFIG_HOME = 4096,        /* string: may be a path that begins with "~/" */
     CONFIG_RESULTS = 1024,     /* affects training results (the shape, the plan and the data do so without this flag) */
 };
 

@@ -289,9 +289,12 @@ static enum gt_status assign_bool(const struct assignment *at)
 static enum gt_status assign_string(const struct assignment *at)
 {
     const bool none = at->value->type == CONFIG_VALUE_NONE, stored = (at->info->flags & CONFIG_INVOCATION) == 0;
+    char at_home[FILE_PATH_MAX];
     const char *text = none ? "" : at->value->text;
     if (at->value->type != CONFIG_VALUE_STRING && !none)
         return refuse_type(at, "a str");
+    if ((at->info->flags & (CONFIG_PATH | CONFIG_HOME)) != 0)
+        text = file_expand_home(at_home, text);
     if (strlen(text) >= at->info->capacity)
         return refuse_value(at, TEXT(80, "is too long: %zu bytes, at most %zu", strlen(text), at->info->capacity - 1));
     if (text[0] == '\0' && (at->info->flags & CONFIG_NEEDED) != 0)

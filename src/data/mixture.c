@@ -11,18 +11,45 @@
 
 #define WEIGHTS 1073741824.0 /* the sum of all weights, up to rounding; products of two stay below 2^63 */
 
+/* Refuses a data set that is a file: `text` as it was given, or below data. */
+static enum gt_status part_check(const struct mixture_part *part, const char *text)
+{
+    char folder[FILE_PATH_MAX];
+    const char *below = FILE_IN("data", text), *file = file_exists(text) ? text : below;
+    const size_t length = strlen(file);
+    if (file_is_folder(part->folder) || file_is_folder(file) || !file_exists(file))
+        return GT_OK;
+    if (length < 4 || strcmp(file + length - 4, ".bin") != 0)
+        return FAIL(GT_USAGE, "dataset: %s is a file; gpt-prepare makes a data set of text: gpt-prepare %s", text,
+                    file);
+    file_folder_of(folder, file);
+    const bool in_data = strncmp(folder, "data/", 5) == 0 && strchr(folder + 5, '/') == NULL;
+    const bool is_name = strchr(folder, '/') == NULL; /* which gpt-train would look for in data */
+    return FAIL(GT_USAGE, "dataset: %s is a file; name its folder: --dataset=%s%s", text, is_name ? "./" : "",
+                in_data                               ? folder + 5
+                : is_name && strcmp(folder, ".") == 0 ? ""
+                                                      : folder);
+}
+
 /* Adds the data set that the first `length` characters of `name` name. */
 static enum gt_status part_add(struct mixture *mixture, const char *name, size_t length, double share)
 {
-    char text[FILE_PATH_MAX];
+    char text[FILE_PATH_MAX], at_home[FILE_PATH_MAX];
     struct mixture_part *part = &mixture->parts[mixture->count];
     snprintf(text, sizeof text, "%.*s", (int)length, name);
     *part = (struct mixture_part){.name = name, .name_length = (int)length, .share = share};
-    const bool is_path = strchr(text, '/') != NULL;
-    file_join(part->folder, is_path ? text : "data", is_path ? "" : text);
-    for (int i = 0; i < mixture->count; i++)
-        if (strcmp(mixture->parts[i].folder, part->folder) == 0)
+    const char *path = file_expand_home(at_home, text);
+    const bool is_path = strchr(path, '/') != NULL;
+    file_join(part->folder, is_path ? path : "data", is_path ? "" : path);
+    TRY(part_check(part, path));
+    for (int i = 0; i < mixture->count; i++) {
+        const struct mixture_part *other = &mixture->parts[i];
+        if (strcmp(other->folder, part->folder) == 0)
             return FAIL(GT_USAGE, "dataset: %s is named twice; add its shares", text);
+        if (file_is_same(other->folder, part->folder))
+            return FAIL(GT_USAGE, "dataset: %.*s and %s are one folder, named twice; name it once, with both shares",
+                        other->name_length, other->name, text);
+    }
     mixture->count++;
     return GT_OK;
 }

@@ -66,6 +66,19 @@ static enum gt_status part_open(struct feed *feed, struct feed_part *part, const
     return split_open(feed, part, &spec, sampler, TOKEN_VAL);
 }
 
+/* Refuses a data set whose tokens are the file of another one, by a link. */
+static enum gt_status part_is_new(const struct feed *feed, int index)
+{
+    const char *path = feed->parts[index].source[TOKEN_TRAIN]->shards[0].path;
+    for (int i = 0; i < index; i++) {
+        const char *other = feed->parts[i].source[TOKEN_TRAIN]->shards[0].path;
+        if (file_is_same(other, path))
+            return FAIL(GT_USAGE, "dataset: %s and %s are one file; name one of the data sets, with both shares", other,
+                        path);
+    }
+    return GT_OK;
+}
+
 enum gt_status feed_open(struct hostmem *mem, const struct config *config, const struct mixture *mixture,
                          int64_t vocab_size, int64_t samples_max, struct feed *out)
 {
@@ -76,8 +89,10 @@ enum gt_status feed_open(struct hostmem *mem, const struct config *config, const
                          .evaluate_time = config->block_size};
     if (config->eval_block_size > 0)
         out->evaluate_time = config->eval_block_size;
-    for (int i = 0; i < mixture->count; i++)
+    for (int i = 0; i < mixture->count; i++) {
         TRY(part_open(out, &out->parts[i], config, mixture->parts[i].folder, vocab_size));
+        TRY(part_is_new(out, i));
+    }
     return tensors_alloc(out, samples_max, config->document_mask);
 }
 

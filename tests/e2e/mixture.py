@@ -7,11 +7,13 @@
   chat       an update of a plain and a chat sample has the mean over the targets that count in both
   answered   --plan, gpt-sample and gpt-export know such a run
   refused    bad lists, missing folders, data of another tokenizer
+  spellings  one folder with two names; a file for a folder; ~
   of_another_kind  token files that are none
 Needs GPT_PREPARE, GPT_TRAIN, GPT_SAMPLE, GPT_EXPORT.  Prints "checks: P passed, F failed, S skipped".
 """
 
 import json
+import os
 import re
 import struct
 import subprocess
@@ -146,6 +148,38 @@ def refused():
         check(list_, len(error_lines(done)) == 1 and said in error_lines(done)[0], done.stderr)
 
 
+def spellings():
+    """A data set is a folder, however it is spelled; a file and "~" get the obvious answer."""
+    os.symlink("data/old", "linked")
+    os.makedirs("data/hard")
+    for split in ("train", "val"):
+        os.link(f"data/old/{split}.bin", f"data/hard/{split}.bin")
+    for other in ("./data/old", "data/old/", os.path.abspath("data/old"), "./linked", "data/mine/../old"):
+        done = train("none", f"old:1,{other}:1", status=2)
+        check(other, len(error_lines(done)) == 1 and f"old and {other} are one folder, named twice" in done.stderr, done.stderr)
+    done = train("none", "old:1,hard:1", "--vocab_size=512", status=2)
+    check("hard", "data/old/train.bin and data/hard/train.bin are one file" in done.stderr, done.stderr)
+    write("train.bin", read("data/old/train.bin"))
+    for given, wanted in (("data/old/train.bin", "old"), ("old/val.bin", "old"), ("./data/old/train.bin", "./data/old"), ("train.bin", "./"),
+                          (os.path.abspath("data/old/train.bin"), os.path.abspath("data/old"))):
+        done = train("none", given, status=2)
+        check(given, done.stderr.endswith(f"{given} is a file; name its folder: --dataset={wanted}\n"), done.stderr)
+    done = train("none", "old.txt", status=2)
+    check("a text", done.stderr.endswith("gpt-prepare old.txt\n"), done.stderr)
+    os.environ["HOME"] = home = os.path.abspath("home")
+    os.makedirs(home)
+    run(GPT_PREPARE, "--tokenizer=~/../data/old", "--out-dir=~/prepared", "old.txt")
+    check("gpt-prepare writes to ~", os.path.exists("home/prepared/train.bin") and not os.path.exists("~"))
+    train("~/run", "~/prepared:1,old:1", "--max_iters=0", "--batch_size=2")
+    check("gpt-train reads from ~ and writes to it", os.path.exists("home/run/model.safetensors") and not os.path.exists("~"))
+    train("~/next", "~/prepared", "--init_from=~/run", "--max_iters=0", "--batch_size=2")
+    done = run(GPT_EXPORT, "--out_dir=~/next", "--format=hf", "exported-from-home")
+    check("gpt-export reads from ~", done.returncode == 0, done.stderr)
+    write("config.py", "out_dir = '~/of-a-file'\n")
+    train("~/of-a-file", "~/prepared", "config.py", "--max_iters=0", "--batch_size=2")
+    check("a file's ~", os.path.exists(home + "/of-a-file"))
+
+
 def of_another_kind():
     """32-bit ids are refused in every place of token files, and the command of the error converts them."""
     ids = [sum(map(ord, f"{i}")) % 33 + i % 7 for i in range(3000)]
@@ -168,4 +202,4 @@ def of_another_kind():
     check("the converted ids are the same", loss("wide") == loss("narrow"), f"{loss('wide')} {loss('narrow')}")
 
 
-end(shares, judged, resumed, chat, answered, refused, of_another_kind, begin=begin)
+end(shares, judged, resumed, chat, answered, refused, spellings, of_another_kind, begin=begin)

@@ -44,6 +44,28 @@ TEST(a_folder_with_a_colon_is_one_data_set)
     fixture_close(&fixture);
 }
 
+/* The same folder by a link and by another path; two folders that do not exist are two. */
+TEST(a_folder_with_two_names_is_refused)
+{
+    struct data_fixture fixture;
+    struct mixture mixture;
+    char text[900], link_path[300];
+    fixture_open(&fixture);
+    fixture_make_folder(&fixture, "a");
+    snprintf(link_path, sizeof link_path, "%s/link", fixture.folder);
+    ck_assert_int_eq(symlink("a", link_path), 0);
+    static const char *const others[] = {"link", "a/", "./a", "a/../a", "link/."};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        snprintf(text, sizeof text, "%s/a:1,%s/%s:1", fixture.folder, fixture.folder, others[i]);
+        ck_assert_int_eq(mixture_parse(text, &mixture), GT_USAGE);
+        FIXTURE_SAYS(&fixture, "named twice");
+        FIXTURE_SAYS(&fixture, others[i]);
+    }
+    snprintf(text, sizeof text, "%s/b:1,%s/c:1", fixture.folder, fixture.folder);
+    ck_assert_int_eq(mixture_parse(text, &mixture), GT_OK);
+    fixture_close(&fixture);
+}
+
 TEST(bad_mixtures_are_refused)
 {
     static const char *const texts[][2] = {{"a,b", "'a' is not NAME:SHARE"},

@@ -53,6 +53,7 @@ dist_check_SCRIPTS += \
 	tests/e2e/report.py \
 	tests/e2e/resume.sh \
 	tests/e2e/sample.sh \
+	tests/e2e/sampling.py \
 	tests/e2e/slow_blas.py \
 	tests/e2e/tokenizer.py \
 	tests/e2e/tokenizer_json.py \

@@ -96,8 +96,19 @@ def spike():
     write("even.txt", text[:NOISE_AT] + noise + text[NOISE_AT + NOISE:])
     done = subprocess.run([GPT_PREPARE, "--tokenizer=bytes", "--out-dir=even", "even.txt"], check=False, capture_output=True, text=True)
     check(done.returncode == 0, done.stderr)
-    said = train("spike", "--dataset=./even", "--vocab_size=256", "--dropout=0", "--learning_rate=1e-2", "--max_iters=449",
-                 "--eval_interval=1000")
+    # The noise is in the first, the second and a smaller last micro-step.
+    one, smaller = ["--batch_size=4", "--gradient_accumulation_steps=1"], "--micro_batch=3"
+    for out, arguments, samples in (("first", ["--seed=1", "--max_iters=220"], (0, 1)), ("second", ["--seed=8", "--max_iters=190"], (2, 3)),
+                                    ("last", ["--seed=7", "--max_iters=230", *one, smaller], (3,))):
+        worst = spikes_of(out, text, noise, *arguments)
+        check(any(sample in samples for sample in worst), f"the worst samples of spikes: {worst}, none of {samples}")
+
+
+def spikes_of(out, text, noise, *arguments):
+    """Trains, and returns the number of the worst sample of each spike."""
+    said = train(out, "--dataset=./even", "--vocab_size=256", "--dropout=0", "--learning_rate=1e-2", "--eval_interval=1000",
+                 *arguments)
+    worst = []
     found = re.findall(r"iter (\d+): a spike: loss (\S+) \(usually (\S+)\), gradient norm \S+ \(usually \S+\)$", said, re.M)
     check(len(found) > 0 and all(float(loss) > 1.1 * float(usual) for _, loss, usual in found), f"spikes: {said[-800:]}")
     for iteration, _, _ in found:
@@ -106,6 +117,8 @@ def spike():
         check(len(samples) == 3 and losses == sorted(losses, reverse=True), f"samples of a spike: {samples} {said[-800:]}")
         check(NOISE_AT - 16 <= begin < NOISE_AT + NOISE and int(samples[0][3]) == begin + 15, f"another sample is the worst: {samples}")
         check(samples[0][4][:4] in (text[:NOISE_AT] + noise).decode(), f"another text: {samples[0]}")
+        worst.append(int(samples[0][0]))
+    return worst
 
 
 def course():

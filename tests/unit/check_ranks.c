@@ -7,7 +7,7 @@
 
 #define RANKS 3
 
-enum fault { NONE, KEY, DATA, ITER, BYTES };
+enum fault { NONE, KEY, DATA, ITER, WEIGHTS, BYTES };
 
 static const struct {
     enum fault fault;
@@ -16,6 +16,7 @@ static const struct {
             {KEY, "rank 2 has another batch_size than rank 0"},
             {DATA, "rank 2 has another data set than rank 0"},
             {ITER, "rank 2 has another checkpoint than rank 0"},
+            {WEIGHTS, "rank 2 has another checkpoint than rank 0"},
             {BYTES, "rank 2 did not get the bytes that rank 1 sent it"}};
 
 static float staging[SESSION_STAGING_FLOATS];
@@ -70,8 +71,31 @@ TEST_ROWS(unlike_ranks_are_refused_by_all, rows)
         carry = dist.progress;
         if (odd && rows[_i].fault == BYTES)
             dist.progress = carry_wrongly;
-        const enum gt_status found = ranks_handshake(&session, data, odd && rows[_i].fault == ITER, 7);
+        const enum gt_status found = ranks_handshake(&session, data, odd && rows[_i].fault == ITER,
+                                                     7 + (odd && rows[_i].fault == WEIGHTS));
         _exit((found == GT_OK) == (rows[_i].fault == NONE) && strstr(said, rows[_i].text) != NULL ? 0 : 10);
+    }
+    ck_assert_int_eq(status, 0);
+}
+
+/* Rank 2 plans one field smaller, or none. */
+TEST_LOOP(the_smallest_choice_of_each_rank_is_found, 4)
+{
+    static struct dist dist;
+    static struct config config = {.ranks = RANKS};
+    struct model model = {.options.choice = {.micro_batch = 6, .evaluate_batch = 8, .loss_chunk_rows = 96}};
+    const struct session session = {.config = &config, .dist = &dist, .model = &model};
+    int status;
+    if (!dist_launch(RANKS, 60, &dist, &status)) {
+        struct plan_choice *choice = &model.options.choice, least;
+        int32_t *const fields[] = {&choice->micro_batch, &choice->evaluate_batch, &choice->loss_chunk_rows};
+        const int32_t wanted[] = {6 - 3 * (_i == 0), 8 - 3 * (_i == 1), 96 - 3 * (_i == 2)};
+        if (dist.rank == 2 && _i < 3)
+            *fields[_i] = wanted[_i];
+        const bool alike = ranks_plans_alike(&session, &least);
+        const bool found = least.micro_batch == wanted[0] && least.evaluate_batch == wanted[1] &&
+                           least.loss_chunk_rows == wanted[2];
+        _exit(alike == (_i == 3) && found ? 0 : 10);
     }
     ck_assert_int_eq(status, 0);
 }

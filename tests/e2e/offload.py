@@ -2,7 +2,8 @@
 """Optimizer state in host memory: the same bytes on every backend, planned and asked for to the byte.
 
   bytes     offload=states leaves the checkpoint of offload=none, in the state formats and with Muon, on the cpu, the
-            emulated card and OpenCL; so do residuals and all; a resume with another setting goes on to the same bytes
+            emulated card and OpenCL; so do residuals and all, and a parameter of two slices with exponents; a resume with another
+            setting goes on to the same bytes
   auto      a budget that is too small for the state on the card is met by moving a part of it; no more than host_budget
             goes to the host, every byte of it is pinned, and the checkpoint is that of an unlimited run
   beside    copies beside computing leave the bytes of offload=none, whether they come early, late or at any time in
@@ -79,6 +80,15 @@ def bytes_equal():
         for out, word in zip(outs, ("all", "residuals")):
             good(run(device, out, *arguments, f"--offload={word}", "--init_from=resume", "--max_iters=5"), SAID[word])
         check(checkpoint(outs[0]) == checkpoint(outs[1]), f"{device[0]}: resumed with the other setting: other bytes")
+
+
+def slices_equal():
+    """The states of a parameter pass through the device in slices of 4Mi elements; so do their blocks' exponents."""
+    large = ["--vocab_size=66000", "--n_layer=1", "--n_head=1", "--n_embd=64", "--block_size=8", "--batch_size=1", "--max_iters=1",
+             "--gradient_accumulation_steps=1", *FORMATS[0]]
+    for word in ("none", "states"):
+        good(run(("cpu", GPT_TRAIN), f"large-{word}", *large, f"--offload={word}"), SAID[word])
+    check(len(checkpoint("large-none")) >= 2 and checkpoint("large-none") == checkpoint("large-states"), "two slices: other bytes")
 
 
 def plan(*arguments, status=0, program=GPT_TRAIN):
@@ -300,4 +310,4 @@ def plans():
     check(link - 1.15 * update <= adds <= 1.15 * link, f"12 bytes a parameter take {link} s on the link, AdamW {update}: {adds}")
 
 
-end(bytes_equal, auto, beside, link, queues, pageable, broken, less, refused, plans, begin=lambda: make_tokens("data"))
+end(bytes_equal, slices_equal, auto, beside, link, queues, pageable, broken, less, refused, plans, begin=lambda: make_tokens("data"))

@@ -5,6 +5,7 @@
            resume repeats
   page     gpt-train --report and gpt-report: one page without scripts or links, in which hostile names and samples are
            text; NaN, half a line, lines of other programs and of older releases; many records in few points
+  drawn    the page of a hand-written record: the numbers of its table, and each point of its charts by the numbers at the axes
   events   TensorBoard's file holds every number, with the right checksums
   card     gpt-export --format=hf writes a model card, and leaves an existing one alone
   errors   --explain prints what doc/errors.md says; every identifier in the sources is known
@@ -148,6 +149,100 @@ def page():
           f"size {os.path.getsize('long.html')}, {used.ru_maxrss} KiB")
 
 
+# ---- what the page draws ----
+
+STEPS, AGAIN, EVERY = 1100, 600, 200  # records, the one before which the run starts again, and those with an evaluation
+STRIDE = 4                            # the least power of two that leaves 512 points or fewer
+MIB = 1 << 20
+
+
+def hand_written():
+    """Writes a record; returns its steps and its evaluations."""
+    lines, steps, evaluations = [], [], []
+    for at in range(STEPS):
+        begin = 1000 if at < AGAIN else 10 ** 6 - AGAIN / 2
+        if at in (0, AGAIN):
+            lines += [{"iter": at, "time": begin + at / 2, "start": "run", "version": "0.3.0"},
+                      {"iter": at, "start": "plan", "categories": {"parameters": 100 * MIB, "moments": 200 * MIB, "gradients": 0, "logits": 20 * MIB}},
+                      {"iter": at, "start": "forecast", "step_s": 0.25, "uncertainty": 0.2, "tokens_per_s": 3600}]
+        steps.append({"iter": at, "time": begin + (at + (at >= AGAIN)) / 2, "loss": 8 - at * 37 % 101 / 50 - at / 400, "lr": 1e-3 * (at + 1) / STEPS,
+                      "grad_norm": 1 + at % 7, "time_ms": 9000 if at == AGAIN else 400 if at > AGAIN else 700, "tokens": 64 * (at + 1),
+                      "tokens_per_s": 2000 + at % 13 * 100, "planned_bytes": 330 * MIB, "allocated_bytes": 320 * MIB})
+        lines.append(steps[-1])
+        if at % EVERY == 0:
+            evaluations.append({"iter": at, "time": steps[-1]["time"], "tokens": 64 * at, "train_loss": 7 - at / 250,
+                                "val_loss": 6 - at / 300 + 2 * (at == 1000)})
+            lines.append(evaluations[-1])
+    write("hand/metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    for line in steps + evaluations:
+        line["seconds"] = line["iter"] / 2  # two starts, end to end
+    return steps, evaluations
+
+
+def mean(values):
+    return sum(values) / len(values)
+
+
+def points(records, axis, field, stride):
+    """Returns (x, mean, least, greatest) of each point."""
+    groups = [records[at:at + stride] for at in range(0, len(records), stride)]
+    return [(mean([line[axis] for line in group]), *(of([line[field] for line in group]) for of in (mean, min, max))) for group in groups]
+
+
+def scale(figure, pattern, unit):
+    """Returns the function from a value to its place that the first and the last number at an axis define."""
+    ticks = [(float(place), float(value) * unit) for place, value in re.findall(pattern, figure)]
+    (first, low), (last, high) = ticks[0], ticks[-1]
+    check(all(abs(first + (value - low) * (last - first) / (high - low) - place) < 0.02 for place, value in ticks), f"numbers at an axis: {ticks}")
+    return lambda value: first + (value - low) * (last - first) / (high - low)
+
+
+def near(found, wanted):
+    return len(found) == len(wanted) > 0 and all(abs(float(a) - b) < 0.12 for a, b in zip(found, wanted))
+
+
+def chart_check(figure, title, curves, forecast):
+    """`curves`: the points of each."""
+    unit = {"iterations": 1, "thousand tokens": 1000, "minutes": 60}[re.search(r">([a-z ]+)</text>\n<g", figure).group(1)]
+    x_of = scale(figure, r'<text x="([0-9.]+)" y="241.00"[^>]*>([-0-9.e+]+)<', unit)
+    y_of = scale(figure, r'y1="([0-9.]+)" x2="460.00"[^>]*>\n<text[^>]*>([-0-9.e+]+)<', 1)
+    drawn = [point for curve in curves for point in curve]
+    values = [point[1] for point in drawn] + ([] if title.startswith("Loss") else [0]) + ([forecast] if forecast else [])
+    xs = [point[0] for point in drawn]
+    check(near((x_of(min(xs)), x_of(max(xs)), y_of(max(values)), y_of(min(values))), (62, 460, 8, 222)), f"{title}: the ends of its axes")
+    paths = [re.findall(r"[0-9.]+", path) for path in re.findall(r'<path (?:opacity|stroke-width)[^>]* d="([^"]*)"', figure)]
+    check(len(paths) == 2 * len(curves), f"{title}: {len(paths)} paths")
+    for curve, extremes, means in zip(curves, paths[::2], paths[1::2]):
+        wanted = [(x_of(x), y_of(y), y_of(max(low, min(values))), y_of(min(high, max(values)))) for x, y, low, high in curve]
+        check(near(means, [number for x, y, _, _ in wanted for number in (x, y)]), f"{title}: means")
+        check(extremes == [] if len(curve) < 100 else near(extremes, [number for x, _, *ends in wanted for number in (x, *ends)]), f"{title}: extremes")
+    dots = re.findall(r"<title>([-0-9.e+]+)</title>", figure)
+    check(dots == ([f"{y:.4g}" for _, y, _, _ in curves[1]] if len(curves) > 1 else []), f"{title}: numbers of dots {dots}")
+    dashed = re.findall(r'stroke-dasharray="6 4" d="M62.0 ([0-9.]+)H460.0"', figure)
+    check(near(dashed, [y_of(forecast)]) if forecast else dashed == [], f"{title}: forecast {dashed}")
+
+
+def drawn():
+    steps, evaluations = hand_written()
+    run(GPT_REPORT, "--output=hand.html", "hand")
+    text = read("hand.html").decode()
+    figures = re.findall(r"<figure><figcaption>([^<]*)</figcaption>\n(<svg.*?</svg>)", text, re.S)
+    charts = [("Loss by iteration", "iter", "loss"), ("Loss by tokens seen", "tokens", "loss"), ("Loss by running time", "seconds", "loss"),
+              ("Learning rate", "iter", "lr"), ("Norm of the gradient", "iter", "grad_norm"),
+              ("Tokens per second (dashed: forecast)", "iter", "tokens_per_s")]
+    check([title for title, _ in figures] == [title for title, _, _ in charts] + ["hand"], f"charts: {[title for title, _ in figures]}")
+    for (title, figure), (_, axis, field) in zip(figures, charts):
+        curves = [points(steps, axis, field, STRIDE)] + ([points(evaluations, axis, "val_loss", 1)] if field == "loss" else [])
+        chart_check(figure, title, curves, 3600 if field == "tokens_per_s" else None)
+    memory = figures[-1][1]
+    check(re.findall(r'<rect x="([0-9.]+)" y="22" width="([0-9.]+)"', memory) == [("0.00", "150.00"), ("150.00", "300.00"), ("450.00", "30.00")] and
+          re.findall(r">([^<]+)</text>", memory) == ["320.0 MiB at the peak of an update", "parameters", "100.0 MiB", "31.2 %", "moments",
+                                                     "200.0 MiB", "62.5 %", "logits", "20.0 MiB", "6.2 %"], f"memory: {memory}")
+    row = re.search(r'<table class="runs">.*?hand(<td>.*?)\n', text, re.S).group(1).split("<td>")[1:]
+    check(row == ["1099", "70400", "9 min 10 s", "3.0000", "4.6667", "3.3333", "800", "400 ms", "250 ms \u00b120 %", "330.0 MiB / 320.0 MiB",
+                  "4 records per point; 2 starts"], f"the table: {row}")
+
+
 # ---- TensorBoard ----
 
 def crc32c(data):
@@ -249,4 +344,4 @@ def errors():
 
 
 if __name__ == "__main__":
-    end(lines, page, events, card, errors, begin=begin)
+    end(lines, page, drawn, events, card, errors, begin=begin)

@@ -28,6 +28,7 @@ enum config_flag {
     CONFIG_NEEDED = 512,       /* string: must not be empty */
     CONFIG_COMMON = 2048,      /* listed by plain --help, not only by --help=all */
     CONFIG_HOME = 4096,        /* string: may be a path that begins with "~/" */
+    CONFIG_WHOLE = 8192,       /* int: a float without fraction is accepted, as nanoGPT does where it only compares */
     CONFIG_RESULTS = 1024,     /* affects training results (the shape, the plan and the data do so without this flag) */
 };
 

@@ -66,18 +66,24 @@ static enum gt_status read_spaced(struct args *args, enum config_key key)
     return assign_text(args, key, flag, next);
 }
 
+/* Skips the argument that is the value of a flag without effect. */
+static void skip_value(struct args *args, bool has_value)
+{
+    const char *next = args->at + 1 < args->argc ? args->argv[args->at + 1] : NULL;
+    if (!has_value && next != NULL && is_value(next) && !file_exists(next))
+        args->at++;
+}
+
 static enum gt_status refuse_flag(struct args *args, const char *argument, const char *name, size_t length,
                                   enum config_key key)
 {
     char hint[CONFIG_HINT_MAX];
     enum config_program program = args->config->program;
-    const char *next = args->at + 1 < args->argc ? args->argv[args->at + 1] : NULL;
     if (key != CONFIG_KEY_COUNT)
         return FAIL(GT_USAGE, "%s: %s is a key of %s, not of %s", argument, config_key_info_get(key)->name,
                     config_program_name(program == CONFIG_TRAIN ? CONFIG_SAMPLE : CONFIG_TRAIN),
                     config_program_name(program));
-    if (name[length] != '=' && next != NULL && is_value(next) && !file_exists(next))
-        args->at++; /* skip its value, which would otherwise be reported as a missing file */
+    skip_value(args, name[length] == '='); /* its value would otherwise be reported as a missing file */
     return FAIL(GT_USAGE, ERROR_UNKNOWN_KEY "%s: unknown key %.*s%s", argument, (int)(length < 80 ? length : 80), name,
                 config_key_hint(hint, name, length, program));
 }
@@ -88,6 +94,10 @@ static enum gt_status read_flag(struct args *args)
     const char *name = argument + 2;
     size_t length = strcspn(name, "=");
     enum config_key key = config_key_find(name, length);
+    if (key == CONFIG_KEY_COUNT && config_name_is_wandb(name, length)) {
+        skip_value(args, name[length] == '=');
+        return GT_OK;
+    }
     if (key == CONFIG_KEY_COUNT || (config_key_info_get(key)->programs & (unsigned)args->config->program) == 0)
         return refuse_flag(args, argument, name, length, key);
     return name[length] == '=' ? assign_text(args, key, argument, name + length + 1) : read_spaced(args, key);

@@ -1,13 +1,20 @@
 /* Reads a configuration in nanoGPT's syntax: a small subset of Python, which is parsed and never executed.
  *
- * Statements, one per line or separated by `;`:  NAME = EXPRESSION,  import time,  and string literals on their own
- * (docstrings), which are skipped.  Expressions: int, float and str literals, True, False, None, names set earlier and
- * keys, + - * / // % **, unary + and -, brackets, adjacent and added strings, str(...), time.time() after its import.
- * A name that begins with an underscore is a variable of the file; any other must be a key.  The parser resolves
- * operators by precedence on an explicit stack of bounded depth.  After a mistake it continues with the next statement,
- * so that all mistakes of a file are reported at once.
+ * Statements, one per line or separated by `;`:  NAME = EXPRESSION,  imports, and string literals on their own
+ * (docstrings), which are skipped.  Expressions: int, float and str literals, f-strings with names in their braces,
+ * True, False, None, names set earlier and keys, + - * / // % **, unary + and -, brackets, adjacent and added strings,
+ * str(...), int(...), float(...), time.time() after its import; for device and dtype also A if torch... else B, which
+ * is auto.
+ *
+ * A name that is no key is one of the file's own if a later statement uses it or if it begins with an underscore;
+ * wandb_... may stand unused.  Any other is an error, and so is one that is close to a key: it counts as the
+ * file's own only if that very key is set from it.  The parser resolves operators by precedence on an explicit
+ * stack of bounded depth.  After a mistake it continues with the next statement, so that all mistakes of a file are
+ * reported at once, each by one line: a name whose value could not be read makes no second one.
  */
 #include <config.h>
+
+#include <math.h>
 
 #include "base/clock.h"
 #include "config/config_lex.h"
@@ -18,11 +25,14 @@
 #define TEMPORARY_MAX 64
 #define TEMPORARY_NAME_MAX 64
 
-enum pending_kind { PENDING_BRACKET, PENDING_STR, PENDING_UNARY, PENDING_BINARY };
+enum pending_kind { PENDING_BRACKET, PENDING_CALL, PENDING_UNARY, PENDING_BINARY };
+enum call { CALL_STR, CALL_INT, CALL_FLOAT, CALLS };
+static const char *const calls[CALLS] = {"str", "int", "float"};
 
 struct pending {
     enum pending_kind kind;
     enum config_operator op;
+    enum call call;
     int precedence;
     struct config_token token; /* its position in the file */
 };
@@ -30,6 +40,7 @@ struct pending {
 struct temporary {
     char name[TEMPORARY_NAME_MAX];
     struct config_value value;
+    bool bad; /* it has no value, which an error line said */
 };
 
 struct reader {
@@ -99,7 +110,7 @@ static enum gt_status push_pending(struct reader *reader, enum pending_kind kind
 {
     if (reader->pending_count == STACK_MAX)
         return FAIL_AT(reader, &reader->token, "nested too deeply: over %d operators and brackets are open", STACK_MAX);
-    reader->pending[reader->pending_count++] = (struct pending){kind, op, precedence, reader->token};
+    reader->pending[reader->pending_count++] = (struct pending){kind, op, CALLS, precedence, reader->token};
     return GT_OK;
 }
 
@@ -139,13 +150,23 @@ static enum gt_status apply_binary(struct reader *reader, const struct pending *
                    (int)pending->token.length, pending->token.start, config_value_type_name(right->type), why);
 }
 
-static enum gt_status apply_str(struct reader *reader, const struct pending *pending)
+/* Calls str(), int() or float() of the topmost value. */
+static enum gt_status apply_call(struct reader *reader, const struct pending *pending)
 {
     struct config_value *value = &reader->values[reader->value_count - 1];
+    const bool real = value->type == CONFIG_VALUE_REAL, text = value->type == CONFIG_VALUE_STRING;
     assert(reader->value_count >= 1);
-    if (value->type == CONFIG_VALUE_STRING)
-        return GT_OK;
-    return join(reader, &pending->token, CONFIG_VALUE_TEXT(value), "", value);
+    if (pending->call == CALL_STR)
+        return text ? GT_OK : join(reader, &pending->token, CONFIG_VALUE_TEXT(value), "", value);
+    if (text || value->type == CONFIG_VALUE_NONE || (pending->call == CALL_INT && real && fabs(value->real) > 0x1p62))
+        return FAIL_AT(reader, &pending->token, "%s(%s) is not evaluated here; write its value", calls[pending->call],
+                       CONFIG_VALUE_TEXT(value));
+    if (pending->call == CALL_INT)
+        *value =
+            (struct config_value){.type = CONFIG_VALUE_INT, .integer = real ? (int64_t)value->real : value->integer};
+    else if (!real)
+        *value = (struct config_value){.type = CONFIG_VALUE_REAL, .real = (double)value->integer};
+    return GT_OK;
 }
 
 /* Pops the topmost pending operator and applies it. */
@@ -157,8 +178,8 @@ static enum gt_status apply_top(struct reader *reader)
     reader->pending_count--;
     if (pending->kind == PENDING_BINARY)
         return apply_binary(reader, pending);
-    if (pending->kind == PENDING_STR)
-        return apply_str(reader, pending);
+    if (pending->kind == PENDING_CALL)
+        return apply_call(reader, pending);
     const char *why = pending->kind == PENDING_UNARY ? config_value_unary(pending->op, value, value) : NULL;
     if (why != NULL)
         return FAIL_AT(reader, &pending->token, "%.*s %s: %s", (int)pending->token.length, pending->token.start,
@@ -171,7 +192,7 @@ static enum gt_status apply_down_to(struct reader *reader, int precedence)
 {
     while (reader->pending_count > 0) {
         const struct pending *top = &reader->pending[reader->pending_count - 1];
-        if (top->kind == PENDING_BRACKET || top->kind == PENDING_STR || top->precedence < precedence)
+        if (top->kind == PENDING_BRACKET || top->kind == PENDING_CALL || top->precedence < precedence)
             break;
         TRY(apply_top(reader));
     }
@@ -179,19 +200,6 @@ static enum gt_status apply_down_to(struct reader *reader, int precedence)
 }
 
 /* ---- operands ---- */
-
-/* Reads a number, or one or more adjacent string literals, which it joins. */
-static enum gt_status read_literal(struct reader *reader)
-{
-    struct config_value value = reader->token.value;
-    advance(reader);
-    while (value.type == CONFIG_VALUE_STRING && reader->token.type == CONFIG_TOKEN_STRING) {
-        TRY(join(reader, &reader->token, value.text, reader->token.value.text, &value));
-        advance(reader);
-    }
-    push_value(reader, &value);
-    return GT_OK;
-}
 
 /* Reads time.time(); `time` is the current token. */
 static enum gt_status read_time(struct reader *reader)
@@ -215,32 +223,139 @@ static struct temporary *temporary_find(struct reader *reader, const struct conf
     return NULL;
 }
 
-/* Pushes the value of a constant, a temporary or a key. */
-static enum gt_status read_name(struct reader *reader)
+/* Sets a name of the file's own; `value` NULL: it has none. */
+static enum gt_status temporary_assign(struct reader *reader, const struct config_token *name,
+                                       const struct config_value *value)
 {
-    const struct config_token *name = &reader->token;
-    const struct temporary *temporary = temporary_find(reader, name);
-    const enum config_key key = config_key_find(name->start, name->length);
+    struct temporary *temporary = temporary_find(reader, name);
+    if (name->length >= TEMPORARY_NAME_MAX)
+        return FAIL_AT(reader, name, "this name is longer than %d bytes", TEMPORARY_NAME_MAX - 1);
+    if (temporary == NULL && reader->temporary_count == TEMPORARY_MAX)
+        return FAIL_AT(reader, name, "more than %d temporary names", TEMPORARY_MAX);
+    if (temporary == NULL) {
+        temporary = &reader->temporaries[reader->temporary_count++];
+        memcpy(temporary->name, name->start, name->length);
+        temporary->name[name->length] = '\0';
+    }
+    temporary->bad = value == NULL;
+    if (value != NULL)
+        temporary->value = *value;
+    reader->pool_kept = reader->lex.pool_used;
+    return GT_OK;
+}
+
+/* Marks a name that has no value, so that it causes no second error. */
+static void temporary_spoil(struct reader *reader, const struct config_token *name)
+{
+    if (name->length < TEMPORARY_NAME_MAX && reader->temporary_count < TEMPORARY_MAX)
+        (void)temporary_assign(reader, name, NULL);
+}
+
+/* Returns true if a name looks like a key that it is not. */
+static bool is_mistaken(const struct reader *reader, const struct config_token *name)
+{
+    const enum config_program program = reader->config->program;
+    return config_key_nearest(name->start, name->length, program) != CONFIG_KEY_COUNT ||
+           config_key_other(name->start, name->length, program) != NULL;
+}
+
+/* Logs that the name, which is the current token, has no value. */
+static enum gt_status fail_no_value(struct reader *reader, const struct config_token *name)
+{
+    char hint[CONFIG_HINT_MAX] = "";
+    const int length = (int)(name->length < 40 ? name->length : 40);
+    advance(reader);
+    if (looking_at(reader, "(") || looking_at(reader, "."))
+        return FAIL_AT(reader, name,
+                       "the name %.*s has no value: functions and modules are not evaluated here; write the value",
+                       length, name->start);
+    temporary_spoil(reader, name);
+    if (is_mistaken(reader, name))
+        config_key_hint(hint, name->start, name->length, reader->config->program);
+    return FAIL_AT(reader, name, "the name %.*s has no value%s", length, name->start,
+                   hint[0] != '\0' ? hint : "; a line above must set it");
+}
+
+/* Returns the value of the current token, a constant, a temporary or a key, and advances.  A temporary that has none
+ * because of an earlier error returns GT_USAGE without a line. */
+static enum gt_status name_value(struct reader *reader, struct config_value *out)
+{
+    const struct config_token name = reader->token;
+    const struct temporary *temporary = temporary_find(reader, &name);
+    const enum config_key key = config_key_find(name.start, name.length);
     const bool is_true = looking_at(reader, "True");
     struct config_value value = {.type = CONFIG_VALUE_BOOL, .integer = is_true};
-    char hint[CONFIG_HINT_MAX];
     if (looking_at(reader, "None")) {
         value.type = CONFIG_VALUE_NONE;
     } else if (temporary != NULL) {
+        if (temporary->bad)
+            return GT_USAGE;
         value = temporary->value;
     } else if (key != CONFIG_KEY_COUNT) {
         value = config_key_value(reader->config, key);
         /* Copy it, because the field may be overwritten while the value is in use. */
         if (value.type == CONFIG_VALUE_STRING)
-            TRY(join(reader, name, value.text, "", &value));
+            TRY(join(reader, &name, value.text, "", &value));
     } else if (!is_true && !looking_at(reader, "False")) {
-        config_key_hint(hint, name->start, name->length, reader->config->program);
-        return FAIL_AT(reader, name, "the name %.*s has no value%s", (int)(name->length < 40 ? name->length : 40),
-                       name->start, hint);
+        return fail_no_value(reader, &name);
     }
-    push_value(reader, &value);
+    *out = value;
     advance(reader);
     return GT_OK;
+}
+
+/* Reads the braces of an f-string, NAME}, and appends their text to *text. */
+static enum gt_status read_braces(struct reader *reader, struct config_value *text)
+{
+    const struct config_token first = reader->token;
+    struct config_value value;
+    const bool is_name = first.type == CONFIG_TOKEN_NAME;
+    if (is_name)
+        TRY(name_value(reader, &value));
+    if (!is_name || !looking_at(reader, "}"))
+        return FAIL_AT(reader, &first,
+                       "only a name is evaluated in an f-string's braces; set one on a line above, or add strings: "
+                       "'text' + str(VALUE)");
+    TRY(join(reader, &first, text->text, value.type == CONFIG_VALUE_STRING ? value.text : CONFIG_VALUE_TEXT(&value),
+             text));
+    advance(reader);
+    return GT_OK;
+}
+
+/* Reads a number, or one or more adjacent strings and f-strings, which it joins. */
+static enum gt_status read_literal(struct reader *reader)
+{
+    struct config_value value = reader->token.value;
+    bool open = reader->token.open;
+    advance(reader);
+    while (open || (value.type == CONFIG_VALUE_STRING && reader->token.type == CONFIG_TOKEN_STRING)) {
+        if (open)
+            TRY(read_braces(reader, &value));
+        if (reader->token.type != CONFIG_TOKEN_STRING) /* the rest of an f-string is one, or bad */
+            return fail_expected(reader, "the end of the string");
+        TRY(join(reader, &reader->token, value.text, reader->token.value.text, &value));
+        open = reader->token.open;
+        advance(reader);
+    }
+    push_value(reader, &value);
+    return GT_OK;
+}
+
+static enum gt_status read_name(struct reader *reader)
+{
+    struct config_value value;
+    TRY(name_value(reader, &value));
+    push_value(reader, &value);
+    return GT_OK;
+}
+
+/* Reads str(, int( or float(; the bracket stays pending until its ')'. */
+static enum gt_status read_call(struct reader *reader, enum call call)
+{
+    TRY(push_pending(reader, PENDING_CALL, CONFIG_OPERATOR_ADD, 0));
+    reader->pending[reader->pending_count - 1].call = call;
+    advance(reader);
+    return expect(reader, "(");
 }
 
 /* Reads an operand, or a bracket or sign that precedes one. */
@@ -253,11 +368,9 @@ static enum gt_status read_operand(struct reader *reader)
         advance(reader);
         return GT_OK;
     }
-    if (looking_at(reader, "str")) { /* the bracket stays pending until its ')' */
-        TRY(push_pending(reader, PENDING_STR, CONFIG_OPERATOR_ADD, 0));
-        advance(reader);
-        return expect(reader, "(");
-    }
+    for (enum call call = CALL_STR; call < CALLS; call++)
+        if (looking_at(reader, calls[call]))
+            return read_call(reader, call);
     reader->next = NEXT_OPERATOR;
     if (reader->token.type == CONFIG_TOKEN_NUMBER || reader->token.type == CONFIG_TOKEN_STRING)
         return read_literal(reader);
@@ -276,6 +389,12 @@ static const struct {
     int precedence;
 } operators[] = {{"+", 1}, {"-", 1}, {"*", 2}, {"/", 2}, {"//", 2}, {"%", 2}, {"**", 4}};
 
+/* Logs that the current token, `if`, begins a condition. */
+static enum gt_status fail_condition(struct reader *reader)
+{
+    return FAIL_AT(reader, &reader->token, "a condition is not evaluated here; write the value that it gives");
+}
+
 static enum gt_status finish_expression(struct reader *reader)
 {
     TRY(apply_down_to(reader, 0));
@@ -284,6 +403,8 @@ static enum gt_status finish_expression(struct reader *reader)
     const struct config_token *open = &reader->pending[reader->pending_count - 1].token;
     if (reader->token.type == CONFIG_TOKEN_END)
         return FAIL_AT(reader, open, "this bracket is never closed");
+    if (looking_at(reader, "if"))
+        return fail_condition(reader);
     return fail_expected(reader,
                          TEXT(80, "an operator, or ')' for line %d, column %d", (int)open->line, (int)open->column));
 }
@@ -328,38 +449,67 @@ static enum gt_status read_expression(struct reader *reader, struct config_value
 
 /* ---- statements ---- */
 
-static enum gt_status temporary_assign(struct reader *reader, const struct config_token *name,
-                                       const struct config_value *value)
+/* Returns true if a later statement uses the name: one that sets the key `only` (CONFIG_KEY_COUNT: any), and not just
+ * within the text of an f-string unless `text`. */
+static bool is_used(const struct reader *reader, const struct config_token *name, enum config_key only, bool text)
 {
-    struct temporary *temporary = temporary_find(reader, name);
-    if (name->length >= TEMPORARY_NAME_MAX)
-        return FAIL_AT(reader, name, "this name is longer than %d bytes", TEMPORARY_NAME_MAX - 1);
-    if (temporary == NULL && reader->temporary_count == TEMPORARY_MAX)
-        return FAIL_AT(reader, name, "more than %d temporary names", TEMPORARY_MAX);
-    if (temporary == NULL) {
-        temporary = &reader->temporaries[reader->temporary_count++];
-        memcpy(temporary->name, name->start, name->length);
-        temporary->name[name->length] = '\0';
+    struct config_lex lex = reader->lex; /* a copy: it reads ahead */
+    const size_t pool_used = lex.pool_used;
+    struct config_token token = reader->token, target = {.type = CONFIG_TOKEN_END};
+    bool behind = false, first = false;
+    for (; token.type != CONFIG_TOKEN_END; config_lex_next(&lex, &token)) {
+        const bool same = behind && !first && token.type == CONFIG_TOKEN_NAME && token.length == name->length &&
+                          memcmp(token.start, name->start, name->length) == 0;
+        if (first)
+            target = token;
+        if (same && (text || !lex.format_inside) &&
+            (only == CONFIG_KEY_COUNT || config_key_find(target.start, target.length) == only))
+            return true;
+        first = token.type == CONFIG_TOKEN_NEWLINE || config_token_is(&token, ";");
+        behind = behind || first;
+        lex.pool_used = pool_used;
     }
-    temporary->value = *value;
-    reader->pool_kept = reader->lex.pool_used;
-    return GT_OK;
+    return false;
+}
+
+/* Returns true for names that may stand unused. */
+static bool is_free(const struct config_token *name)
+{
+    return name->start[0] == '_' || config_name_is_wandb(name->start, name->length);
+}
+
+/* Returns true if a name that is no key is one of the file's own. */
+static bool is_own(struct reader *reader, const struct config_token *name)
+{
+    const enum config_key near = config_key_nearest(name->start, name->length, reader->config->program);
+    return is_free(name) || temporary_find(reader, name) != NULL ||
+           is_used(reader, name, near, !is_mistaken(reader, name));
+}
+
+/* Notes a number that is no key and changes nothing but a text, as other programs' keys do. */
+static void note_own(const struct reader *reader, const struct config_token *name, const struct config_value *value)
+{
+    if (!is_free(name) && value->type != CONFIG_VALUE_STRING && !is_used(reader, name, CONFIG_KEY_COUNT, false))
+        log_note("%s:%d:%d: %.*s is no key: only a text uses it", reader->path, (int)name->line, (int)name->column,
+                 (int)name->length, name->start);
 }
 
 /* Checks that `name` may be assigned to in a file. */
 static enum gt_status check_target(struct reader *reader, const struct config_token *name, enum config_key key)
 {
+    const int length = (int)(name->length < 80 ? name->length : 80);
     char hint[CONFIG_HINT_MAX];
-    if (key == CONFIG_KEY_COUNT && name->start[0] == '_')
-        return GT_OK;
-    if (key == CONFIG_KEY_COUNT) {
-        config_key_hint(hint, name->start, name->length, reader->config->program);
+    if (key == CONFIG_KEY_COUNT && !is_own(reader, name)) {
         log_error(ERROR_UNKNOWN_KEY "%s:%d:%d: unknown key %.*s%s", reader->path, (int)name->line, (int)name->column,
-                  (int)(name->length < 80 ? name->length : 80), name->start, hint);
+                  length, name->start,
+                  is_mistaken(reader, name)
+                      ? config_key_hint(hint, name->start, name->length, reader->config->program)
+                      : TEXT(CONFIG_HINT_MAX, ", which nothing below uses; for a name of your own write _%.*s", length,
+                             name->start));
         reader->error_count++;
         return GT_USAGE;
     }
-    if ((config_key_info_get(key)->flags & CONFIG_FLAG_ONLY) != 0)
+    if (key != CONFIG_KEY_COUNT && (config_key_info_get(key)->flags & CONFIG_FLAG_ONLY) != 0)
         return FAIL_AT(reader, name, "%s belongs to the command line, not into a file", config_key_info_get(key)->name);
     return GT_OK;
 }
@@ -379,14 +529,81 @@ static enum gt_status store(struct reader *reader, const struct config_token *na
     return GT_USAGE;
 }
 
+/* Returns true at the end of a statement. */
+static bool at_end(const struct reader *reader)
+{
+    return reader->token.type == CONFIG_TOKEN_NEWLINE || reader->token.type == CONFIG_TOKEN_END ||
+           looking_at(reader, ";");
+}
+
 static enum gt_status expect_end(struct reader *reader)
 {
-    if (reader->token.type == CONFIG_TOKEN_NEWLINE || reader->token.type == CONFIG_TOKEN_END || looking_at(reader, ";"))
+    if (at_end(reader))
         return GT_OK;
+    if (looking_at(reader, "if"))
+        return fail_condition(reader);
     return fail_expected(reader, "the end of the statement");
 }
 
-/* Reads NAME = EXPRESSION.  Mistakes in the expression are reported even if the name is wrong. */
+/* Skips the rest of the line, including brackets that span lines, and the indented block below it. */
+static void recover(struct reader *reader)
+{
+    bool inside = true;
+    while (reader->token.type != CONFIG_TOKEN_END && inside) {
+        const bool newline = reader->token.type == CONFIG_TOKEN_NEWLINE;
+        advance(reader);
+        inside = !newline || reader->token.indented || reader->token.type == CONFIG_TOKEN_NEWLINE;
+    }
+}
+
+/* Reads `if torch... else TEXT` behind a text.  What torch knows of the machine is what auto finds out. */
+static enum gt_status read_torch_choice(struct reader *reader, enum config_key key, struct config_value *value)
+{
+    const bool has_auto = key == CONFIG_KEY_dtype || key == CONFIG_KEY_device;
+    const struct config_token begin = reader->token;
+    bool otherwise = false;
+    advance(reader);
+    if (!has_auto || value->type != CONFIG_VALUE_STRING || !looking_at(reader, "torch")) {
+        reader->token = begin;
+        return fail_condition(reader);
+    }
+    for (; !at_end(reader); advance(reader)) {
+        if (reader->token.type == CONFIG_TOKEN_BAD)
+            return fail_expected(reader, "a value");
+        otherwise = otherwise || looking_at(reader, "else");
+    }
+    if (!otherwise)
+        return fail_expected(reader, "'else'");
+    *value = (struct config_value){.type = CONFIG_VALUE_STRING, .text = "auto"};
+    return GT_OK;
+}
+
+/* Reads EXPRESSION to the end of the statement. */
+static enum gt_status read_value(struct reader *reader, enum config_key key, struct config_value *value)
+{
+    TRY(read_expression(reader, value));
+    if (looking_at(reader, "if"))
+        TRY(read_torch_choice(reader, key, value));
+    return expect_end(reader);
+}
+
+/* Marks what a statement would have set, so that it causes no second error. */
+static void target_spoil(struct reader *reader, const struct config_token *name, enum config_key key)
+{
+    if (key == CONFIG_KEY_COUNT)
+        temporary_spoil(reader, name);
+    else
+        reader->config->origin[key] =
+            (struct config_origin){.source = reader->path, .line = name->line, .column = name->column, .bad = true};
+}
+
+/* Returns true for a list, tuple or dictionary of wandb's, which is skipped. */
+static bool is_skipped(const struct reader *reader, const struct config_token *name)
+{
+    return config_name_is_wandb(name->start, name->length) && (looking_at(reader, "[") || looking_at(reader, "{"));
+}
+
+/* Reads NAME = EXPRESSION. */
 static enum gt_status read_assignment(struct reader *reader)
 {
     struct config_token name = reader->token;
@@ -399,11 +616,38 @@ static enum gt_status read_assignment(struct reader *reader)
     if (!looking_at(reader, "="))
         return fail_expected(reader, "'=' (a configuration holds assignments only)");
     advance(reader);
-    const enum gt_status target = check_target(reader, &name, key);
-    TRY(read_expression(reader, &value));
-    TRY(expect_end(reader));
-    if (target == GT_OK)
-        (void)store(reader, &name, key, &value); /* store() counts its errors; the statement itself was well-formed */
+    enum gt_status status = check_target(reader, &name, key);
+    if (key == CONFIG_KEY_COUNT && is_skipped(reader, &name)) {
+        while (!at_end(reader))
+            advance(reader);
+        return GT_OK;
+    }
+    THEN(status, read_value(reader, key, &value));
+    if (status != GT_OK) {
+        target_spoil(reader, &name, key);
+        return status;
+    }
+    if (key == CONFIG_KEY_COUNT && temporary_find(reader, &name) == NULL)
+        note_own(reader, &name, &value);
+    (void)store(reader, &name, key, &value); /* store() counts its errors; the statement itself was well-formed */
+    return GT_OK;
+}
+
+/* Reads `import a.b as c, d` or `from a import b`.  Modules are not loaded; of time, time.time() is known. */
+static enum gt_status read_import(struct reader *reader)
+{
+    const bool from = looking_at(reader, "from");
+    const char *before = "";
+    advance(reader);
+    if (reader->token.type != CONFIG_TOKEN_NAME && !looking_at(reader, "."))
+        return fail_expected(reader, "a module");
+    while (reader->token.type == CONFIG_TOKEN_NAME || looking_at(reader, ".") || looking_at(reader, ",") ||
+           looking_at(reader, "(") || looking_at(reader, ")") || looking_at(reader, "*")) {
+        if (!from && looking_at(reader, "time") && strcmp(before, ".") != 0)
+            reader->time_imported = true;
+        before = looking_at(reader, ".") ? "." : "";
+        advance(reader);
+    }
     return GT_OK;
 }
 
@@ -412,12 +656,8 @@ static enum gt_status read_statement(struct reader *reader)
     if (reader->token.indented)
         return FAIL_AT(reader, &reader->token,
                        "indented line: a configuration may hold only assignments that start in the first column");
-    if (looking_at(reader, "import")) {
-        advance(reader);
-        if (!looking_at(reader, "time"))
-            return fail_expected(reader, "time, the only module that is understood");
-        reader->time_imported = true;
-        advance(reader);
+    if (looking_at(reader, "import") || looking_at(reader, "from")) {
+        TRY(read_import(reader));
     } else if (reader->token.type == CONFIG_TOKEN_NAME) {
         TRY(read_assignment(reader));
     } else if (reader->token.type == CONFIG_TOKEN_STRING) {
@@ -430,17 +670,6 @@ static enum gt_status read_statement(struct reader *reader)
     if (looking_at(reader, ";"))
         advance(reader);
     return GT_OK;
-}
-
-/* Skips the rest of the line, including brackets that span lines, and the indented block below it. */
-static void recover(struct reader *reader)
-{
-    bool inside = true;
-    while (reader->token.type != CONFIG_TOKEN_END && inside) {
-        const bool newline = reader->token.type == CONFIG_TOKEN_NEWLINE;
-        advance(reader);
-        inside = !newline || reader->token.indented || reader->token.type == CONFIG_TOKEN_NEWLINE;
-    }
 }
 
 static void read_statements(struct reader *reader)

@@ -6,6 +6,7 @@
 #include "config/config_key.h"
 
 #include <limits.h>
+#include <math.h>
 
 #include "base/size.h"
 #include "base/utf8.h"
@@ -122,8 +123,8 @@ static int name_distance(const char *name, size_t length, const char *known)
 void config_nearest_try(struct config_nearest *nearest, const char *known)
 {
     const int length = (int)nearest->length;
-    /* One error may be in a very short name, two in a short one, else a third of the name. */
-    const int limit = nearest->known != NULL ? nearest->distance : length < 4 ? 2 : length < 9 ? 3 : length / 3 + 1;
+    /* One error may be in a short name, and one more for each eight letters of a longer one. */
+    const int limit = nearest->known != NULL ? nearest->distance : length / 8 + 2;
     /* The difference of the lengths is a lower bound of the distance. */
     const int distance =
         abs((int)strlen(known) - length) < limit ? name_distance(nearest->name, nearest->length, known) : INT_MAX;
@@ -151,23 +152,43 @@ static const struct {
 #include "config/keys.def"
 };
 
-char *config_key_hint(char out[static CONFIG_HINT_MAX], const char *name, size_t length, enum config_program program)
+const char *config_key_other(const char *name, size_t length, enum config_program program)
+{
+    for (size_t i = 0; i < sizeof other_names / sizeof other_names[0]; i++)
+        if ((other_names[i].programs & (unsigned)program) != 0 && name_distance(name, length, other_names[i].name) == 0)
+            return other_names[i].answer;
+    return NULL;
+}
+
+enum config_key config_key_nearest(const char *name, size_t length, enum config_program program)
 {
     struct config_nearest nearest = {.name = name, .length = length};
-    for (size_t i = 0; i < sizeof other_names / sizeof other_names[0]; i++) {
-        if ((other_names[i].programs & (unsigned)program) != 0 &&
-            name_distance(name, length, other_names[i].name) == 0) {
-            snprintf(out, CONFIG_HINT_MAX, "%s", other_names[i].answer);
-            return out;
-        }
+    enum config_key found = CONFIG_KEY_COUNT;
+    for (int key = 0; key < CONFIG_KEY_COUNT; key++) {
+        if ((key_table[key].programs & (unsigned)program) == 0)
+            continue;
+        config_nearest_try(&nearest, key_table[key].name);
+        if (nearest.known == key_table[key].name)
+            found = (enum config_key)key;
     }
-    for (int key = 0; key < CONFIG_KEY_COUNT; key++)
-        if ((key_table[key].programs & (unsigned)program) != 0)
-            config_nearest_try(&nearest, key_table[key].name);
-    if (nearest.known == NULL || nearest.distance >= (int)length)
-        snprintf(out, CONFIG_HINT_MAX, " (--help=all lists the keys)");
+    return nearest.distance >= (int)length ? CONFIG_KEY_COUNT : found;
+}
+
+bool config_name_is_wandb(const char *name, size_t length)
+{
+    return length >= 6 && strncmp(name, "wandb", 5) == 0 && name_char(name, 5) == '_';
+}
+
+char *config_key_hint(char out[static CONFIG_HINT_MAX], const char *name, size_t length, enum config_program program)
+{
+    const char *other = config_key_other(name, length, program);
+    const enum config_key near = config_key_nearest(name, length, program);
+    if (other != NULL)
+        snprintf(out, CONFIG_HINT_MAX, "%s", other);
+    else if (near != CONFIG_KEY_COUNT)
+        snprintf(out, CONFIG_HINT_MAX, " (did you mean %s?)", key_table[near].name);
     else
-        snprintf(out, CONFIG_HINT_MAX, " (did you mean %s?)", nearest.known);
+        snprintf(out, CONFIG_HINT_MAX, " (--help=all lists the keys)");
     return out;
 }
 
@@ -231,13 +252,25 @@ struct assignment {
     void *field; /* of the key */
 };
 
-/* Logs "PLACE: KEY: expected WANTED, found TYPE VALUE". */
+/* Returns true if the value is a float that an int64_t holds exactly. */
+static bool is_whole(const struct config_value *value)
+{
+    return value->type == CONFIG_VALUE_REAL && fabs(value->real) <= 0x1p53 && floor(value->real) == value->real;
+}
+
+/* Logs "PLACE: KEY: expected WANTED, found TYPE VALUE", and how a float becomes an int. */
 static enum gt_status refuse_type(const struct assignment *at, const char *wanted)
 {
-    const bool none = at->value->type == CONFIG_VALUE_NONE;
-    return FAIL(GT_USAGE, ERROR_BAD_VALUE "%s: %s: expected %s, found %s%s%s", CONFIG_ORIGIN_TEXT(at->origin),
+    const bool none = at->value->type == CONFIG_VALUE_NONE, whole = is_whole(at->value);
+    const bool fraction = at->value->type == CONFIG_VALUE_REAL && !whole;
+    char way[64] = "";
+    if (at->info->type == CONFIG_TYPE_INT && whole)
+        snprintf(way, sizeof way, "; write %.0f", at->value->real);
+    else if (at->info->type == CONFIG_TYPE_INT && fraction)
+        snprintf(way, sizeof way, "; // divides without a fraction, and int(...) drops it");
+    return FAIL(GT_USAGE, ERROR_BAD_VALUE "%s: %s: expected %s, found %s%s%s%s", CONFIG_ORIGIN_TEXT(at->origin),
                 at->info->name, wanted, config_value_type_name(at->value->type), none ? "" : " ",
-                none ? "" : CONFIG_VALUE_TEXT(at->value));
+                none ? "" : CONFIG_VALUE_TEXT(at->value), way);
 }
 
 /* Logs "PLACE: KEY = VALUE PROBLEM". */
@@ -251,8 +284,9 @@ static enum gt_status assign_int(const struct assignment *at)
 {
     const struct config_key_info *info = at->info;
     const bool none = at->value->type == CONFIG_VALUE_NONE && (info->flags & CONFIG_NONE_IS_ZERO) != 0;
-    const int64_t integer = none ? 0 : at->value->integer;
-    if (at->value->type != CONFIG_VALUE_INT && !none)
+    const bool whole = (info->flags & CONFIG_WHOLE) != 0 && is_whole(at->value);
+    const int64_t integer = none ? 0 : whole ? (int64_t)at->value->real : at->value->integer;
+    if (at->value->type != CONFIG_VALUE_INT && !none && !whole)
         return refuse_type(at, "an int");
     if (!none && (integer < info->int_min || integer > info->int_max))
         return refuse_value(at, TEXT(80, "is out of range: [%" PRId64 ", %" PRId64 "]", info->int_min, info->int_max));

@@ -85,6 +85,12 @@ struct config_nearest {
     int distance;      /* number of edits */
 };
 void config_nearest_try(struct config_nearest *nearest, const char *known);
+/* Returns the key of `program` whose name a mistyped one most likely meant; CONFIG_KEY_COUNT if none is close. */
+enum config_key config_key_nearest(const char *name, size_t length, enum config_program program);
+/* Returns our name for a key of another program, such as " (did you mean max_iters?)" for `steps`, or NULL. */
+const char *config_key_other(const char *name, size_t length, enum config_program program);
+/* Returns true if the name is one of Weights & Biases' settings, which have no effect. */
+bool config_name_is_wandb(const char *name, size_t length);
 /* Writes " (did you mean n_layer?)", or our name for a key of another program, to `out`.  Returns `out`. */
 #define CONFIG_HINT_MAX 128
 char *config_key_hint(char out[static CONFIG_HINT_MAX], const char *name, size_t length, enum config_program program);
@@ -96,7 +102,8 @@ struct config_value config_key_value(const struct config *config, enum config_ke
 char *config_key_text(char out[static CONFIG_VALUE_TEXT_MAX], const struct config *config, enum config_key key);
 #define CONFIG_KEY_TEXT(config, key) config_key_text((char[CONFIG_VALUE_TEXT_MAX]){0}, config, key)
 
-/* Checks type and range, then sets field and origin.  The only conversion is from int to float.
+/* Checks type and range, then sets field and origin.  The only conversions are from int to float and, for keys with
+ * CONFIG_WHOLE, from a float without fraction to int.
  * Errors: GT_USAGE, logged with the place that `origin` names. */
 enum gt_status config_key_assign(struct config *config, enum config_key key, const struct config_value *value,
                                  const struct config_origin *origin);

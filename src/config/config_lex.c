@@ -1,8 +1,8 @@
 /* The lexer of the configuration language.
  *
  * It scans the text once and never reads past `count`; a zero byte is an error like any other stray byte.  Numbers are
- * converted without their prefix and underscores.  String prefixes (f'', b'', r''), imaginary numbers and names outside
- * ASCII are rejected: nanoGPT's files do not use them.
+ * converted without their prefix and underscores.  String prefixes other than f (b'', r''), imaginary numbers and names
+ * outside ASCII are rejected: nanoGPT's files do not use them.
  */
 #include "config/config_lex.h"
 
@@ -215,6 +215,12 @@ static const char *string_escape(struct config_lex *lex)
     return NULL;
 }
 
+/* Returns true within the text of an f-string, outside its braces. */
+static bool in_format(const struct config_lex *lex)
+{
+    return lex->format_quote != 0 && !lex->format_inside;
+}
+
 /* Reads one character of a string.  Returns NULL, or an error message. */
 static const char *string_character(struct config_lex *lex, bool triple)
 {
@@ -230,40 +236,77 @@ static const char *string_character(struct config_lex *lex, bool triple)
     if (c == '\\')
         return string_escape(lex);
     put_byte(lex, (unsigned char)c);
+    if (!in_format(lex) || (c != '{' && c != '}'))
+        return NULL;
+    if (peek(lex, 0) != c)
+        return "a brace in an f-string is written twice";
+    lex->position++;
     return NULL;
 }
 
-static void lex_string(struct config_lex *lex, struct config_token *token)
+static bool at_end_of_string(const struct config_lex *lex, char quote, bool triple)
 {
-    char quote = peek(lex, 0);
-    bool triple = peek(lex, 1) == quote && peek(lex, 2) == quote;
-    size_t begin = lex->pool_used;
+    return peek(lex, 0) == quote && (!triple || (peek(lex, 1) == quote && peek(lex, 2) == quote));
+}
+
+/* Reads a string behind its opening quotes, or the next piece of an f-string. */
+static void lex_piece(struct config_lex *lex, struct config_token *token, char quote, bool triple)
+{
+    const size_t begin = lex->pool_used;
+    const bool format = in_format(lex);
     const char *problem = NULL;
     token->type = CONFIG_TOKEN_STRING;
-    lex->position += triple ? 3 : 1;
-    while (problem == NULL && !lex->pool_full &&
-           !(peek(lex, 0) == quote && (!triple || (peek(lex, 1) == quote && peek(lex, 2) == quote))))
-        problem = string_character(lex, triple);
-    if (problem != NULL || lex->pool_full || lex->pool_used >= lex->pool_size) {
+    while (problem == NULL && !lex->pool_full && !token->open && !at_end_of_string(lex, quote, triple)) {
+        token->open = format && peek(lex, 0) == '{' && peek(lex, 1) != '{';
+        if (!token->open)
+            problem = string_character(lex, triple);
+    }
+    const bool failed = problem != NULL || lex->pool_full || lex->pool_used >= lex->pool_size;
+    if (format && (failed || !token->open))
+        lex->format_quote = 0;
+    if (failed) {
         token_spoil(token, problem != NULL ? problem : "the strings of this file are too long");
         lex->pool_used = begin;
-        lex->pool_full = false;
+        lex->pool_full = token->open = false;
         return;
     }
-    lex->position += triple ? 3 : 1;
+    lex->format_inside = lex->format_inside || token->open;
+    lex->position += triple && !token->open ? 3 : 1;
     lex->pool[lex->pool_used++] = '\0';
     token->value = (struct config_value){.type = CONFIG_VALUE_STRING, .text = lex->pool + begin};
 }
 
+static void lex_string(struct config_lex *lex, struct config_token *token, bool format)
+{
+    const char quote = peek(lex, 0);
+    const bool triple = peek(lex, 1) == quote && peek(lex, 2) == quote;
+    lex->position += triple ? 3 : 1;
+    if (format) {
+        lex->format_quote = quote;
+        lex->format_triple = triple;
+    }
+    lex_piece(lex, token, quote, triple);
+}
+
 /* ---- names and marks ---- */
+
+/* Returns true if the name up to the position is the prefix of an f-string. */
+static bool is_format_prefix(const struct config_token *token, const struct config_lex *lex)
+{
+    return lex->text + lex->position == token->start + 1 && (*token->start | 0x20) == 'f';
+}
 
 static void lex_name(struct config_lex *lex, struct config_token *token)
 {
     token->type = CONFIG_TOKEN_NAME;
     while (is_name_part(peek(lex, 0)))
         lex->position++;
-    if (peek(lex, 0) == '\'' || peek(lex, 0) == '"')
-        token_spoil(token, "a string with a prefix is not read here");
+    if (peek(lex, 0) != '\'' && peek(lex, 0) != '"')
+        return;
+    if (is_format_prefix(token, lex) && lex->format_quote == 0)
+        lex_string(lex, token, true);
+    else
+        token_spoil(token, "a string with this prefix is not read here");
 }
 
 static void lex_mark(struct config_lex *lex, struct config_token *token)
@@ -285,27 +328,35 @@ static void lex_mark(struct config_lex *lex, struct config_token *token)
         lex->position++;
     if (c == '(' || c == '[' || c == '{')
         lex->depth++;
-    if ((c == ')' || c == ']' || c == '}') && lex->depth > 0)
+    if (c == '}' && lex->format_inside)
+        lex->format_inside = false;
+    else if ((c == ')' || c == ']' || c == '}') && lex->depth > 0)
         lex->depth--;
 }
 
 void config_lex_next(struct config_lex *lex, struct config_token *token)
 {
-    skip_blank(lex);
+    const bool piece = in_format(lex);
+    if (!piece)
+        skip_blank(lex);
     *token = (struct config_token){.start = lex->text + lex->position,
                                    .line = lex->line,
                                    .column = (int32_t)(lex->position - lex->line_start) + 1};
     token->indented = lex->fresh && token->column > 1;
     const char c = peek(lex, 0);
-    if (at_end(lex)) {
+    if (piece) {
+        lex_piece(lex, token, lex->format_quote, lex->format_triple);
+    } else if (at_end(lex)) {
         token->type = CONFIG_TOKEN_END;
     } else if (at_newline(lex)) {
+        lex->format_quote = 0; /* of braces that are never closed */
+        lex->format_inside = false;
         token->type = CONFIG_TOKEN_NEWLINE;
         take_newline(lex);
     } else if (is_digit(c) || (c == '.' && is_digit(peek(lex, 1)))) {
         lex_number(lex, token);
     } else if (c == '\'' || c == '"') {
-        lex_string(lex, token);
+        lex_string(lex, token, false);
     } else if (is_name_part(c)) {
         lex_name(lex, token);
     } else {

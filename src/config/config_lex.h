@@ -1,7 +1,9 @@
 /* The lexer of the configuration language: splits a text in memory into Python's tokens.
  *
  * Newlines end a statement only outside brackets.  Comments and line continuations produce no tokens.  Numbers and
- * strings are returned as values; decoded strings are stored in a pool that the caller provides.
+ * strings are returned as values; decoded strings are stored in a pool that the caller provides.  An f-string is a
+ * string token for each of its pieces, perhaps empty, with the tokens of the braces between them, of which only the
+ * closing one is a token.
  */
 #ifndef GPT_TRAIN_CONFIG_CONFIG_LEX_H
 #define GPT_TRAIN_CONFIG_CONFIG_LEX_H
@@ -26,6 +28,7 @@ struct config_token {
     int32_t column;
     bool indented;             /* the first token of a line, and not in column 1 */
     struct config_value value; /* numbers and strings */
+    bool open;                 /* a piece of an f-string, behind which a value in braces follows */
     const char *message;
 };
 
@@ -40,13 +43,17 @@ struct config_lex {
     char *pool;    /* borrowed */
     size_t pool_used;
     size_t pool_size;
-    bool pool_full; /* within a string that does not fit */
+    bool pool_full;    /* within a string that does not fit */
+    char format_quote; /* of the f-string that is being read; 0: none is */
+    bool format_triple;
+    bool format_inside; /* within its braces */
 };
 
 /* Starts at the beginning of text[count], after a byte order mark.  Decoded strings go to pool[pool_size]. */
 void config_lex_begin(struct config_lex *lex, const char *text, size_t count, char *pool, size_t pool_size);
 
-/* Reads the next token.  Except at the end, even a bad token consumes at least one byte, so that reading terminates. */
+/* Reads the next token.  Except at the end of the text or of a line within an f-string, which it ends, even a bad token
+ * consumes at least one byte, so that reading terminates. */
 void config_lex_next(struct config_lex *lex, struct config_token *token);
 
 /* Returns true if the token is the name or mark `text`. */

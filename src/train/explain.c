@@ -397,7 +397,7 @@ static enum gt_status message_read(const char *name, const char *text, size_t co
     return GT_OK;
 }
 
-/* Returns the dtype that nanoGPT chooses on the card: bfloat16 where it, and most cards that report as much, have it. */
+/* Returns nanoGPT's dtype on the card: bfloat16 where it, and most cards that report as much, have it. */
 static int dtype_of(const struct device_profile *card, const struct cards *cards)
 {
     const bool brain = card->memory_bytes == 0 || has_brain(card);

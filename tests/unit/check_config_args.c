@@ -129,6 +129,11 @@ TEST(args_choices_and_plan)
 TEST(args_refusals)
 {
     refused(TRAIN("--n_layers=3"), "--n_layers=3: unknown key n_layers (did you mean n_layer?)");
+    ck_assert_int_eq(TRAIN("--wandb_entity=team", "--wandb-group", "a", "--wandb_offline", "--n_layer=3"), GT_OK);
+    ck_assert_int_eq(fixture.config.n_layer, 3);
+    ck_assert_int_eq(TRAIN("--max_iters=6e5"), GT_OK);
+    ck_assert_int_eq(fixture.config.max_iters, 600000);
+    refused(TRAIN("--batch_size=8.0"), "expected an int, found float 8.0; write 8");
     refused(TRAIN("--lr=1e-3"), "unknown key lr (did you mean learning_rate?)");
     refused(TRAIN("--steps=9"), "unknown key steps (did you mean max_iters?)");
     refused(TRAIN("--resume"), "unknown key resume (write --init_from=resume)");

@@ -45,7 +45,8 @@ TEST(lex_kinds)
     ck_assert_str_eq(kinds("a\rb\r\nc\nd"), "N\nN\nN\nN");
     ck_assert_str_eq(kinds("'''x\ny''' \"\"\"z\"\"\""), "SS");
     ck_assert_str_eq(kinds("a $ b \xC3\xA9 ?"), "N!N!!");
-    ck_assert_str_eq(kinds("f'x'"), "!S");
+    ck_assert_str_eq(kinds("f'x'"), "S");
+    ck_assert_str_eq(kinds("f'x{a}{ b }' c b'x'"), "SNMSNMSN!S");
 }
 
 TEST(lex_positions)

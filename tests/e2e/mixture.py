@@ -4,6 +4,7 @@
   shares     a run whose weights do not move: the loss of each update is that of its data sets, weighted by the shares
   judged     losses of each data set are those of a run of eval_only over it alone, and the mean is weighted by the shares
   resumed    a killed run ends with the bytes of one that was not; other shares and other data are noticed
+  digested   a change of any data set is noticed by a resume
   chat       an update of a plain and a chat sample has the mean over the targets that count in both
   answered   --plan, gpt-sample and gpt-export know such a run
   refused    bad lists, missing folders, data of another tokenizer
@@ -117,6 +118,37 @@ def resumed():
     check("other data are noticed", "the data have changed" in done.stderr, done.stderr)
 
 
+def digested():
+    """A resume notices a change of any data set of a mixture: of its tokens, its mask, its place, its share."""
+    def resume(list_, out, status):
+        done = train(out, list_, "--init_from=resume", "--strict_resume=True", "--batch_size=2", "--max_iters=2", status=status)
+        return done.stderr
+
+    chars = os.path.getsize("data/old/train.bin") // 2
+    write("data/old2/train.bin", read("data/old/train.bin")[2 * (chars // 2):] + read("data/old/train.bin")[:2 * (chars // 2)])
+    write("data/old2/val.bin", read("data/old/val.bin"))
+    write("data/old2/gpt_tokenizer.json", read("data/old/gpt_tokenizer.json"))
+    for list_, out in (("old:0.5,old2:0.5", "digest"), ("chat:0.5,plain:0.5", "digest-chat")):
+        train(out, list_, "--batch_size=2", "--max_iters=1")
+    changes = [("old:0.5,old2:0.5", "digest", path, 2) for path in ("old/train.bin", "old/val.bin", "old2/train.bin", "old2/val.bin")]
+    changes += [("chat:0.5,plain:0.5", "digest-chat", "chat/train.mask", 0), ("chat:0.5,plain:0.5", "digest-chat", "plain/train.bin", 2)]
+    for list_, out, path, width in changes:
+        before = read("data/" + path)
+        if width:
+            at = len(before) // 4 * 2
+            write("data/" + path, before[at:] + before[:at])
+        else:
+            write("data/" + path, before[:16] + bytes(byte ^ 255 for byte in before[16:]))
+        said = resume(list_, out, 2)
+        check(f"{path} is noticed", "the data have changed" in said, said)
+        write("data/" + path, before)
+    for list_ in ("old2:0.5,old:0.5", "old:0.4,old2:0.6", "old:1", "old2:0.5,mine:0.5"):
+        said = resume(list_, "digest", 2)
+        check(f"{list_} is noticed", "the data have changed" in said, said)
+    for list_, out in (("old:0.5,old2:0.5", "digest"), ("./data/old:3,old2:3", "digest"), ("chat:0.5,plain:0.5", "digest-chat")):
+        resume(list_, out, 0)
+
+
 def chat():
     mask, = struct.unpack("<Q", read("data/chat/train.mask")[16:24].ljust(8, b"\0"))
     counted = bin(mask >> 1 & 0xffff).count("1")
@@ -202,4 +234,4 @@ def of_another_kind():
     check("the converted ids are the same", loss("wide") == loss("narrow"), f"{loss('wide')} {loss('narrow')}")
 
 
-end(shares, judged, resumed, chat, answered, refused, spellings, of_another_kind, begin=begin)
+end(shares, judged, resumed, digested, chat, answered, refused, spellings, of_another_kind, begin=begin)

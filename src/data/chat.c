@@ -77,6 +77,16 @@ int32_t chat_end(const struct tokenizer *tokenizer)
     return bpe_special_find(tokenizer->bpe, template->specials[template->end_special]);
 }
 
+enum chat_kind chat_kind_learnt(const struct tokenizer *tokenizer)
+{
+    return tokenizer != NULL && tokenizer->has_template ? chat_kind_of(tokenizer) : CHAT_NONE;
+}
+
+int32_t chat_end_learnt(const struct tokenizer *tokenizer)
+{
+    return chat_kind_learnt(tokenizer) != CHAT_NONE ? chat_end(tokenizer) : tokenizer_eot(tokenizer);
+}
+
 enum gt_status chat_check(const struct tokenizer *tokenizer, enum chat_kind kind)
 {
     const char *lacking = special_lacking(tokenizer, kind);

@@ -179,20 +179,41 @@ static enum gt_status content_check(const json_t *root, const char *path, const 
                 path, hash, now);
 }
 
-enum gt_status manifest_check(const char *folder, const int64_t tokens[static 2], const struct tokenizer *tokenizer)
+/* Opens the manifest that gpt-prepare wrote to a folder; *out is NULL without one. */
+static enum gt_status manifest_open(const char *folder, json_t **out)
 {
-    json_t *root;
     bool exists;
     const char *path = FILE_IN(folder, PREPARE_MANIFEST_NAME);
+    *out = NULL;
     TRY(file_look(path, &exists));
     if (!exists)
         return GT_OK;
-    TRY(json_parse_file(path, PREPARE_MANIFEST_BYTES_MAX, &root));
-    const char *format = json_string_value(json_object_get(root, "format"));
-    const bool ours = format != NULL && strcmp(format, PREPARE_MANIFEST_FORMAT) == 0;
-    const enum gt_status status = ours ? content_check(root, path, tokens, tokenizer) : GT_OK;
+    TRY(json_parse_file(path, PREPARE_MANIFEST_BYTES_MAX, out));
+    const char *format = json_string_value(json_object_get(*out, "format"));
+    if (format != NULL && strcmp(format, PREPARE_MANIFEST_FORMAT) == 0)
+        return GT_OK;
+    json_decref(*out);
+    *out = NULL;
+    return GT_OK;
+}
+
+enum gt_status manifest_check(const char *folder, const int64_t tokens[static 2], const struct tokenizer *tokenizer)
+{
+    json_t *root;
+    TRY(manifest_open(folder, &root));
+    const char *path = FILE_IN(folder, PREPARE_MANIFEST_NAME);
+    const enum gt_status status = root != NULL ? content_check(root, path, tokens, tokenizer) : GT_OK;
     json_decref(root);
     return status;
+}
+
+enum gt_status manifest_is_chat(const char *folder, bool *out)
+{
+    json_t *root;
+    TRY(manifest_open(folder, &root));
+    *out = json_string_length(json_object_get(json_object_get(root, "options"), "chat")) > 0;
+    json_decref(root);
+    return GT_OK;
 }
 
 /* ---- saving the state ---- */

@@ -33,6 +33,7 @@ struct tokenizer {
     struct bpe *bpe;                  /* NULL for bytes and chars */
     uint32_t *code_points;            /* [vocab_size]; NULL for bytes and bpe */
     int32_t direct[TOKENIZER_DIRECT]; /* ids of U+0000 to U+007F, or -1 */
+    bool has_template;                /* a chat template belongs to it: of its folder, or of the conversations */
 };
 
 extern const char *const tokenizer_kind_names[TOKENIZER_KIND_COUNT];
@@ -156,6 +157,8 @@ enum gt_status tokenizer_import(const void *owner, const char *path, struct toke
 /* Sets *out to true when the folder contains a file for tokenizer_import(), and to false when it does not exist.
  * Errors: GT_IO. */
 enum gt_status tokenizer_import_folder(const char *folder, bool *out);
+/* Returns true when a folder has a chat template: in tokenizer_config.json, or a file of its own. */
+bool tokenizer_folder_has_template(const char *folder);
 
 /* The content of a file; `path` is for messages. */
 struct tokenizer_source {

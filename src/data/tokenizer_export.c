@@ -130,13 +130,13 @@ static json_t *config_json(const struct tokenizer *tokenizer, int32_t block_size
         const char *name;
         int32_t id;
     } roles[] = {{"bos_token", begin >= 0 ? begin : end},
-                 {"eos_token", chat_end(tokenizer)},
+                 {"eos_token", chat_end_learnt(tokenizer)},
                  {"unk_token", begin >= 0 ? -1 : end}};
     int failures = root == NULL;
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
         if (roles[i].id >= 0)
             failures |= json_object_set_new(root, roles[i].name, token_json(tokenizer, roles[i].id));
-    const enum chat_kind chat = chat_kind_of(tokenizer);
+    const enum chat_kind chat = chat_kind_learnt(tokenizer);
     if (chat != CHAT_NONE)
         failures |= json_object_set_new(root, "chat_template", json_string(chat_jinja(chat)));
     return json_whole(root, failures);

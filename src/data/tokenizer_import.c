@@ -485,15 +485,36 @@ static enum gt_status folder_refuse(const char *folder)
                 folder, expected, TOKENIZER_FILE_NAME);
 }
 
+bool tokenizer_folder_has_template(const char *folder)
+{
+    const char *path = FILE_IN(folder, tokenizer_file_names[TOKENIZER_FILE_CONFIG]);
+    char *text = NULL;
+    size_t count = 0;
+    json_t *root = NULL;
+    json_error_t error;
+    if (file_exists(FILE_IN(folder, "chat_template.jinja")) || file_exists(FILE_IN(folder, "chat_template.json")))
+        return true;
+    if (!file_exists(path) || file_read_all(path, TOKENIZER_IMPORT_BYTES_MAX, &text, &count) != GT_OK)
+        return false;
+    const enum gt_status status = json_load(text, count, 0, &error, &root); /* a broken file has none */
+    free(text);
+    const json_t *given = status == GT_OK ? json_object_get(root, "chat_template") : NULL;
+    const bool found = json_string_length(given) + json_array_size(given) > 0;
+    json_decref(root);
+    return found;
+}
+
 enum gt_status tokenizer_import(const void *owner, const char *path, struct tokenizer **out)
 {
     char chosen[FILE_PATH_MAX];
     bool exists;
     if (file_is_folder(path)) {
         TRY(folder_choose(path, chosen, &exists));
-        if (exists)
-            return import_file(owner, chosen, out);
-        return folder_refuse(path);
+        if (!exists)
+            return folder_refuse(path);
+        TRY(import_file(owner, chosen, out));
+        (*out)->has_template = tokenizer_folder_has_template(path);
+        return GT_OK;
     }
     TRY(file_look(path, &exists));
     if (!exists)

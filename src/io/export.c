@@ -12,6 +12,7 @@
 #include <math.h>
 
 #include "base/size.h"
+#include "data/chat.h"
 #include "io/llmc_model.h"
 
 static const struct {
@@ -240,6 +241,15 @@ enum gt_status export_weights_write(const struct export_weights *weights, const 
         }
     }
     return GT_OK;
+}
+
+int32_t export_end_token(const struct export_options *options)
+{
+    const int32_t given = options->checkpoint->rest.eos_token;
+    if (chat_kind_learnt(options->tokenizer) == CHAT_NONE && given >= 0 &&
+        given < options->checkpoint->config.vocab_size)
+        return given;
+    return options->tokenizer != NULL ? chat_end_learnt(options->tokenizer) : -1;
 }
 
 enum gt_status export_zeros_write(struct file_replacement *file, size_t count)

@@ -67,6 +67,10 @@ enum gt_status export_weights_read(const struct export_weights *weights, const s
 enum gt_status export_weights_write(const struct export_weights *weights, const struct parameter_shape *tensor,
                                     int32_t head_dim, enum dtype dtype, struct file_replacement *file);
 
+/* Returns the token that ends a text for readers of the export: of the model's chat template, else the one that an
+ * imported config.json names, else that which ends documents; -1: unknown. */
+int32_t export_end_token(const struct export_options *options);
+
 /* Appends `count` zero bytes.  Errors: GT_IO. */
 enum gt_status export_zeros_write(struct file_replacement *file, size_t count);
 

@@ -172,9 +172,11 @@ static void merges_write(struct head *head, const struct tokenizer *tokenizer)
         (void)character_merges(head, tokenizer);
 }
 
-/* Puts the tokenizer.ggml.* keys for a model of `vocab_size` rows, at least the tokenizer's. */
-static void tokens_put(struct head *head, const struct tokenizer *tokenizer, int32_t vocab_size)
+/* Puts the tokenizer.ggml.* keys; the model has at least as many rows as the tokenizer has tokens. */
+static void tokens_put(const struct export_options *options, struct head *head)
 {
+    const struct tokenizer *tokenizer = options->tokenizer;
+    const int32_t vocab_size = options->checkpoint->config.vocab_size, end = export_end_token(options);
     const int32_t eot = tokenizer != NULL ? tokenizer_eot(tokenizer) : -1;
     const int32_t bos = tokenizer_pipeline(tokenizer)->bos;
     struct text text;
@@ -196,10 +198,10 @@ static void tokens_put(struct head *head, const struct tokenizer *tokenizer, int
     key(head, "tokenizer.ggml.add_bos_token", TYPE_BOOL, &(bool){bos >= 0}, 1);
     if (bos >= 0 || eot >= 0)
         key_u32(head, "tokenizer.ggml.bos_token_id", bos >= 0 ? bos : eot);
-    if (eot >= 0)
-        key_u32(head, "tokenizer.ggml.eos_token_id", chat_end(tokenizer));
-    if (chat_kind_of(tokenizer) != CHAT_NONE)
-        key_string(head, "tokenizer.chat_template", chat_jinja(chat_kind_of(tokenizer)));
+    if (end >= 0)
+        key_u32(head, "tokenizer.ggml.eos_token_id", end);
+    if (chat_kind_learnt(tokenizer) != CHAT_NONE)
+        key_string(head, "tokenizer.chat_template", chat_jinja(chat_kind_learnt(tokenizer)));
 }
 
 static void tokens_log(const struct tokenizer *tokenizer)
@@ -274,7 +276,7 @@ static void keys_put(const struct export_options *options, struct head *head)
         key_f32(head, ".attention.layer_norm_epsilon", config->norm_epsilon);
     else
         rotary_keys_put(config, head);
-    tokens_put(head, options->tokenizer, config->vocab_size);
+    tokens_put(options, head);
 }
 
 static size_t entry_count(const struct model_config *config)

@@ -234,16 +234,15 @@ static enum gt_status configs_write(const struct hf_export *export)
     json_t *config = NULL, *generation = NULL;
     const struct tokenizer *tokenizer = export->options->tokenizer;
     /* The tokenizer's, else those in the checkpoint's config.json. */
-    const int32_t end = tokenizer != NULL ? chat_end(tokenizer) : -1,
-                  eot = tokenizer != NULL ? tokenizer_eot(tokenizer) : -1;
+    const int32_t end = export_end_token(export->options), eot = tokenizer != NULL ? tokenizer_eot(tokenizer) : -1;
     const int32_t bos = tokenizer_pipeline(tokenizer)->bos, begin = bos >= 0 ? bos : eot;
-    TRY(hf_config_make(&checkpoint->config, begin >= 0 ? begin : checkpoint->rest.bos_token,
-                       end >= 0 ? end : checkpoint->rest.eos_token, &config));
-    /* The vocabulary may have a template that the text did not use, so both ends stop a sample. */
+    TRY(hf_config_make(&checkpoint->config, begin >= 0 ? begin : checkpoint->rest.bos_token, end, &config));
+    /* A model of conversations may end a text as a document too. */
     generation = json_pack("{s:b, s:O, s:o}", "_from_model_config", 1, "bos_token_id",
                            json_object_get(config, "bos_token_id"), "eos_token_id",
-                           end == eot ? json_incref(json_object_get(config, "eos_token_id"))
-                                      : json_pack("[i, i]", (int)end, (int)eot));
+                           end == eot || chat_kind_learnt(tokenizer) == CHAT_NONE
+                               ? json_incref(json_object_get(config, "eos_token_id"))
+                               : json_pack("[i, i]", (int)end, (int)eot));
     enum gt_status status = GT_OK;
     if (generation == NULL ||
         json_object_set_new(config, "torch_dtype", json_string(dtype_name(export->options->dtype))) != 0)

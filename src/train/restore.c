@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/size.h"
+#include "data/prepare.h"
 #include "data/tokenizer.h"
 #include "io/hf_cache.h"
 #include "io/peft.h"
@@ -371,6 +372,21 @@ enum gt_status restore_tokenizer_check(struct hostmem *mem, const struct config 
                   from);
     hostmem_free(own);
     return same ? GT_OK : GT_DATA;
+}
+
+enum gt_status restore_template_find(const struct config *config, const struct restore_source *source,
+                                     const struct mixture *mixture, struct tokenizer *tokenizer)
+{
+    char from[FILE_PATH_MAX];
+    if (tokenizer == NULL)
+        return GT_OK;
+    for (int i = 0; i < mixture->count && !tokenizer->has_template; i++)
+        TRY(manifest_is_chat(mixture->parts[i].folder, &tokenizer->has_template));
+    if (tokenizer->has_template || source->checkpoint == NULL)
+        return GT_OK;
+    TRY(weights_path(config, from));
+    tokenizer->has_template = tokenizer_folder_has_template(from);
+    return GT_OK;
 }
 
 void restore_close(struct restore_source *source)

@@ -153,6 +153,7 @@ static enum gt_status run(struct trainer *t)
     TRY(feed_open(t->mem, config, &t->mixture, session->model->options.config.vocab_size, largest_batch(session),
                   &t->feed));
     TRY(feed_manifest_check(&t->feed, t->tokenizer));
+    TRY(restore_template_find(config, &t->source, &t->mixture, t->tokenizer));
     TRY(feed_documents_set(&t->feed, t->tokenizer));
     if (!config->eval_only) {
         for (int split = TOKEN_TRAIN; split <= TOKEN_VAL; split++)

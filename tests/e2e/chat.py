@@ -304,6 +304,28 @@ def answers():
         skip("chat_template", "no jinja2 (Debian: python3-jinja2)")
     done = run(GPT_EXPORT, "--out_dir=model", "--format=gguf", "model.gguf")
     check("GGUF has it", said["chat_template"].encode() in read("model.gguf") and b"tokenizer.chat_template" in read("model.gguf"), done.stderr)
+    chat, plain = said["eos_token"], END
+    ends = {text: read_json("exported/tokenizer.json")["model"]["vocab"].get(text) for text in (chat, plain)}
+    for token in read_json("exported/tokenizer.json")["added_tokens"]:
+        ends[token["content"]] = token["id"]
+    shutil.copytree("exported", "base")  # the same vocabulary and weights, but no template
+    write("base/tokenizer_config.json", json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": plain}))
+    write("base/config.json", json.dumps({**read_json("base/config.json"), "eos_token_id": ends[plain]}))
+    done = run(GPT_PREPARE, "--tokenizer=exported", "--val-fraction=0", "--out-dir=plain", write("plain.txt", "plain text of some length, " * 40))
+    check("plain text prepared", done.returncode == 0, done.stderr)
+    for data, model, wanted in (("plain", "base", plain), ("plain", "exported", chat), ("patterns", "base", chat), (None, "base", plain)):
+        out = f"on-{model}-{data}" if data else model
+        for words in (["--init_from=./" + model, "--max_iters=1"], ["--init_from=resume", "--max_iters=2"]) if data else ():
+            done = run(GPT_TRAIN, f"--out_dir={out}", f"--dataset=./{data}", *words, f"--block_size={BLOCK}", "--batch_size=2",
+                       "--gradient_accumulation_steps=1", "--eval_interval=100", "--eval_iters=1", "--warmup_iters=0")
+            check(f"{data} on {model}", done.returncode == 0 and "damaged" not in done.stderr, done.stderr)
+        done = [run(GPT_EXPORT, f"--out_dir={out}", "--format=hf", "hf-" + out), run(GPT_EXPORT, f"--out_dir={out}", "--format=gguf", out + ".gguf")]
+        config, words, end = (read_json(f"hf-{out}/{name}.json") for name in ("config", "tokenizer_config", "generation_config"))
+        key = b"tokenizer.ggml.eos_token_id" + struct.pack("<II", 4, ends[wanted])
+        check(f"{out}: ends with {wanted}", config["eos_token_id"] == ends[wanted] and words["eos_token"] == wanted and
+              end["eos_token_id"] == ([ends[chat], ends[plain]] if wanted == chat else ends[plain]) and key in read(out + ".gguf"),
+              f"{config} {words} {end} {done[0].stderr}")
+        check(f"{out}: a template", ("chat_template" in words) == (b"tokenizer.chat_template" in read(out + ".gguf")) == (wanted == chat), str(words))
 
 
 # ---- refusals ----

@@ -8,6 +8,8 @@
 #include <math.h>
 #include <time.h>
 
+#define YEAR_S (365.25 * 86400.0)
+
 int64_t clock_monotonic_ns(void)
 {
     struct timespec now = {0};
@@ -42,8 +44,10 @@ char *clock_duration(char text[static 32], double seconds)
         (void)snprintf(text, SIZE, "%lld min %02lld s", whole_s / 60, whole_s % 60);
     else if (whole_min < 100 * 60)
         (void)snprintf(text, SIZE, "%lld h %02lld min", whole_min / 60, whole_min % 60);
-    else
+    else if (seconds < YEAR_S)
         (void)snprintf(text, SIZE, "%lld d %02lld h", whole_h / 24, whole_h % 24);
+    else
+        (void)snprintf(text, SIZE, "%.*f years", seconds < 99.95 * YEAR_S ? 1 : 0, seconds / YEAR_S);
     return text;
 }
 

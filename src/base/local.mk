@@ -20,6 +20,7 @@ libgpttrain_a_SOURCES += \
 	src/base/size.h \
 	src/base/svg.c src/base/svg.h \
 	src/base/system_memory.c src/base/system_memory.h \
+	src/base/terminal.c src/base/terminal.h \
 	src/base/thread.c src/base/thread.h \
 	src/base/user_cache.c src/base/user_cache.h \
 	src/base/utf8.c src/base/utf8.h

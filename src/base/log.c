@@ -2,8 +2,8 @@
  *
  * A line is formatted into a buffer on the stack, then copied.  Every byte that belongs to a control character (C0, DEL
  * or C1) or is not valid UTF-8 is escaped.  A line longer than the buffer ends in "...".  Nothing is allocated, so
- * out-of-memory errors can always be logged.  The default sink continues after a write error, and remembers one on
- * standard output.  SIGPIPE is not handled here; main() ignores that signal.
+ * out-of-memory errors can always be logged.  The default sink folds lines at a terminal's width, continues after a
+ * write error, and remembers one on standard output.  SIGPIPE is not handled here; main() ignores that signal.
  */
 #include "base/status.h"
 
@@ -13,7 +13,10 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "base/terminal.h"
 #include "base/utf8.h"
+
+#define HANGING_INDENT 4
 
 enum { LOG_LINE_BYTES = 4096, LOG_LEVEL_COUNT = LOG_RESULT + 1 };
 
@@ -55,11 +58,21 @@ size_t log_count(enum log_level level)
     return atomic_load(&log_state.counts[level]);
 }
 
+/* Returns true for results that scripts parse or that users paste, which stay one line on a terminal too. */
+static bool is_verbatim(enum log_level level, const char *line)
+{
+    static const char *const beginnings[] = {"iter ", "step ", "Try it: ", "Continue: ", " "};
+    bool found = false;
+    for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0] && level == LOG_RESULT; i++)
+        found = found || strncmp(line, beginnings[i], strlen(beginnings[i])) == 0;
+    return found;
+}
+
 static void default_sink(void *context, enum log_level level, const char *line)
 {
     (void)context;
     FILE *stream = level == LOG_RESULT ? stdout : stderr;
-    (void)fprintf(stream, "%s\n", line);
+    terminal_fold(stream, line, is_verbatim(level, line) ? 0 : terminal_columns(stream), HANGING_INDENT);
     errno = EIO;
     if ((fflush(stream) != 0 || ferror(stream)) && stream == stdout)
         atomic_store(&log_state.output_error, errno);

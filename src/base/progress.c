@@ -6,10 +6,10 @@
  */
 #include "base/progress.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/terminal.h"
 
 #define BAR_WIDTH 24
 #define BAR_WIDTH_LEAST 8
@@ -27,9 +27,7 @@ void progress_init(struct progress *progress)
 /* The maximum length of a line, in columns. */
 static size_t line_width(void)
 {
-    struct winsize size;
-    const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-    const size_t columns = known ? size.ws_col : COLUMNS_DEFAULT;
+    const size_t known = terminal_columns(stderr), columns = known > 0 ? known : COLUMNS_DEFAULT;
     return columns < LINE_MAX_BYTES ? columns - 1 : LINE_MAX_BYTES - 1;
 }
 

@@ -3,7 +3,8 @@
  * Zero is success, negative values are failures.  The function that detects an error logs it once, with the numbers;
  * its callers pass the status on with TRY().  Only main() turns a status into an exit status.
  *
- * The log is one line per event, to standard error (diagnostics) or standard output (results).  Its state is global.
+ * The log is one line per event, to standard error (diagnostics) or standard output (results), folded at the width of a
+ * terminal.  Its state is global.
  * Control characters in a line are escaped, so that text from an untrusted file cannot forge lines or control the
  * terminal.
  *

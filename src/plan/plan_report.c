@@ -1,13 +1,15 @@
 /* Prints the plan as one screen of text, and computes the sums that the reports share.
  *
- * Some 24 lines of 80 columns, folded at blanks and never truncated: the model and the device, the memory that it
- * needs, the table of categories at the peak, the place of the peak, the needs of the other phases, and the forecast.
+ * Some 24 lines, folded at blanks to 80 columns or the terminal's width, never truncated: the model and the device, the
+ * memory that it needs, the table of categories at the peak, the place of the peak, the needs of the other phases, and
+ * the forecast.
  * If the requested configuration does not fit, some more lines: the bytes that are short, the changes, and the choices
  * that fit.  Everything comes from the plan and the facts; nothing is computed about the model here.
  */
 #include <stdarg.h>
 
 #include "base/clock.h"
+#include "base/terminal.h"
 #include "plan/plan_internal.h"
 #include "plan/plan_search.h"
 
@@ -72,18 +74,8 @@ void plan_line_print(FILE *out, int indent, const char *format, ...)
     for (size_t i = 0; i < length; i++)
         if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
             line[i] = '?';
-    char *rest = line;
-    for (size_t room = LINE_WIDTH; strlen(rest) > room; room = LINE_WIDTH - (size_t)indent) {
-        char *blank = rest + room;
-        while (blank > rest && *blank != ' ')
-            blank--;
-        blank = blank == rest ? strchr(rest + room, ' ') : blank; /* after a long word */
-        if (blank == NULL)
-            break;
-        fprintf(out, "%.*s\n%*s", (int)(blank - rest), rest, indent, "");
-        rest = blank + 1;
-    }
-    fprintf(out, "%s\n", rest);
+    const size_t columns = terminal_columns(out);
+    terminal_fold(out, line, columns > 0 ? columns : LINE_WIDTH, indent);
 }
 
 static void head_print(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)
@@ -191,7 +183,8 @@ static void forecast_print(const struct plan_report_facts *facts, FILE *out)
     char end[32], bounds[PLAN_UNCERTAINTY_MAX];
     LINE(out, "Forecast  %s in all, until %s (%s, %s)", CLOCK_DURATION(forecast_seconds_left(forecast)),
          clock_wall_text(end, forecast_end(forecast, forecast->now_wall_s)),
-         forecast->measured ? "measured" : "estimated", plan_uncertainty_text(bounds, forecast->uncertainty));
+         forecast->measured ? "measured" : "estimated",
+         plan_uncertainty_text(bounds, forecast->uncertainty));
     LINE(out, "          %" PRId64 " step%s of %s, %" PRId64 " evaluation%s of %s (%.1f %%)", forecast->steps,
          forecast->steps == 1 ? "" : "s", CLOCK_DURATION(forecast->step_seconds), forecast->evaluations,
          forecast->evaluations == 1 ? "" : "s", CLOCK_DURATION(forecast->evaluation_seconds),

@@ -197,4 +197,48 @@ check "this project's own configurations" [ -d "$top_srcdir/config" ]
 for file in "$top_srcdir"/config/*.py; do
     check "--plan of ${file##*/}" run 0 "$GPT_TRAIN" "$file" --dataset=tiny --plan
 done
+
+# ---- a terminal: lines fold between words, but those that scripts parse do not; files and pipes get whole lines ----
+cat >on_terminal.py <<'PY'
+import fcntl, os, pty, struct, sys, termios
+child, terminal = pty.fork()
+if child == 0:
+    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("4H", 24, int(sys.argv[1]), 0, 0))
+    os.environ["TERM"] = "dumb"
+    os.execvp(sys.argv[2], sys.argv[2:])
+said = b""
+try:
+    while chunk := os.read(terminal, 65536):
+        said += chunk
+except OSError:
+    pass
+os.write(1, said.replace(b"\r", b""))
+os.waitpid(child, 0)
+PY
+# whole_words: no word of the answer in a pipe (file `whole`) is broken in stdout.
+whole_words() {
+    tr -s ' \n' '\n\n' <whole | grep -E '^[A-Za-z_-]{6,}$' | sort -u >words
+    tr -s ' \n' '\n\n' <stdout | sort -u >shown
+    [ -s words ] && is "$(sort shown | comm -23 words -)" ""
+}
+if [ -n "${PYTHON:-}" ]; then
+    # shellcheck disable=SC2086
+    check "a plan in a pipe" run 0 "$GPT_TRAIN" $model --plan --device_profile=t4
+    cp stdout whole
+    # shellcheck disable=SC2086
+    check "a plan at 50 columns" run 0 "$PYTHON" on_terminal.py 50 "$GPT_TRAIN" $model --plan --device_profile=t4
+    check "is not wider" not grep -q '.\{51\}' stdout
+    check "breaks no word" whole_words
+    # shellcheck disable=SC2086
+    check "a start in a pipe" run 0 "$GPT_TRAIN" $model --out_dir=narrow --max_iters=2 --eval_iters=1
+    grep -hv "estimate\|calibration\|disturbed\|^iter\|^step\|time" stdout stderr >whole
+    # shellcheck disable=SC2086
+    check "a start at 40 columns" run 0 "$PYTHON" on_terminal.py 40 "$GPT_TRAIN" $model --out_dir=narrow --max_iters=2 --eval_iters=1
+    check "is folded" is "$(grep -v '^iter\|^step\|^Try' stdout | grep -c '.\{41\}')" 0
+    check "but its loss lines are not" is "$(grep -c '^iter [0-9]*: loss [0-9.]*, time [0-9.]*ms, mfu [0-9.-]*%$' stdout)" 3
+    check "a long error" run 0 "$PYTHON" on_terminal.py 60 "$GPT_TRAIN" --dataset=./nowhere
+    check "goes on behind blanks" grep -q '^    [a-zA-Z]' stdout
+else
+    skip answers_terminal "no Python 3"
+fi
 finish

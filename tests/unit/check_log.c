@@ -1,8 +1,11 @@
-/* Tests of base/log: prefixes, counts, escaping, cutting, the default sink's streams, byte counts. */
+/* Tests of base/log: prefixes, counts, escaping, cutting, the default sink's streams and folding, byte counts. */
+#define _XOPEN_SOURCE 700 /* posix_openpt */
 #include "base/status.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -158,6 +161,54 @@ TEST(default_sink_survives_a_closed_pipe)
     int status;
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+}
+
+/* Returns what a child process writes that logs these lines to a terminal of `columns`. */
+static void terminal_output(unsigned short columns, const char *result, const char *error, char out[static 800])
+{
+    const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    const struct winsize size = {.ws_row = 24, .ws_col = columns};
+    ck_assert_int_ge(terminal, 0);
+    ck_assert(grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    ck_assert_int_eq(ioctl(terminal, TIOCSWINSZ, &size), 0);
+    const int end = open(ptsname(terminal), O_RDWR | O_NOCTTY); /* stays open, so that reads do not fail */
+    const pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        (void)dup2(end, STDOUT_FILENO);
+        (void)dup2(end, STDERR_FILENO);
+        log_sink_set(NULL, NULL);
+        log_program_set("p");
+        log_result("%s", result);
+        log_error("%s", error);
+        _exit(0);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(fcntl(terminal, F_SETFL, O_NONBLOCK), 0);
+    const ssize_t got = read(terminal, out, 799);
+    out[got > 0 ? got : 0] = '\0';
+    (void)close(end);
+    (void)close(terminal);
+}
+
+TEST(lines_fold_at_the_terminals_width)
+{
+    char out[800];
+    terminal_output(40, "estimate: 1 min 40 s, until Saturday at four (100 steps)",
+                    "x.py: a word-that-is-longer-than-the-whole-terminal-is-wide stays whole", out);
+    ck_assert_str_eq(out, "estimate: 1 min 40 s, until Saturday at\r\n    four (100 steps)\r\n"
+                          "p: error: x.py: a\r\n    word-that-is-longer-than-the-whole-terminal-is-wide\r\n"
+                          "    stays whole\r\n");
+    terminal_output(40, "iter 250: loss 2.3456, time 1234.56ms, mfu 12.34%", "as wide as the terminal is: 40 columns",
+                    out);
+    ck_assert_str_eq(out, "iter 250: loss 2.3456, time 1234.56ms, mfu 12.34%\r\n"
+                          "p: error: as wide as the terminal is: 40\r\n    columns\r\n");
+    terminal_output(30, "Continue: gpt-train --init_from=resume --out_dir=out", "ä ö ü ä ö ü ä ö ü ä ö", out);
+    ck_assert_str_eq(out, "Continue: gpt-train --init_from=resume --out_dir=out\r\n"
+                          "p: error: ä ö ü ä ö ü ä ö ü ä\r\n    ö\r\n");
+    terminal_output(10, "too narrow to fold anything", "e", out);
+    ck_assert_str_eq(out, "too narrow to fold anything\r\np: error: e\r\n");
 }
 
 static const struct {

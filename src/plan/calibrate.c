@@ -28,8 +28,8 @@
 #define PATTERN_STEP 256
 #define RAMP_ROWS_MAX 4096.0
 #define ATTEMPTS_MAX 4
-#define AGREEMENT 0.1 /* of the fastest passes of two attempts */
-#define UNSETTLED_UNCERTAINTY 0.5
+#define AGREEMENT 0.1       /* of the fastest passes of two attempts */
+#define DISTURBED 0.3       /* passes take longer by this share on average than one that nothing disturbs */
 #define CONTENTION_MIN 0.02 /* a smaller share is the kernel's own work */
 
 /* One op of the small model.  Its time is that of its least disturbed run, without the time that its threads waited
@@ -49,6 +49,9 @@ struct bench {
     int32_t count;
     int processors;    /* that this process may use */
     bool is_disturbed; /* some op has had no undisturbed run so far */
+    double slowest_s;  /* the longest pass, with all that disturbed it, */
+    double all_s;      /* and the sum of all */
+    int32_t passes;
 };
 
 static enum gt_status model_make(struct bench *bench, int32_t rows)
@@ -159,14 +162,15 @@ static enum gt_status inputs_write(const struct bench *bench)
     return GT_OK;
 }
 
-/* Runs the op and keeps its time if no earlier run was disturbed less. */
-static enum gt_status op_run(const struct bench *bench, struct timed_op *op)
+/* Runs the op and keeps its time if no earlier run was disturbed less.  Adds the time that it took to *pass_s. */
+static enum gt_status op_run(const struct bench *bench, struct timed_op *op, double *pass_s)
 {
     struct contention before, after;
     contention_read(&before);
     TRY(backend_run(bench->request->device, &op->call, 1));
     TRY(backend_sync(bench->request->device));
     const double seconds = (double)(clock_monotonic_ns() - before.at_ns + 1) * 1e-9;
+    *pass_s += seconds;
     contention_read(&after);
     const double share = contention_share(&before, &after, bench->processors);
     const double disturbed = share < CONTENTION_MIN ? 0.0 : share, alone = seconds * (1.0 - disturbed);
@@ -180,11 +184,15 @@ static enum gt_status op_run(const struct bench *bench, struct timed_op *op)
 static enum gt_status pass_run(struct bench *bench)
 {
     TRY(inputs_write(bench));
+    double pass_s = 0.0;
     bench->is_disturbed = false;
     for (int32_t i = 0; i < bench->count; i++) {
-        TRY(op_run(bench, &bench->ops[i]));
+        TRY(op_run(bench, &bench->ops[i], &pass_s));
         bench->is_disturbed = bench->is_disturbed || bench->ops[i].disturbed > 0.0;
     }
+    bench->slowest_s = fmax(bench->slowest_s, pass_s);
+    bench->all_s += pass_s;
+    bench->passes++;
     return GT_OK;
 }
 
@@ -200,6 +208,8 @@ static enum gt_status bench_run(struct bench *bench, double seconds)
     TRY(pass_run(bench));
     for (int32_t i = 0; i < bench->count; i++)
         bench->ops[i].seconds = 0.0;
+    bench->slowest_s = bench->all_s = 0.0;
+    bench->passes = 0;
     for (int pass = 1; pass < PASSES || (pass < PASSES_MAX && bench->is_disturbed); pass++) {
         const int64_t start_ns = clock_monotonic_ns();
         TRY(pass_run(bench));
@@ -218,12 +228,14 @@ struct work {
 struct sums {
     struct work work[OP_KIND_COUNT][PLAN_MATRIX_DTYPES];
     double pass_seconds; /* of a pass over all ops that nothing disturbs */
+    double slowest_s;    /* of the longest pass, */
+    double mean_s;       /* and of all on average */
     int32_t rows;
 };
 
 static void sums_make(const struct bench *bench, int32_t rows, struct sums *out)
 {
-    *out = (struct sums){.rows = rows};
+    *out = (struct sums){.rows = rows, .slowest_s = bench->slowest_s, .mean_s = bench->all_s / bench->passes};
     for (int32_t i = 0; i < bench->count; i++) {
         const struct timed_op *op = &bench->ops[i];
         struct work *work = &out->work[op->call.kind][plan_cost_dtype(&op->call)];
@@ -341,7 +353,7 @@ enum gt_status calibrate_measure(struct hostmem *mem, const struct calibrate_req
     struct sums sums;
     struct plan_rates rates;
     int32_t rows = 0; /* to be chosen */
-    double best = INFINITY;
+    double best = INFINITY, slowest = 0.0, mean = 0.0;
     assert(request->seconds > 0.0 && request->plan->segment_count > 0);
     *settled = false;
     for (int i = 0; i < ATTEMPTS_MAX && !*settled; i++) {
@@ -350,8 +362,13 @@ enum gt_status calibrate_measure(struct hostmem *mem, const struct calibrate_req
         if (sums.pass_seconds < best)
             *out = rates;
         best = sums.pass_seconds < best ? sums.pass_seconds : best;
+        slowest = fmax(slowest, sums.slowest_s);
+        mean = fmax(mean, sums.mean_s);
     }
-    out->uncertainty = *settled ? PLAN_TIMED_UNCERTAINTY : UNSETTLED_UNCERTAINTY;
+    /* A run's steps will be as slow as the slowest passes here if the others go on. */
+    out->disturbed = !*settled || mean > (1.0 + DISTURBED) * best;
+    out->uncertainty =
+        out->disturbed ? plan_uncertainty_of((1.0 + PLAN_TIMED_UNCERTAINTY) * slowest / best) : PLAN_TIMED_UNCERTAINTY;
     return GT_OK;
 }
 

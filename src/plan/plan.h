@@ -92,6 +92,8 @@ struct forecast {
     double evaluation_seconds; /* one evaluation of both splits */
     bool measured;             /* false: both are modelled */
     double uncertainty;        /* relative error to expect of both; 1 and more: a factor */
+    bool disturbed;            /* because other programs use the machine */
+    double model_uncertainty;  /* that of modelled_seconds; 0: unknown */
     int64_t steps;             /* updates to go */
     int64_t evaluations;       /* evaluations to go */
     double modelled_seconds;   /* one update according to the model; 0 = not modelled */

@@ -19,8 +19,8 @@
 /* For cards without a published training speed: the middle of the shares of other cards, 0.51 to 0.93. */
 #define ASSUMED_SHARE 0.7
 #define ASSUMED_UNCERTAINTY 0.4
-/* Where one product was timed, and the rest follows from the constants above. */
-#define PEAKS_UNCERTAINTY 0.5
+/* Where one product was timed, and the rest follows from the constants above: a factor, that of their bandwidths. */
+#define PEAKS_UNCERTAINTY 2.0
 /* A product on a card is divided into tiles that its units share; on average half a round of them is lost at the
  * end. */
 #define TILE_ELEMENTS (128.0 * 128.0)
@@ -77,12 +77,19 @@ char *plan_rates_basis(char text[static 512], const struct device_profile *profi
     return text;
 }
 
-char *plan_uncertainty_text(char text[static PLAN_UNCERTAINTY_MAX], double uncertainty)
+char *plan_uncertainty_text(char text[static PLAN_UNCERTAINTY_MAX], double uncertainty, bool disturbed)
 {
     const bool factor = uncertainty >= 1.0;
-    snprintf(text, PLAN_UNCERTAINTY_MAX, factor ? "within a factor of %.0f" : "+-%.0f %%",
-             factor ? uncertainty : 100.0 * uncertainty);
+    const int used = snprintf(text, PLAN_UNCERTAINTY_MAX, factor ? "within a factor of %.0f" : "+-%.0f %%",
+                              factor ? ceil(uncertainty) : 100.0 * uncertainty);
+    snprintf(text + used, PLAN_UNCERTAINTY_MAX - (size_t)used, "%s",
+             disturbed ? ", as other programs use this machine" : "");
     return text;
+}
+
+double plan_uncertainty_of(double factor)
+{
+    return factor < 2.0 ? factor - 1.0 : factor;
 }
 
 /* The rows of d, or of a if d is a weight's gradient. */

@@ -27,13 +27,17 @@ struct plan_rates {
     int32_t copy_engines;                        /* as in struct backend_info */
     bool link_timed;                             /* the rates of fetch and store were measured on this machine */
     double uncertainty;                          /* relative error to expect of a step's time; 1 and more: a factor */
+    bool disturbed; /* because other programs used the device, or its processors, while it was timed */
 };
 
 /* The uncertainty of rates that were timed at the run's width on a machine that settled. */
 #define PLAN_TIMED_UNCERTAINTY 0.2
-#define PLAN_UNCERTAINTY_MAX 32
-/* Writes "+-20 %" or "within a factor of 4". */
-char *plan_uncertainty_text(char text[static PLAN_UNCERTAINTY_MAX], double uncertainty);
+#define PLAN_UNCERTAINTY_MAX 80
+/* Writes "+-20 %", "within a factor of 4", or "within a factor of 12, as other programs use this machine". */
+char *plan_uncertainty_text(char text[static PLAN_UNCERTAINTY_MAX], double uncertainty, bool disturbed);
+/* Returns the uncertainty of a time that may be too small or too large by `factor`: of two disagreeing figures, their
+ * ratio. */
+double plan_uncertainty_of(double factor);
 
 /* Returns the rates of a cpu whose products reach `product_flops`, and whose attention and other ops, which compute in
  * fp32, `other_flops`.  0 = unknown: they then cost their bytes. */

@@ -184,7 +184,7 @@ static void forecast_print(const struct plan_report_facts *facts, FILE *out)
     LINE(out, "Forecast  %s in all, until %s (%s, %s)", CLOCK_DURATION(forecast_seconds_left(forecast)),
          clock_wall_text(end, forecast_end(forecast, forecast->now_wall_s)),
          forecast->measured ? "measured" : "estimated",
-         plan_uncertainty_text(bounds, forecast->uncertainty));
+         plan_uncertainty_text(bounds, forecast->uncertainty, forecast->disturbed));
     LINE(out, "          %" PRId64 " step%s of %s, %" PRId64 " evaluation%s of %s (%.1f %%)", forecast->steps,
          forecast->steps == 1 ? "" : "s", CLOCK_DURATION(forecast->step_seconds), forecast->evaluations,
          forecast->evaluations == 1 ? "" : "s", CLOCK_DURATION(forecast->evaluation_seconds),

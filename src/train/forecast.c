@@ -63,7 +63,8 @@ void forecast_model(const struct session *session, int64_t iter, int64_t evaluat
     out->exchange_seconds = config->ranks > 1 && rate > 0.0 ? out->exchange_bytes / rate : 0.0;
     out->step_seconds += out->exchange_seconds;
     out->modelled_seconds = out->step_seconds;
-    out->uncertainty = rates->uncertainty;
+    out->uncertainty = out->model_uncertainty = rates->uncertainty;
+    out->disturbed = rates->disturbed;
     out->evaluation_seconds = (double)size_ceil_div(evaluation_runs, config->ranks) *
                               plan_cost_seconds(model->graph, model->evaluate.program, rates);
     out->steps = config->eval_only ? 0 : max_i64(config->max_iters + 1 - iter, 0);
@@ -78,6 +79,16 @@ void forecast_hours_set(struct forecast *forecast, const struct config *config)
     forecast->evaluations = forecast->steps / config->eval_interval + 1;
 }
 
+/* Returns the error to expect of the first steps' time.  Where timed ops predict another one, the truth may be either;
+ * where other programs disturbed those timings, they disturb steps as much. */
+static double first_steps_error(const struct forecast *forecast)
+{
+    const double ratio = forecast->modelled_seconds > 0.0 ? forecast->step_seconds / forecast->modelled_seconds : 1.0;
+    const bool timed = forecast->model_uncertainty > 0.0 && forecast->model_uncertainty <= PLAN_TIMED_UNCERTAINTY;
+    const double error = forecast->disturbed ? forecast->model_uncertainty : STEP_ERROR;
+    return timed || forecast->disturbed ? fmax(error, plan_uncertainty_of(fmax(ratio, 1.0 / ratio))) : error;
+}
+
 void forecast_step_measured(struct forecast *forecast, double seconds)
 {
     forecast->step_seconds =
@@ -87,7 +98,9 @@ void forecast_step_measured(struct forecast *forecast, double seconds)
         forecast->tested_seconds += seconds;
     forecast->tested_steps += forecast->tested_steps <= FORECAST_TEST_STEPS;
     forecast->measured = true;
-    forecast->uncertainty = forecast->tested_steps < FORECAST_TEST_STEPS ? STEP_ERROR : FORECAST_STEPS_ERROR;
+    forecast->uncertainty =
+        forecast->tested_steps < FORECAST_TEST_STEPS ? first_steps_error(forecast) : FORECAST_STEPS_ERROR;
+    forecast->disturbed = forecast->disturbed && forecast->tested_steps < FORECAST_TEST_STEPS;
     forecast->steps -= forecast->steps > 0;
 }
 
@@ -131,6 +144,6 @@ void forecast_log(const struct forecast *forecast)
     clock_wall_text(end, forecast_end(forecast, (int64_t)clock_wall_seconds()));
     const char *hour = seconds < SECONDS_SAME_DAY ? strrchr(end, ' ') : NULL; /* the date is obvious */
     log_result("%s: %s %s, until %s (%s%s)", forecast->measured ? "time left" : "estimate", CLOCK_DURATION(seconds),
-               plan_uncertainty_text(bounds, forecast->uncertainty), hour != NULL ? hour + 1 : end,
+               plan_uncertainty_text(bounds, forecast->uncertainty, forecast->disturbed), hour != NULL ? hour + 1 : end,
                forecast->steps > 0 ? steps : "", forecast->evaluations > 0 ? evaluations : "");
 }

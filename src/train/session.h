@@ -45,6 +45,7 @@ struct session_timing {
     struct plan_rates rates;
     bool is_timed;     /* `rates` come from timings of every kind of op */
     bool is_recalled;  /* this session has looked for rates in the cache */
+    bool is_tiny;      /* too small a model to be timed: its ops take longer to start than to run */
     double ranks_rate; /* bytes/s each way with the slowest peer, as measured; 0 = unknown */
     double peak_flops; /* best known rate of this device, FLOP/s: of timed products, or of a step; 0 = unknown */
 };

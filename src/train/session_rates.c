@@ -17,6 +17,7 @@
 #define GUESSED_THREAD_FLOPS 60e9
 #define GUESS_FACTOR 4.0
 #define CALIBRATE_SECONDS 1.0
+#define HELD_MOST 0.9                          /* of the processors; a measured share may be 1 */
 #define OUTDATED_RATIO 2.0                     /* of modelled and measured steps */
 #define SCRATCH_BYTES_MIN ((uint64_t)40 << 20) /* the largest workspace of a product, and its matrices */
 #define SHOWN_ROWS 1024                        /* a product of few rows is slower, see ramp_rows */
@@ -63,6 +64,7 @@ static void rates_tuned(struct session *session)
         return;
     struct plan_timed timed = plan_rates_time(&session->timing.rates, timings, count);
     session->timing.rates.uncertainty = PLAN_TIMED_UNCERTAINTY;
+    session->timing.rates.disturbed = false;
     log_note("estimates use what --tune measured on this device: %" PRId32 " shapes of products, %" PRId32
              " other kinds of op",
              timed.gemm_classes, timed.kinds);
@@ -147,13 +149,17 @@ enum gt_status session_rates_calibrate(struct session *session)
         return GT_OK;
     if (!session->timing.is_timed) {
         const enum gt_status status = ops_measure(session, &settled);
+        session->timing.is_tiny = status == GT_NO_FIT;
         if (status != GT_OK)
             return status == GT_NO_FIT ? GT_OK : status; /* the arena is too small, so the forecast does without */
     }
     if (is_moving)
         TRY(link_measure(session));
+    struct plan_rates alone = session->timing.rates; /* the next run may be */
+    alone.uncertainty = PLAN_TIMED_UNCERTAINTY;
+    alone.disturbed = false;
     if (settled)
-        calibrate_store(KEY_OF(session), &session->timing.rates);
+        calibrate_store(KEY_OF(session), &alone);
     return GT_OK;
 }
 
@@ -163,6 +169,8 @@ void session_rates_correct(struct session *session, double modelled, double meas
     if (!session->timing.is_timed || (ratio < OUTDATED_RATIO && ratio > 1.0 / OUTDATED_RATIO))
         return;
     calibrate_scale(&session->timing.rates, ratio);
+    session->timing.rates.uncertainty = PLAN_TIMED_UNCERTAINTY;
+    session->timing.rates.disturbed = false;
     calibrate_store(KEY_OF(session), &session->timing.rates);
 }
 
@@ -230,18 +238,37 @@ static enum gt_status peaks_measure(struct session *session)
         return GT_OK;
     const bool known = rate[own] > 0.0 && rate[DTYPE_F32] > 0.0;
     timing->rates = known ? plan_rates_of_peaks(rate[own], rate[DTYPE_F32]) : session_rates_nominal(session);
-    if (!known)
+    if (!known || timing->is_tiny)
         timing->rates.uncertainty = GUESS_FACTOR;
     return GT_OK;
 }
 
+/* Widens the uncertainty by what other programs took of the processors since `before`: a run may get as little. */
+static void disturbance_note(struct session *session, const struct contention *before)
+{
+    struct plan_rates *rates = &session->timing.rates;
+    struct contention now;
+    contention_read(&now);
+    const double held = contention_share(before, &now, thread_count_available());
+    const double factor = rates->uncertainty < 1.0 ? 1.0 + rates->uncertainty : rates->uncertainty;
+    if (!session->device.info.host_memory || rates->disturbed || held < CONTENTION_DISTURBED)
+        return;
+    /* Threads wait for the one that waits for a processor. */
+    const double left = 1.0 - fmin(held, HELD_MOST);
+    rates->uncertainty = plan_uncertainty_of(factor / (left * left));
+    rates->disturbed = true;
+}
+
 enum gt_status session_peak_measure(struct session *session)
 {
+    struct contention before;
     if (session->device.has_profile) {
         session_rates_profile(session);
         return GT_OK;
     }
+    contention_read(&before);
     TRY(peaks_measure(session));
+    disturbance_note(session, &before);
     rates_tuned(session);
     /* The run's own products may be faster than the one that was timed just now. */
     const double own = session->timing.rates.flops_per_s[OP_GEMM][session->device.dtype];

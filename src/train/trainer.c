@@ -99,7 +99,7 @@ static enum gt_status device_start(struct trainer *t)
         TRY(session_peak_measure(session));
     const double guessed = t->forecast.uncertainty;
     forecast_make(t);
-    if (!known || t->forecast.uncertainty < guessed)
+    if (!known || t->forecast.disturbed || t->forecast.uncertainty < guessed)
         run_log_forecast(t);
     return GT_OK;
 }

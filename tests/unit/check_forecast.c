@@ -63,6 +63,14 @@ TEST(the_line_says_what_it_is)
     log_capture_begin(&capture);
     forecast_log(&forecast);
     ck_assert_int_eq(capture.lines, 1);
+    forecast.disturbed = true;
+    forecast_log(&forecast);
+    ck_assert_ptr_nonnull(
+        strstr(capture.text, "estimate: 1 min 40 s within a factor of 4, as other programs use this machine, until "));
+    forecast.disturbed = false;
+    capture.lines = 0;
+    forecast_log(&forecast);
+    ck_assert_int_eq(capture.lines, 1);
     ck_assert_ptr_nonnull(strstr(capture.text, "estimate: 1 min 40 s within a factor of 4, until "));
     ck_assert_ptr_nonnull(strstr(capture.text, " (100 steps of 500 ms, 5 evaluations of 10.0 s)"));
     struct forecast last = {
@@ -108,6 +116,32 @@ TEST(the_model_is_tested_once)
         log_capture_end();
     }
     ck_assert_int_eq(tested, 1);
+}
+
+/* One step says as much of the next ones as timed ops agree with it, or as other programs leave them. */
+TEST(the_first_step_has_its_uncertainty)
+{
+    static const struct {
+        double modelled, uncertainty;
+        bool disturbed;
+        double expected;
+    } cases[] = {
+        {2.0, 0.2, false, 0.2},  {1.25, 0.2, false, 0.6}, {0.25, 0.2, false, 8.0}, {16.0, 0.2, false, 8.0},
+        {0.25, 4.0, false, 0.2}, {2.0, 12.0, true, 12.0}, {0.1, 12.0, true, 20.0}, {0.0, 0.2, false, 0.2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct forecast forecast = {.modelled_seconds = cases[i].modelled,
+                                    .uncertainty = cases[i].uncertainty,
+                                    .model_uncertainty = cases[i].uncertainty,
+                                    .disturbed = cases[i].disturbed,
+                                    .steps = 100};
+        forecast_step_measured(&forecast, 2.0);
+        ck_assert_msg(fabs(forecast.uncertainty - cases[i].expected) < 1e-9, "case %zu: %g", i, forecast.uncertainty);
+        ck_assert_int_eq(forecast.disturbed, cases[i].disturbed);
+        for (int step = 2; step <= FORECAST_TEST_STEPS; step++)
+            forecast_step_measured(&forecast, 2.0);
+        ck_assert(forecast.uncertainty == FORECAST_STEPS_ERROR && !forecast.disturbed);
+    }
 }
 
 TEST(runs_of_the_evaluation_program)

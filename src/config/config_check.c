@@ -141,15 +141,77 @@ static enum gt_status check_tokens(const struct config *config)
                 config->batch_size, config->gradient_accumulation_steps);
 }
 
-/* The parts of an update have equally many sequences. */
+#define DIVISORS_SHOWN 4
+#define DIVISORS_TEXT_MAX 64
+
+/* Writes "2, 4, 5 or 10": the divisors of `count`, from `least` to the most ranks, that are nearest to `near`. */
+static char *divisors_text(char out[static DIVISORS_TEXT_MAX], int64_t count, int64_t least, int64_t near)
+{
+    int64_t shown[DIVISORS_SHOWN + 1]; /* in order; the last one is spare */
+    const int64_t most = min_i64(count, config_key_info_get(CONFIG_KEY_ranks)->int_max);
+    int n = 0;
+    for (int64_t divisor = least; divisor <= most; divisor++) {
+        if (count % divisor != 0)
+            continue;
+        shown[n++] = divisor;
+        if (n <= DIVISORS_SHOWN)
+            continue;
+        n--;
+        if (divisor - near >= near - shown[0])
+            break; /* so are all that follow */
+        memmove(shown, shown + 1, sizeof *shown * DIVISORS_SHOWN);
+    }
+    out[0] = '\0';
+    for (int i = 0; i < n; i++)
+        snprintf(out + strlen(out), DIVISORS_TEXT_MAX - strlen(out), "%s%" PRId64,
+                 i == 0       ? ""
+                 : i == n - 1 ? " or "
+                              : ", ",
+                 shown[i]);
+    return out;
+}
+
+/* Nobody has set the parts of an update, so that it has as many as there are ranks. */
+static enum gt_status refuse_ranks(const struct config *config, int64_t samples)
+{
+    const int64_t ranks = config->ranks, batch = config->batch_size, each = config->gradient_accumulation_steps;
+    int64_t steps = each;
+    while (batch % ranks * (steps % ranks) % ranks != 0)
+        steps++;
+    const bool typed = config_key_was_set(config, CONFIG_KEY_ranks);
+    char divisors[DIVISORS_TEXT_MAX];
+    (void)divisors_text(divisors, samples, 2, ranks);
+    return FAIL(GT_USAGE,
+                "%s the %" PRId64 " sequences of an update (batch_size %" PRId64
+                " x gradient_accumulation_steps %" PRId64 "): use %s%s%sgradient_accumulation_steps=%" PRId64,
+                typed ? TEXT(48, "--ranks=%" PRId64 " does not divide", ranks)
+                      : TEXT(48, "%" PRId64 " ranks do not divide", ranks),
+                samples, batch, each, divisors, divisors[0] != '\0' ? " ranks" : "", divisors[0] != '\0' ? ", or " : "",
+                steps);
+}
+
+/* The parts of an update have equally many sequences, and the ranks equally many parts. */
 static enum gt_status check_parts(const struct config *config)
 {
-    const int64_t samples = config->batch_size * config->gradient_accumulation_steps;
+    const int64_t samples = config->batch_size * config->gradient_accumulation_steps, parts = config->parts;
+    const char *whose = config->origin[CONFIG_KEY_parts].checkpoint ? "the checkpoint's " : "";
+    char divisors[DIVISORS_TEXT_MAX];
     if (!settled_pair(config, CONFIG_KEY_batch_size, CONFIG_KEY_gradient_accumulation_steps) ||
-        !is_settled(config, CONFIG_KEY_parts) || samples % config->parts == 0)
+        !settled_pair(config, CONFIG_KEY_parts, CONFIG_KEY_ranks))
         return GT_OK;
-    return FAIL(GT_USAGE, "parts=%" PRId64 " does not divide the %" PRId64 " sequences of an update", config->parts,
-                samples);
+    if (samples % parts != 0 && config->origin[CONFIG_KEY_parts].source == NULL)
+        return refuse_ranks(config, samples);
+    if (samples % parts != 0)
+        return FAIL(GT_USAGE,
+                    "%sparts=%" PRId64 " does not divide the %" PRId64 " sequences of an update (batch_size %" PRId64
+                    " x gradient_accumulation_steps %" PRId64 "): use %s parts",
+                    whose, parts, samples, config->batch_size, config->gradient_accumulation_steps,
+                    divisors_text(divisors, samples, 1, parts));
+    if (parts % config->ranks != 0)
+        return FAIL(GT_USAGE, "ranks=%" PRId64 " does not divide %s%" PRId64 " part%s of an update: use %s rank%s",
+                    config->ranks, whose[0] != '\0' ? whose : "the ", parts, parts == 1 ? "" : "s",
+                    divisors_text(divisors, parts, 1, config->ranks), parts == 1 ? "" : "s");
+    return GT_OK;
 }
 
 /* The samples of an evaluation have 32-bit numbers. */

@@ -285,9 +285,6 @@ static void out_dir_release(const struct trainer *t, enum gt_status status)
 static enum gt_status device_open(struct trainer *t, struct dist *dist, const uint64_t budgets[static 2])
 {
     const struct config *config = t->config;
-    if (config->parts % config->ranks != 0)
-        return FAIL(GT_USAGE, "ranks=%" PRId64 " does not divide the %" PRId64 " part%s of an update", config->ranks,
-                    config->parts, config->parts == 1 ? "" : "s");
     TRY(session_open(t->mem, config, &t->session));
     t->session.dist = dist;
     const bool divided = !ranks_first(dist) && strcmp(dist->host[dist->rank], dist->host[0]) == 0;

@@ -47,6 +47,34 @@ TEST(check_pairs)
     ck_assert_int_eq(fixture.count, 0);
 }
 
+TEST(check_ranks_and_parts)
+{
+    const char *const twenty = "batch_size = 4; gradient_accumulation_steps = 5";
+    refused(TEXT(128, "%s; ranks = 3", twenty),
+            "--ranks=3 does not divide the 20 sequences of an update (batch_size 4 x gradient_accumulation_steps 5): "
+            "use 2, 4, 5 or 10 ranks, or gradient_accumulation_steps=6");
+    refused(TEXT(128, "%s; devices = '0,1,2'", twenty), "3 ranks do not divide the 20 sequences");
+    refused("batch_size = 1; gradient_accumulation_steps = 1; ranks = 2", "): use gradient_accumulation_steps=2");
+    refused("batch_size = 6; gradient_accumulation_steps = 1; ranks = 4",
+            "use 2, 3 or 6 ranks, or gradient_accumulation_steps=2");
+    refused("batch_size = 12; gradient_accumulation_steps = 40; ranks = 7",
+            "use 4, 5, 6 or 8 ranks, or gradient_accumulation_steps=42");
+    refused(TEXT(128, "%s; parts = 3", twenty),
+            "parts=3 does not divide the 20 sequences of an update (batch_size 4 x gradient_accumulation_steps 5): use "
+            "1, 2, 4 or 5 parts");
+    refused(TEXT(128, "%s; parts = 4; ranks = 3", twenty),
+            "ranks=3 does not divide the 4 parts of an update: use 1, 2 or 4 ranks");
+    ck_assert_int_eq(check(TEXT(128, "%s; parts = 4; ranks = 2", twenty)), GT_OK);
+    ck_assert_int_eq(fixture_read(TEXT(128, "%s; ranks = 4", twenty)), GT_OK);
+    fixture.config.parts = 3; /* as a resumed run's checkpoint says */
+    fixture.config.origin[CONFIG_KEY_parts] = (struct config_origin){.source = "c.json", .checkpoint = true};
+    ck_assert_int_eq(config_check(&fixture.config), GT_USAGE);
+    ASSERT_SAID("the checkpoint's parts=3 does not divide the 20 sequences");
+    fixture.config.parts = 10;
+    ck_assert_int_eq(config_check(&fixture.config), GT_USAGE);
+    ASSERT_SAID("ranks=4 does not divide the checkpoint's 10 parts of an update: use 1, 2, 5 or 10 ranks");
+}
+
 TEST(check_expected_losses)
 {
     static const char *const bad[] = {"2", "1:2", "1:3-2", "1:0-2", "1:2-3,", "1:2-3 x"};

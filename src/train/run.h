@@ -217,9 +217,10 @@ extern const struct embedded_page embedded_errors;
 /* Prints what doc/errors.md says of an error: `id` is the word in "error[ID]".  Errors: GT_USAGE. */
 enum gt_status error_explain(const char *id);
 
-/* If `status` ends the process with 1 or 3, prints a report on the failure to standard error, between two marker lines.
- * Users paste it where they ask for help.  Otherwise prints nothing: a bad key or file needs no help.  `session` may be
- * NULL, or may have failed at any point of its opening, but session_close() must not have been called. */
+/* If the program or the device failed (GT_FAILURE, GT_DEVICE, GT_NO_MEMORY), prints a report to standard error, between
+ * two marker lines.  Users paste it where they ask for help.  Otherwise prints nothing: a bad key or path, a full
+ * disk, a model that does not fit or has diverged need the error line only.  `session` may be NULL, or may have failed
+ * at any point of its opening, but session_close() must not have been called. */
 void report_block_print(const struct config *config, const struct session *session, enum gt_status status);
 
 /* --explain-oom: explain_oom_text() of the text that config->explain_oom names ("-": standard input).  Errors: GT_IO;

@@ -379,14 +379,11 @@ static void keys_print(const struct config *config)
 void report_block_print(const struct config *config, const struct session *session, enum gt_status status)
 {
     struct utsname system;
-    int exit_code = status_exit_code(status);
-    if (status == GT_STOPPED || (exit_code != 1 && exit_code != 3))
+    if (status != GT_FAILURE && status != GT_NO_MEMORY && status != GT_DEVICE)
         return;
-    if ((status == GT_NO_FIT || status == GT_IO) && config->plan != CONFIG_PLAN_OFF)
-        return; /* the plan was the answer, or its reader is gone */
     fputs("---- gpt-train report, to be pasted where you ask for help ----\n", stderr);
     LINE("version", "gpt-train %s", PACKAGE_VERSION);
-    LINE("status", "%s, exit status %d", status_name(status), exit_code);
+    LINE("status", "%s, exit status %d", status_name(status), status_exit_code(status));
     if (uname(&system) == 0)
         LINE("system", "%s %s %s", system.sysname, system.release, system.machine);
     if (session)

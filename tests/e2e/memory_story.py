@@ -119,7 +119,7 @@ def evaluation_alone():
 
 
 def pinned():
-    """Pinned choices that do not fit are refused before anything is computed, with alternatives and the report."""
+    """Pinned choices that do not fit are refused before anything is computed, with alternatives."""
     arguments = ["--dataset=./none", "--batch_size=64", "--gradient_accumulation_steps=1", "--micro_batch=64",
                  "--recompute=none", "--memory_budget=2.68GiB"]
     done = run("--plan=json", *arguments)
@@ -130,11 +130,7 @@ def pinned():
     check(done.stderr.count("gpt-train: error") == 1 and "---- gpt-train report" not in done.stderr, f"pinned: {done.stderr!r}")
     done = run(*arguments, "--out_dir=pinned")
     check(done.returncode == 3 and done.stderr.count("gpt-train: error") == 1, f"pinned, not planned only: {done.stderr!r}")
-    report = done.stderr[done.stderr.find("---- gpt-train report"):]
-    for words in ("version   gpt-train ", "exit status 3", "backend   cpu: ", "budget 2.68 GiB", "--micro_batch=64",
-                  "--memory_budget='2.68GiB'", "plan      ", "---- end of report ----"):
-        check(words in report, f"pinned: {words!r} is not in the report {report!r}")
-    check("--n_layer" not in report, "pinned: only keys that were set are in the report")
+    check("gpt-train report" not in done.stderr, f"pinned: no report on what does not fit: {done.stderr!r}")
 
 
 def refused_heads():

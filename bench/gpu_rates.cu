@@ -1,6 +1,6 @@
-/* What a card can do, for bench/gpu-check: rates of mma with fp32 and fp16 sums and how both round, memory, L2, an
- * empty node of a graph; the link to host memory; and what cuBLASLt reaches for the products of a GPT-2, by workspace,
- * tuned and not, and our own kernel with fp16 sums.
+/* What a card can do, for bench/gpu-check: rates of mma of fp16 with fp32 and fp16 sums, how both round, and the same of
+ * fp8 (0: not there); memory, L2, an empty node of a graph; the link to host memory; and what cuBLASLt reaches for the
+ * products of a GPT-2, by workspace, tuned and not, and our own kernel with fp16 sums.
  *
  * usage: gpu_rates ROWS CHANNELS VOCABULARY RUNS    (rows of a micro-batch; runs of each measurement)
  * Prints one line of JSON.  Every time is the least of some rounds, by events, on random numbers.  It also compiles for
@@ -72,7 +72,26 @@ DEVICE uint32_t some_halves(uint32_t i)
     return (i * 0x9e3779b9u & 0x83ff83ffu) | 0x38003800u;
 }
 
-template <bool HALF> static __global__ void mma_rate(uint32_t *out, int steps)
+enum mma_kind { MMA_WIDE, MMA_HALF, MMA_FP8_WIDE, MMA_FP8_HALF }; /* fp16 or e4m3; sums in fp32 or in fp16 */
+
+/* d[16,8] += a[16,32] b[32,8] of e4m3; from 8.9 on.  PTX ISA: mma.sync.aligned.m16n8k32.row.col. */
+template <mma_kind KIND>
+DEVICE void mma_fp8(float (&wide)[4], uint32_t (&half)[2], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890 && CUDART_VERSION >= 12080
+    if constexpr (KIND == MMA_FP8_WIDE)
+        asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                     "{%0,%1,%2,%3};"
+                     : "+f"(wide[0]), "+f"(wide[1]), "+f"(wide[2]), "+f"(wide[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    else
+        asm volatile("mma.sync.aligned.m16n8k32.row.col.f16.e4m3.e4m3.f16 {%0,%1}, {%2,%3,%4,%5}, {%6,%7}, {%0,%1};"
+                     : "+r"(half[0]), "+r"(half[1])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
+}
+
+template <mma_kind KIND> static __global__ void mma_rate(uint32_t *out, int steps)
 {
     uint32_t a[4], b[2 * PRODUCTS], half[PRODUCTS][2] = {}, total = 0;
     float wide[PRODUCTS][4] = {};
@@ -83,25 +102,41 @@ template <bool HALF> static __global__ void mma_rate(uint32_t *out, int steps)
     for (int step = 0; step < steps; step++) {
 #pragma unroll
         for (int i = 0; i < PRODUCTS; i++) {
-            if constexpr (HALF)
+            if constexpr (KIND == MMA_HALF)
                 mma_m16n8k16_half(half[i], a, b[2 * i], b[2 * i + 1]);
-            else
+            else if constexpr (KIND == MMA_WIDE)
                 mma_m16n8k16<__half>(wide[i], a, b[2 * i], b[2 * i + 1]);
+            else
+                mma_fp8<KIND>(wide[i], half[i], a, b[2 * i], b[2 * i + 1]);
         }
     }
     for (int i = 0; i < PRODUCTS; i++)
-        total += HALF ? half[i][0] ^ half[i][1] : __float_as_uint(wide[i][0] + wide[i][3]);
+        total += half[i][0] ^ half[i][1] ^ __float_as_uint(wide[i][0] + wide[i][3]);
     out[blockIdx.x * blockDim.x + threadIdx.x] = total;
 }
 
-template <bool HALF> static double mma_flops(int blocks, int steps, int runs)
+template <mma_kind KIND> static double mma_flops(int blocks, int steps, int runs)
 {
     uint32_t *out = (uint32_t *)device_memory((size_t)blocks * THREADS * sizeof *out);
     const double seconds = seconds_of(0, runs, [=] {
-        must(LAUNCH(mma_rate<HALF>, dim3((unsigned)blocks), dim3(THREADS), 0, 0, out, steps), "mma_rate");
+        must(LAUNCH(mma_rate<KIND>, dim3((unsigned)blocks), dim3(THREADS), 0, 0, out, steps), "mma_rate");
     });
     must(cudaFree(out), "cudaFree");
-    return 2.0 * 16 * 8 * 16 * PRODUCTS * steps * (blocks * THREADS / WARP_LANES) / seconds;
+    const double depth = KIND == MMA_WIDE || KIND == MMA_HALF ? 16 : 32;
+    return 2.0 * 16 * 8 * depth * PRODUCTS * steps * (blocks * THREADS / WARP_LANES) / seconds;
+}
+
+/* Returns true when this program's code for the card has the instructions of mma_fp8(): it may be that of an older
+ * card. */
+static bool has_fp8(void)
+{
+#if defined(GT_CUDA_EMULATED) || CUDART_VERSION < 12080
+    return false;
+#else
+    cudaFuncAttributes code;
+    must(cudaFuncGetAttributes(&code, (const void *)mma_rate<MMA_FP8_WIDE>), "cudaFuncGetAttributes");
+    return code.ptxVersion >= 89;
+#endif
 }
 
 /* Element [0][0] of c + a b, with products 0.75 (or one of 1.5) at k = 0 and k = `second`, from c = 2048 in fp16 and
@@ -408,9 +443,12 @@ int main(int argc, char **argv)
     must(cudaEventCreateWithFlags(&begun, cudaEventDefault), "cudaEventCreate");
     must(cudaEventCreateWithFlags(&ended, cudaEventDefault), "cudaEventCreate");
     const int blocks = small ? 1 : 8 * processors, steps = small ? 1 : 4096;
-    (void)mma_flops<false>(blocks, steps, runs); /* the clock climbs */
-    printf("{\"l2_bytes\": %d, \"fp32_sums_flops\": %.4g, ", l2, mma_flops<false>(blocks, steps, runs));
-    printf("\"fp16_sums_flops\": %.4g, ", mma_flops<true>(blocks, steps, runs));
+    (void)mma_flops<MMA_WIDE>(blocks, steps, runs); /* the clock climbs */
+    printf("{\"l2_bytes\": %d, \"fp32_sums_flops\": %.4g, ", l2, mma_flops<MMA_WIDE>(blocks, steps, runs));
+    printf("\"fp16_sums_flops\": %.4g, ", mma_flops<MMA_HALF>(blocks, steps, runs));
+    const bool fp8 = has_fp8();
+    printf("\"fp8_fp32_sums_flops\": %.4g, ", fp8 ? mma_flops<MMA_FP8_WIDE>(blocks, steps, runs) : 0.0);
+    printf("\"fp8_fp16_sums_flops\": %.4g, ", fp8 ? mma_flops<MMA_FP8_HALF>(blocks, steps, runs) : 0.0);
     roundings_print();
     printf("\"memory_bytes\": %.4g, ", copy_rate(small ? MIB / 16 : 512 * MIB, small ? 1 : 16 * processors, runs));
     printf("\"l2_rate_bytes\": %.4g, ", copy_rate(small ? MIB / 16 : (size_t)l2 / 4, small ? 1 : 4 * processors, runs));

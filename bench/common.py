@@ -191,6 +191,29 @@ def gaps_of(log):
     return dict(zip(("whole_seconds", "ops_seconds", "share"), map(float, found.groups() if found else (0, 0, 0))))
 
 
+# The programs that run on a card beside gpt-train: their sources, and what nvcc needs to know.
+CARD_PROGRAMS = {
+    "smoke": (["tests/cuda_on_cpu/smoke.cu"], ["--fmad=false"]),
+    "gpu_rates": (["bench/gpu_rates.cu", "backends/cuda/kernels/gemm.cu", "backends/cuda/kernels/gemm_half.cu"], ["-O3", "-lcublasLt"]),
+}
+
+
+def nvcc_command(name, nvcc, capability, output, *more):
+    """Returns the command that compiles one of CARD_PROGRAMS for a card; the program needs no C++ library."""
+    sources, flags = CARD_PROGRAMS[name]
+    return [nvcc, *more, "-std=c++17", "-arch=sm_" + capability, "-Xcompiler=-static-libstdc++,-static-libgcc", "-I" + TOP,
+            "-I" + os.path.join(TOP, "src"), *(os.path.join(TOP, source) for source in sources), *flags, "-o", output]
+
+
+def emulated_command(name, build, output):
+    """Returns the command that compiles one of CARD_PROGRAMS for the emulator of a build folder."""
+    here = os.path.join(TOP, "tests/cuda_on_cpu")
+    includes = ["-I" + folder for folder in (TOP, os.path.join(TOP, "src"), here, os.path.join(here, "include"))]
+    return ["g++", "-static-libstdc++", "-std=c++17", "-O2", "-w", "-ffp-contract=off", "-DGT_CUDA_EMULATED", *includes, "-x", "c++",
+            *(os.path.join(TOP, source) for source in CARD_PROGRAMS[name][0]), "-x", "none",
+            os.path.join(build, "tests/cuda_on_cpu/libemulator.a"), "-o", output]
+
+
 def has_torch(python, card=False):
     """Returns true when this Python has PyTorch 2, and that knows a card if one is needed."""
     has = "import torch; assert int(torch.__version__.split('.')[0]) >= 2" + (" and torch.cuda.is_available()" if card else "")

@@ -2,7 +2,7 @@
 dist_bin_SCRIPTS = bench/gpt-check
 benchdir = $(pkgdatadir)/bench
 dist_bench_SCRIPTS = bench/gpu-check
-dist_bench_DATA = bench/common.py bench/torch_gpt2.py bench/torch_side.py
+dist_bench_DATA = bench/common.py bench/predicted.py bench/random_llama.py bench/torch_gpt2.py bench/torch_side.py
 
 # Measurements: bench/run compares with PyTorch; the record_*.py produce the figures that bench/results/ and doc/ cite.
 EXTRA_DIST += \

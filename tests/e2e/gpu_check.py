@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""bench/gpu-check, its checks and --speed, rehearsed on the emulated programs: rows run, the JSON is complete, PyTorch's
-sides are asked for what their names say (a stand-in answers), clocks are read (a stand-in for nvidia-smi), failures give
-FAIL, an existing program is used as it is, usage is checked.
+"""bench/gpu-check, its checks, --speed and --quick, rehearsed on the emulated programs: rows run, the JSON is complete,
+PyTorch's sides are asked for what their names say (a stand-in answers), clocks are read (a stand-in for nvidia-smi), failures
+give FAIL and the rows after them run, rows end in time, what was carried is unpacked and used, an existing program is used as
+it is, the table's predictions are those of doc/cuda.md, usage is checked.
 
 Times and rates of a rehearsal mean nothing; rows that need a card are SKIP with a reason.  Prints "checks: P passed, F
 failed, S skipped".
@@ -15,9 +16,10 @@ import shutil
 import subprocess
 import sys
 import time
+import zipfile
 
 from checks import BUILD, SOURCE, check, read, read_json, skip, write
-from cuda_common import end_emulated
+from cuda_common import FOLDER, end_emulated
 
 PROGRAM, GPT_CHECK = (os.path.join(SOURCE, "bench", name) for name in ("gpu-check", "gpt-check"))
 EMULATED = "--emulated=" + BUILD
@@ -27,7 +29,8 @@ ONLY = "devices,parity float32,graphs,half_sums,memcheck,racecheck,initcheck,syn
 def gpu_check(*arguments, work=".", program=PROGRAM, **environment):
     done = subprocess.run([sys.executable, program, *arguments], cwd=work, check=False, capture_output=True, text=True,
                           env={**os.environ, **environment}, timeout=900)
-    path, found = os.path.join(work, "gpu-speed.json" if "--speed" in arguments else "gpu-check.json"), None
+    kind = next((word[2:] for word in arguments if word in ("--speed", "--quick")), "check")
+    path, found = os.path.join(work, f"gpu-{kind}.json"), None
     if os.path.exists(path):
         found = read_json(path)
         os.remove(path)
@@ -40,7 +43,7 @@ def whole():
     rows = {row["name"]: row["result"] for row in found["rows"]}
     wanted = {"devices": "PASS", "parity float32": "PASS", "graphs": "PASS", "half_sums": "PASS", "story 11.4GiB": "PASS", "story 9.7GiB": "PASS", "offload": "PASS",
               "two ranks": "PASS", "MFU 124M": "PASS",
-              "memcheck": "SKIP", "racecheck": "SKIP", "initcheck": "SKIP", "synccheck": "SKIP"}
+              "memcheck": "SKIP", "racecheck": "SKIP", "racecheck of both": "SKIP", "initcheck": "SKIP", "synccheck": "SKIP"}
     check(rows == wanted, f"rows are {rows}")
     story = found["facts"]["story 11.4GiB"]
     check(story["micro_batch"] > 0, "the log does not say how many samples were computed at once")
@@ -113,12 +116,118 @@ def speed():
     check(tried[0] == ["flash", [4, 2, 1], False] and tried[-1] == ["flash", [4, 2, 1], True], f"asked for {tried}")
     check({one["product"] for one in facts["rates"]["products"]} >= {"head dw", "mlp in", "attention out dx"}, "products lack some")
     check({one["workspace_mib"] for one in facts["rates"]["products"]} == {8, 32, 64}, "not three workspaces")
+    check(facts["rates"]["fp8_fp32_sums_flops"] == facts["rates"]["fp8_fp16_sums_flops"] == 0 < facts["rates"]["fp16_sums_flops"],
+          "rates of instructions that the emulator has not")
     check(rows["link"][1].endswith("the profile has no such card"), rows["link"][1])
     check(any(one["op"] == "gemm" and one["seconds"] > 0 and "of_roof" in one for one in facts["ops"]), f"{facts['ops']}")
     check(facts["gaps"]["whole_seconds"] > 0 or not facts["gaps"]["ops_seconds"], f"{facts['gaps']}")
     check(facts["next"] == sorted(facts["next"], key=lambda one: -one[1]) and facts["next"], f"{facts['next']}")
     done, found = gpu_check("--speed", EMULATED, "--only=PyTorch flash,next", "--python=false")
     check([row["result"] for row in found["rows"]] == ["SKIP", "SKIP"] and done.returncode == 0, done.stdout[-600:])
+
+
+def quick():
+    """--quick without a card is one line; with the emulated one its rows run, and the table comes last."""
+    os.makedirs("empty", exist_ok=True)
+    done, found = gpu_check("--quick", PATH=os.path.abspath("empty"))
+    check(done.returncode == 77 and found is None, f"without a card: {done.returncode}, {found}")
+    check(done.stdout == "gpu-check: no nvidia-smi, so no NVIDIA driver; nothing is checked or measured\n" and not done.stderr,
+          f"without a card: {done.stdout}{done.stderr[-300:]}")
+    only = "parity float32,at once,opcheck at once,half_sums,racecheck,story,steady gpt-train,ops,LoRA,OpenCL,large"
+    done, found = gpu_check("--quick", EMULATED, "--only=" + only, "--seconds=1", "--minutes=60")
+    rows = {row["name"]: (row["result"], row["detail"]) for row in found["rows"]}
+    skipped = {name for name, (result, _) in rows.items() if result == "SKIP"}
+    check(done.returncode == 0 and skipped == {"racecheck", "OpenCL"} and len(rows) == 12, f"rows are {rows}")
+    check("the bits of two passes" in rows["at once"][1], rows["at once"][1])
+    before, table = done.stdout.rsplit("\n\n", 1)
+    lines = table.strip().split("\n")
+    check("```" in before and lines.pop() == "```" and lines[0].split() == ["predicted", "measured", "ratio"], f"the end is {table}")
+    known = {re.split("  +", line)[0]: line.split()[-3:] for line in lines[1:]}
+    check(known["tokens/s"][0] == "-" and float(known["tokens/s"][1]) > 0, f"{known['tokens/s']}")
+    check(known["LoRA 8B in 12GiB, MiB"][2] == known["story in 11.4GiB, MiB"][2] == "1.000", f"{known}")
+    update = float(known["update, ms"][1])
+    parts = sum(float(words[1]) for name, words in known.items() if name.endswith(", ms")) - update
+    check(abs(parts - update) < 0.01 * update, f"the parts of an update add up to {parts} of {update} ms")
+
+
+def carry_stand_in(folder):
+    """Makes what packaging/carry makes, from this build: the programs in a wheel, which load the emulated module."""
+    for name in ("bench", "emulated", "variants/same", "variants/broken"):
+        os.makedirs(os.path.join(folder, name))
+    for name in os.listdir(os.path.join(SOURCE, "bench")):
+        if os.path.isfile(os.path.join(SOURCE, "bench", name)):
+            shutil.copy(os.path.join(SOURCE, "bench", name), os.path.join(folder, "bench"))
+    with zipfile.ZipFile(os.path.join(folder, "gpt_train-0-py3-none-any.whl"), "w") as wheel:
+        for name, program in (("scripts/gpt-train", "gpt-train-module"), ("data/libexec/gpt-train/opcheck", "opcheck-module")):
+            wheel.write(os.path.join(FOLDER, program), "gpt_train-0.data/" + name)
+        wheel.writestr("gpt_train-0.dist-info/METADATA", "not a program")
+    module = os.path.join(FOLDER, "module", "gpt-train-cuda.so")
+    for name in ("emulated", "variants/same"):
+        shutil.copy(module, os.path.join(folder, name))
+    write(os.path.join(folder, "variants/broken/gpt-train-cuda.so"), "not a module")
+    write(os.path.join(folder, "commit"), "v1-2-g3\n")
+    os.chmod(write(os.path.join(folder, "emulated/smoke"), "#!/bin/sh\necho 'checks: 16 passed, 0 failed, 0 skipped'\n"), 0o700)
+
+
+def carried():
+    """What packaging/carry made is unpacked and used; a module that cannot be loaded fails by name, and the rest goes on."""
+    folder = os.path.abspath("carried")
+    carry_stand_in(folder)
+    program = os.path.join(folder, "bench", "gpu-check")
+    only = "--only=smoke,devices,opcheck float16,steady gpt-train,ops,variant,large"
+    done, found = gpu_check("--quick", f"--emulated={folder}/emulated", only, "--minutes=60", program=program)
+    rows = {row["name"]: (row["result"], row["detail"]) for row in found["rows"]}
+    check(done.returncode == 1 and rows["build"] == ("PASS", "unpacked from gpt_train-0-py3-none-any.whl"), f"{rows} {done.stderr[-400:]}")
+    check(rows.pop("variant broken", ("", ""))[0] == "FAIL" and "gpt-train ended with 1" in done.stdout, f"rows are {rows}")
+    check(len(rows) == 8 and all(result == "PASS" for result, _ in rows.values()), f"rows are {rows}")
+    check("commit v1-2-g3" in found["facts"]["release"], found["facts"]["release"])
+    check(found["facts"]["beside"]["same before ours, tokens/s"][1] > 0, f"{found['facts']['beside']}")
+    done, found = gpu_check("--quick", f"--emulated={folder}/emulated", "--only=devices", program=program, GT_CUDA_ON_CPU_DRIVER="0")
+    check([row["result"] for row in found["rows"]] == ["FAIL"] and "no NVIDIA driver is loaded" in done.stdout
+          and done.returncode == 1, f"without a driver: {done.stdout}")
+
+
+def gpu_check_module():
+    """Returns bench/gpu-check as a module."""
+    sys.path.insert(0, os.path.dirname(PROGRAM))
+    loader = importlib.machinery.SourceFileLoader("gpu_check_program", PROGRAM)
+    program = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    sys.dont_write_bytecode = True
+    loader.exec_module(program)
+    return program
+
+
+def limits():
+    """A row that exceeds its own limit fails by name, with what was running, and the next one runs."""
+    program = gpu_check_module()
+    rows = program.Check({"build": BUILD})
+    rows.row("slow", lambda: rows.run(["sh", "-c", "echo begun; exec sleep 600"]), limit_s=1)
+    rows.row("next", lambda: rows.run(["echo", "done"]).strip(), limit_s=500)
+    rows.row("unlimited", lambda: str(rows.row_ends))
+    rows.remove()
+    found = [(row["name"], row["result"], row["detail"]) for row in rows.rows]
+    check(found == [("slow", "FAIL", "sh is not done within the 1 s of this row"), ("next", "PASS", "done"), ("unlimited", "PASS", "None")],
+          f"rows are {found}")
+
+
+def predictions():
+    """The predictions of the table are those that doc/cuda.md derives; a card's name counts as a whole."""
+    predicted = gpu_check_module().predicted
+    text = read(os.path.join(SOURCE, "doc", "cuda.md")).decode().split("## Predictions")[1].split("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.split("\n") if line.startswith("| ")]
+    at = {name: rows[0].index(name) for name in predicted.CARDS}
+    doc = {row[0]: row for row in rows[1:]}
+    for card, values in predicted.CARDS.items():
+        for name, value in zip(predicted.NAMES, values):
+            said = doc[name][at[card]].replace(",", "")
+            check(said == "-" if value is None else float(said) == value, f"{card}, {name}: {value} here, {said} in doc/cuda.md")
+    for device, card in (("NVIDIA GeForce RTX 4070", "RTX 4070"), ("NVIDIA H100 80GB HBM3", "H100"), ("NVIDIA GeForce RTX 4070 Ti", None),
+                         ("NVIDIA A10", None)):
+        found = predicted.predictions(device)
+        check(found["tokens/s"] == (predicted.CARDS[card][0] if card else None), f"{device}: {found['tokens/s']}")
+    facts = {"device": "NVIDIA H100 80GB HBM3", "steady gpt-train": {"tokens_per_s": 280e3, "seconds": 0.234}}
+    line = next(line for line in predicted.table(facts) if line.startswith("tokens/s "))
+    check(line.split() == ["tokens/s", "560000", "280000", "0.500"], line)
 
 
 def clocks():
@@ -149,11 +258,7 @@ esac
 
 def ended():
     """A command that takes too long is ended with all processes that it started."""
-    sys.path.insert(0, os.path.dirname(PROGRAM))
-    loader = importlib.machinery.SourceFileLoader("gpu_check_program", PROGRAM)
-    program = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    sys.dont_write_bytecode = True
-    loader.exec_module(program)
+    program = gpu_check_module()
     path = os.path.abspath("still-there")
     text, status = program.finished(["sh", "-c", f"echo begun; (sleep 3; touch '{path}') & sleep 600"], 1)
     check(status is None and text == "begun\n", f"{status}: {text}")
@@ -168,9 +273,9 @@ def bad():
     check(debug or (done.returncode == 1 and found["rows"][0]["result"] == "FAIL"), done.stdout[-600:])
     done, found = gpu_check(EMULATED, "--only=MFU", "--minutes=0")
     check(done.returncode == 0 and all("no time left" in row["detail"] for row in found["rows"]), done.stdout[-600:])
-    for arguments in (("--minutes=x",), ("--quickly",), ("--only",)):
+    for arguments in (("--minutes=x",), ("--quickly",), ("--only",), ("--seconds=x",)):
         done, found = gpu_check(*arguments)
         check(done.returncode == 2 and "Usage:" in done.stderr and found is None, f"{arguments}: {done.returncode}")
 
 
-end_emulated("gpu_check", whole, built, speed, clocks, ended, bad)
+end_emulated("gpu_check", whole, built, speed, quick, carried, limits, predictions, clocks, ended, bad)

@@ -177,11 +177,12 @@ static struct oom_amount unexplained(const struct oom_message *message)
 
 static void spilled_print(const struct oom_message *message, struct oom_amount spilled)
 {
-    printf("  At most %s. PyTorch had %s on this card of %s: the driver had\n"
+    printf("  At most %s. %s had %s on this card of %s: the driver had\n"
            "  put %s into the host's memory, which makes steps slow.%s\n"
            "  --memory_budget=SIZE sets what a run may use.\n",
            LOG_BYTES(oom_budget_bytes(message).known ? oom_budget_bytes(message).bytes : message->total.bytes),
-           LOG_BYTES(spilled.bytes), LOG_BYTES(message->total.bytes), LOG_BYTES(spilled.bytes - message->total.bytes),
+           spilled.bytes == message->process.bytes ? "The process" : "PyTorch", LOG_BYTES(spilled.bytes),
+           LOG_BYTES(message->total.bytes), LOG_BYTES(spilled.bytes - message->total.bytes),
            oom_others_bytes(message).known ? "" : " What others held is\n  unknown.");
 }
 
@@ -320,8 +321,9 @@ static void card_choose(const struct config *config, const struct oom_message *m
         config_device(config).backend == CONFIG_BACKEND_CPU)
         return;
     cards_find(backend, message->total, cards);
-    const bool brain = config->dtype == CONFIG_DTYPE_BFLOAT16 || most_have_brain(cards);
-    const struct device_profile *const choices[] = {&cards->first[brain], &cards->larger[brain],
+    const bool wanted = config->dtype == CONFIG_DTYPE_BFLOAT16 && cards->plain.count < cards->all.count;
+    const bool brain = wanted || most_have_brain(cards);
+    const struct device_profile *const choices[] = {&cards->first[brain], &cards->first[!brain], &cards->larger[brain],
                                                     &cards->larger[!brain]};
     for (size_t i = 0; i < sizeof choices / sizeof choices[0] && card->memory_bytes == 0; i++)
         *card = *choices[i];
@@ -434,7 +436,9 @@ enum gt_status explain_oom_text(const char *name, const char *text, size_t count
         printf("  For this machine; on a card, times differ and bytes hardly do.\n");
     }
     printf("\n");
-    if (config->dtype == CONFIG_DTYPE_AUTO && oom_allocators[message.allocator].backend != NULL)
+    const bool lacking = cards.known && cards.plain.count > 0 && cards.plain.count == cards.all.count;
+    if ((config->dtype == CONFIG_DTYPE_AUTO && oom_allocators[message.allocator].backend != NULL) ||
+        (config->dtype == CONFIG_DTYPE_BFLOAT16 && lacking))
         config->dtype = dtype_of(card, &cards);
     if (set) /* the planner subtracts the card's context again */
         snprintf(config->memory_budget, sizeof config->memory_budget, "%.0fB", nearbyint(budget));

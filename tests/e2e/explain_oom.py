@@ -160,6 +160,9 @@ def cards():
     for dtype in ("float16", "bfloat16"):  # what the configuration says stays, where the card can do it
         out = report(old % "11.69", arguments=["--batch_size=1", "--dtype=" + dtype])
         check(f", {dtype}\n" in out, f"--dtype={dtype}: {out!r}")
+    for total, words in (("14.75", ["For the NVIDIA T4 16 GB"]), ("31.74", ["a Tesla V100 32 GB"])):  # and where it cannot
+        out = report(old % total, *words, arguments=["--batch_size=1", "--dtype=bfloat16"])
+        check(", float16\n" in out, f"--dtype=bfloat16 on {total} GiB: {out!r}")
 
 
 def without_sizes():

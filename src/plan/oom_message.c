@@ -40,8 +40,8 @@
 #define LLMC "llm.c allocates everything at its start; its log lists the parts."
 #define BLOCK "A block of this device may have 4 GiB at most, however much is free."
 #define KILLED                                                                    \
-    "The host's memory ran out, not the card's, unless somebody sent signal 9:\n" \
-    "  dmesg then has the line \"Out of memory: Killed process\"."
+    "The host's memory ran out, not the card's, unless somebody sent signal 9;\n" \
+    "  if it did, dmesg has the line \"Out of memory: Killed process\"."
 
 /* A message with sizes says more than one without, and both more than the word that a process was killed, which also
  * ends the other ranks. */
@@ -522,14 +522,9 @@ bool oom_message_parse(const char *text, size_t count, struct oom_message *out)
 struct oom_amount oom_others_bytes(const struct oom_message *message)
 {
     struct oom_amount sum = unknown;
-    bool counted = true;
-    for (int32_t i = 0; i < message->others_count; i++) {
+    for (int32_t i = 0; i < message->others_count; i++)
         sum = amount_sum(sum, message->others[i].held);
-        counted = counted && message->others[i].held.known;
-    }
-    if (counted && !amount_exceeds(sum, message->total))
-        return sum;
-    return (struct oom_amount){.not_counted = true};
+    return sum.known && !amount_exceeds(sum, message->total) ? sum : unknown;
 }
 
 struct oom_amount oom_spilled_bytes(const struct oom_message *message)

@@ -92,9 +92,10 @@ struct oom_message {
 /* Reads the last message in text[count].  Returns false when there is none. */
 bool oom_message_parse(const char *text, size_t count, struct oom_message *out);
 
-/* Returns the memory of all other processes, and the part of this process's memory that is not PyTorch's (kernels,
- * libraries); unknown if the message does not contain enough.  If the others have more than the total, they are not on
- * this device: a slice of a card lists the processes of the whole card.  Their memory is then not counted. */
+/* Returns the memory of the other processes, as far as the driver counts it, and the part of this process's memory
+ * that is not PyTorch's (kernels, libraries); unknown if the message does not contain enough.  If the others have
+ * more than the total, they are not on this device: a slice of a card lists the processes of the whole card.
+ * Their memory is then unknown. */
 struct oom_amount oom_others_bytes(const struct oom_message *message);
 struct oom_amount oom_context_bytes(const struct oom_message *message);
 /* Returns this process's memory if it exceeds the total, as where a driver moves memory to the host; else unknown. */

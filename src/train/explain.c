@@ -335,20 +335,20 @@ static void card_print(const struct device_profile *card, const struct cards *ca
 {
     const bool reported = cards->first[0].memory_bytes + cards->first[1].memory_bytes > 0;
     if (cards->known && cards->other != NULL && !reported)
-        printf("  %s in total is a %s, which has no profile;\n  planned for another card.\n", LOG_BYTES(total.bytes),
-               cards->other->name);
+        printf("  %s is the total of the %s, which has no profile:\n  planned for another card.\n",
+               LOG_BYTES(total.bytes), cards->other->name);
     else if (cards->known && !reported)
         printf("  No card that is known here has %s in total; planned for a larger one.\n", LOG_BYTES(total.bytes));
     printf("  For the %s, where a context takes %s of it.\n", card->name, LOG_BYTES(card->context_bytes));
     if (reported && cards->all.count > 1) {
-        printf("  Such a total is that of ");
+        printf("  Cards with such a total: ");
         names_print(&cards->all);
         printf(".\n");
     }
     if (cards->plain.count > 0) {
         printf("  Without bfloat16: ");
         names_print(&cards->plain);
-        printf("; float16 has as many bytes.\n");
+        printf("; float16 takes as many bytes.\n");
     }
     printf("  --device_profile=NAME plans for another card: times change, bytes hardly do.\n");
 }

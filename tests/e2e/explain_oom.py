@@ -121,7 +121,7 @@ def not_counted():
     report("CUDA out of memory. Tried to allocate 1.24 GiB. GPU 0 has a total capacity of 19.50 GiB of which 1.06 GiB is free. "
            "Process 12 has 10.30 GiB memory in use. Process 13 has 15.74 GiB memory in use. Of the allocated memory 17.60 GiB "
            "is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated.\n",
-           "another program, perhaps elsewhere", "18.76 GiB for tensors", "a 20 GB slice of an A100 or H100")
+           "another program, perhaps elsewhere", "18.76 GiB for tensors", "the 20 GB slice of an A100 or H100")
 
 
 def room():
@@ -146,13 +146,13 @@ def cards():
     """The card is one that reports such a total; others that do are named, and those without bfloat16."""
     old = "CUDA out of memory. Tried to allocate 786.00 MiB (GPU 0; %s GiB total capacity; 1.00 GiB already allocated; 0.10 GiB free; 1.00 GiB reserved in total by PyTorch)"
     for total, dtype, words in (("14.56", "float16", ["For the NVIDIA T4 16 GB", "Without bfloat16: t4-16g"]),
-                                ("15.78", "float16", ["a Tesla V100 16 GB, which has no profile"]),
-                                ("31.74", "float16", ["a Tesla V100 32 GB, which has no profile"]),
+                                ("15.78", "float16", ["the total of the Tesla V100 16 GB, which has no profile"]),
+                                ("31.74", "float16", ["the total of the Tesla V100 32 GB, which has no profile"]),
                                 ("5.80", "float16", ["rtx2060-6g", "Without bfloat16"]),
-                                ("22.06", "bfloat16", ["For the NVIDIA A10 24 GB", "that of a10-24g, l4-24g."]),
+                                ("22.06", "bfloat16", ["For the NVIDIA A10 24 GB", "Cards with such a total: a10-24g, l4-24g."]),
                                 ("39.56", "bfloat16", ["For the NVIDIA A100 40 GB"]),
                                 ("4.75", "bfloat16", ["1g.5gb slice of an A100"]),
-                                ("11.69", "bfloat16", ["For the NVIDIA GeForce RTX 3060 12 GB", "Such a total is that of",
+                                ("11.69", "bfloat16", ["For the NVIDIA GeForce RTX 3060 12 GB", "Cards with such a total: rtx3060-12g",
                                                        "Without bfloat16: rtx2060-12g"]),
                                 ("60.00", "bfloat16", ["No card that is known here has 60.00 GiB"])):
         out = report(old % total, *words)
@@ -160,7 +160,7 @@ def cards():
     for dtype in ("float16", "bfloat16"):  # what the configuration says stays, where the card can do it
         out = report(old % "11.69", arguments=["--batch_size=1", "--dtype=" + dtype])
         check(f", {dtype}\n" in out, f"--dtype={dtype}: {out!r}")
-    for total, words in (("14.75", ["For the NVIDIA T4 16 GB"]), ("31.74", ["a Tesla V100 32 GB"])):  # and where it cannot
+    for total, words in (("14.75", ["For the NVIDIA T4 16 GB"]), ("31.74", ["the Tesla V100 32 GB"])):  # and where it cannot
         out = report(old % total, *words, arguments=["--batch_size=1", "--dtype=bfloat16"])
         check(", float16\n" in out, f"--dtype=bfloat16 on {total} GiB: {out!r}")
 

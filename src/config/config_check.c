@@ -536,13 +536,14 @@ enum gt_status config_check(struct config *config)
     /* A checkpoint that does not name its parts has one. */
     if (config->origin[CONFIG_KEY_parts].source == NULL && strcmp(config->init_from, "resume") != 0)
         config->parts = config->ranks;
+    /* They set `plan`, which other checks ask for. */
+    failed = (train && (check_answer(config, CONFIG_KEY_explain_oom, "file, or - for standard input") != GT_OK ||
+                        check_answer(config, CONFIG_KEY_compare, "configuration file") != GT_OK)) ||
+             failed;
     for (size_t i = 0; i < (train ? sizeof checks / sizeof checks[0] : 2); i++)
         failed = checks[i](config) != GT_OK || failed;
     failed = (train && check_grad_checkpoint(config) != GT_OK) || failed;
     failed = (train && check_schedule(config) != GT_OK) || failed;
-    failed = (train && (check_answer(config, CONFIG_KEY_explain_oom, "file, or - for standard input") != GT_OK ||
-                        check_answer(config, CONFIG_KEY_compare, "configuration file") != GT_OK)) ||
-             failed;
     return failed ? GT_USAGE : GT_OK;
 }
 

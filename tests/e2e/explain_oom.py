@@ -56,6 +56,7 @@ def story():
     status, out, error = explain("", "--device_profile=rtx1", *SMALL, path=path)
     check(status == 2 and error.count("gpt-train: error") == 1, f"no such card: {status}, {error!r}")
     status, out, error = explain(MESSAGE, "--batch_size=1024", *SMALL)
+    report(MESSAGE, "CUDA, GPU 0", arguments=["--batch_size=1", "--lora_rank=8"])  # a plan needs no weights
     contains("logits", out, "the logits: batch x block_size x vocab_size in 16 bits, 6593445888 B = 6.14 GiB")
     check("nanoGPT's defaults" not in out, "logits: a configuration was given")
     check(not os.path.exists("out"), "nothing is trained: no out folder")

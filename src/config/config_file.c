@@ -358,6 +358,21 @@ static enum gt_status read_call(struct reader *reader, enum call call)
     return expect(reader, "(");
 }
 
+/* Returns true at a word of Python's conditions. */
+static bool at_condition(const struct reader *reader)
+{
+    static const char *const words[] = {"if", "not", "and", "or", "in", "is", "lambda"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (looking_at(reader, words[i]))
+            return true;
+    return false;
+}
+
+static enum gt_status fail_condition(struct reader *reader)
+{
+    return FAIL_AT(reader, &reader->token, "a condition is not evaluated here; write the value that it gives");
+}
+
 /* Reads an operand, or a bracket or sign that precedes one. */
 static enum gt_status read_operand(struct reader *reader)
 {
@@ -376,6 +391,8 @@ static enum gt_status read_operand(struct reader *reader)
         return read_literal(reader);
     if (looking_at(reader, "time"))
         return read_time(reader);
+    if (at_condition(reader))
+        return fail_condition(reader);
     if (reader->token.type == CONFIG_TOKEN_NAME)
         return read_name(reader);
     return fail_expected(reader, "a value");
@@ -389,12 +406,6 @@ static const struct {
     int precedence;
 } operators[] = {{"+", 1}, {"-", 1}, {"*", 2}, {"/", 2}, {"//", 2}, {"%", 2}, {"**", 4}};
 
-/* Logs that the current token, `if`, begins a condition. */
-static enum gt_status fail_condition(struct reader *reader)
-{
-    return FAIL_AT(reader, &reader->token, "a condition is not evaluated here; write the value that it gives");
-}
-
 static enum gt_status finish_expression(struct reader *reader)
 {
     TRY(apply_down_to(reader, 0));
@@ -403,7 +414,7 @@ static enum gt_status finish_expression(struct reader *reader)
     const struct config_token *open = &reader->pending[reader->pending_count - 1].token;
     if (reader->token.type == CONFIG_TOKEN_END)
         return FAIL_AT(reader, open, "this bracket is never closed");
-    if (looking_at(reader, "if"))
+    if (at_condition(reader))
         return fail_condition(reader);
     return fail_expected(reader,
                          TEXT(80, "an operator, or ')' for line %d, column %d", (int)open->line, (int)open->column));
@@ -540,7 +551,7 @@ static enum gt_status expect_end(struct reader *reader)
 {
     if (at_end(reader))
         return GT_OK;
-    if (looking_at(reader, "if"))
+    if (at_condition(reader))
         return fail_condition(reader);
     return fail_expected(reader, "the end of the statement");
 }

@@ -20,8 +20,11 @@ nothing found, 1 something found, 2 bad usage.
   unfinished    no to-do note without the number of its issue
   tolerances    no tolerance written by hand in tests/opcheck and tests/ops: bounds are formulas of dtype and K
   paths         no path of one machine
+  names         files, functions and other names of the sources that documents name in backquotes exist, in the file that they
+                say; a word in capitals stands for any name
 """
 
+import glob
 import os
 import re
 import shlex
@@ -334,10 +337,76 @@ def check_structure(root):
                 yield path, number, "a comment of %d columns" % len(line)
 
 
+# In documents: what stands in backquotes; a path, a source file, a name of C; a name with its file behind it.
+QUOTED = re.compile(r"`([^`]+)`")
+NAMED_PATH = re.compile(r"(?:src|backends|tests|bench|packaging|config|doc|m4)(?:/[\w.*-]+)+/?")
+NAMED_SOURCE = re.compile(r"[\w/-]+\.(?:c|h|cu|cl|clh|def|mk|m4|inc)")
+NAMED_WORD = re.compile(r"([a-z][a-z0-9]*(?:_[a-z0-9]+)+)(?:\(\))?|([a-z][a-z0-9]*)\(\)")
+NAMED_IN = re.compile(r"`(\w+)(?:\(\))?`(?: \(| in | of )`([\w/]+\.[ch])`")
+PLACEHOLDER = re.compile(r"(?<![A-Za-z])[A-Z]{4,}")
+# What documents name of other projects, and style.md's examples.
+NAMED_ELSEWHERE = {"train_gpt2.c", "llmc/dataloader.h", "llmc/mfu.h", "ggml-alloc.c", "simple_memory_arena", "folder_noun_verb",
+                   "elapsed_us", "grad_norm_max"}
+
+
+class Names:
+    """The files of the tree, and the words in its sources."""
+
+    def __init__(self, root):
+        self.root = root
+        self.files = {os.path.relpath(os.path.join(folder, name), root) for top in os.listdir(root)
+                      if os.path.isdir(os.path.join(root, top)) and top in ("src", "backends", "tests", "bench", "packaging", "config", "doc", "m4")
+                      for folder, _, names in os.walk(os.path.join(root, top)) for name in names}
+        sources = [path for path in text_files(root) if not path.endswith(".md")]
+        self.words = set(re.findall(r"\w+", "\n".join(read_text(root, path) for path in sources)))
+        self.words.update(os.path.splitext(os.path.basename(path))[0] for path in self.files)
+
+    def ending(self, name):
+        """Returns the files that the name may mean: a document may leave folders out."""
+        return [path for path in self.files if path == name or path.endswith("/" + name)]
+
+    def has_path(self, name):
+        found = {name, name + ".c"} & self.files or glob.glob(os.path.join(self.root, name))
+        return bool(found)
+
+    def is_in(self, name, source):
+        """Returns true when one of the files has the name; a function of the tree, when one begins it."""
+        texts = [read_text(self.root, path) for path in self.ending(source)]
+        began = re.compile(rf"^\w[^;\n]*\b{name}\(", re.MULTILINE)
+        is_function = any(began.search(read_text(self.root, path)) for path in self.files if path.endswith(".c"))
+        return any(began.search(text) if is_function else re.search(rf"\b{name}\b", text) for text in texts)
+
+    def problem(self, quoted):
+        """Returns what is wrong with a quoted text, or None."""
+        if PLACEHOLDER.search(quoted) or quoted in NAMED_ELSEWHERE:
+            return None
+        word = NAMED_WORD.fullmatch(quoted)
+        if NAMED_PATH.fullmatch(quoted):
+            return None if self.has_path(quoted) else "no such file"
+        if NAMED_SOURCE.fullmatch(quoted):
+            return None if self.ending(quoted) else "no such file"
+        return "no source has this name" if word and (word[1] or word[2]) not in self.words else None
+
+
+def check_names(root):
+    documents = [path for path in text_files(root) if path.endswith(".md") and os.path.dirname(path) in ("", "doc")]
+    names = Names(root)
+    for path in documents:
+        for number, line in enumerate(read_text(root, path).split("\n"), 1):
+            for quoted in QUOTED.findall(line):
+                problem = names.problem(quoted)
+                if problem:
+                    yield path, number, f"{quoted}: {problem}"
+            for name, source in NAMED_IN.findall(line):
+                if names.ending(source) and not names.is_in(name, source):
+                    yield path, number, f"{name}: not in {source}"
+
+
 CHECKS = {
     "includes": check_includes, "headers": check_headers, "clang": check_clang, "functions": check_functions,
     "format": check_format, "comments": check_comments, "unfinished": check_unfinished, "paths": check_paths,
     "tolerances": check_tolerances, "cuda": check_cuda, "structure": check_structure,
+    "names": check_names,
 }
 
 

@@ -96,7 +96,7 @@ long_function() {
 }
 
 clean_tree
-for check in includes headers functions comments unfinished paths tolerances cuda structure; do
+for check in includes headers functions comments unfinished paths tolerances cuda structure names; do
     if run_style "$check"; then
         passed=$((passed + 1))
     else
@@ -137,6 +137,11 @@ planted unfinished doc/page.md 'a note in a document' "FIX""ME later"
 planted paths src/base/one.c 'a path of one machine' '/* see /ro''ot/notes */'
 planted paths quickstart 'a path in a script' 'cd /wo''rk/main'
 
+planted names doc/page.md 'a file that is not there' 'See \0140src/base/three.c\0140.'
+planted names doc/page.md 'a source without its folder' '\0140three.c\0140 does it.'
+planted names doc/page.md 'a name that no source has' '\0140base_three\0140 comes first.'
+planted names README.md 'a function that no source has' '\0140three()\0140 comes first.'
+planted names doc/page.md 'a function in another file' '\0140base_one\0140 (\0140plan/two.c\0140) comes first.'
 planted cuda backends/cuda/kernels/one.cu 'a launch by chevrons' 'void one()\n{\n    kernel<<<1, 2>>>();\n}'
 planted cuda backends/cuda/kernels/one.h 'bare shared memory' 'static __shared__ float one[4];'
 planted comments backends/cuda/kernels/one.cu 'a kernel file without a comment' 'int one;'

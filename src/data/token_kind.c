@@ -11,7 +11,6 @@
 
 #include "base/file.h"
 #include "base/utf8.h"
-#include "data/tokens.h"
 
 #define SURE 48               /* numbers that must agree */
 #define CONFINED_BITS 48.0    /* of evidence that low bytes have a range of their own */
@@ -216,8 +215,8 @@ static void words_add_all(struct words *words, const unsigned char *bytes, size_
 
 /* ---- text ---- */
 
-/* Both bytes of an id are letters, digits, signs or the like for one id in five of GPT-2's, so 24 different ones are for
- * one file in 10^16.  A file of an odd size is refused anyway.  The block may end within a character. */
+/* Both bytes are letters, digits, signs or the like for one id in five of GPT-2's, so 24 different ones are for one
+ * file in 10^16.  A file of an odd size is refused anyway.  The block may end within a character. */
 static bool is_text(const unsigned char *bytes, size_t count, uint64_t size_bytes)
 {
     struct words words = {.different = 0};

@@ -10,6 +10,13 @@
 
 #include "base/status.h"
 
+/* The header of llm.c's token files (tokens.h). */
+#define TOKEN_SHARD_HEADER_BYTES 1024
+#define TOKEN_SHARD_MAGIC_U16 20240520
+#define TOKEN_SHARD_VERSION_U16 1
+#define TOKEN_SHARD_MAGIC_U32 20240801
+#define TOKEN_SHARD_VERSION_U32 7
+
 /* Enough for the header of every kind. */
 #define TOKEN_KIND_HEAD_BYTES 4096
 

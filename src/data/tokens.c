@@ -14,7 +14,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/size.h"
-#include "data/token_kind.h"
 
 /* Fuzzing uses a smaller buffer. */
 #ifndef STAGING_BYTES

@@ -17,6 +17,7 @@
 #define GPT_TRAIN_DATA_TOKENS_H
 
 #include "base/hostmem.h"
+#include "data/token_kind.h"
 
 /* Values are part of the counter of RNG_EVAL: never renumber. */
 enum token_split { TOKEN_TRAIN = 0, TOKEN_VAL = 1 };
@@ -24,11 +25,6 @@ enum token_split { TOKEN_TRAIN = 0, TOKEN_VAL = 1 };
 /* A target that is ignored by the loss (PyTorch's and nanoGPT's ignore_index). */
 #define BATCH_TARGET_IGNORED (-1)
 
-#define TOKEN_SHARD_HEADER_BYTES 1024
-#define TOKEN_SHARD_MAGIC_U16 20240520
-#define TOKEN_SHARD_VERSION_U16 1
-#define TOKEN_SHARD_MAGIC_U32 20240801
-#define TOKEN_SHARD_VERSION_U32 7
 #define TOKEN_MASK_MAGIC UINT64_C(0x31306b73616d7467) /* "gtmask01" */
 #define TOKEN_MASK_HEADER_BYTES 16
 
@@ -74,8 +70,9 @@ const char *token_split_name(enum token_split split);
 /* Opens and validates a split.  In a folder, SPLIT.bin is used alone when it exists; otherwise every file whose name
  * ends in ".bin" and either begins with SPLIT or contains "_SPLIT" followed by '_' or '.', sorted by name.  The format
  * may differ between shards.  A shard shorter than block_size + 1 tokens causes a warning and provides no samples.
- * Errors: GT_DATA (no such folder or files, empty, odd size, another kind of file, a header that contradicts the size of
- * its file, an unknown version, no shard long enough; a folder that prepared_folder_check() refuses), GT_IO, GT_NO_MEMORY. */
+ * Errors: GT_DATA (no such folder or files, empty, odd size, another kind of file, a header that contradicts the size
+ * of its file, an unknown version, no shard long enough; a folder that prepared_folder_check() refuses), GT_IO,
+ * GT_NO_MEMORY. */
 enum gt_status token_source_open(const void *owner, const struct token_source_spec *spec, struct token_source **out);
 /* Sets *out to true when `folder` has files of a split; false when there is no such folder.  Errors: GT_IO. */
 enum gt_status token_split_exists(const char *folder, enum token_split split, bool *out);

@@ -158,7 +158,7 @@ enum gt_status feed_digest(struct feed *feed, enum token_split split, char text[
     int64_t length = 0;
     for (int i = 0; i < feed->mixture->count; i++) {
         TRY(token_source_digest(feed->parts[i].source[split], &digest));
-        /* To continue from the first digest instead would make a checksum of their exclusive or, whatever their order. */
+        /* Continued from the first digest, this would be the checksum of an exclusive or, whatever the order. */
         crc32c = feed->mixture->count == 1 ? digest : le_crc32c(crc32c, digest);
         length += feed->parts[i].source[split]->length;
     }

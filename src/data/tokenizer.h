@@ -80,8 +80,8 @@ int32_t tokenizer_id_of(const struct tokenizer *tokenizer, uint32_t code_point);
 /* Sets out[*out_count] to the ids of a text that a user typed, and the pipeline's `bos` before them.  `out` must have
  * room for `count` * the pipeline's `growth` + 1.  `source` (a path or flag) is for the message.  The texts of special
  * tokens become these tokens, as in nanoGPT's sample.py.  To encode other text, or many texts, use an encoder, below.
- * Warns about bytes without a token.  Errors: GT_DATA when a character is not in the vocabulary or the text is not UTF-8
- * (chars), or when no byte has a token (bpe); GT_NO_MEMORY (bpe). */
+ * Warns about bytes without a token.  Errors: GT_DATA when a character is not in the vocabulary or the text is not
+ * UTF-8 (chars), or when no byte has a token (bpe); GT_NO_MEMORY (bpe). */
 enum gt_status tokenizer_encode_prompt(const struct tokenizer *tokenizer, const char *text, size_t count,
                                        const char *source, int32_t *out, size_t *out_count);
 

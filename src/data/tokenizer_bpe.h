@@ -15,8 +15,8 @@
  * The pipeline is all that Hugging Face's tokenizer.json says besides the vocabulary and the merges.  A text runs
  * through these steps.  What another value of a field would do to ids is not here, and is refused by name:
  *
- *   added_tokens    each is found before all else, a "normalized" one after normalizing; one that is not special is found
- *                   in a corpus too
+ *   added_tokens    each is found before all else, a "normalized" one after normalizing; one that is not special is
+ *                   found in a corpus too
  *   normalizer      none or NFC
  *   pre_tokenizer   the splits of bpe_split.h; "Split" is recognised by its expression, byte for byte
  *   model           byte-level BPE, with or without ignore_merges; unk_token and fuse_unk for bytes without a token

@@ -99,7 +99,7 @@ static void print_help(void)
           "  --chat=chatml|llama3   JSONL lines are conversations: a field messages of\n"
           "                         objects with role (system, user, assistant) and content,\n"
           "                         in this template.  Only what the assistant says counts\n"
-          "                         in the loss\n"
+          "                         in the loss, but no message with \"weight\": 0\n"
           "  --block-size=N         pack them into rows of N tokens, gpt-train's block_size;\n"
           "                         default 1024; longer ones are cut\n"
           "\n"

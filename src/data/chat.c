@@ -52,11 +52,16 @@ const char *chat_jinja(enum chat_kind kind)
     return templates[kind].jinja;
 }
 
+static bool special_has(const struct tokenizer *tokenizer, const char *text)
+{
+    return tokenizer != NULL && tokenizer->bpe != NULL && bpe_special_find(tokenizer->bpe, text) >= 0;
+}
+
 /* Returns the first token of the template that the vocabulary lacks, or NULL. */
 static const char *special_lacking(const struct tokenizer *tokenizer, enum chat_kind kind)
 {
     for (const char *const *text = templates[kind].specials; *text != NULL; text++)
-        if (tokenizer == NULL || tokenizer->bpe == NULL || bpe_special_find(tokenizer->bpe, *text) < 0)
+        if (!special_has(tokenizer, *text))
             return *text;
     return tokenizer_eot(tokenizer) < 0 ? BPE_EOT_TEXT : NULL;
 }
@@ -89,10 +94,22 @@ int32_t chat_end_learnt(const struct tokenizer *tokenizer)
 
 enum gt_status chat_check(const struct tokenizer *tokenizer, enum chat_kind kind)
 {
-    const char *lacking = special_lacking(tokenizer, kind);
-    if (lacking == NULL)
+    char lacking[256] = "";
+    const enum chat_kind other = chat_kind_of(tokenizer);
+    if (special_lacking(tokenizer, kind) == NULL)
         return GT_OK;
-    return FAIL(GT_USAGE, "--chat=%s: the vocabulary has no token %s; --tokenizer=train makes one that has it",
+    for (const char *const *text = templates[kind].specials; *text != NULL; text++)
+        if (!special_has(tokenizer, *text))
+            snprintf(lacking + strlen(lacking), sizeof lacking - strlen(lacking), "%s%s", lacking[0] ? ", " : "",
+                     *text);
+    if (lacking[0] == '\0')
+        snprintf(lacking, sizeof lacking, BPE_EOT_TEXT);
+    if (other != CHAT_NONE)
+        return FAIL(GT_USAGE, "--chat=%s: the vocabulary has no token %s, but those of --chat=%s", chat_words[kind],
+                    lacking, chat_words[other]);
+    return FAIL(GT_USAGE,
+                "--chat=%s: the vocabulary has no token %s; take that of the model's Instruct version, or let "
+                "--tokenizer=train make one for a new model",
                 chat_words[kind], lacking);
 }
 
@@ -117,9 +134,9 @@ static void append_role(const struct template *template, char *out, size_t *coun
 }
 
 static void append_message(const struct template *template, char *out, size_t *count, const char *role,
-                           const char *text, size_t length)
+                           const char *text, size_t length, bool counts)
 {
-    const size_t marks = strcmp(role, "assistant") == 0 ? 2 : 0;
+    const size_t marks = counts ? 2 : 0;
     append_role(template, out, count, role);
     append(out, count, (const char[]){MARK[0], MARK_COUNT}, marks);
     append(out, count, text, length);
@@ -128,16 +145,103 @@ static void append_message(const struct template *template, char *out, size_t *c
     append_text(out, count, template->tail);
 }
 
-/* Returns what is wrong with a message, or NULL. */
-static const char *message_fault(const char *role, const json_t *content)
+/* ---- what cannot be rendered ---- */
+
+/* Returns true for a value that says something: null, false and empty ones do not. */
+static bool is_set(const json_t *value)
 {
+    return json_is_true(value) || json_is_number(value) || json_string_length(value) > 0 ||
+           json_array_size(value) > 0 || json_object_size(value) > 0;
+}
+
+/* Returns the first of the keys that is set, or NULL. */
+static const char *key_set(const json_t *object, const char *const *keys)
+{
+    while (*keys != NULL && !is_set(json_object_get(object, *keys)))
+        keys++;
+    return *keys;
+}
+
+bool chat_line_check(const json_t *root, char *reason, size_t reason_bytes)
+{
+    static const char *const keys[] = {"tools",   "functions", "function_call", "system", "system_prompt",
+                                       "history", "images",    "image",         "videos", "audios",
+                                       NULL};
+    const char *key = key_set(root, keys);
+    const json_t *weight = json_object_get(root, "weight");
+    if (key == NULL && json_is_number(weight) && json_number_value(weight) != 1.0)
+        key = "weight";
+    if (key == NULL)
+        return true;
+    snprintf(reason, reason_bytes, "the field \"%s\" is not supported%s", key,
+             key[0] == 's' ? "; write it as a message with the role system" : "");
+    return false;
+}
+
+/* Sets `out` to what is wrong with a content that is no text. */
+static void content_fault(const json_t *content, char *out, size_t out_bytes)
+{
+    for (size_t i = 0; i < json_array_size(content); i++) {
+        const char *type = json_string_value(json_object_get(json_array_get(content, i), "type"));
+        if (type == NULL || strcmp(type, "text") == 0)
+            continue;
+        snprintf(out, out_bytes, "has a part of type \"%.40s\" in \"content\"; only text is supported", type);
+        return;
+    }
+    snprintf(out, out_bytes, "has %s as \"content\"", json_is_array(content) ? "a list, not one text," : "no text");
+}
+
+/* Reads whether an answer counts.  Returns false if its weight is neither 0 nor 1, or if another role has one. */
+static bool weight_read(const json_t *message, bool is_answer, bool *out)
+{
+    const json_t *weight = json_object_get(message, "weight");
+    const double value = json_number_value(weight);
+    *out = is_answer && (weight == NULL || json_is_null(weight) || value == 1.0);
+    return weight == NULL || json_is_null(weight) ||
+           (json_is_number(weight) && (value == 0.0 || (value == 1.0 && is_answer)));
+}
+
+/* Returns false, with the reason, when a message cannot be rendered; else sets *out_counts. */
+static bool message_read(const json_t *message, bool *out_counts, char *out, size_t out_bytes)
+{
+    static const char *const keys[] = {"tool_calls",
+                                       "function_call",
+                                       "tool_call_id",
+                                       "reasoning_content",
+                                       "reasoning",
+                                       "thinking",
+                                       "name",
+                                       "prefix",
+                                       "refusal",
+                                       "audio",
+                                       "images",
+                                       "image",
+                                       "videos",
+                                       "audios",
+                                       NULL};
+    static const char *const switches[] = {"train", "training", "loss"}; /* other programs' weight */
+    const json_t *content = json_object_get(message, "content");
+    const char *role = json_string_value(json_object_get(message, "role")), *key = key_set(message, keys);
+    const bool is_answer = role != NULL && strcmp(role, "assistant") == 0;
+    for (size_t i = 0; i < sizeof switches / sizeof switches[0] && is_answer; i++)
+        if (json_is_false(json_object_get(message, switches[i])))
+            key = switches[i];
     if (role == NULL)
-        return "has no \"role\"";
-    if (strcmp(role, "system") != 0 && strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0)
-        return "has an unknown role; system, user and assistant are known";
-    if (!json_is_string(content))
-        return "has no text as \"content\"";
-    return role[0] == 'a' && json_string_length(content) == 0 ? "is an empty answer of the assistant" : NULL;
+        snprintf(out, out_bytes, "has no \"role\"");
+    else if (key != NULL)
+        snprintf(out, out_bytes, "has the field \"%s\", which is not supported%s", key,
+                 json_is_false(json_object_get(message, key)) ? "; \"weight\": 0 is" : "");
+    else if (!is_answer && strcmp(role, "system") != 0 && strcmp(role, "user") != 0)
+        snprintf(out, out_bytes, "has the role \"%.40s\"; only system, user and assistant are supported", role);
+    else if (!json_is_string(content))
+        content_fault(content, out, out_bytes);
+    else if (!weight_read(message, is_answer, out_counts))
+        snprintf(out, out_bytes, "has a \"weight\" that is not %s", is_answer ? "0 or 1" : "an answer's");
+    else if (*out_counts && json_string_length(content) == 0)
+        snprintf(out, out_bytes, "is an empty answer of the assistant");
+    else
+        return true;
+    return false;
 }
 
 bool chat_render(enum chat_kind kind, const json_t *messages, char *out, size_t *out_count, char *reason,
@@ -148,13 +252,13 @@ bool chat_render(enum chat_kind kind, const json_t *messages, char *out, size_t 
     append_text(out, &count, template->begin);
     for (size_t i = 0; i < json_array_size(messages); i++) {
         const json_t *message = json_array_get(messages, i), *content = json_object_get(message, "content");
-        const char *role = json_string_value(json_object_get(message, "role")), *fault = message_fault(role, content);
-        if (fault != NULL) {
-            snprintf(reason, reason_bytes, "message %zu %s", i + 1, fault);
+        const int used = snprintf(reason, reason_bytes, "message %zu ", i + 1);
+        bool counts = false;
+        if (!message_read(message, &counts, reason + used, reason_bytes - (size_t)used))
             return false;
-        }
+        const char *role = json_string_value(json_object_get(message, "role"));
         answers += role[0] == 'a';
-        append_message(template, out, &count, role, json_string_value(content), json_string_length(content));
+        append_message(template, out, &count, role, json_string_value(content), json_string_length(content), counts);
     }
     append(out, &count, (const char[]){MARK[0], MARK_END_OF_TEXT}, 2);
     *out_count = count;
@@ -169,8 +273,8 @@ size_t chat_turn(enum chat_kind kind, bool first, const char *system, const char
     size_t count = 0;
     append_text(out, &count, first ? template->begin : template->tail);
     if (first && system[0] != '\0')
-        append_message(template, out, &count, "system", system, strlen(system));
-    append_message(template, out, &count, "user", text, strlen(text));
+        append_message(template, out, &count, "system", system, strlen(system), false);
+    append_message(template, out, &count, "user", text, strlen(text), false);
     append_role(template, out, &count, "assistant");
     return count;
 }

@@ -33,17 +33,33 @@ int32_t chat_end(const struct tokenizer *tokenizer);
 enum chat_kind chat_kind_learnt(const struct tokenizer *tokenizer);
 int32_t chat_end_learnt(const struct tokenizer *tokenizer);
 /* Checks that the vocabulary (NULL: bytes or characters) has the template's tokens.  Errors: GT_USAGE, which names the
- * missing one. */
+ * missing ones, or the template whose tokens it has. */
 enum gt_status chat_check(const struct tokenizer *tokenizer, enum chat_kind kind);
 
-/* Renders `messages`, a list of objects with "role" and "content", followed by the end of text.  The result is shorter
- * than the JSON.  Returns false, with the reason, for messages that are not a conversation to learn from. */
+/* Checks the fields of a line of JSONL beside its messages: returns false, with the reason, if one changes what is to
+ * be learned and no template writes it, such as "tools".  Other fields are ignored. */
+bool chat_line_check(const json_t *root, char *reason, size_t reason_bytes);
+/* Renders `messages`, a list of objects with "role" and "content", followed by the end of text.  An answer with
+ * "weight" 0 does not count.  The result is shorter than the JSON.  Returns false, with the reason, for messages that
+ * are not a conversation to learn from, or that have fields as above. */
 bool chat_render(enum chat_kind kind, const json_t *messages, char *out, size_t *out_count, char *reason,
                  size_t reason_bytes);
 /* Renders what the user says and the beginning of the answer, after an answer; or, with `first`, at the beginning of a
  * conversation, after the system's message, unless it is empty.  Neither text has a byte 0xFF.  Returns the length, at
  * most that of both texts and CHAT_TURN_BYTES. */
 size_t chat_turn(enum chat_kind kind, bool first, const char *system, const char *text, char *out);
+
+/* How a line of JSONL was to be read. */
+struct chat_given {
+    enum chat_kind kind; /* CHAT_NONE: as text */
+    const char *field;
+    const char *path;  /* of its file */
+    const char *flags; /* which a conversation needs with the vocabulary: "--chat=llama3" */
+};
+#define CHAT_ADVICE_BYTES 2048
+/* Recognises a line that holds a conversation in another form, or that was to be read as text.  Returns false when it
+ * does not; else sets `out` to what it is, and to the flags that read it or a command that converts the file. */
+bool chat_advise(const json_t *root, const struct chat_given *given, char out[static CHAT_ADVICE_BYTES]);
 
 /* A part of rendered text: a run of text, or a mark. */
 struct chat_part {

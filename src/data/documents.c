@@ -420,7 +420,7 @@ static const char *type_text(const json_t *value)
 }
 
 /* Lists the fields of the line, as many as fit. */
-static void reason_missing(json_t *root, const char *field, char reason[static JSONL_REASON_BYTES])
+static void reason_missing(json_t *root, const char *field, json_type type, char reason[static JSONL_REASON_BYTES])
 {
     const char *key = NULL;
     json_t *value = NULL;
@@ -433,10 +433,8 @@ static void reason_missing(json_t *root, const char *field, char reason[static J
         if (used >= sizeof names)
             break;
     }
-    snprintf(reason, JSONL_REASON_BYTES,
-             "field \"%.60s\" is missing; the line has %s: choose one with --field=NAME, or take whole lines with "
-             "--format=text",
-             field, used > 0 ? names : "none");
+    snprintf(reason, JSONL_REASON_BYTES, "field \"%.60s\" is missing; the line has %s: choose one with --field=NAME%s",
+             field, used > 0 ? names : "none", type == JSON_STRING ? ", or take whole lines with --format=text" : "");
 }
 
 /* Returns the field's value, a string or a list, or NULL with the reason. */
@@ -448,11 +446,12 @@ static json_t *root_field(json_t *root, const char *field, json_type type, char 
     }
     json_t *value = json_object_get(root, field);
     if (value == NULL)
-        reason_missing(root, field, reason);
+        reason_missing(root, field, type, reason);
     else if (json_typeof(value) != type)
         snprintf(reason, JSONL_REASON_BYTES, "field \"%.100s\": expected %s, found %s", field,
                  type == JSON_STRING ? "a string" : "a list", type_text(value));
-    return value != NULL && json_typeof(value) == type ? value : NULL;
+    const bool is_right = value != NULL && json_typeof(value) == type;
+    return is_right && (type == JSON_STRING || chat_line_check(root, reason, JSONL_REASON_BYTES)) ? value : NULL;
 }
 
 enum gt_status jsonl_line_value(const char *line, size_t count, const char *field, json_type type, json_t **out,
@@ -491,10 +490,28 @@ static enum gt_status line_read(struct documents *documents, const char **out_li
     return GT_OK;
 }
 
+/* Sets `out` to how a line that is a conversation in another form can be read; false: it is none. */
+static bool line_advise(const struct documents *documents, const char *line, size_t count,
+                        char out[static CHAT_ADVICE_BYTES])
+{
+    const struct documents_spec *spec = &documents->spec;
+    const struct chat_given given = {.kind = spec->chat,
+                                     .field = spec->field,
+                                     .path = input_info_get(documents->input)->label,
+                                     .flags = spec->chat_flags != NULL ? spec->chat_flags : ""};
+    json_t *root = line != NULL ? json_loadb(line, count, 0, NULL) : NULL;
+    const bool known = json_is_object(root) && chat_advise(root, &given, out);
+    json_decref(root);
+    return known;
+}
+
 /* Handles a line that is not valid.  Returns GT_DATA, or with --bad-lines=skip counts the line and returns GT_OK. */
-static enum gt_status line_refuse(struct documents *documents)
+static enum gt_status line_refuse(struct documents *documents, const char *line, size_t count)
 {
     const char *label = input_info_get(documents->input)->label;
+    char advice[CHAT_ADVICE_BYTES];
+    if (!documents->spec.skip_bad_lines && line_advise(documents, line, count, advice))
+        return FAIL(GT_DATA, "%s: line %" PRIu64 ": %s", label, documents->state.line, advice);
     if (!documents->spec.skip_bad_lines)
         return FAIL(GT_DATA, "%s: line %" PRIu64 ": %s; --bad-lines=skip leaves such lines out", label,
                     documents->state.line, documents->reason);
@@ -535,7 +552,7 @@ static enum gt_status line_parse(struct documents *documents, const char *line, 
     else
         status = field_parse(documents, line, count, out);
     if (status != GT_OK)
-        return status == GT_DATA ? line_refuse(documents) : status;
+        return status == GT_DATA ? line_refuse(documents, line, count) : status;
     *out_found = out->count > 0;
     documents->state.empty_count += !*out_found;
     return GT_OK;

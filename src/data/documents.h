@@ -44,6 +44,7 @@ struct documents_spec {
     enum documents_format format;
     const char *field;      /* for JSONL; borrowed */
     enum chat_kind chat;    /* of JSONL: the field is a list of messages, the document a conversation (chat.h) */
+    const char *chat_flags; /* chat_given's; borrowed; NULL: none */
     const char *encoding;   /* of texts without a byte-order mark; borrowed; NULL: UTF-8 or unknown, not converted */
     const char *stdin_path; /* a file with a copy of standard input, or NULL */
     enum documents_end end;
@@ -113,8 +114,8 @@ bool jsonl_line_is_blank(const char *line, size_t count);
 
 /* Extracts `field` of the object in line[count], a JSON_STRING, which may contain zero bytes, or a JSON_ARRAY.
  * The caller releases it with json_decref().  Errors: GT_DATA, with the cause in `reason` and nothing logged, when the
- * line is not a JSON object (a duplicate key, text after it, or not UTF-8), or when the field is missing or of another
- * type; GT_NO_MEMORY. */
+ * line is not a JSON object (a duplicate key, text after it, or not UTF-8), when the field is missing or of another
+ * type, or with JSON_ARRAY when chat_line_check() refuses the line; GT_NO_MEMORY. */
 enum gt_status jsonl_line_value(const char *line, size_t count, const char *field, json_type type, json_t **out,
                                 char reason[static JSONL_REASON_BYTES]);
 

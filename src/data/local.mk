@@ -3,7 +3,7 @@ libgpttrain_a_SOURCES += \
 	src/data/bpe.c src/data/bpe.h \
 	src/data/bpe_split.c src/data/bpe_split.h \
 	src/data/bpe_train.c \
-	src/data/chat.c src/data/chat.h \
+	src/data/chat.c src/data/chat.h src/data/chat_forms.c \
 	src/data/choices.c src/data/choices.h \
 	src/data/corpus.c src/data/corpus.h \
 	src/data/dedup.c src/data/dedup.h \

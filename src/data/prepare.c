@@ -72,6 +72,17 @@ void prepare_told(struct prepare *prep, bool force)
     prep->spec->progress(prep->spec->progress_context, done, prep->learns ? 2 * total : total);
 }
 
+/* Returns the flags that conversations would need; see struct chat_given. */
+static const char *chat_flags(const struct prepare_spec *spec)
+{
+    static const char *const flags[CHAT_KIND_COUNT] = {"--chat=chatml --tokenizer=train", "--chat=chatml",
+                                                       "--chat=llama3"};
+    const bool trains = spec->tokenizer == TOKENIZER_BPE && spec->given == NULL;
+    if (spec->chat != CHAT_NONE)
+        return "";
+    return flags[trains ? CHAT_CHATML : spec->given != NULL ? chat_kind_of(spec->given) : CHAT_NONE];
+}
+
 enum gt_status prepare_open_documents(struct prepare *prep, bool second)
 {
     const struct documents_spec spec = {.corpus = prep->corpus,
@@ -79,6 +90,7 @@ enum gt_status prepare_open_documents(struct prepare *prep, bool second)
                                         .format = prep->spec->format,
                                         .field = prep->spec->field,
                                         .chat = prep->spec->chat,
+                                        .chat_flags = chat_flags(prep->spec),
                                         .encoding = prep->spec->encoding,
                                         .stdin_path = prep->stdin_copied ? prep->stdin_path : NULL,
                                         .end = prep->spec->end,

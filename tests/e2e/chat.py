@@ -8,6 +8,8 @@
   resume    a stopped run continues to the byte; another mask is noticed
   answers   a model that was trained on 20 answers gives all 20 and stops; the export has the template
   refused   bad conversations, vocabularies and sizes
+  fields    what changes the meaning and no template writes is refused; answers of weight 0 do not count
+  forms     other programs' forms: the command in the message converts them; a forgotten --chat is named
 Needs GPT_PREPARE, GPT_TRAIN, GPT_SAMPLE, GPT_EXPORT.  Prints "checks: P passed, F failed, S skipped".
 """
 
@@ -151,6 +153,8 @@ def kills():
     done = run(*words, "--out-dir=killed")
     check("a killed run continues", done.returncode == 0 and "continuing" in done.stderr, done.stderr)
     check("and writes the same files", files("killed") == files("whole"))
+    done = run(*words[:-2], lines, "--out-dir=seldom")
+    check("and so does one that saves seldom", os.path.getsize(lines) > 4 << 20 and files("seldom") == files("whole"), done.stderr)
     shutil.rmtree("whole")
 
 
@@ -333,8 +337,8 @@ def answers():
 def refused():
     good = [message("user", "a"), message("assistant", "b")]
     bad = {"has no \"role\"": [{"content": "a"}, good[1]],
-           "has an unknown role": [message("tool", "a"), good[1]],
-           "has no text as \"content\"": [message("user", ["a"]), good[1]],
+           "has the role \"tool\"": [message("tool", "a"), good[1]],
+           "has no text as \"content\"": [message("user", 7), good[1]],
            "is an empty answer": [good[0], message("assistant", "")],
            "no message is the assistant's": [good[0]]}
     for what, messages in bad.items():
@@ -363,4 +367,80 @@ def refused():
         check(f"gpt-train on {data}", done.returncode == 2 and what in done.stderr, done.stderr)
 
 
-end(rows, kills, loss, resume, answers, refused, begin=begin)
+# ---- fields and forms ----
+
+def fields():
+    answer, ask = message("assistant", "fine"), message("user", "how are you?")
+    bad = {"tools": {"tools": [{"type": "function"}], "messages": [ask, answer]}, "functions": {"functions": [{}], "messages": [ask, answer]},
+           "system": {"system": "be brief", "messages": [ask, answer]}, "images": {"images": ["a.png"], "messages": [ask, answer]},
+           **{key: {"messages": [ask, {**answer, key: value}]} for key, value in (
+               ("tool_calls", [{"id": 1}]), ("function_call", {"name": "f"}), ("name", "Bob"), ("reasoning_content", "hm"), ("thinking", "hm"))},
+           "weight": {"messages": [ask, {**answer, "weight": 0.5}]}, "image_url": {"messages": [
+               message("user", [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "x"}}]), answer]},
+           **{role: {"messages": [ask, message(role, "x"), answer]} for role in ("tool", "function", "developer")}}
+    for key, line in bad.items():
+        good = json.dumps({"messages": [ask, answer], "id": 7, "source": "x", "tools": [], "weight": 1})
+        done = prepare("bad", "--chat=chatml", write("bad.jsonl", good + "\n" + json.dumps(line) + "\n"))
+        check(f"{key} is refused", done.returncode == 2 and "bad.jsonl: line 2: " in done.stderr and f'"{key}"' in done.stderr
+              and not os.path.exists("bad"), done.stderr)
+    done = prepare("skips", "--chat=chatml", "--bad-lines=skip", "--val-fraction=0", "--block-size=64",
+                   write("bad.jsonl", good + "\n" + "".join(json.dumps(line) + "\n" for line in bad.values())))
+    check("such lines are skipped and counted", done.returncode == 0 and f"{len(bad)} bad lines left out" in done.stderr
+          and Tokens("skips", "train").conversations() == [rendered("chatml", [ask, answer])], done.stderr)
+    weighed = [ask, {**message("assistant", "BAD"), "weight": 0}, {**ask, "weight": 0}, {**message("assistant", "good"), "weight": 1}]
+    done = prepare("weighed", "--chat=chatml", "--val-fraction=0", "--block-size=64", write_lines("weighed.jsonl", [weighed]))
+    wanted = rendered("chatml", weighed).replace("\1BAD<|im_end|>\2", "BAD<|im_end|>")
+    check("an answer of weight 0 does not count", Tokens("weighed", "train").conversations() == [wanted], done.stderr)
+
+
+def forms():
+    one = [message("user", "say hi"), message("assistant", "it's hi")]
+    turns = [{"from": "human", "value": "say hi"}, {"from": "gpt", "value": "it's hi", "weight": 1}]
+    lines = {"ShareGPT": ({"id": "1", "conversations": turns}, one),
+             "ShareGPT with a system": ({"system": "be brief", "conversations": turns}, [message("system", "be brief"), *one]),
+             "another key": ({"dialog": turns}, one),
+             "Alpaca": ({"instruction": "say hi", "input": "", "output": "it's hi"}, one),
+             "Alpaca with input": ({"instruction": "say", "input": "hi", "output": "it's hi"}, [message("user", "say\n\nhi"), one[1]]),
+             "Dolly": ({"instruction": "say hi", "context": "", "response": "it's hi", "category": "x"}, one),
+             "prompt and completion": ({"prompt": "say hi", "completion": "it's hi"}, one),
+             "lists of them": ({"prompt": one[:1], "completion": one[1:]}, one),
+             "question and answer": ({"question": "say hi", "answer": "it's hi"}, one)}
+    words = ["--val-fraction=0", "--block-size=64", "--vocab-size=320"]
+    for name, (line, wanted) in lines.items():
+        given = write("a file.jsonl", json.dumps(line) + "\n\n")
+        for more in (["--chat=chatml"], []):
+            done = run(GPT_PREPARE, "--tokenizer=train", "--out-dir=form", *words[:3 if more else 1], *more, given)
+            check(f"{name} {more}: one line names the command", done.returncode == 2 and len(done.stderr.splitlines()) == 1
+                  and "python3 -c '" in done.stderr and "--format=text" not in done.stderr
+                  and ("--chat=chatml messages.jsonl" in done.stderr) == (not more), done.stderr)
+            command = "python3 -c '" + done.stderr.split("python3 -c '")[-1].split("; then give")[0]
+            subprocess.run(command, shell=True, check=False, timeout=patience(60))
+            done = prepare("form", "--chat=chatml", *words[:2], "messages.jsonl")
+            check(f"{name} {more}: and it works", done.returncode == 0 and Tokens("form", "train").conversations() == [rendered("chatml", wanted)],
+                  command + done.stderr)
+            os.remove("messages.jsonl")
+            shutil.rmtree("form", ignore_errors=True)
+    tools = write("tools.jsonl", json.dumps({"conversations": turns, "tools": [1]}) + "\n")
+    done = run(GPT_PREPARE, "--tokenizer=train", "--chat=chatml", tools)
+    subprocess.run("python3 -c '" + done.stderr.split("python3 -c '")[-1].split("; then give")[0], shell=True, check=False)
+    done = prepare("form", "--chat=chatml", "messages.jsonl")
+    check("tools of a converted file are still refused", done.returncode == 2 and '"tools"' in done.stderr, done.stderr)
+    # A forgotten --chat: the flags that the message names work.
+    for tokenizer, flags in (("bytes", "--chat=chatml --tokenizer=train"), ("train", "--chat=chatml"), ("chatml", "--chat=chatml"),
+                             ("llama3", "--chat=llama3")):
+        for key in ("messages", "turns"):
+            given = write("plain.jsonl", json.dumps({key: one}) + "\n")
+            wanted = flags + ("" if key == "messages" else " --field=turns")
+            done = run(GPT_PREPARE, "--tokenizer=" + tokenizer, "--out-dir=form", given)
+            check(f"{tokenizer}, {key}: a forgotten --chat", done.returncode == 2 and done.stderr.endswith(f"give {wanted}\n"), done.stderr)
+            done = run(GPT_PREPARE, "--tokenizer=" + tokenizer, "--out-dir=form", "--val-fraction=0", "--block-size=64", *wanted.split(), given)
+            check("and its flags", done.returncode == 0, done.stderr)
+            shutil.rmtree("form", ignore_errors=True)
+    for words, what in ((["--tokenizer=chatml", "--chat=llama3"], "but those of --chat=chatml"),
+                        (["--tokenizer=llama3", "--chat=chatml"], "but those of --chat=llama3"),
+                        (["--tokenizer=bytes", "--chat=chatml"], "no token <|im_start|>, <|im_end|>; ")):
+        done = run(GPT_PREPARE, *words, "--out-dir=form", "plain.jsonl")
+        check(f"{words}: {what}", done.returncode == 2 and what in done.stderr, done.stderr)
+
+
+end(rows, kills, loss, resume, answers, refused, fields, forms, begin=begin)

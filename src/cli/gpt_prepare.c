@@ -101,7 +101,8 @@ static void print_help(void)
           "                         in this template.  Only what the assistant says counts\n"
           "                         in the loss, but no message with \"weight\": 0\n"
           "  --block-size=N         pack them into rows of N tokens, gpt-train's block_size;\n"
-          "                         default 1024; longer ones are cut\n"
+          "                         default 1024; longer ones are cut, and left out if no\n"
+          "                         answer is left\n"
           "\n"
           "Validation\n"
           "  --val-fraction=F       the share kept for validation; default 0.1; with 0,\n"
@@ -373,7 +374,8 @@ static void report_counts(const struct prepare_spec *spec, const struct prepare_
     const struct documents_state *documents = &result->documents;
     const struct prepare_counts *counts = &result->counts;
     if (result->many_documents)
-        log_result("%s, %s left out", COUNTED(documents->document_count - counts->duplicates, "document"),
+        log_result("%s, %s left out",
+                   COUNTED(documents->document_count - counts->duplicates - counts->targetless, "document"),
                    COUNTED(documents->empty_count, "empty one"));
     if (counts->duplicates > 0)
         log_result("%s left out", COUNTED(counts->duplicates, "exact duplicate"));
@@ -394,6 +396,12 @@ static void report_counts(const struct prepare_spec *spec, const struct prepare_
     if (counts->cut_conversations > 0)
         log_warning("%s longer than %" PRId64 " tokens cut at the end; a larger --block-size keeps more",
                     COUNTED(counts->cut_conversations, "conversation"), spec->block_size);
+    if (counts->targetless > 0)
+        log_warning("%s left out: no answer that counts begins within --block-size=%" PRId64 " tokens%s",
+                    COUNTED(counts->targetless, "conversation"), spec->block_size,
+                    counts->targetless_needs > 0
+                        ? TEXT(64, "; the first would with %" PRId64, (counts->targetless_needs + 7) / 8 * 8)
+                        : "");
     if (counts->invalid_bytes > 0)
         log_warning("not UTF-8: %s in %s, kept as they are; --encoding=NAME converts text",
                     COUNTED(counts->invalid_bytes, "byte"), COUNTED(counts->invalid_documents, "document"));

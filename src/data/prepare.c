@@ -360,6 +360,24 @@ static enum gt_status prepare_tokenizer(struct prepare *prep)
 
 /* ---- finishing ---- */
 
+/* Logs that no conversation teaches anything and returns GT_DATA. */
+static enum gt_status refuse_targetless(const struct prepare *prep)
+{
+    const struct prepare_counts *counts = &prep->progress.counts;
+    const int64_t row = prep->spec->block_size, needs = (counts->targetless_needs + 7) / 8 * 8;
+    const char *inputs = prep->spec->inputs[0], *more = prep->spec->input_count > 1 ? " ..." : "";
+    if (needs == 0)
+        return FAIL(GT_DATA,
+                    "INPUT %s%s: no answer counts in any of %" PRIu64 " conversations, so nothing can be learned",
+                    inputs, more, counts->targetless);
+    return FAIL(
+        GT_DATA,
+        "INPUT %s%s: --block-size=%" PRId64 " is too small: the prompts of all %" PRIu64
+        " conversations fill it, and nothing can be learned; the first answer begins within --block-size=%" PRId64
+        ", and larger ones keep more",
+        inputs, more, row, counts->targetless, needs);
+}
+
 static enum gt_status split_refuse(const struct prepare *prep, int64_t train, int64_t val)
 {
     const struct prepare_spec *spec = prep->spec;
@@ -367,13 +385,19 @@ static enum gt_status split_refuse(const struct prepare *prep, int64_t train, in
     if (train + val == 0 && prep->progress.counts.unknown_bytes > 0)
         return FAIL(GT_DATA, "INPUT %s%s: no byte of the text has a token in the vocabulary", spec->inputs[0],
                     spec->input_count > 1 ? " ..." : "");
+    if (train + val == 0 && prep->progress.counts.targetless > 0)
+        return refuse_targetless(prep);
     if (train + val == 0)
         return refuse_empty(prep, &prep->progress.documents);
-    return FAIL(GT_DATA,
-                "INPUT %s%s: %" PRId64 " token%s in %" PRIu64 " document%s: --val-fraction=%g and --val-split=%s leave "
-                "%" PRId64 " for training and %" PRId64 " for validation; each needs at least 1",
-                spec->inputs[0], spec->input_count > 1 ? " ..." : "", train + val, train + val == 1 ? "" : "s",
-                documents, documents == 1 ? "" : "s", spec->val_fraction, prepare_split_words[prep->split], train, val);
+    return FAIL(
+        GT_DATA,
+        "INPUT %s%s: %" PRId64 " token%s in %" PRIu64 " document%s: --val-fraction=%g and --val-split=%s leave "
+        "%" PRId64 " for training and %" PRId64 " for validation; each needs at least 1%s",
+        spec->inputs[0], spec->input_count > 1 ? " ..." : "", train + val, train + val == 1 ? "" : "s", documents,
+        documents == 1 ? "" : "s", spec->val_fraction, prepare_split_words[prep->split], train, val,
+        prep->progress.counts.targetless > 0
+            ? TEXT(96, "; %" PRIu64 " without a target within --block-size left out", prep->progress.counts.targetless)
+            : "");
 }
 
 /* Splits all tokens by position.  The unit is a character of the tokens' text, which for bytes and chars is a token. */

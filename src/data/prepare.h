@@ -81,6 +81,8 @@ struct prepare_counts {
     uint64_t zero_documents;                   /* documents with a zero byte */
     uint64_t unknown_bytes;                    /* bytes that have no token in the vocabulary */
     uint64_t cut_conversations, answer_tokens; /* longer than a row or 256 KiB; tokens that count as targets */
+    uint64_t targetless;                       /* conversations left out: none of their tokens in a row counts */
+    int64_t targetless_needs;                  /* the shortest row with a target of one of them, or 0: there is none */
 };
 
 struct prepare_result {

@@ -252,7 +252,8 @@ static enum gt_status piece_put(struct prepare *prep, const struct prepare_piece
  *
  * They are packed into rows of --block-size tokens.  Those of a batch are sorted by length; a row takes the longest one
  * that fits into what is left of it, again and again (best fit), and end-of-text tokens fill the rest.  After the last
- * row comes one token more, because the last target of a sample is the token after it. */
+ * row comes one token more, because the last target of a sample is the token after it.  A conversation of which no
+ * token in a row counts teaches nothing and is left out. */
 
 /* By split, then the longest first, then in the order of the text. */
 static int piece_compare(const void *a, const void *b)
@@ -263,6 +264,32 @@ static int piece_compare(const void *a, const void *b)
     if (one->tokens != other->tokens)
         return one->tokens > other->tokens ? -1 : 1;
     return one->offset < other->offset ? -1 : 1;
+}
+
+static const int32_t *piece_ids(const struct prepare *prep, const struct prepare_piece *piece)
+{
+    return (const int32_t *)(void *)(prep->packed + piece->offset * prep->packed_width);
+}
+
+/* Cuts a conversation to a row and counts it, or leaves it out: then no tokens are left. */
+static void piece_fit(struct prepare *prep, struct prepare_piece *piece)
+{
+    struct prepare_counts *counts = &prep->progress.counts;
+    const int64_t row = prep->spec->block_size, tokens = piece->tokens;
+    const int32_t *ids = piece_ids(prep, piece);
+    int64_t first = 0;
+    while (first < tokens && (ids[first] & CHAT_COUNTED) == 0)
+        first++;
+    piece->tokens = first < min_i64(tokens, row) ? min_i64(tokens, row) : 0;
+    if (piece->tokens > 0) {
+        counts->cut_conversations +=
+            !piece->last || tokens - 1 > row; /* the end of text, which comes last, is not missed */
+        prep->progress.split_documents[piece->split]++;
+        return;
+    }
+    counts->targetless++;
+    if (first < tokens && (counts->targetless_needs == 0 || first + 1 < counts->targetless_needs))
+        counts->targetless_needs = first + 1;
 }
 
 /* A row that is being written. */
@@ -288,7 +315,7 @@ static enum gt_status row_add(struct prepare *prep, struct row *row, int32_t id)
 /* Adds a conversation, of which no tokens are left. */
 static enum gt_status row_add_piece(struct prepare *prep, struct row *row, struct prepare_piece *piece)
 {
-    const int32_t *ids = (const int32_t *)(void *)(prep->packed + piece->offset * prep->packed_width);
+    const int32_t *ids = piece_ids(prep, piece);
     for (; piece->tokens > 0; piece->tokens--)
         TRY(row_add(prep, row, *ids++));
     return GT_OK;
@@ -301,10 +328,7 @@ static enum gt_status rows_put(struct prepare *prep)
         if (piece->status != GT_OK)
             return piece_refuse(prep, piece);
         unknown_count(prep, piece);
-        /* The end of text, which comes last, is not missed. */
-        prep->progress.counts.cut_conversations += !piece->last || piece->tokens - 1 > prep->spec->block_size;
-        piece->tokens = min_i64(piece->tokens, prep->spec->block_size);
-        prep->progress.split_documents[piece->split]++;
+        piece_fit(prep, piece);
     }
     qsort(prep->pieces, prep->piece_count, sizeof prep->pieces[0], piece_compare);
     for (struct prepare_piece *first = prep->pieces; first < end; first++) {

@@ -80,15 +80,15 @@ static json_t *manifest_documents(const struct prepare_progress *progress)
 {
     const struct documents_state *documents = &progress->documents;
     const struct prepare_counts *counts = &progress->counts;
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "count",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "count",
                      documents->document_count, "text_bytes", documents->text_bytes, "duplicates_left_out",
                      counts->duplicates, "empty_left_out", documents->empty_count, "bad_lines_left_out",
                      documents->bad_line_count, "binary_left_out", documents->skipped_count, "not_utf8",
                      counts->invalid_documents, "not_utf8_bytes", counts->invalid_bytes, "with_zero_bytes",
                      counts->zero_documents, "longer_than_a_part", documents->long_count, "cuts_inside_words",
-                     counts->forced_cuts, "cut_conversations", counts->cut_conversations, "bytes_without_token",
-                     counts->unknown_bytes, "line_ends_converted", documents->line_end_count,
-                     "byte_order_marks_left_out", documents->mark_count);
+                     counts->forced_cuts, "cut_conversations", counts->cut_conversations, "without_target_left_out",
+                     counts->targetless, "bytes_without_token", counts->unknown_bytes, "line_ends_converted",
+                     documents->line_end_count, "byte_order_marks_left_out", documents->mark_count);
 }
 
 static json_t *manifest_file(const struct token_file *file)

@@ -321,9 +321,17 @@ static enum gt_status mask_read(struct token_source *source, struct token_shard 
     const unsigned char *header = (const unsigned char *)shard->mask;
     const bool is_mask = count == TOKEN_MASK_HEADER_BYTES + bytes && le_read(header, 8) == TOKEN_MASK_MAGIC;
     source->row = is_mask ? (int64_t)(le_read(header + 8, 8) & INT32_MAX) : 0;
-    if (source->row > 0 && shard->length % source->row == 1 && source->shard_count == 1)
+    if (source->row <= 0 || shard->length % source->row != 1 || source->shard_count != 1)
+        return FAIL(GT_DATA, "%s: not a mask of %s; run gpt-prepare again", path, shard->path);
+    int64_t at = 1; /* the first token is no target */
+    while (at < shard->length && token_source_mask(source, at, 1, NULL) == 0)
+        at++;
+    if (at < shard->length)
         return GT_OK;
-    return FAIL(GT_DATA, "%s: not a mask of %s; run gpt-prepare again", path, shard->path);
+    return FAIL(GT_DATA,
+                "%s: no token of %s counts, so nothing can be learned or measured; run gpt-prepare again with a "
+                "--block-size above %" PRId64 ", so that answers fit into the rows",
+                path, shard->path, source->row);
 }
 
 static enum gt_status source_open_shards(struct token_source *source, const struct token_source_spec *spec)

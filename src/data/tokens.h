@@ -71,8 +71,8 @@ const char *token_split_name(enum token_split split);
  * ends in ".bin" and either begins with SPLIT or contains "_SPLIT" followed by '_' or '.', sorted by name.  The format
  * may differ between shards.  A shard shorter than block_size + 1 tokens causes a warning and provides no samples.
  * Errors: GT_DATA (no such folder or files, empty, odd size, another kind of file, a header that contradicts the size
- * of its file, an unknown version, no shard long enough; a folder that prepared_folder_check() refuses), GT_IO,
- * GT_NO_MEMORY. */
+ * of its file, an unknown version, no shard long enough; a mask of other tokens, or of which no token counts; a folder
+ * that prepared_folder_check() refuses), GT_IO, GT_NO_MEMORY. */
 enum gt_status token_source_open(const void *owner, const struct token_source_spec *spec, struct token_source **out);
 /* Sets *out to true when `folder` has files of a split; false when there is no such folder.  Errors: GT_IO. */
 enum gt_status token_split_exists(const char *folder, enum token_split split, bool *out);

@@ -16,6 +16,9 @@
 #include "train/ranks.h"
 #include "train/stop.h"
 
+/* An evaluation draws at most this many samples per sample of the split while none of their targets counts. */
+#define DRAWS_MAX 64
+
 /* Opens the tokens of a split of a data set and the samplers over them. */
 static enum gt_status split_open(struct feed *feed, struct feed_part *part, const struct token_source_spec *spec,
                                  struct sampler_spec sampler, enum token_split split)
@@ -149,7 +152,7 @@ int64_t feed_targets(const struct feed *feed, int64_t iter)
         const struct token_source *source = feed_sample(feed, iter, i, &position);
         count += token_source_mask(source, position + 1, feed->block_size, NULL);
     }
-    return max_i64(count, 1);
+    return count;
 }
 
 enum gt_status feed_digest(struct feed *feed, enum token_split split, char text[static FEED_DIGEST_MAX])
@@ -274,7 +277,7 @@ enum gt_status evaluation_split_sum(const struct evaluation *evaluation, enum to
     struct feed *feed = evaluation->feed;
     const int64_t windows = sampler_window_count(feed->parts[evaluation->part].evaluate_sampler[split], true);
     const int64_t most = evaluation->windows > 0 ? min_i64(windows, evaluation->windows) : windows;
-    const int64_t samples = evaluation->samples == 0 ? most : evaluation->samples;
+    int64_t samples = evaluation->samples == 0 ? most : evaluation->samples;
     const int64_t batch = session->model->options.choice.evaluate_batch, start_ns = clock_monotonic_ns();
     const int32_t ranks = session->dist != NULL ? session->dist->ranks : 1;
     const int32_t rank = session->dist != NULL ? session->dist->rank : 0;
@@ -295,11 +298,15 @@ enum gt_status evaluation_split_sum(const struct evaluation *evaluation, enum to
             sum.loss += all[2 * r];
             sum.targets += (int64_t)all[2 * r + 1];
         }
+        if (sum.targets == 0 && evaluation->samples > 0 && done >= samples && done < DRAWS_MAX * windows)
+            samples = done + ranks * batch;
         double each = (double)(clock_monotonic_ns() - start_ns) / 1e9 / (double)done;
         progress_show(evaluation->progress, what, min_i64(done, samples), samples, "",
                       each * (double)max_i64(samples - done, 0));
     }
-    sum.targets = max_i64(sum.targets, 1); /* the caller divides by it */
+    if (sum.targets == 0) /* the caller would divide by it */
+        return FAIL(GT_DATA, "%s: none of the targets of %" PRId64 " samples counts, so they have no loss",
+                    feed->parts[evaluation->part].source[split]->shards[0].path, samples);
     *out = sum;
     return GT_OK;
 }

@@ -52,7 +52,7 @@ enum gt_status feed_digest(struct feed *feed, enum token_split split, char text[
 
 /* Returns the tokens that sample `sample` of training step `iter` comes from, and sets its first position in them. */
 struct token_source *feed_sample(const struct feed *feed, int64_t iter, int64_t sample, int64_t *out_position);
-/* Returns how many targets of training step `iter` count; at least 1, because the losses are divided by it. */
+/* Returns how many targets of training step `iter` count; none do if all its samples are rows without answers. */
 int64_t feed_targets(const struct feed *feed, int64_t iter);
 /* Uploads the host's tensors to those of the program. */
 enum gt_status feed_upload(const struct feed *feed, struct session *session, const struct program_io *io);
@@ -87,8 +87,9 @@ struct evaluation_sum {
     int64_t targets;
 };
 
-/* Adds up the losses of a split's targets; `what` names the evaluation in the progress line.  Errors: GT_STOPPED when a
- * signal came; those of the data and the device. */
+/* Adds up the losses of a split's targets; `what` names the evaluation in the progress line.  If none of the targets of
+ * a random draw counts, draws on until one does.  Errors: GT_STOPPED when a signal came; GT_DATA when no target counts;
+ * those of the data and the device. */
 enum gt_status evaluation_split_sum(const struct evaluation *evaluation, enum token_split split, const char *what,
                                     struct evaluation_sum *out);
 

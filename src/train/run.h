@@ -182,6 +182,8 @@ struct trainer {
     bool metrics_opened; /* metrics.jsonl was opened, so out_dir is not empty */
     bool unsaved;        /* the last attempt to save failed */
     int64_t skipped_in_a_row;
+    int64_t targetless;              /* updates left out, because no target counted */
+    bool stepped;                    /* the results of the first update were processed */
     bool left_course;                /* a loss was outside expected_losses, and a warning was logged */
     bool evaluated_badly;            /* the last evaluation's losses were not finite */
     char sample[METRICS_SAMPLE_MAX]; /* the beginning of the last one, for metrics.jsonl */
@@ -259,6 +261,8 @@ void run_log_forecast(struct trainer *t);
  * more. */
 void run_log_memory(struct trainer *t);
 void run_log_iteration(struct trainer *t, const struct step_result *result);
+/* Counts an update that is left out because no target counts; logs the first one. */
+void run_log_targetless(struct trainer *t);
 /* Logs one line for a skipped update.  It is not a warning while the loss scale is still coming down because float16
  * overflowed. */
 void run_log_skipped(const struct trainer *t, int64_t iter);

@@ -47,6 +47,17 @@ void run_log_skipped(const struct trainer *t, int64_t iter)
         log_warning("iter %" PRId64 ": the gradient is not finite (loss %g); this update is skipped", iter, t->loss);
 }
 
+void run_log_targetless(struct trainer *t)
+{
+    if (t->targetless++ > 0)
+        return;
+    progress_clear(&t->progress);
+    log_warning("iter %" PRId64
+                ": no target of its samples counts, because their rows hold no answers; such updates are "
+                "left out (gpt-prepare makes data without such rows)",
+                t->state.iter);
+}
+
 void run_log_iteration(struct trainer *t, const struct step_result *result)
 {
     double rate = run_tokens_per_update(t) / t->step_seconds;
@@ -154,7 +165,7 @@ static void folder_log(const struct trainer *t, bool stopped)
 
 void run_log_end(const struct trainer *t, bool stopped)
 {
-    const int64_t updates = t->state.iter - t->first_iter;
+    const int64_t updates = t->state.iter - t->first_iter - t->targetless;
     const double lowest = t->state.best_val_loss;
     const char *best = isfinite(lowest) ? TEXT(64, "; best validation loss %.4f", lowest) : "";
     const char *at = isfinite(lowest) && t->lowest_iter >= 0 ? TEXT(48, " at iteration %" PRId64, t->lowest_iter) : "";

@@ -255,7 +255,7 @@ static void scalars_set(struct trainer *t, double learning_rate, double targets)
     scalars[SCALAR_MUON_MOMENTUM].f = (float)run_muon_momentum(t->config, t->state.iter);
 }
 
-static enum gt_status update(struct trainer *t, double learning_rate)
+static enum gt_status update(struct trainer *t, double learning_rate, int64_t targets)
 {
     struct session *session = &t->session;
     struct step_result *result = steps_ahead_next(&t->ahead);
@@ -264,7 +264,7 @@ static enum gt_status update(struct trainer *t, double learning_rate)
     result->tokens = (t->state.samples_seen + t->feed.samples_per_step) * t->config->block_size;
     result->learning_rate = learning_rate;
     result->loss_scale = t->state.loss_scaler.scale;
-    result->targets = (double)feed_targets(&t->feed, t->state.iter);
+    result->targets = (double)targets;
     scalars_set(t, learning_rate, result->targets);
     for (int32_t k = 0; k < model_micro_steps(&session->model->options); k++) {
         if (stop_requested())
@@ -349,7 +349,8 @@ static enum gt_status step_settle(struct trainer *t, const struct step_result *r
     run_log_iteration(t, result);
     if (forecast_is_tested(&t->forecast))
         forecast_test(t);
-    if (result->iter == t->first_iter) {
+    if (!t->stepped) {
+        t->stepped = true;
         contention_read(&t->before_test);
         progress_clear(&t->progress);
         run_log_memory(t);
@@ -379,7 +380,7 @@ static enum gt_status settle(struct trainer *t)
 static bool must_settle(const struct trainer *t)
 {
     return !exec_runs_ahead(t->session.exec) || t->ahead.count == STEPS_AHEAD_MAX || t->state.loss_scaler.dynamic ||
-           t->state.iter % t->config->log_interval == 0 || t->state.iter == t->first_iter || stop_requested();
+           t->state.iter % t->config->log_interval == 0 || !t->stepped || stop_requested();
 }
 
 static enum gt_status iteration(struct trainer *t)
@@ -394,9 +395,14 @@ static enum gt_status iteration(struct trainer *t)
         return GT_OK;
     if (t->session.dist != NULL)
         dist_iter_set(t->session.dist, t->state.iter);
-    TRY(update(t, run_learning_rate(config, t->state.iter)));
+    /* Without a target there is no gradient, and weight decay alone would shrink the weights. */
+    const int64_t targets = feed_targets(&t->feed, t->state.iter);
+    if (targets > 0)
+        TRY(update(t, run_learning_rate(config, t->state.iter), targets));
+    else
+        run_log_targetless(t);
     t->state.samples_seen += t->feed.samples_per_step;
-    if (must_settle(t))
+    if (targets > 0 && must_settle(t))
         TRY(settle(t));
     t->state.iter++;
     return GT_OK;

@@ -8,6 +8,7 @@
   resume    a stopped run continues to the byte; another mask is noticed
   answers   a model that was trained on 20 answers gives all 20 and stops; the export has the template
   refused   bad conversations, vocabularies and sizes
+  targets   rows without a target are left out; data without any is refused; an update without any changes nothing
   fields    what changes the meaning and no template writes is refused; answers of weight 0 do not count
   forms     other programs' forms: the command in the message converts them; a forgotten --chat is named
 Needs GPT_PREPARE, GPT_TRAIN, GPT_SAMPLE, GPT_EXPORT.  Prints "checks: P passed, F failed, S skipped".
@@ -133,7 +134,8 @@ def rows():
         cut = [text for text in found if text not in wanted]
         said = read_json(os.path.join(kind, "manifest.json"))
         check(f"{kind}: rows are whole", all(len(part.ids) % 64 == 1 and part.row == 64 for part in parts))
-        check(f"{kind}: each conversation once", len(found) == len(given) and sorted(whole) == sorted(w for w in wanted if w in whole))
+        left_out = said["documents"]["without_target_left_out"]
+        check(f"{kind}: each conversation once", len(found) + left_out == len(given) and sorted(whole) == sorted(w for w in wanted if w in whole))
         check(f"{kind}: the others are cut", all(any(w.startswith(text[:-1].rstrip("\2")) for w in wanted) for text in cut))
         check(f"{kind}: cuts are counted", said["documents"]["cut_conversations"] == len(cut) > 0 and f"{len(cut)} conversation" in read("said." + kind).decode(),
               str(len(cut)))
@@ -367,6 +369,69 @@ def refused():
         check(f"gpt-train on {data}", done.returncode == 2 and what in done.stderr, done.stderr)
 
 
+# ---- rows without a target ----
+
+def tiny(data, *words):
+    return run(GPT_TRAIN, f"--dataset=./{data}", "--out_dir=" + data + "-out", "--n_layer=1", "--n_head=2", "--n_embd=16", "--block_size=24",
+               "--batch_size=1", "--gradient_accumulation_steps=1", "--eval_iters=1", "--threads=1", "--learning_rate=0.1", "--warmup_iters=0",
+               "--weight_decay=1", "--decay_lr=False", "--log_interval=1", *words)
+
+
+def mask_write(folder, split, counts):
+    """Replaces a mask: counts(i) says whether token i counts."""
+    data, tokens = read(f"{folder}/{split}.mask"), len(read(f"{folder}/{split}.bin")) // 2
+    bits = sum(1 << i for i in range(tokens) if counts(i))
+    write(f"{folder}/{split}.mask", data[:16] + bits.to_bytes(len(data[16:]), "little"))
+
+
+def targets():
+    short, long = [message("user", "a"), message("assistant", "b")], [message("user", "word " * 60), message("assistant", "yes")]
+    quiet = [message("user", "a"), {**message("assistant", "b"), "weight": 0}]
+    words = ["--chat=chatml", "--block-size=64", "--val-fraction=0"]
+    done = prepare("none", *words, write_lines("none.jsonl", [long] * 5))
+    needs = int(done.stderr.split("begins within --block-size=")[-1].split(",")[0]) if "begins within" in done.stderr else 0
+    check("data without a target", done.returncode == 2 and "--block-size=64 is too small" in done.stderr and needs > 64
+          and not os.path.exists("none"), done.stderr)
+    done = prepare("some", "--chat=chatml", f"--block-size={needs}", "--val-fraction=0", "none.jsonl")
+    check("the size that it names is enough", done.returncode == 0 and "\n1 token of the assistant" not in done.stdout, done.stderr)
+    done = prepare("none", "--chat=chatml", f"--block-size={needs - 8}", "--val-fraction=0", "none.jsonl")
+    check("and the one below is not", done.returncode == 2, done.stderr)
+    done = prepare("none", *words, write_lines("quiet.jsonl", [quiet] * 3))
+    check("answers of weight 0 alone", done.returncode == 2 and "no answer counts in any of 3 conversations" in done.stderr, done.stderr)
+    done = prepare("some", *words, write_lines("some.jsonl", [short, long, quiet, long]))
+    tokens = Tokens("some", "train")
+    check("conversations without a target are left out", "3 conversations left out" in done.stderr and "1 document, " in done.stdout
+          and tokens.conversations() == [rendered("chatml", short)], done.stderr + done.stdout)
+    said = read_json("some/manifest.json")["documents"]
+    check("and counted", said["without_target_left_out"] == 3 and said["cut_conversations"] == 0, str(said))
+    # Data as older releases wrote it, and masks that are made by hand.
+    for split in ("train", "val"):
+        shutil.copytree("small", "old-" + split)
+        mask_write("old-" + split, split, lambda i: i == 0)  # the first token is no target
+        done = tiny("old-" + split, "--max_iters=1")
+        check(f"gpt-train on {split} without a target", done.returncode == 2 and f"no token of ./old-{split}/{split}.bin counts" in done.stderr,
+              done.stderr)
+    shutil.copytree("small", "sparse")
+    mask_write("sparse", "train", lambda i: i == 5)
+    mask_write("sparse", "val", lambda i: i == 5)
+    done = tiny("sparse", "--max_iters=40", "--eval_interval=20")
+    check("updates without a target are left out, with one warning", done.returncode == 0 and done.stderr.count("no target of its samples counts") == 1
+          and "loss 0.0000" not in done.stdout and "validation loss 0.0000" not in done.stdout, done.stderr + done.stdout)
+    rows_ = len(Tokens("sparse", "train").rows())
+    check("the others are made", 0 < len(metrics("sparse-out")) < 41 and rows_ > 1, f"{len(metrics('sparse-out'))} of 41, {rows_} rows")
+    done = tiny("sparse", "--max_iters=60", "--eval_interval=20", "--init_from=resume")
+    done = tiny("small", "--out_dir=straight-sparse", "--dataset=./sparse", "--max_iters=60", "--eval_interval=20")
+    check("a resumed run skips the same ones", read("straight-sparse/model.safetensors") == read("sparse-out/model.safetensors") != b"", done.stderr)
+    # All but the first update of a run that has no target after it: the weights stay as they were after the first.
+    first = next(line["iter"] for line in metrics("sparse-out"))
+    done = tiny("sparse", "--out_dir=first", f"--max_iters={first}", "--eval_interval=1000")
+    gap = min((i for i in range(first, 60) if i + 1 not in {line["iter"] for line in metrics("sparse-out")}), default=None)
+    done = tiny("sparse", "--out_dir=later", f"--max_iters={gap}", "--eval_interval=1000")
+    done2 = tiny("sparse", "--out_dir=later1", f"--max_iters={gap + 1}", "--eval_interval=1000")
+    check("an update without a target changes no weight", read("later/model.safetensors") == read("later1/model.safetensors") != b"",
+          done.stderr + done2.stderr)
+
+
 # ---- fields and forms ----
 
 def fields():
@@ -443,4 +508,4 @@ def forms():
         check(f"{words}: {what}", done.returncode == 2 and what in done.stderr, done.stderr)
 
 
-end(rows, kills, loss, resume, answers, refused, fields, forms, begin=begin)
+end(rows, kills, loss, resume, answers, refused, targets, fields, forms, begin=begin)

@@ -411,6 +411,13 @@ def check_llama():
         check(tensors_read("hf-%s/model.safetensors" % name) == tensors_read("out-%s/model.safetensors" % name), "hf-%s: tensors" % name)
         must(GPT_EXPORT, "--out_dir=hf-" + name, "--format=gguf", "again.gguf", "--force")
         check(Gguf("again.gguf").tensors == Gguf(name + "-float32.gguf").tensors, "%s: the export of an export differs" % name)
+    folder, longer = "hf-tied", dict(read_json("hf-tied/config.json"), max_position_embeddings=64) # than its run's block_size
+    write_json(folder + "/config.json", longer)
+    must(GPT_TRAIN, "--init_from=./" + folder, "--dataset=tied", "--out_dir=out-longer", "--block_size=16", "--max_iters=0", "--eval_iters=1",
+         "--batch_size=1", "--gradient_accumulation_steps=1", "--always_save_checkpoint=True")
+    for source in (folder, "out-longer"):
+        must(GPT_EXPORT, "--out_dir=" + source, "--format=gguf", "again.gguf", "--force")
+        check(Gguf("again.gguf").keys["llama.context_length"] == 64, "%s: the context is not the model's" % source)
     refused("llmc holds GPT-2's blocks only; --format=hf holds this model", 2, "--out_dir=out-tied", "--format=llmc", "x")
     make_model("wide", ("--tokenizer=bytes",), *LLAMA_FLAGS, "--arch=qwen2", "--head_dim=8")
     refused("llama.cpp holds a model with qkv_bias and a head_dim", 2, "--out_dir=out-wide", "--format=gguf", "x")

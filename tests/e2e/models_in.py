@@ -10,6 +10,7 @@ needed; if there is one (PYTHON_TORCH), its own torch.save() writes a ckpt.pt to
 import array
 import collections
 import io
+import math
 import os
 import pickle
 import random
@@ -341,11 +342,83 @@ def write_llama(folder, head=None, shards=1, **fields):
     for name, rows, columns in (("self_attn.q_proj", C, C), ("self_attn.k_proj", C, C), ("self_attn.v_proj", C, C), ("self_attn.o_proj", C, C),
                                 ("mlp.gate_proj", 8, C), ("mlp.up_proj", 8, C), ("mlp.down_proj", C, 8)):
         tensors[f"{at}{name}.weight"] = tensor(rows, columns)
+    for name in ("q_norm", "k_norm") if fields.get("model_type") == "qwen3" else ():
+        tensors[f"{at}self_attn.{name}.weight"] = tensor(C // H)
     if head is not None:
         tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"] if head == "equal" else tensor(V, C)
     write_hf(folder, tensors, {"model_type": "llama", "vocab_size": V, "hidden_size": C, "intermediate_size": 8, "num_hidden_layers": 1,
                                "num_attention_heads": H, "num_key_value_heads": H, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
                                "tie_word_embeddings": True, **fields}, shards)
+
+
+def model_in_double(folder, ids):
+    """Returns the mean loss of one sequence, computed from the formulas of Llama's blocks; Qwen3's norms of heads are used where
+    the file has them."""
+    config, raw = read_json(folder + "/config.json"), read_safetensors(folder + "/model.safetensors")
+    values = {name: (shape, floats(data)) for name, (_, shape, data) in raw.items()}
+    heads, size, epsilon = config["num_attention_heads"], config["head_dim"], config["rms_norm_eps"]
+
+    def rows(name):
+        (count, columns), numbers = values[name]
+        return [numbers[i * columns:(i + 1) * columns] for i in range(count)]
+
+    def norm(x, name):
+        scale = (sum(v * v for v in x) / len(x) + epsilon) ** -0.5
+        return [v * scale * gain for v, gain in zip(x, values[name][1])]
+
+    def product(name, x):
+        return [sum(w * v for w, v in zip(row, x)) for row in rows(name)]
+
+    def turned(x, position):
+        half = size // 2
+        out = list(x)
+        for k in range(half):
+            angle = position * config["rope_theta"] ** (-2 * k / size)
+            out[k] = x[k] * math.cos(angle) - x[k + half] * math.sin(angle)
+            out[k + half] = x[k + half] * math.cos(angle) + x[k] * math.sin(angle)
+        return out
+
+    def queries(kind, x, position):
+        parts = product(f"{at}self_attn.{kind}_proj.weight", x)
+        parts = [parts[h * size:(h + 1) * size] for h in range(heads)]
+        gains = f"{at}self_attn.{kind}_norm.weight"
+        return [turned(norm(part, gains) if gains in values else part, position) for part in parts]
+
+    def weights(query, keys):
+        scores = [math.exp(sum(a * b for a, b in zip(query, key)) / size ** 0.5) for key in keys]
+        return [score / sum(scores) for score in scores]
+
+    at, table = "model.layers.0.", rows("model.embed_tokens.weight")
+    keys, given, loss = [], [], 0.0
+    for position, (token, target) in enumerate(zip(ids, ids[1:])):
+        x = table[token]
+        y = norm(x, at + "input_layernorm.weight")
+        query = queries("q", y, position)
+        keys.append(queries("k", y, position))
+        given.append(product(at + "self_attn.v_proj.weight", y))
+        mixed = []
+        for h in range(heads):
+            shares = weights(query[h], [key[h] for key in keys])
+            mixed += [sum(share * value[h * size + i] for share, value in zip(shares, given)) for i in range(size)]
+        x = [a + b for a, b in zip(x, product(at + "self_attn.o_proj.weight", mixed))]
+        y = norm(x, at + "post_attention_layernorm.weight")
+        gate, up = product(at + "mlp.gate_proj.weight", y), product(at + "mlp.up_proj.weight", y)
+        x = [a + b for a, b in zip(x, product(at + "mlp.down_proj.weight", [g / (1 + math.exp(-g)) * u for g, u in zip(gate, up)]))]
+        logits = product("model.embed_tokens.weight", norm(x, "model.norm.weight"))
+        loss += math.log(sum(math.exp(v) for v in logits)) - logits[target]
+    return loss / (len(ids) - 1)
+
+
+def agrees():
+    """Losses are those of the formulas in double; epsilon is as large as what it is added to, so that each norm needs its own."""
+    ids = array.array("H", read("data/val.bin"))[:13].tolist()
+    write("data/few.bin", array.array("H", ids).tobytes())
+    for name, fields in (("llama", {}), ("qwen3", {"model_type": "qwen3"})):
+        write_llama("formula-" + name, rms_norm_eps=0.3, head_dim=C // H, rope_theta=100.0, **fields)
+        done = judged("formula-" + name, "--eval_data=data/few.bin", "--eval_block_size=12")
+        found = re.search(r" loss ([0-9.]+)", done.stdout)
+        wanted = model_in_double("formula-" + name, ids)
+        check(f"{name}: the loss of the formulas", found is not None and abs(float(found[1]) - wanted) <= 2e-5, f"{done.stdout} {wanted} {done.stderr}")
 
 
 def judged(source, *arguments):
@@ -822,6 +895,7 @@ def main():
     nanogpt_continues()
     nanogpt_over_another()
     nanogpt_samples()
+    agrees()
     contexts()
     heads()
     torch_writes()

@@ -54,6 +54,12 @@ TEST(makes_what_it_parses)
     ck_assert_uint_eq(back.targets, config.lora.targets);
     ck_assert(json_is_false(json_object_get(root, "fan_in_fan_out")));
     json_decref(root);
+    struct model_config gpt2 = io_config(3, 8, 2, true); /* whose linear layers are stored [in, out] */
+    gpt2.lora = (struct lora_config){.rank = 2, .alpha = 2.0};
+    ck_assert_int_eq(peft_targets_read("c_attn", &gpt2, &gpt2.lora.targets), GT_OK);
+    ck_assert_int_eq(peft_config_make(&gpt2, "b", &root), GT_OK);
+    ck_assert(json_is_true(json_object_get(root, "fan_in_fan_out")));
+    json_decref(root);
     ck_assert_int_eq(parse("{" FIELDS ",\"use_dora\":false,\"rank_pattern\":{},\"lora_dropout\":0.1}", &back), GT_OK);
 }
 

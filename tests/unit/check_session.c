@@ -165,6 +165,34 @@ static void weights_get(struct session *session, int32_t index, float *out)
     ck_assert_int_eq(exec_download(session->exec, tensor, 0, out, count), GT_OK);
 }
 
+/* The table is uploaded in pieces of SESSION_STAGING_FLOATS: one of more positions has every position's angles. */
+TEST(angles_of_a_context_in_pieces)
+{
+    enum { SIZE = 256, POSITIONS = SESSION_STAGING_FLOATS / SIZE + 5 };
+    static float got[POSITIONS][SIZE];
+    const struct restore_source scratch = {.checkpoint = NULL};
+    struct session session;
+    struct config config = config_make();
+    config.arch = CONFIG_ARCH_LLAMA;
+    config.n_layer = config.n_head = 1;
+    config.n_embd = SIZE;
+    config.block_size = POSITIONS;
+    config.batch_size = config.gradient_accumulation_steps = 1;
+    session_begin(&config, &session);
+    ck_assert_int_eq(session_start(&session), GT_OK);
+    ck_assert_int_eq(restore_weights(&session, &scratch, 1), GT_OK);
+    ck_assert_int_eq(exec_download(session.exec, session.model->angles, 0, &got[0][0], (int64_t)POSITIONS * SIZE),
+                     GT_OK);
+    for (int i = 0; i < POSITIONS; i++)
+        for (int k = 0; k < SIZE / 2; k++) {
+            const double angle = i * pow(1e4, -2.0 * k / SIZE);
+            ck_assert_msg(fabs((double)got[i][k] - cos(angle)) <= 0x1p-24 &&
+                              fabs((double)got[i][SIZE / 2 + k] - sin(angle)) <= 0x1p-24,
+                          "position %d, pair %d: %g and %g", i, k, (double)got[i][k], (double)got[i][SIZE / 2 + k]);
+        }
+    session_end(&session);
+}
+
 TEST(initial_weights_follow_from_the_seed)
 {
     struct session session;

@@ -173,6 +173,11 @@ char *log_text(char *text, size_t size, const char *format, ...)
     return text;
 }
 
+double log_number(double value)
+{
+    return isnan(value) ? copysign(value, 1.0) : value;
+}
+
 char *log_bytes(char text[24], double bytes)
 {
     static const struct {
@@ -206,7 +211,7 @@ static const struct {
     [-GT_OK] = {"ok", 0},           [-GT_FAILURE] = {"failure", 1},     [-GT_USAGE] = {"usage", 2},
     [-GT_NO_FIT] = {"no-fit", 3},   [-GT_NO_MEMORY] = {"no-memory", 1}, [-GT_IO] = {"io", 1},
     [-GT_DATA] = {"data", 2},       [-GT_DEVICE] = {"device", 1},       [-GT_UNSUPPORTED] = {"unsupported", 2},
-    [-GT_STOPPED] = {"stopped", 1},
+    [-GT_STOPPED] = {"stopped", 1}, [-GT_DIVERGED] = {"diverged", 1},
 };
 
 int status_exit_code(enum gt_status status)

@@ -34,6 +34,7 @@ enum gt_status {
     GT_DEVICE = -7,      /* a device is absent, lost or failing */
     GT_UNSUPPORTED = -8, /* a combination that this build or device does not support: exit status 2 */
     GT_STOPPED = -9,     /* a signal requested a stop; the caller has saved */
+    GT_DIVERGED = -10,   /* a value that the model computes is not finite */
 };
 
 /* The exit status for `status`: 0 success, 1 run-time failure, 2 bad usage or bad file, 3 does not fit.  main() handles
@@ -114,6 +115,8 @@ size_t log_character_length(const char *text);
 /* Formats into `text`, cut at `size` bytes.  Returns `text`; the macro's lives as long as the enclosing block. */
 char *log_text(char *text, size_t size, const char *format, ...) LOG_PRINTF(3, 4);
 #define TEXT(size, ...) log_text((char[size]){0}, size, __VA_ARGS__)
+/* Returns `value`, a NaN without its sign, which C libraries print as "-nan". */
+double log_number(double value);
 /* Formats a byte count as "11.40 GiB", "96.0 MiB" or "512 B" into `text` (at least 24 bytes); returns `text`. */
 char *log_bytes(char text[24], double bytes);
 /* The same in text that lives as long as the enclosing block. */

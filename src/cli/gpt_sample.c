@@ -366,6 +366,7 @@ static enum gt_status generator_open(struct sample *sample)
         .top_p = config->top_p,
         .min_p = config->min_p,
         .repetition = config->repetition_penalty,
+        .must_be_finite = true,
     };
     TRY(HOSTMEM_NEW(sample->mem, (size_t)sample->batch, "texts of samples", &sample->texts));
     TRY(HOSTMEM_NEW(sample->mem, (size_t)sample->batch, "drawn tokens", &sample->drawn));

@@ -111,6 +111,7 @@ struct checkpoint_tensor {
     /* The dtypes in which the parts are saved, bit for bit. */
     enum dtype dtype;  /* of the parameter: DTYPE_F32 or DTYPE_BF16; while loading also DTYPE_F16 */
     enum dtype moment; /* of m and v: DTYPE_F32, DTYPE_BF16, or DTYPE_U8 with scales */
+    enum dtype used;   /* in which ops read the parameter; loading refuses a value that becomes infinite in it */
     bool no_second;    /* there is no v */
 };
 
@@ -141,7 +142,7 @@ struct checkpoint_save_options {
 enum gt_status checkpoint_config_check(const struct model_config *config);
 
 /* Saves the run.  Allocates only JSON text, about 100 bytes per tensor, and releases it before returning.  Refuses a
- * value that is not finite, so that it never replaces a good checkpoint.  Errors: GT_IO, GT_NO_MEMORY, GT_FAILURE (a
+ * value that is not finite, so that it never replaces a good checkpoint.  Errors: GT_IO, GT_NO_MEMORY, GT_DIVERGED (a
  * value that is not finite), errors of `read`.  The last checkpoint can still be
  * loaded then.  After a failure in PUBLISH or CONFIG the new one is complete, and checkpoint_repair() or the next save
  * finishes publishing it. */
@@ -207,9 +208,9 @@ struct checkpoint_load_options {
 
 /* Reads all parameters, and m and v if the checkpoint was opened with its optimizer.  Verifies checksums (in a
  * checkpoint of ours), finiteness, the range of scales, dtypes unless they may be converted, that biases are zero if
- * the model has none, and that the base of adapters of ours is the one that they were trained on.  Values are passed on
- * before their tensor is completely verified, so the model must be discarded after a failure.  Errors: GT_IO, GT_DATA
- * naming file and tensor, GT_UNSUPPORTED, errors of `write`. */
+ * the model has none, and that the base of adapters of ours is the one that they were trained on.  Refuses a weight that
+ * overflows in the dtype of the ops.  Values are passed on before their tensor is completely verified, so the model must
+ * be discarded after a failure.  Errors: GT_IO, GT_DATA naming file and tensor, GT_UNSUPPORTED, errors of `write`. */
 enum gt_status checkpoint_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options);
 
 /* ---- checkpoints that a save does not replace: those of an earlier run, and the last few of the current run ----

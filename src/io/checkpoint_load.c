@@ -9,6 +9,12 @@
 
 #include "io/checkpoint.h"
 
+struct bad_value {
+    bool found;
+    size_t at; /* in the file's array */
+    float value;
+};
+
 /* The transfer of one array. */
 struct transfer {
     const struct safetensors *file;
@@ -22,7 +28,8 @@ struct transfer {
     bool frozen;                               /* it belongs to the base of adapters */
     uint32_t *digest;                          /* takes its checksum; or NULL */
     uint32_t crc32c;                           /* of the elements read so far, */
-    bool finite, zero, in_range;               /* and what holds of them */
+    bool zero, in_range;                       /* and what holds of them */
+    struct bad_value not_finite, too_large;    /* the first of its kind */
 };
 
 /* Checks what the shapes of the tensors do not show. */
@@ -40,8 +47,17 @@ static enum gt_status config_check(const struct checkpoint *checkpoint, const st
                 checkpoint->source, (int)saved->bias, saved->block_size, (int)wanted->bias, wanted->block_size);
 }
 
-static void values_look(struct transfer *transfer, const void *values, size_t count)
+static void bad_note(struct bad_value *bad, size_t at, float value)
 {
+    if (!bad->found)
+        *bad = (struct bad_value){true, at, value};
+}
+
+/* Looks at values[count], the array's elements from `first` on. */
+static void values_look(struct transfer *transfer, const void *values, size_t first, size_t count)
+{
+    const bool half = transfer->part == CHECKPOINT_PARAMETER && transfer->target != NULL &&
+                      transfer->target->used == DTYPE_F16 && transfer->dtype != DTYPE_F16;
     for (size_t i = 0; i < count; i++) {
         if (transfer->dtype == DTYPE_U8) {
             const int8_t exponent = ((const int8_t *)values)[i];
@@ -51,7 +67,10 @@ static void values_look(struct transfer *transfer, const void *values, size_t co
             continue;
         }
         const float value = dtype_value(transfer->dtype, values, i);
-        transfer->finite = transfer->finite && isfinite(value);
+        if (!isfinite(value))
+            bad_note(&transfer->not_finite, first + i, value);
+        else if (half && first + i < transfer->wanted && isinf(f16_to_f32(f16_from_f32(value))))
+            bad_note(&transfer->too_large, first + i, value);
         transfer->zero = transfer->zero && value == 0.0f;
     }
 }
@@ -62,7 +81,7 @@ static enum gt_status piece_load(struct transfer *transfer, const struct checkpo
     void *values = options->staging;
     uint32_t *crc32c = transfer->sums != NULL || transfer->digest != NULL ? &transfer->crc32c : NULL;
     TRY(safetensors_read(transfer->file, transfer->index, first, count, values, transfer->dtype, crc32c));
-    values_look(transfer, values, count);
+    values_look(transfer, values, first, count);
     if (transfer->target == NULL || first >= transfer->wanted || options->write == NULL)
         return GT_OK;
     const size_t left = transfer->wanted - first;
@@ -70,10 +89,23 @@ static enum gt_status piece_load(struct transfer *transfer, const struct checkpo
                           count < left ? count : left, values, transfer->dtype);
 }
 
+/* Writes the indices of an element, such as "[48,0]". */
+static const char *place_text(char out[static SAFETENSORS_SHAPE_TEXT_MAX], const struct safetensors_tensor *tensor,
+                              size_t at)
+{
+    int64_t indices[SAFETENSORS_RANK_MAX];
+    for (int32_t d = tensor->rank - 1; d >= 0; d--) {
+        indices[d] = (int64_t)at % tensor->dims[d];
+        at /= (size_t)tensor->dims[d];
+    }
+    return safetensors_shape_text(out, indices, tensor->rank);
+}
+
 static enum gt_status transfer_judge(const struct transfer *transfer, const char *source)
 {
     const char *path = safetensors_path(transfer->file, transfer->index);
     const char *name = transfer->file->tensors[transfer->index].name;
+    char place[SAFETENSORS_SHAPE_TEXT_MAX];
     uint32_t expected = transfer->crc32c;
     if (transfer->sums != NULL)
         TRY(checkpoint_record_tensor_crc(transfer->sums, source, name, &expected));
@@ -82,8 +114,18 @@ static enum gt_status transfer_judge(const struct transfer *transfer, const char
                     "%s: tensor %s: the checksum is %08" PRIx32 ", but the record says %08" PRIx32
                     "; the file is damaged",
                     path, name, transfer->crc32c, expected);
-    if (!transfer->finite)
-        return FAIL(GT_DATA, "%s: tensor %s: holds a value that is not finite", path, name);
+    if (transfer->not_finite.found)
+        return FAIL(GT_DATA,
+                    "%s: tensor %s: holds a value that is not finite, %g at %s; the file is damaged, or its training "
+                    "diverged",
+                    path, name, log_number((double)transfer->not_finite.value),
+                    place_text(place, &transfer->file->tensors[transfer->index], transfer->not_finite.at));
+    if (transfer->too_large.found)
+        return FAIL(GT_UNSUPPORTED,
+                    "%s: tensor %s: holds %g at %s, which float16 cannot hold (at most 65504); add --dtype=float32, or "
+                    "bfloat16 where the device has it",
+                    path, name, (double)transfer->too_large.value,
+                    place_text(place, &transfer->file->tensors[transfer->index], transfer->too_large.at));
     if (!transfer->in_range)
         return FAIL(GT_DATA, "%s: tensor %s: holds an exponent outside %d to %d", path, name, STATE_EXPONENT_MIN,
                     STATE_EXPONENT_MAX);
@@ -95,7 +137,7 @@ static enum gt_status transfer_judge(const struct transfer *transfer, const char
 static enum gt_status transfer_run(struct transfer *transfer, const char *source,
                                    const struct checkpoint_load_options *options)
 {
-    transfer->finite = transfer->zero = transfer->in_range = true;
+    transfer->zero = transfer->in_range = true;
     const size_t elements = transfer->file->tensors[transfer->index].elements;
     const size_t count_max = options->staging_bytes / sizeof(float); /* the same for any dtype: whole blocks */
     for (size_t first = 0; first < elements; first += count_max) {

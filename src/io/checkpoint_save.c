@@ -67,7 +67,7 @@ static enum gt_status names_choose(const char *out_dir, int64_t iter, struct che
 }
 
 /* ---- the files of a generation ---- */
-/* Returns GT_FAILURE, logged, when a value is not finite.  Does not look at DTYPE_U8: codes and exponents are always
+/* Returns GT_DIVERGED, logged, when a value is not finite.  Does not look at DTYPE_U8: codes and exponents are always
  * finite. */
 static enum gt_status values_check(const char *name, enum checkpoint_part part, enum dtype dtype, const void *values,
                                    size_t count)
@@ -79,8 +79,8 @@ static enum gt_status values_check(const char *name, enum checkpoint_part part, 
     for (size_t i = 0; i < count && dtype != DTYPE_U8; i++) {
         const float value = dtype_value(dtype, values, i);
         if (!isfinite(value))
-            return FAIL(GT_FAILURE, "cannot save: %s%s holds a value that is not finite (%g)", parts[part], name,
-                        (double)value);
+            return FAIL(GT_DIVERGED, "cannot save: %s%s holds a value that is not finite (%g)", parts[part], name,
+                        log_number((double)value));
     }
     return GT_OK;
 }

@@ -9,10 +9,13 @@
  */
 #include "train/feed.h"
 
+#include <math.h>
+
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/size.h"
 #include "data/prepare.h"
+#include "train/bad_value.h"
 #include "train/ranks.h"
 #include "train/stop.h"
 
@@ -270,6 +273,38 @@ enum gt_status evaluation_batch_add(struct session *session, double *sum)
     return GT_OK;
 }
 
+/* A batch whose loss is not finite. */
+struct bad_batch {
+    const struct evaluation *evaluation;
+    enum token_split split;
+    int64_t first, count;
+};
+
+/* A bad_value_again_fn. */
+static enum gt_status batch_again(void *context)
+{
+    const struct bad_batch *bad = context;
+    double sum = 0.0;
+    TRY(feed_evaluate(bad->evaluation, bad->split, bad->first, bad->count));
+    return evaluation_batch_add(bad->evaluation->session, &sum);
+}
+
+/* Adds up the losses and the targets of `count` samples. */
+static enum gt_status batch_sum(const struct evaluation *evaluation, enum token_split split, int64_t first,
+                                int64_t count, double out[static 2])
+{
+    const struct feed *feed = evaluation->feed;
+    struct bad_batch bad = {evaluation, split, first, count};
+    TRY(feed_evaluate(evaluation, split, first, count));
+    for (int64_t i = 0; i < count * feed->evaluate_time; i++)
+        out[1] += feed->tensors.targets[i] != BATCH_TARGET_IGNORED;
+    TRY(evaluation_batch_add(evaluation->session, &out[0]));
+    if (isfinite(out[0]) || !evaluation->must_be_finite)
+        return GT_OK;
+    progress_clear(evaluation->progress);
+    return bad_value_explain(evaluation->session, "the loss", batch_again, &bad);
+}
+
 enum gt_status evaluation_split_sum(const struct evaluation *evaluation, enum token_split split, const char *what,
                                     struct evaluation_sum *out)
 {
@@ -288,11 +323,7 @@ enum gt_status evaluation_split_sum(const struct evaluation *evaluation, enum to
         if (stop_requested())
             return GT_STOPPED;
         if (count > 0)
-            TRY(feed_evaluate(evaluation, split, first + rank * batch, count));
-        for (int64_t i = 0; i < count * feed->evaluate_time; i++)
-            own[1] += feed->tensors.targets[i] != BATCH_TARGET_IGNORED;
-        if (count > 0)
-            TRY(evaluation_batch_add(session, &own[0]));
+            TRY(batch_sum(evaluation, split, first + rank * batch, count, own));
         ranks_gather(session->dist, own, 2, all);
         for (int32_t r = 0; r < ranks; r++) {
             sum.loss += all[2 * r];
@@ -307,6 +338,7 @@ enum gt_status evaluation_split_sum(const struct evaluation *evaluation, enum to
     if (sum.targets == 0) /* the caller would divide by it */
         return FAIL(GT_DATA, "%s: none of the targets of %" PRId64 " samples counts, so they have no loss",
                     feed->parts[evaluation->part].source[split]->shards[0].path, samples);
+    sum.loss = log_number(sum.loss);
     *out = sum;
     return GT_OK;
 }

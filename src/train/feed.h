@@ -72,10 +72,11 @@ struct evaluation {
     struct session *session;
     struct feed *feed;
     struct progress *progress;
-    int part;        /* the data set */
-    int64_t samples; /* 0: every token of the split that has a context, once, */
-    int64_t windows; /* or those of this many windows, from the first on, unless it is 0 */
-    int64_t iter;    /* selects the random draw of `samples` */
+    int part;            /* the data set */
+    int64_t samples;     /* 0: every token of the split that has a context, once, */
+    int64_t windows;     /* or those of this many windows, from the first on, unless it is 0 */
+    int64_t iter;        /* selects the random draw of `samples` */
+    bool must_be_finite; /* a loss that is not finite ends it, with an error that names the op */
 };
 
 /* Loads samples first .. first + count of the random draw, or windows of the pass over the whole split, into the
@@ -89,7 +90,7 @@ struct evaluation_sum {
 
 /* Adds up the losses of a split's targets; `what` names the evaluation in the progress line.  If none of the targets of
  * a random draw counts, draws on until one does.  Errors: GT_STOPPED when a signal came; GT_DATA when no target counts;
- * those of the data and the device. */
+ * GT_DIVERGED; those of the data and the device. */
 enum gt_status evaluation_split_sum(const struct evaluation *evaluation, enum token_split split, const char *what,
                                     struct evaluation_sum *out);
 

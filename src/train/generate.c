@@ -12,6 +12,7 @@
 
 #include "base/size.h"
 #include "base/system_memory.h"
+#include "train/bad_value.h"
 
 struct generator {
     struct session *session;
@@ -128,6 +129,27 @@ static enum gt_status logits_compute(struct generator *generator)
                            generator->batch * width);
 }
 
+/* A bad_value_again_fn; the context is the generator.  Also makes the cache again. */
+static enum gt_status logits_again(void *context)
+{
+    struct generator *generator = context;
+    generator->cached = 0;
+    return logits_compute(generator);
+}
+
+/* Refuses logits that are not finite.  Those of the padding are never drawn. */
+static enum gt_status logits_check(struct generator *generator)
+{
+    const struct model_config *config = &generator->session->model->options.config;
+    bool finite = true;
+    for (int64_t b = 0; b < generator->batch && generator->options.must_be_finite; b++)
+        for (int64_t i = 0; i < config->vocab_size; i++)
+            finite = finite && isfinite(generator->logits[b * config->padded_vocab_size + i]);
+    if (finite)
+        return GT_OK;
+    return bad_value_explain(generator->session, "the probability of the next token", logits_again, generator);
+}
+
 /* Changes each logit once, however often its token occurs. */
 static void repetition_penalize(const struct generator *generator, const int32_t *tokens, float *logits)
 {
@@ -146,6 +168,7 @@ enum gt_status generator_next(struct generator *generator, int32_t *out)
 {
     assert(generator->count < generator->capacity);
     TRY(logits_compute(generator));
+    TRY(logits_check(generator));
     const struct model_config *config = &generator->session->model->options.config;
     struct philox_key key = philox_key_make(generator->options.seed, RNG_GENERATE);
     for (int64_t b = 0; b < generator->batch; b++) {

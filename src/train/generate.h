@@ -7,11 +7,12 @@
 
 struct generate_options {
     uint64_t seed;
-    double temperature; /* 0 = always the likeliest token */
-    int64_t top_k;      /* 0 = all */
-    double top_p;       /* 0 or 1 = all */
-    double min_p;       /* 0 = all */
-    double repetition;  /* penalty; 0 or 1 = none */
+    double temperature;  /* 0 = always the likeliest token */
+    int64_t top_k;       /* 0 = all */
+    double top_p;        /* 0 or 1 = all */
+    double min_p;        /* 0 = all */
+    double repetition;   /* penalty; 0 or 1 = none */
+    bool must_be_finite; /* logits that are not finite are an error; else a token is drawn all the same */
 };
 
 struct generator;
@@ -29,7 +30,7 @@ void generator_begin(struct generator *generator, int64_t sequence, const int32_
 void generator_extend(struct generator *generator, const int32_t *tokens, int64_t count);
 /* Writes the next token of each sequence to out[batch].  The model sees at most the last block_size tokens of a
  * sequence, as in nanoGPT.  The penalty divides positive logits of tokens that it has, and multiplies the others
- * (Keskar et al. 2019, arXiv:1909.05858).  Errors: those of the device. */
+ * (Keskar et al. 2019, arXiv:1909.05858).  Errors: GT_DIVERGED, those of the device. */
 enum gt_status generator_next(struct generator *generator, int32_t *out);
 
 /* Returns the tokens of sequence `index` of the batch so far, prompt included.  The generator owns them. */

@@ -14,6 +14,7 @@
 
 #include "base/size.h"
 #include "data/choices.h"
+#include "train/bad_value.h"
 #include "train/stop.h"
 
 /* Default number of sequences at once.  More gain little, since one sequence is already a whole matrix of rows. */
@@ -141,7 +142,8 @@ static enum gt_status text_judge(struct judge *judge)
     const struct evaluation evaluation = {.session = &judge->session,
                                           .feed = &judge->feed,
                                           .progress = &judge->progress,
-                                          .windows = size_ceil_div(judge->config->eval_tokens, judge->time)};
+                                          .windows = size_ceil_div(judge->config->eval_tokens, judge->time),
+                                          .must_be_finite = true};
     struct evaluation_sum sum;
     double bytes = 0.0;
     TRY(tokenizer_look(judge));
@@ -181,17 +183,38 @@ static enum gt_status row_fill(const struct judge *judge, const struct choices_q
     return GT_OK;
 }
 
+/* A row to be evaluated. */
+struct row {
+    struct judge *judge;
+    const struct choices_question *question;
+    int64_t number;
+    int32_t answer;
+    double loss;
+};
+
+/* Sets the loss of a row.  A bad_value_again_fn. */
+static enum gt_status row_evaluate(void *context)
+{
+    struct row *row = context;
+    struct judge *judge = row->judge;
+    row->loss = 0.0;
+    TRY(row_fill(judge, row->question, row->number, row->answer));
+    TRY(feed_upload(&judge->feed, &judge->session, &judge->session.model->evaluate));
+    return evaluation_batch_add(&judge->session, &row->loss);
+}
+
 /* Finds the answer with the smallest loss per token, and the one with the smallest loss. */
 static enum gt_status question_answer(struct judge *judge, const struct choices_question *question, int64_t number,
                                       int32_t *out_mean, int32_t *out_sum)
 {
     double least_mean = INFINITY, least_sum = INFINITY;
     for (int32_t answer = 0; answer < question->answer_count; answer++) {
-        double sum = 0.0;
-        TRY(row_fill(judge, question, number, answer));
-        TRY(feed_upload(&judge->feed, &judge->session, &judge->session.model->evaluate));
-        TRY(evaluation_batch_add(&judge->session, &sum));
-        const double mean = sum / question->answers[answer].count;
+        struct row row = {judge, question, number, answer, 0.0};
+        TRY(row_evaluate(&row));
+        if (!isfinite(row.loss))
+            return bad_value_explain(&judge->session, TEXT(64, "the loss of question %" PRId64, number), row_evaluate,
+                                     &row);
+        const double sum = row.loss, mean = sum / question->answers[answer].count;
         if (mean < least_mean) {
             least_mean = mean;
             *out_mean = answer;

@@ -1,6 +1,7 @@
 # The training loop, evaluation, sampling, saving, and the log lines of a run.
 libgpttrain_a_SOURCES += \
 	src/train/answers.c \
+	src/train/bad_value.c src/train/bad_value.h \
 	src/train/diagnose.c \
 	src/train/explain.c \
 	src/train/feed.c src/train/feed.h \

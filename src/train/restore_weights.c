@@ -258,6 +258,7 @@ enum gt_status restore_tensors(struct session *session, struct checkpoint_tensor
                                                 .index = i,
                                                 .dtype = parameter->dtypes.master ? DTYPE_F32 : tensor->dtype,
                                                 .moment = parameter->dtypes.moment,
+                                                .used = tensor->dtype,
                                                 .no_second = parameter->group == GROUP_MUON};
     }
     *out = tensors;

@@ -81,7 +81,8 @@ struct diagnosis {
     struct progress *progress;
     const struct tokenizer *tokenizer; /* may be NULL */
     struct spikes spikes;
-    bool was_bad; /* the previous update was bad; only the first update of a burst is diagnosed */
+    int64_t first_iter; /* of this process */
+    bool was_bad;       /* the previous update was bad; only the first update of a burst is diagnosed */
     int32_t done;
 };
 
@@ -182,6 +183,7 @@ struct trainer {
     bool metrics_opened; /* metrics.jsonl was opened, so out_dir is not empty */
     bool unsaved;        /* the last attempt to save failed */
     int64_t skipped_in_a_row;
+    int64_t skipped_in_vain;         /* those of them for which no smaller loss scale can help */
     int64_t targetless;              /* updates left out, because no target counted */
     bool stepped;                    /* the results of the first update were processed */
     bool left_course;                /* a loss was outside expected_losses, and a warning was logged */
@@ -197,6 +199,7 @@ struct trainer {
     int64_t saved_iter;     /* the last iteration that was saved, -1 = none */
     int64_t best_iter;      /* iteration of the checkpoint in out_dir, if an evaluation saved it; -1 = not so */
     int64_t lowest_iter;    /* iteration whose evaluation found state.best_val_loss; -1 = an earlier process did */
+    double first_best;      /* best_val_loss where the run began; infinite: there was none */
 };
 
 /* Trains (or evaluates, or prints the plan or the program to `out`) as the configuration says; `dist` is NULL, or
@@ -263,8 +266,8 @@ void run_log_memory(struct trainer *t);
 void run_log_iteration(struct trainer *t, const struct step_result *result);
 /* Counts an update that is left out because no target counts; logs the first one. */
 void run_log_targetless(struct trainer *t);
-/* Logs one line for a skipped update.  It is not a warning while the loss scale is still coming down because float16
- * overflowed. */
+/* Logs one line for a skipped update.  It is not a warning while float16's loss scale is coming down, which makes
+ * gradients finite again. */
 void run_log_skipped(const struct trainer *t, int64_t iter);
 #define KEPT_TEXT_MAX (FILE_PATH_MAX + 64)
 /* Describes the checkpoint that remains.  Returns `text`. */

@@ -39,7 +39,9 @@ char *run_log_kept(char text[static KEPT_TEXT_MAX], const struct trainer *t)
 
 void run_log_skipped(const struct trainer *t, int64_t iter)
 {
-    if (t->state.loss_scaler.dynamic)
+    if (!isfinite(t->loss))
+        log_warning("iter %" PRId64 ": the loss is not finite (%g); this update is skipped", iter, t->loss);
+    else if (t->state.loss_scaler.dynamic)
         log_note("iter %" PRId64 ": the gradient overflows float16 at loss scale %g (loss %g); this update is skipped, "
                  "and the scale lowered to %g",
                  iter, t->loss_scale, t->loss, t->state.loss_scaler.scale);
@@ -143,6 +145,21 @@ void run_log_use(const struct trainer *t)
                    LOG_BYTES(info.free_bytes), LOG_BYTES(info.total_bytes), BACKEND_HOLDERS_KNOWN(device));
 }
 
+#define NOT_BETTER \
+    "Nothing was saved: always_save_checkpoint=False, and no evaluation found a lower validation loss than "
+
+/* Logs why out_dir has no model.  A run that goes on from another place competes with the best loss there. */
+static void nothing_log(const struct trainer *t, bool stopped)
+{
+    if (stopped)
+        log_result("Nothing was saved.");
+    else if (isfinite(t->first_best))
+        log_result(NOT_BETTER "%.4f, the best of %s.", t->first_best,
+                   t->source.branch ? t->config->out_dir : t->config->init_from);
+    else
+        log_result(NOT_BETTER "the first.");
+}
+
 /* Logs which model the folder contains, and the command that continues from it. */
 static void folder_log(const struct trainer *t, bool stopped)
 {
@@ -150,9 +167,7 @@ static void folder_log(const struct trainer *t, bool stopped)
     const int64_t held = t->saved_iter < 0 && t->source.own ? t->first_iter : t->saved_iter;
     const int64_t since = t->state.iter - held;
     if (held < 0) {
-        log_result("Nothing was saved%s.", stopped ? ""
-                                                   : ": always_save_checkpoint=False, and no evaluation found a lower "
-                                                     "validation loss than the first");
+        nothing_log(t, stopped);
         return;
     }
     log_result("%s holds the model of iteration %" PRId64 ".", t->config->out_dir, held);

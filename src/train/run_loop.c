@@ -14,9 +14,10 @@
 #include "base/size.h"
 #include "train/stop.h"
 
-/* This many skipped updates in a row end the run: the model has diverged, and more steps only cost time.  Updates that
- * float16 skips while its loss scale is above 1 do not count. */
-#define SKIPPED_IN_A_ROW_MAX 10
+/* This many updates in a row that were skipped in vain end the run: the model has diverged, and more steps only cost
+ * time.  Those that float16 skips at a loss scale above 1 do not count, since a smaller one may help, unless the loss
+ * itself is not finite. */
+#define SKIPPED_IN_VAIN_MAX 10
 #define NOT_SAVED "iter %" PRId64 " is not saved: %s; %s"
 
 /* ---- updates in flight ---- */
@@ -62,7 +63,8 @@ static enum gt_status evaluate(struct trainer *t, double *train_loss, double *va
                                     .feed = &t->feed,
                                     .progress = &t->progress,
                                     .samples = t->config->eval_iters * t->config->batch_size,
-                                    .iter = t->state.iter};
+                                    .iter = t->state.iter,
+                                    .must_be_finite = t->config->eval_only};
     struct evaluation_sum train, val;
     int64_t start_ns = clock_monotonic_ns();
     enum gt_status status = GT_OK;
@@ -101,7 +103,7 @@ static const char *divergence(const struct trainer *t)
 {
     if (t->evaluated_badly || !isfinite(t->loss))
         return "the loss is not finite";
-    return t->skipped_in_a_row > 1 ? "updates are being skipped" : NULL;
+    return t->skipped_in_vain > 1 ? "updates are being skipped" : NULL;
 }
 
 static enum gt_status save(struct trainer *t)
@@ -165,10 +167,11 @@ static enum gt_status save_or_go_on(struct trainer *t)
     t->unsaved = status == GT_IO;
     if (!t->unsaved)
         return status;
-    if (t->state.iter <= t->config->max_iters)
-        log_warning("iter %" PRId64 " could not be saved; training continues and tries again in %" PRId64
+    const int64_t left = min_i64(t->config->eval_interval, t->config->max_iters + 1 - t->state.iter);
+    if (left > 0)
+        log_warning("iter %" PRId64 " could not be saved; %s; training continues and tries again in %" PRId64
                     " iteration%s",
-                    t->state.iter, t->config->eval_interval, t->config->eval_interval == 1 ? "" : "s");
+                    t->state.iter, run_log_kept(kept, t), left, left == 1 ? "" : "s");
     return GT_OK;
 }
 
@@ -289,20 +292,21 @@ static enum gt_status skipped_check(struct trainer *t, int64_t iter)
     bool skipped = t->session.scalars[SCALAR_FOUND_INF].i != 0;
     loss_scaler_update(&t->state.loss_scaler, skipped);
     if (!skipped) {
-        t->skipped_in_a_row = 0;
+        t->skipped_in_a_row = t->skipped_in_vain = 0;
         return GT_OK;
     }
     t->state.skipped++;
-    t->skipped_in_a_row += t->loss_scale <= 1.0;
+    t->skipped_in_a_row++;
+    t->skipped_in_vain += t->loss_scale <= 1.0 || !isfinite(t->loss);
     progress_clear(&t->progress);
     run_log_skipped(t, iter);
-    if (t->skipped_in_a_row < SKIPPED_IN_A_ROW_MAX)
+    if (t->skipped_in_vain < SKIPPED_IN_VAIN_MAX)
         return GT_OK;
     char kept[KEPT_TEXT_MAX];
-    return FAIL(GT_FAILURE,
-                ERROR_DIVERGED
-                "the model has diverged: %d updates in a row were skipped; try a smaller learning_rate (now %g); %s",
-                SKIPPED_IN_A_ROW_MAX, t->config->learning_rate, run_log_kept(kept, t));
+    return FAIL(GT_DIVERGED,
+                ERROR_DIVERGED "the model has diverged: %" PRId64
+                               " updates in a row were skipped; try a smaller learning_rate (now %g); %s",
+                t->skipped_in_a_row, t->config->learning_rate, run_log_kept(kept, t));
 }
 
 /* Sets the length of a run with `hours` from the time of its first steps. */
@@ -341,7 +345,7 @@ static void forecast_test(struct trainer *t)
 /* Processes the results of one update. */
 static enum gt_status step_settle(struct trainer *t, const struct step_result *result)
 {
-    t->loss = steps_ahead_loss_sum(&t->ahead, result) / result->targets;
+    t->loss = log_number(steps_ahead_loss_sum(&t->ahead, result) / result->targets);
     t->loss_scale = result->loss_scale;
     memcpy(t->session.scalars, result->scalars, sizeof result->scalars);
     TRY(skipped_check(t, result->iter));
@@ -408,14 +412,18 @@ static enum gt_status iteration(struct trainer *t)
     return GT_OK;
 }
 
-/* Saves at the end of a run.  Returns GT_FAILURE, logged, if the model has diverged. */
+/* Saves at the end of a run.  Returns GT_DIVERGED, logged, if the model has diverged. */
 static enum gt_status save_at_end(struct trainer *t)
 {
     const char *why = divergence(t);
     char kept[KEPT_TEXT_MAX];
-    if (!why)
-        return save(t);
-    return FAIL(GT_FAILURE, ERROR_DIVERGED NOT_SAVED, t->state.iter, why, run_log_kept(kept, t));
+    if (why == NULL) {
+        const enum gt_status status = save(t);
+        if (status == GT_IO)
+            log_warning("iter %" PRId64 " could not be saved; %s", t->state.iter, run_log_kept(kept, t));
+        return status;
+    }
+    return FAIL(GT_DIVERGED, ERROR_DIVERGED NOT_SAVED, t->state.iter, why, run_log_kept(kept, t));
 }
 
 /* Returns true when the run saves only the best model and out_dir has one.  Saving another model would overwrite it,
@@ -453,8 +461,9 @@ static enum gt_status finish(struct trainer *t)
 {
     const bool always = t->config->always_save_checkpoint;
     if (t->state.iter == t->first_iter) {
-        log_note("nothing to do: %s is at iter %" PRId64 " already; a max_iters above %" PRId64 " continues the run",
-                 t->config->out_dir, t->state.iter, t->config->max_iters);
+        log_note("nothing to do: %s is at iter %" PRId64 " already; --max_iters=%" PRId64 " or more continues the run",
+                 t->source.own || t->source.branch ? t->config->out_dir : t->config->init_from, t->state.iter,
+                 t->state.iter);
         return GT_OK;
     }
     if (!always && t->evaluated_iter < t->state.iter - 1)
@@ -472,6 +481,7 @@ enum gt_status run_loop(struct trainer *t)
 {
     enum gt_status status = GT_OK;
     t->first_iter = t->state.iter;
+    t->first_best = t->state.best_val_loss;
     t->start_ns = clock_monotonic_ns();
     t->evaluated_iter = t->state.evaluated ? t->state.iter : -1;
     if (t->config->eval_only)

@@ -189,8 +189,12 @@ static enum gt_status run(struct trainer *t)
         TRY(samples_prepare(t));
     if (!config->eval_only)
         TRY(steps_ahead_create(t->mem, model_micro_steps(&session->model->options), &t->ahead));
-    t->diagnosis = (struct diagnosis){
-        .session = session, .feed = &t->feed, .ahead = &t->ahead, .progress = &t->progress, .tokenizer = t->tokenizer};
+    t->diagnosis = (struct diagnosis){.session = session,
+                                      .feed = &t->feed,
+                                      .ahead = &t->ahead,
+                                      .progress = &t->progress,
+                                      .tokenizer = t->tokenizer,
+                                      .first_iter = t->state.iter};
     if (session->dist != NULL)
         stop_share(session->dist->stop_word);
     stop_install();

@@ -35,6 +35,7 @@ refuses() {
     run "$expected" gpt_train "$@" || return 1
     [ -n "$late" ] || [ ! -s stdout ] || { echo "standard output is not empty" >>stderr; return 1; }
     grep '^gpt-train: error' stderr >errors
+    not grep -q '^---- gpt-train report' stderr || return 1
     is "$(wc -l <errors | tr -d ' ')" 1 || return 1
     while read -r text; do
         grep -qF -- "$text" errors || { echo "no \"$text\" in the error line" >>stderr; return 1; }
@@ -195,6 +196,9 @@ if mount -t tmpfs -o size=1m tmpfs full 2>/dev/null; then
     check "a full disk: one error for each try, at 9, 12 and the end" is "$(errors stderr)" 3
     check "a full disk: training goes on" grep -q "^iter 12:" stdout
     check "a full disk: names the file" grep -q "error: full/.*No space left" stderr
+    check "a full disk: when it tries again" grep -q "warning: iter 12 could not be saved; the checkpoint of iter 7 stays in full; training continues and tries again in 1 iteration$" stderr
+    check "a full disk: what remains" grep -q "warning: iter 13 could not be saved; the checkpoint of iter 7 stays in full$" stderr
+    check "a full disk: no report" not grep -q "gpt-train report" stderr
     folder_sums full >after
     check "a full disk: nothing changed" cmp before after
     mkdir room && rm full/filler.bin && cp full/* room/
@@ -203,6 +207,20 @@ if mount -t tmpfs -o size=1m tmpfs full 2>/dev/null; then
 else
     skip bad_input_tmpfs "a tmpfs cannot be mounted here (root only)"
 fi
+
+# ---- plain mistakes with other programs end with one line too ----
+# plain STATUS PROGRAM ARGUMENT...
+plain() {
+    run "$@" && is "$(errors stderr)" 1 && not grep -q -e "report" -e "^----" stderr
+}
+check "gpt-sample: no such prompt" plain 2 "$GPT_SAMPLE" --out_dir=good --prompt_file=nix
+check "gpt-sample: no such model" plain 2 "$GPT_SAMPLE" --out_dir=nix
+check "gpt-prepare: no such input" plain 2 "$GPT_PREPARE" --out-dir=nothing nix.txt
+check "gpt-export: a folder that is not there" plain 1 "$GPT_EXPORT" --out_dir=good --format=gguf nix/nix/model.gguf
+check "gpt-train: no such file to compare" plain 1 "$GPT_TRAIN" --compare=nix.py
+check "a small budget" refuses 3 "not enough memory" -- --dataset=tiny --out_dir=out --memory_budget=1KiB
+check "at iteration 7, to 3" run 0 gpt_train --dataset=tiny --out_dir=good --init_from=resume --max_iters=3
+check "the iterations that continue" grep -q "nothing to do: good is at iter 7 already; --max_iters=7 or more continues the run" stderr
 
 # ---- two runs ----
 cp -r good shared

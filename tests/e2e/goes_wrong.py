@@ -5,8 +5,11 @@
             micro-step, and changes nothing: the tensors saved after the skipped update are those saved before it
   machine   the same but only once, so that the replay finds nothing: the machine is blamed
   overflow  a weight of 3e38: the op that overflows first is named, on the cpu, on the emulated card and on OpenCL
+  half      float16: a loss that is not finite ends a run after ten updates; evaluation, questions and samples end with
+            status 1 and the op; a weight that float16 cannot hold, or that is a NaN, is refused with its place
   spike     64 bytes of noise in data that otherwise repeat one line: the update that meets them is reported, with
             the place and the text of its samples, the noise first
+  report    a device that fails gets the report that users paste: version, status, backend, plan, the keys that were set
   course    a validation loss outside expected_losses is reported once, if the settings are those of the file; the
             shipped configurations state five points
 Prints "checks: P passed, F failed, S skipped".
@@ -19,7 +22,7 @@ import shutil
 import struct
 import subprocess
 
-from checks import BUILD, GPT_PREPARE, GPT_TRAIN, SOURCE, check, end, make_tokens, opencl_device, read, read_json, skip, tensors_read, tensors_write, write
+from checks import BUILD, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, SOURCE, check, end, make_tokens, opencl_device, read, read_json, skip, tensors_read, tensors_write, write
 
 FAULTY = os.path.join(BUILD, "tests", "reliability", "gpt-train-faulty")
 CUDA = os.path.join(BUILD, "tests", "cuda_on_cpu", "gpt-train-cuda")
@@ -90,6 +93,51 @@ def overflow():
         check("updates in a row" in said, f"{backend}: {said[-400:]}")
 
 
+def filled(out, value):
+    """Makes a folder with a weight that reads the first half of its inputs `value` times.  The sum of all is 0."""
+    os.makedirs(out)
+    shutil.copy("wide/config.json", out)
+    weights = tensors_read("wide/model.safetensors")
+    name = next(name for name in weights if name.endswith("h.1.mlp.c_fc.weight"))
+    dtype, shape, raw = weights[name]
+    half_of = len(raw) // 8 * struct.pack("<f", value)
+    tensors_write(f"{out}/model.safetensors", {**weights, name: (dtype, shape, half_of + raw[len(half_of):])})
+
+
+def half():
+    said = train("steep", "--dtype=float16", "--learning_rate=1000", "--grad_clip=0", "--max_iters=80", "--eval_interval=100", status=1)
+    skipped = len(re.findall("this update is skipped", said))
+    found = re.search(r"error.diverged.: the model has diverged: (\d+) updates in a row were skipped", said)
+    check(found and 10 <= int(found[1]) <= skipped, f"the number of skipped updates: {said[-600:]}")
+    check(said.count("the loss is not finite (nan); this update is skipped") <= 10 and "-nan" not in said, f"ten: {said[-900:]}")
+    check("gpt-train report" not in said, "a run that diverged is no failure of the program")
+    train("wide", "--max_iters=1", "--vocab_size=256")
+    filled("near", 6e4)
+    filled("beyond", 1e5)
+    filled("broken", float("nan"))
+    flags, wide = ["--device=cpu", "--dtype=float16"], [flag.replace("=96", "=256") for flag in TINY]
+    cause = r"error.diverged.: .*is not finite; the first value that is not finite: h\.1\.mlp\.c_fc\.d\[\d+, \d+\] = -?(inf|nan), made by " \
+            r"gemm of layer 1, from inputs up to 6e\+04; float16 ends at 65504: --dtype=float32"
+    judged = [[GPT_TRAIN, "--eval_data=data/val.bin"], [GPT_TRAIN, *wide, "--eval_only=True"],
+              [GPT_SAMPLE, "--tokenizer=bytes", "--start=a", "--max_new_tokens=3"]]
+    for command in judged:
+        done = subprocess.run([*command, *flags, "--init_from=near"], check=False, capture_output=True, text=True)
+        check(done.returncode == 1 and done.stderr.count("error") == 1, f"{command}: {done.returncode} {done.stderr}")
+        one_line(done.stderr, cause, str(command))
+        for model, words in (("beyond", r"holds 100000 at \[0,0\], which float16 cannot hold \(at most 65504\); add --dtype=float32"),
+                             ("broken", r"holds a value that is not finite, nan at \[0,0\]; the file is damaged")):
+            done = subprocess.run([*command, *flags, f"--init_from={model}"], check=False, capture_output=True, text=True)
+            check(done.returncode == 2 and done.stdout.count("loss") == 0, f"{command} {model}: {done.returncode} {done.stdout}")
+            one_line(done.stderr, rf"error: {model}/model.safetensors: tensor \S+: {words}", f"{command} {model}")
+    done = subprocess.run([GPT_TRAIN, "--eval_data=data/val.bin", "--init_from=beyond", "--device=cpu"], check=False,
+                          capture_output=True, text=True)
+    check(done.returncode == 0 and "nan" not in done.stdout, f"float32 holds it: {done.stdout} {done.stderr}")
+    said = train("from-near", "--init_from=near", "--dtype=float16", "--max_iters=2", flags=wide, status=1)
+    check("earlier update" not in said and "iter 0: the first value that is not finite" in said, f"from the start: {said[-600:]}")
+    with open("from-near/metrics.jsonl", encoding="utf-8") as lines:
+        check(all("nan" not in line.lower() for line in lines), "a NaN in metrics.jsonl")
+
+
 def spike():
     noise = bytes(random.Random(7).choices(range(33, 127), k=NOISE))
     text = b"0123456789abcde\n" * 3750
@@ -121,6 +169,16 @@ def spikes_of(out, text, noise, *arguments):
     return worst
 
 
+def report():
+    said = train("lost", "--max_iters=4", program=FAULTY, status=1, GPT_FAULT="run:3:lost")
+    check(said.count("gpt-train: error") == 1, f"one error line: {said}")
+    block = said[said.find("---- gpt-train report, to be pasted where you ask for help ----"):]
+    for words in ("version   gpt-train ", "status    device, exit status 1", "backend   cpu: ", "memory    ", "--vocab_size=96",
+                  "plan      ", "---- end of report ----"):
+        check(words in block, f"'{words}' is not in the report: {block!r}")
+    check("--weight_decay" not in block, "only keys that were set are in the report")
+
+
 def course():
     settings = {name[2:]: value for name, value in (word.split("=") for word in TINY[1:])}
     write("expects.py", "".join(f"{name} = {value}\n" for name, value in settings.items()) +
@@ -141,4 +199,4 @@ def course():
         check(done.returncode == 0, f"{name}: {done.stderr}")
 
 
-end(planted, machine, overflow, spike, course, begin=lambda: make_tokens("data"))
+end(planted, machine, overflow, half, spike, report, course, begin=lambda: make_tokens("data"))

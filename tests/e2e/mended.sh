@@ -275,4 +275,10 @@ check "which max_iters alone extends" run 0 "$GPT_TRAIN" --init_from=resume --ou
 check "stays at min_lr" grep -q "iter 5 is beyond lr_decay_iters=4: .*stays at min_lr=6e-05; --lr_decay_iters=8" stderr
 check "extended with its schedule" run 0 "$GPT_TRAIN" --init_from=resume --out_dir=extended --max_iters=12 --lr_decay_iters=12
 check "decays again" not grep -q "learning rate" stderr
+
+# A run that went on from a kept checkpoint compared its best loss with "the first".
+check "kept checkpoints" train tiny kept --max_iters=4 --eval_interval=2 --warmup_iters=0 --keep=3 --learning_rate=1e-3
+check "a branch that finds nothing better" run 0 "$GPT_TRAIN" --init_from=resume --checkpoint=2 --out_dir=kept --max_iters=5 \
+    --eval_interval=2 --always_save_checkpoint=False --learning_rate=0.9 --min_lr=0.9
+check "says whose loss is the best" grep -q "no evaluation found a lower validation loss than [0-9.]*, the best of kept\.$" stdout
 finish

@@ -1,4 +1,5 @@
 /* Tests of diagnose.c: plants each kind of cause in a small model, and expects it to be named. */
+#include "train/bad_value.h"
 #include "train/run.h"
 
 #include <math.h>
@@ -128,7 +129,42 @@ TEST(a_bad_weight_is_named_itself)
     struct rig rig;
     rig_open(&rig);
     parameter_fill(&rig, "h.1.ln_2.weight", INFINITY);
-    names(&rig, "a weight is not finite: h.1.ln_2.weight[0] = inf, read by layernorm_forward of layer 1");
+    names(&rig,
+          "a weight is not finite: h.1.ln_2.weight[0] = inf, read by layernorm_forward of layer 1, micro-step 1 of "
+          "2; an earlier update made it so");
+    rig.diagnosis.was_bad = false;
+    rig.diagnosis.first_iter = 7;
+    names(&rig, "; the run began with it");
+    rig_close(&rig);
+}
+
+static enum gt_status evaluate_again(void *context)
+{
+    struct rig *rig = context;
+    const struct evaluation evaluation = {.session = &rig->session, .feed = &rig->feed, .samples = 1};
+    double sum = 0.0;
+    ck_assert_int_eq(feed_evaluate(&evaluation, TOKEN_VAL, 0, 1), GT_OK);
+    return evaluation_batch_add(&rig->session, &sum);
+}
+
+TEST(the_cause_of_a_bad_loss_is_named)
+{
+    struct log_capture capture;
+    struct rig rig;
+    rig_open(&rig);
+    log_capture_begin(&capture);
+    log_capture_refused(&capture, bad_value_explain(&rig.session, "the loss", evaluate_again, &rig), GT_DIVERGED,
+                        "the loss is not finite, but computed again every value is");
+    parameter_fill(&rig, "h.1.mlp.c_fc.weight", 3e38f);
+    log_capture_refused(&capture, bad_value_explain(&rig.session, "the loss", evaluate_again, &rig), GT_DIVERGED,
+                        "the loss is not finite; the first value that is not finite: h.1.mlp.c_fc.d[");
+    ck_assert_ptr_null(strstr(capture.text, "float16"));
+    parameter_fill(&rig, "h.1.ln_2.weight", -NAN);
+    log_capture_refused(
+        &capture, bad_value_explain(&rig.session, "the loss", evaluate_again, &rig), GT_DIVERGED,
+        "a weight is not finite: h.1.ln_2.weight[0] = nan, read by layernorm_forward of layer 1; the model "
+        "was loaded with it");
+    log_capture_end();
     rig_close(&rig);
 }
 

@@ -1,8 +1,9 @@
-/* Tests of base/log: prefixes, counts, escaping, cutting, the default sink's streams and folding, byte counts. */
+/* Tests of base/log: prefixes, counts, escaping, cutting, the default sink's streams and folding, numbers. */
 #define _XOPEN_SOURCE 700 /* posix_openpt */
 #include "base/status.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -161,6 +162,13 @@ TEST(default_sink_survives_a_closed_pipe)
     int status;
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+}
+
+TEST(a_nan_has_no_sign)
+{
+    char text[64];
+    (void)snprintf(text, sizeof text, "%g %g %g", log_number((double)-NAN), log_number((double)NAN), log_number(-2.0));
+    ck_assert_str_eq(text, "nan nan -2");
 }
 
 /* Returns what a child process writes that logs these lines to a terminal of `columns`. */

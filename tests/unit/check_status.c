@@ -9,8 +9,8 @@ static const struct {
     enum gt_status status;
     int exit_code;
 } codes[] = {
-    {GT_OK, 0}, {GT_FAILURE, 1}, {GT_USAGE, 2},  {GT_NO_FIT, 3},      {GT_NO_MEMORY, 1},
-    {GT_IO, 1}, {GT_DATA, 2},    {GT_DEVICE, 1}, {GT_UNSUPPORTED, 2}, {GT_STOPPED, 1},
+    {GT_OK, 0},   {GT_FAILURE, 1}, {GT_USAGE, 2},       {GT_NO_FIT, 3},  {GT_NO_MEMORY, 1}, {GT_IO, 1},
+    {GT_DATA, 2}, {GT_DEVICE, 1},  {GT_UNSUPPORTED, 2}, {GT_STOPPED, 1}, {GT_DIVERGED, 1},
 };
 enum { CODE_COUNT = sizeof codes / sizeof codes[0] };
 

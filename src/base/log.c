@@ -61,7 +61,7 @@ size_t log_count(enum log_level level)
 /* Returns true for results that scripts parse or that users paste, which stay one line on a terminal too. */
 static bool is_verbatim(enum log_level level, const char *line)
 {
-    static const char *const beginnings[] = {"iter ", "step ", "Try it: ", "Continue: ", " "};
+    static const char *const beginnings[] = {"iter ", "step ", "Try it: ", "Continue: ", "  gpt-train ", "    --"};
     bool found = false;
     for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0] && level == LOG_RESULT; i++)
         found = found || strncmp(line, beginnings[i], strlen(beginnings[i])) == 0;

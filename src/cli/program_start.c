@@ -29,17 +29,17 @@ static enum gt_status device_print(const struct backend_ops *ops, int32_t index)
     TRY(ops->open(&options, &device));
     enum gt_status status = backend_info(device, &info);
     if (status == GT_OK) {
-        char holders[BACKEND_HOLDERS_TEXT_MAX];
-        printf("%s:%" PRId32 "  %s  %s in total, %s free, dtypes", ops->name, index, info.device,
-               LOG_BYTES(info.total_bytes), LOG_BYTES(info.free_bytes));
+        char holders[BACKEND_HOLDERS_TEXT_MAX], dtypes[128] = "";
         for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
             if (info.dtypes >> dtype & 1u)
-                printf(" %s", dtype_name((enum dtype)dtype));
-        printf("\n       %s%s%s\n", info.detail, info.limits[0] != '\0' ? "; " : "", info.limits);
+                snprintf(dtypes + strlen(dtypes), sizeof dtypes - strlen(dtypes), " %s", dtype_name((enum dtype)dtype));
+        log_result("%s:%" PRId32 "  %s  %s in total, %s free, dtypes%s", ops->name, index, info.device,
+                   LOG_BYTES(info.total_bytes), LOG_BYTES(info.free_bytes), dtypes);
+        log_result("       %s%s%s", info.detail, info.limits[0] != '\0' ? "; " : "", info.limits);
         if (info.largest_allocation_bytes < info.total_bytes)
-            printf("       largest allocation %s\n", LOG_BYTES(info.largest_allocation_bytes));
+            log_result("       largest allocation %s", LOG_BYTES(info.largest_allocation_bytes));
         if (backend_holders_read(holders, device)[0] != '\0')
-            printf("       most memory in other processes: %s\n", holders);
+            log_result("       most memory in other processes: %s", holders);
     }
     backend_close(device);
     return status;

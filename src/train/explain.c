@@ -32,9 +32,9 @@ static void frame_print(const struct oom_message *message)
                                          [OOM_STAGE_OPTIMIZER] = "in the optimizer's step"};
     if (message->frame.line == 0)
         return;
-    printf("  traceback            %s%s; %s:%" PRId32 "%s%s: %s\n", stages[message->stage],
-           message->evaluation ? " of an evaluation" : "", message->frame.file, message->frame.line,
-           message->frame.function[0] ? " in " : "", message->frame.function, message->frame.source);
+    log_result("  traceback            %s%s; %s:%" PRId32 "%s%s: %s", stages[message->stage],
+               message->evaluation ? " of an evaluation" : "", message->frame.file, message->frame.line,
+               message->frame.function[0] ? " in " : "", message->frame.function, message->frame.source);
 }
 
 /* Prints the line of memory that a process holds. */
@@ -146,14 +146,14 @@ static void tensor_print(const struct oom_message *message, const struct oom_sha
            shape->batch, shape->block_size, shape->vocab_size);
     for (int32_t i = 0; i < count; i++) {
         const struct oom_match *match = &matches[i];
-        printf("  %s: %s in %s, %" PRIu64 " B = %s%s\n", match->name, match->size,
-               match->element_bytes == 2 ? "16 bits" : "32 bits", match->bytes, LOG_BYTES(match->bytes),
-               match->fits_traceback ? "" : " (the traceback points elsewhere)");
+        log_result("  %s: %s in %s, %" PRIu64 " B = %s%s", match->name, match->size,
+                   match->element_bytes == 2 ? "16 bits" : "32 bits", match->bytes, LOG_BYTES(match->bytes),
+                   match->fits_traceback ? "" : " (the traceback points elsewhere)");
     }
     if (count == 0)
         no_match_print(message, shape);
-    printf("  gpt-train keeps logits for one chunk of tokens at a time (loss_chunk) and never\n"
-           "  stores attention scores; the plan below shows everything else.\n");
+    printf("  gpt-train keeps logits for one chunk of tokens at a time (loss_chunk) and\n"
+           "  never stores attention scores; the plan below shows everything else.\n");
 }
 
 /* ---- the available memory ---- */

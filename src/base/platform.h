@@ -1,4 +1,5 @@
-/* What macOS names or counts differently from Linux; nothing else in src/ and backends/ asks for __APPLE__.
+/* What macOS names or counts differently from Linux, and what the page "Will it fit?" lacks in a browser; nothing else
+ * in src/ and backends/ asks for __APPLE__ or __wasm__.
  *
  * tests/style/macos.py compiles and links every file for macOS.  Nobody has run the programs there. */
 #ifndef GPT_TRAIN_BASE_PLATFORM_H
@@ -18,6 +19,12 @@
 #define PLATFORM_TICKER_CLOCK_SET(attributes) ((void)pthread_condattr_setclock(attributes, CLOCK_MONOTONIC))
 #define PLATFORM_OPENCL "libOpenCL.so.1"
 #define PLATFORM_CLBLAST "libclblast.so.1"
+#endif
+
+#ifdef __wasm__
+#define PLATFORM_IS_TERMINAL(fd) false
+#else
+#define PLATFORM_IS_TERMINAL(fd) (isatty(fd) == 1)
 #endif
 
 #endif

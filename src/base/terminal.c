@@ -8,6 +8,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/platform.h"
+
 #define COLUMNS_DEFAULT 80
 #define COLUMNS_LEAST 20 /* in fewer, folded lines are no better */
 
@@ -15,7 +17,7 @@ size_t terminal_columns(FILE *stream)
 {
     struct winsize size;
     const int fd = fileno(stream);
-    if (fd < 0 || isatty(fd) != 1)
+    if (fd < 0 || !PLATFORM_IS_TERMINAL(fd))
         return 0;
     if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
         return size.ws_col;

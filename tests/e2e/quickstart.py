@@ -44,6 +44,7 @@ MASKS = (
     (r"(?m)^((Device|device:?)\s+).*$", r"\1DEVICE"),
     (r"(?m)#+$", ""),
     (r"[ \t]+", " "),
+    (r"within\s+a\s+factor\s+of\s+N(,\s+as\s+other\s+programs\s+use\s+this\s+machine)?", "+-N %"),
     (r"(?m) +$", ""),
     (r"(?m)^ workspace .*\n", ""),
     (r"(?m)^(Peak train_first, op N of N) \(.*\)$", r"\1 (OP)"),

@@ -169,12 +169,12 @@ def patched_keys():
     check(bad.returncode == 2 and "contradicts" in bad.stderr, f"both: {bad.stderr!r}")
 
 
-def report_after_failure():
-    """A run that diverges ends with status 1 and the report; its account names every category that it planned."""
+def after_failure():
+    """A run that diverges ends with status 1 and one line; an account names every category that it planned."""
     done = run(*TINY, "--max_iters=200", "--learning_rate=1000", "--grad_clip=0", "--decay_lr=False", "--out_dir=bad")
     check(done.returncode == 1, f"diverged: exit status {done.returncode}, {done.stderr!r}")
     check("this run has saved no checkpoint" in done.stderr and "holds" not in done.stderr, f"diverged: {done.stderr!r}")
-    check(done.stderr.count("---- gpt-train report") == 1 and "exit status 1" in done.stderr, f"diverged: {done.stderr!r}")
+    check("gpt-train report" not in done.stderr, f"diverged: {done.stderr!r}")
     done = run(*TINY, "--max_iters=1", "--out_dir=account")
     check("at the peak" not in done.stdout and "other processes" not in done.stdout, f"unasked: {done.stdout!r}")
     done = run(*TINY, "--max_iters=1", "--out_dir=account", "--verbose")
@@ -195,4 +195,4 @@ def data():
         write(f"data/tiny/{split}.bin", array.array("H", (i % 12 * (i // 96 % 7 + 1) for i in range(4000))).tobytes())
 
 
-end(stories, modelled, evaluation_alone, pinned, refused_heads, patched_keys, report_after_failure, begin=data)
+end(stories, modelled, evaluation_alone, pinned, refused_heads, patched_keys, after_failure, begin=data)

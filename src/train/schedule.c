@@ -90,11 +90,14 @@ static void extension_check(const struct config *config, int64_t iter)
                  config->lr_decay_iters, config->min_lr, config->max_iters);
 }
 
-/* Returns true if only max_iters was set, so that the default of lr_decay_iters is hardly meant. */
+/* Returns true if max_iters alone was set, or set again on the command line, so that lr_decay_iters is hardly meant. */
 static bool ends_before_decay(const struct config *config)
 {
-    return config_key_was_set(config, CONFIG_KEY_max_iters) &&
-           config->origin[CONFIG_KEY_lr_decay_iters].source == NULL && config->max_iters < config->lr_decay_iters;
+    const struct config_origin *end = &config->origin[CONFIG_KEY_max_iters],
+                               *decay = &config->origin[CONFIG_KEY_lr_decay_iters];
+    const bool shortened = end->line == 0 && decay->line > 0;
+    return config_key_was_set(config, CONFIG_KEY_max_iters) && (decay->source == NULL || shortened) &&
+           config->max_iters < config->lr_decay_iters;
 }
 
 void run_schedule_check(const struct config *config, int64_t iter)

@@ -2,7 +2,7 @@
 """The examples of doc/memory.md, run as a user would: GPT-2 124M with 64 x 1024 tokens and 77M parameters with 16 x
 1024 x 32, in the memory of an empty 12 GB card, with other programs on it, and as its "free" line says; the
 micro-batches that a model of the plans predicted before they were written; the keys that patched nanoGPTs have, live on
-a tiny model; an evaluation where training does not fit; and the report after a failure.  Prints "checks: P passed,
+a tiny model; an evaluation where training does not fit; and what a failure prints.  Prints "checks: P passed,
 ...".
 """
 

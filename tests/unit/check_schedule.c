@@ -176,6 +176,11 @@ TEST(ends_before_the_decay)
     said(&config, 0, LOG_NOTE, "--lr_decay_iters=5000 decays");
     config = defaults_with(5000, 100, 6000); /* a part of a longer run */
     said(&config, 0, LOG_NOTE, NULL);
+    config.origin[CONFIG_KEY_lr_decay_iters] = (struct config_origin){.source = "x.py", .line = 3, .column = 1};
+    said(&config, 0, LOG_NOTE,
+         "--lr_decay_iters=5000 decays"); /* the file's length was shortened on the command line */
+    config.origin[CONFIG_KEY_max_iters] = config.origin[CONFIG_KEY_lr_decay_iters]; /* the file says both */
+    said(&config, 0, LOG_NOTE, NULL);
     config = defaults_with(600000, 2000, 600000);
     said(&config, 0, LOG_NOTE, NULL);
 }

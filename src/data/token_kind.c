@@ -14,7 +14,9 @@
 
 #define SURE 48               /* numbers that must agree */
 #define CONFINED_BITS 48.0    /* of evidence that low bytes have a range of their own */
+#define CONFINED_END 240      /* such low bytes are below it */
 #define TEXT_WORDS 24         /* different pairs of bytes of a text */
+#define TEXT_HIGH_BYTES 8     /* different second bytes of these: ids of a narrow range have one or two */
 #define WIDE_ID_END (1 << 18) /* vocabularies are smaller */
 #define WIDE_ID_LEAST (-256)  /* ids that mark what is ignored */
 #define REAL_LEAST 0x1p-24    /* of real numbers that somebody stores */
@@ -36,6 +38,17 @@ static bool layout_llmq(const unsigned char *bytes, size_t count, struct token_l
     const uint64_t version = le_read(bytes + 8, 4), width = le_read(bytes + 12, 4), masks = le_read(bytes + 24, 4);
     *out = (struct token_layout){"an llmq token file", head, le_read(bytes + 16, 4), (size_t)width};
     return (version == 1 || (version == 2 && masks == 0)) && width == 4;
+}
+
+/* NeMo Automodel's nanogpt_dataset.py: int32: magic, version, ids, bytes of an id. */
+static bool layout_nemo(const unsigned char *bytes, size_t count, struct token_layout *out)
+{
+    const size_t head = 1024;
+    if (count < head || le_read(bytes, 4) != 278895051 || le_read(bytes + 4, 4) != 1)
+        return false;
+    const uint64_t width = le_read(bytes + 12, 4);
+    *out = (struct token_layout){"a NeMo token file", head, le_read(bytes + 8, 4), (size_t)width};
+    return width == 2 || width == 4;
 }
 
 /* lit-gpt's packed_dataset.py: 7 bytes of magic, a version in 8 bytes, the code of the type in 1, the ids in 8. */
@@ -74,7 +87,8 @@ static bool layout_npy(const unsigned char *bytes, size_t count, struct token_la
 
 bool token_layout_find(const unsigned char *bytes, size_t count, struct token_layout *out)
 {
-    return layout_llmq(bytes, count, out) || layout_litgpt(bytes, count, out) || layout_npy(bytes, count, out);
+    return layout_llmq(bytes, count, out) || layout_nemo(bytes, count, out) || layout_litgpt(bytes, count, out) ||
+           layout_npy(bytes, count, out);
 }
 
 /* ---- first bytes ---- */
@@ -213,13 +227,20 @@ static void words_add_all(struct words *words, const unsigned char *bytes, size_
         words_add(words, le_read(bytes + at, 2));
 }
 
+/* Adds every second byte. */
+static void words_add_bytes(struct words *words, const unsigned char *bytes, size_t count)
+{
+    for (size_t at = 0; at < count; at += 2)
+        words_add(words, bytes[at]);
+}
+
 /* ---- text ---- */
 
 /* Both bytes are letters, digits, signs or the like for one id in five of GPT-2's, so 24 different ones are for one
  * file in 10^16.  A file of an odd size is refused anyway.  The block may end within a character. */
 static bool is_text(const unsigned char *bytes, size_t count, uint64_t size_bytes)
 {
-    struct words words = {.different = 0};
+    struct words words = {.different = 0}, highs = {.different = 0};
     for (size_t at = 0; at < count;) {
         uint32_t code_point = 0;
         const int length = utf8_decode(bytes + at, count - at, &code_point);
@@ -230,7 +251,9 @@ static bool is_text(const unsigned char *bytes, size_t count, uint64_t size_byte
         at += (size_t)length;
     }
     words_add_all(&words, bytes, count);
-    return words.different >= TEXT_WORDS || (size_bytes % 2 != 0 && size_bytes > 8);
+    words_add_bytes(&highs, bytes + 1, count - 1);
+    return (words.different >= TEXT_WORDS && highs.different >= TEXT_HIGH_BYTES) ||
+           (size_bytes % 2 != 0 && size_bytes > 8);
 }
 
 /* A byte-order mark, which is id 65279, and characters of ASCII. */
@@ -331,30 +354,39 @@ static double real_of(const struct wide *wide, int64_t bits)
     return wide->bytes == 8 ? value : (double)single;
 }
 
+/* Returns true for the size of a real number that somebody stores. */
+static bool size_is_usual(double size)
+{
+    return size >= REAL_LEAST && size <= 1 / REAL_LEAST;
+}
+
 /* Real numbers: a quarter of all 16-bit words are the highest word of one with a usual exponent, so that 24 different
- * words are by chance in 2^-48 of all files.  One in 25 is that of a whole number that can be an id, so that 11 are; or
- * the whole numbers have a 0 among them, see fits_whole(). */
+ * words are by chance in 2^-48 of all files.  Their lowest words are any: if most of these are such words, too, all ids
+ * are in a part of the vocabulary.  One word in 25 is that of a whole number that can be an id, so that 11 are; or the
+ * whole numbers have a 0 among them, see fits_whole(). */
 static bool fits_reals(const struct wide *wide, const unsigned char *bytes, size_t count, bool sure)
 {
+    const int top_bit = wide->bytes == 8 ? 48 : 16; /* where the highest word begins */
     struct words tops = {.different = 0};
-    int numbers = 0;
+    int numbers = 0, twins = 0;
     bool has_zero = false;
     for (size_t at = 0; at + wide->bytes <= count; at += wide->bytes) {
         const int64_t bits = group_read(wide, bytes + at);
-        const double value = real_of(wide, bits), size = fabs(value);
+        const double value = real_of(wide, bits);
         has_zero |= bits == 0;
         if (bits == 0)
             continue;
-        if (!(size >= REAL_LEAST && size <= 1 / REAL_LEAST))
+        if (!size_is_usual(fabs(value)))
             return false;
         if (wide->is_whole && (value != floor(value) || value < WIDE_ID_LEAST || value >= WIDE_ID_END))
             return false;
-        words_add(&tops, (uint64_t)bits >> (wide->bytes == 8 ? 48 : 16) & UINT16_MAX);
+        words_add(&tops, (uint64_t)bits >> top_bit & UINT16_MAX);
+        twins += size_is_usual(fabs(real_of(wide, (int64_t)((uint64_t)bits << top_bit))));
         numbers++;
     }
     if (!sure || numbers < SURE)
         return !sure;
-    return wide->is_whole ? has_zero || tops.different >= 11 : tops.different >= SURE / 2;
+    return wide->is_whole ? has_zero || tops.different >= 11 : tops.different >= SURE / 2 && twins * 2 < numbers;
 }
 
 /* Whole numbers: words above the largest of the higher words are lowest words.  16-bit ids are above it at any place,
@@ -382,13 +414,14 @@ static bool fits_whole(const struct wide *wide, const unsigned char *bytes, size
 }
 
 /* Low bytes of ids have all values, whatever the high byte is, except under the highest, where the vocabulary ends.
- * If n different words have low bytes below b, that has a probability of (b / 256)^n. */
+ * If n different words have low bytes below b, that has a probability of (b / 256)^n.  Multiples of a number also have
+ * a largest low byte, but few of those below it. */
 static const struct token_kind *confined_kind(const unsigned char *bytes, size_t count, bool sure)
 {
     static const struct token_kind narrow = {"an array of 8-bit numbers", "np.fromfile(p, \"u1\")", NULL, NULL};
     static const struct token_kind swapped = {"an array of 16-bit numbers, big-endian", "np.fromfile(p, \">u2\")", NULL,
                                               NULL};
-    struct words words = {.different = 0};
+    struct words words = {.different = 0}, lows = {.different = 0};
     unsigned top = 0, largest = 0;
     for (size_t at = 0; at + 2 <= count; at += 2)
         top = bytes[at + 1] > top ? bytes[at + 1] : top;
@@ -396,9 +429,12 @@ static const struct token_kind *confined_kind(const unsigned char *bytes, size_t
         if (bytes[at + 1] == 0 || bytes[at + 1] == top)
             continue;
         largest = bytes[at] > largest ? bytes[at] : largest;
+        words_add(&lows, bytes[at]);
         words_add(&words, le_read(bytes + at, 2));
     }
     const double bits = words.different * log2(256.0 / (largest + 1.0));
+    if (largest >= CONFINED_END || (unsigned)lows.different * 2 < largest + 1)
+        return NULL;
     if (!(bits >= (sure ? CONFINED_BITS : CONFINED_BITS / 8)))
         return NULL;
     return top > largest + largest / 16 + 1 ? &swapped : &narrow;

@@ -37,7 +37,8 @@ struct token_kind {
 };
 
 /* Sets *out if bytes[count] begin a file that is read: NumPy's .npy with one dimension of <u2, <u4 or <i4, llmq's
- * BIN.TOK without masks, lit-gpt's LITPKDS of 16 or 32 bits.  Returns false for any other file. */
+ * BIN.TOK without masks, lit-gpt's LITPKDS of 16 or 32 bits, NeMo Automodel's shards.  Returns false for any other
+ * file. */
 bool token_layout_find(const unsigned char *bytes, size_t count, struct token_layout *out);
 
 /* Returns the kind of a file of `size_bytes` that begins with bytes[count], or NULL. */

@@ -4,7 +4,7 @@
  *   nanoGPT   headerless little-endian uint16 (data/NAME/train.bin, val.bin; prepare.py of nanoGPT)
  *   llm.c     256 int32 of header ([0] magic, [1] version, [2] count), then the ids: magic 20240520 version 1 uint16,
  *             magic 20240801 version 7 uint32 (dataloader.h of llm.c)
- *   others    llmq's, lit-gpt's and NumPy's (token_kind.h)
+ *   others    llmq's, NeMo's, lit-gpt's and NumPy's (token_kind.h)
  * A file without a header that is certainly not 16-bit ids is refused by the name of its kind.
  * Beside NAME.bin, NAME.mask may say which tokens count as targets: 8 bytes TOKEN_MASK_MAGIC, 8 bytes with the number
  * of tokens R of a row, then one bit per token, the first in the lowest bit.  The tokens are then conversations, packed

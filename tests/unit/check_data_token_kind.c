@@ -180,6 +180,21 @@ TEST(sixteen_bit_ids_are_never_refused)
     for (size_t i = 0; i < COUNT; i++)
         ids[i] = (uint16_t)(i % 3 > 0 ? 32 + draw((uint32_t)i, 95) : 256 + draw((uint32_t)i, 44));
     accepted(&fixture, "300 ids", ids, sizeof ids);
+    for (uint32_t first = 0; first < 65000; first += 1000) { /* codes of an image or a sound, after other ids */
+        for (size_t i = 0; i < COUNT; i++)
+            ids[i] = (uint16_t)(first + draw((uint32_t)i, 512));
+        accepted(&fixture, TEXT(32, "ids from %" PRIu32, first), ids, sizeof ids);
+    }
+    for (uint32_t width = 10; width <= 90; width += 10) {
+        for (size_t i = 0; i < COUNT; i++)
+            ids[i] = (uint16_t)(24864 + draw((uint32_t)i, width)); /* two letters each */
+        accepted(&fixture, TEXT(32, "%" PRIu32 " letters", width), ids, sizeof ids);
+    }
+    for (uint32_t step = 1; step <= 128; step *= 2) {
+        for (size_t i = 0; i < COUNT; i++)
+            ids[i] = (uint16_t)(i * step);
+        accepted(&fixture, TEXT(32, "multiples of %" PRIu32, step), ids, sizeof ids);
+    }
     for (size_t i = 0; i < COUNT; i++) /* every second id of the first 4 KiB is 0 */
         ids[i] = (uint16_t)(i % 2 == 1 && i < 2048 ? 0 : 1 + draw((uint32_t)i, 60));
     accepted(&fixture, "zeros in the first block", ids, sizeof ids);
@@ -297,6 +312,11 @@ TEST(known_headers_are_read)
         const uint32_t fields[] = {version, 4, 1000, 65, 0};
         memcpy(head + 8, fields, sizeof fields);
         is_read(&fixture, "llmq", head, sizeof head, "<u4");
+    }
+    for (uint32_t width = 2; width <= 4; width += 2) {
+        const uint32_t fields[] = {278895051, 1, 1000, width, 0};
+        memcpy(head, fields, sizeof fields);
+        is_read(&fixture, "NeMo", head, sizeof head, width == 2 ? "<u2" : "<u4");
     }
     for (int code = 4; code <= 8; code += 4) {
         memcpy(head, "LITPKDS\1\0\0\0\0\0\0\0", 15);

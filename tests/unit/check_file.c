@@ -402,6 +402,20 @@ static pid_t child_with_lock(const char *path)
     return child;
 }
 
+TEST(the_home_folder)
+{
+    char out[FILE_PATH_MAX];
+    ck_assert_int_eq(setenv("HOME", "/home/me", 1), 0);
+    ck_assert_str_eq(file_expand_home(out, "~/a/b"), "/home/me/a/b");
+    ck_assert_str_eq(file_expand_home(out, "~"), "/home/me");
+    static const char *const others[] = {"", "~me/a", "a/~/b", "./~/a", "/~"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        ck_assert_ptr_eq(file_expand_home(out, others[i]), others[i]);
+    ck_assert_int_eq(unsetenv("HOME"), 0);
+    ck_assert_str_eq(file_expand_home(out, "~/a"), "~/a");
+    ck_assert(file_is_same("/", "/.") && !file_is_same("/", "/dev/null") && !file_is_same("/absent", "/absent"));
+}
+
 TEST(shell_words)
 {
     static const char *const words[][2] = {

@@ -106,6 +106,32 @@ static const char *divergence(const struct trainer *t)
     return t->skipped_in_vain > 1 ? "updates are being skipped" : NULL;
 }
 
+/* Says what a failed save left.  Returns `text`. */
+static const char *unsaved_text(char text[static KEPT_TEXT_MAX + 64], const struct trainer *t)
+{
+    char kept[KEPT_TEXT_MAX];
+    if (t->saved_iter == t->state.iter)
+        snprintf(text, KEPT_TEXT_MAX + 64,
+                 "the checkpoint of iter %" PRId64 " is complete, but not all files beside it", t->state.iter);
+    else
+        snprintf(text, KEPT_TEXT_MAX + 64, "iter %" PRId64 " could not be saved; %s", t->state.iter,
+                 run_log_kept(kept, t));
+    return text;
+}
+
+/* Returns true if the folder holds a complete checkpoint of this iteration: a save may fail at what comes after it. */
+static bool holds_this(const struct trainer *t)
+{
+    struct checkpoint_record record;
+    if (!file_exists(FILE_IN(t->config->out_dir, CHECKPOINT_RECORD_NAME)) ||
+        checkpoint_record_read(t->config->out_dir, &record) != GT_OK)
+        return false;
+    const bool same = record.state.iter == t->state.iter && record.state.samples_seen == t->state.samples_seen &&
+                      record.state.best_val_loss == t->state.best_val_loss;
+    checkpoint_record_release(&record);
+    return same;
+}
+
 static enum gt_status save(struct trainer *t)
 {
     int64_t start_ns = clock_monotonic_ns();
@@ -117,7 +143,10 @@ static enum gt_status save(struct trainer *t)
     t->state.evaluated = t->evaluated_iter == t->state.iter;
     t->state.adam_step = t->session.scalars[SCALAR_ADAM_STEP].i;
     metrics_sync(&t->metrics);
-    TRY(saver_save(&t->saver, &t->state));
+    const enum gt_status status = saver_save(&t->saver, &t->state);
+    if (status == GT_IO && holds_this(t))
+        t->saved_iter = t->state.iter;
+    TRY(status);
     metrics_saved(&t->metrics);
     t->saved_iter = t->state.iter;
     log_result("saving checkpoint to %s (iter %" PRId64 ", %s)", t->config->out_dir, t->state.iter,
@@ -158,7 +187,7 @@ static enum gt_status sample_print(struct trainer *t)
 static enum gt_status save_or_go_on(struct trainer *t)
 {
     const char *why = divergence(t);
-    char kept[KEPT_TEXT_MAX];
+    char kept[KEPT_TEXT_MAX], unsaved[KEPT_TEXT_MAX + 64];
     if (why) {
         log_warning(NOT_SAVED, t->state.iter, why, run_log_kept(kept, t));
         return GT_OK;
@@ -169,9 +198,8 @@ static enum gt_status save_or_go_on(struct trainer *t)
         return status;
     const int64_t left = min_i64(t->config->eval_interval, t->config->max_iters + 1 - t->state.iter);
     if (left > 0)
-        log_warning("iter %" PRId64 " could not be saved; %s; training continues and tries again in %" PRId64
-                    " iteration%s",
-                    t->state.iter, run_log_kept(kept, t), left, left == 1 ? "" : "s");
+        log_warning("%s; training continues and tries again in %" PRId64 " iteration%s", unsaved_text(unsaved, t), left,
+                    left == 1 ? "" : "s");
     return GT_OK;
 }
 
@@ -416,11 +444,11 @@ static enum gt_status iteration(struct trainer *t)
 static enum gt_status save_at_end(struct trainer *t)
 {
     const char *why = divergence(t);
-    char kept[KEPT_TEXT_MAX];
+    char kept[KEPT_TEXT_MAX], unsaved[KEPT_TEXT_MAX + 64];
     if (why == NULL) {
         const enum gt_status status = save(t);
         if (status == GT_IO)
-            log_warning("iter %" PRId64 " could not be saved; %s", t->state.iter, run_log_kept(kept, t));
+            log_warning("%s", unsaved_text(unsaved, t));
         return status;
     }
     return FAIL(GT_DIVERGED, ERROR_DIVERGED NOT_SAVED, t->state.iter, why, run_log_kept(kept, t));

@@ -222,6 +222,11 @@ check "a small budget" refuses 3 "not enough memory" -- --dataset=tiny --out_dir
 check "at iteration 7, to 3" run 0 gpt_train --dataset=tiny --out_dir=good --init_from=resume --max_iters=3
 check "the iterations that continue" grep -q "nothing to do: good is at iter 7 already; --max_iters=7 or more continues the run" stderr
 
+mkdir -p blocked/gpt_tokenizer.json
+check "a tokenizer that cannot be written" run 1 gpt_train --dataset=tiny --out_dir=blocked --max_iters=2 --eval_interval=100
+check "the checkpoint is there all the same" grep -q "warning: the checkpoint of iter 3 is complete, but not all files beside it$" stderr
+check "as the folder says" is "$(iter_of blocked)" 3
+
 # ---- two runs ----
 cp -r good shared
 # shellcheck disable=SC2086

@@ -399,9 +399,9 @@ static void report_counts(const struct prepare_spec *spec, const struct prepare_
     if (counts->targetless > 0)
         log_warning("%s left out: no answer that counts begins within --block-size=%" PRId64 " tokens%s",
                     COUNTED(counts->targetless, "conversation"), spec->block_size,
-                    counts->targetless_needs > 0
-                        ? TEXT(64, "; the first would with %" PRId64, (counts->targetless_needs + 7) / 8 * 8)
-                        : "");
+                    counts->targetless_needs > 0 ? TEXT(64, "; --block-size=%" PRId64 " would keep the first",
+                                                        (counts->targetless_needs + 7) / 8 * 8)
+                                                 : "");
     if (counts->invalid_bytes > 0)
         log_warning("not UTF-8: %s in %s, kept as they are; --encoding=NAME converts text",
                     COUNTED(counts->invalid_bytes, "byte"), COUNTED(counts->invalid_documents, "document"));

@@ -368,8 +368,9 @@ static enum gt_status refuse_targetless(const struct prepare *prep)
     const char *inputs = prep->spec->inputs[0], *more = prep->spec->input_count > 1 ? " ..." : "";
     if (needs == 0)
         return FAIL(GT_DATA,
-                    "INPUT %s%s: no answer counts in any of %" PRIu64 " conversations, so nothing can be learned",
-                    inputs, more, counts->targetless);
+                    "INPUT %s%s: no conversation has an answer that counts, so nothing can be learned; each has the "
+                    "weight 0 or comes after 256 KiB of prompt",
+                    inputs, more);
     return FAIL(
         GT_DATA,
         "INPUT %s%s: --block-size=%" PRId64 " is too small: the prompts of all %" PRIu64

@@ -28,8 +28,8 @@ const char *chat_jinja(enum chat_kind kind);
 enum chat_kind chat_kind_of(const struct tokenizer *tokenizer);
 /* Returns the token that ends the model's text: the template's, else the end-of-text token, else -1. */
 int32_t chat_end(const struct tokenizer *tokenizer);
-/* The same of a model that others are to use: without a template that belongs to it (has_template) the vocabulary's does
- * not count, since the model need not have seen it.  `tokenizer` may be NULL. */
+/* The same of a model that others are to use: without a template that belongs to it (has_template) the vocabulary's
+ * does not count, since the model need not have seen it.  `tokenizer` may be NULL. */
 enum chat_kind chat_kind_learnt(const struct tokenizer *tokenizer);
 int32_t chat_end_learnt(const struct tokenizer *tokenizer);
 /* Checks that the vocabulary (NULL: bytes or characters) has the template's tokens.  Errors: GT_USAGE, which names the

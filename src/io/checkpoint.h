@@ -183,9 +183,10 @@ struct checkpoint {
 };
 
 /* Opens the checkpoint at `path` and checks everything except the content of the arrays: the record, sizes, headers,
- * names and shapes.  An lm_head.weight where config.json ties the output layer is compared with the token embedding.  Adapters are opened together with their base.  `with_optimizer` requires a checkpoint of ours or
- * of nanoGPT.  Errors: GT_IO, GT_NO_MEMORY, GT_DATA (including when nothing is there), GT_UNSUPPORTED; one line naming
- * file and field or tensor. */
+ * names and shapes.  An lm_head.weight where config.json ties the output layer is compared with the token embedding.
+ * Adapters are opened together with their base.  `with_optimizer` requires a checkpoint of ours or of nanoGPT.
+ * Errors: GT_IO, GT_NO_MEMORY, GT_DATA (including when nothing is there), GT_UNSUPPORTED; one line naming file and
+ * field or tensor. */
 enum gt_status checkpoint_open(const void *owner, const char *path, bool with_optimizer, struct checkpoint **out);
 
 /* The record contains the hash of the tokenizer that a checkpoint was trained with: of its behaviour, not of the file

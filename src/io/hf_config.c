@@ -2,9 +2,10 @@
  *
  * Each field is checked for type and range, and then for a value that this program supports: a field that would change
  * the mathematics is refused by name and value, never ignored.  A value that is absent or null leaves the default, as
- * in transformers.  Fields that only concern generation or training elsewhere (initializer_range, summary_*, use_cache)
- * are ignored; those that nobody knows here, and that are set, are named in one warning.  The trainer calls model_config_check() on every configuration, which checks the shapes again.  A model
- * that no class holds has the type "gpt_train"; what Llama's fields do not say of it is in the object "gpt_train".
+ * in transformers.  Fields that only concern generation or training elsewhere (initializer_range, summary_*,
+ * use_cache) are ignored; those that are set and not known here are named in one warning.  The trainer calls
+ * model_config_check() on every configuration, which checks the shapes again.  A model that no class holds has the
+ * type "gpt_train"; what Llama's fields do not say of it is in the object "gpt_train".
  */
 #include "io/hf_config.h"
 
@@ -145,76 +146,77 @@ static enum gt_status activation_parse(const json_t *root, const char *source, e
     return GT_OK;
 }
 
-/* Names the fields that are set and belong neither to `known`, the fields that are read, nor to those of every class that
- * change nothing here.  Source: transformers, configuration_utils.py. */
+/* Fields of every class that change nothing here.  Source: transformers, configuration_utils.py. */
+static const char *const harmless[] = {"model_type",
+                                       "architectures",
+                                       "transformers_version",
+                                       "name_or_path",
+                                       "vocab_size",
+                                       "tie_word_embeddings",
+                                       "torch_dtype",
+                                       "dtype",
+                                       "bos_token_id",
+                                       "eos_token_id",
+                                       "pad_token_id",
+                                       "sep_token_id",
+                                       "decoder_start_token_id",
+                                       "initializer_range",
+                                       "use_cache",
+                                       "use_return_dict",
+                                       "return_dict",
+                                       "output_attentions",
+                                       "output_hidden_states",
+                                       "output_past",
+                                       "torchscript",
+                                       "use_bfloat16",
+                                       "gradient_checkpointing",
+                                       "attn_implementation",
+                                       "pretraining_tp",
+                                       "chunk_size_feed_forward",
+                                       "is_decoder",
+                                       "id2label",
+                                       "label2id",
+                                       "num_labels",
+                                       "problem_type",
+                                       "finetuning_task",
+                                       "task_specific_params",
+                                       "tokenizer_class",
+                                       "model_max_length",
+                                       "prefix",
+                                       "language",
+                                       "is_llama_config",
+                                       "transformers.js_config",
+                                       "resid_pdrop",
+                                       "embd_pdrop",
+                                       "attn_pdrop",
+                                       "summary_type",
+                                       "summary_use_proj",
+                                       "summary_activation",
+                                       "summary_proj_to_labels",
+                                       "summary_first_dropout",
+                                       "do_sample",
+                                       "temperature",
+                                       "top_k",
+                                       "top_p",
+                                       "typical_p",
+                                       "min_p",
+                                       "max_length",
+                                       "min_length",
+                                       "max_new_tokens",
+                                       "num_beams",
+                                       "num_beam_groups",
+                                       "num_return_sequences",
+                                       "repetition_penalty",
+                                       "length_penalty",
+                                       "diversity_penalty",
+                                       "no_repeat_ngram_size",
+                                       "encoder_no_repeat_ngram_size",
+                                       OWN_TYPE,
+                                       NULL};
+
+/* Names the fields that are set, are not among those that are read, `known`, and are not harmless. */
 static void unknown_report(const json_t *root, const char *source, const char *const *known)
 {
-    static const char *const harmless[] = {"model_type",
-                                           "architectures",
-                                           "transformers_version",
-                                           "name_or_path",
-                                           "vocab_size",
-                                           "tie_word_embeddings",
-                                           "torch_dtype",
-                                           "dtype",
-                                           "bos_token_id",
-                                           "eos_token_id",
-                                           "pad_token_id",
-                                           "sep_token_id",
-                                           "decoder_start_token_id",
-                                           "initializer_range",
-                                           "use_cache",
-                                           "use_return_dict",
-                                           "return_dict",
-                                           "output_attentions",
-                                           "output_hidden_states",
-                                           "output_past",
-                                           "torchscript",
-                                           "use_bfloat16",
-                                           "gradient_checkpointing",
-                                           "attn_implementation",
-                                           "pretraining_tp",
-                                           "chunk_size_feed_forward",
-                                           "is_decoder",
-                                           "id2label",
-                                           "label2id",
-                                           "num_labels",
-                                           "problem_type",
-                                           "finetuning_task",
-                                           "task_specific_params",
-                                           "tokenizer_class",
-                                           "model_max_length",
-                                           "prefix",
-                                           "language",
-                                           "is_llama_config",
-                                           "transformers.js_config",
-                                           "resid_pdrop",
-                                           "embd_pdrop",
-                                           "attn_pdrop",
-                                           "summary_type",
-                                           "summary_use_proj",
-                                           "summary_activation",
-                                           "summary_proj_to_labels",
-                                           "summary_first_dropout",
-                                           "do_sample",
-                                           "temperature",
-                                           "top_k",
-                                           "top_p",
-                                           "typical_p",
-                                           "min_p",
-                                           "max_length",
-                                           "min_length",
-                                           "max_new_tokens",
-                                           "num_beams",
-                                           "num_beam_groups",
-                                           "num_return_sequences",
-                                           "repetition_penalty",
-                                           "length_penalty",
-                                           "diversity_penalty",
-                                           "no_repeat_ngram_size",
-                                           "encoder_no_repeat_ngram_size",
-                                           OWN_TYPE,
-                                           NULL};
     const char *const *const lists[] = {harmless, known};
     char list[UNKNOWN_TEXT_MAX] = "";
     const char *name;
@@ -436,8 +438,8 @@ static enum gt_status layers_check(const json_t *root, const char *source, const
     return GT_OK;
 }
 
-/* Sets *window to the length of the attention's window, or to 0 if no layer has one.  In the classes that must be told to
- * use it, layer_types names the layers that do, or else all from number max_window_layers on. */
+/* Sets *window to the length of the attention's window, or to 0 if no layer has one.  In the classes that must be told
+ * to use it, layer_types names the layers that do, or else all from number max_window_layers on. */
 static enum gt_status window_parse(const json_t *root, const char *source, const struct class_row *row, int32_t n_layer,
                                    int32_t *window)
 {

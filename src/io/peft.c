@@ -207,8 +207,8 @@ enum gt_status peft_config_parse(const json_t *root, const char *source, struct 
 
 /* ---- which layers have adapters ----
  *
- * PEFT chooses modules of the whole model by name.  Here a kind of layer has adapters in every block or in none, so each
- * choice is tried with the names of all layers of that kind. */
+ * PEFT chooses modules of the whole model by name.  Here a kind of layer has adapters in every block or in none, so
+ * each choice is tried with the names of all layers of that kind. */
 
 /* The choice of modules that a file describes. */
 struct choice {

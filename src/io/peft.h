@@ -21,9 +21,9 @@ char *peft_targets_text(char text[static PEFT_TARGETS_TEXT_MAX], const struct mo
 /* Makes the content of adapter_config.json for the adapters of `config`, made for the model that `base` names.  Release
  * it with json_decref().  Errors: GT_NO_MEMORY. */
 enum gt_status peft_config_make(const struct model_config *config, const char *base, json_t **out);
-/* Reads such a file's content except the targets.  *base, which is not empty, is borrowed from `root`.  With use_rslora,
- * out->alpha is what gives the same scale.  Errors: GT_DATA; GT_UNSUPPORTED, naming a field that changes the model in a
- * way that is not supported here. */
+/* Reads such a file's content except the targets.  *base, which is not empty, is borrowed from `root`.  With
+ * use_rslora, out->alpha is what gives the same scale.  Errors: GT_DATA; GT_UNSUPPORTED, naming a field that changes
+ * the model in a way that is not supported here. */
 enum gt_status peft_config_parse(const json_t *root, const char *source, struct lora_config *out, const char **base);
 /* Finds the layers of the model `config` that target_modules, exclude_modules and layers_to_transform choose, as PEFT
  * does.  Errors: GT_DATA; GT_UNSUPPORTED when there are none, or some layers of a kind only.  Source: peft,

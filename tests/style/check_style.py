@@ -52,7 +52,7 @@ BACKENDS_SEE_FILES = ("ops/op.h", "ops/ops.def", "backends/gelu.h", "tests/opche
 # Headers of vendors and libraries, and the only files that may include them.
 VENDOR = [
     (re.compile(r"^jansson\.h$"), re.compile(r"^(src/base/json\.[ch]|tests/.*)$")),
-    (re.compile(r"^pcre2\.h$"), re.compile(r"^(src/data/bpe_split|tests/fuzz/pattern_once)\.c$")),
+    (re.compile(r"^pcre2\.h$"), re.compile(r"^(src/data/bpe_split|src/io/peft|tests/fuzz/pattern_once)\.c$")),
     (re.compile(r"^unicode/.*$"), re.compile(r"^src/data/bpe_split\.c$")),
     (re.compile(r"^archive(_entry)?\.h$"), re.compile(r"^(src/data/input\.c|tests/.*)$")),
     (re.compile(r"^(omp|cblas|immintrin|x86intrin|arm_neon|blis|mkl.*)\.h$"), re.compile(r"^backends/cpu/")),

@@ -1,7 +1,8 @@
 /* Loads modules.
  *
- * A module lies in $GPT_TRAIN_MODULE_DIR, or beside a program that runs from its build folder, or in the folder that was
- * configured; never in the current folder or beside an installed program.  One that any user may change is refused.
+ * A module lies in $GPT_TRAIN_MODULE_DIR; without that, beside a program that runs from its build folder, else in the
+ * folder that was configured; never in the current folder or beside an installed program.  One that any user may change
+ * is refused.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>

@@ -71,8 +71,8 @@ TEST_ROWS(unlike_ranks_are_refused_by_all, rows)
         carry = dist.progress;
         if (odd && rows[_i].fault == BYTES)
             dist.progress = carry_wrongly;
-        const enum gt_status found = ranks_handshake(&session, data, odd && rows[_i].fault == ITER,
-                                                     7 + (odd && rows[_i].fault == WEIGHTS));
+        const enum gt_status found =
+            ranks_handshake(&session, data, odd && rows[_i].fault == ITER, 7 + (odd && rows[_i].fault == WEIGHTS));
         _exit((found == GT_OK) == (rows[_i].fault == NONE) && strstr(said, rows[_i].text) != NULL ? 0 : 10);
     }
     ck_assert_int_eq(status, 0);
@@ -93,8 +93,8 @@ TEST_LOOP(the_smallest_choice_of_each_rank_is_found, 4)
         if (dist.rank == 2 && _i < 3)
             *fields[_i] = wanted[_i];
         const bool alike = ranks_plans_alike(&session, &least);
-        const bool found = least.micro_batch == wanted[0] && least.evaluate_batch == wanted[1] &&
-                           least.loss_chunk_rows == wanted[2];
+        const bool found =
+            least.micro_batch == wanted[0] && least.evaluate_batch == wanted[1] && least.loss_chunk_rows == wanted[2];
         _exit(alike == (_i == 3) && found ? 0 : 10);
     }
     ck_assert_int_eq(status, 0);

@@ -4,7 +4,7 @@
  * Options: --seed=N --op=NAME --backend=NAME --except=NAME (a backend to leave out) --dtype=NAME --cases=N --case=N
  * --variant=N --half_sums --separate --list --bench --support --mutants --threads.  Without options it runs all
  * cases in float32, bfloat16 and float16 on all backends, the control, and the mutants.  --cases=N runs N cases of
- * each op, spread over all; --case=N runs case N alone; both leave the mutants out.  --bench --op=gemm --cases=N
+ * each op, spread over all and their options; --case=N runs case N alone; both leave the mutants out.  --bench --op=gemm --cases=N
  * times the first N products of a step.  --variant=N selects the N-th way in which the backend launches the ops that
  * have several.  --half_sums opens backends with fp16 sums, and judges products accordingly.  --separate, with one
  * op, dtype and case, gives each operand a segment of its own (device.c).  --threads compares the bytes that 1, 2
@@ -123,21 +123,34 @@ static bool options_valid(const struct options *options)
     return op_known && dtype_known && backend_known;
 }
 
+/* Returns the step through so many cases that gives `wanted` of them.  The options of cases alternate with periods whose
+ * only prime factors are these, so that a step without them meets each option. */
+static int32_t step_of(int32_t cases, int32_t wanted)
+{
+    int32_t step = (cases + wanted - 1) / wanted;
+    while (step % 2 == 0 || step % 3 == 0 || step % 5 == 0 || step % 7 == 0)
+        step++;
+    return step;
+}
+
 static struct case_range range_of(const struct options *options, enum op_kind kind, enum dtype dtype)
 {
-    int32_t count = cases_count(kind, dtype), wanted = options->cases_max;
+    int32_t cases = cases_count(kind, dtype), wanted = options->cases_max;
     if (options->one_case != ALL_CASES)
-        return (struct case_range){
-            .first = options->one_case, .step = 1, .end = options->one_case < count ? options->one_case + 1 : 0};
-    bool all = wanted == ALL_CASES || wanted >= count || wanted == 0;
-    return (struct case_range){.step = all ? 1 : (count + wanted - 1) / wanted, .end = count};
+        return (struct case_range){.first = options->one_case, .count = options->one_case < cases, .cases = cases};
+    if (wanted == ALL_CASES || wanted >= cases || wanted == 0)
+        return (struct case_range){.step = 1, .count = cases, .cases = cases};
+    /* Other cases in each dtype: their kernels have the same options. */
+    return (struct case_range){
+        .first = (int32_t)dtype, .step = step_of(cases, wanted), .count = wanted, .cases = cases};
 }
 
 /* Returns the numbers of the products that --bench times; see case_make_bench(). */
 static struct case_range products_of(const struct options *options)
 {
     const bool several = options->cases_max != ALL_CASES;
-    return (struct case_range){.first = several, .step = 1, .end = several ? options->cases_max + 1 : 1};
+    return (struct case_range){
+        .first = several, .step = 1, .count = several ? options->cases_max : 1, .cases = INT32_MAX};
 }
 
 static size_t larger(size_t a, size_t b)
@@ -166,9 +179,10 @@ static size_t arena_bytes_needed(const struct options *options, const struct dev
         struct case_range range = is_bench ? products_of(options) : range_of(options, kind, dtype);
         if (!op_selected(options, (int)kind) || !dtype_selected(options, dtype))
             continue;
-        for (int32_t i = range.first; i < range.end; i += range.step) {
-            const bool made = is_bench ? case_make_bench(kind, dtype, i, out_last)
-                                       : case_make(kind, dtype, i, options->seed, out_last);
+        for (int32_t i = 0; i < range.count; i++) {
+            const int32_t index = case_index(range, i);
+            const bool made = is_bench ? case_make_bench(kind, dtype, index, out_last)
+                                       : case_make(kind, dtype, index, options->seed, out_last);
             needed = larger(needed, image_bytes_of(device, made, out_last));
         }
     }
@@ -253,8 +267,8 @@ static int bench(const struct options *options)
             const struct case_range range = products_of(options);
             if (!op_selected(options, (int)kind) || !dtype_selected(options, dtype) || cases_count(kind, dtype) == 0)
                 continue;
-            for (int32_t product = range.first; product < range.end; product++)
-                bench_run(&device, kind, dtype, product, &roofs);
+            for (int32_t i = 0; i < range.count; i++)
+                bench_run(&device, kind, dtype, case_index(range, i), &roofs);
         }
         device_close(&device);
     }

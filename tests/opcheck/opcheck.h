@@ -109,8 +109,12 @@ struct suite {
     int64_t passed, failed, skipped, backend_cases;
 };
 struct case_range {
-    int32_t first, step, end; /* indices first, first + step, ... below end */
+    int32_t first, step, count, cases; /* indices first + i * step modulo `cases`, for i below count */
 };
+static inline int32_t case_index(struct case_range range, int32_t i)
+{
+    return (range.first + i * range.step) % range.cases;
+}
 void suite_op(struct suite *suite, enum op_kind kind, enum dtype dtype, uint64_t seed, struct case_range range);
 
 /* threads.c: runs the largest cases of an op with 1, 2 and 3 threads, and compares the bytes.

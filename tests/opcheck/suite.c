@@ -98,10 +98,11 @@ static void line_close(struct suite *suite, enum op_kind kind, enum dtype dtype,
 void suite_op(struct suite *suite, enum op_kind kind, enum dtype dtype, uint64_t seed, struct case_range range)
 {
     struct line control = {.name = "control"}, permitted = {.name = "permitted"}, line[DEVICES_MAX] = {{.cases = 0}};
-    bool whole = range.first == 0 && range.step == 1 && range.end == cases_count(kind, dtype);
+    bool whole = range.count == cases_count(kind, dtype);
     for (int32_t i = 0; i < suite->devices; i++)
         line[i].name = suite->device[i].ops->name;
-    for (int32_t index = range.first; index < range.end; index += range.step) {
+    for (int32_t i = 0; i < range.count; i++) {
+        const int32_t index = case_index(range, i);
         struct check_case check;
         struct case_data data;
         if (!case_make(kind, dtype, index, seed, &check)) { /* op_infer() has logged why */
@@ -111,8 +112,8 @@ void suite_op(struct suite *suite, enum op_kind kind, enum dtype dtype, uint64_t
         }
         case_values_make(&check, &data);
         control_check(&check, &data, &control, &permitted);
-        for (int32_t i = 0; i < suite->devices; i++)
-            device_check(&suite->device[i], &check, &data, &line[i]);
+        for (int32_t d = 0; d < suite->devices; d++)
+            device_check(&suite->device[d], &check, &data, &line[d]);
         case_data_free(&data);
     }
     line_close(suite, kind, dtype, whole, &control);

@@ -180,11 +180,10 @@ def faulted(subject, fault):
     for _ in range(MOVES):
         subject.prepare("faulty")
         done = hung(subject, fault) if fault.endswith(":hang") else subject.run("faulty", fault=fault)
-        made = subject.made(fault)
-        if done is None or done.returncode != 0 or made == 0 or not subject.misses(fault):
+        if done is None or done.returncode != 0 or not subject.misses(fault) or subject.made(fault) == 0:
             break
         name, _, kind = fault.split(":")
-        fault = f"{name}:{(made + 1) // 2}:{kind}"
+        fault = f"{name}:{(subject.made(fault) + 1) // 2}:{kind}"
     return fault, done
 
 

@@ -19,7 +19,8 @@
 #include "backends/cuda/cuda_tuning.h"
 
 #define PCI_TEXT_MAX 32
-#define GRAPH_CALLS_MIN 4 /* fewer are launched as fast one by one */
+#define LOADED_BYTES ((uint64_t)128 << 20) /* of kernels and graphs, generously */
+#define GRAPH_CALLS_MIN 4                  /* fewer are launched as fast one by one */
 /* In this range the run-time API reports a fault of a kernel or of the card: the context is lost. */
 #define ERROR_LOST_FIRST cudaErrorIllegalAddress
 #define ERROR_LOST_LAST cudaErrorLaunchFailure
@@ -40,6 +41,18 @@ static bool is_lost(cudaError_t error)
            error == cudaErrorUnknown || error == cudaErrorDevicesUnavailable;
 }
 
+enum gt_status cuda_loading_refuse(const struct cuda_backend *cuda, const char *what)
+{
+    uint64_t planned = cuda->context_bytes;
+    for (int32_t i = 0; i < cuda->segments; i++)
+        planned += cuda->segment[i].space == SPACE_DEVICE ? cuda->segment[i].size_bytes : 0;
+    const uint64_t less = planned > 2 * LOADED_BYTES ? planned - LOADED_BYTES : planned / 2;
+    return FAIL(GT_NO_FIT,
+                "cuda: %s: beside the %s that were planned, %s has no memory left for the kernels that it loads at "
+                "their first use: add --memory_budget=%" PRIu64 "MiB",
+                what, LOG_BYTES(planned), cuda->name, (less + 0xfffff) >> 20);
+}
+
 enum gt_status cuda_check(struct backend *backend, cudaError_t error, const char *what)
 {
     struct cuda_backend *cuda = cuda_own(backend);
@@ -52,6 +65,8 @@ enum gt_status cuda_check(struct backend *backend, cudaError_t error, const char
         cuda->lost = error;
     else if (cuda_capture_fail(cuda, what, cudaGetErrorString(error)))
         return GT_DEVICE;
+    if (error == cudaErrorMemoryAllocation && cuda->tuning != NULL && cuda->tuning->binding)
+        return cuda_loading_refuse(cuda, what);
     log_error("cuda: %s: %s: %s (%s, capability %" PRId32 ".%" PRId32 ", driver for CUDA %s, built with CUDA %s)%s",
               what, cudaGetErrorName(error), cudaGetErrorString(error), cuda->name, cuda->capability / 10,
               cuda->capability % 10, CUDA_VERSION_TEXT(cuda->driver), CUDA_VERSION_TEXT(cuda->runtime),

@@ -323,9 +323,11 @@ enum gt_status cuda_memory_copy_fork(struct backend *backend, cudaStream_t strea
 enum gt_status cuda_memory_copy_mark(struct backend *backend, const struct op_call *call, cudaStream_t stream)
 {
     struct cuda_copy *const all = cuda_own(backend)->copy, *copy = all;
-    while (copy->call != NULL && copy < all + CUDA_COPIES_MAX - 1)
+    while (copy < all + CUDA_COPIES_MAX && copy->call != NULL)
         copy++;
-    assert(copy->call == NULL);
+    if (copy == all + CUDA_COPIES_MAX)
+        return FAIL(GT_DEVICE, "cuda: more than %d copies run beside the program at once; add --offload=none",
+                    CUDA_COPIES_MAX);
     copy->call = call;
     return cuda_check(backend, cudaEventRecord(copy->done, stream), "marking a copy");
 }

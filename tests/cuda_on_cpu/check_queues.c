@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "backends/cuda/cuda.h"
 #include "exec/exec.h"
 #include "fake_runtime.h"
 #include "plan/plan_cost.h"
@@ -16,8 +17,6 @@ enum { SLICES = 12, COLUMNS = 1024 };
 #define SLICE_BYTES (COLUMNS * 4.0)
 #define KERNEL_SECONDS 1e-2
 #define TOLERANCE 0.02
-
-extern const struct backend_ops cuda_backend_ops;
 
 static void op_append(const struct graph_pen *pen, enum op_kind kind, int32_t x, int32_t *y)
 {
@@ -98,6 +97,28 @@ static void clocks_compare(double copy_seconds, int kernels, int32_t engines)
     hostmem_free(plan);
     hostmem_free(graph);
     hostmem_destroy(mem);
+}
+
+TEST(copies_beyond_the_slots_are_an_error)
+{
+    static struct op_call calls[CUDA_COPIES_MAX + 1];
+    const struct backend_segment segments[] = {{.space = SPACE_HOST, .size_bytes = COLUMNS * sizeof(float)},
+                                               {.space = SPACE_DEVICE, .size_bytes = COLUMNS * sizeof(float)}};
+    const struct backend_open_options open = {.device = 0};
+    struct backend *device;
+    ck_assert_int_eq(cuda_backend_ops.open(&open, &device), GT_OK);
+    ck_assert_int_eq(device->ops->arena(device, segments, 2), GT_OK);
+    for (int i = 0; i <= CUDA_COPIES_MAX; i++) {
+        calls[i].kind = OP_FETCH;
+        for (uint8_t slot = 0; slot < 2; slot++)
+            calls[i].operand[slot] = (struct operand){.present = true,
+                                                      .dtype = DTYPE_F32,
+                                                      .rank = 1,
+                                                      .dims = {COLUMNS},
+                                                      .at = {.space = segments[slot].space, .segment = slot}};
+    }
+    ck_assert_int_eq(device->ops->run(device, calls, CUDA_COPIES_MAX + 1), GT_DEVICE);
+    device->ops->close(device);
 }
 
 /* The fake library reads its environment once, so each case has a process of its own. */

@@ -91,6 +91,10 @@ def taken():
     run = train("taken", "--backend=cuda", "--init_from=resume", "--max_iters=4", FAIL="cudaMalloc:1")
     check(run.status == 3 and len(run.errors) == 1 and "the arena takes" in run.errors[0], run.said())
     check(checkpoint("taken") == before, "the checkpoint changed")
+    for call in ("launch:1:cudaErrorMemoryAllocation", "launch:9:cudaErrorMemoryAllocation"):
+        run = train("loading", "--backend=cuda", "--max_iters=2", FAIL=call)
+        check(run.status == 3 and len(run.errors) == 1 and "kernels that it loads" in run.errors[0]
+              and "--memory_budget=" in run.errors[0], f"{call}: {run.said()}")
     run = train("budget", "--backend=cuda", "--max_iters=2", "--memory_budget=1MiB")
     check(run.status in (0, 3) and (run.status == 0 or len(run.errors) == 1), run.said())
     if run.status == 0:

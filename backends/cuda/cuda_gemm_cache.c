@@ -59,6 +59,8 @@ static enum gt_status lt_fail(struct cuda_backend *cuda, const struct cuda_gemm_
         snprintf(product, sizeof product, " for %s %" PRId64 " x %" PRId64 " x %" PRId64 "%s%s into %s",
                  dtype_name((enum dtype)key->dtype), key->m, key->n, key->k, key->transpose_a ? ", a transposed" : "",
                  key->transpose_b ? ", b transposed" : "", dtype_name((enum dtype)key->d_dtype));
+    if (status == CUBLAS_STATUS_ALLOC_FAILED && cuda->tuning != NULL && cuda->tuning->binding)
+        return cuda_loading_refuse(cuda, what);
     log_error("cuda: cuBLASLt: %s%s: %s (%s, capability %" PRId32 ".%" PRId32 ", cuBLASLt %zu)", what, product,
               lt_of(cuda)->cublasLtGetStatusName(status), cuda->name, cuda->capability / 10, cuda->capability % 10,
               lt_of(cuda)->cublasLtGetVersion());
@@ -193,7 +195,7 @@ static enum gt_status layouts_make(struct cuda_backend *cuda, const struct cuda_
     return GT_OK;
 }
 
-static enum gt_status limits_set(struct cuda_backend *cuda, const struct cuda_gemm_key *key)
+static enum gt_status limits_set(struct cuda_backend *cuda, const struct cuda_gemm_key *key, uint64_t workspace_bytes)
 {
     const struct {
         cublasLtMatmulPreferenceAttributes_t attribute;
@@ -212,32 +214,43 @@ static enum gt_status limits_set(struct cuda_backend *cuda, const struct cuda_ge
                "setting an alignment");
     LT_TRY(cuda, key,
            lt_of(cuda)->cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                             &key->workspace_bytes, sizeof key->workspace_bytes),
+                                                             &workspace_bytes, sizeof workspace_bytes),
            "limiting the workspace");
     return GT_OK;
 }
 
-/* Finds the library's candidates, its favourite first; at least one. */
-static enum gt_status candidates_find(struct cuda_backend *cuda, const struct cuda_gemm_key *key,
-                                      const struct product *product,
-                                      cublasLtMatmulHeuristicResult_t found[static ALGORITHMS_MAX], int32_t *out)
+/* Finds the library's candidates within a workspace, its favourite first. */
+static enum gt_status candidates_within(struct cuda_backend *cuda, const struct cuda_gemm_key *key,
+                                        const struct product *product, uint64_t workspace_bytes,
+                                        cublasLtMatmulHeuristicResult_t found[static ALGORITHMS_MAX], int32_t *out)
 {
     const struct cuda_gemm_cache *cache = cuda->gemm;
     int count = 0;
     int32_t good = 0;
     /* An algorithm is identified by all its bytes, and the library need not write those that it does not use. */
     memset(found, 0, ALGORITHMS_MAX * sizeof found[0]);
-    TRY(limits_set(cuda, key));
-    LT_TRY(cuda, key,
-           cache->lt.cublasLtMatmulAlgoGetHeuristic(cache->handle, product->desc, product->first, product->second,
-                                                    product->result, product->result, cache->preference, ALGORITHMS_MAX,
-                                                    found, &count),
-           "choosing an algorithm");
+    TRY(limits_set(cuda, key, workspace_bytes));
+    const cublasStatus_t status = cache->lt.cublasLtMatmulAlgoGetHeuristic(
+        cache->handle, product->desc, product->first, product->second, product->result, product->result,
+        cache->preference, ALGORITHMS_MAX, found, &count);
+    if (status != CUBLAS_STATUS_NOT_SUPPORTED) /* it has none */
+        LT_TRY(cuda, key, status, "choosing an algorithm");
     for (int i = 0; i < count; i++)
-        if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= key->workspace_bytes)
+        if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= workspace_bytes)
             found[good++] = found[i];
     *out = good;
-    return good > 0 ? GT_OK : lt_fail(cuda, key, CUBLAS_STATUS_NOT_SUPPORTED, "choosing an algorithm");
+    return GT_OK;
+}
+
+/* Finds the library's candidates, at least one: without workspace where it has none with it. */
+static enum gt_status candidates_find(struct cuda_backend *cuda, const struct cuda_gemm_key *key,
+                                      const struct product *product,
+                                      cublasLtMatmulHeuristicResult_t found[static ALGORITHMS_MAX], int32_t *out)
+{
+    TRY(candidates_within(cuda, key, product, key->workspace_bytes, found, out));
+    if (*out == 0 && key->workspace_bytes > 0)
+        TRY(candidates_within(cuda, key, product, 0, found, out));
+    return *out > 0 ? GT_OK : lt_fail(cuda, key, CUBLAS_STATUS_NOT_SUPPORTED, "choosing an algorithm");
 }
 
 /* Returns the key under which algorithms are looked up: `key`, unless the checkpoint names an algorithm for the same

@@ -460,6 +460,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     for (int i = 0; i < 4; i++)
         if (wishes->alignment[i] < ALIGNMENT_BYTES)
             return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (wishes->workspace_bytes_max > 0 && getenv("GT_CUDA_ON_CPU_BARE") != nullptr)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     if (workspace > wishes->workspace_bytes_max)
         workspace = 0;
     for (int i = 0; i < std::min(requested, VARIANTS); i++) {

@@ -12,6 +12,7 @@
  *                            function.  A sticky device error (fake_cuda_error_is_sticky) appears at the next wait
  *                            and persists.  "hang": the call never returns; with "launch" the kernel never ends
  *   GT_CUDA_ON_CPU_FASTEST   index of cuBLASLt's algorithm that takes half as long as the other two.  Default: 0
+ *   GT_CUDA_ON_CPU_BARE      "1": cuBLASLt has no algorithm for a product that may use a workspace
  *   GT_CUDA_ON_CPU_COPIES    "early": a copy into an empty stream runs when it is enqueued, and a stream without
  *                            kernels as soon as its waits allow; "late": when somebody waits; "random:SEED": at any
  *                            time in between

@@ -152,7 +152,7 @@ def quick():
 
 def carry_stand_in(folder):
     """Makes what packaging/carry makes, from this build: the programs in a wheel, which load the emulated module."""
-    for name in ("bench", "emulated", "variants/same", "variants/broken"):
+    for name in ("bench", "emulated"):
         os.makedirs(os.path.join(folder, name))
     for name in os.listdir(os.path.join(SOURCE, "bench")):
         if os.path.isfile(os.path.join(SOURCE, "bench", name)):
@@ -162,9 +162,10 @@ def carry_stand_in(folder):
             wheel.write(os.path.join(FOLDER, program), "gpt_train-0.data/" + name)
         wheel.writestr("gpt_train-0.dist-info/METADATA", "not a program")
     module = os.path.join(FOLDER, "module", "gpt-train-cuda.so")
-    for name in ("emulated", "variants/same"):
-        shutil.copy(module, os.path.join(folder, name))
-    write(os.path.join(folder, "variants/broken/gpt-train-cuda.so"), "not a module")
+    shutil.copy(module, os.path.join(folder, "emulated"))
+    with zipfile.ZipFile(os.path.join(folder, "variants.zip"), "w") as variants:
+        variants.write(module, "same/gpt-train-cuda.so")
+        variants.writestr("broken/gpt-train-cuda.so", "not a module")
     write(os.path.join(folder, "commit"), "v1-2-g3\n")
     os.chmod(write(os.path.join(folder, "emulated/smoke"), "#!/bin/sh\necho 'checks: 16 passed, 0 failed, 0 skipped'\n"), 0o700)
 

@@ -102,10 +102,27 @@ static enum gt_status check_most(const struct config *config, enum config_key fi
     return GT_OK;
 }
 
+/* A micro-step computes sequences of one part of an update. */
+static enum gt_status check_micro_batch(const struct config *config)
+{
+    const int64_t samples = config->batch_size * config->gradient_accumulation_steps / config->parts;
+    if (!settled_pair(config, CONFIG_KEY_batch_size, CONFIG_KEY_gradient_accumulation_steps) ||
+        !settled_pair(config, CONFIG_KEY_micro_batch, CONFIG_KEY_parts) || config->micro_batch == 0)
+        return GT_OK;
+    if (config->micro_batch > samples)
+        return FAIL(GT_USAGE, "%s is larger than the %" PRId64 " sequences of %s",
+                    DESCRIBED(config, CONFIG_KEY_micro_batch), samples,
+                    config->parts > 1 ? "a part of an update" : "an update");
+    if (is_settled(config, CONFIG_KEY_block_size) && config->micro_batch > BATCH_TOKENS_MAX / config->block_size)
+        return FAIL(GT_USAGE, "micro_batch=%" PRId64 " x block_size=%" PRId64 " is 2^31 tokens or more",
+                    config->micro_batch, config->block_size);
+    return GT_OK;
+}
+
 /* An evaluation may use less context than the model has positions, but not more. */
 static enum gt_status check_limits(const struct config *config)
 {
-    const enum gt_status batch = check_most(config, CONFIG_KEY_micro_batch, CONFIG_KEY_batch_size);
+    const enum gt_status batch = check_micro_batch(config);
     const enum gt_status block = check_most(config, CONFIG_KEY_eval_block_size, CONFIG_KEY_block_size);
     const enum gt_status cooldown = check_most(config, CONFIG_KEY_cooldown_iters, CONFIG_KEY_lr_decay_iters);
     return batch != GT_OK || block != GT_OK ? GT_USAGE : cooldown;

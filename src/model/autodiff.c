@@ -107,6 +107,8 @@ static enum gt_status gradient_tensor_add(struct autodiff *ad, int32_t tensor, i
     snprintf(name, sizeof name, "%.80s.grad", gradient.name);
     memcpy(gradient.name, name, sizeof name);
     gradient.category = CATEGORY_TEMPORARY;
+    gradient.lifetime = LIFETIME_PROGRAM; /* also that of a gain which is not trained */
+    gradient.phase = ad->graph->programs[ad->options->program].phase;
     gradient.input = gradient.output = false;
     gradient.base = TENSOR_NONE;
     gradient.view_offset = 0;

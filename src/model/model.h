@@ -115,6 +115,14 @@ struct parameter_list {
     int32_t count;
 };
 
+/* Which of the training programs to build.  A search measures candidates by their parts. */
+enum train_programs {
+    TRAIN_ALL,
+    TRAIN_STEPS, /* only micro-steps, and no first one where others follow: it differs in nothing but that it overwrites
+                    gradients */
+    TRAIN_UPDATE /* only what an update runs besides its micro-steps */
+};
+
 /* The programs to build, and their parameters. */
 struct model_options {
     struct model_config config;
@@ -123,7 +131,7 @@ struct model_options {
     bool muon;                /* Muon for the blocks' matrices, AdamW for the rest; else AdamW for all */
     enum model_init init;
     bool train, evaluate, generate;
-    bool no_update;     /* of the training programs, only the micro-steps */
+    enum train_programs train_programs;
     bool document_mask; /* attention and positions of training and evaluation stay inside a document */
     struct plan_choice choice;
     int32_t parts;           /* of an update; their gradients are added in order, in fp32.  0: 1 */

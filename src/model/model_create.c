@@ -312,19 +312,28 @@ static enum gt_status part_gradients_add(struct model *model)
     return GT_OK;
 }
 
+/* Builds the programs of micro-steps. */
+static enum gt_status steps_build(struct model *model)
+{
+    const struct model_options *options = &model->options;
+    const int32_t batch = options->choice.micro_batch, rest = options->choice.remainder_batch;
+    const bool has_next = model_runs(options, "train_next") > 0;
+    if (options->train_programs == TRAIN_ALL || !has_next)
+        TRY(train_program_build(model, "train_first", batch, true, &model->train_first));
+    if (has_next)
+        TRY(train_program_build(model, "train_next", batch, false, &model->train_next));
+    return rest == 0 ? GT_OK : train_program_build(model, "train_remainder", rest, false, &model->train_remainder);
+}
+
 static enum gt_status train_build(struct model *model)
 {
     const struct model_options *options = &model->options;
     assert(options->micro_steps > (options->choice.remainder_batch > 0));
     if (model_parts(options) > 1)
         TRY(part_gradients_add(model));
-    TRY(train_program_build(model, "train_first", options->choice.micro_batch, true, &model->train_first));
-    if (model_runs(options, "train_next") > 0)
-        TRY(train_program_build(model, "train_next", options->choice.micro_batch, false, &model->train_next));
-    if (options->choice.remainder_batch > 0)
-        TRY(train_program_build(model, "train_remainder", options->choice.remainder_batch, false,
-                                &model->train_remainder));
-    if (options->no_update)
+    if (options->train_programs != TRAIN_UPDATE)
+        TRY(steps_build(model));
+    if (options->train_programs == TRAIN_STEPS)
         return GT_OK;
     TRY(parts_build(model));
     TRY(update_build(model));

@@ -64,7 +64,8 @@ struct layer {
     bool missing, bias;
 };
 
-static struct layer layer_get(const struct model_config *config, enum block_layer which)
+/* Lists the layers of a block, and the last norm. */
+static void layers_list(const struct model_config *config, struct layer out[static BLOCK_LAYERS])
 {
     const bool gpt2 = model_is_gpt2(config), gated = config->mlp == MLP_SWIGLU;
     const bool norm_bias = config->bias && config->norm == NORM_LAYERNORM;
@@ -96,6 +97,13 @@ static struct layer layer_get(const struct model_config *config, enum block_laye
                         .bias = config->bias},
         [BLOCK_MLP_PROJ] = {.name = gpt2 ? "mlp.c_proj" : "mlp.down_proj", .in = inner, .out = c, .bias = config->bias},
     };
+    memcpy(out, layers, sizeof layers);
+}
+
+static struct layer layer_get(const struct model_config *config, enum block_layer which)
+{
+    struct layer layers[BLOCK_LAYERS];
+    layers_list(config, layers);
     return layers[which];
 }
 
@@ -145,16 +153,18 @@ uint32_t parameters_lora_targets(const struct model_config *config)
 static size_t slots_list(const struct model_config *config, int end, struct slot out[static SLOTS_MAX])
 {
     const bool gpt2 = model_is_gpt2(config), alone = config->lora.alone;
+    struct layer layers[BLOCK_LAYERS];
     size_t count = 0;
+    layers_list(config, layers);
     for (int which = 0; which < end; which++) {
-        const struct layer layer = layer_get(config, (enum block_layer)which);
-        if (!layer.missing && !alone)
+        const struct layer *layer = &layers[which];
+        const bool adapted = config->lora.rank > 0 && (targets_of(layer) & config->lora.targets) != 0;
+        if (!layer->missing && !alone)
             out[count++] = (struct slot){.which = (enum block_layer)which};
-        if (!layer.missing && !alone && (layer.bias || gpt2))
-            out[count++] = (struct slot){.which = (enum block_layer)which, .bias = true, .absent = !layer.bias};
-        for (int matrix = ADAPTER_A; config->lora.rank > 0 && matrix <= ADAPTER_B; matrix++)
-            if ((targets_of(&layer) & config->lora.targets) != 0)
-                out[count++] = (struct slot){.which = (enum block_layer)which, .adapter = (enum adapter_matrix)matrix};
+        if (!layer->missing && !alone && (layer->bias || gpt2))
+            out[count++] = (struct slot){.which = (enum block_layer)which, .bias = true, .absent = !layer->bias};
+        for (int matrix = ADAPTER_A; adapted && matrix <= ADAPTER_B; matrix++)
+            out[count++] = (struct slot){.which = (enum block_layer)which, .adapter = (enum adapter_matrix)matrix};
     }
     return count;
 }

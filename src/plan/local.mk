@@ -9,7 +9,7 @@ libgpttrain_a_SOURCES += \
 	src/plan/plan_create.c \
 	src/plan/plan_json.c \
 	src/plan/plan_place.c \
-	src/plan/plan_probe.c src/plan/plan_probe.h \
+	src/plan/plan_measure.c src/plan/plan_measure.h \
 	src/plan/plan_report.c \
 	src/plan/plan_search.c src/plan/plan_search.h \
 	src/plan/plan_svg.c \

@@ -90,8 +90,8 @@ char *search_choice_text(char text[static SEARCH_CHANGES_MAX], const struct sear
 }
 
 /* Adds the result of the search for `request`, if it fits, unless an equal choice is there.  Choices that change no
- * result but the order of sums are sorted by modelled time.  A search without pins may have missed one that is faster
- * by a millionth (plan_search.c, bytes_limit()). */
+ * result but the order of sums are sorted by modelled time.  One with a key pinned need not be in the grid of the
+ * search without pins, and may be faster by a millionth. */
 static enum gt_status choice_try(struct chooser *chooser, const struct search_request *request, enum choice_kind kind)
 {
     struct search_result result;
@@ -211,7 +211,7 @@ static enum gt_status shrunk_add(struct chooser *chooser, enum choice_kind kind)
     struct search_request request;
     while (high - low > 1) {
         const int64_t middle = low + (high - low) / 2;
-        uint64_t bytes = SEARCH_BYTES_NEVER;
+        uint64_t bytes = MEASURE_NEVER;
         request = *chooser->request;
         if (shrink(&request.options, kind, middle))
             TRY(search_bytes_least(chooser->mem, &request, &bytes));

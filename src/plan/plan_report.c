@@ -193,19 +193,19 @@ static void forecast_print(const struct plan_report_facts *facts, FILE *out)
         ranks_print(facts, out);
 }
 
-/* Prints the bytes of the requested plan, by how much they exceed the budget, and the changes. */
+/* Prints the bytes of the requested plan, by how much they exceed the budget, if they do, and the changes. */
 static void change_print(const struct plan_report_facts *facts, FILE *out)
 {
     const struct search_result *search = facts->search;
-    char asked[24], text[SEARCH_CHANGES_MAX];
+    char asked[24], text[SEARCH_CHANGES_MAX], time[SEARCH_TIME_TEXT_MAX];
     const char *least = search->bytes_request_least ? "at least " : "";
     double needed = (double)search->bytes_request, have = (double)facts->request->budget_bytes;
-    LINE(out, "Requested %s%s; %s is available: %s%s short", least, LOG_BYTES(needed), LOG_BYTES(have), least,
-         LOG_BYTES(needed > have ? needed - have : 0.0));
+    if (needed > have)
+        LINE(out, "Requested %s%s; %s is available: %s%s short", least, LOG_BYTES(needed), LOG_BYTES(have), least,
+             LOG_BYTES(needed - have));
     search_changes_text(text, &search->found.options, &facts->request->options);
     if (search->fits)
-        LINE(out, "Changed   %s: %+.1f %% time (estimated), same samples%s", text,
-             100.0 * (search->found.seconds / search->seconds_request - 1.0),
+        LINE(out, "Changed   %s: %s, same samples%s", text, search_time_text(time, search),
              search->found.options.states == facts->request->options.states ? " and mathematics"
                                                                             : ", states rounded stochastically");
     else
@@ -264,9 +264,10 @@ void plan_print_text(const struct plan *plan, const struct plan_report_facts *fa
     if (facts->search && !facts->search->fits && plan->host_bytes > facts->request->host_budget)
         LINE(out, "Needed    a host_budget of at least %s", search_budget_text(budget, plan->host_bytes));
     if (facts->search && (facts->search->candidates > 1 || !facts->search->fits)) {
-        if (facts->search->bytes_request > facts->request->budget_bytes)
+        if (facts->search->bytes_request > facts->request->budget_bytes || facts->search->request_fits)
             change_print(facts, out);
-        choices_print(facts, out);
+        if (!facts->search->request_fits)
+            choices_print(facts, out);
     }
 }
 

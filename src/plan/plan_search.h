@@ -1,14 +1,8 @@
 /* The search: finds the fastest plan of a configuration that fits a budget.
  *
- * It varies the micro-batch (any size, the remainder in a micro-step of its own), the recompute level (the number of
- * blocks at each), the rows of a loss chunk, and the part of the optimizer state that lives in host memory.  These
- * change no result but the order of sums.  Leaner state formats are tried only if they are allowed and nothing else
- * fits.
- *
- * Candidates, their times and their bytes do not depend on the budget, and the first that fits, in the order of their
- * times, is chosen.  So a larger budget never gives a slower plan.  In a deep model, where thousands of mixes are
- * nearly as fast, the search may pass over some of them after plans beyond the budget; then the choice is slower by
- * less than the time that a 64th of the budget saves.
+ * It tries a fixed grid of micro-batches, loss chunks and parts of the optimizer state in host memory, and at each
+ * point of it bisects how much is recomputed.  These change no result but the order of sums.  Leaner state formats are
+ * tried only if they are allowed and nothing else fits.  A larger budget never gives a slower plan.
  */
 #ifndef GPT_TRAIN_PLAN_PLAN_SEARCH_H
 #define GPT_TRAIN_PLAN_PLAN_SEARCH_H
@@ -17,18 +11,19 @@
 #include "model/model.h"
 #include "plan/plan.h"
 #include "plan/plan_cost.h"
+#include "plan/plan_measure.h"
 
-struct search_states_memo;
-
-/* Results shared by searches that differ only in budget, pins and state format.  Zeroed before the first of them. */
+/* Measurements shared by searches that differ only in budget, pins and state format.  Zeroed before the first. */
 struct search_memo {
-    struct search_states_memo *states[STATE_FORMATS];
+    struct measure_memo states[STATE_FORMATS];
 };
 void search_memo_close(struct search_memo *memo);
 
 struct search_request {
     struct model_options options; /* the requested options; their choices are the first candidate */
     int64_t samples;              /* per part of an update */
+    int64_t micro_batch_most;     /* of the grid; at most that of `options` unless it is larger.  0: that one */
+    int64_t loss_chunk_most;      /* rows of the grid's widest chunk; 0: those of `options` */
     bool pin_micro_batch, pin_recompute, pin_loss_chunk, pin_evaluate_batch; /* set by the user */
     bool pin_offload;                                                        /* also of the blocks' inputs */
     bool resumed;      /* the requested choices, but offload, come before all others */
@@ -69,9 +64,9 @@ struct search_result {
     struct search_choice found;
     double seconds_request;   /* modelled, for the requested options */
     uint64_t bytes_request;   /* for the requested options */
-    bool bytes_request_least; /* bytes_request is a lower bound: that plan was not completed */
-    int32_t candidates;       /* number considered */
-    bool arena_least;         /* found.arena_bytes is a lower bound: planning the options would take too long */
+    bool bytes_request_least; /* bytes_request is a lower bound: its tensors were not placed */
+    bool request_fits;        /* a change of the requested options only makes them faster */
+    int32_t candidates;       /* number measured; 1: the requested options were chosen */
     bool unplaceable;         /* a tensor exceeds the device's largest allocation, so no budget would do */
     bool fits;
 };
@@ -80,30 +75,20 @@ struct search_result {
 #define SEARCH_LEAN_SHARE 0.9
 #define SEARCH_FRONT_MAX 24
 
-/* Sets the micro-batch of `options` and the fields that follow from it. */
-void search_micro_batch_set(struct model_options *options, int64_t samples, int64_t micro_batch);
+/* Returns the rows of a loss chunk: at most `most`, evenly over the rows of a micro-step, in multiples of 64. */
+int64_t search_chunk_even(int64_t rows, int64_t most);
+#define SEARCH_CHUNKS_MAX 512 /* in a program, unless the user set loss_chunk */
 
-#define SEARCH_BYTES_NEVER UINT64_MAX /* arena_bytes of a choice that no budget makes fit */
 /* Runs the search.  Errors: GT_NO_FIT (not logged) when nothing fits: then `out` has the candidate with the fewest
  * bytes; GT_NO_MEMORY, and those of model_create() and plan_create(). */
 enum gt_status plan_search(struct hostmem *mem, const struct search_request *request, struct search_result *out);
 
-/* Computes a lower bound of the smallest plan that the pins allow; SEARCH_BYTES_NEVER if the device's largest
- * allocation rules out all.  Errors: the same. */
+/* Measures the smallest plan that the pins allow; MEASURE_NEVER if the device's largest allocation rules out all.
+ * Errors: the same. */
 enum gt_status search_bytes_least(struct hostmem *mem, const struct search_request *request, uint64_t *out);
 
 /* Returns the next leaner state format that the options allow, or STATE_FORMATS: Muon has no 8-bit momentum. */
 enum state_format search_states_next(const struct model_options *options);
-
-/* Returns the modelled seconds of an update: all its micro-steps, and the update program.  The search compares those of
- * plan_cost_blocks(); a forecast is made of makespans. */
-double search_update_seconds(const struct model *model, const struct plan_rates *rates, plan_seconds_fn *seconds);
-
-/* Plans the options of `choice` for real: sets the bytes of the arena and the modelled seconds of an update.  The bytes
- * are SEARCH_BYTES_NEVER if a tensor exceeds the device's largest allocation.  Errors: those of model_create() and
- * plan_create(). */
-enum gt_status search_options_plan(struct hostmem *mem, const struct plan_options *plan, const struct plan_rates *rates,
-                                   struct search_choice *choice);
 
 /* Finds up to SEARCH_CHOICES_MAX different choices that fit the budget, each planned for real. First, by their times,
  * choices that change no result but the order of sums, unpinning keys if necessary.  Then, if offered, leaner states,
@@ -126,6 +111,10 @@ static inline bool search_choice_equivalent(enum choice_kind kind)
 }
 /* "search", "micro_batch", "recompute", "host_budget", "states", "block_size", "n_layer", "n_head", "model". */
 const char *search_choice_name(enum choice_kind kind);
+#define SEARCH_TIME_TEXT_MAX 48
+/* Writes how much longer an update takes than with the requested options: "+1.2 % time (estimated)".  A change that
+ * memory forced saves no time, whatever the model says. */
+char *search_time_text(char text[static SEARCH_TIME_TEXT_MAX], const struct search_result *result);
 #define SEARCH_CHANGES_MAX 256
 /* Writes the changes of a choice, and the flag that it needs. */
 char *search_choice_text(char text[static SEARCH_CHANGES_MAX], const struct search_choice *choice,

@@ -405,7 +405,10 @@ static void head_draw(const struct map *map, const struct plan_report_facts *fac
         return;
     search_changes_text(text, &facts->search->found.options, &facts->request->options);
     svg_text(map->out, 24, 80, SVG_START, SVG_TEXT_SIZE + 1, facts->search->fits ? SVG_INK : BUDGET_COLOUR, "%s %s",
-             facts->search->fits ? "Changed to fit the budget:" : "DOES NOT FIT; the smallest plan:", text);
+             facts->search->request_fits ? "Changed for speed:"
+             : facts->search->fits       ? "Changed to fit the budget:"
+                                         : "DOES NOT FIT; the smallest plan:",
+             text);
 }
 
 /* ---- the front of memory against modelled time ----

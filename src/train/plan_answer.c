@@ -6,7 +6,6 @@
 #include "train/session.h"
 
 #include "config/config_key.h"
-#include "model/parameters.h"
 
 #define CONFIGURATION_MAX 256
 #define NEEDLESS_MAX 256
@@ -56,7 +55,7 @@ static enum gt_status searched(const struct session *session, struct plan_report
     facts->request = request;
     facts->search = &session->search.result;
     facts->choices = choices;
-    if (session->search.result.candidates != 1)
+    if (!session->search.result.request_fits)
         TRY(search_choices(session->mem, request, choices, &facts->choice_count));
     for (int32_t i = 0; i < facts->choice_count; i++)
         choices[i].seconds *= scale;
@@ -69,33 +68,25 @@ static enum gt_status searched(const struct session *session, struct plan_report
     return GT_OK;
 }
 
-/* Returns how many elements a rank has the states of. */
-static int64_t rank_elements(const struct model *model, int32_t rank)
-{
-    int64_t sum = 0;
-    for (int32_t i = 0; i < model->parameters.count; i++)
-        sum += parameters_share(model->graph, &model->parameters.at[i], model_ranks(&model->options), rank).count;
-    return sum;
-}
-
 /* Plans the ranks with the fewest and the most elements, and sets the bytes of the smallest and the largest. */
 static enum gt_status ranks_plan(const struct session *session, uint64_t bytes[static 2])
 {
     const struct search_request *request = &session->search.request;
-    struct search_choice rank = {.options = session->model->options};
+    struct model_options options = session->model->options;
+    struct measurement rank;
     int32_t ends[2] = {0};
-    for (int32_t r = 1; r < rank.options.ranks; r++) {
-        const int64_t elements = rank_elements(session->model, r);
-        ends[0] = elements < rank_elements(session->model, ends[0]) ? r : ends[0];
-        ends[1] = elements > rank_elements(session->model, ends[1]) ? r : ends[1];
+    for (int32_t r = 1; r < options.ranks; r++) {
+        const int64_t elements = measure_rank_elements(session->model, r);
+        ends[0] = elements < measure_rank_elements(session->model, ends[0]) ? r : ends[0];
+        ends[1] = elements > measure_rank_elements(session->model, ends[1]) ? r : ends[1];
     }
     for (int i = 0; i < 2; i++) {
-        rank.options.rank = ends[i];
+        options.rank = ends[i];
         if (ends[i] == session->model->options.rank)
             continue;
-        TRY(search_options_plan(session->mem, &request->plan, &session->timing.rates, &rank));
-        bytes[0] = rank.arena_bytes < bytes[0] ? rank.arena_bytes : bytes[0];
-        bytes[1] = rank.arena_bytes > bytes[1] ? rank.arena_bytes : bytes[1];
+        TRY(measure_options(session->mem, &request->plan, &options, &rank));
+        bytes[0] = rank.bytes < bytes[0] ? rank.bytes : bytes[0];
+        bytes[1] = rank.bytes > bytes[1] ? rank.bytes : bytes[1];
     }
     return GT_OK;
 }

@@ -192,18 +192,22 @@ void run_log_end(const struct trainer *t, bool stopped)
     folder_log(t, stopped);
 }
 
-/* Logs the changes that made the configuration fit, and their cost. */
+/* Logs the changes that made the configuration fit, or faster, and their cost. */
 static void change_log(const struct trainer *t)
 {
     const struct search_result *search = &t->session.search.result;
-    char text[SEARCH_OPTIONS_TEXT_MAX];
+    char text[SEARCH_OPTIONS_TEXT_MAX], time[SEARCH_TIME_TEXT_MAX];
     if (search->candidates <= 1)
         return;
-    log_result("plan: changed to fit a budget of %s (as configured it needs %s%s): %s; %+.1f %% time (estimated), same "
-               "samples, %s",
+    if (search->request_fits) {
+        log_result("plan: changed because it is faster: %s; %s, same samples, same mathematics",
+                   search_options_text(text, &search->found.options), search_time_text(time, search));
+        return;
+    }
+    log_result("plan: changed to fit a budget of %s (as configured it needs %s%s): %s; %s, same samples, %s",
                LOG_BYTES(t->session.device.budget_bytes), search->bytes_request_least ? "at least " : "",
                LOG_BYTES(search->bytes_request), search_options_text(text, &search->found.options),
-               100.0 * (search->found.seconds / search->seconds_request - 1.0),
+               search_time_text(time, search),
                search->found.options.states == t->session.search.request.options.states
                    ? "same mathematics"
                    : "leaner optimizer states with stochastic rounding");
@@ -385,8 +389,8 @@ static void plan_print(const struct session *session)
                                               : "no program",
              options);
     else
-        LINE("plan", "none fits; the smallest needs %s%s (%" PRIu64 " B): %s", search->arena_least ? "at least " : "",
-             LOG_BYTES(search->found.arena_bytes), search->found.arena_bytes, options);
+        LINE("plan", "none fits; the smallest needs %s (%" PRIu64 " B): %s", LOG_BYTES(search->found.arena_bytes),
+             search->found.arena_bytes, options);
 }
 
 /* Prints the keys that were set, as flags. */

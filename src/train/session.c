@@ -162,11 +162,8 @@ enum gt_status session_fits(const struct session *session)
  * search. */
 static double time_scale(const struct session *session)
 {
-    struct model_options options = session->search.result.found.options;
     struct model *model;
-    if (session->search.result.arena_least) /* building all of it would take long */
-        search_micro_batch_set(&options, options.choice.micro_batch, options.choice.micro_batch);
-    if (model_create(session->mem, &options, &model) != GT_OK)
+    if (model_create(session->mem, &session->search.result.found.options, &model) != GT_OK)
         return 1.0;
     const double own = search_update_seconds(model, &session->timing.rates, plan_cost_blocks);
     const double nominal = search_update_seconds(model, &session->search.request.rates, plan_cost_blocks);

@@ -15,9 +15,11 @@
 #define LOSS_CHUNK_BYTES ((int64_t)64 << 20)
 /* A card needs larger products, and each chunk passes once over the fp32 gradient of the embedding. */
 #define LOSS_CHUNK_BYTES_CARD ((int64_t)512 << 20)
-#define LOSS_CHUNK_ROWS_STEP 64
-#define LOSS_CHUNKS_MAX 512 /* in a program, unless the user set loss_chunk */
-#define PARTS_FINE 8        /* evaluation batches: divisors up to this grow by one, then by an eighth */
+#define LOSS_CHUNK_ROWS_MIN 64
+/* Of a micro-batch above batch_size, which the plan may choose on a card: more would fill it for a gain of 1 %. */
+#define MICRO_TOKENS_MAX 65536
+#define ROWS_MAX (INT32_MAX - 2) /* of a micro-step */
+#define PARTS_FINE 8             /* evaluation batches: divisors up to this grow by one, then by an eighth */
 #define CHUNK_ROWS_LEAST 64
 
 /* A build with --enable-debug puts a guard band behind every tensor. */
@@ -61,18 +63,23 @@ void session_model_settle(struct config *config, int64_t vocab_size, struct mode
     config->gelu = out->gelu == GELU_TANH ? CONFIG_GELU_TANH : CONFIG_GELU_ERF;
 }
 
-/* Returns the rows per loss chunk: as many as the byte limit allows, evenly over the rows of a micro-step. */
-static int64_t loss_chunk_rows(const struct session *session, const struct model_config *model, int64_t rows)
+/* Returns the most rows per loss chunk: as configured, or as many as the byte limit allows. */
+static int64_t loss_chunk_most(const struct session *session, const struct model_config *model)
 {
-    int64_t most = session->config->loss_chunk;
-    if (most <= 0) {
-        most = (session->device.info.host_memory ? LOSS_CHUNK_BYTES : LOSS_CHUNK_BYTES_CARD) /
-               ((int64_t)dtype_size_bytes(session->device.dtype) * model->padded_vocab_size);
-        most = max_i64(most, LOSS_CHUNK_ROWS_STEP);
-    }
-    most = min_i64(most, rows);
-    int64_t chunks = size_ceil_div(rows, most);
-    return min_i64(most, size_ceil_div(size_ceil_div(rows, chunks), LOSS_CHUNK_ROWS_STEP) * LOSS_CHUNK_ROWS_STEP);
+    if (session->config->loss_chunk > 0)
+        return session->config->loss_chunk;
+    const int64_t bytes = session->device.info.host_memory ? LOSS_CHUNK_BYTES : LOSS_CHUNK_BYTES_CARD;
+    return max_i64(bytes / ((int64_t)dtype_size_bytes(session->device.dtype) * model->padded_vocab_size),
+                   LOSS_CHUNK_ROWS_MIN);
+}
+
+/* Returns the rows per loss chunk: those that a checkpoint's plan chose, else evenly over the rows of a micro-step. */
+static int64_t loss_chunk_rows(const struct session *session, const struct model_config *model, int64_t chosen,
+                               int64_t rows)
+{
+    if (session->config->loss_chunk == 0 && chosen > 0)
+        return chosen;
+    return search_chunk_even(rows, loss_chunk_most(session, model));
 }
 
 _Static_assert(CONFIG_STATES_MASTER - 1 == (int)STATE_MASTER &&
@@ -101,6 +108,14 @@ static int64_t first_set(int64_t key, int64_t choice, int64_t otherwise)
     return choice > 0 ? choice : otherwise;
 }
 
+/* Returns the sequences of an evaluation at once: at most batch_size, unless they are configured. */
+static int64_t evaluate_batch(const struct config *config, const struct session_choices *choices, int64_t micro)
+{
+    const int64_t most = min_i64(micro, config->batch_size);
+    const int64_t batch = first_set(config->eval_batch_size, min_i64(choices->plan.evaluate_batch, most), most);
+    return config->eval_iters > 0 ? min_i64(batch, config->eval_iters * config->batch_size) : batch;
+}
+
 void session_train_options(const struct session *session, const struct session_choices *choices,
                            const struct model_config *model, struct model_options *out)
 {
@@ -109,17 +124,13 @@ void session_train_options(const struct session *session, const struct session_c
     if (!choices->states_chosen)
         states = config->state_format == CONFIG_STATES_AUTO ? STATE_MASTER : session_state_format(config);
     int64_t samples = config->batch_size * config->gradient_accumulation_steps / config->parts;
-    /* At most what a run of this configuration chooses, whatever the checkpoint contains. */
-    int64_t chosen = min_i64(choices->plan.micro_batch, config->batch_size);
+    int64_t chosen = min_i64(choices->plan.micro_batch, ROWS_MAX / config->block_size); /* by any checkpoint */
     int64_t micro = min_i64(first_set(config->micro_batch, chosen, config->batch_size), samples);
     int64_t rows = micro * config->block_size;
-    bool chunk_chosen = config->loss_chunk == 0 && choices->plan.loss_chunk_rows > 0;
-    int64_t chunk = chunk_chosen ? choices->plan.loss_chunk_rows : loss_chunk_rows(session, model, rows);
-    int64_t evaluate = first_set(config->eval_batch_size, min_i64(choices->plan.evaluate_batch, micro), micro);
-    if (config->eval_iters > 0)
-        evaluate = min_i64(evaluate, config->eval_iters * config->batch_size);
+    int64_t chunk = loss_chunk_rows(session, model, choices->plan.loss_chunk_rows, rows);
+    int64_t evaluate = evaluate_batch(config, choices, micro);
     if (config->loss_chunk == 0)
-        chunk = max_i64(chunk, size_ceil_div(max_i64(evaluate, micro) * config->block_size, LOSS_CHUNKS_MAX));
+        chunk = max_i64(chunk, size_ceil_div(max_i64(evaluate, micro) * config->block_size, SEARCH_CHUNKS_MAX));
     const bool states_move = config->offload == CONFIG_OFFLOAD_STATES || config->offload == CONFIG_OFFLOAD_ALL;
     struct recompute_mix recompute = choices->plan.recompute;
     const char *why;
@@ -263,6 +274,10 @@ static enum gt_status training_search(struct session *session, const struct mode
     session->search.request = (struct search_request){
         .options = *options,
         .samples = config->batch_size * config->gradient_accumulation_steps / config->parts,
+        .micro_batch_most = session->device.info.host_memory
+                                ? config->batch_size
+                                : max_i64(config->batch_size, MICRO_TOKENS_MAX / config->block_size),
+        .loss_chunk_most = loss_chunk_most(session, &options->config),
         .pin_micro_batch = config->micro_batch > 0,
         .pin_recompute =
             config_key_was_set(config, CONFIG_KEY_recompute) || config->offload >= CONFIG_OFFLOAD_RESIDUALS,
@@ -281,9 +296,8 @@ static enum gt_status training_search(struct session *session, const struct mode
         .memo = &session->search.memo,
         .plan = plan_options_of(session),
     };
-    if (options->muon)
-        session->search.request.options.ranks =
-            1; /* a rank's share of whole matrices does not grow evenly with blocks */
+    if (options->muon && options->ranks > 1) /* whose matrices stay whole, so that ranks differ */
+        TRY(measure_rank_set(session->mem, &session->search.request.options));
     enum gt_status status = plan_search(session->mem, &session->search.request, &session->search.result);
     bool answers = config->plan != CONFIG_PLAN_OFF || config->print_program;
     /* plan_create() names a tensor that cannot be placed. */
@@ -295,7 +309,7 @@ enum gt_status session_plan_make(struct session *session, const struct model_opt
     session->search.result.found.options = *options;
     if (options->train)
         TRY(training_search(session, options));
-    session->search.result.found.options.ranks = options->ranks;
+    session->search.result.found.options.rank = options->rank;
     if (session->config->plan == CONFIG_PLAN_OFF)
         search_memo_close(&session->search.memo); /* a plan's answer goes on searching */
     const struct plan_options plan = plan_options_of(session);
@@ -312,10 +326,9 @@ enum gt_status session_plan_make(struct session *session, const struct model_opt
 static enum gt_status evaluation_fits(const struct session *session, const struct model_options *options, bool *out)
 {
     const struct plan_options plan = plan_options_of(session);
-    const struct plan_rates rates = {.ramp_rows = 0.0};
-    struct search_choice choice = {.options = *options};
-    TRY(search_options_plan(session->mem, &plan, &rates, &choice));
-    *out = choice.arena_bytes <= session_arena_budget(session);
+    struct measurement measured;
+    TRY(measure_options(session->mem, &plan, options, &measured));
+    *out = measured.bytes <= session_arena_budget(session);
     return GT_OK;
 }
 

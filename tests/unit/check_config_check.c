@@ -36,7 +36,10 @@ TEST(check_pairs)
     refused("rope_scaling = 'yarn:4'", "rope_scaling='yarn:4' (x.py:1:1): expected linear:FACTOR");
     refused("rope_scaling = 'llama3:32,4,1,8192'", "expected linear:FACTOR");
     refused("qk_norm = 'head'", "qk_norm='head' (x.py:1:1) needs rotary positions, but there is position='learned'");
-    refused("micro_batch = 13", "micro_batch=13 (x.py:1:1) is larger than batch_size=12");
+    refused("micro_batch = 481", "micro_batch=481 (x.py:1:1) is larger than the 480 sequences of an update");
+    refused("micro_batch = 121; parts = 4", "is larger than the 120 sequences of a part of an update");
+    refused("batch_size = 4096; block_size = 65536; micro_batch = 32768", "2^31 tokens or more");
+    ck_assert_int_eq(check("micro_batch = 480"), GT_OK);
     refused("batch_size = 2 ** 20; gradient_accumulation_steps = 2 ** 20", "more than 2^31 sequences");
     refused("batch_size = 2 ** 20; block_size = 2 ** 17", "2^31 tokens or more");
     refused("loss_chunk = 1; batch_size = 256; block_size = 64", "more than 4096 chunks");
@@ -129,7 +132,7 @@ TEST(check_aliases)
 /* Several mistakes give a line each, and a refused value takes no part in other checks. */
 TEST(check_lists_all)
 {
-    ck_assert_int_eq(check("n_head = 7; micro_batch = 13; device = 'tpu'"), GT_USAGE);
+    ck_assert_int_eq(check("n_head = 7; micro_batch = 481; device = 'tpu'"), GT_USAGE);
     ck_assert_int_eq(fixture.errors, 3);
     ck_assert_int_eq(fixture_read("n_head = 0; n_embd = 100"), GT_USAGE);
     ck_assert_int_eq(config_check(&fixture.config), GT_OK);
@@ -151,11 +154,13 @@ TEST(check_leaves_the_shape_to_a_checkpoint)
     refused("init_from = 'resume'; n_embd = 100; n_head = 3", "is not a multiple of");
     /* A resumed checkpoint also contains the batch size; the folder of another model does not. */
     ck_assert_int_eq(check("init_from = 'resume'; micro_batch = 13"), GT_OK);
-    refused("init_from = 'resume'; micro_batch = 13; batch_size = 12", "is larger than");
-    refused("init_from = 'models/gpt2'; micro_batch = 13", "is larger than batch_size=12 (the default)");
+    refused("init_from = 'resume'; micro_batch = 13; batch_size = 6; gradient_accumulation_steps = 2; parts = 1",
+            "is larger than");
+    refused("init_from = 'models/gpt2'; micro_batch = 481", "is larger than the 480 sequences of an update");
     ck_assert_int_eq(check("init_from = 'models/gpt2'; n_embd = 100"), GT_OK);
     /* After it is read, its values count. */
-    json_t *object = json_pack("{s:i, s:i, s:i}", "n_head", 3, "n_embd", 10, "batch_size", 12);
+    json_t *object = json_pack("{s:i, s:i, s:i, s:i, s:i}", "n_head", 3, "n_embd", 10, "batch_size", 2,
+                               "gradient_accumulation_steps", 6, "parts", 1);
     ck_assert_int_eq(check("init_from = 'resume'; micro_batch = 13; n_head = 3"), GT_OK);
     ck_assert_int_eq(config_from_json(&fixture.config, object, "state.json"), GT_OK);
     ck_assert_int_eq(config_check(&fixture.config), GT_USAGE);

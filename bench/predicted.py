@@ -68,11 +68,11 @@ def number(value):
 
 
 def table(facts):
-    """Returns the lines of the table: the card's figures, then those of `facts["beside"]`, {name: (forecast, measured)},
+    """Returns the lines of the table: the card's figures, then those of `facts["forecasts"]`, {name: (forecast, measured)},
     whose predictions are of the machine itself: forecasts of runs, planned bytes."""
     known, measured = predictions(facts.get("device", "")), measurements(facts)
     rows = [(name, known[name], measured.get(name)) for name in NAMES] + [
-        (name, *pair) for name, pair in facts.get("beside", {}).items()]
+        (name, *pair) for name, pair in facts.get("forecasts", {}).items()]
     lines = ["%-34s %12s %12s %8s" % ("", "predicted", "measured", "ratio")]
     for name, predicted, found in rows:
         ratio = found / predicted if predicted and found is not None else None

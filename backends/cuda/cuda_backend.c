@@ -48,8 +48,8 @@ enum gt_status cuda_loading_refuse(const struct cuda_backend *cuda, const char *
         planned += cuda->segment[i].space == SPACE_DEVICE ? cuda->segment[i].size_bytes : 0;
     const uint64_t less = planned > 2 * LOADED_BYTES ? planned - LOADED_BYTES : planned / 2;
     return FAIL(GT_NO_FIT,
-                "cuda: %s: beside the %s that were planned, %s has no memory left for the kernels that it loads at "
-                "their first use: add --memory_budget=%" PRIu64 "MiB",
+                "cuda: %s: the plan takes %s, which leaves %s no memory for the kernels that it loads at their first "
+                "use: add --memory_budget=%" PRIu64 "MiB",
                 what, LOG_BYTES(planned), cuda->name, (less + 0xfffff) >> 20);
 }
 

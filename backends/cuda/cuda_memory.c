@@ -326,8 +326,7 @@ enum gt_status cuda_memory_copy_mark(struct backend *backend, const struct op_ca
     while (copy < all + CUDA_COPIES_MAX && copy->call != NULL)
         copy++;
     if (copy == all + CUDA_COPIES_MAX)
-        return FAIL(GT_DEVICE, "cuda: more than %d copies run beside the program at once; add --offload=none",
-                    CUDA_COPIES_MAX);
+        return FAIL(GT_DEVICE, "cuda: more than %d copies are under way at once; add --offload=none", CUDA_COPIES_MAX);
     copy->call = call;
     return cuda_check(backend, cudaEventRecord(copy->done, stream), "marking a copy");
 }

@@ -182,7 +182,7 @@ def carried():
     check(rows.pop("variant broken", ("", ""))[0] == "FAIL" and "gpt-train ended with 1" in done.stdout, f"rows are {rows}")
     check(len(rows) == 8 and all(result == "PASS" for result, _ in rows.values()), f"rows are {rows}")
     check("commit v1-2-g3" in found["facts"]["release"], found["facts"]["release"])
-    check(found["facts"]["beside"]["module same, tokens/s"][1] > 0, f"{found['facts']['beside']}")
+    check(found["facts"]["forecasts"]["module same, tokens/s"][1] > 0, f"{found['facts']['forecasts']}")
     done, found = gpu_check("--quick", f"--emulated={folder}/emulated", "--only=devices", program=program, GT_CUDA_ON_CPU_DRIVER="0")
     check([row["result"] for row in found["rows"]] == ["FAIL"] and "no NVIDIA driver is loaded" in done.stdout
           and done.returncode == 1, f"without a driver: {done.stdout}")

@@ -108,7 +108,7 @@ TEST(a_base_has_a_name)
                             GT_DATA, "\"base_model_name_or_path\": names no model");
 }
 
-/* Compared with check_target_module_exists() of PEFT 0.21.2. */
+/* As check_target_module_exists() of PEFT 0.21.2 chooses. */
 TEST(targets_are_chosen_as_peft_does)
 {
     static const struct {

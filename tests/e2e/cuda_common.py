@@ -9,8 +9,8 @@ GPT_TRAIN_CUDA = os.path.join(FOLDER, "gpt-train-cuda")
 GPT_SAMPLE_CUDA = os.path.join(FOLDER, "gpt-sample-cuda")
 NVML = os.path.join(FOLDER, "nvml")
 MIB = 1 << 20
-TINY = ["--n_layer=2", "--n_head=2", "--n_embd=16", "--block_size=16", "--batch_size=2", "--gradient_accumulation_steps=2",
-        "--eval_iters=1", "--bias=True", "--threads=1", "--warmup_iters=2", "--log_interval=1"]
+TINY = ["--n_layer=2", "--n_head=2", "--n_embd=16", "--block_size=16", "--batch_size=2", "--micro_batch=2",
+        "--gradient_accumulation_steps=2", "--eval_iters=1", "--bias=True", "--threads=1", "--warmup_iters=2", "--log_interval=1"]
 DATA = ["--dataset=./data", "--vocab_size=96"]
 
 

@@ -110,7 +110,7 @@ class Card(Subject):
     def __init__(self):
         super().__init__("cuda", os.path.abspath(GPT_TRAIN_CUDA), "cuda", "GT_CUDA_ON_CPU_FAIL", report="report.json",
                          GT_CUDA_ON_CPU_REPORT="report.json", GPT_TRAIN_BACKEND="")
-        self.options += ["--bias=True", "--batch_size=1", "--block_size=8"]
+        self.options += ["--bias=True", "--batch_size=1", "--micro_batch=1", "--block_size=8"]
 
     def wanted(self, fault):
         function, number, kind = fault.split(":")

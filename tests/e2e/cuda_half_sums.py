@@ -17,7 +17,7 @@ from checks import LONG, check, make_tokens, metrics
 from cuda_common import Run, GPT_TRAIN_CUDA, checkpoint, end_emulated, good, losses, train
 
 COMMON = ["--backend=cuda", "--eval_interval=100", "--max_iters=4", "--dropout=0.1", "--lr_decay_iters=4",
-          "--batch_size=4"]
+          "--batch_size=4", "--micro_batch=4"]
 SEEDED = ["--dataset=./long", "--vocab_size=256", "--n_layer=2", "--n_head=3", "--n_embd=48", "--block_size=32", "--batch_size=8",
           "--gradient_accumulation_steps=1", "--dtype=float16", "--max_iters=2000", "--eval_interval=2000", "--eval_iters=20",
           "--learning_rate=2e-3", "--warmup_iters=100", "--lr_decay_iters=2000", "--threads=1", "--log_interval=100"]

@@ -73,7 +73,7 @@ def tuned():
     check(checkpoint("later") == checkpoint("tuned"), "the kept algorithms are not used")
     again = good(train("again", *COMMON, "--max_iters=2", "--tune=True", FASTEST="2"))
     check(timed(again) == 0, "what is kept was timed again")
-    wider = good(train("wider", *COMMON, "--max_iters=2", "--tune=True", "--batch_size=3", FASTEST="1"))
+    wider = good(train("wider", *COMMON, "--max_iters=2", "--tune=True", "--batch_size=3", "--micro_batch=3", FASTEST="1"))
     check(timed(wider) > 0 and len(files(folder)) == 1, "another shape was not timed, or kept elsewhere")
     both = good(train("both", *COMMON, "--max_iters=2", "--tune=True", FASTEST="2"))
     check(timed(both) == 0, "the first shapes are forgotten")

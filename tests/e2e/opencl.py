@@ -32,7 +32,7 @@ from checks import (GPT_TRAIN, LONG, check, end, error_lines, files, is_instrume
                     skip, some, write)
 
 FAKE = "tests/e2e/opencl_fake.c"
-TINY = ["--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=32", "--batch_size=4", "--vocab_size=96",
+TINY = ["--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=32", "--batch_size=4", "--micro_batch=4", "--vocab_size=96",
         "--gradient_accumulation_steps=2", "--eval_iters=4", "--warmup_iters=5", "--bias=True", "--max_iters=20",
         "--eval_interval=10", "--lr_decay_iters=20"]
 PARITY_BOUND = 1e-5  # relative, of the losses of 20 steps in fp32

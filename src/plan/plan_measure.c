@@ -154,7 +154,8 @@ enum gt_status measure_choice(const struct measure *measure, const struct plan_c
     struct measured_part update, steps, evaluation = {.program_bytes = 0};
     TRY(part_get(measure, PART_UPDATE, choice, &update));
     TRY(part_get(measure, PART_STEPS, choice, &steps));
-    if (measure->options->evaluate)
+    /* One of no more rows than a micro-step needs less: it keeps no activations, and has no gradients. */
+    if (measure->options->evaluate && choice->evaluate_batch > choice->micro_batch)
         TRY(part_get(measure, PART_EVALUATION, choice, &evaluation));
     *out = (struct measurement){.bytes = update.bytes,
                                 .host_bytes = update.host_bytes + steps.host_bytes,

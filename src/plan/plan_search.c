@@ -4,8 +4,8 @@
  *
  *     loss chunk                                           the ladder of a model of 3 blocks
  *     widest  | .  .  .  .  o  .  :  .  .  .
- *     half    | .  .  .  .  .  .  :  .  .  .               rung    0     1     2     3     4  ..  12    13  ..
- *     quarter | .  .  .  .  .  .  :  .  .  .      block 0        none  gelu  gelu  gelu   ln    full  offl
+ *     3/4     | .  .  .  .  .  .  :  .  .  .               rung    0     1     2     3     4  ..  12    13  ..
+ *     9/16    | .  .  .  .  .  .  :  .  .  .      block 0        none  gelu  gelu  gelu   ln    full  offl
  *     ..      | .  .  .  .  .  .  :  .  .  .      block 1        none  none  gelu  gelu  gelu   full  full
  *     16 rows | .  .  .  .  .  .  :  .  .  .      block 2        none  none  none  gelu  gelu   full  full
  *             +----------------------------
@@ -119,31 +119,32 @@ int64_t search_chunk_even(int64_t rows, int64_t most)
     return min_i64(min_i64(most, rows), size_ceil_div(even, CHUNK_ROWS_STEP) * CHUNK_ROWS_STEP);
 }
 
-/* Returns the rows of a micro-batch's loss chunk after `halvings` of the widest one, 0 if that is too narrow. */
-static int32_t chunk_of(const struct search_request *request, int32_t batch, int halvings)
+/* Returns the rows of a micro-batch's loss chunk that was narrowed by a quarter so many times, 0 if it is
+ * too narrow. */
+static int32_t chunk_of(const struct search_request *request, int32_t batch, int narrowed)
 {
     const int64_t rows = (int64_t)batch * request->options.config.block_size;
     const int64_t asked = request->options.choice.loss_chunk_rows;
     if (request->pin_loss_chunk)
-        return (int32_t)(halvings > 0 || rows > asked * CHUNKS_TYPED_MAX ? 0 : min_i64(asked, rows));
+        return (int32_t)(narrowed > 0 || rows > asked * CHUNKS_TYPED_MAX ? 0 : min_i64(asked, rows));
     const int64_t most = request->loss_chunk_most > 0 ? request->loss_chunk_most : asked;
     /* So that no smaller micro-batch is faster than the requested one. */
     const bool is_larger = batch > request->options.choice.micro_batch;
     int64_t chunk = is_larger ? search_chunk_even(rows, most) : min_i64(asked, rows);
     chunk = max_i64(chunk, size_ceil_div(rows, SEARCH_CHUNKS_MAX));
-    for (; halvings > 0 && chunk > CHUNK_ROWS_LEAST; halvings--) {
+    for (; narrowed > 0 && chunk > CHUNK_ROWS_LEAST; narrowed--) {
         const int64_t step = chunk > 2 * CHUNK_ROWS_STEP ? CHUNK_ROWS_STEP : CHUNK_ROWS_LEAST;
-        chunk = size_ceil_div(size_ceil_div(chunk, 2), step) * step;
+        chunk = min_i64(size_ceil_div(chunk * 3 / 4, step) * step, chunk - step);
     }
-    return (int32_t)(halvings > 0 || rows > chunk * SEARCH_CHUNKS_MAX ? 0 : chunk);
+    return (int32_t)(narrowed > 0 || rows > chunk * SEARCH_CHUNKS_MAX ? 0 : chunk);
 }
 
 static int32_t chunk_least(const struct search_request *request, int32_t batch)
 {
-    int halvings = 0;
-    while (chunk_of(request, batch, halvings + 1) > 0)
-        halvings++;
-    return chunk_of(request, batch, halvings);
+    int narrowed = 0;
+    while (chunk_of(request, batch, narrowed + 1) > 0)
+        narrowed++;
+    return chunk_of(request, batch, narrowed);
 }
 
 /* ---- the ladder ---- */
@@ -201,6 +202,13 @@ static int32_t rung_last(const struct search *search, int32_t batch, const struc
     return room / input < (uint64_t)(search->rungs - full) ? full + (int32_t)(room / input) : search->rungs;
 }
 
+/* Returns how many rungs count as the end of a ladder.  There a rung may need a tensor more in the block that it
+ * recomputes than it saves, so that one below has fewer bytes than the last. */
+static int32_t rungs_near_end(const struct search *search)
+{
+    return 1 + 8 / search->layers;
+}
+
 /* ---- candidates ---- */
 
 static enum gt_status candidate_measure(struct search *search, const struct plan_choice *choice, struct candidate *out)
@@ -252,6 +260,7 @@ static enum gt_status rung_find(struct search *search, int32_t last, struct plan
                                 int32_t *below)
 {
     struct candidate at, found = *best;
+    const int32_t near = rungs_near_end(search);
     int32_t low = 0, high = search->rungs + 1; /* low does not fit; high does, or is beyond the last */
     while (high - low > 1) {
         const int32_t middle = low + (high - low) / 2;
@@ -268,6 +277,11 @@ static enum gt_status rung_find(struct search *search, int32_t last, struct plan
         if (at.measured.seconds > best->measured.seconds)
             return GT_OK;
     }
+    for (int32_t rung = last > near ? last - near : 1; high > last && rung < last; rung++) {
+        choice.recompute = rung_mix(search, rung);
+        TRY(candidate_measure(search, &choice, &found));
+        high = fits(search, &found.measured) ? rung : high;
+    }
     for (; high <= last && !may_fit(search, &found); high++) {
         choice.recompute = rung_mix(search, high < last ? high + 1 : last);
         TRY(candidate_measure(search, &choice, &found));
@@ -277,7 +291,7 @@ static enum gt_status rung_find(struct search *search, int32_t last, struct plan
     return GT_OK;
 }
 
-/* Sets *out to true if the narrowest chunk makes a rung fit, but for a part of the excess. */
+/* Sets *out to true if the narrowest chunk makes a rung fit, but for a part of the bytes. */
 static enum gt_status narrowest_fits(struct search *search, struct plan_choice choice, int32_t rung, uint64_t part,
                                      bool *out)
 {
@@ -297,7 +311,7 @@ static enum gt_status point_try(struct search *search, int32_t batch, int32_t ch
     const struct plan_choice choice = choice_of(search, batch, chunk, offload, 0);
     struct measurement update;
     struct candidate first;
-    int32_t below = 0;
+    int32_t below = 0, near = rungs_near_end(search);
     TRY(measure_update(&search->measure, &choice, &update));
     *open = fits(search, &update);
     if (!*open)
@@ -307,14 +321,17 @@ static enum gt_status point_try(struct search *search, int32_t batch, int32_t ch
     if (may_fit(search, &first) && is_better(search, &first, best))
         *best = first;
     const int32_t last = rung_last(search, batch, &update);
-    if (*open && is_widest) /* a block more or less may matter at the end of a ladder */
-        TRY(narrowest_fits(search, choice, last, (uint64_t)search->layers + 1, open));
+    if (*open && is_widest)
+        TRY(narrowest_fits(search, choice, last, (uint64_t)search->layers + 1, open)); /* a block more or less */
     if (!*open)
         return GT_OK;
     TRY(rung_find(search, last, choice, best, &below));
-    TRY(narrowest_fits(search, choice, below, UINT64_MAX, open));
+    const int32_t lowest = below + near < last ? below : below - near;
+    *open = false;
+    for (int32_t rung = below; rung >= 0 && rung >= lowest && !*open; rung--)
+        TRY(narrowest_fits(search, choice, rung, UINT64_MAX, open));
     const int32_t bisected = (int32_t)ceil(log2(search->rungs + 2)), stepped = search->measure.memo->plan_count;
-    assert(search->measured - before <= 3 + bisected + stepped);
+    assert(search->measured - before <= 3 + bisected + 2 * near + stepped);
     return GT_OK;
 }
 
@@ -325,13 +342,13 @@ static enum gt_status grid_search(struct search *search, int32_t least, struct c
     for (int32_t offload = search->request->options.choice.offload; offload <= search->offload_most; offload++) {
         bool open[BATCHES_MAX], any = true;
         memset(open, true, sizeof open);
-        for (int halvings = 0; any; halvings++) {
+        for (int narrowed = 0; any; narrowed++) {
             any = false;
             for (int32_t i = 0; i < search->batch_count; i++) {
-                const int32_t batch = search->batches[i], chunk = chunk_of(search->request, batch, halvings);
+                const int32_t batch = search->batches[i], chunk = chunk_of(search->request, batch, narrowed);
                 open[i] = open[i] && chunk > 0 && batch >= least;
                 if (open[i])
-                    TRY(point_try(search, batch, chunk, offload, halvings == 0, best, &open[i]));
+                    TRY(point_try(search, batch, chunk, offload, narrowed == 0, best, &open[i]));
                 any = any || open[i];
             }
         }
@@ -357,7 +374,7 @@ static enum gt_status fastest_find(struct search *search, int32_t least, struct 
 }
 
 /* Finds the choice with the smallest plan: of micro-batches the smallest, or a whole part, whose gradients end with its
- * micro-step; of chunks the narrowest; of rungs the last two, as the last may need a tensor more in its block. */
+ * micro-step; of chunks the narrowest; of rungs one near the end. */
 static enum gt_status smallest_find(struct search *search, struct candidate *out)
 {
     const struct search_request *request = search->request;
@@ -374,7 +391,8 @@ static enum gt_status smallest_find(struct search *search, struct candidate *out
             if (offload > request->options.choice.offload && update.host_bytes > search->host_budget)
                 continue;
             const int32_t last = rung_last(search, batch, &update);
-            for (int32_t rung = last; rung >= 0 && rung >= last - 1 && update.bytes < out->measured.bytes; rung--) {
+            for (int32_t rung = last;
+                 rung >= 0 && rung >= last - rungs_near_end(search) && update.bytes < out->measured.bytes; rung--) {
                 choice.recompute = rung_mix(search, rung);
                 TRY(candidate_measure(search, &choice, &at));
                 const bool same = at.measured.bytes == out->measured.bytes;

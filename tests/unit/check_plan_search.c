@@ -193,6 +193,50 @@ TEST(a_program_has_at_most_512_loss_chunks)
     ck_assert(result.fits);
 }
 
+/* Where the grid goes on above the requested micro-batch, a larger one that is faster is chosen, a divisor of the
+ * samples.  A resumed run, and a pinned micro-batch, stay as they are. */
+TEST(larger_micro_batches_are_chosen_where_they_are_faster)
+{
+    struct search_request request = request_make();
+    struct search_result result;
+    char text[SEARCH_TIME_TEXT_MAX];
+    request.budget_bytes = 2 * bytes_asked(&request);
+    request.micro_batch_most = 26;
+    ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
+    ck_assert_int_eq(result.found.options.choice.micro_batch, 26);
+    ck_assert_int_eq(result.found.options.choice.evaluate_batch, 13);
+    ck_assert(result.request_fits && result.candidates > 1);
+    ck_assert_double_lt(result.found.seconds, result.seconds_request);
+    ck_assert_int_eq(search_time_text(text, &result)[0], '-');
+    result.request_fits = false;
+    ck_assert_str_eq(search_time_text(text, &result), "no more time (estimated)");
+    for (int i = 0; i < 2; i++) {
+        request.resumed = i == 0;
+        request.pin_micro_batch = i == 1;
+        ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
+        ck_assert_int_eq(result.found.options.choice.micro_batch, 13);
+        ck_assert_int_eq(result.candidates, 1);
+    }
+}
+
+/* A part that is one micro-step needs no gradients between its programs, so it can need less than a smaller one. */
+TEST(a_whole_part_can_be_the_smallest_plan)
+{
+    struct search_request request = request_make();
+    struct search_result whole, smaller;
+    request.options.parts = 2;
+    request.samples = 2;
+    request.options.config.n_embd = 128;
+    search_micro_batch_set(&request.options, request.samples, 2);
+    request.budget_bytes = 1;
+    ck_assert_int_eq(plan_search(mem, &request, &whole), GT_NO_FIT);
+    ck_assert_int_eq(whole.found.options.choice.micro_batch, 2);
+    search_micro_batch_set(&request.options, request.samples, 1);
+    request.pin_micro_batch = true;
+    ck_assert_int_eq(plan_search(mem, &request, &smaller), GT_NO_FIT);
+    ck_assert_uint_lt(whole.found.arena_bytes, smaller.found.arena_bytes);
+}
+
 /* States go from wide to lean, each only when no plan of the one before fits, and never when that is not allowed. */
 TEST(leaner_states_come_last)
 {
@@ -407,7 +451,8 @@ static uint64_t bytes_widest(const struct search_request *request, int32_t batch
         if (bytes <= request->budget_bytes)
             return bytes;
         const int32_t step = chunk > 128 ? 64 : 16;
-        chunk = chunk > 16 ? (chunk / 2 + step - 1) / step * step : 0;
+        const int32_t less = (chunk * 3 / 4 + step - 1) / step * step;
+        chunk = less > chunk - step ? chunk - step : less;
     }
     return UINT64_MAX;
 }

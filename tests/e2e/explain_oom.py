@@ -140,7 +140,7 @@ def apple():
     report("RuntimeError: MPS backend out of memory (MPS allocated: 5.50 GB, other allocations: 14.76 GB, max allowed: 20.40 "
            "GB). Tried to allocate 147.24 MB on private pool.\n", "other allocations 14.76 GiB of this process: MPSGraph",
            "20.40 GiB for tensors: the limit", "above 12.00 GiB the Mac may swap", "20.40 GiB available: fits",
-           never=["other programs", "rounded up"])
+           never=["other programs, the screen", "rounded up"])
 
 
 def cards():

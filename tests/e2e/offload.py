@@ -84,7 +84,7 @@ def bytes_equal():
 
 def slices_equal():
     """The states of a parameter pass through the device in slices of 4Mi elements; so do their blocks' exponents."""
-    large = ["--vocab_size=66000", "--n_layer=1", "--n_head=1", "--n_embd=64", "--block_size=8", "--batch_size=1", "--max_iters=1",
+    large = ["--vocab_size=66000", "--n_layer=1", "--n_head=1", "--n_embd=64", "--block_size=8", "--batch_size=1", "--micro_batch=1", "--max_iters=1",
              "--gradient_accumulation_steps=1", "--dtype=bfloat16", "--state_format=sr_8bit_full"]
     for word in ("none", "states"):
         good(run(("cpu", GPT_TRAIN), f"large-{word}", *large, f"--offload={word}"), SAID[word])

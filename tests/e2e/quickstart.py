@@ -41,6 +41,7 @@ MASKS = (
     (r"\bN (B|KiB|MiB|GiB|TiB)\b", "SIZE"),
     (r"\bN (ns|us|ms|s|min|h|d)( N (s|min|h))?\b", "TIME"),
     (r"within a factor of N", "+-N %"),
+    (r",? as other programs use this machine", ""),
     (r"(?m)^((Device|device:?)\s+).*$", r"\1DEVICE"),
     (r"(?m)#+$", ""),
     (r"[ \t]+", " "),

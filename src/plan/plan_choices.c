@@ -245,7 +245,9 @@ static enum gt_status choices_find(struct chooser *chooser)
     if (status == GT_NO_FIT && chooser->count == SEARCH_CHOICES_MAX &&
         search_choice_equivalent(chooser->out[SEARCH_CHOICES_MAX - 1].kind))
         chooser->count--; /* makes room for one that is not equivalent */
-    for (int kind = CHOICE_BLOCK_SIZE; status == GT_NO_FIT && kind < CHOICE_KINDS; kind++)
+    /* The model of adapters is given: only its context can be shorter. */
+    const int end = request->options.config.lora.rank > 0 ? CHOICE_BLOCK_SIZE + 1 : CHOICE_KINDS;
+    for (int kind = CHOICE_BLOCK_SIZE; status == GT_NO_FIT && kind < end; kind++)
         TRY(shrunk_add(chooser, (enum choice_kind)kind));
     return GT_OK;
 }

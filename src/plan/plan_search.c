@@ -16,9 +16,9 @@
  * so the fastest rung that fits is the lowest one, and bisection finds it:
  *
  *     for each part offloaded, from none up              (grid_search)
- *         leave it if not even its smallest choice fits   (smallest_of)
+ *         bisect for the first micro-batch that does not fit at its smallest   (batches_fit)
  *         for each loss chunk, from the widest down
- *             for each micro-batch                        (point_try)
+ *             for each micro-batch before it              (point_try)
  *                 measure the first rung: leave the micro-batch if that is slower than the best so far
  *                 bisect for the lowest rung that fits    (rung_find)
  *     place the best; if its plan is larger than was measured, and too large, take its next rung, and compare again
@@ -336,40 +336,55 @@ static enum gt_status point_try(struct search *search, int32_t batch, int32_t ch
     return GT_OK;
 }
 
-/* Finds the choice with the smallest plan for one part of the state in host memory, if it is smaller than `out`: of
- * micro-batches the smallest, or a whole part, whose gradients end with its micro-step; of chunks the narrowest; of rungs
- * one near the end. */
-static enum gt_status smallest_of(struct search *search, int32_t offload, struct candidate *out)
+/* Finds the choice with the smallest plan of a micro-batch, for one part of the state in host memory, if it is smaller
+ * than `out`: of chunks the narrowest, of rungs one near the end. */
+static enum gt_status smallest_at(struct search *search, int32_t batch, int32_t offload, struct candidate *out)
 {
-    const struct search_request *request = search->request;
-    for (int32_t i = 0; i < search->batch_count; i++) {
-        const int32_t batch = search->batches[i], chunk = chunk_least(request, batch);
-        struct plan_choice choice = choice_of(search, batch, chunk, offload, 0);
-        struct measurement update;
-        struct candidate at;
-        if (chunk == 0 || (i > 0 && batch != request->samples))
-            continue;
-        TRY(measure_update(&search->measure, &choice, &update));
-        if (offload > request->options.choice.offload && update.host_bytes > search->host_budget)
-            return GT_OK;
-        const int32_t last = rung_last(search, batch, &update), near = rungs_near_end(search);
-        for (int32_t rung = last; rung >= 0 && rung >= last - near && update.bytes < out->measured.bytes; rung--) {
-            choice.recompute = rung_mix(search, rung);
-            TRY(candidate_measure(search, &choice, &at));
-            const bool same = at.measured.bytes == out->measured.bytes;
-            if (at.measured.bytes < out->measured.bytes || (same && is_better(search, &at, out)))
-                *out = at;
-        }
+    const int32_t chunk = chunk_least(search->request, batch);
+    struct plan_choice choice = choice_of(search, batch, chunk, offload, 0);
+    struct measurement update;
+    struct candidate at;
+    if (chunk == 0)
+        return GT_OK;
+    TRY(measure_update(&search->measure, &choice, &update));
+    if (offload > search->request->options.choice.offload && update.host_bytes > search->host_budget)
+        return GT_OK;
+    const int32_t last = rung_last(search, batch, &update), near = rungs_near_end(search);
+    for (int32_t rung = last; rung >= 0 && rung >= last - near && update.bytes < out->measured.bytes; rung--) {
+        choice.recompute = rung_mix(search, rung);
+        TRY(candidate_measure(search, &choice, &at));
+        const bool same = at.measured.bytes == out->measured.bytes;
+        if (at.measured.bytes < out->measured.bytes || (same && is_better(search, &at, out)))
+            *out = at;
     }
     return GT_OK;
 }
 
-/* Finds the choice with the smallest plan of all. */
+/* Bisects the micro-batches for the first one that does not fit at its smallest; bytes grow with the micro-batch. */
+static enum gt_status batches_fit(struct search *search, int32_t offload, int32_t *out)
+{
+    int32_t low = -1, high = search->batch_count; /* low fits, or is before the first; high does not */
+    while (high - low > 1) {
+        const int32_t middle = low + (high - low) / 2;
+        struct candidate smallest = {choice_asked(search->request), nothing.measured};
+        TRY(smallest_at(search, search->batches[middle], offload, &smallest));
+        *(fits(search, &smallest.measured) ? &low : &high) = middle;
+    }
+    *out = high;
+    return GT_OK;
+}
+
+/* Finds the choice with the smallest plan of all: of micro-batches the smallest, or a whole part, whose gradients end
+ * with its micro-step. */
 static enum gt_status smallest_find(struct search *search, struct candidate *out)
 {
+    const int32_t count = search->batch_count, least = search->request->options.choice.offload;
     *out = (struct candidate){choice_asked(search->request), nothing.measured};
-    for (int32_t offload = search->offload_most; offload >= search->request->options.choice.offload; offload--)
-        TRY(smallest_of(search, offload, out));
+    for (int32_t offload = search->offload_most; offload >= least; offload--) {
+        TRY(smallest_at(search, search->batches[0], offload, out));
+        if (count > 1 && search->batches[count - 1] == search->request->samples)
+            TRY(smallest_at(search, search->batches[count - 1], offload, out));
+    }
     return GT_OK;
 }
 
@@ -378,12 +393,11 @@ static enum gt_status smallest_find(struct search *search, struct candidate *out
 static enum gt_status grid_search(struct search *search, int32_t least, struct candidate *best)
 {
     for (int32_t offload = search->request->options.choice.offload; offload <= search->offload_most; offload++) {
-        struct candidate smallest = {choice_asked(search->request), nothing.measured};
         bool open[BATCHES_MAX], any = true;
-        memset(open, true, sizeof open);
-        TRY(smallest_of(search, offload, &smallest));
-        if (!fits(search, &smallest.measured))
-            continue; /* nor does anything else */
+        int32_t end;
+        TRY(batches_fit(search, offload, &end));
+        for (int32_t i = 0; i < search->batch_count; i++) /* a whole part may need less than a smaller micro-batch */
+            open[i] = i < end || search->batches[i] == search->request->samples;
         for (int narrowed = 0; any; narrowed++) {
             any = false;
             for (int32_t i = 0; i < search->batch_count; i++) {

@@ -223,8 +223,8 @@ static uint64_t bytes_lacking(const struct session *session)
 
 enum gt_status session_replan(struct session *session, const struct model_options *options)
 {
-    struct model_options wanted = *options; /* may be the plan's */
-    wanted.rank = session->model->options.rank; /* a search measures the rank with the most states */
+    struct model_options wanted = *options;
+    wanted.rank = session->model->options.rank; /* the search's own is that with the most states */
     plan_release(session);
     TRY(session_plan(session, &wanted));
     return session_fits(session);

@@ -142,6 +142,16 @@ static enum gt_status ranks_meet(struct trainer *t, const struct run_data *data)
     return t->config->eval_only ? GT_OK : ranks_agree(t);
 }
 
+static void diagnosis_prepare(struct trainer *t)
+{
+    t->diagnosis = (struct diagnosis){.session = &t->session,
+                                      .feed = &t->feed,
+                                      .ahead = &t->ahead,
+                                      .progress = &t->progress,
+                                      .tokenizer = t->tokenizer,
+                                      .first_iter = t->state.iter};
+}
+
 /* Runs the part that needs the data and the arena. */
 static enum gt_status run(struct trainer *t)
 {
@@ -189,12 +199,7 @@ static enum gt_status run(struct trainer *t)
         TRY(samples_prepare(t));
     if (!config->eval_only)
         TRY(steps_ahead_create(t->mem, model_micro_steps(&session->model->options), &t->ahead));
-    t->diagnosis = (struct diagnosis){.session = session,
-                                      .feed = &t->feed,
-                                      .ahead = &t->ahead,
-                                      .progress = &t->progress,
-                                      .tokenizer = t->tokenizer,
-                                      .first_iter = t->state.iter};
+    diagnosis_prepare(t);
     if (session->dist != NULL)
         stop_share(session->dist->stop_word);
     stop_install();

@@ -217,8 +217,8 @@ os.waitpid(child, 0)
 PY
 # whole_words: no word of the answer in a pipe (file `whole`) is broken in stdout.
 whole_words() {
-    tr -s ' \n' '\n\n' <whole | grep -E '^[A-Za-z_-]{6,}$' | sort -u >words
-    tr -s ' \n' '\n\n' <stdout | sort -u >shown
+    tr -s ' ' '\n' <whole | grep -E '^[A-Za-z_-]{6,}$' | sort -u >words
+    tr -s ' ' '\n' <stdout | sort -u >shown
     [ -s words ] && is "$(sort shown | comm -23 words -)" ""
 }
 if [ -n "${PYTHON:-}" ]; then

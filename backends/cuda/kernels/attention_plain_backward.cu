@@ -69,7 +69,7 @@ DEVICE void plain_slopes(const struct cuda_attention &attention, float (&score)[
             const int query = KEYS ? column : row, key = KEYS ? row : column;
             const float lse = query < attention.time ? attention.lse[start + query] : 0.0f;
             const float delta = query < attention.time ? attention.delta[start + query] : 0.0f;
-            const bool hidden = key > query || attention_hides(attention, sample, query, key);
+            const bool hidden = key > query || key < attention_begin(attention, sample, query);
             const float p = hidden ? 0.0f : expf(fmaf(score[i][j], attention.scale, -lse));
             bool kept = true;
             if (attention.threshold != 0) {

@@ -25,7 +25,7 @@ DEVICE void plain_scores_mask(const struct cuda_attention &attention, float (&sc
     UNROLLED(i, ROWS_I) {
         UNROLLED(j, KEYS_J)
             score[i][j] = key + plain_x() + 8 * j > row + 4 * i ||
-                                  attention_hides(attention, sample, query + 4 * i, key + plain_x() + 8 * j)
+                                  key + plain_x() + 8 * j < attention_begin(attention, sample, query + 4 * i)
                               ? -INFINITY
                               : score[i][j] * attention.scale;
     }

@@ -109,20 +109,47 @@ DEVICE struct own_statistics own_statistics_of(const struct cuda_attention &atte
     return own;
 }
 
-/* Sets scores of keys that a query does not see to minus infinity.  `own` is the lane's first own row, `other` the
- * tile's first other row. */
-template <bool KEYS>
-DEVICE void scores_hide(const struct cuda_attention &attention, float (&score)[OTHER_TILES][4], int sample, int own,
-                        int other)
+/* Sets the scores of keys behind a query to minus infinity.  `own` is the lane's first own row, `other` the tile's
+ * first other row.  Selections instead of branches: see attention_place.h. */
+template <bool KEYS> DEVICE void scores_hide_later(float (&score)[OTHER_TILES][4], int own, int other)
 {
+    const int same = own - other - 2 * (cuda_lane() % 4); /* the column of the own row, counted from the lane's first */
     UNROLLED(n, OTHER_TILES) {
         UNROLLED(e, 4) {
-            const int column = n * 8 + 2 * (cuda_lane() % 4) + e % 2, row = own + e / 2 * 8;
-            const int query = KEYS ? other + column : row, key = KEYS ? row : other + column;
-            if (key > query || attention_hides(attention, sample, query, key))
-                score[n][e] = -INFINITY;
+            const int column = n * 8 + e % 2, row = same + e / 2 * 8;
+            score[n][e] = (KEYS ? column < row : column > row) ? -INFINITY : score[n][e];
         }
     }
+}
+
+/* The same for the keys before the document of a query. */
+template <bool KEYS>
+DEVICE void scores_hide_earlier(const struct cuda_attention &attention, float (&score)[OTHER_TILES][4], int sample,
+                                int own, int other)
+{
+    const int start = other + 2 * (cuda_lane() % 4);
+    int begins[KEYS ? OTHER_TILES * 2 : 2]; /* of the lane's queries */
+    UNROLLED(i, KEYS ? OTHER_TILES * 2 : 2)
+        begins[i] = attention_begin(attention, sample, KEYS ? start + i / 2 * 8 + i % 2 : own + 8 * i);
+    UNROLLED(n, OTHER_TILES) {
+        UNROLLED(e, 4) {
+            const int key = KEYS ? own + e / 2 * 8 : start + n * 8 + e % 2;
+            score[n][e] = key < begins[KEYS ? 2 * n + e % 2 : e / 2] ? -INFINITY : score[n][e];
+        }
+    }
+}
+
+/* Hides the scores of a step that queries do not see, if there are any. */
+template <bool KEYS, int OWN>
+DEVICE void scores_hide(const struct cuda_attention &attention, const struct backward_place &place,
+                        float (&score)[OTHER_TILES][4], int own, int other)
+{
+    const int first_key = KEYS ? place.own : other, last_key = first_key + (KEYS ? OWN : OTHER_ROWS) - 1;
+    const int first = KEYS ? other : place.own, end = min(first + (KEYS ? OTHER_ROWS : OWN), attention.time);
+    if (last_key > first)
+        scores_hide_later<KEYS>(score, own, other);
+    if (first_key < attention_begin(attention, place.sample, end - 1)) /* documents begin in order */
+        scores_hide_earlier<KEYS>(attention, score, place.sample, own, other);
 }
 
 /* Sets what dropout drops to zero, and multiplies the rest by `scale`.  The whole warp takes part. */
@@ -323,8 +350,7 @@ DEVICE void gradients_make(const struct cuda_attention &attention, unsigned char
         float score[OTHER_TILES][4], slope[OTHER_TILES][4];
         tile_scores<T, D, OTHER_TILES, WIDE>(score, held_first, own_first + warp_row * tile_stride<D>, stage.first);
         tile_scores<T, D, OTHER_TILES, WIDE>(slope, held_second, own_second + warp_row * tile_stride<D>, stage.second);
-        if (attention.begin != NULL || (KEYS ? place.own + OWN - 1 > other : other + OTHER_ROWS - 1 > place.own))
-            scores_hide<KEYS>(attention, score, place.sample, own_row, other);
+        scores_hide<KEYS, OWN>(attention, place, score, own_row, other);
         slopes_make<T, KEYS>(attention, score, slope, rows, stage, bits);
         float dq[PASS == AT_ONCE ? D / 32 : 1][4];
         if constexpr (PASS == AT_ONCE)

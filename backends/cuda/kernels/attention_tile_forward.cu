@@ -28,17 +28,26 @@ template <int D, int WARPS> constexpr int forward_held = WARPS == 8 ? 1 : tile_h
  * the compiler decides. */
 template <int D, int WARPS> constexpr int forward_blocks_min = WARPS == 8 && D == 64 ? 2 : 0;
 
-/* Sets the scores of keys that a query does not see to minus infinity.  `query` is the lane's first row, `row` its
- * position among the keys, `key` the first key. */
-DEVICE void scores_mask(const struct cuda_attention &attention, float (&score)[KEY_TILES][4], int sample, int query,
-                        int row, int key)
+/* Sets the scores of keys behind a query to minus infinity.  `row` is the position of the lane's first query among the
+ * keys, `key` the first key.  Selections instead of branches: see attention_place.h. */
+DEVICE void scores_hide_later(float (&score)[KEY_TILES][4], int row, int key)
 {
-    const int t = cuda_lane() % 4;
+    const int last = row - key - 2 * (cuda_lane() % 4); /* counted from the lane's first key */
     UNROLLED(n, KEY_TILES) {
-        UNROLLED(e, 4) {
-            const int column = key + n * 8 + 2 * t + e % 2;
-            if (column > row + e / 2 * 8 || attention_hides(attention, sample, query + e / 2 * 8, column))
-                score[n][e] = -INFINITY;
+        UNROLLED(e, 4)
+            score[n][e] = n * 8 + e % 2 > last + e / 2 * 8 ? -INFINITY : score[n][e];
+    }
+}
+
+/* The same for the keys before the document of a query.  `query` is the lane's first. */
+DEVICE void scores_hide_earlier(const struct cuda_attention &attention, float (&score)[KEY_TILES][4], int sample,
+                                int query, int key)
+{
+    UNROLLED(r, 2) {
+        const int first = attention_begin(attention, sample, query + 8 * r) - key - 2 * (cuda_lane() % 4);
+        UNROLLED(n, KEY_TILES) {
+            UNROLLED(e, 2)
+                score[n][2 * r + e] = n * 8 + e < first ? -INFINITY : score[n][2 * r + e];
         }
     }
 }
@@ -111,6 +120,8 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
         const int first = place.position + place.query; /* position of the tile's first query among the keys */
         const int end = min(place.position + attention.time, first + queries);
         const int warp_row = tile_warp_row(), row = first + warp_row + cuda_lane() / 4;
+        /* Documents begin in order: from this key on, no query of the block has one that begins later. */
+        const int document = attention_begin(attention, place.sample, min(place.query + queries, attention.time) - 1);
         struct tile_source<T> keys = tile_source_of<T>(attention, attention.k, place.sample, kv_head, place.start, end);
         struct tile_source<T> values =
             tile_source_of<T>(attention, attention.v, place.sample, kv_head, place.start, end);
@@ -141,8 +152,10 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
                 tile_load<T, D, TILE_ROWS, threads>(k, keys);
                 cp_async_commit();
             }
-            if (key + TILE_ROWS - 1 > first || attention.begin != NULL)
-                scores_mask(attention, score, place.sample, place.query + warp_row + cuda_lane() / 4, row, key);
+            if (key + TILE_ROWS - 1 > first)
+                scores_hide_later(score, row, key);
+            if (key < document)
+                scores_hide_earlier(attention, score, place.sample, place.query + warp_row + cuda_lane() / 4, key);
             weights_make<D>(score, largest, sum, result, attention.scale * LOG2_E);
             if (attention.threshold != 0)
                 weights_drop(score, tile_kept_by_query<KEY_TILES>(attention, mask, place.query + warp_row, key));

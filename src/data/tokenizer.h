@@ -157,8 +157,9 @@ enum gt_status tokenizer_import(const void *owner, const char *path, struct toke
 /* Sets *out to true when the folder contains a file for tokenizer_import(), and to false when it does not exist.
  * Errors: GT_IO. */
 enum gt_status tokenizer_import_folder(const char *folder, bool *out);
-/* Returns true when a folder has a chat template: in tokenizer_config.json, or a file of its own. */
-bool tokenizer_folder_has_template(const char *folder);
+/* Sets *out to true when a folder has a chat template: in tokenizer_config.json, or a file of its own.  Errors: GT_IO,
+ * GT_NO_MEMORY. */
+enum gt_status tokenizer_folder_has_template(const char *folder, bool *out);
 
 /* The content of a file; `path` is for messages. */
 struct tokenizer_source {

@@ -485,23 +485,25 @@ static enum gt_status folder_refuse(const char *folder)
                 folder, expected, TOKENIZER_FILE_NAME);
 }
 
-bool tokenizer_folder_has_template(const char *folder)
+enum gt_status tokenizer_folder_has_template(const char *folder, bool *out)
 {
     const char *path = FILE_IN(folder, tokenizer_file_names[TOKENIZER_FILE_CONFIG]);
     char *text = NULL;
     size_t count = 0;
     json_t *root = NULL;
     json_error_t error;
-    if (file_exists(FILE_IN(folder, "chat_template.jinja")) || file_exists(FILE_IN(folder, "chat_template.json")))
-        return true;
-    if (!file_exists(path) || file_read_all(path, TOKENIZER_IMPORT_BYTES_MAX, &text, &count) != GT_OK)
-        return false;
-    const enum gt_status status = json_load(text, count, 0, &error, &root); /* a broken file has none */
+    *out = file_exists(FILE_IN(folder, "chat_template.jinja")) || file_exists(FILE_IN(folder, "chat_template.json"));
+    if (*out || !file_exists(path))
+        return GT_OK;
+    TRY(file_read_all(path, TOKENIZER_IMPORT_BYTES_MAX, &text, &count));
+    const enum gt_status status = json_load(text, count, 0, &error, &root);
     free(text);
+    if (status != GT_OK && status != GT_DATA) /* a broken file has no template */
+        return status;
     const json_t *given = status == GT_OK ? json_object_get(root, "chat_template") : NULL;
-    const bool found = json_string_length(given) + json_array_size(given) > 0;
+    *out = json_string_length(given) + json_array_size(given) > 0;
     json_decref(root);
-    return found;
+    return GT_OK;
 }
 
 enum gt_status tokenizer_import(const void *owner, const char *path, struct tokenizer **out)
@@ -513,8 +515,7 @@ enum gt_status tokenizer_import(const void *owner, const char *path, struct toke
         if (!exists)
             return folder_refuse(path);
         TRY(import_file(owner, chosen, out));
-        (*out)->has_template = tokenizer_folder_has_template(path);
-        return GT_OK;
+        return tokenizer_folder_has_template(path, &(*out)->has_template);
     }
     TRY(file_look(path, &exists));
     if (!exists)

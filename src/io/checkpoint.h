@@ -210,8 +210,8 @@ struct checkpoint_load_options {
 /* Reads all parameters, and m and v if the checkpoint was opened with its optimizer.  Verifies checksums (in a
  * checkpoint of ours), finiteness, the range of scales, dtypes unless they may be converted, that biases are zero if
  * the model has none, and that the base of adapters of ours is the one that they were trained on.  Refuses a weight
- * that overflows in the dtype of the ops.  Values are passed on before their tensor is completely verified, so the model
- * must be discarded after a failure.  Errors: GT_IO, GT_DATA naming file and tensor, GT_UNSUPPORTED, errors of
+ * that overflows in the dtype of the ops.  Values are passed on before their tensor is completely verified, so the
+ * model must be discarded after a failure.  Errors: GT_IO, GT_DATA naming file and tensor, GT_UNSUPPORTED, errors of
  * `write`. */
 enum gt_status checkpoint_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options);
 

@@ -385,8 +385,7 @@ enum gt_status restore_template_find(const struct config *config, const struct r
     if (tokenizer->has_template || source->checkpoint == NULL)
         return GT_OK;
     TRY(weights_path(config, from));
-    tokenizer->has_template = tokenizer_folder_has_template(from);
-    return GT_OK;
+    return tokenizer_folder_has_template(from, &tokenizer->has_template);
 }
 
 void restore_close(struct restore_source *source)

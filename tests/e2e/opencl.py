@@ -205,7 +205,7 @@ def resume():
 
 def tiny():
     out = "tiny"
-    small = ["--n_layer=1", "--n_head=1", "--n_embd=2", "--block_size=2", "--batch_size=1", "--gradient_accumulation_steps=1",
+    small = ["--n_layer=1", "--n_head=1", "--n_embd=2", "--block_size=2", "--batch_size=1", "--micro_batch=1", "--gradient_accumulation_steps=1",
              "--max_iters=1", "--eval_iters=1"]
     train(out, *small)
     run = train(out, *small, "--init_from=resume", "--eval_only=True")
@@ -260,7 +260,7 @@ def limit():
         skip("opencl_limit", "device 0 is not PoCL, whose POCL_MEMORY_LIMIT makes a small card")
         return
     # As few tokens as possible, and no checkpoint: only the size of the arena matters.
-    small = ["--vocab_size=50304", "--n_embd=320", "--n_head=5", "--n_layer=1", "--block_size=8", "--batch_size=1",
+    small = ["--vocab_size=50304", "--n_embd=320", "--n_head=5", "--n_layer=1", "--block_size=8", "--batch_size=1", "--micro_batch=1",
              "--gradient_accumulation_steps=1", "--max_iters=1", "--eval_iters=1", "--always_save_checkpoint=False"]
     plan = json.loads(train("plan", *small, "--plan=json", POCL_MEMORY_LIMIT="1").stdout)
     check(plan["bytes"]["arena"] > 256 << 20, f"the arena is smaller than one allocation: {plan['bytes']}")

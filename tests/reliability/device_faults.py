@@ -97,7 +97,7 @@ def planned(text):
     """Returns the answer to --plan without measured values: times, and memory of the process, its watchdog and its
     driver."""
     def constant(pairs):
-        measured = "second|share|end_time|host|headroom|context|total|arena_budget"
+        measured = "second|share|end_time|uncertain|disturbed|host|headroom|context|total|arena_budget"
         return {name: value for name, value in pairs if not re.search(measured, name)}
     try:
         return json.loads(text, object_pairs_hook=constant)

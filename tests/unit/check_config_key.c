@@ -133,9 +133,10 @@ TEST(key_nearest)
     suggests("train_batch_size", CONFIG_TRAIN, NULL);
     suggests("model", CONFIG_TRAIN, NULL);
     suggests("data_dir", CONFIG_TRAIN, NULL);
-    suggests("num_gpus", CONFIG_TRAIN, NULL);
     suggests("x", CONFIG_TRAIN, NULL);
     suggests("a_name_that_is_longer_than_any_key_could_ever_be", CONFIG_TRAIN, NULL);
+    char hint[CONFIG_HINT_MAX];
+    ck_assert_str_eq(config_key_hint(hint, "num_gpus", 8, CONFIG_TRAIN), " (several cards: --ranks=2)");
 }
 
 static enum gt_status assign(enum config_key key, struct config_value value)

@@ -40,7 +40,7 @@ static bool inside_one_shard(int64_t position)
 /* Five rows of packed conversations: every draw is the beginning of a row, and each row is drawn. */
 TEST(sampler_draws_rows_of_conversations)
 {
-    static const unsigned char mask[22] = {'g', 't', 'm', 'a', 's', 'k', '0', '1', BLOCK};
+    static const unsigned char mask[22] = {'g', 't', 'm', 'a', 's', 'k', '0', '1', BLOCK, [16] = 0xFF};
     struct data_fixture fixture;
     struct token_source *source = NULL;
     int64_t seen = 0;

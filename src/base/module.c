@@ -1,8 +1,8 @@
 /* Loads modules.
  *
- * A module lies in $GPT_TRAIN_MODULE_DIR; without that, beside a program that runs from its build folder, else in the
- * folder that was configured; never in the current folder or beside an installed program.  One that any user may change
- * is refused.
+ * The first of these is searched: the folder $GPT_TRAIN_MODULE_DIR; the folder of the program, if that is a build
+ * folder; the folder that was configured.  The current folder and that of an installed program are never searched.  A
+ * module that any user may change is refused.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>

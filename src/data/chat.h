@@ -36,8 +36,8 @@ int32_t chat_end_learnt(const struct tokenizer *tokenizer);
  * missing ones, or the template whose tokens it has. */
 enum gt_status chat_check(const struct tokenizer *tokenizer, enum chat_kind kind);
 
-/* Checks the fields of a line of JSONL beside its messages: returns false, with the reason, if one changes what is to
- * be learned and no template writes it, such as "tools".  Other fields are ignored. */
+/* Checks the other fields of a line that has messages.  Returns false, and writes the reason, if a field such as
+ * "tools" changes what is to be learned and no template writes it.  Other fields are ignored. */
 bool chat_line_check(const json_t *root, char *reason, size_t reason_bytes);
 /* Renders `messages`, a list of objects with "role" and "content", followed by the end of text.  An answer with
  * "weight" 0 does not count.  The result is shorter than the JSON.  Returns false, with the reason, for messages that

@@ -24,7 +24,7 @@
  *     place the best; if its plan is larger than was measured, and too large, take its next rung, and compare again
  *
  * All that is left out is slower than the best, for any budget, or does not fit.  So a larger budget finds the same or
- * something faster.  plan_measure.c measures, and remembers.
+ * something faster, as far as bytes fall up a ladder.  plan_measure.c measures, and remembers.
  */
 #include "plan/plan_search.h"
 

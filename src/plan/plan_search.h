@@ -2,7 +2,8 @@
  *
  * It tries a fixed grid of micro-batches, loss chunks and parts of the optimizer state in host memory, and at each
  * point of it bisects how much is recomputed.  These change no result but the order of sums.  Leaner state formats are
- * tried only if they are allowed and nothing else fits.  A larger budget never gives a slower plan.
+ * tried only if they are allowed and nothing else fits.  A larger budget never gives a slower plan, as far as bytes
+ * fall with each block that is recomputed; where a level ends, those of a few models rise by up to 1 %.
  */
 #ifndef GPT_TRAIN_PLAN_PLAN_SEARCH_H
 #define GPT_TRAIN_PLAN_PLAN_SEARCH_H

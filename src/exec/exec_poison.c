@@ -96,7 +96,7 @@ static enum gt_status guard_check(struct exec_poison *poison, struct piece piece
             return FAIL(GT_FAILURE,
                         "program %s, %s %" PRId32 " (%s): the guard of %s was overwritten %" PRIu64
                         " bytes beyond its end",
-                        of->name, op < 0 ? "after op" : "op", op < 0 ? of->count - 1 : op,
+                        program_kind_name(of->kind), op < 0 ? "after op" : "op", op < 0 ? of->count - 1 : op,
                         op < 0 ? "its last" : op_declaration(of->ops[op].kind)->name, piece.name, done + 4 * i);
     }
     return GT_OK;

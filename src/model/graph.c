@@ -58,12 +58,30 @@ enum gt_status graph_view_add(struct graph *graph, int32_t base, int64_t first_r
     return GT_OK;
 }
 
-enum gt_status graph_program_add(struct graph *graph, const char *name, enum program_phase phase, int32_t *out)
+static const struct {
+    const char *name;
+    enum program_phase phase;
+} program_kinds[PROGRAM_KINDS] = {
+    [PROGRAM_TRAIN_FIRST] = {"train_first", PHASE_TRAIN},
+    [PROGRAM_TRAIN_NEXT] = {"train_next", PHASE_TRAIN},
+    [PROGRAM_TRAIN_REMAINDER] = {"train_remainder", PHASE_TRAIN},
+    [PROGRAM_PART_FIRST] = {"part_first", PHASE_TRAIN},
+    [PROGRAM_PART_NEXT] = {"part_next", PHASE_TRAIN},
+    [PROGRAM_NORM] = {"norm", PHASE_TRAIN},
+    [PROGRAM_UPDATE] = {"update", PHASE_TRAIN},
+    [PROGRAM_GATHER] = {"gather", PHASE_TRAIN},
+    [PROGRAM_REFRESH] = {"refresh", PHASE_TRAIN},
+    [PROGRAM_EVALUATE] = {"evaluate", PHASE_EVALUATE},
+    [PROGRAM_PREFILL] = {"prefill", PHASE_GENERATE},
+    [PROGRAM_DECODE] = {"decode", PHASE_GENERATE},
+};
+
+enum gt_status graph_program_add(struct graph *graph, enum program_kind kind, int32_t *out)
 {
     assert(graph->program_count < GRAPH_PROGRAMS_MAX);
     struct program *program = &graph->programs[graph->program_count];
-    snprintf(program->name, sizeof program->name, "%s", name);
-    program->phase = phase;
+    program->kind = kind;
+    program->phase = program_kind_phase(kind);
     *out = graph->program_count++;
     return GT_OK;
 }
@@ -236,6 +254,18 @@ const char *program_phase_name(enum program_phase phase)
     return names[phase];
 }
 
+const char *program_kind_name(enum program_kind kind)
+{
+    assert(kind >= 0 && kind < PROGRAM_KINDS);
+    return program_kinds[kind].name;
+}
+
+enum program_phase program_kind_phase(enum program_kind kind)
+{
+    assert(kind >= 0 && kind < PROGRAM_KINDS);
+    return program_kinds[kind].phase;
+}
+
 static void print_tensor(const struct graph *graph, int32_t tensor, FILE *out)
 {
     const struct tensor *t = &graph->tensors[tensor];
@@ -265,7 +295,7 @@ void graph_print(const struct graph *graph, int32_t program, FILE *out)
     static const char *const lifetimes[] = {
         [LIFETIME_RUN] = "run", [LIFETIME_PHASE] = "phase", [LIFETIME_PROGRAM] = "program"};
     const struct program *p = &graph->programs[program];
-    fprintf(out, "program %s (%s): %" PRId32 " ops; -> written, <> read and written\n", p->name,
+    fprintf(out, "program %s (%s): %" PRId32 " ops; -> written, <> read and written\n", program_kind_name(p->kind),
             program_phase_name(p->phase), p->count);
     for (int32_t i = 0; i < p->count; i++)
         print_op(graph, &p->ops[i], i, out);
@@ -273,7 +303,7 @@ void graph_print(const struct graph *graph, int32_t program, FILE *out)
     if (HOSTMEM_NEW(graph, (size_t)graph->tensor_count, "ranges", &ranges) != GT_OK)
         return;
     graph_ranges(graph, program, ranges);
-    fprintf(out, "tensors of %s: category, lifetime, first and last op, bytes\n", p->name);
+    fprintf(out, "tensors of %s: category, lifetime, first and last op, bytes\n", program_kind_name(p->kind));
     for (int32_t t = TENSOR_FIRST; t < graph->tensor_count; t++) {
         const struct tensor *tensor = &graph->tensors[t];
         if (tensor->base != TENSOR_NONE || ranges[t].last < 0)

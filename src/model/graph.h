@@ -72,14 +72,31 @@ struct op {
     bool recompute;                   /* forward op: the backward pass recomputes its outputs instead of keeping them */
 };
 
+/* What a program does; see struct model and struct program_io (model.h). */
+enum program_kind {
+    PROGRAM_TRAIN_FIRST,
+    PROGRAM_TRAIN_NEXT,
+    PROGRAM_TRAIN_REMAINDER,
+    PROGRAM_PART_FIRST,
+    PROGRAM_PART_NEXT,
+    PROGRAM_NORM,
+    PROGRAM_UPDATE,
+    PROGRAM_GATHER,
+    PROGRAM_REFRESH,
+    PROGRAM_EVALUATE,
+    PROGRAM_PREFILL,
+    PROGRAM_DECODE,
+    PROGRAM_KINDS
+};
+
 struct program {
-    char name[32]; /* "train_first", "evaluate" */
+    enum program_kind kind;
     enum program_phase phase;
     struct op *ops;
     int32_t count;
 };
 
-#define GRAPH_PROGRAMS_MAX 12
+#define GRAPH_PROGRAMS_MAX PROGRAM_KINDS
 
 struct graph {
     struct tensor *tensors; /* [tensor_count]; the first one is not a tensor */
@@ -97,7 +114,8 @@ enum gt_status graph_tensor_add(struct graph *graph, const struct tensor *proto,
 enum gt_status graph_view_add(struct graph *graph, int32_t base, int64_t first_row, int64_t rows, int32_t *out);
 /* Adds a view of `count` elements of `base`, from element `first`, as a vector with such a name. */
 enum gt_status graph_range_add(struct graph *graph, int32_t base, int64_t first, int64_t count, int32_t *out);
-enum gt_status graph_program_add(struct graph *graph, const char *name, enum program_phase phase, int32_t *out);
+/* Adds an empty program, of the phase that its kind has. */
+enum gt_status graph_program_add(struct graph *graph, enum program_kind kind, int32_t *out);
 
 /* Returns the tensor that owns the bytes: the base of a view, else the tensor itself. */
 int32_t graph_storage(const struct graph *graph, int32_t tensor);
@@ -166,6 +184,9 @@ enum gt_status graph_ops_move(struct graph *graph, int32_t program, int32_t coun
 
 const char *tensor_category_name(enum tensor_category category);
 const char *program_phase_name(enum program_phase phase);
+/* Returns "train_first", "evaluate", ...: for messages, reports and names of tensors. */
+const char *program_kind_name(enum program_kind kind);
+enum program_phase program_kind_phase(enum program_kind kind);
 
 /* Prints one line per op: index, pass, name, operands with shapes; then the tensors with categories and live ranges. */
 void graph_print(const struct graph *graph, int32_t program, FILE *out);

@@ -200,8 +200,8 @@ static inline bool model_adds_in_step(const struct model_options *options)
     return model_parts(options) > 1 && options->micro_steps == 1;
 }
 
-/* Returns how often a rank runs a program of training, of that name, in an update. */
-int32_t model_runs(const struct model_options *options, const char *program);
+/* Returns how often a rank runs a program of training in an update. */
+int32_t model_runs(const struct model_options *options, enum program_kind program);
 
 /* Builds parameters and programs.  Errors: GT_NO_MEMORY, GT_USAGE. */
 enum gt_status model_create(const void *owner, const struct model_options *options, struct model **out);

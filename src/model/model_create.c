@@ -109,19 +109,24 @@ double model_flops_per_token(const struct model_config *config)
     return 6.0 * used - 2.0 * frozen + attention;
 }
 
-int32_t model_runs(const struct model_options *options, const char *program)
+int32_t model_runs(const struct model_options *options, enum program_kind program)
 {
     const int32_t rounds = model_parts(options) / model_ranks(options);
     const bool in_step = model_adds_in_step(options);
-    if (strcmp(program, "train_first") == 0)
+    switch (program) {
+    case PROGRAM_TRAIN_FIRST:
         return in_step ? 1 : rounds;
-    if (strcmp(program, "train_next") == 0)
+    case PROGRAM_TRAIN_NEXT:
         return in_step ? rounds - 1 : rounds * (options->micro_steps - 1 - (options->choice.remainder_batch > 0));
-    if (strcmp(program, "train_remainder") == 0)
+    case PROGRAM_TRAIN_REMAINDER:
         return rounds;
-    if (strcmp(program, "part_next") == 0)
+    case PROGRAM_PART_NEXT:
         return rounds - 1;
-    return strcmp(program, "refresh") != 0;
+    case PROGRAM_REFRESH:
+        return 0;
+    default:
+        return 1;
+    }
 }
 
 int32_t model_correction_rows(float beta1, float beta2, int64_t updates)
@@ -137,48 +142,48 @@ int32_t model_correction_rows(float beta1, float beta2, int64_t updates)
 }
 
 /* Adds a vector that the host writes before a program, or reads after it if not `input`. */
-static enum gt_status data_add(struct graph *graph, const char *program, const char *name, enum program_phase phase,
-                               int64_t count, bool input, int32_t *out)
+static enum gt_status data_add(struct graph *graph, enum program_kind program, const char *name, int64_t count,
+                               bool input, int32_t *out)
 {
     struct tensor tensor = {.dtype = input ? DTYPE_I32 : DTYPE_F32,
                             .rank = 1,
                             .dims = {count},
                             .category = input ? CATEGORY_DATA : CATEGORY_TEMPORARY,
-                            .phase = phase,
+                            .phase = program_kind_phase(program),
                             .lifetime = LIFETIME_PROGRAM,
                             .input = input,
                             .output = !input};
-    snprintf(tensor.name, sizeof tensor.name, "%s.%s", program, name);
+    snprintf(tensor.name, sizeof tensor.name, "%s.%s", program_kind_name(program), name);
     return graph_tensor_add(graph, &tensor, out);
 }
 
 /* Adds a program that computes losses: its tensors and its forward ops. */
-static enum gt_status loss_program_build(struct model *model, const char *name, enum program_phase phase, int32_t batch,
+static enum gt_status loss_program_build(struct model *model, enum program_kind kind, int32_t batch,
                                          struct program_io *io)
 {
     struct graph *graph = model->graph;
     int32_t most = model->options.config.block_size, asked = model->options.evaluate_time;
     io->batch = batch;
-    io->time = phase == PHASE_EVALUATE && asked > 0 && asked < most ? asked : most;
+    io->time = kind == PROGRAM_EVALUATE && asked > 0 && asked < most ? asked : most;
     int64_t rows = (int64_t)batch * io->time;
-    TRY(graph_program_add(graph, name, phase, &io->program));
-    TRY(data_add(graph, name, "ids", phase, rows, true, &io->ids));
-    TRY(data_add(graph, name, "targets", phase, rows, true, &io->targets));
+    TRY(graph_program_add(graph, kind, &io->program));
+    TRY(data_add(graph, kind, "ids", rows, true, &io->ids));
+    TRY(data_add(graph, kind, "targets", rows, true, &io->targets));
     if (model->options.document_mask)
-        TRY(data_add(graph, name, "first", phase, rows, true, &io->first));
-    TRY(data_add(graph, name, "losses", phase, rows, false, &io->losses));
-    return transformer_build_loss(model, io, phase == PHASE_TRAIN);
+        TRY(data_add(graph, kind, "first", rows, true, &io->first));
+    TRY(data_add(graph, kind, "losses", rows, false, &io->losses));
+    return transformer_build_loss(model, io, kind != PROGRAM_EVALUATE);
 }
 
 /* Gives a program that adds its part gradients of its own, like those of part_gradients_add(). */
-static enum gt_status program_gradients_add(struct model *model, const char *program)
+static enum gt_status program_gradients_add(struct model *model, enum program_kind program)
 {
     for (int32_t i = 0; i < model->parameters.count; i++) {
         struct parameter *parameter = &model->parameters.at[i];
         if (parameter->part_gradient == TENSOR_NONE)
             continue;
         struct tensor own = model->graph->tensors[parameter->part_gradient];
-        snprintf(own.name, sizeof own.name, "%.24s.%.60s.part_grad", program, parameter->name);
+        snprintf(own.name, sizeof own.name, "%.24s.%.60s.part_grad", program_kind_name(program), parameter->name);
         TRY(graph_tensor_add(model->graph, &own, &parameter->part_gradient));
     }
     return GT_OK;
@@ -197,7 +202,8 @@ static int32_t accumulator(const struct parameter *parameter)
 }
 
 /* Fills targets[parameters]: each one's own gradient, or, if that has 16 bits, a new fp32 tensor of the program. */
-static enum gt_status rounding_targets(struct model *model, const char *program, struct autodiff_parameter *targets)
+static enum gt_status rounding_targets(struct model *model, enum program_kind program,
+                                       struct autodiff_parameter *targets)
 {
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const struct parameter *parameter = &model->parameters.at[i];
@@ -210,7 +216,7 @@ static enum gt_status rounding_targets(struct model *model, const char *program,
         whole.dtype = DTYPE_F32;
         whole.category = CATEGORY_TEMPORARY;
         whole.lifetime = LIFETIME_PROGRAM;
-        snprintf(whole.name, sizeof whole.name, "%.24s.%.60s.grad", program, parameter->name);
+        snprintf(whole.name, sizeof whole.name, "%.24s.%.60s.grad", program_kind_name(program), parameter->name);
         TRY(graph_tensor_add(model->graph, &whole, &targets[i].gradient));
     }
     return GT_OK;
@@ -249,17 +255,17 @@ static enum gt_status rounding_insert(struct model *model, int32_t program, bool
 }
 
 /* Builds the program of a micro-step.  If that is a whole part, `first` is of the update's, else of the part's. */
-static enum gt_status train_program_build(struct model *model, const char *name, int32_t batch, bool first,
+static enum gt_status train_program_build(struct model *model, enum program_kind kind, int32_t batch, bool first,
                                           struct program_io *io)
 {
     const bool in_step = model_adds_in_step(&model->options);
     struct graph *graph = model->graph;
     int64_t rows = (int64_t)batch * model->options.config.block_size;
     if (model->options.config.lora.rank == 0) { /* else the embedding has no backward pass */
-        TRY(data_add(graph, name, "order", PHASE_TRAIN, rows, true, &io->order));
-        TRY(data_add(graph, name, "starts", PHASE_TRAIN, rows + 2, true, &io->starts));
+        TRY(data_add(graph, kind, "order", rows, true, &io->order));
+        TRY(data_add(graph, kind, "starts", rows + 2, true, &io->starts));
     }
-    TRY(loss_program_build(model, name, PHASE_TRAIN, batch, io));
+    TRY(loss_program_build(model, kind, batch, io));
     struct autodiff_parameter *parameters;
     int32_t count = model->parameters.count;
     TRY(HOSTMEM_NEW(graph, (size_t)count, "autodiff parameters", &parameters));
@@ -272,8 +278,8 @@ static enum gt_status train_program_build(struct model *model, const char *name,
         .accumulate_parameters = !first && !in_step,
     };
     if (in_step)
-        TRY(program_gradients_add(model, name));
-    TRY(rounding_targets(model, name, parameters));
+        TRY(program_gradients_add(model, kind));
+    TRY(rounding_targets(model, kind, parameters));
     TRY(autodiff_run(graph, &options));
     TRY(rounding_insert(model, io->program, first || in_step, parameters));
     hostmem_free(parameters);
@@ -317,12 +323,13 @@ static enum gt_status steps_build(struct model *model)
 {
     const struct model_options *options = &model->options;
     const int32_t batch = options->choice.micro_batch, rest = options->choice.remainder_batch;
-    const bool has_next = model_runs(options, "train_next") > 0;
+    const bool has_next = model_runs(options, PROGRAM_TRAIN_NEXT) > 0;
     if (options->train_programs == TRAIN_ALL || !has_next)
-        TRY(train_program_build(model, "train_first", batch, true, &model->train_first));
+        TRY(train_program_build(model, PROGRAM_TRAIN_FIRST, batch, true, &model->train_first));
     if (has_next)
-        TRY(train_program_build(model, "train_next", batch, false, &model->train_next));
-    return rest == 0 ? GT_OK : train_program_build(model, "train_remainder", rest, false, &model->train_remainder);
+        TRY(train_program_build(model, PROGRAM_TRAIN_NEXT, batch, false, &model->train_next));
+    return rest == 0 ? GT_OK
+                     : train_program_build(model, PROGRAM_TRAIN_REMAINDER, rest, false, &model->train_remainder);
 }
 
 static enum gt_status train_build(struct model *model)
@@ -341,14 +348,14 @@ static enum gt_status train_build(struct model *model)
     return refresh_build(model);
 }
 
-static enum gt_status generate_program_build(struct model *model, const char *name, int32_t time, int32_t cache,
+static enum gt_status generate_program_build(struct model *model, enum program_kind kind, int32_t time, int32_t cache,
                                              bool logits, struct program_io *io)
 {
     struct graph *graph = model->graph;
     io->batch = model->options.generate_batch;
     io->time = time;
-    TRY(graph_program_add(graph, name, PHASE_GENERATE, &io->program));
-    TRY(data_add(graph, name, "ids", PHASE_GENERATE, (int64_t)io->batch * time, true, &io->ids));
+    TRY(graph_program_add(graph, kind, &io->program));
+    TRY(data_add(graph, kind, "ids", (int64_t)io->batch * time, true, &io->ids));
     TRY(transformer_build_generate(model, io, cache, logits ? &io->logits : NULL));
     if (logits)
         graph->tensors[io->logits].output = true;
@@ -368,8 +375,8 @@ static enum gt_status generate_build(struct model *model)
                                     (int64_t)config->n_kv_head * model_head_dim(config)}};
     int32_t tensor;
     TRY(graph_tensor_add(model->graph, &cache, &tensor));
-    TRY(generate_program_build(model, "prefill", model->options.prefill_time, tensor, false, &model->prefill));
-    return generate_program_build(model, "decode", 1, tensor, true, &model->decode);
+    TRY(generate_program_build(model, PROGRAM_PREFILL, model->options.prefill_time, tensor, false, &model->prefill));
+    return generate_program_build(model, PROGRAM_DECODE, 1, tensor, true, &model->decode);
 }
 
 /* Adds a table of the whole run; 0 columns: a vector. */
@@ -457,7 +464,7 @@ static enum gt_status programs_build(struct model *model)
     if (options->train)
         TRY(train_build(model));
     if (options->evaluate)
-        TRY(loss_program_build(model, "evaluate", PHASE_EVALUATE, options->choice.evaluate_batch, &model->evaluate));
+        TRY(loss_program_build(model, PROGRAM_EVALUATE, options->choice.evaluate_batch, &model->evaluate));
     if (options->generate)
         TRY(generate_build(model));
     for (int32_t p = 0; p < model->graph->program_count; p++)

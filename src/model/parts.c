@@ -179,9 +179,10 @@ static int64_t pieces_of(const struct parts_builder *builder, const struct param
 }
 
 /* Adds a program that exchanges all parameters. */
-static enum gt_status program_build(struct model *model, const char *name, bool first, bool weights, int32_t *program)
+static enum gt_status program_build(struct model *model, enum program_kind kind, bool first, bool weights,
+                                    int32_t *program)
 {
-    TRY(graph_program_add(model->graph, name, PHASE_TRAIN, program));
+    TRY(graph_program_add(model->graph, kind, program));
     struct parts_builder builder = builder_of(model, *program, PASS_UPDATE, first);
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const struct parameter *parameter = &model->parameters.at[i];
@@ -197,13 +198,13 @@ enum gt_status parts_build(struct model *model)
     const int32_t parts = model_parts(&model->options), ranks = model_ranks(&model->options);
     if (parts == 1 || model_adds_in_step(&model->options))
         return GT_OK;
-    TRY(program_build(model, "part_first", true, false, &model->part_first));
-    return parts > ranks ? program_build(model, "part_next", false, false, &model->part_next) : GT_OK;
+    TRY(program_build(model, PROGRAM_PART_FIRST, true, false, &model->part_first));
+    return parts > ranks ? program_build(model, PROGRAM_PART_NEXT, false, false, &model->part_next) : GT_OK;
 }
 
 enum gt_status gather_build(struct model *model)
 {
-    return model_ranks(&model->options) > 1 ? program_build(model, "gather", true, true, &model->gather) : GT_OK;
+    return model_ranks(&model->options) > 1 ? program_build(model, PROGRAM_GATHER, true, true, &model->gather) : GT_OK;
 }
 
 /* A parameter, and the op of a micro-step behind which its gradient is exchanged. */

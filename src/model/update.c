@@ -358,7 +358,7 @@ static enum gt_status norm_add(const struct graph_pen *pen, struct model *model)
     TRY(graph_tensor_add(model->graph, &tensor, &model->partials));
     model->squares = model->partials;
     if (!alone) {
-        TRY(graph_program_add(model->graph, "norm", PHASE_TRAIN, &model->norm));
+        TRY(graph_program_add(model->graph, PROGRAM_NORM, &model->norm));
         sums.program = model->norm;
         tensor.input = false;
         tensor.output = true;
@@ -374,7 +374,7 @@ static enum gt_status norm_add(const struct graph_pen *pen, struct model *model)
 
 enum gt_status update_build(struct model *model)
 {
-    TRY(graph_program_add(model->graph, "update", PHASE_TRAIN, &model->update.program));
+    TRY(graph_program_add(model->graph, PROGRAM_UPDATE, &model->update.program));
     const struct graph_pen pen = {model->graph, model->update.program, PASS_UPDATE, -1, 0, false};
     struct pipeline line = {.pen = &pen, .model = model};
     for (int32_t i = 0; i < model->parameters.count; i++)
@@ -395,7 +395,7 @@ enum gt_status refresh_build(struct model *model)
         if (model->parameters.at[i].master == TENSOR_NONE)
             continue;
         if (pen.program < 0)
-            TRY(graph_program_add(model->graph, "refresh", PHASE_TRAIN, &pen.program));
+            TRY(graph_program_add(model->graph, PROGRAM_REFRESH, &pen.program));
         TRY(parameter_divide(&line, &model->parameters.at[i]));
     }
     model->refresh.program = pen.program;

@@ -163,7 +163,7 @@ static enum gt_status workspaces_ask(struct plan *plan)
                 return FAIL(GT_UNSUPPORTED,
                             "backend %s cannot run %s (%s), op %" PRId32 " of program %s, which writes %s%s%s%s%s%s%s",
                             device->ops->name, op_declaration(call.kind)->name, operands_text(&call, text), i,
-                            program->name, plan_op_target(plan->graph, &program->ops[i]),
+                            program_kind_name(program->kind), plan_op_target(plan->graph, &program->ops[i]),
                             info->device[0] != '\0' ? "; " : "", info->device, info->detail[0] != '\0' ? "; " : "",
                             info->detail, info->limits[0] != '\0' ? "; " : "", info->limits);
             }
@@ -326,7 +326,7 @@ static enum gt_status program_place(struct plan_builder *builder, int32_t progra
     if (builder->bound_only)
         return GT_OK;
     if (!items_place(builder, count, ops))
-        return segments_exceeded(builder, builder->graph->programs[program].name);
+        return segments_exceeded(builder, program_kind_name(builder->graph->programs[program].kind));
     for (int32_t i = 0; i < count; i++) {
         const struct plan_item *item = &builder->items[i];
         struct address at = address_of(builder, item->offset_bytes);

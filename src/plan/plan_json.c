@@ -33,7 +33,7 @@ static void memory_put(struct json_put *w, const struct plan *plan, const struct
     for (int32_t k = 0; k < plan->device_segments; k++)
         json_put(w, ":u", plan->segment[k].size_bytes);
     json_put(w, "] peak_program:s categories:{",
-             plan->peak_program >= 0 ? plan->graph->programs[plan->peak_program].name : NULL);
+             plan->peak_program >= 0 ? program_kind_name(plan->graph->programs[plan->peak_program].kind) : NULL);
     categories_put(w, plan->category_bytes);
     json_put(w, "host_categories:{");
     categories_put(w, plan->host_category_bytes);
@@ -46,8 +46,8 @@ static void program_put(struct json_put *w, const struct plan *plan, int32_t pro
 {
     const struct plan_program *own = &plan->program[program];
     const struct program *of = &plan->graph->programs[program];
-    json_put(w, ":{ name:s phase:s ops:d bytes:u bytes_bound:u", of->name, program_phase_name(of->phase), of->count,
-             own->bytes, own->bytes_bound);
+    json_put(w, ":{ name:s phase:s ops:d bytes:u bytes_bound:u", program_kind_name(of->kind),
+             program_phase_name(of->phase), of->count, own->bytes, own->bytes_bound);
     if (of->count == 0)
         json_put(w, "peak:s", NULL);
     else

@@ -43,9 +43,9 @@ double search_update_seconds(const struct model *model, const struct plan_rates 
 {
     double sum = 0.0;
     for (int32_t p = 0; p < model->graph->program_count; p++) {
-        int32_t runs = model_runs(&model->options, model->graph->programs[p].name);
+        int32_t runs = model_runs(&model->options, model->graph->programs[p].kind);
         if (model->options.train_programs == TRAIN_STEPS && p == model->train_next.program)
-            runs += model_runs(&model->options, "train_first");
+            runs += model_runs(&model->options, PROGRAM_TRAIN_FIRST);
         if (model->graph->programs[p].phase == PHASE_TRAIN)
             sum += runs * seconds(model->graph, p, rates);
     }

@@ -136,8 +136,9 @@ static void peak_print(const struct plan *plan, FILE *out)
     const struct program *program = plan->peak_program >= 0 ? &plan->graph->programs[plan->peak_program] : NULL;
     if (program != NULL && program->count > 0) {
         const int32_t peak = plan->program[plan->peak_program].peak_op;
-        LINE(out, "Peak      %s, op %" PRId32 " of %" PRId32 " (%s, writing %s)", program->name, peak, program->count,
-             op_declaration(program->ops[peak].kind)->name, plan_op_target(plan->graph, &program->ops[peak]));
+        LINE(out, "Peak      %s, op %" PRId32 " of %" PRId32 " (%s, writing %s)", program_kind_name(program->kind),
+             peak, program->count, op_declaration(program->ops[peak].kind)->name,
+             plan_op_target(plan->graph, &program->ops[peak]));
     }
     uint64_t above = plan->arena_bytes - plan->arena_bytes_bound;
     double percent = plan->arena_bytes_bound > 0 ? 100.0 * (double)above / (double)plan->arena_bytes_bound : 0.0;

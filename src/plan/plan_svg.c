@@ -215,7 +215,8 @@ static void box_title(const struct map *map, const struct box *box)
                 op_declaration(map->graph->programs[box->program].ops[box->op].kind)->name, LOG_BYTES(bytes), bytes);
     }
     if (box->program >= 0)
-        fprintf(out, "%s, ops %" PRId32 " .. %" PRId32, map->graph->programs[box->program].name, box->op, box->last);
+        fprintf(out, "%s, ops %" PRId32 " .. %" PRId32, program_kind_name(map->graph->programs[box->program].kind),
+                box->op, box->last);
     else if (map->graph->tensors[box->tensor].lifetime == LIFETIME_PHASE)
         fprintf(out, "all of phase %s", program_phase_name(map->graph->tensors[box->tensor].phase));
     else
@@ -312,10 +313,10 @@ static void captions_draw(const struct map *map, const struct plan_report_facts 
                  program_phase_name((enum program_phase)phase));
     }
     for (int32_t p = 0; p < map->graph->program_count; p++) {
-        const char *name = map->graph->programs[p].name;
-        const int32_t times = facts->search ? model_runs(&facts->search->found.options, name) : 1;
+        const enum program_kind kind = map->graph->programs[p].kind;
+        const int32_t times = facts->search ? model_runs(&facts->search->found.options, kind) : 1;
         svg_text(map->out, map->left[p] + map->width[p] / 2, MAP_TOP - 14, SVG_MIDDLE, SVG_TEXT_SIZE - 1, SVG_INK,
-                 "%s%s", name, times > 1 ? TEXT(24, ", %" PRId32 " times", times) : "");
+                 "%s%s", program_kind_name(kind), times > 1 ? TEXT(24, ", %" PRId32 " times", times) : "");
         op_axis_draw(map, p);
         passes_draw(map, p);
     }
@@ -350,7 +351,7 @@ static void peak_draw(const struct map *map)
     svg_line(map->out, x, y, x, MAP_BOTTOM, SVG_INK, "2 3");
     fprintf(map->out, "<path id=\"peak\" d=\"M%.2f %.2fl-6 -9h12z\" fill=\"%s\"/>\n", x, y, SVG_INK);
     svg_text(map->out, x, label, right ? SVG_END : SVG_START, SVG_TEXT_SIZE, SVG_INK,
-             "peak %s: op %" PRId32 " of %s, %s", LOG_BYTES(plan->arena_bytes), peak, program->name,
+             "peak %s: op %" PRId32 " of %s, %s", LOG_BYTES(plan->arena_bytes), peak, program_kind_name(program->kind),
              op_declaration(program->ops[peak].kind)->name);
 }
 

@@ -61,9 +61,10 @@ static const char *where_op(const struct replay *replay)
 }
 
 /* Logs a violation at the current op, and is false. */
-#define VIOLATION(replay, format, ...)                                                                               \
-    FAIL(false, "plan: program %s, op %" PRId32 " (%s): " format, (replay)->graph->programs[(replay)->program].name, \
-         (replay)->op, where_op(replay), __VA_ARGS__)
+#define VIOLATION(replay, format, ...)                                                                         \
+    FAIL(false, "plan: program %s, op %" PRId32 " (%s): " format,                                              \
+         program_kind_name((replay)->graph->programs[(replay)->program].kind), (replay)->op, where_op(replay), \
+         __VA_ARGS__)
 
 /* Gives a range to its owner, whoever owned it.  Nothing may overwrite a tensor that lives longer than the program. */
 static bool claim(struct replay *replay, struct owned range)
@@ -314,10 +315,10 @@ static bool workspace_check(const struct plan *plan, int32_t program, int32_t i)
     uint64_t granted = plan->workspace_bytes[program][i];
     uint64_t asked = device ? device->ops->workspace_bytes(device, &call) : 0;
     if (granted < asked)
-        return FAIL(false,
-                    "plan: program %s, op %" PRId32 " (%s): workspace of %" PRIu64
-                    " bytes, the backend asks for %" PRIu64,
-                    plan->graph->programs[program].name, i, op_declaration(call.kind)->name, granted, asked);
+        return FAIL(
+            false,
+            "plan: program %s, op %" PRId32 " (%s): workspace of %" PRIu64 " bytes, the backend asks for %" PRIu64,
+            program_kind_name(plan->graph->programs[program].kind), i, op_declaration(call.kind)->name, granted, asked);
     return granted == 0 || address_inside(plan, op_declaration(call.kind)->name, plan->workspace[program][i], granted);
 }
 

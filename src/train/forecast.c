@@ -38,7 +38,7 @@ static double exchange_bytes(const struct model *model)
     const struct graph *graph = model->graph;
     double bytes = 0.0;
     for (int32_t p = 0; p < graph->program_count; p++) {
-        const double runs = model_runs(&model->options, graph->programs[p].name);
+        const double runs = model_runs(&model->options, graph->programs[p].kind);
         for (int32_t i = 0; i < graph->programs[p].count; i++) {
             const struct op *op = &graph->programs[p].ops[i];
             if (op->kind == OP_EXCHANGE && op->operand[EXCHANGE_X] != TENSOR_NONE)

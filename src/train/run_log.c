@@ -385,8 +385,9 @@ static void plan_print(const struct session *session)
     if (session->plan)
         LINE("plan", "%s (%" PRIu64 " B), peak in %s; %s", LOG_BYTES(session->plan->arena_bytes),
              session->plan->arena_bytes,
-             session->plan->peak_program >= 0 ? session->plan->graph->programs[session->plan->peak_program].name
-                                              : "no program",
+             session->plan->peak_program >= 0
+                 ? program_kind_name(session->plan->graph->programs[session->plan->peak_program].kind)
+                 : "no program",
              options);
     else
         LINE("plan", "none fits; the smallest needs %s (%" PRIu64 " B): %s", LOG_BYTES(search->found.arena_bytes),

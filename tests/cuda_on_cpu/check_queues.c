@@ -31,7 +31,7 @@ static int32_t program_make(struct graph *graph, int kernels)
     int32_t home = fixture_tensor(graph, "state", SLICES, COLUMNS, LIFETIME_RUN, CATEGORY_MOMENT);
     int32_t host[SLICES], device[SLICES];
     graph->tensors[home].home = SPACE_HOST;
-    const struct graph_pen pen = {.graph = graph, .program = fixture_program(graph, "update", PHASE_TRAIN)};
+    const struct graph_pen pen = {.graph = graph, .program = fixture_program(graph, PROGRAM_UPDATE)};
     for (int32_t i = 0; i < SLICES + 3; i++) {
         if (i >= 3)
             op_append(&pen, OP_WAIT, device[i - 3], &host[i - 3]);

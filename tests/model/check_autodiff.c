@@ -196,7 +196,7 @@ static void toy_open(struct toy *toy, bool accumulate, bool tied)
     toy->tied = tied;
     rig_need(hostmem_create(&toy->mem) == GT_OK, "hostmem");
     rig_need(graph_create(toy->mem, &toy->graph) == GT_OK, "graph");
-    rig_need(graph_program_add(toy->graph, "toy", PHASE_TRAIN, &toy->program) == GT_OK, "program");
+    rig_need(graph_program_add(toy->graph, PROGRAM_TRAIN_FIRST, &toy->program) == GT_OK, "program");
     toy_parameters_add(toy);
     toy_loss(toy, toy_body(toy));
     struct autodiff_options options = {.program = toy->program,
@@ -450,7 +450,7 @@ TEST(an_op_without_a_rule_is_refused)
 {
     struct toy toy = {.tied = true};
     rig_need(hostmem_create(&toy.mem) == GT_OK && graph_create(toy.mem, &toy.graph) == GT_OK, "graph");
-    rig_need(graph_program_add(toy.graph, "toy", PHASE_TRAIN, &toy.program) == GT_OK, "program");
+    rig_need(graph_program_add(toy.graph, PROGRAM_TRAIN_FIRST, &toy.program) == GT_OK, "program");
     toy_parameters_add(&toy);
     int32_t copy[] = {toy_body(&toy), TENSOR_NONE};
     struct tensor like = toy.graph->tensors[copy[0]];

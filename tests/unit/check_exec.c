@@ -72,7 +72,7 @@ static void sum_create(struct sum *sum, uint32_t guard_bytes, bool poison)
     sum->x = fixture_tensor(g, "x", 2, 3, LIFETIME_RUN, CATEGORY_PARAMETER);
     sum->y = fixture_tensor(g, "y", 2, 3, LIFETIME_RUN, CATEGORY_PARAMETER);
     sum->z = fixture_tensor(g, "z", 1, 3, LIFETIME_RUN, CATEGORY_PARAMETER);
-    sum->program = fixture_program(g, "sum", PHASE_TRAIN);
+    sum->program = fixture_program(g, PROGRAM_TRAIN_FIRST);
     sum->s = fixture_residual(g, sum->program, sum->x, sum->y, TENSOR_NONE);
     int32_t row;
     ck_assert_int_eq(graph_view_add(g, sum->s, 1, 1, &row), GT_OK);

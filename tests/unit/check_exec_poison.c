@@ -70,7 +70,7 @@ static void chain_create(struct chain *chain, bool poison, uint32_t guard_bytes)
     struct graph *g = chain->rig.graph;
     chain->run = fixture_tensor(g, "run", 1, 16, LIFETIME_RUN, CATEGORY_PARAMETER);
     chain->out = fixture_tensor(g, "out", 1, 16, LIFETIME_RUN, CATEGORY_PARAMETER);
-    chain->program = fixture_program(g, "chain", PHASE_TRAIN);
+    chain->program = fixture_program(g, PROGRAM_TRAIN_FIRST);
     chain->a = fixture_copy(g, chain->program, chain->run, TENSOR_NONE, false);
     int32_t b = fixture_copy(g, chain->program, chain->a, TENSOR_NONE, false);
     chain->c = fixture_residual(g, chain->program, b, b, TENSOR_NONE);
@@ -143,7 +143,7 @@ TEST(a_plan_that_lays_one_tensor_on_another_shows)
     struct rig rig;
     rig_begin(&rig);
     int32_t run = fixture_tensor(rig.graph, "run", 1, 16, LIFETIME_RUN, CATEGORY_PARAMETER);
-    int32_t program = fixture_program(rig.graph, "overlap", PHASE_TRAIN);
+    int32_t program = fixture_program(rig.graph, PROGRAM_TRAIN_FIRST);
     int32_t a = fixture_copy(rig.graph, program, run, TENSOR_NONE, false);
     int32_t b = fixture_copy(rig.graph, program, a, TENSOR_NONE, false);
     fixture_residual(rig.graph, program, a, b, run);
@@ -185,7 +185,7 @@ TEST(a_write_beyond_a_workspace_is_found)
     struct rig rig;
     rig_begin(&rig);
     int32_t x = fixture_tensor(rig.graph, "x", 1, 64, LIFETIME_RUN, CATEGORY_PARAMETER); /* 64 % 5 * 37 = 148 bytes */
-    int32_t program = fixture_program(rig.graph, "one", PHASE_TRAIN);
+    int32_t program = fixture_program(rig.graph, PROGRAM_TRAIN_FIRST);
     int32_t r = fixture_residual(rig.graph, program, x, x, TENSOR_NONE);
     rig.graph->tensors[r].output = true;
     rig.backend.defect = DEFECT_WORKSPACE_OVERFLOW;
@@ -205,7 +205,7 @@ TEST(phase_tensors_start_fresh_with_their_phase)
     int32_t grad = fixture_tensor(g, "grad", 1, 4, LIFETIME_PHASE, CATEGORY_GRADIENT);
     int32_t ids = fixture_tensor(g, "ids", 1, 4, LIFETIME_PHASE, CATEGORY_DATA);
     int32_t sum = fixture_tensor(g, "sum", 1, 4, LIFETIME_RUN, CATEGORY_PARAMETER);
-    int32_t train = fixture_program(g, "train", PHASE_TRAIN), evaluate = fixture_program(g, "eval", PHASE_EVALUATE);
+    int32_t train = fixture_program(g, PROGRAM_TRAIN_FIRST), evaluate = fixture_program(g, PROGRAM_EVALUATE);
     fixture_residual(g, train, grad, ids, sum);
     fixture_fill(g, evaluate, sum, 0.0f);
     rig_plan(&rig, 64, 0);

@@ -66,7 +66,7 @@ TEST(reading_before_writing_is_found)
 {
     struct fixture f;
     begin(&f);
-    int32_t program = fixture_program(f.graph, "one", PHASE_TRAIN);
+    int32_t program = fixture_program(f.graph, PROGRAM_TRAIN_FIRST);
     int32_t x = fixture_tensor(f.graph, "x", 4, 4, LIFETIME_PROGRAM, CATEGORY_TEMPORARY);
     int32_t y = fixture_copy(f.graph, program, x, TENSOR_NONE, false);
     ck_assert_int_ne(y, TENSOR_NONE);
@@ -74,7 +74,7 @@ TEST(reading_before_writing_is_found)
     log_capture_one_error(&f.log, "copy reads tensor x before anything wrote it");
     f.graph->tensors[x].input = true;
     ck_assert(graph_check(f.graph));
-    int32_t other = fixture_program(f.graph, "two", PHASE_TRAIN);
+    int32_t other = fixture_program(f.graph, PROGRAM_TRAIN_NEXT);
     (void)fixture_copy(f.graph, other, y, TENSOR_NONE, false);
     ck_assert(!graph_check(f.graph));
     log_capture_one_error(&f.log, "used by two programs");
@@ -85,7 +85,7 @@ TEST(shapes_that_do_not_fit_are_refused)
 {
     struct fixture f;
     begin(&f);
-    int32_t program = fixture_program(f.graph, "one", PHASE_TRAIN);
+    int32_t program = fixture_program(f.graph, PROGRAM_TRAIN_FIRST);
     int32_t a = fixture_tensor(f.graph, "a", 3, 4, LIFETIME_RUN, CATEGORY_PARAMETER);
     int32_t b = fixture_tensor(f.graph, "b", 5, 6, LIFETIME_RUN, CATEGORY_PARAMETER);
     struct graph_pen pen = {.graph = f.graph, .program = program, .pass = PASS_FORWARD, .layer = -1};
@@ -102,7 +102,7 @@ TEST(ranges_reach_from_first_to_last_use)
 {
     struct fixture f;
     begin(&f);
-    int32_t program = fixture_program(f.graph, "one", PHASE_TRAIN);
+    int32_t program = fixture_program(f.graph, PROGRAM_TRAIN_FIRST);
     int32_t x = fixture_tensor(f.graph, "x", 4, 4, LIFETIME_PROGRAM, CATEGORY_DATA), view;
     f.graph->tensors[x].input = true;
     int32_t a = fixture_copy(f.graph, program, x, TENSOR_NONE, false); /* op 0 */

@@ -66,14 +66,14 @@ TEST(arena_is_run_then_phases_that_overlap)
     int32_t cache = fixture_tensor(g, "cache", 1, 64, LIFETIME_PHASE, CATEGORY_CACHE);  /* 256 */
     g->tensors[cache].phase = PHASE_GENERATE;
     int32_t unused = fixture_tensor(g, "unused", 1, 64, LIFETIME_PHASE, CATEGORY_GRADIENT);
-    int32_t train = fixture_program(g, "train", PHASE_TRAIN);
+    int32_t train = fixture_program(g, PROGRAM_TRAIN_FIRST);
     int32_t a = fixture_copy(g, train, w, TENSOR_NONE, false);
     int32_t b = fixture_copy(g, train, a, TENSOR_NONE, false);
     int32_t c = fixture_copy(g, train, b, TENSOR_NONE, false);
     fixture_copy(g, train, c, grad, false);
-    int32_t evaluate = fixture_program(g, "evaluate", PHASE_EVALUATE);
+    int32_t evaluate = fixture_program(g, PROGRAM_EVALUATE);
     int32_t e = fixture_copy(g, evaluate, w, TENSOR_NONE, false);
-    int32_t decode = fixture_program(g, "decode", PHASE_GENERATE);
+    int32_t decode = fixture_program(g, PROGRAM_DECODE);
     fixture_fill(g, decode, cache, 0.0f);
     int32_t view;
     ck_assert_int_eq(graph_view_add(g, cache, 0, 1, &view), GT_OK);
@@ -115,7 +115,7 @@ TEST(programs_of_other_sizes_are_placed_anew)
     struct hostmem *mem = mem_create();
     struct graph *g = graph_make(mem);
     for (int64_t rows = 4; rows <= 8; rows += 4) {
-        const int32_t program = fixture_program(g, rows == 4 ? "train_first" : "train_next", PHASE_TRAIN);
+        const int32_t program = fixture_program(g, rows == 4 ? PROGRAM_TRAIN_FIRST : PROGRAM_TRAIN_NEXT);
         const int32_t x = fixture_tensor(g, "x", rows, 16, LIFETIME_PROGRAM, CATEGORY_TEMPORARY);
         fixture_fill(g, program, x, 1.0f);
         const int32_t y = fixture_copy(g, program, x, TENSOR_NONE, false);
@@ -166,7 +166,7 @@ TEST(segments_keep_tensors_whole)
     int32_t run[5];
     for (int32_t i = 0; i < 5; i++)
         run[i] = fixture_tensor(g, "run", 1, 160, LIFETIME_RUN, CATEGORY_PARAMETER); /* 640 */
-    int32_t program = fixture_program(g, "train", PHASE_TRAIN);
+    int32_t program = fixture_program(g, PROGRAM_TRAIN_FIRST);
     int32_t small = fixture_tensor(g, "small", 1, 80, LIFETIME_PROGRAM, CATEGORY_TEMPORARY); /* 320 */
     fixture_fill(g, program, small, 1.0f);
     struct plan_options options = {.alignment_bytes = 64, .largest_segment_bytes = 1000}; /* 960 used */
@@ -204,7 +204,7 @@ TEST(what_cannot_be_planned_is_refused_by_name)
     struct hostmem *mem = mem_create();
     struct graph *g = graph_make(mem);
     int32_t big = fixture_tensor(g, "the_big_one", 1, 400, LIFETIME_RUN, CATEGORY_PARAMETER); /* 1600 */
-    int32_t program = fixture_program(g, "train", PHASE_TRAIN);
+    int32_t program = fixture_program(g, PROGRAM_TRAIN_FIRST);
     fixture_copy(g, program, big, TENSOR_NONE, false);
     struct plan_options options = {.alignment_bytes = 64, .largest_segment_bytes = 1500};
     create_fails(mem, g, &options, GT_NO_FIT, "the_big_one needs 1600 bytes");
@@ -215,7 +215,7 @@ TEST(what_cannot_be_planned_is_refused_by_name)
     hostmem_free(g);
 
     g = graph_make(mem);
-    program = fixture_program(g, "train", PHASE_TRAIN);
+    program = fixture_program(g, PROGRAM_TRAIN_FIRST);
     struct tensor proto = {.name = "halves", .dtype = DTYPE_BF16, .rank = 2, .dims = {3, 5}};
     proto.lifetime = LIFETIME_RUN;
     int32_t halves;
@@ -232,11 +232,11 @@ TEST(what_cannot_be_planned_is_refused_by_name)
     hostmem_free(g);
 
     g = graph_make(mem); /* an op that the backend does not support at all */
-    program = fixture_program(g, "train", PHASE_TRAIN);
+    program = fixture_program(g, PROGRAM_TRAIN_FIRST);
     int32_t x = fixture_tensor(g, "x", 2, 2, LIFETIME_RUN, CATEGORY_PARAMETER);
     struct graph_pen pen = {.graph = g, .program = program};
     ck_assert_int_eq(GRAPH_ADD(GELU_FORWARD, &pen, "gelu", NULL, .x = x), GT_OK);
-    create_fails(mem, g, &options, GT_UNSUPPORTED, "op 0 of program train, which writes gelu.y");
+    create_fails(mem, g, &options, GT_UNSUPPORTED, "op 0 of program train_first, which writes gelu.y");
     hostmem_free(g);
 
     g = graph_make(mem);
@@ -294,7 +294,7 @@ TEST(empty_graphs_have_plans)
     ck_assert_int_eq(plan->peak_program, -1);
     hostmem_free(plan);
     fixture_tensor(g, "kept", 1, 1, LIFETIME_RUN, CATEGORY_PARAMETER);
-    fixture_program(g, "empty", PHASE_EVALUATE);
+    fixture_program(g, PROGRAM_EVALUATE);
     ck_assert_int_eq(plan_create(mem, g, &options, &plan), GT_OK);
     plan_is_sound(plan);
     ck_assert_uint_eq(plan->arena_bytes, 64);
@@ -311,7 +311,7 @@ static struct graph *large_graph(struct hostmem *mem)
     enum { LAYERS = 48, PER_LAYER = 16 };
     for (int32_t i = 0; i < LAYERS * 36; i++)
         fixture_tensor(g, "state", 1, 64 + i % 7, LIFETIME_RUN, CATEGORY_PARAMETER);
-    int32_t program = fixture_program(g, "train", PHASE_TRAIN);
+    int32_t program = fixture_program(g, PROGRAM_TRAIN_FIRST);
     int32_t saved[LAYERS * PER_LAYER], x = 0, count = 0;
     for (int32_t i = 0; i < LAYERS * PER_LAYER; i++) {
         int32_t y = fixture_tensor(g, "y", 1 + i % 5, 64 + i % 7, LIFETIME_PROGRAM, CATEGORY_ACTIVATION);

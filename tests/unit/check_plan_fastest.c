@@ -141,7 +141,7 @@ static struct judged judge(const struct search_request *request, const struct pl
     for (int32_t p = 0; p < model->graph->program_count; p++) {
         const bool as_next = p == model->train_first.program && model->train_next.program >= 0;
         if (model->graph->programs[p].phase == PHASE_TRAIN)
-            out.seconds += model_runs(&options, model->graph->programs[p].name) *
+            out.seconds += model_runs(&options, model->graph->programs[p].kind) *
                            plan_cost_blocks(model->graph, as_next ? model->train_next.program : p, &request->rates);
     }
     out.bytes = place ? plan->arena_bytes : plan->arena_bytes_bound;

@@ -28,7 +28,7 @@ static void small_create(struct small *s)
     ck_assert_int_eq(hostmem_create(&s->mem), GT_OK);
     ck_assert_int_eq(graph_create(s->mem, &s->graph), GT_OK);
     struct graph *g = s->graph;
-    s->program = fixture_program(g, "small", PHASE_TRAIN);
+    s->program = fixture_program(g, PROGRAM_TRAIN_FIRST);
     fixture_tensor(g, "weights", 9, 9, LIFETIME_RUN, CATEGORY_PARAMETER);
     s->in = fixture_tensor(g, "in", 1, 16, LIFETIME_PROGRAM, CATEGORY_DATA);
     g->tensors[s->in].input = true;
@@ -129,7 +129,7 @@ TEST(an_empty_program_needs_nothing)
 {
     struct small s;
     small_create(&s);
-    int32_t empty = fixture_program(s.graph, "empty", PHASE_EVALUATE);
+    int32_t empty = fixture_program(s.graph, PROGRAM_EVALUATE);
     graph_ranges(s.graph, empty, s.ranges);
     struct plan_item items[ITEMS];
     ck_assert_int_eq(plan_items_collect(&s.plan, empty, s.ranges, items), 0);

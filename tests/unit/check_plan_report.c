@@ -26,14 +26,14 @@ static void bench_create(struct bench *b)
     ck_assert_int_eq(hostmem_create(&b->mem), GT_OK);
     ck_assert_int_eq(graph_create(b->mem, &b->graph), GT_OK);
     struct graph *g = b->graph;
-    int32_t train = fixture_program(g, "train_first", PHASE_TRAIN), first = TENSOR_NONE;
+    int32_t train = fixture_program(g, PROGRAM_TRAIN_FIRST), first = TENSOR_NONE;
     for (int32_t c = 0; c < CATEGORY_COUNT; c++) {
         int32_t t = fixture_tensor(g, "t", 1, 16 * (c + 1), LIFETIME_RUN, (enum tensor_category)c);
         first = c == 0 ? t : first;
     }
     int32_t a = fixture_copy(g, train, first, TENSOR_NONE, false);
     fixture_residual(g, train, a, first, TENSOR_NONE);
-    int32_t evaluate = fixture_program(g, "evaluate", PHASE_EVALUATE);
+    int32_t evaluate = fixture_program(g, PROGRAM_EVALUATE);
     fixture_copy(g, evaluate, first, TENSOR_NONE, false);
     struct plan_options options = {.alignment_bytes = 64};
     ck_assert_int_eq(plan_create(b->mem, g, &options, &b->plan), GT_OK);
@@ -442,7 +442,7 @@ TEST(svg_of_many_ops_stays_small)
     struct bench b = {0};
     ck_assert_int_eq(hostmem_create(&b.mem), GT_OK);
     ck_assert_int_eq(graph_create(b.mem, &b.graph), GT_OK);
-    int32_t program = fixture_program(b.graph, "train_first", PHASE_TRAIN);
+    int32_t program = fixture_program(b.graph, PROGRAM_TRAIN_FIRST);
     int32_t a = fixture_tensor(b.graph, "a", 1, 16, LIFETIME_RUN, CATEGORY_PARAMETER);
     for (int32_t i = 0; i < 20000; i++)
         a = fixture_copy(b.graph, program, a, TENSOR_NONE, false);

@@ -184,14 +184,14 @@ static void hand_create(struct hand *h, uint32_t guard_bytes)
     g->tensors[h->other_phase].phase = PHASE_GENERATE;
     h->in = fixture_tensor(g, "in", 2, 16, LIFETIME_PROGRAM, CATEGORY_DATA);
     g->tensors[h->in].input = true;
-    h->program = fixture_program(g, "train", PHASE_TRAIN);
+    h->program = fixture_program(g, PROGRAM_TRAIN_FIRST);
     h->a = fixture_copy(g, h->program, h->run, TENSOR_NONE, false);
     h->out = fixture_residual(g, h->program, h->a, h->in, TENSOR_NONE);
     g->tensors[h->out].output = true;
     ck_assert_int_eq(graph_view_add(g, h->a, 1, 1, &h->view), GT_OK);
     int32_t row = fixture_copy(g, h->program, h->view, TENSOR_NONE, false);
     fixture_copy(g, h->program, row, TENSOR_NONE, false);
-    int32_t generate = fixture_program(g, "decode", PHASE_GENERATE);
+    int32_t generate = fixture_program(g, PROGRAM_DECODE);
     fixture_fill(g, generate, h->other_phase, 0.0f);
     fixture_fill(g, h->program, h->phase, 0.0f);
     struct plan_options options = {.alignment_bytes = 64, .guard_bytes = guard_bytes};
@@ -218,7 +218,7 @@ TEST(the_end_of_an_operand_counts)
     struct bench b = {.graph = NULL};
     ck_assert_int_eq(hostmem_create(&b.mem), GT_OK);
     ck_assert_int_eq(graph_create(b.mem, &b.graph), GT_OK);
-    const int32_t program = fixture_program(b.graph, "train", PHASE_TRAIN);
+    const int32_t program = fixture_program(b.graph, PROGRAM_TRAIN_FIRST);
     const int32_t wide = fixture_tensor(b.graph, "wide", 4, 16, LIFETIME_PROGRAM, CATEGORY_TEMPORARY);
     const int32_t narrow = fixture_tensor(b.graph, "narrow", 1, 16, LIFETIME_PROGRAM, CATEGORY_TEMPORARY);
     fixture_fill(b.graph, program, wide, 1.0f);
@@ -302,7 +302,7 @@ TEST(each_memory_has_its_tensors)
     const int32_t home = fixture_tensor(b.graph, "state", 4, 16, LIFETIME_RUN, CATEGORY_MOMENT);
     const int32_t other = fixture_tensor(b.graph, "other", 4, 16, LIFETIME_RUN, CATEGORY_MOMENT);
     b.graph->tensors[home].home = b.graph->tensors[other].home = SPACE_HOST;
-    const struct graph_pen pen = {.graph = b.graph, .program = fixture_program(b.graph, "update", PHASE_TRAIN)};
+    const struct graph_pen pen = {.graph = b.graph, .program = fixture_program(b.graph, PROGRAM_UPDATE)};
     int32_t copied;
     ck_assert_int_eq(GRAPH_ADD(FETCH, &pen, "state", &copied, .x = home), GT_OK);
     ck_assert_int_eq(GRAPH_ADD(WAIT, &pen, "state", NULL, .x = home, .y = copied), GT_OK);
@@ -352,7 +352,7 @@ TEST(copies_beside_computing_end_before_their_operands_are_used)
     ck_assert_int_eq(graph_create(b.mem, &b.graph), GT_OK);
     home = fixture_tensor(b.graph, "state", SLICES, 64, LIFETIME_RUN, CATEGORY_MOMENT);
     b.graph->tensors[home].home = SPACE_HOST;
-    const struct graph_pen pen = {.graph = b.graph, .program = fixture_program(b.graph, "update", PHASE_TRAIN)};
+    const struct graph_pen pen = {.graph = b.graph, .program = fixture_program(b.graph, PROGRAM_UPDATE)};
     for (int32_t i = 0; i <= SLICES; i++) {
         if (i < SLICES) {
             ck_assert_int_eq(graph_view_add(b.graph, home, i, 1, &host[i]), GT_OK);

@@ -39,10 +39,10 @@ int32_t fixture_tensor(struct graph *graph, const char *name, int64_t rows, int6
     return tensor;
 }
 
-int32_t fixture_program(struct graph *graph, const char *name, enum program_phase phase)
+int32_t fixture_program(struct graph *graph, enum program_kind kind)
 {
     int32_t program = -1;
-    ck_assert_int_eq(graph_program_add(graph, name, phase, &program), GT_OK);
+    ck_assert_int_eq(graph_program_add(graph, kind, &program), GT_OK);
     return program;
 }
 
@@ -197,13 +197,13 @@ static void op_random(struct maker *maker)
     }
 }
 
-static void program_random(struct maker *maker, int32_t number)
+static void program_random(struct maker *maker)
 {
     struct graph *graph = maker->graph;
-    char name[32];
-    snprintf(name, sizeof name, "program%d", (int)number);
-    enum program_phase phase = (enum program_phase)below(maker, PHASE_COUNT);
-    maker->program = fixture_program(graph, name, phase);
+    static const enum program_kind kinds[PHASE_COUNT] = {PROGRAM_TRAIN_FIRST, PROGRAM_EVALUATE, PROGRAM_DECODE};
+    const enum program_kind kind = kinds[below(maker, PHASE_COUNT)];
+    const enum program_phase phase = program_kind_phase(kind);
+    maker->program = fixture_program(graph, kind);
     maker->readable_count = maker->pending_count = 0;
     for (int32_t t = TENSOR_FIRST; t < graph->tensor_count; t++) {
         const struct tensor *tensor = &graph->tensors[t];
@@ -241,7 +241,7 @@ struct graph *fixture_random_graph(struct hostmem *mem, uint64_t seed)
     }
     int32_t programs = 1 + below(&maker, 5);
     for (int32_t p = 0; p < programs; p++)
-        program_random(&maker, p);
+        program_random(&maker);
     ck_assert(graph_check(maker.graph));
     return maker.graph;
 }

@@ -19,7 +19,7 @@ int32_t fixture_below(struct fixture_random *random, int32_t bound);
 /* Adds an fp32 tensor [rows, columns] of the training phase. */
 int32_t fixture_tensor(struct graph *graph, const char *name, int64_t rows, int64_t columns,
                        enum tensor_lifetime lifetime, enum tensor_category category);
-int32_t fixture_program(struct graph *graph, const char *name, enum program_phase phase);
+int32_t fixture_program(struct graph *graph, enum program_kind kind);
 /* Add an op to `program`; each returns the tensor written.  `to` may be TENSOR_NONE for a new tensor, except in
  * fill. */
 int32_t fixture_fill(struct graph *graph, int32_t program, int32_t to, float value);

@@ -6,7 +6,7 @@ EXTRA_DIST += doc/gpt-train.1.in doc/gpt-sample.1.in doc/completion.sh doc/man_p
 # The documents link to each other, and README.md, beside this folder, to them.
 documentsdir = $(docdir)/doc
 dist_documents_DATA = doc/ARCHITECTURE.md doc/checkpoint.md doc/cpu.md doc/cuda.md doc/data.md doc/devices.md doc/distributed.md doc/errors.md \
-	doc/memory.md doc/memory-124m.svg doc/nanogpt.md doc/not.md doc/numerics.md doc/opencl.md doc/own_text.md doc/plan.md doc/platforms.md \
+	doc/finetune.md doc/memory.md doc/memory-124m.svg doc/nanogpt.md doc/not.md doc/numerics.md doc/opencl.md doc/own_text.md doc/plan.md doc/platforms.md \
 	doc/reliability.md doc/report.md doc/report.svg doc/session.svg doc/states.md doc/style.md doc/weekend.md \
 	doc/when_training_goes_wrong.md
 

@@ -455,6 +455,18 @@ static enum gt_status check_expected(const struct config *config)
                 DESCRIBED(config, CONFIG_KEY_expected_losses));
 }
 
+/* `hours` measures how long a run is, and the others set it. */
+static enum gt_status check_length(const struct config *config)
+{
+    if (config->hours == 0.0 || !is_settled(config, CONFIG_KEY_hours))
+        return GT_OK;
+    if (config->epochs > 0.0 && config_key_was_set(config, CONFIG_KEY_epochs))
+        return refuse_pair(config, CONFIG_KEY_epochs, "contradicts", CONFIG_KEY_hours);
+    if (config->warmup_ratio > 0.0 && config_key_was_set(config, CONFIG_KEY_warmup_ratio))
+        return refuse_pair(config, CONFIG_KEY_warmup_ratio, "contradicts", CONFIG_KEY_hours);
+    return GT_OK;
+}
+
 /* explain_oom and compare print plans too, as text only. */
 static enum gt_status check_answer(struct config *config, enum config_key key, const char *expected)
 {
@@ -546,7 +558,7 @@ enum gt_status config_check(struct config *config)
         check_device,    check_backend,    check_heads,    check_kv_heads, check_rope,
         check_limits,    check_tokens,     check_chunks,   check_betas,    check_evaluation_samples,
         check_recompute, check_checkpoint, check_expected, check_lora,     check_parts,
-        check_link};
+        check_link,      check_length};
     const bool train = config->program == CONFIG_TRAIN;
     bool failed = train && check_devices(config) != GT_OK;
     config->local_ranks = (int32_t)config->ranks;

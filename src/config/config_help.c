@@ -87,8 +87,8 @@ static void help_head(FILE *stream, enum config_program program, bool all)
                                      "Examples\n"
                                      "  gpt-train config/shakespeare_char_cpu.py             train\n"
                                      "  gpt-train --init_from=resume --out_dir=out           continue a run\n"
-                                     "  gpt-train config/gpt2_124m.py --plan                 show memory and time\n"
-                                     "  gpt-train config/gpt2_124m.py --plan --device_profile=rtx3060\n";
+                                     "  gpt-train --plan --device_profile=rtx3060            show memory and time\n"
+                                     "  gpt-train --init_from=Qwen/Qwen3-4B --lora_rank=16 --dataset=chats\n";
     static const char *const sample = "Usage: gpt-sample [CONFIG.py ...] [--KEY=VALUE ...]\n\n"
                                       "Writes text with a model that gpt-train trained.\n\n"
                                       "Examples\n"

@@ -40,7 +40,8 @@ static enum gt_status part_add(struct mixture *mixture, const char *name, size_t
     *part = (struct mixture_part){.name = name, .name_length = (int)length, .share = share};
     const char *path = file_expand_home(at_home, text);
     const bool is_path = strchr(path, '/') != NULL;
-    file_join(part->folder, is_path ? path : "data", is_path ? "" : path);
+    const bool is_here = !is_path && file_is_folder(path) && !file_exists(FILE_IN("data", path));
+    file_join(part->folder, is_path ? path : is_here ? "." : "data", is_path ? "" : path);
     TRY(part_check(part, path));
     for (int i = 0; i < mixture->count; i++) {
         const struct mixture_part *other = &mixture->parts[i];

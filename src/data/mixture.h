@@ -26,9 +26,9 @@ struct mixture {
     struct mixture_part parts[MIXTURE_MAX];
 };
 
-/* Reads the key `dataset`: the name of a data set, or NAME:SHARE,NAME:SHARE...  A name means the folder data/NAME; a
- * name with a slash is a path, which may begin with "~/".  A text that is the name of a folder is never a list.  `text`
- * must outlive the mixture.  Errors: GT_USAGE (also for two names of one folder). */
+/* Reads the key `dataset`: the name of a data set, or NAME:SHARE,NAME:SHARE...  A name means the folder data/NAME, or
+ * ./NAME if there is only that; a name with a slash is a path, which may begin with "~/".  A text that is the name of a
+ * folder is never a list.  `text` must outlive the mixture.  Errors: GT_USAGE (also for two names of one folder). */
 enum gt_status mixture_parse(const char *text, struct mixture *out);
 
 /* Opens the data sets' tokenizer; NULL if none of them has one.  Errors: GT_DATA if two have different ones; those of

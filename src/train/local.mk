@@ -5,6 +5,7 @@ libgpttrain_a_SOURCES += \
 	src/train/diagnose.c \
 	src/train/explain.c \
 	src/train/feed.c src/train/feed.h \
+	src/train/finetune.c src/train/finetune.def src/train/finetune.h \
 	src/train/forecast.c src/train/forecast.h \
 	src/train/generate.c src/train/generate.h \
 	src/train/judge.c \

@@ -13,6 +13,7 @@
 #include "data/tokenizer.h"
 #include "io/hf_cache.h"
 #include "io/peft.h"
+#include "train/finetune.h"
 
 /* GPT-2's 50257, padded to a multiple of 64; nanoGPT's choice.  Its larger ids occur in all but the shortest texts. */
 #define GPT2_VOCAB_SIZE 50304
@@ -66,7 +67,7 @@ static enum gt_status lora_set(struct config *config, struct model_config *model
     if (config->lora_rank == 0)
         return GT_OK;
     if (config->lora_alpha == 0.0)
-        config->lora_alpha = (double)config->lora_rank;
+        config->lora_alpha = 2.0 * (double)config->lora_rank;
     model->lora = (struct lora_config){.rank = (int32_t)config->lora_rank, .alpha = config->lora_alpha};
     return peft_targets_read(config->lora_targets, model, &model->lora.targets);
 }
@@ -84,6 +85,8 @@ static enum gt_status open_scratch(struct hostmem *mem, struct config *config, c
     if (vocab > 0 && config->vocab_size > 0 && vocab > config->vocab_size)
         return FAIL(GT_USAGE, "vocab_size=%" PRId64 " is too small: the tokenizer in %s has %" PRId64 " tokens",
                     config->vocab_size, mixture->parts[0].folder, vocab);
+    if (config->lora_rank > 0)
+        TRY(finetune_defaults(mem, config, mixture, true));
     /* The checkpoint stores what is decided now. */
     session_model_settle(config, vocab, model);
     TRY(lora_set(config, model));
@@ -259,9 +262,23 @@ static enum gt_status weights_path(const struct config *config, char out[static 
     return GT_OK;
 }
 
+/* Gives a fresh run from the weights in `from` the defaults of fine-tuning, if it tunes. */
+static enum gt_status tuning_prepare(struct hostmem *mem, struct config *config, const struct mixture *mixture,
+                                     const char *from, const struct model_config *model)
+{
+    const bool adapters = config->lora_rank > 0 || model->lora.rank > 0;
+    bool converses = adapters;
+    if (config->eval_only)
+        return GT_OK;
+    if (!adapters && file_is_folder(from))
+        TRY(tokenizer_folder_has_template(from, &converses));
+    return converses ? finetune_defaults(mem, config, mixture, adapters) : GT_OK;
+}
+
 /* Opens the checkpoint, folder or file that init_from names.  A nanoGPT run is continued if resume_state is set. */
-static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config, struct restore_source *source,
-                                      struct run_state *state, struct model_config *model)
+static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config, const struct mixture *mixture,
+                                      struct restore_source *source, struct run_state *state,
+                                      struct model_config *model)
 {
     char from[FILE_PATH_MAX];
     enum checkpoint_kind kind = CHECKPOINT_NONE;
@@ -283,6 +300,8 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
             TRY(config_from_json(config, checkpoint->record.state.configuration, checkpoint->source));
     }
     *model = checkpoint->config;
+    if (!source->resume)
+        TRY(tuning_prepare(mem, config, mixture, from, model));
     TRY(fill_from_weights(config, model, checkpoint->rest.window, checkpoint->source));
     if (model->lora.rank > 0 && checkpoint->base[0] == '\0' && checkpoint->kind != CHECKPOINT_HF &&
         checkpoint->kind != CHECKPOINT_OURS)
@@ -334,7 +353,8 @@ enum gt_status restore_open(struct hostmem *mem, struct config *config, const st
     *state = (struct run_state){.best_val_loss = INFINITY};
     enum gt_status status = strcmp(config->init_from, "scratch") == 0
                                 ? open_scratch(mem, config, mixture, model)
-                                : open_checkpoint(mem, config, source, state, model);
+                                : open_checkpoint(mem, config, mixture, source, state, model);
+    THEN(status, finetune_length_set(mem, config, source->resume));
     THEN(status, counters_check(config, state));
     if (status != GT_OK)
         restore_close(source);

@@ -305,6 +305,24 @@ static enum gt_status device_open(struct trainer *t, struct dist *dist, const ui
     return dist != NULL ? ticker_start(t->mem, RANKS_SIGN_SECONDS, ranks_sign, &t->life, &t->life.ticker) : GT_OK;
 }
 
+/* Refuses a data set that is not there before anything else is said about the run.  A run that is resumed may read the
+ * name of its data in the checkpoint. */
+static enum gt_status data_check(struct hostmem *mem, const struct config *config, const struct mixture *mixture)
+{
+    const bool named = config_key_was_set(config, CONFIG_KEY_dataset) || strcmp(config->init_from, "scratch") == 0;
+    struct token_source *source = NULL;
+    for (int i = 0; i < mixture->count && named; i++) {
+        const struct token_source_spec spec = {.folder = mixture->parts[i].folder, .split = TOKEN_TRAIN};
+        bool exists;
+        TRY(token_split_exists(spec.folder, spec.split, &exists));
+        if (!exists)
+            TRY(token_source_open(mem, &spec, &source));
+        hostmem_free(source);
+        source = NULL;
+    }
+    return GT_OK;
+}
+
 enum gt_status trainer_run(struct hostmem *mem, const struct config *config, struct dist *dist, FILE *out)
 {
     struct trainer t = {.mem = mem,
@@ -331,6 +349,8 @@ enum gt_status trainer_run(struct hostmem *mem, const struct config *config, str
         TRY_GOTO(status, close, out_dir_claim(&t));
     t.settled = *config;
     TRY_GOTO(status, close, mixture_parse(config->dataset, &t.mixture));
+    if (!answers)
+        TRY_GOTO(status, close, data_check(mem, config, &t.mixture));
     TRY_GOTO(status, close, restore_open(mem, &t.settled, &t.mixture, &t.source, &t.state, &model));
     TRY_GOTO(status, close, mixture_parse(t.settled.dataset, &t.mixture)); /* the checkpoint may have named another */
     if (t.settled.hours > 0.0 && t.state.length > 0)

@@ -85,11 +85,11 @@ def trains():
     close("parts", train("divided", *divided), plain, 1e-5)
     train("ranks", *divided, "--ranks=2")
     check(read("divided/model-000005.safetensors") == read("ranks/model-000005.safetensors"), "two ranks: other bytes than one")
-    for out, words in (("rank", ["--lora_rank=4"]), ("alpha", ["--lora_rank=4", "--lora_alpha=4"])): # the default scale is 1
+    for out, words in (("rank", ["--lora_rank=4"]), ("alpha", ["--lora_rank=4", "--lora_alpha=4"])): # the default scale is 2
         train(out, "--init_from=./base", *words, "--backend=cpu")
-    check(read("rank/model-000005.safetensors") == read("alpha/model-000005.safetensors") != read("plain/model-000005.safetensors"),
-          "lora_alpha is not lora_rank by default")
-    check(read_json("rank/trainer_state.json")["adapter"]["lora_alpha"] == 4, "the default lora_alpha in the record")
+    check(read("rank/model-000005.safetensors") == read("plain/model-000005.safetensors") != read("alpha/model-000005.safetensors"),
+          "lora_alpha is not twice lora_rank by default")
+    check(read_json("rank/trainer_state.json")["adapter"]["lora_alpha"] == 8, "the default lora_alpha in the record")
     half = train("half", "--init_from=./base", *LORA, "--backend=cpu", "--dtype=bfloat16")
     close("bfloat16", half, plain, 0.1)
     for backend, program in [("cuda", GPT_TRAIN_CUDA)] * os.path.exists(GPT_TRAIN_CUDA) + [("opencl", GPT_TRAIN)] * bool(opencl_device()):

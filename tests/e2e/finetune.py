@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Fine-tuning: what a run gets that only names a model and its data, and how long it is.
+
+  defaults  adapters, and models with a chat template, get the defaults of fine-tuning; other runs keep nanoGPT's
+  wins      a typed key and a key of a file replace a default; a batch that ranks divide
+  epochs    updates, warm-up and evaluations follow from the rows, also of a mixture, and of a longer resumed run
+  absent    data that are not there: the first line and the only one; a plan does without
+Needs GPT_PREPARE, GPT_TRAIN, GPT_SAMPLE.  Prints "checks: P passed, F failed, S skipped".
+"""
+import array
+import json
+import math
+import os
+import random
+import re
+import subprocess
+
+from checks import GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check_named as check, end, error_lines, read_json, tensors_write, write, write_json
+
+VOCAB, WIDTH, INNER, ROW = 320, 32, 56, 64
+
+
+def run(*words, program=GPT_TRAIN):
+    return subprocess.run([program, *words], check=False, capture_output=True, text=True)
+
+
+def model_write(folder, template):
+    def values(rows, columns, scale=0.1):
+        return ("F32", (rows, columns) if columns else (rows,),
+                memoryview(array.array("f", [random.gauss(0 if columns else 1, scale) for _ in range(rows * max(columns, 1))])).tobytes())
+    tensors = {"model.embed_tokens.weight": values(VOCAB, WIDTH), "model.norm.weight": values(WIDTH, 0)}
+    for layer in range(2):
+        at = f"model.layers.{layer}."
+        for name, rows, columns in (("self_attn.q_proj", 32, 32), ("self_attn.k_proj", 16, 32), ("self_attn.v_proj", 16, 32),
+                                    ("self_attn.o_proj", 32, 32), ("mlp.gate_proj", INNER, 32), ("mlp.up_proj", INNER, 32),
+                                    ("mlp.down_proj", 32, INNER)):
+            tensors[f"{at}{name}.weight"] = values(rows, columns)
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            tensors[f"{at}{name}.weight"] = values(WIDTH, 0)
+    os.makedirs(folder)
+    write_json(f"{folder}/config.json", {"model_type": "llama", "vocab_size": VOCAB, "max_position_embeddings": 256, "hidden_size": WIDTH,
+                                         "intermediate_size": INNER, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+                                         "rms_norm_eps": 1e-5, "rope_theta": 1e4, "tie_word_embeddings": True})
+    tensors_write(f"{folder}/model.safetensors", tensors)
+    if template:
+        write_json(f"{folder}/tokenizer_config.json", {"chat_template": "{{ messages }}"})
+
+
+def begin():
+    random.seed(4)
+    model_write("base", False)
+    model_write("instruct", True)
+    for name, count in (("chats", 400), ("more", 150)):
+        lines = [[{"role": "user", "content": f"what is {random.randint(0, 99)}?"}, {"role": "assistant", "content": f"it is {random.randint(0, 99)}."}]
+                 for _ in range(count)]
+        write(f"{name}.jsonl", "".join(json.dumps({"messages": messages}) + "\n" for messages in lines))
+        tokenizer = ["--tokenizer=train", f"--vocab-size={VOCAB}", "--chat=chatml"] if name == "chats" else ["--tokenizer=data/chats", "--chat=chatml"]
+        run(*tokenizer, f"--block-size={ROW}", "--val-fraction=0.1", f"{name}.jsonl", program=GPT_PREPARE)
+
+
+def rows_of(name):
+    return (os.path.getsize(f"data/{name}/train.bin") // 2 - 1) // ROW
+
+
+def configuration(out):
+    return read_json(f"{out}/trainer_state.json")["configuration"]
+
+
+def trained(out, *words):
+    done = run(f"--out_dir={out}", "--backend=cpu", *words)
+    check(f"{out} trains", done.returncode == 0, done.stderr[-400:])
+    return configuration(out), done
+
+
+def differing(found, wanted):
+    return {key: (found.get(key), value) for key, value in wanted.items() if found.get(key) != value}
+
+
+def length(rows, epochs=3, each=16, ratio=0.03):
+    """Returns the keys of a run's length as the documents define them."""
+    updates = math.ceil(epochs * rows / each)
+    return {"max_iters": updates - 1, "lr_decay_iters": updates - 1, "warmup_iters": math.ceil(ratio * updates)}
+
+
+TUNED = {"epochs": 3, "warmup_ratio": 0.03, "sampler": "epoch", "document_mask": True, "block_size": ROW, "batch_size": 16,
+         "gradient_accumulation_steps": 1, "min_lr": 0, "weight_decay": 0, "beta2": 0.999, "keep": 2}
+
+
+def defaults():
+    rows = rows_of("chats")
+    half = max(rows // 32, 1)
+    wanted = {**TUNED, **length(rows), "eval_interval": half, "lora_rank": 4, "lora_alpha": 8, "learning_rate": 2e-4}
+    found, done = trained("adapters", "--init_from=./base", "--lora_rank=4", "--dataset=chats")
+    check("adapters: their defaults", not differing(found, wanted), differing(found, wanted))
+    lines = [line for line in done.stderr.splitlines() if "defaults of fine-tuning" in line]
+    check("adapters: one line lists them", len(lines) == 1 and all(f"{key}=" in lines[0] for key in [*wanted, "eval_iters"] if key != "lora_rank"), done.stderr)
+    check("adapters: the last checkpoint, and one more", any(name.startswith("checkpoint-") for name in os.listdir("adapters")))
+    steps = [int(number) for number in re.findall(r"^step (\d+):", done.stdout, re.MULTILINE)]
+    check("adapters: two evaluations an epoch", steps == list(range(0, wanted["max_iters"] + 1, half)), steps)
+    for which in ([], ["--checkpoint=best"]):
+        done = run("--out_dir=adapters", *which, "--start=what", "--num_samples=1", "--max_new_tokens=3", "--backend=cpu", program=GPT_SAMPLE)
+        check(f"gpt-sample {which}", done.returncode == 0, done.stderr)
+    found, _ = trained("whole", "--init_from=./instruct", "--dataset=./data/chats")
+    wanted = {**TUNED, **length(rows), "learning_rate": 1e-5}
+    check("a chat template: its defaults", not differing(found, wanted), differing(found, wanted))
+    found, done = trained("plain", "--init_from=./base", "--dataset=chats", f"--block_size={ROW}", "--max_iters=0", "--batch_size=2",
+                          "--gradient_accumulation_steps=1", "--eval_iters=1")
+    check("neither: nanoGPT's defaults", not differing(found, {"learning_rate": 6e-4, "sampler": "random", "keep": 1, "epochs": 0}) and
+          "defaults of fine-tuning" not in done.stderr, found)
+    os.rename("data/chats", "here")
+    found, _ = trained("beside", "--init_from=./base", "--lora_rank=2", "--dataset=here", "--max_iters=0")
+    check("a data set of the working folder", found["block_size"] == ROW)
+    os.rename("here", "data/chats")
+
+
+def wins():
+    rows = rows_of("chats")
+    write("mine.py", "learning_rate = 3e-3\nwarmup_iters = 1\nkeep = 1\n")
+    found, done = trained("file", "mine.py", "--init_from=./base", "--lora_rank=4", "--dataset=chats", "--batch_size=4", "--weight_decay=0.5", "--epochs=0.5",
+                          "--lora_alpha=5")
+    wanted = {**TUNED, **length(rows, 0.5, 4), "epochs": 0.5, "learning_rate": 3e-3, "warmup_iters": 1, "warmup_ratio": 0, "keep": 1, "batch_size": 4,
+              "weight_decay": 0.5, "lora_alpha": 5}
+    check("keys of a file and flags", not differing(found, wanted), differing(found, wanted))
+    line = next(line for line in done.stderr.splitlines() if "defaults of fine-tuning" in line)
+    check("set keys are not listed", not any(f" {key}=" in line for key in ("learning_rate", "weight_decay", "keep", "batch_size", "epochs")), line)
+    found, _ = trained("short", "--init_from=./base", "--lora_rank=4", "--dataset=chats", "--max_iters=3")
+    check("max_iters decides the length", not differing(found, {"max_iters": 3, "lr_decay_iters": 3, "warmup_iters": 1, "epochs": 0}), found)
+    write("long.py", "max_iters = 1000\nlr_decay_iters = 1000\nwarmup_iters = 50\n")
+    found, _ = trained("typed", "long.py", "--init_from=./base", "--lora_rank=4", "--dataset=chats", "--epochs=1")
+    check("a flag replaces a file's length", not differing(found, {**length(rows, 1), "warmup_iters": 50}), found)
+    done = run("--init_from=./base", "--lora_rank=4", "--dataset=chats", "--epochs=1", "--max_iters=5", "--plan", "--backend=cpu")
+    check("two lengths", "epochs=1.0 (--epochs=1) has no effect because of max_iters=5 (--max_iters=5)" in done.stderr, done.stderr)
+    done = run("--init_from=./base", "--lora_rank=4", "--dataset=chats", "--epochs=1", "--hours=2", "--plan", "--backend=cpu")
+    check("epochs and hours", done.returncode == 2 and len(error_lines(done)) == 1 and "contradicts hours" in done.stderr, done.stderr)
+    done = run("--init_from=./base", "--lora_rank=4", "--dataset=chats", "--ranks=3", "--plan", "--backend=cpu")
+    check("three ranks divide an update", done.returncode == 0 and "batch_size=18" in done.stderr, done.stderr)
+
+
+def epochs():
+    rows = rows_of("chats"), rows_of("more")
+    found, _ = trained("mixed", "--init_from=./base", "--lora_rank=4", "--dataset=chats:0.5,more:0.5", "--epochs=1.5")
+    wanted = length(sum(rows), 1.5)
+    check("a mixture's epoch", not differing(found, wanted), (rows, differing(found, wanted)))
+    found, _ = trained("longer", "--init_from=./base", "--lora_rank=4", "--dataset=chats", "--epochs=1")
+    check("one epoch", not differing(found, length(rows[0], 1)), found)
+    found, _ = trained("longer", "--init_from=resume", "--epochs=2")
+    check("two on resume", not differing(found, {**length(rows[0], 2), "epochs": 2, "learning_rate": 2e-4}), found)
+    found, done = trained("longer", "--init_from=resume")
+    check("as many as before", not differing(found, length(rows[0], 2)) and "nothing to do" in done.stderr, done.stderr)
+    found, _ = trained("longer", "--init_from=resume", f"--max_iters={found['max_iters'] + 1}")
+    check("max_iters on resume", found["epochs"] == 0, found)
+    found, _ = trained("scratch", "--n_layer=1", "--n_head=2", "--n_embd=8", f"--block_size={ROW}", "--dataset=chats", "--epochs=1", "--warmup_ratio=0.5",
+                       "--batch_size=10", "--gradient_accumulation_steps=2", "--eval_iters=1")
+    check("a new model", not differing(found, length(rows[0], 1, 20, 0.5)), found)
+
+
+def absent():
+    for words in (["--dataset=/nonexistent"], ["--dataset=nowhere", "--init_from=./base", "--lora_rank=4"], ["--dataset=chats:0.5,nowhere:0.5"]):
+        done = run(*words, "--out_dir=none", "--backend=cpu")
+        check(f"{words}: one line", done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "cannot open this dataset folder" in done.stderr,
+              done.stderr)
+    done = run("--dataset=nowhere", "--init_from=./base", "--lora_rank=4", "--plan", "--backend=cpu")
+    check("a plan without data", done.returncode == 0 and "a plan of 1000" in done.stderr, done.stderr)
+
+
+if __name__ == "__main__":
+    end(defaults, wins, epochs, absent, begin=begin)

@@ -17,6 +17,7 @@ libgpttrain_a_SOURCES += \
 	src/base/recompute.c src/base/recompute.h \
 	src/base/rng.c src/base/rng.h \
 	src/base/rope_angles.c src/base/rope_angles.h \
+	src/base/archs.def src/base/shape.c src/base/shape.def src/base/shape.h \
 	src/base/size.h \
 	src/base/svg.c src/base/svg.h \
 	src/base/system_memory.c src/base/system_memory.h \

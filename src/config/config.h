@@ -9,6 +9,7 @@
 #define GPT_TRAIN_CONFIG_CONFIG_H
 
 #include "base/file.h"
+#include "base/shape.h"
 
 struct json_t; /* jansson's */
 
@@ -106,9 +107,11 @@ enum gt_status config_parse_text(struct config *config, const char *name, const 
  * Errors: as config_parse_file() and config_check(). */
 enum gt_status config_compared(const struct config *config, struct config *out);
 
-/* Sets each key of a new model's shape that the user left open to the default of its `arch`.  Leaves vocab_size and
- * gelu open: they depend on the data and on the checkpoint. */
+/* Sets each key of a new model's shape that the user left open to the default of its `arch`.  Leaves vocab_size open:
+ * it depends on the data. */
 void config_arch_settle(struct config *config);
+/* Returns the shape that the keys give; none may be open. */
+struct shape config_shape(const struct config *config);
 
 /* Checks combinations of keys, and sets the keys for which others are another name (grad_checkpoint, explain_oom).
  * Skips the keys that a checkpoint is still to fill in (init_from other than scratch); call it again after

@@ -80,9 +80,9 @@ static enum gt_status check_rope(const struct config *config)
         return FAIL(GT_USAGE,
                     "%s: expected linear:FACTOR, or llama3:FACTOR,LOW,HIGH,CONTEXT with FACTOR >= 1, 0 < LOW < HIGH",
                     DESCRIBED(config, CONFIG_KEY_rope_scaling));
-    const bool turns = settled.position == CONFIG_POSITION_ROPE;
+    const bool turns = settled.position == 1 + POSITION_ROPE;
     enum gt_status status = GT_OK;
-    if (!turns && settled.qk_norm != CONFIG_QK_NORM_NONE)
+    if (!turns && settled.qk_norm != 1 + QK_NORM_NONE)
         status = FAIL(GT_USAGE, "%s needs rotary positions, but there is %s", DESCRIBED(&settled, CONFIG_KEY_qk_norm),
                       DESCRIBED(&settled, CONFIG_KEY_position));
     /* An export folds the norm into the table, of which only the blocks may be readers. */

@@ -15,6 +15,15 @@
     static const char *const words_##name[] = {CONFIG_LIST words, NULL}; \
     _Static_assert(sizeof words_##name / sizeof words_##name[0] == config_##name##_count + 1, "a word each");
 #include "config/keys.def"
+#define SHAPE_WORDS(name, words) static const char *const words_##name[] = {"auto", CONFIG_LIST words, NULL};
+#include "base/shape.def"
+static const char *const words_arch[] = {
+    "auto",
+#define ARCH(name, ...) #name,
+#define ARCH_OF_FILES(name, ...)
+#include "base/archs.def"
+    NULL,
+};
 
 /* clang-format off */
 static const struct config_key_info key_table[CONFIG_KEY_COUNT] = {

@@ -1,4 +1,4 @@
-/* Keys whose text has a form of its own, memory_budget and expected_losses, and those whose defaults `arch` gives.
+/* Keys whose text has a form of its own, memory_budget and expected_losses, and the model's shape, as the keys give it.
  *
  * GB is 10^9 bytes and GiB is 2^30, because the memory of cards is sold in one unit and reported in the other.  A
  * percentage refers to the device's total memory, not to its free memory.
@@ -6,10 +6,6 @@
  * Expected losses are parsed on each query, once per evaluation.  A band applies only to the settings of the file that
  * states it, so a run that changes a setting that affects results is not compared.  Nothing here checks that the data
  * are the same.
- *
- * Source of the defaults: transformers, the classes' configurations (configuration_llama.py, configuration_qwen2.py,
- * configuration_qwen3.py) and those of published models: Llama's epsilon and theta are those of the first Llamas and of
- * SmolLM, Qwen's those of Qwen2.5 and Qwen3.
  */
 #include <math.h>
 #include <strings.h>
@@ -117,50 +113,55 @@ const char *config_expected_source(const struct config *config)
     return origin->source;
 }
 
-/* ---- arch ---- */
+/* ---- the model's shape ---- */
 
 #define INNER_MULTIPLE 64
 
-static const struct {
-    int norm, position, mlp, qk_norm;
-    bool qkv_bias;
-    double epsilon, theta;
-} defaults[] = {
-    [CONFIG_ARCH_GPT2] = {CONFIG_NORM_LAYERNORM, CONFIG_POSITION_LEARNED, CONFIG_MLP_GELU, CONFIG_QK_NORM_NONE, false,
-                          1e-5, 1e4},
-    [CONFIG_ARCH_LLAMA] = {CONFIG_NORM_RMSNORM, CONFIG_POSITION_ROPE, CONFIG_MLP_SWIGLU, CONFIG_QK_NORM_NONE, false,
-                           1e-5, 1e4},
-    [CONFIG_ARCH_QWEN2] = {CONFIG_NORM_RMSNORM, CONFIG_POSITION_ROPE, CONFIG_MLP_SWIGLU, CONFIG_QK_NORM_NONE, true,
-                           1e-6, 1e6},
-    [CONFIG_ARCH_QWEN3] = {CONFIG_NORM_RMSNORM, CONFIG_POSITION_ROPE, CONFIG_MLP_SWIGLU, CONFIG_QK_NORM_HEAD, false,
-                           1e-6, 1e6},
-};
-
-static void settle(int *key, int otherwise)
+static bool is_unset(const struct config *config, enum config_key key)
 {
-    if (*key == 0) /* auto */
-        *key = otherwise;
+    return config->origin[key].source == NULL;
 }
 
-void config_arch_settle(struct config *config)
+/* Sets the sizes that follow from others. */
+static void sizes_settle(struct config *config)
 {
-    settle(&config->arch, CONFIG_ARCH_GPT2);
-    settle(&config->norm, defaults[config->arch].norm);
-    settle(&config->position, defaults[config->arch].position);
-    settle(&config->mlp, defaults[config->arch].mlp);
-    settle(&config->qk_norm, defaults[config->arch].qk_norm);
-    if (config->origin[CONFIG_KEY_qkv_bias].source == NULL)
-        config->qkv_bias = defaults[config->arch].qkv_bias;
-    if (config->norm_epsilon == 0.0)
-        config->norm_epsilon = defaults[config->arch].epsilon;
-    if (config->rope_theta == 0.0)
-        config->rope_theta = defaults[config->arch].theta;
     if (config->n_kv_head == 0)
         config->n_kv_head = config->n_head;
     if (config->head_dim == 0)
         config->head_dim = config->n_embd / config->n_head;
-    if (config->n_inner == 0 && config->mlp == CONFIG_MLP_GELU)
+    if (config->n_inner == 0 && config->mlp == 1 + MLP_GELU)
         config->n_inner = 4 * config->n_embd;
     if (config->n_inner == 0)
         config->n_inner = (8 * config->n_embd + 3 * INNER_MULTIPLE - 1) / (3 * INNER_MULTIPLE) * INNER_MULTIPLE;
+}
+
+void config_arch_settle(struct config *config)
+{
+    config->arch = config->arch == 0 ? 1 + ARCH_gpt2 : config->arch;
+    const struct shape *shape = &arch_get((enum arch_kind)(config->arch - 1))->shape;
+#define SHAPE_INT(name, ...) config->name = config->name == 0 ? shape->name : config->name;
+#define SHAPE_REAL(name, ...) config->name = config->name == 0.0 ? shape->name : config->name;
+#define SHAPE_PART(name, place, ...) config->name = config->name == 0.0 ? shape->place : config->name;
+#define SHAPE_BOOL(name, ...) config->name = is_unset(config, CONFIG_KEY_##name) ? shape->name : config->name;
+#define SHAPE_UNLESS(name, field, ...) \
+    config->name = is_unset(config, CONFIG_KEY_##name) ? !shape->field : config->name;
+#define SHAPE_CHOICE(name, ...) config->name = config->name == 0 ? 1 + (int)shape->name : config->name;
+#include "base/shape.def"
+    sizes_settle(config);
+}
+
+struct shape config_shape(const struct config *config)
+{
+    struct shape shape = {.n_layer = 0};
+#define SHAPE_INT(name, ...) shape.name = (int32_t)config->name;
+#define SHAPE_REAL(name, ...) shape.name = config->name;
+#define SHAPE_PART(name, place, ...) shape.place = config->name;
+#define SHAPE_BOOL(name, ...) shape.name = config->name;
+#define SHAPE_UNLESS(name, field, ...) shape.field = !config->name;
+#define SHAPE_CHOICE(name, tag, ...) shape.name = (enum tag)(config->name - 1);
+#include "base/shape.def"
+    const bool good = rope_scaling_read(config->rope_scaling, &shape.rope);
+    assert(good); /* config_check() has accepted the key */
+    (void)good;
+    return shape;
 }

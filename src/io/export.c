@@ -70,7 +70,8 @@ static enum gt_status model_check(const struct export_options *options)
     if (options->format == EXPORT_PEFT && config->lora.rank == 0)
         return FAIL(GT_USAGE, "%s: --format=peft exports adapters, and this model has none; use --format=hf",
                     options->checkpoint->source);
-    const char *lacks = gguf ? export_gguf_lacks(config) : hf_config_lacks(config);
+    char text[HF_LACKS_MAX];
+    const char *lacks = gguf ? export_gguf_lacks(config, text) : hf_config_lacks(config, text);
     if (options->format == EXPORT_LLMC && !model_is_gpt2(config))
         return FAIL(GT_UNSUPPORTED, "%s: --format=llmc holds GPT-2's blocks only%s", options->checkpoint->source,
                     lacks == NULL ? "; --format=hf holds this model" : "");

@@ -88,8 +88,8 @@ enum gt_status export_hf_write(const struct export_options *options, const struc
  * options->dtype; vectors and the position table are float32, as in the output of llama.cpp's converter.  Source:
  * ggml's docs/gguf.md; names from llama.cpp's gguf-py/gguf/constants.py. */
 enum gt_status export_gguf_write(const struct export_options *options, const struct export_weights *weights);
-/* Returns NULL if an architecture of llama.cpp holds the model, else the setting that none has. */
-const char *export_gguf_lacks(const struct model_config *config);
+/* Returns NULL if an architecture of llama.cpp holds the model, else what none has, in `text`. */
+const char *export_gguf_lacks(const struct model_config *config, char text[static HF_LACKS_MAX]);
 
 /* Writes llm.c's checkpoint: 256 int32 of header (magic 20240326; version 3 float32, 5 bfloat16), then each kind of
  * tensor for all layers, rows of wte padded with zeros to a multiple of 128.  Source: llm.c train_gpt2.py

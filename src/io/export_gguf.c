@@ -221,38 +221,63 @@ static int32_t dtype_number(enum dtype dtype, int32_t of_bf16)
     return dtype == DTYPE_F32 ? 0 : dtype == DTYPE_F16 ? 1 : of_bf16;
 }
 
-static bool is_llama(const struct model_config *config)
-{
-    return strcmp(hf_config_type(config), "llama") == 0;
-}
-
 static bool has_divisors(const struct model_config *config)
 {
     return !model_is_gpt2(config) && config->rope.scaling == ROPE_SCALING_LLAMA3;
 }
 
-const char *export_gguf_lacks(const struct model_config *config)
+const char *export_gguf_lacks(const struct model_config *config, char text[static HF_LACKS_MAX])
 {
-    const char *lacks = hf_config_lacks(config);
-    if (lacks != NULL || model_is_gpt2(config) || is_llama(config))
+    const struct arch *arch = arch_of(&config->shape);
+    const char *lacks = hf_config_lacks(config, text), *what = NULL;
+    if (lacks != NULL)
         return lacks;
-    if (has_divisors(config))
-        return config->qkv_bias ? "rope_scaling='llama3:...' and qkv_bias"
-                                : "rope_scaling='llama3:...' and qk_norm='head'";
-    const bool other_width = model_attention_width(config) != config->n_embd;
-    return config->qkv_bias && other_width ? "qkv_bias and a head_dim other than n_embd / n_head" : NULL;
+    if (has_divisors(config) && !arch->gguf_divisors)
+        what = "rope_scaling='llama3:...'";
+    else if (arch->gguf_whole_heads && model_attention_width(config) != config->n_embd)
+        what = "a head_dim other than n_embd / n_head";
+    if (what == NULL)
+        return NULL;
+    (void)snprintf(text, HF_LACKS_MAX, "%s in %s's blocks", what, arch->name);
+    return text;
 }
 
-static void rotary_keys_put(const struct model_config *config, struct head *head)
+/* Puts the key of a property, and those that follow from it. */
+static void property_put(const struct model_config *config, const struct shape *shape, enum shape_property property,
+                         struct head *head)
 {
-    const int32_t head_dim = model_head_dim(config);
-    key_f32(head, ".attention.layer_norm_rms_epsilon", config->norm_epsilon);
-    key_u32(head, ".attention.head_count_kv", config->n_kv_head);
-    key_u32(head, ".attention.key_length", head_dim);
-    key_u32(head, ".attention.value_length", head_dim);
-    key_u32(head, ".rope.dimension_count", head_dim);
-    key_f32(head, ".rope.freq_base", config->rope.theta);
-    if (config->rope.scaling != ROPE_SCALING_LINEAR)
+    const struct shape_row *row = shape_row_get(property);
+    const char *name = row->gguf[arch_of(shape)->family];
+    const double value = shape_get(shape, property);
+    if (name != NULL && row->type == SHAPE_TYPE_REAL)
+        key_f32(head, name, value);
+    else if (name != NULL)
+        key_u32(head, name, (int32_t)value);
+    if (property == SHAPE_n_layer)
+        key_u32(head, ".context_length", model_positions(config));
+    if (property != SHAPE_head_dim || name == NULL)
+        return;
+    key_u32(head, ".attention.value_length", shape->head_dim);
+    key_u32(head, ".rope.dimension_count", shape->head_dim);
+}
+
+/* Puts the keys of the shape in the order of earlier releases; those of later properties follow. */
+static void shape_put(const struct model_config *config, struct head *head)
+{
+    static const enum shape_property first[] = {SHAPE_vocab_size, SHAPE_n_layer,  SHAPE_n_embd,
+                                                SHAPE_n_inner,    SHAPE_n_head,   SHAPE_norm_epsilon,
+                                                SHAPE_n_kv_head,  SHAPE_head_dim, SHAPE_rope_theta};
+    bool done[SHAPE_PROPERTIES] = {false};
+    struct shape shape = config->shape;
+    shape_sizes_fill(&shape);
+    for (size_t i = 0; i < sizeof first / sizeof first[0]; i++) {
+        property_put(config, &shape, first[i], head);
+        done[first[i]] = true;
+    }
+    for (int p = 0; p < SHAPE_PROPERTIES; p++)
+        if (!done[p])
+            property_put(config, &shape, (enum shape_property)p, head);
+    if (config->position != POSITION_ROPE || config->rope.scaling != ROPE_SCALING_LINEAR)
         return;
     key_string(head, ".rope.scaling.type", "linear");
     key_f32(head, ".rope.scaling.factor", config->rope.factor);
@@ -266,22 +291,18 @@ static void keys_put(const struct export_options *options, struct head *head)
     key_string(head, "general.name", options->name);
     key_u32(head, "general.file_type", dtype_number(options->dtype, 32));
     key_u32(head, "general.alignment", ALIGNMENT);
-    key_u32(head, ".vocab_size", config->vocab_size);
-    key_u32(head, ".block_count", config->n_layer);
-    key_u32(head, ".context_length", model_positions(config));
-    key_u32(head, ".embedding_length", config->n_embd);
-    key_u32(head, ".feed_forward_length", model_inner_width(config));
-    key_u32(head, ".attention.head_count", config->n_head);
-    if (model_is_gpt2(config))
-        key_f32(head, ".attention.layer_norm_epsilon", config->norm_epsilon);
-    else
-        rotary_keys_put(config, head);
+    shape_put(config, head);
     tokens_put(options, head);
 }
 
 static size_t entry_count(const struct model_config *config)
 {
     return parameters_file_count(config) + (model_is_gpt2(config) || has_divisors(config) ? 1 : 0);
+}
+
+static bool is_name(const char *text, size_t length, const char *name)
+{
+    return strncmp(text, name, length) == 0 && name[length] == '\0';
 }
 
 /* Gives a tensor its name in the file, and the rows of queries and keys their order. */
@@ -293,22 +314,18 @@ static void entry_name(const struct model_config *config, struct entry *entry)
     } names[] = {
         {"wte", "token_embd", false},
         {"wpe", "position_embd", false},
-        {"ln_1", "attn_norm", false},
         {"attn.c_attn", "attn_qkv", false},
         {"attn.c_proj", "attn_output", false},
-        {"ln_2", "ffn_norm", false},
         {"mlp.c_fc", "ffn_up", false},
         {"mlp.c_proj", "ffn_down", false},
         {"ln_f", "output_norm", false},
         {"model.embed_tokens", "token_embd", false},
-        {"input_layernorm", "attn_norm", false},
         {"self_attn.q_proj", "attn_q", true},
         {"self_attn.k_proj", "attn_k", true},
         {"self_attn.v_proj", "attn_v", false},
         {"self_attn.q_norm", "attn_q_norm", false},
         {"self_attn.k_norm", "attn_k_norm", false},
         {"self_attn.o_proj", "attn_output", false},
-        {"post_attention_layernorm", "ffn_norm", false},
         {"mlp.gate_proj", "ffn_gate", false},
         {"mlp.up_proj", "ffn_up", false},
         {"mlp.down_proj", "ffn_down", false},
@@ -321,11 +338,18 @@ static void entry_name(const struct model_config *config, struct entry *entry)
     const char *block = in_block ? TEXT(NAME_MAX_BYTES, "blk.%d.", number) : "";
     const char *kind = strrchr(full, '.');
     const size_t length = (size_t)(kind - (full + skip));
-    size_t i = 0;
-    while (strncmp(full + skip, names[i].model, length) != 0 || names[i].model[length] != '\0')
-        i++;
-    (void)snprintf(entry->name, sizeof entry->name, "%s%s%s", block, names[i].file, kind);
-    entry->head_dim = names[i].rotated && is_llama(config) ? model_head_dim(config) : 0;
+    const struct arch *arch = arch_of(&config->shape);
+    const char *name = NULL;
+    for (size_t i = 0; i < sizeof arch->norms / sizeof arch->norms[0]; i++)
+        if (is_name(full + skip, length, arch->norms[i].file))
+            name = arch->norms[i].gguf;
+    for (size_t i = 0; name == NULL; i++) {
+        if (!is_name(full + skip, length, names[i].model))
+            continue;
+        name = names[i].file;
+        entry->head_dim = names[i].rotated && arch->gguf_neighbours ? model_head_dim(config) : 0;
+    }
+    (void)snprintf(entry->name, sizeof entry->name, "%s%s%s", block, name, kind);
 }
 
 static void entry_get(const struct export_options *options, size_t index, struct entry *out)

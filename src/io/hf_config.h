@@ -35,8 +35,10 @@ enum gt_status hf_config_parse(const json_t *root, const char *source, struct mo
 
 /* Returns the model_type: "gpt2", "llama", "qwen2" or "qwen3"; "gpt_train" if no class holds the model. */
 const char *hf_config_type(const struct model_config *config);
-/* Returns NULL if a class of transformers holds the model, else the setting that none has: "norm='layernorm'". */
-const char *hf_config_lacks(const struct model_config *config);
+/* Returns NULL if a class of transformers holds the model, else what none has: "norm='layernorm' in llama's blocks",
+ * in `text`. */
+#define HF_LACKS_MAX (SHAPE_TEXT_MAX + 32)
+const char *hf_config_lacks(const struct model_config *config, char text[static HF_LACKS_MAX]);
 
 /* Reads a required size, at least 1 and below 2^24.  Errors: GT_DATA. */
 enum gt_status hf_size_field(const json_t *root, const char *source, const char *name, int32_t *out);

@@ -6,20 +6,10 @@
 #ifndef GPT_TRAIN_MODEL_MODEL_H
 #define GPT_TRAIN_MODEL_MODEL_H
 
-#include "base/rope_angles.h"
+#include "base/shape.h"
 #include "model/graph.h"
 #include "model/plan_choice.h"
 #include "model/state_format.h"
-
-enum norm_kind { NORM_LAYERNORM, NORM_RMSNORM };
-enum position_kind { POSITION_LEARNED, POSITION_ROPE };
-enum mlp_kind { MLP_GELU, MLP_SWIGLU };
-/* The norm of queries and keys: none, over each head (Qwen3), or over all heads together (OLMo 2). */
-enum qk_norm_kind { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_FULL };
-
-/* The words for them in configurations and files, indexed by the enumerators; NULL comes last. */
-extern const char *const model_norm_words[],
-    *const model_position_words[], *const model_mlp_words[], *const model_qk_norm_words[], *const model_gelu_words[];
 
 /* Adapters of low rank (Hu et al. 2021): a target's matrix W becomes W + alpha / rank B A, with A [rank, in] and B
  * [out, rank].  Only adapters are trained. */
@@ -32,26 +22,20 @@ struct lora_config {
 /* PEFT's names of the targets: the last parts of the names of a block's linear layers. */
 extern const char *const model_lora_words[];
 
-/* All zero but for the sizes is GPT-2. */
+/* The shape, whose fields are also fields of this struct, and what a run or a file adds to it. */
 struct model_config {
-    int32_t n_layer, n_head, n_kv_head, n_embd, block_size;
+    union {
+        struct shape shape;
+        struct {
+#define SHAPE_FIELD(type, name) type name;
+#include "base/shape.def"
+            struct rope_config rope;
+        };
+    };
+    int32_t block_size;        /* T */
     int32_t max_positions;     /* the context that a model with rotary positions was made for; 0: block_size */
-    int32_t head_dim;          /* D; 0: n_embd / n_head */
-    int32_t n_inner;           /* F, the MLP's width; 0: 4 n_embd */
-    int32_t vocab_size;        /* V */
     int32_t padded_vocab_size; /* Vp >= V: rows of wte in memory; rows beyond V stay zero */
-    bool bias;                 /* biases of linear layers and layernorms */
-    bool qkv_bias;             /* a bias of queries, keys and values also without `bias` (Qwen2) */
-    bool untied;               /* the output layer has weights of its own, not wte's */
-    bool embed_norm;           /* an rmsnorm without gains follows the embedding */
-    enum norm_kind norm;
-    enum position_kind position;
-    enum mlp_kind mlp;
-    enum qk_norm_kind qk_norm;
     float dropout;
-    enum gelu_kind gelu;
-    double norm_epsilon; /* 1e-5 */
-    struct rope_config rope;
     struct lora_config lora;
 };
 
@@ -61,8 +45,8 @@ int32_t model_positions(const struct model_config *config);
 int32_t model_head_dim(const struct model_config *config);
 int32_t model_inner_width(const struct model_config *config);
 int64_t model_attention_width(const struct model_config *config);
-/* Returns true for GPT-2's blocks, whose weights have GPT-2's names and layout in memory and in files; all others have
- * Llama's. */
+/* Returns true if the architecture's class is GPT-2's, whose weights have its names and layout in memory and in files;
+ * all others have Llama's. */
 bool model_is_gpt2(const struct model_config *config);
 
 /* Logs every impossible value, one line each.  Errors: GT_USAGE. */

@@ -15,14 +15,8 @@
 
 #define INIT_STD 0.02
 
-const char *const model_norm_words[] = {[NORM_LAYERNORM] = "layernorm", [NORM_RMSNORM] = "rmsnorm", NULL};
-const char *const model_position_words[] = {[POSITION_LEARNED] = "learned", [POSITION_ROPE] = "rope", NULL};
-const char *const model_mlp_words[] = {[MLP_GELU] = "gelu", [MLP_SWIGLU] = "swiglu", NULL};
-const char *const model_qk_norm_words[] = {
-    [QK_NORM_NONE] = "none", [QK_NORM_HEAD] = "head", [QK_NORM_FULL] = "full", NULL};
 const char *const model_lora_words[] = {"q_proj",    "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj",
                                         "down_proj", "c_attn", "c_proj", "c_fc",   NULL};
-const char *const model_gelu_words[] = {[GELU_ERF] = "erf", [GELU_TANH] = "tanh", NULL};
 
 int32_t model_positions(const struct model_config *config)
 {
@@ -46,11 +40,7 @@ int64_t model_attention_width(const struct model_config *config)
 
 bool model_is_gpt2(const struct model_config *config)
 {
-    return config->norm == NORM_LAYERNORM && config->position == POSITION_LEARNED && config->mlp == MLP_GELU &&
-           config->qk_norm == QK_NORM_NONE && !config->untied && (config->bias || !config->qkv_bias) &&
-           config->n_kv_head == config->n_head &&
-           (config->head_dim == 0 || model_attention_width(config) == config->n_embd) &&
-           (config->n_inner == 0 || config->n_inner == 4 * (int64_t)config->n_embd);
+    return arch_of(&config->shape)->family == FAMILY_GPT2;
 }
 
 /* ---- the layers ---- */
@@ -67,13 +57,14 @@ struct layer {
 /* Lists the layers of a block, and the last norm. */
 static void layers_list(const struct model_config *config, struct layer out[static BLOCK_LAYERS])
 {
-    const bool gpt2 = model_is_gpt2(config), gated = config->mlp == MLP_SWIGLU;
+    const struct arch *arch = arch_of(&config->shape);
+    const bool gpt2 = arch->family == FAMILY_GPT2, gated = config->mlp == MLP_SWIGLU;
     const bool norm_bias = config->bias && config->norm == NORM_LAYERNORM;
     const int64_t c = config->n_embd, size = model_head_dim(config), q = model_attention_width(config);
     const int64_t kv = config->n_kv_head * size, inner = model_inner_width(config);
     const bool per_head = config->qk_norm == QK_NORM_HEAD;
     const struct layer layers[BLOCK_LAYERS] = {
-        [BLOCK_LN_1] = {.name = gpt2 ? "ln_1" : "input_layernorm", .out = c, .bias = norm_bias},
+        [BLOCK_LN_1] = {.name = arch->norms[0].file, .out = c, .bias = norm_bias},
         [BLOCK_C_ATTN] = {.name = gpt2 ? "attn.c_attn" : "self_attn.qkv_proj",
                           .part = {gpt2 ? NULL : "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
                           .part_rows = {q, kv, kv},
@@ -86,7 +77,7 @@ static void layers_list(const struct model_config *config, struct layer out[stat
                            .out = per_head ? 2 * size : q + kv,
                            .missing = config->qk_norm == QK_NORM_NONE},
         [BLOCK_C_PROJ] = {gpt2 ? "attn.c_proj" : "self_attn.o_proj", .in = q, .out = c, .bias = config->bias},
-        [BLOCK_LN_2] = {.name = gpt2 ? "ln_2" : "post_attention_layernorm", .out = c, .bias = norm_bias},
+        [BLOCK_LN_2] = {.name = arch->norms[1].file, .out = c, .bias = norm_bias},
         [BLOCK_C_FC] = {.name = gpt2    ? "mlp.c_fc"
                                 : gated ? "mlp.gate_up_proj"
                                         : "mlp.up_proj",

@@ -93,35 +93,28 @@ static enum gt_status open_scratch(struct hostmem *mem, struct config *config, c
     return checkpoint_config_check(model);
 }
 
-/* Returns the `arch` whose defaults are nearest to a model. */
-static const char *arch_of(const struct model_config *model)
-{
-    if (model->norm == NORM_LAYERNORM)
-        return "gpt2";
-    if (model->qk_norm != QK_NORM_NONE)
-        return "qwen3";
-    return model->qkv_bias ? "qwen2" : "llama";
-}
-
-/* Returns the shape keys of a model as a configuration object. */
-static json_t *shape_object(const struct config *config, const struct model_config *model)
+/* Returns the shape keys of a model as a configuration object, without `arch` if the configuration has it. */
+static json_t *shape_object(const struct config *config, const struct model_config *model, bool has_arch)
 {
     const bool rope = model->position == POSITION_ROPE;
     char scaling[ROPE_SCALING_TEXT_MAX];
-    json_t *object = json_pack(
-        "{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:s, s:s, s:f, s:s, s:f, s:s, s:s, s:s, s:b, s:b, s:b}",
-        "n_layer", model->n_layer, "n_head", model->n_head, "n_kv_head", model->n_kv_head, "head_dim",
-        model_head_dim(model), "n_embd", model->n_embd, "n_inner", model_inner_width(model), "vocab_size",
-        model->vocab_size, "bias", (int)model->bias, "gelu", model_gelu_words[model->gelu], "arch", arch_of(model),
-        "norm", model_norm_words[model->norm], "norm_epsilon", model->norm_epsilon, "position",
-        model_position_words[model->position], "rope_theta", rope ? model->rope.theta : 1e4, "rope_scaling",
-        rope_scaling_text(scaling, &model->rope), "mlp", model_mlp_words[model->mlp], "qk_norm",
-        model_qk_norm_words[model->qk_norm], "qkv_bias", (int)model->qkv_bias, "tie_embeddings", (int)!model->untied,
-        "embed_norm", (int)model->embed_norm);
+    struct shape shape = model->shape;
+    enum shape_property differs;
+    json_t *object = json_object();
+    int failures = 0;
+    shape_sizes_fill(&shape);
+    if (!rope)
+        shape.rope.theta = arch_get(ARCH_gpt2)->shape.rope.theta; /* it has no effect */
+    for (int p = 0; p < SHAPE_PROPERTIES; p++) {
+        const enum shape_property property = (enum shape_property)p;
+        failures |= json_object_set_new(object, shape_row_get(property)->name, shape_json(&shape, property));
+    }
+    failures |= json_object_set_new(object, "rope_scaling", json_string(rope_scaling_text(scaling, &shape.rope)));
+    if (!has_arch)
+        failures |= json_object_set_new(object, "arch", json_string(arch_nearest(&shape, &differs)->name));
     /* The user may set a shorter context, as with nanoGPT's crop_block_size; rotary positions allow any. */
     const bool crop = config_key_was_set(config, CONFIG_KEY_block_size) && config->block_size < model->block_size;
     char targets[PEFT_TARGETS_TEXT_MAX];
-    int failures = 0;
     if (!rope && !crop)
         failures |= json_object_set_new(object, "block_size", json_integer(model->block_size));
     if (model->lora.rank > 0) {
@@ -145,10 +138,10 @@ enum gt_status restore_window_check(const char *key, int64_t tokens, int32_t win
 }
 
 /* `window` is that of hf_config_rest. */
-static enum gt_status fill_from_weights(struct config *config, struct model_config *model, int32_t window,
-                                        const char *source)
+static enum gt_status fill_from_weights(struct config *config, struct model_config *model, bool has_arch,
+                                        int32_t window, const char *source)
 {
-    json_t *object = shape_object(config, model);
+    json_t *object = shape_object(config, model, has_arch);
     if (!object)
         return FAIL(GT_NO_MEMORY, "out of memory");
     enum gt_status status = config_from_json(config, object, source);
@@ -284,7 +277,7 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
     enum checkpoint_kind kind = CHECKPOINT_NONE;
     if (config->plan != CONFIG_PLAN_OFF && !file_is_folder(config->init_from) &&
         hf_cache_shape(config->init_from, model))
-        return fill_from_weights(config, model, 0, config->init_from); /* a plan needs no weights */
+        return fill_from_weights(config, model, false, 0, config->init_from); /* a plan needs no weights */
     TRY(weights_path(config, from));
     const bool resume = strcmp(config->init_from, "resume") == 0;
     source->own = resume && strcmp(from, config->out_dir) == 0;
@@ -300,9 +293,10 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
             TRY(config_from_json(config, checkpoint->record.state.configuration, checkpoint->source));
     }
     *model = checkpoint->config;
+    const bool has_arch = source->resume && json_object_get(checkpoint->record.state.configuration, "arch") != NULL;
     if (!source->resume)
         TRY(tuning_prepare(mem, config, mixture, from, model));
-    TRY(fill_from_weights(config, model, checkpoint->rest.window, checkpoint->source));
+    TRY(fill_from_weights(config, model, has_arch, checkpoint->rest.window, checkpoint->source));
     if (model->lora.rank > 0 && checkpoint->base[0] == '\0' && checkpoint->kind != CHECKPOINT_HF &&
         checkpoint->kind != CHECKPOINT_OURS)
         return FAIL(GT_UNSUPPORTED, CHECKPOINT_BASE_FORM, checkpoint->source);

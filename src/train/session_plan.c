@@ -33,34 +33,13 @@ void session_model_settle(struct config *config, int64_t vocab_size, struct mode
 {
     int64_t vocab = config->vocab_size > 0 ? config->vocab_size : vocab_size;
     config_arch_settle(config);
-    *out = (struct model_config){
-        .n_layer = (int32_t)config->n_layer,
-        .n_head = (int32_t)config->n_head,
-        .n_kv_head = (int32_t)config->n_kv_head,
-        .head_dim = (int32_t)config->head_dim,
-        .n_inner = (int32_t)config->n_inner,
-        .n_embd = (int32_t)config->n_embd,
-        .block_size = (int32_t)config->block_size,
-        .vocab_size = (int32_t)vocab,
-        .padded_vocab_size = (int32_t)vocab,
-        .bias = config->bias,
-        .qkv_bias = config->qkv_bias,
-        .untied = !config->tie_embeddings,
-        .embed_norm = config->embed_norm,
-        .norm = config->norm == CONFIG_NORM_RMSNORM ? NORM_RMSNORM : NORM_LAYERNORM,
-        .position = config->position == CONFIG_POSITION_ROPE ? POSITION_ROPE : POSITION_LEARNED,
-        .mlp = config->mlp == CONFIG_MLP_SWIGLU ? MLP_SWIGLU : MLP_GELU,
-        .qk_norm = (enum qk_norm_kind)(config->qk_norm - CONFIG_QK_NORM_NONE),
-        .dropout = (float)config->dropout,
-        .gelu = config->gelu == CONFIG_GELU_TANH ? GELU_TANH : GELU_ERF,
-        .norm_epsilon = config->norm_epsilon,
-        .rope = {.theta = config->rope_theta},
-    };
-    const bool good = rope_scaling_read(config->rope_scaling, &out->rope);
-    assert(good); /* config_check() has accepted the key */
-    (void)good;
     config->vocab_size = vocab;
-    config->gelu = out->gelu == GELU_TANH ? CONFIG_GELU_TANH : CONFIG_GELU_ERF;
+    *out = (struct model_config){
+        .shape = config_shape(config),
+        .block_size = (int32_t)config->block_size,
+        .padded_vocab_size = (int32_t)vocab,
+        .dropout = (float)config->dropout,
+    };
 }
 
 /* Returns the most rows per loss chunk: as configured, or as many as the byte limit allows. */

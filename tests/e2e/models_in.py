@@ -421,6 +421,14 @@ def agrees():
         check(f"{name}: the loss of the formulas", found is not None and abs(float(found[1]) - wanted) <= 2e-5, f"{done.stdout} {wanted} {done.stderr}")
 
 
+def resumes_a_mixture():
+    """A resumed run may repeat the flags of a model whose properties are nearer to another architecture."""
+    flags = [*RUN, *SHAPE, "--arch=llama", "--norm=layernorm", "--mlp=gelu", "--out_dir=mixture"]
+    gpt_train(*flags, "--max_iters=1", "--always_save_checkpoint=True")
+    done = gpt_train(*flags, "--max_iters=2", "--init_from=resume")
+    check("a mixture is resumed with its flags", done.returncode == 0 and "iter 2: " in done.stdout, done.stderr)
+
+
 def judged(source, *arguments):
     return gpt_train(f"--init_from={source}", "--eval_data=data/val.bin", "--dtype=float32", "--threads=1", *arguments)
 
@@ -896,6 +904,7 @@ def main():
     nanogpt_over_another()
     nanogpt_samples()
     agrees()
+    resumes_a_mixture()
     contexts()
     heads()
     torch_writes()

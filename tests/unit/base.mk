@@ -12,6 +12,7 @@ BASE_CHECKS = \
 	tests/unit/check_recompute \
 	tests/unit/check_rope_angles \
 	tests/unit/check_rng \
+	tests/unit/check_shape \
 	tests/unit/check_size \
 	tests/unit/check_status \
 	tests/unit/check_thread \

@@ -109,7 +109,7 @@ TEST(args_choices_and_plan)
     ck_assert_int_eq(fixture.config.plan, CONFIG_PLAN_TEXT);
     ck_assert_int_eq(TRAIN("--plan=json", "--gelu", "tanh", "--sampler='epoch'"), GT_OK);
     ck_assert_int_eq(fixture.config.plan, CONFIG_PLAN_JSON);
-    ck_assert_int_eq(fixture.config.gelu, CONFIG_GELU_TANH);
+    ck_assert_int_eq(fixture.config.gelu, 1 + GELU_TANH);
     ck_assert_int_eq(fixture.config.sampler, CONFIG_SAMPLER_EPOCH);
     ck_assert_int_eq(TRAIN("--plan=svg"), GT_OK);
     ck_assert_int_eq(fixture.config.plan, CONFIG_PLAN_SVG);

@@ -78,14 +78,14 @@ TEST(json_resume)
     ck_assert_int_eq(fixture.config.max_iters, 40); /* this invocation's value stays */
     ck_assert_int_eq(fixture.config.n_layer, 3);
     ck_assert(fixture.config.learning_rate == 1.0);
-    ck_assert_int_eq(fixture.config.gelu, CONFIG_GELU_ERF);
+    ck_assert_int_eq(fixture.config.gelu, 1 + GELU_ERF);
     ck_assert(!config_key_was_set(&fixture.config, CONFIG_KEY_n_layer));
     ck_assert(config_key_was_set(&fixture.config, CONFIG_KEY_max_iters));
     /* Repeating the same shape is allowed, and an open choice follows the checkpoint. */
     ck_assert_int_eq(resume("n_layer = 3; gelu = 'auto'; vocab_size = 0",
                             "{\"n_layer\": 3, \"gelu\": \"tanh\", \"vocab_size\": 65}"),
                      GT_OK);
-    ck_assert_int_eq(fixture.config.gelu, CONFIG_GELU_TANH);
+    ck_assert_int_eq(fixture.config.gelu, 1 + GELU_TANH);
     ck_assert_int_eq(fixture.config.vocab_size, 65);
     ck_assert_int_eq(fixture.count, 0);
     /* Another shape is refused. */

@@ -111,10 +111,10 @@ TEST(makes_what_it_parses_of_llamas_family)
         {"llama", NULL, true, false, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_NONE},
         {"qwen2", NULL, false, true, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_NONE},
         {"qwen3", NULL, false, false, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_HEAD},
-        {"gpt_train", "norm='layernorm'", true, false, NORM_LAYERNORM, MLP_SWIGLU, QK_NORM_NONE},
-        {"gpt_train", "mlp='gelu'", false, false, NORM_RMSNORM, MLP_GELU, QK_NORM_NONE},
-        {"gpt_train", "qk_norm='full'", false, false, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_FULL},
-        {"gpt_train", "qk_norm='head' with bias or qkv_bias", false, true, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_HEAD},
+        {"gpt_train", "norm='layernorm' in llama's blocks", true, false, NORM_LAYERNORM, MLP_SWIGLU, QK_NORM_NONE},
+        {"gpt_train", "mlp='gelu' in llama's blocks", false, false, NORM_RMSNORM, MLP_GELU, QK_NORM_NONE},
+        {"gpt_train", "qk_norm='full' in llama's blocks", false, false, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_FULL},
+        {"gpt_train", "qk_norm='head' in qwen2's blocks", false, true, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_HEAD},
     };
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         struct model_config config = io_config(2, 12, 4, kinds[i].bias), back;
@@ -135,7 +135,8 @@ TEST(makes_what_it_parses_of_llamas_family)
         ck_assert_int_eq(hf_config_make(&config, 1, -1, &root), GT_OK);
         ck_assert_str_eq(json_string_value(json_object_get(root, "model_type")), kinds[i].type);
         ck_assert((kinds[i].lacks == NULL) == (json_object_get(root, "architectures") != NULL));
-        ck_assert_pstr_eq(hf_config_lacks(&config), kinds[i].lacks);
+        char lacks[HF_LACKS_MAX];
+        ck_assert_pstr_eq(hf_config_lacks(&config, lacks), kinds[i].lacks);
         ck_assert_int_eq(hf_config_parse(root, "x", &back, &rest), GT_OK);
         ck_assert_int_eq(back.block_size, 77); /* the positions of the source, not this run's */
         back.block_size = config.block_size;
@@ -148,6 +149,22 @@ TEST(makes_what_it_parses_of_llamas_family)
         ck_assert_str_eq(rope_scaling_text(text, &back.rope), "llama3:32,1,4,8192");
         ck_assert(back.rope.theta == 5e5);
         json_decref(root);
+    }
+}
+
+/* A file that has the sizes only is of the class that its type names. */
+TEST(absent_fields_give_the_classs_shape)
+{
+    for (int kind = 0; kind < ARCH_gpt_train; kind++) {
+        const struct arch *arch = arch_get((enum arch_kind)kind);
+        struct model_config config;
+        struct hf_config_rest rest;
+        const char *text =
+            arch->family == FAMILY_GPT2
+                ? "{" SIZES "}"
+                : TEXT(400, "{\"model_type\":\"%s\",%s,\"num_key_value_heads\":2}", arch->name, LLAMA_SIZES);
+        ck_assert_int_eq(parse(text, &config, &rest), GT_OK);
+        ck_assert_str_eq(hf_config_type(&config), kind == ARCH_mistral ? "llama" : arch->name);
     }
 }
 
@@ -253,10 +270,10 @@ static const struct {
     {"[]", GT_DATA, "model_type"},
     {"{}", GT_DATA, "model_type"},
     {"{\"model_type\":\"mixtral\"}", GT_UNSUPPORTED, "\"mixtral\""},
-    {"{\"model_type\":\"gpt2\"}", GT_DATA, "vocab_size"},
-    {"{\"model_type\":\"gpt2\",\"vocab_size\":0}", GT_DATA, "vocab_size"},
-    {"{\"model_type\":\"gpt2\",\"vocab_size\":1e3}", GT_DATA, "vocab_size"},
-    {"{\"model_type\":\"gpt2\",\"vocab_size\":9999999999}", GT_DATA, "vocab_size"},
+    {"{\"model_type\":\"gpt2\"}", GT_DATA, "n_layer"},
+    {"{\"model_type\":\"gpt2\",\"n_layer\":1,\"n_head\":1,\"n_embd\":1,\"vocab_size\":0}", GT_DATA, "vocab_size"},
+    {"{\"model_type\":\"gpt2\",\"n_layer\":1,\"n_head\":1,\"n_embd\":1,\"vocab_size\":1e3}", GT_DATA, "vocab_size"},
+    {"{\"model_type\":\"gpt2\",\"n_layer\":9999999999}", GT_DATA, "n_layer"},
     {"{\"model_type\":\"gpt2\",\"vocab_size\":5,\"n_positions\":4,\"n_embd\":6,\"n_layer\":1,\"n_head\":4}", GT_DATA,
      "n_head"},
     {"{\"model_type\":\"gpt2\",\"vocab_size\":5,\"n_positions\":4,\"n_embd\":6,\"n_layer\":-1,\"n_head\":4}", GT_DATA,
@@ -278,7 +295,7 @@ static const struct {
     {"{" SIZES ",\"bos_token_id\":-5}", GT_DATA, "bos_token_id"},
     {"{" SIZES ",\"gpt_train\":[]}", GT_DATA, "gpt_train"},
     {"{" SIZES ",\"gpt_train\":{}}", GT_DATA, "bias"},
-    {"{\"model_type\":\"llama\"}", GT_DATA, "vocab_size"},
+    {"{\"model_type\":\"llama\"}", GT_DATA, "num_hidden_layers"},
     {"{" LLAMA ",\"num_key_value_heads\":3}", GT_DATA, "num_key_value_heads"},
     {"{\"model_type\":\"llama\",\"vocab_size\":9,\"max_position_embeddings\":64,\"hidden_size\":13,"
      "\"intermediate_size\":20,\"num_hidden_layers\":2,\"num_attention_heads\":4}",
@@ -299,8 +316,9 @@ static const struct {
     {"{" LLAMA ",\"rms_norm_eps\":0}", GT_DATA, "rms_norm_eps"},
     {"{" LLAMA ",\"eos_token_id\":\"x\"}", GT_DATA, "eos_token_id"},
     {"{\"model_type\":\"gpt_train\"," LLAMA_SIZES "}", GT_DATA, "gpt_train"},
-    {"{\"model_type\":\"gpt_train\"," LLAMA_SIZES ",\"gpt_train\":{\"norm\":\"batchnorm\"}}", GT_UNSUPPORTED,
-     "batchnorm"},
+    {"{\"model_type\":\"gpt_train\"," LLAMA_SIZES
+     ",\"gpt_train\":{\"bias\":true,\"gelu\":\"erf\",\"norm\":\"batchnorm\"}}",
+     GT_UNSUPPORTED, "batchnorm"},
 };
 
 TEST(refuses_by_field)

@@ -173,7 +173,7 @@ TEST(angles_of_a_context_in_pieces)
     const struct restore_source scratch = {.checkpoint = NULL};
     struct session session;
     struct config config = config_make();
-    config.arch = CONFIG_ARCH_LLAMA;
+    config.arch = 1 + ARCH_llama;
     config.n_layer = config.n_head = 1;
     config.n_embd = SIZE;
     config.block_size = POSITIONS;

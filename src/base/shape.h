@@ -1,0 +1,99 @@
+/* The model's shape: its properties (shape.def), and the architectures that have names for them in
+ * files (archs.def). */
+#ifndef GPT_TRAIN_BASE_SHAPE_H
+#define GPT_TRAIN_BASE_SHAPE_H
+
+#include "base/bits.h"
+#include "base/json.h"
+#include "base/rope_angles.h"
+
+/* enum norm_kind, position_kind, mlp_kind, qk_norm_kind */
+#define SHAPE_LIST(...) __VA_ARGS__
+#define SHAPE_ENUM(tag, enumerators) enum tag { SHAPE_LIST enumerators };
+#include "base/shape.def"
+
+/* All zero but for the sizes is GPT-2.  Of the sizes, 0 means: n_kv_head, n_head; head_dim, n_embd
+ * / n_head; n_inner, 4 n_embd. */
+struct shape {
+#define SHAPE_FIELD(type, name) type name;
+#include "base/shape.def"
+    struct rope_config rope;
+};
+
+/* SHAPE_n_layer and so on, by the names of the keys. */
+enum shape_property {
+#define SHAPE_ROW(name) SHAPE_##name,
+#include "base/shape.def"
+    SHAPE_PROPERTIES
+};
+
+/* Whose names a file has for fields and layers.  GPT-2's linear layers have weights [in, out],
+ * Llama's [out, in]. */
+enum arch_family { FAMILY_GPT2, FAMILY_LLAMA, ARCH_FAMILIES };
+
+enum shape_type { SHAPE_TYPE_INT, SHAPE_TYPE_REAL, SHAPE_TYPE_BOOL, SHAPE_TYPE_CHOICE };
+
+#define SHAPE_WORDS_MAX 4
+
+struct shape_row {
+    const char *name; /* of the key */
+    enum shape_type type;
+    size_t offset;            /* in struct shape */
+    bool inverse;             /* a bool: the struct's field is the opposite of the key and of files' fields */
+    const char *const *words; /* of a choice; NULL comes last */
+    const char *hf[ARCH_FAMILIES], *gguf[ARCH_FAMILIES]; /* fields of config.json, keys of GGUF; NULL: there is none */
+    const char *hf_words[SHAPE_WORDS_MAX]; /* of a choice's field, the first of those between '|'; NULL: no such word */
+    double least, most;                    /* of a real's field, which is in [least, most) */
+    bool optional;                         /* files may lack the field */
+};
+
+const struct shape_row *shape_row_get(enum shape_property property);
+/* Read and write any property as a number: a bool is 0 or 1, a choice its enumerator. */
+double shape_get(const struct shape *shape, enum shape_property property);
+void shape_set(struct shape *shape, enum shape_property property, double value);
+/* Return the value as keys and our own objects have it, owned by the caller, or NULL without
+ * memory; and "norm='rmsnorm'" for messages. */
+json_t *shape_json(const struct shape *shape, enum shape_property property);
+#define SHAPE_TEXT_MAX 64
+char *shape_text(char text[static SHAPE_TEXT_MAX], const struct shape *shape, enum shape_property property);
+#define SHAPE_TEXT(shape, property) shape_text((char[SHAPE_TEXT_MAX]){0}, shape, property)
+
+/* Replaces sizes of 0 by what they mean. */
+void shape_sizes_fill(struct shape *shape);
+
+/* ---- architectures ---- */
+
+enum arch_kind {
+#define ARCH(name, ...) ARCH_##name,
+#include "base/archs.def"
+    ARCH_KINDS
+};
+
+struct arch {
+    const char *name;
+    const char *class_name; /* of transformers; NULL: our own */
+    enum arch_family family;
+    struct shape shape;  /* as we train one; of properties that the family has no fields for, as all are */
+    struct shape silent; /* the properties with fields, in a file that lacks them */
+    /* A model with biases: no, with a field of our own, with attention_bias and mlp_bias. */
+    enum { BIASES_NONE, BIASES_OWN, BIASES_FIELDS } biases;
+    enum { WINDOW_NEVER, WINDOW_ALWAYS, WINDOW_ON_REQUEST } window;
+    struct {
+        const char *file, *gguf;
+    } norms[2];            /* names of the norms of attention and of the MLP */
+    bool gguf_neighbours;  /* llama.cpp turns neighbours in a head, so queries and keys have another order there */
+    bool gguf_divisors;    /* llama.cpp knows rope_scaling llama3 */
+    bool gguf_whole_heads; /* llama.cpp needs head_dim = n_embd / n_head */
+};
+
+const struct arch *arch_get(enum arch_kind kind);
+/* Returns true if a file of the family can say a property's value. */
+bool arch_family_says(enum arch_family family, enum shape_property property, double value);
+/* Returns the architecture whose class holds a model, our own if there is none.  It gives the names
+ * in files. */
+const struct arch *arch_of(const struct shape *shape);
+/* Returns the word of `arch` whose models have most in common with a model, and the first property
+ * that its class cannot say, SHAPE_PROPERTIES if there is none. */
+const struct arch *arch_nearest(const struct shape *shape, enum shape_property *differs);
+
+#endif

@@ -1,0 +1,104 @@
+/* Tests of base/shape: which architecture a shape has, what it lacks of the nearest one, and the tables themselves. */
+#include "base/shape.h"
+
+#include "tests/unit/unit_main.h"
+
+static struct shape of(enum arch_kind kind)
+{
+    struct shape shape = arch_get(kind)->shape;
+    shape.n_layer = 2;
+    shape.n_head = 4;
+    shape.n_embd = 32;
+    shape_sizes_fill(&shape);
+    return shape;
+}
+
+static void is(const struct shape *shape, enum arch_kind wanted)
+{
+    ck_assert_str_eq(arch_of(shape)->name, arch_get(wanted)->name);
+}
+
+TEST(an_architecture_has_its_own_shape)
+{
+    for (int kind = 0; kind < ARCH_mistral; kind++) {
+        enum shape_property differs;
+        struct shape shape = of((enum arch_kind)kind);
+        is(&shape, (enum arch_kind)kind);
+        ck_assert_str_eq(arch_nearest(&shape, &differs)->name, arch_get((enum arch_kind)kind)->name);
+        ck_assert_int_eq(differs, SHAPE_PROPERTIES);
+    }
+    is(&(struct shape){.n_layer = 1, .n_head = 2, .n_kv_head = 2, .n_embd = 6}, ARCH_gpt2); /* all zero */
+    struct shape mistral = of(ARCH_mistral);
+    is(&mistral, ARCH_llama); /* the same but for defaults in files */
+}
+
+/* Every property is in the way of a class that cannot say it. */
+TEST(what_a_class_cannot_say_is_our_own)
+{
+    static const struct {
+        enum arch_kind arch;
+        enum shape_property property;
+        double value;
+        const char *text; /* of the property; NULL: the class can say it */
+    } cases[] = {
+        {ARCH_gpt2, SHAPE_bias, 1, NULL},
+        {ARCH_gpt2, SHAPE_gelu, GELU_TANH, NULL},
+        {ARCH_gpt2, SHAPE_norm_epsilon, 0.5, NULL},
+        {ARCH_gpt2, SHAPE_head_dim, 8, NULL},
+        {ARCH_gpt2, SHAPE_head_dim, 16, "head_dim=16"},
+        {ARCH_gpt2, SHAPE_n_inner, 128, NULL},
+        {ARCH_gpt2, SHAPE_n_inner, 127, "n_inner=127"},
+        {ARCH_gpt2, SHAPE_n_kv_head, 2, "n_kv_head=2"},
+        {ARCH_gpt2, SHAPE_tie_embeddings, 1, "tie_embeddings=False"}, /* the struct's field is the opposite */
+        {ARCH_gpt2, SHAPE_qkv_bias, 1, "qkv_bias=True"},
+        {ARCH_gpt2, SHAPE_norm, NORM_RMSNORM, "norm='rmsnorm'"},
+        {ARCH_llama, SHAPE_n_kv_head, 2, NULL},
+        {ARCH_llama, SHAPE_tie_embeddings, 1, NULL},
+        {ARCH_llama, SHAPE_bias, 1, NULL},
+        {ARCH_llama, SHAPE_gelu, GELU_TANH, NULL}, /* without effect */
+        {ARCH_llama, SHAPE_rope_theta, 7, NULL},
+        {ARCH_llama, SHAPE_mlp, MLP_GELU, "mlp='gelu'"},
+        {ARCH_qwen3, SHAPE_bias, 1, "bias=True"},
+        {ARCH_qwen3, SHAPE_embed_norm, 1, "embed_norm=True"},
+        {ARCH_qwen3, SHAPE_qkv_bias, 1, "qkv_bias=True"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        enum shape_property differs;
+        struct shape shape = of(cases[i].arch);
+        shape_set(&shape, cases[i].property, cases[i].value);
+        ck_assert(shape_get(&shape, cases[i].property) == cases[i].value);
+        is(&shape, cases[i].text == NULL ? cases[i].arch : ARCH_gpt_train);
+        const struct arch *nearest = arch_nearest(&shape, &differs);
+        if (cases[i].text != NULL && cases[i].property == differs)
+            ck_assert_str_eq(SHAPE_TEXT(&shape, differs), cases[i].text);
+        ck_assert_int_eq(differs == SHAPE_PROPERTIES, cases[i].text == NULL);
+        ck_assert_ptr_nonnull(nearest->class_name);
+    }
+    struct shape both = of(ARCH_llama); /* biases everywhere include those of queries, keys and values */
+    both.bias = both.qkv_bias = true;
+    is(&both, ARCH_llama);
+}
+
+TEST(values_as_files_have_them)
+{
+    struct shape shape = of(ARCH_qwen3);
+    static const struct {
+        enum shape_property property;
+        const char *json;
+    } cases[] = {{SHAPE_n_layer, "2"},
+                 {SHAPE_norm, "\"rmsnorm\""},
+                 {SHAPE_tie_embeddings, "true"},
+                 {SHAPE_embed_norm, "false"},
+                 {SHAPE_qk_norm, "\"head\""}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        json_t *value = shape_json(&shape, cases[i].property);
+        char *text;
+        ck_assert_int_eq(json_text(value, 0, "", &text), GT_OK);
+        ck_assert_msg(strncmp(text, cases[i].json, strlen(cases[i].json)) == 0, "%s", text);
+        free(text);
+        json_decref(value);
+    }
+    ck_assert(!arch_family_says(FAMILY_LLAMA, SHAPE_mlp, MLP_GELU) &&
+              arch_family_says(FAMILY_LLAMA, SHAPE_mlp, MLP_SWIGLU));
+    ck_assert(!arch_family_says(FAMILY_GPT2, SHAPE_n_inner, 5) && !arch_family_says(FAMILY_LLAMA, SHAPE_norm, 0));
+}

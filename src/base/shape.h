@@ -81,6 +81,7 @@ struct arch {
     struct {
         const char *file, *gguf;
     } norms[2];            /* names of the norms of attention and of the MLP */
+    bool gguf_output;      /* llama.cpp, or an old version, needs an output layer even if it is the embedding */
     bool gguf_neighbours;  /* llama.cpp turns neighbours in a head, so queries and keys have another order there */
     bool gguf_divisors;    /* llama.cpp knows rope_scaling llama3 */
     bool gguf_whole_heads; /* llama.cpp needs head_dim = n_embd / n_head */

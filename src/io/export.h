@@ -84,7 +84,7 @@ enum gt_status export_zeros_write(struct file_replacement *file, size_t count);
  * replaced one by one, config.json last. */
 enum gt_status export_hf_write(const struct export_options *options, const struct export_weights *weights);
 
-/* Writes GGUF version 3, architecture gpt2, llama, qwen2 or qwen3.  Weights of linear layers and the embedding have
+/* Writes GGUF version 3.  Weights of linear layers and the embedding have
  * options->dtype; vectors and the position table are float32, as in the output of llama.cpp's converter.  Source:
  * ggml's docs/gguf.md; names from llama.cpp's gguf-py/gguf/constants.py. */
 enum gt_status export_gguf_write(const struct export_options *options, const struct export_weights *weights);

@@ -1,9 +1,9 @@
 /* Writes a model as a GGUF file: keys, list of tensors, data.
  *
- * Keys and list are made in memory and written at once.  Tensors are in the model's order.  GPT-2's are followed by the
- * output layer, a copy of the embedding that old versions of llama.cpp need, and those of a model with rope_scaling
- * llama3 by the divisors of its frequencies.  The architecture llama rotates neighbours in a head, so the rows of its
- * queries and keys are written in that order.  llama.cpp computes the tanh form of GELU, so a GPT-2 trained with the
+ * Keys and list are made in memory and written at once.  Tensors are in the model's order.  Those of an architecture
+ * whose reader needs it are followed by the output layer, a copy of the embedding, and those of a model with
+ * rope_scaling llama3 by the divisors of its frequencies.  The architecture llama rotates neighbours in a head, so the
+ * rows of its queries and keys are written in that order.  llama.cpp computes the tanh form of GELU, so a GPT-2 trained with the
  * erf form is written with a warning.  Source: ggml's docs/gguf.md, version 3; llama.cpp's src/models/.
  *
  * The tokenizer becomes llama.cpp's "gpt2" tokenizer, a byte-level BPE.  Kind bpe maps to it directly.  Kind bytes is a
@@ -295,9 +295,15 @@ static void keys_put(const struct export_options *options, struct head *head)
     tokens_put(options, head);
 }
 
+/* Returns true if the file has the embedding a second time, as the output layer. */
+static bool has_copy(const struct model_config *config)
+{
+    return arch_of(&config->shape)->gguf_output && !config->untied;
+}
+
 static size_t entry_count(const struct model_config *config)
 {
-    return parameters_file_count(config) + (model_is_gpt2(config) || has_divisors(config) ? 1 : 0);
+    return parameters_file_count(config) + (has_copy(config) || has_divisors(config) ? 1 : 0);
 }
 
 static bool is_name(const char *text, size_t length, const char *name)
@@ -355,18 +361,18 @@ static void entry_name(const struct model_config *config, struct entry *entry)
 static void entry_get(const struct export_options *options, size_t index, struct entry *out)
 {
     const struct model_config *config = &options->checkpoint->config;
-    const bool gpt2 = model_is_gpt2(config), extra = index == parameters_file_count(config);
-    *out = (struct entry){.divisors = extra && !gpt2};
+    const bool extra = index == parameters_file_count(config), copy = extra && has_copy(config);
+    *out = (struct entry){.divisors = extra && !copy};
     parameters_file_shape(config, extra ? 0 : index, &out->source);
     if (!extra) {
         entry_name(config, out);
-    } else if (gpt2) {
+    } else if (copy) {
         (void)snprintf(out->name, sizeof out->name, "output.weight");
     } else {
         out->source = (struct parameter_shape){.rank = 1, .dims = {model_head_dim(config) / 2}};
         (void)snprintf(out->name, sizeof out->name, "rope_freqs.weight");
     }
-    out->source.linear = out->source.linear && gpt2; /* only Conv1D's weights are turned */
+    out->source.linear = out->source.linear && model_is_gpt2(config); /* only Conv1D's weights are turned */
     const bool wide = out->source.rank == 1 || out->source.position_table;
     out->dtype = wide ? DTYPE_F32 : options->dtype;
     out->size_bytes = parameter_elements(&out->source) * dtype_size_bytes(out->dtype);

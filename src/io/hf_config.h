@@ -1,6 +1,5 @@
-/* config.json: a model's shape in Hugging Face's terms, in both directions: GPT2LMHeadModel, LlamaForCausalLM,
- * MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, and models of this program that no class of transformers
- * holds.
+/* config.json: a model's shape in Hugging Face's terms, in both directions: the classes of base/archs.def, and models of
+ * this program that no class of transformers holds.
  *
  * Source: transformers, configuration_gpt2.py, configuration_llama.py and its like for the fields and their defaults,
  * modeling_*.py for their meaning; activations.py: "gelu_new" and "gelu_pytorch_tanh" are the same formula, the tanh
@@ -33,7 +32,7 @@ struct hf_config_rest {
 enum gt_status hf_config_parse(const json_t *root, const char *source, struct model_config *out,
                                struct hf_config_rest *out_rest);
 
-/* Returns the model_type: "gpt2", "llama", "qwen2" or "qwen3"; "gpt_train" if no class holds the model. */
+/* Returns the model_type: "gpt2", "llama", ...; "gpt_train" if no class holds the model. */
 const char *hf_config_type(const struct model_config *config);
 /* Returns NULL if a class of transformers holds the model, else what none has: "norm='layernorm' in llama's blocks",
  * in `text`. */

@@ -1,9 +1,9 @@
 /* The model's builder: one function per part of the model, each of which appends its ops to a program.
  *
  * It defines the computation of GPT-2, in the order of nanoGPT's forward(), and of Llama's family, in that of
- * transformers' modeling_llama.py and modeling_qwen3.py.  It knows nothing about gradients, memory or
- * devices.  Training, evaluation and generation differ in three places: dropout, the loss after the last layernorm, and
- * the kind of attention.
+ * transformers' modeling_llama.py and its like.  It knows nothing about gradients, memory or devices.  Training,
+ * evaluation and generation differ in three places: dropout, the loss after the last layernorm, and the kind of
+ * attention.
  */
 #include "model/model.h"
 

@@ -5,6 +5,7 @@ AC_DEFUN([GT_BUILD], [
   gt_libraries="jansson `$PKG_CONFIG --modversion jansson`, PCRE2 `$PKG_CONFIG --modversion libpcre2-8`"
   AS_IF([test "x$gt_libarchive" = xyes], [gt_libraries="$gt_libraries, libarchive `$PKG_CONFIG --modversion libarchive`"])
   AS_IF([test "x$gt_icu" = xyes], [gt_libraries="$gt_libraries, ICU `$PKG_CONFIG --modversion icu-uc`"])
+  AS_IF([test "x$gt_yaml" = xyes], [gt_libraries="$gt_libraries, libyaml `$PKG_CONFIG --modversion yaml-0.1`"])
   AS_CASE([$BLAS_LIBS], [*openblas*], [gt_blas="OpenBLAS `$PKG_CONFIG --modversion openblas 2>/dev/null`"],
     [gt_blas=`echo $BLAS_LIBS`])
   gt_libraries="$gt_libraries,\\n           $gt_blas"
@@ -29,6 +30,8 @@ AC_DEFUN([GT_SUMMARY], [
     [gt_text_archive="no (gpt-prepare refuses compressed files; Debian: libarchive-dev)"])
   AS_IF([test "x$gt_icu" = xyes], [gt_text_icu=`$PKG_CONFIG --modversion icu-uc`],
     [gt_text_icu="no (tokenizers that normalize text are refused; Debian: libicu-dev)"])
+  AS_IF([test "x$gt_yaml" = xyes], [gt_text_yaml=`$PKG_CONFIG --modversion yaml-0.1`],
+    [gt_text_yaml="no (configurations in YAML are refused; Debian: libyaml-dev)"])
   AS_IF([test "x$FUZZ_CC" != xno], [gt_text_fuzzer="yes ($FUZZ_CC)"],
     [gt_text_fuzzer="no (fuzzing is skipped; Debian: clang libclang-rt-dev)"])
   AS_IF([test "x$PYTHON_TORCH" != xno], [gt_text_torch=$PYTHON_TORCH],
@@ -68,6 +71,7 @@ AC_DEFUN([GT_SUMMARY], [
     PCRE2              `$PKG_CONFIG --modversion libpcre2-8 2>/dev/null`
     libarchive         $gt_text_archive
     ICU                $gt_text_icu
+    libyaml            $gt_text_yaml
     iconv              $gt_iconv
     Check (tests)      $gt_text_check
     libFuzzer (tests)  $gt_text_fuzzer

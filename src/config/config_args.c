@@ -4,7 +4,7 @@
  * spellings, strings verbatim (but quotes around a valid literal are removed, because nanoGPT's users expect that).
  * Only files may contain arithmetic.  After a mistake the reader continues, so that it reports all of them.
  */
-#include "config/config_lex.h"
+#include "config/config_key.h"
 
 struct args {
     struct config *config;
@@ -12,35 +12,6 @@ struct args {
     int argc;
     int at; /* the argument being read */
 };
-
-/* Returns 0 or 1, or -1 for a word that is not a boolean. */
-static int boolean_word(const char *text)
-{
-    static const char *const words[] = {"False", "True", "false", "true", "0", "1", "no", "yes"};
-    for (int i = 0; i < 8; i++)
-        if (strcmp(text, words[i]) == 0)
-            return i % 2;
-    return -1;
-}
-
-/* Converts `text` to a value for the key and assigns it.  Text of the wrong form becomes a str, which the assignment
- * rejects with a message. */
-static enum gt_status assign_text(struct args *args, enum config_key key, const char *argument, const char *text)
-{
-    const struct config_key_info *info = config_key_info_get(key);
-    const struct config_origin origin = {.source = argument};
-    struct config_value value = {.type = CONFIG_VALUE_STRING, .text = text}, literal;
-    char pool[FILE_PATH_MAX + 16]; /* for a string without its quotes */
-    const bool is_text = info->type == CONFIG_TYPE_STRING || info->type == CONFIG_TYPE_CHOICE;
-    const int boolean = boolean_word(text);
-    if (info->type == CONFIG_TYPE_BOOL && boolean >= 0)
-        value = (struct config_value){.type = CONFIG_VALUE_BOOL, .integer = boolean};
-    else if ((info->flags & CONFIG_NONE_IS_ZERO) != 0 && strcmp(text, "None") == 0)
-        value = (struct config_value){.type = CONFIG_VALUE_NONE};
-    else if (config_lex_literal(text, pool, sizeof pool, &literal) && (literal.type == CONFIG_VALUE_STRING) == is_text)
-        value = literal;
-    return config_key_assign(args->config, key, &value, &origin);
-}
 
 /* Returns true if the argument can be the value of the preceding flag. */
 static bool is_value(const char *text)
@@ -54,16 +25,27 @@ static enum gt_status read_spaced(struct args *args, enum config_key key)
     const struct config_key_info *info = config_key_info_get(key);
     const char *flag = args->argv[args->at];
     const char *next = args->at + 1 < args->argc ? args->argv[args->at + 1] : NULL;
+    const struct config_origin origin = {.source = flag};
     if ((info->flags & CONFIG_BARE) != 0)
-        return assign_text(args, key, flag, info->words[1]);
-    if (info->type == CONFIG_TYPE_BOOL && (next == NULL || boolean_word(next) < 0))
-        return assign_text(args, key, flag, "True");
+        return config_text_assign(args->config, key, info->words[1], &origin);
+    if (info->type == CONFIG_TYPE_BOOL && (next == NULL || config_boolean_word(next) < 0))
+        return config_text_assign(args->config, key, "True", &origin);
     if (next == NULL || !is_value(next)) {
         args->config->origin[key].bad = true;
         return FAIL(GT_USAGE, "%s: a value must follow (%s=VALUE)", flag, flag);
     }
     args->at++;
-    return assign_text(args, key, flag, next);
+    return config_text_assign(args->config, key, next, &origin);
+}
+
+/* Reads a flag of another program's name: --name=value, --name value, or a switch. */
+static enum gt_status read_other(struct args *args, const struct config_other *other, const char *given)
+{
+    const char *flag = args->argv[args->at], *next = args->at + 1 < args->argc ? args->argv[args->at + 1] : NULL;
+    const struct config_origin origin = {.source = flag};
+    const bool follows = given == NULL && next != NULL && is_value(next) && !file_exists(next);
+    args->at += follows;
+    return config_other_text_set(args->config, other, follows ? next : given != NULL ? given : "True", &origin);
 }
 
 /* Skips the argument that is the value of a flag without effect. */
@@ -94,13 +76,20 @@ static enum gt_status read_flag(struct args *args)
     const char *name = argument + 2;
     size_t length = strcspn(name, "=");
     enum config_key key = config_key_find(name, length);
+    const struct config_other *other = config_other_find(name, length, args->config->program);
+    if (key == CONFIG_KEY_COUNT && other != NULL && other->kind == CONFIG_OTHER_SAME)
+        key = other->key;
+    else if (key == CONFIG_KEY_COUNT && other != NULL && other->kind != CONFIG_OTHER_HINT)
+        return read_other(args, other, name[length] == '=' ? name + length + 1 : NULL);
     if (key == CONFIG_KEY_COUNT && config_name_is_wandb(name, length)) {
         skip_value(args, name[length] == '=');
         return GT_OK;
     }
     if (key == CONFIG_KEY_COUNT || (config_key_info_get(key)->programs & (unsigned)args->config->program) == 0)
         return refuse_flag(args, argument, name, length, key);
-    return name[length] == '=' ? assign_text(args, key, argument, name + length + 1) : read_spaced(args, key);
+    const struct config_origin origin = {.source = argument};
+    return name[length] == '=' ? config_text_assign(args->config, key, name + length + 1, &origin)
+                               : read_spaced(args, key);
 }
 
 /* Reads an argument without dashes, a file.  Reports a key that lacks its dashes, and tells users of gpt-sample how a
@@ -116,7 +105,7 @@ static enum gt_status read_word(struct args *args, const char *argument)
     if (sample && !file_exists(argument))
         return FAIL(GT_USAGE, "%.60s: no such file; write --start=\"%.60s\" for a prompt, --out_dir=DIR for a model",
                     argument, argument);
-    return config_parse_file(args->config, argument);
+    return config_read_file(args->config, argument);
 }
 
 static enum gt_status read_argument(struct args *args)
@@ -199,7 +188,7 @@ enum gt_status config_compared(const struct config *config, struct config *out)
 {
     config_defaults(out, config->program);
     out->backends_built = config->backends_built;
-    TRY(config_parse_file(out, config->compare));
+    TRY(config_read_file(out, config->compare));
     for (int key = 0; key < CONFIG_KEY_COUNT; key++) {
         const struct config_origin *origin = &config->origin[key];
         const struct config_value value = config_key_value(config, (enum config_key)key);

@@ -455,6 +455,24 @@ static enum gt_status check_expected(const struct config *config)
                 DESCRIBED(config, CONFIG_KEY_expected_losses));
 }
 
+/* Maps per_device_train_batch_size to batch_size.  A resumed run has the sequences of its updates in the checkpoint. */
+static enum gt_status check_per_device(struct config *config)
+{
+    const struct config_origin *origin = &config->origin[CONFIG_KEY_per_device_train_batch_size];
+    struct config_origin *batch = &config->origin[CONFIG_KEY_batch_size];
+    if (config->per_device_train_batch_size == 0 || origin->bad || strcmp(config->init_from, "resume") == 0)
+        return GT_OK;
+    if (config_key_was_set(config, CONFIG_KEY_batch_size) && batch->source != origin->source)
+        return refuse_pair(config, CONFIG_KEY_per_device_train_batch_size, "contradicts", CONFIG_KEY_batch_size);
+    config->batch_size = config->per_device_train_batch_size * config->ranks;
+    *batch = *origin;
+    if (config->origin[CONFIG_KEY_gradient_accumulation_steps].source != NULL)
+        return GT_OK;
+    config->gradient_accumulation_steps = 1;
+    config->origin[CONFIG_KEY_gradient_accumulation_steps] = *origin;
+    return GT_OK;
+}
+
 /* `hours` measures how long a run is, and the others set it. */
 static enum gt_status check_length(const struct config *config)
 {
@@ -501,6 +519,10 @@ static void note_legacy(const struct config *config)
     const char *why = elsewhere_why(config);
     if (why != NULL && config->device_profile[0] == '\0')
         log_note("device='%s': %s; using what backend='auto' finds", config->device, why);
+    if (config->per_device_train_batch_size > 0 && strcmp(config->init_from, "resume") == 0)
+        log_note("per_device_train_batch_size=%" PRId64
+                 " has no effect: a resumed run keeps the sequences of its updates",
+                 config->per_device_train_batch_size);
     if (config->compile && config_key_was_set(config, CONFIG_KEY_compile))
         log_note("compile=True is ignored: the kernels are compiled already");
     if (config->wandb_log && config->program == CONFIG_TRAIN)
@@ -565,6 +587,7 @@ enum gt_status config_check(struct config *config)
     /* A checkpoint that does not name its parts has one. */
     if (config->origin[CONFIG_KEY_parts].source == NULL && strcmp(config->init_from, "resume") != 0)
         config->parts = config->ranks;
+    failed = (train && check_per_device(config) != GT_OK) || failed;
     /* They set `plan`, which other checks ask for. */
     failed = (train && (check_answer(config, CONFIG_KEY_explain_oom, "file, or - for standard input") != GT_OK ||
                         check_answer(config, CONFIG_KEY_compare, "configuration file") != GT_OK)) ||

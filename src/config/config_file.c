@@ -255,8 +255,9 @@ static void temporary_spoil(struct reader *reader, const struct config_token *na
 static bool is_mistaken(const struct reader *reader, const struct config_token *name)
 {
     const enum config_program program = reader->config->program;
+    const struct config_other *other = config_other_find(name->start, name->length, program);
     return config_key_nearest(name->start, name->length, program) != CONFIG_KEY_COUNT ||
-           config_key_other(name->start, name->length, program) != NULL;
+           (other != NULL && other->kind == CONFIG_OTHER_HINT);
 }
 
 /* Logs that the name, which is the current token, has no value. */
@@ -497,6 +498,13 @@ static bool is_own(struct reader *reader, const struct config_token *name)
            is_used(reader, name, near, !is_mistaken(reader, name));
 }
 
+/* Returns the row of another program's name for a key, unless the name is one of the file's own or only near to one. */
+static const struct config_other *other_of(struct reader *reader, const struct config_token *name)
+{
+    const struct config_other *other = config_other_find(name->start, name->length, reader->config->program);
+    return other == NULL || other->kind == CONFIG_OTHER_HINT || is_own(reader, name) ? NULL : other;
+}
+
 /* Notes a number that is no key and changes nothing but a text, as other programs' keys do. */
 static void note_own(const struct reader *reader, const struct config_token *name, const struct config_value *value)
 {
@@ -510,7 +518,7 @@ static enum gt_status check_target(struct reader *reader, const struct config_to
 {
     const int length = (int)(name->length < 80 ? name->length : 80);
     char hint[CONFIG_HINT_MAX];
-    if (key == CONFIG_KEY_COUNT && !is_own(reader, name)) {
+    if (key == CONFIG_KEY_COUNT && !is_own(reader, name) && other_of(reader, name) == NULL) {
         log_error(ERROR_UNKNOWN_KEY "%s:%d:%d: unknown key %.*s%s", reader->path, (int)name->line, (int)name->column,
                   length, name->start,
                   is_mistaken(reader, name)
@@ -526,9 +534,14 @@ static enum gt_status check_target(struct reader *reader, const struct config_to
 }
 
 static enum gt_status store(struct reader *reader, const struct config_token *name, enum config_key key,
-                            const struct config_value *value)
+                            const struct config_other *other, const struct config_value *value)
 {
     struct config_origin origin = {reader->path, name->line, name->column, false, false};
+    if (key == CONFIG_KEY_COUNT && other != NULL) {
+        const enum gt_status status = config_other_set(reader->config, other, value, &origin);
+        reader->error_count += status != GT_OK;
+        return status;
+    }
     if (key == CONFIG_KEY_COUNT)
         return temporary_assign(reader, name, value);
     const struct config_key_info *info = config_key_info_get(key);
@@ -621,6 +634,9 @@ static enum gt_status read_assignment(struct reader *reader)
     struct config_value value;
     enum config_key key = config_key_find(name.start, name.length);
     advance(reader);
+    const struct config_other *other = key == CONFIG_KEY_COUNT ? other_of(reader, &name) : NULL;
+    if (other != NULL && other->kind == CONFIG_OTHER_SAME)
+        key = other->key;
     if (!looking_at(reader, "=") && key == CONFIG_KEY_COUNT && name.start[0] != '_') /* Python's statements too */
         return FAIL_AT(reader, &name, "%.*s is not supported: a configuration may hold only assignments (NAME = VALUE)",
                        (int)(name.length < 80 ? name.length : 80), name.start);
@@ -638,9 +654,10 @@ static enum gt_status read_assignment(struct reader *reader)
         target_spoil(reader, &name, key);
         return status;
     }
-    if (key == CONFIG_KEY_COUNT && temporary_find(reader, &name) == NULL)
+    if (key == CONFIG_KEY_COUNT && other == NULL && temporary_find(reader, &name) == NULL)
         note_own(reader, &name, &value);
-    (void)store(reader, &name, key, &value); /* store() counts its errors; the statement itself was well-formed */
+    (void)store(reader, &name, key, other,
+                &value); /* store() counts its errors; the statement itself was well-formed */
     return GT_OK;
 }
 

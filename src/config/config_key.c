@@ -143,30 +143,17 @@ void config_nearest_try(struct config_nearest *nearest, const char *known)
     nearest->distance = distance;
 }
 
+bool config_name_is(const char *name, size_t length, const char *known)
+{
+    return strlen(known) == length && name_distance(name, length, known) == 0;
+}
+
 enum config_key config_key_find(const char *name, size_t length)
 {
     for (int key = 0; key < CONFIG_KEY_COUNT; key++)
-        if (strlen(key_table[key].name) == length && name_distance(name, length, key_table[key].name) == 0)
+        if (config_name_is(name, length, key_table[key].name))
             return (enum config_key)key;
     return CONFIG_KEY_COUNT;
-}
-
-/* Names from other programs, and our hints for them. */
-static const struct {
-    const char *name;
-    unsigned programs;
-    const char *answer;
-} other_names[] = {
-#define CONFIG_OTHER_NAME(name, programs, answer) {#name, programs, answer},
-#include "config/keys.def"
-};
-
-const char *config_key_other(const char *name, size_t length, enum config_program program)
-{
-    for (size_t i = 0; i < sizeof other_names / sizeof other_names[0]; i++)
-        if ((other_names[i].programs & (unsigned)program) != 0 && name_distance(name, length, other_names[i].name) == 0)
-            return other_names[i].answer;
-    return NULL;
 }
 
 enum config_key config_key_nearest(const char *name, size_t length, enum config_program program)
@@ -190,10 +177,10 @@ bool config_name_is_wandb(const char *name, size_t length)
 
 char *config_key_hint(char out[static CONFIG_HINT_MAX], const char *name, size_t length, enum config_program program)
 {
-    const char *other = config_key_other(name, length, program);
+    const struct config_other *other = config_other_find(name, length, program);
     const enum config_key near = config_key_nearest(name, length, program);
-    if (other != NULL)
-        snprintf(out, CONFIG_HINT_MAX, "%s", other);
+    if (other != NULL && other->kind == CONFIG_OTHER_HINT)
+        snprintf(out, CONFIG_HINT_MAX, "%s", other->text);
     else if (near != CONFIG_KEY_COUNT)
         snprintf(out, CONFIG_HINT_MAX, " (did you mean %s?)", key_table[near].name);
     else

@@ -87,13 +87,52 @@ struct config_nearest {
 void config_nearest_try(struct config_nearest *nearest, const char *known);
 /* Returns the key of `program` whose name a mistyped one most likely meant; CONFIG_KEY_COUNT if none is close. */
 enum config_key config_key_nearest(const char *name, size_t length, enum config_program program);
-/* Returns our name for a key of another program, such as " (did you mean max_iters?)" for `steps`, or NULL. */
-const char *config_key_other(const char *name, size_t length, enum config_program program);
+/* Returns true if the name as typed is `known`; `-` equals `_`. */
+bool config_name_is(const char *name, size_t length, const char *known);
 /* Returns true if the name is one of Weights & Biases' settings, which have no effect. */
 bool config_name_is_wandb(const char *name, size_t length);
 /* Writes " (did you mean n_layer?)", or our name for a key of another program, to `out`.  Returns `out`. */
 #define CONFIG_HINT_MAX 128
 char *config_key_hint(char out[static CONFIG_HINT_MAX], const char *name, size_t length, enum config_program program);
+
+/* ---- names that other programs have for keys (names.def) ---- */
+
+enum config_other_kind {
+    CONFIG_OTHER_SAME,     /* another name of `key` */
+    CONFIG_OTHER_UPDATES,  /* a number of updates, one more than `key` */
+    CONFIG_OTHER_TRUE,     /* True sets `key` to `text` */
+    CONFIG_OTHER_NEEDLESS, /* ignored with the answer `text` */
+    CONFIG_OTHER_LACKING,  /* refused with the answer `text` */
+    CONFIG_OTHER_HINT      /* an unknown key; `text` is the hint */
+};
+
+struct config_other {
+    const char *name;
+    enum config_other_kind kind;
+    unsigned programs;
+    enum config_key key; /* CONFIG_KEY_COUNT: none */
+    const char *text;
+};
+
+/* Returns the row of a name that is no key; NULL if there is none. */
+const struct config_other *config_other_find(const char *name, size_t length, enum config_program program);
+/* Does what a name that is not just another name of a key asks for, as its row says.  Errors: GT_USAGE, logged. */
+enum gt_status config_other_set(struct config *config, const struct config_other *other,
+                                const struct config_value *value, const struct config_origin *origin);
+
+/* ---- values as text: of the command line, and of files in YAML and JSON (config_names.c) ---- */
+
+/* Returns 0 or 1, or -1 for a word that is not a boolean. */
+int config_boolean_word(const char *text);
+/* Converts `text` to a value of the key's type and assigns it.  Errors: GT_USAGE, logged. */
+enum gt_status config_text_assign(struct config *config, enum config_key key, const char *text,
+                                  const struct config_origin *origin);
+/* The same for config_other_set(). */
+enum gt_status config_other_text_set(struct config *config, const struct config_other *other, const char *text,
+                                     const struct config_origin *origin);
+/* Reads a configuration file of any form: by the end of its name YAML or JSON (config_flat.c), else nanoGPT's.  `path`
+ * must outlive `config`.  Errors: GT_USAGE, logged. */
+enum gt_status config_read_file(struct config *config, const char *path);
 
 /* Returns the current value.  A string points into `config`, a word of a choice into the table. */
 struct config_value config_key_value(const struct config *config, enum config_key key);

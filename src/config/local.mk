@@ -4,10 +4,12 @@ libgpttrain_a_SOURCES += \
 	src/config/config_args.c \
 	src/config/config_check.c \
 	src/config/config_file.c \
+	src/config/config_flat.c \
 	src/config/config_help.c \
 	src/config/config_json.c \
 	src/config/config_key.c src/config/config_key.h \
 	src/config/config_lex.c src/config/config_lex.h \
+	src/config/config_names.c \
 	src/config/config_text.c \
 	src/config/config_value.c \
-	src/config/keys.def
+	src/config/keys.def src/config/names.def

@@ -48,7 +48,7 @@ enum gt_status peft_targets_read(const char *text, const struct model_config *co
     const uint32_t has = parameters_lora_targets(config);
     char known[PEFT_TARGETS_TEXT_MAX];
     *out = has;
-    if (strcmp(text, "all-linear") == 0)
+    if (strcmp(text, "all-linear") == 0 || strcmp(text, "all") == 0) /* LLaMA-Factory's word */
         return GT_OK;
     *out = 0;
     for (const char *name = text; name != NULL; name = strchr(name, ',') ? strchr(name, ',') + 1 : NULL) {

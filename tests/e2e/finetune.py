@@ -4,6 +4,7 @@
   defaults  adapters, and models with a chat template, get the defaults of fine-tuning; other runs keep nanoGPT's
   wins      a typed key and a key of a file replace a default; a batch that ranks divide
   epochs    updates, warm-up and evaluations follow from the rows, also of a mixture, and of a longer resumed run
+  names     a command line and files of other programs train as this program's own keys do
   absent    data that are not there: the first line and the only one; a plan does without
 Needs GPT_PREPARE, GPT_TRAIN, GPT_SAMPLE.  Prints "checks: P passed, F failed, S skipped".
 """
@@ -15,7 +16,7 @@ import random
 import re
 import subprocess
 
-from checks import GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check_named as check, end, error_lines, read_json, tensors_write, write, write_json
+from checks import GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check_named as check, end, error_lines, read, read_json, skip, tensors_write, write, write_json
 
 VOCAB, WIDTH, INNER, ROW = 320, 32, 56, 64
 
@@ -154,6 +155,30 @@ def epochs():
     check("a new model", not differing(found, length(rows[0], 1, 20, 0.5)), found)
 
 
+def names():
+    ours = ["--init_from=./base", "--lora_rank=4", "--lora_alpha=16", "--dataset=chats", "--batch_size=2", "--gradient_accumulation_steps=3",
+            "--epochs=1", "--learning_rate=1e-3", "--warmup_ratio=0.1", "--lr_schedule=linear", "--dtype=bfloat16"]
+    theirs = {"model_name_or_path": "./base", "lora_r": 4, "lora_alpha": 16, "dataset": "chats", "per_device_train_batch_size": 2,
+              "gradient_accumulation_steps": 3, "num_train_epochs": 1.0, "learning_rate": 1e-3, "warmup_ratio": 0.1, "lr_scheduler_type": "linear",
+              "bf16": True, "packing": False, "load_in_4bit": True, "report_to": "none"}
+    wanted, _ = trained("ours", *ours)
+    flags = [word for key, value in theirs.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+    write_json("theirs.json", theirs)
+    write("theirs.yaml", "".join(f"{key}: {value}\n" for key, value in theirs.items()))
+    yaml = "libyaml" in run("--version").stdout
+    for out, words in [("flags", flags), ("json", ["theirs.json"])] + [("yaml", ["theirs.yaml"])] * yaml:
+        found, done = trained(out, *words)
+        check(f"{out}: the same run", found == wanted and read(f"{out}/model.safetensors") == read("ours/model.safetensors"), differing(found, wanted))
+        check(f"{out}: one answer", len([line for line in done.stderr.splitlines() if "not needed" in line]) == 1, done.stderr)
+    if not yaml:
+        skip("finetune_yaml", "a build without libyaml")
+    words = ["--per_device_train_batch_size=2", "--gradient_accumulation_steps=2", "--threads=1"]
+    two, _ = trained("two", "--init_from=./base", "--lora_rank=4", "--dataset=chats", "--max_steps=2", "--ranks=2", *words)
+    check("two ranks: each has its batch", (two["batch_size"], two["gradient_accumulation_steps"], two["max_iters"]) == (4, 2, 1), two)
+    again, done = trained("two", "--init_from=resume", "--max_steps=3", "--ranks=1", *words)
+    check("resumed on one: the rows of before", again["batch_size"] == 4 and "has no effect" in done.stderr, done.stderr)
+
+
 def absent():
     for words in (["--dataset=/nonexistent"], ["--dataset=nowhere", "--init_from=./base", "--lora_rank=4"], ["--dataset=chats:0.5,nowhere:0.5"]):
         done = run(*words, "--out_dir=none", "--backend=cpu")
@@ -164,4 +189,4 @@ def absent():
 
 
 if __name__ == "__main__":
-    end(defaults, wins, epochs, absent, begin=begin)
+    end(defaults, wins, epochs, names, absent, begin=begin)

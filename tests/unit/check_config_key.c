@@ -125,13 +125,9 @@ TEST(key_nearest)
     suggests("dropuot", CONFIG_TRAIN, "dropout");
     suggests("bais", CONFIG_TRAIN, "bias");
     suggests("num_layers", CONFIG_TRAIN, "n_layer");
-    suggests("device_batch_size", CONFIG_TRAIN, "batch_size");
     /* Not every name is a mistyped key. */
-    suggests("report_to", CONFIG_TRAIN, NULL);
     suggests("simple", CONFIG_TRAIN, NULL);
-    suggests("save_steps", CONFIG_TRAIN, NULL);
     suggests("train_batch_size", CONFIG_TRAIN, NULL);
-    suggests("model", CONFIG_TRAIN, NULL);
     suggests("data_dir", CONFIG_TRAIN, NULL);
     suggests("x", CONFIG_TRAIN, NULL);
     suggests("a_name_that_is_longer_than_any_key_could_ever_be", CONFIG_TRAIN, NULL);

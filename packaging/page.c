@@ -4,7 +4,9 @@
  * as text, the answer goes to standard output and each log line to standard error.  The page makes a new instance for
  * each question.
  */
-#include "io/hf_cache.h"
+#include "base/size.h"
+#include "io/known_models.h"
+#include "model/parameters.h"
 #include "train/forecast.h"
 
 #define GPT2_VOCAB_SIZE 50304 /* what gpt-train assumes without data */
@@ -32,17 +34,28 @@ static enum gt_status configuration_read(const char *text, struct config *out)
     return config_check(out);
 }
 
-/* Sets the model's shape: the configuration's, or that of the GPT-2 that init_from names. */
+/* Sets the model's shape: the configuration's, or that of the known model that init_from names. */
 static enum gt_status model_set(struct config *config, struct model_config *out)
 {
     const bool crop = config_key_was_set(config, CONFIG_KEY_block_size);
+    struct known_model known;
+    char near[KNOWN_MODELS_TEXT_MAX];
+    (void)known_models_near(near, config->init_from);
     if (strcmp(config->init_from, "scratch") == 0) {
         session_model_settle(config, GPT2_VOCAB_SIZE, out);
         return GT_OK;
     }
-    if (!hf_cache_shape(config->init_from, out))
-        return FAIL(GT_USAGE, "init_from='%s': this page cannot read checkpoints; gpt-train --plan does",
-                    config->init_from);
+    if (!known_model_find(config->init_from, &known))
+        return FAIL(GT_USAGE, "init_from='%s': this page cannot read checkpoints; gpt-train --plan does%s%s",
+                    config->init_from, near[0] != '\0' ? "; it knows " : "", near);
+    *out = known.config;
+    if (out->position == POSITION_ROPE) {
+        config->n_layer = out->n_layer;
+        config->block_size = min_i64(config->block_size, out->max_positions);
+        out->block_size = (int32_t)config->block_size;
+        out->dropout = (float)config->dropout;
+        return GT_OK;
+    }
     if (crop && config->block_size > out->block_size)
         return FAIL(GT_USAGE, "block_size=%" PRId64 " is more than the %" PRId32 " positions of %s", config->block_size,
                     out->block_size, config->init_from);
@@ -51,6 +64,20 @@ static enum gt_status model_set(struct config *config, struct model_config *out)
         out->block_size = (int32_t)config->block_size;
     config->block_size = out->block_size;
     out->dropout = (float)config->dropout;
+    return GT_OK;
+}
+
+/* Adds the adapters that the configuration asks for. */
+static enum gt_status lora_set(const struct config *config, struct model_config *model)
+{
+    if (config->lora_rank == 0)
+        return GT_OK;
+    if (strcmp(config->lora_targets, "all-linear") != 0)
+        return FAIL(GT_USAGE, "lora_targets='%s': this page plans adapters of all-linear; gpt-train --plan of others",
+                    config->lora_targets);
+    model->lora = (struct lora_config){.rank = (int32_t)config->lora_rank,
+                                       .alpha = 2.0 * (double)config->lora_rank,
+                                       .targets = parameters_lora_targets(model)};
     return GT_OK;
 }
 
@@ -100,6 +127,7 @@ int fit_answer(const char *configuration, const char *message, const char *card,
     if (status == GT_OK && card[0] != '\0')
         status = device_profile_named(card, &profile);
     THEN(status, model_set(&config, &model));
+    THEN(status, lora_set(&config, &model));
     if (config.hours > 0.0)
         config.max_iters = RUN_LENGTH_MAX - 1; /* as trainer_run() */
     if (status == GT_OK && message[0] != '\0')

@@ -2,8 +2,8 @@
  *
  * Values are read as those of flags are: by the type of their key.  A list of scalars is their text with commas between
  * them; null leaves the default.  What is nested is refused with what to write, once for each key at the top.  libyaml
- * splits YAML into events, jansson reads JSON; jansson does not say where a member stands, so that the reader searches the
- * text for its name.  After a mistake the reader continues, so that it reports all of them.
+ * splits YAML into events, jansson reads JSON; jansson does not say where a member stands, so that the reader searches
+ * the text for its name.  After a mistake the reader continues, so that it reports all of them.
  */
 #include <config.h>
 

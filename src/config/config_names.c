@@ -1,8 +1,8 @@
-/* Values as text, and names that other programs have for keys: finds them, and does what they ask for (names.def).
+/* Values as text; names that other programs have for keys: finds them, and does what they ask for (names.def).
  *
- * A name with the same meaning is only another name, and the caller assigns the key.  Of the others, some become a value
- * of a key, some are not needed here, and some are refused; a name that is off needs no answer, because files of other
- * programs write down their defaults.
+ * A name with the same meaning is only another name, and the caller assigns the key.  Of the others, some become a
+ * value of a key, some are not needed here, and some are refused; a name that is off needs no answer, because files of
+ * other programs write down their defaults.
  */
 #include "config/config_lex.h"
 

@@ -98,11 +98,20 @@ bool hf_hub_is_repository(const char *name)
     return rest > 0 && name[count + 1 + rest] == '\0' && !file_is_folder(TEXT(FILE_PATH_MAX, "%.*s", (int)count, name));
 }
 
+/* The name of the folder of the model OWNER/NAME. */
+#define REPOSITORY_OF(name) \
+    TEXT(REF_BYTES_MAX, "models--%.*s--%s", (int)strcspn(name, "/"), name, (name) + strcspn(name, "/") + 1)
+
+bool hf_hub_holds(const char *name)
+{
+    char hub[FILE_PATH_MAX];
+    return hf_hub_folder(hub) && file_is_folder(FILE_IN(hub, REPOSITORY_OF(name)));
+}
+
 enum gt_status hf_hub_find(const char *name, char out[static FILE_PATH_MAX])
 {
     char hub[FILE_PATH_MAX] = "~/.cache/huggingface/hub";
-    const int owner = (int)strcspn(name, "/");
-    const char *repository = TEXT(REF_BYTES_MAX, "models--%.*s--%s", owner, name, name + owner + 1);
+    const char *repository = REPOSITORY_OF(name);
     if (hf_hub_folder(hub) && hf_hub_snapshot(hub, repository, out) && file_is_folder(out))
         return GT_OK;
     const char *folder = FILE_IN(hub, repository);

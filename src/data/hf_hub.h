@@ -21,6 +21,8 @@ bool hf_hub_folder(char out[static FILE_PATH_MAX]);
 bool hf_hub_snapshot(const char *hub, const char *repository, char out[static FILE_PATH_MAX]);
 /* Returns true when `name` is OWNER/NAME, as models are called on the Hub, and there is no folder OWNER here. */
 bool hf_hub_is_repository(const char *name);
+/* Returns true when the cache has a folder of the model OWNER/NAME, complete or not. */
+bool hf_hub_holds(const char *name);
 /* Sets `out` to the snapshot folder of the model OWNER/NAME.  Errors: GT_DATA with one line that names the place
  * searched and the command that downloads the model. */
 enum gt_status hf_hub_find(const char *name, char out[static FILE_PATH_MAX]);

@@ -7,31 +7,13 @@
 #include "io/hf_cache.h"
 
 #include "data/hf_hub.h"
+#include "io/known_models.h"
 #include "io/safetensors.h"
 
-bool hf_cache_shape(const char *name, struct model_config *out)
+bool hf_cache_is_name(const char *name)
 {
-    static const struct {
-        const char *name;
-        int32_t n_layer, n_head, n_embd;
-    } models[] = {
-        {"gpt2", 12, 12, 768}, {"gpt2-medium", 24, 16, 1024}, {"gpt2-large", 36, 20, 1280}, {"gpt2-xl", 48, 25, 1600}};
-    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
-        if (strcmp(name, models[i].name) != 0)
-            continue;
-        *out = (struct model_config){.n_layer = models[i].n_layer,
-                                     .n_head = models[i].n_head,
-                                     .n_kv_head = models[i].n_head,
-                                     .n_embd = models[i].n_embd,
-                                     .block_size = 1024,
-                                     .vocab_size = 50257,
-                                     .padded_vocab_size = 50257,
-                                     .bias = true,
-                                     .gelu = GELU_TANH,
-                                     .norm_epsilon = 1e-5};
-        return true;
-    }
-    return false;
+    struct known_model model;
+    return strchr(name, '/') == NULL && known_model_find(name, &model);
 }
 
 enum gt_status hf_cache_find(const char *name, char out[static FILE_PATH_MAX])
@@ -62,7 +44,14 @@ enum gt_status hf_cache_model_find(const char *name, char out[static FILE_PATH_M
 {
     if (hf_cache_is_name(name))
         return hf_cache_find(name, out);
-    if (hf_hub_is_repository(name))
+    struct known_model model;
+    char near[KNOWN_MODELS_TEXT_MAX];
+    const bool repository = hf_hub_is_repository(name), bare = strchr(name, '/') == NULL && !file_exists(name);
+    if (((repository && !hf_hub_holds(name)) || bare) && !known_model_find(name, &model) &&
+        known_models_near(near, name)[0] != '\0')
+        return FAIL(GT_DATA, "%s: there is no such folder here; did you mean %s?%s", name, near,
+                    repository ? TEXT(FILE_PATH_MAX, " To download it as it is: hf download %s", name) : "");
+    if (repository)
         return hf_hub_find(name, out);
     (void)snprintf(out, FILE_PATH_MAX, "%s", name);
     return GT_OK;

@@ -10,6 +10,8 @@
  */
 #include "io/hf_config.h"
 
+#include "io/known_models.h"
+
 #define UNKNOWN_TEXT_MAX 512
 #define WORDS_TEXT_MAX 128
 #define WINDOW_DEFAULT 4096      /* sliding_window, of all classes that have it */
@@ -52,13 +54,14 @@ static enum gt_status refuse_text(const char *source, const char *name, const ch
 }
 
 /* Refuses a word that is none of a list, whose items are behind ", ". */
-static enum gt_status refuse_word(const char *source, const char *name, const char *value, const char *list)
+static enum gt_status refuse_word(const char *source, const char *name, const char *value, const char *list,
+                                  const char *more)
 {
     const char *last = strrchr(list, ',');
     const int length = last != NULL ? (int)(last - list) : 0;
     return refuse_text(source, name, value,
-                       TEXT(WORDS_TEXT_MAX, "%.*s%s%s are", length, list, last != NULL ? " and " : "",
-                            last != NULL ? last + 2 : list));
+                       TEXT(2 * WORDS_TEXT_MAX, "%.*s%s%s are%s", length, list, last != NULL ? " and " : "",
+                            last != NULL ? last + 2 : list, more));
 }
 
 /* Checks a flag that must have the value that this program supports, if it is present. */
@@ -239,7 +242,7 @@ static enum gt_status choice_parse(const json_t *root, const char *source, const
             }
             (void)snprintf(list + used, sizeof list - used, "%s%.*s", used > 0 ? ", " : "", length, word);
         }
-    return refuse_word(source, field, text, list);
+    return refuse_word(source, field, text, list, "");
 }
 
 /* Reads the field of a property. */
@@ -406,6 +409,12 @@ static enum gt_status foreign_check(const json_t *root, const char *source)
                   {"logits_scaling", 1.0},          {"query_pre_attn_scalar", 0.0}};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         const json_t *value = json_object_get(root, fields[i].name);
+        if (json_is_object(value) && strcmp(fields[i].name, "quantization_config") == 0)
+            return FAIL(
+                GT_UNSUPPORTED,
+                "%s: field \"%s\": quantized weights are not supported; use the model in 16 bits that they were "
+                "made of, for which the plan finds room",
+                source, fields[i].name);
         if (value != NULL && !json_is_null(value) &&
             (!json_is_number(value) || json_number_value(value) != fields[i].neutral))
             return FAIL(GT_UNSUPPORTED, "%s: field \"%s\": %s is not supported", source, fields[i].name,
@@ -714,7 +723,17 @@ enum gt_status hf_config_make(const struct model_config *config, int32_t bos_tok
     return *out != NULL ? GT_OK : FAIL(GT_NO_MEMORY, "out of memory: config.json could not be made");
 }
 
-static enum gt_status arch_find(const char *source, const char *type, const struct arch **out)
+/* Returns how many parameters a model of this width and depth has, roughly, or 7e9 if the fields do not say. */
+static double parameters_like(const json_t *root)
+{
+    const json_t *text = json_object_get(root, "text_config"), *at = json_is_object(text) ? text : root;
+    const double width = json_number_value(json_object_get(at, "hidden_size")),
+                 layers = json_number_value(json_object_get(at, "num_hidden_layers")),
+                 vocabulary = json_number_value(json_object_get(at, "vocab_size"));
+    return width > 0.0 && layers > 0.0 ? width * (12.0 * width * layers + vocabulary) : 7e9;
+}
+
+static enum gt_status arch_find(const json_t *root, const char *source, const char *type, const struct arch **out)
 {
     char list[WORDS_TEXT_MAX] = "";
     for (int kind = 0; kind < ARCH_KINDS; kind++) {
@@ -725,7 +744,8 @@ static enum gt_status arch_find(const char *source, const char *type, const stru
         if ((*out)->class_name != NULL)
             (void)snprintf(list + used, sizeof list - used, "%s%s", used > 0 ? ", " : "", (*out)->name);
     }
-    return refuse_word(source, "model_type", type, list);
+    return refuse_word(source, "model_type", type, list,
+                       TEXT(WORDS_TEXT_MAX, "; of about this size is %s", known_model_of_size(parameters_like(root))));
 }
 
 static enum gt_status rest_parse(const json_t *root, const char *source, bool tied, struct hf_config_rest *rest)
@@ -745,7 +765,7 @@ enum gt_status hf_config_parse(const json_t *root, const char *source, struct mo
     const struct arch *arch;
     const char *type;
     TRY(json_get_string(root, source, "model_type", &type));
-    TRY(arch_find(source, type, &arch));
+    TRY(arch_find(root, source, type, &arch));
     TRY(rest_parse(root, source, arch->family == FAMILY_GPT2, &rest));
     TRY(fields_parse(root, source, arch, &config.shape));
     if (arch->family == FAMILY_GPT2)

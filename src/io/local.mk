@@ -11,6 +11,7 @@ libgpttrain_a_SOURCES += \
 	src/io/export_hf.c \
 	src/io/hf_cache.c src/io/hf_cache.h \
 	src/io/hf_config.c src/io/hf_config.h \
+	src/io/known_models.c src/io/known_models.def src/io/known_models.h \
 	src/io/llmc_model.c src/io/llmc_model.h \
 	src/io/nanogpt.c src/io/nanogpt.h \
 	src/io/peft.c src/io/peft.h \

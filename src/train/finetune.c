@@ -205,7 +205,7 @@ static enum gt_status epochs_set(struct config *config, const struct data_facts 
                  CONFIG_REAL_TEXT(config->epochs), facts->rows, config->block_size, each, updates,
                  updates == 1.0 ? "" : "s");
     else
-        log_note("the data are not there, so that the updates of an epoch are not known: this is a plan of %d",
+        log_note("the data are not there, so that the updates of an epoch are not known: this is a plan of %d updates",
                  FINETUNE_UPDATES_UNKNOWN);
     return GT_OK;
 }

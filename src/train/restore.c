@@ -9,9 +9,11 @@
 #include <unistd.h>
 
 #include "base/size.h"
+#include "data/hf_hub.h"
 #include "data/prepare.h"
 #include "data/tokenizer.h"
 #include "io/hf_cache.h"
+#include "io/known_models.h"
 #include "io/peft.h"
 #include "train/finetune.h"
 
@@ -20,6 +22,7 @@
 #define GPT2_ID_LARGE 32768
 #define SCAN_TOKENS_MAX ((int64_t)1 << 28) /* scanned in half a second */
 #define VOCAB_SIZE_MAX (1 << 24)           /* the limit in keys.def */
+#define CONFIG_BYTES_MAX ((size_t)4 << 20)
 
 static enum gt_status split_largest(struct hostmem *mem, const char *folder, enum token_split split, int32_t *largest)
 {
@@ -255,17 +258,52 @@ static enum gt_status weights_path(const struct config *config, char out[static 
     return GT_OK;
 }
 
-/* Gives a fresh run from the weights in `from` the defaults of fine-tuning, if it tunes. */
+/* Gives a fresh run from the weights in `from` the defaults of fine-tuning, if it tunes.  `chat`: they have a template,
+ * whatever the folder says. */
 static enum gt_status tuning_prepare(struct hostmem *mem, struct config *config, const struct mixture *mixture,
-                                     const char *from, const struct model_config *model)
+                                     const char *from, bool chat, const struct model_config *model)
 {
     const bool adapters = config->lora_rank > 0 || model->lora.rank > 0;
-    bool converses = adapters;
+    bool converses = adapters || chat;
     if (config->eval_only)
         return GT_OK;
-    if (!adapters && file_is_folder(from))
+    if (!converses && file_is_folder(from))
         TRY(tokenizer_folder_has_template(from, &converses));
     return converses ? finetune_defaults(mem, config, mixture, adapters) : GT_OK;
+}
+
+/* Finds the shape of a model without its weights, which is all that a plan needs: of the table of known models if the
+ * model is not on this machine, or of a folder with config.json alone.  Sets *found to false if it is neither. */
+static enum gt_status shape_find(const struct config *config, struct restore_source *source, struct known_model *out,
+                                 char from[static FILE_PATH_MAX], bool *found)
+{
+    const char *name = config->init_from;
+    const bool repository = hf_hub_is_repository(name), gpt2 = hf_cache_is_name(name);
+    enum checkpoint_kind kind;
+    struct hf_config_rest rest;
+    json_t *root;
+    *found = !file_is_folder(name) && (gpt2 || !hf_hub_holds(name)) && known_model_find(name, out);
+    if (*found && !gpt2)
+        log_note("%s is not on this machine; its shape comes from the built-in table of known models", name);
+    if (*found || strcmp(name, "resume") == 0) {
+        source->download = *found && !gpt2 ? name : NULL;
+        return GT_OK;
+    }
+    TRY(weights_path(config, from));
+    const char *path = FILE_IN(from, CHECKPOINT_CONFIG_NAME);
+    if (!file_exists(path))
+        return GT_OK;
+    TRY(checkpoint_probe(from, &kind));
+    if (kind != CHECKPOINT_NONE)
+        return GT_OK;
+    *found = true;
+    *out = (struct known_model){.name = name};
+    source->download = repository ? name : NULL;
+    TRY(json_parse_file(path, CONFIG_BYTES_MAX, &root));
+    const enum gt_status status = hf_config_parse(root, path, &out->config, &rest);
+    source->window = rest.window;
+    json_decref(root);
+    return status;
 }
 
 /* Opens the checkpoint, folder or file that init_from names.  A nanoGPT run is continued if resume_state is set. */
@@ -273,11 +311,17 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
                                       struct restore_source *source, struct run_state *state,
                                       struct model_config *model)
 {
-    char from[FILE_PATH_MAX];
+    char from[FILE_PATH_MAX] = "";
     enum checkpoint_kind kind = CHECKPOINT_NONE;
-    if (config->plan != CONFIG_PLAN_OFF && !file_is_folder(config->init_from) &&
-        hf_cache_shape(config->init_from, model))
-        return fill_from_weights(config, model, false, 0, config->init_from); /* a plan needs no weights */
+    struct known_model shape;
+    bool found = false;
+    if (config->plan != CONFIG_PLAN_OFF)
+        TRY(shape_find(config, source, &shape, from, &found));
+    if (found) {
+        *model = shape.config;
+        TRY(tuning_prepare(mem, config, mixture, from, shape.chat, model));
+        return fill_from_weights(config, model, false, source->window, config->init_from);
+    }
     TRY(weights_path(config, from));
     const bool resume = strcmp(config->init_from, "resume") == 0;
     source->own = resume && strcmp(from, config->out_dir) == 0;
@@ -295,7 +339,7 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
     *model = checkpoint->config;
     const bool has_arch = source->resume && json_object_get(checkpoint->record.state.configuration, "arch") != NULL;
     if (!source->resume)
-        TRY(tuning_prepare(mem, config, mixture, from, model));
+        TRY(tuning_prepare(mem, config, mixture, from, false, model));
     TRY(fill_from_weights(config, model, has_arch, checkpoint->rest.window, checkpoint->source));
     if (model->lora.rank > 0 && checkpoint->base[0] == '\0' && checkpoint->kind != CHECKPOINT_HF &&
         checkpoint->kind != CHECKPOINT_OURS)

@@ -58,8 +58,10 @@ struct restore_source {
     char base[FILE_PATH_MAX]; /* the name of the model that new adapters, or those of `checkpoint`, are made for */
     bool resume;              /* the optimizer states are restored too */
     bool own;                 /* `checkpoint` is out_dir's last one: the run continues in place */
-    bool branch;         /* `checkpoint` is an older one kept in out_dir: the later ones now belong to an earlier run */
-    bool convert_states; /* the stored states have another format than the run's */
+    bool branch; /* `checkpoint` is an older one kept in out_dir: the later ones now belong to an earlier run */
+    const char *download; /* the name of a model whose plan did without its weights, borrowed; NULL otherwise */
+    int32_t window;       /* of hf_config_rest, where a plan has read config.json alone */
+    bool convert_states;  /* the stored states have another format than the run's */
 };
 
 /* Decides where the run begins.  Settles `config`: a checkpoint fills the keys that this invocation did not set, and

@@ -249,6 +249,16 @@ static enum gt_status facts_print(const struct session *session, const struct pl
     return GT_OK;
 }
 
+/* Says how to get the weights of a model whose plan did without; beside the plan, where that is for programs. */
+static void download_print(const struct trainer *t, FILE *out)
+{
+    const char *command = TEXT(256, "hf download %s --exclude 'original/*'", t->source.download);
+    if (t->config->plan == CONFIG_PLAN_TEXT)
+        fprintf(out, "\nTo download the model: %s\n", command);
+    else
+        log_note("to download the model: %s", command);
+}
+
 static enum gt_status answer(struct trainer *t, FILE *out)
 {
     const struct model *model = t->session.model;
@@ -263,6 +273,8 @@ static enum gt_status answer(struct trainer *t, FILE *out)
     forecast_recall(t);
     t->forecast.now_wall_s = (int64_t)clock_wall_seconds();
     TRY(plan_answer(&t->session, &t->forecast, facts_print, out));
+    if (t->source.download != NULL && t->config->compare[0] == '\0')
+        download_print(t, out);
     return session_fits(&t->session);
 }
 

@@ -59,6 +59,10 @@ def story():
     report(MESSAGE, "CUDA, GPU 0", arguments=["--batch_size=1", "--lora_rank=8"])  # a plan needs no weights
     contains("logits", out, "the logits: batch x block_size x vocab_size in 16 bits, 6593445888 B = 6.14 GiB")
     check("nanoGPT's defaults" not in out, "logits: a configuration was given")
+    status, out, error = explain(MESSAGE, "--batch_size=1", "--block_size=256", "--init_from=Qwen/Qwen3-0.6B", "--lora_rank=16")
+    check(status == 0 and "comes from the built-in table" in error, f"a known model by its name: {status}, {error!r}")
+    contains("a known model", out, "a vocabulary of 151936", "fits")
+    check(out.rstrip().endswith("hf download Qwen/Qwen3-0.6B --exclude 'original/*'"), f"the last line: {out[-200:]!r}")
     check(not os.path.exists("out"), "nothing is trained: no out folder")
 
 

@@ -5,6 +5,8 @@
   wins      a typed key and a key of a file replace a default; a batch that ranks divide
   epochs    updates, warm-up and evaluations follow from the rows, also of a mixture, and of a longer resumed run
   names     a command line and files of other programs train as this program's own keys do
+  known     models of the built-in table, and folders with config.json alone, plan as whole folders do; other names and types
+            are answered with what to use
   absent    data that are not there: the first line and the only one; a plan does without
 Needs GPT_PREPARE, GPT_TRAIN, GPT_SAMPLE.  Prints "checks: P passed, F failed, S skipped".
 """
@@ -16,7 +18,7 @@ import random
 import re
 import subprocess
 
-from checks import GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check_named as check, end, error_lines, read, read_json, skip, tensors_write, write, write_json
+from checks import GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check_named as check, end, error_lines, read, read_json, skip, some, tensors_write, write, write_json
 
 VOCAB, WIDTH, INNER, ROW = 320, 32, 56, 64
 
@@ -179,6 +181,64 @@ def names():
     check("resumed on one: the rows of before", again["batch_size"] == 4 and "has no effect" in done.stderr, done.stderr)
 
 
+def config(kind, layers, heads, groups, head, width, inner, vocabulary, tied, positions, epsilon, theta, factor=0):
+    fields = {"model_type": kind, "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": groups, "hidden_size": width,
+              "intermediate_size": inner, "vocab_size": vocabulary, "tie_word_embeddings": tied, "max_position_embeddings": positions,
+              "rms_norm_eps": epsilon, "rope_theta": theta}
+    scaling = {"factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"}
+    return {**fields, **({"head_dim": head} if head else {}), **({"rope_scaling": scaling} if factor else {})}
+
+
+# Of the config.json of these models on Hugging Face's Hub, in citsjtu2020/LLM-Prof, sglang/Model_Config.md.
+PUBLIC = {
+    "Qwen/Qwen3-8B": config("qwen3", 36, 32, 8, 128, 4096, 12288, 151936, False, 40960, 1e-6, 1e6),
+    "meta-llama/Llama-3.2-3B": config("llama", 28, 24, 8, 128, 3072, 8192, 128256, True, 131072, 1e-5, 5e5, 32.0),
+    "Qwen/Qwen2.5-7B": config("qwen2", 28, 28, 4, 0, 3584, 18944, 152064, False, 131072, 1e-6, 1e6),
+    "meta-llama/Llama-3.1-8B": config("llama", 32, 32, 8, 0, 4096, 14336, 128256, False, 131072, 1e-5, 5e5, 8.0),
+    "Qwen/Qwen2.5-3B": config("qwen2", 36, 16, 2, 0, 2048, 11008, 151936, True, 32768, 1e-6, 1e6),
+    "Qwen/Qwen2.5-14B": config("qwen2", 48, 40, 8, 0, 5120, 13824, 152064, False, 131072, 1e-5, 1e6),
+    "Qwen/Qwen2.5-32B": config("qwen2", 64, 40, 8, 0, 5120, 27648, 152064, False, 131072, 1e-5, 1e6),
+    "Qwen/Qwen3-4B": config("qwen3", 36, 32, 8, 128, 2560, 9728, 151936, True, 40960, 1e-6, 1e6),
+    "Qwen/Qwen3-14B": config("qwen3", 40, 40, 8, 128, 5120, 17408, 151936, False, 40960, 1e-6, 1e6),
+    "Qwen/Qwen3-32B": config("qwen3", 64, 64, 8, 128, 5120, 25600, 151936, False, 40960, 1e-6, 1e6)}
+
+
+def known():
+    def plan(source):
+        done = run(f"--init_from={source}", "--lora_rank=16", "--block_size=64", "--batch_size=1", "--gradient_accumulation_steps=1",
+                   "--device_profile=rtx4090-24g", "--host_budget=64GiB", "--plan=json")
+        check(f"{source}: a plan", done.returncode == 0, done.stderr)
+        return {key: value for key, value in json.loads(done.stdout).items() if key != "forecast"}, done
+    os.environ["HF_HUB_CACHE"] = os.path.abspath("hub")
+    for name, fields in some(list(PUBLIC.items()), 3):
+        folder = name.split("/")[1]
+        os.makedirs(folder)
+        write_json(f"{folder}/config.json", fields)
+        by_name, done = plan(name)
+        check(f"{name}: by its name as by config.json", by_name == plan("./" + folder)[0])
+        check(f"{name}: where the shape is from, and how to get it", "comes from the built-in table" in done.stderr and
+              f"hf download {name}" in done.stderr, done.stderr)
+    done = run("--init_from=Qwen/Qwen3-8B", "--lora_rank=16", "--device_profile=rtx3070-8g", "--host_budget=16GiB", "--plan")
+    check("8B on 8 GB", done.returncode == 0 and done.stdout.endswith("hf download Qwen/Qwen3-8B --exclude 'original/*'\n"), done.stdout[-300:])
+    cached = "hub/models--me--mine/snapshots/0123abcd"
+    os.makedirs(cached)
+    write_json(f"{cached}/config.json", PUBLIC["Qwen/Qwen3-4B"])
+    done = run("--init_from=me/mine", "--lora_rank=4", "--device_profile=rtx4090-24g", "--plan")
+    check("config.json alone in the cache", done.returncode == 0 and "hf download me/mine" in done.stdout, done.stderr)
+    for name, words in (("Qwen/Qwen3-8B", "hf download Qwen/Qwen3-8B"), ("Qwen/Qwen3-9B", "did you mean Qwen/Qwen3-4B, Qwen/Qwen3-8B?"),
+                        ("qwen3-4b", "did you mean Qwen/Qwen3-4B?"), ("some/thing", "hf download some/thing")):
+        done = run(f"--init_from={name}", "--lora_rank=4", "--dataset=chats", "--out_dir=none", "--backend=cpu")
+        check(f"{name} is not there", done.returncode == 2 and len(error_lines(done)) == 1 and words in done.stderr, done.stderr)
+    sized = {"hidden_size": 2048, "num_hidden_layers": 28, "vocab_size": 262144}
+    for name, fields, words in (("gemma", {"model_type": "gemma3_text", **sized}, '"gemma3_text" is not supported'),
+                                ("nested", {"model_type": "qwen3_5", "text_config": sized}, "of about this size is Qwen/Qwen3-1.7B"),
+                                ("bits", {**PUBLIC["Qwen/Qwen3-4B"], "quantization_config": {"load_in_4bit": True}}, "use the model in 16 bits")):
+        os.makedirs(name)
+        write_json(f"{name}/config.json", fields)
+        done = run(f"--init_from=./{name}", "--lora_rank=4", "--plan", "--backend=cpu")
+        check(f"{name}: refused with what to use", done.returncode == 2 and len(error_lines(done)) == 1 and words in done.stderr, done.stderr)
+
+
 def absent():
     for words in (["--dataset=/nonexistent"], ["--dataset=nowhere", "--init_from=./base", "--lora_rank=4"], ["--dataset=chats:0.5,nowhere:0.5"]):
         done = run(*words, "--out_dir=none", "--backend=cpu")
@@ -189,4 +249,4 @@ def absent():
 
 
 if __name__ == "__main__":
-    end(defaults, wins, epochs, names, absent, begin=begin)
+    end(defaults, wins, epochs, names, known, absent, begin=begin)

@@ -10,6 +10,7 @@ IO_CHECKS = \
 	tests/unit/check_io_export \
 	tests/unit/check_io_foreign \
 	tests/unit/check_io_hf_cache \
+	tests/unit/check_io_known_models \
 	tests/unit/check_io_hf_config \
 	tests/unit/check_io_hf_layout \
 	tests/unit/check_io_nanogpt_meta \

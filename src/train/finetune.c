@@ -100,7 +100,8 @@ static bool is_decided(const struct config *config, size_t row, const struct dat
     const bool lasts = key == CONFIG_KEY_epochs || key == CONFIG_KEY_warmup_ratio || key == CONFIG_KEY_lr_decay_iters;
     return config->origin[key].source != NULL ||
            (unless != CONFIG_KEY_COUNT && config->origin[unless].source != NULL) || (lasts && config->hours > 0.0) ||
-           (key == CONFIG_KEY_block_size && facts->row == 0) || (key == CONFIG_KEY_document_mask && !facts->ends) ||
+           ((key == CONFIG_KEY_block_size || key == CONFIG_KEY_sample_tokens) && facts->row == 0) ||
+           (key == CONFIG_KEY_document_mask && !facts->ends) ||
            (key == CONFIG_KEY_lora_alpha && config->lora_rank == 0);
 }
 

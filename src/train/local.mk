@@ -2,6 +2,7 @@
 libgpttrain_a_SOURCES += \
 	src/train/answers.c \
 	src/train/bad_value.c src/train/bad_value.h \
+	src/train/conversation.c \
 	src/train/diagnose.c \
 	src/train/explain.c \
 	src/train/feed.c src/train/feed.h \

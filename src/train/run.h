@@ -178,6 +178,9 @@ struct trainer {
     struct saver saver;
     struct tokenizer *tokenizer; /* decodes the samples that sample_tokens prints */
     struct generator *generator;
+    int32_t *prompt;       /* that samples begin with; NULL: a newline */
+    int64_t prompt_count;  /* in tokens */
+    char prompt_text[160]; /* its beginning */
     int lock_fd;
     bool made_out_dir;   /* this run created out_dir, so a failed start removes it */
     bool metrics_opened; /* metrics.jsonl was opened, so out_dir is not empty */
@@ -227,6 +230,19 @@ enum gt_status error_explain(const char *id);
  * disk, a model that does not fit or has diverged need the error line only.  `session` may be NULL, or may have failed
  * at any point of its opening, but session_close() must not have been called. */
 void report_block_print(const struct config *config, const struct session *session, enum gt_status status);
+
+/* ---- conversations (conversation.c) ---- */
+
+/* Returns true if the first data set has conversations, which the tokenizer can show. */
+bool conversation_is_data(const struct trainer *t);
+/* Logs how many tokens are trained, and one conversation of the run's first sample, with marks around what the model
+ * learns to write.  Overwrites the feed's tensors.  Errors: those of the data. */
+enum gt_status conversation_log(struct trainer *t);
+/* Sets t->prompt to the beginning of a conversation of the validation data, up to its first answer.  Overwrites the
+ * feed's tensors.  Errors: those of the data, GT_NO_MEMORY. */
+enum gt_status conversation_prompt_find(struct trainer *t);
+/* Returns true if `token` ends the answer to the prompt. */
+bool conversation_ends(const struct trainer *t, int32_t token);
 
 /* --explain-oom: explain_oom_text() of the text that config->explain_oom names ("-": standard input).  Errors: GT_IO;
  * those of explain_oom_text() and device_profile_find(). */

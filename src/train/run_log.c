@@ -75,6 +75,8 @@ void run_log_iteration(struct trainer *t, const struct step_result *result)
                  mfu, t->state.skipped);
         if (t->state.loss_scaler.dynamic)
             json_put(line, "loss_scale:f", t->loss_scale);
+        if (t->feed.parts[0].source[TOKEN_TRAIN]->row > 0)
+            json_put(line, "trained_tokens:i", (int64_t)result->targets);
         json_put(line, "planned_bytes:u allocated_bytes:u tokens:i time:f", plan_asked_bytes(t->session.plan),
                  t->session.device.record.arena_bytes, result->tokens, clock_wall_seconds());
         progress_clear(&t->progress);

@@ -161,7 +161,8 @@ static void sample_put(struct trainer *t, const char *text, size_t count)
     snprintf(t->sample + used, sizeof t->sample - used, "%.*s", (int)count, text);
 }
 
-/* Prints a sample of the model after a newline (or after token 0 if the vocabulary has no newline). */
+/* Prints the answer to the prompt, or a sample of the model after a newline (or after token 0 if the vocabulary has no
+ * newline). */
 static enum gt_status sample_print(struct trainer *t)
 {
     struct tokenizer_stream stream = {0};
@@ -169,10 +170,15 @@ static enum gt_status sample_print(struct trainer *t)
     int32_t token = tokenizer_id_of(t->tokenizer, '\n');
     token = token < 0 ? 0 : token;
     t->sample[0] = '\0';
-    generator_begin(t->generator, t->state.iter, &token, 1);
-    printf("--- sample after %" PRId64 " iterations\n", t->state.iter);
+    if (t->prompt_count > 0)
+        log_result("--- answer after %" PRId64 " iterations to: %s", t->state.iter, t->prompt_text);
+    else
+        log_result("--- sample after %" PRId64 " iterations", t->state.iter);
+    generator_begin(t->generator, t->state.iter, t->prompt_count > 0 ? t->prompt : &token, max_i64(t->prompt_count, 1));
     for (int64_t i = 0; i < t->config->sample_tokens && !stop_requested(); i++) {
         TRY(generator_next(t->generator, &token));
+        if (conversation_ends(t, token))
+            break;
         size_t length = tokenizer_stream_push(t->tokenizer, &stream, token, text);
         sample_put(t, text, length);
     }

@@ -35,8 +35,13 @@ static enum gt_status samples_prepare(struct trainer *t)
         .seed = (uint64_t)config->seed, .temperature = SAMPLE_TEMPERATURE, .top_k = SAMPLE_TOP_K};
     if (config->sample_tokens == 0)
         return GT_OK;
+    if (conversation_is_data(t))
+        TRY(conversation_prompt_find(t));
+    if (t->prompt_count > 0)
+        options.temperature = 0.0; /* an answer changes only with the model */
     if (t->tokenizer)
-        return generator_create(t->mem, &t->session, &options, config->sample_tokens + 2, &t->generator);
+        return generator_create(t->mem, &t->session, &options, t->prompt_count + config->sample_tokens + 2,
+                                &t->generator);
     log_note("sample_tokens has no effect: %s has no %s", t->mixture.parts[0].folder, TOKENIZER_FILE_NAME);
     return GT_OK;
 }
@@ -87,6 +92,8 @@ static enum gt_status device_start(struct trainer *t)
     const uint64_t planned = plan_asked_bytes(session->plan);
     const bool known = session_rates_guess(session);
     run_log_start(t);
+    if (!t->source.resume && !t->config->eval_only && ranks_first(session->dist) && conversation_is_data(t))
+        TRY(conversation_log(t));
     forecast_make(t);
     if (known)
         run_log_forecast(t);

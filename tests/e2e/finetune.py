@@ -5,6 +5,8 @@
   wins      a typed key and a key of a file replace a default; a batch that ranks divide
   epochs    updates, warm-up and evaluations follow from the rows, also of a mixture, and of a longer resumed run
   names     a command line and files of other programs train as this program's own keys do
+  shows     the first lines show a conversation with what is learnt marked, evaluations answer a prompt of the validation data;
+            trained tokens are counted
   known     models of the built-in table, and folders with config.json alone, plan as whole folders do; other names and types
             are answered with what to use
   absent    data that are not there: the first line and the only one; a plan does without
@@ -18,7 +20,7 @@ import random
 import re
 import subprocess
 
-from checks import GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check_named as check, end, error_lines, read, read_json, skip, some, tensors_write, write, write_json
+from checks import GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check_named as check, end, error_lines, metrics, read, read_json, skip, some, tensors_write, write, write_json
 
 VOCAB, WIDTH, INNER, ROW = 320, 32, 56, 64
 
@@ -181,6 +183,34 @@ def names():
     check("resumed on one: the rows of before", again["batch_size"] == 4 and "has no effect" in done.stderr, done.stderr)
 
 
+def flags_of(name, split):
+    mask = read(f"data/{name}/{split}.mask")[16:]
+    return [mask[i // 8] >> i % 8 & 1 for i in range(8 * len(mask))]
+
+
+def shows():
+    tokens, learnt = rows_of("more") * ROW + 1, sum(flags_of("more", "train"))
+    _, done = trained("shown", "--init_from=./base", "--lora_rank=4", "--dataset=more", "--epochs=1", "--batch_size=1", "--eval_interval=20")
+    lines = done.stdout.splitlines()
+    at = next(i for i, line in enumerate(lines) if "as the model sees it" in line)
+    check("how many tokens are trained", f"trained are {learnt} of {tokens} tokens" in lines[at - 1], lines[at - 1])
+    check("a conversation with marks", re.fullmatch(r"  <\|im_start\|>user\n  what is \d+\?<\|im_end\|>\n  <\|im_start\|>assistant\n"
+                                                    r"  \[\[it is \d+\.<\|im_end\|>\]\]", "\n".join(lines[at + 1:at + 5])) is not None, lines[at:at + 6])
+    answers = [line for line in lines if line.startswith("--- answer after ")]
+    prompt = r"--- answer after \d+ iterations to: <\|im_start\|>user\\nwhat is \d+\?<\|im_end\|>\\n<\|im_start\|>assistant\\n"
+    check("an answer at each evaluation", len(answers) == sum(line.startswith("step ") for line in lines) > 2 and
+          all(re.fullmatch(prompt, line) for line in answers), answers)
+    counted = sum(line["trained_tokens"] for line in metrics("shown"))
+    check("an epoch trains each of them once", counted == sum(flags_of("more", "train")[1:tokens]), (counted, learnt))
+    check("answers are in metrics.jsonl", len(metrics("shown", "sample")) == len(answers))
+    _, done = trained("quiet", "--init_from=./base", "--lora_rank=4", "--dataset=more", "--max_iters=0", "--sample_tokens=0")
+    check("a key turns answers off", "--- answer" not in done.stdout and "as the model sees it" in done.stdout)
+    found, done = trained("shown", "--init_from=resume", "--epochs=2")
+    check("a resumed run answers too", found["sample_tokens"] == 64 and "--- answer" in done.stdout and "as the model sees it" not in done.stdout, done.stdout)
+    _, done = trained("moved", "--init_from=./base", "--lora_rank=4", "--dataset=more", "--max_iters=1", "--offload=states", "--batch_size=2")
+    check("answers with weights in host memory", "--- answer" in done.stdout, done.stdout)
+
+
 def config(kind, layers, heads, groups, head, width, inner, vocabulary, tied, positions, epsilon, theta, factor=0):
     fields = {"model_type": kind, "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": groups, "hidden_size": width,
               "intermediate_size": inner, "vocab_size": vocabulary, "tie_word_embeddings": tied, "max_position_embeddings": positions,
@@ -249,4 +279,4 @@ def absent():
 
 
 if __name__ == "__main__":
-    end(defaults, wins, epochs, names, known, absent, begin=begin)
+    end(defaults, wins, epochs, names, shows, known, absent, begin=begin)

@@ -55,6 +55,7 @@ dist_check_SCRIPTS += \
 	tests/e2e/resume.sh \
 	tests/e2e/sample.sh \
 	tests/e2e/sampling.py \
+	tests/e2e/skill.py \
 	tests/e2e/slow_blas.py \
 	tests/e2e/tokenizer.py \
 	tests/e2e/tokenizer_json.py \

@@ -23,6 +23,8 @@ AC_DEFUN([GT_CUDA], [
     [AS_IF([test "x$with_cuda_arch" != xall], [AC_MSG_ERROR([--with-cuda-arch has no effect without --with-cuda])])])
   AM_CONDITIONAL([HAVE_CUDA], [test "x$with_cuda" != xno])
   AS_IF([test "x$with_cuda" != xno], [AC_DEFINE([HAVE_CUDA], [1], [The cuda backend is part of this build.])])
+  AC_DEFINE_UNQUOTED([CUDA_ARCH_LIST], ["${CUDA_ARCHS:-75 80 86 89 90}"],
+    [The capabilities, in tenths, that the kernels have machine code for; without --with-cuda those of emulated cards.])
   AM_CONDITIONAL([HAVE_CUDA_MODULE], [test "x$enable_cuda_module" != xno])
   AS_IF([test "x$enable_cuda_module" != xno],
     [AC_DEFINE([HAVE_CUDA_MODULE], [1], [The cuda backend is a module, which is loaded when it is asked for.])])

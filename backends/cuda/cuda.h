@@ -21,6 +21,7 @@
 /* The alignment of cudaMalloc, which 128-bit accesses and cuBLASLt's fastest kernels need.  Every tensor and every
  * workspace starts at a multiple of it. */
 #define CUDA_ALIGNMENT_BYTES 256
+#define CUDA_MAJOR_MIN 11 /* of CUDA; configure needs 11.8 */
 #define CUDA_CAPABILITY_MIN 75
 #define CUDA_CAPABILITY_BF16 80   /* first with bf16 arithmetic, cp.async and mma.m16n8k16 */
 #define CUDA_GRID_X_MAX INT32_MAX /* the limit of a grid's first dimension */

@@ -3,10 +3,38 @@
  * It asks the run-time API and opens no context.  Each reason for having no usable card has its own message, with the
  * versions that matter: no driver, a driver that is older than the toolkit, no device, a card before capability 7.5.
  */
+#include <config.h>
+
 #include "backends/cuda/cuda.h"
 
 #include <strings.h>
 #include <unistd.h>
+
+/* Returns the first driver that runs programs of a major version of CUDA, or 0.  NVIDIA, CUDA Toolkit Release Notes,
+ * "CUDA Toolkit and Minimum Required Driver Version for CUDA Minor Version Compatibility". */
+static int driver_first(int major)
+{
+    static const struct {
+        int major, driver;
+    } table[] = {{11, 450}, {12, 525}, {13, 580}};
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+        if (table[i].major == major)
+            return table[i].driver;
+    return 0;
+}
+
+/* Writes that the driver is older than this build's toolkit, and which build it would run. */
+static void driver_refuse(int driver, int runtime, char reason[static BACKEND_REASON_MAX])
+{
+    const int first = driver_first(runtime / 1000), major = driver / 1000;
+    const char *update = first > 0 ? TEXT(40, " (NVIDIA %d or newer)", first) : "";
+    const char *wheel =
+        major >= CUDA_MAJOR_MIN && major < runtime / 1000
+            ? TEXT(100, "; a wheel made with CUDA %d runs on it: gpt_train-%s+cu%d", major, PACKAGE_VERSION, major)
+            : "";
+    snprintf(reason, BACKEND_REASON_MAX, "the NVIDIA driver is for CUDA %s, this build needs one for %s%s%s",
+             CUDA_VERSION_TEXT(driver), CUDA_VERSION_TEXT(runtime), update, wheel);
+}
 
 /* Writes why cudaGetDeviceCount() failed or found no device. */
 static void reason_set(cudaError_t error, char reason[static BACKEND_REASON_MAX])
@@ -19,8 +47,7 @@ static void reason_set(cudaError_t error, char reason[static BACKEND_REASON_MAX]
     if (error == cudaErrorInsufficientDriver && driver == 0)
         snprintf(reason, BACKEND_REASON_MAX, "no NVIDIA driver is loaded (this build has CUDA %s)", need);
     else if (error == cudaErrorInsufficientDriver)
-        snprintf(reason, BACKEND_REASON_MAX, "the NVIDIA driver is for CUDA %s, this build needs one for %s or newer",
-                 have, need);
+        driver_refuse(driver, runtime, reason);
     else if (error == cudaErrorStubLibrary)
         snprintf(reason, BACKEND_REASON_MAX, "libcuda.so.1 is the toolkit's stub, not a driver (CUDA %s)", need);
     else if (error == cudaSuccess || error == cudaErrorNoDevice)
@@ -95,6 +122,23 @@ static enum gt_status device_select(struct cuda_backend *cuda, int32_t count, co
     return GT_OK;
 }
 
+/* Says so where this build has no machine code that the card runs: code for capability x.y runs on x.y and later x.
+ * The driver then compiles the PTX of all kernels at their first launch, and keeps the result on disk. */
+static void compiling_announce(int32_t capability)
+{
+    char *rest = NULL;
+    const char *text = CUDA_ARCH_LIST;
+    for (long arch = strtol(text, &rest, 10); rest != text; arch = strtol(text, &rest, 10)) {
+        if (arch / 10 == capability / 10 && arch % 10 <= capability % 10)
+            return;
+        text = rest;
+    }
+    log_note(
+        "cuda: compiling for this card, once: this build has machine code for capabilities %s (in tenths), and the "
+        "card has %" PRId32 "; the driver needs up to some minutes, and keeps the result in ~/.nv/ComputeCache",
+        CUDA_ARCH_LIST, capability);
+}
+
 /* For tests: GPT_TRAIN_CUDA_MULTIPROCESSORS=N makes the backend choose kernels and grids as for N of them, so that each
  * kernel can be compared with a reference on any card. */
 static int32_t multiprocessors_of(const struct cudaDeviceProp *properties)
@@ -125,6 +169,7 @@ enum gt_status cuda_device_describe(struct cuda_backend *cuda, const char *name)
     (void)cudaRuntimeGetVersion(&cuda->runtime);
     snprintf(cuda->name, sizeof cuda->name, "%.60s", properties.name);
     cuda->capability = properties.major * 10 + properties.minor;
+    compiling_announce(cuda->capability);
     cuda->multiprocessors = multiprocessors_of(&properties);
     cuda->shared_bytes_max = properties.sharedMemPerBlockOptin;
     cuda->is_wsl = access("/dev/dxg", F_OK) == 0; /* the paravirtual card of Windows' kernel */

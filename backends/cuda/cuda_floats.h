@@ -271,6 +271,18 @@ DEVICE void cuda_write_rounded(const struct cuda_floats &to, const struct cuda_s
 
 /* ---- host side: for launch functions ---- */
 
+/* Lets a kernel's blocks have `bytes` of dynamic shared memory each, and has the multiprocessor keep all of its memory
+ * that may be shared for them: as many blocks as registers allow shall fit, and what is left for the L1 cache is of
+ * little use to kernels that read everything once.  The driver's own choice considers one block only. */
+static inline cudaError_t cuda_shared_prefer(const void *kernel, size_t bytes)
+{
+    const cudaError_t error =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+    if (error != cudaSuccess || bytes <= CUDA_SHARED_DEFAULT_BYTES)
+        return error;
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+}
+
 /* Returns the operands' dtype if it is one of 16 bits and they all have it, else DTYPE_COUNT. */
 template <typename... Slot> static inline int cuda_dtype_common(const struct cuda_args &args, int first, Slot... others)
 {

@@ -820,6 +820,10 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
 {
     CALL();
     NEED(context_need());
+    if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout) { /* a hint, in percent */
+        REFUSE(!function || value < -1 || value > 100, cudaErrorInvalidValue);
+        return cudaSuccess;
+    }
     REFUSE(!function || attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
                (size_t)value > shared_optin_bytes(device_get()->capability),
            cudaErrorInvalidValue);

@@ -45,7 +45,8 @@ HANGING = ("launch", "cudaStreamSynchronize", "cublasLtMatmul")
 def absent():
     cases = (
         ({"DRIVER": "0"}, [], ("no NVIDIA driver is loaded", "CUDA 13.0")),
-        ({"DRIVER": "12020"}, [], ("driver is for CUDA 12.2", "needs one for 13.0")),
+        ({"DRIVER": "12020"}, [], ("driver is for CUDA 12.2", "needs one for 13.0", "NVIDIA 580", "+cu12")),
+        ({"DRIVER": "10020"}, [], ("driver is for CUDA 10.2", "needs one for 13.0 (NVIDIA 580 or newer)\n")),
         ({"DEVICES": "none"}, [], ("no device", "CUDA 13.0")),
         ({"DEVICES": "61:8g:GTX 1080"}, [], ("GTX 1080 has capability 6.1", "7.5")),
         ({}, ["--device=1"], ("device",)),
@@ -70,6 +71,9 @@ def absent():
     check(run.status == 0 and "H100" in run.out + run.err, run.said())
     run = train("first-usable", "--max_iters=0", DEVICES="61:8g:GTX,86:12g:RTX")
     check(run.status == 0 and "RTX" in run.out + run.err, run.said())
+    for capability, compiles in (("86", False), ("87", False), ("110", True)):
+        run = train("compiled", "--backend=cuda", "--max_iters=0", DEVICES=f"{capability}:8g:Card")
+        check(run.status == 0 and ("compiling for this card, once" in run.err + run.out) == compiles, f"{capability}: {run.said()}")
     run = Run(GPT_TRAIN_CUDA, "--list_devices", DEVICES="75:8g:T4,89:16g:L4")
     check(run.status == 0 and "cuda:0  T4" in run.out and "cuda:1  L4" in run.out and "cpu:0" in run.out, run.said())
     check("no bfloat16" in run.out.split("cuda:1")[0] and "no bfloat16" not in run.out.split("cuda:1")[1], run.out)

@@ -28,8 +28,8 @@ BOUNDED = [("gelu", arch) for arch in COUNTED] + [("cross_entropy", arch) for ar
     ("attention_tile_backward", "86")]
 REGISTERS_MAX = 255
 # Kernel, in bf16 with whole rows; the most registers; elements, or 1 for a step (of attention: 32 or 64 other rows with
-# head size 64; of a product with fp16 sums: 32 of K); what a loop of the fast path goes through, has besides, and does
-# not have; the most instructions for each.
+# head size 64, in the backward without the copies of the next rows; of a product with fp16 sums: 32 of K); what a loop of
+# the fast path goes through, has besides, and does not have; the most instructions for each.
 STORE, LOAD, COPY = r"STG\.E\.128", r"LDG\.E\.128", r"LDGSTS.*128"
 LIMITED = (
     ("gelu_forward 0 1", 40, 8, STORE, "MUFU", None, 24.5),
@@ -43,12 +43,15 @@ LIMITED = (
     ("layernorm_backward 1 4 0", 128, 32, None, None, None, 92),
     ("layernorm_backward 1 4 1", 128, 32, None, None, None, 100),
     ("attention_forward_tiles bf16 64 1 4", 168, 1, COPY, "HMMA", None, 425),
-    ("attention_backward_tiles bf16 64 0 1", 255, 1, COPY, "HMMA", None, 270),
-    ("attention_backward_tiles bf16 64 1 1", 255, 1, COPY, "HMMA", None, 355),
-    ("attention_backward_tiles bf16 64 2 1", 255, 1, COPY, "HMMA", None, 465),
-    ("gemm_half 0 0", 255, 1, "HMMA", "LDGSTS", None, 450),
-    ("gemm_half 0 1", 255, 1, "HMMA", "LDGSTS", None, 450),
-    ("gemm_half 1 0", 255, 1, "HMMA", "LDGSTS", None, 450),
+    ("attention_backward_tiles bf16 64 0 1", 255, 1, "MUFU", "HMMA", None, 240),
+    ("attention_backward_tiles bf16 64 1 1", 255, 1, "MUFU", "HMMA", None, 310),
+    ("attention_backward_tiles bf16 64 2 1", 255, 1, "MUFU", "HMMA", None, 430),
+    ("gemm_half 0 0 0", 255, 1, "HMMA", "LDGSTS", None, 450),
+    ("gemm_half 0 0 1", 255, 1, "LDGSTS", "HMMA", None, 455),
+    ("gemm_half 0 1 0", 255, 1, "HMMA", "LDGSTS", None, 450),
+    ("gemm_half 0 1 1", 255, 1, "LDGSTS", "HMMA", None, 455),
+    ("gemm_half 1 0 0", 255, 1, "HMMA", "LDGSTS", None, 450),
+    ("gemm_half 1 0 1", 255, 1, "LDGSTS", "HMMA", None, 455),
 )
 # Per multiprocessor: warps, blocks, KiB of shared memory, registers.  Since 8.0 a block takes 1 KiB more.
 LIMITS = {

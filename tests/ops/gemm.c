@@ -213,6 +213,11 @@ static void make_gemm(struct maker *maker)
         m = (m + 71) / 8 * 8;
         n = (n + 7) / 8 * 8;
         k = maker->index % 7 == 5 ? 4104 : (k + 7) / 8 * 8;
+        if (maker->index % 5 == 3) { /* whole tiles */
+            m = (m + 127) / 128 * 128;
+            n = (n + 127) / 128 * 128;
+            k = (k + 31) / 32 * 32;
+        }
     }
     struct op_attrs *a = case_attrs(maker);
     a->transpose_a = (maker->index / 2 & 1) != 0;

@@ -128,12 +128,9 @@ static inline cudaError_t attention_launch(cudaStream_t stream, struct attention
                                            int threads, const struct cuda_attention *attention)
 {
     const int tiles = (attention->time + own - 1) / own, items = tiles * heads * attention->samples;
-    if (instance.shared_bytes > CUDA_SHARED_DEFAULT_BYTES) {
-        const cudaError_t error = cudaFuncSetAttribute(
-            (const void *)instance.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)instance.shared_bytes);
-        if (error != cudaSuccess)
-            return error;
-    }
+    const cudaError_t error = cuda_shared_prefer((const void *)instance.kernel, instance.shared_bytes);
+    if (error != cudaSuccess)
+        return error;
     return LAUNCH(instance.kernel, dim3((unsigned)(attention->blocks > 0 ? attention->blocks : items)),
                   dim3((unsigned)threads), instance.shared_bytes, stream, *attention);
 }

@@ -31,6 +31,8 @@ template <int PASS> constexpr int own_rows = pass_warps<PASS> *TILE_WARP_ROWS;
 /* True where there are registers to keep the place of the next other rows.  Elsewhere it is found anew, and there is
  * one stage. */
 template <int D, int PASS, bool WIDE> constexpr bool place_kept = WIDE && (PASS != AT_ONCE || D < 128);
+/* True where there are registers to let a warp skip a step that it would add only zeros in. */
+template <int D, int PASS> constexpr bool steps_skipped = PASS != AT_ONCE || D <= 64;
 /* Blocks on a multiprocessor, by registers; otherwise the compiler aims at more, and spills. */
 template <int PASS> constexpr int blocks_min = PASS == AT_ONCE ? 1 : 2;
 
@@ -160,6 +162,14 @@ template <bool KEYS> DEVICE void weights_drop(float (&weight)[OTHER_TILES][4], u
         UNROLLED(e, 4)
             weight[n][e] = (kept >> e & 1u) != 0 ? weight[n][e] * scale : 0.0f;
     }
+}
+
+/* Returns true when a query of a step sees a key of the warp's own rows, or one of these queries sees a key of the step.
+ * Otherwise, in tiles on the diagonal, all weights of the step are zeros.  It is the same for the whole warp. */
+template <bool KEYS> DEVICE bool step_counts(const struct backward_place &place, int other)
+{
+    const int first = place.own + tile_warp_row();
+    return KEYS ? first < other + OTHER_ROWS : other < first + TILE_WARP_ROWS;
 }
 
 /* Turns scores into p f (without f's scale), and dp into ds.  bits: what dropout keeps. */
@@ -347,19 +357,26 @@ DEVICE void gradients_make(const struct cuda_attention &attention, unsigned char
             bits = KEYS ? tile_kept_by_key(attention, mask, other, place.own + warp_row)
                         : tile_kept_by_query<OTHER_TILES>(attention, mask, place.own + warp_row, other);
         }
-        float score[OTHER_TILES][4], slope[OTHER_TILES][4];
-        tile_scores<T, D, OTHER_TILES, WIDE>(score, held_first, own_first + warp_row * tile_stride<D>, stage.first);
-        tile_scores<T, D, OTHER_TILES, WIDE>(slope, held_second, own_second + warp_row * tile_stride<D>, stage.second);
-        scores_hide<KEYS, OWN>(attention, place, score, own_row, other);
-        slopes_make<T, KEYS>(attention, score, slope, rows, stage, bits);
-        float dq[PASS == AT_ONCE ? D / 32 : 1][4];
-        if constexpr (PASS == AT_ONCE)
+        float score[OTHER_TILES][4], slope[OTHER_TILES][4], dq[PASS == AT_ONCE ? D / 32 : 1][4];
+        if (!steps_skipped<D, PASS> || step_counts<KEYS>(place, other)) {
+            tile_scores<T, D, OTHER_TILES, WIDE>(score, held_first, own_first + warp_row * tile_stride<D>, stage.first);
+            tile_scores<T, D, OTHER_TILES, WIDE>(slope, held_second, own_second + warp_row * tile_stride<D>,
+                                                 stage.second);
+            scores_hide<KEYS, OWN>(attention, place, score, own_row, other);
+            slopes_make<T, KEYS>(attention, score, slope, rows, stage, bits);
+            if constexpr (PASS == AT_ONCE)
+                slopes_share(slope, slopes);
+            if constexpr (PASS == AT_ONCE && tile_held<D>) /* early, where there are registers for it */
+                query_sums_load<D>(attention, place, head, other, dq);
+            if constexpr (KEYS)
+                tile_add<T, D, OTHER_TILES, WIDE>(sum_v, score, stage.second);
+            tile_add<T, D, OTHER_TILES, WIDE>(sum, slope, stage.first);
+        } else if constexpr (PASS == AT_ONCE) {
+            tile_clear(slope);
             slopes_share(slope, slopes);
-        if constexpr (PASS == AT_ONCE && tile_held<D>) /* early, where there are registers for it */
-            query_sums_load<D>(attention, place, head, other, dq);
-        if constexpr (KEYS)
-            tile_add<T, D, OTHER_TILES, WIDE>(sum_v, score, stage.second);
-        tile_add<T, D, OTHER_TILES, WIDE>(sum, slope, stage.first);
+            if constexpr (tile_held<D>)
+                query_sums_load<D>(attention, place, head, other, dq);
+        }
         __syncthreads(); /* the stage is no longer read, and ds is complete */
         if (!kept && more)
             others = other_rows_of<T, KEYS>(attention, place.sample, head + head_ends,

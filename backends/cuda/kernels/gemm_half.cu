@@ -55,13 +55,13 @@ DEVICE struct source source_make(const void *matrix, int length, int first, int 
     return source;
 }
 
-/* Starts the copies of the next tile, and goes on to the one after it. */
-template <bool DEEP> DEVICE void tile_load(__half *tile, struct source *source)
+/* Starts the copies of the next tile, and goes on to the one after it.  WHOLE: all of the tile exists. */
+template <bool DEEP, bool WHOLE> DEVICE void tile_load(__half *tile, struct source *source)
 {
     constexpr int pass = THREADS / row_chunks<DEEP>; /* rows */
     const int row = (int)threadIdx.x / row_chunks<DEEP>, chunk = (int)threadIdx.x % row_chunks<DEEP>;
     UNROLLED(i, CHUNKS) {
-        const bool fetch = source->side > (DEEP ? i * pass : 0) && source->depth > (DEEP ? 0 : i * pass);
+        const bool fetch = WHOLE || (source->side > (DEEP ? i * pass : 0) && source->depth > (DEEP ? 0 : i * pass));
         cp_async_16(tile + chunk_at<DEEP>(row + i * pass, chunk), source->from + i * pass * (int64_t)source->length,
                     fetch);
     }
@@ -150,7 +150,19 @@ DEVICE void sums_write(const struct cuda_sums_add_args &to, const float (&sum)[4
     }
 }
 
-template <bool TRANSPOSE_A, bool TRANSPOSE_B>
+/* Starts the copies of one step's tiles, if there is such a step, and commits them as a group. */
+template <bool DEEP_A, bool DEEP_B, bool WHOLE>
+DEVICE void step_load(__half *tiles, struct source *a, struct source *b, bool exists)
+{
+    if (!WHOLE || exists) {
+        tile_load<DEEP_A, WHOLE>(tiles, a);
+        tile_load<DEEP_B, WHOLE>(tiles + TILE, b);
+    }
+    cp_async_commit();
+}
+
+/* WHOLE: the sides are multiples of SIDE and K is one of DEPTH, so that no copy needs a test of its own. */
+template <bool TRANSPOSE_A, bool TRANSPOSE_B, bool WHOLE>
 static __global__ void __launch_bounds__(THREADS, 2) gemm_half(const struct cuda_half_sums_args args)
 {
     DYN_SHARED(__half, tiles); /* [STAGES][a, b][TILE], then the warps' strips */
@@ -165,20 +177,16 @@ static __global__ void __launch_bounds__(THREADS, 2) gemm_half(const struct cuda
     struct source a = source_make<!TRANSPOSE_A>(args.a, TRANSPOSE_A ? m : args.k, row, m, k, args.k);
     struct source b = source_make<TRANSPOSE_B>(args.b, TRANSPOSE_B ? args.k : n, column, n, k, args.k);
     float sum[4][8][4] = {};
-    for (int stage = 0; stage < STAGES - 1; stage++) {
-        tile_load<!TRANSPOSE_A>(tiles + 2 * stage * TILE, &a);
-        tile_load<TRANSPOSE_B>(tiles + (2 * stage + 1) * TILE, &b);
-        cp_async_commit();
-    }
-    const bool works = row + warp_row < m && column + warp_column < n;
+    int left = (int)(own.end - own.begin);
+    for (int stage = 0; stage < STAGES - 1; stage++)
+        step_load<!TRANSPOSE_A, TRANSPOSE_B, WHOLE>(tiles + 2 * stage * TILE, &a, &b, stage < left);
+    const bool works = WHOLE || (row + warp_row < m && column + warp_column < n);
     __half *now = tiles, *later = tiles + 2 * (STAGES - 1) * TILE;
 #pragma unroll 1
-    for (int left = (int)(own.end - own.begin); left > 0; left--) {
+    for (; left > 0; left--) {
         cp_async_wait<1>(); /* the next tile may be on its way */
         __syncthreads();
-        tile_load<!TRANSPOSE_A>(later, &a);
-        tile_load<TRANSPOSE_B>(later + TILE, &b);
-        cp_async_commit();
+        step_load<!TRANSPOSE_A, TRANSPOSE_B, WHOLE>(later, &a, &b, left >= STAGES);
         if (works)
             step_add<TRANSPOSE_A, TRANSPOSE_B>(sum, now, now + TILE, warp_row, warp_column);
         later = now;
@@ -189,6 +197,13 @@ static __global__ void __launch_bounds__(THREADS, 2) gemm_half(const struct cuda
     sums_write(args.end, sum, (float *)tiles + cuda_warp() * 16 * STRIP_STRIDE, row + warp_row, column + warp_column);
 }
 
+template <bool WHOLE> static auto kernel_of(const struct cuda_half_sums_args *args)
+{
+    return args->transpose_a   ? gemm_half<true, false, WHOLE>
+           : args->transpose_b ? gemm_half<false, true, WHOLE>
+                               : gemm_half<false, false, WHOLE>;
+}
+
 /* The parts depend on the shape only. */
 cudaError_t cuda_launch_half_sums(cudaStream_t stream, const struct cuda_half_sums_args *args)
 {
@@ -197,10 +212,11 @@ cudaError_t cuda_launch_half_sums(cudaStream_t stream, const struct cuda_half_su
     const int64_t tiles = (end.rows + SIDE - 1) / SIDE * ((end.columns + SIDE - 1) / SIDE);
     const int64_t fit = (int64_t)own.sums_bytes / (end.rows * end.columns * (int64_t)sizeof(float));
     end.parts = (int32_t)max(min(min(BLOCKS / tiles, (int64_t)own.k / SPLIT_K_MIN), fit), (int64_t)1);
-    const auto kernel = own.transpose_a   ? gemm_half<true, false>
-                        : own.transpose_b ? gemm_half<false, true>
-                                          : gemm_half<false, false>;
+    const bool whole = end.rows % SIDE == 0 && end.columns % SIDE == 0 && own.k % DEPTH == 0;
+    const auto kernel = whole ? kernel_of<true>(&own) : kernel_of<false>(&own);
     const dim3 grid((unsigned)tiles, (unsigned)end.parts);
-    const cudaError_t error = LAUNCH((kernel), grid, dim3(THREADS), SHARED_BYTES, stream, own);
+    cudaError_t error = cuda_shared_prefer((const void *)kernel, SHARED_BYTES);
+    if (error == cudaSuccess)
+        error = LAUNCH((kernel), grid, dim3(THREADS), SHARED_BYTES, stream, own);
     return error != cudaSuccess || end.parts == 1 ? error : cuda_launch_sums_add(stream, &end);
 }

@@ -263,6 +263,9 @@ extern "C" cudaError_t cuda_launch_layernorm_backward(cudaStream_t stream, const
     const bool kept = is_kept(args, LAYERNORM_BACKWARD_X) && is_kept(args, LAYERNORM_BACKWARD_DY);
     const bool has_mean = args->operand[LAYERNORM_BACKWARD_MEAN].memory != NULL;
     const auto kernel = has_mean ? INSTANCE(layernorm_backward, true) : INSTANCE(layernorm_backward, false);
+    const cudaError_t error = cuda_shared_prefer((const void *)kernel, args->shared_bytes);
+    if (error != cudaSuccess)
+        return error;
     return LAUNCH(kernel, dim3((unsigned)args->parts), dim3((unsigned)args->threads), args->shared_bytes, stream,
                   *args);
 }

@@ -43,14 +43,18 @@ static struct header *header_of(const void *pointer)
     return block;
 }
 
-/* Returns NULL if the system has no memory. */
-static struct header *block_new(size_t payload_bytes)
+/* Returns a block that begins with a copy of `bytes` bytes and is zero behind them, or NULL if the system has no
+ * memory. */
+static struct header *block_new(size_t payload_bytes, const void *from, size_t bytes)
 {
     const size_t total_bytes = HOSTMEM_ALIGNMENT + size_round_up(payload_bytes, HOSTMEM_ALIGNMENT);
     struct header *block = aligned_alloc(HOSTMEM_ALIGNMENT, total_bytes);
     if (block == NULL)
         return NULL;
-    memset(block, 0, total_bytes);
+    memset(block, 0, HOSTMEM_ALIGNMENT);
+    if (bytes > 0)
+        memcpy(payload_of(block), from, bytes);
+    memset((char *)payload_of(block) + bytes, 0, total_bytes - HOSTMEM_ALIGNMENT - bytes);
     block->magic = HOSTMEM_MAGIC_LIVE;
     block->size_bytes = payload_bytes;
     return block;
@@ -58,7 +62,7 @@ static struct header *block_new(size_t payload_bytes)
 
 enum gt_status hostmem_create(struct hostmem **out)
 {
-    struct header *root = block_new(sizeof **out);
+    struct header *root = block_new(sizeof **out, NULL, 0);
     if (root == NULL)
         return FAIL(GT_NO_MEMORY, "out of memory: the memory table needs %zu bytes", sizeof **out);
     root->size_bytes = 0; /* the counters leave it out */
@@ -135,7 +139,9 @@ void hostmem_phase_set(struct hostmem *mem, enum hostmem_phase phase)
     mem->phase = phase;
 }
 
-enum gt_status hostmem_alloc(const void *owner, size_t count, size_t size, const char *what, void *out)
+/* As hostmem_alloc(), with a copy of `bytes` bytes at its start. */
+static enum gt_status copy_alloc(const void *owner, size_t count, size_t size, const void *from, size_t bytes,
+                                 const char *what, void *out)
 {
     struct header *const above = header_of(owner);
     struct hostmem *const mem = above->mem;
@@ -146,7 +152,7 @@ enum gt_status hostmem_alloc(const void *owner, size_t count, size_t size, const
     if (!size_mul(count, size, &payload_bytes) || payload_bytes > PTRDIFF_MAX - 2 * HOSTMEM_ALIGNMENT)
         return FAIL(GT_NO_MEMORY, "out of memory: %s needs %zu x %zu bytes, more than can be addressed", what, count,
                     size);
-    struct header *block = fault ? NULL : block_new(payload_bytes);
+    struct header *block = fault ? NULL : block_new(payload_bytes, from, bytes);
     if (block == NULL)
         return FAIL(GT_NO_MEMORY, "out of memory: %s needs %zu bytes, refused %s; %zu bytes are in use", what,
                     payload_bytes, fault ? "by an injected fault" : "by the system", mem->counters.live_bytes);
@@ -161,6 +167,11 @@ enum gt_status hostmem_alloc(const void *owner, size_t count, size_t size, const
     return GT_OK;
 }
 
+enum gt_status hostmem_alloc(const void *owner, size_t count, size_t size, const char *what, void *out)
+{
+    return copy_alloc(owner, count, size, NULL, 0, what, out);
+}
+
 enum gt_status hostmem_grow(const void *owner, void *list, size_t needed, size_t size, const char *what)
 {
     void *old, *copy;
@@ -170,9 +181,7 @@ enum gt_status hostmem_grow(const void *owner, void *list, size_t needed, size_t
     if (needed <= capacity)
         return GT_OK;
     larger = larger < needed ? needed : larger;
-    TRY(hostmem_alloc(owner, larger, size, what, &copy));
-    if (bytes > 0)
-        memcpy(copy, old, bytes);
+    TRY(copy_alloc(owner, larger, size, old, bytes, what, &copy));
     hostmem_free(old);
     memcpy(list, &copy, sizeof copy);
     return GT_OK;

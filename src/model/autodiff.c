@@ -103,9 +103,7 @@ bool autodiff_wants(const struct autodiff *ad, int32_t tensor)
 static enum gt_status gradient_tensor_add(struct autodiff *ad, int32_t tensor, int32_t *out)
 {
     struct tensor gradient = ad->graph->tensors[tensor];
-    char name[TENSOR_NAME_MAX];
-    snprintf(name, sizeof name, "%.80s.grad", gradient.name);
-    memcpy(gradient.name, name, sizeof name);
+    graph_name_put(graph_name_put(gradient.name, gradient.name, 80), ".grad", 5);
     gradient.category = CATEGORY_TEMPORARY;
     gradient.lifetime = LIFETIME_PROGRAM; /* also that of a gain which is not trained */
     gradient.phase = ad->graph->programs[ad->options->program].phase;
@@ -367,13 +365,8 @@ static enum gt_status autodiff_walk(struct autodiff *ad)
 {
     for (int32_t i = 0; i < ad->forward_count;) {
         int32_t chunk = ad->forward[i].chunk, first = i;
-        for (; i < ad->forward_count && ad->forward[i].chunk == chunk; i++) {
-            struct op op = ad->forward[i];
-            struct graph_pen pen = {ad->graph, ad->options->program, PASS_FORWARD, op.layer, chunk, op.recompute};
-            union op_arguments same = {.attrs = op.attrs};
-            memcpy(same.operand, op.operand, sizeof same.operand);
-            TRY(graph_op_add(&pen, op.kind, "", &same, NULL));
-        }
+        for (; i < ad->forward_count && ad->forward[i].chunk == chunk; i++)
+            TRY(graph_op_append(ad->graph, ad->options->program, &ad->forward[i]));
         for (int32_t k = i - 1; chunk > 0 && k >= first; k--)
             TRY(backward_emit(ad, k));
     }

@@ -7,7 +7,9 @@
 
 #include "base/size.h"
 
-#define NAME_PART_MAX 44 /* of the names that others are made of */
+/* The most characters that a name has of the name that it is made of. */
+#define NAME_PART_MAX 44
+#define VIEW_PART_MAX 36
 
 enum gt_status graph_create(const void *owner, struct graph **out)
 {
@@ -18,6 +20,14 @@ enum gt_status graph_create(const void *owner, struct graph **out)
         graph->tensors[TENSOR_NONE] = (struct tensor){0};
     graph->tensor_count = TENSOR_FIRST;
     return FINISH(status, out, graph, hostmem_free);
+}
+
+char *graph_name_put(char *at, const char *text, size_t most)
+{
+    const size_t length = strnlen(text, most);
+    memmove(at, text, length);
+    at[length] = '\0';
+    return at + length;
 }
 
 enum gt_status graph_tensor_add(struct graph *graph, const struct tensor *proto, int32_t *out)
@@ -33,29 +43,44 @@ enum gt_status graph_tensor_add(struct graph *graph, const struct tensor *proto,
     return GT_OK;
 }
 
-enum gt_status graph_range_add(struct graph *graph, int32_t base, int64_t first, int64_t count, int32_t *out)
+static char *number_put(char *at, int64_t number)
 {
-    const struct tensor *whole = &graph->tensors[base];
-    assert(first >= 0 && count > 0 && first + count <= graph_tensor_elements(graph, base));
-    struct tensor view = *whole;
-    snprintf(view.name, sizeof view.name, "%.36s[%" PRId64 ":+%" PRId64 "]", whole->name, first, count);
-    view.rank = 1;
+    char digits[20];
+    int count = 0;
+    for (; count == 0 || number > 0; number /= 10)
+        digits[count++] = (char)('0' + number % 10);
+    while (count > 0)
+        *at++ = digits[--count];
+    return at;
+}
+
+/* Adds a view of `count` units, each of so many elements, named after its base + "[first:+count]". */
+static enum gt_status part_add(struct graph *graph, int32_t base, int32_t rank, int64_t unit, int64_t first,
+                               int64_t count, int32_t *out)
+{
+    struct tensor view = graph->tensors[base];
+    assert(first >= 0 && count > 0 && (first + count) * unit <= graph_tensor_elements(graph, base));
+    char *at = graph_name_put(view.name, view.name, VIEW_PART_MAX);
+    *at++ = '[';
+    at = graph_name_put(number_put(at, first), ":+", 2);
+    memcpy(number_put(at, count), "]", sizeof "]");
+    view.rank = rank;
     view.dims[0] = count;
     view.base = graph_storage(graph, base);
-    view.view_offset = whole->view_offset + first;
+    view.view_offset += first * unit;
     return graph_tensor_add(graph, &view, out);
+}
+
+enum gt_status graph_range_add(struct graph *graph, int32_t base, int64_t first, int64_t count, int32_t *out)
+{
+    return part_add(graph, base, 1, 1, first, count, out);
 }
 
 enum gt_status graph_view_add(struct graph *graph, int32_t base, int64_t first_row, int64_t rows, int32_t *out)
 {
-    const struct tensor whole = graph->tensors[base];
-    const int64_t row_elements = graph_tensor_elements(graph, base) / whole.dims[0];
-    TRY(graph_range_add(graph, base, first_row * row_elements, rows * row_elements, out));
-    struct tensor *view = &graph->tensors[*out];
-    snprintf(view->name, sizeof view->name, "%.36s[%" PRId64 ":+%" PRId64 "]", whole.name, first_row, rows);
-    view->rank = whole.rank;
-    view->dims[0] = rows;
-    return GT_OK;
+    const struct tensor *whole = &graph->tensors[base];
+    const int64_t row_elements = graph_tensor_elements(graph, base) / whole->dims[0];
+    return part_add(graph, base, whole->rank, row_elements, first_row, rows, out);
 }
 
 static const struct {
@@ -135,19 +160,24 @@ static enum gt_status made_tensor_add(const struct graph_pen *pen, const struct 
         .phase = pen->graph->programs[pen->program].phase,
     };
     memcpy(made.dims, operand->dims, sizeof made.dims);
-    const char *part = op_operand_name(call->kind, slot);
-    size_t end = strnlen(name, NAME_PART_MAX);
-    memcpy(made.name, name, end); /* snprintf() is too slow for the search of a plan */
-    made.name[end++] = '.';
-    memcpy(made.name + end, part, strlen(part) + 1);
+    char *at = graph_name_put(made.name, name, NAME_PART_MAX);
+    *at++ = '.';
+    graph_name_put(at, op_operand_name(call->kind, slot), NAME_PART_MAX);
     return graph_tensor_add(pen->graph, &made, out);
+}
+
+enum gt_status graph_op_append(struct graph *graph, int32_t program, const struct op *op)
+{
+    struct program *p = &graph->programs[program];
+    TRY(HOSTMEM_GROW(graph, &p->ops, (size_t)p->count + 1, "program ops"));
+    p->ops[p->count++] = *op;
+    return GT_OK;
 }
 
 enum gt_status graph_op_add(const struct graph_pen *pen, enum op_kind kind, const char *name,
                             union op_arguments *arguments, int32_t *out)
 {
     struct graph *graph = pen->graph;
-    struct program *program = &graph->programs[pen->program];
     const struct op_declaration *declaration = op_declaration(kind);
     struct op op = {.kind = kind,
                     .pass = pen->pass,
@@ -169,9 +199,7 @@ enum gt_status graph_op_add(const struct graph_pen *pen, enum op_kind kind, cons
         assert(op_result(kind) >= 0);
         *out = op.operand[op_result(kind)];
     }
-    TRY(HOSTMEM_GROW(graph, &program->ops, (size_t)program->count + 1, "program ops"));
-    program->ops[program->count++] = op;
-    return GT_OK;
+    return graph_op_append(graph, pen->program, &op);
 }
 
 void graph_ranges(const struct graph *graph, int32_t program, struct tensor_range *ranges)

@@ -114,6 +114,9 @@ enum gt_status graph_tensor_add(struct graph *graph, const struct tensor *proto,
 enum gt_status graph_view_add(struct graph *graph, int32_t base, int64_t first_row, int64_t rows, int32_t *out);
 /* Adds a view of `count` elements of `base`, from element `first`, as a vector with such a name. */
 enum gt_status graph_range_add(struct graph *graph, int32_t base, int64_t first, int64_t count, int32_t *out);
+/* Writes at most `most` characters of a text; returns the end.  snprintf() is too slow for the search for a plan, which
+ * builds many graphs. */
+char *graph_name_put(char *at, const char *text, size_t most);
 /* Adds an empty program, of the phase that its kind has. */
 enum gt_status graph_program_add(struct graph *graph, enum program_kind kind, int32_t *out);
 
@@ -166,6 +169,8 @@ union op_arguments {
  * GT_NO_MEMORY; GT_USAGE when the shapes do not fit (logged by op_infer). */
 enum gt_status graph_op_add(const struct graph_pen *pen, enum op_kind kind, const char *name,
                             union op_arguments *arguments, int32_t *out);
+/* Appends an op that is complete, one of another place or program.  Errors: GT_NO_MEMORY. */
+enum gt_status graph_op_append(struct graph *graph, int32_t program, const struct op *op);
 /* graph_op_add() with the arguments written out: GRAPH_ADD(FETCH, &pen, "w", &copy, .x = weight). */
 #define GRAPH_ADD(KIND, pen, name, out, ...) graph_op_add(pen, OP_##KIND, name, OP_ARGUMENTS(KIND, __VA_ARGS__), out)
 

@@ -248,10 +248,10 @@ static void adapter_shape(const struct lora_config *lora, const struct layer *la
     }
 }
 
-static void slot_shape(const struct model_config *config, size_t block, const struct slot *slot,
-                       struct parameter_shape *out)
+static void slot_shape(const struct model_config *config, const struct layer layers[static BLOCK_LAYERS], size_t block,
+                       const struct slot *slot, struct parameter_shape *out)
 {
-    const struct layer layer = layer_get(config, slot->which);
+    const struct layer layer = layers[slot->which];
     const bool matrix = layer.in > 0 && !slot->bias, gpt2 = model_is_gpt2(config);
     *out =
         (struct parameter_shape){.rank = matrix ? 2 : 1,
@@ -274,26 +274,40 @@ static void slot_shape(const struct model_config *config, size_t block, const st
         adapter_shape(&config->lora, &layer, slot->adapter, out);
 }
 
-/* Gives the place of a parameter: its block and the slot there.  Returns false for embeddings and the output layer. */
-static bool slot_find(const struct model_config *config, size_t index, size_t *block, struct slot *out)
+/* The parameters of a model in their order, listed once for many look-ups. */
+struct listing {
+    struct layer layers[BLOCK_LAYERS];
+    struct slot slots[SLOTS_MAX]; /* of a block */
+    size_t embeddings, slot_count, count;
+};
+
+static struct listing listing_make(const struct model_config *config)
 {
-    struct slot slots[SLOTS_MAX];
-    const size_t embeddings = embeddings_count(config), count = slots_list(config, BLOCK_LAYERS, slots);
-    const bool untied = config->untied && !config->lora.alone;
-    if (index < embeddings || (untied && index + 1 == parameters_count(config)))
-        return false;
-    *block = (index - embeddings) / count;
-    *out = slots[(index - embeddings) % count];
-    return true;
+    struct listing listing = {.embeddings = embeddings_count(config), .count = parameters_count(config)};
+    layers_list(config, listing.layers);
+    listing.slot_count = slots_list(config, BLOCK_LAYERS, listing.slots);
+    return listing;
 }
 
-void parameters_shape(const struct model_config *config, size_t index, struct parameter_shape *out)
+/* Returns the slot of a parameter, and its block; NULL for embeddings and the output layer. */
+static const struct slot *slot_find(const struct model_config *config, const struct listing *listing, size_t index,
+                                    size_t *block)
 {
-    struct slot slot;
+    const bool untied = config->untied && !config->lora.alone;
+    if (index < listing->embeddings || (untied && index + 1 == listing->count))
+        return NULL;
+    *block = (index - listing->embeddings) / listing->slot_count;
+    return &listing->slots[(index - listing->embeddings) % listing->slot_count];
+}
+
+static void listed_shape(const struct model_config *config, const struct listing *listing, size_t index,
+                         struct parameter_shape *out)
+{
     size_t block;
-    assert(index < parameters_count(config));
-    if (slot_find(config, index, &block, &slot)) {
-        slot_shape(config, block, &slot, out);
+    const struct slot *slot = slot_find(config, listing, index, &block);
+    assert(index < listing->count);
+    if (slot != NULL) {
+        slot_shape(config, listing->layers, block, slot, out);
     } else if (index == PARAMETERS_WTE) {
         table_shape(config, "wte.weight", "model.embed_tokens.weight", config->vocab_size, out);
     } else if (index < embeddings_count(config)) {
@@ -309,14 +323,22 @@ void parameters_shape(const struct model_config *config, size_t index, struct pa
     out->whole = (int32_t)index;
 }
 
+void parameters_shape(const struct model_config *config, size_t index, struct parameter_shape *out)
+{
+    const struct listing listing = listing_make(config);
+    listed_shape(config, &listing, index, out);
+}
+
 /* ---- the tensors of a file ---- */
 
 static size_t slots_parts(const struct model_config *config, const struct slot *slots, size_t count)
 {
+    struct layer layers[BLOCK_LAYERS];
     size_t parts = 0;
+    layers_list(config, layers);
     for (size_t i = 0; i < count; i++) {
         struct parameter_shape shape;
-        slot_shape(config, 0, &slots[i], &shape);
+        slot_shape(config, layers, 0, &slots[i], &shape);
         parts += (size_t)shape.parts;
     }
     return parts;
@@ -376,6 +398,7 @@ struct parameter_maker {
     struct parameter_list *list;
     const struct model_config *config;
     const struct parameter_options *options;
+    const struct listing *listing;
     int64_t elements; /* the sum of the saved elements of the parameters added so far */
     int32_t *owner;   /* of each parameter, absent ones included, that Muon updates; NULL: one rank */
 };
@@ -473,12 +496,11 @@ static enum gt_status states_add(const struct parameter_maker *maker, struct par
  * the programs fetch.  Vectors are few and stay on the device, and so do adapters. */
 static enum memory_space states_home(const struct parameter_maker *maker, const struct parameter_shape *shape)
 {
-    struct slot slot;
     size_t block;
     const int32_t layers = maker->config->n_layer, offload = maker->options->offload;
     if (shape->rank < 2 || offload == 0 || (maker->config->lora.rank > 0 && !shape->linear))
         return SPACE_DEVICE;
-    const bool outside = !slot_find(maker->config, (size_t)shape->whole, &block, &slot);
+    const bool outside = slot_find(maker->config, maker->listing, (size_t)shape->whole, &block) == NULL;
     return outside || block < (size_t)plan_choice_offload_blocks(offload, layers) ? SPACE_HOST : SPACE_DEVICE;
 }
 
@@ -572,7 +594,7 @@ static enum gt_status parameter_add(struct parameter_maker *maker, size_t index,
 /* Gives the matrices that Muon updates to the ranks, the longest first, each to the rank that has the least. */
 static enum gt_status owners_choose(struct parameter_maker *maker)
 {
-    const size_t count = parameters_count(maker->config);
+    const size_t count = maker->listing->count;
     const int32_t ranks = maker->options->ranks;
     int64_t *elements, *load;
     TRY(HOSTMEM_NEW(maker->graph, count, "owners of matrices", &maker->owner));
@@ -580,7 +602,7 @@ static enum gt_status owners_choose(struct parameter_maker *maker)
     TRY(HOSTMEM_NEW(maker->graph, (size_t)ranks, "elements of ranks", &load));
     for (size_t i = 0; i < count; i++) {
         struct parameter_shape shape;
-        parameters_shape(maker->config, i, &shape);
+        listed_shape(maker->config, maker->listing, i, &shape);
         elements[i] = shape.linear ? (int64_t)parameter_elements(&shape) : 0;
     }
     for (;;) {
@@ -604,15 +626,15 @@ static enum gt_status owners_choose(struct parameter_maker *maker)
 enum gt_status parameters_create(struct graph *graph, const struct model_config *config,
                                  const struct parameter_options *options, struct parameter_list *out)
 {
-    const size_t count = parameters_count(config);
-    struct parameter_maker maker = {graph, out, config, options, 0, NULL};
+    const struct listing listing = listing_make(config);
+    struct parameter_maker maker = {graph, out, config, options, &listing, 0, NULL};
     if (options->muon && options->states && options->ranks > 1)
         TRY(owners_choose(&maker));
     *out = (struct parameter_list){.count = 0};
-    TRY(HOSTMEM_NEW(graph, count, "parameters", &out->at));
-    for (size_t i = 0; i < count; i++) {
+    TRY(HOSTMEM_NEW(graph, listing.count, "parameters", &out->at));
+    for (size_t i = 0; i < listing.count; i++) {
         struct parameter_shape shape;
-        parameters_shape(config, i, &shape);
+        listed_shape(config, &listing, i, &shape);
         if (!shape.absent)
             TRY(parameter_add(&maker, i, &shape));
     }

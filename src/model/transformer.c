@@ -23,8 +23,9 @@ struct builder {
     int32_t cache;   /* TENSOR_NONE: attend to the program's own rows */
     bool train;      /* apply dropout, and replace the logits by their gradient */
     struct graph_pen pen;
-    enum recompute_level level;             /* of the current block */
-    int32_t first[BLOCK_LAYERS][2], stride; /* parameters_index() of the first block, and from block to block */
+    enum recompute_level level; /* of the current block */
+    /* parameters_index() and parameters_adapter() of the first block, and from block to block. */
+    int32_t first[BLOCK_LAYERS][2], adapter[BLOCK_LAYERS][ADAPTER_B + 1], stride;
 };
 
 static int32_t parameter_tensor(const struct builder *b, int32_t index)
@@ -37,6 +38,13 @@ static int32_t layer_tensor(const struct builder *b, enum block_layer which, boo
 {
     const int32_t layer = b->pen.layer < 0 ? b->config->n_layer : b->pen.layer, first = b->first[which][bias];
     return parameter_tensor(b, first < 0 ? first : first + layer * b->stride);
+}
+
+/* Returns the matrix of adapters of a layer of the current block. */
+static const struct parameter *layer_adapter(const struct builder *b, enum block_layer which,
+                                             enum adapter_matrix matrix)
+{
+    return &b->model->parameters.at[b->adapter[which][matrix] + b->pen.layer * b->stride];
 }
 
 /* Appends an op of a recompute class.  Sets *out, unless `out` is NULL, to the op's result. */
@@ -91,9 +99,9 @@ static enum gt_status build_norm(const struct builder *b, const char *name, enum
 static enum gt_status build_adapter_b(const struct builder *b, enum block_layer which, int64_t columns, int32_t *out)
 {
     struct graph *graph = b->pen.graph;
-    const int32_t layer = b->pen.layer, rank = b->config->lora.rank;
-    const struct parameter *weight = &b->model->parameters.at[parameters_index(b->config, layer, which, false)];
-    const struct parameter *adapter = &b->model->parameters.at[parameters_adapter(b->config, layer, which, ADAPTER_B)];
+    const int32_t rank = b->config->lora.rank;
+    const struct parameter *weight = &b->model->parameters.at[b->first[which][false] + b->pen.layer * b->stride];
+    const struct parameter *adapter = layer_adapter(b, which, ADAPTER_B);
     struct tensor whole = graph->tensors[adapter->tensor];
     int64_t row = 0, from = 0;
     whole.category = CATEGORY_TEMPORARY;
@@ -123,7 +131,7 @@ static enum gt_status build_adapter_b(const struct builder *b, enum block_layer 
  * columns there, and the product with one matrix for all of them needs no other kernel. */
 static enum gt_status build_adapters(const struct builder *b, enum block_layer which, int32_t x, int32_t y)
 {
-    const int32_t a = parameter_tensor(b, parameters_adapter(b->config, b->pen.layer, which, ADAPTER_A));
+    const int32_t a = layer_adapter(b, which, ADAPTER_A)->tensor;
     int32_t low, wide;
     TRY(ADD(GEMM, b, "lora.a", &low, .a = x, .b = a, .attrs.transpose_b = true));
     TRY(build_adapter_b(b, which, b->pen.graph->tensors[low].dims[1], &wide));
@@ -151,7 +159,7 @@ static enum gt_status build_linear(const struct builder *b, const char *name, en
     TRY(build_fetch(b, &weight));
     TRY(ADD_AS(class, GEMM, b, name, y, .a = x, .b = weight, .bias = layer_tensor(b, which, true),
                .attrs.transpose_b = !model_is_gpt2(b->config)));
-    return parameters_adapter(b->config, 0, which, ADAPTER_A) < 0 ? GT_OK : build_adapters(b, which, x, *y);
+    return b->adapter[which][ADAPTER_A] < 0 ? GT_OK : build_adapters(b, which, x, *y);
 }
 
 static enum gt_status build_residual(const struct builder *b, const char *name, int32_t y, int32_t *x)
@@ -296,8 +304,13 @@ static struct builder builder_make(const struct model *model, const struct progr
                         .cache = cache,
                         .train = train,
                         .pen = {model->graph, io->program, PASS_FORWARD, -1, 0, false}};
-    for (int which = 0; which < 2 * BLOCK_LAYERS; which++)
-        b.first[which / 2][which % 2] = parameters_index(config, 0, (enum block_layer)(which / 2), which % 2 != 0);
+    for (int which = 0; which < BLOCK_LAYERS; which++) {
+        for (int bias = 0; bias < 2; bias++)
+            b.first[which][bias] = parameters_index(config, 0, (enum block_layer)which, bias != 0);
+        for (int matrix = ADAPTER_A; matrix <= ADAPTER_B; matrix++)
+            b.adapter[which][matrix] =
+                parameters_adapter(config, 0, (enum block_layer)which, (enum adapter_matrix)matrix);
+    }
     b.stride = parameters_index(config, 1, BLOCK_LN_1, false) - b.first[BLOCK_LN_1][false];
     return b;
 }

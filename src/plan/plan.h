@@ -34,6 +34,8 @@ struct plan_options {
 struct plan_program {
     uint64_t bytes;                      /* peak of its program-lifetime tensors and workspaces, placed */
     uint64_t bytes_bound;                /* lower bound: max over ops of live bytes */
+    uint64_t bytes_bound_loss;           /* the same over the ops of loss chunks; 0: there are none */
+    uint64_t bytes_bound_rest;           /* over all others */
     int32_t peak_op;                     /* index of the op at that maximum */
     uint64_t live_bytes[CATEGORY_COUNT]; /* at the peak op, program-lifetime tensors and workspace only */
 };
@@ -124,6 +126,7 @@ struct plan_report_facts {
     int64_t ranks;          /* that divide the micro-steps */
     uint64_t rank_bytes[2]; /* of the arenas of the smallest rank and of the largest */
 
+    const char *pins;      /* what would be enough without the keys that were set; NULL or "": nothing less */
     const char *needless;  /* settings that save memory which the run has; NULL: none is known */
     double needless_share; /* of the time of an update, which they cost */
 

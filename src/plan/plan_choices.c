@@ -213,6 +213,7 @@ static enum gt_status shrunk_add(struct chooser *chooser, enum choice_kind kind)
         const int64_t middle = low + (high - low) / 2;
         uint64_t bytes = MEASURE_NEVER;
         request = *chooser->request;
+        request.memo = NULL;
         if (shrink(&request.options, kind, middle))
             TRY(search_bytes_least(chooser->mem, &request, &bytes));
         *(bytes <= request.budget_bytes ? &low : &high) = middle;

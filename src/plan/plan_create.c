@@ -66,10 +66,13 @@ void plan_live_measure(const struct plan *plan, int32_t program, const struct pl
         live[items[i].first] += items[i].bytes;
         live[items[i].last + 1] -= items[i].bytes;
     }
-    out->bytes_bound = ops > 0 ? live[0] : 0;
+    out->bytes_bound = out->bytes_bound_loss = out->bytes_bound_rest = 0;
     out->peak_op = 0;
-    for (int32_t i = 1; i < ops; i++) {
-        live[i] += live[i - 1];
+    for (int32_t i = 0; i < ops; i++) {
+        const bool is_loss = plan->graph->programs[program].ops[i].chunk > 0;
+        uint64_t *const own = is_loss ? &out->bytes_bound_loss : &out->bytes_bound_rest;
+        live[i] += i > 0 ? live[i - 1] : 0;
+        *own = live[i] > *own ? live[i] : *own;
         if (live[i] > out->bytes_bound) {
             out->bytes_bound = live[i];
             out->peak_op = i;

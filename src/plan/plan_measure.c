@@ -4,6 +4,16 @@
  *             [ run                  | the largest program ]                 an evaluation, or sampling
  *
  * The update's part has the run's tensors and the gradients.  Of the others only the program counts.
+ *
+ * Micro-steps are measured with one size of loss chunk.  What a block keeps, it keeps throughout the loss:
+ *
+ *     live bytes      blocks forward        loss           blocks backward
+ *                                   ____________________
+ *                            ______/  logits of a chunk  \______
+ *                     ______/      what the blocks keep         \______
+ *
+ * So the loss with another chunk has as many bytes and seconds more, or fewer, as in a model of one block, which takes
+ * no time to build.
  */
 #include "plan/plan_measure.h"
 
@@ -13,8 +23,10 @@
 #include "model/parameters.h"
 
 #define SECONDS_EQUAL 0x1p-40 /* times are rounded to this part of them, so that equal ones compare equal */
+#define LOSS_CHUNKS 16        /* in micro-steps that are measured */
 
-enum part_kind { PART_UPDATE, PART_STEPS, PART_EVALUATION };
+/* PART_LOSS: micro-steps of one block. */
+enum part_kind { PART_UPDATE, PART_STEPS, PART_LOSS, PART_EVALUATION };
 
 /* A part: what it depends on, and what was measured. */
 struct measured_part {
@@ -22,9 +34,9 @@ struct measured_part {
     struct plan_choice choice; /* 0 where the part does not depend on it */
     bool unplaceable;
     uint64_t run_bytes, gradient_bytes, host_bytes;
-    uint64_t program_bytes; /* of the largest program, without what outlives it */
-    uint64_t bytes;         /* of all, what outlives programs included */
-    double seconds;         /* in an update */
+    uint64_t loss_bytes, rest_bytes; /* of the largest program, in its loss and besides, without what outlives it */
+    uint64_t bytes;                  /* of all, what outlives programs included */
+    double seconds;                  /* in an update */
 };
 
 struct measured_plan {
@@ -32,14 +44,14 @@ struct measured_plan {
     struct measurement placed;
 };
 
-void search_micro_batch_set(struct model_options *options, int64_t samples, int64_t micro_batch)
+void measure_micro_batch_set(struct model_options *options, int64_t samples, int64_t micro_batch)
 {
     options->choice.micro_batch = (int32_t)micro_batch;
     options->micro_steps = (int32_t)size_ceil_div(samples, micro_batch);
     options->choice.remainder_batch = (int32_t)(samples % micro_batch);
 }
 
-double search_update_seconds(const struct model *model, const struct plan_rates *rates, plan_seconds_fn *seconds)
+double measure_update_seconds(const struct model *model, const struct plan_rates *rates, plan_seconds_fn *seconds)
 {
     double sum = 0.0;
     for (int32_t p = 0; p < model->graph->program_count; p++) {
@@ -65,6 +77,8 @@ static struct plan_choice part_choice(const struct measure *measure, enum part_k
         own.micro_batch = choice->micro_batch;
         own.loss_chunk_rows = choice->loss_chunk_rows;
         own.recompute = choice->recompute;
+    } else if (kind == PART_LOSS) {
+        own = (struct plan_choice){.micro_batch = choice->micro_batch, .loss_chunk_rows = choice->loss_chunk_rows};
     } else if (model_parts(measure->options) > 1 && choice->micro_batch == measure->samples)
         own.micro_batch = choice->micro_batch; /* whole parts, which micro-steps add */
     return own;
@@ -73,17 +87,24 @@ static struct plan_choice part_choice(const struct measure *measure, enum part_k
 /* Returns the options of a model that has nothing but the part. */
 static struct model_options part_options(const struct measure *measure, const struct measured_part *part)
 {
+    const bool is_steps = part->kind == PART_STEPS || part->kind == PART_LOSS;
     struct model_options options = *measure->options;
     options.choice = part->choice;
     options.train = part->kind != PART_EVALUATION;
     options.evaluate = part->kind == PART_EVALUATION;
     options.generate = options.generate && part->kind == PART_UPDATE;
-    options.train_programs = part->kind == PART_STEPS ? TRAIN_STEPS : TRAIN_UPDATE;
-    if (part->kind == PART_STEPS)
-        search_micro_batch_set(&options, measure->samples, part->choice.micro_batch);
+    options.train_programs = is_steps ? TRAIN_STEPS : TRAIN_UPDATE;
+    options.config.n_layer = part->kind == PART_LOSS ? 1 : options.config.n_layer;
+    if (is_steps)
+        measure_micro_batch_set(&options, measure->samples, part->choice.micro_batch);
     else /* there are none; only whether they are whole parts matters */
         options.micro_steps = part->choice.micro_batch > 0 ? 1 : 2;
     return options;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
 }
 
 /* Builds and measures a part. */
@@ -102,10 +123,11 @@ static enum gt_status part_make(const struct measure *measure, struct measured_p
         part->gradient_bytes = plan->phase_bytes[PHASE_TRAIN];
         part->bytes = plan->arena_bytes_bound;
         part->host_bytes = part->kind == PART_STEPS ? plan->host_category_bytes[CATEGORY_ACTIVATION] : plan->host_bytes;
-        for (int32_t p = 0; p < plan->program_count; p++)
-            if (plan->program[p].bytes_bound > part->program_bytes)
-                part->program_bytes = plan->program[p].bytes_bound;
-        part->seconds = search_update_seconds(model, measure->rates, plan_cost_blocks);
+        for (int32_t p = 0; p < plan->program_count; p++) {
+            part->loss_bytes = larger(part->loss_bytes, plan->program[p].bytes_bound_loss);
+            part->rest_bytes = larger(part->rest_bytes, plan->program[p].bytes_bound_rest);
+        }
+        part->seconds = measure_update_seconds(model, measure->rates, plan_cost_blocks);
     }
     hostmem_free(model);
     return part->unplaceable ? GT_OK : status;
@@ -125,12 +147,8 @@ static enum gt_status part_get(const struct measure *measure, enum part_kind kin
     TRY(HOSTMEM_GROW(measure->mem, &memo->parts, (size_t)memo->part_count + 1, "measured parts"));
     TRY(part_make(measure, out));
     memo->parts[memo->part_count++] = *out;
+    memo->whole_count += kind != PART_LOSS;
     return GT_OK;
-}
-
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
 }
 
 static double rounded(double seconds)
@@ -149,19 +167,44 @@ enum gt_status measure_update(const struct measure *measure, const struct plan_c
     return GT_OK;
 }
 
+/* Returns the rows of the loss chunks with which micro-steps are measured. */
+static int32_t chunk_measured(const struct measure *measure, int32_t micro_batch)
+{
+    return (int32_t)size_ceil_div((int64_t)micro_batch * measure->options->config.block_size, LOSS_CHUNKS);
+}
+
+/* Measures the micro-steps of a choice, from those with another loss chunk and its loss in place of theirs. */
+static enum gt_status steps_get(const struct measure *measure, const struct plan_choice *choice,
+                                struct measured_part *out)
+{
+    struct plan_choice measured = *choice;
+    struct measured_part loss, other;
+    measured.loss_chunk_rows = chunk_measured(measure, choice->micro_batch);
+    TRY(part_get(measure, PART_STEPS, &measured, out));
+    if (out->unplaceable) /* narrower logits may not be */
+        return part_get(measure, PART_STEPS, choice, out);
+    TRY(part_get(measure, PART_LOSS, &measured, &other));
+    TRY(part_get(measure, PART_LOSS, choice, &loss));
+    out->unplaceable = out->unplaceable || loss.unplaceable;
+    out->loss_bytes = out->loss_bytes - other.loss_bytes + loss.loss_bytes;
+    out->seconds += loss.seconds - other.seconds;
+    return GT_OK;
+}
+
 enum gt_status measure_choice(const struct measure *measure, const struct plan_choice *choice, struct measurement *out)
 {
-    struct measured_part update, steps, evaluation = {.program_bytes = 0};
+    struct measured_part update, steps, evaluation = {.loss_bytes = 0};
     TRY(part_get(measure, PART_UPDATE, choice, &update));
-    TRY(part_get(measure, PART_STEPS, choice, &steps));
+    TRY(steps_get(measure, choice, &steps));
     /* One of no more rows than a micro-step needs less: it keeps no activations, and has no gradients. */
     if (measure->options->evaluate && choice->evaluate_batch > choice->micro_batch)
         TRY(part_get(measure, PART_EVALUATION, choice, &evaluation));
+    const uint64_t step_bytes = larger(steps.loss_bytes, steps.rest_bytes);
     *out = (struct measurement){.bytes = update.bytes,
                                 .host_bytes = update.host_bytes + steps.host_bytes,
                                 .seconds = rounded(update.seconds + steps.seconds)};
-    out->bytes = larger(out->bytes, update.run_bytes + update.gradient_bytes + steps.program_bytes);
-    out->bytes = larger(out->bytes, update.run_bytes + evaluation.program_bytes);
+    out->bytes = larger(out->bytes, update.run_bytes + update.gradient_bytes + step_bytes);
+    out->bytes = larger(out->bytes, update.run_bytes + larger(evaluation.loss_bytes, evaluation.rest_bytes));
     if (update.unplaceable || steps.unplaceable || evaluation.unplaceable)
         out->bytes = MEASURE_NEVER;
     return GT_OK;
@@ -203,7 +246,7 @@ enum gt_status measure_place(const struct measure *measure, const struct plan_ch
         return GT_OK;
     }
     options.choice = *choice;
-    search_micro_batch_set(&options, measure->samples, choice->micro_batch);
+    measure_micro_batch_set(&options, measure->samples, choice->micro_batch);
     TRY(measure_choice(measure, choice, &measured));
     TRY(measure_options(measure->mem, measure->plan, &options, out));
     out->seconds = measured.seconds;

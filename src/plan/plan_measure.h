@@ -1,9 +1,9 @@
 /* Measures candidates: the bytes that a choice needs at least, and its modelled time, without placing a tensor.
  *
  * What is measured is built as for a run, but in parts: the micro-steps of a choice, an evaluation, and what an update
- * runs besides.  A part is built once, however many candidates have it in common; where the optimizer state lives, for
- * example, changes nothing in a micro-step.  The bytes of a candidate are those of its parts put together, which are
- * plan_create()'s lower bound of the whole.
+ * runs besides.  A part is built once, however many candidates have it in common: where the optimizer state lives, for
+ * example, changes nothing in a micro-step, and a loss chunk only its loss.  The bytes of a candidate are those of its
+ * parts put together, which are plan_create()'s lower bound of the whole.
  */
 #ifndef GPT_TRAIN_PLAN_PLAN_MEASURE_H
 #define GPT_TRAIN_PLAN_PLAN_MEASURE_H
@@ -26,6 +26,7 @@ struct measure_memo {
     struct measured_part *parts;
     struct measured_plan *plans;
     int32_t part_count, plan_count;
+    int32_t whole_count; /* parts of all the blocks, which take nearly all of the time */
 };
 
 struct measure {
@@ -38,7 +39,7 @@ struct measure {
 };
 
 /* Sets the micro-batch of `options` and the fields that follow from it. */
-void search_micro_batch_set(struct model_options *options, int64_t samples, int64_t micro_batch);
+void measure_micro_batch_set(struct model_options *options, int64_t samples, int64_t micro_batch);
 
 /* Measures a choice.  Errors: those of model_create() and plan_create(), but GT_NO_FIT. */
 enum gt_status measure_choice(const struct measure *measure, const struct plan_choice *choice, struct measurement *out);
@@ -63,7 +64,7 @@ int64_t measure_rank_elements(const struct model *model, int32_t rank);
 enum gt_status measure_rank_set(struct hostmem *mem, struct model_options *options);
 
 /* Returns the seconds of the programs that an update runs. */
-double search_update_seconds(const struct model *model, const struct plan_rates *rates, plan_seconds_fn *seconds);
+double measure_update_seconds(const struct model *model, const struct plan_rates *rates, plan_seconds_fn *seconds);
 
 /* Frees what the memo has. */
 void measure_memo_close(struct measure_memo *memo);

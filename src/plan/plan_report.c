@@ -213,6 +213,8 @@ static void change_print(const struct plan_report_facts *facts, FILE *out)
         LINE(out, "Smallest  the plan above, still too large: %s", text);
     if (!search->fits && facts->budget_least > 0)
         LINE(out, "Needed    a memory_budget of at least %s", search_budget_text(asked, facts->budget_least));
+    if (!search->fits && facts->pins != NULL && facts->pins[0] != '\0')
+        LINE(out, "          enough would be %s", facts->pins);
 }
 
 static void choice_print(const struct plan_report_facts *facts, const struct search_choice *choice, FILE *out)

@@ -1,30 +1,32 @@
 /* The search.
  *
- * Its candidates are the rungs of a ladder at each point of a grid, and neither depends on the budget:
+ * Its candidates are the points of a grid, and neither the grid nor their bytes and seconds depend on the budget.  This
+ * is one micro-batch of a model of 3 blocks; a rung recomputes one block more than the rung before it:
  *
- *     loss chunk                                           the ladder of a model of 3 blocks
- *     widest  | .  .  .  .  o  .  :  .  .  .
- *     3/4     | .  .  .  .  .  .  :  .  .  .               rung    0     1     2     3     4  ..  12    13  ..
- *     9/16    | .  .  .  .  .  .  :  .  .  .      block 0        none  gelu  gelu  gelu   ln    full  offl
- *     ..      | .  .  .  .  .  .  :  .  .  .      block 1        none  none  gelu  gelu  gelu   full  full
- *     16 rows | .  .  .  .  .  .  :  .  .  .      block 2        none  none  none  gelu  gelu   full  full
- *             +----------------------------
- *               1  2  3  4  6 12  : 16 20 24      bytes          #######################....###..##
- *               micro-batch       batch_size      seconds        ..........#########################
+ *     rung         0     1     2     3     4     5     6     7   ..  12    13  ..
+ *     block 0     none  gelu  gelu  gelu  ln    ln    ln    mlp     full  offl
+ *     block 1     none  none  gelu  gelu  gelu  ln    ln    ln      full  full
+ *     block 2     none  none  none  gelu  gelu  gelu  ln    ln      full  full
  *
- * The grid is there once for each part of the optimizer state in host memory.  Up a ladder bytes fall and seconds rise,
- * so the fastest rung that fits is the lowest one, and bisection finds it:
+ *     loss chunk
+ *     widest       -     -     -     -     -     -     -     C       #     #         -  does not fit
+ *     3/4          -     -     -     -     -     -     #     #       #     #         #  fits
+ *     9/16         -     -     -     -     B     #     #     #       #     #
+ *     ..           -     -     -     -     #     #     #     #       #     #      bytes fall to the right and downwards,
+ *     16 rows      -     -     -     -     A     #     #     #       #     #      seconds grow
  *
- *     for each part offloaded, from none up              (grid_search)
- *         bisect for the first micro-batch that does not fit at its smallest   (batches_fit)
- *         for each loss chunk, from the widest down
- *             for each micro-batch before it              (point_try)
- *                 measure the first rung: leave the micro-batch if that is slower than the best so far
- *                 bisect for the lowest rung that fits    (rung_find)
- *     place the best; if its plan is larger than was measured, and too large, take its next rung, and compare again
+ * So the fastest that fits is a corner of the stairs.  Bisection along the rungs finds A, the lowest rung that fits with
+ * any chunk (rung_lowest), along the chunks B, the widest with which it does (chunk_widest), and then, along the rungs
+ * again, the corners of wider chunks up to C, as long as the rung after A could still be faster (chunks_try).
  *
- * All that is left out is slower than the best, for any budget, or does not fit.  So a larger budget finds the same or
- * something faster, as far as bytes fall up a ladder.  plan_measure.c measures, and remembers.
+ *     for each part of the optimizer state in host memory, from none up        (offload_search)
+ *         for each micro-batch, from the smallest up                           (line_search)
+ *             leave it if no chunk fits on the last rung, and with it all larger ones
+ *             measure the corners; the best so far ends a bisection: a rung that does not fit and is slower, is of no use
+ *     place the best; if its plan is larger than was measured, and too large, take what is best without it
+ *
+ * All that is left out does not fit or is slower than the best.  So a larger budget finds the same or something faster,
+ * as far as bytes fall along the rungs.  plan_measure.c measures, and remembers; nearly all of the time is its.
  */
 #include "plan/plan_search.h"
 
@@ -38,6 +40,8 @@
 #define CHUNKS_TYPED_MAX 4096 /* a program of more loss chunks takes too long to plan */
 #define BATCHES_NEAR 8        /* of two larger micro-batches that differ by less than an eighth, one is in the grid */
 #define BATCHES_MAX 256
+#define BATCH_GAIN_LEAST 0.03 /* of the time of an update: a larger micro-batch that saves less only fills the card */
+#define CHUNK_WIDTHS_MAX 64
 #define PARTS_SHORT 32 /* a program of at most as many blocks and loss chunks is placed in a millisecond or two */
 
 struct candidate {
@@ -91,13 +95,14 @@ char *search_time_text(char text[static SEARCH_TIME_TEXT_MAX], const struct sear
 /* ---- the grid ---- */
 
 /* Returns true if the grid has a micro-batch: the requested one, a divisor of the samples, or, up to the requested one,
- * a power of two. */
+ * a power of two or three times one. */
 static bool batch_is_in_grid(const struct search_request *request, int64_t batch)
 {
     const int32_t asked = request->options.choice.micro_batch;
     if (request->pin_micro_batch || batch == asked)
         return batch == asked;
-    return request->samples % batch == 0 || (batch < asked && (batch & (batch - 1)) == 0);
+    const int64_t third = batch % 3 == 0 ? batch / 3 : batch;
+    return request->samples % batch == 0 || (batch < asked && (third & (third - 1)) == 0);
 }
 
 static void batches_list(struct search *search)
@@ -112,6 +117,12 @@ static void batches_list(struct search *search)
         at[search->batch_count++] = (int32_t)b;
         last = b;
     }
+}
+
+/* Returns true for a micro-batch that is a whole part of an update: its gradients end with it. */
+static bool batch_is_part(const struct search *search, int32_t batch)
+{
+    return batch == search->request->samples && model_parts(&search->request->options) > 1;
 }
 
 int64_t search_chunk_even(int64_t rows, int64_t most)
@@ -254,85 +265,103 @@ static bool is_better(const struct search *search, const struct candidate *x, co
     return false;
 }
 
-/* Bisects the ladder above the first rung, which does not fit, for the lowest rung that does; keeps it if it is better
- * than `best`.  Gives up where a rung that does not fit is slower than the best.  Gives the highest rung that is known
- * not to fit. */
-static enum gt_status rung_find(struct search *search, int32_t last, struct plan_choice choice, struct candidate *best,
-                                int32_t *below)
+/* ---- one micro-batch ---- */
+
+/* A micro-batch, for one part of the optimizer state in host memory. */
+struct line {
+    struct search *search;
+    struct candidate *best; /* of all lines; whatever is measured and fits replaces it if it is better */
+    int32_t batch, offload;
+    int32_t chunks[CHUNK_WIDTHS_MAX]; /* from the widest down */
+    int32_t chunk_count;
+    int32_t last;  /* rung */
+    int32_t below; /* this rung and those below it do not fit, whatever the chunk */
+    int32_t *slow; /* this rung and those above it are slower than the best, whatever the chunk and the offload */
+};
+
+static void chunks_list(const struct search_request *request, struct line *line)
 {
-    struct candidate at, found = *best;
-    const int32_t near = rungs_near_end(search);
-    int32_t low = 0, high = search->rungs + 1; /* low does not fit; high does, or is beyond the last */
+    line->chunk_count = 0;
+    for (int32_t chunk; (chunk = chunk_of(request, line->batch, line->chunk_count)) > 0;) {
+        assert(line->chunk_count < CHUNK_WIDTHS_MAX);
+        line->chunks[line->chunk_count++] = chunk;
+    }
+}
+
+/* Measures a rung with one of the chunks.  Gives whether it fits, and whether it is slower than the best. */
+static enum gt_status rung_try(const struct line *line, int32_t rung, int32_t chunk, bool *fit, bool *slow)
+{
+    struct search *search = line->search;
+    const struct plan_choice choice = choice_of(search, line->batch, line->chunks[chunk], line->offload, rung);
+    struct candidate at;
+    TRY(candidate_measure(search, &choice, &at));
+    *fit = may_fit(search, &at);
+    *slow = at.measured.seconds > line->best->measured.seconds;
+    if (*slow && chunk == 0 && rung < *line->slow)
+        *line->slow = rung;
+    if (*fit && is_better(search, &at, line->best))
+        *line->best = at;
+    return GT_OK;
+}
+
+/* Returns a rung between two others, if possible none where all blocks have one level.  The last block saves nothing in
+ * its own backward pass, which comes first, and may need a tensor more there. */
+static int32_t rung_between(const struct line *line, int32_t low, int32_t high)
+{
+    const int32_t middle = low + (high - low) / 2;
+    return middle % line->search->layers == 0 && middle - 1 > low ? middle - 1 : middle;
+}
+
+/* Bisects the rungs between those that do not fit and those that are slow for the lowest that fits with any chunk. */
+static enum gt_status rung_lowest(struct line *line, int32_t *out)
+{
+    int32_t high = line->last < *line->slow ? line->last + 1 : *line->slow;
+    while (high - line->below > 1) {
+        const int32_t middle = rung_between(line, line->below, high);
+        bool fit, slow, ignored;
+        TRY(rung_try(line, middle, 0, &fit, &slow));
+        if (!fit)
+            TRY(rung_try(line, middle, line->chunk_count - 1, &fit, &ignored));
+        *(fit ? &high : &line->below) = middle;
+        if (slow && !fit)
+            high = middle;
+    }
+    *out = high;
+    return GT_OK;
+}
+
+/* Bisects the chunks for the widest one with which the lowest rung fits; with the narrowest one it does. */
+static enum gt_status chunk_widest(const struct line *line, int32_t lowest, int32_t *out)
+{
+    int32_t low = -1, high = line->chunk_count - 1;
     while (high - low > 1) {
         const int32_t middle = low + (high - low) / 2;
-        *below = low;
-        choice.recompute = rung_mix(search, middle);
-        if (middle <= last)
-            TRY(candidate_measure(search, &choice, &at));
-        if (middle > last || fits(search, &at.measured)) {
-            high = middle;
-            found = at;
-            continue;
-        }
-        *below = low = middle;
-        if (at.measured.seconds > best->measured.seconds)
+        bool fit, ignored;
+        TRY(rung_try(line, lowest, middle, &fit, &ignored));
+        *(fit ? &high : &low) = middle;
+    }
+    *out = high;
+    return GT_OK;
+}
+
+/* Bisects the rungs above `lowest`, with each of the first `count` chunks, for the lowest that fits.  Ends where `lowest`
+ * and one more block are slower than the best, as all that is left is then. */
+static enum gt_status chunks_try(const struct line *line, int32_t lowest, int32_t count)
+{
+    int32_t high = line->last + 1; /* the chunk before, which is wider, fits from there on */
+    for (int32_t chunk = 0; chunk < count && lowest < line->last; chunk++) {
+        int32_t low = lowest + 1, end = high;
+        bool fit, slow;
+        TRY(rung_try(line, low, chunk, &fit, &slow));
+        if (fit || slow)
             return GT_OK;
+        while (end - low > 1) {
+            const int32_t middle = rung_between(line, low, end);
+            TRY(rung_try(line, middle, chunk, &fit, &slow));
+            high = fit ? middle : high;
+            *(fit || slow ? &end : &low) = middle;
+        }
     }
-    for (int32_t rung = last > near ? last - near : 1; high > last && rung < last; rung++) {
-        choice.recompute = rung_mix(search, rung);
-        TRY(candidate_measure(search, &choice, &found));
-        high = fits(search, &found.measured) ? rung : high;
-    }
-    for (; high <= last && !may_fit(search, &found); high++) {
-        choice.recompute = rung_mix(search, high < last ? high + 1 : last);
-        TRY(candidate_measure(search, &choice, &found));
-    }
-    if (high <= last && is_better(search, &found, best))
-        *best = found;
-    return GT_OK;
-}
-
-/* Sets *out to true if the narrowest chunk makes a rung fit, but for a part of the bytes. */
-static enum gt_status narrowest_fits(struct search *search, struct plan_choice choice, int32_t rung, uint64_t part,
-                                     bool *out)
-{
-    struct candidate at;
-    choice.loss_chunk_rows = chunk_least(search->request, choice.micro_batch);
-    choice.recompute = rung_mix(search, rung);
-    TRY(candidate_measure(search, &choice, &at));
-    *out = at.measured.bytes != MEASURE_NEVER && at.measured.bytes - at.measured.bytes / part <= search->budget;
-    return GT_OK;
-}
-
-/* Tries one point of the grid.  Sets *open to false if narrower chunks of the micro-batch are of no use. */
-static enum gt_status point_try(struct search *search, int32_t batch, int32_t chunk, int32_t offload, bool is_widest,
-                                struct candidate *best, bool *open)
-{
-    const int32_t before = search->measured;
-    const struct plan_choice choice = choice_of(search, batch, chunk, offload, 0);
-    struct measurement update;
-    struct candidate first;
-    int32_t below = 0, near = rungs_near_end(search);
-    TRY(measure_update(&search->measure, &choice, &update));
-    *open = fits(search, &update);
-    if (!*open)
-        return GT_OK;
-    TRY(candidate_measure(search, &choice, &first));
-    *open = first.measured.seconds <= best->measured.seconds && !may_fit(search, &first);
-    if (may_fit(search, &first) && is_better(search, &first, best))
-        *best = first;
-    const int32_t last = rung_last(search, batch, &update);
-    if (*open && is_widest)
-        TRY(narrowest_fits(search, choice, last, (uint64_t)search->layers + 1, open)); /* a block more or less */
-    if (!*open)
-        return GT_OK;
-    TRY(rung_find(search, last, choice, best, &below));
-    const int32_t lowest = below + near < last ? below : below - near;
-    *open = false;
-    for (int32_t rung = below; rung >= 0 && rung >= lowest && !*open; rung--)
-        TRY(narrowest_fits(search, choice, rung, UINT64_MAX, open));
-    const int32_t bisected = (int32_t)ceil(log2(search->rungs + 2)), stepped = search->measure.memo->plan_count;
-    assert(search->measured - before <= 3 + bisected + 2 * near + stepped);
     return GT_OK;
 }
 
@@ -360,20 +389,6 @@ static enum gt_status smallest_at(struct search *search, int32_t batch, int32_t 
     return GT_OK;
 }
 
-/* Bisects the micro-batches for the first one that does not fit at its smallest; bytes grow with the micro-batch. */
-static enum gt_status batches_fit(struct search *search, int32_t offload, int32_t *out)
-{
-    int32_t low = -1, high = search->batch_count; /* low fits, or is before the first; high does not */
-    while (high - low > 1) {
-        const int32_t middle = low + (high - low) / 2;
-        struct candidate smallest = {choice_asked(search->request), nothing.measured};
-        TRY(smallest_at(search, search->batches[middle], offload, &smallest));
-        *(fits(search, &smallest.measured) ? &low : &high) = middle;
-    }
-    *out = high;
-    return GT_OK;
-}
-
 /* Finds the choice with the smallest plan of all: of micro-batches the smallest, or a whole part, whose gradients end
  * with its micro-step. */
 static enum gt_status smallest_find(struct search *search, struct candidate *out)
@@ -388,27 +403,113 @@ static enum gt_status smallest_find(struct search *search, struct candidate *out
     return GT_OK;
 }
 
-/* Walks the grid from micro-batches of `least` on for the best candidate.  One that is better than `best` replaces
- * it. */
+/* Searches a line.  Sets *fits_none if no larger micro-batch fits either. */
+static enum gt_status line_search(struct line *line, bool *fits_none)
+{
+    struct search *search = line->search;
+    struct candidate smallest = {choice_asked(search->request), nothing.measured};
+    int32_t lowest, widest;
+    bool fit, slow;
+    TRY(rung_try(line, line->below + 1, 0, &fit, &slow));
+    if (fit || slow)
+        return GT_OK;
+    if (*line->slow > line->last) {
+        TRY(smallest_at(search, line->batch, line->offload, &smallest));
+        *fits_none = !fits(search, &smallest.measured);
+        if (*fits_none)
+            return GT_OK;
+        if (may_fit(search, &smallest) && is_better(search, &smallest, line->best))
+            *line->best = smallest;
+    }
+    TRY(rung_lowest(line, &lowest));
+    if (lowest > line->last || lowest >= *line->slow)
+        return GT_OK;
+    TRY(chunk_widest(line, lowest, &widest));
+    return chunks_try(line, lowest, widest);
+}
+
+/* Returns the most choices that line_search() measures. */
+static int32_t line_measured_most(const struct line *line)
+{
+    const int32_t bisected = (int32_t)ceil(log2(line->search->rungs + 2));
+    return 2 + rungs_near_end(line->search) + 2 * bisected + line->chunk_count * (2 + bisected);
+}
+
+/* Searches the micro-batches from `least` on, for one part of the state in host memory.  The rungs that do not fit at
+ * one of them do not fit at the next, but for a whole part, which may need less. */
+static enum gt_status offload_search(struct search *search, int32_t least, int32_t offload, int32_t *slow,
+                                     struct candidate *best)
+{
+    struct line line = {.search = search, .best = best, .offload = offload, .below = -1};
+    bool fits_none = false;
+    for (int32_t i = 0; i < search->batch_count; i++) {
+        const int32_t before = search->measured;
+        struct measurement update;
+        line.batch = search->batches[i];
+        line.slow = &slow[i];
+        if (batch_is_part(search, line.batch)) {
+            fits_none = false;
+            line.below = -1;
+        }
+        chunks_list(search->request, &line);
+        if (line.batch < least || line.chunk_count == 0 || fits_none || line.below + 1 >= slow[i])
+            continue;
+        const struct plan_choice choice = choice_of(search, line.batch, line.chunks[0], offload, 0);
+        TRY(measure_update(&search->measure, &choice, &update));
+        line.last = rung_last(search, line.batch, &update);
+        if (fits(search, &update) && line.below < line.last)
+            TRY(line_search(&line, &fits_none));
+        assert(search->measured - before <= line_measured_most(&line));
+    }
+    return GT_OK;
+}
+
+/* Gives the times of a micro-batch with nothing recomputed, without offload and with the most. */
+static enum gt_status batch_seconds(struct search *search, int32_t batch, double out[static 2])
+{
+    const int32_t offloads[2] = {search->request->options.choice.offload, search->offload_most};
+    const int32_t chunk = chunk_of(search->request, batch, 0);
+    out[0] = out[1] = INFINITY;
+    for (int i = 0; i < 2 && chunk > 0; i++) {
+        const struct plan_choice choice = choice_of(search, batch, chunk, offloads[i], 0);
+        struct candidate at;
+        TRY(candidate_measure(search, &choice, &at));
+        out[i] = at.measured.seconds;
+    }
+    return GT_OK;
+}
+
+/* Drops each micro-batch above the requested one that saves less than BATCH_GAIN_LEAST beside the one before it that
+ * stays.  A whole part of an update stays, since it may be the smallest plan. */
+static enum gt_status batches_thin(struct search *search)
+{
+    const int32_t asked = search->request->options.choice.micro_batch, count = search->batch_count;
+    double kept[2], own[2];
+    if (search->batches[count - 1] <= asked)
+        return GT_OK;
+    TRY(batch_seconds(search, asked, kept));
+    search->batch_count = 0;
+    for (int32_t i = 0; i < count; i++) {
+        const int32_t batch = search->batches[i];
+        if (batch > asked && !batch_is_part(search, batch)) {
+            TRY(batch_seconds(search, batch, own));
+            if (own[0] > (1.0 - BATCH_GAIN_LEAST) * kept[0] && own[1] > (1.0 - BATCH_GAIN_LEAST) * kept[1])
+                continue;
+            memcpy(kept, own, sizeof kept);
+        }
+        search->batches[search->batch_count++] = batch;
+    }
+    return GT_OK;
+}
+
+/* Searches the grid for the best candidate.  One that is better than `best` replaces it. */
 static enum gt_status grid_search(struct search *search, int32_t least, struct candidate *best)
 {
-    for (int32_t offload = search->request->options.choice.offload; offload <= search->offload_most; offload++) {
-        bool open[BATCHES_MAX], any = true;
-        int32_t end;
-        TRY(batches_fit(search, offload, &end));
-        for (int32_t i = 0; i < search->batch_count; i++) /* a whole part may need less than a smaller micro-batch */
-            open[i] = i < end || search->batches[i] == search->request->samples;
-        for (int narrowed = 0; any; narrowed++) {
-            any = false;
-            for (int32_t i = 0; i < search->batch_count; i++) {
-                const int32_t batch = search->batches[i], chunk = chunk_of(search->request, batch, narrowed);
-                open[i] = open[i] && chunk > 0 && batch >= least;
-                if (open[i])
-                    TRY(point_try(search, batch, chunk, offload, narrowed == 0, best, &open[i]));
-                any = any || open[i];
-            }
-        }
-    }
+    int32_t slow[BATCHES_MAX];
+    for (int32_t i = 0; i < search->batch_count; i++)
+        slow[i] = search->rungs + 1;
+    for (int32_t offload = search->request->options.choice.offload; offload <= search->offload_most; offload++)
+        TRY(offload_search(search, least, offload, slow, best));
     return GT_OK;
 }
 
@@ -435,7 +536,7 @@ static struct model_options options_of(const struct search *search, const struct
 {
     struct model_options options = search->request->options;
     options.choice = *choice;
-    search_micro_batch_set(&options, search->request->samples, choice->micro_batch);
+    measure_micro_batch_set(&options, search->request->samples, choice->micro_batch);
     return options;
 }
 
@@ -526,7 +627,12 @@ static enum gt_status format_search(struct hostmem *mem, const struct search_req
     struct search search = search_make(mem, request, memo);
     struct candidate asked;
     TRY(asked_try(&search, out, &asked));
-    if (out->fits && !request->resumed) {
+    if (out->fits && request->resumed) {
+        out->candidates = 1;
+        return GT_OK;
+    }
+    TRY(batches_thin(&search));
+    if (out->fits) {
         TRY(fastest_find(&search, asked.choice.micro_batch + 1, &asked));
         out->found = found_of(&search, &asked);
     }
@@ -594,7 +700,7 @@ enum gt_status plan_search(struct hostmem *mem, const struct search_request *req
 enum gt_status search_bytes_least(struct hostmem *mem, const struct search_request *request, uint64_t *out)
 {
     struct search_memo own = {0};
-    struct search search = search_make(mem, request, &own);
+    struct search search = search_make(mem, request, request->memo ? request->memo : &own);
     struct candidate smallest;
     enum gt_status status = smallest_find(&search, &smallest);
     *out = smallest.measured.bytes;
@@ -633,6 +739,7 @@ static enum gt_status front_plan(struct search *search, struct search_choice out
     int32_t made = 0;
     *count = 0;
     TRY(asked_try(search, &request, &asked));
+    TRY(batches_thin(search));
     TRY(smallest_find(search, &least));
     if (least.measured.bytes == MEASURE_NEVER)
         return GT_OK;

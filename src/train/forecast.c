@@ -55,8 +55,8 @@ void forecast_model(const struct session *session, int64_t iter, int64_t evaluat
     const struct plan_rates *rates = &session->timing.rates;
     struct plan_rates no_link = *rates;
     plan_rates_link_set(&no_link, INFINITY, rates->copy_engines);
-    *out = (struct forecast){.step_seconds = search_update_seconds(model, rates, plan_cost_seconds)};
-    out->offload_seconds = out->step_seconds - search_update_seconds(model, &no_link, plan_cost_seconds);
+    *out = (struct forecast){.step_seconds = measure_update_seconds(model, rates, plan_cost_seconds)};
+    out->offload_seconds = out->step_seconds - measure_update_seconds(model, &no_link, plan_cost_seconds);
     out->alone_seconds = (double)config->ranks * out->step_seconds;
     out->exchange_bytes = exchange_bytes(model);
     const double rate = session->timing.ranks_rate > 0.0 ? session->timing.ranks_rate : config_link(config->link);

@@ -48,7 +48,7 @@ static enum gt_status searched(const struct session *session, struct plan_report
                                struct search_choice front[static SEARCH_FRONT_MAX])
 {
     const struct search_request *request = &session->search.request;
-    double seconds = search_update_seconds(session->model, &request->rates, plan_cost_blocks);
+    double seconds = measure_update_seconds(session->model, &request->rates, plan_cost_blocks);
     /* Plans are compared at the rates of the search, so that their order is the one that the search used. */
     double scale = seconds > 0.0 && facts->forecast.step_seconds > 0.0 ? facts->forecast.step_seconds / seconds : 1.0;
     bool front_asked = session->config->plan == CONFIG_PLAN_SVG || session->config->plan == CONFIG_PLAN_JSON_PARETO;
@@ -96,7 +96,7 @@ enum gt_status plan_answer(struct session *session, const struct forecast *forec
     char configuration[CONFIGURATION_MAX], ranks[40] = "";
     struct search_choice choices[SEARCH_CHOICES_MAX], front[SEARCH_FRONT_MAX];
     struct hostmem_counters host;
-    char needless[NEEDLESS_MAX];
+    char needless[NEEDLESS_MAX], pins[SESSION_PINS_TEXT_MAX];
     const struct model_config *model = &session->model->options.config;
     if (session->config->ranks > 1)
         snprintf(ranks, sizeof ranks, ", each of %" PRId64 " ranks", session->config->ranks);
@@ -122,6 +122,9 @@ enum gt_status plan_answer(struct session *session, const struct forecast *forec
     if (session->model->options.train) {
         TRY(searched(session, &facts, choices, front));
         TRY(needless_find(session, &facts, needless));
+        if (!session->search.result.fits)
+            TRY(session_pins_text(session, pins));
+        facts.pins = session->search.result.fits ? NULL : pins;
         if (facts.ranks > 1)
             TRY(ranks_plan(session, facts.rank_bytes));
     }

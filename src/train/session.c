@@ -165,20 +165,25 @@ static double time_scale(const struct session *session)
     struct model *model;
     if (model_create(session->mem, &session->search.result.found.options, &model) != GT_OK)
         return 1.0;
-    const double own = search_update_seconds(model, &session->timing.rates, plan_cost_blocks);
-    const double nominal = search_update_seconds(model, &session->search.request.rates, plan_cost_blocks);
+    const double own = measure_update_seconds(model, &session->timing.rates, plan_cost_blocks);
+    const double nominal = measure_update_seconds(model, &session->search.request.rates, plan_cost_blocks);
     hostmem_free(model);
     return own > 0.0 && nominal > 0.0 ? own / nominal : 1.0;
 }
 
-/* To be called after a refused search.  Logs up to three plans that do fit as notes, with the keys that change and
+/* To be called after a refused search.  Logs which keys that were set stand in the way, and up to three plans that do fit as notes, with the keys that change and
  * their modelled times on this device: those at the search's rates, scaled by the ratio of the smallest plan's times at
  * the device's own rates, measured in a small arena, and at the search's.  Afterwards the session can only be closed.
  * A failure here is not an error: the refusal has already been logged. */
 static void choices_log(struct session *session)
 {
     struct search_choice choices[SEARCH_CHOICES_MAX];
+    char pins[SESSION_PINS_TEXT_MAX];
     int32_t count = 0;
+    if (session_pins_text(session, pins) != GT_OK)
+        return;
+    if (pins[0] != '\0')
+        log_note("enough would be %s", pins);
     if (search_choices(session->mem, &session->search.request, choices, &count) != GT_OK)
         return;
     if (count == 0) {

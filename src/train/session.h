@@ -123,6 +123,12 @@ struct session_choices {
     enum state_format states;
 };
 
+#define SESSION_PINS_TEXT_MAX 512
+/* After a refused search, writes the memory_budget that is enough without each key that the user set, if the key makes
+ * the smallest plan larger: "84MiB without micro_batch=30, 90MiB without recompute=none, 30MiB without all of these".
+ * "": there is none.  Errors: those of plan_search(). */
+enum gt_status session_pins_text(const struct session *session, char text[static SESSION_PINS_TEXT_MAX]);
+
 /* Returns the format that the configuration names, which must not be auto. */
 enum state_format session_state_format(const struct config *config);
 

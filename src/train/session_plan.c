@@ -9,6 +9,7 @@
 #include <config.h>
 
 #include "base/size.h"
+#include "config/config_key.h"
 
 /* Maximum size of the logits of one loss chunk, unless loss_chunk is set.  On a CPU a chunk of some hundred rows
  * already runs its GEMMs at full rate; more rows would save one pass over the embedding's gradient. */
@@ -161,7 +162,7 @@ void session_train_options(const struct session *session, const struct session_c
                                              : model_correction_rows((float)config->beta1, (float)config->beta2,
                                                                      config->max_iters + 1),
     };
-    search_micro_batch_set(out, samples, micro);
+    measure_micro_batch_set(out, samples, micro);
 }
 
 /* ---- the budget ---- */
@@ -281,6 +282,73 @@ static enum gt_status training_search(struct session *session, const struct mode
     bool answers = config->plan != CONFIG_PLAN_OFF || config->print_program;
     /* plan_create() names a tensor that cannot be placed. */
     return status == GT_NO_FIT && (answers || session->search.result.unplaceable) ? GT_OK : status;
+}
+
+/* Lets the search choose what a key would set. */
+static void pin_clear(struct search_request *request, enum config_key key)
+{
+    struct plan_choice *choice = &request->options.choice;
+    if (key == CONFIG_KEY_micro_batch)
+        request->pin_micro_batch = false;
+    else if (key == CONFIG_KEY_recompute)
+        request->pin_recompute = false;
+    else if (key == CONFIG_KEY_loss_chunk)
+        request->pin_loss_chunk = false;
+    else if (key == CONFIG_KEY_eval_batch_size)
+        request->pin_evaluate_batch = false;
+    else {
+        request->pin_offload = false;
+        choice->offload = 0;
+        recompute_swap(&choice->recompute, RECOMPUTE_OFFLOAD, RECOMPUTE_FULL, INT32_MAX);
+    }
+}
+
+/* Gives the bytes of the smallest plan for a request; MEASURE_NEVER: no budget would do. */
+static enum gt_status smallest_bytes(const struct session *session, const struct search_request *request, uint64_t *out)
+{
+    struct search_request none = *request;
+    struct search_result smallest;
+    none.budget_bytes = 0;
+    none.lean_states = none.fit_only = false;
+    none.options.states = session->search.result.found.options.states;
+    const enum gt_status status = plan_search(session->mem, &none, &smallest);
+    *out = smallest.unplaceable ? MEASURE_NEVER : smallest.found.arena_bytes;
+    return status == GT_NO_FIT ? GT_OK : status;
+}
+
+enum gt_status session_pins_text(const struct session *session, char text[static SESSION_PINS_TEXT_MAX])
+{
+    static const enum config_key keys[] = {CONFIG_KEY_micro_batch, CONFIG_KEY_recompute, CONFIG_KEY_loss_chunk,
+                                           CONFIG_KEY_eval_batch_size, CONFIG_KEY_offload};
+    const int last = session->device.info.host_memory ? 4 : 5; /* offload is of no use there */
+    const uint64_t least = session->search.result.found.arena_bytes;
+    struct search_request all = session->search.request;
+    uint64_t bytes;
+    char budget[24];
+    size_t used = 0;
+    int named = 0;
+    text[0] = '\0';
+    for (int i = 0; i < last; i++) {
+        struct search_request free = session->search.request;
+        if (!config_key_was_set(session->config, keys[i]))
+            continue;
+        pin_clear(&free, keys[i]);
+        pin_clear(&all, keys[i]);
+        TRY(smallest_bytes(session, &free, &bytes));
+        if (bytes >= least)
+            continue;
+        used +=
+            (size_t)snprintf(text + used, SESSION_PINS_TEXT_MAX - used, "%s%s without %s=%s", named++ > 0 ? ", " : "",
+                             search_budget_text(budget, session_budget_of(session, bytes)),
+                             config_key_info_get(keys[i])->name, CONFIG_KEY_TEXT(session->config, keys[i]));
+        assert(used < SESSION_PINS_TEXT_MAX);
+    }
+    if (named < 2)
+        return GT_OK;
+    TRY(smallest_bytes(session, &all, &bytes));
+    snprintf(text + used, SESSION_PINS_TEXT_MAX - used, ", %s without all of these",
+             search_budget_text(budget, session_budget_of(session, bytes)));
+    return GT_OK;
 }
 
 enum gt_status session_plan_make(struct session *session, const struct model_options *options)

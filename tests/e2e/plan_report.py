@@ -5,6 +5,7 @@
   choices   a budget that is too small: the missing bytes, three choices, and the keys of each one, given by hand, fit
   front     `--plan=json-pareto`: at most 24 plans, none both larger and slower than another; the plain JSON has none
   refusals  one line, with a sufficient memory_budget, which then works; a tensor too large for any device
+  pins      a refusal says what is enough without each key that was set, and it is
   pipe      closed by its reader: no complaint
   times     never rise with the budget
   svg       parses as XML, a legend entry for each category in the picture, a rectangle inside the picture for each
@@ -231,6 +232,20 @@ def least_budget():
         refused(f"memory_budget {bad}", 2, f"--memory_budget={bad}")
 
 
+def pinned_keys():
+    """A refusal names the keys that were set, and what is enough without each; that is so."""
+    arguments = ("--micro_batch=30", "--recompute=none")
+    status, text, error = plan("text", "--memory_budget=66MiB", *arguments)
+    said = re.search(r"enough would be (\S+) without micro_batch=30, (\S+) without recompute='none', (\S+) without all of\s+these",
+                     " ".join(text.split()))
+    check(status == 3 and said, f"pinned keys: {text}")
+    status, _, error = plan("text", "--memory_budget=66MiB")
+    check("enough would be" not in error, f"pinned keys: without any {error!r}")
+    for budget, left in zip(said.groups() if said else (), (arguments[1:], arguments[:1], ())):
+        status, _, error = plan("text", f"--memory_budget={budget}", *left)
+        check(status == 0, f"pinned keys: {budget} with {left} does not work: {error!r}")
+
+
 def never_slower():
     """GPT-2 on a card: more memory never gives a slower plan."""
     arguments = ["--n_layer=12", "--n_head=12", "--n_embd=768", "--block_size=1024", "--vocab_size=50304", "--batch_size=12",
@@ -339,6 +354,7 @@ def main():
     base = {"parameters", "moments", "gradients", "activations", "temporaries"}
     too_large_to_allocate()
     least_budget()
+    pinned_keys()
     never_slower()
     nobody_reads()
     svg(("--memory_budget=84MiB",), base)

@@ -47,7 +47,7 @@ static struct model_options options_draw(uint64_t plan)
     config->vocab_size = draw(plan, &at, 3, 90);
     config->padded_vocab_size = config->vocab_size + draw(plan, &at, 0, 9);
     int32_t samples = draw(plan, &at, 1, 12), micro_batch = draw(plan, &at, 1, samples);
-    search_micro_batch_set(&options, samples, micro_batch);
+    measure_micro_batch_set(&options, samples, micro_batch);
     options.choice.loss_chunk_rows = draw(plan, &at, 1, micro_batch * config->block_size + 3);
     for (int level = RECOMPUTE_OFFLOAD, left = config->n_layer; level > RECOMPUTE_NONE; level--) {
         options.choice.recompute.blocks[level] = draw(plan, &at, 0, left);
@@ -225,7 +225,7 @@ static struct model_options losses_options(void)
     options.choice.loss_chunk_rows = 96;
     options.choice.evaluate_batch = STEP_SAMPLES;
     options.correction_rows = STEPS;
-    search_micro_batch_set(&options, STEP_SAMPLES, STEP_SAMPLES);
+    measure_micro_batch_set(&options, STEP_SAMPLES, STEP_SAMPLES);
     return options;
 }
 
@@ -335,7 +335,7 @@ TEST(budgets_change_losses_by_rounding_only)
 TEST(recompute_alone_changes_no_bit)
 {
     struct model_options options = losses_options();
-    search_micro_batch_set(&options, STEP_SAMPLES, 5);
+    measure_micro_batch_set(&options, STEP_SAMPLES, 5);
     struct course first, other;
     course_run(&options, &first);
     for (int32_t layers = 0; layers <= 4; layers += 2) {

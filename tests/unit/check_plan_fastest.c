@@ -16,25 +16,24 @@
 #include "base/size.h"
 #include "model/parameters.h"
 #include "plan/device_profile.h"
-#include "plan/plan_search.h"
-#include "tests/unit/unit_main.h"
+#include "tests/unit/search_fixture.h"
 
 #define CASES 12
 #define CASES_LONG 200
-#define GRID_SLOWER_MAX 0.005 /* bytes need not fall at every rung of a small model, and bisection can pass one over */
+#define GRID_SLOWER_MAX 1e-9 /* bytes need not fall at every rung of a small model, and bisection can pass one over */
 #define WIDE_CASES 3
 #define WIDE_CASES_LONG 30
-#define WIDE_SLOWER_MAX 0.25
+#define WIDE_SLOWER_MAX 0.10
 #define WIDE_SLOWER_MEAN 0.01
 #define CHUNK_STEP 16
+#define BATCHES_MAX 32
 
-static struct hostmem *mem;
 static struct backend *card;
 static struct device_profile profile;
 
 static void setup(void)
 {
-    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    mem_open();
     ck_assert_int_eq(device_profile_find("rtx3060-12g", &profile), GT_OK);
     ck_assert_int_eq(profile_device_open(&profile, &card), GT_OK);
 }
@@ -42,8 +41,7 @@ static void setup(void)
 static void teardown(void)
 {
     card->ops->close(card);
-    hostmem_phase_set(mem, HOSTMEM_CLOSE);
-    hostmem_destroy(mem);
+    mem_close();
 }
 
 /* The random numbers of a case. */
@@ -90,7 +88,7 @@ static void batch_draw(struct draws *draws, int32_t batch, struct search_request
     const int32_t rows = batch * options->config.block_size;
     request->samples = (int64_t)batch * draw(draws, 1, 3);
     request->micro_batch_most = draw(draws, 0, 1) == 1 ? request->samples : 0;
-    search_micro_batch_set(options, request->samples, batch);
+    measure_micro_batch_set(options, request->samples, batch);
     options->choice.loss_chunk_rows = draw(draws, 0, 1) == 1 ? rows : (rows + 1) / 2;
     options->choice.evaluate_batch = draw(draws, 1, batch);
     options->choice.recompute = recompute_uniform(RECOMPUTE_NONE, options->config.n_layer);
@@ -134,7 +132,7 @@ static struct judged judge(const struct search_request *request, const struct pl
     struct model *model;
     struct plan *plan;
     options.choice = *choice;
-    search_micro_batch_set(&options, request->samples, choice->micro_batch);
+    measure_micro_batch_set(&options, request->samples, choice->micro_batch);
     how.measure_only = !place;
     ck_assert_int_eq(model_create(mem, &options, &model), GT_OK);
     ck_assert_int_eq(plan_create(mem, model->graph, &how, &plan), GT_OK);
@@ -155,6 +153,7 @@ static struct judged judge(const struct search_request *request, const struct pl
 struct list {
     const struct search_request *request;
     bool wide;
+    bool dropped[BATCHES_MAX]; /* by the rule for micro-batches above the requested one */
     int32_t batch, chunk, offload, rung;
 };
 
@@ -163,7 +162,10 @@ static bool batch_is_listed(const struct list *list)
     const int32_t asked = list->request->options.choice.micro_batch, b = list->batch;
     if (list->request->pin_micro_batch || b == asked || list->wide)
         return b == asked || !list->request->pin_micro_batch;
-    return list->request->samples % b == 0 || (b < asked && (b & (b - 1)) == 0);
+    if (b > asked && list->dropped[b])
+        return false;
+    const int32_t third = b % 3 == 0 ? b / 3 : b;
+    return list->request->samples % b == 0 || (b < asked && (third & (third - 1)) == 0);
 }
 
 /* Returns the widest chunk of a micro-batch, and the next narrower one, 0 at the end. */
@@ -239,6 +241,34 @@ static struct plan_choice list_choice(const struct list *list)
     return choice;
 }
 
+/* Drops a micro-batch above the requested one if it saves less than 3 % beside the one before it that stays, without
+ * offload and with the most.  A whole part of several stays. */
+static void batches_drop(const struct measure *measure, struct list *list)
+{
+    const struct search_request *request = list->request;
+    const int32_t asked = request->options.choice.micro_batch, least = request->options.choice.offload;
+    const int32_t most = request->pin_offload || request->host_budget == 0 ? least : OFFLOAD_ALL;
+    double kept[2] = {INFINITY, INFINITY};
+    for (list->batch = asked; list->batch <= request->micro_batch_most; list->batch++) {
+        double own[2] = {0.0};
+        if (request->pin_micro_batch || (list->batch != asked && request->samples % list->batch != 0) ||
+            (list->batch == request->samples && request->options.parts > 1))
+            continue;
+        list->chunk = chunk_first(list);
+        for (int i = 0; i < 2; i++) {
+            struct measurement measured;
+            list->offload = i == 0 ? least : most;
+            const struct plan_choice choice = list_choice(list);
+            ck_assert_int_eq(measure_choice(measure, &choice, &measured), GT_OK);
+            own[i] = measured.seconds;
+        }
+        list->dropped[list->batch] = own[0] > 0.97 * kept[0] && own[1] > 0.97 * kept[1];
+        if (!list->dropped[list->batch])
+            memcpy(kept, own, sizeof kept);
+    }
+    list->batch = list->chunk = list->offload = 0;
+}
+
 /* Sets a budget between the smallest plan and the requested one, or a little below the smallest. */
 static void budget_draw(struct draws *draws, struct search_request *request, double shares)
 {
@@ -281,7 +311,9 @@ TEST_LOOP(the_fastest_of_the_grid_is_found, is_long() ? CASES_LONG : CASES)
     ck_assert_uint_eq(own.bytes, found->arena_bytes);
     ck_assert_double_eq_tol(own.seconds, found->seconds, 1e-9 * found->seconds);
     ck_assert_int_eq(status == GT_OK, own.bytes <= request.budget_bytes && own.host_bytes <= request.host_budget);
-    for (struct list list = {.request = &request}; list_next(&list);) {
+    struct list list = {.request = &request};
+    batches_drop(&measure, &list);
+    while (list_next(&list)) {
         const struct plan_choice choice = list_choice(&list);
         const struct judged at = judge(&request, &choice, false);
         struct measurement measured;

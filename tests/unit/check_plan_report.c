@@ -254,21 +254,21 @@ static void found_make(struct found *found, struct plan_report_facts *facts)
     struct model_options *asked = &found->request.options;
     asked->config = (struct model_config){.n_layer = 4, .n_head = 2, .n_embd = 8, .block_size = 16};
     asked->choice.loss_chunk_rows = 64;
-    search_micro_batch_set(asked, 8, 4);
+    measure_micro_batch_set(asked, 8, 4);
     asked->choice.evaluate_batch = 4;
     found->search = (struct search_result){.found = {.options = *asked, .seconds = 2.2},
                                            .bytes_request = 9000,
                                            .seconds_request = 2.0,
                                            .candidates = 9,
                                            .fits = true};
-    search_micro_batch_set(&found->search.found.options, 8, 3);
+    measure_micro_batch_set(&found->search.found.options, 8, 3);
     for (int32_t i = 0; i < SEARCH_CHOICES_MAX; i++)
         found->choices[i] =
             (struct search_choice){.kind = i < 2 ? (enum choice_kind)(CHOICE_MICRO_BATCH + i) : CHOICE_STATES,
                                    .options = *asked,
                                    .arena_bytes = 3600,
                                    .seconds = 2.0 + i};
-    search_micro_batch_set(&found->choices[0].options, 8, 3);
+    measure_micro_batch_set(&found->choices[0].options, 8, 3);
     found->choices[1].options.choice.recompute = recompute_two(RECOMPUTE_FULL, 1, RECOMPUTE_MLP, 4);
     found->choices[2].options.config.block_size = 8;
     for (int32_t i = 0; i < 4; i++)

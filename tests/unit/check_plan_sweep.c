@@ -12,25 +12,12 @@
 #include "base/rng.h"
 #include "model/parameters.h"
 #include "plan/device_profile.h"
-#include "plan/plan_search.h"
-#include "tests/unit/unit_main.h"
+#include "tests/unit/search_fixture.h"
 
 #define CASES 16
 #define CASES_LONG 400
+#define PARTS_MOST 300 /* of a search: of the 400 none needs more */
 #define GIB ((double)(1 << 30))
-
-static struct hostmem *mem;
-
-static void setup(void)
-{
-    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
-}
-
-static void teardown(void)
-{
-    hostmem_phase_set(mem, HOSTMEM_CLOSE);
-    hostmem_destroy(mem);
-}
 
 static int32_t draw(uint32_t number, uint32_t *next, int32_t low, int32_t high)
 {
@@ -100,7 +87,7 @@ static struct search_request request_draw(uint32_t number, const struct device_p
     options->muon = !lora && draw(number, &next, 0, 4) == 0;
     request.samples = (int64_t)batch * draw(number, &next, 1, 5) * 4 / options->parts;
     const int32_t micro = batch < request.samples ? batch : (int32_t)request.samples;
-    search_micro_batch_set(options, request.samples, micro);
+    measure_micro_batch_set(options, request.samples, micro);
     request.loss_chunk_most = ((int64_t)512 << 20) / (2 * options->config.padded_vocab_size);
     options->choice.loss_chunk_rows = (int32_t)search_chunk_even((int64_t)micro * block, request.loss_chunk_most);
     options->choice.evaluate_batch = micro;
@@ -120,12 +107,6 @@ static double processor_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static int double_compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* A refusal names a budget that works; its own host memory is enough. */
 static void refusal_check(const struct search_request *request, const struct search_result *refused)
 {
@@ -139,54 +120,79 @@ static void refusal_check(const struct search_request *request, const struct sea
     ck_assert_int_eq(plan_search(mem, &enough, &result), GT_OK);
 }
 
-TEST_FIXTURE(setup, teardown)
+TEST_FIXTURE(mem_open, mem_close)
 TEST_LIMIT(1200)
+
+/* A case: a configuration on a card, and what its search took. */
+struct swept {
+    double seconds; /* of the processor */
+    int32_t parts;  /* measured, in the state format with the most */
+    bool fits, is_large;
+};
+
+static struct swept sweep(uint32_t number)
+{
+    static const char *const cards[] = {"rtx3060-12g", "rtx4090-24g", "rtx3070-8g", "a100-80g-sxm"};
+    struct swept out = {.parts = 0};
+    struct device_profile profile;
+    struct backend *device;
+    struct search_result smaller, larger;
+    struct search_memo memo = {0};
+    uint32_t next = 0;
+    int shape;
+    ck_assert_int_eq(device_profile_find(cards[draw(number, &next, 0, 3)], &profile), GT_OK);
+    struct search_request request = request_draw(number, &profile, &shape);
+    ck_assert_int_eq(profile_device_open(&profile, &device), GT_OK);
+    request.plan.device = device;
+    request.memo = &memo;
+    const double start_s = processor_s();
+    const enum gt_status status = plan_search(mem, &request, &smaller);
+    out.seconds = processor_s() - start_s;
+    out.is_large = shape == LARGE_SHAPE;
+    for (int s = 0; s < STATE_FORMATS; s++)
+        out.parts = memo.states[s].whole_count > out.parts ? memo.states[s].whole_count : out.parts;
+    search_memo_close(&memo);
+    request.memo = NULL;
+    ck_assert(status == GT_OK || status == GT_NO_FIT);
+    out.fits = status == GT_OK;
+    if (out.fits) {
+        ck_assert_uint_le(smaller.found.arena_bytes, request.budget_bytes);
+        ck_assert_uint_le(smaller.found.host_bytes, request.host_budget);
+        request.budget_bytes += request.budget_bytes / (uint64_t)draw(number, &next, 1, 64);
+        ck_assert_int_eq(plan_search(mem, &request, &larger), GT_OK);
+        ck_assert_msg(larger.found.options.states < smaller.found.options.states ||
+                          larger.found.seconds <= smaller.found.seconds * (1.0 + 1e-12),
+                      "%s, case %u: %.9g s with more memory, %.9g s with less", shapes[shape].name, (unsigned)number,
+                      larger.found.seconds, smaller.found.seconds);
+    } else
+        refusal_check(&request, &smaller);
+    device->ops->close(device);
+    return out;
+}
+
+static int swept_compare(const void *a, const void *b)
+{
+    const struct swept *x = a, *y = b;
+    return (x->seconds > y->seconds) - (x->seconds < y->seconds);
+}
 
 TEST(larger_budgets_are_not_slower_for_real_models)
 {
-    static const char *const cards[] = {"rtx3060-12g", "rtx4090-24g", "rtx3070-8g", "a100-80g-sxm"};
-    static double times[CASES_LONG];
+    static struct swept cases[CASES_LONG];
     const char *wanted = getenv("CHECK_LONG");
-    const int cases = wanted != NULL && wanted[0] == '1' ? CASES_LONG : CASES;
+    const int count = wanted != NULL && wanted[0] == '1' ? CASES_LONG : CASES;
     double worst[2] = {0.0}; /* up to 8B, and above */
     int fitted = 0, parts_most = 0;
-    for (int i = 0; i < cases; i++) {
-        struct device_profile profile;
-        uint32_t next = 0;
-        int shape;
-        ck_assert_int_eq(device_profile_find(cards[draw((uint32_t)i, &next, 0, 3)], &profile), GT_OK);
-        struct search_request request = request_draw((uint32_t)i, &profile, &shape);
-        ck_assert_int_eq(profile_device_open(&profile, (struct backend **)(void *)&request.plan.device), GT_OK);
-        struct search_result smaller, larger;
-        struct search_memo memo = {0};
-        request.memo = &memo;
-        const double start_s = processor_s();
-        const enum gt_status status = plan_search(mem, &request, &smaller);
-        times[i] = processor_s() - start_s;
-        worst[shape == LARGE_SHAPE] = fmax(worst[shape == LARGE_SHAPE], times[i]);
-        for (int s = 0; s < STATE_FORMATS; s++)
-            parts_most = memo.states[s].part_count > parts_most ? memo.states[s].part_count : parts_most;
-        search_memo_close(&memo);
-        request.memo = NULL;
-        ck_assert(status == GT_OK || status == GT_NO_FIT);
-        if (status == GT_OK) {
-            fitted++;
-            ck_assert_uint_le(smaller.found.arena_bytes, request.budget_bytes);
-            ck_assert_uint_le(smaller.found.host_bytes, request.host_budget);
-            request.budget_bytes += request.budget_bytes / (uint64_t)draw((uint32_t)i, &next, 1, 64);
-            ck_assert_int_eq(plan_search(mem, &request, &larger), GT_OK);
-            ck_assert_msg(larger.found.options.states < smaller.found.options.states ||
-                              larger.found.seconds <= smaller.found.seconds * (1.0 + 1e-12),
-                          "%s, case %d: %.9g s with more memory, %.9g s with less", shapes[shape].name, i,
-                          larger.found.seconds, smaller.found.seconds);
-        } else
-            refusal_check(&request, &smaller);
-        struct backend *device = (struct backend *)(uintptr_t)request.plan.device;
-        device->ops->close(device);
+    for (int i = 0; i < count; i++) {
+        cases[i] = sweep((uint32_t)i);
+        fitted += cases[i].fits;
+        worst[cases[i].is_large] = fmax(worst[cases[i].is_large], cases[i].seconds);
+        parts_most = cases[i].parts > parts_most ? cases[i].parts : parts_most;
     }
-    qsort(times, (size_t)cases, sizeof times[0], double_compare);
+    qsort(cases, (size_t)count, sizeof cases[0], swept_compare);
     printf("%d configurations, %d fit: processor time %.0f ms in the median, %.0f at worst up to 8B, %.0f at 14B; at "
            "most %d parts measured\n",
-           cases, fitted, 1e3 * times[cases / 2], 1e3 * worst[0], 1e3 * worst[1], parts_most);
-    ck_assert_int_gt(fitted, cases / 4);
+           count, fitted, 1e3 * cases[count / 2].seconds, 1e3 * worst[0], 1e3 * worst[1], parts_most);
+    ck_assert_int_gt(fitted, count / 4);
+    ck_assert_int_le(parts_most, PARTS_MOST);
 }

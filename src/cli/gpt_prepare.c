@@ -51,6 +51,29 @@ int main(int argc, char **argv)
     return program_exit_status(status);
 }
 
+static void help_conversations_print(void)
+{
+    fputs("Conversations\n"
+          "  --chat                 the inputs are conversations, written in the chat template\n"
+          "                         of the model that --tokenizer names: JSON lines, one JSON\n"
+          "                         list, CSV or Parquet, in the form messages, ShareGPT,\n"
+          "                         Alpaca, prompt and completion, question and answer, or\n"
+          "                         text; the first record shows which\n"
+          "  --chat=WORD            in another template: chatml (that of --tokenizer=train),\n"
+          "                         llama3, smollm2, qwen2, qwen2.5, qwen3, qwen3-instruct,\n"
+          "                         qwen3-thinking, smollm3, meta-llama3, llama3.1, llama3.2,\n"
+          "                         gemma, gemma3, mistral, phi3, phi4, phi4-mini\n"
+          "  --system=TEXT          the system's message of conversations without one\n"
+          "  --train-on=WHICH       what counts in the loss: assistant (default), what the\n"
+          "                         assistant says, but no message with \"weight\": 0;\n"
+          "                         completion, its last answer; all, everything\n"
+          "  --block-size=N         pack them into rows of N tokens, gpt-train's block_size;\n"
+          "                         default 1024; longer ones are cut, and left out if no\n"
+          "                         answer is left\n"
+          "\n",
+          stdout);
+}
+
 static void print_help(void)
 {
     fputs("Usage: gpt-prepare [OPTION]... INPUT...\n"
@@ -95,16 +118,10 @@ static void print_help(void)
           "                         after\n"
           "  --dedup                leave out exact copies of earlier documents\n"
           "\n"
-          "Conversations\n"
-          "  --chat=chatml|llama3   JSONL lines are conversations: a field messages of\n"
-          "                         objects with role (system, user, assistant) and content,\n"
-          "                         in this template.  Only what the assistant says counts\n"
-          "                         in the loss, but no message with \"weight\": 0\n"
-          "  --block-size=N         pack them into rows of N tokens, gpt-train's block_size;\n"
-          "                         default 1024; longer ones are cut, and left out if no\n"
-          "                         answer is left\n"
-          "\n"
-          "Validation\n"
+          "\n",
+          stdout);
+    help_conversations_print();
+    fputs("Validation\n"
           "  --val-fraction=F       the share kept for validation; default 0.1; with 0,\n"
           "                         everything is for training\n"
           "  --val-split=WHICH      position: the end of the text; document: documents\n"
@@ -149,6 +166,10 @@ static enum gt_status arguments_finish(struct arguments *arguments)
         return flags_error(PROGRAM, "needs --tokenizer=train", "--vocab-size");
     if (spec->block_size != 0 && spec->chat == CHAT_NONE)
         return flags_error(PROGRAM, "needs --chat", "--block-size");
+    if (spec->system != NULL && spec->chat == CHAT_NONE)
+        return flags_error(PROGRAM, "needs --chat", "--system");
+    if (spec->train_on != CHAT_TRAIN_ASSISTANT && spec->chat == CHAT_NONE)
+        return flags_error(PROGRAM, "needs --chat", "--train-on");
     if (spec->block_size % 8 != 0)
         return flags_error(PROGRAM, "must be a multiple of 8", "--block-size");
     if (spec->chat != CHAT_NONE && (spec->separator != PREPARE_SEPARATOR_AUTO || spec->shard_tokens != 0 ||
@@ -192,7 +213,9 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
         {.name = "val-fraction", .kind = FLAG_FRACTION, .to = &spec->val_fraction},
         {"val-split", FLAG_WORD, &spec->split, .words = prepare_split_words},
         {"seed", FLAG_NUMBER, &spec->seed, .max = INT64_MAX},
-        {"chat", FLAG_WORD, &spec->chat, .words = chat_words},
+        {"chat", FLAG_MAY_WORD, &spec->chat, .words = chat_words, .max = CHAT_AUTO},
+        {"system", FLAG_TEXT, &spec->system, .expected = "the text of a message"},
+        {"train-on", FLAG_WORD, &spec->train_on, .words = chat_train_on_words},
         {"block-size", FLAG_NUMBER, &spec->block_size, .min = 8, .max = BLOCK_SIZE_MAX},
         {"shard-tokens", FLAG_NUMBER, &spec->shard_tokens, .min = 1, .max = INT32_MAX},
         {"threads", FLAG_NUMBER, &arguments->threads, .min = 1, .max = PREPARE_THREADS_MAX},
@@ -424,7 +447,8 @@ static void report_result(const struct arguments *arguments, const struct prepar
     log_result("train has %s", COUNTED(result->train_tokens, "token"));
     log_result("val has %s", COUNTED(result->val_tokens, "token"));
     if (arguments->spec.chat != CHAT_NONE)
-        log_result("%s of the assistant count", COUNTED(result->counts.answer_tokens, "token"));
+        log_result("%s %s", COUNTED(result->counts.answer_tokens, "token"),
+                   arguments->spec.train_on == CHAT_TRAIN_ASSISTANT ? "of the assistant count" : "count");
     log_result("written to %s", arguments->out_dir);
     suggest(arguments->out_dir, result);
 }
@@ -448,6 +472,28 @@ static enum gt_status tokenizer_open(struct hostmem *mem, struct arguments *argu
                 name, tokenizer_kind_names[(*out)->kind], tokenizer_kind_names[(*out)->kind]);
 }
 
+/* Finds the template for --chat, and notes which one it is. */
+static enum gt_status template_choose(struct arguments *arguments, struct tokenizer *given)
+{
+    struct prepare_spec *spec = &arguments->spec;
+    bool exact = true;
+    if (spec->chat == CHAT_NONE)
+        return GT_OK;
+    if (spec->tokenizer == TOKENIZER_BPE && given == NULL) {
+        spec->chat = spec->chat == CHAT_AUTO ? CHAT_CHATML : spec->chat;
+        return GT_OK;
+    }
+    TRY(chat_choose(given, spec->chat, &spec->chat));
+    chat_use(given, spec->chat);
+    if (given->template != NULL)
+        (void)chat_recognise(given->template, &exact);
+    log_note("chat template: %s%s", chat_words[spec->chat],
+             given->template == NULL ? ""
+             : exact                 ? ", the model's own"
+                                     : ", recognised by parts of the model's own");
+    return GT_OK;
+}
+
 static enum gt_status prepare_dataset(struct arguments *arguments)
 {
     struct hostmem *mem = NULL;
@@ -457,6 +503,7 @@ static enum gt_status prepare_dataset(struct arguments *arguments)
     struct prepare_result result;
     TRY(hostmem_create(&mem));
     enum gt_status status = tokenizer_open(mem, arguments, &given);
+    THEN(status, template_choose(arguments, given));
     if (status == GT_OK) {
         spec->given = given;
         spec->inputs = arguments->inputs;

@@ -5,16 +5,13 @@
  * others after it.  The tokenizer is the one that gpt-train copied into the checkpoint's folder, else that of the data
  * set that the checkpoint names, as in nanoGPT's sample.py.
  *
- * With --chat, each line of standard input is what the user says, and the answer is what the model writes up to the
- * token that ends it.  A conversation that fills the context begins anew.
+ * With --chat, each line of standard input is what the user says: sample_chat.c.
  */
-#include <unistd.h>
-
 #include "base/clock.h"
 #include "base/hostmem.h"
 #include "base/size.h"
 #include "cli/program.h"
-#include "data/chat.h"
+#include "cli/sample_chat.h"
 #include "data/stop_text.h"
 #include "data/tokenizer.h"
 #include "io/checkpoint.h"
@@ -26,7 +23,6 @@
 
 #define DASHES "\n---------------\n" /* nanoGPT's */
 #define PROMPT_BYTES_MAX ((size_t)16 << 20)
-#define LINE_BYTES_MAX 16384
 #define BATCH_MAX 8       /* unless sample_batch asks for more */
 #define GPT2_TOKENS 50257 /* nanoGPT uses GPT-2's vocabulary if the data set has no meta.pkl */
 
@@ -53,9 +49,7 @@ struct sample {
     struct sample_text *texts; /* [batch] */
     int32_t *drawn;            /* [batch] */
     int64_t tokens_written;
-    enum chat_kind chat;
-    struct tokenizer_encoder *encoder;                                                 /* with --chat */
-    char line[LINE_BYTES_MAX], turn[LINE_BYTES_MAX + FILE_PATH_MAX + CHAT_TURN_BYTES]; /* that, in the template */
+    struct sample_chat *chat; /* of --chat */
 };
 
 static enum gt_status sample_run(struct sample *sample);
@@ -373,103 +367,16 @@ static enum gt_status generator_open(struct sample *sample)
     return generator_create(sample->mem, &sample->session, &options, tokens_most(sample) + 1, &sample->generator);
 }
 
-/* ---- a conversation ---- */
-
+/* Opens the conversation of --chat. */
 static enum gt_status chat_open(struct sample *sample)
 {
-    sample->chat = chat_kind_of(sample->tokenizer);
-    if (sample->chat == CHAT_NONE)
-        return FAIL(
-            GT_USAGE,
-            "%s: no token of a chat template, such as <|im_start|>, is in this vocabulary; --chat needs a model "
-            "that was trained on data of gpt-prepare --chat",
-            sample->vocabulary);
-    TRY(tokenizer_encoder_create(sample->mem, sample->tokenizer, &sample->encoder));
-    return HOSTMEM_NEW(sample->mem, sizeof sample->turn * tokenizer_pipeline(sample->tokenizer)->growth, "prompt",
-                       &sample->prompt);
-}
-
-/* Gives the generator what the user says, and adds its tokens to *used, which stays 0 if the context is too short. */
-static enum gt_status turn_begin(struct sample *sample, int64_t *used)
-{
-    const struct config *config = sample->config;
-    const int64_t block = sample->source.checkpoint->config.block_size;
-    const char *system = config_key_was_set(config, CONFIG_KEY_start) ? config->start : "";
-    int64_t prompt = block;
-    for (bool fits = false; !fits;) {
-        const size_t count = chat_turn(sample->chat, *used == 0, system, sample->line, sample->turn);
-        TRY(chat_encode(sample->encoder, sample->tokenizer, sample->chat, sample->turn, count, sample->prompt,
-                        &sample->prompt_count));
-        prompt = (int64_t)sample->prompt_count;
-        fits = *used == 0 || *used + prompt < block;
-        if (!fits)
-            log_note("the conversation fills the %" PRId64 " tokens of block_size and begins anew", block);
-        *used = fits ? *used : 0;
-    }
-    if (prompt >= block) {
-        log_warning("this message has %" PRId64 " tokens with the template; block_size is %" PRId64, prompt, block);
-        return GT_OK;
-    }
-    if (*used == 0)
-        generator_begin(sample->generator, 0, sample->prompt, prompt);
-    else
-        generator_extend(sample->generator, sample->prompt, prompt);
-    *used += prompt;
-    return GT_OK;
-}
-
-/* Prints the answer, and adds its tokens to *used. */
-static enum gt_status answer_write(struct sample *sample, int64_t *used)
-{
-    const int64_t block = sample->source.checkpoint->config.block_size;
-    const int32_t end = chat_end(sample->tokenizer), eot = tokenizer_eot(sample->tokenizer);
-    struct sample_text text = {0};
-    bool ended = false;
-    while (!ended && *used < block && text.token_count < sample->config->max_new_tokens && !text.stop.found) {
-        TRY(generator_next(sample->generator, sample->drawn));
-        ++*used;
-        ended = sample->drawn[0] == end || sample->drawn[0] == eot;
-        if (!ended)
-            text_push(sample, &text, sample->drawn[0], text_show);
-        if (fflush(stdout) != 0)
-            return GT_IO;
-    }
-    if (!ended && *used < block) {
-        generator_extend(sample->generator, &end, 1);
-        ++*used;
-    }
-    text_end(sample, &text, "\n");
-    return GT_OK;
-}
-
-/* Warns about the bytes of a message that have no token. */
-static void message_warn(const struct sample *sample, const char *text, const char *where)
-{
-    struct tokenizer_unknown unknown = {0};
-    unknown.total = bpe_count_unknown(sample->tokenizer->bpe, text, strlen(text), unknown.counts);
-    tokenizer_unknown_warn(sample->tokenizer, &unknown, where);
-}
-
-static enum gt_status chat_write(struct sample *sample)
-{
-    int64_t used = 0;
-    if (config_key_was_set(sample->config, CONFIG_KEY_start))
-        message_warn(sample, sample->config->start, "--start");
-    for (;;) {
-        if (isatty(STDIN_FILENO))
-            fputs("> ", stdout);
-        if (fflush(stdout) != 0)
-            return GT_IO;
-        if (fgets(sample->line, LINE_BYTES_MAX, stdin) == NULL)
-            return GT_OK;
-        sample->line[strcspn(sample->line, "\r\n\xff")] = '\0'; /* 0xFF is in no text; see chat_turn() */
-        if (sample->line[0] == '\0')
-            continue;
-        message_warn(sample, sample->line, "this message");
-        TRY(turn_begin(sample, &used));
-        if (used > 0)
-            TRY(answer_write(sample, &used));
-    }
+    const struct sample_chat_spec spec = {.config = sample->config,
+                                          .tokenizer = sample->tokenizer,
+                                          .model = sample->model,
+                                          .vocabulary = sample->vocabulary,
+                                          .stops = &sample->stops,
+                                          .block = sample->source.checkpoint->config.block_size};
+    return sample_chat_open(sample->mem, &spec, &sample->chat);
 }
 
 static enum gt_status samples_write(struct sample *sample)
@@ -489,7 +396,7 @@ static enum gt_status samples_write(struct sample *sample)
         stop_install();
     hostmem_phase_set(sample->mem, HOSTMEM_RUN);
     int64_t start_ns = clock_monotonic_ns();
-    enum gt_status status = chat ? chat_write(sample) : GT_OK;
+    enum gt_status status = chat ? sample_chat_run(sample->chat, sample->generator) : GT_OK;
     for (int64_t i = 0; !chat && i < samples && status == GT_OK; i += sample->batch)
         status = group_write(sample, i, samples - i < sample->batch ? samples - i : sample->batch);
     double seconds = (double)(clock_monotonic_ns() - start_ns) / 1e9;

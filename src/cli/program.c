@@ -155,7 +155,7 @@ static enum gt_status read_fraction(const struct flag *flag, const char *value)
 
 static enum gt_status read_word(const struct flag *flag, const char *value)
 {
-    char all[128] = "";
+    char all[320] = "";
     for (int i = 0; flag->words[i] != NULL; i++) {
         if (strcmp(value, flag->words[i]) == 0) {
             memcpy(flag->to, &i, sizeof i);
@@ -166,6 +166,14 @@ static enum gt_status read_word(const struct flag *flag, const char *value)
         (void)snprintf(all + used, sizeof all - used, "%s%s", before, flag->words[i]);
     }
     return value_error(flag, value, all);
+}
+
+static bool is_word(const struct flag *flag, const char *text)
+{
+    const char *const *word = flag->words;
+    while (*word != NULL && strcmp(*word, text) != 0)
+        word++;
+    return *word != NULL;
 }
 
 /* Reads the flag argv[*at].  If its value is the next argument, advances *at to that. */
@@ -179,6 +187,10 @@ static enum gt_status flag_read(const char *program, const struct flag *flags, i
         return unknown_error(program, flags, argument);
     if (flag->kind == FLAG_SWITCH && equals != NULL)
         return flags_error(program, "takes no value", argument);
+    if (flag->kind == FLAG_MAY_WORD && equals == NULL && !is_word(flag, *at + 1 < argc ? argv[*at + 1] : "")) {
+        memcpy(flag->to, &(int){(int)flag->max}, sizeof(int));
+        return GT_OK;
+    }
     if (flag->kind != FLAG_SWITCH && equals == NULL && *at + 1 >= argc)
         return flags_error(program, "needs a value", argument);
     if (flag->kind == FLAG_SWITCH) {
@@ -192,6 +204,7 @@ static enum gt_status flag_read(const char *program, const struct flag *flags, i
     case FLAG_FRACTION:
         return read_fraction(flag, value);
     case FLAG_WORD:
+    case FLAG_MAY_WORD:
         return read_word(flag, value);
     default:
         return read_text(flag, value);

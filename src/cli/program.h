@@ -38,7 +38,8 @@ enum flag_kind {
     FLAG_TEXT,     /* a const char * */
     FLAG_NUMBER,   /* an int64_t from `min` to `max` */
     FLAG_FRACTION, /* a double from 0 to below 1 */
-    FLAG_WORD      /* an int or enum: the index of one of `words` */
+    FLAG_WORD,     /* an int or enum: the index of one of `words` */
+    FLAG_MAY_WORD  /* the same, or `max` if no word of the list follows */
 };
 
 struct flag {

@@ -1,8 +1,9 @@
-/* Conversations: chat templates, and how a conversation becomes tokens.
+/* Conversations: how records of other programs are read, and how a conversation becomes tokens in a chat template.
  *
- * A conversation is first rendered as text, in which a byte that UTF-8 does not have marks what is no text: the special
- * tokens of the template, and where the tokens begin and end that the model learns to write, the assistant's text and
- * the token that ends it.  The runs of text between the marks are then encoded; in them the texts of special tokens are
+ * A record (chat_forms.c) becomes a list of messages, which is rendered as a whole (chat_render.c) in one of the
+ * families of templates (chat_templates.c).  In the rendered text a byte that UTF-8 does not have marks what is no
+ * text: the special tokens of the template, and where the tokens begin and end that the model learns to write.  The
+ * text between two special tokens is then encoded as one, as transformers does; in it the texts of special tokens are
  * ordinary text, so that no message can end itself.
  */
 #ifndef GPT_TRAIN_DATA_CHAT_H
@@ -11,55 +12,102 @@
 #include "base/json.h"
 #include "data/tokenizer.h"
 
-enum chat_kind { CHAT_NONE, CHAT_CHATML, CHAT_LLAMA3, CHAT_KIND_COUNT };
-
-#define CHAT_SPECIALS_MAX 4
+#define CHAT_SPECIALS_MAX 6
 #define CHAT_COUNTED (1 << 30) /* in an id: the token counts as a target */
-#define CHAT_TURN_BYTES 64     /* what chat_turn() adds to a text, at most */
 
-/* The words of the kinds, "none" first; the list ends with NULL. */
-extern const char *const chat_words[];
+/* What counts in the loss: every answer, the last one, or everything.  The words end with NULL. */
+enum chat_train_on { CHAT_TRAIN_ASSISTANT, CHAT_TRAIN_COMPLETION, CHAT_TRAIN_ALL };
+extern const char *const chat_train_on_words[];
+
+/* ---- templates ---- */
 
 /* Returns the texts of the template's special tokens; the list ends with NULL. */
 const char *const *chat_specials(enum chat_kind kind);
-/* Returns the template in Jinja, as Hugging Face's tokenizers and GGUF files have it. */
-const char *chat_jinja(enum chat_kind kind);
-/* Returns the template of which the vocabulary has all special tokens, and the end-of-text token; else CHAT_NONE. */
+/* Gives a vocabulary the template of --chat=`kind`, in place of its model's if that is another. */
+void chat_use(struct tokenizer *tokenizer, enum chat_kind kind);
+/* Returns the template in Jinja, as Hugging Face's tokenizers and GGUF files have it: the model's own, else ours; NULL
+ * when there is neither. */
+const char *chat_jinja(const struct tokenizer *tokenizer);
+/* Returns the vocabulary's template: the chosen one, else its model's; without either ours of which it has all special
+ * tokens and the end-of-text token; else CHAT_NONE. */
 enum chat_kind chat_kind_of(const struct tokenizer *tokenizer);
 /* Returns the token that ends the model's text: the template's, else the end-of-text token, else -1. */
 int32_t chat_end(const struct tokenizer *tokenizer);
 /* The same of a model that others are to use: without a template that belongs to it (has_template) the vocabulary's
  * does not count, since the model need not have seen it.  `tokenizer` may be NULL. */
 enum chat_kind chat_kind_learnt(const struct tokenizer *tokenizer);
+const char *chat_jinja_learnt(const struct tokenizer *tokenizer);
 int32_t chat_end_learnt(const struct tokenizer *tokenizer);
-/* Checks that the vocabulary (NULL: bytes or characters) has the template's tokens.  Errors: GT_USAGE, which names the
- * missing ones, or the template whose tokens it has. */
-enum gt_status chat_check(const struct tokenizer *tokenizer, enum chat_kind kind);
+/* Finds the template for --chat=`kind`, where CHAT_AUTO stands for the model's own, and checks that the vocabulary
+ * (NULL: bytes or characters) has its tokens.  Errors: GT_USAGE, which names the missing ones or how to choose. */
+enum gt_status chat_choose(const struct tokenizer *tokenizer, enum chat_kind kind, enum chat_kind *out);
 
-/* Checks the other fields of a line that has messages.  Returns false, and writes the reason, if a field such as
- * "tools" changes what is to be learned and no template writes it.  Other fields are ignored. */
-bool chat_line_check(const json_t *root, char *reason, size_t reason_bytes);
-/* Renders `messages`, a list of objects with "role" and "content", followed by the end of text.  An answer with
- * "weight" 0 does not count.  The result is shorter than the JSON.  Returns false, with the reason, for messages that
- * are not a conversation to learn from, or that have fields as above. */
-bool chat_render(enum chat_kind kind, const json_t *messages, char *out, size_t *out_count, char *reason,
-                 size_t reason_bytes);
-/* Renders what the user says and the beginning of the answer, after an answer; or, with `first`, at the beginning of a
- * conversation, after the system's message, unless it is empty.  Neither text has a byte 0xFF.  Returns the length, at
- * most that of both texts and CHAT_TURN_BYTES. */
-size_t chat_turn(enum chat_kind kind, bool first, const char *system, const char *text, char *out);
+/* ---- rendering ---- */
 
-/* How a line of JSONL was to be read. */
-struct chat_given {
-    enum chat_kind kind; /* CHAT_NONE: as text */
-    const char *field;
-    const char *path;  /* of its file */
-    const char *flags; /* which a conversation needs with the vocabulary: "--chat=llama3" */
+/* Text of at most `room` bytes. */
+struct chat_text {
+    char *text;
+    size_t room, count;
 };
-#define CHAT_ADVICE_BYTES 2048
-/* Recognises a line that holds a conversation in another form, or that was to be read as text.  Returns false when it
- * does not; else sets `out` to what it is, and to the flags that read it or a command that converts the file. */
-bool chat_advise(const json_t *root, const struct chat_given *given, char out[static CHAT_ADVICE_BYTES]);
+
+/* Messages in our form: a list of objects with "role" ("system", "user", "assistant" or "tool"), "content" and "counts",
+ * an answer also with "reasoning_content" and "tool_calls"; and the tools, a list or NULL. */
+struct chat_conversation {
+    json_t *messages, *tools;
+};
+
+enum chat_rendered { CHAT_RENDERED, CHAT_TOO_LONG, CHAT_TOO_DEEP };
+
+/* Renders at least one message.  With `asks`, the beginning of an answer follows, else the end of text. */
+enum chat_rendered chat_render(enum chat_kind kind, const struct chat_conversation *conversation,
+                               enum chat_train_on train_on, bool asks, struct chat_text *text);
+/* Renders a text as it is, in which the texts of the template's special tokens are the tokens.  All of it counts, or
+ * the answers in it.  Returns false when it is too long. */
+bool chat_text_render(enum chat_kind kind, const json_t *value, enum chat_train_on train_on, struct chat_text *text);
+
+/* ---- records ---- */
+
+#define CHAT_KEY_BYTES 64
+#define CHAT_FORM_BYTES 160
+#define CHAT_REASON_BYTES 512
+
+enum chat_form_kind {
+    CHAT_FORM_NONE,
+    CHAT_FORM_MESSAGES, /* a list of objects with role and content */
+    CHAT_FORM_SHAREGPT, /* with from and value */
+    CHAT_FORM_PAIR,     /* a question and its answer */
+    CHAT_FORM_LISTS,    /* a list of messages before the answer, and one of the answer */
+    CHAT_FORM_TEXT
+};
+
+struct chat_pair;
+
+struct chat_form {
+    enum chat_form_kind kind;
+    const struct chat_pair *pair;
+    char key[CHAT_KEY_BYTES]; /* the field, or "" */
+};
+
+/* Recognises the form of a record, an object; `field` (NULL: any) is the only one that may hold it. */
+void chat_form_find(const json_t *root, const char *field, struct chat_form *out);
+/* "Alpaca (instruction, input, output)"; returns `out`. */
+char *chat_form_text(const struct chat_form *form, char out[static CHAT_FORM_BYTES]);
+
+/* How records are read. */
+struct chat_reader {
+    enum chat_kind kind;
+    const char *field;  /* of the messages; NULL: any; borrowed */
+    const char *system; /* the system's message of conversations without one, or NULL; borrowed */
+    enum chat_train_on train_on;
+    struct chat_form form; /* the first record's; zero at first */
+};
+
+/* Renders a record's conversation and the end of text after it.  Errors: GT_DATA, with the reason and nothing logged,
+ * for a record in another form than the first, or that is no conversation to learn from; GT_NO_MEMORY. */
+enum gt_status chat_record_render(struct chat_reader *reader, const json_t *root, struct chat_text *out,
+                                  char reason[static CHAT_REASON_BYTES]);
+
+/* ---- rendered text ---- */
 
 /* A part of rendered text: a run of text, or a mark. */
 struct chat_part {
@@ -72,9 +120,17 @@ bool chat_next(const char *text, size_t count, size_t *at, struct chat_part *out
 /* Returns the longest length up to `most` at which rendered text can be cut. */
 size_t chat_cut(const char *text, size_t most);
 
-/* Sets out[*out_count], at most `count`, to the ids of rendered text, with CHAT_COUNTED where they count.  Runs in any
- * thread.  Errors: those of tokenizer_encoder_run(). */
-enum gt_status chat_encode(struct tokenizer_encoder *encoder, const struct tokenizer *tokenizer, enum chat_kind kind,
-                           const char *text, size_t count, int32_t *out, size_t *out_count);
+struct chat_encoder;
+
+/* For rendered text of up to `room` bytes.  The tokenizer is borrowed.  Main thread only.  Errors: GT_NO_MEMORY. */
+enum gt_status chat_encoder_create(const void *owner, const struct tokenizer *tokenizer, enum chat_kind kind,
+                                   size_t room, struct chat_encoder **out);
+/* Returns the bytes without a token of all texts; see tokenizer_encoder_unknown(). */
+const struct tokenizer_unknown *chat_encoder_unknown(const struct chat_encoder *encoder);
+/* Sets out[*out_count], at most `count` times the pipeline's growth, to the ids of rendered text, with CHAT_COUNTED
+ * where they count; a token that begins before what counts and ends in it does.  Runs in any thread.  Errors: those of
+ * tokenizer_encoder_run(). */
+enum gt_status chat_encode(struct chat_encoder *encoder, const char *text, size_t count, int32_t *out,
+                           size_t *out_count);
 
 #endif

@@ -1,19 +1,48 @@
-/* Recognises lines of JSONL that hold conversations in the forms of other programs, and says how to read them.
+/* Reads records that hold conversations, in the forms that other programs use.
  *
- * A form is known by the names and the types of a line's fields.  Each has a line of Python that converts a file to
- * "messages"; it keeps the other fields, so that gpt-prepare still refuses those that it does not support.  Nothing is
- * converted here.
+ * A form is recognised by the names and the types of a record's fields, and the first record's is that of all.  Every
+ * form becomes a list of messages with a role and a text, which chat_render.c writes.  Fields that would change what is
+ * to be learned and that no template writes are refused by name; others are ignored.
  */
-#include "data/chat.h"
+#include "data/chat_internal.h"
 
-#include "base/file.h"
-#include "data/input.h"
+/* Questions and answers, with what may follow the question. */
+struct chat_pair {
+    const char *question, *more, *answer, *name;
+};
 
-#define PYTHON_BEGIN "import json, sys; "
-#define PYTHON_SYSTEM "([{\"role\": \"system\", \"content\": d.pop(\"system\")}] if d.get(\"system\") else [])"
-#define PYTHON_END ", **d})) for d in map(json.loads, filter(str.strip, sys.stdin))]"
-#define PYTHON_BYTES 768
-#define KEY_BYTES_MAX 40
+static const struct chat_pair pairs[] = {
+    {"instruction", "input", "output", "Alpaca"},          {"instruction", "context", "response", "Dolly"},
+    {"prompt", "", "completion", "prompt and completion"}, {"prompt", "", "response", "prompt and response"},
+    {"query", "", "response", "query and response"},       {"question", "", "answer", "question and answer"},
+    {"problem", "", "solution", "problem and solution"},   {"input", "", "output", "input and output"}};
+
+/* A record that is being read. */
+struct reading {
+    const struct chat_reader *reader;
+    const struct chat_template *template;
+    const json_t *root;
+    json_t *messages; /* the result */
+    char *reason;     /* CHAT_REASON_BYTES */
+};
+
+static const char *const *names_of_role(enum chat_role role)
+{
+    static const char *const names[CHAT_ROLES][8] = {
+        {"system", NULL},
+        {"user", "human", NULL},
+        {"assistant", "gpt", "chatgpt", "bing", "bard", "model", "function_call", NULL},
+        {"tool", "observation", "function_response", NULL}};
+    return names[role];
+}
+
+static bool refuse(const struct reading *reading, const char *text)
+{
+    snprintf(reading->reason, CHAT_REASON_BYTES, "%s", text);
+    return false;
+}
+
+/* ---- forms ---- */
 
 /* Returns a field of the first object of a list. */
 static const json_t *first_get(const json_t *list, const char *field)
@@ -21,35 +50,34 @@ static const json_t *first_get(const json_t *list, const char *field)
     return json_object_get(json_array_get(list, 0), field);
 }
 
-/* Returns the name of a field with a list of objects that have `field`, "messages" before others; NULL: none. */
-static const char *list_find(const json_t *root, const char *field)
+/* Returns true for a list that may hold messages: of objects with `field`, or any under a name that says so. */
+static bool is_list_of(const char *key, const json_t *value, const char *field)
 {
-    const char *key = NULL, *found = NULL;
-    json_t *value = NULL;
-    if (first_get(json_object_get(root, "messages"), field) != NULL)
-        return "messages";
-    json_object_foreach((json_t *)root, key, value) /* changes nothing */
-    {
-        const bool plain = strlen(key) <= KEY_BYTES_MAX && strpbrk(key, "'\"\\ ") == NULL;
-        if (found == NULL && plain && first_get(value, field) != NULL)
-            found = key;
-    }
-    return found;
+    const bool sharegpt = field[0] == 'f';
+    const bool named = strcmp(key, sharegpt ? "conversations" : "messages") == 0 && json_is_array(value);
+    return first_get(value, field) != NULL || (named && (sharegpt || first_get(value, "from") == NULL));
 }
 
-/* Questions and answers, with what may follow the question. */
-static const struct pair {
-    const char *question, *more, *answer, *name;
-} pairs[] = {{"instruction", "input", "output", "Alpaca's form"},
-             {"instruction", "context", "response", "Dolly's form"},
-             {"prompt", "", "completion", "a prompt and its completion"},
-             {"prompt", "", "response", "a prompt and its response"},
-             {"query", "", "response", "a query and its response"},
-             {"question", "", "answer", "a question and its answer"},
-             {"problem", "", "solution", "a problem and its solution"},
-             {"input", "", "output", "an input and its output"}};
+/* Sets `out` to the name of a list of messages that have `field`; some names come before others. */
+static bool list_find(const json_t *root, const char *only, const char *field, char out[static CHAT_KEY_BYTES])
+{
+    static const char *const first[] = {"messages", "conversations", "conversation", "chosen", NULL};
+    const char *key = NULL, *found = NULL;
+    json_t *value = NULL;
+    for (const char *const *name = first; *name != NULL && found == NULL && only == NULL; name++)
+        if (is_list_of(*name, json_object_get(root, *name), field))
+            found = *name;
+    json_object_foreach((json_t *)root, key, value) /* changes nothing */
+    {
+        if (found == NULL && (only == NULL || strcmp(only, key) == 0) && is_list_of(key, value, field))
+            found = key;
+    }
+    if (found != NULL)
+        snprintf(out, CHAT_KEY_BYTES, "%s", found);
+    return found != NULL && strlen(found) < CHAT_KEY_BYTES;
+}
 
-static const struct pair *pair_find(const json_t *root, json_type type)
+static const struct chat_pair *pair_find(const json_t *root, json_type type)
 {
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         const json_t *question = json_object_get(root, pairs[i].question);
@@ -60,73 +88,435 @@ static const struct pair *pair_find(const json_t *root, json_type type)
     return NULL;
 }
 
-/* Sets `out` to the advice to convert the file by a line of Python. */
-static void convert_advise(const struct chat_given *given, const char *form, const char *python,
-                           char out[static CHAT_ADVICE_BYTES])
+void chat_form_find(const json_t *root, const char *field, struct chat_form *out)
 {
-    char quoted[FILE_PATH_MAX];
-    const bool plain = file_exists(given->path) && !input_name_is_packed(given->path);
-    snprintf(out, CHAT_ADVICE_BYTES,
-             "this is %s; to convert it: python3 -c '%s' <%.600s >messages.jsonl; then give %s%s", form, python,
-             plain ? file_shell_quote(quoted, sizeof quoted, given->path) : "FILE", given->flags,
-             given->flags[0] != '\0' ? " messages.jsonl" : "messages.jsonl");
+    *out = (struct chat_form){.kind = CHAT_FORM_NONE};
+    const char *text = field != NULL ? field : "text";
+    if (list_find(root, field, "role", out->key))
+        out->kind = CHAT_FORM_MESSAGES;
+    else if (list_find(root, field, "from", out->key))
+        out->kind = CHAT_FORM_SHAREGPT;
+    if (out->kind != CHAT_FORM_NONE && strcmp(out->key, "prompt") != 0 && strcmp(out->key, "completion") != 0)
+        return;
+    out->kind = CHAT_FORM_NONE;
+    if (field == NULL && (out->pair = pair_find(root, JSON_ARRAY)) != NULL)
+        out->kind = CHAT_FORM_LISTS;
+    else if (field == NULL && (out->pair = pair_find(root, JSON_STRING)) != NULL)
+        out->kind = CHAT_FORM_PAIR;
+    else if (json_is_string(json_object_get(root, text)))
+        out->kind = CHAT_FORM_TEXT;
+    snprintf(out->key, sizeof out->key, "%s", out->kind == CHAT_FORM_TEXT ? text : "");
 }
 
-/* Writes the line of Python for pairs of texts, or of lists of messages. */
-static void pair_python(const struct pair *pair, bool lists, char out[static PYTHON_BYTES])
+char *chat_form_text(const struct chat_form *form, char out[static CHAT_FORM_BYTES])
 {
-    if (lists)
-        snprintf(out, PYTHON_BYTES, PYTHON_BEGIN "[print(json.dumps({\"messages\": d[\"%s\"] + d[\"%s\"]" PYTHON_END,
-                 pair->question, pair->answer);
+    const struct chat_pair *pair = form->pair;
+    if (form->kind == CHAT_FORM_PAIR)
+        snprintf(out, CHAT_FORM_BYTES, "%s (%s, %s%s%s)", pair->name, pair->question, pair->more,
+                 pair->more[0] != '\0' ? ", " : "", pair->answer);
+    else if (form->kind == CHAT_FORM_LISTS)
+        snprintf(out, CHAT_FORM_BYTES, "%s (lists of messages)", pair->name);
+    else if (form->kind == CHAT_FORM_SHAREGPT)
+        snprintf(out, CHAT_FORM_BYTES, "ShareGPT (%s, with from and value)", form->key);
     else
-        snprintf(out, PYTHON_BYTES,
-                 PYTHON_BEGIN "[print(json.dumps({\"messages\": " PYTHON_SYSTEM " + [{\"role\": \"user\", \"content\": "
-                              "\"\\n\\n\".join(filter(None, [d[\"%s\"], d.get(\"%s\")]))}, {\"role\": \"assistant\", "
-                              "\"content\": d[\"%s\"]}]" PYTHON_END,
-                 pair->question, pair->more, pair->answer);
+        snprintf(out, CHAT_FORM_BYTES, form->kind == CHAT_FORM_TEXT ? "text (%s)" : "messages (%s)", form->key);
+    return out;
 }
 
-static void sharegpt_python(const char *key, char out[static PYTHON_BYTES])
+static bool form_equal(const struct chat_form *a, const struct chat_form *b)
 {
-    snprintf(out, PYTHON_BYTES,
-             PYTHON_BEGIN
-             "R = {\"human\": \"user\", \"gpt\": \"assistant\"}; [print(json.dumps({\"messages\": " PYTHON_SYSTEM
-             " + [{**m, \"role\": R.get(m[\"from\"], m[\"from\"]), \"content\": "
-             "m[\"value\"]} for m in d[\"%s\"]]" PYTHON_END,
-             key);
+    return a->kind == b->kind && a->pair == b->pair && strcmp(a->key, b->key) == 0;
 }
 
-static void messages_advise(const struct chat_given *given, const char *key, char out[static CHAT_ADVICE_BYTES])
+/* ---- what is refused ---- */
+
+/* Returns true for a value that says something: null, false and empty ones do not. */
+static bool is_set(const json_t *value)
 {
-    const bool usual = given->kind == CHAT_NONE && strcmp(key, "messages") == 0;
-    const char *space = given->flags[0] != '\0' ? " " : "";
-    snprintf(out, CHAT_ADVICE_BYTES, "the field \"%s\" is a conversation: give %s%s%s", key, given->flags,
-             usual ? "" : TEXT(32, "%s--field=", space), usual ? "" : key);
+    return json_is_true(value) || json_is_number(value) || json_string_length(value) > 0 ||
+           json_array_size(value) > 0 || json_object_size(value) > 0;
 }
 
-bool chat_advise(const json_t *root, const struct chat_given *given, char out[static CHAT_ADVICE_BYTES])
+/* Returns the first of the keys that is set, or NULL. */
+static const char *key_set(const json_t *object, const char *const *keys)
 {
-    char python[PYTHON_BYTES];
-    const char *messages = list_find(root, "role"), *turns = list_find(root, "from");
-    const struct pair *texts = pair_find(root, JSON_STRING), *lists = pair_find(root, JSON_ARRAY);
-    const char *form = lists != NULL ? lists->name : "ShareGPT's form";
-    if (messages != NULL && given->kind != CHAT_NONE && strcmp(messages, given->field) == 0)
-        return false; /* something else is wrong */
-    if (messages != NULL && lists == NULL) {
-        messages_advise(given, first_get(json_object_get(root, "chosen"), "role") != NULL ? "chosen" : messages, out);
+    while (*keys != NULL && !is_set(json_object_get(object, *keys)))
+        keys++;
+    return *keys;
+}
+
+static bool root_check(const struct reading *reading)
+{
+    static const char *const keys[] = {"functions", "function_call",        "images", "image", "videos",
+                                       "audios",    "chat_template_kwargs", NULL};
+    const char *key = key_set(reading->root, keys);
+    const json_t *weight = json_object_get(reading->root, "weight");
+    const bool is_pair = reading->reader->form.kind == CHAT_FORM_PAIR;
+    if (key == NULL && json_is_number(weight) && json_number_value(weight) != 1.0)
+        key = "weight";
+    if (key == NULL && !is_pair && is_set(json_object_get(reading->root, "history")))
+        key = "history";
+    if (key == NULL && reading->template->tools == CHAT_TOOLS_NONE && is_set(json_object_get(reading->root, "tools")))
+        return refuse(reading, TEXT(128, "the field \"tools\" is not supported: the template %s has no tools",
+                                    reading->template->word));
+    return key == NULL || refuse(reading, TEXT(96, "the field \"%s\" is not supported", key));
+}
+
+/* Refuses a message; the reason begins with its number. */
+static json_t *message_refuse(const struct reading *reading, const char *text)
+{
+    snprintf(reading->reason, CHAT_REASON_BYTES, "message %zu %s", json_array_size(reading->messages) + 1, text);
+    return NULL;
+}
+
+/* Returns the field of a message that no template writes, or NULL. */
+static const char *message_key(const struct reading *reading, const json_t *message, enum chat_role role)
+{
+    static const char *const keys[] = {"function_call", "reasoning", "thinking", "prefix", "refusal", "audio",
+                                       "images",        "image",     "videos",   "audios", NULL};
+    static const char *const switches[] = {"train", "training", "loss"}; /* other programs' weight */
+    const char *key = key_set(message, keys);
+    const bool has_tools = reading->template->tools != CHAT_TOOLS_NONE;
+    for (size_t i = 0; i < sizeof switches / sizeof switches[0] && role == CHAT_ASSISTANT; i++)
+        if (json_is_false(json_object_get(message, switches[i])))
+            key = switches[i];
+    if (key == NULL && role != CHAT_TOOL)
+        key = key_set(message, (const char *const[]){"tool_call_id", "name", NULL});
+    if (key == NULL && (!has_tools || role != CHAT_ASSISTANT))
+        key = key_set(message, (const char *const[]){"tool_calls", NULL});
+    if (key == NULL && (reading->template->thinking != CHAT_THINKING_QWEN || role != CHAT_ASSISTANT))
+        key = key_set(message, (const char *const[]){"reasoning_content", NULL});
+    return key;
+}
+
+/* ---- messages ---- */
+
+static bool role_find(const char *name, enum chat_role *out)
+{
+    for (int role = 0; role < CHAT_ROLES; role++)
+        for (const char *const *known = names_of_role((enum chat_role)role); *known != NULL; known++)
+            if (strcmp(*known, name) == 0) {
+                *out = (enum chat_role)role;
+                return true;
+            }
+    return false;
+}
+
+/* Reads a text or a list of parts with texts.  Returns NULL with the reason; a new text else. */
+static json_t *content_read(const struct reading *reading, const json_t *content)
+{
+    json_t *whole = json_is_string(content) ? json_copy((json_t *)content) : NULL;
+    size_t parts = json_array_size(content);
+    if (whole != NULL)
+        return whole;
+    if (parts == 0)
+        return message_refuse(reading, "has no text as content");
+    whole = json_string("");
+    for (size_t i = 0; i < parts && whole != NULL; i++) {
+        const json_t *part = json_array_get(content, i);
+        const json_t *text = json_is_string(part) ? part : json_object_get(part, "text");
+        const char *type = json_string_value(json_object_get(part, "type"));
+        json_t *joined = NULL;
+        if (!json_is_string(text) || (type != NULL && strcmp(type, "text") != 0))
+            message_refuse(reading, TEXT(128, "has a part of type \"%.40s\" in its content; only text is supported",
+                                         type != NULL ? type : "unknown"));
+        else
+            joined = json_sprintf("%s%s", json_string_value(whole), json_string_value(text));
+        json_decref(whole);
+        whole = joined;
+    }
+    return whole;
+}
+
+/* Reads whether an answer counts.  Returns false if its weight is neither 0 nor 1, or if another role has one. */
+static bool weight_read(const json_t *message, bool is_answer, bool *out)
+{
+    const json_t *weight = json_object_get(message, "weight");
+    const double value = json_number_value(weight);
+    *out = is_answer && (weight == NULL || json_is_null(weight) || value == 1.0);
+    return weight == NULL || json_is_null(weight) ||
+           (json_is_number(weight) && (value == 0.0 || (value == 1.0 && is_answer)));
+}
+
+/* Returns false unless every call has a name and arguments. */
+static bool calls_check(const struct reading *reading, const json_t *calls)
+{
+    bool good = json_is_array(calls);
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        const json_t *call = json_array_get(calls, i), *function = json_object_get(call, "function");
+        const json_t *given = function != NULL ? function : call;
+        good = good && json_is_string(json_object_get(given, "name")) && json_object_get(given, "arguments") != NULL;
+    }
+    if (!good)
+        message_refuse(reading, "has \"tool_calls\" that are no list of names and arguments");
+    else if (json_array_size(calls) > 1 && reading->template->tools == CHAT_TOOLS_LLAMA)
+        message_refuse(reading, TEXT(128, "has %zu tool calls; the template %s has one an answer",
+                                     json_array_size(calls), reading->template->word));
+    else
         return true;
+    return false;
+}
+
+/* Makes ShareGPT's call, which is JSON in a text, a list of one.  Returns NULL with the reason. */
+static json_t *call_of_text(const struct reading *reading, const json_t *text)
+{
+    json_t *call = json_is_string(text) ? json_loads(json_string_value(text), 0, NULL) : NULL;
+    if (call == NULL)
+        message_refuse(reading, "is a call whose text is no JSON");
+    return call != NULL ? json_pack("[o]", call) : NULL;
+}
+
+/* Adds reasoning and calls to a message whose role and text are known. */
+static json_t *extras_add(const struct reading *reading, json_t *made, const json_t *reasoning, json_t *calls)
+{
+    int failures = made == NULL;
+    bool good = true;
+    if (made != NULL && json_is_string(reasoning))
+        failures |= json_object_set(made, "reasoning_content", (json_t *)reasoning);
+    if (made != NULL && is_set(calls)) {
+        good = calls_check(reading, calls);
+        failures |= json_object_set(made, "tool_calls", calls);
     }
-    if (lists != NULL) {
-        pair_python(lists, true, python);
-    } else if (turns != NULL) {
-        sharegpt_python(turns, python);
-    } else if (texts != NULL) {
-        pair_python(texts, false, python);
-        form = texts->name;
-    } else {
-        snprintf(out, CHAT_ADVICE_BYTES, "the line is a text and no conversation: leave out --chat");
-        return given->kind != CHAT_NONE && json_is_string(json_object_get(root, "text"));
+    json_decref(calls);
+    return json_whole(made, failures || !good);
+}
+
+/* Returns the message with our names, or NULL with the reason (empty: out of memory). */
+static json_t *message_make(const struct reading *reading, const json_t *message, bool sharegpt, bool learns)
+{
+    const char *name = json_string_value(json_object_get(message, sharegpt ? "from" : "role"));
+    const json_t *content = json_object_get(message, sharegpt ? "value" : "content");
+    enum chat_role role = CHAT_SYSTEM;
+    bool counts = false;
+    if (name == NULL)
+        return message_refuse(reading, sharegpt ? "has no \"from\"" : "has no \"role\"");
+    const bool known = role_find(name, &role) &&
+                       (sharegpt || names_of_role(role)[0] == NULL || strcmp(name, names_of_role(role)[0]) == 0);
+    const bool is_call = known && strcmp(name, "function_call") == 0;
+    const bool has_tools = reading->template->tools != CHAT_TOOLS_NONE;
+    if (!known || ((role == CHAT_TOOL || is_call) && !has_tools))
+        return message_refuse(reading,
+                              TEXT(192, "has the role \"%.40s\"; %s supports system, user%s assistant%s", name,
+                                   reading->template->word, has_tools ? "," : " and", has_tools ? " and tool" : ""));
+    const char *key = message_key(reading, message, role);
+    if (key != NULL)
+        return message_refuse(reading, TEXT(160, "has the field \"%s\", which is not supported%s", key,
+                                            json_is_false(json_object_get(message, key)) ? "; \"weight\": 0 is" : ""));
+    if (!weight_read(message, role == CHAT_ASSISTANT, &counts))
+        return message_refuse(
+            reading, TEXT(96, "has a \"weight\" that is not %s", role == CHAT_ASSISTANT ? "0 or 1" : "an answer's"));
+    const json_t *given = json_object_get(message, "tool_calls");
+    json_t *calls = is_call ? call_of_text(reading, content) : json_incref((json_t *)given);
+    if (is_call && calls == NULL)
+        return NULL;
+    json_t *text = is_set(calls) && (is_call || !is_set(content)) ? json_string("") : content_read(reading, content);
+    if (text != NULL && counts && json_string_length(text) == 0 && !is_set(calls)) {
+        json_decref(text);
+        text = message_refuse(reading, "is an empty answer of the assistant");
     }
-    convert_advise(given, form, python, out);
+    if (text == NULL) {
+        json_decref(calls);
+        return NULL;
+    }
+    json_t *made =
+        json_pack("{s:s, s:o, s:b}", "role", names_of_role(role)[0], "content", text, "counts", counts && learns);
+    return extras_add(reading, made, json_object_get(message, "reasoning_content"), calls);
+}
+
+static bool messages_add(struct reading *reading, const json_t *list, bool sharegpt, bool learns)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_t *made = message_make(reading, json_array_get(list, i), sharegpt, learns);
+        if (made == NULL || json_array_append_new(reading->messages, made) != 0)
+            return false;
+    }
     return true;
+}
+
+static bool text_add(struct reading *reading, const char *role, const char *text, bool counts)
+{
+    return json_array_append_new(reading->messages,
+                                 json_pack("{s:s, s:s, s:b}", "role", role, "content", text, "counts", counts)) == 0;
+}
+
+/* Adds a question, with what belongs to it after an empty line, and its answer. */
+static bool turn_add(struct reading *reading, const char *question, const char *more, const char *answer)
+{
+    json_t *joined = json_sprintf(more[0] != '\0' ? "%s\n\n%s" : "%s%s", question, more);
+    const bool good = joined != NULL && text_add(reading, "user", json_string_value(joined), false);
+    json_decref(joined);
+    if (answer[0] == '\0')
+        return refuse(reading, "the answer is empty");
+    return good && text_add(reading, "assistant", answer, true);
+}
+
+/* Earlier turns: a list of questions and answers. */
+static bool history_add(struct reading *reading, const json_t *history)
+{
+    for (size_t i = 0; i < json_array_size(history); i++) {
+        const json_t *turn = json_array_get(history, i);
+        const char *question = json_string_value(json_array_get(turn, 0));
+        const char *answer = json_string_value(json_array_get(turn, 1));
+        if (question == NULL || answer == NULL)
+            return refuse(reading, "the field \"history\" is no list of questions and answers");
+        if (!turn_add(reading, question, "", answer))
+            return false;
+    }
+    return true;
+}
+
+static bool pair_add(struct reading *reading, const struct chat_pair *pair)
+{
+    const json_t *root = reading->root;
+    const char *more = json_string_value(json_object_get(root, pair->more));
+    return history_add(reading, json_object_get(root, "history")) &&
+           turn_add(reading, json_string_value(json_object_get(root, pair->question)), more != NULL ? more : "",
+                    json_string_value(json_object_get(root, pair->answer)));
+}
+
+/* ---- a conversation ---- */
+
+/* Adds the system's message of the record, else that of --system, unless the messages have their own. */
+static bool system_add(struct reading *reading)
+{
+    const char *name = is_set(json_object_get(reading->root, "system")) ? "system" : "system_prompt";
+    const json_t *own = json_object_get(reading->root, name);
+    const char *first = json_string_value(first_get(reading->messages, "role"));
+    const bool has_one = first != NULL && strcmp(first, "system") == 0;
+    const char *text = is_set(own) ? json_string_value(own) : reading->reader->system;
+    if (is_set(own) && text == NULL)
+        return refuse(reading, TEXT(64, "the field \"%s\" is no text", name));
+    if (is_set(own) && has_one)
+        return refuse(reading, TEXT(96, "both the field \"%s\" and the first message are the system's", name));
+    if (text == NULL || has_one || json_array_size(reading->messages) == 0)
+        return true;
+    if (reading->template->system == CHAT_SYSTEM_REFUSED)
+        return refuse(reading,
+                      TEXT(96, "the template %s has no place for a system's message", reading->template->word));
+    json_t *message = json_pack("{s:s, s:s, s:b}", "role", "system", "content", text, "counts", 0);
+    return json_array_insert_new(reading->messages, 0, message) == 0;
+}
+
+/* Returns what is wrong with the order of a role after another, or NULL. */
+static const char *order_fault(const struct chat_template *template, enum chat_role before, enum chat_role role,
+                               bool is_first)
+{
+    if (role == CHAT_SYSTEM && template->system == CHAT_SYSTEM_REFUSED)
+        return "is the system's, for which the template has no place";
+    if (role == CHAT_SYSTEM && !is_first && template->one_system)
+        return "is the system's; this template has it at the beginning only";
+    if (!is_first && role == CHAT_ASSISTANT && before == CHAT_ASSISTANT)
+        return "is the second answer in a row";
+    if (template->alternates && role == CHAT_USER && before == CHAT_USER && !is_first)
+        return "is the user's again; in this template user and assistant speak in turn";
+    if (template->alternates && role == CHAT_ASSISTANT && before != CHAT_USER)
+        return "is an answer without a question; this template has none";
+    return NULL;
+}
+
+static bool order_check(const struct reading *reading)
+{
+    enum chat_role before = CHAT_SYSTEM, role = CHAT_SYSTEM;
+    size_t answers = 0;
+    for (size_t i = 0; i < json_array_size(reading->messages); i++) {
+        const json_t *message = json_array_get(reading->messages, i);
+        (void)role_find(json_string_value(json_object_get(message, "role")), &role);
+        const char *fault = order_fault(reading->template, before, role, i == 0);
+        if (fault != NULL)
+            return refuse(reading, TEXT(160, "message %zu %s", i + 1, fault));
+        answers += role == CHAT_ASSISTANT;
+        before = role;
+    }
+    if (json_array_size(reading->messages) == 0)
+        return refuse(reading, "the conversation is empty");
+    return answers > 0 || refuse(reading, "no message is the assistant's");
+}
+
+/* Returns the tools, a list or, as in ShareGPT's files, a text of JSON; *out is NULL without any. */
+static bool tools_read(const struct reading *reading, json_t **out)
+{
+    json_t *given = json_object_get(reading->root, "tools");
+    *out = NULL;
+    if (!is_set(given))
+        return true;
+    *out = json_is_string(given) ? json_loads(json_string_value(given), 0, NULL) : json_incref(given);
+    if (json_is_array(*out))
+        return true;
+    json_decref(*out);
+    *out = NULL;
+    return refuse(reading, "the field \"tools\" is no list");
+}
+
+static bool conversation_read(struct reading *reading)
+{
+    const struct chat_form *form = &reading->reader->form;
+    const json_t *root = reading->root;
+    bool good = root_check(reading);
+    if (form->kind == CHAT_FORM_PAIR)
+        good = good && pair_add(reading, form->pair);
+    else if (form->kind == CHAT_FORM_LISTS)
+        good = good && messages_add(reading, json_object_get(root, form->pair->question), false, false) &&
+               messages_add(reading, json_object_get(root, form->pair->answer), false, true);
+    else
+        good = good && messages_add(reading, json_object_get(root, form->key), form->kind == CHAT_FORM_SHAREGPT, true);
+    return good && system_add(reading) && order_check(reading);
+}
+
+/* ---- records ---- */
+
+/* Fixes the form with the first record, and refuses others. */
+static bool form_check(struct chat_reader *reader, const struct reading *reading)
+{
+    struct chat_form form;
+    char texts[2][CHAT_FORM_BYTES];
+    chat_form_find(reading->root, reader->field, &form);
+    if (form.kind == CHAT_FORM_NONE)
+        return refuse(reading,
+                      TEXT(400, "no conversation in this record: expected %s",
+                           reader->field != NULL
+                               ? TEXT(128, "a list of messages, or a text, in the field \"%.60s\"", reader->field)
+                               : "a field messages or conversations, instruction and output, prompt and "
+                                 "completion, question and answer, or text; --field=NAME names another list "
+                                 "of messages"));
+    if (reader->form.kind == CHAT_FORM_NONE)
+        reader->form = form;
+    if (form_equal(&reader->form, &form))
+        return true;
+    return refuse(reading, TEXT(400, "this record has the form %s, the first one %s: prepare them separately",
+                                chat_form_text(&form, texts[0]), chat_form_text(&reader->form, texts[1])));
+}
+
+enum gt_status chat_record_render(struct chat_reader *reader, const json_t *root, struct chat_text *out,
+                                  char reason[static CHAT_REASON_BYTES])
+{
+    struct reading reading = {
+        .reader = reader, .template = chat_template_of(reader->kind), .root = root, .reason = reason};
+    struct chat_conversation conversation = {.tools = NULL};
+    reason[0] = '\0';
+    if (!json_is_object(root)) {
+        refuse(&reading, "expected an object");
+        return GT_DATA;
+    }
+    if (!form_check(reader, &reading))
+        return GT_DATA;
+    if (reader->form.kind == CHAT_FORM_TEXT) {
+        if (chat_text_render(reader->kind, json_object_get(root, reader->form.key), reader->train_on, out))
+            return GT_OK;
+        refuse(&reading, "the text is longer than a document may be");
+        return GT_DATA;
+    }
+    reading.messages = json_array();
+    bool good = reading.messages != NULL && conversation_read(&reading) && tools_read(&reading, &conversation.tools);
+    conversation.messages = reading.messages;
+    if (good) {
+        const enum chat_rendered done = chat_render(reader->kind, &conversation, reader->train_on, false, out);
+        good = done == CHAT_RENDERED ||
+               refuse(&reading, done == CHAT_TOO_DEEP ? "its tools are nested too deeply"
+                                                      : "the conversation is longer than a document may be");
+    }
+    json_decref(reading.messages);
+    json_decref(conversation.tools);
+    if (!good && reason[0] == '\0')
+        return FAIL(GT_NO_MEMORY, "out of memory for a conversation");
+    return good ? GT_OK : GT_DATA;
 }

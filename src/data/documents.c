@@ -10,6 +10,7 @@
 
 #include "base/size.h"
 #include "data/input.h"
+#include "data/records.h"
 #include "data/text_kind.h"
 
 #define BLOCK_BYTES ((size_t)1 << 20)
@@ -23,17 +24,20 @@ struct documents {
     struct input *input; /* the open file, or NULL */
     bool in_text;
     bool is_jsonl;
-    struct text_decoder *decoder; /* NULL until a text needs one */
-    bool decodes;                 /* the current text is not UTF-8 */
-    bool converts_lines;          /* of the current text */
-    bool after_return;            /* its last byte so far was "\r" */
-    bool converted;               /* the current text is counted as converted */
-    bool wide;                    /* zero bytes are normal in the given encoding */
-    char *buffer;                 /* BUFFER_BYTES */
-    size_t begin, end;            /* the bytes in the buffer that no returned document has */
-    bool text_ended;              /* the buffer has the last bytes of the text */
-    json_t *value;                /* owns the document's text, for JSONL */
-    char *conversation;           /* the document, with spec.chat: DOCUMENT_BYTES_MAX */
+    struct text_decoder *decoder;  /* NULL until a text needs one */
+    bool decodes;                  /* the current text is not UTF-8 */
+    bool converts_lines;           /* of the current text */
+    bool after_return;             /* its last byte so far was "\r" */
+    bool converted;                /* the current text is counted as converted */
+    bool wide;                     /* zero bytes are normal in the given encoding */
+    char *buffer;                  /* BUFFER_BYTES */
+    size_t begin, end;             /* the bytes in the buffer that no returned document has */
+    bool text_ended;               /* the buffer has the last bytes of the text */
+    json_t *value;                 /* owns the document's text, for JSONL */
+    struct chat_text conversation; /* the document, with spec.chat: DOCUMENT_BYTES_MAX */
+    struct record_scan scan;       /* of the text's records, with spec.chat */
+    struct record_columns columns; /* of a CSV file */
+    uint64_t line_ends;            /* of the text's lines that are consumed */
     uint64_t files_bytes;
     char reason[JSONL_REASON_BYTES];
 };
@@ -49,6 +53,7 @@ static void documents_close(void *object)
 {
     struct documents *documents = object;
     json_decref(documents->value);
+    json_decref(documents->columns.names);
 }
 
 enum gt_status documents_create(const void *owner, const struct documents_spec *spec, struct documents **out)
@@ -58,8 +63,9 @@ enum gt_status documents_create(const void *owner, const struct documents_spec *
     hostmem_at_free(documents, documents_close);
     documents->spec = *spec;
     enum gt_status status = HOSTMEM_NEW(documents, BUFFER_BYTES, "a document", &documents->buffer);
-    if (status == GT_OK && spec->chat != CHAT_NONE)
-        status = HOSTMEM_NEW(documents, DOCUMENT_BYTES_MAX, "a conversation", &documents->conversation);
+    documents->conversation.room = DOCUMENT_BYTES_MAX;
+    if (status == GT_OK && spec->chat.kind != CHAT_NONE)
+        status = HOSTMEM_NEW(documents, DOCUMENT_BYTES_MAX, "a conversation", &documents->conversation.text);
     bool is_ascii = true;
     if (status == GT_OK && spec->encoding != NULL)
         status = text_encoding_check(spec->encoding, &is_ascii);
@@ -188,10 +194,12 @@ static enum gt_status text_begin(struct documents *documents, bool *out_found)
     documents->converts_lines = documents->after_return = documents->converted = false;
     documents->begin = documents->end = 0;
     documents->is_jsonl =
-        documents->spec.format == DOCUMENTS_JSONL ||
+        documents->spec.format == DOCUMENTS_JSONL || input_info_get(documents->input)->is_converted ||
         (documents->spec.format == DOCUMENTS_BY_NAME && input_name_is_jsonl(input_info_get(documents->input)->name));
-    state->offset = state->line = 0;
+    state->offset = state->line = documents->line_ends = 0;
     state->in_document = false;
+    json_decref(documents->columns.names);
+    documents->columns.names = NULL;
     return GT_OK;
 }
 
@@ -257,14 +265,11 @@ static enum gt_status text_refuse(const struct documents *documents, const struc
     char quoted[FILE_PATH_MAX];
     const char *label = input_info_get(documents->input)->label;
     log_error("%s: this file is %s; gpt-prepare reads %s", label, kind->name,
-              documents->spec.chat != CHAT_NONE ? "conversations as JSON lines"
-                                                : "text and JSON lines (--format=text takes its bytes as they are)");
-    if (kind->before != NULL)
-        log_note("%s", kind->before);
+              documents->spec.chat.kind != CHAT_NONE
+                  ? "conversations as JSON lines, a JSON list, CSV or Parquet"
+                  : "text and JSON lines (--format=text takes its bytes as they are)");
     if (kind->advice != NULL)
-        log_note("%s%s%s%s%s", kind->advice, kind->column != NULL ? documents->spec.field : "",
-                 kind->column != NULL ? kind->column : "",
-                 kind->tail != NULL ? file_shell_quote(quoted, sizeof quoted, label) : "",
+        log_note("%s%s%s", kind->advice, kind->tail != NULL ? file_shell_quote(quoted, sizeof quoted, label) : "",
                  kind->tail != NULL ? kind->tail : "");
     return GT_USAGE;
 }
@@ -276,22 +281,42 @@ static enum gt_status text_look(struct documents *documents, bool *out_skip)
     size_t mark_length = 0;
     TRY(buffer_fill(documents, BLOCK_BYTES));
     const unsigned char *block = (const unsigned char *)documents->buffer;
-    const char *name = input_info_get(documents->input)->name;
+    const bool is_chat = documents->spec.chat.kind != CHAT_NONE;
+    const char *name = TEXT(FILE_PATH_MAX, "%s", input_info_get(documents->input)->name);
     const size_t length = input_name_stem(name);
-    const bool is_json = length > 5 && memcmp(name + length - 5, ".json", 5) == 0;
+    const bool is_json = length > 5 && memcmp(name + length - 5, ".json", 5) == 0 && !is_chat;
     const struct text_kind *kind = NULL;
     if (documents->spec.format != DOCUMENTS_TEXT)
         kind = text_kind_of(block, documents->end, is_json);
     const bool wide = documents->wide || (text_mark_of(block, documents->end, &mark_length) && mark_length != 3);
     const bool has_zero = !documents->is_jsonl && !wide && memchr(block, 0, documents->end) != NULL;
+    const bool foreign = is_chat && !input_info_get(documents->input)->is_converted && !input_name_has_records(name);
     *out_skip = (file_current(documents)->from_folder || input_info_get(documents->input)->is_member) &&
-                (kind != NULL || has_zero);
+                (kind != NULL || has_zero || foreign);
     if (*out_skip)
         kind_count(documents);
     else if (kind != NULL)
         return text_refuse(documents, kind);
     const bool as_it_is = documents->spec.encoding == NULL && (has_zero || documents->spec.format == DOCUMENTS_TEXT);
     return *out_skip || as_it_is ? GT_OK : text_convert(documents);
+}
+
+/* Returns whether the rows of the current file are read if it is Parquet: not in a folder of texts. */
+static bool file_converts(const struct documents *documents)
+{
+    const enum documents_format format = documents->spec.format;
+    return format == DOCUMENTS_JSONL || (format == DOCUMENTS_BY_NAME && !file_current(documents)->from_folder);
+}
+
+/* Begins the records of a text, of which the first block is read and converted. */
+static void records_begin(struct documents *documents)
+{
+    const struct input_info *info = input_info_get(documents->input);
+    const char *name = TEXT(FILE_PATH_MAX, "%.*s", (int)input_name_stem(info->name), info->name);
+    const size_t count = documents->end - documents->begin;
+    documents->scan = (struct record_scan){.form = RECORD_LINES};
+    if (documents->spec.chat.kind != CHAT_NONE && !info->is_converted)
+        documents->scan.form = record_form_of(name, documents->buffer + documents->begin, count);
 }
 
 /* Opens the next text unless one is open; *out_found is false at the end of the corpus. */
@@ -304,13 +329,14 @@ static enum gt_status text_ensure(struct documents *documents, bool *out_found)
             return GT_OK;
         if (documents->input == NULL)
             TRY(input_open(documents, file_current(documents), documents->spec.stdin_path,
-                           documents->state.input.crc32c, &documents->input));
+                           documents->state.input.crc32c, file_converts(documents), &documents->input));
         TRY(text_begin(documents, &found));
         if (!found) {
             TRY(file_finish(documents, false));
             continue;
         }
         TRY(text_look(documents, &skip));
+        records_begin(documents);
         if (!skip)
             continue;
         documents->in_text = false;
@@ -420,7 +446,7 @@ static const char *type_text(const json_t *value)
 }
 
 /* Lists the fields of the line, as many as fit. */
-static void reason_missing(json_t *root, const char *field, json_type type, char reason[static JSONL_REASON_BYTES])
+static void reason_missing(json_t *root, const char *field, char reason[static JSONL_REASON_BYTES])
 {
     const char *key = NULL;
     json_t *value = NULL;
@@ -433,12 +459,14 @@ static void reason_missing(json_t *root, const char *field, json_type type, char
         if (used >= sizeof names)
             break;
     }
-    snprintf(reason, JSONL_REASON_BYTES, "field \"%.60s\" is missing; the line has %s: choose one with --field=NAME%s",
-             field, used > 0 ? names : "none", type == JSON_STRING ? ", or take whole lines with --format=text" : "");
+    snprintf(reason, JSONL_REASON_BYTES,
+             "field \"%.60s\" is missing; the line has %s: choose one with --field=NAME, or take whole lines with "
+             "--format=text",
+             field, used > 0 ? names : "none");
 }
 
-/* Returns the field's value, a string or a list, or NULL with the reason. */
-static json_t *root_field(json_t *root, const char *field, json_type type, char reason[static JSONL_REASON_BYTES])
+/* Returns the field's value, a text, or NULL with the reason. */
+static json_t *root_field(json_t *root, const char *field, char reason[static JSONL_REASON_BYTES])
 {
     if (!json_is_object(root)) {
         snprintf(reason, JSONL_REASON_BYTES, "expected an object, found %s", type_text(root));
@@ -446,31 +474,60 @@ static json_t *root_field(json_t *root, const char *field, json_type type, char 
     }
     json_t *value = json_object_get(root, field);
     if (value == NULL)
-        reason_missing(root, field, type, reason);
-    else if (json_typeof(value) != type)
-        snprintf(reason, JSONL_REASON_BYTES, "field \"%.100s\": expected %s, found %s", field,
-                 type == JSON_STRING ? "a string" : "a list", type_text(value));
-    const bool is_right = value != NULL && json_typeof(value) == type;
-    return is_right && (type == JSON_STRING || chat_line_check(root, reason, JSONL_REASON_BYTES)) ? value : NULL;
+        reason_missing(root, field, reason);
+    else if (!json_is_string(value))
+        snprintf(reason, JSONL_REASON_BYTES, "field \"%.100s\": expected a string, found %s", field, type_text(value));
+    return json_is_string(value) ? value : NULL;
 }
 
-enum gt_status jsonl_line_value(const char *line, size_t count, const char *field, json_type type, json_t **out,
-                                char reason[static JSONL_REASON_BYTES])
+/* Parses one record of JSON.  Errors: GT_DATA, with the reason and nothing logged; GT_NO_MEMORY. */
+static enum gt_status record_parse(const char *line, size_t count, size_t flags, json_t **out,
+                                   char reason[static JSONL_REASON_BYTES])
 {
     json_error_t error;
-    json_t *root = NULL;
-    const size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY;
-    const enum gt_status status = json_load(line, count, flags, &error, &root);
+    const enum gt_status status = json_load(line, count, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | flags, &error, out);
     if (status == GT_DATA)
         snprintf(reason, JSONL_REASON_BYTES, "column %d: not valid JSON: %s", error.column, error.text);
-    if (status != GT_OK)
-        return status;
-    json_t *value = json_incref(root_field(root, field, type, reason));
+    return status;
+}
+
+enum gt_status jsonl_line_value(const char *line, size_t count, const char *field, json_t **out,
+                                char reason[static JSONL_REASON_BYTES])
+{
+    json_t *root = NULL;
+    TRY(record_parse(line, count, JSON_ALLOW_NUL, &root, reason));
+    json_t *value = json_incref(root_field(root, field, reason));
     json_decref(root);
     if (value == NULL)
         return GT_DATA;
     *out = value;
     return GT_OK;
+}
+
+/* Counts the ends of lines in the next bytes of the buffer. */
+static uint64_t lines_count(const struct documents *documents, size_t count)
+{
+    const char *at = documents->buffer + documents->begin, *end = at + count;
+    uint64_t lines = 0;
+    for (; (at = memchr(at, '\n', (size_t)(end - at))) != NULL; at++)
+        lines++;
+    return lines;
+}
+
+/* Returns true, with the name of the form, for a line that holds a conversation but was to be read as text. */
+static bool line_is_chat(const struct documents *documents, const char *line, size_t count,
+                         char out[static CHAT_FORM_BYTES])
+{
+    struct chat_form form = {.kind = CHAT_FORM_NONE};
+    if (documents->spec.chat.kind != CHAT_NONE || documents->spec.chat_flags == NULL || line == NULL)
+        return false;
+    json_t *root = json_loadb(line, count, 0, NULL);
+    if (json_is_object(root))
+        chat_form_find(root, NULL, &form);
+    if (form.kind != CHAT_FORM_NONE)
+        chat_form_text(&form, out);
+    json_decref(root);
+    return form.kind != CHAT_FORM_NONE && form.kind != CHAT_FORM_TEXT;
 }
 
 /* Reads the next line; *out_found is false at the text's end.  *out_line is NULL when the line is longer than
@@ -490,28 +547,49 @@ static enum gt_status line_read(struct documents *documents, const char **out_li
     return GT_OK;
 }
 
-/* Sets `out` to how a line that is a conversation in another form can be read; false: it is none. */
-static bool line_advise(const struct documents *documents, const char *line, size_t count,
-                        char out[static CHAT_ADVICE_BYTES])
+/* Reads the next element of a list, or row of a table, in the same way.  The line is the one in which it begins. */
+static enum gt_status record_read(struct documents *documents, const char **out_record, size_t *out_count,
+                                  bool *out_found)
 {
-    const struct documents_spec *spec = &documents->spec;
-    const struct chat_given given = {.kind = spec->chat,
-                                     .field = spec->field,
-                                     .path = input_info_get(documents->input)->label,
-                                     .flags = spec->chat_flags != NULL ? spec->chat_flags : ""};
-    json_t *root = line != NULL ? json_loadb(line, count, 0, NULL) : NULL;
-    const bool known = json_is_object(root) && chat_advise(root, &given, out);
-    json_decref(root);
-    return known;
+    struct record_scan *scan = &documents->scan;
+    const char *label = input_info_get(documents->input)->label, *fault = NULL;
+    size_t scanned = 0, used = 0;
+    bool ends = false, is_whole = true;
+    record_scan_begin(scan);
+    while (!ends && fault == NULL) {
+        if (scanned > DOCUMENT_BYTES_MAX) {
+            documents->line_ends += lines_count(documents, scanned);
+            buffer_use(documents, scanned);
+            scanned = 0;
+            is_whole = false;
+        }
+        if (documents->end - documents->begin == scanned)
+            TRY(buffer_fill(documents, scanned + BLOCK_BYTES));
+        const size_t left = documents->end - documents->begin - scanned;
+        ends = left == 0 || record_scan_run(scan, documents->buffer + documents->begin + scanned, left, &used, &fault);
+        scanned += left > 0 ? used : 0;
+        fault = left == 0 && fault == NULL ? record_scan_end(scan) : fault;
+    }
+    const size_t before = is_whole ? size_min(scan->start, scanned) : 0;
+    documents->state.line = documents->line_ends + lines_count(documents, before) + 1;
+    if (fault != NULL)
+        return FAIL(GT_DATA, "%s: line %" PRIu64 ": %s", label, documents->state.line, fault);
+    documents->line_ends += lines_count(documents, scanned);
+    *out_record = is_whole ? documents->buffer + documents->begin + before : NULL;
+    *out_count = scanned - before;
+    *out_found = scan->begun;
+    buffer_use(documents, scanned);
+    return GT_OK;
 }
 
 /* Handles a line that is not valid.  Returns GT_DATA, or with --bad-lines=skip counts the line and returns GT_OK. */
 static enum gt_status line_refuse(struct documents *documents, const char *line, size_t count)
 {
     const char *label = input_info_get(documents->input)->label;
-    char advice[CHAT_ADVICE_BYTES];
-    if (!documents->spec.skip_bad_lines && line_advise(documents, line, count, advice))
-        return FAIL(GT_DATA, "%s: line %" PRIu64 ": %s", label, documents->state.line, advice);
+    char form[CHAT_FORM_BYTES];
+    if (!documents->spec.skip_bad_lines && line_is_chat(documents, line, count, form))
+        return FAIL(GT_DATA, "%s: line %" PRIu64 ": this is a conversation, in the form %s: give %s", label,
+                    documents->state.line, form, documents->spec.chat_flags);
     if (!documents->spec.skip_bad_lines)
         return FAIL(GT_DATA, "%s: line %" PRIu64 ": %s; --bad-lines=skip leaves such lines out", label,
                     documents->state.line, documents->reason);
@@ -522,19 +600,52 @@ static enum gt_status line_refuse(struct documents *documents, const char *line,
     return GT_OK;
 }
 
+/* Reads a row of a table into an object; NULL for the one with the names of the columns. */
+static enum gt_status row_parse(struct documents *documents, const char *row, size_t count, json_t **out)
+{
+    const char *reason = NULL;
+    const enum gt_status status = documents->columns.names == NULL
+                                      ? record_columns_read(&documents->columns, row, count, &reason)
+                                      : record_row_read(&documents->columns, row, count, out, &reason);
+    if (status == GT_DATA)
+        snprintf(documents->reason, sizeof documents->reason, "%s", reason);
+    return status;
+}
+
+/* Sets `out` to the conversation of a record.  The form is logged with the first one. */
+static enum gt_status conversation_parse(struct documents *documents, const char *record, size_t count,
+                                         struct document *out)
+{
+    struct chat_reader *reader = &documents->spec.chat;
+    const bool is_first = reader->form.kind == CHAT_FORM_NONE;
+    json_t *root = NULL;
+    if (documents->scan.form == RECORD_CSV)
+        TRY(row_parse(documents, record, count, &root));
+    else
+        TRY(record_parse(record, count, 0, &root, documents->reason));
+    if (root == NULL)
+        return GT_OK;
+    const enum gt_status status = chat_record_render(reader, root, &documents->conversation, documents->reason);
+    json_decref(root);
+    if (is_first && reader->form.kind != CHAT_FORM_NONE && !documents->spec.quiet)
+        log_note("%s: conversations in the form %s", input_info_get(documents->input)->label,
+                 chat_form_text(&reader->form, (char[CHAT_FORM_BYTES]){0}));
+    out->text = documents->conversation.text;
+    out->count = documents->conversation.count;
+    return status;
+}
+
 /* Sets `out` to the text of the line's field, or to the conversation that it holds. */
 static enum gt_status field_parse(struct documents *documents, const char *line, size_t count, struct document *out)
 {
-    const json_type type = documents->spec.chat != CHAT_NONE ? JSON_ARRAY : JSON_STRING;
+    if (documents->spec.chat.kind != CHAT_NONE)
+        return conversation_parse(documents, line, count, out);
     json_decref(documents->value);
     documents->value = NULL;
-    TRY(jsonl_line_value(line, count, documents->spec.field, type, &documents->value, documents->reason));
-    out->text = type == JSON_ARRAY ? documents->conversation : json_string_value(documents->value);
+    TRY(jsonl_line_value(line, count, documents->spec.field, &documents->value, documents->reason));
+    out->text = json_string_value(documents->value);
     out->count = json_string_length(documents->value);
-    if (type == JSON_STRING || chat_render(documents->spec.chat, documents->value, documents->conversation, &out->count,
-                                           documents->reason, sizeof documents->reason))
-        return GT_OK;
-    return GT_DATA;
+    return GT_OK;
 }
 
 /* Sets `out` to the document of a line; `line` is NULL if the line is too long.  *out_found is false for a line that is
@@ -565,7 +676,8 @@ static enum gt_status jsonl_next(struct documents *documents, struct document *o
     bool found = true;
     *out_found = false;
     while (found && !*out_found) {
-        TRY(line_read(documents, &line, &count, &found));
+        TRY(documents->scan.form == RECORD_LINES ? line_read(documents, &line, &count, &found)
+                                                 : record_read(documents, &line, &count, &found));
         if (found)
             TRY(line_parse(documents, line, count, out, out_found));
     }

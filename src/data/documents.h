@@ -5,6 +5,9 @@
  * longer one comes in parts, cut where the cut changes no token of a byte-level BPE, see bpe_split_cut().  A JSONL line
  * that is longer is a bad line.
  *
+ * With a chat template, every text holds conversations: JSON lines, one JSON list, or CSV with the names of the columns
+ * in its first row (records.h).  Files in folders with other names are skipped.
+ *
  * In a text, "\r\n" and "\r" are read as "\n", as Python's open() does, and a byte-order mark at the beginning is left
  * out.  JSONL is left without its mark, too; what its strings have escaped stays.  With DOCUMENTS_TEXT and no encoding,
  * and in a text with a zero byte in its first MiB, all bytes stay as they are.
@@ -42,11 +45,11 @@ struct documents_spec {
     const struct corpus *corpus;    /* borrowed; outlives the reader */
     struct documents_input *inputs; /* borrowed: one per INPUT, each set after the last file of that INPUT */
     enum documents_format format;
-    const char *field;      /* for JSONL; borrowed */
-    enum chat_kind chat;    /* of JSONL: the field is a list of messages, the document a conversation (chat.h) */
-    const char *chat_flags; /* chat_given's; borrowed; NULL: none */
-    const char *encoding;   /* of texts without a byte-order mark; borrowed; NULL: UTF-8 or unknown, not converted */
-    const char *stdin_path; /* a file with a copy of standard input, or NULL */
+    const char *field;       /* for JSONL; borrowed */
+    struct chat_reader chat; /* with a kind: records are conversations, its documents; see below */
+    const char *chat_flags;  /* that read conversations with this vocabulary: "--chat=llama3"; borrowed; NULL: none */
+    const char *encoding;    /* of texts without a byte-order mark; borrowed; NULL: UTF-8 or unknown, not converted */
+    const char *stdin_path;  /* a file with a copy of standard input, or NULL */
     enum documents_end end;
     bool joins_newlines; /* of bpe_split_cut() */
     bool skip_bad_lines; /* JSONL: false makes them an error */
@@ -112,11 +115,10 @@ uint64_t documents_file_bytes(const struct documents *documents);
 /* Returns true when the line contains only white space. */
 bool jsonl_line_is_blank(const char *line, size_t count);
 
-/* Extracts `field` of the object in line[count], a JSON_STRING, which may contain zero bytes, or a JSON_ARRAY.
- * The caller releases it with json_decref().  Errors: GT_DATA, with the cause in `reason` and nothing logged, when the
- * line is not a JSON object (a duplicate key, text after it, or not UTF-8), when the field is missing or of another
- * type, or with JSON_ARRAY when chat_line_check() refuses the line; GT_NO_MEMORY. */
-enum gt_status jsonl_line_value(const char *line, size_t count, const char *field, json_type type, json_t **out,
+/* Extracts `field` of the object in line[count], a text, which may contain zero bytes.  The caller releases it with
+ * json_decref().  Errors: GT_DATA, with the cause in `reason` and nothing logged, when the line is not a JSON object (a
+ * duplicate key, text after it, or not UTF-8), or when the field is missing or no text; GT_NO_MEMORY. */
+enum gt_status jsonl_line_value(const char *line, size_t count, const char *field, json_t **out,
                                 char reason[static JSONL_REASON_BYTES]);
 
 #endif

@@ -22,12 +22,14 @@
 #endif
 
 #include "base/file.h"
+#include "data/converter.h"
 
 struct packed;
 
 struct input {
     const struct corpus_file *file;
-    struct packed *packed; /* NULL for a plain file */
+    struct packed *packed;       /* NULL for a plain file */
+    struct converter *converter; /* of a Parquet file, or NULL */
     struct input_info info;
     int fd; /* STDIN_FILENO, or owned */
     bool started;
@@ -62,6 +64,19 @@ bool input_name_is_packed(const char *name)
 bool input_name_is_jsonl(const char *name)
 {
     static const char *const endings[] = {".jsonl", ".ndjson", NULL};
+    const size_t stem = input_name_stem(name);
+    return name_without(name, stem, endings) < stem;
+}
+
+bool input_name_is_parquet(const char *name)
+{
+    static const char *const endings[] = {".parquet", NULL};
+    return name_without(name, strlen(name), endings) < strlen(name);
+}
+
+bool input_name_has_records(const char *name)
+{
+    static const char *const endings[] = {".jsonl", ".ndjson", ".json", ".csv", ".tsv", NULL};
     const size_t stem = input_name_stem(name);
     return name_without(name, stem, endings) < stem;
 }
@@ -368,9 +383,30 @@ static enum gt_status packed_open(struct input *input)
 
 #endif
 
+/* ---- Parquet ---- */
+
+/* Starts a converter if the file is Parquet's. */
+static enum gt_status parquet_look(struct input *input)
+{
+    unsigned char head[4];
+    const ssize_t count = pread(input->fd, head, sizeof head, 0);
+    input->info.is_converted = count > 0 && converter_is_parquet(head, (size_t)count);
+    return input->info.is_converted ? converter_open(input, input->file->path, &input->converter) : GT_OK;
+}
+
+/* Reads rows; after the last one the file itself, for the checksum. */
+static enum gt_status parquet_read(struct input *input, unsigned char *out, size_t capacity, size_t *out_count)
+{
+    size_t count = 1;
+    TRY(converter_read(input->converter, out, capacity, out_count));
+    while (*out_count == 0 && count > 0)
+        TRY(file_pull(input, out, capacity, &count));
+    return GT_OK;
+}
+
 /* ---- all files ---- */
 
-static enum gt_status input_open_file(struct input *input, const char *stdin_path)
+static enum gt_status input_open_file(struct input *input, const char *stdin_path, bool converts)
 {
     const char *path = input->file->is_stdin ? stdin_path : input->file->path;
     uint64_t size_bytes = 0;
@@ -379,7 +415,8 @@ static enum gt_status input_open_file(struct input *input, const char *stdin_pat
         return GT_OK;
     if (!input->file->is_stdin && input_name_is_packed(path))
         return packed_open(input);
-    return file_open_read(path, &input->fd, &size_bytes);
+    TRY(file_open_read(path, &input->fd, &size_bytes));
+    return converts && !input->file->is_stdin ? parquet_look(input) : GT_OK;
 }
 
 static void input_close(void *object)
@@ -391,7 +428,7 @@ static void input_close(void *object)
 }
 
 enum gt_status input_open(const void *owner, const struct corpus_file *file, const char *stdin_path, uint32_t crc32c,
-                          struct input **out)
+                          bool converts, struct input **out)
 {
     struct input *input;
     TRY(HOSTMEM_NEW(owner, 1, "an input", &input));
@@ -400,7 +437,7 @@ enum gt_status input_open(const void *owner, const struct corpus_file *file, con
     input->info.label = file->is_stdin ? "standard input" : file->path;
     input->info.name = file->path;
     input->info.crc32c = crc32c;
-    const enum gt_status status = input_open_file(input, stdin_path);
+    const enum gt_status status = input_open_file(input, stdin_path, converts);
     return FINISH(status, out, input, hostmem_free);
 }
 
@@ -417,6 +454,8 @@ enum gt_status input_next(struct input *input, bool *out_found)
 enum gt_status input_read(struct input *input, unsigned char *out, size_t capacity, size_t *out_count)
 {
     assert(input->started && capacity > 0);
+    if (input->converter != NULL)
+        return parquet_read(input, out, capacity, out_count);
     return input->packed != NULL ? packed_read(input, out, capacity, out_count)
                                  : file_pull(input, out, capacity, out_count);
 }

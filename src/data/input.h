@@ -7,6 +7,8 @@
  * name that is absolute or contains "..", because that is a sign of a bad archive.  It skips folders, links, special
  * files and hidden names.  libarchive reads these files; a build without it refuses them.
  *
+ * A plain file that begins as Parquet's do is one text of JSON lines, which another program makes of it: converter.h.
+ *
  * The checksum of the file's bytes is updated on the way, and covers the whole file once input_next() has reported the
  * end.
  */
@@ -27,12 +29,17 @@ size_t input_name_stem(const char *name);
 bool input_name_is_packed(const char *name);
 /* Returns true when the name, without such a suffix, ends in .jsonl or .ndjson. */
 bool input_name_is_jsonl(const char *name);
+/* Returns true when the name ends in .parquet. */
+bool input_name_is_parquet(const char *name);
+/* Returns true when it ends in .jsonl, .ndjson, .json, .csv or .tsv, which may hold records of conversations. */
+bool input_name_has_records(const char *name);
 
-/* `file` and `stdin_path` are borrowed until close.  Standard input is read from the file `stdin_path` unless that is
- * NULL.  The checksum continues from `crc32c`.  Errors: GT_UNSUPPORTED (a build without libarchive, or one whose
- * libarchive lacks a compression), GT_DATA (neither compressed nor an archive), GT_IO, GT_NO_MEMORY. */
+/* With `converts`, a Parquet file is one text of JSON lines; else its bytes are the text.  `file` and `stdin_path` are
+ * borrowed until close.  Standard input is read from the file `stdin_path` unless that is NULL.  The checksum continues
+ * from `crc32c`.  Errors: GT_UNSUPPORTED (a build without libarchive, or one whose libarchive lacks a compression;
+ * Parquet without a program that reads it), GT_DATA (neither compressed nor an archive), GT_IO, GT_NO_MEMORY. */
 enum gt_status input_open(const void *owner, const struct corpus_file *file, const char *stdin_path, uint32_t crc32c,
-                          struct input **out);
+                          bool converts, struct input **out);
 
 /* Steps to the next text; *out_found is false at the end, when the whole file has been read.  Errors: GT_DATA (an
  * archive that is broken, cut short, has a name that leaves it, or too many levels), GT_IO, GT_NO_MEMORY. */
@@ -45,6 +52,7 @@ struct input_info {
     const char *label; /* "FILE", "FILE: member NAME" or "standard input", for messages */
     const char *name;  /* the member's, or the file's, of a compressed one without its suffix; until the next text */
     bool is_member;    /* of an archive */
+    bool is_converted; /* the text is JSON lines that another program makes of a Parquet file */
     uint64_t file_bytes;
     uint32_t crc32c;
 };

@@ -3,8 +3,10 @@ libgpttrain_a_SOURCES += \
 	src/data/bpe.c src/data/bpe.h \
 	src/data/bpe_split.c src/data/bpe_split.h \
 	src/data/bpe_train.c \
-	src/data/chat.c src/data/chat.h src/data/chat_forms.c \
+	src/data/chat.c src/data/chat.h src/data/chat_internal.h src/data/chat_kind.h \
+	src/data/chat_forms.c src/data/chat_out.c src/data/chat_render.c src/data/chat_templates.c \
 	src/data/choices.c src/data/choices.h \
+	src/data/converter.c src/data/converter.h \
 	src/data/corpus.c src/data/corpus.h \
 	src/data/dedup.c src/data/dedup.h \
 	src/data/documents.c src/data/documents.h \
@@ -12,6 +14,7 @@ libgpttrain_a_SOURCES += \
 	src/data/input.c src/data/input.h \
 	src/data/mixture.c src/data/mixture.h \
 	src/data/prepare.c src/data/prepare.h \
+	src/data/records.c src/data/records.h \
 	src/data/prepare_commit.c src/data/prepare_encode.c src/data/prepare_internal.h \
 	src/data/prepare_manifest.c \
 	src/data/sampler.c src/data/sampler.h \

@@ -72,15 +72,12 @@ void prepare_told(struct prepare *prep, bool force)
     prep->spec->progress(prep->spec->progress_context, done, prep->learns ? 2 * total : total);
 }
 
-/* Returns the flags that conversations would need; see struct chat_given. */
+/* Returns the flags that conversations would need; see struct documents_spec. */
 static const char *chat_flags(const struct prepare_spec *spec)
 {
-    static const char *const flags[CHAT_KIND_COUNT] = {"--chat=chatml --tokenizer=train", "--chat=chatml",
-                                                       "--chat=llama3"};
     const bool trains = spec->tokenizer == TOKENIZER_BPE && spec->given == NULL;
-    if (spec->chat != CHAT_NONE)
-        return "";
-    return flags[trains ? CHAT_CHATML : spec->given != NULL ? chat_kind_of(spec->given) : CHAT_NONE];
+    const bool has_one = trains || (spec->given != NULL && chat_kind_of(spec->given) != CHAT_NONE);
+    return has_one ? "--chat" : "--chat --tokenizer=train";
 }
 
 enum gt_status prepare_open_documents(struct prepare *prep, bool second)
@@ -88,8 +85,11 @@ enum gt_status prepare_open_documents(struct prepare *prep, bool second)
     const struct documents_spec spec = {.corpus = prep->corpus,
                                         .inputs = prep->inputs,
                                         .format = prep->spec->format,
-                                        .field = prep->spec->field,
-                                        .chat = prep->spec->chat,
+                                        .field = prep->spec->field != NULL ? prep->spec->field : "text",
+                                        .chat = {.kind = prep->spec->chat,
+                                                 .field = prep->spec->field,
+                                                 .system = prep->spec->system,
+                                                 .train_on = prep->spec->train_on},
                                         .chat_flags = chat_flags(prep->spec),
                                         .encoding = prep->spec->encoding,
                                         .stdin_path = prep->stdin_copied ? prep->stdin_path : NULL,
@@ -108,7 +108,7 @@ static void choose_split(struct prepare *prep)
     const struct corpus *corpus = prep->corpus;
     prep->many = prep->spec->end != DOCUMENTS_END_OF_FILE || prep->spec->format == DOCUMENTS_JSONL;
     for (size_t i = 0; i < corpus->file_count && !prep->many; i++)
-        prep->many = input_name_is_packed(corpus->files[i].path) ||
+        prep->many = input_name_is_packed(corpus->files[i].path) || input_name_is_parquet(corpus->files[i].path) ||
                      (prep->spec->format == DOCUMENTS_BY_NAME && input_name_is_jsonl(corpus->files[i].path));
     prep->split = prep->spec->split;
     if (prep->split == PREPARE_SPLIT_AUTO)
@@ -157,8 +157,6 @@ static enum gt_status prepare_open(struct prepare *prep)
     if (prep->corpus->size_bytes == 0 && !prep->corpus->has_stdin)
         return refuse_empty(prep, &(struct documents_state){.file_count = prep->corpus->file_count});
     prep->learns = spec->tokenizer == TOKENIZER_CHARS || (spec->tokenizer == TOKENIZER_BPE && spec->given == NULL);
-    if (spec->chat != CHAT_NONE && (spec->tokenizer != TOKENIZER_BPE || spec->given != NULL))
-        TRY(chat_check(spec->given, spec->chat));
     choose_split(prep);
     TRY(choose_separator(prep));
     TRY(HOSTMEM_NEW(prep, spec->input_count, "input records", &prep->inputs));
@@ -305,6 +303,7 @@ static enum gt_status learn_finish(const struct learner *learner)
     if (learner->trainer == NULL)
         return learn_finish_chars(learner);
     TRY(bpe_trainer_finish(learner->trainer, prep, prep->spec->vocab_size, &prep->learned));
+    prep->learned->chat = prep->spec->chat;
     if (prep->learned->vocab_size < prep->spec->vocab_size)
         log_note("the text is too short for --vocab-size=%" PRId64 "; the vocabulary has %" PRId64 " tokens",
                  prep->spec->vocab_size, prep->learned->vocab_size);
@@ -491,13 +490,12 @@ enum gt_status prepare_run(const void *owner, const struct prepare_spec *spec, s
 {
     assert(spec->input_count > 0 && spec->out_dir != NULL);
     assert(spec->val_fraction >= 0 && spec->val_fraction < 1);
+    assert(spec->chat < CHAT_KIND_COUNT);
     struct prepare_spec whole = *spec;
     struct prepare *prep;
     TRY(HOSTMEM_NEW(owner, 1, "gpt-prepare", &prep));
     if (spec->save_every_bytes == 0)
         whole.save_every_bytes = PREPARE_SAVE_EVERY_BYTES;
-    if (spec->field == NULL)
-        whole.field = spec->chat != CHAT_NONE ? "messages" : "text";
     if (spec->chat != CHAT_NONE)
         whole.format = DOCUMENTS_JSONL;
     if (spec->threads == 0)

@@ -56,12 +56,14 @@ struct prepare_spec {
     int64_t vocab_size;            /* for training a bpe */
     double val_fraction;           /* 0 (no validation tokens) or more, below 1 */
     enum documents_format format;
-    const char *field;      /* for JSONL; NULL: "text", or "messages" of conversations */
-    enum chat_kind chat;    /* the documents are conversations; each split gets a mask */
-    int64_t block_size;     /* of conversations: tokens of a row, a multiple of 8; longer ones are cut */
-    const char *encoding;   /* of the inputs; NULL: UTF-8, or that of the byte-order mark */
-    enum documents_end end; /* of documents inside a text */
-    bool skip_bad_lines;    /* for JSONL */
+    const char *field;           /* for JSONL; NULL: "text", or any of conversations */
+    enum chat_kind chat;         /* the documents are conversations; each split gets a mask */
+    const char *system;          /* the system's message of conversations without one, or NULL */
+    enum chat_train_on train_on; /* what counts in conversations */
+    int64_t block_size;          /* of conversations: tokens of a row, a multiple of 8; longer ones are cut */
+    const char *encoding;        /* of the inputs; NULL: UTF-8, or that of the byte-order mark */
+    enum documents_end end;      /* of documents inside a text */
+    bool skip_bad_lines;         /* for JSONL */
     enum prepare_separator separator;
     enum prepare_split split;
     uint64_t seed;                 /* for the split by document */

@@ -22,10 +22,13 @@
 
 static enum gt_status threads_open(struct prepare *prep)
 {
+    const bool is_chat = prep->spec->chat != CHAT_NONE;
     TRY(HOSTMEM_NEW(prep, (size_t)prep->spec->threads, "encoders", &prep->encoders));
+    TRY(HOSTMEM_NEW(prep, (size_t)prep->spec->threads, "encoders", &prep->chats));
     TRY(HOSTMEM_NEW(prep, (size_t)prep->spec->threads, "tokens of threads", &prep->ids));
     for (int i = 0; i < prep->spec->threads; i++) {
-        TRY(tokenizer_encoder_create(prep, prep->tokenizer, &prep->encoders[i]));
+        TRY(is_chat ? chat_encoder_create(prep, prep->tokenizer, prep->spec->chat, PIECE_BYTES, &prep->chats[i])
+                    : tokenizer_encoder_create(prep, prep->tokenizer, &prep->encoders[i]));
         TRY(HOSTMEM_NEW(prep, PIECE_BYTES * tokenizer_pipeline(prep->tokenizer)->growth, "tokens of a piece",
                         &prep->ids[i]));
     }
@@ -103,18 +106,24 @@ static void tokens_pack(unsigned char *out, size_t width_bytes, const int32_t *i
         le_write(out + 4 * i, (uint32_t)ids[i], 4);
 }
 
+/* Returns the bytes without a token that a thread has met. */
+static const struct tokenizer_unknown *thread_unknown(const struct prepare *prep, int thread)
+{
+    return prep->chats[thread] != NULL ? chat_encoder_unknown(prep->chats[thread])
+                                       : tokenizer_encoder_unknown(prep->encoders[thread]);
+}
+
 static void piece_encode(void *context, size_t index, int thread)
 {
     struct prepare *prep = context;
     struct prepare_piece *piece = &prep->pieces[index];
     const char *text = prep->text + piece->offset;
     const size_t width = prep->writer_spec.width_bytes;
-    const struct tokenizer_unknown *unknown = tokenizer_encoder_unknown(prep->encoders[thread]);
+    const struct tokenizer_unknown *unknown = thread_unknown(prep, thread);
     const uint64_t unknown_before = unknown->total;
     size_t count = 0;
     if (prep->spec->chat != CHAT_NONE) {
-        piece->status = chat_encode(prep->encoders[thread], prep->tokenizer, prep->spec->chat, text, piece->count,
-                                    prep->ids[thread], &count);
+        piece->status = chat_encode(prep->chats[thread], text, piece->count, prep->ids[thread], &count);
         piece->unknown_count = unknown->total - unknown_before;
         memcpy(prep->packed + piece->offset * prep->packed_width, prep->ids[thread], count * sizeof(int32_t));
         piece->tokens = (int64_t)count;
@@ -220,7 +229,7 @@ static void unknown_note(const struct prepare *prep)
 {
     struct tokenizer_unknown all = {0};
     for (int i = 0; i < prep->spec->threads; i++) {
-        const struct tokenizer_unknown *one = tokenizer_encoder_unknown(prep->encoders[i]);
+        const struct tokenizer_unknown *one = thread_unknown(prep, i);
         all.total += one->total;
         for (int byte = 0; byte < 256; byte++)
             all.counts[byte] += one->counts[byte];

@@ -86,6 +86,7 @@ struct prepare {
     struct token_writer *masks; /* of conversations, or NULL */
     struct token_writer_spec mask_spec;
     struct tokenizer_encoder **encoders; /* one per thread */
+    struct chat_encoder **chats;         /* in place of them, of conversations */
     int32_t **ids;                       /* for each thread, those of PIECE_BYTES of text */
     char *text;                          /* of the batch: BATCH_BYTES bytes */
     size_t text_count;

@@ -47,6 +47,8 @@ static json_t *json_path(const char *path)
 static json_t *options_json(const struct prepare *prep)
 {
     const struct prepare_spec *spec = prep->spec;
+    const bool is_chat = spec->chat != CHAT_NONE;
+    const char *field = spec->field != NULL ? spec->field : is_chat ? "messages" : "text";
     json_t *object = json_pack("{s:s}", "tokenizer", tokenizer_kind_names[spec->tokenizer]);
     int failures = 0;
     if (spec->given != NULL)
@@ -55,15 +57,20 @@ static json_t *options_json(const struct prepare *prep)
         failures |= json_object_set_new(object, "vocab-size", json_integer(spec->vocab_size));
     failures |= json_object_update_new(
         object, json_pack("{s:s, s:o, s:o, s:s, s:s, s:s, s:b, s:s, s:f, s:I, s:I}", "format",
-                          documents_format_words[spec->format], "field", json_path(spec->field), "encoding",
+                          documents_format_words[spec->format], "field", json_path(field), "encoding",
                           json_path(spec->encoding != NULL ? spec->encoding : "auto"), "bad-lines",
                           spec->skip_bad_lines ? "skip" : "stop", "documents", documents_end_words[spec->end],
                           "document-separator", prepare_separator_words[prep->separator], "dedup", (int)spec->dedup,
                           "val-split", prepare_split_words[prep->split], "val-fraction", spec->val_fraction, "seed",
                           (json_int_t)(spec->seed & INT64_MAX), "shard-tokens", (json_int_t)spec->shard_tokens));
-    if (spec->chat != CHAT_NONE)
+    if (is_chat)
         failures |= json_object_update_new(object, json_pack("{s:s, s:I}", "chat", chat_words[spec->chat], "block-size",
                                                              (json_int_t)spec->block_size));
+    /* Only where they differ from what earlier releases did, so that their stopped runs continue. */
+    if (spec->system != NULL)
+        failures |= json_object_set_new(object, "system", json_path(spec->system));
+    if (spec->train_on != CHAT_TRAIN_ASSISTANT)
+        failures |= json_object_set_new(object, "train-on", json_string(chat_train_on_words[spec->train_on]));
     return json_whole(object, failures);
 }
 

@@ -38,40 +38,33 @@ struct text_magic {
 #define RENAME "text needs no change, but the name must end in "
 
 static const struct text_magic magics[] = {
-    {0,
-     4,
-     "PAR1",
-     {"a Parquet file", "pip install pyarrow",
-      "python3 -c 'import json, sys, pyarrow.parquet as pq; [print(json.dumps(row)) "
-      "for part in pq.ParquetFile(sys.argv[1]).iter_batches(1000, columns=[\"",
-      " >text.jsonl", "\"]) for row in part.to_pylist()]' "}},
-    {0, 4, "PK\3\4", {"a zip archive (as .docx, .epub and .npz are)", NULL, "unzip -d texts ", "", NULL}},
-    {0, 5, "%PDF-", {"a PDF document", NULL, "pdftotext ", " text.txt", NULL}},
-    {0, 4, "\x89PNG", {"a PNG image", NULL, NULL, NULL, NULL}},
-    {0, 3, "\xff\xd8\xff", {"a JPEG image", NULL, NULL, NULL, NULL}},
-    {0, 5, "GIF87", {"a GIF image", NULL, NULL, NULL, NULL}},
-    {0, 5, "GIF89", {"a GIF image", NULL, NULL, NULL, NULL}},
-    {0, 4, "GGUF", {"a model in GGUF", NULL, NULL, NULL, NULL}},
-    {0, 6, "\x93NUMPY", {"a NumPy array", NULL, NULL, NULL, NULL}},
-    {0, 2, "\x80\2", {"a Python pickle", NULL, NULL, NULL, NULL}},
-    {0, 2, "\x80\3", {"a Python pickle", NULL, NULL, NULL, NULL}},
-    {0, 2, "\x80\4", {"a Python pickle", NULL, NULL, NULL, NULL}},
-    {0, 2, "\x80\5", {"a Python pickle", NULL, NULL, NULL, NULL}},
-    {0, 16, "SQLite format 3", {"an SQLite database", NULL, NULL, NULL, NULL}},
-    {0, 4, "\177ELF", {"a program", NULL, NULL, NULL, NULL}},
-    {0, 8, "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", {"an old Office document", NULL, NULL, NULL, NULL}},
-    {0, 6, "7z\xbc\xaf\x27\x1c", {"a 7z archive", NULL, "7z x -otexts ", "", NULL}},
-    {0, 3, "\x1f\x8b\x08", {"compressed by gzip", NULL, RENAME ".gz", NULL, NULL}},
-    {0, 6, "\3757zXZ", {"compressed by xz", NULL, RENAME ".xz", NULL, NULL}},
-    {0, 4, "\x28\xb5\x2f\xfd", {"compressed by zstd", NULL, RENAME ".zst", NULL, NULL}},
-    {4, 6, "1AY&SY", {"compressed by bzip2", NULL, RENAME ".bz2", NULL, NULL}},
+    {0, 4, "PAR1", {"a Parquet file, which must be given by name", NULL, NULL}},
+    {0, 4, "PK\3\4", {"a zip archive (as .docx, .epub and .npz are)", "unzip -d texts ", ""}},
+    {0, 5, "%PDF-", {"a PDF document", "pdftotext ", " text.txt"}},
+    {0, 4, "\x89PNG", {"a PNG image", NULL, NULL}},
+    {0, 3, "\xff\xd8\xff", {"a JPEG image", NULL, NULL}},
+    {0, 5, "GIF87", {"a GIF image", NULL, NULL}},
+    {0, 5, "GIF89", {"a GIF image", NULL, NULL}},
+    {0, 4, "GGUF", {"a model in GGUF", NULL, NULL}},
+    {0, 6, "\x93NUMPY", {"a NumPy array", NULL, NULL}},
+    {0, 2, "\x80\2", {"a Python pickle", NULL, NULL}},
+    {0, 2, "\x80\3", {"a Python pickle", NULL, NULL}},
+    {0, 2, "\x80\4", {"a Python pickle", NULL, NULL}},
+    {0, 2, "\x80\5", {"a Python pickle", NULL, NULL}},
+    {0, 16, "SQLite format 3", {"an SQLite database", NULL, NULL}},
+    {0, 4, "\177ELF", {"a program", NULL, NULL}},
+    {0, 8, "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", {"an old Office document", NULL, NULL}},
+    {0, 6, "7z\xbc\xaf\x27\x1c", {"a 7z archive", "7z x -otexts ", ""}},
+    {0, 3, "\x1f\x8b\x08", {"compressed by gzip", RENAME ".gz", NULL}},
+    {0, 6, "\3757zXZ", {"compressed by xz", RENAME ".xz", NULL}},
+    {0, 4, "\x28\xb5\x2f\xfd", {"compressed by zstd", RENAME ".zst", NULL}},
+    {4, 6, "1AY&SY", {"compressed by bzip2", RENAME ".bz2", NULL}},
 };
 
-static const struct text_kind safetensors = {"a model in safetensors", NULL, NULL, NULL, NULL};
+static const struct text_kind safetensors = {"a model in safetensors", NULL, NULL};
 static const struct text_kind json_list = {
-    "one JSON list, not JSON lines", NULL,
-    "python3 -c 'import json, sys; [print(json.dumps(row)) for row in json.load(open(sys.argv[1]))]' ", " >text.jsonl",
-    NULL};
+    "one JSON list, not JSON lines",
+    "python3 -c 'import json, sys; [print(json.dumps(row)) for row in json.load(open(sys.argv[1]))]' ", " >text.jsonl"};
 
 /* The file begins with the header's length in eight little-endian bytes, and the header, which is a JSON object. */
 static bool is_safetensors(const unsigned char *bytes, size_t count)

@@ -11,11 +11,10 @@
 #include "data/input.h"
 
 /* A kind of file that is not text, with advice on how to extract its text.  `advice` (NULL: none) stands alone, or
- * before the file's name when `tail` is not NULL; if `column` is not NULL, the name of the documents' field and
- * `column` come after it.  `before` is a command that comes first, or NULL. */
+ * before the file's name when `tail` is not NULL. */
 struct text_kind {
     const char *name; /* with its article: "a PNG image" */
-    const char *before, *advice, *tail, *column;
+    const char *advice, *tail;
 };
 
 /* Returns the kind of a file that starts with these bytes, or NULL.  `is_json`: its name ends in .json, in which case a

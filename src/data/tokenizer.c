@@ -72,6 +72,16 @@ enum gt_status tokenizer_create_bpe(const void *owner, struct bpe *bpe, struct t
     return GT_OK;
 }
 
+enum gt_status tokenizer_template_set(struct tokenizer *tokenizer, const char *jinja)
+{
+    bool exact;
+    const size_t bytes = strlen(jinja) + 1;
+    TRY(HOSTMEM_NEW(tokenizer, bytes, "a chat template", &tokenizer->template));
+    memcpy(tokenizer->template, jinja, bytes);
+    tokenizer->chat = chat_recognise(jinja, &exact);
+    return GT_OK;
+}
+
 int32_t tokenizer_eot(const struct tokenizer *tokenizer)
 {
     return tokenizer->bpe != NULL ? tokenizer->bpe->eot : -1;
@@ -143,6 +153,24 @@ static enum gt_status kind_read(const void *owner, const json_t *root, const cha
     return tokenizer_create_bpe(owner, bpe, out);
 }
 
+/* Reads the optional fields of the chat template. */
+static enum gt_status chat_read(const json_t *root, const char *path, struct tokenizer *tokenizer)
+{
+    const char *word = json_string_value(json_object_get(root, "chat"));
+    const char *jinja = json_string_value(json_object_get(root, "chat_template"));
+    int kind = CHAT_NONE;
+    if (jinja != NULL)
+        TRY(tokenizer_template_set(tokenizer, jinja));
+    if (word == NULL)
+        return GT_OK;
+    while (kind < CHAT_KIND_COUNT && strcmp(word, chat_words[kind]) != 0)
+        kind++;
+    if (kind == CHAT_KIND_COUNT)
+        return FAIL(GT_UNSUPPORTED, "%s: field \"chat\": this release does not know the template \"%s\"", path, word);
+    tokenizer->chat = (enum chat_kind)kind;
+    return GT_OK;
+}
+
 static enum gt_status tokenizer_from_json(const void *owner, const json_t *root, const char *path,
                                           struct tokenizer **out)
 {
@@ -163,7 +191,8 @@ static enum gt_status tokenizer_from_json(const void *owner, const json_t *root,
                     path, version, kind, FORMAT_VERSION);
     struct tokenizer *tokenizer = NULL;
     TRY(kind_read(owner, root, path, (enum tokenizer_kind)which, &tokenizer));
-    const enum gt_status status = tokenizer_check_file(root, path, tokenizer);
+    enum gt_status status = tokenizer_check_file(root, path, tokenizer);
+    THEN(status, chat_read(root, path, tokenizer));
     return FINISH(status, out, tokenizer, hostmem_free);
 }
 
@@ -212,6 +241,10 @@ enum gt_status tokenizer_text(const struct tokenizer *tokenizer, char **out)
     if (tokenizer->bpe != NULL)
         failures |= tokenizer_bpe_write(tokenizer->bpe, root) ? 0 : -1;
     failures |= json_object_set_new(root, "hash", json_string(TOKENIZER_HASH_TEXT(tokenizer)));
+    if (tokenizer->chat != CHAT_NONE)
+        failures |= json_object_set_new(root, "chat", json_string(chat_words[tokenizer->chat]));
+    if (tokenizer->template != NULL)
+        failures |= json_object_set_new(root, "chat_template", json_string(tokenizer->template));
     root = json_whole(root, failures);
     const enum gt_status status = json_text(root, 0, "\n", out);
     json_decref(root);

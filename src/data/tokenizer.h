@@ -10,6 +10,7 @@
  *     "vocabulary": [10, 32, 33, ...], "hash": "crc32c:89abcdef" }
  * where id k is the character with code point vocabulary[k]; kind "bytes" has no "vocabulary".  The hash is the CRC-32C
  * of the kind's name and of each code point as 4 little-endian bytes.  The format of kind "bpe" is in tokenizer_bpe.h.
+ * "chat" is a word of chat.h, "chat_template" the model's text in Jinja; neither is in the hash.
  * nanoGPT's meta.pkl is only recognised here; io/nanogpt.h reads it.
  */
 #ifndef GPT_TRAIN_DATA_TOKENIZER_H
@@ -17,6 +18,7 @@
 
 #include "base/hostmem.h"
 #include "data/bpe.h"
+#include "data/chat_kind.h"
 
 #define TOKENIZER_FILE_NAME "gpt_tokenizer.json"
 #define TOKENIZER_PICKLE_NAME "meta.pkl"
@@ -34,9 +36,14 @@ struct tokenizer {
     uint32_t *code_points;            /* [vocab_size]; NULL for bytes and bpe */
     int32_t direct[TOKENIZER_DIRECT]; /* ids of U+0000 to U+007F, or -1 */
     bool has_template;                /* a chat template belongs to it: of its folder, or of the conversations */
+    enum chat_kind chat;              /* its family, or CHAT_NONE: not known, or what the vocabulary implies */
+    char *template;                   /* the text in Jinja of the model that it comes from, or NULL */
 };
 
 extern const char *const tokenizer_kind_names[TOKENIZER_KIND_COUNT];
+
+/* Gives the tokenizer the template of its model, a text in Jinja, which is copied.  Errors: GT_NO_MEMORY. */
+enum gt_status tokenizer_template_set(struct tokenizer *tokenizer, const char *jinja);
 
 /* Errors of both: GT_NO_MEMORY.  `code_points` are valid characters, strictly ascending, 1 <= count <= 0x110000. */
 enum gt_status tokenizer_create_bytes(const void *owner, struct tokenizer **out);
@@ -157,9 +164,9 @@ enum gt_status tokenizer_import(const void *owner, const char *path, struct toke
 /* Sets *out to true when the folder contains a file for tokenizer_import(), and to false when it does not exist.
  * Errors: GT_IO. */
 enum gt_status tokenizer_import_folder(const char *folder, bool *out);
-/* Sets *out to true when a folder has a chat template: in tokenizer_config.json, or a file of its own.  Errors: GT_IO,
- * GT_NO_MEMORY. */
-enum gt_status tokenizer_folder_has_template(const char *folder, bool *out);
+/* Gives the tokenizer the chat template of a folder, if there is one: that of tokenizer_config.json (of several the one
+ * named "default"), or a file of its own.  Errors: GT_IO, GT_NO_MEMORY. */
+enum gt_status tokenizer_template_read(const char *folder, struct tokenizer *tokenizer);
 
 /* The content of a file; `path` is for messages. */
 struct tokenizer_source {

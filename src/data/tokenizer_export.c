@@ -136,9 +136,9 @@ static json_t *config_json(const struct tokenizer *tokenizer, int32_t block_size
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
         if (roles[i].id >= 0)
             failures |= json_object_set_new(root, roles[i].name, token_json(tokenizer, roles[i].id));
-    const enum chat_kind chat = chat_kind_learnt(tokenizer);
-    if (chat != CHAT_NONE)
-        failures |= json_object_set_new(root, "chat_template", json_string(chat_jinja(chat)));
+    const char *jinja = chat_jinja_learnt(tokenizer);
+    if (jinja != NULL)
+        failures |= json_object_set_new(root, "chat_template", json_string(jinja));
     return json_whole(root, failures);
 }
 

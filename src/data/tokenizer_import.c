@@ -485,25 +485,57 @@ static enum gt_status folder_refuse(const char *folder)
                 folder, expected, TOKENIZER_FILE_NAME);
 }
 
-enum gt_status tokenizer_folder_has_template(const char *folder, bool *out)
+/* Gives the tokenizer the template in `value`: a text, or a list with names, of which "default" is it. */
+static enum gt_status template_take(struct tokenizer *tokenizer, const json_t *value)
 {
-    const char *path = FILE_IN(folder, tokenizer_file_names[TOKENIZER_FILE_CONFIG]);
+    const char *text = json_string_value(value);
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const json_t *entry = json_array_get(value, i);
+        const char *name = json_string_value(json_object_get(entry, "name"));
+        if (name != NULL && strcmp(name, "default") == 0)
+            text = json_string_value(json_object_get(entry, "template"));
+    }
+    tokenizer->has_template = tokenizer->has_template || json_string_length(value) + json_array_size(value) > 0;
+    if (text == NULL || text[0] == '\0' || tokenizer->template != NULL || tokenizer->chat != CHAT_NONE)
+        return GT_OK;
+    return tokenizer_template_set(tokenizer, text);
+}
+
+/* Takes the template of a JSON file, if it is there; a broken file has none. */
+static enum gt_status template_json(const char *path, struct tokenizer *tokenizer)
+{
     char *text = NULL;
     size_t count = 0;
     json_t *root = NULL;
     json_error_t error;
-    *out = file_exists(FILE_IN(folder, "chat_template.jinja")) || file_exists(FILE_IN(folder, "chat_template.json"));
-    if (*out || !file_exists(path))
+    if (!file_exists(path))
         return GT_OK;
     TRY(file_read_all(path, TOKENIZER_IMPORT_BYTES_MAX, &text, &count));
-    const enum gt_status status = json_load(text, count, 0, &error, &root);
+    enum gt_status status = json_load(text, count, 0, &error, &root);
     free(text);
-    if (status != GT_OK && status != GT_DATA) /* a broken file has no template */
-        return status;
-    const json_t *given = status == GT_OK ? json_object_get(root, "chat_template") : NULL;
-    *out = json_string_length(given) + json_array_size(given) > 0;
+    if (status != GT_OK)
+        return status == GT_DATA ? GT_OK : status;
+    status = template_take(tokenizer, json_object_get(root, "chat_template"));
     json_decref(root);
-    return GT_OK;
+    return status;
+}
+
+enum gt_status tokenizer_template_read(const char *folder, struct tokenizer *tokenizer)
+{
+    const char *path = FILE_IN(folder, "chat_template.jinja");
+    char *text = NULL;
+    size_t count = 0;
+    json_t *value = NULL;
+    if (!file_exists(path)) {
+        TRY(template_json(FILE_IN(folder, tokenizer_file_names[TOKENIZER_FILE_CONFIG]), tokenizer));
+        return template_json(FILE_IN(folder, "chat_template.json"), tokenizer);
+    }
+    TRY(file_read_all(path, TOKENIZER_IMPORT_BYTES_MAX, &text, &count));
+    value = json_stringn(text, count); /* NULL: not UTF-8 */
+    const enum gt_status status = template_take(tokenizer, value);
+    json_decref(value);
+    free(text);
+    return status;
 }
 
 enum gt_status tokenizer_import(const void *owner, const char *path, struct tokenizer **out)
@@ -515,10 +547,12 @@ enum gt_status tokenizer_import(const void *owner, const char *path, struct toke
         if (!exists)
             return folder_refuse(path);
         TRY(import_file(owner, chosen, out));
-        return tokenizer_folder_has_template(path, &(*out)->has_template);
+        return tokenizer_template_read(path, *out);
     }
     TRY(file_look(path, &exists));
     if (!exists)
         return FAIL(GT_USAGE, "%s: no such file or folder", path);
-    return import_file(owner, path, out);
+    TRY(import_file(owner, path, out));
+    file_folder_of(chosen, path);
+    return tokenizer_template_read(chosen, *out);
 }

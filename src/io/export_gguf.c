@@ -200,8 +200,8 @@ static void tokens_put(const struct export_options *options, struct head *head)
         key_u32(head, "tokenizer.ggml.bos_token_id", bos >= 0 ? bos : eot);
     if (end >= 0)
         key_u32(head, "tokenizer.ggml.eos_token_id", end);
-    if (chat_kind_learnt(tokenizer) != CHAT_NONE)
-        key_string(head, "tokenizer.chat_template", chat_jinja(chat_kind_learnt(tokenizer)));
+    if (chat_jinja_learnt(tokenizer) != NULL)
+        key_string(head, "tokenizer.chat_template", chat_jinja_learnt(tokenizer));
 }
 
 static void tokens_log(const struct tokenizer *tokenizer)

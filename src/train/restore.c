@@ -443,7 +443,7 @@ enum gt_status restore_template_find(const struct config *config, const struct r
     if (tokenizer->has_template || source->checkpoint == NULL)
         return GT_OK;
     TRY(weights_path(config, from));
-    return tokenizer_folder_has_template(from, &tokenizer->has_template);
+    return tokenizer_template_read(from, tokenizer);
 }
 
 void restore_close(struct restore_source *source)

@@ -10,21 +10,30 @@
   refused   bad conversations, vocabularies and sizes
   targets   rows without a target are left out; data without any is refused; an update without any changes nothing
   fields    what changes the meaning and no template writes is refused; answers of weight 0 do not count
-  forms     other programs' forms: the command in the message converts them; a forgotten --chat is named
+  forms     other programs' forms become the same conversations; mixed ones, and a forgotten --chat, are named
+  sources   a JSON list, CSV, several files and a folder hold the same; what is wrong with them is named by line
+  parquet   a converter's rows are read; its failure, its death and half a row are errors; without one, what to install
+  families  what every family writes is what a reference of its own writes here; so are the masks; TRL's copies of the
+            models' templates are recognised, and others refused
+  talk      commands, a history that leaves the context from its beginning, further end tokens, bytes that are not UTF-8
 Needs GPT_PREPARE, GPT_TRAIN, GPT_SAMPLE, GPT_EXPORT.  Prints "checks: P passed, F failed, S skipped".
 """
 
+import importlib.util
 import json
 import math
 import os
+import pty
 import random
+import select
 import shutil
 import signal
 import struct
 import subprocess
+import sys
 import time
 
-from checks import (GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check_named as check, end, files, metrics, patience, read, read_json,
+from checks import (BUILD, GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check_named as check, end, files, metrics, patience, read, read_json,
                     skip, tensors_read, write)
 
 END = "<|endoftext|>"
@@ -105,7 +114,7 @@ def prepare(folder, *words):
 def some_conversations(rng, count):
     def one():
         words = rng.choices(["größe", "日本", "a", "hello", "<|im_end|>", "\n", "what?", " "], k=rng.randint(1, 6))
-        return " ".join(words)
+        return " ".join(words).strip() or "x"  # white space at its beginning would join that before an answer in one token
     return [[message("system", "be brief")] * rng.randint(0, 1)
             + [message(role, one()) for _ in range(rng.randint(1, 3)) for role in ("user", "assistant")] for _ in range(count)]
 
@@ -291,7 +300,7 @@ def answers():
     right = sum(a == b + "\n" for a, b in zip(said, QUESTIONS.values()))
     check("20 of 20 answers", right == 20, f"{right}: {said}")
     done = run(GPT_SAMPLE, *chat, stdin="what is red?\n" * 4)
-    check("a conversation that fills the context begins anew", "begins anew" in done.stderr and done.stdout.splitlines()[0]
+    check("a conversation that fills the context loses its oldest turns", "the oldest turn leaves it" in done.stderr and done.stdout.splitlines()[0]
           == QUESTIONS["what is red?"], done.stderr + done.stdout)
     done = run(GPT_SAMPLE, *chat, "--max_new_tokens=3", stdin="what is red?\n")
     check("max_new_tokens ends an answer", done.returncode == 0 and QUESTIONS["what is red?"].startswith(done.stdout.rstrip("\n")), done.stdout)
@@ -340,16 +349,19 @@ def refused():
     good = [message("user", "a"), message("assistant", "b")]
     bad = {"has no \"role\"": [{"content": "a"}, good[1]],
            "has the role \"tool\"": [message("tool", "a"), good[1]],
-           "has no text as \"content\"": [message("user", 7), good[1]],
+           "has the role \"wizard\"": [message("wizard", "a"), good[1]],
+           "has no text as content": [message("user", 7), good[1]],
            "is an empty answer": [good[0], message("assistant", "")],
+           "is the second answer in a row": [*good, good[1]],
+           "the conversation is empty": [],
            "no message is the assistant's": [good[0]]}
     for what, messages in bad.items():
         done = prepare("bad", "--chat=chatml", write_lines("bad.jsonl", [good, messages]))
         check(f"a message {what}", done.returncode == 2 and "line 2: " in done.stderr and what in done.stderr, done.stderr)
     done = prepare("bad", "--chat=chatml", write("bad.jsonl", '{"messages": "a"}\n'))
-    check("messages that are no list", done.returncode == 2 and "expected a list, found a string" in done.stderr, done.stderr)
+    check("messages that are no list", done.returncode == 2 and "line 1: no conversation in this record" in done.stderr, done.stderr)
     done = prepare("skips", "--chat=chatml", "--bad-lines=skip", "--val-fraction=0", write_lines("bad.jsonl", [good, *bad.values()]))
-    check("bad lines are left out and counted", done.returncode == 0 and "5 bad lines left out" in done.stderr, done.stderr)
+    check("bad lines are left out and counted", done.returncode == 0 and f"{len(bad)} bad lines left out" in done.stderr, done.stderr)
     for words, what in ((["--tokenizer=bytes", "--chat=chatml"], "has no token <|im_start|>"),
                         (["--tokenizer=chatml", "--chat=llama3"], "has no token <|begin_of_text|>"),
                         (["--tokenizer=train", "--chat=chatml", "--block-size=12"], "must be a multiple of 8"),
@@ -437,7 +449,7 @@ def targets():
 def fields():
     answer, ask = message("assistant", "fine"), message("user", "how are you?")
     bad = {"tools": {"tools": [{"type": "function"}], "messages": [ask, answer]}, "functions": {"functions": [{}], "messages": [ask, answer]},
-           "system": {"system": "be brief", "messages": [ask, answer]}, "images": {"images": ["a.png"], "messages": [ask, answer]},
+           "system": {"system": 7, "messages": [ask, answer]}, "images": {"images": ["a.png"], "messages": [ask, answer]},
            **{key: {"messages": [ask, {**answer, key: value}]} for key, value in (
                ("tool_calls", [{"id": 1}]), ("function_call", {"name": "f"}), ("name", "Bob"), ("reasoning_content", "hm"), ("thinking", "hm"))},
            "weight": {"messages": [ask, {**answer, "weight": 0.5}]}, "image_url": {"messages": [
@@ -461,51 +473,290 @@ def fields():
 def forms():
     one = [message("user", "say hi"), message("assistant", "it's hi")]
     turns = [{"from": "human", "value": "say hi"}, {"from": "gpt", "value": "it's hi", "weight": 1}]
-    lines = {"ShareGPT": ({"id": "1", "conversations": turns}, one),
-             "ShareGPT with a system": ({"system": "be brief", "conversations": turns}, [message("system", "be brief"), *one]),
-             "another key": ({"dialog": turns}, one),
-             "Alpaca": ({"instruction": "say hi", "input": "", "output": "it's hi"}, one),
-             "Alpaca with input": ({"instruction": "say", "input": "hi", "output": "it's hi"}, [message("user", "say\n\nhi"), one[1]]),
-             "Dolly": ({"instruction": "say hi", "context": "", "response": "it's hi", "category": "x"}, one),
-             "prompt and completion": ({"prompt": "say hi", "completion": "it's hi"}, one),
-             "lists of them": ({"prompt": one[:1], "completion": one[1:]}, one),
-             "question and answer": ({"question": "say hi", "answer": "it's hi"}, one)}
-    words = ["--val-fraction=0", "--block-size=64", "--vocab-size=320"]
+    brief = [message("system", "be brief"), *one]
+    lines = {"messages (messages)": ({"messages": one}, one),
+             "messages (chat)": ({"chat": one}, one),
+             "ShareGPT (conversations, with": ({"id": "1", "conversations": turns}, one),
+             "ShareGPT (dialog, with": ({"dialog": turns, "system": "be brief"}, brief),
+             "Alpaca (instruction, input, output)": ({"instruction": "say", "input": "hi", "output": "it's hi"}, [message("user", "say\n\nhi"), one[1]]),
+             "Dolly (instruction, context, response)": ({"instruction": "say hi", "context": "", "response": "it's hi", "category": "x"}, one),
+             "prompt and completion (prompt, completion)": ({"prompt": "say hi", "completion": "it's hi"}, one),
+             "prompt and completion (lists of messages)": ({"prompt": one[:1], "completion": one[1:]}, one),
+             "question and answer (question, answer)": ({"question": "say hi", "answer": "it's hi"}, one)}
+    words = ["--chat", "--val-fraction=0", "--block-size=64"]
     for name, (line, wanted) in lines.items():
-        given = write("a file.jsonl", json.dumps(line) + "\n\n")
-        for more in (["--chat=chatml"], []):
-            done = run(GPT_PREPARE, "--tokenizer=train", "--out-dir=form", *words[:3 if more else 1], *more, given)
-            check(f"{name} {more}: one line names the command", done.returncode == 2 and len(done.stderr.splitlines()) == 1
-                  and "python3 -c '" in done.stderr and "--format=text" not in done.stderr
-                  and ("--chat=chatml messages.jsonl" in done.stderr) == (not more), done.stderr)
-            command = "python3 -c '" + done.stderr.split("python3 -c '")[-1].split("; then give")[0]
-            subprocess.run(command, shell=True, check=False, timeout=patience(60))
-            done = prepare("form", "--chat=chatml", *words[:2], "messages.jsonl")
-            check(f"{name} {more}: and it works", done.returncode == 0 and Tokens("form", "train").conversations() == [rendered("chatml", wanted)],
-                  command + done.stderr)
-            os.remove("messages.jsonl")
-            shutil.rmtree("form", ignore_errors=True)
-    tools = write("tools.jsonl", json.dumps({"conversations": turns, "tools": [1]}) + "\n")
-    done = run(GPT_PREPARE, "--tokenizer=train", "--chat=chatml", tools)
-    subprocess.run("python3 -c '" + done.stderr.split("python3 -c '")[-1].split("; then give")[0], shell=True, check=False)
-    done = prepare("form", "--chat=chatml", "messages.jsonl")
-    check("tools of a converted file are still refused", done.returncode == 2 and '"tools"' in done.stderr, done.stderr)
+        given = write("form.jsonl", json.dumps(line) + "\n\n")
+        done = prepare("form", *words, given)
+        check(f"{name}: read", done.returncode == 0 and f"form.jsonl: conversations in the form {name}" in done.stderr
+              and Tokens("form", "train").conversations() == [rendered("chatml", wanted)], done.stderr)
+        done = prepare("form", *words, write("mixed.jsonl", json.dumps(line) + "\n" + json.dumps({"query": "a", "response": "b"}) + "\n"))
+        check(f"{name}: another form after it", done.returncode == 2 and "mixed.jsonl: line 2: this record has the form query and response" in done.stderr
+              and f"the first one {name}" in done.stderr and "separately" in done.stderr, done.stderr)
+        if name.startswith("messages"):
+            done = prepare("form", *words, "--system=be brief", given)
+            check(f"{name}: --system", Tokens("form", "train").conversations() == [rendered("chatml", brief)], done.stderr)
+    done = prepare("form", *words, "--bad-lines=skip", "mixed.jsonl")
+    check("with --bad-lines=skip it is counted", done.returncode == 0 and "1 bad line left out" in done.stderr, done.stderr)
+    done = prepare("form", *words, write("text.jsonl", json.dumps({"text": "plain words"}) + "\n"))
+    check("text counts as a whole", done.returncode == 0 and "the form text (text)" in done.stderr
+          and Tokens("form", "train").conversations() == ["\1plain words", "\2"], done.stderr)  # with the end of text
+    said = [message("user", "a"), message("assistant", "b"), message("user", "c"), message("assistant", "d")]
+    whole = rendered("chatml", said)
+    plain = whole.replace("\1", "").replace("\2", "")
+    for on, wanted in (("assistant", whole), ("completion", whole.replace("\1b<|im_end|>\2", "b<|im_end|>")), ("all", "\1" + plain + "\2")):
+        for given in ({"messages": said}, {"text": plain}):
+            done = prepare("form", *words, "--train-on=" + on, write("said.jsonl", json.dumps(given) + "\n"))
+            found = Tokens("form", "train").conversations()
+            check(f"--train-on={on}, {list(given)}", "".join(found) == wanted and (len(found) == 2) == (on == "all" and "text" in given), done.stderr)
     # A forgotten --chat: the flags that the message names work.
-    for tokenizer, flags in (("bytes", "--chat=chatml --tokenizer=train"), ("train", "--chat=chatml"), ("chatml", "--chat=chatml"),
-                             ("llama3", "--chat=llama3")):
-        for key in ("messages", "turns"):
-            given = write("plain.jsonl", json.dumps({key: one}) + "\n")
-            wanted = flags + ("" if key == "messages" else " --field=turns")
-            done = run(GPT_PREPARE, "--tokenizer=" + tokenizer, "--out-dir=form", given)
-            check(f"{tokenizer}, {key}: a forgotten --chat", done.returncode == 2 and done.stderr.endswith(f"give {wanted}\n"), done.stderr)
-            done = run(GPT_PREPARE, "--tokenizer=" + tokenizer, "--out-dir=form", "--val-fraction=0", "--block-size=64", *wanted.split(), given)
+    for tokenizer, flags in (("bytes", "--chat --tokenizer=train"), ("train", "--chat"), ("chatml", "--chat"), ("llama3", "--chat")):
+        for given in ({"messages": one}, {"turns": turns}, {"instruction": "a", "output": "b"}):
+            path = write("plain.jsonl", json.dumps(given) + "\n")
+            done = run(GPT_PREPARE, "--tokenizer=" + tokenizer, "--out-dir=form", path)
+            check(f"{tokenizer}, {list(given)}: a forgotten --chat", done.returncode == 2 and done.stderr.endswith(f": give {flags}\n")
+                  and len(done.stderr.splitlines()) == 1, done.stderr)
+            done = run(GPT_PREPARE, "--tokenizer=" + tokenizer, "--out-dir=form", "--val-fraction=0", "--block-size=64", *flags.split(), path)
             check("and its flags", done.returncode == 0, done.stderr)
             shutil.rmtree("form", ignore_errors=True)
     for words, what in ((["--tokenizer=chatml", "--chat=llama3"], "but those of --chat=chatml"),
-                        (["--tokenizer=llama3", "--chat=chatml"], "but those of --chat=llama3"),
-                        (["--tokenizer=bytes", "--chat=chatml"], "no token <|im_start|>, <|im_end|>; ")):
+                        (["--tokenizer=llama3", "--chat", "chatml"], "but those of --chat=llama3"),
+                        (["--tokenizer=bytes", "--chat"], "the vocabulary comes with no chat template"),
+                        (["--tokenizer=bytes", "--chat=chatml"], "no token <|im_start|>, <|im_end|>; "),
+                        (["--tokenizer=train", "--system=a"], "--system: needs --chat"),
+                        (["--tokenizer=train", "--train-on=all"], "--train-on: needs --chat"),
+                        (["--tokenizer=train", "--chat=chatmm"], "expected none, chatml, ")):
         done = run(GPT_PREPARE, *words, "--out-dir=form", "plain.jsonl")
         check(f"{words}: {what}", done.returncode == 2 and what in done.stderr, done.stderr)
 
 
-end(rows, kills, loss, resume, answers, refused, targets, fields, forms, begin=begin)
+# ---- files ----
+
+def csv_of(rows):
+    return "\r\n".join(",".join('"' + cell.replace('"', '""') + '"' for cell in row) for row in rows) + "\r\n"
+
+
+def sources():
+    rng, words = random.Random(8), ["--chat", "--val-fraction=0", "--block-size=64"]
+    pairs = [(f'say "{i}", please\nnow', f"{i};\n" * rng.randint(1, 3)) for i in range(40)]
+    records = [{"question": q, "answer": a} for q, a in pairs]
+    wanted = sorted(rendered("chatml", [message("user", q), message("assistant", a)]) for q, a in pairs)
+    half = len(records) // 2
+    os.makedirs("folder/deep")
+    for name, text in (("a.jsonl", "".join(json.dumps(r) + "\n" for r in records[:half])), ("deep/b.json", json.dumps(records[half:])),
+                       ("README.md", "# not a record\n"), ("deep/c.png", "\x89PNG")):
+        write("folder/" + name, text)
+    given = {"lines": [write("r.jsonl", "\n".join(map(json.dumps, records)))], "a list": [write("r.json", json.dumps(records))],
+             "a tall list": [write("tall.json", "\ufeff" + json.dumps(records, indent=2) + "\n")],
+             "CSV": [write("r.csv", csv_of([("question", "answer"), *pairs]))],
+             "CSV with semicolons": [write("semi.csv", csv_of([("question", "answer"), *pairs]).replace('","', '";"'))],
+             "two files": [write("1.jsonl", "\n".join(map(json.dumps, records[:half]))), write("2.json", json.dumps(records[half:]))],
+             "a folder": ["folder"]}
+    for name, paths in given.items():
+        done = prepare("source", *words, *paths)
+        check(name, done.returncode == 0 and sorted(Tokens("source", "train").conversations()) == wanted, done.stderr)
+    done = run(GPT_PREPARE, "--tokenizer=source", *words, "--out-dir=piped", "-", stdin=json.dumps(records))
+    check("a list on standard input", done.returncode == 0 and sorted(Tokens("piped", "train").conversations()) == wanted, done.stderr)
+    tall = json.dumps(records[:3], indent=1)
+    third = tall[:tall.rindex("{")].count("\n") + 1
+    bad = {"cut.json": (tall[:-9], f"line {third}: the list is not closed"), "comma.json": (tall.replace("},", "}", 1), "line 6: expected a comma"),
+           "wrong.json": (tall.replace('"answer": "2', '"answer": 7, "x": "2'), f"line {third}: no conversation in this record"),
+           "broken.json": (tall.replace('"answer": "2', '"answer" "2'), f"line {third}: column "),
+           "short.csv": ("question,answer\na,b\n\"c\nd\"\n", "line 3: another number of fields"),
+           "open.csv": ("question,answer\na,b\nc,\"d\n", "line 3: a quote opens here"),
+           "twice.csv": ("question,question\na,b\n", "line 1: two columns have one name"),
+           "none.csv": ("a,b\n1,2\n", "line 2: no conversation in this record")}
+    for name, (text, what) in bad.items():
+        done = prepare("source", *words, write(name, text))
+        check(f"{name}: {what}", done.returncode == 2 and f"{name}: {what}" in done.stderr, done.stderr)
+    for name in ("wrong.json", "short.csv"):
+        done = prepare("source", *words, "--bad-lines=skip", name)
+        check(f"{name}: skipped", done.returncode == 0 and "1 bad line left out" in done.stderr, done.stderr)
+
+
+def program(name, text):
+    os.makedirs("bin", exist_ok=True)
+    path = write(f"bin/{name}", text)
+    os.chmod(path, 0o755)
+
+
+def parquet():
+    words = ["--tokenizer=chatml", "--chat", "--val-fraction=0", "--block-size=64", "--out-dir=rows", "it's.parquet"]
+    record = json.dumps({"question": "say hi", "answer": "it's hi"})
+    write("it's.parquet", b"PAR1 of another program, PAR1")
+
+    def convert(text, path="bin:/usr/bin:/bin"):
+        program("duckdb", "#!/bin/sh\n" + text)
+        shutil.rmtree("rows", ignore_errors=True)
+        return subprocess.run([GPT_PREPARE, *words], check=False, capture_output=True, text=True, env={**os.environ, "PATH": path}, timeout=patience(60))
+
+    done = convert(f'printf "%s\\n" "$@" >asked\necho {json.dumps(record)}\n')
+    check("rows of a converter", done.returncode == 0 and Tokens("rows", "train").conversations() ==
+          [rendered("chatml", [message("user", "say hi"), message("assistant", "it's hi")])], done.stderr)
+    check("what it is told", "SELECT * FROM read_parquet('it''s.parquet')" in read("asked").decode().splitlines(), read("asked").decode())
+    said = read_json("rows/manifest.json")["inputs"][0]
+    check("the manifest has the file, not the rows", said["size_bytes"] == os.path.getsize("it's.parquet"), str(said))
+    for what, text, status in (("could not read this file: Error: no such column", f"echo {json.dumps(record)}; echo 'Error: no such column' >&2; exit 1", 2),
+                               ("signal 9 ended duckdb", f"echo {json.dumps(record)}; kill -9 $$", 1),
+                               ("stopped in the middle of a row", f"printf %s {json.dumps(record[:20])}", 1)):
+        done = convert(text)
+        check(what, done.returncode == status and f"it's.parquet: " in done.stderr and what in done.stderr and not os.path.exists("rows"), done.stderr)
+    done = convert("yes '" + record.replace("'", "") + "' | head -200000; exit 3")
+    check("many rows before a failure", done.returncode == 2 and not os.path.exists("rows"), done.stderr)
+    os.remove("bin/duckdb")
+    program("python3", "#!/bin/sh\nexit 9\n")
+    empty = {**os.environ, "PATH": os.path.abspath("bin")}
+    done = subprocess.run([GPT_PREPARE, *words], check=False, capture_output=True, text=True, env=empty, timeout=patience(60))
+    check("a Python without the modules", done.returncode == 2 and done.stderr.splitlines()[-1].endswith("has none of them: pip install pyarrow"), done.stderr)
+    os.remove("bin/python3")
+    done = subprocess.run([GPT_PREPARE, *words], check=False, capture_output=True, text=True, env=empty, timeout=patience(60))
+    check("no Python", done.returncode == 2 and done.stderr.splitlines()[-1].endswith("then pip install pyarrow"), done.stderr)
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        skip("chat_parquet", "no pyarrow")
+        return
+    one = [message("user", "größe?"), message("assistant", "it's hi")]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([{"messages": one}] * 3000), "real.parquet")
+    os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
+    done = prepare("rows", "--chat", "--val-fraction=0", "--block-size=64", "real.parquet")
+    check("a real file", done.returncode == 0 and Tokens("rows", "train").conversations() == [rendered("chatml", one)] * 3000, done.stderr)
+    write("real.parquet", read("real.parquet")[:-100])
+    done = prepare("rows2", "--chat", "real.parquet")
+    check("a damaged file", done.returncode == 2 and "could not read this file: " in done.stderr, done.stderr)
+
+
+# ---- the models' own templates ----
+
+def trl_folder():
+    """Returns the folder of TRL's copies of models' templates, or None."""
+    found = importlib.util.find_spec("trl")
+    folders = [os.path.join(place, "chat_templates") for place in (found.submodule_search_locations if found else ())]
+    return next((folder for folder in folders if os.path.isdir(folder)), None)
+
+
+def model_make(folder, vocabulary, jinja, place="tokenizer_config.json"):
+    """Makes a folder with the vocabulary of a data set and a chat template."""
+    write(f"{folder}/tokenizer.json", read(f"{vocabulary}/tokenizer.json"))
+    text = jinja if place.endswith(".jinja") else json.dumps({"chat_template": jinja})
+    write(f"{folder}/{place}", text)
+
+
+def families():
+    small = [[message("user", "a"), message("assistant", "b")], [message("system", "s"), message("user", " a "), message("assistant", " b "),
+                                                                  message("user", "c"), message("assistant", "<think>\nx\n</think>\n\nd")]]
+    words = ["--val-fraction=0", "--block-size=512"]
+    lines = write_lines("two.jsonl", small)
+    # The template of a folder is its model's, wherever it stands; what the folder's data say goes with the vocabulary.
+    for kind, other in (("chatml", "llama3"), ("llama3", "chatml")):
+        jinja = "".join(("{% for message in messages %}{{ '", TEMPLATES[kind][1].format("' + message['role'] + '").replace("\n", "\\n"),
+                         "' + message['content'] + '", TEMPLATES[kind][2], TEMPLATES[kind][3].replace("\n", "\\n"), "' }}{% endfor %}"))
+        for place in ("tokenizer_config.json", "chat_template.jinja", "chat_template.json"):
+            model_make(f"own-{kind}-{place}", kind, jinja, place)
+            done = run(GPT_PREPARE, f"--tokenizer=own-{kind}-{place}", "--chat", *words, f"--out-dir=by-{kind}", lines)
+            check(f"{kind} in {place}", done.returncode == 0 and f"chat template: {kind}, recognised by parts of the model's own" in done.stderr
+                  and sorted(Tokens(f"by-{kind}", "train").conversations()) == sorted(rendered(kind, each) for each in small), done.stderr)
+            check("its text stays", read_json(f"by-{kind}/gpt_tokenizer.json")["chat_template"] == jinja)
+    model_make("strange", "chatml", "{{ messages | length }}")
+    done = run(GPT_PREPARE, "--tokenizer=strange", "--chat", *words, "--out-dir=strange-data", lines)
+    check("an unknown template is refused with how to choose", done.returncode == 2 and "not one that is known here; --chat=chatml" in done.stderr
+          and len(done.stderr.splitlines()) == 1, done.stderr)
+    done = run(GPT_PREPARE, "--tokenizer=strange", "--chat=chatml", *words, "--out-dir=strange-data", lines)
+    said = read_json("strange-data/gpt_tokenizer.json")
+    check("and the choice is kept", done.returncode == 0 and said["chat"] == "chatml" and "chat_template" not in said, done.stderr)
+    # Without --chat, a model's template stays, known or not.
+    done = run(GPT_PREPARE, "--tokenizer=strange", "--val-fraction=0", "--out-dir=strange-text", write("words.txt", "some words " * 50))
+    check("a text keeps the template of its vocabulary", read_json("strange-text/gpt_tokenizer.json").get("chat_template") == "{{ messages | length }}",
+          done.stderr)
+    folder = trl_folder()
+    if folder is None:
+        skip("chat_families", "no TRL, which has copies of models' templates")
+        return
+    import jinja2.sandbox
+    world = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
+    world.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
+    known = {"llama3": "meta-llama3", "llama3_1": "llama3.1", "llama3_2": "llama3.2", "qwen2_5": "qwen2.5", "qwen3": "qwen3", "phi3": "phi3",
+             "qwen3_instruct_2507": "qwen3-instruct", "gemma": "gemma", "gemma3": "gemma3"}
+    for name, word in known.items():
+        if not os.path.exists(f"{folder}/{name}.jinja"):
+            continue
+        jinja = read(f"{folder}/{name}.jinja").decode()
+        given = small[:1] if word == "gemma" else small
+        lines = write_lines("two.jsonl", given)
+        done = run(GPT_PREPARE, "--tokenizer=train", "--vocab-size=300", f"--chat={word}", *words, f"--out-dir=v-{name}", lines)
+        model_make(f"m-{name}", f"v-{name}", jinja)
+        done = run(GPT_PREPARE, f"--tokenizer=m-{name}", "--chat", *words, f"--out-dir=d-{name}", lines)
+        bos = {"llama3": "<|begin_of_text|>", "gemma": "<bos>"}.get(name.split("_")[0].rstrip("3") + ("3" if "llama3" in name else ""), "")
+        wanted = [world.from_string(jinja).render(messages=each, bos_token=bos, eos_token=END, date_string="26 Jul 2024") for each in given]
+        found = ["".join(text.split("\1")).replace("\2", "") for text in Tokens(f"d-{name}", "train").conversations()]
+        check(f"{name}: {word}, the model's own", done.returncode == 0 and f"chat template: {word}, the model's own" in done.stderr
+              and sorted(found) == sorted(text.removesuffix(END) for text in wanted), f"{done.stderr} {found} {wanted}")
+    strangers = [name for name in sorted(os.listdir(folder)) if name.startswith(("cohere", "deepseek", "gptoss", "qwen3_5", "glm", "gemma4"))]
+    for name in strangers:
+        model_make("stranger", "chatml", read(f"{folder}/{name}").decode())
+        done = run(GPT_PREPARE, "--tokenizer=stranger", "--chat", *words, "--out-dir=stranger-data", lines)
+        check(f"{name} is refused", done.returncode == 2 and "not one that is known here" in done.stderr, done.stderr)
+
+
+# ---- a conversation ----
+
+def typed_in_terminal(words, pieces):
+    """Runs a program on a terminal, on which the pieces are typed, each at a prompt; returns its status and what it shows."""
+    process, terminal = pty.fork()
+    if process == 0:
+        os.environ["TERM"] = "vt100"
+        os.execv(words[0], words)
+    shown, ends = b"\n", time.monotonic() + patience(60)
+    while time.monotonic() < ends:
+        if select.select([terminal], [], [], 0.1)[0]:
+            try:
+                shown += os.read(terminal, 4096)
+            except OSError:  # the program has ended
+                break
+        elif pieces and shown.endswith(b"\n> "):  # it waits
+            os.write(terminal, pieces.pop(0).encode())
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), shown.decode(errors="replace")
+
+
+def talk():
+    if not os.path.exists("model/model.safetensors"):
+        answers()
+    chat = [GPT_SAMPLE, "--out_dir=model", "--chat", "--temperature=0"]
+    red, blue = "what is red?", "what is blue?"
+    done = run(*chat, stdin=f"{red}\n/reset\n{blue}\n/nonsense\n\n")
+    check("/reset begins anew", done.stdout.splitlines() == [QUESTIONS[red], QUESTIONS[blue]] and "a new conversation begins" in done.stderr
+          and "/nonsense: no such command" in done.stderr, done.stderr + done.stdout)
+    fresh = run(*chat, "--start=be brief", stdin=red + "\n").stdout
+    done = run(*chat, stdin=f"/system be brief\n{red}\n/system\n/reset\n{red}\n")
+    check("/system sets the message, and removes it", done.stdout == fresh + QUESTIONS[red] + "\n" and "the system's message is set" in done.stderr
+          and "there is no system's message now" in done.stderr, done.stderr + done.stdout)
+    done = run(*chat, stdin=f"{red}\n" * 3)
+    check("the oldest turns leave the context", done.returncode == 0 and done.stderr.count("leaves it") >= 1
+          and done.stdout.splitlines()[0] == QUESTIONS[red], done.stderr)
+    done = subprocess.run([*chat], input=b"what is \xff red?\n", check=False, capture_output=True, timeout=patience(300))
+    check("bytes that are not UTF-8", done.returncode == 0 and done.stdout.decode(), done.stderr.decode())
+    shutil.copytree("model", "ends")
+    vocabulary = read_json("ends/gpt_tokenizer.json")["vocabulary"]
+    is_a = run(*chat, stdin=red + "\n").stdout  # "red is a apple."
+    space = vocabulary.index("\u0120a") if "\u0120a" in vocabulary else vocabulary.index("a")
+    for ends in (space, [1, space]):
+        write("ends/generation_config.json", json.dumps({"eos_token_id": ends}))
+        done = run(GPT_SAMPLE, "--out_dir=ends", "--chat", "--temperature=0", stdin=red + "\n")
+        check(f"generation_config.json: {ends} ends an answer", done.returncode == 0 and is_a.startswith(done.stdout.rstrip("\n"))
+              and len(done.stdout) < len(is_a), done.stdout + done.stderr)
+    write("ends/generation_config.json", "{")
+    done = run(GPT_SAMPLE, "--out_dir=ends", "--chat", "--temperature=0", stdin=red + "\n")
+    check("a broken one is noted", done.stdout == is_a and "generation_config.json: not read" in done.stderr, done.stderr)
+    edited, typed = typed_in_terminal([GPT_SAMPLE, "--out_dir=model", "--chat", "--temperature=0"], ["what is rd?\x02\x02e\n", "\x04"])
+    if b"#define HAVE_LIBEDIT 1" in read(os.path.join(BUILD, "config.h")):
+        check("lines are edited on a terminal", edited == 0 and QUESTIONS[red] in typed and "without libedit" not in typed, typed)
+    else:
+        check("a build without libedit says so", "built without libedit" in typed, typed)
+    said = read_json("ends/gpt_tokenizer.json")
+    write("ends/gpt_tokenizer.json", json.dumps({**{key: value for key, value in said.items() if key != "chat"}, "chat_template": "{{ x }}"}))
+    done = run(GPT_SAMPLE, "--out_dir=ends", "--chat", stdin=red + "\n")
+    check("an unknown template", done.returncode == 2 and "not one that is known here" in done.stderr, done.stderr)
+
+
+end(rows, kills, loss, resume, answers, refused, targets, fields, forms, sources, parquet, families, talk, begin=begin)

@@ -209,7 +209,7 @@ PARQUET = b"PAR1\x15\x04\x15\x10PAR1"
 
 def test_not_text():
     """Files that are not text: refused with a hint if they were named, skipped and counted in folders."""
-    kinds = {"p.parquet": (PARQUET, "a Parquet file", "pip install pyarrow"), "z.zip": (b"PK\3\4\x14\0", "a zip", "unzip"),
+    kinds = {"z.zip": (b"PK\3\4\x14\0", "a zip", "unzip"),
              "d.pdf": (b"%PDF-1.4\n", "a PDF", "pdftotext kinds/d.pdf"), "i.png": (b"\x89PNG\r\n\x1a\n\0", "a PNG", ""),
              "m.gguf": (b"GGUF\3\0\0\0", "GGUF", ""), "t.txt": (gzip.compress(b"text"), "gzip", "end in .gz"),
              "l.json": (b'[{"text": "one"},\n {"text": "two"}]\n', "one JSON list", "text.jsonl")}
@@ -219,16 +219,13 @@ def test_not_text():
         check(f"named_{name}", result.returncode == 2 and what in lines[0] and way in result.stderr.decode() and
               not os.path.exists("out") and not result.stdout, lines)
         good(f"as_it_is_{name}", data, "--format=text", "kinds/" + name)
+    good("as_it_is_parquet", PARQUET, "--format=text", write("kinds/p.parquet", PARQUET))
     refused("folder_without_text", 2, ["kinds: no text in 7 files", "1 .parquet", "1 .zip"], "kinds")
     write("kinds/a.txt", "text")
     result = good("folder_with_some", b"text", "kinds")
     check("folder_with_some_is_said", b"7 files left out, not text: 1 .pdf" in result.stderr, result.stderr)
     result = prepare("--format=text", "-", stdin=PARQUET)
     check("parquet_in_a_pipe", prepare("-", stdin=PARQUET).returncode == 2 and result.returncode == 0)
-    for more, column in (([], "text"), (["--field=body"], "body"), (["--chat=chatml", "--tokenizer=train"], "messages")):
-        done = prepare(*more, "kinds/p.parquet")
-        check(f"parquet_{column}", done.returncode == 2 and f'columns=["{column}"]'.encode() in done.stderr
-              and (b"--format=text" in done.stderr) == (column != "messages"), done.stderr)
     # The command that the message suggests for a JSON list works.
     command = prepare("kinds/l.json").stderr.decode().splitlines()[1].removeprefix("gpt-prepare: ")
     subprocess.run(["sh", "-c", command], check=True)

@@ -33,7 +33,7 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
     fuzz_path(path, "in.gz"); /* a tar archive is recognised all the same */
     fuzz_file_put(path, data, size);
     const struct corpus_file file = {.path = path};
-    if (input_open(mem, &file, NULL, 0, &input) == GT_OK)
+    if (input_open(mem, &file, NULL, 0, false, &input) == GT_OK)
         read_texts(input);
     hostmem_free(input);
 }

@@ -20,7 +20,7 @@ static enum gt_status decode(struct hostmem *mem, const char *path, const char *
     bool found = false;
     size_t got = 1;
     *out_count = 0;
-    FUZZ_CHECK(input_open(mem, &file, NULL, 0, &input) == GT_OK && input_next(input, &found) == GT_OK);
+    FUZZ_CHECK(input_open(mem, &file, NULL, 0, false, &input) == GT_OK && input_next(input, &found) == GT_OK);
     enum gt_status status = text_decoder_begin(mem, &decoder, encoding, input, text, 0, 0);
     while (status == GT_OK && got > 0 && *out_count + capacity <= TEXT_BYTES) {
         status = text_decoder_read(decoder, input, text + *out_count, capacity, &got);

@@ -34,7 +34,7 @@ TEST(archive_refused_without_libarchive)
     fixture_open(&fixture);
     fixture_write_text(&fixture, "a.gz", "x");
     const struct corpus_file file = {.path = fixture_path(&fixture, "a.gz")};
-    ck_assert_int_eq(input_open(fixture.mem, &file, NULL, 0, &input), GT_UNSUPPORTED);
+    ck_assert_int_eq(input_open(fixture.mem, &file, NULL, 0, false, &input), GT_UNSUPPORTED);
     FIXTURE_SAYS(&fixture, "a.gz: this gpt-prepare was built without libarchive");
     fixture_close(&fixture);
 }
@@ -98,7 +98,7 @@ static enum gt_status read_all(struct data_fixture *fixture, const char *name, c
     strcpy(path, fixture_path(fixture, name));
     const struct corpus_file file = {.path = path};
     out[0] = '\0';
-    TRY(input_open(fixture->mem, &file, NULL, 0, &input));
+    TRY(input_open(fixture->mem, &file, NULL, 0, false, &input));
     enum gt_status status = input_next(input, &found);
     while (status == GT_OK && found) {
         length += (size_t)snprintf(out + length, TEXT_MAX - length, "%s=", input_info_get(input)->name);
@@ -194,7 +194,7 @@ TEST(archive_checksum_covers_the_file)
     memset(bytes + size, 'x', 100); /* after the end mark: not part of the archive, but part of the file */
     fixture_write(&fixture, "a.tar", bytes, size + 100);
     const struct corpus_file file = {.path = fixture_path(&fixture, "a.tar")};
-    ck_assert_int_eq(input_open(fixture.mem, &file, NULL, 99, &input), GT_OK);
+    ck_assert_int_eq(input_open(fixture.mem, &file, NULL, 99, false, &input), GT_OK);
     while (found)
         ck_assert_int_eq(input_next(input, &found), GT_OK);
     ck_assert_uint_eq(input_info_get(input)->file_bytes, size + 100);
@@ -220,10 +220,10 @@ TEST(archive_refusals)
     fixture_write_text(&fixture, "a.gz", "plain text");
     expect_refused(&fixture, "a.gz", "a.gz: is neither compressed nor a tar archive");
     const struct corpus_file missing = {.path = fixture_path(&fixture, "none.gz")};
-    ck_assert_int_eq(input_open(fixture.mem, &missing, NULL, 0, &input), GT_IO);
+    ck_assert_int_eq(input_open(fixture.mem, &missing, NULL, 0, false, &input), GT_IO);
     for (size_t n = 1; n <= 2; n++) {
         hostmem_fail_at(fixture.mem, n);
-        ck_assert_int_eq(input_open(fixture.mem, &missing, NULL, 0, &input), GT_NO_MEMORY);
+        ck_assert_int_eq(input_open(fixture.mem, &missing, NULL, 0, false, &input), GT_NO_MEMORY);
     }
     fixture_close(&fixture);
 }

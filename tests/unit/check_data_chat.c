@@ -1,5 +1,6 @@
-/* Tests of src/data/chat.c: rendering, parts, cuts, ids, and the templates that a vocabulary has. */
-#include "data/chat.h"
+/* Tests of src/data/chat*.c: records in every form, rendering in every family, cuts, ids and masks, JSON and white space as
+ * Python has them, and the templates that are recognised. */
+#include "data/chat_internal.h"
 
 #include "tests/unit/bpe_fixture.h"
 
@@ -16,16 +17,6 @@ static struct tokenizer *make_chat(struct data_fixture *fixture, enum chat_kind 
     ck_assert_int_eq(tokenizer->vocab_size, 300);
     hostmem_free(trainer);
     return tokenizer;
-}
-
-static bool render(enum chat_kind kind, const char *messages, char out[static 512], size_t *count,
-                   char reason[static 100])
-{
-    json_t *list = json_loads(messages, 0, NULL);
-    ck_assert_ptr_nonnull(list);
-    const bool good = chat_render(kind, list, out, count, reason, 100);
-    json_decref(list);
-    return good;
 }
 
 /* Decodes ids; what counts is between brackets. */
@@ -49,35 +40,88 @@ static void decode(const struct tokenizer *tokenizer, const int32_t *ids, size_t
     out[length] = '\0';
 }
 
+/* Renders one record; false with the reason. */
+static bool render_with(struct chat_reader *reader, const char *record, struct chat_text *out,
+                        char reason[static CHAT_REASON_BYTES])
+{
+    json_t *root = json_loads(record, 0, NULL);
+    ck_assert_ptr_nonnull(root);
+    const enum gt_status status = chat_record_render(reader, root, out, reason);
+    json_decref(root);
+    ck_assert(status == GT_OK || status == GT_DATA);
+    return status == GT_OK;
+}
+
+static bool render(enum chat_kind kind, const char *record, struct chat_text *out,
+                   char reason[static CHAT_REASON_BYTES])
+{
+    struct chat_reader reader = {.kind = kind};
+    return render_with(&reader, record, out, reason);
+}
+
+/* Returns rendered text with the special tokens' texts, what counts between brackets and the end of text as |. */
+static const char *shown(enum chat_kind kind, const struct chat_text *text)
+{
+    static char out[8192];
+    struct chat_part part;
+    size_t at = 0, count = 0;
+    while (chat_next(text->text, text->count, &at, &part)) {
+        const char *bytes = part.text, *special = NULL;
+        size_t length = part.count;
+        if (part.mark >= '0' && part.mark <= '9')
+            special = chat_specials(kind)[part.mark - '0'];
+        else if (part.mark != 0)
+            special = part.mark == CHAT_MARK_COUNT ? "[" : part.mark == CHAT_MARK_IGNORE ? "]" : "|";
+        if (special != NULL) {
+            bytes = special;
+            length = strlen(special);
+        }
+        ck_assert_uint_lt(count + length, sizeof out);
+        memcpy(out + count, bytes, length);
+        count += length;
+    }
+    out[count] = '\0';
+    return out;
+}
+
+#define ROOM(bytes) ((struct chat_text){.text = (bytes), .room = sizeof(bytes)})
+#define USER(text) "{\"role\":\"user\",\"content\":\"" text "\"}"
+#define ANSWER(text) "{\"role\":\"assistant\",\"content\":\"" text "\"}"
+
+static void expect_shown(enum chat_kind kind, const char *record, const char *wanted)
+{
+    static char text[8192];
+    struct chat_text out = ROOM(text);
+    char reason[CHAT_REASON_BYTES];
+    ck_assert_msg(render(kind, record, &out, reason), "%s: %s", record, reason);
+    ck_assert_str_eq(shown(kind, &out), wanted);
+}
+
 TEST_LOOP(a_conversation_becomes_its_template, 2)
 {
     static const char *const wanted[] = {
         "<|im_start|>user\nthe other<|im_end|>\n<|im_start|>assistant\n[them <|im_end|>, 12<|im_end|>]\n<|endoftext|>",
         "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nthe other<|eot_id|><|start_header_id|>assistant"
         "<|end_header_id|>\n\n[them <|im_end|>, 12<|eot_id|>]<|endoftext|>"};
-    static const char *const prompts[] = {
-        "<|im_start|>system\nx<|im_end|>\n<|im_start|>user\nthe<|im_end|>\n<|im_start|>assistant\n",
-        "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nx<|eot_id|><|start_header_id|>user"
-        "<|end_header_id|>\n\nthe<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"};
     const enum chat_kind kind = _i == 0 ? CHAT_CHATML : CHAT_LLAMA3;
     struct data_fixture fixture;
-    struct tokenizer_encoder *encoder = NULL;
-    char text[512], said[2048], reason[100];
+    struct chat_encoder *encoder = NULL;
+    enum chat_kind chosen = CHAT_NONE;
+    char said[2048], reason[CHAT_REASON_BYTES], room[512];
+    struct chat_text text = ROOM(room);
     int32_t ids[512];
-    size_t count = 0, id_count = 0;
+    size_t id_count = 0;
     fixture_open(&fixture);
     struct tokenizer *tokenizer = make_chat(&fixture, kind);
     ck_assert_int_eq(chat_kind_of(tokenizer), kind);
-    ck_assert_int_eq(chat_check(tokenizer, kind), GT_OK);
-    ck_assert_int_eq(chat_check(tokenizer, CHAT_CHATML + CHAT_LLAMA3 - kind), GT_USAGE);
+    ck_assert_int_eq(chat_choose(tokenizer, CHAT_AUTO, &chosen), GT_OK);
+    ck_assert_int_eq(chosen, kind);
+    ck_assert_int_eq(chat_choose(tokenizer, CHAT_CHATML + CHAT_LLAMA3 - kind, &chosen), GT_USAGE);
     FIXTURE_SAYS(&fixture, _i == 0 ? "but those of --chat=chatml" : "but those of --chat=llama3");
-    ck_assert_int_eq(tokenizer_encoder_create(fixture.mem, tokenizer, &encoder), GT_OK);
-    ck_assert(render(kind,
-                     "[{\"role\":\"user\",\"content\":\"the other\"},"
-                     "{\"role\":\"assistant\",\"content\":\"them <|im_end|>, 12\"}]",
-                     text, &count, reason));
-    ck_assert_int_eq(chat_encode(encoder, tokenizer, kind, text, count, ids, &id_count), GT_OK);
-    ck_assert_uint_le(id_count, count);
+    ck_assert_int_eq(chat_encoder_create(fixture.mem, tokenizer, kind, sizeof room, &encoder), GT_OK);
+    ck_assert(render(kind, "{\"messages\":[" USER("the other") "," ANSWER("them <|im_end|>, 12") "]}", &text, reason));
+    ck_assert_int_eq(chat_encode(encoder, text.text, text.count, ids, &id_count), GT_OK);
+    ck_assert_uint_le(id_count, text.count);
     decode(tokenizer, ids, id_count, said);
     ck_assert_str_eq(said, wanted[_i]);
     ck_assert_int_eq(ids[id_count - 1], tokenizer_eot(tokenizer));
@@ -85,18 +129,47 @@ TEST_LOOP(a_conversation_becomes_its_template, 2)
     for (size_t i = 0; i < id_count; i++)
         ends += (ids[i] & ~CHAT_COUNTED) == chat_end(tokenizer);
     ck_assert_int_eq(ends, 2);
-    count = chat_turn(kind, true, "x", "the", text);
-    ck_assert_int_eq(chat_encode(encoder, tokenizer, kind, text, count, ids, &id_count), GT_OK);
-    decode(tokenizer, ids, id_count, said);
-    ck_assert_str_eq(said, prompts[_i]);
-    for (size_t most = 1; most < count; most++) { /* a cut leaves whole characters and marks */
-        const size_t cut = chat_cut(text, most);
+    for (size_t most = 1; most < text.count; most++) { /* a cut leaves whole characters and marks */
+        const size_t cut = chat_cut(text.text, most);
         ck_assert(cut <= most && cut + 1 >= most);
-        ck_assert_int_eq(chat_encode(encoder, tokenizer, kind, text, cut, ids, &id_count), GT_OK);
+        ck_assert_int_eq(chat_encode(encoder, text.text, cut, ids, &id_count), GT_OK);
     }
     ck_assert_uint_eq(chat_cut("a\xF0\x9F\x98\x80", 4), 1);
     hostmem_free(encoder);
     hostmem_free(tokenizer);
+    fixture_close(&fixture);
+}
+
+/* A token of two newlines begins before the answer and ends in it: the ids are those of the whole text, and it counts. */
+TEST(a_token_may_span_the_beginning_of_an_answer)
+{
+    struct data_fixture fixture;
+    struct bpe_trainer *trainer = NULL;
+    struct tokenizer *tokenizer = NULL;
+    struct chat_encoder *encoder = NULL;
+    char reason[CHAT_REASON_BYTES], room[256];
+    struct chat_text text = ROOM(room);
+    const char *bytes = NULL;
+    int32_t ids[64];
+    size_t count = 0, counted = 0;
+    fixture_open(&fixture);
+    ck_assert_int_eq(bpe_trainer_create(fixture.mem, chat_specials(CHAT_CHATML), &trainer), GT_OK);
+    ck_assert_int_eq(bpe_trainer_add(trainer, "\n\n a\n\n b\n\n c\n\n", 15), GT_OK);
+    ck_assert_int_eq(bpe_trainer_finish(trainer, fixture.mem, 260, &tokenizer), GT_OK);
+    ck_assert_int_eq(chat_encoder_create(fixture.mem, tokenizer, CHAT_CHATML, sizeof room, &encoder), GT_OK);
+    ck_assert(render(CHAT_CHATML, "{\"messages\":[" ANSWER("\\n") "]}", &text, reason));
+    ck_assert_int_eq(chat_encode(encoder, text.text, text.count, ids, &count), GT_OK);
+    for (size_t i = 0; i < count; i++)
+        counted += (ids[i] & CHAT_COUNTED) != 0;
+    /* <|im_start|> a s s i s t a n t \n\n <|im_end|> \n <|endoftext|> */
+    ck_assert_uint_eq(count, 14);
+    ck_assert_uint_eq(counted, 2);
+    ck_assert_int_ne(ids[10] & CHAT_COUNTED, 0);
+    ck_assert_uint_eq(tokenizer_token_bytes(tokenizer, ids[10] & ~CHAT_COUNTED, (char[4]){0}, &bytes), 2);
+    ck_assert_int_eq(memcmp(bytes, "\n\n", 2), 0);
+    hostmem_free(encoder);
+    hostmem_free(tokenizer);
+    hostmem_free(trainer);
     fixture_close(&fixture);
 }
 
@@ -105,22 +178,26 @@ TEST(conversations_that_teach_nothing_are_refused)
     static const struct {
         const char *messages, *reason;
     } bad[] = {
-        {"[]", "no message is the assistant's"},
-        {"[{\"role\":\"user\",\"content\":\"a\"}]", "no message is the assistant's"},
-        {"[{\"content\":\"a\"}]", "message 1 has no \"role\""},
-        {"[3]", "message 1 has no \"role\""},
+        {"[]", "the conversation is empty"},
+        {"[" USER("a") "]", "no message is the assistant's"},
+        {"[" USER("a") ",{\"content\":\"a\"}]", "message 2 has no \"role\""},
+        {"[" USER("a") ",3]", "message 2 has no \"role\""},
         {"[{\"role\":\"system\",\"content\":\"\"},{\"role\":\"tool\",\"content\":\"a\"}]",
-         "message 2 has the role \"tool\"; only system, user and assistant are supported"},
-        {"[{\"role\":\"user\",\"content\":null}]", "message 1 has no text as \"content\""},
-        {"[{\"role\":\"assistant\",\"content\":\"\"}]", "message 1 is an empty answer of the assistant"},
-        {"[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]}]",
-         "message 1 has a list, not one text, as \"content\""},
+         "message 2 has the role \"tool\"; chatml supports system, user and assistant"},
+        {"[" USER("a") ",{\"role\":\"wizard\",\"content\":\"a\"}]",
+         "message 2 has the role \"wizard\"; chatml supports system, user and assistant"},
+        {"[{\"role\":\"user\",\"content\":null}]", "message 1 has no text as content"},
+        {"[{\"role\":\"user\",\"content\":[]}]", "message 1 has no text as content"},
+        {"[" ANSWER("") "]", "message 1 is an empty answer of the assistant"},
+        {"[" USER("q") "," ANSWER("a") "," ANSWER("b") "]", "message 3 is the second answer in a row"},
         {"[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"image_url\"}]}]",
-         "message 1 has a part of type \"image_url\" in \"content\"; only text is supported"},
+         "message 1 has a part of type \"image_url\" in its content; only text is supported"},
         {"[{\"role\":\"assistant\",\"content\":\"a\",\"tool_calls\":[{}]}]",
          "message 1 has the field \"tool_calls\", which is not supported"},
         {"[{\"role\":\"assistant\",\"content\":null,\"function_call\":{\"name\":\"f\"}}]",
          "message 1 has the field \"function_call\", which is not supported"},
+        {"[{\"role\":\"assistant\",\"content\":\"a\",\"reasoning_content\":\"b\"}]",
+         "message 1 has the field \"reasoning_content\", which is not supported"},
         {"[{\"role\":\"assistant\",\"content\":\"a\",\"train\":false}]",
          "message 1 has the field \"train\", which is not supported; \"weight\": 0 is"},
         {"[{\"role\":\"assistant\",\"content\":\"a\",\"weight\":0.5}]",
@@ -128,10 +205,11 @@ TEST(conversations_that_teach_nothing_are_refused)
         {"[{\"role\":\"assistant\",\"content\":\"a\",\"weight\":\"0\"}]",
          "message 1 has a \"weight\" that is not 0 or 1"},
         {"[{\"role\":\"user\",\"content\":\"a\",\"weight\":1}]", "message 1 has a \"weight\" that is not an answer's"}};
-    char text[512], reason[100];
-    size_t count;
+    char room[512], record[512], reason[CHAT_REASON_BYTES];
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        ck_assert(!render(CHAT_CHATML, bad[i].messages, text, &count, reason));
+        struct chat_text text = ROOM(room);
+        snprintf(record, sizeof record, "{\"messages\":%s}", bad[i].messages);
+        ck_assert_msg(!render(CHAT_CHATML, record, &text, reason), "%s", record);
         ck_assert_str_eq(reason, bad[i].reason);
     }
 }
@@ -143,90 +221,281 @@ TEST(fields_that_are_ignored)
         "[{\"role\":\"assistant\",\"content\":\"a\",\"tool_calls\":null,\"refusal\":null,\"annotations\":[]}]",
         "[{\"role\":\"assistant\",\"content\":\"a\",\"tool_calls\":[],\"name\":\"\",\"weight\":null}]",
         "[{\"role\":\"assistant\",\"content\":\"a\",\"id\":7,\"timestamp\":\"now\",\"train\":true}]",
+        "[{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]}]",
         "[{\"role\":\"user\",\"content\":\"a\",\"weight\":0},{\"role\":\"assistant\",\"content\":\"\",\"weight\":0}]"};
-    char text[512], reason[100];
-    size_t count;
-    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
-        ck_assert_msg(render(CHAT_CHATML, good[i], text, &count, reason), "%s", reason);
-}
-
-TEST(an_answer_of_weight_0_does_not_count)
-{
-    char text[512], reason[100];
-    size_t count = 0, marks = 0;
-    ck_assert(render(CHAT_CHATML,
-                     "[{\"role\":\"assistant\",\"content\":\"BAD\",\"weight\":0},"
-                     "{\"role\":\"assistant\",\"content\":\"good\",\"weight\":1}]",
-                     text, &count, reason));
-    for (size_t i = 0; i + 1 < count; i++)
-        if (text[i] == '\xff' && text[i + 1] == '+') {
-            marks++;
-            ck_assert_int_eq(memcmp(text + i + 2, "good", 4), 0);
-        }
-    ck_assert_uint_eq(marks, 1);
-}
-
-TEST(fields_of_a_line)
-{
-    static const struct {
-        const char *line, *reason;
-    } lines[] = {{"{\"messages\":[],\"id\":1,\"source\":\"x\",\"tools\":[],\"system\":\"\",\"weight\":1}", NULL},
-                 {"{\"tools\":[{}]}", "the field \"tools\" is not supported"},
-                 {"{\"functions\":[{}]}", "the field \"functions\" is not supported"},
-                 {"{\"images\":[\"a.png\"]}", "the field \"images\" is not supported"},
-                 {"{\"weight\":0.3}", "the field \"weight\" is not supported"},
-                 {"{\"system\":\"be brief\"}",
-                  "the field \"system\" is not supported; write it as a message with the role system"}};
-    char reason[100];
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-        json_t *root = json_loads(lines[i].line, 0, NULL);
-        ck_assert_ptr_nonnull(root);
-        ck_assert_int_eq(chat_line_check(root, reason, sizeof reason), lines[i].reason == NULL);
-        if (lines[i].reason != NULL)
-            ck_assert_str_eq(reason, lines[i].reason);
-        json_decref(root);
+    char room[512], record[512], reason[CHAT_REASON_BYTES];
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        struct chat_text text = ROOM(room);
+        snprintf(record, sizeof record, "{\"messages\":%s}", good[i]);
+        ck_assert_msg(render(CHAT_CHATML, record, &text, reason), "%s: %s", record, reason);
     }
 }
 
-TEST(other_forms_are_recognised)
+TEST(what_counts)
+{
+#define TWO "{\"messages\":[" USER("q") "," ANSWER("a") "," USER("r") "," ANSWER("b") "]}"
+    static const char *const wanted[] = {"<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>]\n"
+                                         "<|im_start|>user\nr<|im_end|>\n<|im_start|>assistant\n[b<|im_end|>]\n|",
+                                         "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n"
+                                         "<|im_start|>user\nr<|im_end|>\n<|im_start|>assistant\n[b<|im_end|>]\n|",
+                                         "[<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n"
+                                         "<|im_start|>user\nr<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n]|"};
+    char room[512], reason[CHAT_REASON_BYTES];
+    for (int on = 0; chat_train_on_words[on] != NULL; on++) {
+        struct chat_reader reader = {.kind = CHAT_CHATML, .train_on = (enum chat_train_on)on};
+        struct chat_text text = ROOM(room);
+        ck_assert(render_with(&reader, TWO, &text, reason));
+        ck_assert_str_eq(shown(CHAT_CHATML, &text), wanted[on]);
+    }
+    expect_shown(
+        CHAT_CHATML,
+        "{\"messages\":[{\"role\":\"assistant\",\"content\":\"BAD\",\"weight\":0}," USER("q") "," ANSWER("good") "]}",
+        "<|im_start|>assistant\nBAD<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n"
+        "[good<|im_end|>]\n|");
+}
+
+TEST(fields_of_a_record)
 {
     static const struct {
-        const char *line, *text,
-            *chat; /* what a line to be read as text, or as a conversation, is called; NULL: unknown */
-    } lines[] = {{"{\"messages\":[{\"role\":\"user\"}]}", "\"messages\" is a conversation: give --chat=llama3", NULL},
-                 {"{\"chat\":[{\"role\":\"user\"}]}", "give --chat=llama3 --field=chat", "give --field=chat"},
-                 {"{\"conversations\":[{\"from\":\"human\"}]}", "ShareGPT's form", "ShareGPT's form"},
-                 {"{\"instruction\":\"a\",\"input\":\"\",\"output\":\"b\"}", "Alpaca's form", "Alpaca's form"},
-                 {"{\"instruction\":\"a\",\"context\":\"\",\"response\":\"b\"}", "Dolly's form", "Dolly's form"},
-                 {"{\"prompt\":[{\"role\":\"user\"}],\"completion\":[{\"role\":\"assistant\"}]}",
-                  "d[\"prompt\"] + d[\"completion\"]", "a prompt and its completion"},
-                 {"{\"prompt\":\"a\",\"chosen\":[{\"role\":\"user\"}],\"rejected\":[{\"role\":\"user\"}]}",
-                  "--field=chosen", "--field=chosen"},
-                 {"{\"text\":\"a\"}", NULL, "leave out --chat"},
-                 {"{\"it's\":[{\"role\":\"user\"}]}", NULL, NULL},
-                 {"{\"instruction\":\"a\",\"output\":1}", NULL, NULL},
-                 {"{\"conversations\":[],\"x\":{}}", NULL, NULL}};
-    char out[CHAT_ADVICE_BYTES];
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-        json_t *root = json_loads(lines[i].line, 0, NULL);
-        ck_assert_ptr_nonnull(root);
-        for (int chat = 0; chat < 2; chat++) {
-            const char *wanted = chat ? lines[i].chat : lines[i].text;
-            const struct chat_given given = {.kind = chat ? CHAT_LLAMA3 : CHAT_NONE,
-                                             .field = chat ? "messages" : "text",
-                                             .path = "file",
-                                             .flags = chat ? "" : "--chat=llama3"};
-            ck_assert_msg(chat_advise(root, &given, out) == (wanted != NULL), "line %zu", i);
-            if (wanted != NULL)
-                ck_assert_msg(strstr(out, wanted) != NULL, "line %zu: %s", i, out);
-        }
-        json_decref(root);
+        const char *more, *reason;
+    } records[] = {{"\"id\":1,\"source\":\"x\",\"tools\":[],\"system\":\"\",\"weight\":1", NULL},
+                   {"\"system\":\"be brief\"", NULL},
+                   {"\"system\":[1]", "the field \"system\" is no text"},
+                   {"\"tools\":[{}]", "the field \"tools\" is not supported: the template chatml has no tools"},
+                   {"\"functions\":[{}]", "the field \"functions\" is not supported"},
+                   {"\"history\":[[\"a\",\"b\"]]", "the field \"history\" is not supported"},
+                   {"\"images\":[\"a.png\"]", "the field \"images\" is not supported"},
+                   {"\"chat_template_kwargs\":{\"a\":1}", "the field \"chat_template_kwargs\" is not supported"},
+                   {"\"weight\":0.3", "the field \"weight\" is not supported"}};
+    char room[512], record[512], reason[CHAT_REASON_BYTES];
+    for (size_t i = 0; i < sizeof records / sizeof records[0]; i++) {
+        struct chat_text text = ROOM(room);
+        snprintf(record, sizeof record, "{%s,\"messages\":[" ANSWER("a") "]}", records[i].more);
+        ck_assert_int_eq(render(CHAT_CHATML, record, &text, reason), records[i].reason == NULL);
+        ck_assert_str_eq(reason, records[i].reason != NULL ? records[i].reason : "");
     }
+}
+
+#define HI "<|im_start|>user\nsay hi<|im_end|>\n<|im_start|>assistant\n[hi<|im_end|>]\n|"
+#define BRIEF "<|im_start|>system\nbe brief<|im_end|>\n"
+
+TEST(forms_of_records)
+{
+    static const struct {
+        const char *record, *form, *wanted;
+    } forms[] = {
+        {"{\"messages\":[" USER("say hi") "," ANSWER("hi") "]}", "messages (messages)", HI},
+        {"{\"dialog\":[" USER("say hi") "," ANSWER("hi") "]}", "messages (dialog)", HI},
+        {"{\"conversations\":[{\"from\":\"human\",\"value\":\"say hi\"},{\"from\":\"gpt\",\"value\":\"hi\"}]}",
+         "ShareGPT (conversations, with from and value)", HI},
+        {"{\"system\":\"be brief\",\"conversations\":[{\"from\":\"human\",\"value\":\"say hi\"},"
+         "{\"from\":\"gpt\",\"value\":\"hi\"}]}",
+         "ShareGPT (conversations, with from and value)", BRIEF HI},
+        {"{\"instruction\":\"say hi\",\"input\":\"\",\"output\":\"hi\",\"text\":\"x\"}",
+         "Alpaca (instruction, input, output)", HI},
+        {"{\"instruction\":\"say hi\",\"output\":\"hi\",\"system\":\"be brief\"}",
+         "Alpaca (instruction, input, output)", BRIEF HI},
+        {"{\"instruction\":\"say\",\"input\":\"it\",\"output\":\"hi\",\"history\":[[\"a\",\"b\"]]}",
+         "Alpaca (instruction, input, output)",
+         "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[b<|im_end|>]\n<|im_start|>user\nsay\n\nit<|im_end|>\n"
+         "<|im_start|>assistant\n[hi<|im_end|>]\n|"},
+        {"{\"instruction\":\"say hi\",\"context\":\"\",\"response\":\"hi\"}", "Dolly (instruction, context, response)",
+         HI},
+        {"{\"prompt\":\"say hi\",\"completion\":\"hi\"}", "prompt and completion (prompt, completion)", HI},
+        {"{\"prompt\":[" USER("a") "," ANSWER("b") "," USER("c") "],\"completion\":[" ANSWER("d") "]}",
+         "prompt and completion (lists of messages)",
+         "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\nc<|im_end|>\n"
+         "<|im_start|>assistant\n[d<|im_end|>]\n|"},
+        {"{\"question\":\"say hi\",\"answer\":\"hi\"}", "question and answer (question, answer)", HI},
+        {"{\"text\":\"some <|im_end|> text\"}", "text (text)", "[some <|im_end|> text|]"},
+        {"{\"text\":\"<|im_start|>user\\nq<|im_end|>\\n<|im_start|>assistant\\na<|im_end|>\\n\"}", "text (text)",
+         "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>]\n|"}};
+    char room[1024], reason[CHAT_REASON_BYTES], form[CHAT_FORM_BYTES];
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        struct chat_reader reader = {.kind = CHAT_CHATML};
+        struct chat_text text = ROOM(room);
+        ck_assert_msg(render_with(&reader, forms[i].record, &text, reason), "%s: %s", forms[i].record, reason);
+        ck_assert_str_eq(chat_form_text(&reader.form, form), forms[i].form);
+        ck_assert_str_eq(shown(CHAT_CHATML, &text), forms[i].wanted);
+        /* Every other form is refused after this one. */
+        for (size_t k = 0; k < sizeof forms / sizeof forms[0]; k++) {
+            text = ROOM(room);
+            const bool same = strcmp(forms[i].form, forms[k].form) == 0;
+            ck_assert_int_eq(render_with(&reader, forms[k].record, &text, reason), same);
+            ck_assert(same || strstr(reason, "prepare them separately") != NULL);
+        }
+    }
+    struct chat_text text = ROOM(room);
+    ck_assert(!render(CHAT_CHATML, "{\"a\":1}", &text, reason));
+    ck_assert_ptr_nonnull(strstr(reason, "no conversation in this record"));
+    struct chat_reader with = {.kind = CHAT_CHATML, .system = "be brief", .field = "b"};
+    ck_assert(
+        render_with(&with, "{\"a\":[" ANSWER("x") "],\"b\":[" USER("say hi") "," ANSWER("hi") "]}", &text, reason));
+    ck_assert_str_eq(shown(CHAT_CHATML, &text), BRIEF HI);
+}
+
+/* Qwen3: only the answers after the last question keep their reasoning, and what counts is what stands there. */
+TEST(turns_that_later_ones_rewrite)
+{
+#define THOUGHT(text, reason) "{\"role\":\"assistant\",\"content\":\"" text "\",\"reasoning_content\":\"" reason "\"}"
+    expect_shown(CHAT_QWEN3,
+                 "{\"messages\":[" USER("q") "," THOUGHT("a", "one") "," USER("r") "," THOUGHT("b", "two") "]}",
+                 "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>]\n<|im_start|>user\nr<|im_end|>\n"
+                 "<|im_start|>assistant\n[<think>\ntwo\n</think>\n\nb<|im_end|>]\n|");
+    expect_shown(CHAT_QWEN3, "{\"messages\":[" USER("q") "," ANSWER("<think>\\nh\\n</think>\\n\\na") "]}",
+                 "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[<think>\nh\n</think>\n\na<|im_end|>]\n|");
+    expect_shown(CHAT_QWEN3_THINKING, "{\"messages\":[" USER("q") "," THOUGHT("a", "h") "]}",
+                 "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\n[h\n</think>\n\na<|im_end|>]\n|");
+    expect_shown(CHAT_QWEN3_INSTRUCT, "{\"messages\":[" USER("q") "," ANSWER("a") "]}",
+                 "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>]\n|");
+}
+
+TEST(tools_and_their_results)
+{
+    const char *record =
+        "{\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"x\":0.1}}],\"messages\":[" USER(
+            "q") ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":"
+                 "{\"a\":1}}}]},{\"role\":\"tool\",\"content\":\"2\"},{\"role\":\"tool\",\"content\":\"3\"}," ANSWER(
+                     "five") "]}";
+    const char *calls =
+        "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[<tool_call>\n{\"name\": \"f\", \"arguments\": "
+        "{\"a\": 1}}\n</tool_call><|im_end|>]\n<|im_start|>user\n<tool_response>\n2\n</tool_response>\n"
+        "<tool_response>\n3\n</tool_response><|im_end|>\n<|im_start|>assistant\n[five<|im_end|>]\n|";
+    char room[4096], reason[CHAT_REASON_BYTES];
+    struct chat_text text = ROOM(room);
+    ck_assert_msg(render(CHAT_QWEN3_INSTRUCT, record, &text, reason), "%s", reason);
+    const char *said = shown(CHAT_QWEN3_INSTRUCT, &text);
+    ck_assert_ptr_nonnull(
+        strstr(said, "<tools>\n{\"type\": \"function\", \"function\": {\"name\": \"f\", \"x\": 0.1}}\n</tools>"));
+    ck_assert_str_eq(strstr(said, "<|im_start|>user"), calls);
+    /* ShareGPT's names of the same roles */
+    ck_assert(
+        render(CHAT_QWEN3_INSTRUCT,
+               "{\"conversations\":[{\"from\":\"human\",\"value\":\"q\"},{\"from\":\"function_call\",\"value\":"
+               "\"{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": {\\\"a\\\": 1}}\"},{\"from\":\"observation\",\"value\":"
+               "\"2\"},{\"from\":\"tool\",\"value\":\"3\"},{\"from\":\"gpt\",\"value\":\"five\"}]}",
+               &text, reason));
+    ck_assert_str_eq(shown(CHAT_QWEN3_INSTRUCT, &text), calls);
+    ck_assert(
+        !render(CHAT_LLAMA31,
+                "{\"messages\":[" USER("q") ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":["
+                                            "{\"name\":\"f\",\"arguments\":{}},{\"name\":\"g\",\"arguments\":{}}]}]}",
+                &text, reason));
+    ck_assert_str_eq(reason, "message 2 has 2 tool calls; the template llama3.1 has one an answer");
+}
+
+TEST(families)
+{
+    static const struct {
+        enum chat_kind kind;
+        const char *wanted;
+    } families[] = {
+        {CHAT_SMOLLM2,
+         "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\n q <|im_end|>\n<|im_start|>assistant\n[ a <|im_end|>]\n|"},
+        {CHAT_LLAMA3_META,
+         "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\ns<|eot_id|><|start_header_id|>user"
+         "<|end_header_id|>\n\nq<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n[a<|eot_id|>]|"},
+        {CHAT_LLAMA32,
+         "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\n"
+         "Today Date: 26 Jul 2024\n\ns<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nq<|eot_id|>"
+         "<|start_header_id|>assistant<|end_header_id|>\n\n[a<|eot_id|>]|"},
+        {CHAT_GEMMA3, "<bos><start_of_turn>user\ns\n\nq<end_of_turn>\n<start_of_turn>model\n[a<end_of_turn>]\n|"},
+        {CHAT_MISTRAL, "<s>[INST]  q [/INST] [a</s>]|"},
+        {CHAT_PHI3, "<|system|>\ns<|end|>\n<|user|>\n q <|end|>\n<|assistant|>\n[ a <|end|>]\n|"},
+        {CHAT_PHI4,
+         "<|im_start|>system<|im_sep|>s<|im_end|><|im_start|>user<|im_sep|> q <|im_end|><|im_start|>assistant"
+         "<|im_sep|>[ a <|im_end|>]|"},
+        {CHAT_PHI4_MINI, "<|system|>s<|end|><|user|> q <|end|><|assistant|>[ a <|end|>]|"}};
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
+        expect_shown(families[i].kind,
+                     "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"}," USER(" q ") "," ANSWER(" a ") "]}",
+                     families[i].wanted);
+    char room[512], reason[CHAT_REASON_BYTES];
+    struct chat_text text = ROOM(room);
+    ck_assert(!render(CHAT_GEMMA, "{\"system\":\"s\",\"messages\":[" USER("q") "," ANSWER("a") "]}", &text, reason));
+    ck_assert_str_eq(reason, "the template gemma has no place for a system's message");
+    ck_assert(!render(CHAT_GEMMA3, "{\"messages\":[" USER("q") "," USER("q") "]}", &text, reason));
+    ck_assert_str_eq(reason, "message 2 is the user's again; in this template user and assistant speak in turn");
+}
+
+/* The numbers are those that Python 3.11's json.dumps() writes. */
+TEST(json_is_written_as_python_does)
+{
+    const char *given =
+        "{\"a\":[0.1,1.0,1e16,123456789012345680.0,1e-5,0.0001,-0.0,1e22,5e-324,100.5,3],\"b\":{},\"c\":[],"
+        "\"d\":\"\\u0007\\\"\\\\/\\n\\u00fc\",\"e\":[true,false,null]}";
+    const char *flat =
+        "{\"a\": [0.1, 1.0, 1e+16, 1.2345678901234568e+17, 1e-05, 0.0001, -0.0, 1e+22, 5e-324, 100.5, 3], "
+        "\"b\": {}, \"c\": [], \"d\": \"\\u0007\\\"\\\\/\\n\xc3\xbc\", \"e\": [true, false, null]}";
+    char room[1024];
+    struct chat_out out = {.text = room, .room = sizeof room};
+    json_t *value = json_loads(given, 0, NULL);
+    ck_assert_ptr_nonnull(value);
+    ck_assert(chat_out_json(&out, value, 0));
+    ck_assert_uint_eq(out.count, strlen(flat));
+    ck_assert_int_eq(memcmp(room, flat, out.count), 0);
+    json_decref(value);
+    value = json_loads("{\"a\":[1,{}],\"b\":{\"c\":[]}}", 0, NULL);
+    out.count = 0;
+    ck_assert(chat_out_json(&out, value, 4));
+    const char *tall = "{\n    \"a\": [\n        1,\n        {}\n    ],\n    \"b\": {\n        \"c\": []\n    }\n}";
+    ck_assert_uint_eq(out.count, strlen(tall));
+    ck_assert_int_eq(memcmp(room, tall, out.count), 0);
+    json_decref(value);
+    char deep[400] = "";
+    for (int i = 0; i < 100; i++)
+        strcat(deep, "[");
+    for (int i = 0; i < 100; i++)
+        strcat(deep, "]");
+    value = json_loads(deep, 0, NULL);
+    ck_assert(!chat_out_json(&out, value, 0));
+    json_decref(value);
+    size_t count = strlen("\xe3\x80\x80 a b\xc2\xa0\n");
+    const char *stripped = chat_strip("\xe3\x80\x80 a b\xc2\xa0\n", &count);
+    ck_assert(count == 3 && memcmp(stripped, "a b", 3) == 0);
+}
+
+/* Templates written here, which have the marks of families and no text of theirs. */
+TEST(templates_are_recognised)
+{
+    static const struct {
+        const char *jinja;
+        enum chat_kind kind;
+    } given[] = {{"{{'<|im_start|>' + message['role'] + message['content'] + '<|im_end|>'}}", CHAT_CHATML},
+                 {"{% if tools %}{{'<|im_start|>' + message['content'] + '<|im_end|>'}}", CHAT_NONE},
+                 {"<start_of_turn> first_user_prefix <end_of_turn> {{ x | trim }}", CHAT_GEMMA3},
+                 {"<start_of_turn> first_user_prefix <end_of_turn> {{ x | trim }} declaration", CHAT_NONE},
+                 {"<|start_header_id|>{{ message['content'] | trim }}<|eot_id|> bos_token", CHAT_LLAMA3_META},
+                 {"{{ hello }}", CHAT_NONE},
+                 {"", CHAT_NONE}};
+    struct data_fixture fixture;
+    enum chat_kind chosen = CHAT_NONE;
+    bool exact = true;
+    fixture_open(&fixture);
+    for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
+        ck_assert_int_eq(chat_recognise(given[i].jinja, &exact), given[i].kind);
+        ck_assert(!exact);
+    }
+    for (int kind = CHAT_CHATML; kind <= CHAT_LLAMA3; kind++) {
+        ck_assert_int_eq(chat_recognise(chat_template_of((enum chat_kind)kind)->jinja, &exact), kind);
+        ck_assert(exact);
+    }
+    struct tokenizer *tokenizer = make_chat(&fixture, CHAT_CHATML);
+    ck_assert_int_eq(tokenizer_template_set(tokenizer, "{{ hello }}"), GT_OK);
+    ck_assert_str_eq(chat_jinja(tokenizer), "{{ hello }}");
+    ck_assert_int_eq(chat_choose(tokenizer, CHAT_AUTO, &chosen), GT_USAGE);
+    FIXTURE_SAYS(&fixture, "the model's chat template is not one that is known here; --chat=chatml");
+    ck_assert_int_eq(chat_choose(tokenizer, CHAT_CHATML, &chosen), GT_OK);
+    chat_use(tokenizer, CHAT_CHATML);
+    ck_assert_str_eq(chat_jinja(tokenizer), chat_template_of(CHAT_CHATML)->jinja);
+    hostmem_free(tokenizer);
+    fixture_close(&fixture);
 }
 
 TEST(a_vocabulary_without_special_tokens_has_no_template)
 {
     struct data_fixture fixture;
+    enum chat_kind chosen = CHAT_NONE;
     fixture_open(&fixture);
     struct tokenizer *bpe = make_trained(&fixture, 300), *bytes = NULL;
     ck_assert_int_eq(tokenizer_create_bytes(fixture.mem, &bytes), GT_OK);
@@ -234,8 +503,10 @@ TEST(a_vocabulary_without_special_tokens_has_no_template)
     ck_assert_int_eq(chat_kind_of(bytes), CHAT_NONE);
     ck_assert_int_eq(chat_end(bpe), tokenizer_eot(bpe));
     ck_assert_int_eq(chat_end(bytes), -1);
-    ck_assert_int_eq(chat_check(bpe, CHAT_LLAMA3), GT_USAGE);
+    ck_assert_int_eq(chat_choose(bpe, CHAT_LLAMA3, &chosen), GT_USAGE);
     FIXTURE_SAYS(&fixture, "has no token <|begin_of_text|>, <|start_header_id|>, <|end_header_id|>, <|eot_id|>;");
+    ck_assert_int_eq(chat_choose(bpe, CHAT_AUTO, &chosen), GT_USAGE);
+    FIXTURE_SAYS(&fixture, "the vocabulary comes with no chat template");
     hostmem_free(bytes);
     hostmem_free(bpe);
     fixture_close(&fixture);

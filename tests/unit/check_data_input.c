@@ -28,7 +28,7 @@ TEST(input_plain_file_is_one_text)
     for (size_t step = 1; step < 11; step++) {
         struct input *input = NULL;
         const struct corpus_file file = {.path = fixture_path(&fixture, "a.txt")};
-        ck_assert_int_eq(input_open(fixture.mem, &file, NULL, 7, &input), GT_OK);
+        ck_assert_int_eq(input_open(fixture.mem, &file, NULL, 7, false, &input), GT_OK);
         ck_assert_int_eq(input_next(input, &found), GT_OK);
         ck_assert(found && !input_info_get(input)->is_member);
         ck_assert_uint_eq(read_text(input, step, text), 9);
@@ -55,7 +55,7 @@ TEST(input_standard_input)
     ck_assert(fd >= 0 && dup2(fd, STDIN_FILENO) == STDIN_FILENO);
     for (int with_copy = 0; with_copy < 2; with_copy++) {
         struct input *input = NULL;
-        ck_assert_int_eq(input_open(fixture.mem, &file, with_copy ? copy : NULL, 0, &input), GT_OK);
+        ck_assert_int_eq(input_open(fixture.mem, &file, with_copy ? copy : NULL, 0, false, &input), GT_OK);
         ck_assert_int_eq(input_next(input, &found), GT_OK);
         ck_assert(found && !input_name_is_jsonl(input_info_get(input)->name));
         ck_assert_str_eq(input_info_get(input)->label, "standard input");
@@ -85,7 +85,7 @@ TEST(input_formats_by_name)
         struct input *input = NULL;
         fixture_write_text(&fixture, names[i].name, "");
         const struct corpus_file file = {.path = fixture_path(&fixture, names[i].name)};
-        ck_assert_int_eq(input_open(fixture.mem, &file, NULL, 0, &input), GT_OK);
+        ck_assert_int_eq(input_open(fixture.mem, &file, NULL, 0, false, &input), GT_OK);
         ck_assert_int_eq(input_next(input, &found), GT_OK);
         ck_assert_int_eq(input_name_is_jsonl(input_info_get(input)->name), names[i].is_jsonl);
         hostmem_free(input);
@@ -99,10 +99,10 @@ TEST(input_refusals)
     struct input *input = NULL;
     fixture_open(&fixture);
     const struct corpus_file missing = {.path = fixture_path(&fixture, "none.txt")};
-    ck_assert_int_eq(input_open(fixture.mem, &missing, NULL, 0, &input), GT_IO);
+    ck_assert_int_eq(input_open(fixture.mem, &missing, NULL, 0, false, &input), GT_IO);
     FIXTURE_SAYS(&fixture, "none.txt");
     hostmem_fail_at(fixture.mem, 1);
-    ck_assert_int_eq(input_open(fixture.mem, &missing, NULL, 0, &input), GT_NO_MEMORY);
+    ck_assert_int_eq(input_open(fixture.mem, &missing, NULL, 0, false, &input), GT_NO_MEMORY);
     ck_assert_ptr_null(input);
     fixture_close(&fixture);
 }

@@ -11,7 +11,7 @@ static void expect_text(const char *line, const char *field, const char *text, s
 {
     json_t *found = NULL;
     char reason[JSONL_REASON_BYTES] = "";
-    ck_assert_msg(jsonl_line_value(line, strlen(line), field, JSON_STRING, &found, reason) == GT_OK, "%s", reason);
+    ck_assert_msg(jsonl_line_value(line, strlen(line), field, &found, reason) == GT_OK, "%s", reason);
     ck_assert_uint_eq(json_string_length(found), count);
     ck_assert_int_eq(memcmp(json_string_value(found), text, count), 0);
     json_decref(found);
@@ -21,7 +21,7 @@ static void expect_reason(const char *line, size_t count, const char *says)
 {
     json_t *found = NULL;
     char reason[JSONL_REASON_BYTES] = "";
-    ck_assert_int_eq(jsonl_line_value(line, count, "text", JSON_STRING, &found, reason), GT_DATA);
+    ck_assert_int_eq(jsonl_line_value(line, count, "text", &found, reason), GT_DATA);
     ck_assert_ptr_null(found);
     ck_assert_msg(strstr(reason, says) != NULL, "the reason: %s", reason);
 }
@@ -90,7 +90,7 @@ TEST(jsonl_memory_that_runs_out)
             for_good = kind == 1;
             allocations_left = n;
             json_set_alloc_funcs(allocate_or_not, free);
-            status = jsonl_line_value(line, strlen(line), "text", JSON_STRING, &found, reason);
+            status = jsonl_line_value(line, strlen(line), "text", &found, reason);
             json_set_alloc_funcs(malloc, free);
             ck_assert_msg(status == GT_NO_MEMORY || (status == GT_OK && strcmp(json_string_value(found), text) == 0),
                           "allocation %zu: status %d, %s", n, status,

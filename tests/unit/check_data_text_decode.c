@@ -20,7 +20,7 @@ static enum gt_status decode(struct data_fixture *fixture, const char *encoding,
     unsigned char *first = malloc(taken + 1), *text = malloc(8 * RAW_BYTES);
     size_t got = 0, length = 0;
     bool found;
-    ck_assert_int_eq(input_open(fixture->mem, &file, NULL, 0, &input), GT_OK);
+    ck_assert_int_eq(input_open(fixture->mem, &file, NULL, 0, false, &input), GT_OK);
     ck_assert_int_eq(input_next(input, &found), GT_OK);
     if (taken > 0)
         ck_assert_int_eq(input_read(input, first, taken, &got), GT_OK);

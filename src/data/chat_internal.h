@@ -1,0 +1,88 @@
+/* Shared by chat*.c: what a template is made of, and rendered text that grows. */
+#ifndef GPT_TRAIN_DATA_CHAT_INTERNAL_H
+#define GPT_TRAIN_DATA_CHAT_INTERNAL_H
+
+#include "data/chat.h"
+#include "data/dedup.h"
+
+#define CHAT_MARK "\xff" /* a digit follows for a special token, or one of these */
+enum { CHAT_MARK_COUNT = '+', CHAT_MARK_IGNORE = '-', CHAT_MARK_END_OF_TEXT = 'e' };
+
+enum chat_role { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT, CHAT_TOOL, CHAT_ROLES };
+
+/* Where the system's message is written. */
+enum chat_system_place {
+    CHAT_SYSTEM_TURN,       /* as a turn of its own */
+    CHAT_SYSTEM_FIRST_USER, /* before the user's first text, with an empty line */
+    CHAT_SYSTEM_LAST_USER,  /* before the last text, if that is the user's */
+    CHAT_SYSTEM_REFUSED
+};
+
+/* What an answer's reasoning becomes. */
+enum chat_thinking {
+    CHAT_THINKING_NONE,
+    CHAT_THINKING_QWEN, /* a block before the answers after the last question; others lose it */
+    CHAT_THINKING_SMOL  /* part of the text; an empty block where the system's message says /no_think */
+};
+
+enum chat_tools {
+    CHAT_TOOLS_NONE,
+    CHAT_TOOLS_QWEN,  /* in the system's message; calls and results between tags */
+    CHAT_TOOLS_QWEN3, /* the same; arguments that are a text are written as they are */
+    CHAT_TOOLS_LLAMA  /* before the user's first text; one call an answer */
+};
+
+/* The system's message has a head before its text. */
+enum chat_system_head { CHAT_HEAD_NONE, CHAT_HEAD_LLAMA, CHAT_HEAD_SMOL };
+
+#define CHAT_WORDS_MAX 6
+
+/* A family of templates.  In these texts the texts of special tokens stand for the tokens. */
+struct chat_template {
+    const char *word; /* of --chat */
+    const char *specials[CHAT_SPECIALS_MAX + 1];
+    size_t end_special; /* ends an answer */
+    const char *begin;  /* of a conversation */
+    const char *before[CHAT_ROLES];
+    const char *end, *tail;     /* of an answer: the first counts */
+    const char *after;          /* other messages */
+    const char *think;          /* what the prompt for an answer adds to before[CHAT_ASSISTANT], or NULL */
+    const char *system_default; /* where no message is the system's, or NULL */
+    enum chat_system_head head;
+    const char *date; /* in the head: fixed, so that the data depend only on the inputs */
+    enum chat_system_place system;
+    bool one_system;    /* only the first message may be the system's */
+    bool alternates;    /* the user and the assistant speak in turn, the user first */
+    bool trims;         /* texts lose the white space around them */
+    bool trims_answers; /* only answers do */
+    enum chat_thinking thinking;
+    enum chat_tools tools;
+    const char *jinja; /* ours, or NULL */
+
+    /* The texts of models' templates that this family writes: their checksums without white space around them, and
+     * what all of them have and none has. */
+    struct document_hash hashes[3];
+    const char *marks[CHAT_WORDS_MAX], *foreign[CHAT_WORDS_MAX];
+};
+
+const struct chat_template *chat_template_of(enum chat_kind kind);
+
+/* Text that grows up to `room` bytes; `full` is set when more does not fit. */
+struct chat_out {
+    char *text;
+    size_t count, room;
+    bool full;
+};
+
+void chat_out_bytes(struct chat_out *out, const char *bytes, size_t count);
+void chat_out_text(struct chat_out *out, const char *text);
+/* Writes JSON as Python's json.dumps(value, ensure_ascii=False) does; `indent` 0: in one line.  Returns false for a
+ * value that is nested too deeply. */
+bool chat_out_json(struct chat_out *out, const json_t *value, int indent);
+
+/* Removes the white space of Python's str.strip() from text[*count]. */
+const char *chat_strip(const char *text, size_t *count);
+/* Returns the length without the white space at the end. */
+size_t chat_strip_end(const char *text, size_t count);
+
+#endif

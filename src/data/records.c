@@ -1,0 +1,237 @@
+/* Where records begin and end, and the rows of CSV files.
+ *
+ * Elements of a list are found by counting brackets outside texts; jansson then reads each by itself.  Rows are read as
+ * Python's csv module reads them: two quotes in a quoted field are one, and line ends in it stay as they are.
+ */
+#include "data/records.h"
+
+#define SPACES " \t\r\n"
+
+static bool name_ends(const char *name, const char *ending)
+{
+    const size_t count = strlen(name), length = strlen(ending);
+    return count > length && strcmp(name + count - length, ending) == 0;
+}
+
+enum record_form record_form_of(const char *name, const char *bytes, size_t count)
+{
+    size_t at = 0;
+    if (name_ends(name, ".csv") || name_ends(name, ".tsv"))
+        return RECORD_CSV;
+    while (at < count && memchr(SPACES, bytes[at], 4) != NULL)
+        at++;
+    return at < count && bytes[at] == '[' ? RECORD_LIST : RECORD_LINES;
+}
+
+/* ---- a list ---- */
+
+/* Takes a byte between two elements.  Returns true unless it begins one. */
+static bool between_take(struct record_scan *scan, char byte, const char **out_fault)
+{
+    if (memchr(SPACES, byte, 4) != NULL)
+        return true;
+    if (scan->closed)
+        *out_fault = "expected nothing after the list";
+    else if (!scan->opened && byte == '[')
+        scan->opened = true;
+    else if (scan->wants_comma && byte == ',')
+        scan->wants_comma = false;
+    else if (byte == ']')
+        scan->closed = true;
+    else if (scan->wants_comma)
+        *out_fault = "expected a comma or ] after an element of the list";
+    else
+        return false;
+    return true;
+}
+
+/* Takes a byte of an element.  Returns true when it is the last one. */
+static bool element_take(struct record_scan *scan, char byte)
+{
+    const bool was_text = scan->in_text;
+    if (scan->in_text) {
+        scan->in_text = scan->escaped || byte != '"';
+        scan->escaped = !scan->escaped && byte == '\\';
+    } else if (byte == '"') {
+        scan->in_text = true;
+    } else if (byte == '{' || byte == '[') {
+        scan->depth++;
+    } else if (byte == '}' || byte == ']') {
+        scan->depth--;
+    }
+    return scan->depth == 0 && !scan->in_text && (was_text || byte == '}' || byte == ']');
+}
+
+static bool list_run(struct record_scan *scan, const char *bytes, size_t count, size_t *out_used,
+                     const char **out_fault)
+{
+    size_t at = 0;
+    for (; at < count && *out_fault == NULL; at++) {
+        if (!scan->begun && between_take(scan, bytes[at], out_fault))
+            continue;
+        scan->start += scan->begun ? 0 : at;
+        scan->in_scalar = (!scan->begun && memchr("{[\"", bytes[at], 3) == NULL) || scan->in_scalar;
+        scan->begun = true;
+        if (scan->in_scalar && (memchr(SPACES, bytes[at], 4) != NULL || bytes[at] == ',' || bytes[at] == ']')) {
+            *out_used = at;
+            return true;
+        }
+        if (!scan->in_scalar && element_take(scan, bytes[at])) {
+            *out_used = at + 1;
+            return true;
+        }
+    }
+    scan->start += scan->begun ? 0 : count;
+    *out_used = at;
+    return false;
+}
+
+/* ---- all forms ---- */
+
+void record_scan_begin(struct record_scan *scan)
+{
+    scan->wants_comma = scan->begun;
+    scan->begun = scan->in_text = scan->escaped = scan->in_scalar = false;
+    scan->depth = 0;
+    scan->start = 0;
+}
+
+bool record_scan_run(struct record_scan *scan, const char *bytes, size_t count, size_t *out_used,
+                     const char **out_fault)
+{
+    if (scan->form == RECORD_LIST)
+        return list_run(scan, bytes, count, out_used, out_fault);
+    scan->begun = scan->begun || count > 0;
+    for (size_t at = 0; at < count; at++) {
+        scan->in_text = scan->in_text != (scan->form == RECORD_CSV && bytes[at] == '"');
+        if (bytes[at] == '\n' && !scan->in_text) {
+            *out_used = at + 1;
+            return true;
+        }
+    }
+    *out_used = count;
+    return false;
+}
+
+const char *record_scan_end(const struct record_scan *scan)
+{
+    if (scan->form == RECORD_CSV)
+        return scan->in_text ? "a quote opens here and the file ends before it is closed" : NULL;
+    return scan->form == RECORD_LIST && !scan->closed ? "the list is not closed: the file is cut short" : NULL;
+}
+
+/* ---- rows ---- */
+
+/* Takes the next field at row[*at] into `out`, which has room for the row.  Returns false when its quotes are wrong. */
+static bool field_take(char separator, const char *row, size_t count, size_t *at, char *out, size_t *out_count)
+{
+    bool quoted = *at < count && row[*at] == '"';
+    size_t length = 0;
+    *at += quoted;
+    while (*at < count && (quoted || row[*at] != separator)) {
+        const bool is_quote = row[*at] == '"';
+        const bool is_pair = is_quote && *at + 1 < count && row[*at + 1] == '"';
+        if (quoted && is_quote && !is_pair) {
+            quoted = false;
+            if (*at + 1 < count && row[*at + 1] != separator)
+                return false;
+        } else {
+            out[length++] = row[*at];
+            *at += quoted && is_pair;
+        }
+        ++*at;
+    }
+    *out_count = length;
+    return !quoted;
+}
+
+/* Returns the row as a list of texts, or NULL with the reason; without one, out of memory. */
+static json_t *fields_read(char separator, const char *row, size_t count, const char **reason)
+{
+    json_t *list = json_array();
+    char *field = malloc(count + 1);
+    size_t at = 0, length = 0;
+    bool more = list != NULL && field != NULL;
+    while (more && *reason == NULL) {
+        const bool good = field_take(separator, row, count, &at, field, &length);
+        json_t *text = good ? json_stringn(field, length) : NULL;
+        if (!good)
+            *reason = "a quote inside a field that is not quoted, or a quoted field that goes on after its quote";
+        else if (text == NULL)
+            *reason = "not valid UTF-8";
+        else if (json_array_append_new(list, text) != 0)
+            more = false;
+        more = more && at < count;
+        if (more)
+            at++;
+        if (more && at == count && *reason == NULL) /* a separator at the end: one empty field more */
+            more = json_array_append_new(list, json_string("")) != 0;
+    }
+    free(field);
+    if (*reason == NULL && list != NULL && json_array_size(list) > 0)
+        return list;
+    json_decref(list);
+    return NULL;
+}
+
+static size_t without_line_end(const char *row, size_t count)
+{
+    count -= count > 0 && row[count - 1] == '\n';
+    count -= count > 0 && row[count - 1] == '\r';
+    return count;
+}
+
+enum gt_status record_columns_read(struct record_columns *columns, const char *row, size_t count, const char **reason)
+{
+    count = without_line_end(row, count);
+    columns->separator = ',';
+    if (memchr(row, ',', count) == NULL)
+        columns->separator = memchr(row, '\t', count) != NULL ? '\t' : memchr(row, ';', count) != NULL ? ';' : ',';
+    json_t *names = fields_read(columns->separator, row, count, reason);
+    for (size_t i = 0; i < json_array_size(names) && *reason == NULL; i++)
+        for (size_t k = 0; k < i && *reason == NULL; k++)
+            if (json_equal(json_array_get(names, i), json_array_get(names, k)))
+                *reason = "two columns have one name";
+    if (*reason == NULL && json_array_size(names) > RECORD_FIELDS_MAX)
+        *reason = "more than 1024 columns";
+    if (*reason == NULL && names == NULL)
+        return FAIL(GT_NO_MEMORY, "out of memory for the columns of a file");
+    if (*reason == NULL) {
+        columns->names = names;
+        return GT_OK;
+    }
+    json_decref(names);
+    return GT_DATA;
+}
+
+/* Returns the list of objects that a text holds as JSON, or the text. */
+static json_t *value_of(json_t *text)
+{
+    const char *bytes = json_string_value(text);
+    json_t *list = bytes[strspn(bytes, SPACES)] == '[' ? json_loads(bytes, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    if (json_is_object(json_array_get(list, 0)))
+        return list;
+    json_decref(list);
+    return json_incref(text);
+}
+
+enum gt_status record_row_read(const struct record_columns *columns, const char *row, size_t count, json_t **out,
+                               const char **reason)
+{
+    json_t *fields = fields_read(columns->separator, row, without_line_end(row, count), reason);
+    json_t *object = json_object();
+    int failures = fields == NULL;
+    if (fields != NULL && json_array_size(fields) != json_array_size(columns->names))
+        *reason = "another number of fields than the first row";
+    for (size_t i = 0; i < json_array_size(fields) && *reason == NULL; i++)
+        failures |= json_object_set_new(object, json_string_value(json_array_get(columns->names, i)),
+                                        value_of(json_array_get(fields, i)));
+    json_decref(fields);
+    object = json_whole(object, failures || *reason != NULL);
+    if (*reason != NULL)
+        return GT_DATA;
+    if (object == NULL)
+        return FAIL(GT_NO_MEMORY, "out of memory for a row");
+    *out = object;
+    return GT_OK;
+}

@@ -6,6 +6,7 @@ AC_DEFUN([GT_BUILD], [
   AS_IF([test "x$gt_libarchive" = xyes], [gt_libraries="$gt_libraries, libarchive `$PKG_CONFIG --modversion libarchive`"])
   AS_IF([test "x$gt_icu" = xyes], [gt_libraries="$gt_libraries, ICU `$PKG_CONFIG --modversion icu-uc`"])
   AS_IF([test "x$gt_yaml" = xyes], [gt_libraries="$gt_libraries, libyaml `$PKG_CONFIG --modversion yaml-0.1`"])
+  AS_IF([test "x$gt_libedit" = xyes], [gt_libraries="$gt_libraries, libedit `$PKG_CONFIG --modversion libedit`"])
   AS_CASE([$BLAS_LIBS], [*openblas*], [gt_blas="OpenBLAS `$PKG_CONFIG --modversion openblas 2>/dev/null`"],
     [gt_blas=`echo $BLAS_LIBS`])
   gt_libraries="$gt_libraries,\\n           $gt_blas"
@@ -32,6 +33,8 @@ AC_DEFUN([GT_SUMMARY], [
     [gt_text_icu="no (tokenizers that normalize text are refused; Debian: libicu-dev)"])
   AS_IF([test "x$gt_yaml" = xyes], [gt_text_yaml=`$PKG_CONFIG --modversion yaml-0.1`],
     [gt_text_yaml="no (configurations in YAML are refused; Debian: libyaml-dev)"])
+  AS_IF([test "x$gt_libedit" = xyes], [gt_text_edit=`$PKG_CONFIG --modversion libedit`],
+    [gt_text_edit="no (gpt-sample --chat does not edit lines; Debian: libedit-dev)"])
   AS_IF([test "x$FUZZ_CC" != xno], [gt_text_fuzzer="yes ($FUZZ_CC)"],
     [gt_text_fuzzer="no (fuzzing is skipped; Debian: clang libclang-rt-dev)"])
   AS_IF([test "x$PYTHON_TORCH" != xno], [gt_text_torch=$PYTHON_TORCH],
@@ -72,6 +75,7 @@ AC_DEFUN([GT_SUMMARY], [
     libarchive         $gt_text_archive
     ICU                $gt_text_icu
     libyaml            $gt_text_yaml
+    libedit            $gt_text_edit
     iconv              $gt_iconv
     Check (tests)      $gt_text_check
     libFuzzer (tests)  $gt_text_fuzzer

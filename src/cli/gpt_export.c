@@ -17,7 +17,7 @@ struct arguments {
     bool help, version, force;
     const char *out_dir, *checkpoint, *output;
     int format; /* -1: not given */
-    enum dtype dtype;
+    int type;   /* a dtype, or behind them a mixture; -1: not given */
     char out_dir_room[FILE_PATH_MAX];
 };
 
@@ -29,7 +29,7 @@ static void print_help(void)
           "OUTPUT appears only when it is complete.\n"
           "\n"
           "Example\n"
-          "  gpt-export --out_dir=out --format=gguf --dtype=float16 model.gguf\n"
+          "  gpt-export --out_dir=out --format=gguf --dtype=q8_0 model.gguf\n"
           "\n"
           "  --out_dir=DIR     folder of the run, or of any model or adapter that\n"
           "                    init_from takes (default out)\n"
@@ -40,8 +40,10 @@ static void print_help(void)
           "                    llmc: a checkpoint of llm.c\n"
           "                    peft: a folder with the adapters alone, for PEFT; the other\n"
           "                    formats get the model with its adapters added\n"
-          "  --dtype=DTYPE     type of the weights: float32 (default), bfloat16 or\n"
-          "                    float16 (not with llmc)\n"
+          "  --dtype=DTYPE     type of the weights: float32, bfloat16 or float16 (not with\n"
+          "                    llmc); gguf also q8_0, q6_k, q5_k_m, q5_0, q4_k_m or q4_0\n"
+          "                    (default float32; gguf: bfloat16, or float16 for a model\n"
+          "                    that was trained in it)\n"
           "  --force           replace OUTPUT if it exists\n"
           "  -h, --help, --version\n"
           "\n"
@@ -53,8 +55,10 @@ static void print_help(void)
 
 static enum gt_status arguments_read(struct arguments *arguments, int argc, char **argv)
 {
-    static const char *const dtypes[] = {
-        [DTYPE_F32] = "float32", [DTYPE_BF16] = "bfloat16", [DTYPE_F16] = "float16", [DTYPE_F16 + 1] = NULL};
+    const char *types[DTYPE_F16 + GGUF_MIXTURES + 1] = {dtype_name(DTYPE_F32), dtype_name(DTYPE_BF16),
+                                                        dtype_name(DTYPE_F16)};
+    for (int i = 1; i < GGUF_MIXTURES; i++)
+        types[DTYPE_F16 + i] = gguf_mixture_word((enum gguf_mixture)i);
     const struct flag known[] = {
         {.name = "help", .to = &arguments->help},
         {.name = "version", .to = &arguments->version},
@@ -62,7 +66,7 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
         {"out-dir", FLAG_TEXT, &arguments->out_dir, .room = arguments->out_dir_room, .expected = "a folder"},
         {.name = "checkpoint", .kind = FLAG_TEXT, .to = &arguments->checkpoint},
         {"format", FLAG_WORD, &arguments->format, .words = export_format_words},
-        {"dtype", FLAG_WORD, &arguments->dtype, .words = dtypes},
+        {"dtype", FLAG_WORD, &arguments->type, .words = types},
         {.name = NULL}};
     int count = 0;
     TRY(flags_read(PROGRAM, known, argc, argv, &count));
@@ -110,6 +114,10 @@ static enum gt_status export_opened(struct hostmem *mem, const struct arguments 
     TRY(checkpoint_open(mem, name, false, &checkpoint));
     TRY(tokenizer_open(mem, arguments->out_dir, checkpoint, &tokenizer));
     TRY(file_trim(name, arguments->out_dir));
+    const bool blocks = arguments->type > DTYPE_F16;
+    const enum gguf_mixture mixture = blocks ? (enum gguf_mixture)(arguments->type - DTYPE_F16) : GGUF_NO_MIXTURE;
+    const enum dtype usual = export_dtype_default((enum export_format)arguments->format, checkpoint);
+    const enum dtype dtype = blocks || arguments->type < 0 ? usual : (enum dtype)arguments->type;
     const struct export_options options = {.mem = mem,
                                            .format = (enum export_format)arguments->format,
                                            .checkpoint = checkpoint,
@@ -117,11 +125,13 @@ static enum gt_status export_opened(struct hostmem *mem, const struct arguments 
                                            .output = arguments->output,
                                            .name = file_name_of(name), /* some formats store it as the model's */
                                            .run = arguments->out_dir,
-                                           .dtype = arguments->dtype,
+                                           .dtype = dtype,
+                                           .mixture = mixture,
                                            .force = arguments->force};
     TRY(export_run(&options));
     log_result("%s: %s, %s, written in %.1f s", arguments->output, export_format_words[arguments->format],
-               dtype_name(arguments->dtype), (double)(clock_monotonic_ns() - start_ns) * 1e-9);
+               blocks ? gguf_mixture_word(mixture) : dtype_name(dtype),
+               (double)(clock_monotonic_ns() - start_ns) * 1e-9);
     return GT_OK;
 }
 
@@ -136,7 +146,7 @@ static enum gt_status export_model(const struct arguments *arguments)
 
 int main(int argc, char **argv)
 {
-    struct arguments arguments = {.out_dir = "out", .checkpoint = "", .format = -1, .dtype = DTYPE_F32};
+    struct arguments arguments = {.out_dir = "out", .checkpoint = "", .format = -1, .type = -1};
     program_spin_limit(argv);
     program_begin(PROGRAM);
     enum gt_status status = arguments_read(&arguments, argc, argv);

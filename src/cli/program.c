@@ -157,7 +157,7 @@ static enum gt_status read_word(const struct flag *flag, const char *value)
 {
     char all[320] = "";
     for (int i = 0; flag->words[i] != NULL; i++) {
-        if (strcmp(value, flag->words[i]) == 0) {
+        if (strcasecmp(value, flag->words[i]) == 0) { /* Q4_K_M is known in capitals */
             memcpy(flag->to, &i, sizeof i);
             return GT_OK;
         }

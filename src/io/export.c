@@ -12,6 +12,7 @@
 #include <math.h>
 
 #include "base/size.h"
+#include "base/thread.h"
 #include "data/chat.h"
 #include "io/llmc_model.h"
 
@@ -19,11 +20,12 @@ static const struct {
     enum gt_status (*write)(const struct export_options *options, const struct export_weights *weights);
     unsigned dtypes; /* bits */
     bool folder;
+    bool blocks; /* can store ggml's blocks, and does not need 32 bits */
 } formats[] = {
-    [EXPORT_HF] = {export_hf_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, true},
-    [EXPORT_GGUF] = {export_gguf_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, false},
-    [EXPORT_LLMC] = {export_llmc_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16, false},
-    [EXPORT_PEFT] = {export_hf_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, true},
+    [EXPORT_HF] = {export_hf_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, true, false},
+    [EXPORT_GGUF] = {export_gguf_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, false, true},
+    [EXPORT_LLMC] = {export_llmc_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16, false, false},
+    [EXPORT_PEFT] = {export_hf_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, true, false},
 };
 _Static_assert(sizeof formats / sizeof formats[0] == EXPORT_FORMATS, "a writer for every format");
 
@@ -81,6 +83,17 @@ static enum gt_status model_check(const struct export_options *options)
                 gguf ? "architecture of llama.cpp" : "class of transformers", lacks);
 }
 
+enum dtype export_dtype_default(enum export_format format, const struct checkpoint *checkpoint)
+{
+    const char *trained = json_string_value(json_object_get(checkpoint->record.state.plan, "dtype"));
+    const bool half = trained != NULL
+                          ? strcmp(trained, dtype_name(DTYPE_F16)) == 0
+                          : checkpoint->model->count > 0 && checkpoint->model->tensors[0].dtype == DTYPE_F16;
+    if (!formats[format].blocks)
+        return DTYPE_F32;
+    return half ? DTYPE_F16 : DTYPE_BF16;
+}
+
 enum gt_status export_run(const struct export_options *options)
 {
     struct export_weights weights;
@@ -94,6 +107,9 @@ enum gt_status export_run(const struct export_options *options)
     if ((formats[options->format].dtypes >> options->dtype & 1u) == 0)
         return FAIL(GT_USAGE, "--format=%s cannot store %s; choose another --dtype",
                     export_format_words[options->format], dtype_name(options->dtype));
+    if (options->mixture != GGUF_NO_MIXTURE && !formats[options->format].blocks)
+        return FAIL(GT_USAGE, "--format=%s cannot store %s; --format=gguf can", export_format_words[options->format],
+                    gguf_mixture_word(options->mixture));
     TRY(model_check(&output));
     TRY(output_check(options));
     TRY(export_weights_open(options->mem, options->checkpoint, &weights));
@@ -108,6 +124,7 @@ enum gt_status export_weights_open(const void *owner, const struct checkpoint *c
 {
     const size_t row = (size_t)checkpoint->config.n_embd;
     struct export_weights weights = {.checkpoint = checkpoint,
+                                     .threads = thread_count_available(),
                                      .capacity = row < EXPORT_VALUES ? EXPORT_VALUES / row * row : EXPORT_VALUES};
     TRY(HOSTMEM_NEW(owner, EXPORT_VALUES, "weights to export", &weights.values));
     enum gt_status status = HOSTMEM_NEW(weights.values, EXPORT_VALUES, "exported weights", &weights.turned);
@@ -226,20 +243,48 @@ enum gt_status export_weights_read(const struct export_weights *weights, const s
     return narrow(weights, tensor, weights->values, count, dtype, out);
 }
 
-/* Without heads, the tensor is one row. */
-enum gt_status export_weights_write(const struct export_weights *weights, const struct parameter_shape *tensor,
-                                    int32_t head_dim, enum dtype dtype, struct file_replacement *file)
+/* Reads elements first ... of the tensor as the file orders them.  Without heads, it is one row. */
+static enum gt_status rows_read(const struct export_weights *weights, const struct parameter_shape *tensor,
+                                int32_t head_dim, size_t first, size_t count, enum dtype dtype)
 {
     const size_t elements = parameter_elements(tensor), head = head_dim > 0 ? (size_t)head_dim : 1;
-    const size_t rows = head_dim > 0 ? (size_t)tensor->dims[0] : 1, columns = elements / rows;
-    for (size_t row = 0; row < rows; row++) {
-        const size_t place = row % head, source = row - place + place / 2 + place % 2 * (head / 2);
-        for (size_t first = 0; first < columns; first += weights->capacity) {
-            const size_t count = size_min(columns - first, weights->capacity);
-            TRY(export_weights_read(weights, tensor, tensor->linear, source * columns + first, count, dtype,
-                                    weights->turned));
-            TRY(file_replacement_write(file, weights->turned, count * dtype_size_bytes(dtype)));
-        }
+    const size_t columns = head_dim > 0 ? elements / (size_t)tensor->dims[0] : elements;
+    for (size_t done = 0, run; done < count; done += run) {
+        const size_t row = (first + done) / columns, column = (first + done) % columns, place = row % head;
+        const size_t source = row - place + place / 2 + place % 2 * (head / 2);
+        unsigned char *out = (unsigned char *)weights->turned + done * dtype_size_bytes(dtype);
+        run = size_min(count - done, columns - column);
+        TRY(export_weights_read(weights, tensor, tensor->linear, source * columns + column, run, dtype, out));
+    }
+    return GT_OK;
+}
+
+/* Encodes what rows_read() gave, into the buffer that it read through. */
+static enum gt_status values_encode(const struct export_weights *weights, const struct parameter_shape *tensor,
+                                    enum ggml_type type, size_t count)
+{
+    if (ggml_encode_parallel(type, weights->turned, count, (unsigned char *)weights->values, weights->threads))
+        return GT_OK;
+    return FAIL(GT_UNSUPPORTED, "%s: tensor %s: holds values with a scale that %s cannot hold",
+                weights->checkpoint->source, tensor->name, ggml_blocks[type].name);
+}
+
+/* A piece has whole rows, where one fits, so that it has whole blocks. */
+enum gt_status export_weights_write(const struct export_weights *weights, const struct parameter_shape *tensor,
+                                    int32_t head_dim, enum ggml_type type, struct file_replacement *file)
+{
+    const size_t elements = parameter_elements(tensor);
+    const size_t columns = tensor->rank == 2 ? (size_t)tensor->dims[!tensor->linear] : elements;
+    const size_t unit = columns <= weights->capacity ? columns : ggml_blocks[type].values;
+    const size_t most = weights->capacity / unit * unit;
+    const bool blocks = ggml_blocks[type].dtype == DTYPE_COUNT;
+    const void *bytes = blocks ? weights->values : weights->turned;
+    for (size_t first = 0, count; first < elements; first += count) {
+        count = size_min(elements - first, most);
+        TRY(rows_read(weights, tensor, head_dim, first, count, blocks ? DTYPE_F32 : ggml_blocks[type].dtype));
+        if (blocks)
+            TRY(values_encode(weights, tensor, type, count));
+        TRY(file_replacement_write(file, bytes, ggml_bytes(type, count)));
     }
     return GT_OK;
 }
@@ -288,7 +333,7 @@ enum gt_status export_llmc_write(const struct export_options *options, const str
     for (size_t position = 0; status == GT_OK && position < parameters_count(config); position++) {
         struct parameter_shape shape;
         parameters_shape(config, llmc_model_index(config, position), &shape);
-        status = export_weights_write(weights, &shape, 0, options->dtype, &file);
+        status = export_weights_write(weights, &shape, 0, ggml_type_of(options->dtype), &file);
         if (position == 0)
             THEN(status, export_zeros_write(&file, padding_bytes));
     }

@@ -8,6 +8,7 @@
 #define GPT_TRAIN_IO_EXPORT_H
 
 #include "io/checkpoint.h"
+#include "io/gguf_mixture.h"
 
 enum export_format { EXPORT_HF, EXPORT_GGUF, EXPORT_LLMC, EXPORT_PEFT, EXPORT_FORMATS };
 
@@ -20,12 +21,17 @@ struct export_options {
     const char *name;                    /* the model's, for formats that store one */
     const char *run;                     /* the folder that may have metrics.jsonl */
     enum dtype dtype;                    /* of the weights: float32, bfloat16, float16 */
+    enum gguf_mixture mixture;           /* of blocks in place of the dtype, or GGUF_NO_MIXTURE */
     bool force;                          /* replace an existing output */
 };
 
 /* The words of these enumerators on the command line, "hf", "gguf", "llmc" and "peft"; the list ends with
  * NULL. */
 extern const char *const export_format_words[];
+
+/* Returns the dtype of the weights unless the user chooses one: float32, but for files of llama.cpp bfloat16, or float16
+ * for a model that was trained in it. */
+enum dtype export_dtype_default(enum export_format format, const struct checkpoint *checkpoint);
 
 /* Verifies the checkpoint's tensors, then writes them.  Logs a warning or note about anything that the format cannot
  * express: an activation that its readers do not compute, a tokenizer.  Errors: GT_USAGE (an existing output, a dtype
@@ -47,6 +53,7 @@ struct export_adapter {
 struct export_weights {
     const struct checkpoint *checkpoint; /* outlives this struct */
     size_t capacity;                /* elements in each buffer: whole rows of n_embd, where one fits; tests lower it */
+    int threads;                    /* that encode blocks */
     float *values;                  /* [capacity] as read */
     float *turned;                  /* [capacity] as written */
     struct export_adapter *adapter; /* of the last tensor */
@@ -63,9 +70,9 @@ enum gt_status export_weights_read(const struct export_weights *weights, const s
                                    bool turned, size_t first, size_t count, enum dtype dtype, void *out);
 
 /* Appends the tensor to `file`; a linear layer's weight is transposed to [out, in].  A head_dim D > 0 writes rows i and
- * i + D/2 of each head as rows 2 i and 2 i + 1.  Errors: as above, and GT_IO. */
+ * i + D/2 of each head as rows 2 i and 2 i + 1.  Rows are whole blocks of `type`.  Errors: as above, and GT_IO. */
 enum gt_status export_weights_write(const struct export_weights *weights, const struct parameter_shape *tensor,
-                                    int32_t head_dim, enum dtype dtype, struct file_replacement *file);
+                                    int32_t head_dim, enum ggml_type type, struct file_replacement *file);
 
 /* Returns the token that ends a text for readers of the export: of the model's chat template, else the one that an
  * imported config.json names, else that which ends documents; -1: unknown. */
@@ -84,8 +91,8 @@ enum gt_status export_zeros_write(struct file_replacement *file, size_t count);
  * replaced one by one, config.json last. */
 enum gt_status export_hf_write(const struct export_options *options, const struct export_weights *weights);
 
-/* Writes GGUF version 3.  Weights of linear layers and the embedding have
- * options->dtype; vectors and the position table are float32, as in the output of llama.cpp's converter.  Source:
+/* Writes GGUF version 3.  Weights of linear layers and the embedding have options->dtype, or the types of
+ * options->mixture; vectors and the position table are float32, as in the output of llama.cpp's converter.  Source:
  * ggml's docs/gguf.md; names from llama.cpp's gguf-py/gguf/constants.py. */
 enum gt_status export_gguf_write(const struct export_options *options, const struct export_weights *weights);
 /* Returns NULL if an architecture of llama.cpp holds the model, else what none has, in `text`. */

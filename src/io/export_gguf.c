@@ -12,6 +12,8 @@
  * no token.  Rows of the model beyond the vocabulary become unused tokens, because llama.cpp takes the number of rows
  * from this list.
  */
+#include "base/clock.h"
+#include "base/progress.h"
 #include "base/size.h"
 #include "data/bpe.h"
 #include "data/chat.h"
@@ -22,6 +24,7 @@
 #define CHARACTER_BYTES_MAX 4
 #define VERSION 3
 #define ALIGNMENT 32
+#define QUANTIZATION_VERSION 2
 #define KEYS_AT 16 /* where the number of keys is */
 
 /* Constants of the format. */
@@ -39,8 +42,8 @@ struct head {
 struct entry {
     struct parameter_shape source;
     char name[NAME_MAX_BYTES];
-    enum dtype dtype;
-    size_t size_bytes;
+    enum ggml_type type, wanted; /* wanted: by a mixture, if its blocks divided the rows */
+    size_t columns, size_bytes;
     bool divisors;    /* of the frequencies; the model has no such tensor */
     int32_t head_dim; /* of rows to be written for rotation of neighbours, else 0 */
 };
@@ -215,10 +218,12 @@ static void tokens_log(const struct tokenizer *tokenizer)
 }
 
 /* ---- the file ---- */
-/* ggml's number for a dtype: F32 0, F16 1, BF16 30 in the list of tensors and 32 in general.file_type. */
-static int32_t dtype_number(enum dtype dtype, int32_t of_bf16)
+/* The type of most tensors, as general.file_type. */
+static int32_t file_type(const struct export_options *options)
 {
-    return dtype == DTYPE_F32 ? 0 : dtype == DTYPE_F16 ? 1 : of_bf16;
+    if (options->mixture != GGUF_NO_MIXTURE)
+        return gguf_mixture_file_type(options->mixture);
+    return options->dtype == DTYPE_F32 ? 0 : options->dtype == DTYPE_F16 ? 1 : 32;
 }
 
 static bool has_divisors(const struct model_config *config)
@@ -289,21 +294,26 @@ static void keys_put(const struct export_options *options, struct head *head)
     key_string(head, "general.architecture", head->architecture);
     key_string(head, "general.type", "model");
     key_string(head, "general.name", options->name);
-    key_u32(head, "general.file_type", dtype_number(options->dtype, 32));
+    key_u32(head, "general.file_type", file_type(options));
+    if (options->mixture != GGUF_NO_MIXTURE)
+        key_u32(head, "general.quantization_version", QUANTIZATION_VERSION);
     key_u32(head, "general.alignment", ALIGNMENT);
     shape_put(config, head);
     tokens_put(options, head);
 }
 
-/* Returns true if the file has the embedding a second time, as the output layer. */
-static bool has_copy(const struct model_config *config)
+/* Returns true if the file has the embedding a second time, as the output layer.  The copy would be most of a small
+ * quantised file, whose readers are newer. */
+static bool has_copy(const struct export_options *options)
 {
-    return arch_of(&config->shape)->gguf_output && !config->untied;
+    const struct model_config *config = &options->checkpoint->config;
+    return arch_of(&config->shape)->gguf_output && !config->untied && options->mixture == GGUF_NO_MIXTURE;
 }
 
-static size_t entry_count(const struct model_config *config)
+static size_t entry_count(const struct export_options *options)
 {
-    return parameters_file_count(config) + (has_copy(config) || has_divisors(config) ? 1 : 0);
+    const struct model_config *config = &options->checkpoint->config;
+    return parameters_file_count(config) + (has_copy(options) || has_divisors(config) ? 1 : 0);
 }
 
 static bool is_name(const char *text, size_t length, const char *name)
@@ -358,10 +368,26 @@ static void entry_name(const struct model_config *config, struct entry *entry)
     (void)snprintf(entry->name, sizeof entry->name, "%s%s%s", block, name, kind);
 }
 
+/* Sets the type of a tensor: of matrices that of the options, of vectors and the position table float32. */
+static void entry_type(const struct export_options *options, struct entry *entry)
+{
+    const struct parameter_shape *source = &entry->source;
+    const struct model_config *config = &options->checkpoint->config;
+    struct gguf_matrix matrix = {.name = entry->name, .blocks = config->n_layer, .columns = entry->columns};
+    entry->type = source->rank == 1 || source->position_table ? GGML_F32 : ggml_type_of(options->dtype);
+    entry->wanted = entry->type;
+    if (options->mixture == GGUF_NO_MIXTURE || entry->type == GGML_F32)
+        return;
+    (void)sscanf(entry->name, "blk.%" SCNd32 ".", &matrix.block);
+    matrix.output =
+        strcmp(entry->name, "output.weight") == 0 || (!config->untied && strcmp(entry->name, "token_embd.weight") == 0);
+    entry->type = gguf_mixture_type(options->mixture, &matrix, &entry->wanted);
+}
+
 static void entry_get(const struct export_options *options, size_t index, struct entry *out)
 {
     const struct model_config *config = &options->checkpoint->config;
-    const bool extra = index == parameters_file_count(config), copy = extra && has_copy(config);
+    const bool extra = index == parameters_file_count(config), copy = extra && has_copy(options);
     *out = (struct entry){.divisors = extra && !copy};
     parameters_file_shape(config, extra ? 0 : index, &out->source);
     if (!extra) {
@@ -373,9 +399,9 @@ static void entry_get(const struct export_options *options, size_t index, struct
         (void)snprintf(out->name, sizeof out->name, "rope_freqs.weight");
     }
     out->source.linear = out->source.linear && model_is_gpt2(config); /* only Conv1D's weights are turned */
-    const bool wide = out->source.rank == 1 || out->source.position_table;
-    out->dtype = wide ? DTYPE_F32 : options->dtype;
-    out->size_bytes = parameter_elements(&out->source) * dtype_size_bytes(out->dtype);
+    out->columns = (size_t)out->source.dims[out->source.rank == 2 && !out->source.linear];
+    entry_type(options, out);
+    out->size_bytes = ggml_bytes(out->type, parameter_elements(&out->source));
 }
 
 /* ne[0] is the fastest dimension: the inputs of a linear layer after its transposition, the channels of a table. */
@@ -385,17 +411,17 @@ static void info_put(const struct entry *entry, uint64_t offset, struct head *he
     const bool linear = source->linear;
     put_string(head, entry->name, strlen(entry->name));
     put_u32(head, (uint32_t)source->rank);
+    put_u64(head, entry->columns);
     if (source->rank == 2)
-        put_u64(head, (uint64_t)source->dims[linear ? 0 : 1]);
-    put_u64(head, (uint64_t)source->dims[linear ? 1 : 0]);
-    put_u32(head, (uint32_t)dtype_number(entry->dtype, 30));
+        put_u64(head, (uint64_t)source->dims[linear]);
+    put_u32(head, ggml_blocks[entry->type].number);
     put_u64(head, offset);
 }
 
 static void head_put(const struct export_options *options, struct head *head)
 {
     static const char zeros[ALIGNMENT];
-    const size_t count = entry_count(&options->checkpoint->config);
+    const size_t count = entry_count(options);
     size_t offset = 0;
     put(head, "GGUF", 4);
     put_u32(head, VERSION);
@@ -442,17 +468,39 @@ static enum gt_status divisors_write(const struct model_config *config, struct f
     return GT_OK;
 }
 
+/* Says which tensors a mixture's blocks do not divide, and what they are instead. */
+static void mixture_log(const struct export_options *options)
+{
+    struct entry entry, first;
+    size_t others = 0;
+    for (size_t i = 0; i < entry_count(options); i++) {
+        entry_get(options, i, &entry);
+        if (entry.type != entry.wanted && others++ == 0)
+            first = entry;
+    }
+    if (others == 0)
+        return;
+    log_note("%s%s: rows of %zu values are no whole blocks of %s, so %s is used", first.name,
+             others > 1 ? TEXT(48, " and %zu more tensors", others - 1) : "", first.columns,
+             ggml_blocks[first.wanted].name, ggml_blocks[first.type].name);
+}
+
 static enum gt_status data_write(const struct export_options *options, const struct export_weights *weights,
-                                 struct file_replacement *file)
+                                 struct file_replacement *file, struct progress *progress)
 {
     const struct model_config *config = &options->checkpoint->config;
-    for (size_t i = 0; i < entry_count(config); i++) {
+    const size_t count = entry_count(options);
+    const int64_t start_ns = clock_monotonic_ns();
+    for (size_t i = 0; i < count; i++) {
         struct entry entry;
+        const double seconds = (double)(clock_monotonic_ns() - start_ns) * 1e-9;
+        progress_show(progress, "export", (int64_t)i, (int64_t)count, "",
+                      i > 0 ? seconds * (double)(count - i) / (double)i : -1.0);
         entry_get(options, i, &entry);
         if (entry.divisors)
             TRY(divisors_write(config, file));
         else
-            TRY(export_weights_write(weights, &entry.source, entry.head_dim, entry.dtype, file));
+            TRY(export_weights_write(weights, &entry.source, entry.head_dim, entry.type, file));
         TRY(export_zeros_write(file, size_round_up(entry.size_bytes, ALIGNMENT) - entry.size_bytes));
     }
     return GT_OK;
@@ -463,14 +511,18 @@ enum gt_status export_gguf_write(const struct export_options *options, const str
     char *head = NULL;
     size_t head_bytes = 0;
     struct file_replacement file;
+    struct progress progress;
     if (options->checkpoint->config.mlp == MLP_GELU && options->checkpoint->config.gelu != GELU_TANH)
         log_warning("the model was trained with gelu=erf, but llama.cpp computes tanh; logits will differ slightly");
     tokens_log(options->tokenizer);
+    mixture_log(options);
     enum gt_status status = head_make(options, &head, &head_bytes);
     THEN(status, file_replacement_begin(&file, options->output, NULL));
     if (status == GT_OK) {
         status = file_replacement_write(&file, head, head_bytes);
-        THEN(status, data_write(options, weights, &file));
+        progress_init(&progress);
+        THEN(status, data_write(options, weights, &file, &progress));
+        progress_clear(&progress);
         status = file_replacement_end(&file, status);
     }
     free(head);

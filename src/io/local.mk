@@ -9,6 +9,8 @@ libgpttrain_a_SOURCES += \
 	src/io/export.c src/io/export.h \
 	src/io/export_gguf.c \
 	src/io/export_hf.c \
+	src/io/ggml_block.c src/io/ggml_block.h \
+	src/io/gguf_mixture.c src/io/gguf_mixture.h \
 	src/io/hf_cache.c src/io/hf_cache.h \
 	src/io/hf_config.c src/io/hf_config.h \
 	src/io/known_models.c src/io/known_models.def src/io/known_models.h \

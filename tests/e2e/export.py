@@ -6,6 +6,8 @@
           same text
   gguf    every key and tensor, alignment, layout; the vocabulary gives the data set's own ids by an encoder written
           here
+  blocks  quantised GGUF: the type of each tensor by llama.cpp's mixtures; values near the float32 file's, Q8_0 by a decoder
+          written here, the other types by gguf-py, if it is there
   llama   of Llama's, Qwen2's and Qwen3's blocks: hf and gguf, with every key and tensor; models that llama.cpp lacks
   llmc    header, padding, order, layout
   disks   an output that is a mounted folder, or a link to another disk; leftovers of killed exports
@@ -36,6 +38,8 @@ from checks import (GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check, end, 
 TEXT = ("Größe und Maß: für 10 € nähen wir Ärmel, naïve façade, 日本語の文 and 日本の本.\n" +
         "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich; it's what they'll do.\n") * 40
 RSS_MAX = 48 << 20
+BLOCKS = {0: (1, 4), 1: (1, 2), 30: (1, 2), 2: (32, 18), 6: (32, 22), 7: (32, 24), 8: (32, 34), 12: (256, 144), 13: (256, 176), 14: (256, 210)}
+F32, F16, Q4_0, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, BF16 = 0, 1, 2, 6, 7, 8, 12, 13, 14, 30
 LINEAR = {"attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
 NORMS = {"ln_1": "attn_norm", "ln_2": "ffn_norm"}
 LLAMA_PARTS = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
@@ -110,9 +114,12 @@ class Gguf:
         begin = -(-self.at // 32) * 32
         self.end = begin
         for name, dims, kind, offset in infos:
-            size = {0: 4, 1: 2, 30: 2}[kind]
+            values, size = BLOCKS[kind]
             for dim in dims:
                 size *= dim
+            if dims[0] % values != 0:
+                raise ValueError("%s: rows of %d in blocks of %d" % (name, dims[0], values))
+            size //= values
             if offset % 32 != 0 or begin + offset < self.end or begin + offset + size > len(self.data):
                 raise ValueError("%s at %d" % (name, offset))
             self.tensors[name] = (dims, kind, self.data[begin + offset:begin + offset + size])
@@ -409,7 +416,7 @@ def check_llama():
             check_llama_gguf(name, dtype)
         must(GPT_EXPORT, "--out_dir=out-" + name, "--format=hf", "hf-" + name)
         check(tensors_read("hf-%s/model.safetensors" % name) == tensors_read("out-%s/model.safetensors" % name), "hf-%s: tensors" % name)
-        must(GPT_EXPORT, "--out_dir=hf-" + name, "--format=gguf", "again.gguf", "--force")
+        must(GPT_EXPORT, "--out_dir=hf-" + name, "--format=gguf", "--dtype=float32", "again.gguf", "--force")
         check(Gguf("again.gguf").tensors == Gguf(name + "-float32.gguf").tensors, "%s: the export of an export differs" % name)
     folder, longer = "hf-tied", dict(read_json("hf-tied/config.json"), max_position_embeddings=64) # than its run's block_size
     write_json(folder + "/config.json", longer)
@@ -429,6 +436,87 @@ def check_llama():
     for name in ("qwen2", "qwen3"):
         write_json("hf-%s/config.json" % name, {**read_json("hf-%s/config.json" % name), "rope_scaling": scaling})
         refused("a model with rope_scaling='llama3:...' in %s's blocks" % name, 2, "--out_dir=hf-" + name, "--format=gguf", "x")
+
+
+# ---- blocks ----
+
+# Of quantised files: general.file_type, and the types of most matrices, the output layer, values in half of the blocks, and GPT-2's attn_qkv;
+# the same for rows of 64 and of 40 numbers.
+MIXTURES = {"q8_0": (7, (Q8_0,) * 4, (Q8_0,) * 4), "q6_k": (18, (Q6_K,) * 4, (Q8_0,) * 4),
+            "q5_k_m": (17, (Q5_K, Q6_K, Q6_K, Q6_K), (Q5_1, Q8_0, Q8_0, Q8_0)), "q5_0": (8, (Q5_0, Q6_K, Q5_0, Q5_0), (Q5_0, Q8_0, Q5_0, Q5_0)),
+            "q4_k_m": (15, (Q4_K, Q6_K, Q6_K, Q5_K), (Q5_0, Q8_0, Q8_0, Q5_1)), "q4_0": (2, (Q4_0, Q6_K, Q4_0, Q4_0), (Q4_0, Q8_0, Q4_0, Q4_0))}
+# Of the error's root mean square over the values', for weights that are about normal: a step of the range, and room for scales.
+ERRORS = {"q8_0": 0.01, "q6_k": 0.03, "q5_k_m": 0.06, "q5_0": 0.06, "q4_k_m": 0.12, "q4_0": 0.12}
+
+
+def q8_0_values(data):
+    """Decodes Q8_0, by the format's description."""
+    values = []
+    for at in range(0, len(data), 34):
+        scale = struct.unpack_from("<e", data, at)[0]
+        values += [scale * code for code in struct.unpack_from("<32b", data, at + 2)]
+    return values
+
+
+def decoder():
+    """Returns gguf-py's dequantize of (type, data), or NULL; it is optional."""
+    try:
+        import gguf.quants  # pylint: disable=import-outside-toplevel
+        import numpy  # pylint: disable=import-outside-toplevel
+    except ImportError:
+        skip("export_gguf_py", "no gguf (gguf-py) for this Python")
+        return None
+    return lambda kind, data: gguf.quants.dequantize(numpy.frombuffer(data, numpy.uint8), gguf.GGMLQuantizationType(kind)).tolist()
+
+
+def check_close(what, data, wanted, bound):
+    error = sum((a - b) ** 2 for a, b in zip(data, wanted))
+    check(len(data) == len(wanted) and error <= bound * bound * sum(b * b for b in wanted) + 1e-12, "%s: error %g" % (what, error))
+
+
+def check_mixture(name, word, blocks, decode):
+    path = "%s-%s.gguf" % (name, word)
+    done = run(GPT_EXPORT, "--out_dir=out-" + name, "--format=gguf", "--dtype=" + word.upper(), path)
+    check(done.returncode == 0, "%s: %s" % (path, done.stderr))
+    number, whole, parted = MIXTURES[word]
+    most, output, values, qkv = whole if name == "wide256" else parted
+    gguf, plain = Gguf(path), Gguf(name + "-plain.gguf")
+    check((whole != parted and name != "wide256") == (b"are no whole blocks of" in done.stderr), "%s: the note: %s" % (path, done.stderr))
+    check((gguf.keys["general.file_type"], gguf.keys["general.quantization_version"]) == (number, 2), "%s: file_type" % path)
+    check(set(gguf.tensors) == set(plain.tensors) - {"output.weight"}, "%s: tensors" % path)
+    for tensor, (dims, kind, data) in gguf.tensors.items():
+        layer = int(tensor.split(".")[1]) if tensor.startswith("blk.") else 0
+        more = layer < blocks // 8 or layer >= 7 * blocks // 8 or (layer - blocks // 8) % 3 == 2
+        wanted = F32 if len(dims) == 1 or tensor == "position_embd.weight" else output if tensor == "token_embd.weight" else \
+            qkv if ".attn_qkv." in tensor else values if more and (".attn_v." in tensor or ".ffn_down." in tensor) else most
+        check((dims, kind) == (plain.tensors[tensor][0], wanted), "%s: %s is %s %d, not %d" % (path, tensor, dims, kind, wanted))
+        exact = array.array("f", plain.tensors[tensor][2]).tolist()
+        if kind == F32:
+            check(data == plain.tensors[tensor][2], "%s: %s" % (path, tensor))
+        elif kind == Q8_0:
+            check_close("%s: %s" % (path, tensor), q8_0_values(data), exact, ERRORS["q8_0"])
+        elif decode is not None:
+            check_close("%s: %s" % (path, tensor), decode(kind, data), exact, ERRORS[word])
+
+
+def check_mixtures():
+    """Quantised files: the type of each tensor, and its values against the float32 file's."""
+    decode = decoder()
+    for name, width, blocks, arch in (("wide256", 256, 2, "gpt2"), ("wide64", 64, 9, "llama")):
+        make_model(name, ("--tokenizer=bytes",), "--n_layer=%d" % blocks, "--n_head=2", "--n_embd=%d" % width, "--block_size=16", "--arch=" + arch,
+                   "--gelu=tanh", *(("--n_kv_head=1", "--n_inner=128") if arch == "llama" else ()))
+        must(GPT_EXPORT, "--out_dir=out-" + name, "--format=gguf", "--dtype=float32", name + "-plain.gguf")
+        for word in MIXTURES:
+            check_mixture(name, word, blocks, decode)
+        must(GPT_EXPORT, "--out_dir=out-" + name, "--format=gguf", name + "-usual.gguf")
+        check(Gguf(name + "-usual.gguf").keys["general.file_type"] == 32, "%s: bfloat16 is not the default" % name)
+    make_model("half", ("--tokenizer=bytes",), *LLAMA_FLAGS, "--arch=llama", "--n_embd=40")
+    must(GPT_EXPORT, "--out_dir=out-half", "--format=hf", "--dtype=float16", "hf-half")
+    must(GPT_EXPORT, "--out_dir=hf-half", "--format=gguf", "half.gguf")
+    check(Gguf("half.gguf").keys["general.file_type"] == 1, "a model in float16: not the default")
+    done = run(GPT_EXPORT, "--out_dir=hf-half", "--format=gguf", "--dtype=q4_0", "half-q4.gguf")
+    check(b"blk.0.attn_q.weight and " in done.stderr or b"token_embd.weight and " in done.stderr, "rows of 40: %s" % done.stderr)
+    check({Gguf("half-q4.gguf").tensors[tensor][1] for tensor in ("token_embd.weight", "blk.1.ffn_up.weight")} == {F16}, "rows of 40: not float16")
 
 
 # ---- llm.c ----
@@ -479,7 +567,9 @@ def small_file_limit():
 def check_usage():
     refused("choose a format: --format=hf, gguf, llmc or peft", 2, "--out_dir=out-bpe", "x")
     refused("expected hf, gguf, llmc or peft", 2, "--format=onnx", "x")
-    refused("float32, bfloat16 or float16", 2, "--format=hf", "--dtype=int8", "x")
+    refused("float32, bfloat16, float16, q8_0, q6_k, q5_k_m, q5_0, q4_k_m or q4_0", 2, "--format=hf", "--dtype=int8", "x")
+    for form in ("hf", "llmc"):
+        refused("cannot store q4_k_m; --format=gguf can", 2, "--out_dir=out-bpe", "--format=" + form, "--dtype=Q4_K_M", "x")
     refused("name the OUTPUT", 2, "--out_dir=out-bpe", "--format=hf")
     refused("only one OUTPUT", 2, "--out_dir=out-bpe", "--format=hf", "x", "y")
     refused("no such flag", 2, "--out_dir=out-bpe", "--format=hf", "--quantize", "x")
@@ -664,6 +754,7 @@ def check_rss():
 
 
 def main():
+    check_rss()  # first: a child's peak includes what this process has when it forks
     models = {"chars": ("--n_layer=2", "--n_head=3", "--n_embd=21", "--block_size=19", "--bias=False", "--gelu=erf"),
               "bytes": ("--n_layer=1", "--n_head=2", "--n_embd=10", "--block_size=33", "--bias=True", "--gelu=tanh",
                         "--vocab_size=260"),
@@ -682,6 +773,7 @@ def main():
         check_round_trip(name)
     check_run_tokens(list(models))
     check_llama()
+    check_mixtures()
     check_usage()
     check_force()
     check_other_disks()
@@ -689,7 +781,6 @@ def main():
     check_damage()
     check_lost_output()
     check_no_tokenizer()
-    check_rss()
 
 
 end(main)

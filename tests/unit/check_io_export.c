@@ -40,7 +40,7 @@ static float *written(size_t layout, size_t capacity, size_t *out_count)
     struct file_replacement file;
     weights.capacity = capacity;
     ck_assert_int_eq(file_replacement_begin(&file, output, NULL), GT_OK);
-    ck_assert_int_eq(export_weights_write(&weights, &model.layout[layout], 0, DTYPE_F32, &file), GT_OK);
+    ck_assert_int_eq(export_weights_write(&weights, &model.layout[layout], 0, GGML_F32, &file), GT_OK);
     ck_assert_int_eq(file_replacement_end(&file, GT_OK), GT_OK);
     return (float *)(void *)io_file_read(output, out_count);
 }

@@ -9,6 +9,7 @@ IO_CHECKS = \
 	tests/unit/check_io_checkpoint_save \
 	tests/unit/check_io_export \
 	tests/unit/check_io_foreign \
+	tests/unit/check_io_ggml_block \
 	tests/unit/check_io_hf_cache \
 	tests/unit/check_io_known_models \
 	tests/unit/check_io_hf_config \

@@ -1,4 +1,4 @@
-/* gpt-export: writes a trained model for transformers, llama.cpp or llm.c.
+/* gpt-export: writes a trained model for transformers, llama.cpp, Ollama or llm.c.
  *
  * This file reads the command line, opens the checkpoint and its tokenizer, and chooses the exit status; io/export.c
  * does the work.  Flags are --name=value or --name value; '-' equals '_'.  They may follow OUTPUT; "--" ends them.
@@ -23,7 +23,7 @@ struct arguments {
 
 static void print_help(void)
 {
-    fputs("Usage: gpt-export [--out_dir=DIR] --format=hf|gguf|llmc|peft [OPTION]... OUTPUT\n"
+    fputs("Usage: gpt-export [--out_dir=DIR] --format=FORMAT [OPTION]... OUTPUT\n"
           "\n"
           "Writes a model that gpt-train saved in DIR to OUTPUT, for other programs.\n"
           "OUTPUT appears only when it is complete.\n"
@@ -37,13 +37,14 @@ static void print_help(void)
           "                    gpt-train --keep left (default the last)\n"
           "  --format=FORMAT   hf: a folder for Hugging Face's transformers, with tokenizer\n"
           "                    gguf: a file for llama.cpp, with tokenizer\n"
+          "                    ollama: a folder with that file and a Modelfile for Ollama\n"
           "                    llmc: a checkpoint of llm.c\n"
           "                    peft: a folder with the adapters alone, for PEFT; the other\n"
           "                    formats get the model with its adapters added\n"
-          "  --dtype=DTYPE     type of the weights: float32, bfloat16 or float16 (not with\n"
-          "                    llmc); gguf also q8_0, q6_k, q5_k_m, q5_0, q4_k_m or q4_0\n"
-          "                    (default float32; gguf: bfloat16, or float16 for a model\n"
-          "                    that was trained in it)\n"
+          "  --dtype=DTYPE     type of the weights: float32, bfloat16, float16 (not with\n"
+          "                    llmc); gguf and ollama also q8_0, q6_k, q5_k_m, q5_0,\n"
+          "                    q4_k_m, q4_0 (default float32; for these two bfloat16, or\n"
+          "                    float16 for a model that was trained in it)\n"
           "  --force           replace OUTPUT if it exists\n"
           "  -h, --help, --version\n"
           "\n"
@@ -76,7 +77,7 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
     if (count > 1)
         return flags_error(PROGRAM, "only one OUTPUT can be given", argv[1]);
     if (arguments->format < 0)
-        return FAIL(GT_USAGE, "choose a format: --format=hf, gguf, llmc or peft");
+        return FAIL(GT_USAGE, "choose a format: --format=hf, gguf, llmc, peft or ollama");
     if (count == 0 || argv[0][0] == '\0' || strcmp(argv[0], "-") == 0)
         return FAIL(GT_USAGE, "name the OUTPUT file or folder to write");
     return GT_OK;
@@ -99,6 +100,16 @@ static enum gt_status tokenizer_open(struct hostmem *mem, const char *folder, co
         return GT_OK;
     return FAIL(GT_DATA, "%s: the tokenizer has %" PRId64 " tokens, but the model only %" PRId32, folder,
                 (*out)->vocab_size, vocab_size);
+}
+
+/* Gives the commands that make the model in Ollama and start a conversation. */
+static void ollama_log(const char *output)
+{
+    char path[2 * FILE_PATH_MAX], room[EXPORT_OLLAMA_NAME_MAX];
+    const char *name = export_ollama_name(room, output);
+    log_result("  ollama create %s -f %s", name,
+               file_shell_quote(path, sizeof path, FILE_IN(output, EXPORT_MODELFILE)));
+    log_result("  ollama run %s", name);
 }
 
 static enum gt_status export_opened(struct hostmem *mem, const struct arguments *arguments)
@@ -132,6 +143,8 @@ static enum gt_status export_opened(struct hostmem *mem, const struct arguments 
     log_result("%s: %s, %s, written in %.1f s", arguments->output, export_format_words[arguments->format],
                blocks ? gguf_mixture_word(mixture) : dtype_name(dtype),
                (double)(clock_monotonic_ns() - start_ns) * 1e-9);
+    if (options.format == EXPORT_OLLAMA)
+        ollama_log(arguments->output);
     return GT_OK;
 }
 

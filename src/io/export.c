@@ -26,10 +26,11 @@ static const struct {
     [EXPORT_GGUF] = {export_gguf_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, false, true},
     [EXPORT_LLMC] = {export_llmc_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16, false, false},
     [EXPORT_PEFT] = {export_hf_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, true, false},
+    [EXPORT_OLLAMA] = {export_ollama_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, true, true},
 };
 _Static_assert(sizeof formats / sizeof formats[0] == EXPORT_FORMATS, "a writer for every format");
 
-const char *const export_format_words[] = {"hf", "gguf", "llmc", "peft", NULL};
+const char *const export_format_words[] = {"hf", "gguf", "llmc", "peft", "ollama", NULL};
 
 /* Fails when `folder` is the folder of a run, which an export would damage. */
 static enum gt_status run_refuse(const char *output, const char *folder, const char *what)
@@ -68,7 +69,7 @@ static enum gt_status output_check(const struct export_options *options)
 static enum gt_status model_check(const struct export_options *options)
 {
     const struct model_config *config = &options->checkpoint->config;
-    const bool gguf = options->format == EXPORT_GGUF;
+    const bool gguf = formats[options->format].blocks;
     if (options->format == EXPORT_PEFT && config->lora.rank == 0)
         return FAIL(GT_USAGE, "%s: --format=peft exports adapters, and this model has none; use --format=hf",
                     options->checkpoint->source);

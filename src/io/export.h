@@ -1,4 +1,4 @@
-/* Exports a model for other programs: a Hugging Face folder, GGUF for llama.cpp, or llm.c's file.  Adapters are added
+/* Exports a model for other programs: a Hugging Face folder, GGUF for llama.cpp and Ollama, or llm.c's file.  Adapters are added
  * to the weights of their base, or exported alone, for PEFT.
  *
  * Weights are streamed from the checkpoint to the output, one tensor at a time, through two buffers of 4 MiB; no model,
@@ -10,14 +10,14 @@
 #include "io/checkpoint.h"
 #include "io/gguf_mixture.h"
 
-enum export_format { EXPORT_HF, EXPORT_GGUF, EXPORT_LLMC, EXPORT_PEFT, EXPORT_FORMATS };
+enum export_format { EXPORT_HF, EXPORT_GGUF, EXPORT_LLMC, EXPORT_PEFT, EXPORT_OLLAMA, EXPORT_FORMATS };
 
 struct export_options {
     struct hostmem *mem;
     enum export_format format;
     const struct checkpoint *checkpoint; /* open */
     const struct tokenizer *tokenizer;   /* NULL: none */
-    const char *output;                  /* a file; for EXPORT_HF and EXPORT_PEFT a folder */
+    const char *output;                  /* a file; for EXPORT_HF, EXPORT_PEFT and EXPORT_OLLAMA a folder */
     const char *name;                    /* the model's, for formats that store one */
     const char *run;                     /* the folder that may have metrics.jsonl */
     enum dtype dtype;                    /* of the weights: float32, bfloat16, float16 */
@@ -25,8 +25,8 @@ struct export_options {
     bool force;                          /* replace an existing output */
 };
 
-/* The words of these enumerators on the command line, "hf", "gguf", "llmc" and "peft"; the list ends with
- * NULL. */
+/* The words of these enumerators on the command line, "hf", "gguf", "llmc", "peft" and "ollama"; the list ends
+ * with NULL. */
 extern const char *const export_format_words[];
 
 /* Returns the dtype of the weights unless the user chooses one: float32, but for files of llama.cpp bfloat16, or float16
@@ -97,6 +97,14 @@ enum gt_status export_hf_write(const struct export_options *options, const struc
 enum gt_status export_gguf_write(const struct export_options *options, const struct export_weights *weights);
 /* Returns NULL if an architecture of llama.cpp holds the model, else what none has, in `text`. */
 const char *export_gguf_lacks(const struct model_config *config, char text[static HF_LACKS_MAX]);
+
+#define EXPORT_MODELFILE "Modelfile"
+#define EXPORT_OLLAMA_NAME_MAX 80
+/* Writes a folder with model.gguf, as export_gguf_write() does, and a Modelfile for Ollama.  Errors: also GT_USAGE for a
+ * model without a tokenizer.  Source: Ollama's docs/modelfile.md. */
+enum gt_status export_ollama_write(const struct export_options *options, const struct export_weights *weights);
+/* Returns the model's name in Ollama, made from the folder's; `out` is its room. */
+const char *export_ollama_name(char out[static EXPORT_OLLAMA_NAME_MAX], const char *output);
 
 /* Writes llm.c's checkpoint: 256 int32 of header (magic 20240326; version 3 float32, 5 bfloat16), then each kind of
  * tensor for all layers, rows of wte padded with zeros to a multiple of 128.  Source: llm.c train_gpt2.py

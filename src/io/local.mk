@@ -9,6 +9,7 @@ libgpttrain_a_SOURCES += \
 	src/io/export.c src/io/export.h \
 	src/io/export_gguf.c \
 	src/io/export_hf.c \
+	src/io/export_ollama.c \
 	src/io/ggml_block.c src/io/ggml_block.h \
 	src/io/gguf_mixture.c src/io/gguf_mixture.h \
 	src/io/hf_cache.c src/io/hf_cache.h \

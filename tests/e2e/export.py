@@ -565,8 +565,8 @@ def small_file_limit():
 
 
 def check_usage():
-    refused("choose a format: --format=hf, gguf, llmc or peft", 2, "--out_dir=out-bpe", "x")
-    refused("expected hf, gguf, llmc or peft", 2, "--format=onnx", "x")
+    refused("choose a format: --format=hf, gguf, llmc, peft or ollama", 2, "--out_dir=out-bpe", "x")
+    refused("expected hf, gguf, llmc, peft or ollama", 2, "--format=onnx", "x")
     refused("float32, bfloat16, float16, q8_0, q6_k, q5_k_m, q5_0, q4_k_m or q4_0", 2, "--format=hf", "--dtype=int8", "x")
     for form in ("hf", "llmc"):
         refused("cannot store q4_k_m; --format=gguf can", 2, "--out_dir=out-bpe", "--format=" + form, "--dtype=Q4_K_M", "x")

@@ -21,6 +21,7 @@ dist_check_SCRIPTS += \
 	tests/e2e/fit_page.py \
 	tests/e2e/export.py \
 	tests/e2e/finetune.py \
+	tests/e2e/export_chat.py \
 	tests/e2e/goes_wrong.py \
 	tests/e2e/halves.py \
 	tests/e2e/lean.py \

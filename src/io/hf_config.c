@@ -744,8 +744,9 @@ static enum gt_status arch_find(const json_t *root, const char *source, const ch
         if ((*out)->class_name != NULL)
             (void)snprintf(list + used, sizeof list - used, "%s%s", used > 0 ? ", " : "", (*out)->name);
     }
-    return refuse_word(source, "model_type", type, list,
-                       TEXT(WORDS_TEXT_MAX, "; of about this size is %s", known_model_of_size(parameters_like(root))));
+    return refuse_word(
+        source, "model_type", type, list,
+        TEXT(WORDS_TEXT_MAX, "; a model of about this size is %s", known_model_of_size(parameters_like(root))));
 }
 
 static enum gt_status rest_parse(const json_t *root, const char *source, bool tied, struct hf_config_rest *rest)

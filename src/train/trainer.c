@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/size.h"
+#include "data/hf_hub.h"
 #include "train/stop.h"
 
 /* Samples printed during training use the defaults of sample.py. */
@@ -332,8 +333,15 @@ static enum gt_status data_check(struct hostmem *mem, const struct config *confi
     struct token_source *source = NULL;
     for (int i = 0; i < mixture->count && named; i++) {
         const struct token_source_spec spec = {.folder = mixture->parts[i].folder, .split = TOKEN_TRAIN};
+        const char *name = TEXT(FILE_PATH_MAX, "%.*s", mixture->parts[i].name_length, mixture->parts[i].name);
         bool exists;
         TRY(token_split_exists(spec.folder, spec.split, &exists));
+        if (!exists && !file_exists(spec.folder) && hf_hub_is_repository(name))
+            return FAIL(GT_DATA,
+                        ERROR_NO_DATA
+                        "%s: there is no such folder here; a data set of Hugging Face's Hub is prepared "
+                        "first: hf download --repo-type=dataset %s, then gpt-prepare --out-dir=data/%s FILE",
+                        name, name, strchr(name, '/') + 1);
         if (!exists)
             TRY(token_source_open(mem, &spec, &source));
         hostmem_free(source);

@@ -261,7 +261,7 @@ def known():
         check(f"{name} is not there", done.returncode == 2 and len(error_lines(done)) == 1 and words in done.stderr, done.stderr)
     sized = {"hidden_size": 2048, "num_hidden_layers": 28, "vocab_size": 262144}
     for name, fields, words in (("gemma", {"model_type": "gemma3_text", **sized}, '"gemma3_text" is not supported'),
-                                ("nested", {"model_type": "qwen3_5", "text_config": sized}, "of about this size is Qwen/Qwen3-1.7B"),
+                                ("nested", {"model_type": "qwen3_5", "text_config": sized}, "a model of about this size is Qwen/Qwen3-1.7B"),
                                 ("bits", {**PUBLIC["Qwen/Qwen3-4B"], "quantization_config": {"load_in_4bit": True}}, "use the model in 16 bits")):
         os.makedirs(name)
         write_json(f"{name}/config.json", fields)
@@ -274,6 +274,8 @@ def absent():
         done = run(*words, "--out_dir=none", "--backend=cpu")
         check(f"{words}: one line", done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "cannot open this dataset folder" in done.stderr,
               done.stderr)
+    done = run("--dataset=some/chats", "--out_dir=none", "--backend=cpu")
+    check("a data set of the Hub", done.returncode == 2 and "hf download --repo-type=dataset some/chats" in done.stderr, done.stderr)
     done = run("--dataset=nowhere", "--init_from=./base", "--lora_rank=4", "--plan", "--backend=cpu")
     check("a plan without data", done.returncode == 0 and "a plan of 1000" in done.stderr, done.stderr)
 

@@ -74,7 +74,7 @@ def listing():
     check(run.returncode == 0 and len(devices) == 1, f"--list_devices: {run.stdout} {run.stderr[-300:]}")
     check(any("GiB" in line and "bfloat16" in line for line in devices), f"memory and dtypes in {devices}")
     for device in ("opencl:99", "99", "opencl:7900", "opencl:nix"):
-        run = gpt_train("--dataset=none", "--backend=opencl", f"--device={device}", status=2)
+        run = gpt_train("--dataset=./data", "--backend=opencl", f"--device={device}", status=2)
         one_error(run, device.split(":")[-1])
 
 

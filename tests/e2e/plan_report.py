@@ -23,14 +23,16 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import xml.etree.ElementTree
 
-from checks import GPT_TRAIN, SOURCE, check, end, read, write_json
+from checks import GPT_TRAIN, SOURCE, check, end, read, write, write_json
 
 DOC = os.path.join(SOURCE, "doc", "plan.md")
 MIB = 1 << 20
 MODEL = ["--n_layer=4", "--n_head=4", "--n_embd=128", "--block_size=64", "--batch_size=30", "--vocab_size=65",
          "--gradient_accumulation_steps=2", "--dataset=./none"]
+DATA = tempfile.TemporaryDirectory(prefix="gpt-train-")
 CATEGORIES = ["parameters", "master", "moments", "gradients", "activations", "logits", "temporaries", "workspace", "cache", "data"]
 HEADROOM = 64 * MIB
 NAMESPACE = "{http://www.w3.org/2000/svg}"
@@ -184,9 +186,10 @@ def front():
 
 # ---- refusals and times ----
 
-def refused(name, status_expected, *arguments, forms=(["--plan"], [])):
-    """Returns the one line of a refusal, checked with --plan and in a run."""
+def refused(name, status_expected, *arguments, forms=(["--plan"], [f"--dataset={DATA.name}"])):
+    """Returns the one line of a refusal, checked with --plan and in a run, which needs data."""
     lines = []
+    write(os.path.join(DATA.name, "train.bin"), bytes(400))
     for form in forms:
         done = subprocess.run([GPT_TRAIN] + MODEL + list(arguments) + ["--out_dir=refused"] + form, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, check=False, text=True)

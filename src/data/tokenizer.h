@@ -167,6 +167,8 @@ enum gt_status tokenizer_import_folder(const char *folder, bool *out);
 /* Gives the tokenizer the chat template of a folder, if there is one: that of tokenizer_config.json (of several the one
  * named "default"), or a file of its own.  Errors: GT_IO, GT_NO_MEMORY. */
 enum gt_status tokenizer_template_read(const char *folder, struct tokenizer *tokenizer);
+/* Sets *out to true if the folder has one.  Errors: as above. */
+enum gt_status tokenizer_folder_has_template(const char *folder, bool *out);
 
 /* The content of a file; `path` is for messages. */
 struct tokenizer_source {

@@ -538,6 +538,14 @@ enum gt_status tokenizer_template_read(const char *folder, struct tokenizer *tok
     return status;
 }
 
+enum gt_status tokenizer_folder_has_template(const char *folder, bool *out)
+{
+    struct tokenizer chosen = {.chat = CHAT_CHATML}; /* a chosen template: the folder's text is not kept */
+    TRY(tokenizer_template_read(folder, &chosen));
+    *out = chosen.has_template;
+    return GT_OK;
+}
+
 enum gt_status tokenizer_import(const void *owner, const char *path, struct tokenizer **out)
 {
     char chosen[FILE_PATH_MAX];

@@ -28,6 +28,36 @@ const char *search_choice_name(enum choice_kind kind)
     return names[kind];
 }
 
+char *search_options_text(char text[static SEARCH_OPTIONS_TEXT_MAX], const struct model_options *options)
+{
+    char choice[PLAN_CHOICE_TEXT_MAX];
+    bool lean = state_format_is_lean(options->states);
+    snprintf(text, SEARCH_OPTIONS_TEXT_MAX, "%s%s%s",
+             plan_choice_text(choice, &options->choice, options->config.n_layer, options->config.lora.rank > 0),
+             lean ? ", states " : "", lean ? state_format_name(options->states) : "");
+    return text;
+}
+
+char *search_budget_text(char text[static 24], uint64_t bytes)
+{
+    const uint64_t mib = (uint64_t)1 << 20;
+    uint64_t whole = bytes / mib + 1; /* at least a byte more than needed, for a reader that rounds down */
+    uint64_t hundredths = whole / 1024 * 100 + whole % 1024 * 100 / 1024 + 1;
+    if (whole < 1024)
+        snprintf(text, 24, "%" PRIu64 "MiB", whole);
+    else
+        snprintf(text, 24, "%" PRIu64 ".%02" PRIu64 "GiB", hundredths / 100, hundredths % 100);
+    return text;
+}
+
+char *search_time_text(char text[static SEARCH_TIME_TEXT_MAX], const struct search_result *result)
+{
+    const double percent = 100.0 * (result->found.seconds / result->seconds_request - 1.0);
+    const bool free = !result->request_fits && percent < 0.05;
+    snprintf(text, SEARCH_TIME_TEXT_MAX, free ? "no more time (estimated)" : "%+.1f %% time (estimated)", percent);
+    return text;
+}
+
 /* Appends "name word", after a comma if the text is not empty. */
 static void word_add(char text[static SEARCH_CHANGES_MAX], const char *name, const char *word)
 {

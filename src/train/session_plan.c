@@ -337,10 +337,9 @@ enum gt_status session_pins_text(const struct session *session, char text[static
         TRY(smallest_bytes(session, &free, &bytes));
         if (bytes >= least)
             continue;
-        used +=
-            (size_t)snprintf(text + used, SESSION_PINS_TEXT_MAX - used, "%s%s without %s=%s", named++ > 0 ? ", " : "",
-                             search_budget_text(budget, session_budget_of(session, bytes)),
-                             config_key_info_get(keys[i])->name, CONFIG_KEY_TEXT(session->config, keys[i]));
+        used += (size_t)snprintf(text + used, SESSION_PINS_TEXT_MAX - used, "%s%s without %s=%s",
+                                 named++ > 0 ? ", " : "", search_budget_text(budget, session_budget_of(session, bytes)),
+                                 config_key_info_get(keys[i])->name, CONFIG_KEY_TEXT(session->config, keys[i]));
         assert(used < SESSION_PINS_TEXT_MAX);
     }
     if (named < 2)

@@ -185,7 +185,7 @@ static int32_t chunk_next(const struct list *list)
         return 0;
     const int32_t less = (list->chunk * 3 / 4 + step - 1) / step * step;
     return list->wide                  ? (list->chunk - 1) / CHUNK_STEP * CHUNK_STEP
-           : less > list->chunk - step ? list->chunk - step
+           : less > list->chunk - step ? (int32_t)max_i64(list->chunk - step, CHUNK_STEP)
                                        : less;
 }
 

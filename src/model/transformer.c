@@ -95,6 +95,13 @@ static enum gt_status build_norm(const struct builder *b, const char *name, enum
     return ADD(LAYERNORM_FORWARD, b, name, y, .x = x, .gain = gain, .bias = bias, .attrs.epsilon = epsilon);
 }
 
+/* The norm of a part of the block, if the model's norms are at that place. */
+static enum gt_status build_norm_at(const struct builder *b, enum norm_place_kind place, const char *name,
+                                    enum block_layer which, int32_t *x)
+{
+    return b->config->norm_place == place ? build_norm(b, name, which, *x, x) : GT_OK;
+}
+
 /* Makes the matrix [out, k rank] of the B of a layer's k targets: alpha / rank B in the columns of each, else 0. */
 static enum gt_status build_adapter_b(const struct builder *b, enum block_layer which, int64_t columns, int32_t *out)
 {
@@ -205,15 +212,16 @@ static enum gt_status build_attention_op(const struct builder *b, int32_t qkv, i
 
 static enum gt_status build_attention(const struct builder *b, bool keys_only, int32_t *x)
 {
-    int32_t normed, qkv, y, projected;
-    TRY(build_norm(b, "ln_1", BLOCK_LN_1, *x, &normed));
-    TRY(build_linear(b, "attn.c_attn", BLOCK_C_ATTN, normed, &qkv));
+    int32_t input = *x, qkv, y, projected;
+    TRY(build_norm_at(b, NORM_PLACE_PRE, "ln_1", BLOCK_LN_1, &input));
+    TRY(build_linear(b, "attn.c_attn", BLOCK_C_ATTN, input, &qkv));
     if (b->config->position == POSITION_ROPE)
         TRY(build_rope(b, &qkv));
     TRY(build_attention_op(b, qkv, &y));
     if (keys_only)
         return GT_OK;
     TRY(build_linear(b, "attn.c_proj", BLOCK_C_PROJ, y, &projected));
+    TRY(build_norm_at(b, NORM_PLACE_POST, "ln_1", BLOCK_LN_1, &projected));
     TRY(build_dropout(b, PLACE_ATTENTION_OUTPUT, "attn.dropout", &projected));
     return build_residual(b, "attn.residual", projected, x);
 }
@@ -227,11 +235,12 @@ static enum gt_status build_activation(const struct builder *b, int32_t *x)
 
 static enum gt_status build_mlp(const struct builder *b, int32_t *x)
 {
-    int32_t normed, wide, projected;
-    TRY(build_norm(b, "ln_2", BLOCK_LN_2, *x, &normed));
-    TRY(build_linear(b, "mlp.c_fc", BLOCK_C_FC, normed, &wide));
+    int32_t input = *x, wide, projected;
+    TRY(build_norm_at(b, NORM_PLACE_PRE, "ln_2", BLOCK_LN_2, &input));
+    TRY(build_linear(b, "mlp.c_fc", BLOCK_C_FC, input, &wide));
     TRY(build_activation(b, &wide));
     TRY(build_linear(b, "mlp.c_proj", BLOCK_MLP_PROJ, wide, &projected));
+    TRY(build_norm_at(b, NORM_PLACE_POST, "ln_2", BLOCK_LN_2, &projected));
     TRY(build_dropout(b, PLACE_MLP_OUTPUT, "mlp.dropout", &projected));
     return build_residual(b, "mlp.residual", projected, x);
 }

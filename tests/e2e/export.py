@@ -51,7 +51,8 @@ LLAMA_MODELS = {"tied": ("--arch=llama", "--n_kv_head=2", "--rope_scaling=llama3
                 "untied": ("--arch=llama", "--n_kv_head=1", "--head_dim=8", "--bias=True", "--tie_embeddings=False",
                            "--rope_scaling=linear:2"),
                 "qwen2": ("--arch=qwen2", "--n_kv_head=2"),
-                "qwen3": ("--arch=qwen3", "--n_kv_head=2", "--head_dim=8", "--tie_embeddings=False")}
+                "qwen3": ("--arch=qwen3", "--n_kv_head=2", "--head_dim=8", "--tie_embeddings=False"),
+                "olmo2": ("--arch=olmo2", "--n_kv_head=2")}
 
 
 def run(*arguments, **options):
@@ -344,14 +345,18 @@ def single(value):
     return struct.unpack("<f", struct.pack("<f", value))[0]
 
 
-def llama_gguf_name(tensor):
+OLMO2_NORMS = {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"}
+
+
+def llama_gguf_name(tensor, architecture):
     fixed = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
              "lm_head.weight": "output.weight"}
     if tensor in fixed:
         return fixed[tensor]
     _, _, layer, rest = tensor.split(".", 3)
     part, kind = rest.rsplit(".", 1)
-    return "blk.%s.%s.%s" % (layer, LLAMA_PARTS[part], kind)
+    parts = dict(LLAMA_PARTS, **(OLMO2_NORMS if architecture == "olmo2" else {}))
+    return "blk.%s.%s.%s" % (layer, parts[part], kind)
 
 
 def llama_keys(architecture, config):
@@ -388,7 +393,7 @@ def check_llama_gguf(name, dtype):
     done = run(GPT_EXPORT, "--out_dir=out-" + name, "--format=gguf", "--dtype", dtype, path)
     check(done.returncode == 0 and b"tanh" not in done.stderr, "%s: %s" % (path, done.stderr))
     config, wanted, gguf = config_of(name), weights_of(name), Gguf(path)
-    architecture = name if name in ("qwen2", "qwen3") else "llama"
+    architecture = name if name in ("qwen2", "qwen3", "olmo2") else "llama"
     check(gguf.keys["general.architecture"] == architecture and gguf.keys["tokenizer.ggml.model"] == "gpt2", "%s: architecture" % path)
     found = {key: value for key, value in gguf.keys.items() if key.split(".")[0] not in ("general", "tokenizer")}
     check(found == llama_keys(architecture, config), "%s: keys %s" % (path, found))
@@ -398,10 +403,12 @@ def check_llama_gguf(name, dtype):
         pairs = list(zip(array.array("f", data), llama_divisors(config)))
         check((dims, kind) == ([3], 0) and all(abs(a - b) < 1e-6 * b for a, b in pairs), "%s: divisors %s" % (path, pairs))
         check(pairs[0][0] == 1 and 1 < pairs[1][0] < 8 and pairs[2][0] == 8, "%s: kinds of divisors" % path)
-    check(("output.weight" in tensors) == (name in ("untied", "qwen3")), "%s: the output layer" % path)
-    check(set(tensors) == {llama_gguf_name(tensor) for tensor in wanted}, "%s: names" % path)
+    check(("output.weight" in tensors) == (name in ("untied", "qwen3", "olmo2")), "%s: the output layer" % path)
+    if name == "olmo2": # which llama.cpp needs even if it is the embedding
+        check(tensors.pop("output.weight") == tensors["token_embd.weight"], "%s: the copy of the embedding" % path)
+    check(set(tensors) == {llama_gguf_name(tensor, architecture) for tensor in wanted}, "%s: names" % path)
     for tensor, (shape, values) in wanted.items():
-        dims, kind, data = tensors[llama_gguf_name(tensor)]
+        dims, kind, data = tensors[llama_gguf_name(tensor, architecture)]
         of = "float32" if len(shape) == 1 else dtype
         if architecture == "llama" and (".q_proj." in tensor or ".k_proj." in tensor):
             size = len(data) // shape[0]
@@ -428,6 +435,8 @@ def check_llama():
     refused("llmc holds GPT-2's blocks only; --format=hf holds this model", 2, "--out_dir=out-tied", "--format=llmc", "x")
     make_model("wide", ("--tokenizer=bytes",), *LLAMA_FLAGS, "--arch=qwen2", "--head_dim=8")
     refused("llama.cpp holds a model with a head_dim other than n_embd / n_head in qwen2's blocks", 2, "--out_dir=out-wide", "--format=gguf", "x")
+    make_model("wider", ("--tokenizer=bytes",), *LLAMA_FLAGS, "--arch=olmo2", "--head_dim=8")
+    refused("llama.cpp holds a model with a head_dim other than n_embd / n_head in olmo2's blocks", 2, "--out_dir=out-wider", "--format=gguf", "x")
     make_model("own", ("--tokenizer=bytes",), *LLAMA_FLAGS, "--arch=llama", "--qk_norm=full")
     refused("llama.cpp holds a model with qk_norm='full'", 2, "--out_dir=out-own", "--format=gguf", "x")
     refused("transformers holds a model with qk_norm='full'", 2, "--out_dir=out-own", "--format=hf", "x")

@@ -328,6 +328,12 @@ def cached(base, config):
 
 
 # ---- Llama's family ----
+def norms_of(kind):
+    """Returns the names of the norms of attention and of the MLP."""
+    names = ("post_attention", "post_feedforward") if kind == "olmo2" else ("input", "post_attention")
+    return [name + "_layernorm.weight" for name in names]
+
+
 def write_llama(folder, head=None, shards=1, **fields):
     """Writes a random model of one block; `head` is None, "equal" or "other"."""
     source = random.Random(5)
@@ -337,13 +343,13 @@ def write_llama(folder, head=None, shards=1, **fields):
         return "F32", [rows, columns] if columns else [rows], array.array("f", [source.gauss(0, 0.3) for _ in range(count)]).tobytes()
 
     at = "model.layers.0."
-    tensors = {"model.embed_tokens.weight": tensor(V, C), "model.norm.weight": tensor(C), at + "input_layernorm.weight": tensor(C),
-               at + "post_attention_layernorm.weight": tensor(C), at + "self_attn.rotary_emb.inv_freq": tensor(2)}
+    first, second = norms_of(fields.get("model_type"))
+    tensors = {"model.embed_tokens.weight": tensor(V, C), "model.norm.weight": tensor(C), at + first: tensor(C), at + second: tensor(C), at + "self_attn.rotary_emb.inv_freq": tensor(2)}
     for name, rows, columns in (("self_attn.q_proj", C, C), ("self_attn.k_proj", C, C), ("self_attn.v_proj", C, C), ("self_attn.o_proj", C, C),
                                 ("mlp.gate_proj", 8, C), ("mlp.up_proj", 8, C), ("mlp.down_proj", C, 8)):
         tensors[f"{at}{name}.weight"] = tensor(rows, columns)
-    for name in ("q_norm", "k_norm") if fields.get("model_type") == "qwen3" else ():
-        tensors[f"{at}self_attn.{name}.weight"] = tensor(C // H)
+    for name in ("q_norm", "k_norm") if fields.get("model_type") in ("qwen3", "olmo2") else ():
+        tensors[f"{at}self_attn.{name}.weight"] = tensor(C if fields["model_type"] == "olmo2" else C // H)
     if head is not None:
         tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"] if head == "equal" else tensor(V, C)
     write_hf(folder, tensors, {"model_type": "llama", "vocab_size": V, "hidden_size": C, "intermediate_size": 8, "num_hidden_layers": 1,
@@ -353,7 +359,7 @@ def write_llama(folder, head=None, shards=1, **fields):
 
 def model_in_double(folder, ids):
     """Returns the mean loss of one sequence, computed from the formulas of Llama's blocks; Qwen3's norms of heads are used where
-    the file has them."""
+    the file has them, and OLMo 2's norms, of all heads together and of what attention and the MLP give."""
     config, raw = read_json(folder + "/config.json"), read_safetensors(folder + "/model.safetensors")
     values = {name: (shape, floats(data)) for name, (_, shape, data) in raw.items()}
     heads, size, epsilon = config["num_attention_heads"], config["head_dim"], config["rms_norm_eps"]
@@ -379,20 +385,28 @@ def model_in_double(folder, ids):
         return out
 
     def queries(kind, x, position):
-        parts = product(f"{at}self_attn.{kind}_proj.weight", x)
-        parts = [parts[h * size:(h + 1) * size] for h in range(heads)]
         gains = f"{at}self_attn.{kind}_norm.weight"
-        return [turned(norm(part, gains) if gains in values else part, position) for part in parts]
+        parts = product(f"{at}self_attn.{kind}_proj.weight", x)
+        parts = norm(parts, gains) if post else parts
+        parts = [parts[h * size:(h + 1) * size] for h in range(heads)]
+        return [turned(norm(part, gains) if gains in values and not post else part, position) for part in parts]
+
+    def before(x, name):
+        return x if post else norm(x, at + name)
+
+    def after(x, name):
+        return norm(x, at + name) if post else x
 
     def weights(query, keys):
         scores = [math.exp(sum(a * b for a, b in zip(query, key)) / size ** 0.5) for key in keys]
         return [score / sum(scores) for score in scores]
 
     at, table = "model.layers.0.", rows("model.embed_tokens.weight")
+    post, (first, second) = config["model_type"] == "olmo2", norms_of(config["model_type"])
     keys, given, loss = [], [], 0.0
     for position, (token, target) in enumerate(zip(ids, ids[1:])):
         x = table[token]
-        y = norm(x, at + "input_layernorm.weight")
+        y = before(x, first)
         query = queries("q", y, position)
         keys.append(queries("k", y, position))
         given.append(product(at + "self_attn.v_proj.weight", y))
@@ -400,10 +414,11 @@ def model_in_double(folder, ids):
         for h in range(heads):
             shares = weights(query[h], [key[h] for key in keys])
             mixed += [sum(share * value[h * size + i] for share, value in zip(shares, given)) for i in range(size)]
-        x = [a + b for a, b in zip(x, product(at + "self_attn.o_proj.weight", mixed))]
-        y = norm(x, at + "post_attention_layernorm.weight")
+        x = [a + b for a, b in zip(x, after(product(at + "self_attn.o_proj.weight", mixed), first))]
+        y = before(x, second)
         gate, up = product(at + "mlp.gate_proj.weight", y), product(at + "mlp.up_proj.weight", y)
-        x = [a + b for a, b in zip(x, product(at + "mlp.down_proj.weight", [g / (1 + math.exp(-g)) * u for g, u in zip(gate, up)]))]
+        inner = [g / (1 + math.exp(-g)) * u for g, u in zip(gate, up)]
+        x = [a + b for a, b in zip(x, after(product(at + "mlp.down_proj.weight", inner), second))]
         logits = product("model.embed_tokens.weight", norm(x, "model.norm.weight"))
         loss += math.log(sum(math.exp(v) for v in logits)) - logits[target]
     return loss / (len(ids) - 1)
@@ -413,7 +428,7 @@ def agrees():
     """Losses are those of the formulas in double; epsilon is as large as what it is added to, so that each norm needs its own."""
     ids = array.array("H", read("data/val.bin"))[:13].tolist()
     write("data/few.bin", array.array("H", ids).tobytes())
-    for name, fields in (("llama", {}), ("qwen3", {"model_type": "qwen3"})):
+    for name, fields in (("llama", {}), ("qwen3", {"model_type": "qwen3"}), ("olmo2", {"model_type": "olmo2"})):
         write_llama("formula-" + name, rms_norm_eps=0.3, head_dim=C // H, rope_theta=100.0, **fields)
         done = judged("formula-" + name, "--eval_data=data/few.bin", "--eval_block_size=12")
         found = re.search(r" loss ([0-9.]+)", done.stdout)

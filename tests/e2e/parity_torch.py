@@ -2,10 +2,10 @@
 """Small models compared with PyTorch in double precision: gradients, updates, losses, final weights.
 
 The reference below is written from the formulas (Radford et al. 2019; Loshchilov and Hutter 2019; for Llama's family
-Touvron et al. 2023, Su et al. 2021, transformers' modeling_llama.py and modeling_qwen3.py), in float64.  Both
+Touvron et al. 2023, Su et al. 2021, transformers' modeling_llama.py, modeling_qwen3.py and modeling_olmo2.py), in float64.  Both
 sides start from the same weights, which this script writes as a Hugging Face folder, and see the same batches, which
-the helper tests/model/step_dump reports.  GPT-2 with and without biases and with both gelu kinds; Llama, Qwen2, Qwen3
-and a mixture, with fewer key-value heads, another head size, tied and untied; with accumulation, clipping and weight
+the helper tests/model/step_dump reports.  GPT-2 with and without biases and with both gelu kinds; Llama, Qwen2, Qwen3,
+OLMo 2 and mixtures, with fewer key-value heads, another head size, tied and untied; with accumulation, clipping and weight
 decay:
   teacher   every step starts from the reference's weights and moments: each parameter's gradient, m, v and new weight
   shape     the same gradients if the micro-batch does not divide and loss chunks are small
@@ -53,6 +53,10 @@ class Modern:
         self.norm, self.mlp, self.qk_norm = rest.get("norm", "rmsnorm"), rest.get("mlp", "swiglu"), rest.get("qk_norm", "none")
         self.qkv_bias, self.theta, self.scaling = rest.get("qkv_bias", False), rest.get("theta", 1e4), rest.get("scaling")
         self.q, self.kv = HEADS * size, kv_heads * size
+        self.post = rest.get("norm_place", "pre") == "post"
+        self.norms = ("input_layernorm", "post_attention_layernorm")
+        if kind == "olmo2":
+            self.norms = ("post_attention_layernorm", "post_feedforward_layernorm")
 
     def parts(self, name):
         """Returns the tensors of a file that a parameter consists of, {name: rows}."""
@@ -69,12 +73,12 @@ class Modern:
         shapes = {"model.embed_tokens.weight": (VOCAB, c)}
         for layer in range(LAYERS):
             at = f"model.layers.{layer}."
-            shapes.update({at + "input_layernorm.weight": (c,), at + "self_attn.qkv_proj.weight": (self.q + 2 * self.kv, c)})
+            shapes.update({at + self.norms[0] + ".weight": (c,), at + "self_attn.qkv_proj.weight": (self.q + 2 * self.kv, c)})
             if self.qkv_bias:
                 shapes[at + "self_attn.qkv_proj.bias"] = (self.q + 2 * self.kv,)
             if self.qk_norm != "none":
                 shapes[at + "self_attn.qk_norm.weight"] = (2 * self.size if self.qk_norm == "head" else self.q + self.kv,)
-            shapes.update({at + "self_attn.o_proj.weight": (c, self.q), at + "post_attention_layernorm.weight": (c,),
+            shapes.update({at + "self_attn.o_proj.weight": (c, self.q), at + self.norms[1] + ".weight": (c,),
                            at + f"mlp.{wide}.weight": ((2 if self.mlp == "swiglu" else 1) * self.inner, c),
                            at + "mlp.down_proj.weight": (c, self.inner)})
         shapes["model.norm.weight"] = (c,)
@@ -90,6 +94,8 @@ class Modern:
         if self.kind == "gpt_train":
             config["gpt_train"] = {"norm": self.norm, "position": "rope", "mlp": self.mlp, "qk_norm": self.qk_norm, "bias": False,
                                    "qkv_bias": self.qkv_bias, "gelu": "erf", "dropout": 0.0}
+            if self.post:
+                config["gpt_train"]["norm_place"] = "post"
         return config
 
     def norm_of(self, x, gain):
@@ -133,18 +139,21 @@ class Modern:
         future = torch.ones(time, time, dtype=torch.bool).triu(1)
         for layer in range(LAYERS):
             at = f"model.layers.{layer}."
-            qkv = self.norm_of(x, w[at + "input_layernorm.weight"]) @ w[at + "self_attn.qkv_proj.weight"].T
+            before, after = [(lambda x, gain=w[at + name + ".weight"]: self.norm_of(x, gain)) for name in self.norms], [lambda x: x] * 2
+            if self.post:
+                before, after = after, before
+            qkv = before[0](x) @ w[at + "self_attn.qkv_proj.weight"].T
             q, k, v = self.heads_of(w, at, qkv + w.get(at + "self_attn.qkv_proj.bias", torch.zeros(())))
             scores = (q @ k.transpose(2, 3) / self.size ** 0.5).masked_fill(future, float("-inf"))
             mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(rows, time, self.q)
-            x = x + mixed @ w[at + "self_attn.o_proj.weight"].T
-            wide = self.norm_of(x, w[at + "post_attention_layernorm.weight"])
+            x = x + after[0](mixed @ w[at + "self_attn.o_proj.weight"].T)
+            wide = before[1](x)
             if self.mlp == "swiglu":
                 gate, up = (wide @ w[at + "mlp.gate_up_proj.weight"].T).chunk(2, -1)
                 wide = gate * torch.sigmoid(gate) * up
             else:
                 wide = gelu(wide @ w[at + "mlp.up_proj.weight"].T, "erf")
-            x = x + wide @ w[at + "mlp.down_proj.weight"].T
+            x = x + after[1](wide @ w[at + "mlp.down_proj.weight"].T)
         head = w["model.embed_tokens.weight" if self.tied else "lm_head.weight"]
         return self.norm_of(x, w["model.norm.weight"]) @ head.T
 
@@ -515,7 +524,9 @@ MODERN = {
     "mistral": Modern("mistral", 4, 16, 40, True, scaling={"rope_type": "linear", "factor": 2.0}),
     "qwen2": Modern("qwen2", 1, 16, 96, True, qkv_bias=True, theta=1e6),
     "qwen3": Modern("qwen3", 2, 32, 64, False, qk_norm="head", theta=1e6),
+    "olmo2": Modern("olmo2", 2, 16, 72, False, norm_place="post", qk_norm="full", theta=5e5),
     "mixture": Modern("gpt_train", 2, 16, 100, True, norm="layernorm", mlp="gelu", qk_norm="full"),
+    "norms-behind": Modern("gpt_train", 4, 16, 48, True, norm="layernorm", norm_place="post", qkv_bias=True),
 }
 
 

@@ -33,15 +33,16 @@ for level in gelu layernorm mlp full; do
     check "$level plans fewer bytes than the level before" below "$(planned $level)" "$before"
     before=$(planned $level)
 done
-# The ops of other blocks: rmsnorm, rope with norms, swiglu.
-arch=qwen3
-check "qwen3 trains" train none qwen3
-before=$(planned qwen3)
-for level in gelu layernorm mlp full; do
-    check "qwen3: $level trains" train $level qwen3-$level
-    check "qwen3: $level gives the bits of none" is "$(tensor_sums qwen3-$level)" "$(tensor_sums qwen3)"
-    check "qwen3: $level plans fewer bytes" below "$(planned qwen3-$level)" "$before"
-    before=$(planned qwen3-$level)
+# The ops of other blocks: rmsnorm, rope with norms, swiglu; norms behind attention and the MLP.
+for arch in qwen3 olmo2; do
+    check "$arch trains" train none $arch
+    before=$(planned $arch)
+    for level in gelu layernorm mlp full; do
+        check "$arch: $level trains" train $level $arch-$level
+        check "$arch: $level gives the bits of none" is "$(tensor_sums $arch-$level)" "$(tensor_sums $arch)"
+        check "$arch: $level plans fewer bytes" below "$(planned $arch-$level)" "$before"
+        before=$(planned $arch-$level)
+    done
 done
 arch=gpt2
 # The arena of each level for 124M, 12 x 1024 at a time, in MiB: one tensor is far more than 1 %.

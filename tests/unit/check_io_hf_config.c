@@ -106,15 +106,19 @@ TEST(makes_what_it_parses_of_llamas_family)
         enum norm_kind norm;
         enum mlp_kind mlp;
         enum qk_norm_kind qk_norm;
+        enum norm_place_kind norm_place;
     } kinds[] = {
-        {"llama", NULL, false, false, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_NONE},
-        {"llama", NULL, true, false, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_NONE},
-        {"qwen2", NULL, false, true, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_NONE},
-        {"qwen3", NULL, false, false, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_HEAD},
-        {"gpt_train", "norm='layernorm' in llama's blocks", true, false, NORM_LAYERNORM, MLP_SWIGLU, QK_NORM_NONE},
-        {"gpt_train", "mlp='gelu' in llama's blocks", false, false, NORM_RMSNORM, MLP_GELU, QK_NORM_NONE},
-        {"gpt_train", "qk_norm='full' in llama's blocks", false, false, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_FULL},
-        {"gpt_train", "qk_norm='head' in qwen2's blocks", false, true, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_HEAD},
+        {"llama", NULL, false, false, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_NONE, 0},
+        {"llama", NULL, true, false, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_NONE, 0},
+        {"qwen2", NULL, false, true, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_NONE, 0},
+        {"qwen3", NULL, false, false, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_HEAD, 0},
+        {"olmo2", NULL, false, false, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_FULL, NORM_PLACE_POST},
+        {"gpt_train", "norm_place='post' in qwen3's blocks", false, false, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_HEAD,
+         NORM_PLACE_POST},
+        {"gpt_train", "norm='layernorm' in llama's blocks", true, false, NORM_LAYERNORM, MLP_SWIGLU, QK_NORM_NONE, 0},
+        {"gpt_train", "mlp='gelu' in llama's blocks", false, false, NORM_RMSNORM, MLP_GELU, QK_NORM_NONE, 0},
+        {"gpt_train", "qk_norm='full' in llama's blocks", false, false, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_FULL, 0},
+        {"gpt_train", "qk_norm='head' in qwen2's blocks", false, true, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_HEAD, 0},
     };
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         struct model_config config = io_config(2, 12, 4, kinds[i].bias), back;
@@ -129,6 +133,7 @@ TEST(makes_what_it_parses_of_llamas_family)
         config.position = POSITION_ROPE;
         config.mlp = kinds[i].mlp;
         config.qk_norm = kinds[i].qk_norm;
+        config.norm_place = kinds[i].norm_place;
         config.norm_epsilon = 1e-6;
         config.rope = (struct rope_config){5e5, ROPE_SCALING_LLAMA3, 32.0, 1.0, 4.0, 8192};
         config.max_positions = 77;
@@ -143,6 +148,7 @@ TEST(makes_what_it_parses_of_llamas_family)
         back.gelu = config.gelu;
         ck_assert(back.bias == config.bias && back.qkv_bias == config.qkv_bias && back.untied == config.untied);
         ck_assert(back.norm == config.norm && back.mlp == config.mlp && back.qk_norm == config.qk_norm);
+        ck_assert_int_eq(back.norm_place, config.norm_place);
         ck_assert(back.n_kv_head == 2 && back.head_dim == 6 && back.n_inner == 20 && back.position == POSITION_ROPE);
         ck_assert(back.norm_epsilon == 1e-6 && back.dropout == config.dropout);
         char text[ROPE_SCALING_TEXT_MAX];

@@ -1,32 +1,36 @@
 /* The search.
  *
- * Its candidates are the points of a grid, and neither the grid nor their bytes and seconds depend on the budget.  This
- * is one micro-batch of a model of 3 blocks; a rung recomputes one block more than the rung before it:
+ * Its candidates are the points of a grid, and neither the grid nor their bytes and seconds depend
+ * on the budget.  This is one micro-batch of a model of 3 blocks; a rung recomputes one block more
+ * than the rung before it:
  *
- *     rung         0     1     2     3     4     5     6     7   ..  12    13  ..
- *     block 0     none  gelu  gelu  gelu  ln    ln    ln    mlp     full  offl
- *     block 1     none  none  gelu  gelu  gelu  ln    ln    ln      full  full
- *     block 2     none  none  none  gelu  gelu  gelu  ln    ln      full  full
+ *     rung        0     1     2     3     4     5     6     7   ..  12    13  ..
+ *     block 0    none  gelu  gelu  gelu   ln    ln    ln    mlp    full  offl
+ *     block 1    none  none  gelu  gelu  gelu   ln    ln    ln     full  full
+ *     block 2    none  none  none  gelu  gelu  gelu   ln    ln     full  full
  *
  *     loss chunk
- *     widest       -     -     -     -     -     -     -     C       #     #         -  does not fit
- *     3/4          -     -     -     -     -     -     #     #       #     #         #  fits
- *     9/16         -     -     -     -     B     #     #     #       #     #
- *     ..           -     -     -     -     #     #     #     #       #     #      bytes fall to the right and downwards,
- *     16 rows      -     -     -     -     A     #     #     #       #     #      seconds grow
+ *     widest      -     -     -     -     -     -     -     C      #     #      - does not fit
+ *     3/4         -     -     -     -     -     -     #     #      #     #      # fits
+ *     9/16        -     -     -     -     B     #     #     #      #     #
+ *     ..          -     -     -     -     #     #     #     #      #     #      bytes fall and
+ *     16 rows     -     -     -     -     A     #     #     #      #     #      seconds grow: > v
  *
- * So the fastest that fits is a corner of the stairs.  Bisection along the rungs finds A, the lowest rung that fits with
- * any chunk (rung_lowest), along the chunks B, the widest with which it does (chunk_widest), and then, along the rungs
- * again, the corners of wider chunks up to C, as long as the rung after A could still be faster (chunks_try).
+ * So the fastest that fits is a corner of the stairs.  Bisection along the rungs finds A, the lowest
+ * rung that fits with any chunk (rung_lowest); along the chunks B, the widest with which it does
+ * (chunk_widest); then, along the rungs again, the corners of wider chunks up to C, as long as the
+ * rung after A could still be faster (chunks_try).
  *
- *     for each part of the optimizer state in host memory, from none up        (offload_search)
- *         for each micro-batch, from the smallest up                           (line_search)
- *             leave it if no chunk fits on the last rung, and with it all larger ones
- *             measure the corners; the best so far ends a bisection: a rung that does not fit and is slower, is of no use
- *     place the best; if its plan is larger than was measured, and too large, take what is best without it
+ *     for each part of the optimizer state in host memory, from none up      (offload_search)
+ *         for each micro-batch, from the smallest up                         (line_search)
+ *             leave it, and all larger ones, if not even the end of its last row fits
+ *             measure the corners
+ *     place the best; if its plan is larger than was measured, and too large, search without it
  *
- * All that is left out does not fit or is slower than the best.  So a larger budget finds the same or something faster,
- * as far as bytes fall along the rungs.  plan_measure.c measures, and remembers; nearly all of the time is its.
+ * A rung that does not fit and is slower than the best so far ends a bisection: the rungs below it
+ * do not fit, and those above it are slower still.  What is left out is thus of no use for any
+ * budget, and a larger budget finds the same or something faster, as far as bytes fall along the
+ * rungs.  plan_measure.c measures, and remembers; nearly all of the time is its.
  */
 #include "plan/plan_search.h"
 
@@ -315,8 +319,8 @@ static enum gt_status chunk_widest(const struct line *line, int32_t lowest, int3
     return GT_OK;
 }
 
-/* Bisects the rungs above `lowest`, with each of the first `count` chunks, for the lowest that fits.  Ends where `lowest`
- * and one more block are slower than the best, as all that is left is then. */
+/* Bisects the rungs above `lowest`, with each of the first `count` chunks, for the lowest that fits.
+ * Ends where the rung after `lowest` is slower than the best, as all that is left is then. */
 static enum gt_status chunks_try(const struct line *line, int32_t lowest, int32_t count)
 {
     int32_t high = line->last + 1; /* the chunk before, which is wider, fits from there on */

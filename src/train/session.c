@@ -171,10 +171,11 @@ static double time_scale(const struct session *session)
     return own > 0.0 && nominal > 0.0 ? own / nominal : 1.0;
 }
 
-/* To be called after a refused search.  Logs which keys that were set stand in the way, and up to three plans that do fit as notes, with the keys that change and
- * their modelled times on this device: those at the search's rates, scaled by the ratio of the smallest plan's times at
- * the device's own rates, measured in a small arena, and at the search's.  Afterwards the session can only be closed.
- * A failure here is not an error: the refusal has already been logged. */
+/* To be called after a refused search.  Logs as notes what would be enough without the keys that were set, and up to
+ * three plans that do fit, with the keys that change and their modelled times on this device: those at the search's
+ * rates, scaled by the ratio of the smallest plan's times at the device's own rates, measured in a small arena, and at
+ * the search's.  Afterwards the session can only be closed.  A failure here is not an error: the refusal has already
+ * been logged. */
 static void choices_log(struct session *session)
 {
     struct search_choice choices[SEARCH_CHOICES_MAX];

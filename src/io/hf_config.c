@@ -659,18 +659,22 @@ static bool is_listed(const char *const *list, const char *name)
     return *list != NULL;
 }
 
-static bool is_known(enum arch_family family, const char *name)
+/* Returns true if a field is known, or with `own` a member of our own object. */
+static bool is_known(enum arch_family family, bool own, const char *name)
 {
     for (int p = 0; p < SHAPE_PROPERTIES; p++) {
-        const char *field = shape_row_get((enum shape_property)p)->hf[family];
+        const struct shape_row *row = shape_row_get((enum shape_property)p);
+        const char *field = own ? row->name : row->hf[family];
         if (field != NULL && strcmp(field, name) == 0)
             return true;
     }
+    if (own)
+        return is_listed(own_order, name);
     return is_listed(harmless, name) || is_listed(checked, name) || is_listed(orders[family], name);
 }
 
-/* Names the fields that are set and not known. */
-static void unknown_report(const json_t *root, const char *source, enum arch_family family)
+/* Names the fields that are set and not known, or with `own` the members of our own object. */
+static void unknown_report(const json_t *root, const char *source, enum arch_family family, bool own)
 {
     char list[UNKNOWN_TEXT_MAX] = "";
     const char *name;
@@ -681,7 +685,7 @@ static void unknown_report(const json_t *root, const char *source, enum arch_fam
         const bool number = json_is_number(value) && json_number_value(value) != 0.0;
         bool fine = !json_is_true(value) && !number && size + json_string_length(value) == 0;
         fine = fine || name[0] == '_' || strncmp(name, "unsloth_", 8) == 0;
-        if (!fine && !is_known(family, name))
+        if (!fine && !is_known(family, own, name))
             (void)snprintf(list + used, sizeof list - used, "%s\"%.64s\": %s", used > 0 ? ", " : "", name,
                            JSON_SHORT_TEXT(value));
     }
@@ -774,7 +778,9 @@ enum gt_status hf_config_parse(const json_t *root, const char *source, struct mo
     else
         TRY(llama_parse(root, source, arch, &config, &rest.window));
     config.padded_vocab_size = config.vocab_size;
-    unknown_report(root, source, arch->family);
+    unknown_report(root, source, arch->family, false);
+    if (has(root, OWN_TYPE)) /* which a later release may have written */
+        unknown_report(json_object_get(root, OWN_TYPE), source, arch->family, true);
     *out = config;
     *out_rest = rest;
     return GT_OK;

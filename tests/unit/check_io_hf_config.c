@@ -255,6 +255,8 @@ TEST(names_unknown_fields)
          ",\"embedding_multiplier\":1.0,\"num_experts\":0,\"torch_dtype\":\"bfloat16\",\"unsloth_version\":\"2025.1\","
          "\"pretraining_tp\":1,\"initializer_range\":0.02,\"pad_token_id\":3,\"architectures\":[\"LlamaForCausalLM\"]}",
          NULL},
+        {"{" LLAMA ",\"gpt_train\":{\"dropout\":0.1,\"later_scale\":3,\"later_off\":false}}",
+         "config.json: \"later_scale\": 3: not known"},
     };
     struct model_config config;
     struct hf_config_rest rest;

@@ -3,8 +3,8 @@
  * Keys and list are made in memory and written at once.  Tensors are in the model's order.  Those of an architecture
  * whose reader needs it are followed by the output layer, a copy of the embedding, and those of a model with
  * rope_scaling llama3 by the divisors of its frequencies.  The architecture llama rotates neighbours in a head, so the
- * rows of its queries and keys are written in that order.  llama.cpp computes the tanh form of GELU, so a GPT-2 trained with the
- * erf form is written with a warning.  Source: ggml's docs/gguf.md, version 3; llama.cpp's src/models/.
+ * rows of its queries and keys are written in that order.  llama.cpp computes the tanh form of GELU, so a GPT-2 trained
+ * with the erf form is written with a warning.  Source: ggml's docs/gguf.md, version 3; llama.cpp's src/models/.
  *
  * The tokenizer becomes llama.cpp's "gpt2" tokenizer, a byte-level BPE.  Kind bpe maps to it directly.  Kind bytes is a
  * vocabulary of 256 without merges.  Kind chars becomes a BPE too: each multi-byte character gets the merges that build

@@ -1,5 +1,5 @@
-/* config.json: a model's shape in Hugging Face's terms, in both directions: the classes of base/archs.def, and models of
- * this program that no class of transformers holds.
+/* config.json: a model's shape in Hugging Face's terms, in both directions: the classes of base/archs.def, and models
+ * of this program that no class of transformers holds.
  *
  * Source: transformers, configuration_gpt2.py, configuration_llama.py and its like for the fields and their defaults,
  * modeling_*.py for their meaning; activations.py: "gelu_new" and "gelu_pytorch_tanh" are the same formula, the tanh

@@ -80,8 +80,9 @@ struct arch {
     enum { WINDOW_NEVER, WINDOW_ALWAYS, WINDOW_ON_REQUEST } window;
     struct {
         const char *file, *gguf;
-    } norms[2];            /* names of the norms of attention and of the MLP */
-    bool gguf_output;      /* llama.cpp, or an old version, needs an output layer even if it is the embedding */
+    } norms[2]; /* names of the norms of attention and of the MLP */
+    /* Whether llama.cpp needs an output layer even if it is the embedding: no, old versions do, all do. */
+    enum { GGUF_OUTPUT_FREE, GGUF_OUTPUT_ONCE, GGUF_OUTPUT_NEEDED } gguf_output;
     bool gguf_neighbours;  /* llama.cpp turns neighbours in a head, so queries and keys have another order there */
     bool gguf_divisors;    /* llama.cpp knows rope_scaling llama3 */
     bool gguf_whole_heads; /* llama.cpp needs head_dim = n_embd / n_head */

@@ -302,12 +302,14 @@ static void keys_put(const struct export_options *options, struct head *head)
     tokens_put(options, head);
 }
 
-/* Returns true if the file has the embedding a second time, as the output layer.  The copy would be most of a small
- * quantised file, whose readers are newer. */
+/* Returns true if the file has the embedding a second time, as the output layer.  Where only old readers need it, a
+ * quantised file, whose readers are newer, goes without: it would be most of a small one. */
 static bool has_copy(const struct export_options *options)
 {
     const struct model_config *config = &options->checkpoint->config;
-    return arch_of(&config->shape)->gguf_output && !config->untied && options->mixture == GGUF_NO_MIXTURE;
+    const int need = arch_of(&config->shape)->gguf_output;
+    const bool old = need == GGUF_OUTPUT_ONCE && options->mixture == GGUF_NO_MIXTURE;
+    return !config->untied && (old || need == GGUF_OUTPUT_NEEDED);
 }
 
 static size_t entry_count(const struct export_options *options)
@@ -379,8 +381,8 @@ static void entry_type(const struct export_options *options, struct entry *entry
     if (options->mixture == GGUF_NO_MIXTURE || entry->type == GGML_F32)
         return;
     (void)sscanf(entry->name, "blk.%" SCNd32 ".", &matrix.block);
-    matrix.output =
-        strcmp(entry->name, "output.weight") == 0 || (!config->untied && strcmp(entry->name, "token_embd.weight") == 0);
+    matrix.output = strcmp(entry->name, "output.weight") == 0 ||
+                    (!config->untied && !has_copy(options) && strcmp(entry->name, "token_embd.weight") == 0);
     entry->type = gguf_mixture_type(options->mixture, &matrix, &entry->wanted);
 }
 

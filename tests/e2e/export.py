@@ -435,6 +435,8 @@ def check_llama():
     refused("llmc holds GPT-2's blocks only; --format=hf holds this model", 2, "--out_dir=out-tied", "--format=llmc", "x")
     make_model("wide", ("--tokenizer=bytes",), *LLAMA_FLAGS, "--arch=qwen2", "--head_dim=8")
     refused("llama.cpp holds a model with a head_dim other than n_embd / n_head in qwen2's blocks", 2, "--out_dir=out-wide", "--format=gguf", "x")
+    must(GPT_EXPORT, "--out_dir=out-olmo2", "--format=gguf", "--dtype=q8_0", "small.gguf", "--force")
+    check("output.weight" in Gguf("small.gguf").tensors, "olmo2: a quantised file needs the output layer too")
     make_model("wider", ("--tokenizer=bytes",), *LLAMA_FLAGS, "--arch=olmo2", "--head_dim=8")
     refused("llama.cpp holds a model with a head_dim other than n_embd / n_head in olmo2's blocks", 2, "--out_dir=out-wider", "--format=gguf", "x")
     make_model("own", ("--tokenizer=bytes",), *LLAMA_FLAGS, "--arch=llama", "--qk_norm=full")

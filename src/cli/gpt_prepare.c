@@ -9,6 +9,7 @@
 #include "base/progress.h"
 #include "base/thread.h"
 #include "cli/program.h"
+#include "data/hf_hub.h"
 #include "data/prepare.h"
 #include "data/tokenizer.h"
 
@@ -317,18 +318,47 @@ static int64_t rounded(double value)
     return (int64_t)(value / (double)unit + 0.5) * unit;
 }
 
-static void command_print(const char *out_dir, const struct model_size *size, int64_t block_size, int64_t iterations,
-                          bool is_chat)
+#define FOLDERS_TEXT_MAX (3 * FILE_PATH_MAX)
+
+/* Writes "--dataset=... --out_dir=..." for gpt-train.  Returns `text`, which is empty if the path cannot be written. */
+static char *folders_text(char text[static FOLDERS_TEXT_MAX], const char *out_dir)
 {
     char path[FILE_PATH_MAX], quoted[2][FILE_PATH_MAX];
+    text[0] = '\0';
     if (file_trim(path, out_dir) != GT_OK)
-        return;
+        return text;
     const char *name = file_name_of(path);
     const bool in_data = name == path + 5 && strncmp(path, "data/", 5) == 0;
     /* gpt-train would look for a name without a slash below data/. */
     const char *dataset = TEXT(FILE_PATH_MAX + 2, "%s%s", name == path ? "./" : "", in_data ? name : path);
-    log_result("  gpt-train --dataset=%s --out_dir=%s \\", file_shell_quote(quoted[0], sizeof quoted[0], dataset),
-               file_shell_quote(quoted[1], sizeof quoted[1], TEXT(FILE_PATH_MAX + 8, "out-%s", name)));
+    snprintf(text, FOLDERS_TEXT_MAX, "--dataset=%s --out_dir=%s",
+             file_shell_quote(quoted[0], sizeof quoted[0], dataset),
+             file_shell_quote(quoted[1], sizeof quoted[1], TEXT(FILE_PATH_MAX + 8, "out-%s", name)));
+    return text;
+}
+
+/* Suggests to tune the model whose tokenizer made the ids.  Returns false if it is that of no model. */
+static bool suggest_tuning(const struct arguments *arguments)
+{
+    char folders[FOLDERS_TEXT_MAX], quoted[FILE_PATH_MAX];
+    const char *model = arguments->tokenizer;
+    const bool folder = file_is_folder(model) && file_exists(FILE_IN(model, "config.json"));
+    if ((!folder && !hf_hub_is_repository(model)) || folders_text(folders, arguments->out_dir)[0] == '\0')
+        return false;
+    const char *from = TEXT(FILE_PATH_MAX, "%s%s", folder && strchr(model, '/') == NULL ? "./" : "", model);
+    log_result("to tune that model, with adapters:");
+    log_result("  gpt-train --init_from=%s --lora_rank=16 \\", file_shell_quote(quoted, sizeof quoted, from));
+    log_result("    %s", folders);
+    return true;
+}
+
+static void command_print(const char *out_dir, const struct model_size *size, int64_t block_size, int64_t iterations,
+                          bool is_chat)
+{
+    char folders[FOLDERS_TEXT_MAX];
+    if (folders_text(folders, out_dir)[0] == '\0')
+        return;
+    log_result("  gpt-train %s \\", folders);
     log_result("    --n_layer=%d --n_head=%d --n_embd=%d --block_size=%" PRId64 " --batch_size=%d \\", size->n_layer,
                size->n_head, size->n_embd, block_size, size->batch_size);
     log_result("    --gradient_accumulation_steps=%d --max_iters=%" PRId64 " --lr_decay_iters=%" PRId64 " \\",
@@ -450,7 +480,8 @@ static void report_result(const struct arguments *arguments, const struct prepar
         log_result("%s %s", COUNTED(result->counts.answer_tokens, "token"),
                    arguments->spec.train_on == CHAT_TRAIN_ASSISTANT ? "of the assistant count" : "count");
     log_result("written to %s", arguments->out_dir);
-    suggest(arguments->out_dir, result);
+    if (!suggest_tuning(arguments))
+        suggest(arguments->out_dir, result);
 }
 
 /* ---- the work ---- */

@@ -118,6 +118,15 @@ def defaults():
     os.rename("here", "data/chats")
 
 
+    os.makedirs("adapted")
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        write(f"adapted/{name}", read(f"whole/{name}"))
+    done = run("--tokenizer=adapted", "--chat=chatml", f"--block-size={ROW}", "--out-dir=data/again", "chats.jsonl", program=GPT_PREPARE)
+    command = done.stdout[done.stdout.find("  gpt-train"):].replace("\\\n", " ").replace("  gpt-train", "").split()
+    check("gpt-prepare suggests to tune the model", command == ["--init_from=./adapted", "--lora_rank=16", "--dataset=again", "--out_dir=out-again"],
+          done.stdout + done.stderr)
+
+
 def wins():
     rows = rows_of("chats")
     write("mine.py", "learning_rate = 3e-3\nwarmup_iters = 1\nkeep = 1\n")

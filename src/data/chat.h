@@ -50,8 +50,8 @@ struct chat_text {
     size_t room, count;
 };
 
-/* Messages in our form: a list of objects with "role" ("system", "user", "assistant" or "tool"), "content" and "counts",
- * an answer also with "reasoning_content" and "tool_calls"; and the tools, a list or NULL. */
+/* Messages in our form: a list of objects with "role" ("system", "user", "assistant" or "tool"), "content" and
+ * "counts", an answer also with "reasoning_content" and "tool_calls"; and the tools, a list or NULL. */
 struct chat_conversation {
     json_t *messages, *tools;
 };

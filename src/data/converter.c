@@ -1,8 +1,8 @@
 /* Parquet files by way of another program.
  *
  * posix_spawnp() finds the program on PATH.  Its standard error goes to a file without a name, from which the message
- * of a failure is quoted: a pipe could fill and stop it.  A last line without its end shows that the program was cut off
- * even if it says otherwise.
+ * of a failure is quoted: a pipe could fill and stop it.  A last line without its end shows that the program was cut
+ * off even if it says otherwise.
  */
 #include "data/converter.h"
 
@@ -48,10 +48,11 @@ static const char python[] = "import importlib, json, sys\n"
                              "        for at in range(0, lazy.select(module.len()).collect().item(), 1000):\n"
                              "            yield lazy.slice(at, 1000).collect().to_dicts()\n"
                              "    else:\n"
-                             "        rows = module.read_parquet(path)\n"
+                             "        rows = module.connect().execute('SELECT * FROM read_parquet(?)', [path])\n"
+                             "        names = [column[0] for column in rows.description]\n"
                              "        part = rows.fetchmany(1000)\n"
                              "        while part:\n"
-                             "            yield [dict(zip(rows.columns, row)) for row in part]\n"
+                             "            yield [dict(zip(names, row)) for row in part]\n"
                              "            part = rows.fetchmany(1000)\n"
                              "try:\n"
                              "    out = open(1, 'w', encoding='utf-8')\n"

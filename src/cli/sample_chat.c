@@ -137,7 +137,10 @@ enum gt_status sample_chat_open(struct hostmem *mem, const struct sample_chat_sp
     THEN(status,
          HOSTMEM_NEW(chat, TEXT_BYTES_MAX * tokenizer_pipeline(spec->tokenizer)->growth, "its tokens", &chat->prompt));
     if (status == GT_OK && has_system && spec->config->start[0] != '\0')
-        status = message_add(chat, "system", spec->config->start);
+        status = chat_has_system(chat->kind)
+                     ? message_add(chat, "system", spec->config->start)
+                     : FAIL(GT_USAGE, "--start: the template %s has no place for a system's message",
+                            chat_words[chat->kind]);
     return FINISH(status, out, chat, hostmem_free);
 }
 
@@ -283,6 +286,10 @@ static void message_warn(const struct sample_chat *chat, const char *text, const
 
 static enum gt_status system_set(struct sample_chat *chat, const char *text)
 {
+    if (!chat_has_system(chat->kind)) {
+        log_warning("/system: the template %s has no place for a system's message", chat_words[chat->kind]);
+        return GT_OK;
+    }
     if (has_role(chat, 0, "system"))
         json_array_remove(chat->conversation.messages, 0);
     log_note(text[0] != '\0' ? "the system's message is set" : "there is no system's message now");

@@ -71,6 +71,11 @@ int32_t chat_end_learnt(const struct tokenizer *tokenizer)
     return chat_kind_learnt(tokenizer) != CHAT_NONE ? chat_end(tokenizer) : tokenizer_eot(tokenizer);
 }
 
+bool chat_has_system(enum chat_kind kind)
+{
+    return chat_template_of(kind)->system != CHAT_SYSTEM_REFUSED;
+}
+
 void chat_use(struct tokenizer *tokenizer, enum chat_kind kind)
 {
     if (tokenizer->template != NULL && tokenizer->chat != kind) {

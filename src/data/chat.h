@@ -23,6 +23,8 @@ extern const char *const chat_train_on_words[];
 
 /* Returns the texts of the template's special tokens; the list ends with NULL. */
 const char *const *chat_specials(enum chat_kind kind);
+/* Returns whether the template has a place for a system's message. */
+bool chat_has_system(enum chat_kind kind);
 /* Gives a vocabulary the template of --chat=`kind`, in place of its model's if that is another. */
 void chat_use(struct tokenizer *tokenizer, enum chat_kind kind);
 /* Returns the template in Jinja, as Hugging Face's tokenizers and GGUF files have it: the model's own, else ours; NULL

@@ -308,15 +308,17 @@ static bool file_converts(const struct documents *documents)
     return format == DOCUMENTS_JSONL || (format == DOCUMENTS_BY_NAME && !file_current(documents)->from_folder);
 }
 
-/* Begins the records of a text, of which the first block is read and converted. */
-static void records_begin(struct documents *documents)
+/* Begins the records of a text, of which the first block is read. */
+static enum gt_status records_begin(struct documents *documents)
 {
+    TRY(buffer_fill(documents, DECODE_BYTES_MIN)); /* a decoder has taken that block */
     const struct input_info *info = input_info_get(documents->input);
     const char *name = TEXT(FILE_PATH_MAX, "%.*s", (int)input_name_stem(info->name), info->name);
     const size_t count = documents->end - documents->begin;
     documents->scan = (struct record_scan){.form = RECORD_LINES};
     if (documents->spec.chat.kind != CHAT_NONE && !info->is_converted)
         documents->scan.form = record_form_of(name, documents->buffer + documents->begin, count);
+    return GT_OK;
 }
 
 /* Opens the next text unless one is open; *out_found is false at the end of the corpus. */
@@ -336,9 +338,10 @@ static enum gt_status text_ensure(struct documents *documents, bool *out_found)
             continue;
         }
         TRY(text_look(documents, &skip));
-        records_begin(documents);
-        if (!skip)
+        if (!skip) {
+            TRY(records_begin(documents));
             continue;
+        }
         documents->in_text = false;
         if (!input_info_get(documents->input)->is_member)
             TRY(file_finish(documents, true));

@@ -547,6 +547,7 @@ def sources():
         write("folder/" + name, text)
     given = {"lines": [write("r.jsonl", "\n".join(map(json.dumps, records)))], "a list": [write("r.json", json.dumps(records))],
              "a tall list": [write("tall.json", "\ufeff" + json.dumps(records, indent=2) + "\n")],
+             "a list in UTF-16": [write("wide.json", json.dumps(records, ensure_ascii=False, indent=1).encode("utf-16"))],
              "CSV": [write("r.csv", csv_of([("question", "answer"), *pairs]))],
              "CSV with semicolons": [write("semi.csv", csv_of([("question", "answer"), *pairs]).replace('","', '";"'))],
              "two files": [write("1.jsonl", "\n".join(map(json.dumps, records[:half]))), write("2.json", json.dumps(records[half:]))],
@@ -589,10 +590,10 @@ def parquet():
         shutil.rmtree("rows", ignore_errors=True)
         return subprocess.run([GPT_PREPARE, *words], check=False, capture_output=True, text=True, env={**os.environ, "PATH": path}, timeout=patience(60))
 
-    done = convert(f'printf "%s\\n" "$@" >asked\necho {json.dumps(record)}\n')
+    done = convert(f'printf "%s\\n" "$@" >arguments\necho {json.dumps(record)}\n')
     check("rows of a converter", done.returncode == 0 and Tokens("rows", "train").conversations() ==
           [rendered("chatml", [message("user", "say hi"), message("assistant", "it's hi")])], done.stderr)
-    check("what it is told", "SELECT * FROM read_parquet('it''s.parquet')" in read("asked").decode().splitlines(), read("asked").decode())
+    check("the query that it gets", "SELECT * FROM read_parquet('it''s.parquet')" in read("arguments").decode().splitlines(), read("arguments").decode())
     said = read_json("rows/manifest.json")["inputs"][0]
     check("the manifest has the file, not the rows", said["size_bytes"] == os.path.getsize("it's.parquet"), str(said))
     for what, text, status in (("could not read this file: Error: no such column", f"echo {json.dumps(record)}; echo 'Error: no such column' >&2; exit 1", 2),
@@ -736,6 +737,13 @@ def talk():
           and done.stdout.splitlines()[0] == QUESTIONS[red], done.stderr)
     done = subprocess.run([*chat], input=b"what is \xff red?\n", check=False, capture_output=True, timeout=patience(300))
     check("bytes that are not UTF-8", done.returncode == 0 and done.stdout.decode(), done.stderr.decode())
+    prepare("gemma-data", "--chat=gemma", "--block-size=64", "--val-fraction=0", write_lines("gemma.jsonl", [[message("user", "a"), message("assistant", "b")]]))
+    run(GPT_TRAIN, "--dataset=./gemma-data", "--out_dir=gemma-model", "--n_layer=1", "--n_head=1", "--n_embd=8", "--block_size=64", "--max_iters=1",
+        "--batch_size=1", "--gradient_accumulation_steps=1", "--eval_iters=1", "--warmup_iters=0")
+    done = run(GPT_SAMPLE, "--out_dir=gemma-model", "--chat", "--max_new_tokens=2", stdin="/system be brief\na\n")
+    check("a template without a system's message: /system", done.returncode == 0 and "/system: the template gemma has no place" in done.stderr, done.stderr)
+    done = run(GPT_SAMPLE, "--out_dir=gemma-model", "--chat", "--start=be brief", stdin="a\n")
+    check("and --start", done.returncode == 2 and "--start: the template gemma has no place" in done.stderr, done.stderr)
     shutil.copytree("model", "ends")
     vocabulary = read_json("ends/gpt_tokenizer.json")["vocabulary"]
     is_a = run(*chat, stdin=red + "\n").stdout  # "red is a apple."

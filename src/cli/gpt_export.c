@@ -39,8 +39,9 @@ static void print_help(void)
           "                    gguf: a file for llama.cpp, with tokenizer\n"
           "                    ollama: a folder with that file and a Modelfile for Ollama\n"
           "                    llmc: a checkpoint of llm.c\n"
-          "                    peft: a folder with the adapters alone, for PEFT; the other\n"
-          "                    formats get the model with its adapters added\n"
+          "                    peft: a folder with the adapters alone, for PEFT\n"
+          "                    gguf-lora: a file with the adapters alone, for llama.cpp;\n"
+          "                    the other formats get the model with its adapters added\n"
           "  --dtype=DTYPE     type of the weights: float32, bfloat16, float16 (not with\n"
           "                    llmc); gguf and ollama also q8_0, q6_k, q5_k_m, q5_0,\n"
           "                    q4_k_m, q4_0 (default float32; for these two bfloat16, or\n"
@@ -77,7 +78,7 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
     if (count > 1)
         return flags_error(PROGRAM, "only one OUTPUT can be given", argv[1]);
     if (arguments->format < 0)
-        return FAIL(GT_USAGE, "choose a format: --format=hf, gguf, llmc, peft or ollama");
+        return FAIL(GT_USAGE, "choose a format: --format=hf, gguf, llmc, peft, ollama or gguf-lora");
     if (count == 0 || argv[0][0] == '\0' || strcmp(argv[0], "-") == 0)
         return FAIL(GT_USAGE, "name the OUTPUT file or folder to write");
     return GT_OK;

@@ -27,10 +27,11 @@ static const struct {
     [EXPORT_LLMC] = {export_llmc_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16, false, false},
     [EXPORT_PEFT] = {export_hf_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, true, false},
     [EXPORT_OLLAMA] = {export_ollama_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, true, true},
+    [EXPORT_GGUF_LORA] = {export_gguf_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, false, false},
 };
 _Static_assert(sizeof formats / sizeof formats[0] == EXPORT_FORMATS, "a writer for every format");
 
-const char *const export_format_words[] = {"hf", "gguf", "llmc", "peft", "ollama", NULL};
+const char *const export_format_words[] = {"hf", "gguf", "llmc", "peft", "ollama", "gguf-lora", NULL};
 
 /* Fails when `folder` is the folder of a run, which an export would damage. */
 static enum gt_status run_refuse(const char *output, const char *folder, const char *what)
@@ -65,14 +66,20 @@ static enum gt_status output_check(const struct export_options *options)
     return FAIL(GT_USAGE, "%s: already exists; --force replaces it", output);
 }
 
+static bool exports_adapters(enum export_format format)
+{
+    return format == EXPORT_PEFT || format == EXPORT_GGUF_LORA;
+}
+
 /* Refuses a model that the format cannot hold. */
 static enum gt_status model_check(const struct export_options *options)
 {
     const struct model_config *config = &options->checkpoint->config;
     const bool gguf = formats[options->format].blocks;
-    if (options->format == EXPORT_PEFT && config->lora.rank == 0)
-        return FAIL(GT_USAGE, "%s: --format=peft exports adapters, and this model has none; use --format=hf",
-                    options->checkpoint->source);
+    if (exports_adapters(options->format) && config->lora.rank == 0)
+        return FAIL(GT_USAGE, "%s: --format=%s exports adapters, and this model has none; use --format=%s",
+                    options->checkpoint->source, export_format_words[options->format],
+                    options->format == EXPORT_PEFT ? "hf" : "gguf");
     char text[HF_LACKS_MAX];
     const char *lacks = gguf ? export_gguf_lacks(config, text) : hf_config_lacks(config, text);
     if (options->format == EXPORT_LLMC && !model_is_gpt2(config))
@@ -101,8 +108,8 @@ enum gt_status export_run(const struct export_options *options)
     struct checkpoint written = *options->checkpoint;
     struct export_options output = *options;
     written.config.embed_norm = false; /* export_weights_read() folds it into the table, */
-    written.config.lora.alone = options->format == EXPORT_PEFT;
-    if (options->format != EXPORT_PEFT)
+    written.config.lora.alone = exports_adapters(options->format);
+    if (!written.config.lora.alone)
         written.config.lora.rank = 0; /* and the adapters into what they adapt */
     output.checkpoint = &written;
     if ((formats[options->format].dtypes >> options->dtype & 1u) == 0)

@@ -1,5 +1,5 @@
-/* Exports a model for other programs: a Hugging Face folder, GGUF for llama.cpp and Ollama, or llm.c's file.  Adapters are added
- * to the weights of their base, or exported alone, for PEFT.
+/* Exports a model for other programs: a Hugging Face folder, GGUF for llama.cpp and Ollama, or llm.c's file.  Adapters
+ * are added to the weights of their base, or exported alone, for PEFT and llama.cpp.
  *
  * Weights are streamed from the checkpoint to the output, one tensor at a time, through two buffers of 4 MiB; no model,
  * plan or device is created.  An output gets its name only when it is complete.
@@ -10,7 +10,15 @@
 #include "io/checkpoint.h"
 #include "io/gguf_mixture.h"
 
-enum export_format { EXPORT_HF, EXPORT_GGUF, EXPORT_LLMC, EXPORT_PEFT, EXPORT_OLLAMA, EXPORT_FORMATS };
+enum export_format {
+    EXPORT_HF,
+    EXPORT_GGUF,
+    EXPORT_LLMC,
+    EXPORT_PEFT,
+    EXPORT_OLLAMA,
+    EXPORT_GGUF_LORA,
+    EXPORT_FORMATS
+};
 
 struct export_options {
     struct hostmem *mem;
@@ -25,8 +33,8 @@ struct export_options {
     bool force;                          /* replace an existing output */
 };
 
-/* The words of these enumerators on the command line, "hf", "gguf", "llmc", "peft" and "ollama"; the list ends
- * with NULL. */
+/* The words of these enumerators on the command line, "hf", "gguf", "llmc", "peft", "ollama" and "gguf-lora";
+ * the list ends with NULL. */
 extern const char *const export_format_words[];
 
 /* Returns the dtype of the weights unless the user chooses one: float32, but for files of llama.cpp bfloat16, or float16
@@ -93,7 +101,8 @@ enum gt_status export_hf_write(const struct export_options *options, const struc
 
 /* Writes GGUF version 3.  Weights of linear layers and the embedding have options->dtype, or the types of
  * options->mixture; vectors and the position table are float32, as in the output of llama.cpp's converter.  Source:
- * ggml's docs/gguf.md; names from llama.cpp's gguf-py/gguf/constants.py. */
+ * ggml's docs/gguf.md; names from llama.cpp's gguf-py/gguf/constants.py.  For EXPORT_GGUF_LORA it writes the adapters
+ * alone, as llama.cpp's convert_lora_to_gguf.py does. */
 enum gt_status export_gguf_write(const struct export_options *options, const struct export_weights *weights);
 /* Returns NULL if an architecture of llama.cpp holds the model, else what none has, in `text`. */
 const char *export_gguf_lacks(const struct model_config *config, char text[static HF_LACKS_MAX]);

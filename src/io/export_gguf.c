@@ -1,10 +1,11 @@
-/* Writes a model as a GGUF file: keys, list of tensors, data.
+/* Writes a model, or its adapters alone, as a GGUF file: keys, list of tensors, data.
  *
  * Keys and list are made in memory and written at once.  Tensors are in the model's order.  Those of an architecture
  * whose reader needs it are followed by the output layer, a copy of the embedding, and those of a model with
  * rope_scaling llama3 by the divisors of its frequencies.  The architecture llama rotates neighbours in a head, so the
- * rows of its queries and keys are written in that order.  llama.cpp computes the tanh form of GELU, so a GPT-2 trained
- * with the erf form is written with a warning.  Source: ggml's docs/gguf.md, version 3; llama.cpp's src/models/.
+ * rows of its queries and keys, and those of B of their adapters, are written in that order.  llama.cpp computes the
+ * tanh form of GELU, so a GPT-2 trained with the erf form is written with a warning.  Source: ggml's docs/gguf.md,
+ * version 3; llama.cpp's src/models/.
  *
  * The tokenizer becomes llama.cpp's "gpt2" tokenizer, a byte-level BPE.  Kind bpe maps to it directly.  Kind bytes is a
  * vocabulary of 256 without merges.  Kind chars becomes a BPE too: each multi-byte character gets the merges that build
@@ -226,6 +227,11 @@ static int32_t file_type(const struct export_options *options)
     return options->dtype == DTYPE_F32 ? 0 : options->dtype == DTYPE_F16 ? 1 : 32;
 }
 
+static bool is_adapter(const struct export_options *options)
+{
+    return options->format == EXPORT_GGUF_LORA;
+}
+
 static bool has_divisors(const struct model_config *config)
 {
     return !model_is_gpt2(config) && config->rope.scaling == ROPE_SCALING_LLAMA3;
@@ -292,12 +298,17 @@ static void keys_put(const struct export_options *options, struct head *head)
 {
     const struct model_config *config = &options->checkpoint->config;
     key_string(head, "general.architecture", head->architecture);
-    key_string(head, "general.type", "model");
+    key_string(head, "general.type", is_adapter(options) ? "adapter" : "model");
     key_string(head, "general.name", options->name);
     key_u32(head, "general.file_type", file_type(options));
     if (options->mixture != GGUF_NO_MIXTURE)
         key_u32(head, "general.quantization_version", QUANTIZATION_VERSION);
     key_u32(head, "general.alignment", ALIGNMENT);
+    if (is_adapter(options)) { /* the rest is in the model's file */
+        key_string(head, "adapter.type", "lora");
+        key_f32(head, "adapter.lora.alpha", config->lora.alpha);
+        return;
+    }
     shape_put(config, head);
     tokens_put(options, head);
 }
@@ -315,7 +326,8 @@ static bool has_copy(const struct export_options *options)
 static size_t entry_count(const struct export_options *options)
 {
     const struct model_config *config = &options->checkpoint->config;
-    return parameters_file_count(config) + (has_copy(options) || has_divisors(config) ? 1 : 0);
+    const bool extra = !is_adapter(options) && (has_copy(options) || has_divisors(config));
+    return parameters_file_count(config) + (extra ? 1 : 0);
 }
 
 static bool is_name(const char *text, size_t length, const char *name)
@@ -354,7 +366,8 @@ static void entry_name(const struct model_config *config, struct entry *entry)
     const char *full = entry->source.name;
     const bool in_block = sscanf(full, model_is_gpt2(config) ? "h.%d.%n" : "model.layers.%d.%n", &number, &skip) == 1;
     const char *block = in_block ? TEXT(NAME_MAX_BYTES, "blk.%d.", number) : "";
-    const char *kind = strrchr(full, '.');
+    const enum adapter_matrix adapter = entry->source.adapter;
+    const char *kind = adapter != ADAPTER_NONE ? strstr(full, ".lora_") : strrchr(full, '.');
     const size_t length = (size_t)(kind - (full + skip));
     const struct arch *arch = arch_of(&config->shape);
     const char *name = NULL;
@@ -365,9 +378,13 @@ static void entry_name(const struct model_config *config, struct entry *entry)
         if (!is_name(full + skip, length, names[i].model))
             continue;
         name = names[i].file;
-        entry->head_dim = names[i].rotated && arch->gguf_neighbours ? model_head_dim(config) : 0;
+        if (names[i].rotated && arch->gguf_neighbours && adapter != ADAPTER_A) /* whose columns are inputs */
+            entry->head_dim = model_head_dim(config);
     }
-    (void)snprintf(entry->name, sizeof entry->name, "%s%s%s", block, name, kind);
+    (void)snprintf(entry->name, sizeof entry->name, "%s%s%s", block, name,
+                   adapter == ADAPTER_A   ? ".weight.lora_a"
+                   : adapter == ADAPTER_B ? ".weight.lora_b"
+                                          : kind);
 }
 
 /* Sets the type of a tensor: of matrices that of the options, of vectors and the position table float32. */
@@ -516,7 +533,8 @@ enum gt_status export_gguf_write(const struct export_options *options, const str
     struct progress progress;
     if (options->checkpoint->config.mlp == MLP_GELU && options->checkpoint->config.gelu != GELU_TANH)
         log_warning("the model was trained with gelu=erf, but llama.cpp computes tanh; logits will differ slightly");
-    tokens_log(options->tokenizer);
+    if (!is_adapter(options))
+        tokens_log(options->tokenizer);
     mixture_log(options);
     enum gt_status status = head_make(options, &head, &head_bytes);
     THEN(status, file_replacement_begin(&file, options->output, NULL));

@@ -34,12 +34,11 @@ import tempfile
 
 from checks import (GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check, end, files, is_instrumented, patience, read, read_json, skip,
                     tensors_read, write, write_json)
+from gguf_file import F16, F32, Q4_0, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0, Gguf
 
 TEXT = ("Größe und Maß: für 10 € nähen wir Ärmel, naïve façade, 日本語の文 and 日本の本.\n" +
         "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich; it's what they'll do.\n") * 40
 RSS_MAX = 48 << 20
-BLOCKS = {0: (1, 4), 1: (1, 2), 30: (1, 2), 2: (32, 18), 6: (32, 22), 7: (32, 24), 8: (32, 34), 12: (256, 144), 13: (256, 176), 14: (256, 210)}
-F32, F16, Q4_0, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, BF16 = 0, 1, 2, 6, 7, 8, 12, 13, 14, 30
 LINEAR = {"attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
 NORMS = {"ln_1": "attn_norm", "ln_2": "ffn_norm"}
 LLAMA_PARTS = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
@@ -90,60 +89,6 @@ def transposed(values, rows, columns):
 
 
 # ---- readers ----
-
-class Gguf:
-    """A reader written from the format's specification."""
-    SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
-
-    def __init__(self, path):
-        self.data = read(path)
-        self.at = 4
-        self.magic, self.version = self.data[:4], self.scalar(4)
-        tensors, keys = self.scalar(10), self.scalar(10)
-        self.keys, self.types, self.tensors = {}, {}, {}
-        for _ in range(keys):
-            name = self.string()
-            kind = self.scalar(4)
-            if name in self.keys:
-                raise ValueError("key %s twice" % name)
-            self.keys[name], self.types[name] = self.value(kind), kind
-        infos = []
-        for _ in range(tensors):
-            name, rank = self.string(), self.scalar(4)
-            dims = [self.scalar(10) for _ in range(rank)]
-            infos.append((name, dims, self.scalar(4), self.scalar(10)))
-        begin = -(-self.at // 32) * 32
-        self.end = begin
-        for name, dims, kind, offset in infos:
-            values, size = BLOCKS[kind]
-            for dim in dims:
-                size *= dim
-            if dims[0] % values != 0:
-                raise ValueError("%s: rows of %d in blocks of %d" % (name, dims[0], values))
-            size //= values
-            if offset % 32 != 0 or begin + offset < self.end or begin + offset + size > len(self.data):
-                raise ValueError("%s at %d" % (name, offset))
-            self.tensors[name] = (dims, kind, self.data[begin + offset:begin + offset + size])
-            self.end = begin + offset + size
-
-    def scalar(self, kind):
-        value = struct.unpack_from(self.SCALARS[kind], self.data, self.at)[0]
-        self.at += struct.calcsize(self.SCALARS[kind])
-        return value
-
-    def string(self):
-        count = self.scalar(10)
-        self.at += count
-        return self.data[self.at - count:self.at].decode("utf-8")
-
-    def value(self, kind):
-        if kind == 8:
-            return self.string()
-        if kind == 9:
-            of, count = self.scalar(4), self.scalar(10)
-            return [self.value(of) for _ in range(count)]
-        return self.scalar(kind)
-
 
 def alphabet():
     """Returns GPT-2's characters for the 256 bytes."""
@@ -576,8 +521,8 @@ def small_file_limit():
 
 
 def check_usage():
-    refused("choose a format: --format=hf, gguf, llmc, peft or ollama", 2, "--out_dir=out-bpe", "x")
-    refused("expected hf, gguf, llmc, peft or ollama", 2, "--format=onnx", "x")
+    refused("choose a format: --format=hf, gguf, llmc, peft, ollama or gguf-lora", 2, "--out_dir=out-bpe", "x")
+    refused("expected hf, gguf, llmc, peft, ollama or gguf-lora", 2, "--format=onnx", "x")
     refused("float32, bfloat16, float16, q8_0, q6_k, q5_k_m, q5_0, q4_k_m or q4_0", 2, "--format=hf", "--dtype=int8", "x")
     for form in ("hf", "llmc"):
         refused("cannot store q4_k_m; --format=gguf can", 2, "--out_dir=out-bpe", "--format=" + form, "--dtype=Q4_K_M", "x")

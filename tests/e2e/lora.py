@@ -19,6 +19,7 @@ import shutil
 import subprocess
 
 from checks import GPT_EXPORT, GPT_SAMPLE, GPT_TRAIN, check, end, error_lines, files, metrics, opencl_device, read, read_json, some, tensors_read, tensors_write, write_json
+from gguf_file import Gguf
 from cuda_common import GPT_TRAIN_CUDA
 
 VOCAB, WIDTH, INNER, BLOCK = 257, 32, 56, 16
@@ -147,10 +148,35 @@ def added(layer, scale):
     check(any(x != y for row, other in zip(base, merged) for x, y in zip(row, other)), f"{layer} is that of the base")
 
 
+def llama_cpp_adapter(config):
+    """--format=gguf-lora: names, shapes and keys of llama.cpp's converter; PEFT's values, the rows of B of queries in llama.cpp's order."""
+    done = export("run", "gguf-lora", "adapter.gguf")
+    check(done.returncode == 0, f"gguf-lora: {done.stderr}")
+    gguf, peft = Gguf("adapter.gguf"), tensors_read("peft/adapter_model.safetensors")
+    wanted = {"general.architecture": "llama", "general.type": "adapter", "adapter.type": "lora", "adapter.lora.alpha": config["lora_alpha"]}
+    check({key: gguf.keys.get(key) for key in wanted} == wanted and not any(key.startswith(("llama.", "tokenizer.")) for key in gguf.keys), str(gguf.keys))
+    parts = {"self_attn.q_proj": "attn_q", "self_attn.v_proj": "attn_v", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+    check(len(gguf.tensors) == len(peft), f"{len(gguf.tensors)} tensors, not {len(peft)}")
+    for layer in range(3):
+        for name, other in parts.items():
+            for part in "AB":
+                _, shape, raw = peft[f"base_model.model.model.layers.{layer}.{name}.lora_{part}.weight"]
+                dims, kind, data = gguf.tensors[f"blk.{layer}.{other}.weight.lora_{part.lower()}"]
+                rows = [data[i:i + 4 * shape[1]] for i in range(0, len(data), 4 * shape[1])]
+                if (other, part) == ("attn_q", "B"):  # heads of 8: rows i and i + 4 are neighbours
+                    rows = [rows[8 * (i // 8) + 2 * (i % 4) + i % 8 // 4] for i in range(len(rows))]
+                check((dims, kind, b"".join(rows)) == (shape[::-1], 0, raw), f"{other}, {part}: {dims}, {kind}")
+    for form, word in (("gguf-lora", "use --format=gguf"), ("peft", "use --format=hf")):
+        done = export("base", form, "none")
+        check(done.returncode == 2 and word in done.stderr, f"{form} without adapters: {done.stderr}")
+    done = export("run", "gguf-lora", "none", "--dtype=q8_0")
+    check(done.returncode == 2 and "cannot store q8_0" in done.stderr, f"quantised adapters: {done.stderr}")
+
+
 def leaves():
     train("run", "--init_from=./base", *LORA, "--lora_targets=q_proj,v_proj,up_proj,down_proj", "--backend=cpu")
     for form, out in (("peft", "peft"), ("hf", "merged"), ("gguf", "merged.gguf")):
-        done = export("run", form, out)
+        done = export("run", form, out, "--dtype=float32")
         check(done.returncode == 0, f"{form}: {done.stderr}")
     config = read_json("peft/adapter_config.json")
     check((config["r"], config["lora_alpha"], sorted(config["target_modules"])) == (4, 8.0, ["down_proj", "q_proj", "up_proj", "v_proj"]), str(config))
@@ -163,10 +189,11 @@ def leaves():
     check(export("peft", "hf", "merged-again").returncode == 0, "PEFT's files are exported")
     check(read("merged/model.safetensors") == read("merged-again/model.safetensors"), "other bytes by way of PEFT's files")
     values = sum(len(raw) for _, _, raw in tensors_read("merged/model.safetensors").values())  # GGUF ends with them
-    check(export("merged", "gguf", "again.gguf").returncode == 0 and read("merged.gguf")[-values:] == read("again.gguf")[-values:],
+    check(export("merged", "gguf", "again.gguf", "--dtype=float32").returncode == 0 and read("merged.gguf")[-values:] == read("again.gguf")[-values:],
           "GGUF of the adapters' run and of the merged model: other values")
-    check(export("base", "gguf", "base.gguf").returncode == 0 and read("base.gguf")[-values:] != read("merged.gguf")[-values:], "GGUF is not merged")
+    check(export("base", "gguf", "base.gguf", "--dtype=float32").returncode == 0 and read("base.gguf")[-values:] != read("merged.gguf")[-values:], "GGUF is not merged")
     added("model.layers.1.mlp.down_proj", 2.0)
+    llama_cpp_adapter(config)
     added("model.layers.2.self_attn.q_proj", 2.0)
     texts = []
     for source in ("./peft", "./merged", "./base"):

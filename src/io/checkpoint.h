@@ -19,7 +19,7 @@
 #define CHECKPOINT_CONFIG_NAME "config.json"
 #define CHECKPOINT_JSON_INDENT 2
 #define CHECKPOINT_BASE_FORM                                                                                           \
-    "%s: only a model in Hugging Face's form, or a run of gpt-train without adapters, can be the base of an adapter; " \
+    "%s: only a model in Hugging Face's form or a GGUF file, or a run of gpt-train without adapters, can be the base of an adapter; " \
     "make one with gpt-export --format=hf"
 
 /* ---- trainer_state.json: the commit record ----
@@ -161,6 +161,7 @@ enum checkpoint_kind {
     CHECKPOINT_OURS,    /* trainer_state.json: can be resumed */
     CHECKPOINT_HF,      /* config.json and model.safetensors, or the index of its shards: weights only */
     CHECKPOINT_LLMC,    /* a model file of llm.c: weights only */
+    CHECKPOINT_GGUF,    /* a GGUF file: weights only */
     CHECKPOINT_NANOGPT, /* ckpt.pt: can be continued */
     CHECKPOINT_PEFT,    /* adapter_config.json and adapter_model.safetensors: weights of adapters only */
 };

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "io/checkpoint.h"
+#include "io/gguf_model.h"
 #include "io/hf_cache.h"
 #include "io/llmc_model.h"
 #include "io/nanogpt.h"
@@ -49,13 +50,17 @@ static enum gt_status file_probe(const char *path, enum checkpoint_kind *out)
         *out = word == LLMC_MODEL_MAGIC ? CHECKPOINT_LLMC : CHECKPOINT_NANOGPT;
         return GT_OK;
     }
+    if (memcmp(magic, GGUF_MAGIC, 4) == 0) {
+        *out = CHECKPOINT_GGUF;
+        return GT_OK;
+    }
     if (magic[0] == 0x80 && magic[1] >= 2 && magic[1] <= 5)
         return FAIL(GT_UNSUPPORTED,
                     "%s: is a checkpoint of PyTorch before 1.6 (a pickle without a zip archive), which is not read "
                     "here" NANOGPT_SAVE_AGAIN,
                     path);
     return FAIL(GT_DATA,
-                "%s: is a file, but neither nanoGPT's ckpt.pt nor a model of llm.c; give the folder of other "
+                "%s: is a file, but neither GGUF, nanoGPT's ckpt.pt nor a model of llm.c; give the folder of other "
                 "checkpoints",
                 path);
 }
@@ -176,6 +181,29 @@ static enum gt_status open_llmc(struct checkpoint *checkpoint, const char *path)
     return hf_layout_check(checkpoint->model, &checkpoint->config);
 }
 
+/* Says what blocks become. */
+static void blocks_log(const struct safetensors *model)
+{
+    const struct ggml_block *first = NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < model->count; i++) {
+        const struct ggml_block *block = model->tensors[i].block;
+        count += block != NULL;
+        first = first != NULL ? first : block;
+    }
+    if (first != NULL)
+        log_note("%s: %zu of %zu tensors are quantised (%s ...) and become numbers as they are loaded", model->path,
+                 count, model->count, first->name);
+}
+
+static enum gt_status open_gguf(struct checkpoint *checkpoint, const char *path)
+{
+    TRY(file_trim(checkpoint->source, path));
+    TRY(gguf_model_open(checkpoint, checkpoint->source, &checkpoint->config, &checkpoint->rest, &checkpoint->model));
+    blocks_log(checkpoint->model);
+    return hf_layout_check(checkpoint->model, &checkpoint->config);
+}
+
 static enum gt_status open_nanogpt(struct checkpoint *checkpoint, const char *path, bool with_optimizer)
 {
     TRY(file_trim(checkpoint->source, file_is_folder(path) ? FILE_IN(path, NANOGPT_CHECKPOINT_NAME) : path));
@@ -250,6 +278,8 @@ static enum gt_status open_kind(struct checkpoint *checkpoint, const char *path,
         return open_nanogpt(checkpoint, path, with_optimizer);
     case CHECKPOINT_LLMC:
         return open_llmc(checkpoint, path);
+    case CHECKPOINT_GGUF:
+        return open_gguf(checkpoint, path);
     case CHECKPOINT_PEFT:
         return open_peft(checkpoint, path);
     default:
@@ -261,7 +291,8 @@ static enum gt_status open_kind(struct checkpoint *checkpoint, const char *path,
 static enum gt_status base_join(struct checkpoint *checkpoint, struct checkpoint *base)
 {
     const struct lora_config lora = checkpoint->config.lora;
-    if (base->base[0] != '\0' || (base->kind != CHECKPOINT_HF && base->kind != CHECKPOINT_OURS))
+    if (base->base[0] != '\0' ||
+        (base->kind != CHECKPOINT_HF && base->kind != CHECKPOINT_GGUF && base->kind != CHECKPOINT_OURS))
         return FAIL(GT_UNSUPPORTED, CHECKPOINT_BASE_FORM, base->source);
     checkpoint->rest = base->rest;
     if (checkpoint->kind == CHECKPOINT_PEFT) {

@@ -20,17 +20,11 @@
 #include "data/chat.h"
 #include "data/tokenizer.h"
 #include "io/export.h"
+#include "io/gguf_model.h"
 
-#define NAME_MAX_BYTES 64
 #define CHARACTER_BYTES_MAX 4
-#define VERSION 3
-#define ALIGNMENT 32
 #define QUANTIZATION_VERSION 2
 #define KEYS_AT 16 /* where the number of keys is */
-
-/* Constants of the format. */
-enum type { TYPE_UINT32 = 4, TYPE_INT32 = 5, TYPE_FLOAT32 = 6, TYPE_BOOL = 7, TYPE_STRING = 8, TYPE_ARRAY = 9 };
-enum token { TOKEN_NORMAL = 1, TOKEN_CONTROL = 3, TOKEN_USER_DEFINED = 4, TOKEN_UNUSED = 5 };
 
 /* Everything before the data, in memory. */
 struct head {
@@ -42,7 +36,7 @@ struct head {
 /* A tensor of the file. */
 struct entry {
     struct parameter_shape source;
-    char name[NAME_MAX_BYTES];
+    char name[GGUF_NAME_MAX];
     enum ggml_type type, wanted; /* wanted: by a mixture, if its blocks divided the rows */
     size_t columns, size_bytes;
     bool divisors;    /* of the frequencies; the model has no such tensor */
@@ -72,9 +66,9 @@ static void put_string(struct head *head, const char *text, size_t count)
 }
 
 /* The architecture goes before a name with a dot in front. */
-static void key(struct head *head, const char *name, enum type type, const void *value, size_t count)
+static void key(struct head *head, const char *name, enum gguf_value type, const void *value, size_t count)
 {
-    char full[NAME_MAX_BYTES];
+    char full[GGUF_NAME_MAX];
     const int length = snprintf(full, sizeof full, "%s%s", name[0] == '.' ? head->architecture : "", name);
     head->keys++;
     put_string(head, full, (size_t)length);
@@ -84,24 +78,24 @@ static void key(struct head *head, const char *name, enum type type, const void 
 
 static void key_u32(struct head *head, const char *name, int32_t value)
 {
-    key(head, name, TYPE_UINT32, &value, sizeof value);
+    key(head, name, GGUF_UINT32, &value, sizeof value);
 }
 
 static void key_f32(struct head *head, const char *name, double value)
 {
-    key(head, name, TYPE_FLOAT32, &(float){(float)value}, sizeof(float));
+    key(head, name, GGUF_FLOAT32, &(float){(float)value}, sizeof(float));
 }
 
 static void key_string(struct head *head, const char *name, const char *text)
 {
-    key(head, name, TYPE_STRING, "", 0);
+    key(head, name, GGUF_STRING, "", 0);
     put_string(head, text, strlen(text));
 }
 
 /* Begins an array; the caller then puts `count` elements of `type`. */
-static void key_array(struct head *head, const char *name, enum type type, uint64_t count)
+static void key_array(struct head *head, const char *name, enum gguf_value type, uint64_t count)
 {
-    key(head, name, TYPE_ARRAY, "", 0);
+    key(head, name, GGUF_ARRAY, "", 0);
     put_u32(head, (uint32_t)type);
     put_u64(head, count);
 }
@@ -113,29 +107,29 @@ struct text {
 };
 
 /* Gives the token's text in the file; returns its type. */
-static enum token token_text(const struct tokenizer *tokenizer, int32_t id, struct text *out)
+static enum gguf_token token_text(const struct tokenizer *tokenizer, int32_t id, struct text *out)
 {
     char scratch[CHARACTER_BYTES_MAX];
     const char *bytes = NULL;
     const struct bpe *bpe = tokenizer->bpe;
     if (id >= tokenizer->vocab_size) {
         out->count = (size_t)snprintf(out->bytes, sizeof out->bytes, "[PAD%" PRId32 "]", id);
-        return TOKEN_UNUSED;
+        return GGUF_TOKEN_UNUSED;
     }
     const size_t count = tokenizer_token_bytes(tokenizer, id, scratch, &bytes);
     if (bpe != NULL && bpe_is_special(bpe, id)) {
         memcpy(out->bytes, bytes, count);
         out->count = count;
-        return bpe_is_literal(bpe, id) ? TOKEN_USER_DEFINED : TOKEN_CONTROL;
+        return bpe_is_literal(bpe, id) ? GGUF_TOKEN_USER_DEFINED : GGUF_TOKEN_CONTROL;
     }
     out->count = bpe_alphabet_write(bytes, count, out->bytes);
-    return TOKEN_NORMAL;
+    return GGUF_TOKEN_NORMAL;
 }
 
 static void bpe_merges_write(struct head *head, const struct bpe *bpe)
 {
     char line[BPE_MERGE_BYTES];
-    key_array(head, "tokenizer.ggml.merges", TYPE_STRING, bpe->merge_count);
+    key_array(head, "tokenizer.ggml.merges", GGUF_STRING, bpe->merge_count);
     for (size_t i = 0; i < bpe->merge_count; i++)
         put_string(head, line, bpe_merge_write(bpe, i, line));
 }
@@ -171,7 +165,7 @@ static void merges_write(struct head *head, const struct tokenizer *tokenizer)
         return;
     }
     const bool characters = tokenizer->kind == TOKENIZER_CHARS;
-    key_array(head, "tokenizer.ggml.merges", TYPE_STRING, characters ? character_merges(NULL, tokenizer) : 0);
+    key_array(head, "tokenizer.ggml.merges", GGUF_STRING, characters ? character_merges(NULL, tokenizer) : 0);
     if (characters)
         (void)character_merges(head, tokenizer);
 }
@@ -190,16 +184,16 @@ static void tokens_put(const struct export_options *options, struct head *head)
     }
     key_string(head, "tokenizer.ggml.model", "gpt2");
     key_string(head, "tokenizer.ggml.pre", bpe_splits[tokenizer_pipeline(tokenizer)->split].ggml);
-    key_array(head, "tokenizer.ggml.tokens", TYPE_STRING, (uint64_t)vocab_size);
+    key_array(head, "tokenizer.ggml.tokens", GGUF_STRING, (uint64_t)vocab_size);
     for (int32_t id = 0; id < vocab_size; id++) {
         (void)token_text(tokenizer, id, &text);
         put_string(head, text.bytes, text.count);
     }
-    key_array(head, "tokenizer.ggml.token_type", TYPE_INT32, (uint64_t)vocab_size);
+    key_array(head, "tokenizer.ggml.token_type", GGUF_INT32, (uint64_t)vocab_size);
     for (int32_t id = 0; id < vocab_size; id++)
         put_u32(head, (uint32_t)token_text(tokenizer, id, &text));
     merges_write(head, tokenizer);
-    key(head, "tokenizer.ggml.add_bos_token", TYPE_BOOL, &(bool){bos >= 0}, 1);
+    key(head, "tokenizer.ggml.add_bos_token", GGUF_BOOL, &(bool){bos >= 0}, 1);
     if (bos >= 0 || eot >= 0)
         key_u32(head, "tokenizer.ggml.bos_token_id", bos >= 0 ? bos : eot);
     if (end >= 0)
@@ -303,7 +297,7 @@ static void keys_put(const struct export_options *options, struct head *head)
     key_u32(head, "general.file_type", file_type(options));
     if (options->mixture != GGUF_NO_MIXTURE)
         key_u32(head, "general.quantization_version", QUANTIZATION_VERSION);
-    key_u32(head, "general.alignment", ALIGNMENT);
+    key_u32(head, "general.alignment", GGUF_ALIGNMENT);
     if (is_adapter(options)) { /* the rest is in the model's file */
         key_string(head, "adapter.type", "lora");
         key_f32(head, "adapter.lora.alpha", config->lora.alpha);
@@ -330,63 +324,6 @@ static size_t entry_count(const struct export_options *options)
     return parameters_file_count(config) + (extra ? 1 : 0);
 }
 
-static bool is_name(const char *text, size_t length, const char *name)
-{
-    return strncmp(text, name, length) == 0 && name[length] == '\0';
-}
-
-/* Gives a tensor its name in the file, and the rows of queries and keys their order. */
-static void entry_name(const struct model_config *config, struct entry *entry)
-{
-    static const struct {
-        const char *model, *file;
-        bool rotated;
-    } names[] = {
-        {"wte", "token_embd", false},
-        {"wpe", "position_embd", false},
-        {"attn.c_attn", "attn_qkv", false},
-        {"attn.c_proj", "attn_output", false},
-        {"mlp.c_fc", "ffn_up", false},
-        {"mlp.c_proj", "ffn_down", false},
-        {"ln_f", "output_norm", false},
-        {"model.embed_tokens", "token_embd", false},
-        {"self_attn.q_proj", "attn_q", true},
-        {"self_attn.k_proj", "attn_k", true},
-        {"self_attn.v_proj", "attn_v", false},
-        {"self_attn.q_norm", "attn_q_norm", false},
-        {"self_attn.k_norm", "attn_k_norm", false},
-        {"self_attn.o_proj", "attn_output", false},
-        {"mlp.gate_proj", "ffn_gate", false},
-        {"mlp.up_proj", "ffn_up", false},
-        {"mlp.down_proj", "ffn_down", false},
-        {"model.norm", "output_norm", false},
-        {"lm_head", "output", false},
-    };
-    int number, skip = 0;
-    const char *full = entry->source.name;
-    const bool in_block = sscanf(full, model_is_gpt2(config) ? "h.%d.%n" : "model.layers.%d.%n", &number, &skip) == 1;
-    const char *block = in_block ? TEXT(NAME_MAX_BYTES, "blk.%d.", number) : "";
-    const enum adapter_matrix adapter = entry->source.adapter;
-    const char *kind = adapter != ADAPTER_NONE ? strstr(full, ".lora_") : strrchr(full, '.');
-    const size_t length = (size_t)(kind - (full + skip));
-    const struct arch *arch = arch_of(&config->shape);
-    const char *name = NULL;
-    for (size_t i = 0; i < sizeof arch->norms / sizeof arch->norms[0]; i++)
-        if (is_name(full + skip, length, arch->norms[i].file))
-            name = arch->norms[i].gguf;
-    for (size_t i = 0; name == NULL; i++) {
-        if (!is_name(full + skip, length, names[i].model))
-            continue;
-        name = names[i].file;
-        if (names[i].rotated && arch->gguf_neighbours && adapter != ADAPTER_A) /* whose columns are inputs */
-            entry->head_dim = model_head_dim(config);
-    }
-    (void)snprintf(entry->name, sizeof entry->name, "%s%s%s", block, name,
-                   adapter == ADAPTER_A   ? ".weight.lora_a"
-                   : adapter == ADAPTER_B ? ".weight.lora_b"
-                                          : kind);
-}
-
 /* Sets the type of a tensor: of matrices that of the options, of vectors and the position table float32. */
 static void entry_type(const struct export_options *options, struct entry *entry)
 {
@@ -410,7 +347,7 @@ static void entry_get(const struct export_options *options, size_t index, struct
     *out = (struct entry){.divisors = extra && !copy};
     parameters_file_shape(config, extra ? 0 : index, &out->source);
     if (!extra) {
-        entry_name(config, out);
+        out->head_dim = gguf_tensor_name(config, &out->source, out->name);
     } else if (copy) {
         (void)snprintf(out->name, sizeof out->name, "output.weight");
     } else {
@@ -439,11 +376,11 @@ static void info_put(const struct entry *entry, uint64_t offset, struct head *he
 
 static void head_put(const struct export_options *options, struct head *head)
 {
-    static const char zeros[ALIGNMENT];
+    static const char zeros[GGUF_ALIGNMENT];
     const size_t count = entry_count(options);
     size_t offset = 0;
-    put(head, "GGUF", 4);
-    put_u32(head, VERSION);
+    put(head, GGUF_MAGIC, 4);
+    put_u32(head, GGUF_VERSION);
     put_u64(head, count);
     put_u64(head, 0); /* the number of keys: head_make() */
     keys_put(options, head);
@@ -451,10 +388,10 @@ static void head_put(const struct export_options *options, struct head *head)
         struct entry entry;
         entry_get(options, i, &entry);
         info_put(&entry, offset, head);
-        offset += size_round_up(entry.size_bytes, ALIGNMENT);
+        offset += size_round_up(entry.size_bytes, GGUF_ALIGNMENT);
     }
     const size_t end = (size_t)ftell(head->stream);
-    put(head, zeros, size_round_up(end, ALIGNMENT) - end);
+    put(head, zeros, size_round_up(end, GGUF_ALIGNMENT) - end);
 }
 
 /* Makes everything before the data, to be released with free(). */
@@ -477,11 +414,8 @@ static enum gt_status head_make(const struct export_options *options, char **out
 /* Writes what llama.cpp divides each pair's frequency by. */
 static enum gt_status divisors_write(const struct model_config *config, struct file_replacement *file)
 {
-    struct rope_config plain = config->rope;
-    const int32_t head_dim = model_head_dim(config);
-    plain.scaling = ROPE_SCALING_NONE;
-    for (int32_t i = 0; i < head_dim / 2; i++) {
-        const float divisor = (float)(rope_frequency(&plain, head_dim, i) / rope_frequency(&config->rope, head_dim, i));
+    for (int32_t i = 0; i < model_head_dim(config) / 2; i++) {
+        const float divisor = gguf_rope_divisor(config, i);
         TRY(file_replacement_write(file, &divisor, sizeof divisor));
     }
     return GT_OK;
@@ -520,7 +454,7 @@ static enum gt_status data_write(const struct export_options *options, const str
             TRY(divisors_write(config, file));
         else
             TRY(export_weights_write(weights, &entry.source, entry.head_dim, entry.type, file));
-        TRY(export_zeros_write(file, size_round_up(entry.size_bytes, ALIGNMENT) - entry.size_bytes));
+        TRY(export_zeros_write(file, size_round_up(entry.size_bytes, GGUF_ALIGNMENT) - entry.size_bytes));
     }
     return GT_OK;
 }

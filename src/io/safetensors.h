@@ -14,6 +14,7 @@
 #include "base/dtype.h"
 #include "base/file.h"
 #include "base/hostmem.h"
+#include "io/ggml_block.h"
 
 #define SAFETENSORS_HEADER_BYTES_MAX ((size_t)4 << 20)
 #define SAFETENSORS_TENSORS_MAX 6144
@@ -29,11 +30,13 @@ struct safetensors_tensor {
     int32_t rank;
     int64_t dims[SAFETENSORS_RANK_MAX];
     /* The rest concerns arrays in files. */
-    int32_t file;          /* in the table's files, or SAFETENSORS_ZEROS: zeros, in no file */
-    bool transposed;       /* rank 2 only: the file stores [dims[1], dims[0]] */
-    uint64_t offset_bytes; /* from the beginning of the file */
-    uint64_t size_bytes;   /* set by safetensors_add() unless the dtype is DTYPE_COUNT */
-    size_t elements;       /* the product of dims; set by safetensors_add() */
+    int32_t file;     /* in the table's files, or SAFETENSORS_ZEROS: zeros, in no file */
+    bool transposed;  /* rank 2 only: the file stores [dims[1], dims[0]] */
+    int32_t head_dim; /* D > 0: the file has rows i and i + D/2 of each head as its rows 2 i and 2 i + 1 */
+    const struct ggml_block *block; /* the file has blocks of ggml's, which become DTYPE_F32, the dtype; or NULL */
+    uint64_t offset_bytes;          /* from the beginning of the file */
+    uint64_t size_bytes;            /* set by safetensors_add() unless the dtype is DTYPE_COUNT */
+    size_t elements;                /* the product of dims; set by safetensors_add() */
 };
 
 struct safetensors_file {
@@ -87,8 +90,8 @@ const char *safetensors_path(const struct safetensors *table, size_t index);
 bool safetensors_find(const struct safetensors *table, const char *name, size_t *out_index);
 
 /* out[count] = elements first ... first+count-1 of a tensor as `dtype`: the tensor's own, or DTYPE_F32 (exact) if
- * that is F16 or BF16.  `crc32c`, unless NULL, is continued over the bytes as they are stored; the array must not be
- * transposed then.  first + count may not exceed the tensor's elements.  Errors: GT_IO; GT_DATA when the file became
+ * that is F16 or BF16.  `crc32c`, unless NULL, is continued over the bytes as they are stored; where blocks are decoded or
+ * the order is another one, over those of `out`.  first + count may not exceed the tensor's elements.  Errors: GT_IO; GT_DATA when the file became
  * shorter; GT_UNSUPPORTED for other dtypes. */
 enum gt_status safetensors_read(const struct safetensors *table, size_t index, size_t first, size_t count, void *out,
                                 enum dtype dtype, uint32_t *crc32c);

@@ -11,6 +11,7 @@
 #include "io/safetensors.h"
 
 #define PIECE_COUNT 4096 /* elements read at a time, on the stack */
+#define PIECE_BLOCKS 16  /* blocks decoded at a time */
 
 static void files_close(void *object)
 {
@@ -64,9 +65,11 @@ static enum gt_status place_check(const struct safetensors *table, struct safete
     const size_t element_bytes = tensor->dtype < DTYPE_COUNT ? dtype_size_bytes(tensor->dtype) : 0;
     const struct safetensors_file *file = tensor->file != SAFETENSORS_ZEROS ? &table->files[tensor->file] : NULL;
     const char *path = file != NULL ? file->path : table->path;
+    const struct ggml_block *block = tensor->block;
     size_t bytes;
     if (!size_product(tensor->dims, (size_t)tensor->rank, &tensor->elements) ||
-        !size_mul(tensor->elements, element_bytes, &bytes))
+        (block != NULL ? !size_mul(tensor->elements / block->values, block->bytes, &bytes)
+                       : !size_mul(tensor->elements, element_bytes, &bytes)))
         return FAIL(GT_DATA, "%s: tensor %s: the product of its sizes does not fit 64 bits", path, tensor->name);
     if (tensor->dtype < DTYPE_COUNT)
         tensor->size_bytes = bytes;
@@ -132,6 +135,27 @@ bool safetensors_find(const struct safetensors *table, const char *name, size_t 
 }
 
 /* ---- reading ---- */
+/* Decodes elements first ... first+count-1 in the file's order; the first and the last block may lie partly outside. */
+static enum gt_status blocks_read(const struct safetensors *table, const struct safetensors_tensor *tensor,
+                                  size_t first, size_t count, float *out)
+{
+    unsigned char bytes[GGML_BLOCK_BYTES_MAX * PIECE_BLOCKS];
+    float values[GGML_BLOCK_VALUES_MAX * PIECE_BLOCKS];
+    const struct ggml_block *block = tensor->block;
+    const struct safetensors_file *file = &table->files[tensor->file];
+    for (size_t done = 0, now; done < count; done += now) {
+        const size_t index = (first + done) / block->values, skip = (first + done) % block->values;
+        const size_t blocks = size_min((skip + count - done + block->values - 1) / block->values, PIECE_BLOCKS);
+        now = size_min(count - done, blocks * block->values - skip);
+        TRY(file_read_at(file->fd, file->path, tensor->offset_bytes + (uint64_t)index * block->bytes, bytes,
+                         blocks * block->bytes));
+        for (size_t i = 0; i < blocks; i++)
+            block->decode(bytes + i * block->bytes, values + i * block->values);
+        memcpy(out + done, values + skip, now * sizeof values[0]);
+    }
+    return GT_OK;
+}
+
 /* Reads elements first ... first+count-1 in the file's order. */
 static enum gt_status stored_read(const struct safetensors *table, const struct safetensors_tensor *tensor,
                                   size_t first, size_t count, void *out, enum dtype out_dtype, uint32_t *crc32c)
@@ -139,6 +163,8 @@ static enum gt_status stored_read(const struct safetensors *table, const struct 
     uint16_t bits[PIECE_COUNT];
     const struct safetensors_file *file = &table->files[tensor->file];
     const enum dtype dtype = tensor->dtype;
+    if (tensor->block != NULL)
+        return blocks_read(table, tensor, first, count, out);
     const size_t size = dtype_size_bytes(dtype), most = out_dtype == dtype ? count : PIECE_COUNT;
     for (size_t done = 0; done < count;) {
         const size_t now = size_min(count - done, most);
@@ -175,13 +201,28 @@ static enum gt_status transposed_read(const struct safetensors *table, const str
     return GT_OK;
 }
 
+/* Reads elements first ... first+count-1 of an array whose rows are in the order of neighbours. */
+static enum gt_status neighbours_read(const struct safetensors *table, const struct safetensors_tensor *tensor,
+                                      size_t first, size_t count, unsigned char *out, enum dtype dtype)
+{
+    const size_t head = (size_t)tensor->head_dim, columns = tensor->elements / (size_t)tensor->dims[0];
+    for (size_t done = 0, run; done < count; done += run) {
+        const size_t row = (first + done) / columns, column = (first + done) % columns, place = row % head;
+        const size_t stored = row - place + place % (head / 2) * 2 + place / (head / 2);
+        run = size_min(count - done, columns - column);
+        TRY(stored_read(table, tensor, stored * columns + column, run, out + done * dtype_size_bytes(dtype), dtype,
+                        NULL));
+    }
+    return GT_OK;
+}
+
 enum gt_status safetensors_read(const struct safetensors *table, size_t index, size_t first, size_t count, void *out,
                                 enum dtype dtype, uint32_t *crc32c)
 {
     assert(index < table->count);
     const struct safetensors_tensor *tensor = &table->tensors[index];
     assert(first <= tensor->elements && count <= tensor->elements - first);
-    assert(!tensor->transposed || crc32c == NULL); /* only checkpoints of ours have checksums */
+    const bool plain = !tensor->transposed && tensor->head_dim == 0 && tensor->block == NULL;
     if (tensor->dtype != dtype && tensor->dtype != DTYPE_BF16 && tensor->dtype != DTYPE_F16)
         return FAIL(GT_UNSUPPORTED, "%s: tensor %s: field \"dtype\": only F32, BF16 and F16 can be loaded",
                     safetensors_path(table, index), tensor->name);
@@ -189,8 +230,14 @@ enum gt_status safetensors_read(const struct safetensors *table, size_t index, s
         memset(out, 0, count * dtype_size_bytes(dtype));
         return GT_OK;
     }
-    return tensor->transposed ? transposed_read(table, tensor, first, count, out, dtype)
-                              : stored_read(table, tensor, first, count, out, dtype, crc32c);
+    if (plain)
+        return stored_read(table, tensor, first, count, out, dtype, crc32c);
+    TRY(tensor->transposed     ? transposed_read(table, tensor, first, count, out, dtype)
+        : tensor->head_dim > 0 ? neighbours_read(table, tensor, first, count, out, dtype)
+                               : stored_read(table, tensor, first, count, out, dtype, NULL));
+    if (crc32c != NULL)
+        *crc32c = file_crc32c(*crc32c, out, count * dtype_size_bytes(dtype));
+    return GT_OK;
 }
 
 char *safetensors_shape_text(char text[static SAFETENSORS_SHAPE_TEXT_MAX], const int64_t *dims, int32_t rank)

@@ -342,7 +342,7 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
         TRY(tuning_prepare(mem, config, mixture, from, false, model));
     TRY(fill_from_weights(config, model, has_arch, checkpoint->rest.window, checkpoint->source));
     if (model->lora.rank > 0 && checkpoint->base[0] == '\0' && checkpoint->kind != CHECKPOINT_HF &&
-        checkpoint->kind != CHECKPOINT_OURS)
+        checkpoint->kind != CHECKPOINT_GGUF && checkpoint->kind != CHECKPOINT_OURS)
         return FAIL(GT_UNSUPPORTED, CHECKPOINT_BASE_FORM, checkpoint->source);
     if (checkpoint->base[0] != '\0')
         snprintf(source->base, sizeof source->base, "%s", checkpoint->base);

@@ -4,7 +4,7 @@
 # UndefinedBehaviorSanitizer; without such a clang they are skipped by name.  To run one for longer: FUZZ_SECONDS=600
 # tests/fuzz/run.sh NAME, with top_srcdir and top_builddir; or run the program itself with the arguments SCRATCH-FOLDER
 # and tests/fuzz/corpus/NAME: new inputs go into the first.
-FUZZ_TARGETS = archive bpe_encode choices config device_profile encoding gpt_tokenizer hf_hub jsonl \
+FUZZ_TARGETS = archive bpe_encode choices config device_profile encoding gguf gpt_tokenizer hf_hub jsonl \
 	llmc_model manifest merges metrics nanogpt oom_message pickle prepare_state record safetensors tiktoken \
 	token_file tokenizer_json user_cache vocab
 FUZZ_CPPFLAGS = $(JANSSON_CFLAGS) $(PCRE2_CFLAGS) $(LIBARCHIVE_CFLAGS) $(ICU_CFLAGS)
@@ -17,7 +17,8 @@ dist_check_SCRIPTS += tests/fuzz/every_bit.py tests/fuzz/run.sh
 EXTRA_DIST += tests/fuzz/corpus $(FUZZ_SHARED) tests/fuzz/fuzz_common.c tests/fuzz/pattern_once.c \
 	$(FUZZ_TARGETS:%=tests/fuzz/fuzz_%.c)
 
-FUZZ_IO_FILES = src/io/checkpoint_load.c src/io/checkpoint_record.c src/io/hf_config.c src/io/llmc_model.c \
+FUZZ_IO_FILES = src/io/checkpoint_load.c src/io/checkpoint_record.c src/io/ggml_block.c src/io/gguf.c src/io/gguf_model.c \
+	src/io/hf_config.c src/io/llmc_model.c \
 	src/io/nanogpt.c src/io/pickle.c src/io/safetensors.c src/io/safetensors_table.c src/io/zip_stored.c
 FUZZ_PLAN_FILES = src/plan/device_profile.c src/plan/device_profile_file.c src/plan/oom_message.c src/plan/oom_text.c
 # Profiles look at the declarations of ops, which bring the differentiation rules.

@@ -1,0 +1,320 @@
+/* Reads a model from a GGUF file.
+ *
+ * The keys become the fields of a config.json, so that hf_config.c decides what is supported, with the names that its
+ * messages use.  Whether the output layer is the embedding, and whether linear layers have biases, follows from the
+ * tensors.  Every tensor that the model needs must be there with its shape, and no other, except for a second copy of
+ * the embedding and the divisors of rotary frequencies.  Those say only the frequencies of Llama 3's scaling, not
+ * its parameters: of these all published models have low 1 and high 4, with an original context of 8,192 positions,
+ * which is checked against the divisors.
+ */
+#include "io/gguf_model.h"
+
+#include <math.h>
+
+#include "base/json.h"
+
+#define DIVISOR_TOLERANCE 1e-4
+#define ORIGINAL_CONTEXT 8192
+
+static bool is_name(const char *text, size_t length, const char *name)
+{
+    return strncmp(text, name, length) == 0 && name[length] == '\0';
+}
+
+int32_t gguf_tensor_name(const struct model_config *config, const struct parameter_shape *shape,
+                         char out[static GGUF_NAME_MAX])
+{
+    static const struct {
+        const char *model, *file;
+        bool rotated;
+    } names[] = {
+        {"wte", "token_embd", false},
+        {"wpe", "position_embd", false},
+        {"attn.c_attn", "attn_qkv", false},
+        {"attn.c_proj", "attn_output", false},
+        {"mlp.c_fc", "ffn_up", false},
+        {"mlp.c_proj", "ffn_down", false},
+        {"ln_f", "output_norm", false},
+        {"model.embed_tokens", "token_embd", false},
+        {"self_attn.q_proj", "attn_q", true},
+        {"self_attn.k_proj", "attn_k", true},
+        {"self_attn.v_proj", "attn_v", false},
+        {"self_attn.q_norm", "attn_q_norm", false},
+        {"self_attn.k_norm", "attn_k_norm", false},
+        {"self_attn.o_proj", "attn_output", false},
+        {"mlp.gate_proj", "ffn_gate", false},
+        {"mlp.up_proj", "ffn_up", false},
+        {"mlp.down_proj", "ffn_down", false},
+        {"model.norm", "output_norm", false},
+        {"lm_head", "output", false},
+    };
+    int number, skip = 0;
+    const char *full = shape->name;
+    const bool in_block = sscanf(full, model_is_gpt2(config) ? "h.%d.%n" : "model.layers.%d.%n", &number, &skip) == 1;
+    const char *block = in_block ? TEXT(GGUF_NAME_MAX, "blk.%d.", number) : "";
+    const enum adapter_matrix adapter = shape->adapter;
+    const char *kind = adapter != ADAPTER_NONE ? strstr(full, ".lora_") : strrchr(full, '.');
+    const size_t length = (size_t)(kind - (full + skip));
+    const struct arch *arch = arch_of(&config->shape);
+    const char *name = NULL;
+    bool rotated = false;
+    for (size_t i = 0; i < sizeof arch->norms / sizeof arch->norms[0]; i++)
+        if (is_name(full + skip, length, arch->norms[i].file))
+            name = arch->norms[i].gguf;
+    for (size_t i = 0; name == NULL; i++) {
+        if (!is_name(full + skip, length, names[i].model))
+            continue;
+        name = names[i].file;
+        rotated = names[i].rotated && arch->gguf_neighbours && adapter != ADAPTER_A; /* whose columns are inputs */
+    }
+    (void)snprintf(out, GGUF_NAME_MAX, "%s%s%s", block, name,
+                   adapter == ADAPTER_A   ? ".weight.lora_a"
+                   : adapter == ADAPTER_B ? ".weight.lora_b"
+                                          : kind);
+    return rotated ? model_head_dim(config) : 0;
+}
+
+float gguf_rope_divisor(const struct model_config *config, int32_t i)
+{
+    struct rope_config plain = config->rope;
+    const int32_t head_dim = model_head_dim(config);
+    plain.scaling = ROPE_SCALING_NONE;
+    return (float)(rope_frequency(&plain, head_dim, i) / rope_frequency(&config->rope, head_dim, i));
+}
+
+/* ---- keys ---- */
+static enum gt_status architecture_get(const struct gguf *gguf, const struct arch **out)
+{
+    const char *text, *type;
+    char known[128] = "";
+    size_t count, type_count;
+    if (gguf_text(gguf, "general.type", &type, &type_count) && (type_count != 5 || memcmp(type, "model", 5) != 0))
+        return FAIL(GT_UNSUPPORTED, "%s: key general.type: is \"%.*s\", not \"model\"", gguf->path,
+                    (int)(type_count < 32 ? type_count : 32), type);
+    if (!gguf_text(gguf, "general.architecture", &text, &count))
+        return FAIL(GT_DATA, "%s: has no key general.architecture", gguf->path);
+    for (int kind = 0; kind < ARCH_KINDS; kind++) {
+        *out = arch_get((enum arch_kind)kind);
+        if ((*out)->class_name == NULL)
+            continue;
+        if (is_name(text, count, (*out)->name))
+            return GT_OK;
+        const size_t used = strlen(known);
+        (void)snprintf(known + used, sizeof known - used, "%s%s", used > 0 ? ", " : "", (*out)->name);
+    }
+    return FAIL(GT_UNSUPPORTED, "%s: key general.architecture: \"%.*s\" is not read here; these are: %s", gguf->path,
+                (int)(count < 32 ? count : 32), text, known);
+}
+
+/* Copies an integer or a real into the object, under Hugging Face's name.  `key` begins with a dot. */
+static int field_copy(const struct gguf *gguf, const struct arch *arch, const char *key, json_t *root, const char *name)
+{
+    int64_t integer;
+    double real;
+    const char *full = TEXT(GGUF_NAME_MAX, "%s%s", arch->name, key);
+    if (gguf_integer(gguf, full, &integer))
+        return json_object_set_new(root, name, json_integer(integer));
+    if (gguf_real(gguf, full, &real))
+        return json_object_set_new(root, name, json_real(real));
+    return 0;
+}
+
+static int tokens_copy(const struct gguf *gguf, json_t *root)
+{
+    int64_t id;
+    int failures = 0;
+    if (gguf_integer(gguf, "tokenizer.ggml.bos_token_id", &id))
+        failures |= json_object_set_new(root, "bos_token_id", json_integer(id));
+    if (gguf_integer(gguf, "tokenizer.ggml.eos_token_id", &id))
+        failures |= json_object_set_new(root, "eos_token_id", json_integer(id));
+    return failures;
+}
+
+static int gpt2_fields(const struct gguf *gguf, const struct arch *arch, json_t *root)
+{
+    return json_object_set_new(root, "activation_function", json_string("gelu_new")) |
+           field_copy(gguf, arch, ".context_length", root, "n_positions") |
+           field_copy(gguf, arch, ".feed_forward_length", root, "n_inner");
+}
+
+/* Llama 3's scaling, from the divisors: the largest is its factor. */
+static enum gt_status scaling_set(const struct gguf *gguf, const char *architecture, int fd, json_t *root)
+{
+    const struct gguf_tensor *divisors = gguf_tensor_find(gguf, "rope_freqs.weight");
+    const char *kind;
+    size_t count;
+    float values[512], most = 0.0f;
+    double factor;
+    if (divisors == NULL) {
+        if (!gguf_text(gguf, TEXT(GGUF_NAME_MAX, "%s.rope.scaling.type", architecture), &kind, &count) ||
+            (count == 4 && memcmp(kind, "none", 4) == 0))
+            return GT_OK;
+        if (count != 6 || memcmp(kind, "linear", 6) != 0 ||
+            !gguf_real(gguf, TEXT(GGUF_NAME_MAX, "%s.rope.scaling.factor", architecture), &factor))
+            return FAIL(GT_UNSUPPORTED, "%s: key %s.rope.scaling.type: \"%.*s\" is not read here; linear is",
+                        gguf->path, architecture, (int)(count < 32 ? count : 32), kind);
+        return json_object_set_new(root, "rope_scaling",
+                                   json_pack("{s:s, s:f}", "rope_type", "linear", "factor", factor)) == 0
+                   ? GT_OK
+                   : GT_NO_MEMORY;
+    }
+    if (divisors->rank != 1 || divisors->number != ggml_blocks[GGML_F32].number || divisors->dims[0] > 512)
+        return FAIL(GT_DATA, "%s: tensor rope_freqs.weight: not a vector of float32", gguf->path);
+    TRY(file_read_at(fd, gguf->path, divisors->offset_bytes, values, (size_t)divisors->dims[0] * sizeof values[0]));
+    for (int64_t i = 0; i < divisors->dims[0]; i++)
+        most = values[i] > most ? values[i] : most;
+    return json_object_set_new(root, "rope_scaling",
+                               json_pack("{s:s, s:f, s:f, s:f, s:i}", "rope_type", "llama3", "factor", (double)most,
+                                         "low_freq_factor", 1.0, "high_freq_factor", 4.0,
+                                         "original_max_position_embeddings", ORIGINAL_CONTEXT)) == 0
+               ? GT_OK
+               : GT_NO_MEMORY;
+}
+
+static int llama_fields(const struct gguf *gguf, const struct arch *arch, json_t *root)
+{
+    int failures =
+        field_copy(gguf, arch, ".context_length", root, "max_position_embeddings") |
+        json_object_set_new(root, "tie_word_embeddings", json_boolean(gguf_tensor_find(gguf, "output.weight") == NULL));
+    if (arch->biases != BIASES_FIELDS)
+        return failures;
+    failures |= json_object_set_new(root, "attention_bias",
+                                    json_boolean(gguf_tensor_find(gguf, "blk.0.attn_output.bias") != NULL));
+    return failures |
+           json_object_set_new(root, "mlp_bias", json_boolean(gguf_tensor_find(gguf, "blk.0.ffn_up.bias") != NULL));
+}
+
+/* Copies the properties that both files have. */
+static int shape_copy(const struct gguf *gguf, const struct arch *arch, json_t *root)
+{
+    int failures = 0;
+    for (int p = 0; p < SHAPE_PROPERTIES; p++) {
+        const struct shape_row *row = shape_row_get((enum shape_property)p);
+        const char *key = row->gguf[arch->family], *field = row->hf[arch->family];
+        if (key != NULL && field != NULL && p != SHAPE_vocab_size)
+            failures |= field_copy(gguf, arch, key, root, field);
+    }
+    return failures;
+}
+
+/* Makes the config.json that the keys stand for, and parses it. */
+static enum gt_status config_get(const struct gguf *gguf, int fd, struct model_config *config,
+                                 struct hf_config_rest *rest)
+{
+    const struct arch *arch;
+    const struct gguf_tensor *table = gguf_tensor_find(gguf, "token_embd.weight");
+    TRY(architecture_get(gguf, &arch));
+    if (table == NULL || table->rank != 2)
+        return FAIL(GT_DATA, "%s: tensor token_embd.weight: is missing, or no matrix", gguf->path);
+    json_t *root = json_pack("{s:s, s:I}", "model_type", arch->name, "vocab_size", (json_int_t)table->dims[1]);
+    const bool gpt2 = arch->family == FAMILY_GPT2;
+    int failures = root == NULL || shape_copy(gguf, arch, root) != 0 || tokens_copy(gguf, root) != 0 ||
+                   (gpt2 ? gpt2_fields(gguf, arch, root) : llama_fields(gguf, arch, root)) != 0;
+    enum gt_status status = failures ? FAIL(GT_NO_MEMORY, "out of memory: %s", gguf->path) : GT_OK;
+    if (!gpt2)
+        THEN(status, scaling_set(gguf, arch->name, fd, root));
+    THEN(status, hf_config_parse(root, gguf->path, config, rest));
+    json_decref(root);
+    return status;
+}
+
+static enum gt_status divisors_check(const struct gguf *gguf, int fd, const struct model_config *config)
+{
+    const struct gguf_tensor *divisors = gguf_tensor_find(gguf, "rope_freqs.weight");
+    float value = 0.0f;
+    if (divisors == NULL)
+        return GT_OK;
+    bool equal = !model_is_gpt2(config) && divisors->dims[0] == model_head_dim(config) / 2;
+    for (int64_t i = 0; equal && i < divisors->dims[0]; i++) {
+        TRY(file_read_at(fd, gguf->path, divisors->offset_bytes + (uint64_t)i * sizeof value, &value, sizeof value));
+        const double wanted = (double)gguf_rope_divisor(config, (int32_t)i);
+        equal = fabs((double)value - wanted) <= DIVISOR_TOLERANCE * wanted;
+    }
+    if (equal)
+        return GT_OK;
+    return FAIL(GT_UNSUPPORTED, "%s: tensor rope_freqs.weight: these frequencies are not those of Llama 3's models",
+                gguf->path);
+}
+
+/* ---- tensors ---- */
+static enum gt_status tensor_add(const struct gguf *gguf, const struct model_config *config,
+                                 const struct parameter_shape *shape, struct safetensors *table)
+{
+    char name[GGUF_NAME_MAX];
+    enum ggml_type type;
+    struct safetensors_tensor entry = {.rank = shape->rank,
+                                       .dims = {shape->dims[0], shape->dims[1]},
+                                       .transposed = shape->linear && model_is_gpt2(config)};
+    entry.head_dim = gguf_tensor_name(config, shape, name);
+    const struct gguf_tensor *tensor = gguf_tensor_find(gguf, name);
+    memcpy(entry.name, shape->name, sizeof entry.name);
+    if (tensor == NULL)
+        return FAIL(GT_DATA, "%s: tensor %s: is missing", gguf->path, name);
+    const int64_t columns = shape->rank == 1 ? shape->dims[0] : shape->dims[!entry.transposed];
+    const int64_t rows = shape->rank == 1 ? 1 : shape->dims[entry.transposed];
+    if (tensor->rank != shape->rank || tensor->dims[0] != columns || (tensor->rank == 2 && tensor->dims[1] != rows))
+        return FAIL(GT_DATA, "%s: tensor %s: is %s; the model needs [%" PRId64 ",%" PRId64 "]", gguf->path, name,
+                    SAFETENSORS_SHAPE_TEXT(tensor->dims, tensor->rank), columns, rows);
+    if (!ggml_type_find(tensor->number, &type))
+        return FAIL(GT_UNSUPPORTED,
+                    "%s: tensor %s: its type, number %" PRIu32 " of ggml, is not read here; F32, F16, BF16, Q8_0, "
+                    "Q6_K, Q5_K, Q5_1, Q5_0, Q4_K and Q4_0 are",
+                    gguf->path, name, tensor->number);
+    const struct ggml_block *block = &ggml_blocks[type];
+    if (columns % (int64_t)block->values != 0)
+        return FAIL(GT_DATA, "%s: tensor %s: rows of %" PRId64 " values are no whole blocks of %s", gguf->path, name,
+                    columns, block->name);
+    entry.block = block->dtype == DTYPE_COUNT ? block : NULL;
+    entry.dtype = entry.block != NULL ? DTYPE_F32 : block->dtype;
+    entry.offset_bytes = tensor->offset_bytes;
+    return safetensors_add(table, &entry);
+}
+
+/* Refuses a tensor that the model does not have: leaving it out would change what the model computes. */
+static enum gt_status others_refuse(const struct gguf *gguf, const struct model_config *config)
+{
+    const size_t count = parameters_file_count(config);
+    for (size_t i = 0; i < gguf->tensor_count; i++) {
+        const char *name = gguf->tensors[i].name;
+        bool found = strcmp(name, "rope_freqs.weight") == 0 || (!config->untied && strcmp(name, "output.weight") == 0);
+        for (size_t k = 0; !found && k < count; k++) {
+            struct parameter_shape shape;
+            char wanted[GGUF_NAME_MAX];
+            parameters_file_shape(config, k, &shape);
+            (void)gguf_tensor_name(config, &shape, wanted);
+            found = strcmp(wanted, name) == 0;
+        }
+        if (!found)
+            return FAIL(GT_UNSUPPORTED, "%s: tensor %s: is not part of a model of this shape", gguf->path, name);
+    }
+    return GT_OK;
+}
+
+static enum gt_status tensors_add(const struct gguf *gguf, const struct model_config *config, struct safetensors *table)
+{
+    const size_t count = parameters_file_count(config);
+    if (count > gguf->tensor_count)
+        return FAIL(GT_DATA, "%s: has %zu tensors; the model needs %zu", gguf->path, gguf->tensor_count, count);
+    for (size_t i = 0; i < count; i++) {
+        struct parameter_shape shape;
+        parameters_file_shape(config, i, &shape);
+        TRY(tensor_add(gguf, config, &shape, table));
+    }
+    return others_refuse(gguf, config);
+}
+
+enum gt_status gguf_model_open(const void *owner, const char *path, struct model_config *out_config,
+                               struct hf_config_rest *out_rest, struct safetensors **out)
+{
+    struct gguf *gguf;
+    struct safetensors *table = NULL;
+    TRY(gguf_open(owner, path, &gguf));
+    enum gt_status status = safetensors_create(owner, path, &table);
+    THEN(status, safetensors_file_add(table, path));
+    const int fd = status == GT_OK ? table->files[0].fd : -1;
+    THEN(status, config_get(gguf, fd, out_config, out_rest));
+    THEN(status, divisors_check(gguf, fd, out_config));
+    THEN(status, tensors_add(gguf, out_config, table));
+    hostmem_free(gguf);
+    return FINISH(status, out, table, hostmem_free);
+}

@@ -10,14 +10,17 @@
 #include "data/tokenizer.h"
 #include "io/checkpoint.h"
 #include "io/export.h"
+#include "train/export_check.h"
 
 #define PROGRAM "gpt-export"
+#define EVALUATE_DEFAULT 2048 /* tokens */
 
 struct arguments {
     bool help, version, force;
     const char *out_dir, *checkpoint, *output;
     int format; /* -1: not given */
     int type;   /* a dtype, or behind them a mixture; -1: not given */
+    int64_t evaluate;
     char out_dir_room[FILE_PATH_MAX];
 };
 
@@ -46,6 +49,8 @@ static void print_help(void)
           "                    llmc); gguf and ollama also q8_0, q6_k, q5_k_m, q5_0,\n"
           "                    q4_k_m, q4_0 (default float32; for these two bfloat16, or\n"
           "                    float16 for a model that was trained in it)\n"
+          "  --evaluate=N      open OUTPUT again and compare its loss with the model's on N\n"
+          "                    tokens at most (default 2048); 0: do not\n"
           "  --force           replace OUTPUT if it exists\n"
           "  -h, --help, --version\n"
           "\n"
@@ -69,6 +74,7 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
         {.name = "checkpoint", .kind = FLAG_TEXT, .to = &arguments->checkpoint},
         {"format", FLAG_WORD, &arguments->format, .words = export_format_words},
         {"dtype", FLAG_WORD, &arguments->type, .words = types},
+        {"evaluate", FLAG_NUMBER, &arguments->evaluate, .min = 0, .max = 1000000},
         {.name = NULL}};
     int count = 0;
     TRY(flags_read(PROGRAM, known, argc, argv, &count));
@@ -115,7 +121,7 @@ static void ollama_log(const char *output)
 
 static enum gt_status export_opened(struct hostmem *mem, const struct arguments *arguments)
 {
-    char name[FILE_PATH_MAX];
+    char name[FILE_PATH_MAX], model[FILE_PATH_MAX];
     struct checkpoint *checkpoint;
     struct tokenizer *tokenizer = NULL;
     const int64_t start_ns = clock_monotonic_ns();
@@ -124,6 +130,7 @@ static enum gt_status export_opened(struct hostmem *mem, const struct arguments 
     if (arguments->checkpoint[0] != '\0')
         TRY(checkpoint_keep_find(arguments->out_dir, arguments->checkpoint, name));
     TRY(checkpoint_open(mem, name, false, &checkpoint));
+    memcpy(model, name, sizeof model);
     TRY(tokenizer_open(mem, arguments->out_dir, checkpoint, &tokenizer));
     TRY(file_trim(name, arguments->out_dir));
     const bool blocks = arguments->type > DTYPE_F16;
@@ -141,6 +148,8 @@ static enum gt_status export_opened(struct hostmem *mem, const struct arguments 
                                            .mixture = mixture,
                                            .force = arguments->force};
     TRY(export_run(&options));
+    const struct export_check check = {.options = &options, .model = model, .tokens = arguments->evaluate};
+    TRY(export_check_run(&check));
     log_result("%s: %s, %s, written in %.1f s", arguments->output, export_format_words[arguments->format],
                blocks ? gguf_mixture_word(mixture) : dtype_name(dtype),
                (double)(clock_monotonic_ns() - start_ns) * 1e-9);
@@ -160,7 +169,8 @@ static enum gt_status export_model(const struct arguments *arguments)
 
 int main(int argc, char **argv)
 {
-    struct arguments arguments = {.out_dir = "out", .checkpoint = "", .format = -1, .type = -1};
+    struct arguments arguments = {
+        .out_dir = "out", .checkpoint = "", .format = -1, .type = -1, .evaluate = EVALUATE_DEFAULT};
     program_spin_limit(argv);
     program_begin(PROGRAM);
     enum gt_status status = arguments_read(&arguments, argc, argv);

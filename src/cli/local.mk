@@ -3,6 +3,7 @@ PROGRAM_SOURCES = src/cli/program.c src/cli/program.h
 bin_PROGRAMS += gpt-export gpt-prepare gpt-report gpt-sample gpt-train
 gpt_export_SOURCES = src/cli/gpt_export.c src/cli/restart.c $(PROGRAM_SOURCES)
 gpt_export_LDADD = $(PROGRAM_LIBS)
+gpt_export_LDFLAGS = $(DEVICE_LINK)
 gpt_prepare_SOURCES = src/cli/gpt_prepare.c $(PROGRAM_SOURCES)
 gpt_prepare_LDADD = $(PROGRAM_LIBS)
 gpt_report_SOURCES = src/cli/gpt_report.c $(PROGRAM_SOURCES)

@@ -1,6 +1,6 @@
 /* The start of the programs that have a struct config: the command line, --help, --version and --list-devices.
  *
- * It is separate from program.c because it refers to the backends, which gpt-export does not link.
+ * It is separate from program.c because it refers to the backends, which gpt-prepare does not link.
  */
 #include "cli/program.h"
 

@@ -190,6 +190,9 @@ struct checkpoint {
  * field or tensor. */
 enum gt_status checkpoint_open(const void *owner, const char *path, bool with_optimizer, struct checkpoint **out);
 
+/* Logs a note if the file has quantised tensors, which become numbers as they are loaded. */
+void checkpoint_blocks_log(const struct checkpoint *checkpoint);
+
 /* The record contains the hash of the tokenizer that a checkpoint was trained with: of its behaviour, not of the file
  * that it was read from.  Rejects a tokenizer other than the checkpoint's; `what` names it in the message.  Succeeds
  * when the record has no hash or either argument is NULL.  Errors: GT_DATA. */

@@ -181,26 +181,10 @@ static enum gt_status open_llmc(struct checkpoint *checkpoint, const char *path)
     return hf_layout_check(checkpoint->model, &checkpoint->config);
 }
 
-/* Says what blocks become. */
-static void blocks_log(const struct safetensors *model)
-{
-    const struct ggml_block *first = NULL;
-    size_t count = 0;
-    for (size_t i = 0; i < model->count; i++) {
-        const struct ggml_block *block = model->tensors[i].block;
-        count += block != NULL;
-        first = first != NULL ? first : block;
-    }
-    if (first != NULL)
-        log_note("%s: %zu of %zu tensors are quantised (%s ...) and become numbers as they are loaded", model->path,
-                 count, model->count, first->name);
-}
-
 static enum gt_status open_gguf(struct checkpoint *checkpoint, const char *path)
 {
     TRY(file_trim(checkpoint->source, path));
     TRY(gguf_model_open(checkpoint, checkpoint->source, &checkpoint->config, &checkpoint->rest, &checkpoint->model));
-    blocks_log(checkpoint->model);
     return hf_layout_check(checkpoint->model, &checkpoint->config);
 }
 
@@ -357,6 +341,21 @@ enum gt_status checkpoint_open(const void *owner, const char *path, bool with_op
     if (checkpoint->base[0] != '\0')
         THEN(status, base_open(checkpoint));
     return FINISH(status, out, checkpoint, hostmem_free);
+}
+
+void checkpoint_blocks_log(const struct checkpoint *checkpoint)
+{
+    const struct safetensors *model = checkpoint->model;
+    const struct ggml_block *first = NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < model->count; i++) {
+        const struct ggml_block *block = model->tensors[i].block;
+        count += block != NULL;
+        first = first != NULL ? first : block;
+    }
+    if (first != NULL)
+        log_note("%s: %zu of %zu tensors are quantised (%s ...) and become numbers as they are loaded", model->path,
+                 count, model->count, first->name);
 }
 
 /* ---- the tokenizer ---- */

@@ -108,6 +108,7 @@ enum gt_status export_gguf_write(const struct export_options *options, const str
 const char *export_gguf_lacks(const struct model_config *config, char text[static HF_LACKS_MAX]);
 
 #define EXPORT_MODELFILE "Modelfile"
+#define EXPORT_OLLAMA_MODEL "model.gguf"
 #define EXPORT_OLLAMA_NAME_MAX 80
 /* Writes a folder with model.gguf, as export_gguf_write() does, and a Modelfile for Ollama.  Errors: also GT_USAGE for a
  * model without a tokenizer.  Source: Ollama's docs/modelfile.md. */

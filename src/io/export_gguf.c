@@ -282,6 +282,8 @@ static void shape_put(const struct model_config *config, struct head *head)
     for (int p = 0; p < SHAPE_PROPERTIES; p++)
         if (!done[p])
             property_put(config, &shape, (enum shape_property)p, head);
+    if (has_divisors(config)) /* which rope_freqs.weight does not tell completely */
+        key_string(head, GGUF_KEY_SCALING, rope_scaling_text((char[ROPE_SCALING_TEXT_MAX]){0}, &config->rope));
     if (config->position != POSITION_ROPE || config->rope.scaling != ROPE_SCALING_LINEAR)
         return;
     key_string(head, ".rope.scaling.type", "linear");

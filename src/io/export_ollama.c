@@ -15,7 +15,6 @@
 #include "data/chat.h"
 #include "io/export.h"
 
-#define MODEL_NAME "model.gguf"
 #define CONTEXT_MAX 8192 /* longer ones take much memory, and are easily set */
 
 /* The texts around messages.  `after` ends the messages of others than the assistant. */
@@ -77,7 +76,7 @@ static void modelfile_put(FILE *stream, const struct export_options *options)
     const enum chat_kind kind = chat_kind_learnt(tokenizer);
     const struct family *family = family_find(kind);
     const int32_t positions = model_positions(config), end = export_end_token(options);
-    fprintf(stream, "# %s, by gpt-export\nFROM ./" MODEL_NAME "\n", options->name);
+    fprintf(stream, "# %s, by gpt-export\nFROM ./" EXPORT_OLLAMA_MODEL "\n", options->name);
     if (family != NULL || kind == CHAT_NONE)
         fputs("TEMPLATE \"\"\"", stream);
     if (family != NULL)
@@ -114,7 +113,7 @@ enum gt_status export_ollama_write(const struct export_options *options, const s
     struct export_options model = *options;
     char path[FILE_PATH_MAX], modelfile[FILE_PATH_MAX];
     const enum chat_kind kind = chat_kind_learnt(options->tokenizer);
-    model.output = file_join(path, options->output, MODEL_NAME);
+    model.output = file_join(path, options->output, EXPORT_OLLAMA_MODEL);
     file_join(modelfile, options->output, EXPORT_MODELFILE);
     if (options->tokenizer == NULL)
         return FAIL(GT_USAGE, "%s: the model has no tokenizer, which Ollama needs; --format=gguf needs none",

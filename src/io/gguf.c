@@ -14,6 +14,8 @@
 
 #define FIRST_BYTES ((size_t)1 << 20)
 #define VERSION_MIN 2
+#define KEY_BYTES_MIN 14    /* of a name of one byte and a value of one */
+#define TENSOR_BYTES_MIN 33 /* of a name of one byte and one dimension */
 
 static const uint8_t value_bytes[GGUF_VALUES] = {
     [GGUF_UINT8] = 1,   [GGUF_INT8] = 1, [GGUF_UINT16] = 2, [GGUF_INT16] = 2, [GGUF_UINT32] = 4,  [GGUF_INT32] = 4,
@@ -156,6 +158,7 @@ static enum gt_status counts_parse(struct gguf *gguf)
     if (tensors > GGUF_TENSORS_MAX || keys > GGUF_KEYS_MAX)
         return FAIL(GT_DATA, "%s: %" PRIu64 " tensors and %" PRIu64 " keys; at most %d and %d are accepted", gguf->path,
                     tensors, keys, GGUF_TENSORS_MAX, GGUF_KEYS_MAX);
+    NEED(keys * KEY_BYTES_MIN + tensors * TENSOR_BYTES_MIN <= gguf->count - gguf->at);
     gguf->tensor_count = (size_t)tensors;
     gguf->key_count = (size_t)keys;
     hostmem_free(gguf->keys);

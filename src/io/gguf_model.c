@@ -4,8 +4,8 @@
  * messages use.  Whether the output layer is the embedding, and whether linear layers have biases, follows from the
  * tensors.  Every tensor that the model needs must be there with its shape, and no other, except for a second copy of
  * the embedding and the divisors of rotary frequencies.  Those say only the frequencies of Llama 3's scaling, not
- * its parameters: of these all published models have low 1 and high 4, with an original context of 8,192 positions,
- * which is checked against the divisors.
+ * its parameters, which a key of ours has; other programs' files are taken to have those of all published models, low 1,
+ * high 4 and an original context of 8,192 positions.  Either is checked against the divisors.
  */
 #include "io/gguf_model.h"
 
@@ -15,6 +15,7 @@
 
 #define DIVISOR_TOLERANCE 1e-4
 #define ORIGINAL_CONTEXT 8192
+#define DIVISORS_MAX 512
 
 static bool is_name(const char *text, size_t length, const char *name)
 {
@@ -137,38 +138,66 @@ static int gpt2_fields(const struct gguf *gguf, const struct arch *arch, json_t 
            field_copy(gguf, arch, ".feed_forward_length", root, "n_inner");
 }
 
-/* Llama 3's scaling, from the divisors: the largest is its factor. */
+/* Gives Llama 3's scaling: as our own key says, else the largest divisor is its factor. */
+static enum gt_status divisors_read(const struct gguf *gguf, int fd, const struct gguf_tensor *divisors,
+                                    struct rope_config *out)
+{
+    const char *text;
+    size_t count;
+    float values[DIVISORS_MAX], most = 0.0f;
+    char line[ROPE_SCALING_TEXT_MAX] = "";
+    const size_t elements = (size_t)divisors->dims[0];
+    if (divisors->rank != 1 || divisors->number != ggml_blocks[GGML_F32].number || elements > DIVISORS_MAX)
+        return FAIL(GT_DATA, "%s: tensor rope_freqs.weight: not a vector of float32", gguf->path);
+    TRY(file_read_at(fd, gguf->path, divisors->offset_bytes, values, elements * sizeof values[0]));
+    for (size_t i = 0; i < elements; i++)
+        most = values[i] > most ? values[i] : most;
+    *out = (struct rope_config){.scaling = ROPE_SCALING_LLAMA3,
+                                .factor = (double)most,
+                                .low_freq_factor = 1.0,
+                                .high_freq_factor = 4.0,
+                                .original_context = ORIGINAL_CONTEXT};
+    if (!gguf_text(gguf, GGUF_KEY_SCALING, &text, &count) || count >= sizeof line)
+        return GT_OK;
+    memcpy(line, text, count);
+    if (!rope_scaling_read(line, out) || out->scaling != ROPE_SCALING_LLAMA3)
+        return FAIL(GT_DATA, "%s: key " GGUF_KEY_SCALING ": is not llama3:FACTOR,LOW,HIGH,CONTEXT", gguf->path);
+    return GT_OK;
+}
+
+static enum gt_status scaling_linear(const struct gguf *gguf, const char *architecture, json_t **out)
+{
+    const char *kind;
+    size_t count;
+    double factor;
+    if (!gguf_text(gguf, TEXT(GGUF_NAME_MAX, "%s.rope.scaling.type", architecture), &kind, &count) ||
+        (count == 4 && memcmp(kind, "none", 4) == 0))
+        return GT_OK;
+    if (count != 6 || memcmp(kind, "linear", 6) != 0 ||
+        !gguf_real(gguf, TEXT(GGUF_NAME_MAX, "%s.rope.scaling.factor", architecture), &factor))
+        return FAIL(GT_UNSUPPORTED, "%s: key %s.rope.scaling.type: \"%.*s\" is not read here; linear is", gguf->path,
+                    architecture, (int)(count < 32 ? count : 32), kind);
+    *out = json_pack("{s:s, s:f}", "rope_type", "linear", "factor", factor);
+    return GT_OK;
+}
+
+/* Sets rope_scaling, unless there is none. */
 static enum gt_status scaling_set(const struct gguf *gguf, const char *architecture, int fd, json_t *root)
 {
     const struct gguf_tensor *divisors = gguf_tensor_find(gguf, "rope_freqs.weight");
-    const char *kind;
-    size_t count;
-    float values[512], most = 0.0f;
-    double factor;
+    json_t *scaling = json_null();
+    struct rope_config rope;
     if (divisors == NULL) {
-        if (!gguf_text(gguf, TEXT(GGUF_NAME_MAX, "%s.rope.scaling.type", architecture), &kind, &count) ||
-            (count == 4 && memcmp(kind, "none", 4) == 0))
-            return GT_OK;
-        if (count != 6 || memcmp(kind, "linear", 6) != 0 ||
-            !gguf_real(gguf, TEXT(GGUF_NAME_MAX, "%s.rope.scaling.factor", architecture), &factor))
-            return FAIL(GT_UNSUPPORTED, "%s: key %s.rope.scaling.type: \"%.*s\" is not read here; linear is",
-                        gguf->path, architecture, (int)(count < 32 ? count : 32), kind);
-        return json_object_set_new(root, "rope_scaling",
-                                   json_pack("{s:s, s:f}", "rope_type", "linear", "factor", factor)) == 0
-                   ? GT_OK
-                   : GT_NO_MEMORY;
+        TRY(scaling_linear(gguf, architecture, &scaling));
+    } else {
+        TRY(divisors_read(gguf, fd, divisors, &rope));
+        scaling = json_pack("{s:s, s:f, s:f, s:f, s:i}", "rope_type", "llama3", "factor", rope.factor,
+                            "low_freq_factor", rope.low_freq_factor, "high_freq_factor", rope.high_freq_factor,
+                            "original_max_position_embeddings", (int)rope.original_context);
     }
-    if (divisors->rank != 1 || divisors->number != ggml_blocks[GGML_F32].number || divisors->dims[0] > 512)
-        return FAIL(GT_DATA, "%s: tensor rope_freqs.weight: not a vector of float32", gguf->path);
-    TRY(file_read_at(fd, gguf->path, divisors->offset_bytes, values, (size_t)divisors->dims[0] * sizeof values[0]));
-    for (int64_t i = 0; i < divisors->dims[0]; i++)
-        most = values[i] > most ? values[i] : most;
-    return json_object_set_new(root, "rope_scaling",
-                               json_pack("{s:s, s:f, s:f, s:f, s:i}", "rope_type", "llama3", "factor", (double)most,
-                                         "low_freq_factor", 1.0, "high_freq_factor", 4.0,
-                                         "original_max_position_embeddings", ORIGINAL_CONTEXT)) == 0
-               ? GT_OK
-               : GT_NO_MEMORY;
+    if (scaling != NULL && json_object_set_new(root, "rope_scaling", scaling) == 0)
+        return GT_OK;
+    return FAIL(GT_NO_MEMORY, "out of memory: %s", gguf->path);
 }
 
 static int llama_fields(const struct gguf *gguf, const struct arch *arch, json_t *root)
@@ -270,22 +299,19 @@ static enum gt_status tensor_add(const struct gguf *gguf, const struct model_con
     return safetensors_add(table, &entry);
 }
 
-/* Refuses a tensor that the model does not have: leaving it out would change what the model computes. */
-static enum gt_status others_refuse(const struct gguf *gguf, const struct model_config *config)
+/* Refuses a tensor that the table does not have: leaving it out would change what the model computes. */
+static enum gt_status others_refuse(const struct gguf *gguf, const struct model_config *config,
+                                    const struct safetensors *table)
 {
-    const size_t count = parameters_file_count(config);
     for (size_t i = 0; i < gguf->tensor_count; i++) {
-        const char *name = gguf->tensors[i].name;
-        bool found = strcmp(name, "rope_freqs.weight") == 0 || (!config->untied && strcmp(name, "output.weight") == 0);
-        for (size_t k = 0; !found && k < count; k++) {
-            struct parameter_shape shape;
-            char wanted[GGUF_NAME_MAX];
-            parameters_file_shape(config, k, &shape);
-            (void)gguf_tensor_name(config, &shape, wanted);
-            found = strcmp(wanted, name) == 0;
-        }
+        const struct gguf_tensor *tensor = &gguf->tensors[i];
+        bool found = strcmp(tensor->name, "rope_freqs.weight") == 0 ||
+                     (!config->untied && strcmp(tensor->name, "output.weight") == 0);
+        for (size_t k = 0; !found && k < table->count; k++)
+            found = table->tensors[k].offset_bytes == tensor->offset_bytes;
         if (!found)
-            return FAIL(GT_UNSUPPORTED, "%s: tensor %s: is not part of a model of this shape", gguf->path, name);
+            return FAIL(GT_UNSUPPORTED, "%s: tensor %s: is not part of a model of this shape", gguf->path,
+                        tensor->name);
     }
     return GT_OK;
 }
@@ -300,7 +326,7 @@ static enum gt_status tensors_add(const struct gguf *gguf, const struct model_co
         parameters_file_shape(config, i, &shape);
         TRY(tensor_add(gguf, config, &shape, table));
     }
-    return others_refuse(gguf, config);
+    return others_refuse(gguf, config, table);
 }
 
 enum gt_status gguf_model_open(const void *owner, const char *path, struct model_config *out_config,

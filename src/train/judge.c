@@ -266,6 +266,46 @@ static enum gt_status judge_all(struct judge *judge)
     return questions_judge(judge, choices);
 }
 
+/* ---- tokens in memory ---- */
+static enum gt_status ids_judge(struct judge *judge, const int32_t *ids, int64_t count, double *out)
+{
+    double sum = 0.0;
+    int64_t targets = 0;
+    TRY(model_load(judge));
+    const int64_t vocab_size = judge->source.checkpoint->config.vocab_size;
+    TRY(feed_open_val(judge->mem, judge->config, "", vocab_size, judge->time, judge->batch, &judge->feed));
+    for (int64_t first = 0; first + judge->time < count; first += judge->time, targets += judge->time) {
+        const size_t bytes = (size_t)judge->time * sizeof ids[0];
+        memcpy(judge->feed.tensors.ids, ids + first, bytes);
+        memcpy(judge->feed.tensors.targets, ids + first + 1, bytes);
+        TRY(feed_upload(&judge->feed, &judge->session, &judge->session.model->evaluate));
+        TRY(evaluation_batch_add(&judge->session, &sum));
+    }
+    *out = sum / (double)targets;
+    return GT_OK;
+}
+
+enum gt_status judge_ids(struct hostmem *mem, const char *model, int64_t window, const int32_t *ids, int64_t count,
+                         double *out)
+{
+    struct config *config;
+    char from[FILE_PATH_MAX + 16], time[32];
+    TRY(HOSTMEM_NEW(mem, 1, "configuration", &config));
+    struct judge judge = {.mem = mem, .config = config};
+    (void)snprintf(from, sizeof from, "--init_from=%s%s", strchr(model, '/') != NULL ? "" : "./", model);
+    (void)snprintf(time, sizeof time, "--block_size=%" PRId64, window);
+    char *const arguments[] = {"judge", from, time, "--eval_batch_size=1", "--backend=cpu", "--dtype=float32"};
+    config_defaults(config, CONFIG_TRAIN);
+    TRY(config_parse_args(config, sizeof arguments / sizeof arguments[0], arguments));
+    snprintf(judge.folder, sizeof judge.folder, "%s", model);
+    progress_init(&judge.progress);
+    const enum gt_status status = ids_judge(&judge, ids, count, out);
+    hostmem_phase_set(mem, HOSTMEM_CLOSE);
+    session_close(&judge.session);
+    ticker_stop(judge.watchdog.ticker);
+    return status;
+}
+
 enum gt_status judge_run(struct hostmem *mem, const struct config *config)
 {
     struct judge judge = {.mem = mem, .config = config};

@@ -5,6 +5,7 @@ libgpttrain_a_SOURCES += \
 	src/train/conversation.c \
 	src/train/diagnose.c \
 	src/train/explain.c \
+	src/train/export_check.c src/train/export_check.h \
 	src/train/feed.c src/train/feed.h \
 	src/train/finetune.c src/train/finetune.def src/train/finetune.h \
 	src/train/forecast.c src/train/forecast.h \

@@ -336,6 +336,7 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
         if (checkpoint->record.state.configuration)
             TRY(config_from_json(config, checkpoint->record.state.configuration, checkpoint->source));
     }
+    checkpoint_blocks_log(checkpoint);
     *model = checkpoint->config;
     const bool has_arch = source->resume && json_object_get(checkpoint->record.state.configuration, "arch") != NULL;
     if (!source->resume)

@@ -9,6 +9,7 @@
   blocks  quantised GGUF: the type of each tensor by llama.cpp's mixtures; values near the float32 file's, Q8_0 by a decoder
           written here, the other types by gguf-py, if it is there
   llama   of Llama's, Qwen2's and Qwen3's blocks: hf and gguf, with every key and tensor; models that llama.cpp lacks
+  judged  the loss of an export that is opened again
   llmc    header, padding, order, layout
   disks   an output that is a mounted folder, or a link to another disk; leftovers of killed exports
   bad     formats, dtypes, outputs that exist, damage, values that a dtype cannot represent, a full disk: one line, exit
@@ -33,7 +34,7 @@ import sys
 import tempfile
 
 from checks import (GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check, end, files, is_instrumented, patience, read, read_json, skip,
-                    tensors_read, write, write_json)
+                    tensors_read, tensors_write, write, write_json)
 from gguf_file import F16, F32, Q4_0, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0, Gguf
 
 TEXT = ("Größe und Maß: für 10 € nähen wir Ärmel, naïve façade, 日本語の文 and 日本の本.\n" +
@@ -340,7 +341,7 @@ def check_llama_gguf(name, dtype):
     config, wanted, gguf = config_of(name), weights_of(name), Gguf(path)
     architecture = name if name in ("qwen2", "qwen3", "olmo2") else "llama"
     check(gguf.keys["general.architecture"] == architecture and gguf.keys["tokenizer.ggml.model"] == "gpt2", "%s: architecture" % path)
-    found = {key: value for key, value in gguf.keys.items() if key.split(".")[0] not in ("general", "tokenizer")}
+    found = {key: value for key, value in gguf.keys.items() if key.split(".")[0] not in ("general", "tokenizer", "gpt_train")}
     check(found == llama_keys(architecture, config), "%s: keys %s" % (path, found))
     tensors = dict(gguf.tensors)
     if name == "tied":
@@ -672,6 +673,24 @@ def check_no_tokenizer():
           "hf without a tokenizer: %s" % os.listdir("none-hf"))
 
 
+def check_evaluation():
+    """Exports are opened again and their loss compared, on the run's validation data, else on our own text; a difference is an error."""
+    for form, dtype in (("hf", "bfloat16"), ("gguf", "q8_0"), ("llmc", "float32")):
+        text = must(GPT_EXPORT, "--out_dir=out-bpe", "--format=" + form, "--dtype=" + dtype, "--force", "judged-" + form).decode()
+        losses = [float(word.strip("(,")) for word in text.replace("+", "").split() if word.strip("(,-").replace(".", "").isdigit()][:3]
+        check("of the validation data" in text and len(losses) == 3 and abs(losses[0] - losses[1]) < 0.02 and losses[1] > 1, "%s: %s" % (form, text))
+    text = must(GPT_EXPORT, "--out_dir=hf-bpe-float32", "--format=gguf", "--evaluate=100", "judged.gguf").decode()
+    check("96 tokens of our own text" in text, "another text: %s" % text)
+    check(b"loss" not in must(GPT_EXPORT, "--out_dir=out-bpe", "--format=gguf", "--evaluate=0", "--force", "judged.gguf"), "--evaluate=0")
+    shutil.copytree("hf-bpe-float32", "other-norm")
+    write_json("other-norm/config.json", {**read_json("other-norm/config.json"), "layer_norm_epsilon": 0.9})
+    tensors = tensors_read("other-norm/model.safetensors")
+    dtype, shape, data = tensors["transformer.ln_f.weight"]
+    tensors["transformer.ln_f.weight"] = (dtype, shape, array.array("f", [50 * value for value in array.array("f", data)]).tobytes())
+    tensors_write("other-norm/model.safetensors", tensors)
+    refused("the loss differs by more than", 1, "--out_dir=other-norm", "--format=llmc", "differs.bin", leaves=("differs.bin",))
+
+
 # ---- memory ----
 
 def make_large(folder):
@@ -700,7 +719,7 @@ def check_rss():
         return
     make_large("large")
     for form in ("hf", "gguf", "llmc"):
-        process = subprocess.Popen((GPT_EXPORT, "--out_dir=large", "--format=" + form, "--dtype=bfloat16", "large-" + form),
+        process = subprocess.Popen((GPT_EXPORT, "--out_dir=large", "--format=" + form, "--dtype=bfloat16", "--evaluate=0", "large-" + form),
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         _, status, usage = os.wait4(process.pid, 0)
         check(status == 0 and usage.ru_maxrss * 1024 <= RSS_MAX,
@@ -730,6 +749,7 @@ def main():
     check_run_tokens(list(models))
     check_llama()
     check_mixtures()
+    check_evaluation()
     check_usage()
     check_force()
     check_other_disks()

@@ -10,6 +10,7 @@
 #include "data/tokenizer.h"
 #include "io/checkpoint.h"
 #include "io/export.h"
+#include "io/gguf_model.h"
 #include "train/export_check.h"
 
 #define PROGRAM "gpt-export"
@@ -97,10 +98,14 @@ static enum gt_status tokenizer_open(struct hostmem *mem, const char *folder, co
                                      struct tokenizer **out)
 {
     bool exists;
-    TRY(tokenizer_import_folder(folder, &exists));
-    if (!exists)
+    if (checkpoint->kind == CHECKPOINT_GGUF)
+        TRY(gguf_tokenizer_open(mem, folder, out));
+    else
+        TRY(tokenizer_import_folder(folder, &exists));
+    if (checkpoint->kind != CHECKPOINT_GGUF && exists)
+        TRY(tokenizer_import(mem, folder, out));
+    if (*out == NULL)
         return GT_OK;
-    TRY(tokenizer_import(mem, folder, out));
     TRY(checkpoint_tokenizer_check(checkpoint, *out, folder));
     const int32_t vocab_size = checkpoint->config.vocab_size;
     if ((*out)->vocab_size <= vocab_size)

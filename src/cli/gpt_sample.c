@@ -15,6 +15,7 @@
 #include "data/stop_text.h"
 #include "data/tokenizer.h"
 #include "io/checkpoint.h"
+#include "io/gguf_model.h"
 #include "io/hf_cache.h"
 #include "io/nanogpt.h"
 #include "train/generate.h"
@@ -118,6 +119,12 @@ static enum gt_status vocabulary_find(struct sample *sample, bool *out_found)
 static enum gt_status tokenizer_open(struct sample *sample)
 {
     bool found;
+    if (sample->source.checkpoint->kind == CHECKPOINT_GGUF && sample->config->tokenizer[0] == '\0') {
+        snprintf(sample->vocabulary, sizeof sample->vocabulary, "%s", sample->model);
+        TRY(gguf_tokenizer_open(sample->mem, sample->model, &sample->tokenizer));
+        if (sample->tokenizer != NULL)
+            return GT_OK;
+    }
     TRY(vocabulary_find(sample, &found));
     const char *place = sample->vocabulary, *suffix = strrchr(place, '.');
     if (suffix != NULL && suffix > place && strcmp(suffix, ".pkl") == 0)
@@ -202,7 +209,9 @@ static enum gt_status checkpoint_find(struct sample *sample)
     else
         TRY(hf_cache_model_find(config->init_from, sample->model));
     TRY(program_model_check(sample->model));
-    return restore_open_weights(sample->mem, sample->config, &sample->source);
+    TRY(restore_open_weights(sample->mem, sample->config, &sample->source));
+    checkpoint_blocks_log(sample->source.checkpoint);
+    return GT_OK;
 }
 
 static enum gt_status tokenizer_check(const struct sample *sample)

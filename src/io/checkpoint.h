@@ -19,8 +19,8 @@
 #define CHECKPOINT_CONFIG_NAME "config.json"
 #define CHECKPOINT_JSON_INDENT 2
 #define CHECKPOINT_BASE_FORM                                                                                           \
-    "%s: only a model in Hugging Face's form or a GGUF file, or a run of gpt-train without adapters, can be the base of an adapter; " \
-    "make one with gpt-export --format=hf"
+    "%s: only a model in Hugging Face's form or a GGUF file, or a run of gpt-train without adapters, can be the base " \
+    "of an adapter; make one with gpt-export --format=hf"
 
 /* ---- trainer_state.json: the commit record ----
  *

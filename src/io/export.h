@@ -33,12 +33,12 @@ struct export_options {
     bool force;                          /* replace an existing output */
 };
 
-/* The words of these enumerators on the command line, "hf", "gguf", "llmc", "peft", "ollama" and "gguf-lora";
- * the list ends with NULL. */
+/* The words of these enumerators on the command line, "hf", "gguf", "llmc", "peft", "ollama" and "gguf-lora"; the list
+ * ends with NULL. */
 extern const char *const export_format_words[];
 
-/* Returns the dtype of the weights unless the user chooses one: float32, but for files of llama.cpp bfloat16, or float16
- * for a model that was trained in it. */
+/* Returns the dtype of the weights unless the user chooses one: float32, but for files of llama.cpp bfloat16, or
+ * float16 for a model that was trained in it. */
 enum dtype export_dtype_default(enum export_format format, const struct checkpoint *checkpoint);
 
 /* Verifies the checkpoint's tensors, then writes them.  Logs a warning or note about anything that the format cannot
@@ -67,8 +67,8 @@ struct export_weights {
     struct export_adapter *adapter; /* of the last tensor */
 };
 
-/* Reads the whole checkpoint once and verifies checksums, finiteness and biases, as checkpoint_load() does.  The
- * owner of all of `out` is out->values.  Errors: those of checkpoint_load(), GT_NO_MEMORY. */
+/* Reads the whole checkpoint once and verifies checksums, finiteness and biases, as checkpoint_load() does.  The owner
+ * of all of `out` is out->values.  Errors: those of checkpoint_load(), GT_NO_MEMORY. */
 enum gt_status export_weights_open(const void *owner, const struct checkpoint *checkpoint, struct export_weights *out);
 
 /* out[count] = elements first ... of `tensor`, transposed if `turned`, rounded to `dtype`.  `count` is at most the
@@ -110,8 +110,8 @@ const char *export_gguf_lacks(const struct model_config *config, char text[stati
 #define EXPORT_MODELFILE "Modelfile"
 #define EXPORT_OLLAMA_MODEL "model.gguf"
 #define EXPORT_OLLAMA_NAME_MAX 80
-/* Writes a folder with model.gguf, as export_gguf_write() does, and a Modelfile for Ollama.  Errors: also GT_USAGE for a
- * model without a tokenizer.  Source: Ollama's docs/modelfile.md. */
+/* Writes a folder with model.gguf, as export_gguf_write() does, and a Modelfile for Ollama.  Errors: also GT_USAGE for
+ * a model without a tokenizer.  Source: Ollama's docs/modelfile.md. */
 enum gt_status export_ollama_write(const struct export_options *options, const struct export_weights *weights);
 /* Returns the model's name in Ollama, made from the folder's; `out` is its room. */
 const char *export_ollama_name(char out[static EXPORT_OLLAMA_NAME_MAX], const char *output);

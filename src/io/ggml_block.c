@@ -563,15 +563,3 @@ bool ggml_encode_parallel(enum ggml_type type, const float *values, size_t count
             return false;
     return true;
 }
-
-void ggml_decode(enum ggml_type type, const unsigned char *in, size_t count, float *values)
-{
-    const struct ggml_block *block = &ggml_blocks[type];
-    assert(count % block->values == 0);
-    if (block->decode == NULL) {
-        dtype_convert(values, DTYPE_F32, in, block->dtype, count);
-        return;
-    }
-    for (size_t i = 0; i < count / block->values; i++)
-        block->decode(in + i * block->bytes, values + i * block->values);
-}

@@ -54,7 +54,4 @@ bool ggml_encode(enum ggml_type type, const float *values, size_t count, unsigne
 /* The same on several threads. */
 bool ggml_encode_parallel(enum ggml_type type, const float *values, size_t count, unsigned char *out, int threads);
 
-/* values[count] = the whole blocks at `in`, of any type. */
-void ggml_decode(enum ggml_type type, const unsigned char *in, size_t count, float *values);
-
 #endif

@@ -1,8 +1,8 @@
 /* Parses the head of a GGUF file.
  *
  * The file's beginning is read into memory in growing pieces until the head ends in it, so that a model of many GB
- * costs no more than its head.  A value is skipped as it is checked; strings of arrays one by one, other arrays by their
- * size.  Arrays of arrays do not occur in models and are refused, so that nothing recurses.
+ * costs no more than its head.  A value is skipped as it is checked; strings of arrays one by one, other arrays by
+ * their size.  Arrays of arrays do not occur in models and are refused, so that nothing recurses.
  */
 #include "io/gguf.h"
 

@@ -4,8 +4,8 @@
  * messages use.  Whether the output layer is the embedding, and whether linear layers have biases, follows from the
  * tensors.  Every tensor that the model needs must be there with its shape, and no other, except for a second copy of
  * the embedding and the divisors of rotary frequencies.  Those say only the frequencies of Llama 3's scaling, not
- * its parameters, which a key of ours has; other programs' files are taken to have those of all published models, low 1,
- * high 4 and an original context of 8,192 positions.  Either is checked against the divisors.
+ * its parameters, which a key of ours has; other programs' files are taken to have those of all published models, low
+ * 1, high 4 and an original context of 8,192 positions.  Either is checked against the divisors.
  */
 #include "io/gguf_model.h"
 

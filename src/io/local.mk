@@ -13,6 +13,7 @@ libgpttrain_a_SOURCES += \
 	src/io/ggml_block.c src/io/ggml_block.h \
 	src/io/gguf.c src/io/gguf.h \
 	src/io/gguf_model.c src/io/gguf_model.h \
+	src/io/gguf_tokenizer.c \
 	src/io/gguf_mixture.c src/io/gguf_mixture.h \
 	src/io/hf_cache.c src/io/hf_cache.h \
 	src/io/hf_config.c src/io/hf_config.h \

@@ -89,10 +89,10 @@ const char *safetensors_path(const struct safetensors *table, size_t index);
 /* Finds a tensor by name.  Returns false when there is none. */
 bool safetensors_find(const struct safetensors *table, const char *name, size_t *out_index);
 
-/* out[count] = elements first ... first+count-1 of a tensor as `dtype`: the tensor's own, or DTYPE_F32 (exact) if
- * that is F16 or BF16.  `crc32c`, unless NULL, is continued over the bytes as they are stored; where blocks are decoded or
- * the order is another one, over those of `out`.  first + count may not exceed the tensor's elements.  Errors: GT_IO; GT_DATA when the file became
- * shorter; GT_UNSUPPORTED for other dtypes. */
+/* out[count] = elements first ... first+count-1 of a tensor as `dtype`: the tensor's own, or DTYPE_F32 (exact) if that
+ * is F16 or BF16.  `crc32c`, unless NULL, is continued over the bytes as they are stored; where blocks are decoded or
+ * the order is another one, over those of `out`.  first + count may not exceed the tensor's elements.  Errors: GT_IO;
+ * GT_DATA when the file became shorter; GT_UNSUPPORTED for other dtypes. */
 enum gt_status safetensors_read(const struct safetensors *table, size_t index, size_t first, size_t count, void *out,
                                 enum dtype dtype, uint32_t *crc32c);
 

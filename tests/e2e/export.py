@@ -9,6 +9,7 @@
   blocks  quantised GGUF: the type of each tensor by llama.cpp's mixtures; values near the float32 file's, Q8_0 by a decoder
           written here, the other types by gguf-py, if it is there
   llama   of Llama's, Qwen2's and Qwen3's blocks: hf and gguf, with every key and tensor; models that llama.cpp lacks
+  import  GGUF files as models: weights, shape and tokenizer come back, as do quantised ones; damaged ones are refused
   judged  the loss of an export that is opened again
   llmc    header, padding, order, layout
   disks   an output that is a mounted folder, or a link to another disk; leftovers of killed exports
@@ -476,6 +477,70 @@ def check_mixtures():
     check({Gguf("half-q4.gguf").tensors[tensor][1] for tensor in ("token_embd.weight", "blk.1.ffn_up.weight")} == {F16}, "rows of 40: not float16")
 
 
+# ---- GGUF as input ----
+
+def changed(path, change, name="changed.gguf"):
+    """Writes a copy of a GGUF file with other bytes."""
+    data = bytearray(read(path))
+    change(data)
+    with open(name, "wb") as file:
+        file.write(data)
+    return name
+
+
+def check_import_of(name):
+    """A float32 file gives the model's own text and bytes; quantised ones are decoded, and say so."""
+    path = name + "-float32.gguf"
+    must(GPT_EXPORT, "--out_dir=out-" + name, "--format=gguf", "--dtype=float32", "--force", path)
+    sample = (GPT_SAMPLE, "--num_samples=1", "--max_new_tokens=20", "--start=it", "--seed=3", "--dtype=float32")
+    check(must(*sample, "--out_dir=out-" + name) == must(*sample, "--init_from=" + path), "%s: other samples" % path)
+    must(GPT_EXPORT, "--out_dir=" + path, "--format=hf", "--force", "back-" + name)
+    check(tensors_read("back-%s/model.safetensors" % name) == tensors_read("out-%s/model.safetensors" % name), "%s: other weights" % path)
+    ours, theirs = read_json("back-%s/config.json" % name), read_json("out-%s/config.json" % name)
+    for key in ("model_type", "vocab_size", "rope_scaling", "tie_word_embeddings", "num_key_value_heads", "n_head"):
+        check(ours.get(key) == theirs.get(key), "%s: %s is %s" % (path, key, ours.get(key)))
+
+
+def check_import():
+    for name in ("bytes", "bpe", "tied", "untied", "qwen2", "qwen3"):
+        if name != "bytes":  # GPT-2 in GGUF has no name for padding
+            check_import_of(name)
+    check(read("back-bpe/tokenizer.json") == read("out-bpe/tokenizer.json"), "the tokenizer of a GGUF file is another one")
+    train = (GPT_TRAIN, "--dataset=wide64", "--out_dir=out-import", "--batch_size=2", "--gradient_accumulation_steps=1", "--max_iters=1",
+             "--eval_iters=1", "--block_size=16", "--warmup_iters=0")
+    for more in ((), ("--lora_rank=2",)):
+        done = run(*train, "--init_from=wide64-q8_0.gguf", *more)
+        check(done.returncode == 0 and b"are quantised (Q8_0 ...) and become numbers" in done.stderr, "training from Q8_0: %s" % done.stderr)
+    done = run(GPT_EXPORT, "--out_dir=out-import", "--format=gguf-lora", "import-lora.gguf")
+    check(done.returncode == 0, "adapters of a GGUF base: %s" % done.stderr)
+    check_import_bad("wide64-q8_0.gguf")
+
+
+def check_import_bad(path):
+    data, whole = read(path), Gguf(path)
+
+    def put(at, form, *values):
+        return lambda data: struct.pack_into(form, data, at, *values)
+
+    def replace(old, new):
+        return lambda data: data.__setitem__(slice(0, len(data)), bytes(data).replace(old, new, 1))
+    kind = data.index(b"blk.0.attn_q.weight") + len("blk.0.attn_q.weight") + 4 + 16
+    cases = {"version": (put(4, "<I", 9), "version 9"), "tensors": (put(8, "<Q", 1 << 60), "tensors and"), "keys": (put(16, "<Q", 5000), "keys; at most"),
+             "a length": (put(24, "<Q", 1 << 62), "the name of a key"), "architecture": (replace(b"\5\0\0\0\0\0\0\0llama", b"\5\0\0\0\0\0\0\0mamba"), "mamba"),
+             "a type": (put(kind, "<I", 23), "number 23 of ggml"), "an offset": (put(kind + 4, "<Q", 1 << 61), "begins at byte"),
+             "a name": (replace(b"blk.1.ffn_up.weight", b"blk.1.ffn_uq.weight"), "ffn_up.weight: is missing"),
+             "a shape": (put(kind - 16, "<Q", 32), "the model needs"), "heads": (replace(b"head_count_kv", b"head_count_kx"), "")}
+    for what, (change, text) in cases.items():
+        name = changed(path, change)
+        for program in ((GPT_SAMPLE, "--init_from=" + name), (GPT_EXPORT, "--out_dir=" + name, "--format=hf", "none")):
+            done = run(*program)
+            lines = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if ": error" in line]
+            check(done.returncode == 2 and len(lines) == 1 and name in lines[0] and text in lines[0], "%s: %d %s" % (what, done.returncode, done.stderr[-300:]))
+    for size in (3, 20, 200, 3000, len(data) - 64 - (len(data) - whole.end)):
+        name = changed(path, lambda data, size=size: data.__delitem__(slice(size, len(data))))
+        refused("", 2, "--out_dir=" + name, "--format=hf", "none")
+
+
 # ---- llm.c ----
 
 def check_llmc(name, dtype):
@@ -750,6 +815,7 @@ def main():
     check_llama()
     check_mixtures()
     check_evaluation()
+    check_import()
     check_usage()
     check_force()
     check_other_disks()

@@ -1,0 +1,195 @@
+/* Reads the tokenizer of a GGUF file, by way of the tokenizer.json that its keys stand for.
+ *
+ * Only llama.cpp's "gpt2" tokenizers, byte-level BPE, with the splits that are known here.  What the keys do not say is
+ * what Hugging Face's tokenizers of that split have: Qwen2's normalizes to form C, and Llama 3's prefers a token that
+ * is the whole piece to merges.  Unused tokens at the end pad the model's table and are left out.
+ */
+#include "base/json.h"
+#include "data/bpe.h"
+#include "io/gguf_model.h"
+
+/* The arrays of the vocabulary. */
+struct vocabulary {
+    const struct gguf *gguf;
+    const struct gguf_key *tokens, *types, *merges;
+    size_t count; /* tokens without unused ones at the end */
+};
+
+static int32_t type_of(const struct vocabulary *vocabulary, size_t id)
+{
+    if (vocabulary->types == NULL)
+        return GGUF_TOKEN_NORMAL;
+    return (int32_t)le_read(vocabulary->gguf->bytes + vocabulary->types->at + 4 * id, 4);
+}
+
+static enum gt_status vocabulary_find(const struct gguf *gguf, struct vocabulary *out)
+{
+    struct vocabulary found = {.gguf = gguf,
+                               .tokens = gguf_key_find(gguf, "tokenizer.ggml.tokens"),
+                               .types = gguf_key_find(gguf, "tokenizer.ggml.token_type"),
+                               .merges = gguf_key_find(gguf, "tokenizer.ggml.merges")};
+    const bool texts = found.tokens != NULL && found.tokens->type == GGUF_ARRAY &&
+                       found.tokens->element == GGUF_STRING && found.tokens->count <= INT32_MAX;
+    const bool merges =
+        found.merges != NULL && found.merges->type == GGUF_ARRAY && found.merges->element == GGUF_STRING;
+    const bool types =
+        found.types == NULL || (texts && found.types->type == GGUF_ARRAY && found.types->element == GGUF_INT32 &&
+                                found.types->count == found.tokens->count);
+    if (!texts || !merges || !types)
+        return FAIL(GT_DATA, "%s: key tokenizer.ggml.%s: is missing, or not such a list", gguf->path,
+                    !texts    ? "tokens"
+                    : !merges ? "merges"
+                              : "token_type");
+    found.count = (size_t)found.tokens->count;
+    while (found.count > 0 && type_of(&found, found.count - 1) == GGUF_TOKEN_UNUSED)
+        found.count--;
+    *out = found;
+    return GT_OK;
+}
+
+static json_t *vocab_make(const struct vocabulary *vocabulary, json_t *added)
+{
+    json_t *vocab = json_object();
+    size_t at = vocabulary->tokens->at, count;
+    int failures = 0;
+    for (size_t id = 0; id < vocabulary->count; id++) {
+        const char *text;
+        gguf_next_text(vocabulary->gguf, &at, &text, &count);
+        const int32_t type = type_of(vocabulary, id);
+        const bool special = type == GGUF_TOKEN_CONTROL || type == GGUF_TOKEN_USER_DEFINED;
+        json_t *entry = special ? json_pack("{s:i, s:s%, s:b, s:b, s:b, s:b, s:b}", "id", (int)id, "content", text,
+                                            count, "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", 0,
+                                            "special", (int)(type == GGUF_TOKEN_CONTROL))
+                                : NULL;
+        failures |= special ? json_array_append_new(added, entry)
+                            : json_object_setn_new(vocab, text, count, json_integer((json_int_t)id));
+    }
+    return json_whole(vocab, failures);
+}
+
+static json_t *merges_make(const struct vocabulary *vocabulary)
+{
+    json_t *merges = json_array();
+    size_t at = vocabulary->merges->at, count;
+    int failures = 0;
+    for (uint64_t i = 0; i < vocabulary->merges->count; i++) {
+        const char *text;
+        gguf_next_text(vocabulary->gguf, &at, &text, &count);
+        failures |= json_array_append_new(merges, json_stringn(text, count));
+    }
+    return json_whole(merges, failures);
+}
+
+static json_t *byte_level(bool splits)
+{
+    return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 1, "use_regex",
+                     (int)splits);
+}
+
+static json_t *steps_make(enum bpe_split split)
+{
+    json_t *first;
+    if (split == BPE_SPLIT_GPT2)
+        return byte_level(true);
+    if (bpe_splits[split].regex != NULL)
+        first = json_pack("{s:s, s:{s:s}, s:s, s:b}", "type", "Split", "pattern", "Regex", bpe_splits[split].regex,
+                          "behavior", "Isolated", "invert", 0);
+    else
+        first = json_pack("{s:s, s:b}", "type", "Digits", "individual_digits", 1);
+    return json_pack("{s:s, s:[o, o]}", "type", "Sequence", "pretokenizers", first,
+                     byte_level(split == BPE_SPLIT_SMOLLM));
+}
+
+/* A template that begins a text with `bos`, or NULL. */
+static json_t *post_make(const char *bos, size_t bos_bytes, int64_t id)
+{
+    if (bos == NULL)
+        return byte_level(true);
+    json_t *pair = json_pack("[{s:{s:s%, s:i}}, {s:{s:s, s:i}}]", "SpecialToken", "id", bos, bos_bytes, "type_id", 0,
+                             "Sequence", "id", "A", "type_id", 0);
+    json_t *token =
+        json_pack("{s:s%, s:[I], s:[s%]}", "id", bos, bos_bytes, "ids", (json_int_t)id, "tokens", bos, bos_bytes);
+    json_t *specials = json_object();
+    if (token == NULL || json_object_setn_new(specials, bos, bos_bytes, token) != 0)
+        json_decref(token);
+    return json_pack("{s:s, s:o, s:[], s:o}", "type", "TemplateProcessing", "single", pair, "pair", "special_tokens",
+                     specials);
+}
+
+/* Gives the text of the token that begins a text, or NULL. */
+static const char *bos_find(const struct vocabulary *vocabulary, int64_t *id, size_t *count)
+{
+    const struct gguf *gguf = vocabulary->gguf;
+    int64_t adds = 0;
+    const char *text = NULL;
+    size_t at = vocabulary->tokens->at;
+    if (!gguf_integer(gguf, "tokenizer.ggml.add_bos_token", &adds) || adds == 0 ||
+        !gguf_integer(gguf, "tokenizer.ggml.bos_token_id", id) || *id < 0 || *id >= (int64_t)vocabulary->count)
+        return NULL;
+    for (int64_t i = 0; i <= *id; i++)
+        gguf_next_text(gguf, &at, &text, count);
+    return text;
+}
+
+static enum gt_status split_find(const struct gguf *gguf, enum bpe_split *out)
+{
+    const char *text = "";
+    size_t count = 0;
+    (void)gguf_text(gguf, "tokenizer.ggml.pre", &text, &count);
+    for (int i = 0; i < BPE_SPLIT_COUNT; i++) {
+        if (strlen(bpe_splits[i].ggml) == count && memcmp(bpe_splits[i].ggml, text, count) == 0) {
+            *out = (enum bpe_split)i;
+            return GT_OK;
+        }
+    }
+    return FAIL(GT_UNSUPPORTED,
+                "%s: key tokenizer.ggml.pre: \"%.*s\" is not read here; name a tokenizer with --tokenizer", gguf->path,
+                (int)(count < 32 ? count : 32), text);
+}
+
+static enum gt_status tokenizer_make(const void *owner, const struct gguf *gguf, struct tokenizer **out)
+{
+    struct vocabulary vocabulary;
+    enum bpe_split split;
+    size_t bos_bytes = 0;
+    int64_t bos_id = -1;
+    TRY(vocabulary_find(gguf, &vocabulary));
+    TRY(split_find(gguf, &split));
+    const char *bos = bos_find(&vocabulary, &bos_id, &bos_bytes);
+    json_t *added = json_array(), *vocab = vocab_make(&vocabulary, added);
+    json_t *normalizer = split == BPE_SPLIT_QWEN2 ? json_pack("{s:s}", "type", "NFC") : json_null();
+    json_t *root = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:{s:s, s:b, s:o, s:o}}", "version", "1.0", "added_tokens",
+                             added, "normalizer", normalizer, "pre_tokenizer", steps_make(split), "post_processor",
+                             post_make(bos, bos_bytes, bos_id), "decoder", byte_level(true), "model", "type", "BPE",
+                             "ignore_merges", (int)(split == BPE_SPLIT_LLAMA3), "vocab", vocab, "merges",
+                             merges_make(&vocabulary));
+    char *text = root != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
+    json_decref(root);
+    if (text == NULL)
+        return FAIL(GT_DATA, "%s: the vocabulary has texts that are not UTF-8, or there is no memory for it",
+                    gguf->path);
+    const struct tokenizer_source source = {.path = gguf->path, .text = text, .count = strlen(text)};
+    const enum gt_status status = tokenizer_import_json(owner, &source, out);
+    free(text);
+    return status;
+}
+
+enum gt_status gguf_tokenizer_open(const void *owner, const char *path, struct tokenizer **out)
+{
+    struct gguf *gguf;
+    const char *model = "";
+    size_t count = 0;
+    TRY(gguf_open(owner, path, &gguf));
+    (void)gguf_text(gguf, "tokenizer.ggml.model", &model, &count);
+    enum gt_status status = GT_OK;
+    *out = NULL;
+    if (count == 4 && memcmp(model, "gpt2", 4) == 0)
+        status = tokenizer_make(owner, gguf, out);
+    else if (count > 0 && (count != 4 || memcmp(model, "none", 4) != 0))
+        log_note("%s: its tokenizer, \"%.*s\", is not read here; only byte-level BPE is", path,
+                 (int)(count < 32 ? count : 32), model);
+    if (status == GT_OK && *out != NULL)
+        (*out)->has_template = gguf_key_find(gguf, "tokenizer.chat_template") != NULL;
+    hostmem_free(gguf);
+    return status;
+}

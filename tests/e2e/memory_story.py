@@ -128,6 +128,8 @@ def pinned():
     done = run("--plan", *arguments)
     check(done.returncode == 3 and "DOES NOT FIT" in done.stdout, f"pinned, in text: {done.stdout!r}")
     check(done.stderr.count("gpt-train: error") == 1 and "---- gpt-train report" not in done.stderr, f"pinned: {done.stderr!r}")
+    os.makedirs("none")
+    write("none/train.bin", bytes(4096)) # a run looks for its data first
     done = run(*arguments, "--out_dir=pinned")
     check(done.returncode == 3 and done.stderr.count("gpt-train: error") == 1, f"pinned, not planned only: {done.stderr!r}")
     check("gpt-train report" not in done.stderr, f"pinned: no report on what does not fit: {done.stderr!r}")

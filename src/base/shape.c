@@ -7,8 +7,6 @@
  */
 #include "base/shape.h"
 
-#include <math.h>
-
 #define SHAPE_WORDS(name, texts)                                        \
     static const char *const words_##name[] = {SHAPE_LIST texts, NULL}; \
     _Static_assert(sizeof words_##name / sizeof words_##name[0] <= SHAPE_WORDS_MAX, "");
@@ -74,22 +72,6 @@ void shape_set(struct shape *shape, enum shape_property property, double value)
         *(bool *)at = value != 0.0;
     else
         *(int *)at = (int)value;
-}
-
-json_t *shape_json(const struct shape *shape, enum shape_property property)
-{
-    const struct shape_row *row = shape_row_get(property);
-    const double value = shape_get(shape, property);
-    switch (row->type) {
-    case SHAPE_TYPE_INT:
-        return json_integer((json_int_t)value);
-    case SHAPE_TYPE_REAL:
-        return json_real(value);
-    case SHAPE_TYPE_BOOL:
-        return json_boolean((value != 0.0) != row->inverse);
-    default:
-        return json_string(row->words[(int)value]);
-    }
 }
 
 char *shape_text(char text[static SHAPE_TEXT_MAX], const struct shape *shape, enum shape_property property)

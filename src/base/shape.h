@@ -4,7 +4,6 @@
 #define GPT_TRAIN_BASE_SHAPE_H
 
 #include "base/bits.h"
-#include "base/json.h"
 #include "base/rope_angles.h"
 
 /* enum norm_kind, position_kind, mlp_kind, qk_norm_kind */
@@ -51,9 +50,7 @@ const struct shape_row *shape_row_get(enum shape_property property);
 /* Read and write any property as a number: a bool is 0 or 1, a choice its enumerator. */
 double shape_get(const struct shape *shape, enum shape_property property);
 void shape_set(struct shape *shape, enum shape_property property, double value);
-/* Return the value as keys and our own objects have it, owned by the caller, or NULL without
- * memory; and "norm='rmsnorm'" for messages. */
-json_t *shape_json(const struct shape *shape, enum shape_property property);
+/* Writes the value with its name, "norm='rmsnorm'", for messages.  Returns `text`. */
 #define SHAPE_TEXT_MAX 64
 char *shape_text(char text[static SHAPE_TEXT_MAX], const struct shape *shape, enum shape_property property);
 #define SHAPE_TEXT(shape, property) shape_text((char[SHAPE_TEXT_MAX]){0}, shape, property)

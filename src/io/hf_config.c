@@ -112,6 +112,22 @@ static enum gt_status token_field(const json_t *root, const char *source, const 
 
 /* ---- the fields of the tables ---- */
 
+json_t *hf_property_json(const struct shape *shape, enum shape_property property)
+{
+    const struct shape_row *row = shape_row_get(property);
+    const double value = shape_get(shape, property);
+    switch (row->type) {
+    case SHAPE_TYPE_INT:
+        return json_integer((json_int_t)value);
+    case SHAPE_TYPE_REAL:
+        return json_real(value);
+    case SHAPE_TYPE_BOOL:
+        return json_boolean((value != 0.0) != row->inverse);
+    default:
+        return json_string(row->words[(int)value]);
+    }
+}
+
 /* The order in which releases have written the fields; those of later properties follow. */
 static const char *const orders[ARCH_FAMILIES][24] = {
     [FAMILY_GPT2] = {"architectures",
@@ -205,7 +221,7 @@ static int fields_add(json_t *root, const struct shape *shape, enum arch_family 
             failures |=
                 json_object_set_new(root, row->hf[family],
                                     row->type == SHAPE_TYPE_CHOICE ? field_word(row, (int)shape_get(shape, property))
-                                                                   : shape_json(shape, property));
+                                                                   : hf_property_json(shape, property));
     }
     return failures;
 }
@@ -219,7 +235,7 @@ static int own_add(json_t *root, const struct model_config *config, const struct
     for (int p = 0; p < SHAPE_PROPERTIES && arch->class_name == NULL; p++)
         if (is_own_property((enum shape_property)p))
             failures |= json_object_set_new(object, shape_row_get((enum shape_property)p)->name,
-                                            shape_json(&config->shape, (enum shape_property)p));
+                                            hf_property_json(&config->shape, (enum shape_property)p));
     return failures | json_object_set_new(root, OWN_TYPE, ordered(object, own_order));
 }
 

@@ -39,6 +39,8 @@ const char *hf_config_type(const struct model_config *config);
 #define HF_LACKS_MAX (SHAPE_TEXT_MAX + 32)
 const char *hf_config_lacks(const struct model_config *config, char text[static HF_LACKS_MAX]);
 
+/* Returns a property as keys and our own objects have it, owned by the caller; NULL without memory. */
+json_t *hf_property_json(const struct shape *shape, enum shape_property property);
 /* Reads a required size, at least 1 and below 2^24.  Errors: GT_DATA. */
 enum gt_status hf_size_field(const json_t *root, const char *source, const char *name, int32_t *out);
 /* Reads a real in [min, max); leaves *value unchanged if the field is absent or null.  Errors: GT_DATA. */

@@ -110,7 +110,7 @@ static json_t *shape_object(const struct config *config, const struct model_conf
         shape.rope.theta = arch_get(ARCH_gpt2)->shape.rope.theta; /* it has no effect */
     for (int p = 0; p < SHAPE_PROPERTIES; p++) {
         const enum shape_property property = (enum shape_property)p;
-        failures |= json_object_set_new(object, shape_row_get(property)->name, shape_json(&shape, property));
+        failures |= json_object_set_new(object, shape_row_get(property)->name, hf_property_json(&shape, property));
     }
     failures |= json_object_set_new(object, "rope_scaling", json_string(rope_scaling_text(scaling, &shape.rope)));
     if (!has_arch)

@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "config/config_key.h"
+#include "model/parameters.h"
 
 struct known_shape {
     enum arch_kind arch;

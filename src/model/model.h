@@ -193,11 +193,6 @@ enum gt_status model_create(const void *owner, const struct model_options *optio
 /* Returns the tensor that is initialised, loaded and saved: the master if there is one, else the weight. */
 int32_t model_parameter_home(const struct parameter *parameter);
 
-/* Return the number of parameters: all of them, those of adapters, and all without wpe (the figure that nanoGPT
- * prints). */
-int64_t model_parameter_count(const struct model_config *config);
-int64_t model_adapter_count(const struct model_config *config);
-int64_t model_parameter_count_no_positions(const struct model_config *config);
 /* Returns the bytes of weights, masters, gradients and moments per parameter, from the model's tensors. */
 double model_bytes_per_parameter(const struct model *model);
 /* Returns the FLOPs of one token, forward and backward: 6 N + 12 L H D T, N without tables that are only looked up

@@ -641,3 +641,31 @@ enum gt_status parameters_create(struct graph *graph, const struct model_config 
     hostmem_free(maker.owner);
     return GT_OK;
 }
+
+int64_t model_parameter_count(const struct model_config *config)
+{
+    struct model_config small = *config;
+    int64_t counts[2] = {0, 0}; /* of models with no block and with one */
+    for (int32_t layers = 0; layers < 2; layers++) {
+        struct parameter_shape shape;
+        small.n_layer = layers;
+        for (size_t i = 0; i < parameters_count(&small); i++) {
+            parameters_shape(&small, i, &shape);
+            counts[layers] += shape.absent ? 0 : (int64_t)parameter_elements(&shape);
+        }
+    }
+    return counts[0] + config->n_layer * (counts[1] - counts[0]);
+}
+
+int64_t model_adapter_count(const struct model_config *config)
+{
+    struct model_config base = *config;
+    base.lora.rank = 0;
+    return model_parameter_count(config) - model_parameter_count(&base);
+}
+
+int64_t model_parameter_count_no_positions(const struct model_config *config)
+{
+    const bool has_table = config->position == POSITION_LEARNED;
+    return model_parameter_count(config) - (has_table ? (int64_t)config->block_size * config->n_embd : 0);
+}

@@ -66,6 +66,12 @@ int32_t parameters_adapter(const struct model_config *config, int32_t layer, enu
 /* Returns the bits of all targets that the blocks have. */
 uint32_t parameters_lora_targets(const struct model_config *config);
 
+/* Return the number of parameters: all of them, those of adapters, and all without wpe (the figure that nanoGPT
+ * prints). */
+int64_t model_parameter_count(const struct model_config *config);
+int64_t model_adapter_count(const struct model_config *config);
+int64_t model_parameter_count_no_positions(const struct model_config *config);
+
 struct parameter_options {
     enum dtype dtype; /* of weights and linear layers' biases */
     bool states;      /* also add gradients, moments and masters in `format` */

@@ -6,6 +6,7 @@
 #include "train/session.h"
 
 #include "config/config_key.h"
+#include "model/parameters.h"
 
 #define CONFIGURATION_MAX 256
 #define NEEDLESS_MAX 256

@@ -16,6 +16,7 @@
 #include "base/size.h"
 #include "base/system_memory.h"
 #include "config/config_key.h"
+#include "model/parameters.h"
 
 #define REPORT_NAME "report.html"
 #define REPORT_REFRESH_S 30

@@ -7,8 +7,8 @@
 FUZZ_TARGETS = archive bpe_encode choices config device_profile encoding gguf gpt_tokenizer hf_hub jsonl \
 	llmc_model manifest merges metrics nanogpt oom_message pickle prepare_state record safetensors tiktoken \
 	token_file tokenizer_json user_cache vocab
-FUZZ_CPPFLAGS = $(JANSSON_CFLAGS) $(PCRE2_CFLAGS) $(LIBARCHIVE_CFLAGS) $(ICU_CFLAGS)
-FUZZ_LINK = $(JANSSON_LIBS) $(PCRE2_LIBS) $(LIBARCHIVE_LIBS) $(ICU_LIBS) -lpthread -lm \
+FUZZ_CPPFLAGS = $(JANSSON_CFLAGS) $(PCRE2_CFLAGS) $(LIBARCHIVE_CFLAGS) $(ICU_CFLAGS) $(YAML_CFLAGS)
+FUZZ_LINK = $(JANSSON_LIBS) $(PCRE2_LIBS) $(LIBARCHIVE_LIBS) $(ICU_LIBS) $(YAML_LIBS) -lpthread -lm \
 	-Wl,--wrap=pcre2_compile_8,--wrap=pcre2_jit_compile_8,--wrap=pcre2_code_free_8
 
 FUZZ_SHARED = tests/fuzz/fuzz_common.h tests/fuzz/fuzz_folder.h tests/fuzz/fuzz_prepare.h \
@@ -18,7 +18,7 @@ EXTRA_DIST += tests/fuzz/corpus $(FUZZ_SHARED) tests/fuzz/fuzz_common.c tests/fu
 	$(FUZZ_TARGETS:%=tests/fuzz/fuzz_%.c)
 
 FUZZ_IO_FILES = src/io/checkpoint_load.c src/io/checkpoint_record.c src/io/ggml_block.c src/io/gguf.c src/io/gguf_model.c \
-	src/io/hf_config.c src/io/llmc_model.c \
+	src/io/hf_config.c src/io/known_models.c src/io/llmc_model.c \
 	src/io/nanogpt.c src/io/pickle.c src/io/safetensors.c src/io/safetensors_table.c src/io/zip_stored.c
 FUZZ_PLAN_FILES = src/plan/device_profile.c src/plan/device_profile_file.c src/plan/oom_message.c src/plan/oom_text.c
 # Profiles look at the declarations of ops, which bring the differentiation rules.

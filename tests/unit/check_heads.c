@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "model/model.h"
+#include "model/parameters.h"
 #include "tests/unit/unit_main.h"
 
 TEST(nearest_pairs)

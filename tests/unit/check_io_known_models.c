@@ -2,6 +2,7 @@
  * mistyped name gets the names that are near. */
 #include "io/known_models.h"
 
+#include "model/parameters.h"
 #include "tests/unit/unit_main.h"
 
 static const char *const names[] = {

@@ -164,8 +164,8 @@ template <bool KEYS> DEVICE void weights_drop(float (&weight)[OTHER_TILES][4], u
     }
 }
 
-/* Returns true when a query of a step sees a key of the warp's own rows, or one of these queries sees a key of the step.
- * Otherwise, in tiles on the diagonal, all weights of the step are zeros.  It is the same for the whole warp. */
+/* Returns true when a query of a step sees a key of the warp's own rows, or one of its queries sees a key of the
+ * step.  Otherwise, in tiles on the diagonal, all weights of the step are zeros.  It is the same for the whole warp. */
 template <bool KEYS> DEVICE bool step_counts(const struct backward_place &place, int other)
 {
     const int first = place.own + tile_warp_row();

@@ -18,6 +18,7 @@
 #define NEEDS "a Parquet file is read by duckdb, or by a Python with pyarrow, polars or duckdb"
 #define STATUS_NO_MODULE 9
 #define WORDS_BYTES 400
+#define QUERY_BYTES (2 * FILE_PATH_MAX + 64)
 
 extern char **environ; /* POSIX has no header for it */
 
@@ -30,8 +31,11 @@ struct converter {
     bool in_line;     /* the last byte did not end a line */
 };
 
-/* Rows in batches, whatever module there is. */
-static const char python[] = "import importlib, json, sys\n"
+/* Rows in batches, whatever module there is.  No module is loaded from the working directory, where anybody's files may
+ * be. */
+static const char python[] = "import sys\n"
+                             "sys.path[:] = [folder for folder in sys.path if folder]\n"
+                             "import importlib, json\n"
                              "def find():\n"
                              "    for name in 'pyarrow.parquet', 'polars', 'duckdb':\n"
                              "        try:\n"
@@ -106,21 +110,21 @@ static int program_start(struct converter *converter, char *const *argv, int out
 }
 
 /* Writes the query for duckdb, in which a quote is doubled. */
-static void query_write(char out[static 2 * FILE_PATH_MAX + 64], const char *path)
+static void query_write(char out[static QUERY_BYTES], const char *path)
 {
-    size_t count = (size_t)sprintf(out, "SELECT * FROM read_parquet('");
+    size_t count = (size_t)snprintf(out, QUERY_BYTES, "SELECT * FROM read_parquet('");
     for (; *path != '\0'; path++) {
         if (*path == '\'')
             out[count++] = '\'';
         out[count++] = *path;
     }
-    sprintf(out + count, "')");
+    (void)snprintf(out + count, QUERY_BYTES - count, "')");
 }
 
 /* Starts the first program that there is. */
 static enum gt_status programs_try(struct converter *converter, int out)
 {
-    char query[2 * FILE_PATH_MAX + 64];
+    char query[QUERY_BYTES];
     query_write(query, converter->path);
     char *const duckdb[] = {"duckdb", "-init", "/dev/null", "-jsonlines", "-c", query, NULL};
     char *const python3[] = {"python3", "-c", (char *)python, (char *)converter->path, NULL};

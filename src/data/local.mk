@@ -12,6 +12,7 @@ libgpttrain_a_SOURCES += \
 	src/data/documents.c src/data/documents.h \
 	src/data/hf_hub.c src/data/hf_hub.h \
 	src/data/input.c src/data/input.h \
+	src/data/manifest.c src/data/manifest.h \
 	src/data/mixture.c src/data/mixture.h \
 	src/data/prepare.c src/data/prepare.h \
 	src/data/records.c src/data/records.h \

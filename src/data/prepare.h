@@ -112,12 +112,4 @@ struct prepare_result {
  * GT_UNSUPPORTED (no libarchive, no iconv; more uint32 tokens than an llm.c header can count), GT_IO, GT_NO_MEMORY. */
 enum gt_status prepare_run(const void *owner, const struct prepare_spec *spec, struct prepare_result *out);
 
-/* Compares the number of tokens of each split, indexed by enum token_split, and the tokenizer (NULL: none) with
- * manifest.json in `folder`.  A folder without a manifest, or with one that gpt-prepare did not write, passes; fields
- * that the manifest lacks are not checked.  Errors: GT_DATA, GT_IO, GT_NO_MEMORY. */
-enum gt_status manifest_check(const char *folder, const int64_t tokens[static 2], const struct tokenizer *tokenizer);
-/* Sets *out to whether manifest.json in `folder` says that the data set was made of conversations.  Errors: GT_DATA,
- * GT_IO, GT_NO_MEMORY. */
-enum gt_status manifest_is_chat(const char *folder, bool *out);
-
 #endif

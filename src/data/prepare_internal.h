@@ -7,11 +7,11 @@
 #include "data/corpus.h"
 #include "data/dedup.h"
 #include "data/documents.h"
+#include "data/manifest.h"
 #include "data/prepare.h"
 #include "data/token_writer.h"
 #include "data/tokenizer.h"
 
-#define PREPARE_MANIFEST_FORMAT "gpt-train-manifest"
 #define PREPARE_STDIN_NAME ".gpt-prepare.stdin"
 #define PREPARE_LOCK_NAME ".gpt-prepare.lock"
 

@@ -3,10 +3,6 @@
  * The manifest depends only on inputs and options, with no times and no number of threads, so that two runs can be
  * compared file by file.
  *
- * Readers compare a data set with it.  The number of tokens detects files that were cut, extended, added or removed.
- * The hash detects a different tokenizer, whose ids would mean other text.  The contents of token files are not hashed,
- * because that would read all of them at each start.
- *
  * The state is a small JSON file that is replaced whenever the token files have been synced.  It records how much of
  * the text has been written, with a checksum, the numbers of tokens, and, in the last phase, the files to rename.  It
  * also contains the options and a checksum of the list of inputs; a run with different ones is refused, because its
@@ -16,8 +12,6 @@
  */
 #include "base/utf8.h"
 #include "data/prepare_internal.h"
-
-#define REMEDY "run gpt-prepare again, or delete " PREPARE_MANIFEST_NAME " if you meant to change it"
 
 #define STATE_FORMAT "gpt-prepare-state"
 #define STATE_VERSION 3
@@ -160,67 +154,6 @@ enum gt_status prepare_manifest_save(const struct prepare *prep, const char *pat
     const enum gt_status status = json_replace_file(path, manifest, 2);
     json_decref(manifest);
     return status;
-}
-
-/* ---- comparing a data set with the manifest ---- */
-
-static enum gt_status content_check(const json_t *root, const char *path, const int64_t tokens[static 2],
-                                    const struct tokenizer *tokenizer)
-{
-    for (int split = TOKEN_TRAIN; split <= TOKEN_VAL; split++) {
-        const char *name = token_split_name((enum token_split)split);
-        const json_t *said = json_object_get(json_object_get(root, name), "tokens");
-        if (json_is_integer(said) && json_integer_value(said) != tokens[split])
-            return FAIL(GT_DATA,
-                        "%s lists %" JSON_INTEGER_FORMAT " tokens for the %s split, but its files hold %" PRId64
-                        ": the data set has changed since it was made; " REMEDY,
-                        path, json_integer_value(said), name, tokens[split]);
-    }
-    const char *hash = json_string_value(json_object_get(root, "tokenizer_hash"));
-    const char *now = tokenizer != NULL ? TOKENIZER_HASH_TEXT(tokenizer) : "";
-    if (hash == NULL || tokenizer == NULL || strcmp(hash, now) == 0)
-        return GT_OK;
-    return FAIL(GT_DATA,
-                "%s names tokenizer %.32s, but " TOKENIZER_FILE_NAME
-                " beside it is %s: its ids would stand for other text; " REMEDY,
-                path, hash, now);
-}
-
-/* Opens the manifest that gpt-prepare wrote to a folder; *out is NULL without one. */
-static enum gt_status manifest_open(const char *folder, json_t **out)
-{
-    bool exists;
-    const char *path = FILE_IN(folder, PREPARE_MANIFEST_NAME);
-    *out = NULL;
-    TRY(file_look(path, &exists));
-    if (!exists)
-        return GT_OK;
-    TRY(json_parse_file(path, PREPARE_MANIFEST_BYTES_MAX, out));
-    const char *format = json_string_value(json_object_get(*out, "format"));
-    if (format != NULL && strcmp(format, PREPARE_MANIFEST_FORMAT) == 0)
-        return GT_OK;
-    json_decref(*out);
-    *out = NULL;
-    return GT_OK;
-}
-
-enum gt_status manifest_check(const char *folder, const int64_t tokens[static 2], const struct tokenizer *tokenizer)
-{
-    json_t *root;
-    TRY(manifest_open(folder, &root));
-    const char *path = FILE_IN(folder, PREPARE_MANIFEST_NAME);
-    const enum gt_status status = root != NULL ? content_check(root, path, tokens, tokenizer) : GT_OK;
-    json_decref(root);
-    return status;
-}
-
-enum gt_status manifest_is_chat(const char *folder, bool *out)
-{
-    json_t *root;
-    TRY(manifest_open(folder, &root));
-    *out = json_string_length(json_object_get(json_object_get(root, "options"), "chat")) > 0;
-    json_decref(root);
-    return GT_OK;
 }
 
 /* ---- saving the state ---- */

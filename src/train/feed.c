@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/size.h"
-#include "data/prepare.h"
+#include "data/manifest.h"
 #include "train/bad_value.h"
 #include "train/ranks.h"
 #include "train/stop.h"

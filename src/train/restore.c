@@ -10,7 +10,7 @@
 
 #include "base/size.h"
 #include "data/hf_hub.h"
-#include "data/prepare.h"
+#include "data/manifest.h"
 #include "data/tokenizer.h"
 #include "io/hf_cache.h"
 #include "io/known_models.h"

@@ -25,6 +25,7 @@ if [ -z "$headers" ] || ! command -v "${cxx%% *}" >/dev/null 2>&1; then
     exit 77
 fi
 printf '%s\n' '#define PACKAGE_NAME "gpt-train"' '#define PACKAGE_VERSION "0"' '#define PACKAGE_STRING "0"' \
+    '#define CUDA_ARCH_LIST "86"' \
     >"$scratch/config.h"
 
 # CUDA's headers take a second to parse: each language parses them once, where the compiler supports precompiled

@@ -611,6 +611,13 @@ def parquet():
     os.remove("bin/python3")
     done = subprocess.run([GPT_PREPARE, *words], check=False, capture_output=True, text=True, env=empty, timeout=patience(60))
     check("no Python", done.returncode == 2 and done.stderr.splitlines()[-1].endswith("then pip install pyarrow"), done.stderr)
+    os.symlink(sys.executable, "bin/python3")
+    for name in ("polars", "json"):
+        write(f"{name}.py", f"open('executed', 'w')\nraise ImportError('{name}')\n".encode())
+    subprocess.run([GPT_PREPARE, *words], check=False, capture_output=True, text=True, env=empty, timeout=patience(60))
+    check("modules in the working folder are not executed", not os.path.exists("executed"), "polars.py or json.py was")
+    for name in ("bin/python3", "polars.py", "json.py"):
+        os.remove(name)
     try:
         import pyarrow
         import pyarrow.parquet

@@ -466,7 +466,7 @@ def free(case, work, batches):
 def adapters(case, work, batches, targets):
     """Ten steps of adapters, whose first values come from a run at rate 0: losses, norms and adapters."""
     arguments = common_arguments(case) + ["--eval_iters=1", "--log_interval=1", "--lora_rank=3", "--lora_alpha=4",
-                                          f"--lora_targets={targets}"]
+                                          f"--lora_targets={targets}", "--sampler=random", "--document_mask=False"]
     outs = [os.path.join(work, f"adapters-{kind}") for kind in ("new", "trained")]
     train(arguments + ["--out_dir=" + outs[0], "--learning_rate=0", "--max_iters=0"])
     train(arguments + ["--out_dir=" + outs[1]])

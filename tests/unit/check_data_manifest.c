@@ -1,5 +1,5 @@
 /* Checks a data set against its manifest: fields that the manifest has are compared, missing ones pass. */
-#include "data/prepare.h"
+#include "data/manifest.h"
 
 #include "tests/unit/data_fixture.h"
 

@@ -7,6 +7,7 @@
             the assistant's tokens alone, with a document mask, and for any micro-batch; a mask off by one is not
   resume    a stopped run continues to the byte; another mask is noticed
   answers   a model that was trained on 20 answers gives all 20 and stops; the export has the template
+  tuned     adapters on that export teach it to answer in another form: of 20 answers none before, all after
   refused   bad conversations, vocabularies and sizes
   targets   rows without a target are left out; data without any is refused; an update without any changes nothing
   fields    what changes the meaning and no template writes is refused; answers of weight 0 do not count
@@ -634,6 +635,30 @@ def parquet():
     check("a damaged file", done.returncode == 2 and "could not read this file: " in done.stderr, done.stderr)
 
 
+def answered(out, form):
+    """Returns how many questions get their answer in this form."""
+    said = [run(GPT_SAMPLE, f"--out_dir={out}", "--chat=True", "--temperature=0", stdin=question + "\n").stdout for question in QUESTIONS]
+    return sum(text == form(answer) + "\n" for text, answer in zip(said, QUESTIONS.values()))
+
+
+def tuned():
+    """Adapters teach the model that answers() left in `exported` shorter answers."""
+    def form(answer):
+        return answer.split(" is ")[1]
+
+    short = [[message("user", q), message("assistant", form(a))] for q, a in QUESTIONS.items()]
+    done = run(GPT_PREPARE, "--tokenizer=./exported", "--chat", "--out-dir=forms", "--val-fraction=0", f"--block-size={BLOCK}",
+               write_lines("forms.jsonl", short * 20))
+    check("another form prepared", done.returncode == 0, done.stderr)
+    before = answered("model", form)
+    done = run(GPT_TRAIN, "--init_from=./exported", "--dataset=./forms", "--out_dir=tuned", "--lora_rank=8", "--epochs=6", "--learning_rate=1e-2",
+               "--dtype=float32", "--threads=2", "--sample_tokens=0")
+    check("gpt-train tuned", done.returncode == 0, done.stderr)
+    after = answered("tuned", form)
+    print(f"short answers: {before} before, {after} after, of {len(QUESTIONS)}")
+    check("adapters teach a form", before == 0 and after == len(QUESTIONS), f"{before} before, {after} after")
+
+
 # ---- the models' own templates ----
 
 def trl_folder():
@@ -774,4 +799,4 @@ def talk():
     check("an unknown template", done.returncode == 2 and "not one that is known here" in done.stderr, done.stderr)
 
 
-end(rows, kills, loss, resume, answers, refused, targets, fields, forms, sources, parquet, families, talk, begin=begin)
+end(rows, kills, loss, resume, answers, tuned, refused, targets, fields, forms, sources, parquet, families, talk, begin=begin)

@@ -58,6 +58,20 @@ enum gt_status json_parse_file(const char *path, size_t limit, json_t **out)
     return status;
 }
 
+enum gt_status json_parse_optional(const char *path, size_t limit, json_error_t *error, json_t **out)
+{
+    char *text;
+    size_t count;
+    *out = NULL;
+    error->text[0] = '\0';
+    if (!file_exists(path))
+        return GT_OK;
+    TRY(file_read_all(path, limit, &text, &count));
+    const enum gt_status status = json_load(text, count, 0, error, out);
+    free(text);
+    return status == GT_DATA ? GT_OK : status;
+}
+
 static const char *type_name(const json_t *value)
 {
     static const char *const names[] = {

@@ -18,6 +18,9 @@ enum gt_status json_load(const char *text, size_t count, size_t flags, json_erro
 enum gt_status json_parse(const char *text, size_t count, const char *source, json_t **out);
 /* Reads and parses a file of at most `limit` bytes.  Errors: GT_IO, GT_DATA, GT_NO_MEMORY. */
 enum gt_status json_parse_file(const char *path, size_t limit, json_t **out);
+/* The same for a file that may be absent or broken: *out is NULL then, and error->text says what is wrong with a broken
+ * one, or is empty.  Errors: GT_IO, GT_NO_MEMORY. */
+enum gt_status json_parse_optional(const char *path, size_t limit, json_error_t *error, json_t **out);
 
 /* Read a member of `object`.  Errors: GT_DATA, with one line "SOURCE: field "NAME": ...", when it is absent or has the
  * wrong type or range. */

@@ -78,7 +78,7 @@ struct arch {
     struct {
         const char *file, *gguf;
     } norms[2]; /* names of the norms of attention and of the MLP */
-    /* Whether llama.cpp needs an output layer even if it is the embedding: no, old versions do, all do. */
+    /* Which versions of llama.cpp need an output layer that is the embedding: none, old ones, all. */
     enum { GGUF_OUTPUT_FREE, GGUF_OUTPUT_ONCE, GGUF_OUTPUT_NEEDED } gguf_output;
     bool gguf_neighbours;  /* llama.cpp turns neighbours in a head, so queries and keys have another order there */
     bool gguf_divisors;    /* llama.cpp knows rope_scaling llama3 */
@@ -88,11 +88,12 @@ struct arch {
 const struct arch *arch_get(enum arch_kind kind);
 /* Returns true if a file of the family can say a property's value. */
 bool arch_family_says(enum arch_family family, enum shape_property property, double value);
-/* Returns the architecture whose class holds a model, our own if there is none.  It gives the names
- * in files. */
+/* Returns the first architecture whose class can say the whole shape, or else our own.  Files have
+ * the names of its row. */
 const struct arch *arch_of(const struct shape *shape);
-/* Returns the word of `arch` whose models have most in common with a model, and the first property
- * that its class cannot say, SHAPE_PROPERTIES if there is none. */
+/* Returns the architecture, of those that are words of the key `arch`, whose models have most in
+ * common with this one.  Sets *differs to the first property that its class cannot say, or to
+ * SHAPE_PROPERTIES. */
 const struct arch *arch_nearest(const struct shape *shape, enum shape_property *differs);
 
 #endif

@@ -56,25 +56,19 @@ static void end_add(struct sample_chat *chat, int64_t id)
 static enum gt_status ends_read(struct sample_chat *chat)
 {
     const char *path = FILE_IN(chat->spec.model, GENERATION_NAME);
-    char *text = NULL;
-    size_t count = 0;
-    json_t *root = NULL;
+    json_t *root;
     json_error_t error;
-    if (!file_exists(path))
-        return GT_OK;
-    TRY(file_read_all(path, GENERATION_BYTES_MAX, &text, &count));
-    const enum gt_status status = json_load(text, count, 0, &error, &root);
-    free(text);
-    if (status == GT_DATA)
+    TRY(json_parse_optional(path, GENERATION_BYTES_MAX, &error, &root));
+    if (error.text[0] != '\0')
         log_warning("%s: not read: %s", path, error.text);
-    const json_t *ends = status == GT_OK ? json_object_get(root, "eos_token_id") : NULL;
+    const json_t *ends = json_object_get(root, "eos_token_id");
     if (json_is_integer(ends))
         end_add(chat, json_integer_value(ends));
     for (size_t i = 0; i < json_array_size(ends); i++)
         if (json_is_integer(json_array_get(ends, i)))
             end_add(chat, json_integer_value(json_array_get(ends, i)));
     json_decref(root);
-    return status == GT_DATA ? GT_OK : status;
+    return GT_OK;
 }
 
 static enum gt_status kind_find(struct sample_chat *chat)

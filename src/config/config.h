@@ -109,7 +109,7 @@ enum gt_status config_compared(const struct config *config, struct config *out);
 
 /* Sets each key of a new model's shape that the user left open to the default of its `arch`.  Leaves vocab_size open:
  * it depends on the data. */
-void config_arch_settle(struct config *config);
+void config_arch_resolve(struct config *config);
 /* Returns the shape that the keys give; none may be open. */
 struct shape config_shape(const struct config *config);
 

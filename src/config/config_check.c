@@ -28,7 +28,7 @@ static bool is_awaited(const struct config *config, enum config_key key)
 #define BETA_DISTANCE_MIN 1e-6
 
 /* Returns true if the key's value is valid and final. */
-static bool is_settled(const struct config *config, enum config_key key)
+static bool is_resolved(const struct config *config, enum config_key key)
 {
     return !config->origin[key].bad && !is_awaited(config, key);
 }
@@ -42,9 +42,9 @@ static enum gt_status refuse_pair(const struct config *config, enum config_key f
     return FAIL(GT_USAGE, "%s %s %s", DESCRIBED(config, first), problem, DESCRIBED(config, second));
 }
 
-static bool settled_pair(const struct config *config, enum config_key first, enum config_key second)
+static bool are_resolved(const struct config *config, enum config_key first, enum config_key second)
 {
-    return is_settled(config, first) && is_settled(config, second);
+    return is_resolved(config, first) && is_resolved(config, second);
 }
 
 /* If the vocabulary comes from the dataset, its size is unknown here; the message uses nanoGPT's and says so. */
@@ -53,7 +53,7 @@ static enum gt_status check_heads(const struct config *config)
     struct heads_shape shape = {config->n_layer, config->n_head, config->n_embd,
                                 config->vocab_size > 0 ? config->vocab_size : VOCAB_SIZE_USUAL, config->bias};
     char nearest[HEADS_TEXT_MAX];
-    if (!settled_pair(config, CONFIG_KEY_n_embd, CONFIG_KEY_n_head) || config->head_dim > 0 ||
+    if (!are_resolved(config, CONFIG_KEY_n_embd, CONFIG_KEY_n_head) || config->head_dim > 0 ||
         config->n_embd % config->n_head == 0)
         return GT_OK;
     return FAIL(GT_USAGE, "%s is not a multiple of %s: %s; vocabulary %" PRId64, DESCRIBED(config, CONFIG_KEY_n_embd),
@@ -62,7 +62,7 @@ static enum gt_status check_heads(const struct config *config)
 
 static enum gt_status check_kv_heads(const struct config *config)
 {
-    if (settled_pair(config, CONFIG_KEY_n_kv_head, CONFIG_KEY_n_head) && config->n_kv_head != 0 &&
+    if (are_resolved(config, CONFIG_KEY_n_kv_head, CONFIG_KEY_n_head) && config->n_kv_head != 0 &&
         config->n_head % config->n_kv_head != 0)
         return refuse_pair(config, CONFIG_KEY_n_kv_head, "does not divide", CONFIG_KEY_n_head);
     return GT_OK;
@@ -73,7 +73,7 @@ static enum gt_status check_rope(const struct config *config)
 {
     struct config settled = *config;
     struct rope_config rope;
-    config_arch_settle(&settled);
+    config_arch_resolve(&settled);
     if (is_awaited(config, CONFIG_KEY_position))
         return GT_OK;
     if (!config->origin[CONFIG_KEY_rope_scaling].bad && !rope_scaling_read(config->rope_scaling, &rope))
@@ -96,7 +96,7 @@ static enum gt_status check_rope(const struct config *config)
 /* Checks that the value of `first` is at most that of `second`. */
 static enum gt_status check_most(const struct config *config, enum config_key first, enum config_key second)
 {
-    if (settled_pair(config, first, second) &&
+    if (are_resolved(config, first, second) &&
         config_key_value(config, first).integer > config_key_value(config, second).integer)
         return refuse_pair(config, first, "is larger than", second);
     return GT_OK;
@@ -106,14 +106,14 @@ static enum gt_status check_most(const struct config *config, enum config_key fi
 static enum gt_status check_micro_batch(const struct config *config)
 {
     const int64_t samples = config->batch_size * config->gradient_accumulation_steps / config->parts;
-    if (!settled_pair(config, CONFIG_KEY_batch_size, CONFIG_KEY_gradient_accumulation_steps) ||
-        !settled_pair(config, CONFIG_KEY_micro_batch, CONFIG_KEY_parts) || config->micro_batch == 0)
+    if (!are_resolved(config, CONFIG_KEY_batch_size, CONFIG_KEY_gradient_accumulation_steps) ||
+        !are_resolved(config, CONFIG_KEY_micro_batch, CONFIG_KEY_parts) || config->micro_batch == 0)
         return GT_OK;
     if (config->micro_batch > samples)
         return FAIL(GT_USAGE, "%s is larger than the %" PRId64 " sequences of %s",
                     DESCRIBED(config, CONFIG_KEY_micro_batch), samples,
                     config->parts > 1 ? "a part of an update" : "an update");
-    if (is_settled(config, CONFIG_KEY_block_size) && config->micro_batch > BATCH_TOKENS_MAX / config->block_size)
+    if (is_resolved(config, CONFIG_KEY_block_size) && config->micro_batch > BATCH_TOKENS_MAX / config->block_size)
         return FAIL(GT_USAGE, "micro_batch=%" PRId64 " x block_size=%" PRId64 " is 2^31 tokens or more",
                     config->micro_batch, config->block_size);
     return GT_OK;
@@ -141,8 +141,8 @@ static enum gt_status check_tokens(const struct config *config)
 {
     const int64_t factors[] = {config->batch_size, config->block_size, config->gradient_accumulation_steps};
     size_t tokens = 0;
-    if (!settled_pair(config, CONFIG_KEY_batch_size, CONFIG_KEY_block_size) ||
-        !is_settled(config, CONFIG_KEY_gradient_accumulation_steps))
+    if (!are_resolved(config, CONFIG_KEY_batch_size, CONFIG_KEY_block_size) ||
+        !is_resolved(config, CONFIG_KEY_gradient_accumulation_steps))
         return GT_OK;
     if (size_product(factors, 2, &tokens) && (int64_t)tokens >= BATCH_TOKENS_MAX)
         return FAIL(GT_USAGE,
@@ -213,8 +213,8 @@ static enum gt_status check_parts(const struct config *config)
     const int64_t samples = config->batch_size * config->gradient_accumulation_steps, parts = config->parts;
     const char *whose = config->origin[CONFIG_KEY_parts].checkpoint ? "the checkpoint's " : "";
     char divisors[DIVISORS_TEXT_MAX];
-    if (!settled_pair(config, CONFIG_KEY_batch_size, CONFIG_KEY_gradient_accumulation_steps) ||
-        !settled_pair(config, CONFIG_KEY_parts, CONFIG_KEY_ranks))
+    if (!are_resolved(config, CONFIG_KEY_batch_size, CONFIG_KEY_gradient_accumulation_steps) ||
+        !are_resolved(config, CONFIG_KEY_parts, CONFIG_KEY_ranks))
         return GT_OK;
     if (samples % parts != 0 && config->origin[CONFIG_KEY_parts].source == NULL)
         return refuse_ranks(config, samples);
@@ -234,7 +234,7 @@ static enum gt_status check_parts(const struct config *config)
 /* The samples of an evaluation have 32-bit numbers. */
 static enum gt_status check_evaluation_samples(const struct config *config)
 {
-    if (!settled_pair(config, CONFIG_KEY_eval_iters, CONFIG_KEY_batch_size) ||
+    if (!are_resolved(config, CONFIG_KEY_eval_iters, CONFIG_KEY_batch_size) ||
         config->eval_iters <= UINT32_MAX / config->batch_size)
         return GT_OK;
     return FAIL(GT_USAGE,
@@ -249,7 +249,7 @@ static enum gt_status check_chunks(const struct config *config)
     int64_t batch = config->micro_batch > 0 ? config->micro_batch : config->batch_size;
     batch = config->eval_batch_size > batch ? config->eval_batch_size : batch;
     if (config->loss_chunk == 0 || config->origin[CONFIG_KEY_loss_chunk].bad ||
-        !settled_pair(config, CONFIG_KEY_batch_size, CONFIG_KEY_block_size))
+        !are_resolved(config, CONFIG_KEY_batch_size, CONFIG_KEY_block_size))
         return GT_OK;
     if (batch <= BATCH_TOKENS_MAX / config->block_size &&
         size_ceil_div(batch * config->block_size, config->loss_chunk) <= LOSS_CHUNKS_MAX)
@@ -337,7 +337,7 @@ static bool is_contradiction(const struct config *config, bool *is_error)
 {
     const int owner = device_owner(config->device);
     *is_error = is_argument(config, CONFIG_KEY_device) == is_argument(config, CONFIG_KEY_backend);
-    return settled_pair(config, CONFIG_KEY_device, CONFIG_KEY_backend) && config->device_profile[0] == '\0' &&
+    return are_resolved(config, CONFIG_KEY_device, CONFIG_KEY_backend) && config->device_profile[0] == '\0' &&
            elsewhere_why(config) == NULL && owner != CONFIG_BACKEND_AUTO && config->backend != CONFIG_BACKEND_AUTO &&
            config->backend != owner;
 }
@@ -409,8 +409,8 @@ static enum gt_status check_recompute(const struct config *config)
 {
     struct recompute_mix mix;
     const char *why;
-    int64_t layers = is_settled(config, CONFIG_KEY_n_layer) ? config->n_layer : 0;
-    if (!is_settled(config, CONFIG_KEY_recompute) || recompute_read(config->recompute, layers, &mix, &why))
+    int64_t layers = is_resolved(config, CONFIG_KEY_n_layer) ? config->n_layer : 0;
+    if (!is_resolved(config, CONFIG_KEY_recompute) || recompute_read(config->recompute, layers, &mix, &why))
         return GT_OK;
     return FAIL(GT_USAGE, "%s %s", DESCRIBED(config, CONFIG_KEY_recompute), why);
 }
@@ -476,7 +476,7 @@ static enum gt_status check_per_device(struct config *config)
 /* `hours` measures how long a run is, and the others set it. */
 static enum gt_status check_length(const struct config *config)
 {
-    if (config->hours == 0.0 || !is_settled(config, CONFIG_KEY_hours))
+    if (config->hours == 0.0 || !is_resolved(config, CONFIG_KEY_hours))
         return GT_OK;
     if (config->epochs > 0.0 && config_key_was_set(config, CONFIG_KEY_epochs))
         return refuse_pair(config, CONFIG_KEY_epochs, "contradicts", CONFIG_KEY_hours);

@@ -123,7 +123,7 @@ static bool is_unset(const struct config *config, enum config_key key)
 }
 
 /* Sets the sizes that follow from others. */
-static void sizes_settle(struct config *config)
+static void sizes_resolve(struct config *config)
 {
     if (config->n_kv_head == 0)
         config->n_kv_head = config->n_head;
@@ -135,7 +135,7 @@ static void sizes_settle(struct config *config)
         config->n_inner = (8 * config->n_embd + 3 * INNER_MULTIPLE - 1) / (3 * INNER_MULTIPLE) * INNER_MULTIPLE;
 }
 
-void config_arch_settle(struct config *config)
+void config_arch_resolve(struct config *config)
 {
     config->arch = config->arch == 0 ? 1 + ARCH_gpt2 : config->arch;
     const struct shape *shape = &arch_get((enum arch_kind)(config->arch - 1))->shape;
@@ -147,7 +147,7 @@ void config_arch_settle(struct config *config)
     config->name = is_unset(config, CONFIG_KEY_##name) ? !shape->field : config->name;
 #define SHAPE_CHOICE(name, ...) config->name = config->name == 0 ? 1 + (int)shape->name : config->name;
 #include "base/shape.def"
-    sizes_settle(config);
+    sizes_resolve(config);
 }
 
 struct shape config_shape(const struct config *config)

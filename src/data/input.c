@@ -386,7 +386,7 @@ static enum gt_status packed_open(struct input *input)
 /* ---- Parquet ---- */
 
 /* Starts a converter if the file is Parquet's. */
-static enum gt_status parquet_look(struct input *input)
+static enum gt_status parquet_probe(struct input *input)
 {
     unsigned char head[4];
     const ssize_t count = pread(input->fd, head, sizeof head, 0);
@@ -416,7 +416,7 @@ static enum gt_status input_open_file(struct input *input, const char *stdin_pat
     if (!input->file->is_stdin && input_name_is_packed(path))
         return packed_open(input);
     TRY(file_open_read(path, &input->fd, &size_bytes));
-    return converts && !input->file->is_stdin ? parquet_look(input) : GT_OK;
+    return converts && !input->file->is_stdin ? parquet_probe(input) : GT_OK;
 }
 
 static void input_close(void *object)

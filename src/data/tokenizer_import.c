@@ -504,18 +504,10 @@ static enum gt_status template_take(struct tokenizer *tokenizer, const json_t *v
 /* Takes the template of a JSON file, if it is there; a broken file has none. */
 static enum gt_status template_json(const char *path, struct tokenizer *tokenizer)
 {
-    char *text = NULL;
-    size_t count = 0;
-    json_t *root = NULL;
+    json_t *root;
     json_error_t error;
-    if (!file_exists(path))
-        return GT_OK;
-    TRY(file_read_all(path, TOKENIZER_IMPORT_BYTES_MAX, &text, &count));
-    enum gt_status status = json_load(text, count, 0, &error, &root);
-    free(text);
-    if (status != GT_OK)
-        return status == GT_DATA ? GT_OK : status;
-    status = template_take(tokenizer, json_object_get(root, "chat_template"));
+    TRY(json_parse_optional(path, TOKENIZER_IMPORT_BYTES_MAX, &error, &root));
+    const enum gt_status status = template_take(tokenizer, json_object_get(root, "chat_template"));
     json_decref(root);
     return status;
 }

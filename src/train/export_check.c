@@ -11,6 +11,7 @@
 
 #include "base/system_memory.h"
 #include "data/tokens.h"
+#include "model/parameters.h"
 #include "train/run.h"
 
 #define TOKENS_MIN 64
@@ -43,17 +44,6 @@ static double bound_of(const struct export_options *options)
     default:
         return 0.05; /* formats that compute the other form of GELU need some of it */
     }
-}
-
-static uint64_t parameters_total(const struct model_config *config)
-{
-    uint64_t total = 0;
-    for (size_t i = 0; i < parameters_file_count(config); i++) {
-        struct parameter_shape shape;
-        parameters_file_shape(config, i, &shape);
-        total += parameter_elements(&shape);
-    }
-    return total;
 }
 
 /* Reads the first tokens of the run's validation data.  Sets *out_count to 0 if they are not there, or have other ids
@@ -140,7 +130,8 @@ enum gt_status export_check_run(const struct export_check *check)
     const struct export_options *options = check->options;
     const bool ollama = options->format == EXPORT_OLLAMA;
     const char *exported = ollama ? FILE_IN(options->output, EXPORT_OLLAMA_MODEL) : options->output;
-    const uint64_t parameters = parameters_total(&options->checkpoint->config), bytes = parameters * sizeof(float);
+    const uint64_t parameters = (uint64_t)model_parameter_count(&options->checkpoint->config),
+                   bytes = parameters * sizeof(float);
     const double affordable = SECONDS_MAX * FLOPS_MODELLED / (4.0 * (double)parameters);
     uint64_t total = 0, free_bytes = 0;
     int64_t count = 0, most = affordable < (double)check->tokens ? (int64_t)affordable : check->tokens;

@@ -33,7 +33,7 @@
 void session_model_settle(struct config *config, int64_t vocab_size, struct model_config *out)
 {
     int64_t vocab = config->vocab_size > 0 ? config->vocab_size : vocab_size;
-    config_arch_settle(config);
+    config_arch_resolve(config);
     config->vocab_size = vocab;
     *out = (struct model_config){
         .shape = config_shape(config),

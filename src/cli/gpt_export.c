@@ -11,7 +11,7 @@
 #include "io/checkpoint.h"
 #include "io/export.h"
 #include "io/gguf_model.h"
-#include "train/export_check.h"
+#include "judge/export_check.h"
 
 #define PROGRAM "gpt-export"
 #define EVALUATE_DEFAULT 2048 /* tokens */

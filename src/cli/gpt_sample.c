@@ -12,15 +12,16 @@
 #include "base/size.h"
 #include "cli/program.h"
 #include "cli/sample_chat.h"
+#include "data/mixture.h"
 #include "data/stop_text.h"
 #include "data/tokenizer.h"
 #include "io/checkpoint.h"
 #include "io/gguf_model.h"
 #include "io/hf_cache.h"
 #include "io/nanogpt.h"
-#include "train/generate.h"
-#include "train/restore.h"
-#include "train/stop.h"
+#include "sample/generate.h"
+#include "session/restore.h"
+#include "session/stop.h"
 
 #define DASHES "\n---------------\n" /* nanoGPT's */
 #define PROMPT_BYTES_MAX ((size_t)16 << 20)

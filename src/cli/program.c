@@ -16,7 +16,7 @@
 
 #include "config/config_key.h"
 #include "io/checkpoint.h"
-#include "train/stop.h"
+#include "session/stop.h"
 
 void program_descriptors_hold(void)
 {

@@ -6,7 +6,7 @@
 #include "config/config.h"
 #include "data/stop_text.h"
 #include "data/tokenizer.h"
-#include "train/generate.h"
+#include "sample/generate.h"
 
 /* All is borrowed. */
 struct sample_chat_spec {

@@ -1,7 +1,7 @@
 /* Reads multiple-choice questions.
  *
  * A question is at most 65535 bytes long and is read into one buffer.  Its parts are then taken one after the other,
- * and each count is compared with the remaining words.  How a model answers is in train/judge.c.
+ * and each count is compared with the remaining words.  How a model answers is in judge/judge.c.
  */
 #include "data/choices.h"
 

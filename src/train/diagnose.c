@@ -10,8 +10,8 @@
 #include <math.h>
 
 #include "base/size.h"
-#include "train/bad_value.h"
-#include "train/stop.h"
+#include "session/bad_value.h"
+#include "session/stop.h"
 
 #define DIAGNOSES_MAX 3
 #define DEVIATIONS 6.0

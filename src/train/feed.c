@@ -15,9 +15,9 @@
 #include "base/file.h"
 #include "base/size.h"
 #include "data/manifest.h"
-#include "train/bad_value.h"
+#include "session/bad_value.h"
+#include "session/stop.h"
 #include "train/ranks.h"
-#include "train/stop.h"
 
 /* An evaluation draws at most this many samples per sample of the split while none of their targets counts. */
 #define DRAWS_MAX 64

@@ -9,7 +9,8 @@
 #include "data/sampler.h"
 #include "data/tokenizer.h"
 #include "data/tokens.h"
-#include "train/session.h"
+#include "session/restore.h"
+#include "session/session.h"
 
 /* A data set of the mixture. */
 struct feed_part {
@@ -47,7 +48,6 @@ enum gt_status feed_documents_set(struct feed *feed, const struct tokenizer *tok
 enum gt_status feed_manifest_check(const struct feed *feed, const struct tokenizer *tokenizer);
 /* Writes the length and the token_source_digest() of a split: "1003854 tokens, crc32c:89abcdef"; of several data sets
  * the sum, the shares and a digest of digests: "1003854 tokens in shares 0.7:0.3, crc32c:89abcdef". */
-#define FEED_DIGEST_MAX 192
 enum gt_status feed_digest(struct feed *feed, enum token_split split, char text[static FEED_DIGEST_MAX]);
 
 /* Returns the tokens that sample `sample` of training step `iter` comes from, and sets its first position in them. */

@@ -3,7 +3,7 @@
 #define GPT_TRAIN_TRAIN_FORECAST_H
 
 #include "config/config.h"
-#include "train/session.h"
+#include "session/session.h"
 
 /* Number of steps whose mean is compared with the model, once. */
 #define FORECAST_TEST_STEPS 10

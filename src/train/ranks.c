@@ -18,7 +18,7 @@
 #include "config/config_key.h"
 #include "io/checkpoint.h"
 #include "model/parameters.h"
-#include "train/stop.h"
+#include "session/stop.h"
 
 #define WORDS_MAX 64
 #define LATER_SECONDS 1.0 /* that rank 0, which waits too, is to tell first */

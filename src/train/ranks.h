@@ -4,7 +4,7 @@
 #define GPT_TRAIN_TRAIN_RANKS_H
 
 #include "base/thread.h"
-#include "train/session.h"
+#include "session/session.h"
 
 /* Returns true for the rank that prints and writes. */
 static inline bool ranks_first(const struct dist *dist)

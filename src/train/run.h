@@ -7,12 +7,12 @@
 #include "backend/backend_call.h"
 #include "base/progress.h"
 #include "base/thread.h"
+#include "sample/generate.h"
+#include "session/restore.h"
 #include "train/feed.h"
 #include "train/forecast.h"
-#include "train/generate.h"
 #include "train/metrics.h"
 #include "train/ranks.h"
-#include "train/restore.h"
 
 /* ---- updates in flight ----
  *

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/size.h"
-#include "train/stop.h"
+#include "session/stop.h"
 
 /* This many updates in a row that were skipped in vain end the run: the model has diverged, and more steps only cost
  * time.  Those that float16 skips at a loss scale above 1 do not count, since a smaller one may help, unless the loss

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "data/hf_hub.h"
-#include "train/stop.h"
+#include "session/stop.h"
 
 /* Samples printed during training use the defaults of sample.py. */
 #define SAMPLE_TEMPERATURE 0.8

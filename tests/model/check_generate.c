@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sample/generate.h"
 #include "tests/model/model_fixture.h"
 #include "tests/unit/unit_main.h"
-#include "train/generate.h"
 
 #define LOSS_BOUND 1e-5
 #define TIME 8

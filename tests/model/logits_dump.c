@@ -10,8 +10,8 @@
 #include "base/hostmem.h"
 #include "base/status.h"
 #include "config/config.h"
-#include "train/restore.h"
-#include "train/session.h"
+#include "session/restore.h"
+#include "session/session.h"
 
 #define IDS_BYTES_MAX ((size_t)1 << 20)
 

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "session/session.h"
 #include "tests/ops/op_test.h"
-#include "train/session.h"
 
 #define STREAM_DATA 1000000
 

@@ -19,9 +19,9 @@
 #include "base/size.h"
 #include "base/status.h"
 #include "config/config.h"
+#include "session/restore.h"
+#include "session/session.h"
 #include "train/feed.h"
-#include "train/restore.h"
-#include "train/session.h"
 
 struct dump {
     struct hostmem *mem;

@@ -42,8 +42,11 @@ RANKS = {
     "backend": 2, "report": 2,
     "plan": 3, "io": 3,
     "exec": 4,
-    "train": 5,
-    "cli": 6,
+    "session": 5,
+    "sample": 6,
+    "train": 7,
+    "answer": 8, "judge": 8,
+    "cli": 9,
 }
 # An op has a rule of differentiation, which emits into a graph of ops.
 OPS_AND_GRAPHS = {"model", "ops"}

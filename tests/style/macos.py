@@ -70,7 +70,7 @@ def config_copy(folder):
 def sources_list(scratch, backends):
     """Returns the sources of one program that contains all programs: each main function gets a name of its own."""
     paths = sorted(glob.glob(f"{SOURCE}/src/*/*.c") + sum((glob.glob(f"{SOURCE}/backends/{name}/*.c") for name in backends), []))
-    paths += [f"{BUILD}/src/train/errors_page.c"]
+    paths += [f"{BUILD}/src/answer/errors_page.c"]
     paths += [f"{BUILD}/backends/opencl/opencl_sources.c"] if "opencl" in backends else []
     sources = [path for path in paths if not path.endswith("_amx.c")]
     for index, path in enumerate(sources):

@@ -1,5 +1,5 @@
 /* Tests of diagnose.c: plants each kind of cause in a small model, and expects it to be named. */
-#include "train/bad_value.h"
+#include "session/bad_value.h"
 #include "train/run.h"
 
 #include <math.h>

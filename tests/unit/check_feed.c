@@ -1,9 +1,9 @@
 /* Tests of feed.c: the contents of the data tensors, and a pass over a whole split. */
 #include <math.h>
 
+#include "session/restore.h"
 #include "tests/unit/data_fixture.h"
 #include "train/feed.h"
-#include "train/restore.h"
 
 #define TOKENS 100
 #define TIME 8

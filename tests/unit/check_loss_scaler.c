@@ -1,9 +1,9 @@
 /* Tests of the loss scaler (schedule.c) against GradScaler's rule, and of its state through JSON. */
 #include <float.h>
 
+#include "session/restore.h"
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
-#include "train/restore.h"
 
 TEST(only_float16_is_scaled)
 {

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "model/parameters.h"
+#include "session/restore.h"
+#include "session/session.h"
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
-#include "train/restore.h"
-#include "train/session.h"
 
 static struct config config_make(void)
 {

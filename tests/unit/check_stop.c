@@ -6,8 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "session/stop.h"
 #include "tests/unit/unit_main.h"
-#include "train/stop.h"
 
 /* Returns the status of a child that runs `body` and exits with its result. */
 static int child_status(int (*body)(int), int number)

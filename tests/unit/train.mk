@@ -1,4 +1,4 @@
-# Unit tests of src/train and of the system functions that it uses.  tests/model covers generate.c, tests/e2e the rest.
+# Unit tests of src/session, src/train and of the system functions that it uses.  tests/model covers generate.c, tests/e2e the rest.
 TRAIN_CHECKS = \
 	tests/unit/check_diagnose \
 	tests/unit/check_feed \

@@ -3,7 +3,7 @@
  * The checkpoint fills the keys that this invocation did not set and supplies the choices of the plan, so that a
  * resumed run computes what the uninterrupted one would have.
  */
-#include "train/restore.h"
+#include "session/restore.h"
 
 #include <math.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@
 #include "io/hf_cache.h"
 #include "io/known_models.h"
 #include "io/peft.h"
-#include "train/finetune.h"
+#include "session/finetune.h"
 
 /* GPT-2's 50257, padded to a multiple of 64; nanoGPT's choice.  Its larger ids occur in all but the shortest texts. */
 #define GPT2_VOCAB_SIZE 50304

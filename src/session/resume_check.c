@@ -6,7 +6,7 @@
  * Of algorithms only identities are stored, 16 digits each, so that a file cannot make a backend run anything that it
  * does not offer itself.
  */
-#include "train/restore.h"
+#include "session/restore.h"
 
 #include "data/tokens.h"
 

@@ -14,8 +14,8 @@
 
 #include "base/size.h"
 #include "data/choices.h"
-#include "train/bad_value.h"
-#include "train/stop.h"
+#include "session/bad_value.h"
+#include "session/stop.h"
 
 /* Default number of sequences at once.  More gain little, since one sequence is already a whole matrix of rows. */
 #define BATCH_DEFAULT 4

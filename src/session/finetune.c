@@ -6,7 +6,7 @@
  *
  * The rows of an epoch are counted as the sampler counts them, in the data set's files.
  */
-#include "train/finetune.h"
+#include "session/finetune.h"
 
 #include <math.h>
 
@@ -14,7 +14,7 @@
 #include "config/config_lex.h"
 #include "data/sampler.h"
 #include "data/tokenizer.h"
-#include "train/session.h"
+#include "session/session.h"
 
 #define ROWS_OF_UPDATE 16
 #define EVALUATIONS_AN_EPOCH 2
@@ -90,7 +90,7 @@ static const struct {
     const char *adapters, *model; /* NULL: computed */
 } table[] = {
 #define FINETUNE(key, adapters, model, unless, source) {CONFIG_KEY_##key, CONFIG_KEY_##unless, adapters, model},
-#include "train/finetune.def"
+#include "session/finetune.def"
 };
 
 /* Returns true if the default does not apply, because the user has decided it otherwise or the data do not allow it. */

@@ -7,7 +7,7 @@
  * If a plan does not fit, the user is told how much memory is missing, who has it, and what would fit.  That asks the
  * device, which planning alone (session_plan.c) must not.
  */
-#include "train/session.h"
+#include "session/session.h"
 
 #include "base/clock.h"
 #include "base/size.h"

@@ -1,8 +1,8 @@
 /* The first value of a program that is not finite: the op that made it, and the largest of its inputs. */
-#ifndef GPT_TRAIN_TRAIN_BAD_VALUE_H
-#define GPT_TRAIN_TRAIN_BAD_VALUE_H
+#ifndef GPT_TRAIN_SESSION_BAD_VALUE_H
+#define GPT_TRAIN_SESSION_BAD_VALUE_H
 
-#include "train/session.h"
+#include "session/session.h"
 
 /* The result of scanning a tensor's values. */
 struct value_scan {

@@ -5,7 +5,7 @@
  * the format cannot express; a large one means that the file is wrong.  Tokens come from the beginning of the
  * validation data that the run names.  All of them count, those that the training of conversations ignores too.
  */
-#include "train/export_check.h"
+#include "judge/export_check.h"
 
 #include <math.h>
 

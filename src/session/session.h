@@ -4,8 +4,8 @@
  * without allocating device memory, then session_start() takes the arena.  A plan or a program can be printed between
  * the last two.  session_plan.c makes the plan, session_rates.c the rates with which its times are modelled.
  */
-#ifndef GPT_TRAIN_TRAIN_SESSION_H
-#define GPT_TRAIN_TRAIN_SESSION_H
+#ifndef GPT_TRAIN_SESSION_SESSION_H
+#define GPT_TRAIN_SESSION_SESSION_H
 
 #include "backend/backend_call.h"
 #include "base/hostmem.h"

@@ -4,7 +4,7 @@
  * cached; later runs and --plan read the cache.  Timings of --tune are better still.  Before any of them exists, a
  * plan's forecast rests on the one product that session_peak_measure() times.
  */
-#include "train/session.h"
+#include "session/session.h"
 
 #include <math.h>
 

@@ -3,14 +3,14 @@
  * Connects checkpoints (io/) to a session: the names and shapes of the model's parameters to the tensors of the
  * executor.
  */
-#ifndef GPT_TRAIN_TRAIN_RESTORE_H
-#define GPT_TRAIN_TRAIN_RESTORE_H
+#ifndef GPT_TRAIN_SESSION_RESTORE_H
+#define GPT_TRAIN_SESSION_RESTORE_H
 
 #include "base/hostmem.h"
 #include "config/config.h"
+#include "data/mixture.h"
 #include "io/checkpoint.h"
-#include "train/feed.h"
-#include "train/session.h"
+#include "session/session.h"
 
 /* Dynamic loss scaling for float16 (schedule.c).  The loss is multiplied by a scale, so that small gradients do not
  * vanish, and the gradients are divided by it before they are used.
@@ -132,6 +132,7 @@ enum gt_status resume_check_bits(const struct session *session, const struct res
 enum gt_status resume_check_keys(const struct config *config, const struct restore_source *source);
 
 /* The digests of the splits, by enum token_split; see feed_digest(). */
+#define FEED_DIGEST_MAX 192
 struct run_data {
     char text[2][FEED_DIGEST_MAX];
 };

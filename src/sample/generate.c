@@ -6,13 +6,13 @@
  * is longer than the context, positions shift with every token, so its cache is rebuilt.  The sequences of a batch
  * share one prompt and one length, so they advance together.
  */
-#include "train/generate.h"
+#include "sample/generate.h"
 
 #include <math.h>
 
 #include "base/size.h"
 #include "base/system_memory.h"
-#include "train/bad_value.h"
+#include "session/bad_value.h"
 
 struct generator {
     struct session *session;

@@ -3,7 +3,7 @@
  * The flag and where ranks keep it are mutable globals, like the log's sink, because a signal handler receives no
  * context.  The first signal only sets the flag, the second ends the process.  The loop checks it between micro-steps.
  */
-#include "train/stop.h"
+#include "session/stop.h"
 
 #include <signal.h>
 #include <stddef.h>

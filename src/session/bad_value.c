@@ -3,7 +3,7 @@
  * The first output with an infinity or a NaN ends the search.  An input that is not finite can then only be a weight,
  * because everything else was an output before.  Values are read through the session's staging buffer.
  */
-#include "train/bad_value.h"
+#include "session/bad_value.h"
 
 #include <math.h>
 

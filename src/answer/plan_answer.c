@@ -3,7 +3,7 @@
  * Choices are searched only if the requested configuration does not fit, and the front only if it is shown: each of
  * them makes some dozen more plans.  Prints, reads and times nothing.
  */
-#include "train/session.h"
+#include "session/session.h"
 
 #include "config/config_key.h"
 #include "model/parameters.h"

@@ -1,6 +1,6 @@
 /* Evaluates an exported model: opens it again and compares its loss with that of the model it was made from. */
-#ifndef GPT_TRAIN_TRAIN_EXPORT_CHECK_H
-#define GPT_TRAIN_TRAIN_EXPORT_CHECK_H
+#ifndef GPT_TRAIN_JUDGE_EXPORT_CHECK_H
+#define GPT_TRAIN_JUDGE_EXPORT_CHECK_H
 
 #include "io/export.h"
 

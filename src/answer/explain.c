@@ -4,7 +4,7 @@
  * available, and how gpt-train treats each of these.  The trainer then prints the plan for that memory in its own
  * format.  The parser has made all text of the message harmless.
  */
-#include "train/session.h"
+#include "session/session.h"
 
 #include <math.h>
 

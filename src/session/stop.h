@@ -1,6 +1,6 @@
 /* Stops on request.  SIGINT, SIGTERM and SIGHUP make the loop save and end; a second one ends the process at once. */
-#ifndef GPT_TRAIN_TRAIN_STOP_H
-#define GPT_TRAIN_TRAIN_STOP_H
+#ifndef GPT_TRAIN_SESSION_STOP_H
+#define GPT_TRAIN_SESSION_STOP_H
 
 #include <stdatomic.h>
 

@@ -1,6 +1,6 @@
 /* The defaults of fine-tuning, and the length of a run in epochs. */
-#ifndef GPT_TRAIN_TRAIN_FINETUNE_H
-#define GPT_TRAIN_TRAIN_FINETUNE_H
+#ifndef GPT_TRAIN_SESSION_FINETUNE_H
+#define GPT_TRAIN_SESSION_FINETUNE_H
 
 #include "base/hostmem.h"
 #include "config/config.h"

@@ -1,9 +1,9 @@
 /* Samples text from a model with a key-value cache.  Source: nanoGPT sample.py and model.py GPT.generate. */
-#ifndef GPT_TRAIN_TRAIN_GENERATE_H
-#define GPT_TRAIN_TRAIN_GENERATE_H
+#ifndef GPT_TRAIN_SAMPLE_GENERATE_H
+#define GPT_TRAIN_SAMPLE_GENERATE_H
 
 #include "base/hostmem.h"
-#include "train/session.h"
+#include "session/session.h"
 
 struct generate_options {
     uint64_t seed;

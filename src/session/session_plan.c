@@ -4,7 +4,7 @@
  * Everything that can be refused is refused here, before the arena is allocated.  The arena gets the budget less the
  * needs of the backend itself and, if the device's memory is the host's, of the process.
  */
-#include "train/session.h"
+#include "session/session.h"
 
 #include <config.h>
 

@@ -86,6 +86,7 @@ struct cuda_backend {
     int32_t multiprocessors;  /* sizes grids over a fixed amount of work; must not affect the order of a sum */
     size_t shared_bytes_max;  /* dynamic shared memory that a block may use after cudaFuncSetAttribute */
     int32_t driver, runtime;  /* 1000 major + 10 minor: 12040; what the driver supports, what this was built with */
+    size_t lt_version;        /* of cuBLASLt: 130100 for 13.1.0 */
     char name[CUDA_NAME_MAX]; /* "NVIDIA GeForce RTX 3060" */
     uint64_t context_bytes;   /* memory that opening took, measured */
     cudaStream_t stream;      /* of ops, uploads and downloads */
@@ -101,6 +102,8 @@ struct cuda_backend {
     cudaError_t lost;      /* the error that broke the context; cudaSuccess before */
     bool is_wsl;           /* WSL2: pinned memory is scarce, and the driver swaps when the card is full */
     bool pins_refused;     /* the driver has refused to pin host memory */
+    bool is_warm;          /* the card has worked since it was opened */
+    bool binding;          /* a program is launched for the first time: its products are the run's own */
     bool tf32;             /* products of fp32 may round their inputs to TF32 */
     bool half_sums;        /* products of fp16 may have fp16 sums */
     bool graphs_off;       /* turned off by an option, or after a failed recording */
@@ -122,79 +125,6 @@ extern const struct backend_ops cuda_backend_ops;
 #include "ops/ops.def"
 #undef OP
 extern const struct op_impl *const cuda_table[OP_KIND_COUNT];
-
-/* Returns GT_OK for cudaSuccess.  Otherwise logs one line with `what`, the error's name and text, GPU, capability,
- * driver and toolkit, and returns GT_DEVICE (GT_NO_MEMORY for cudaErrorMemoryAllocation).  `what` names the operation:
- * "layernorm_forward".  After an error that takes the context down every later call fails with the same error; it is
- * logged once.  During a stream capture, other errors are kept (cuda_capture_fail) and not logged. */
-enum gt_status cuda_check(struct backend *backend, cudaError_t error, const char *what);
-/* Logs that memory is short for kernels that are loaded at their first launch, while programs are bound, and the budget
- * that leaves some; returns GT_NO_FIT.  cuda_check() does so for cudaErrorMemoryAllocation. */
-enum gt_status cuda_loading_refuse(const struct cuda_backend *cuda, const char *what);
-
-/* backend_ops.devices.  It opens no context. */
-void cuda_devices(bool automatic, struct backend_devices *out);
-/* Checks that a device can be used, and fills in its name, capability and limits.  The device is cuda->device, or the
- * first one with `name` in its name when that is not NULL.
- * Errors: GT_DEVICE, in one line: no driver, an old one, no device, no such index, a card that is too old; GT_USAGE for
- * a name that no card has. */
-enum gt_status cuda_device_describe(struct cuda_backend *cuda, const char *name);
-
-/* backend_ops.run_timed, by events around the calls, or around the program's graph. */
-enum gt_status cuda_run_timed(struct backend *backend, const struct op_call *calls, size_t count, bool whole,
-                              double *seconds);
-
-/* Returns how many calls, from the first on, one launch takes: those of AdamW and of the norm that follow one another,
- * which work on different tensors, and exchanges of one piece. */
-size_t cuda_calls_alike(const struct backend *backend, const struct op_call *calls, size_t count);
-/* Enqueues so many calls of such an op. */
-enum gt_status cuda_alike_start(struct backend *backend, const struct op_call *calls, size_t count);
-
-/* ---- cuda_memory.c: the arena, and copies to and from it through pinned memory ---- */
-
-/* Errors: GT_NO_MEMORY, GT_DEVICE. */
-enum gt_status cuda_memory_staging_create(struct cuda_backend *cuda);
-/* Frees the arena and the staging buffer, where they exist. */
-void cuda_memory_free(struct cuda_backend *cuda);
-
-/* backend_ops.arena.  Additional error: GT_NO_FIT when too little memory is free, logged with the processes that use
- * it. */
-enum gt_status cuda_memory_arena(struct backend *backend, const struct backend_segment *segments, int32_t count);
-/* Fills the arena with zeros, in order with the ops. */
-enum gt_status cuda_memory_clear(struct backend *backend);
-enum gt_status cuda_memory_upload(struct backend *backend, struct address to, const void *from, size_t bytes);
-enum gt_status cuda_memory_download(struct backend *backend, void *to, struct address from, size_t bytes);
-/* backend_ops.download_later.  Defers up to CUDA_RESULTS_MAX results of up to CUDA_RESULT_BYTES each; beyond that it
- * waits. */
-enum gt_status cuda_memory_download_later(struct backend *backend, void *to, struct address from, size_t bytes);
-/* Begins the copy of a fetch or a store on its queue, after the ops that were enqueued before.  A segment that is not
- * pinned is copied through the staging buffer instead, in order with the ops. */
-enum gt_status cuda_memory_copy_start(struct backend *backend, const struct op_call *call);
-/* Creates the events of copies beside computing, once.  Errors: GT_DEVICE. */
-enum gt_status cuda_memory_events_create(struct backend *backend);
-/* Has what `stream` gets next wait for the ops that were enqueued before. */
-enum gt_status cuda_memory_copy_fork(struct backend *backend, cudaStream_t stream);
-/* Has the wait that names the call's operands wait for all that `stream` has now. */
-enum gt_status cuda_memory_copy_mark(struct backend *backend, const struct op_call *call, cudaStream_t stream);
-/* Has the ops that follow wait for the copy of x to y, or for the exchange. */
-enum gt_status cuda_memory_copy_wait(struct backend *backend, const struct op_call *wait);
-/* Copies the results to their destinations.  The caller has waited for the stream. */
-void cuda_memory_results_give(struct cuda_backend *cuda);
-
-/* ---- cuda_nccl.c: exchanges between ranks, from card to card ---- */
-
-/* backend_ops.join. */
-enum gt_status cuda_nccl_join(struct backend *backend, struct dist *dist);
-/* backend_ops.pass; also measures what NCCL holds of the card, as part of the context. */
-enum gt_status cuda_nccl_pass(struct backend *backend, const struct backend_pass *pass, double *seconds);
-void cuda_nccl_close(struct cuda_backend *cuda);
-/* Returns how many exchanges, from the first on, are one group: those of a piece. */
-size_t cuda_exchanges_alike(const struct backend *backend, const struct op_call *calls, size_t count);
-enum gt_status cuda_exchanges_start(struct backend *backend, const struct op_call *calls, size_t count);
-/* Enqueues the calls by start().  If there are exchanges among them, ranks begin together, and wait for the end. */
-typedef enum gt_status cuda_calls_start(struct backend *backend, const struct op_call *calls, size_t count);
-enum gt_status cuda_nccl_together(struct backend *backend, const struct op_call *calls, size_t count,
-                                  cuda_calls_start *start);
 
 /* ---- for all ops ---- */
 

@@ -5,6 +5,8 @@
  * on the call and on the card's capability, never on values.
  */
 #include "backends/cuda/cuda_attention.h"
+
+#include "backends/cuda/cuda_error.h"
 #include "backends/cuda/cuda_tuning.h"
 
 static int32_t qkv_of(const struct op_call *call)

@@ -66,6 +66,13 @@ struct cuda_attention_cache {
 extern "C" {
 #endif
 
+struct backend;
+struct op_call;
+
+/* Return how many launch shapes a call has on this card: the last ones of its op, at least 1. */
+int32_t cuda_attention_forward_shapes(const struct backend *backend, const struct op_call *call);
+int32_t cuda_attention_backward_shapes(const struct backend *backend, const struct op_call *call);
+
 /* Returns the bytes of shared memory that the forward of `tiles` needs with eight warps, or 0 when there is no such
  * kernel for the head size. */
 size_t cuda_attention_forward_eight_bytes(int32_t head_size);

@@ -1,78 +1,30 @@
-/* The cuda backend: opens a card, describes it, runs ops on it, and reports what fails.
+/* The cuda backend: opens a card, describes it, and runs ops on it.
  *
  * It uses one device, a stream of ops and two for offload's copies, CUDA's run-time API and cuBLASLt.  The
  * program does not link the driver, so it also starts on machines without one.  run() enqueues ops; only sync() and
  * download() wait for them.
  *
- * Bound programs are replayed as graphs, which are recorded here.  An error that takes the context down (a kernel's
- * fault, a lost card) shows at some later call: it is logged once, with the card and the versions, and every call after
- * it fails without a message.  Memory and copies are in cuda_memory.c.
+ * Bound programs are replayed as graphs, which are recorded here.  Memory and copies are in cuda_memory.c, errors in
+ * cuda_error.c.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
 #endif
 
 #include "backends/cuda/cuda.h"
-
 #include "backends/cuda/cuda_attention.h"
+#include "backends/cuda/cuda_cards.h"
+#include "backends/cuda/cuda_error.h"
+#include "backends/cuda/cuda_gemm.h"
 #include "backends/cuda/cuda_gemm_cache.h"
+#include "backends/cuda/cuda_memory.h"
+#include "backends/cuda/cuda_nccl.h"
+#include "backends/cuda/cuda_ops.h"
+#include "backends/cuda/cuda_trial.h"
 #include "backends/cuda/cuda_tuning.h"
 
 #define PCI_TEXT_MAX 32
-#define LOADED_BYTES ((uint64_t)128 << 20) /* of kernels and graphs, generously */
-#define GRAPH_CALLS_MIN 4                  /* fewer are launched as fast one by one */
-/* In this range the run-time API reports a fault of a kernel or of the card: the context is lost. */
-#define ERROR_LOST_FIRST cudaErrorIllegalAddress
-#define ERROR_LOST_LAST cudaErrorLaunchFailure
-
-/* Returns true for errors after which nothing in this process works on the card any more.  A launch that needs too many
- * resources does no harm. */
-static bool is_lost(cudaError_t error)
-{
-    /* Contained errors, a leak of tensor memory, a terminated MPS client, an external device: 11.8's header lacks
-     * names. */
-    static const int more[] = {226, 721, 810, 911};
-    if (error == cudaErrorLaunchOutOfResources)
-        return false;
-    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
-        if ((int)error == more[i])
-            return true;
-    return (error >= ERROR_LOST_FIRST && error <= ERROR_LOST_LAST) || error == cudaErrorECCUncorrectable ||
-           error == cudaErrorUnknown || error == cudaErrorDevicesUnavailable;
-}
-
-enum gt_status cuda_loading_refuse(const struct cuda_backend *cuda, const char *what)
-{
-    uint64_t planned = cuda->context_bytes;
-    for (int32_t i = 0; i < cuda->segments; i++)
-        planned += cuda->segment[i].space == SPACE_DEVICE ? cuda->segment[i].size_bytes : 0;
-    const uint64_t less = planned > 2 * LOADED_BYTES ? planned - LOADED_BYTES : planned / 2;
-    return FAIL(GT_NO_FIT,
-                "cuda: %s: the plan takes %s, which leaves %s no memory for the kernels that it loads at their first "
-                "use: add --memory_budget=%" PRIu64 "MiB",
-                what, LOG_BYTES(planned), cuda->name, (less + 0xfffff) >> 20);
-}
-
-enum gt_status cuda_check(struct backend *backend, cudaError_t error, const char *what)
-{
-    struct cuda_backend *cuda = cuda_own(backend);
-    if (error == cudaSuccess)
-        return GT_OK;
-    (void)cudaGetLastError(); /* else the next launch would report it again */
-    if (cuda->lost != cudaSuccess)
-        return GT_DEVICE;
-    if (is_lost(error))
-        cuda->lost = error;
-    else if (cuda_capture_fail(cuda, what, cudaGetErrorString(error)))
-        return GT_DEVICE;
-    if (error == cudaErrorMemoryAllocation && cuda->tuning != NULL && cuda->tuning->binding)
-        return cuda_loading_refuse(cuda, what);
-    log_error("cuda: %s: %s: %s (%s, capability %" PRId32 ".%" PRId32 ", driver for CUDA %s, built with CUDA %s)%s",
-              what, cudaGetErrorName(error), cudaGetErrorString(error), cuda->name, cuda->capability / 10,
-              cuda->capability % 10, CUDA_VERSION_TEXT(cuda->driver), CUDA_VERSION_TEXT(cuda->runtime),
-              is_lost(error) ? ": the card is lost to this process; the kernel's log (Xid) may say why" : "");
-    return error == cudaErrorMemoryAllocation ? GT_NO_MEMORY : GT_DEVICE;
-}
+#define GRAPH_CALLS_MIN 4 /* fewer are launched as fast one by one */
 
 static enum gt_status stream_open(struct cuda_backend *cuda)
 {
@@ -172,7 +124,7 @@ static enum gt_status cuda_info(struct backend *backend, struct backend_info *ou
     };
     snprintf(info.device, sizeof info.device, "%s, capability %" PRId32 ".%" PRId32 ", %" PRId32 " multiprocessors",
              cuda->name, cuda->capability / 10, cuda->capability % 10, cuda->multiprocessors);
-    const size_t lt = cuda_gemm_library_version(cuda);
+    const size_t lt = cuda->lt_version;
     snprintf(info.detail, sizeof info.detail, "driver%s%s for CUDA %s, CUDA %s, cuBLASLt %zu.%zu%s",
              cuda->nvml.driver[0] != '\0' ? " " : "", cuda->nvml.driver, CUDA_VERSION_TEXT(cuda->driver),
              CUDA_VERSION_TEXT(cuda->runtime), lt / 10000, lt / 100 % 100, cuda->is_wsl ? ", WSL2" : "");
@@ -186,12 +138,6 @@ static void cuda_holders(struct backend *backend, struct backend_holders *out)
 {
     nvml_holders(&cuda_own(backend)->nvml, out);
 }
-
-#define OP(KIND, name, operands) [OP_##KIND] = &cuda_##name,
-const struct op_impl *const cuda_table[OP_KIND_COUNT] = {
-#include "ops/ops.def"
-};
-#undef OP
 
 /* Enqueues the calls, one kernel or product after the other. */
 static enum gt_status calls_launch(struct backend *backend, const struct op_call *calls, size_t count)
@@ -313,12 +259,12 @@ static enum gt_status calls_first_launch(struct backend *backend, const struct o
 {
     struct cuda_backend *cuda = cuda_own(backend);
     enum gt_status status = GT_OK;
-    cuda->tuning->binding = true;
+    cuda->binding = true;
     for (size_t i = 0; i < count && status == GT_OK; i++) {
         status = cuda_shape_settle(cuda, &calls[i]);
         THEN(status, calls_launch(&cuda->base, &calls[i], 1));
     }
-    cuda->tuning->binding = false;
+    cuda->binding = false;
     return status;
 }
 
@@ -346,6 +292,18 @@ static size_t cuda_workspace_bytes(const struct backend *backend, const struct o
     return op_impl_workspace_bytes(cuda_table[call->kind], backend, call);
 }
 
+/* backend_ops.choices: of launch shapes and of products. */
+static const struct backend_choice *cuda_choices(struct backend *backend, size_t *count)
+{
+    struct cuda_backend *cuda = cuda_own(backend);
+    struct cuda_choices *reported = &cuda->tuning->reported;
+    reported->count = 0;
+    cuda_gemm_choices(cuda, reported);
+    cuda_shape_choices(cuda, reported);
+    *count = (size_t)reported->count;
+    return reported->at;
+}
+
 const struct backend_ops cuda_backend_ops = {
     .name = "cuda",
     .devices = cuda_devices,
@@ -357,7 +315,7 @@ const struct backend_ops cuda_backend_ops = {
     .pass = cuda_nccl_pass,
     .arena = cuda_memory_arena,
     .choose = cuda_tuning_choose,
-    .choices = cuda_tuning_choices,
+    .choices = cuda_choices,
     .timings = cuda_tuning_timings,
     .bind = cuda_bind,
     .upload = cuda_memory_upload,

@@ -3,9 +3,9 @@
  * It asks the run-time API and opens no context.  Each reason for having no usable card has its own message, with the
  * versions that matter: no driver, a driver that is older than the toolkit, no device, a card before capability 7.5.
  */
-#include <config.h>
+#include "backends/cuda/cuda_cards.h"
 
-#include "backends/cuda/cuda.h"
+#include <config.h>
 
 #include <strings.h>
 #include <unistd.h>

@@ -7,8 +7,10 @@
  * they add (seen on an H100).  Workspaces depend on the shape only, so that the plan is known before the device is
  * asked for memory.  They never exceed what a device profile grants for the shape.
  */
-#include "backends/cuda/cuda_gemm_cache.h"
+#include "backends/cuda/cuda_gemm.h"
 
+#include "backends/cuda/cuda_error.h"
+#include "backends/cuda/cuda_gemm_cache.h"
 #include "backends/cuda/cuda_tuning.h"
 
 /* Limit on the fp32 sums in the workspace: near the L2 cache's size, and still hundreds of rows. */

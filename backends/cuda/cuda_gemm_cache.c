@@ -9,7 +9,9 @@
  */
 #include "backends/cuda/cuda_gemm_cache.h"
 
+#include "backends/cuda/cuda_error.h"
 #include "backends/cuda/cuda_lt.h"
+#include "backends/cuda/cuda_trial.h"
 #include "backends/cuda/cuda_tuning.h"
 #include "base/file.h"
 
@@ -59,7 +61,7 @@ static enum gt_status lt_fail(struct cuda_backend *cuda, const struct cuda_gemm_
         snprintf(product, sizeof product, " for %s %" PRId64 " x %" PRId64 " x %" PRId64 "%s%s into %s",
                  dtype_name((enum dtype)key->dtype), key->m, key->n, key->k, key->transpose_a ? ", a transposed" : "",
                  key->transpose_b ? ", b transposed" : "", dtype_name((enum dtype)key->d_dtype));
-    if (status == CUBLAS_STATUS_ALLOC_FAILED && cuda->tuning != NULL && cuda->tuning->binding)
+    if (status == CUBLAS_STATUS_ALLOC_FAILED && cuda->binding)
         return cuda_loading_refuse(cuda, what);
     log_error("cuda: cuBLASLt: %s%s: %s (%s, capability %" PRId32 ".%" PRId32 ", cuBLASLt %zu)", what, product,
               lt_of(cuda)->cublasLtGetStatusName(status), cuda->name, cuda->capability / 10, cuda->capability % 10,
@@ -74,11 +76,6 @@ static enum gt_status lt_fail(struct cuda_backend *cuda, const struct cuda_gemm_
             return lt_fail((cuda), (key), lt_status_, (what)); \
     } while (0)
 
-size_t cuda_gemm_library_version(const struct cuda_backend *cuda)
-{
-    return lt_of(cuda)->cublasLtGetVersion();
-}
-
 enum gt_status cuda_gemm_cache_create(struct cuda_backend *cuda)
 {
     const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
@@ -87,6 +84,7 @@ enum gt_status cuda_gemm_cache_create(struct cuda_backend *cuda)
         return FAIL(GT_NO_MEMORY, "cuda: no memory for %zu B of prepared products", sizeof *cache);
     cuda->gemm = cache; /* the backend destroys it, even if it is half made */
     TRY(cuda_lt_open(&cache->lt));
+    cuda->lt_version = cache->lt.cublasLtGetVersion();
     LT_TRY(cuda, NULL, cache->lt.cublasLtCreate(&cache->handle), "opening the library");
     LT_TRY(cuda, NULL, cache->lt.cublasLtMatmulPreferenceCreate(&cache->preference), "making preferences");
     LT_TRY(cuda, NULL,
@@ -403,8 +401,8 @@ enum gt_status cuda_gemm_enqueue(struct cuda_backend *cuda, const struct cuda_ge
     if (key->has_bias)
         TRY(desc_set(cuda, key, product->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &operands->bias,
                      sizeof operands->bias, "naming the bias"));
-    product->bound = product->bound || cuda->tuning->binding;
-    if (cuda->tuning->binding && cuda->tuning->on && !product->known)
+    product->bound = product->bound || cuda->binding;
+    if (cuda->binding && cuda->tuning->on && !product->known)
         TRY(product_tune(cuda, product, &context));
     return product_start(cuda, &context, &product->chosen);
 }

@@ -31,14 +31,9 @@ void cuda_gemm_cache_destroy(struct cuda_backend *cuda);
 /* Enqueues the product, and prepares it first if necessary.  Errors: GT_DEVICE, with the product in words. */
 enum gt_status cuda_gemm_enqueue(struct cuda_backend *cuda, const struct cuda_gemm_key *key,
                                  const struct cuda_gemm_operands *operands);
-/* Lets products of fp16 have fp16 sums if the card gains from that.  `anywhere` takes cards whose gain is unknown too,
- * and logs why there is no effect. */
-void cuda_gemm_half_sums_decide(struct cuda_backend *cuda, bool anywhere);
 /* Adds the algorithms of the products of bound programs.  Other products are left out: how many there are depends on
  * timing. */
 struct cuda_choices;
 void cuda_gemm_choices(struct cuda_backend *cuda, struct cuda_choices *out);
-/* Returns the library's version, 130100 for 13.1.0. */
-size_t cuda_gemm_library_version(const struct cuda_backend *cuda);
 
 #endif

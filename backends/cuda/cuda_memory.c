@@ -13,7 +13,9 @@
  *
  * Results of a few words, which are not needed at once, have their own slots; the next sync() hands them over.
  */
-#include "backends/cuda/cuda.h"
+#include "backends/cuda/cuda_memory.h"
+
+#include "backends/cuda/cuda_error.h"
 
 /* Left free for the driver's needs during a run; more where the driver swaps to host memory. */
 #define MARGIN_BYTES ((uint64_t)16 << 20)

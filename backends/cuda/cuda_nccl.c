@@ -8,11 +8,13 @@
  * program's graph.  NCCL waits for a peer for ever.  So ranks meet before such a program, where a late one is named
  * while the others wait, and what NCCL does from then on may last `rank_timeout` seconds (ranks_sign() ends it).
  */
-#include "backends/cuda/cuda.h"
+#include "backends/cuda/cuda_nccl.h"
 
 #include <dlfcn.h>
 
 #include "backend/backend_call.h"
+#include "backends/cuda/cuda_error.h"
+#include "backends/cuda/cuda_memory.h"
 #include "base/clock.h"
 #include "base/module.h"
 #include "dist/dist.h"

@@ -4,6 +4,11 @@
  * states and gradients (adamw, adamw_lean, gradient_round, sum_parts, muon's) only convert 16 bits and do not compute
  * in them, so every card supports them.  Workspaces and the number of parts of a sum depend on the shape only.
  */
+#include "backends/cuda/cuda_ops.h"
+
+#include "backends/cuda/cuda_error.h"
+#include "backends/cuda/cuda_memory.h"
+#include "backends/cuda/cuda_nccl.h"
 #include "backends/cuda/cuda_tuning.h"
 
 /* Blocks for each multiprocessor: enough for a few waves, or for about one. */

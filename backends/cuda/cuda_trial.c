@@ -5,7 +5,9 @@
  * candidates take turns: the least of the rounds counts, because clocks change.  Before the first trial the card works
  * for a while, since its clock climbs.  The results do not matter: the arena has no data yet.
  */
-#include "backends/cuda/cuda_tuning.h"
+#include "backends/cuda/cuda_trial.h"
+
+#include "backends/cuda/cuda_error.h"
 
 #define GAIN_MIN 0.03
 #define ROUNDS 3
@@ -45,9 +47,9 @@ static enum gt_status candidate_load(struct cuda_backend *cuda, const struct cud
     double warm = 0.0;
     TRY(runs_time(cuda, trial, i, 1, events, seconds));
     TRY(runs_time(cuda, trial, i, 1, events, seconds));
-    if (cuda->tuning->is_warm)
+    if (cuda->is_warm)
         return GT_OK;
-    cuda->tuning->is_warm = true;
+    cuda->is_warm = true;
     return runs_time(cuda, trial, i, runs_of(WARM_SECONDS, *seconds, WARM_RUNS), events, &warm);
 }
 

@@ -9,7 +9,7 @@
 
 #include "backends/cuda/cuda_tuning.h"
 
-#include "backends/cuda/cuda_gemm_cache.h"
+#include "backends/cuda/cuda_trial.h"
 #include "base/file.h"
 #include "base/user_cache.h"
 
@@ -59,7 +59,7 @@ static void cache_names(const struct cuda_backend *cuda, char name[static USER_C
     const char *driver = cuda->nvml.driver;
     snprintf(key, USER_CACHE_KEY_MAX,
              "%s, driver%s%s for CUDA %" PRId32 ", CUDA %" PRId32 ", cuBLASLt %zu, " PACKAGE_STRING, name,
-             driver[0] != '\0' ? " " : "", driver, cuda->driver, cuda->runtime, cuda_gemm_library_version(cuda));
+             driver[0] != '\0' ? " " : "", driver, cuda->driver, cuda->runtime, cuda->lt_version);
 }
 
 enum gt_status cuda_tuning_create(struct cuda_backend *cuda, bool on)
@@ -134,55 +134,17 @@ int32_t cuda_tuning_chosen(const struct cuda_tuning *tuning, uint64_t call, int3
  * both kinds, so that a resumed run launches as the one before.  On a card that lacks a shape the call has no choice,
  * is not listed in checkpoints, and uses the default. ---- */
 
-struct shapes_of_op {
-    int32_t (*count)(const struct backend *backend, const struct op_call *call); /* NULL: as many as there are names */
-    const char *name[4];
-    uint32_t beside; /* bit of each operand whose size does not matter: a table of which one row is read */
-};
-
-#define WALK_BESIDE(slots)                                                                                       \
-    {                                                                                                            \
-        .name = {[CUDA_WALK_WAVES] = "32 blocks", [CUDA_WALK_FEW] = "8 blocks", [CUDA_WALK_ALL] = "all blocks"}, \
-        .beside = (slots)                                                                                        \
-    }
-#define WALK WALK_BESIDE(0u)
-
-static const struct shapes_of_op shapes_of_ops[OP_KIND_COUNT] = {
-    [OP_RESIDUAL] = WALK,
-    [OP_GELU_FORWARD] = WALK,
-    [OP_GELU_BACKWARD] = WALK,
-    [OP_LAYERNORM_FORWARD] = WALK,
-    [OP_RMSNORM_FORWARD] = WALK,
-    [OP_SWIGLU_FORWARD] = WALK,
-    [OP_SWIGLU_BACKWARD] = WALK,
-    [OP_ROPE_FORWARD] = WALK_BESIDE(1u << ROPE_FORWARD_TABLE),
-    [OP_ADAMW] = WALK_BESIDE(1u << ADAMW_CORRECTIONS),
-    [OP_ADAMW_LEAN] = WALK_BESIDE(1u << ADAMW_LEAN_CORRECTIONS),
-    [OP_MUON_MOMENTUM] = WALK,
-    [OP_MUON_STEP] = WALK,
-    [OP_ATTENTION_FORWARD] = {.count = cuda_attention_forward_shapes,
-                              .name = {[CUDA_FORWARD_FOUR_WARPS] = "4 warps", [CUDA_FORWARD_EIGHT_WARPS] = "8 warps"}},
-    [OP_ATTENTION_BACKWARD] = {.count = cuda_attention_backward_shapes,
-                               .name = {[CUDA_BACKWARD_AT_ONCE] = "at once",
-                                        [CUDA_BACKWARD_STAGES_MOST] = "2 stages",
-                                        [CUDA_BACKWARD_STAGES_ONE] = "1 stage"}},
-    [OP_GEMM] = {.count = cuda_gemm_shapes,
-                 .name = {[CUDA_GEMM_HALF_SUMS] = "fp16 sums", [CUDA_GEMM_FLOAT_SUMS] = "fp32 sums"}},
-    [OP_CROSS_ENTROPY] = {.count = cuda_cross_entropy_shapes,
-                          .name = {[CUDA_ENTROPY_512] = "512 threads", [CUDA_ENTROPY_256] = "256 threads"}},
-};
-
 static int32_t shape_names(enum op_kind kind)
 {
     int32_t count = 0;
-    while (count < 4 && shapes_of_ops[kind].name[count] != NULL)
+    while (count < 4 && cuda_shapes_of_ops[kind].name[count] != NULL)
         count++;
     return count;
 }
 
 static int32_t count_of(const struct backend *backend, const struct op_call *call)
 {
-    const struct shapes_of_op *shapes = &shapes_of_ops[call->kind];
+    const struct cuda_shapes_of_op *shapes = &cuda_shapes_of_ops[call->kind];
     return shapes->count != NULL ? shapes->count(backend, call) : shape_names(call->kind);
 }
 
@@ -204,7 +166,7 @@ static uint64_t call_identity(const struct backend *backend, const struct op_cal
     words[count++] = cuda_from(backend)->capability;
     for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
         const struct operand *operand = &call->operand[slot];
-        const bool counts = operand->present && (shapes_of_ops[call->kind].beside >> slot & 1u) == 0;
+        const bool counts = operand->present && (cuda_shapes_of_ops[call->kind].ignored >> slot & 1u) == 0;
         words[count++] = operand->present ? 1 + (int64_t)operand->dtype : 0;
         for (int32_t i = 0; i < OP_RANK_MAX; i++)
             words[count++] = counts && i < operand->rank ? operand->dims[i] : 0;
@@ -223,14 +185,14 @@ static uint64_t shape_identity(const void *context, int32_t shape)
     const struct counted_call *counted = context;
     const enum op_kind kind = counted->call->kind;
     const char *op = op_declaration(kind)->name;
-    const char *name = shapes_of_ops[kind].name[shape_names(kind) - counted->count + shape];
+    const char *name = cuda_shapes_of_ops[kind].name[shape_names(kind) - counted->count + shape];
     return hash_identity(hash_fnv1a(op, strlen(op)) ^ hash_fnv1a(name, strlen(name)));
 }
 
 int32_t cuda_shape_of(const struct backend *backend, const struct op_call *call)
 {
     const struct cuda_tuning *tuning = cuda_from(backend)->tuning;
-    if (shapes_of_ops[call->kind].name[0] == NULL)
+    if (cuda_shapes_of_ops[call->kind].name[0] == NULL)
         return 0;
     if (tuning->trying >= 0)
         return tuning->trying;
@@ -302,17 +264,11 @@ enum gt_status cuda_tuning_choose(struct backend *backend, const struct backend_
     return GT_OK;
 }
 
-const struct backend_choice *cuda_tuning_choices(struct backend *backend, size_t *count)
+void cuda_shape_choices(const struct cuda_backend *cuda, struct cuda_choices *out)
 {
-    struct cuda_backend *cuda = cuda_own(backend);
     const struct cuda_choices *settled = &cuda->tuning->settled;
-    struct cuda_choices *reported = &cuda->tuning->reported;
-    reported->count = 0;
-    cuda_gemm_choices(cuda, reported);
     for (int32_t i = 0; i < settled->count; i++)
-        (void)cuda_choices_put(reported, settled->at[i].call, settled->at[i].algorithm);
-    *count = (size_t)reported->count;
-    return reported->at;
+        (void)cuda_choices_put(out, settled->at[i].call, settled->at[i].algorithm);
 }
 
 const struct backend_timing *cuda_tuning_timings(struct backend *backend, size_t *count)

@@ -28,26 +28,6 @@ uint64_t cuda_choices_find(const struct cuda_choices *choices, uint64_t call);
  * dropped. */
 int32_t cuda_choices_put(struct cuda_choices *choices, uint64_t call, uint64_t algorithm);
 
-/* ---- cuda_trial.c: finds the fastest of several ways to compute the same result, and its gain ---- */
-
-/* Candidate 0 is the one that is used without a trial.  `start` enqueues a candidate. */
-#define CUDA_TRIAL_MAX 8
-struct cuda_trial {
-    const char *what; /* "timing a product", for errors */
-    int32_t count;
-    enum gt_status (*start)(struct cuda_backend *cuda, int32_t candidate, const void *context);
-    const void *context;
-};
-
-struct cuda_trial_result {
-    int32_t best;   /* 0 unless another one is faster by more than the noise of timings */
-    double seconds; /* of one run of the best */
-    double gain;    /* 0.2: a fifth less time than candidate 0 */
-};
-
-/* Waits for the device, and allocates two events.  Errors: GT_DEVICE. */
-enum gt_status cuda_trial_run(struct cuda_backend *cuda, const struct cuda_trial *trial, struct cuda_trial_result *out);
-
 /* ---- launch shapes ---- */
 
 /* Elementwise kernels and those with a warp for each row: how many blocks walk over the work. */
@@ -66,17 +46,21 @@ enum cuda_entropy_shape { CUDA_ENTROPY_512, CUDA_ENTROPY_256, CUDA_ENTROPY_SHAPE
 /* gemm of fp16 where half_sums is on; fp32 sums are cuBLASLt's. */
 enum cuda_gemm_shape { CUDA_GEMM_HALF_SUMS, CUDA_GEMM_FLOAT_SUMS, CUDA_GEMM_SHAPES };
 
-/* Returns how many shapes a call of these ops has on this card: the last ones of its op, at least 1. */
-int32_t cuda_attention_forward_shapes(const struct backend *backend, const struct op_call *call);
-int32_t cuda_attention_backward_shapes(const struct backend *backend, const struct op_call *call);
-int32_t cuda_gemm_shapes(const struct backend *backend, const struct op_call *call);
-int32_t cuda_cross_entropy_shapes(const struct backend *backend, const struct op_call *call);
+/* The launch shapes of an op. */
+struct cuda_shapes_of_op {
+    int32_t (*count)(const struct backend *backend, const struct op_call *call); /* NULL: as many as there are names */
+    const char *name[4];
+    uint32_t ignored; /* bit of each operand whose size does not matter: a table of which one row is read */
+};
+extern const struct cuda_shapes_of_op cuda_shapes_of_ops[OP_KIND_COUNT]; /* cuda_table.c */
 
 /* Returns the shape of a call. */
 int32_t cuda_shape_of(const struct backend *backend, const struct op_call *call);
 /* Settles the shape before the call runs for the first time.  While tuning is on, a call without a choice is timed.
  * Errors: GT_DEVICE. */
 enum gt_status cuda_shape_settle(struct cuda_backend *cuda, const struct op_call *call);
+/* Adds the shapes of bound calls. */
+void cuda_shape_choices(const struct cuda_backend *cuda, struct cuda_choices *out);
 
 /* ---- all choices ---- */
 
@@ -95,8 +79,6 @@ struct cuda_kept {
 struct cuda_tuning {
     bool on;                            /* --tune */
     bool is_unread;                     /* the stored list could not be read; it may be valid, so it is kept */
-    bool is_warm;                       /* the card has worked since it was opened */
-    bool binding;                       /* a program is launched for the first time: its products are the run's own */
     int32_t forced;                     /* for tests: shape of all calls that have that many; 0: none */
     int32_t trying;                     /* shape that is being timed, else -1 */
     struct cuda_choices settled;        /* of calls with several shapes; a run has a few dozen */
@@ -104,7 +86,7 @@ struct cuda_tuning {
     struct cuda_found products, shapes; /* results of tuning */
     struct cuda_choices stored;         /* from the checkpoint */
     struct cuda_kept kept;              /* from the user's cache, and found since */
-    struct cuda_choices reported;       /* result of cuda_tuning_choices() */
+    struct cuda_choices reported;       /* what backend_ops.choices returned */
 };
 
 /* Allocates cuda->tuning, and reads the list that was stored for this card, driver and library.
@@ -113,6 +95,7 @@ enum gt_status cuda_tuning_create(struct cuda_backend *cuda, bool on);
 /* Stores the list and logs what tuning found.  Called after a program was bound. */
 void cuda_tuning_store(struct cuda_backend *cuda);
 /* Records the result of a call's trial. */
+struct cuda_trial_result;
 void cuda_tuning_found(struct cuda_tuning *tuning, struct cuda_found *found, const struct backend_choice *choice,
                        const struct cuda_trial_result *result, const struct backend_timing *timing);
 
@@ -120,9 +103,8 @@ void cuda_tuning_found(struct cuda_tuning *tuning, struct cuda_found *found, con
 int32_t cuda_tuning_chosen(const struct cuda_tuning *tuning, uint64_t call, int32_t count,
                            uint64_t (*identity)(const void *context, int32_t candidate), const void *context);
 
-/* backend_ops.choose, .choices and .timings. */
+/* backend_ops.choose and .timings. */
 enum gt_status cuda_tuning_choose(struct backend *backend, const struct backend_choice *choices, size_t count);
-const struct backend_choice *cuda_tuning_choices(struct backend *backend, size_t *count);
 const struct backend_timing *cuda_tuning_timings(struct backend *backend, size_t *count);
 
 #endif

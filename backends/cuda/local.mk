@@ -4,14 +4,16 @@
 cuda_sources = \
 	backends/cuda/cuda_attention.c \
 	backends/cuda/cuda.h backends/cuda/cuda_backend.c \
-	backends/cuda/cuda_cards.c \
-	backends/cuda/cuda_gemm.c \
+	backends/cuda/cuda_cards.c backends/cuda/cuda_cards.h \
+	backends/cuda/cuda_error.c backends/cuda/cuda_error.h \
+	backends/cuda/cuda_gemm.c backends/cuda/cuda_gemm.h \
 	backends/cuda/cuda_gemm_cache.c backends/cuda/cuda_gemm_cache.h \
 	backends/cuda/cuda_lt.h \
-	backends/cuda/cuda_memory.c \
-	backends/cuda/cuda_nccl.c \
-	backends/cuda/cuda_ops.c \
-	backends/cuda/cuda_trial.c \
+	backends/cuda/cuda_memory.c backends/cuda/cuda_memory.h \
+	backends/cuda/cuda_nccl.c backends/cuda/cuda_nccl.h \
+	backends/cuda/cuda_ops.c backends/cuda/cuda_ops.h \
+	backends/cuda/cuda_table.c \
+	backends/cuda/cuda_trial.c backends/cuda/cuda_trial.h \
 	backends/cuda/cuda_tuning.c backends/cuda/cuda_tuning.h
 
 # Not part of the emulated backend, which links cuBLASLt's functions.

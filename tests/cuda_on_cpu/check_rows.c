@@ -426,7 +426,7 @@ static struct backend_choice product_choice(const struct cuda_gemm_key *key, con
     if (cuda_backend_ops.open(&options, &backend) != GT_OK)
         return choice;
     struct cuda_backend *cuda = cuda_own(backend);
-    cuda->tuning->binding = true;
+    cuda->binding = true;
     cuda->tuning->on = stored->call != 0;
     const bool right = cuda_backend_ops.choose(backend, stored, stored->call != 0) == GT_OK &&
                        cuda_gemm_enqueue(cuda, key, &operands) == GT_OK && cuda->tuning->products.timed == 0;

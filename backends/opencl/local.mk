@@ -28,14 +28,22 @@ noinst_LIBRARIES += libopencl_backend.a
 OPENCL_LIBS += libopencl_backend.a
 libopencl_backend_a_SOURCES = \
 	backends/opencl/opencl.h backends/opencl/opencl_api.def \
-	backends/opencl/opencl_attention.c backends/opencl/opencl_backend.c \
-	backends/opencl/opencl_child.c backends/opencl/opencl_clblast.c \
+	backends/opencl/opencl_attention.c \
+	backends/opencl/opencl_backend.c \
+	backends/opencl/opencl_child.c backends/opencl/opencl_child.h \
+	backends/opencl/opencl_clblast.c backends/opencl/opencl_clblast.h \
 	backends/opencl/opencl_device.c backends/opencl/opencl_device.h \
+	backends/opencl/opencl_error.c backends/opencl/opencl_error.h \
 	backends/opencl/opencl_gemm.c backends/opencl/opencl_gemm.h \
-	backends/opencl/opencl_known.c backends/opencl/opencl_launch.c backends/opencl/opencl_launch.h \
-	backends/opencl/opencl_matrix.c \
-	backends/opencl/opencl_memory.c backends/opencl/opencl_program.c \
-	backends/opencl/opencl_ops.c backends/opencl/opencl_tune.c backends/opencl/opencl_vendor.c
+	backends/opencl/opencl_known.c backends/opencl/opencl_known.h \
+	backends/opencl/opencl_launch.c backends/opencl/opencl_launch.h \
+	backends/opencl/opencl_matrix.c backends/opencl/opencl_matrix.h \
+	backends/opencl/opencl_memory.c backends/opencl/opencl_memory.h \
+	backends/opencl/opencl_open.c backends/opencl/opencl_open.h \
+	backends/opencl/opencl_ops.c \
+	backends/opencl/opencl_program.c backends/opencl/opencl_program.h \
+	backends/opencl/opencl_tune.c backends/opencl/opencl_tune.h \
+	backends/opencl/opencl_vendor.c backends/opencl/opencl_vendor.h
 nodist_libopencl_backend_a_SOURCES = backends/opencl/opencl_sources.c
 endif
 

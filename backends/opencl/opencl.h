@@ -187,32 +187,5 @@ struct opencl_op {
 #undef OP
 
 #define OPENCL_PLATFORM_NOT_FOUND (-1001) /* CL_PLATFORM_NOT_FOUND_KHR of the loader */
-/* Returns the name of a CL error code, such as "CL_OUT_OF_RESOURCES", or "code -1234" for an unknown one. */
-#define OPENCL_CODE_TEXT_MAX 48
-const char *opencl_code_text(char text[static OPENCL_CODE_TEXT_MAX], cl_int code);
-/* Logs an error, or stores it in cl->trying if that is set. */
-void opencl_error(struct opencl_backend *cl, const char *format, ...) LOG_PRINTF(2, 3);
-/* Logs one line about a failed call, "opencl: WHAT on DEVICE: CL_OUT_OF_RESOURCES".  Returns GT_NO_MEMORY when the code
- * means that, else GT_DEVICE.  After a code that means a lost device, later calls log nothing. */
-enum gt_status opencl_failure(struct opencl_backend *cl, const char *what, cl_int code);
-
-#define CL_TRY(cl, what, call)                             \
-    do {                                                   \
-        const cl_int cl_code_ = (call);                    \
-        if (cl_code_ != CL_SUCCESS)                        \
-            return opencl_failure((cl), (what), cl_code_); \
-    } while (0)
-
-/* The user's cache of program binaries, and of what measurements found (opencl_program.c).  Drivers abort on damaged
- * binaries, so that these reach the driver only if length, checksum and key match.  Nothing here is an error: without a
- * cache, programs are compiled again. */
-#define OPENCL_KEY_MAX USER_CACHE_KEY_MAX
-/* Returns the bytes stored under `key`, malloc'ed.  Returns false when there are none that can be trusted. */
-bool opencl_cache_load(const char *key, void **out, size_t *out_bytes);
-void opencl_cache_store(const char *key, const void *data, size_t bytes);
-
-/* Opens device number `index`, or, if `name` is not NULL, the first usable device whose name contains it.  Errors:
- * GT_DEVICE, GT_NO_MEMORY, logged. */
-enum gt_status opencl_open_here(int32_t index, const char *name, struct backend **out);
 
 #endif

@@ -6,13 +6,20 @@
  */
 #include "backends/opencl/opencl.h"
 
-#include <stdarg.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/opencl/opencl_child.h"
+#include "backends/opencl/opencl_clblast.h"
 #include "backends/opencl/opencl_device.h"
+#include "backends/opencl/opencl_error.h"
 #include "backends/opencl/opencl_gemm.h"
 #include "backends/opencl/opencl_launch.h"
+#include "backends/opencl/opencl_matrix.h"
+#include "backends/opencl/opencl_memory.h"
+#include "backends/opencl/opencl_open.h"
+#include "backends/opencl/opencl_tune.h"
+#include "backends/opencl/opencl_vendor.h"
 #include "base/clock.h"
 #include "base/system_memory.h"
 
@@ -21,40 +28,6 @@
 #define COMMIT_SECONDS 300                  /* for a large arena, over a slow bus */
 #define RETURN_SECONDS 5                    /* until a driver reclaims the memory of a process that ended */
 #define NOTICED_BYTES ((uint64_t)256 << 20) /* smaller arenas disappear in the activity of other processes */
-/* A dispatch may take this long by a cautious estimate of the device's speed; desktop watchdogs kill it after 2 s. */
-#define DISPATCH_SECONDS 0.1
-#define FLOPS_PER_UNIT_CLOCK 8.0        /* a unit can do 128 and more; memory-bound kernels reach a tenth */
-#define FLOPS_PER_NARROW_UNIT_CLOCK 1.0 /* a narrow unit can do 16 */
-#define NVIDIA_ILLEGAL_ACCESS (-9999)
-#define ERROR_TEXT_MAX 768
-
-void opencl_error(struct opencl_backend *cl, const char *format, ...)
-{
-    char text[ERROR_TEXT_MAX];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    if (cl->trying != NULL)
-        snprintf(cl->trying, BACKEND_REASON_MAX, "%.*s", BACKEND_REASON_MAX - 1, text);
-    else
-        log_error("opencl: %s", text);
-}
-
-enum gt_status opencl_failure(struct opencl_backend *cl, const char *what, cl_int code)
-{
-    static const cl_int lost[] = {CL_DEVICE_NOT_AVAILABLE,  CL_OUT_OF_RESOURCES,
-                                  CL_INVALID_COMMAND_QUEUE, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
-                                  CL_INVALID_CONTEXT,       NVIDIA_ILLEGAL_ACCESS};
-    char text[OPENCL_CODE_TEXT_MAX];
-    if (cl->is_lost)
-        return GT_DEVICE;
-    for (size_t i = 0; i < sizeof lost / sizeof lost[0]; i++)
-        cl->is_lost = cl->is_lost || (code == lost[i] && cl->trying == NULL);
-    opencl_error(cl, "%s on %s (driver %s): %s%s", what, cl->device.name, cl->device.driver,
-                 opencl_code_text(text, code), cl->is_lost ? "; the device is lost or out of resources" : "");
-    return code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY ? GT_NO_MEMORY : GT_DEVICE;
-}
 
 /* Makes the queues of offload's copies, as far as the driver has more than one. */
 static void beside_create(struct opencl_backend *cl)
@@ -69,81 +42,12 @@ static void beside_create(struct opencl_backend *cl)
                  cl->device.name);
 }
 
-static void copies_release(struct opencl_backend *cl)
-{
-    for (struct opencl_copy *copy = cl->copy; copy < cl->copy + OPENCL_COPIES_MAX; copy++) {
-        if (copy->call != NULL)
-            (void)cl->api.clReleaseEvent(copy->done);
-        copy->call = NULL;
-    }
-}
-
-/* Returns 0, for no limit, on CPUs.  GPT_TRAIN_OPENCL_DISPATCH sets another number, for tests. */
-static double dispatch_flops(const struct opencl_device *device)
-{
-    const char *wanted = getenv("GPT_TRAIN_OPENCL_DISPATCH");
-    if (wanted != NULL)
-        return strtod(wanted, NULL);
-    const double clocks = 1e6 * (double)(device->clock_mhz > 0 ? device->clock_mhz : 1000);
-    const double flops = device->has_narrow_units ? FLOPS_PER_NARROW_UNIT_CLOCK : FLOPS_PER_UNIT_CLOCK;
-    return device->is_cpu ? 0.0 : DISPATCH_SECONDS * flops * clocks * (double)device->compute_units;
-}
-
-static enum gt_status device_begin(struct opencl_backend *cl, int32_t index, const char *name)
-{
-    TRY(opencl_api_open(&cl->api));
-    TRY(opencl_device_find(&cl->api, index, name, &cl->device));
-    cl->dispatch_flops = dispatch_flops(&cl->device);
-    const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)cl->device.platform, 0};
-    cl_int code = CL_SUCCESS;
-    cl->context = cl->api.clCreateContext(properties, 1, &cl->device.id, NULL, NULL, &code);
-    CL_TRY(cl, "clCreateContext", code);
-    cl->queue = cl->api.clCreateCommandQueue(cl->context, cl->device.id, 0, &code);
-    CL_TRY(cl, "clCreateCommandQueue", code);
-    cl->beside[QUEUE_IN] = cl->beside[QUEUE_OUT] = cl->queue;
-    opencl_clblast_open(cl);
-    opencl_tuning_load(cl);
-    return GT_OK;
-}
-
 static void opencl_close(struct backend *backend)
 {
     if (backend == NULL)
         return;
-    struct opencl_backend *cl = opencl_own(backend);
-    opencl_child_end(&cl->committer);
-    if (cl->queue != NULL)
-        (void)cl->api.clFinish(cl->queue);
-    opencl_clblast_close(cl);
-    opencl_programs_release(cl);
-    opencl_memory_release(cl);
-    copies_release(cl);
-    for (int i = QUEUE_IN; i <= QUEUE_OUT; i++)
-        if (cl->beside[i] != cl->queue)
-            (void)cl->api.clReleaseCommandQueue(cl->beside[i]);
-    if (cl->queue != NULL)
-        (void)cl->api.clReleaseCommandQueue(cl->queue);
-    if (cl->context != NULL)
-        (void)cl->api.clReleaseContext(cl->context);
-    free(cl);
-}
-
-enum gt_status opencl_open_here(int32_t index, const char *name, struct backend **out)
-{
-    const size_t rss_bytes = process_rss_bytes();
-    struct opencl_backend *cl = calloc(1, sizeof *cl);
-    if (cl == NULL)
-        return FAIL(GT_NO_MEMORY, "opencl: no memory for %zu B", sizeof *cl);
-    cl->base.ops = &opencl_backend_ops;
-    const enum gt_status status = device_begin(cl, index, name);
-    if (status != GT_OK) {
-        opencl_close(&cl->base);
-        return status;
-    }
-    const size_t now_bytes = process_rss_bytes();
-    cl->context_bytes = cl->device.is_cpu && now_bytes > rss_bytes ? now_bytes - rss_bytes : 0;
-    *out = &cl->base;
-    return GT_OK;
+    opencl_child_end(&opencl_own(backend)->committer);
+    opencl_release(opencl_own(backend));
 }
 
 /* --backend=auto wants a GPU: if none is present, no driver is loaded to find that out. */
@@ -370,7 +274,7 @@ static enum gt_status opencl_sync(struct backend *backend)
 {
     struct opencl_backend *cl = opencl_own(backend);
     CL_TRY(cl, "waiting for kernels", cl->api.clFinish(cl->queue));
-    copies_release(cl); /* of those that no op waits for, in tests of the op */
+    opencl_copies_release(cl); /* of those that no op waits for, in tests of the op */
     return GT_OK;
 }
 

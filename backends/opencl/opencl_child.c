@@ -5,7 +5,8 @@
  * memory.  It closes all files (a lock of the parent must not outlive it), points the standard streams at /dev/null,
  * and puts error lines into the answer's reason.  It ends by _exit().
  */
-#include "backends/opencl/opencl_device.h"
+
+#include "backends/opencl/opencl_child.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -16,7 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/opencl/opencl_device.h"
 #include "backends/opencl/opencl_gemm.h"
+#include "backends/opencl/opencl_matrix.h"
+#include "backends/opencl/opencl_open.h"
 #include "base/clock.h"
 
 #define FILES_MAX 4096

@@ -13,9 +13,12 @@
  * with SIGSEGV in clReleaseMemObject() of such a sub-buffer, after everything was saved, and none of 8 runs without
  * CLBlast.  On that card our own tiles reach 0.91 to 1.03 of CLBlast's rate.
  */
+#include "backends/opencl/opencl_clblast.h"
+
 #include <dlfcn.h>
 
-#include "backends/opencl/opencl_gemm.h"
+#include "backends/opencl/opencl_error.h"
+#include "backends/opencl/opencl_known.h"
 #include "base/module.h"
 #include "base/platform.h"
 
@@ -234,6 +237,7 @@ void opencl_clblast_prove(struct opencl_backend *cl)
     cl->is_clblast_proven = opencl_scratch_open(cl);
     for (size_t i = 0; i < sizeof products_known / sizeof products_known[0] && cl->is_clblast_proven; i++)
         cl->is_clblast_proven = opencl_known_prove(cl, &products_known[i], known_multiply, NULL, lost);
+    opencl_clblast_forget(cl);
     opencl_scratch_close(cl);
     if (cl->is_clblast_proven)
         return;

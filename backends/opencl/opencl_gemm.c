@@ -8,6 +8,10 @@
  */
 #include "backends/opencl/opencl_gemm.h"
 
+#include "backends/opencl/opencl_clblast.h"
+#include "backends/opencl/opencl_known.h"
+#include "backends/opencl/opencl_launch.h"
+
 #define FEW_ROWS 8    /* GT_FEW_ROWS, GT_FEW_COLUMNS and GT_FEW_ITEMS in the kernel */
 #define FEW_COLUMNS 4 /* per group */
 #define FEW_ITEMS 64

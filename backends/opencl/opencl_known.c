@@ -5,8 +5,9 @@
  * single wrong element is always detected.  NaN behind d, and in d unless the product adds to it, shows what is written
  * too far or not at all.
  */
-#include "backends/opencl/opencl_device.h"
-#include "backends/opencl/opencl_gemm.h"
+#include "backends/opencl/opencl_known.h"
+
+#include "backends/opencl/opencl_memory.h"
 
 #define REGION_BYTES ((uint64_t)4 << 20) /* for each of a, b and d, which follow one another */
 #define GUARD_WORDS 1024                 /* after d */
@@ -138,6 +139,5 @@ bool opencl_scratch_open(struct opencl_backend *cl)
 
 void opencl_scratch_close(struct opencl_backend *cl)
 {
-    opencl_clblast_forget(cl);
     opencl_memory_release(cl);
 }

@@ -5,6 +5,9 @@
  */
 #include "backends/opencl/opencl_launch.h"
 
+#include "backends/opencl/opencl_error.h"
+#include "backends/opencl/opencl_program.h"
+
 #define COLUMN_ITEMS 64 /* work-items per group in kernels whose columns are independent */
 
 void opencl_launch_begin(struct opencl_launch *launch, struct opencl_backend *cl, const struct opencl_source *source,

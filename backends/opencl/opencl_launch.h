@@ -67,11 +67,4 @@ enum gt_status opencl_launch_run(struct opencl_launch *launch, int64_t groups, s
 /* As opencl_launch_run(), with one work-item per column, for each of `rows` rows (gt_column() in common.clh). */
 enum gt_status opencl_launch_columns(struct opencl_launch *launch, int64_t columns, int64_t rows, double flops);
 
-/* opencl_program.c: returns the kernel `name` of a source built with `options`, ready for its arguments.  The cache
- * keeps the pointers `source` and `name`, so `name` must be a literal.  Errors: GT_DEVICE with the compiler's first
- * error; GT_NO_MEMORY. */
-enum gt_status opencl_kernel_find(struct opencl_backend *cl, const struct opencl_source *source, const char *options,
-                                  const char *name, cl_kernel *out);
-void opencl_programs_release(struct opencl_backend *cl);
-
 #endif

@@ -6,7 +6,10 @@
  * compiler may also kill its process at unknown code, so the caller tries a new device in a child process first
  * (opencl_child.c).
  */
+#include "backends/opencl/opencl_matrix.h"
+
 #include "backends/opencl/opencl_gemm.h"
+#include "backends/opencl/opencl_known.h"
 
 static const enum dtype dtypes_tried[] = {DTYPE_BF16, DTYPE_F16};
 

@@ -4,8 +4,11 @@
  * Therefore every segment is filled, the queue is finished, one kernel writes a word into each page, another collects
  * the words, and the host compares them.
  */
-#include "backends/opencl/opencl_device.h"
+#include "backends/opencl/opencl_memory.h"
+
+#include "backends/opencl/opencl_error.h"
 #include "backends/opencl/opencl_launch.h"
+#include "backends/opencl/opencl_vendor.h"
 #include "base/system_memory.h"
 
 #define PAGE_WORDS 1024                /* 4 KiB */

@@ -5,6 +5,7 @@
  * [parts, columns] floats, which are then added in order.  cross_entropy has no workspace in any dtype: its kernel
  * reads the logits twice instead.  Ops that are defined bit for bit are not supported on devices without subnormals.
  */
+#include "backends/opencl/opencl_error.h"
 #include "backends/opencl/opencl_launch.h"
 
 #define GROUP_ITEMS_MAX 256
@@ -97,8 +98,9 @@ static bool has_subnormals(const struct opencl_backend *cl, const struct op_call
     return cl->device.has_subnormals;
 }
 
-/* Defines the op `name`, whose launches are an expression of `cl` and `call`, with a workspace of `floats` floats. */
-#define OPENCL_OP(name, supported, floats, launches)                                        \
+/* Defines the op `name`: its launches, an expression of `cl` and `call`, whose names the caller chooses, and a workspace
+ * of `floats` floats, which may depend on both as well. */
+#define OPENCL_OP_WITH(name, supported, cl, call, floats, launches)                         \
     static size_t name##_bytes(const struct opencl_backend *cl, const struct op_call *call) \
     {                                                                                       \
         (void)cl;                                                                           \
@@ -110,12 +112,14 @@ static bool has_subnormals(const struct opencl_backend *cl, const struct op_call
         return launches;                                                                    \
     }                                                                                       \
     const struct opencl_op opencl_##name = {.supports = supported, .workspace_bytes = name##_bytes, .run = name##_run};
-#define FLOATS(name, launches) OPENCL_OP(name, NULL, 0, launches)
-#define EXACT(name, launches) OPENCL_OP(name, has_subnormals, 0, launches)
+/* Without a workspace, for all that the op's rule accepts. */
+#define OPENCL_OP(name, cl, call, launches) OPENCL_OP_WITH(name, NULL, cl, call, 0, launches)
+/* Exact to the bit, and so only on devices that have subnormal numbers. */
+#define OPENCL_OP_EXACT(name, cl, call, launches) OPENCL_OP_WITH(name, has_subnormals, cl, call, 0, launches)
 
 /* ---- elementwise ---- */
 
-FLOATS(fill, elements_run(cl, call, KERNEL(elementwise, "gt_fill", "t"), VALUES(F32(call->attrs.value))))
+OPENCL_OP(fill, cl, call, elements_run(cl, call, KERNEL(elementwise, "gt_fill", "t"), VALUES(F32(call->attrs.value))))
 
 /* fetch and store copy between buffers, in a queue of their own, after the ops before them.  Each queue is flushed,
  * since a driver may otherwise keep what another queue waits for. */
@@ -176,21 +180,24 @@ static enum gt_status copied_run(struct opencl_backend *cl, const struct op_call
     return elements_run(cl, call, KERNEL(elementwise, "gt_copy", "tt"), VALUES(I32(accumulates)));
 }
 
-FLOATS(copy, copied_run(cl, call))
+OPENCL_OP(copy, cl, call, copied_run(cl, call))
 const struct opencl_op opencl_fetch = {.run = move_run}, opencl_store = {.run = move_run};
 const struct opencl_op opencl_wait = {.run = copy_await}, opencl_exchange = {.run = NULL}; /* exec's */
 
-FLOATS(residual, elements_run(cl, call, KERNEL(elementwise, "gt_residual", "ttt"), NO_VALUES))
-EXACT(blend, elements_run(cl, call, KERNEL(elementwise, "gt_blend", "ttt"),
-                          VALUES(F32(call->attrs.alpha), F32(call->attrs.beta))))
-EXACT(sum_parts,
-      elements_run(cl, call, KERNEL(elementwise, "gt_sum_parts", "ttt"),
-                   VALUES(I32(call->attrs.from),
-                          I32(call->operand[SUM_PARTS_OTHERS].present ? call->operand[SUM_PARTS_OTHERS].dims[0] + 1
-                                                                      : 1),
-                          I32(op_accumulates(call, SUM_PARTS_Y)))))
-FLOATS(gelu_forward, elements_run(cl, call, KERNEL(gelu, "gt_gelu_forward", "tt"), VALUES(I32(call->attrs.gelu))))
-FLOATS(gelu_backward, elements_run(cl, call, KERNEL(gelu, "gt_gelu_backward", "ttt"), VALUES(I32(call->attrs.gelu))))
+OPENCL_OP(residual, cl, call, elements_run(cl, call, KERNEL(elementwise, "gt_residual", "ttt"), NO_VALUES))
+OPENCL_OP_EXACT(blend, cl, call,
+                elements_run(cl, call, KERNEL(elementwise, "gt_blend", "ttt"),
+                             VALUES(F32(call->attrs.alpha), F32(call->attrs.beta))))
+OPENCL_OP_EXACT(
+    sum_parts, cl, call,
+    elements_run(cl, call, KERNEL(elementwise, "gt_sum_parts", "ttt"),
+                 VALUES(I32(call->attrs.from),
+                        I32(call->operand[SUM_PARTS_OTHERS].present ? call->operand[SUM_PARTS_OTHERS].dims[0] + 1 : 1),
+                        I32(op_accumulates(call, SUM_PARTS_Y)))))
+OPENCL_OP(gelu_forward, cl, call,
+          elements_run(cl, call, KERNEL(gelu, "gt_gelu_forward", "tt"), VALUES(I32(call->attrs.gelu))))
+OPENCL_OP(gelu_backward, cl, call,
+          elements_run(cl, call, KERNEL(gelu, "gt_gelu_backward", "ttt"), VALUES(I32(call->attrs.gelu))))
 
 /* The columns of operand `y`. */
 static enum gt_status swiglu_run(struct opencl_backend *cl, const struct op_call *call, const char *name,
@@ -201,8 +208,8 @@ static enum gt_status swiglu_run(struct opencl_backend *cl, const struct op_call
                        op_rows(call, y), 0.0);
 }
 
-FLOATS(swiglu_forward, swiglu_run(cl, call, "gt_swiglu_forward", "tt", SWIGLU_FORWARD_Y))
-FLOATS(swiglu_backward, swiglu_run(cl, call, "gt_swiglu_backward", "ttt", SWIGLU_BACKWARD_DY))
+OPENCL_OP(swiglu_forward, cl, call, swiglu_run(cl, call, "gt_swiglu_forward", "tt", SWIGLU_FORWARD_Y))
+OPENCL_OP(swiglu_backward, cl, call, swiglu_run(cl, call, "gt_swiglu_backward", "ttt", SWIGLU_BACKWARD_DY))
 
 /* The threshold and the scale come from op.h,
  * so masks are the same in every backend. */
@@ -216,14 +223,15 @@ static enum gt_status masks_run(struct opencl_backend *cl, const struct op_call 
                        size_ceil_div(elements, ITEM_ELEMENTS), op_elements(call, DROPOUT_X) / elements, 0.0);
 }
 
-FLOATS(dropout, masks_run(cl, call))
+OPENCL_OP(dropout, cl, call, masks_run(cl, call))
 
 /* ---- embeddings ---- */
 
-FLOATS(embed_forward, columns_run(cl, call, KERNEL(embed, "gt_embed_forward", "attata"),
-                                  VALUES(I32(call->operand[EMBED_FORWARD_FIRST].present), I32(call->attrs.time),
-                                         I64(op_columns(call, EMBED_FORWARD_Y))),
-                                  op_columns(call, EMBED_FORWARD_Y), op_rows(call, EMBED_FORWARD_Y), 0.0))
+OPENCL_OP(embed_forward, cl, call,
+          columns_run(cl, call, KERNEL(embed, "gt_embed_forward", "attata"),
+                      VALUES(I32(call->operand[EMBED_FORWARD_FIRST].present), I32(call->attrs.time),
+                             I64(op_columns(call, EMBED_FORWARD_Y))),
+                      op_columns(call, EMBED_FORWARD_Y), op_rows(call, EMBED_FORWARD_Y), 0.0))
 
 /* Only the device knows the number of distinct ids in a micro-batch, so their kernel is launched for the maximum. */
 static enum gt_status embed_gradients_run(struct opencl_backend *cl, const struct op_call *call)
@@ -240,7 +248,7 @@ static enum gt_status embed_gradients_run(struct opencl_backend *cl, const struc
                        channels, op_rows(call, EMBED_BACKWARD_DWPE), 0.0);
 }
 
-FLOATS(embed_backward, embed_gradients_run(cl, call))
+OPENCL_OP(embed_backward, cl, call, embed_gradients_run(cl, call))
 
 /* ---- sums over rows, divided into parts by their shape alone ---- */
 
@@ -302,10 +310,10 @@ static enum gt_status norm_gradients_run(struct opencl_backend *cl, const struct
 }
 
 #define NORM_FLOATS ((call->operand[LAYERNORM_BACKWARD_MEAN].present ? 2 : 1) * parts_elements(call))
-FLOATS(layernorm_forward, norm_run(cl, call))
-FLOATS(rmsnorm_forward, norm_run(cl, call))
-OPENCL_OP(layernorm_backward, NULL, NORM_FLOATS, norm_gradients_run(cl, call))
-OPENCL_OP(rmsnorm_backward, NULL, NORM_FLOATS, norm_gradients_run(cl, call))
+OPENCL_OP(layernorm_forward, cl, call, norm_run(cl, call))
+OPENCL_OP(rmsnorm_forward, cl, call, norm_run(cl, call))
+OPENCL_OP_WITH(layernorm_backward, NULL, cl, call, NORM_FLOATS, norm_gradients_run(cl, call))
+OPENCL_OP_WITH(rmsnorm_backward, NULL, cl, call, NORM_FLOATS, norm_gradients_run(cl, call))
 
 static enum gt_status bias_sum_run(struct opencl_backend *cl, const struct op_call *call)
 {
@@ -317,7 +325,7 @@ static enum gt_status bias_sum_run(struct opencl_backend *cl, const struct op_ca
     return parts_sum(cl, call, 0, parts.parts, BIAS_BACKWARD_DBIAS);
 }
 
-OPENCL_OP(bias_backward, NULL, parts_elements(call), bias_sum_run(cl, call))
+OPENCL_OP_WITH(bias_backward, NULL, cl, call, parts_elements(call), bias_sum_run(cl, call))
 
 /* ---- rope ---- */
 
@@ -355,18 +363,19 @@ static enum gt_status turn_run(struct opencl_backend *cl, const struct op_call *
     return parts_sum(cl, call, 2 * rows * op_rope_means(call), parts.parts, ROPE_BACKWARD_DGAIN);
 }
 
-OPENCL_OP(rope_forward, NULL, rope_floats(call), turn_run(cl, call))
-OPENCL_OP(rope_backward, NULL, rope_floats(call), turn_run(cl, call))
+OPENCL_OP_WITH(rope_forward, NULL, cl, call, rope_floats(call), turn_run(cl, call))
+OPENCL_OP_WITH(rope_backward, NULL, cl, call, rope_floats(call), turn_run(cl, call))
 
 /* ---- the loss ---- */
 
-FLOATS(cross_entropy, groups_run(cl, call, KERNEL(cross_entropy, "gt_cross_entropy", "aata"),
-                                 VALUES(I32(call->attrs.gradient), I64(call->attrs.vocab),
-                                        I64(op_columns(call, CROSS_ENTROPY_LOGITS))),
-                                 op_rows(call, CROSS_ENTROPY_LOGITS),
-                                 FLOPS_PER_LOGIT *(double)op_elements(call, CROSS_ENTROPY_LOGITS)))
-FLOATS(loss_sum, groups_run(cl, call, KERNEL(norm, "gt_sum", "aa"),
-                            VALUES(I64(SCALAR_LOSS_SUM), I32(true), I64(op_elements(call, LOSS_SUM_LOSSES))), 1, 0.0))
+OPENCL_OP(
+    cross_entropy, cl, call,
+    groups_run(cl, call, KERNEL(cross_entropy, "gt_cross_entropy", "aata"),
+               VALUES(I32(call->attrs.gradient), I64(call->attrs.vocab), I64(op_columns(call, CROSS_ENTROPY_LOGITS))),
+               op_rows(call, CROSS_ENTROPY_LOGITS), FLOPS_PER_LOGIT *(double)op_elements(call, CROSS_ENTROPY_LOGITS)))
+OPENCL_OP(loss_sum, cl, call,
+          groups_run(cl, call, KERNEL(norm, "gt_sum", "aa"),
+                     VALUES(I64(SCALAR_LOSS_SUM), I32(true), I64(op_elements(call, LOSS_SUM_LOSSES))), 1, 0.0))
 
 /* ---- an update ---- */
 
@@ -389,16 +398,21 @@ static enum gt_status squares_run(struct opencl_backend *cl, const struct op_cal
     F32(call->attrs.alpha), F32(call->attrs.beta1), F32(call->attrs.beta2), F32(call->attrs.epsilon), \
         F32(call->attrs.weight_decay), I64(op_rows(call, corrections))
 
-OPENCL_OP(sum_of_squares, NULL, square_parts(call), squares_run(cl, call))
-FLOATS(clip_factor, groups_run(cl, call, KERNEL(norm, "gt_clip_factor", "aa"),
-                               VALUES(F32(call->attrs.clip_max), I64(op_elements(call, CLIP_FACTOR_PARTIALS))), 1, 0.0))
-EXACT(gradient_round, blocks_run(cl, call, KERNEL(muon, "gt_gradient_round", "aaa"),
-                                 VALUES(I32(op_accumulates(call, GRADIENT_ROUND_Y)))))
-FLOATS(adamw, elements_run(cl, call, KERNEL(norm, "gt_adamw", "taatttt"), VALUES(ADAMW_VALUES(ADAMW_CORRECTIONS))))
-EXACT(adamw_lean,
-      blocks_run(cl, call, KERNEL(adamw_lean, "gt_adamw_lean", "taaatta"),
-                 VALUES(ADAMW_VALUES(ADAMW_LEAN_CORRECTIONS), I64(state_blocks(op_elements(call, ADAMW_LEAN_GRAD))))))
-EXACT(muon_momentum, blocks_run(cl, call, KERNEL(muon, "gt_muon_momentum", "tata"), NO_VALUES))
-EXACT(muon_normalize, elements_run(cl, call, KERNEL(muon, "gt_muon_normalize", "tat"), NO_VALUES))
-EXACT(muon_step, blocks_run(cl, call, KERNEL(muon, "gt_muon_step", "tatt"),
-                            VALUES(F32(call->attrs.alpha), F32(call->attrs.value), F32(call->attrs.weight_decay))))
+OPENCL_OP_WITH(sum_of_squares, NULL, cl, call, square_parts(call), squares_run(cl, call))
+OPENCL_OP(clip_factor, cl, call,
+          groups_run(cl, call, KERNEL(norm, "gt_clip_factor", "aa"),
+                     VALUES(F32(call->attrs.clip_max), I64(op_elements(call, CLIP_FACTOR_PARTIALS))), 1, 0.0))
+OPENCL_OP_EXACT(gradient_round, cl, call,
+                blocks_run(cl, call, KERNEL(muon, "gt_gradient_round", "aaa"),
+                           VALUES(I32(op_accumulates(call, GRADIENT_ROUND_Y)))))
+OPENCL_OP(adamw, cl, call,
+          elements_run(cl, call, KERNEL(norm, "gt_adamw", "taatttt"), VALUES(ADAMW_VALUES(ADAMW_CORRECTIONS))))
+OPENCL_OP_EXACT(adamw_lean, cl, call,
+                blocks_run(cl, call, KERNEL(adamw_lean, "gt_adamw_lean", "taaatta"),
+                           VALUES(ADAMW_VALUES(ADAMW_LEAN_CORRECTIONS),
+                                  I64(state_blocks(op_elements(call, ADAMW_LEAN_GRAD))))))
+OPENCL_OP_EXACT(muon_momentum, cl, call, blocks_run(cl, call, KERNEL(muon, "gt_muon_momentum", "tata"), NO_VALUES))
+OPENCL_OP_EXACT(muon_normalize, cl, call, elements_run(cl, call, KERNEL(muon, "gt_muon_normalize", "tat"), NO_VALUES))
+OPENCL_OP_EXACT(muon_step, cl, call,
+                blocks_run(cl, call, KERNEL(muon, "gt_muon_step", "tatt"),
+                           VALUES(F32(call->attrs.alpha), F32(call->attrs.value), F32(call->attrs.weight_decay))))

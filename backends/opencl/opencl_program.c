@@ -8,8 +8,9 @@
 #include <config.h>
 #endif
 
-#include "backends/opencl/opencl_launch.h"
+#include "backends/opencl/opencl_program.h"
 
+#include "backends/opencl/opencl_error.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/user_cache.h"

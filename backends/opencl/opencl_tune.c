@@ -8,7 +8,12 @@
 #include <config.h>
 #endif
 
+#include "backends/opencl/opencl_tune.h"
+
+#include "backends/opencl/opencl_clblast.h"
 #include "backends/opencl/opencl_gemm.h"
+#include "backends/opencl/opencl_known.h"
+#include "backends/opencl/opencl_program.h"
 
 #define TUNE_SECONDS 0.2
 
@@ -106,6 +111,7 @@ enum gt_status opencl_tuning_measure(struct opencl_backend *cl)
     if (!opencl_scratch_open(cl))
         return GT_NO_MEMORY;
     const enum gt_status status = all_measure(cl, (size_t)OPENCL_KNOWN_BYTES);
+    opencl_clblast_forget(cl);
     opencl_scratch_close(cl);
     if (status != GT_OK)
         return status;

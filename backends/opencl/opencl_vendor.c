@@ -5,7 +5,8 @@
  * alone.  For NVIDIA it is the management library, opened at run time.  Processes come from the fdinfo that DRM drivers
  * write for each open file; it names the card by its PCI address.
  */
-#include "backends/opencl/opencl_device.h"
+
+#include "backends/opencl/opencl_vendor.h"
 
 #include <dirent.h>
 

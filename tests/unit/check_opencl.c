@@ -8,8 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/opencl/opencl_clblast.h"
 #include "backends/opencl/opencl_device.h"
+#include "backends/opencl/opencl_error.h"
 #include "backends/opencl/opencl_gemm.h"
+#include "backends/opencl/opencl_matrix.h"
 #include "base/status.h"
 #include "tests/unit/unit_main.h"
 

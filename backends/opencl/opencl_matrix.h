@@ -1,0 +1,15 @@
+/* Matrix units: selected by vendor and generation, then proven by compiling and by products with known results. */
+#ifndef GPT_TRAIN_OPENCL_OPENCL_MATRIX_H
+#define GPT_TRAIN_OPENCL_OPENCL_MATRIX_H
+
+#include "backends/opencl/opencl.h"
+
+#define OPENCL_MATRIX_ALL UINT32_MAX /* all dtypes that the unit supports */
+
+/* Returns the units that the device should have by its vendor and generation.  Tries nothing. */
+struct opencl_matrix opencl_matrix_candidate(const struct opencl_device *device);
+/* Takes the candidate, limited to `dtypes`, compiles its kernels and multiplies known matrices.  A dtype that fails is
+ * dropped, and the log gives the reason.  `lost` is the reason why `dtypes` lacks some dtypes, "" if it lacks none. */
+void opencl_matrix_open(struct opencl_backend *cl, uint32_t dtypes, const char *lost);
+
+#endif

@@ -7,14 +7,17 @@
  * prints "NAME MINIMUM MEDIAN" in seconds per row.  The module's thread and the collectives share MPI, which is therefore
  * initialized with MPI_THREAD_MULTIPLE.  bench/record_ranks.py compiles and runs it.
  */
-#include "../src/dist/comm_shm.c"
-
 #include <fcntl.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-#include "dist/dist.h"
+#include "base/module.h"
+#include "base/size.h"
+#include "dist/comm_shm.h"
 
 #define ROUNDS_MAX 99
 
@@ -136,11 +139,11 @@ static void shm_open_pair(void)
     const int fd = open(path, O_RDWR | O_CREAT, 0600);
     if (fd < 0 || ftruncate(fd, (off_t)dist_shared_bytes(2)) != 0)
         MPI_Abort(MPI_COMM_WORLD, 1);
-    shm = (struct dist){.rank = mpi.rank, .ranks = 2, .progress = shm_progress};
-    shm.shared = mmap(NULL, dist_shared_bytes(2), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (shm.shared == MAP_FAILED)
+    shm = (struct dist){.rank = mpi.rank, .ranks = 2};
+    void *shared = mmap(NULL, dist_shared_bytes(2), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (shared == MAP_FAILED)
         MPI_Abort(MPI_COMM_WORLD, 1);
-    shm.seat = shm.shared->seat;
+    dist_shared_set(&shm, shared);
     MPI_Barrier(MPI_COMM_WORLD);
     (void)unlink(path);
 }

@@ -10,13 +10,14 @@
 #include <config.h>
 #endif
 
-#include "backends/cpu/cpu.h"
-#include "backends/cpu/cpu_gemm.h"
-
 #include <cblas.h>
 #include <errno.h>
 #include <math.h>
 #include <sys/mman.h>
+
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/cpu_gemm.h"
+#include "backends/cpu/cpu_memory.h"
 #ifdef __linux__
 #include <sys/syscall.h>
 #endif

@@ -5,12 +5,14 @@
  * refused here, instead of the process being killed later.  The users of the remaining memory are read from /proc, as
  * far as permitted.
  */
-#include "backends/cpu/cpu.h"
+
+#include "backends/cpu/cpu_memory.h"
 
 #include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "backend/backend_holders.h"
 #include "base/system_memory.h"
 
 #define PATH_MAX_BYTES 1024

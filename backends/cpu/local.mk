@@ -23,7 +23,7 @@ cpu_exact_kernels = backends/cpu/cpu_exact.c
 libcpu_generic_a_SOURCES += $(cpu_kernels) \
 	backends/cpu/cpu.h \
 	backends/cpu/cpu_backend.c \
-	backends/cpu/cpu_memory.c
+	backends/cpu/cpu_memory.c backends/cpu/cpu_memory.h
 libcpu_generic_a_CPPFLAGS += -DCPU_ISA=generic
 # Allows the compiler to fuse a multiplication and an addition; ISO mode forbids it by default.
 libcpu_generic_a_CFLAGS += -ffp-contract=fast

@@ -1,7 +1,7 @@
 /* Errors of CUDA's run-time API.
  *
- * An error that takes the context down (a kernel's fault, a lost card) shows at some later call: it is logged once, with
- * the card and the versions, and every call after it fails without a message.
+ * An error that takes the context down (a kernel's fault, a lost card) shows at some later call: it is logged once,
+ * with the card and the versions, and every call after it fails without a message.
  */
 #include "backends/cuda/cuda_error.h"
 

@@ -9,6 +9,7 @@
  */
 #include "backends/cuda/cuda_gemm_cache.h"
 
+#include "backend/backend_peak.h"
 #include "backends/cuda/cuda_error.h"
 #include "backends/cuda/cuda_lt.h"
 #include "backends/cuda/cuda_trial.h"

@@ -15,6 +15,7 @@
  */
 #include "backends/cuda/cuda_memory.h"
 
+#include "backend/backend_holders.h"
 #include "backends/cuda/cuda_error.h"
 
 /* Left free for the driver's needs during a run; more where the driver swaps to host memory. */

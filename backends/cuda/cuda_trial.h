@@ -1,4 +1,4 @@
-/* Times by events: of a program's calls, and of several ways to compute the same result, of which it finds the fastest. */
+/* Times by events: of a program's calls, and of several ways to compute the same result, to find the fastest. */
 #ifndef GPT_TRAIN_CUDA_CUDA_TRIAL_H
 #define GPT_TRAIN_CUDA_CUDA_TRIAL_H
 

@@ -98,8 +98,8 @@ static bool has_subnormals(const struct opencl_backend *cl, const struct op_call
     return cl->device.has_subnormals;
 }
 
-/* Defines the op `name`: its launches, an expression of `cl` and `call`, whose names the caller chooses, and a workspace
- * of `floats` floats, which may depend on both as well. */
+/* Defines the op `name`: its launches, an expression of `cl` and `call`, whose names the caller chooses, and a
+ * workspace of `floats` floats, which may depend on both as well. */
 #define OPENCL_OP_WITH(name, supported, cl, call, floats, launches)                         \
     static size_t name##_bytes(const struct opencl_backend *cl, const struct op_call *call) \
     {                                                                                       \

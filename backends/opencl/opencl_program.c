@@ -12,6 +12,7 @@
 
 #include "backends/opencl/opencl_error.h"
 #include "base/clock.h"
+#include "base/crc32c.h"
 #include "base/file.h"
 #include "base/user_cache.h"
 

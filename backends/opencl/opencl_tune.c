@@ -10,6 +10,7 @@
 
 #include "backends/opencl/opencl_tune.h"
 
+#include "backend/backend_peak.h"
 #include "backends/opencl/opencl_clblast.h"
 #include "backends/opencl/opencl_gemm.h"
 #include "backends/opencl/opencl_known.h"

@@ -10,6 +10,7 @@
 
 #include <dirent.h>
 
+#include "backend/backend_holders.h"
 #include "backend/backend_nvml.h"
 
 #define FREE_MEMORY_AMD 0x4039u  /* CL_DEVICE_GLOBAL_FREE_MEMORY_AMD, in KiB */

@@ -69,25 +69,6 @@ struct backend_holders {
     int32_t count;
 };
 
-/* Adds a process, still without a name.  Keeps the largest, sorted, each process once. */
-void backend_holders_insert(struct backend_holders *holders, int64_t pid, uint64_t bytes);
-/* Sets the name, cut to fit.  A process chooses its own name, so bytes outside printable ASCII become '?'; "" becomes
- * "?". */
-void backend_holder_name(struct backend_holder *holder, const char *name);
-/* Returns the bytes of a device's memory that process `pid` uses, as far as the files below `proc` say; else 0. */
-typedef uint64_t backend_usage_fn(const void *context, const char *proc, int64_t pid);
-/* Writes to `out` the processes below `proc` ("/proc") that use most, except `own_pid`, with their names. */
-void backend_holders_scan(struct backend_holders *out, const char *proc, int64_t own_pid, backend_usage_fn *usage,
-                          const void *context);
-/* Writes "firefox (4711) 2.10 GiB, make (12) 3.1 MiB"; empty without holders.  Returns `text`. */
-#define BACKEND_HOLDERS_TEXT_MAX 320
-char *backend_holders_text(char text[static BACKEND_HOLDERS_TEXT_MAX], const struct backend_holders *holders);
-/* Asks the backend for its holders, which may scan every process of the machine, and writes them to `text`. */
-char *backend_holders_read(char text[static BACKEND_HOLDERS_TEXT_MAX], struct backend *backend);
-/* As backend_holders_read(), but returns "not known" when it finds none. */
-const char *backend_holders_known(char text[static BACKEND_HOLDERS_TEXT_MAX], struct backend *backend);
-#define BACKEND_HOLDERS_KNOWN(backend) backend_holders_known((char[BACKEND_HOLDERS_TEXT_MAX]){0}, backend)
-
 /* The algorithm that a backend chose for a call, where several give results that differ in the last bits.  Both numbers
  * are nonzero identities that only the backend understands.  For tests: with call 0, `algorithm` is a number instead,
  * and selects that algorithm for every call that has as many, in backends that number them. */
@@ -201,20 +182,5 @@ struct backend_module {
 #define BACKEND_MODULE_ABI                                                                 \
     ((uint64_t)sizeof(struct op_call) << 40 ^ (uint64_t)sizeof(struct backend_ops) << 24 ^ \
      (uint64_t)sizeof(struct backend_info) << 8 ^ (uint64_t)sizeof(struct dist) ^ (uint64_t)OP_KIND_COUNT)
-
-/* Writes `count` random numbers between -1 and 1, always the same: products of equal numbers, or of zeros, take less
- * power than those of training. */
-void backend_noise(enum dtype dtype, int64_t count, void *out);
-
-/* Measures the rate of matrix products in `dtype`, in FLOP/s, for MFU; takes about `seconds`.  Uses fp32 if the device
- * cannot multiply `dtype`.  Overwrites at most `scratch_bytes` of the arena from `scratch`.  Errors: GT_NO_FIT (not
- * logged) when not even a small product fits, and those of run(). */
-enum gt_status backend_peak_flops(struct backend *backend, enum dtype dtype, struct address scratch,
-                                  size_t scratch_bytes, double seconds, double *out);
-
-/* Returns the backends of this build, in the order in which --backend=auto tries them; NULL at the end. */
-const struct backend_ops *const *backend_registry(void);
-/* Returns the backend with that name, or NULL if this build has none. */
-const struct backend_ops *backend_find(const char *name);
 
 #endif

@@ -4,6 +4,8 @@
  */
 #include "backend/backend_call.h"
 
+#include "backend/backend_holders.h"
+
 #define NO_OP (-1)
 
 /* Records that a call begins; `op` is an enum op_kind, or NO_OP. */
@@ -97,6 +99,11 @@ char *backend_holders_read(char text[static BACKEND_HOLDERS_TEXT_MAX], struct ba
         backend->ops->holders(backend, &holders);
     ended(record);
     return backend_holders_text(text, &holders);
+}
+
+const char *backend_holders_known(char text[static BACKEND_HOLDERS_TEXT_MAX], struct backend *backend)
+{
+    return backend_holders_read(text, backend)[0] != '\0' ? text : "not known";
 }
 
 void backend_close(struct backend *backend)

@@ -7,7 +7,7 @@
 
 #include <stdatomic.h>
 
-#include "backend/backend.h"
+#include "backend/backend_holders.h"
 
 /* Set backend.record to a zeroed one after open().  It must outlive the backend: closing is recorded too. */
 struct backend_record {
@@ -38,5 +38,11 @@ enum gt_status backend_sync(struct backend *backend);
 const struct backend_choice *backend_choices(struct backend *backend, size_t *count);
 const struct backend_timing *backend_timings(struct backend *backend, size_t *count);
 void backend_close(struct backend *backend); /* accepts NULL */
+
+/* Asks the backend for its holders, which may scan every process of the machine, and writes them to `text`. */
+char *backend_holders_read(char text[static BACKEND_HOLDERS_TEXT_MAX], struct backend *backend);
+/* As backend_holders_read(), but returns "not known" when it finds none. */
+const char *backend_holders_known(char text[static BACKEND_HOLDERS_TEXT_MAX], struct backend *backend);
+#define BACKEND_HOLDERS_KNOWN(backend) backend_holders_known((char[BACKEND_HOLDERS_TEXT_MAX]){0}, backend)
 
 #endif

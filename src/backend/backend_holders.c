@@ -3,9 +3,9 @@
  * The backends find them (cpu: by resident set size; cards: from the driver).  This file sorts, names and formats them
  * for out-of-memory errors, --list-devices and failure reports.
  */
-#include <dirent.h>
+#include "backend/backend_holders.h"
 
-#include "backend/backend.h"
+#include <dirent.h>
 
 #define PATH_BYTES_MAX 128
 #define PROCESSES_MAX 65536 /* limit on entries of /proc */
@@ -81,9 +81,4 @@ char *backend_holders_text(char text[static BACKEND_HOLDERS_TEXT_MAX], const str
         assert(used < BACKEND_HOLDERS_TEXT_MAX);
     }
     return text;
-}
-
-const char *backend_holders_known(char text[static BACKEND_HOLDERS_TEXT_MAX], struct backend *backend)
-{
-    return backend_holders_read(text, backend)[0] != '\0' ? text : "not known";
 }

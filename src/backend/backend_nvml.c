@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include "backend/backend_holders.h"
 #include "base/module.h"
 
 #define LIBRARY "libnvidia-ml.so.1"

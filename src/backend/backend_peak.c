@@ -5,6 +5,8 @@
  * takes longer than computing it.  The best rate counts.  The elements are random numbers, which repeat: a card at its
  * power limit is faster with equal ones.
  */
+#include "backend/backend_peak.h"
+
 #include "backend/backend_call.h"
 #include "base/clock.h"
 #include "base/rng.h"

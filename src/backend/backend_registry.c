@@ -6,9 +6,9 @@
 #include <config.h>
 #endif
 
-#include "backend/backend.h"
-
 #define BACKEND(name) extern const struct backend_ops name##_backend_ops;
+#include "backend/backend_registry.h"
+
 #include "backend/backend_list.def"
 #undef BACKEND
 

@@ -4,7 +4,9 @@
  * The instruction takes 8 bytes in three cycles.  The tables take about four times as long, which is noticeable in
  * checkpoints of gigabytes.
  */
-#include "base/file.h"
+#include "base/crc32c.h"
+
+#include "base/bytes.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define HAS_INSTRUCTION 1

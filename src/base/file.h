@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <sys/types.h>
 
+#include "base/bytes.h"
 #include "base/status.h"
 
 /* One more than PATH_MAX, so a path that was cut to fit has a length that the system refuses: every call with it fails
@@ -106,51 +107,5 @@ void file_remove_leftovers(const char *folder, bool is_locked);
  * content other than a process id. */
 enum gt_status file_lock(const char *path, int *out_fd);
 void file_unlock(int fd);
-
-/* CRC-32C (Castagnoli) of `count` bytes, continued from `crc` (0 to start). */
-uint32_t file_crc32c(uint32_t crc, const void *bytes, size_t count);
-/* The same without the processor's CRC instruction. */
-uint32_t file_crc32c_portable(uint32_t crc, const void *bytes, size_t count);
-/* CRC-32 (IEEE 802.3) as in zip archives, with the same arguments. */
-uint32_t file_crc32(uint32_t crc, const void *bytes, size_t count);
-
-/* A hash for tables, file names and identities: 64-bit FNV-1a (Fowler, Noll, Vo).  It is the same on every machine and
- * in every release.  It does not resist deliberate collisions; callers also compare the whole key. */
-static inline uint64_t hash_fnv1a(const void *bytes, size_t count)
-{
-    const unsigned char *byte = bytes;
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < count; i++)
-        hash = (hash ^ byte[i]) * UINT64_C(0x100000001b3);
-    return hash;
-}
-
-/* Maps a hash of 0 to 1, for fields in which 0 means "none". */
-static inline uint64_t hash_identity(uint64_t hash)
-{
-    return hash != 0 ? hash : 1;
-}
-
-/* ---- numbers in files and checksums, as little-endian bytes: configure refuses processors with another order ---- */
-
-/* Returns the number in bytes[count], count <= 8. */
-static inline uint64_t le_read(const unsigned char *bytes, size_t count)
-{
-    uint64_t value = 0;
-    memcpy(&value, bytes, count);
-    return value;
-}
-
-/* Writes the low 8 * count bits. */
-static inline void le_write(unsigned char *out, uint64_t value, size_t count)
-{
-    memcpy(out, &value, count);
-}
-
-/* Continues a CRC-32C with a number of four bytes. */
-static inline uint32_t le_crc32c(uint32_t crc, uint32_t value)
-{
-    return file_crc32c(crc, &value, sizeof value);
-}
 
 #endif

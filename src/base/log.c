@@ -1,11 +1,11 @@
-/* Status codes, in one table; and the log: formats one line, escapes it, counts it and passes it to the sink.
+/* The log: formats one line, escapes it, counts it and passes it to the sink.
  *
  * A line is formatted into a buffer on the stack, then copied.  Every byte that belongs to a control character (C0, DEL
  * or C1) or is not valid UTF-8 is escaped.  A line longer than the buffer ends in "...".  Nothing is allocated, so
  * out-of-memory errors can always be logged.  The default sink folds lines at a terminal's width, continues after a
  * write error, and remembers one on standard output.  SIGPIPE is not handled here; main() ignores that signal.
  */
-#include "base/status.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <math.h>
@@ -200,26 +200,4 @@ char *log_bytes(char text[24], double bytes)
     else
         (void)snprintf(text, 24, "%.4g %s", value, units[i].name);
     return text;
-}
-
-/* ---- status codes ---- */
-
-static const struct {
-    const char *name;
-    int exit_code;
-} codes[] = {
-    [-GT_OK] = {"ok", 0},           [-GT_FAILURE] = {"failure", 1},     [-GT_USAGE] = {"usage", 2},
-    [-GT_NO_FIT] = {"no-fit", 3},   [-GT_NO_MEMORY] = {"no-memory", 1}, [-GT_IO] = {"io", 1},
-    [-GT_DATA] = {"data", 2},       [-GT_DEVICE] = {"device", 1},       [-GT_UNSUPPORTED] = {"unsupported", 2},
-    [-GT_STOPPED] = {"stopped", 1}, [-GT_DIVERGED] = {"diverged", 1},
-};
-
-int status_exit_code(enum gt_status status)
-{
-    return codes[-status].exit_code;
-}
-
-const char *status_name(enum gt_status status)
-{
-    return codes[-status].name;
 }

@@ -5,6 +5,9 @@
  */
 #include "base/terminal.h"
 
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 

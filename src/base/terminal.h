@@ -2,7 +2,9 @@
 #ifndef GPT_TRAIN_BASE_TERMINAL_H
 #define GPT_TRAIN_BASE_TERMINAL_H
 
-#include "base/status.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
 
 /* Returns the columns of the terminal behind `stream`: its own answer, else the variable COLUMNS, else 80; 0 if it is
  * no terminal. */

@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/crc32c.h"
+
 #define MAGIC_BYTES 8
 #define NAMES_BYTES_MAX 112 /* "/gpt-train", a folder in it, and a file's name */
 

@@ -6,6 +6,9 @@
  */
 #include "base/utf8.h"
 
+#include <assert.h>
+#include <string.h>
+
 struct utf8_lead {
     int length; /* 0 when the byte cannot begin a character */
     unsigned char second_min, second_max;

@@ -2,7 +2,9 @@
 #ifndef GPT_TRAIN_BASE_UTF8_H
 #define GPT_TRAIN_BASE_UTF8_H
 
-#include "base/status.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #define UTF8_CODE_POINTS 0x110000u
 #define UTF8_REPLACEMENT 0xFFFDu

@@ -3,7 +3,9 @@
  * This file reads the command line, opens the runs and chooses the exit status; src/report does the work.
  */
 #include "cli/program.h"
-#include "report/report.h"
+#include "report/report_events.h"
+#include "report/report_page.h"
+#include "report/run_record.h"
 
 #define PROGRAM "gpt-report"
 #define RUNS_MAX 16

@@ -4,6 +4,8 @@
  */
 #include "base/size.h"
 #include "cli/program.h"
+#include "dist/comm_module.h"
+#include "dist/comm_shm.h"
 #include "dist/dist.h"
 #include "train/run.h"
 

@@ -7,6 +7,8 @@
 #include <sys/resource.h>
 
 #include "backend/backend_call.h"
+#include "backend/backend_holders.h"
+#include "backend/backend_registry.h"
 #include "plan/device_profile.h"
 
 #define STACK_BYTES_MIN ((rlim_t)256 << 10)

@@ -9,6 +9,7 @@
  */
 #include "data/bpe.h"
 
+#include "base/crc32c.h"
 #include "base/file.h"
 #include "base/size.h"
 #include "base/utf8.h"

@@ -21,6 +21,7 @@
 #include <archive_entry.h>
 #endif
 
+#include "base/crc32c.h"
 #include "base/file.h"
 #include "data/converter.h"
 

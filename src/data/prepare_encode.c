@@ -9,6 +9,7 @@
  * written.  So it needs no other state, and detects whether the text has changed.  Reading is fast compared with
  * tokenizing.
  */
+#include "base/crc32c.h"
 #include "base/file.h"
 #include "base/size.h"
 #include "base/thread.h"

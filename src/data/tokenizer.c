@@ -6,6 +6,7 @@
  */
 #include "data/tokenizer.h"
 
+#include "base/crc32c.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/utf8.h"

@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <unistd.h>
 
+#include "base/crc32c.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/size.h"

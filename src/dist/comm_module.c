@@ -3,9 +3,10 @@
  * Rank 0 watches all others, and rank 1 watches rank 0, by the signs of life that MPI carries.  A rank that fails tells
  * rank 0, which prints its error unless it ends by one of its own within the same seconds.
  */
-#include "dist/dist.h"
 
+#include "dist/comm_module.h"
 #include <config.h>
+
 #include <time.h>
 #include <unistd.h>
 

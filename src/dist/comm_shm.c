@@ -18,9 +18,10 @@
 #include <sys/prctl.h>
 #endif
 
+#include "dist/comm_shm.h"
+
 #include "base/clock.h"
 #include "base/size.h"
-#include "dist/dist.h"
 
 #define LOOK_NS 20000000
 #define COPY_BYTES ((size_t)128 << 10) /* at once, so that the receiver copies what is still in the cache */
@@ -77,6 +78,14 @@ static bool shm_progress(struct dist *dist)
             atomic_store(&move->done, true);
     }
     return any;
+}
+
+void dist_shared_set(struct dist *dist, struct dist_shared *shared)
+{
+    dist->shared = shared;
+    dist->stop_word = &shared->stop;
+    dist->seat = shared->seat;
+    dist->progress = shm_progress;
 }
 
 static void rank_begin(struct dist *dist, int32_t rank, pid_t parent)
@@ -201,9 +210,7 @@ bool dist_launch(int32_t ranks, int64_t timeout_s, struct dist *out, int *exit_s
         return true;
     }
     (void)snprintf(out->carrier, sizeof out->carrier, "%s that they share", LOG_BYTES(dist_shared_bytes(ranks)));
-    out->stop_word = &out->shared->stop;
-    out->seat = out->shared->seat;
-    out->progress = shm_progress;
+    dist_shared_set(out, out->shared);
     sigemptyset(&set);
     for (int32_t r = 0; r < ranks; r++) {
         const pid_t pid = fork();

@@ -67,19 +67,6 @@ struct dist {
     struct dist_move moves[DIST_MOVES_MAX];
 };
 
-/* Forks the ranks.  In each of them, sets *out and returns false.  In the process that called it, returns true once all
- * of them have ended, and sets *exit_status: the first failed rank's, or 1 if a signal ended a rank or one gave no sign
- * of life for `timeout_s` seconds.  Rank 0 has the terminal.  Of the others only the error that ended the run is shown.
- * Call it before the process has threads. */
-bool dist_launch(int32_t ranks, int64_t timeout_s, struct dist *out, int *exit_status);
-
-/* Makes this process one of the `tasks` that a launcher started.  A rank but the first prints nothing from then on.
- * Errors, told by the first task alone: GT_UNSUPPORTED. */
-enum gt_status dist_join(int64_t tasks, bool first, struct dist *out);
-/* Ends a rank that dist_join() made: together with the others if `code` is 0, or `stopped` says that a signal ends all
- * of them; else it ends all, and the process with it. */
-void dist_leave(struct dist *dist, int code, bool stopped);
-
 /* Starts a move.  What a rank sends to another arrives there in the order in which both start such moves, and these are
  * of the same sizes.  If too many moves are in progress, waits for the oldest. */
 void dist_send(struct dist *dist, int32_t peer, const void *data, size_t bytes);

@@ -1,7 +1,7 @@
 # Ranks: processes that train one model together.
 libgpttrain_a_SOURCES += \
-	src/dist/comm_module.c \
-	src/dist/comm_shm.c \
+	src/dist/comm_module.c src/dist/comm_module.h \
+	src/dist/comm_shm.c src/dist/comm_shm.h \
 	src/dist/dist.c src/dist/dist.h
 
 # MPI's compiler makes the module, with our flags but for those that are of programs only.

@@ -11,9 +11,11 @@
 #include "exec/exec.h"
 
 #include "backend/backend_call.h"
+#include "backend/backend_peak.h"
 #include "base/clock.h"
 #include "base/size.h"
 #include "dist/dist.h"
+#include "exec/exec_poison.h"
 
 enum { ZEROS_BYTES = 65536 };
 

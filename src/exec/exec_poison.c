@@ -4,7 +4,8 @@
  * inputs, which the host has written, and dead after its last op, except outputs.  A guard is written when its tensor
  * becomes live, and checked when it dies.  Guards of tensors that outlive the program are checked after every program.
  */
-#include "exec/exec.h"
+
+#include "exec/exec_poison.h"
 
 #include "backend/backend_call.h"
 #include "base/size.h"

@@ -18,8 +18,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/crc32c.h"
 #include "data/tokenizer.h"
-#include "report/report.h"
+#include "report/run_record.h"
 
 #define ASIDE_NAME "checkpoint.tmp"
 #define NAME_MAX_BYTES 64

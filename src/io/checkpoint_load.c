@@ -7,6 +7,7 @@
  */
 #include <math.h>
 
+#include "base/crc32c.h"
 #include "io/checkpoint.h"
 
 struct bad_value {

@@ -20,7 +20,8 @@
 #include "data/tokenizer.h"
 #include "io/export.h"
 #include "io/peft.h"
-#include "report/report.h"
+#include "report/report_page.h"
+#include "report/run_record.h"
 
 #define CARD_NAME "README.md"
 #define CARD_PICTURE "memory.svg"

@@ -10,6 +10,7 @@
 
 #include <unistd.h>
 
+#include "base/crc32c.h"
 #include "base/json.h"
 #include "base/size.h"
 

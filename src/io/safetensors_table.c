@@ -7,6 +7,7 @@
  */
 #include <unistd.h>
 
+#include "base/crc32c.h"
 #include "base/size.h"
 #include "io/safetensors.h"
 

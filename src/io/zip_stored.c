@@ -6,6 +6,7 @@
  */
 #include "io/zip_stored.h"
 
+#include "base/crc32c.h"
 #include "base/file.h"
 #include "base/size.h"
 

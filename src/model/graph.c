@@ -6,6 +6,7 @@
 #include "model/graph.h"
 
 #include "base/size.h"
+#include "ops/infer.h"
 
 /* The most characters that a name has of the name that it is made of. */
 #define NAME_PART_MAX 44

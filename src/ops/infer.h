@@ -64,4 +64,9 @@ bool infer_probability(const struct op_call *call);
 /* Checks that attrs.index_base is not negative; a check() of its own. */
 bool infer_index_base(const struct op_call *call, struct infer_sizes *sizes);
 
+/* Checks the operands of `call` against the op's rule, and fills in shape and dtype of absent OUT operands.  On a
+ * mismatch logs one line that names op and operand, and returns false.  attrs.time must divide N if it is used.
+ * Operands marked OPTIONAL may be absent; an absent optional OUT operand stays absent. */
+bool op_infer(struct op_call *call);
+
 #endif

@@ -179,11 +179,6 @@ int32_t op_result(enum op_kind kind);
 /* Returns IN, OUT or INOUT, taking attrs.accumulate into account. */
 enum operand_use op_direction(enum op_kind kind, const struct op_attrs *attrs, int32_t slot);
 
-/* Checks the operands of `call` against the op's rule, and fills in shape and dtype of absent OUT operands.  On a
- * mismatch logs one line that names op and operand, and returns false.  attrs.time must divide N if it is used.
- * Operands marked OPTIONAL may be absent; an absent optional OUT operand stays absent. */
-bool op_infer(struct op_call *call);
-
 /* Returns the FLOPs of one run, with the usual conventions (a multiply-add is 2; causal attention counts half). */
 double op_flops(const struct op_call *call);
 /* Returns the minimum bytes moved: IN and OUT operands once, INOUT twice; gathers count the rows that they touch. */

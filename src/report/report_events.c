@@ -6,9 +6,12 @@
  * }, Summary { Value value = 1 }, Value { string tag = 1; float simple_value = 2 }.  Records are streamed, so that
  * memory does not depend on their number.
  */
+#include "report/report_events.h"
+
 #include <math.h>
 
-#include "report/report.h"
+#include "base/crc32c.h"
+#include "report/run_record.h"
 
 #define FILE_NAME "events.out.tfevents.0.gpt-train"
 #define MESSAGE_BYTES 16384 /* a line has at most 200 numbers, which take 20 bytes each and their names */

@@ -4,12 +4,14 @@
  * escaped.  Colours follow the reader's choice of light or dark.  What is drawn is one table of charts; charts without
  * data are left out, so that runs of different releases can be compared.
  */
+#include "report/report_page.h"
+
 #include <math.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/svg.h"
-#include "report/report.h"
+#include "report/run_record.h"
 
 #define LEFT 62.0 /* of the plot, in a chart of 480 x 264 */
 #define RIGHT 460.0

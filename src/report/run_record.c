@@ -5,10 +5,10 @@
  * `stride` successive records.  When all points are full, neighbours are joined and the stride doubles; each point
  * knows the mean, the least and the greatest of its values.
  */
+#include "report/run_record.h"
+
 #include <math.h>
 #include <unistd.h>
-
-#include "report/report.h"
 
 /* ---- lines ---- */
 

@@ -8,6 +8,7 @@
  */
 #include "session/restore.h"
 
+#include "backend/backend_call.h"
 #include "data/tokens.h"
 
 #define DIFFERENCES_TEXT_MAX 1024

@@ -9,6 +9,9 @@
  */
 #include "session/session.h"
 
+#include "backend/backend_call.h"
+#include "backend/backend_holders.h"
+#include "backend/backend_registry.h"
 #include "base/clock.h"
 #include "base/size.h"
 #include "base/system_memory.h"

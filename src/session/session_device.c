@@ -3,6 +3,7 @@
  * All of it follows from the configuration and from the device's description, or from a profile that stands for a
  * device.  No function here reads a file, a clock or a device, so that a page can plan too (packaging/page.c).
  */
+#include "backend/backend_call.h"
 #include "session/session.h"
 
 /* The matrix rate of the nominal cpu. */

@@ -8,6 +8,8 @@
 
 #include <math.h>
 
+#include "backend/backend_call.h"
+#include "backend/backend_peak.h"
 #include "base/clock.h"
 #include "base/size.h"
 #include "base/thread.h"

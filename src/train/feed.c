@@ -12,6 +12,7 @@
 #include <math.h>
 
 #include "base/clock.h"
+#include "base/crc32c.h"
 #include "base/file.h"
 #include "base/size.h"
 #include "data/manifest.h"

@@ -16,7 +16,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/crc32c.h"
 #include "io/checkpoint.h"
+#include "report/run_record.h"
 
 #define RECENT_STEPS 11
 

@@ -4,7 +4,7 @@
 #define GPT_TRAIN_TRAIN_METRICS_H
 
 #include "base/json_put.h"
-#include "report/report.h"
+#include "report/run_record.h"
 
 #define METRICS_OLD_NAME "metrics-old.jsonl"
 #define METRICS_KEPT_BYTES (sizeof "metrics-01234567.jsonl")

@@ -13,7 +13,9 @@
 #include <config.h>
 #include <math.h>
 
+#include "backend/backend_call.h"
 #include "base/clock.h"
+#include "base/crc32c.h"
 #include "base/size.h"
 #include "config/config_key.h"
 #include "io/checkpoint.h"

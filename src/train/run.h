@@ -7,6 +7,7 @@
 #include "backend/backend_call.h"
 #include "base/progress.h"
 #include "base/thread.h"
+#include "report/run_record.h"
 #include "sample/generate.h"
 #include "session/restore.h"
 #include "train/feed.h"

@@ -12,11 +12,15 @@
 #include <math.h>
 #include <sys/utsname.h>
 
+#include "backend/backend_call.h"
+#include "backend/backend_holders.h"
 #include "base/clock.h"
 #include "base/size.h"
 #include "base/system_memory.h"
 #include "config/config_key.h"
 #include "model/parameters.h"
+#include "report/report_page.h"
+#include "report/run_record.h"
 
 #define REPORT_NAME "report.html"
 #define REPORT_REFRESH_S 30

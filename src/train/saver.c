@@ -3,10 +3,11 @@
  * saver_create() prepares everything that a save needs, and tensors go through the session's staging buffer, so that
  * saving allocates nothing of ours.
  */
-#include "train/run.h"
-
 #include <sys/statvfs.h>
 #include <unistd.h>
+
+#include "base/crc32c.h"
+#include "train/run.h"
 
 /* ---- states that other ranks have ---- */
 

@@ -7,9 +7,11 @@
 
 #include <unistd.h>
 
+#include "backend/backend_call.h"
 #include "base/clock.h"
 #include "base/size.h"
 #include "data/hf_hub.h"
+#include "report/run_record.h"
 #include "session/stop.h"
 
 /* Samples printed during training use the defaults of sample.py. */

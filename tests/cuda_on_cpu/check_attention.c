@@ -10,6 +10,7 @@
  * Options: --all (every time with every head size; minutes) and --only=TEXT (cases whose line contains TEXT).
  * The last line is "checks: P passed, F failed, 0 skipped"; exit status 0 or 1.
  */
+#include "ops/infer.h"
 #include "separate.h"
 
 struct shape {

@@ -12,6 +12,7 @@
 
 #include "backends/cuda/cuda_gemm_cache.h"
 #include "backends/cuda/cuda_tuning.h"
+#include "ops/infer.h"
 #include "separate.h"
 
 #define CARD "86:12g:Card"

@@ -4,6 +4,7 @@
  * same iteration cuts off what the first one wrote.  A new run keeps the whole old file under another name.
  */
 #include "io/checkpoint.h"
+#include "report/run_record.h"
 #include "tests/fuzz/fuzz_folder.h"
 #include "train/metrics.h"
 

@@ -6,6 +6,7 @@
  */
 #include <inttypes.h>
 
+#include "base/crc32c.h"
 #include "base/file.h"
 #include "base/user_cache.h"
 #include "tests/fuzz/fuzz_folder.h"

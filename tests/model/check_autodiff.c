@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/backend_registry.h"
 #include "model/autodiff.h"
 #include "tests/model/model_fixture.h"
 #include "tests/unit/graph_check.h"

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/backend_registry.h"
 #include "base/rng.h"
 #include "session/session.h"
 #include "tests/ops/op_test.h"

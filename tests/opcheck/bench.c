@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "backend/backend_peak.h"
 #include "base/clock.h"
 #include "tests/opcheck/opcheck.h"
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/infer.h"
 #include "tests/opcheck/opcheck.h"
 
 #define CASES_DEFAULT 100

@@ -12,12 +12,14 @@
  * each.
  * Exit status: 0 passed, 1 failed, 2 bad option, 77 the backend given with --support cannot be opened on this machine.
  */
+#include "tests/opcheck/opcheck.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/opcheck/opcheck.h"
+#include "backend/backend_registry.h"
 
 #define SEED_DEFAULT 20260117u
 #define NUMBER_MAX 1000000

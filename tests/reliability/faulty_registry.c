@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "backend/backend.h"
+#include "backend/backend_registry.h"
 #include "base/status.h"
 
 #define BACKENDS_MAX 8

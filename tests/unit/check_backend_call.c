@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "backend/backend_call.h"
+#include "backend/backend_peak.h"
+#include "backend/backend_registry.h"
 #include "tests/unit/unit_main.h"
 
 #define SEGMENT_BYTES 65536

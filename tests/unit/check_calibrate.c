@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "backend/backend_registry.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "tests/unit/log_capture.h"

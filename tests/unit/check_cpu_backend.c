@@ -9,7 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backend/backend_holders.h"
+#include "backend/backend_peak.h"
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/cpu_memory.h"
 #include "base/status.h"
 #include "base/system_memory.h"
 #include "tests/unit/unit_main.h"

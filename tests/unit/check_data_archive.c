@@ -6,6 +6,7 @@
 
 #include "data/input.h"
 
+#include "base/crc32c.h"
 #include "base/file.h"
 #include "tests/unit/data_fixture.h"
 

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 
+#include "base/crc32c.h"
 #include "base/file.h"
 #include "tests/unit/data_fixture.h"
 

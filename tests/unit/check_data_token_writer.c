@@ -2,6 +2,7 @@
  * the result as training does. */
 #include "data/token_writer.h"
 
+#include "base/crc32c.h"
 #include "base/file.h"
 #include "tests/unit/data_fixture.h"
 

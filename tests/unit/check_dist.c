@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/rng.h"
+#include "dist/comm_shm.h"
 #include "dist/dist.h"
 #include "tests/unit/unit_main.h"
 

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/crc32c.h"
 #include "base/rng.h"
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"

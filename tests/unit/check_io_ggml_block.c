@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/crc32c.h"
 #include "base/file.h"
 #include "io/gguf_mixture.h"
 #include "tests/unit/unit_main.h"

@@ -1,6 +1,7 @@
 /* Tests of reading safetensors: accepted and refused files, by tables, by every flipped bit and by every truncation. */
 #include "io/safetensors.h"
 
+#include "base/crc32c.h"
 #include "tests/unit/io_case.h"
 
 #define GOOD                                                                    \

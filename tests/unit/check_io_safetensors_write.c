@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include "base/crc32c.h"
 #include "tests/unit/io_case.h"
 
 struct source {

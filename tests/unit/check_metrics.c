@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "io/checkpoint.h"
+#include "report/run_record.h"
 #include "tests/unit/io_fixture.h"
 #include "train/metrics.h"
 

@@ -2,8 +2,8 @@
  *
  * Each rule is tested with operands that fit and with ones that do not; a refusal must log exactly one line.
  */
+#include "ops/infer.h"
 #include "ops/op.h"
-
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 

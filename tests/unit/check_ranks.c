@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "config/config_key.h"
+#include "dist/comm_shm.h"
 #include "tests/unit/unit_main.h"
 #include "train/ranks.h"
 

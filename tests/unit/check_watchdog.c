@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backend/backend_call.h"
+#include "backend/backend_registry.h"
 #include "base/status.h"
 #include "tests/unit/unit_main.h"
 

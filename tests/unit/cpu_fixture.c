@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/backend_registry.h"
 #include "base/rng.h"
 #include "base/size.h"
+#include "ops/infer.h"
 
 bool cpu_fixture_open(const char *isa, int32_t threads, size_t arena_bytes, struct cpu_fixture *out)
 {

@@ -1,9 +1,6 @@
-/* Reads metrics.jsonl of runs, and makes reports of it: a page, TensorBoard's file.
- *
- * A run of any length is kept in bounded memory: series of at most RUN_POINTS_MAX points.
- */
-#ifndef GPT_TRAIN_REPORT_REPORT_H
-#define GPT_TRAIN_REPORT_REPORT_H
+/* Reads metrics.jsonl of a run, of any length, into bounded memory: series of at most RUN_POINTS_MAX points. */
+#ifndef GPT_TRAIN_REPORT_RUN_RECORD_H
+#define GPT_TRAIN_REPORT_RUN_RECORD_H
 
 #include "base/json.h"
 
@@ -17,15 +14,6 @@ struct metrics_file {
     int64_t unreadable; /* lines that are no record */
     bool torn;          /* the file ends in half a line */
 };
-
-/* Receives an object with an integer "iter". */
-typedef enum gt_status metrics_line_fn(void *context, const json_t *line);
-
-/* Sets the file of a run: metrics.jsonl in the folder `run`, or the file `run` itself.  Errors: GT_USAGE. */
-void metrics_file_find(const char *run, struct metrics_file *out);
-/* Calls `take` for each line after those that were read before.  Errors: GT_DATA when there is no such file, GT_IO,
- * GT_NO_MEMORY, those of `take`. */
-enum gt_status metrics_read(struct metrics_file *file, metrics_line_fn *take, void *context);
 
 #define RUN_POINTS_MAX 512
 #define RUN_SAMPLES_MAX 6
@@ -70,6 +58,15 @@ struct run_record {
     int64_t best_iter, evaluated_iter;
 };
 
+/* Receives an object with an integer "iter". */
+typedef enum gt_status metrics_line_fn(void *context, const json_t *line);
+
+/* Sets the file of a run: metrics.jsonl in the folder `run`, or the file `run` itself.  Errors: GT_USAGE. */
+void metrics_file_find(const char *run, struct metrics_file *out);
+/* Calls `each` for each line after those that were read before.  Errors: GT_DATA when there is no such file, GT_IO,
+ * GT_NO_MEMORY, those of `each`. */
+enum gt_status metrics_read(struct metrics_file *file, metrics_line_fn *each, void *context);
+
 /* Makes an empty record of the run in `path` (metrics_file_find()).  `name` must outlive it.  Errors: GT_USAGE,
  * GT_NO_MEMORY. */
 enum gt_status run_record_open(struct run_record *record, const char *path, const char *name);
@@ -79,17 +76,5 @@ void run_record_close(struct run_record *record);
 enum gt_status run_record_update(struct run_record *record);
 /* Returns a member of an object, or NaN. */
 double run_number(const json_t *object, const char *name);
-
-/* Writes one self-contained page about `count` runs to the file `path`, which it replaces atomically.  A browser loads
- * it again after `refresh_s` seconds; 0: never.  Errors: GT_IO, GT_NO_MEMORY. */
-enum gt_status report_page_write(const struct run_record *runs, size_t count, int refresh_s, const char *path);
-
-/* Draws the memory of a run by category as an SVG.  Returns false when its start lines do not say. */
-bool report_memory_draw(const struct run_record *run, FILE *out);
-
-/* Writes the run in `run` as a file of TensorBoard's events in the folder `path`, which it makes.  Every number of
- * every record becomes a scalar under its name in metrics.jsonl; a null becomes NaN.  Errors: GT_DATA, GT_IO,
- * GT_NO_MEMORY. */
-enum gt_status report_events_write(const char *run, const char *path);
 
 #endif

@@ -50,6 +50,9 @@ static enum gt_status vocab_from_ids(struct hostmem *mem, const struct mixture *
 {
     const char *folder = mixture->parts[0].folder;
     int32_t largest = -1;
+    bool exists = true;
+    for (int i = 0; i < mixture->count && exists; i++)
+        TRY(token_split_exists(mixture->parts[i].folder, TOKEN_TRAIN, &exists));
     for (int i = 0; i < mixture->count; i++) {
         TRY(split_largest(mem, mixture->parts[i].folder, TOKEN_TRAIN, &largest));
         TRY(split_largest(mem, mixture->parts[i].folder, TOKEN_VAL, &largest));
@@ -59,8 +62,11 @@ static enum gt_status vocab_from_ids(struct hostmem *mem, const struct mixture *
                     VOCAB_SIZE_MAX);
     const bool is_gpt2 = largest < 0 || (largest >= GPT2_ID_LARGE && largest < GPT2_VOCAB_SIZE);
     *out = is_gpt2 ? GPT2_VOCAB_SIZE : largest + 1;
-    log_note("%s has no %s; using vocab_size=%" PRId64 " (%s)", folder, TOKENIZER_FILE_NAME, *out,
-             is_gpt2 ? "GPT-2's 50257 rounded up" : "the largest token id + 1");
+    const char *which = is_gpt2 ? "GPT-2's 50257 rounded up" : "the largest token id + 1";
+    if (exists)
+        log_note("%s has no %s; using vocab_size=%" PRId64 " (%s)", folder, TOKENIZER_FILE_NAME, *out, which);
+    else
+        log_note("the data are not there; this is a plan with vocab_size=%" PRId64 " (%s)", *out, which);
     return GT_OK;
 }
 

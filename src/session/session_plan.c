@@ -22,6 +22,9 @@
 #define ROWS_MAX (INT32_MAX - 2) /* of a micro-step */
 #define PARTS_FINE 8             /* evaluation batches: divisors up to this grow by one, then by an eighth */
 #define CHUNK_ROWS_LEAST 64
+/* The host_budget of a device profile whose card alone is too small: half of 32 GiB, as half of what is free is the
+ * default beside a real card. */
+#define PROFILE_HOST_BYTES ((uint64_t)16 << 30)
 
 /* A build with --enable-debug puts a guard band behind every tensor. */
 #ifdef GT_DEBUG
@@ -241,6 +244,25 @@ static void ignored_log(const struct session *session, const struct model_option
                  config->offload == CONFIG_OFFLOAD_ALL ? "all" : "residuals", config->recompute);
 }
 
+/* Searches again with the host memory that a computer with such a card is assumed to have, if a profile's card alone is
+ * too small for every plan; keeps the refusal if that is not enough either. */
+static enum gt_status host_assume(struct session *session)
+{
+    struct search_request request = session->search.request;
+    struct search_result result;
+    if (!session->device.has_profile || request.pin_offload || session->search.result.unplaceable ||
+        config_key_was_set(session->config, CONFIG_KEY_host_budget))
+        return GT_NO_FIT;
+    request.host_budget = PROFILE_HOST_BYTES / (uint64_t)session->config->local_ranks;
+    TRY(plan_search(session->mem, &request, &result));
+    session->search.request = request;
+    session->search.result = result;
+    session->device.host_budget_bytes = request.host_budget;
+    log_note("the card alone is too small; this plan assumes that up to %s of host memory may be used (--host_budget)",
+             LOG_BYTES(PROFILE_HOST_BYTES));
+    return GT_OK;
+}
+
 /* Finds the fastest plan that fits; with --plan, when nothing fits, the smallest one, for the report. */
 static enum gt_status training_search(struct session *session, const struct model_options *options)
 {
@@ -279,6 +301,8 @@ static enum gt_status training_search(struct session *session, const struct mode
     if (options->muon && options->ranks > 1) /* whose matrices stay whole, so that ranks differ */
         TRY(measure_rank_set(session->mem, &session->search.request.options));
     enum gt_status status = plan_search(session->mem, &session->search.request, &session->search.result);
+    if (status == GT_NO_FIT)
+        status = host_assume(session);
     bool answers = config->plan != CONFIG_PLAN_OFF || config->print_program;
     /* plan_create() names a tensor that cannot be placed. */
     return status == GT_NO_FIT && (answers || session->search.result.unplaceable) ? GT_OK : status;

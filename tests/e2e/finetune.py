@@ -257,8 +257,13 @@ def known():
         check(f"{name}: by its name as by config.json", by_name == plan("./" + folder)[0])
         check(f"{name}: where the shape is from, and how to get it", "comes from the built-in table" in done.stderr and
               f"hf download {name}" in done.stderr, done.stderr)
-    done = run("--init_from=Qwen/Qwen3-8B", "--lora_rank=16", "--device_profile=rtx3070-8g", "--host_budget=16GiB", "--plan")
+    done = run("--init_from=Qwen/Qwen3-8B", "--lora_rank=16", "--device_profile=rtx3070-8g", "--plan")
     check("8B on 8 GB", done.returncode == 0 and done.stdout.endswith("hf download Qwen/Qwen3-8B --exclude 'original/*'\n"), done.stdout[-300:])
+    check("8B on 8 GB: what it assumes", all(done.stderr.count(words) == 1 for words in ("up to 16.00 GiB of host memory", "the data are not there")), done.stderr)
+    done = run("--init_from=Qwen/Qwen3-8B", "--lora_rank=16", "--device_profile=rtx3070-8g", "--host_budget=0", "--plan")
+    check("8B on 8 GB without host memory", done.returncode == 3 and "host memory may" not in done.stderr and "--host_budget=12." in done.stdout, done.stderr)
+    done = run("--dataset=some/chats", "--plan", "--backend=cpu")
+    check("a plan of a new model without data", done.returncode == 0 and done.stderr.count("the data are not there") == 1, done.stderr)
     cached = "hub/models--me--mine/snapshots/0123abcd"
     os.makedirs(cached)
     write_json(f"{cached}/config.json", PUBLIC["Qwen/Qwen3-4B"])

@@ -12,15 +12,22 @@ decay:
   free      gpt-train itself, ten steps on its own: each loss, the gradient norms, and the saved weights
   adapters  the same of ten steps that train adapters (LoRA) of some or all layers
   dropout   the losses of a run do not depend on the micro-batch
+  epochs    three epochs of conversations with the defaults of fine-tuning: each update's loss, and PEFT's with the same
+            first adapters, rows, masks and rates, where transformers and peft are installed
 GPT_TRAIN_BACKEND selects the backend.  Needs a Python with PyTorch (PYTHON_TORCH).  Prints "checks: P passed, F failed,
 S skipped".
 """
 
+import importlib.util
+import json
+import math
 import os
+import random
 import subprocess
 import sys
 
-from checks import BUILD, GPT_TRAIN, check, end, metrics, tensors_read, tensors_write, write_json
+from checks import (BUILD, GPT_EXPORT, GPT_PREPARE, GPT_TRAIN, check, end, metrics, read, read_json, skip, tensors_read, tensors_write, write,
+                    write_json)
 
 try:
     import numpy as np
@@ -53,7 +60,7 @@ class Modern:
         self.norm, self.mlp, self.qk_norm = rest.get("norm", "rmsnorm"), rest.get("mlp", "swiglu"), rest.get("qk_norm", "none")
         self.qkv_bias, self.theta, self.scaling = rest.get("qkv_bias", False), rest.get("theta", 1e4), rest.get("scaling")
         self.q, self.kv = HEADS * size, kv_heads * size
-        self.post = rest.get("norm_place", "pre") == "post"
+        self.post, self.vocab = rest.get("norm_place", "pre") == "post", rest.get("vocab", VOCAB)
         self.norms = ("input_layernorm", "post_attention_layernorm")
         if kind == "olmo2":
             self.norms = ("post_attention_layernorm", "post_feedforward_layernorm")
@@ -70,7 +77,7 @@ class Modern:
 
     def shapes(self):
         c, wide = CHANNELS, "gate_up_proj" if self.mlp == "swiglu" else "up_proj"
-        shapes = {"model.embed_tokens.weight": (VOCAB, c)}
+        shapes = {"model.embed_tokens.weight": (self.vocab, c)}
         for layer in range(LAYERS):
             at = f"model.layers.{layer}."
             shapes.update({at + self.norms[0] + ".weight": (c,), at + "self_attn.qkv_proj.weight": (self.q + 2 * self.kv, c)})
@@ -83,11 +90,11 @@ class Modern:
                            at + "mlp.down_proj.weight": (c, self.inner)})
         shapes["model.norm.weight"] = (c,)
         if not self.tied:
-            shapes["lm_head.weight"] = (VOCAB, c)
+            shapes["lm_head.weight"] = (self.vocab, c)
         return shapes
 
     def config(self):
-        config = {"model_type": self.kind, "vocab_size": VOCAB, "max_position_embeddings": 2 * BLOCK, "hidden_size": CHANNELS,
+        config = {"model_type": self.kind, "vocab_size": self.vocab, "max_position_embeddings": 2 * BLOCK, "hidden_size": CHANNELS,
                   "intermediate_size": self.inner, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
                   "num_key_value_heads": self.kv_heads, "head_dim": self.size, "rms_norm_eps": 1e-5, "rope_theta": self.theta,
                   "rope_scaling": self.scaling, "tie_word_embeddings": self.tied}
@@ -225,9 +232,9 @@ def gpt2_logits(w, ids, kind):
 
 
 def reference_loss(case, w, ids, targets):
-    """Returns the sum of the losses of [B, T] tokens."""
+    """Returns the sum of the losses of [B, T] tokens; targets below 0 do not count."""
     logits = case["modern"].logits(w, ids) if case.get("modern") else gpt2_logits(w, ids, case["kind"])
-    return torch.nn.functional.cross_entropy(logits.reshape(ids.numel(), VOCAB), targets.reshape(-1), reduction="sum")
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum", ignore_index=-1)
 
 
 class Reference:
@@ -237,6 +244,7 @@ class Reference:
         """`whole` makes the model's weights of those that are trained."""
         weights = weights or case["weights"]
         self.case, self.whole, self.steps = case, whole, 0
+        self.rate, self.betas, self.decay, self.clip = RATE, BETAS, DECAY, CLIP
         self.w = {name: value.clone() for name, value in weights.items()}
         self.m = {name: torch.zeros_like(value) for name, value in weights.items()}
         self.v = {name: torch.zeros_like(value) for name, value in weights.items()}
@@ -244,7 +252,7 @@ class Reference:
 
     def step(self, batches):
         leaves = {name: value.clone().requires_grad_() for name, value in self.w.items()}
-        tokens = sum(ids.numel() for ids, _ in batches)
+        tokens = sum((targets >= 0).sum() for _, targets in batches)
         self.loss = 0.0
         for ids, targets in batches:
             loss = reference_loss(self.case, self.whole(leaves), ids, targets) / tokens
@@ -252,14 +260,14 @@ class Reference:
             self.loss += loss.item()
         self.g = {name: leaf.grad for name, leaf in leaves.items()}
         self.norm = torch.cat([g.reshape(-1) for g in self.g.values()]).norm().item()
-        factor = min(1.0, CLIP / (self.norm + 1e-6))
+        factor = min(1.0, self.clip / (self.norm + 1e-6))
         self.steps += 1
         for name, g in self.g.items():
-            self.m[name] = BETAS[0] * self.m[name] + (1 - BETAS[0]) * g * factor
-            self.v[name] = BETAS[1] * self.v[name] + (1 - BETAS[1]) * (g * factor) ** 2
-            m, v = self.m[name] / (1 - BETAS[0] ** self.steps), self.v[name] / (1 - BETAS[1] ** self.steps)
-            decay = DECAY if self.w[name].dim() >= 2 else 0.0
-            self.w[name] = self.w[name] - RATE * (m / (v.sqrt() + EPSILON) + decay * self.w[name])
+            self.m[name] = self.betas[0] * self.m[name] + (1 - self.betas[0]) * g * factor
+            self.v[name] = self.betas[1] * self.v[name] + (1 - self.betas[1]) * (g * factor) ** 2
+            m, v = self.m[name] / (1 - self.betas[0] ** self.steps), self.v[name] / (1 - self.betas[1] ** self.steps)
+            decay = self.decay if self.w[name].dim() >= 2 else 0.0
+            self.w[name] = self.w[name] - self.rate * (m / (v.sqrt() + EPSILON) + decay * self.w[name])
         return factor
 
 
@@ -463,6 +471,22 @@ def free(case, work, batches):
     print(f"{case['name']} free: loss {worst:.2g}, saved weights {worst_way:.2g} of the way")
 
 
+def adapted(case, leaves, scale):
+    """Returns the weights of the case with scale B A added to them."""
+    weights = {}
+    for name, value in case["weights"].items():
+        parts = case["modern"].parts(name) if case.get("modern") else {name: -1}
+        pieces = []
+        for part, piece in zip(parts, value.split(list(parts.values())) if len(parts) > 1 else [value]):
+            at = f"base_model.model.{'' if case.get('modern') else 'transformer.'}{part[:-len('.weight')]}"
+            if at + ".lora_A.weight" in leaves and part.endswith(".weight"):
+                delta = scale * leaves[at + ".lora_B.weight"] @ leaves[at + ".lora_A.weight"]
+                piece = piece + (delta if case.get("modern") else delta.T)
+            pieces.append(piece)
+        weights[name] = torch.cat(pieces)
+    return weights
+
+
 def adapters(case, work, batches, targets):
     """Ten steps of adapters, whose first values come from a run at rate 0: losses, norms and adapters."""
     arguments = common_arguments(case) + ["--eval_iters=1", "--log_interval=1", "--lora_rank=3", "--lora_alpha=4",
@@ -476,21 +500,7 @@ def adapters(case, work, batches, targets):
               zip(bounds, (value for name, value in start.items() if "lora_A" in name))), "the bounds of A")
     check(not any(value.any() for name, value in start.items() if "lora_B" in name), "B does not begin at 0")
 
-    def whole(leaves):
-        weights = {}
-        for name, value in case["weights"].items():
-            parts = case["modern"].parts(name) if case.get("modern") else {name: -1}
-            pieces = []
-            for part, piece in zip(parts, value.split(list(parts.values())) if len(parts) > 1 else [value]):
-                at = f"base_model.model.{'' if case.get('modern') else 'transformer.'}{part[:-len('.weight')]}"
-                if at + ".lora_A.weight" in leaves and part.endswith(".weight"):
-                    delta = 4 / 3 * leaves[at + ".lora_B.weight"] @ leaves[at + ".lora_A.weight"]
-                    piece = piece + (delta if case.get("modern") else delta.T)
-                pieces.append(piece)
-            weights[name] = torch.cat(pieces)
-        return weights
-
-    reference, worst = Reference(case, start, whole), 0.0
+    reference, worst = Reference(case, start, lambda leaves: adapted(case, leaves, 4 / 3)), 0.0
     for line, micro_batches in zip(metrics(outs[1]), batches):
         reference.step(micro_batches)
         worst = max(worst, abs(line["loss"] - reference.loss))
@@ -549,6 +559,126 @@ def modern():
         adapters(case, folder, batches, "all-linear" if number % 2 == 0 else "q_proj,v_proj,up_proj")
 
 
+# ---- three epochs of conversations ----
+
+CHAT_VOCAB, CHAT_ROW, CHAT_EPOCHS, CHAT_BATCH, CHAT_RATE, CHAT_CLIP = 320, 64, 3, 4, 5e-3, 1.0
+
+
+def conversations(count):
+    """Writes made conversations of one or two turns and their data set."""
+    rng = random.Random(SEED)
+    lines = []
+    for _ in range(count):
+        messages = []
+        for _ in range(rng.randint(1, 2)):
+            a, b = rng.randint(0, 99), rng.randint(0, 99)
+            messages += [{"role": "user", "content": f"what is {a} plus {b}?"}, {"role": "assistant", "content": f"it is {a + b}."}]
+        lines.append(json.dumps({"messages": messages}) + "\n")
+    done = subprocess.run([GPT_PREPARE, "--tokenizer=train", f"--vocab-size={CHAT_VOCAB}", "--chat=chatml", f"--block-size={CHAT_ROW}",
+                           "--out-dir=data", "--val-fraction=0.05", write("made.jsonl", "".join(lines))], check=False, capture_output=True, text=True)
+    check(done.returncode == 0, f"gpt-prepare: {done.stderr}")
+
+
+def rows_of_documents():
+    """Returns the rows of data/train.bin, each a list of its conversations: (ids, targets) with -1 where the mask does not
+    count a target, which is so at the end of a conversation."""
+    mask, ends = read("data/train.mask")[16:], read_json("data/gpt_tokenizer.json")
+    last = ends["vocabulary"].index("<|endoftext|>")
+    ids = np.fromfile("data/train.bin", "<u2").astype(np.int64)
+    counted = [mask[i // 8] >> i % 8 & 1 for i in range(len(ids))]
+    rows = []
+    for at in range(0, len(ids) - 1, CHAT_ROW):
+        row, first = [], at
+        for i in range(at, at + CHAT_ROW):
+            if ids[i] == last or i == at + CHAT_ROW - 1:
+                targets = [ids[t + 1] if counted[t + 1] else -1 for t in range(first, i + 1)]
+                row.append((torch.from_numpy(ids[first:i + 1])[None], torch.tensor(targets)[None]))
+                first = i + 1
+        rows.append([document for document in row if (document[1] >= 0).any()])
+    return rows
+
+
+def order_of(case, rows, losses):
+    """Returns the row of each loss of a run that sees one row an update and learns nothing."""
+    with torch.no_grad():
+        known = [sum(reference_loss(case, case["weights"], *document) for document in row).item() / sum((targets >= 0).sum().item() for _, targets in row)
+                 for row in rows]
+    order = [min(range(len(rows)), key=lambda row: abs(known[row] - loss)) for loss in losses]
+    check(all(abs(known[row] - loss) <= LOSS_BOUND for row, loss in zip(order, losses)), "losses of single rows")
+    for epoch in range(0, len(order) - len(rows) + 1, len(rows)):
+        check(sorted(order[epoch:epoch + len(rows)]) == list(range(len(rows))), f"the rows of an epoch: {order[epoch:epoch + len(rows)]}")
+    return order
+
+
+def rate_of(update, updates):
+    """Warm-up of 3 %, then a cosine to 0, as nanoGPT counts them."""
+    warmup = math.ceil(0.03 * updates)
+    if update < warmup:
+        return CHAT_RATE * (update + 1) / (warmup + 1)
+    return CHAT_RATE * (1 + math.cos(math.pi * (update - warmup) / (updates - 1 - warmup))) / 2
+
+
+def peft_losses(case, updates):
+    """Returns the losses of the updates with transformers and PEFT, from the folder "peft"; None where they are absent."""
+    if not all(map(importlib.util.find_spec, ("transformers", "peft"))):
+        return None
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(case["model"], dtype=torch.float32), "peft", is_trainable=True)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=CHAT_RATE, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
+    losses = []
+    for update, documents in enumerate(updates):
+        count = sum((targets >= 0).sum() for _, targets in documents)
+        optimizer.zero_grad()
+        losses.append(0.0)
+        for ids, targets in documents:
+            loss = torch.nn.functional.cross_entropy(model(input_ids=ids).logits.flatten(0, 1), targets.flatten(), reduction="sum", ignore_index=-1) / count
+            loss.backward()
+            losses[-1] += loss.item()
+        torch.nn.utils.clip_grad_norm_(trained, CHAT_CLIP)
+        optimizer.param_groups[0]["lr"] = rate_of(update, len(updates))
+        optimizer.step()
+    return losses
+
+
+def epochs():
+    torch.set_num_threads(1)
+    conversations(60)
+    case = {"name": "epochs", "modern": Modern("qwen3", 2, 32, 64, False, qk_norm="head", theta=1e6, vocab=CHAT_VOCAB), "model": os.path.abspath("chat")}
+    case["weights"] = initial_weights(case, torch.Generator().manual_seed(SEED))
+    write_folder(case)
+    tune = ["--init_from=./chat", "--dataset=./data", "--lora_rank=4", f"--epochs={CHAT_EPOCHS}", "--log_interval=1", "--eval_iters=1", "--dtype=float32",
+            "--threads=1", "--sample_tokens=0", f"--grad_clip={CHAT_CLIP}"]
+    train(tune + ["--out_dir=order", "--batch_size=1", "--learning_rate=0"])
+    train(tune + ["--out_dir=tuned", f"--batch_size={CHAT_BATCH}", f"--learning_rate={CHAT_RATE}"])
+    rows, ours = rows_of_documents(), [line["loss"] for line in metrics("tuned")]
+    order = order_of(case, rows, [line["loss"] for line in metrics("order")])
+    # The last update of three epochs goes on into a fourth, whose order a run of three does not show.
+    updates = [[document for row in order[at:at + CHAT_BATCH] for document in rows[row]] for at in range(0, len(order) - CHAT_BATCH + 1, CHAT_BATCH)]
+    count = math.ceil(CHAT_EPOCHS * len(rows) / CHAT_BATCH)
+    check(len(ours) == count and len(updates) >= count - 1, f"{len(ours)} updates, {len(updates)}, not {count}")
+    start = tensors_of("order/model.safetensors")
+    reference = Reference(case, start, lambda leaves: adapted(case, leaves, 2.0))
+    reference.betas, reference.decay, reference.clip = (0.9, 0.999), 0.0, CHAT_CLIP
+    worst = 0.0
+    for update, documents in enumerate(updates):
+        reference.rate = rate_of(update, count)
+        reference.step(documents)
+        worst = max(worst, abs(ours[update] - reference.loss))
+    check(ours[0] - ours[-1] > 0.5, f"the losses hardly move: {ours[0]} to {ours[-1]}")
+    check(worst <= LOSS_BOUND, f"three epochs: losses differ by {worst:.2g}")
+    print(f"three epochs: {len(rows)} rows, {len(updates)} updates, loss {ours[0]:.3f} to {ours[-1]:.3f}, largest difference {worst:.2g}")
+    subprocess.run([GPT_EXPORT, "--out_dir=order", "--format=peft", "peft"], check=True, capture_output=True)
+    theirs = peft_losses(case, updates)
+    if theirs is None:
+        skip("parity_peft", "no transformers or no peft (PyPI)")
+        return
+    worst = max(abs(a - b) for a, b in zip(ours, theirs))
+    check(worst <= 1e-3, f"three epochs of PEFT: losses differ by {worst:.2g}")
+    print(f"three epochs of PEFT: largest difference {worst:.2g}")
+
+
 def main():
     print(f"parity_torch: seed {SEED}, PyTorch {torch.__version__}")
     torch.set_num_threads(1)  # the helper runs in turn with it
@@ -568,4 +698,4 @@ def main():
     modern()
 
 
-end(main)
+end(main, epochs)

@@ -12,7 +12,9 @@
 #include "base/file.h"
 #include "base/size.h"
 
+#ifndef FIRST_BYTES
 #define FIRST_BYTES ((size_t)1 << 20)
+#endif
 #define VERSION_MIN 2
 #define KEY_BYTES_MIN 14    /* of a name of one byte and a value of one */
 #define TENSOR_BYTES_MIN 33 /* of a name of one byte and one dimension */

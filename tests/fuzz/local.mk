@@ -18,7 +18,7 @@ EXTRA_DIST += tests/fuzz/corpus $(FUZZ_SHARED) tests/fuzz/fuzz_common.c tests/fu
 	$(FUZZ_TARGETS:%=tests/fuzz/fuzz_%.c)
 
 FUZZ_IO_FILES = src/io/checkpoint_load.c src/io/checkpoint_record.c src/io/ggml_block.c src/io/gguf.c src/io/gguf_model.c \
-	src/io/hf_config.c src/io/known_models.c src/io/llmc_model.c \
+	src/io/gguf_tokenizer.c src/io/hf_config.c src/io/known_models.c src/io/llmc_model.c \
 	src/io/nanogpt.c src/io/pickle.c src/io/safetensors.c src/io/safetensors_table.c src/io/zip_stored.c
 FUZZ_PLAN_FILES = src/plan/device_profile.c src/plan/device_profile_file.c src/plan/oom_message.c src/plan/oom_text.c
 # Profiles look at the declarations of ops, which bring the differentiation rules.
@@ -31,8 +31,8 @@ FUZZ_H_FILES = $(filter src/base/%.h src/config/%.h src/config/%.def src/data/%.
 FUZZ_SANITIZERS = address,undefined
 FUZZ_BINARIES = $(FUZZ_TARGETS:%=tests/fuzz/fuzz_%)
 # Small tables and blocks fill, grow and end within inputs of a few KiB, and do not dominate the execution time.
-FUZZ_SIZES = -DARCHIVE_BLOCK_BYTES=1024 -DBPE_PIECES_MIN=16 -DCACHE_BITS=6 -DRAW_BYTES=128 \
-	-DSTAGING_BYTES=256 -DTOKEN_WRITER_BYTES=4096
+FUZZ_SIZES = -DARCHIVE_BLOCK_BYTES=1024 -DBPE_PIECES_MIN=16 -DCACHE_BITS=6 -DFIRST_BYTES=512 \
+	-DRAW_BYTES=128 -DSTAGING_BYTES=256 -DTOKEN_WRITER_BYTES=4096
 # Loops over hashes, distances and offsets compare with no magic words (memcmp() is traced separately); tracing their
 # comparisons would take half of the time.
 FUZZ_UNTRACED = bpe bpe_split bpe_train config_key crc32c oom_message tokenizer_encoder

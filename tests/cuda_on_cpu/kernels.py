@@ -1,5 +1,4 @@
-"""Rebuilds the cuda backend's kernels for the emulator, with sanitizers or from edited copies, and runs programs on
-them.
+"""Rebuilds the cuda backend's kernels for the emulator, with sanitizers, and runs programs on them.
 
 The build's settings come from build.env, which make writes into tests/cuda_on_cpu of the build folder.  All output goes
 into a scratch folder.  Kernels are compiled in parallel, one process per processor.
@@ -19,7 +18,6 @@ SANITIZER_STATUS = 66
 ASAN = "-fsanitize=address,undefined -fno-sanitize-recover=all"
 TSAN = "-fsanitize=thread"
 PLAIN = ""
-EMULATOR = "tests/cuda_on_cpu/libemulator.a"
 
 
 def build_read():
@@ -76,21 +74,12 @@ def compile_all(build, sources, folder, flags, first=None):
 
 def link(build, driver, objects, program, flags):
     """Links a test program with these objects in place of the archive members with the same names.  `driver` is
-    opcheck, check_attention or check_rows."""
+    opcheck or check_attention."""
     command = (shlex.split(build["cxx"]) + shlex.split(build["link_flags"]) + shlex.split(flags) + ["-o", program] +
                shlex.split(build[driver]) + objects + shlex.split(build["libs"]))
     status, output = run(command)
     if status != 0:
         raise RuntimeError("%s does not link:\n%s" % (driver, output))
-
-
-def link_small(build, source, program, flags):
-    """Builds a program from one source file and the emulator."""
-    command = (shlex.split(build["cxx"]) + shlex.split(build["kernel_flags"]) + ["-O1", "-g", "-w"] +
-               shlex.split(flags) + ["-x", "c++", os.path.join(TOP, source), "-x", "none", EMULATOR, "-o", program])
-    status, output = run(command)
-    if status != 0:
-        raise RuntimeError("%s does not compile:\n%s" % (source, output))
 
 
 def environment(order):

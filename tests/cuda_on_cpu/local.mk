@@ -96,19 +96,6 @@ tests/cuda_on_cpu/libnccl.so.2: tests/cuda_on_cpu/fake_nccl.c
 	$(AM_V_CCLD)$(CC) -std=c11 -g -O1 -shared -fPIC $(WARNING_CFLAGS) -o $@ $<
 endif
 
-# The emulator, the fakes and the PTX wrappers by themselves.
-if HAVE_CXX
-check_PROGRAMS += tests/cuda_on_cpu/check_emulator tests/cuda_on_cpu/check_fake_runtime
-tests_cuda_on_cpu_check_emulator_SOURCES = tests/cuda_on_cpu/check_emulator.cpp
-tests_cuda_on_cpu_check_emulator_CPPFLAGS = $(EMULATED_CPPFLAGS)
-tests_cuda_on_cpu_check_emulator_CXXFLAGS = $(EMULATED_CXXFLAGS)
-tests_cuda_on_cpu_check_emulator_LDADD = tests/cuda_on_cpu/libemulator.a
-tests_cuda_on_cpu_check_fake_runtime_SOURCES = tests/cuda_on_cpu/check_fake_runtime.cpp
-tests_cuda_on_cpu_check_fake_runtime_CPPFLAGS = $(EMULATED_CPPFLAGS)
-tests_cuda_on_cpu_check_fake_runtime_CXXFLAGS = $(EMULATED_CXXFLAGS)
-tests_cuda_on_cpu_check_fake_runtime_LDADD = tests/cuda_on_cpu/libemulator.a
-endif
-
 # Attention around its tiles, with a separate allocation per operand, judged as in opcheck.
 if HAVE_CXX
 check_PROGRAMS += tests/cuda_on_cpu/check_attention
@@ -116,18 +103,14 @@ tests_cuda_on_cpu_check_attention_SOURCES = tests/cuda_on_cpu/check_attention.c 
 nodist_EXTRA_tests_cuda_on_cpu_check_attention_SOURCES = links_with_cxx.cpp
 tests_cuda_on_cpu_check_attention_CPPFLAGS = $(EMULATED_CPPFLAGS)
 tests_cuda_on_cpu_check_attention_LDADD = tests/ops/libops_test.a libgpttrain.a $(EMULATED_LIBS) $(BACKEND_LIBS)
-check_PROGRAMS += tests/cuda_on_cpu/check_rows tests/cuda_on_cpu/check_queues
+check_PROGRAMS += tests/cuda_on_cpu/check_queues
 tests_cuda_on_cpu_check_queues_SOURCES = tests/cuda_on_cpu/check_queues.c $(PLAN_FIXTURES)
 nodist_EXTRA_tests_cuda_on_cpu_check_queues_SOURCES = links_with_cxx.cpp
 tests_cuda_on_cpu_check_queues_CPPFLAGS = $(EMULATED_CPPFLAGS)
 tests_cuda_on_cpu_check_queues_LDADD = $(UNIT_LIB) libgpttrain.a $(EMULATED_LIBS) $(BACKEND_LIBS) $(CHECK_LIBS)
-tests_cuda_on_cpu_check_rows_SOURCES = tests/cuda_on_cpu/check_rows.c tests/cuda_on_cpu/separate.h
-nodist_EXTRA_tests_cuda_on_cpu_check_rows_SOURCES = links_with_cxx.cpp
-tests_cuda_on_cpu_check_rows_CPPFLAGS = $(EMULATED_CPPFLAGS)
-tests_cuda_on_cpu_check_rows_LDADD = tests/ops/libops_test.a libgpttrain.a $(EMULATED_LIBS) $(BACKEND_LIBS)
 endif
 
-# The scripts' build settings: they recompile kernels, with sanitizers or with planted mistakes.
+# The scripts' build settings: they recompile kernels with sanitizers.
 tests/cuda_on_cpu/build.env: Makefile
 	@$(MKDIR_P) $(@D)
 	$(AM_V_GEN){ echo "cxx='$(CXX)'"; \
@@ -137,21 +120,12 @@ tests/cuda_on_cpu/build.env: Makefile
 	echo "link_flags='$(AM_LDFLAGS) $(LDFLAGS)'"; \
 	echo "libs='$(tests_cuda_on_cpu_opcheck_cuda_LDADD) $(LIBS)'"; \
 	echo "opcheck='$(tests_cuda_on_cpu_opcheck_cuda_OBJECTS)'"; \
-	echo "check_attention='$(tests_cuda_on_cpu_check_attention_OBJECTS)'"; \
-	echo "check_rows='$(tests_cuda_on_cpu_check_rows_OBJECTS)'"; } >$@.tmp && mv $@.tmp $@
+	echo "check_attention='$(tests_cuda_on_cpu_check_attention_OBJECTS)'"; } >$@.tmp && mv $@.tmp $@
 check_DATA += tests/cuda_on_cpu/build.env
 CLEANFILES += tests/cuda_on_cpu/build.env
-EXTRA_DIST += bench/gpu_rates.cu tests/cuda_on_cpu/README.md tests/cuda_on_cpu/smoke.cu tests/cuda_on_cpu/kernels.py \
-	tests/cuda_on_cpu/mutants_planted.py
+EXTRA_DIST += bench/gpu_rates.cu tests/cuda_on_cpu/README.md tests/cuda_on_cpu/smoke.cu tests/cuda_on_cpu/kernels.py
 dist_check_SCRIPTS += \
-	tests/cuda_on_cpu/mutants.py \
 	tests/cuda_on_cpu/orders.sh \
 	tests/cuda_on_cpu/real_headers.sh \
 	tests/cuda_on_cpu/sanitizers.py \
 	tests/cuda_on_cpu/smoke.sh
-
-# All mutants and all sizes, which take a quarter of an hour.
-check-cuda-mutants: $(check_DATA) tests/cuda_on_cpu/check_attention$(EXEEXT) tests/cuda_on_cpu/check_rows$(EXEEXT)
-	@$(AM_TESTS_ENVIRONMENT) $(LOG_COMPILER) $(srcdir)/tests/cuda_on_cpu/mutants.py --all
-check-cuda-sanitizers: $(check_DATA) tests/cuda_on_cpu/check_attention$(EXEEXT) tests/cuda_on_cpu/check_rows$(EXEEXT)
-	@$(AM_TESTS_ENVIRONMENT) $(LOG_COMPILER) $(srcdir)/tests/cuda_on_cpu/sanitizers.py --all

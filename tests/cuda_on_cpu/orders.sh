@@ -56,6 +56,10 @@ done
 order desc --op=adamw_lean --dtype=bfloat16 --variant=1 --cases=8
 order desc --op=muon_momentum --dtype=bfloat16 --variant=2 --cases=8
 order desc --op=cross_entropy --dtype=bfloat16 --variant=1 --cases="$many"
+# With one multiprocessor grids are shorter than the work.
+GT_CUDA_ON_CPU_DEVICES='86x1:12g:Emulated card'
+export GT_CUDA_ON_CPU_DEVICES
+order desc --dtype=bfloat16 --cases="$few"
 # All gradients of attention at once, for which these cases have enough heads if there are two multiprocessors.
 GT_CUDA_ON_CPU_DEVICES='86x2:12g:Emulated card'
 export GT_CUDA_ON_CPU_DEVICES

@@ -1,4 +1,4 @@
-/* For check_attention and check_rows: runs one case of opcheck on an emulated card, with each operand in an allocation
+/* For check_attention: runs one case of opcheck on an emulated card, with each operand in an allocation
  * of exactly its size, so that the sanitizers see every access beyond it.  Cases are judged as in opcheck. */
 #ifndef GPT_TRAIN_CUDA_ON_CPU_SEPARATE_H
 #define GPT_TRAIN_CUDA_ON_CPU_SEPARATE_H

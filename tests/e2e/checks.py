@@ -39,19 +39,6 @@ def some(cases, count=1):
     return cases if LONG else cases[:count]
 
 
-def part(cases):
-    """Returns the cases selected by "--part=K/N" on the command line: every N-th from the K-th on; all of them without
-    it."""
-    for argument in sys.argv[1:]:
-        if argument.startswith("--part="):
-            number, count = map(int, argument[len("--part="):].split("/"))
-            if not 1 <= number <= count:
-                sys.exit(f"{argument}: expected K/N with K from 1 to N")
-            print(f"part {number} of {count}", flush=True)
-            return list(cases)[number - 1::count]
-    return list(cases)
-
-
 def finish():
     """Prints "checks: P passed, F failed, S skipped".  Returns the exit status: 1 if a check failed or nothing was
     done, 77 if everything was skipped."""

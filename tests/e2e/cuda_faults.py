@@ -11,7 +11,7 @@
   nvml      processes on the card, driver version and context are reported if the library exists; parts that fail are
             left out
 With CHECK_LONG=1 up to 30 calls of each function find no memory, are refused, lose the device and hang.  The arguments
-"absent", "taken", "failing" and "nvml" select cases, and --part=K/N every N-th failing or hanging call.
+"absent", "taken", "failing" and "nvml" select cases.
 Prints "checks: P passed, F failed, S skipped".
 """
 import json

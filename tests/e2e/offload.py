@@ -10,8 +10,6 @@
             between, in replays and in launches; pinned memory is what the plan says; waits that are left out are found
   link      it is timed by the first run that moves something, also after one that did not, and once; a note names one that
             is much slower than the card's own; what is not pinned, or moves by one engine, is forecast as no overlap
-  queues    OpenCL's copies have a queue each way; every one waits for the ops before it and is waited for; without the queues
-            a line says so, and the bytes stay
   pageable  where the driver pins nothing, or not all, one line says so, and the bytes stay
   broken    a copy that fails, or a kill, in the middle of a streamed update leaves the last checkpoint whole, and a resume reaches the
             bytes of an unbroken run on a card with one copy engine
@@ -28,7 +26,7 @@ import re
 import shutil
 import subprocess
 
-from checks import GPT_TRAIN, check, end, error_lines, files, make_tokens, metrics, opencl_device, opencl_library, preloadable, read, skip, some, write, write_json
+from checks import GPT_TRAIN, check, end, error_lines, files, make_tokens, metrics, opencl_device, preloadable, read, skip, some, write, write_json
 from cuda_common import DATA, GPT_TRAIN_CUDA, TINY, checkpoint, good, train
 
 GIB = 1 << 30
@@ -173,21 +171,6 @@ def link():
     one_way = 12 * 1.5576e9 / 2e9
     for seconds, ways in zip(adds, (1, 2, 2)):
         check(abs(seconds - ways * one_way) <= 0.05 * seconds, f"12 bytes a parameter take {one_way} s each way: {adds}")
-
-
-def queues():
-    library = opencl_library("tests/reliability/opencl_faults.c") if opencl_device() else None
-    if library is None:
-        return
-    arguments = ["--backend=opencl", *STREAMED[1:]]
-    for out, fault in (("queues", ""), ("one-queue", "clCreateCommandQueue:3:memory")):
-        done = good(train(out, *arguments, "--offload=states", program=GPT_TRAIN, GPT_TRAIN_OPENCL_LIBRARY=library, OPENCL_FAULT=fault,
-                          OPENCL_FAULT_REPORT="report.txt"), "does not copy beside" if fault else "")
-        calls = dict(line.split() for line in read("report.txt").decode().splitlines())
-        started, awaited, released, copies = (int(calls.get(name, 0)) for name in (
-            "clEnqueueMarkerWithWaitList", "clEnqueueBarrierWithWaitList", "clReleaseEvent", "clEnqueueCopyBuffer"))
-        check(copies >= started == awaited > 0 and released == 2 * started and calls["left"] == "0", f"{fault}: {calls}")
-    check(checkpoint("queues") == checkpoint("one-queue"), "other bytes by one queue")
 
 
 def pageable():

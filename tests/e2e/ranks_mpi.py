@@ -3,13 +3,10 @@
 
   bytes     2 tasks (4 in make check-long) write the files and losses of one process with as many parts; answers are given
             once
-  numbers   (in make check-long) with 24 parts, 2, 3, 4 and 8 tasks write the bytes of one process in each format
   full      a disk that is full on rank 0 leaves nothing half written, and all ranks go on; (in make check-long) the same
             command as another user than root
-  machines  the same between two network namespaces over TCP; (in make check-long) if their cable is cut, all ranks end
   unequal   ranks with less memory than rank 0 make all of them plan smaller micro-batches; with other keys they are refused
-  failing   a rank that is stopped or killed is named, and all end in time; a signal to one saves; forked ranks resume; (in make
-            check-long) no task grows
+  failing   a rank that is stopped or killed is named, and all end in time; a signal to one saves; forked ranks resume
   built     a program finds the module of its build folder by itself, and none beside a copy of it or in the current folder
   refused   bad keys and data, once, with the exit status of one process; a launcher that MPI does not know; no module
 Prints "checks: P passed, F failed, S skipped".
@@ -57,15 +54,6 @@ def bytes_of_one():
               f"answered once: {arguments}")
 
 
-def numbers():
-    for i, keys in enumerate(FORMATS if LONG else []):
-        each = ["--parts=24", "--batch_size=6", "--micro_batch=1", "--max_iters=3", *keys]
-        train(f"numbers{i}", *each)
-        for tasks in (2, 3, 4, 8):
-            ended(mpirun(tasks, f"numbers{i}-{tasks}", *each), 0)
-            check(results(f"numbers{i}-{tasks}") == results(f"numbers{i}"), f"{tasks} tasks: the bytes of one process, {keys}")
-
-
 def full():
     command = [GPT_TRAIN, *TINY, "--backend=cpu", "--threads=1", "--max_iters=5"]
     words = ["mpirun", "-n", "2", "sh", "-c", "ulimit -f 64; trap '' XFSZ; exec \"$0\" \"$@\"", *command, "--out_dir=full"]
@@ -103,64 +91,6 @@ def unequal():
         check(not os.path.exists("unlike/trainer_state.json"), f"nothing is saved: {text}")
 
 
-def machines():
-    """Two network namespaces with host names of their own, joined by a pair of virtual Ethernet cards, for two machines."""
-    first, second = f"gta{os.getpid()}", f"gtb{os.getpid()}"
-    if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("unshare") or \
-            subprocess.run(["ip", "netns", "add", first], check=False, capture_output=True).returncode != 0 or \
-            b"Open MPI" not in subprocess.run(["mpirun", "--version"], check=False, capture_output=True).stdout:
-        return skip("ranks_machines", "network namespaces need root, and iproute2 and util-linux; mpirun must be Open MPI's")
-    subprocess.run(["ip", "netns", "add", second], check=True)
-    for words in (f"link add gta netns {first} type veth peer name gtb netns {second}",
-                  f"-n {first} addr add 10.123.0.1/24 dev gta", f"-n {second} addr add 10.123.0.2/24 dev gtb",
-                  f"-n {first} link set gta up", f"-n {second} link set gtb up", f"-n {first} link set lo up",
-                  f"-n {second} link set lo up"):
-        subprocess.run(["ip", *words.split()], check=True)
-    write("agent", f"""#!/bin/sh
-shift
-exec ip netns exec {second} unshare --uts sh -c 'hostname second; exec sh -c "$0"' "$*"
-""".encode())
-    os.chmod("agent", 0o755)
-    network = ["--mca", "plm_rsh_agent", os.path.abspath("agent"), "--mca", "btl", "tcp,self"]
-    for name in ("btl", "oob"):
-        network += ["--mca", f"{name}_tcp_if_include", "10.123.0.0/24"]
-    command = ["ip", "netns", "exec", first, "unshare", "--uts", "sh", "-c", 'hostname first; exec "$0" "$@"', "mpirun", *network,
-               "-x", "GPT_TRAIN_MODULE_DIR", "--host", "first,10.123.0.2", "-n", "2", GPT_TRAIN, *TINY, "--backend=cpu",
-               "--threads=1"]
-    out = "--max_iters=5", "--out_dir=" + os.path.abspath("machines")
-    said = ended(subprocess.Popen([*command, *out], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENV), 0)
-    check("rank 0: first, " in said and "rank 1: second, " in said, f"each rank on its machine: {said[:600]}")
-    check(results("machines") == results("one"), "two machines: the bytes and losses of one process")
-    if LONG:
-        cut(first, [*command, "--max_iters=1000000000", "--rank_timeout=2", "--out_dir=" + os.path.abspath("cut")])
-    for name in (first, second):
-        for pid in subprocess.run(["ip", "netns", "pids", name], check=False, capture_output=True).stdout.split():
-            os.kill(int(pid), signal.SIGKILL) # mpirun's daemon beyond the cut
-        subprocess.run(["ip", "netns", "del", name], check=False)
-    return None
-
-
-def cut(machine, command):
-    """Cuts the cable of a run on two machines.  Its ranks end; mpirun waits for its daemon on the other one, until Ctrl-C."""
-    def ranks():
-        listed = subprocess.run(["pgrep", "-f", "^" + GPT_TRAIN], check=False, capture_output=True, text=True).stdout.split()
-        return [pid for pid in listed if b"/cut" in read(f"/proc/{pid}/cmdline")]
-    with open("said", "w", encoding="utf-8") as said, subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, env=ENV) as run:
-        until = time.monotonic() + patience(60)
-        while not os.path.exists("cut/trainer_state.json") and time.monotonic() < until:
-            time.sleep(0.02)
-        check(len(ranks()) == 2, "two ranks")
-        subprocess.run(["ip", "-n", machine, "link", "set", "gta", "down"], check=True)
-        time.sleep(patience(4))
-        check(ranks() == [], "no rank stays on either machine")
-        for _ in range(3):
-            run.send_signal(signal.SIGINT)
-            time.sleep(1)
-        check(run.poll() is not None, "mpirun ends on Ctrl-C")
-        run.kill()
-    check(b"rank 1 on second has given no sign of life for 2 s" in read("said"), read("said")[-900:])
-
-
 def tasks_of(run):
     with open(f"/proc/{run.pid}/task/{run.pid}/children", encoding="ascii") as file:
         return sorted(map(int, file.read().split()))
@@ -177,10 +107,6 @@ def failing():
             time.sleep(0.02)
         pids = tasks_of(run)
         check(len(pids) == 2, f"two tasks: {pids}")
-        if LONG:
-            before = [resident(pid) for pid in pids]
-            time.sleep(1) # hundreds of updates
-            check(max(resident(pid) - last for pid, last in zip(pids, before)) <= 2 << 20, f"ranks grow: {before}")
         os.kill(pids[victim], number)
         begin = time.monotonic()
         if status == 137: # mpirun may be the first to notice
@@ -240,4 +166,4 @@ def module_there():
 
 
 if __name__ == "__main__":
-    end(*((bytes_of_one, numbers, full, machines, unequal, failing, built, refused) if module_there() else ()), begin=lambda: make_tokens("data"))
+    end(*((bytes_of_one, full, unequal, failing, built, refused) if module_there() else ()), begin=lambda: make_tokens("data"))

@@ -13,7 +13,7 @@ FUZZ_LINK = $(JANSSON_LIBS) $(PCRE2_LIBS) $(LIBARCHIVE_LIBS) $(ICU_LIBS) $(YAML_
 
 FUZZ_SHARED = tests/fuzz/fuzz_common.h tests/fuzz/fuzz_folder.h tests/fuzz/fuzz_prepare.h \
 	tests/fuzz/fuzz_tokenizer.h tests/fuzz/fuzz_weights.h
-dist_check_SCRIPTS += tests/fuzz/every_bit.py tests/fuzz/run.sh
+dist_check_SCRIPTS += tests/fuzz/run.sh
 EXTRA_DIST += tests/fuzz/corpus $(FUZZ_SHARED) tests/fuzz/fuzz_common.c tests/fuzz/pattern_once.c \
 	$(FUZZ_TARGETS:%=tests/fuzz/fuzz_%.c)
 

@@ -4,7 +4,7 @@
  *   oracle     train (first, next, remainder), update and evaluate on the device agree with the oracle run of the same
  *              op lists: losses, and every parameter's gradient within 1e-5 of its norm (doc/numerics.md), with dropout
  *              on and off
- *   16 bits    losses and gradients are at most 1.5 times as far from the oracle as those of the naive reference, which
+ *   16 bits    losses and gradients are at most 1.5 times as far from the oracle as those of the oracle that
  *              rounds the outputs of each op; weights are their masters, rounded
  *   poison     dead bytes filled with NaN and guard bands around every tensor change no bit of any program's results
  *   documents  a document in a packed row has the losses and gradients that it has in a row of its own
@@ -26,7 +26,7 @@
 /* In 16 bits the reference is the error of a plain implementation that rounds where this one stores.  Both errors are
  * estimates from n elements, so that their ratio varies by 1/sqrt(n); the test allows two such deviations in addition
  * to the factor. */
-#define NAIVE_FACTOR 1.5
+#define ROUNDED_FACTOR 1.5
 #define DEVIATIONS 2.0
 #define LOSS_SCALE 4096.0f
 
@@ -102,10 +102,10 @@ TEST_LOOP(training_meets_the_oracle, VARIANTS_F32)
     rig_close(&rig);
 }
 
-/* A program on the device, in the oracle and in the naive reference, from the same state. */
+/* A program on the device, in the oracle and in the oracle that rounds, from the same state. */
 struct trio {
     struct rig *rig;
-    struct replica exact, naive;
+    struct replica exact, rounded;
     double loss; /* the device's */
 };
 
@@ -114,34 +114,34 @@ static void trio_run(struct trio *trio, const struct program_io *io)
     struct rig *rig = trio->rig;
     rig->scalars[SCALAR_LOSS_SUM].f = 0.0f;
     replica_create(rig->model->graph, &trio->exact);
-    replica_create(rig->model->graph, &trio->naive);
+    replica_create(rig->model->graph, &trio->rounded);
     replica_load(&trio->exact, rig, io->program);
-    replica_load(&trio->naive, rig, io->program);
+    replica_load(&trio->rounded, rig, io->program);
     rig_run(rig, io->program);
     trio->loss = (double)rig->scalars[SCALAR_LOSS_SUM].f;
     replica_run(&trio->exact, io->program, false);
-    replica_run(&trio->naive, io->program, true);
+    replica_run(&trio->rounded, io->program, true);
 }
 
 static void trio_end(struct trio *trio)
 {
     replica_destroy(&trio->exact);
-    replica_destroy(&trio->naive);
+    replica_destroy(&trio->rounded);
 }
 
 /* Returns the distance of a parameter's gradient from the oracle's, as a share of the allowed distance. */
 static double gradient_share(struct trio *trio, const struct parameter *parameter)
 {
     int64_t count = graph_tensor_elements(trio->rig->model->graph, parameter->gradient);
-    const double *exact = trio->exact.value[parameter->gradient], *naive = trio->naive.value[parameter->gradient];
+    const double *exact = trio->exact.value[parameter->gradient], *rounded = trio->rounded.value[parameter->gradient];
     float *ours = rig_download(trio->rig, parameter->gradient);
-    double of_ours = 0.0, of_naive = 0.0;
+    double of_ours = 0.0, of_rounded = 0.0;
     for (int64_t i = 0; i < count; i++) {
         of_ours += ((double)ours[i] - exact[i]) * ((double)ours[i] - exact[i]);
-        of_naive += (naive[i] - exact[i]) * (naive[i] - exact[i]);
+        of_rounded += (rounded[i] - exact[i]) * (rounded[i] - exact[i]);
     }
     free(ours);
-    return sqrt(of_ours / of_naive) / (NAIVE_FACTOR * (1.0 + DEVIATIONS / sqrt((double)count)));
+    return sqrt(of_ours / of_rounded) / (ROUNDED_FACTOR * (1.0 + DEVIATIONS / sqrt((double)count)));
 }
 
 TEST_LOOP(training_in_16_bits_is_as_good_as_a_plain_one, VARIANTS - VARIANTS_F32)
@@ -158,10 +158,10 @@ TEST_LOOP(training_in_16_bits_is_as_good_as_a_plain_one, VARIANTS - VARIANTS_F32
         rig_feed(&rig, io, (uint64_t)k);
         trio_run(&trio, io);
         double exact = trio.exact.value[rig.model->scalars][SCALAR_LOSS_SUM],
-               naive = trio.naive.value[rig.model->scalars][SCALAR_LOSS_SUM],
+               rounded = trio.rounded.value[rig.model->scalars][SCALAR_LOSS_SUM],
                u = dtype_unit_roundoff(variants[variant].dtype);
-        ck_assert_msg(fabs(trio.loss - exact) <= NAIVE_FACTOR * fabs(naive - exact) + u * exact,
-                      "loss %.9g, oracle %.9g, naive %.9g", trio.loss, exact, naive);
+        ck_assert_msg(fabs(trio.loss - exact) <= ROUNDED_FACTOR * fabs(rounded - exact) + u * exact,
+                      "loss %.9g, oracle %.9g, rounded %.9g", trio.loss, exact, rounded);
         for (int32_t p = 0; p < rig.model->parameters.count; p++) {
             double share = gradient_share(&trio, &rig.model->parameters.at[p]);
             ck_assert_msg(share <= 1.0, "gradient of %s: %.3g of what is allowed", rig.model->parameters.at[p].name,

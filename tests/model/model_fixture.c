@@ -269,7 +269,7 @@ void replica_poison(struct replica *replica)
     }
 }
 
-static void replica_op(struct replica *replica, const struct op *op, bool naive)
+static void replica_op(struct replica *replica, const struct op *op, bool rounds)
 {
     struct op_call call;
     struct ref_tensors tensors = {.value = {NULL}};
@@ -281,23 +281,20 @@ static void replica_op(struct replica *replica, const struct op *op, bool naive)
         tensors.value[s] = replica->value[op->operand[s]];
         tensors.term[s] = need_memory((size_t)graph_tensor_elements(replica->graph, op->operand[s]), sizeof(double));
     }
-    if (naive)
-        naive_run(&call, tensors.value, DEFECT_NONE);
-    else
-        ref_run(&call, &tensors);
+    ref_run(&call, &tensors);
     for (int32_t s = 0; s < operands; s++) {
-        bool rounds = naive && op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) != OPERAND_IN;
-        for (int64_t k = 0; rounds && k < graph_tensor_elements(replica->graph, op->operand[s]); k++)
+        bool stores = rounds && op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) != OPERAND_IN;
+        for (int64_t k = 0; stores && k < graph_tensor_elements(replica->graph, op->operand[s]); k++)
             tensors.value[s][k] = image_rounded(call.operand[s].dtype, tensors.value[s][k]);
         free(tensors.term[s]);
     }
 }
 
-void replica_run(struct replica *replica, int32_t program, bool naive)
+void replica_run(struct replica *replica, int32_t program, bool rounds)
 {
     const struct program *ops = &replica->graph->programs[program];
     for (int32_t i = 0; i < ops->count; i++)
-        replica_op(replica, &ops->ops[i], naive);
+        replica_op(replica, &ops->ops[i], rounds);
 }
 
 /* Converts the block of scalars, whose words have three types. */

@@ -72,9 +72,9 @@ struct replica {
 
 void replica_create(const struct graph *graph, struct replica *out);
 void replica_destroy(struct replica *replica);
-/* Runs a program through the oracle, where nothing is rounded for any dtype, or through the naive reference, whose
- * outputs of each op are rounded to the dtype of their tensor. */
-void replica_run(struct replica *replica, int32_t program, bool naive);
+/* Runs a program through the oracle, where nothing is rounded for any dtype, or with the outputs of each op
+ * rounded to the dtype of their tensor. */
+void replica_run(struct replica *replica, int32_t program, bool rounds);
 /* Fills the whole replica with NaN, to expose reads of unwritten elements. */
 void replica_poison(struct replica *replica);
 /* Copies run and phase tensors, and the inputs of a program, from a rig. */

@@ -1,4 +1,4 @@
-/* The host data of a case: values before the run, the results of the oracle and of the naive reference, and images.
+/* The host data of a case: values before the run, the results of the oracle, and images.
  *
  * Values belong to the case, images to one layout of it (a backend's alignment and workspace).  This is test code: it
  * aborts when an allocation fails.
@@ -40,7 +40,6 @@ void case_values_make(const struct check_case *check, struct case_data *data)
         size_t count = (size_t)operand_elements(&check->call.operand[slot]);
         if (data->initial[slot] == NULL)
             continue;
-        data->naive[slot] = duplicate(data->initial[slot], count);
         data->ref.value[slot] = duplicate(data->initial[slot], count);
         data->ref.term[slot] = take(count, sizeof(double));
         data->ref.half_bound[slot] = take(count, sizeof(double));
@@ -48,7 +47,6 @@ void case_values_make(const struct check_case *check, struct case_data *data)
         data->ref.drift[slot] = take(count, sizeof(double));
     }
     ref_run(&check->call, &data->ref);
-    naive_run(&check->call, data->naive, DEFECT_NONE);
 }
 
 uint8_t *case_image_make(const struct check_case *check)
@@ -62,16 +60,14 @@ uint8_t *case_image_make(const struct check_case *check)
     return image;
 }
 
-/* Fills `image` with the image before the run, and encodes the outputs in `value` into it. */
-static void outputs_encode(const struct check_case *check, const struct case_data *data, double *const *value,
-                           uint8_t *image)
+static void outputs_encode(const struct check_case *check, const struct case_data *data)
 {
-    memcpy(image, data->before, check->image_bytes);
+    memcpy(data->ideal, data->before, check->image_bytes);
     for (int32_t slot = 0; slot < op_declaration(check->call.kind)->operands; slot++) {
         if (!case_is_output(check, slot))
             continue;
         for (int64_t i = 0, count = operand_elements(&check->call.operand[slot]); i < count; i++)
-            image_encode(check, slot, i, value[slot][i], ENCODE_NEAREST, image);
+            image_encode(check, slot, i, data->ref.value[slot][i], data->ideal);
     }
 }
 
@@ -79,31 +75,17 @@ void case_images_make(const struct check_case *check, struct case_data *data)
 {
     data->before = take(check->image_bytes, 1);
     data->after = take(check->image_bytes, 1);
-    data->naive_image = take(check->image_bytes, 1);
+    data->ideal = take(check->image_bytes, 1);
     image_prepare(check, data->initial, data->before);
-    outputs_encode(check, data, data->naive, data->naive_image);
-}
-
-void case_naive_image(const struct check_case *check, struct case_data *data, enum naive_defect defect)
-{
-    for (int32_t slot = 0; slot < op_declaration(check->call.kind)->operands; slot++) {
-        size_t count = (size_t)operand_elements(&check->call.operand[slot]);
-        if (data->initial[slot] == NULL)
-            continue;
-        if (data->scratch[slot] == NULL)
-            data->scratch[slot] = take(count, sizeof(double));
-        memcpy(data->scratch[slot], data->initial[slot], count * sizeof(double));
-    }
-    naive_run(&check->call, data->scratch, defect);
-    outputs_encode(check, data, data->scratch, data->after);
+    outputs_encode(check, data);
 }
 
 void case_images_free(struct case_data *data)
 {
     free(data->before);
     free(data->after);
-    free(data->naive_image);
-    data->before = data->after = data->naive_image = NULL;
+    free(data->ideal);
+    data->before = data->after = data->ideal = NULL;
 }
 
 void case_data_free(struct case_data *data)
@@ -111,8 +93,6 @@ void case_data_free(struct case_data *data)
     case_images_free(data);
     for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
         free(data->initial[slot]);
-        free(data->naive[slot]);
-        free(data->scratch[slot]);
         free(data->ref.value[slot]);
         free(data->ref.term[slot]);
         free(data->ref.half_bound[slot]);

@@ -56,18 +56,7 @@ double image_rounded(enum dtype dtype, double value)
     return is_float ? ref_rounded(dtype, value) : value;
 }
 
-/* Returns the 16-bit pattern; `encoding` can make it round towards zero or stay finite, as mutants do. */
-static uint16_t half_bits(enum dtype dtype, float value, enum encoding encoding)
-{
-    uint16_t bits = dtype == DTYPE_BF16 ? bf16_from_f32(value) : f16_from_f32(value);
-    float back = dtype == DTYPE_BF16 ? bf16_to_f32(bits) : f16_to_f32(bits);
-    if (encoding == ENCODE_SATURATE)
-        return isinf(back) && isfinite(value) ? (uint16_t)(bits - 1u) : bits;
-    return encoding == ENCODE_TRUNCATE && fabsf(back) > fabsf(value) ? (uint16_t)(bits - 1u) : bits;
-}
-
-void image_encode(const struct check_case *check, int32_t slot, int64_t i, double value, enum encoding encoding,
-                  uint8_t *image)
+void image_encode(const struct check_case *check, int32_t slot, int64_t i, double value, uint8_t *image)
 {
     const struct operand *operand = &check->call.operand[slot];
     uint8_t *at = image + operand->at.offset_bytes + (size_t)i * dtype_size_bytes(operand->dtype);
@@ -81,7 +70,7 @@ void image_encode(const struct check_case *check, int32_t slot, int64_t i, doubl
         uint32_t word = (uint32_t)(int64_t)value; /* seeds use all 32 bits */
         memcpy(at, &word, sizeof word);
     } else {
-        uint16_t half = half_bits(dtype, as_float, encoding);
+        uint16_t half = dtype == DTYPE_BF16 ? bf16_from_f32(as_float) : f16_from_f32(as_float);
         memcpy(at, &half, sizeof half);
     }
 }
@@ -122,7 +111,7 @@ void image_prepare(const struct check_case *check, double *const *value, uint8_t
             continue;
         }
         for (int64_t i = 0, count = operand_elements(operand); i < count; i++)
-            image_encode(check, slot, i, value[slot][i], ENCODE_NEAREST, image);
+            image_encode(check, slot, i, value[slot][i], image);
     }
 }
 

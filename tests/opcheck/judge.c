@@ -4,13 +4,13 @@
  *     of a correct computation decides, infinity and the largest value are both right.
  *   2. For every element |y - y*| <= e + half the distance of the dtype's values at |y*| + e, with e = 8 2^-24 term +
  *     the roundings to 16 bits that bounds.md permits on the way.
- *   3. RMS error <= 1.25 times that of the naive reference, and |mean error| <= 8 RMS / sqrt(n), both for the signed
- *     error and for the error away from zero.  Ideal rounding of the output is a lower limit of the reference; n is the
- *     number of independent errors.  With n < 16 the rule does not apply.
+ *   3. RMS error <= 1.25 times the reference, and |mean error| <= 8 references / sqrt(n) + that of ideal rounding, both for
+ *     the signed error and for the error away from zero.  The reference is the larger of 2^-24 term and of ideal rounding of the output; n is
+ *     the number of independent errors.  With n < 16 the rule does not apply.
  *   4. With integer inputs of sums of products, and where the oracle marks an element exact, values are equal.
  *   5. Guard bands and inputs are unchanged.  A case with less than 10 % of non-zero results is trivial: it is not
  *     counted, and suite.c fails an op with more than one trivial case for every twenty others.
- *   6. Where the naive reference is exact, the bits are equal to its bits.
+ *   6. Where an op is defined to the bit, the bits are equal.
  * Comparisons are positive, so that a NaN fails.  There are no other tolerances.
  */
 #include <math.h>
@@ -79,27 +79,27 @@ bool judge_fail(const struct check_case *check, int32_t slot, int64_t i, const c
 
 /* Sums over the elements of one output, for rule 3. */
 struct moments {
-    double count, squares, naive_squares, ideal_squares, fp32_squares, half_squares, drift_squares;
-    double signed_sum, outward_sum, naive_signed_sum, naive_outward_sum, systematic;
+    double count, squares, term_squares, spacing_squares, ideal_squares, half_squares, drift_squares;
+    double signed_sum, outward_sum, ideal_signed_sum, ideal_outward_sum, systematic;
 };
 
 static void moments_add(struct moments *moments, const struct case_data *data, int32_t slot, int64_t i,
-                        enum dtype dtype, double error, double naive)
+                        enum dtype dtype, double error, double rounding)
 {
-    double exact = data->ref.value[slot][i], ideal = spacing(dtype, fabs(exact)), drift = data->ref.drift[slot][i];
-    double outward = exact < 0.0 ? -1.0 : 1.0;
+    double exact = data->ref.value[slot][i], distance = spacing(dtype, fabs(exact)), drift = data->ref.drift[slot][i];
+    double outward = exact < 0.0 ? -1.0 : 1.0, term = U32 * data->ref.term[slot][i];
     moments->count += 1.0;
     moments->squares += error * error;
-    moments->naive_squares += naive * naive;
-    moments->ideal_squares += ideal * ideal / 12.0;
-    moments->fp32_squares += (U32 * exact) * (U32 * exact) / 3.0;
+    moments->term_squares += term * term;
+    moments->spacing_squares += distance * distance / 12.0;
+    moments->ideal_squares += rounding * rounding;
     moments->half_squares += data->ref.half_square[slot][i];
     moments->drift_squares += drift * drift;
     moments->signed_sum += error;
     moments->outward_sum += outward * error;
-    moments->naive_signed_sum += naive;
-    moments->naive_outward_sum += outward * naive;
-    moments->systematic += U32 * data->ref.term[slot][i];
+    moments->ideal_signed_sum += rounding;
+    moments->ideal_outward_sum += outward * rounding;
+    moments->systematic += term;
 }
 
 /* Applies rules 1, 2 and 4 to one element, and adds it to the moments. */
@@ -124,13 +124,12 @@ static bool judge_element(const struct check_case *check, const struct case_data
             return judge_fail(check, slot, i, "must overflow", found, stored, out);
     }
     double error = found - exact, bound = 0.5 * spacing(dtype, size + computed) + computed + FLUSHED;
-    double ratio = fabs(error) / bound, naive = image_decode(check, slot, i, data->naive_image) - exact;
+    double ratio = fabs(error) / bound;
     if (!(ratio <= out->worst_ratio))
         out->worst_ratio = ratio;
     if (!(fabs(error) <= bound))
         return judge_fail(check, slot, i, "beyond the bound", found, exact, out);
-    if (isfinite(naive))
-        moments_add(moments, data, slot, i, dtype, error, naive);
+    moments_add(moments, data, slot, i, dtype, error, stored - exact);
     return true;
 }
 
@@ -141,18 +140,18 @@ static bool judge_moments(const struct check_case *check, int32_t slot, const st
     double n = fmin(m->count / shared_by(&check->call, slot), inputs_distinct(check, image_dtype(check, slot, 0)));
     if (n < ERRORS_LEAST)
         return true;
-    double squares = fmax(m->naive_squares, m->ideal_squares) + m->fp32_squares + m->half_squares;
+    double squares = fmax(m->term_squares, fmax(m->spacing_squares, m->ideal_squares)) + m->half_squares;
     double noise = FACTOR_SIGMA / sqrt(n), reference = sqrt(squares / m->count),
            drift = sqrt(m->drift_squares / m->count);
     double systematic = (op_test(check->call.kind)->is_sum_of_products ? 0.0 : m->systematic / m->count) + drift;
     double rms = sqrt(m->squares / m->count), rms_max = FACTOR_RMS * (1.0 + noise) * reference + systematic;
     double mean = fabs(m->signed_sum) / m->count, outward = fabs(m->outward_sum) / m->count;
-    double mean_max = noise * reference + systematic + fabs(m->naive_signed_sum) / m->count;
-    double outward_max = noise * reference + systematic + fabs(m->naive_outward_sum) / m->count;
+    double mean_max = noise * reference + systematic + fabs(m->ideal_signed_sum) / m->count;
+    double outward_max = noise * reference + systematic + fabs(m->ideal_outward_sum) / m->count;
     if (!(rms <= rms_max)) {
         out->passed = false;
-        snprintf(out->reason, sizeof out->reason, "%s: RMS error %.4g, at most %.4g (naive with ideal rounding %.4g)",
-                 name, rms, rms_max, reference);
+        snprintf(out->reason, sizeof out->reason, "%s: RMS error %.4g, at most %.4g (reference %.4g)", name, rms,
+                 rms_max, reference);
     } else if (!(mean <= mean_max) || !(outward <= outward_max)) {
         out->passed = false;
         snprintf(out->reason, sizeof out->reason,
@@ -181,8 +180,8 @@ static bool judge_bits(const struct check_case *check, const struct case_data *d
     size_t size = dtype_size_bytes(operand->dtype);
     for (int64_t i = 0, count = operand_elements(operand); i < count; i++) {
         size_t at = operand->at.offset_bytes + (size_t)i * size;
-        double found = image_decode(check, slot, i, after), exact = image_decode(check, slot, i, data->naive_image);
-        if (memcmp(after + at, data->naive_image + at, size) != 0 && !(isnan(found) && isnan(exact)))
+        double found = image_decode(check, slot, i, after), exact = image_decode(check, slot, i, data->ideal);
+        if (memcmp(after + at, data->ideal + at, size) != 0 && !(isnan(found) && isnan(exact)))
             return judge_fail(check, slot, i, "must have the same bits", found, exact, out);
     }
     return true;

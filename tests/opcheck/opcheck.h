@@ -2,7 +2,7 @@
  *
  * A case is an op_call with shapes, a seed and a flavour of inputs.  Its operands lie in an image, one block of memory
  * with guard bands around every tensor.  The result of a backend is the image after the run; that of a mutant is the
- * image that a defective naive version would leave.  judge.c sees only images and cannot distinguish them.
+ * oracle's image with a defect.  judge.c sees only images and cannot distinguish them.
  */
 #ifndef GPT_TRAIN_OPCHECK_OPCHECK_H
 #define GPT_TRAIN_OPCHECK_OPCHECK_H
@@ -18,14 +18,9 @@
 /* The host data of a case: doubles, one array per operand, and images of one layout. */
 struct case_data {
     double *initial[OP_OPERANDS_MAX]; /* values before the run, rounded to the operand's dtype */
-    double *naive[OP_OPERANDS_MAX];
-    double *scratch[OP_OPERANDS_MAX]; /* for another naive run */
     struct ref_tensors ref;
-    uint8_t *before, *after, *naive_image;
+    uint8_t *before, *after, *ideal; /* ideal: the oracle's results, rounded to the dtypes */
 };
-
-/* How a value becomes a 16-bit pattern: correctly, or as in two of the mutants. */
-enum encoding { ENCODE_NEAREST, ENCODE_TRUNCATE, ENCODE_SATURATE };
 
 struct verdict {
     bool passed;
@@ -55,14 +50,13 @@ void inputs_fill(const struct check_case *check, double *const *value);
 /* image.c: addresses, guard bands, encoding. */
 void image_layout(struct check_case *check, size_t workspace_bytes, uint32_t alignment_bytes);
 void image_prepare(const struct check_case *check, double *const *value, uint8_t *image);
-void image_encode(const struct check_case *check, int32_t slot, int64_t i, double value, enum encoding encoding,
-                  uint8_t *image);
+void image_encode(const struct check_case *check, int32_t slot, int64_t i, double value, uint8_t *image);
 /* Returns the dtype of element i of an operand as stored: the operand's, except for words of the scalars block. */
 enum dtype image_dtype(const struct check_case *check, int32_t slot, int64_t i);
 /* Returns true when every byte outside of outputs and workspace is unchanged, else false and a reason. */
 bool image_bands_check(const struct check_case *check, const uint8_t *before, const uint8_t *after, char *reason);
 
-/* data.c: computes the values, the oracle and the naive reference; then images, after the case is laid out.  Aborts
+/* data.c: computes the values and the oracle; then images, after the case is laid out.  Aborts
  * when an allocation fails. */
 void case_values_make(const struct check_case *check, struct case_data *data);
 void case_images_make(const struct check_case *check, struct case_data *data);
@@ -70,8 +64,6 @@ void case_images_free(struct case_data *data);
 void case_data_free(struct case_data *data);
 /* Returns the image of a case before the run, after the case is laid out; free() it. */
 uint8_t *case_image_make(const struct check_case *check);
-/* Fills data->after with the result of the naive reference with a defect, or with a permitted rounding. */
-void case_naive_image(const struct check_case *check, struct case_data *data, enum naive_defect defect);
 
 /* Fills the workspace of `call`, which is the case's call in another layout, with NaN.  No op has written to the
  * workspace yet, and ops may not rely on the arena's zeros. */
@@ -81,7 +73,7 @@ bool case_workspace_spoil(struct backend *backend, const struct check_case *chec
 /* judge.c: applies the rule (see there) to the image `after`. */
 void judge(const struct check_case *check, const struct case_data *data, const uint8_t *after, struct verdict *out);
 
-/* mutants.c: plants every defect of `kind`, adds to the counts, and prints the survivors. */
+/* mutants.c: plants every defect in `kind`, adds to the counts, and prints the survivors. */
 void mutants_run(enum op_kind kind, enum dtype dtype, uint64_t seed, int32_t *caught, int32_t *planted);
 
 /* device.c: an open backend with an arena for the largest case.  0 threads: as many as the backend chooses. */

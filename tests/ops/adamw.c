@@ -43,60 +43,6 @@ static void ref_adamw(const struct op_call *call, const struct ref_tensors *t)
     }
 }
 
-/* Stores the updated weight: into the master if there is one, and from it into param. */
-static void adamw_store(double *const *value, int64_t i, float p, enum naive_defect defect)
-{
-    bool has_master = value[ADAMW_MASTER] != NULL;
-    if (has_master && defect != DEFECT_MASTER_STALE)
-        value[ADAMW_MASTER][i] = (double)p;
-    if (!has_master || defect != DEFECT_PARAM_STALE)
-        value[ADAMW_PARAM][i] = (double)p;
-}
-
-static void naive_adamw_element(const struct op_call *call, double *const *value, const double *correction, int64_t i,
-                                enum naive_defect defect)
-{
-    const double *scalars = value[ADAMW_SCALARS];
-    bool from_master = value[ADAMW_MASTER] != NULL && defect != DEFECT_FROM_PARAM;
-    float b1 = call->attrs.beta1, b2 = call->attrs.beta2, decay = call->attrs.weight_decay,
-          epsilon = call->attrs.epsilon;
-    float rate = (float)scalars[SCALAR_LEARNING_RATE], clip = (float)scalars[SCALAR_CLIP],
-          p = naive_at(value[from_master ? ADAMW_MASTER : ADAMW_PARAM], i);
-    if (defect != DEFECT_FORGET_LIMIT)
-        rate *= call->attrs.alpha;
-    float bc1 = (float)correction[0], bc2 = (float)correction[1];
-    float g = naive_at(value[ADAMW_GRAD], i) * (defect == DEFECT_FORGET_SCALE ? 1.0f : clip);
-    if (defect == DEFECT_SWAPPED) {
-        b1 = call->attrs.beta2;
-        b2 = call->attrs.beta1;
-    }
-    if (defect == DEFECT_COUPLED_DECAY) {
-        g += decay * p;
-        decay = 0.0f;
-    }
-    if (defect == DEFECT_FORGET_CORRECTION)
-        bc1 = bc2 = 1.0f;
-    float m = b1 * naive_at(value[ADAMW_M], i) + (1.0f - b1) * g;
-    float v = b2 * naive_at(value[ADAMW_V], i) + (1.0f - b2) * g * g;
-    float denominator = defect == DEFECT_EPSILON ? sqrtf(v / bc2 + epsilon) : sqrtf(v / bc2) + epsilon;
-    value[ADAMW_M][i] = (double)m;
-    value[ADAMW_V][i] = (double)v;
-    adamw_store(value, i, p - rate * (m / bc1 / denominator + decay * p), defect);
-}
-
-static void naive_adamw(const struct op_call *call, double *const *value, enum naive_defect defect)
-{
-    const double *scalars = value[ADAMW_SCALARS];
-    int64_t rows = call->operand[ADAMW_CORRECTIONS].dims[0], row = (int64_t)scalars[SCALAR_ADAM_STEP] - 1;
-    row = row < rows ? row : rows - 1;
-    if (defect == DEFECT_FORGET_STEP)
-        row = row < rows - 1 ? row + 1 : row;
-    if (scalars[SCALAR_FOUND_INF] != 0.0 && defect != DEFECT_FORGET_SKIP)
-        return;
-    for (int64_t i = 0; i < op_elements(call, ADAMW_PARAM); i++)
-        naive_adamw_element(call, value, value[ADAMW_CORRECTIONS] + 2 * row, i, defect);
-}
-
 static void make_adamw(struct maker *maker)
 {
     int64_t rows = case_size(maker, 129), columns = maker->index % 4 == 0 ? 0 : case_any_size(maker, 129);
@@ -161,10 +107,6 @@ const struct op_test test_adamw = {
     .bench_dims = {{ADAMW_CORRECTIONS, {1, 2}}},
     .inputs = inputs_adamw,
     .ref = ref_adamw,
-    .naive = naive_adamw,
     .has_many_variants = true,
     .judge = judge_adamw,
-    .defects = {DEFECT_FORGET_SCALE, DEFECT_SWAPPED, DEFECT_COUPLED_DECAY, DEFECT_FORGET_CORRECTION, DEFECT_EPSILON,
-                DEFECT_FORGET_STEP, DEFECT_FORGET_SKIP, DEFECT_FORGET_LIMIT, DEFECT_PARAM_STALE, DEFECT_MASTER_STALE,
-                DEFECT_FROM_PARAM},
 };

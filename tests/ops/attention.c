@@ -1,5 +1,4 @@
-/* Attention.  The oracle computes all scores of one query row, without blocks or rescaling; the naive reference does so
- * in fp32.
+/* Attention.  The oracle computes all scores of one query row, without blocks or rescaling.
  *
  * The oracle's backward takes lse and y as given (rounded), as a backend does.  With 16-bit operands a backend may
  * round p and ds, the factors of a product with them, to the same 16 bits, and nothing else; the oracle computes the
@@ -64,14 +63,12 @@ static struct geometry geometry_make(const struct op_call *call, double *const *
     return g;
 }
 
-static struct place place_at(const struct geometry *g, int64_t index, enum naive_defect defect)
+static struct place place_at(const struct geometry *g, int64_t index)
 {
     struct place at = {.b = index / (g->heads * g->time), .h = index / g->time % g->heads, .i = index % g->time};
-    int64_t kv = defect == DEFECT_WRONG_HEAD ? at.h % g->kv_heads : at.h / (g->heads / g->kv_heads);
+    int64_t kv = at.h / (g->heads / g->kv_heads);
     at.q = (at.b * g->time + at.i) * g->width + at.h * g->size;
-    at.begin = g->begin != NULL && defect != DEFECT_FORGET_LIMIT ? (int64_t)g->begin[at.b * g->time + at.i] : 0;
-    if (defect == DEFECT_SHIFTED && at.begin > 0)
-        at.begin--;
+    at.begin = g->begin != NULL ? (int64_t)g->begin[at.b * g->time + at.i] : 0;
     at.k = at.b * g->key_sample + g->k_first + kv * g->size + at.begin * g->key_row;
     at.v = at.b * g->key_sample + g->v_first + kv * g->size + at.begin * g->key_row;
     at.y = ((at.b * g->time + at.i) * g->heads + at.h) * g->size;
@@ -172,7 +169,7 @@ static void ref_rows(const struct op_call *call, const struct ref_tensors *t, in
     struct geometry g = geometry_make(call, t->value);
     struct row row = row_make(g.limit);
     for (int64_t index = 0; index < g.samples * g.heads * g.time; index++) {
-        struct place at = place_at(&g, index, DEFECT_NONE);
+        struct place at = place_at(&g, index);
         row.keys = g.position + at.i + 1 - at.begin;
         assert(row.keys <= g.limit);
         row_scores(&g, &row, &at);
@@ -242,7 +239,7 @@ static void ref_attention_backward(const struct op_call *call, const struct ref_
     for (int64_t i = 0; i < elements; i++)
         t->value[ATTENTION_BACKWARD_DQKV][i] = t->term[ATTENTION_BACKWARD_DQKV][i] = 0.0;
     for (int64_t index = 0; index < g.samples * g.heads * g.time; index++) {
-        struct place at = place_at(&g, index, DEFECT_NONE);
+        struct place at = place_at(&g, index);
         row.keys = at.i + 1 - at.begin;
         row_scores(&g, &row, &at);
         row_factors(call, &g, &row, &at);
@@ -272,156 +269,6 @@ static void ref_attention_cached(const struct op_call *call, const struct ref_te
         t->term[ATTENTION_CACHED_CACHE][i] = REF_EXACT;
     cache_append(&g, t->value[ATTENTION_CACHED_CACHE], g.position, g.samples * g.time);
     ref_rows(call, t, ATTENTION_CACHED_Y, NULL, NULL);
-}
-
-/* Returns a factor as it enters a product with 16-bit operands. */
-static float product_factor(const struct geometry *g, float factor, enum naive_defect defect)
-{
-    return defect == PERMITTED_HALF_FACTORS ? naive_rounded(g->dtype, factor) : factor;
-}
-
-/* Returns the number of keys that a query sees. */
-static int64_t keys_seen(const struct geometry *g, const struct place *at, enum naive_defect defect)
-{
-    int64_t keys = g->position + at->i + 1 - at->begin;
-    if (defect == DEFECT_MASK_NARROW && keys > 1)
-        keys--;
-    if (defect == DEFECT_MASK_WIDE && keys + at->begin < g->limit)
-        keys++;
-    return keys;
-}
-
-static float dot(const double *a, const double *b, int64_t count, enum naive_defect defect)
-{
-    float sum = 0.0f;
-    for (int64_t d = 0; d < (defect == DEFECT_LAST_TERM ? count - 1 : count); d++)
-        sum = naive_add(sum, naive_at(a, d) * naive_at(b, d), defect);
-    return sum;
-}
-
-static void scores(const struct geometry *g, float *s, int64_t keys, const struct place *at, enum naive_defect defect)
-{
-    for (int64_t j = 0; j < keys; j++) {
-        s[j] = dot(g->qkv + at->q, g->keys + at->k + j * g->key_row, g->size, defect) *
-               (defect == DEFECT_FORGET_SCALE ? 1.0f : g->scale);
-        if (defect == DEFECT_HALF_SCORES)
-            s[j] = naive_rounded(g->dtype, s[j]);
-    }
-}
-
-/* s := exp(s - max) / sum, in place; returns log-sum-exp.  `factor` is the dropout mask, or NULL. */
-static float softmax(float *s, int64_t keys, const float *factor, enum naive_defect defect)
-{
-    float peak = s[0], sum = 0.0f;
-    for (int64_t j = 1; j < keys; j++)
-        peak = s[j] > peak ? s[j] : peak;
-    for (int64_t j = 0; j < keys; j++) {
-        s[j] = expf(s[j] - peak);
-        sum = naive_add(sum, s[j] * (defect == DEFECT_MASK_BEFORE && factor != NULL ? factor[j] : 1.0f), defect);
-    }
-    for (int64_t j = 0; j < keys; j++)
-        s[j] = s[j] / sum * (factor != NULL ? factor[j] : 1.0f);
-    return peak + logf(sum);
-}
-
-static void weighted(const struct geometry *g, const float *p, int64_t keys, const struct place *at, double *y,
-                     enum naive_defect defect)
-{
-    for (int64_t d = 0; d < g->size; d++) {
-        float sum = 0.0f;
-        for (int64_t j = 0; j < keys; j++)
-            sum =
-                naive_add(sum, product_factor(g, p[j], defect) * naive_at(g->keys, at->v + j * g->key_row + d), defect);
-        y[at->y + d] = (double)sum;
-    }
-}
-
-static float *naive_row_make(int64_t count)
-{
-    float *row = calloc((size_t)count, sizeof *row);
-    if (row == NULL)
-        abort();
-    return row;
-}
-
-static void factors(const struct op_call *call, const struct geometry *g, float *factor, int64_t keys,
-                    const struct place *at, enum naive_defect defect)
-{
-    int32_t site = call->attrs.site + (int32_t)(at->h << 16);
-    for (int64_t j = 0; j < keys; j++)
-        factor[j] = naive_dropout_factor(g->scalars, call->attrs.dropout, site, at->b, at->i * g->time8 + at->begin + j,
-                                         defect);
-}
-
-/* Computes all rows of y, and of lse; without dropout if that is NULL, as in attention_cached. */
-static void naive_rows(const struct op_call *call, const struct geometry *g, double *y, double *lse,
-                       enum naive_defect defect)
-{
-    float *s = naive_row_make(2 * g->limit), *factor = s + g->limit;
-    for (int64_t index = 0; index < g->samples * g->heads * g->time; index++) {
-        struct place at = place_at(g, index, defect);
-        int64_t keys = keys_seen(g, &at, defect);
-        scores(g, s, keys, &at, defect);
-        if (lse != NULL)
-            factors(call, g, factor, keys, &at, defect);
-        float sum = softmax(s, keys, lse != NULL ? factor : NULL, defect);
-        if (lse != NULL)
-            lse[index] = (double)sum;
-        weighted(g, s, keys, &at, y, defect);
-    }
-    free(s);
-}
-
-static void naive_attention_forward(const struct op_call *call, double *const *value, enum naive_defect defect)
-{
-    struct geometry g = geometry_make(call, value);
-    naive_rows(call, &g, value[ATTENTION_FORWARD_Y], value[ATTENTION_FORWARD_LSE], defect);
-}
-
-static void backward_key(const struct geometry *g, double *const *value, const struct place *at, int64_t j, float p,
-                         float factor, float delta, enum naive_defect defect)
-{
-    const double *qkv = g->qkv, *dy = value[ATTENTION_BACKWARD_DY] + at->y;
-    double *out = value[ATTENTION_BACKWARD_DQKV];
-    int64_t q = at->q, k = at->k + j * g->key_row, v = at->v + j * g->key_row;
-    float dp = dot(dy, qkv + v, g->size, DEFECT_NONE) * (defect == DEFECT_FORGET_SECOND ? 1.0f : factor);
-    float ds = p * (dp - (defect == DEFECT_FORGET_FIRST ? 0.0f : delta));
-    float k_scale = defect == DEFECT_SWAPPED ? 1.0f : g->scale, weight = product_factor(g, p * factor, defect);
-    ds = product_factor(g, ds, defect);
-    for (int64_t d = 0; d < g->size; d++) {
-        out[q + d] = (double)naive_add(naive_at(out, q + d), ds * g->scale * naive_at(qkv, k + d), defect);
-        out[k + d] = (double)naive_add(naive_at(out, k + d), ds * k_scale * naive_at(qkv, q + d), defect);
-        out[v + d] = (double)naive_add(naive_at(out, v + d), weight * naive_at(dy, d), defect);
-    }
-}
-
-static void naive_attention_backward(const struct op_call *call, double *const *value, enum naive_defect defect)
-{
-    struct geometry g = geometry_make(call, value);
-    float *s = naive_row_make(2 * g.time), *factor = s + g.time;
-    for (int64_t i = 0; i < g.samples * g.time * g.width; i++)
-        value[ATTENTION_BACKWARD_DQKV][i] = 0.0;
-    for (int64_t index = 0; index < g.samples * g.heads * g.time; index++) {
-        struct place at = place_at(&g, index, defect);
-        int64_t keys = keys_seen(&g, &at, defect);
-        float lse = naive_at(value[ATTENTION_BACKWARD_LSE], index);
-        float delta = dot(value[ATTENTION_BACKWARD_DY] + at.y, value[ATTENTION_BACKWARD_Y] + at.y, g.size, DEFECT_NONE);
-        scores(&g, s, keys, &at, defect);
-        factors(call, &g, factor, keys, &at, defect);
-        for (int64_t j = 0; j < keys; j++)
-            backward_key(&g, value, &at, j, expf(s[j] - lse), factor[j], delta, defect);
-    }
-    free(s);
-}
-
-static void naive_attention_cached(const struct op_call *call, double *const *value, enum naive_defect defect)
-{
-    struct geometry g = geometry_make(call, value);
-    if (defect == DEFECT_FORGET_POSITION)
-        g.position = 0;
-    cache_append(&g, value[ATTENTION_CACHED_CACHE], g.position,
-                 g.samples * g.time - (defect == DEFECT_WRONG_ROW ? 1 : 0));
-    naive_rows(call, &g, value[ATTENTION_CACHED_Y], NULL, defect);
 }
 
 static const int64_t head_sizes[] = {16, 32, 48, 64, 128, 1, 5, 24, 42, 56, 80, 96};
@@ -571,13 +418,8 @@ const struct op_test test_attention_forward = {
     .bench_dims = {{ATTENTION_FORWARD_QKV, {BENCH_ROWS, 3 * BENCH_CHANNELS}}},
     .inputs = inputs_attention_forward,
     .ref = ref_attention_forward,
-    .naive = naive_attention_forward,
     .has_many_variants = true,
     .shared_by = forward_shared_by,
-    .permits = PERMITTED_HALF_FACTORS,
-    .defects = {DEFECT_MASK_NARROW, DEFECT_MASK_WIDE, DEFECT_FORGET_SCALE, DEFECT_WRONG_HEAD, DEFECT_WRONG_SITE,
-                DEFECT_WRONG_SAMPLE, DEFECT_MASK_BEFORE, DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_MASK_INVERTED,
-                DEFECT_HALF_SCORES, DEFECT_FORGET_LIMIT, DEFECT_SHIFTED},
 };
 
 const struct op_test test_attention_backward = {
@@ -589,13 +431,8 @@ const struct op_test test_attention_backward = {
                    {ATTENTION_BACKWARD_LSE, {BENCH_SAMPLES, BENCH_HEADS, BENCH_TIME}}},
     .inputs = inputs_attention_backward,
     .ref = ref_attention_backward,
-    .naive = naive_attention_backward,
     .has_many_variants = true,
     .shared_by = backward_shared_by,
-    .permits = PERMITTED_HALF_FACTORS,
-    .defects = {DEFECT_MASK_NARROW, DEFECT_MASK_WIDE, DEFECT_FORGET_SCALE, DEFECT_WRONG_HEAD, DEFECT_WRONG_SITE,
-                DEFECT_WRONG_SAMPLE, DEFECT_FORGET_FIRST, DEFECT_FORGET_SECOND, DEFECT_SWAPPED, DEFECT_BF16_SUM,
-                DEFECT_HALF_SCORES, DEFECT_FORGET_LIMIT, DEFECT_SHIFTED},
 };
 
 const struct op_test test_attention_cached = {
@@ -605,11 +442,5 @@ const struct op_test test_attention_cached = {
                    {ATTENTION_CACHED_CACHE, {2, BENCH_SAMPLES, BENCH_TIME, BENCH_CHANNELS}}},
     .inputs = inputs_attention_cached,
     .ref = ref_attention_cached,
-    .naive = naive_attention_cached,
     .shared_by = forward_shared_by,
-    .permits = PERMITTED_HALF_FACTORS,
-    .never_overflows = true,
-    .unrounded = 1u << ATTENTION_CACHED_CACHE,
-    .defects = {DEFECT_MASK_NARROW, DEFECT_MASK_WIDE, DEFECT_FORGET_SCALE, DEFECT_WRONG_HEAD, DEFECT_FORGET_POSITION,
-                DEFECT_WRONG_ROW, DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_HALF_SCORES},
 };

@@ -3,23 +3,13 @@
 
 #include "tests/ops/op_test.h"
 
-static void naive_blend(const struct op_call *call, double *const *value, enum naive_defect defect)
+static void exact_blend(const struct op_call *call, double *const *value)
 {
     float alpha = call->attrs.alpha, beta = call->attrs.beta;
-    if (defect == DEFECT_SWAPPED) {
-        alpha = call->attrs.beta;
-        beta = call->attrs.alpha;
-    }
     for (int64_t i = 0; i < op_elements(call, BLEND_Y); i++) {
         float x = (float)value[BLEND_X][i], z = (float)value[BLEND_Z][i];
         float y = alpha * x + beta * z;
-        if (defect == DEFECT_CONTRACTED)
-            y = fmaf(alpha, x, beta * z);
-        if (defect == DEFECT_FORGET_SCALE)
-            y = x + beta * z;
-        if (defect == DEFECT_LAST_TERM)
-            y = alpha * x;
-        value[BLEND_Y][i] = (double)naive_rounded(call->operand[BLEND_Y].dtype, y);
+        value[BLEND_Y][i] = (double)exact_rounded(call->operand[BLEND_Y].dtype, y);
     }
 }
 
@@ -35,6 +25,5 @@ static void make_blend(struct maker *maker)
 const struct op_test test_blend = {
     .shape = make_blend,
     .bench = bench_wide,
-    .naive = naive_blend,
-    .defects = {DEFECT_SWAPPED, DEFECT_CONTRACTED, DEFECT_FORGET_SCALE, DEFECT_LAST_TERM},
+    .exact = exact_blend,
 };

@@ -76,65 +76,6 @@ static void ref_loss_sum(const struct op_call *call, const struct ref_tensors *t
     t->term[LOSS_SUM_SCALARS][SCALAR_LOSS_SUM] = sqrt((double)rows) * m;
 }
 
-static void naive_cross_entropy_gradient(const struct op_call *call, double *const *value, int64_t n, float peak,
-                                         float sum, enum naive_defect defect)
-{
-    int64_t width = call->operand[CROSS_ENTROPY_LOGITS].dims[1], target = (int64_t)value[CROSS_ENTROPY_TARGETS][n];
-    double *z = value[CROSS_ENTROPY_LOGITS] + n * width;
-    float scale = (float)value[CROSS_ENTROPY_SCALARS][SCALAR_LOSS_GRADIENT];
-    for (int64_t v = 0; v < width; v++) {
-        float hot = v == target && defect != DEFECT_FORGET_ONE_HOT ? 1.0f : 0.0f;
-        if (v < call->attrs.vocab || defect == DEFECT_PADDING)
-            z[v] = (double)((expf(naive_at(z, v) - peak) / sum - hot) * (defect == DEFECT_FORGET_SCALE ? 1.0f : scale));
-        else
-            z[v] = 0.0;
-    }
-}
-
-static void naive_cross_entropy_row(const struct op_call *call, double *const *value, int64_t n,
-                                    enum naive_defect defect)
-{
-    int64_t width = call->operand[CROSS_ENTROPY_LOGITS].dims[1], target = (int64_t)value[CROSS_ENTROPY_TARGETS][n];
-    int64_t used = defect == DEFECT_PADDING ? width : call->attrs.vocab;
-    double *z = value[CROSS_ENTROPY_LOGITS] + n * width;
-    float peak = naive_at(z, 0), sum = 0.0f;
-    used -= defect == DEFECT_LAST_TERM && used > 1 ? 1 : 0;
-    for (int64_t v = 1; v < used; v++)
-        peak = naive_at(z, v) > peak ? naive_at(z, v) : peak;
-    for (int64_t v = 0; v < used; v++)
-        sum = naive_add(sum, expf(naive_at(z, v) - peak), defect);
-    float loss = target < 0 ? peak : peak + logf(sum) - naive_at(z, target);
-    value[CROSS_ENTROPY_LOSSES][n] = (double)loss;
-    if (call->attrs.gradient)
-        naive_cross_entropy_gradient(call, value, n, peak, sum, defect);
-}
-
-static void naive_cross_entropy(const struct op_call *call, double *const *value, enum naive_defect defect)
-{
-    int64_t width = call->operand[CROSS_ENTROPY_LOGITS].dims[1];
-    for (int64_t n = 0; n < call->operand[CROSS_ENTROPY_LOGITS].dims[0]; n++) {
-        if (value[CROSS_ENTROPY_TARGETS][n] >= 0.0 || defect == DEFECT_FORGET_SKIP) {
-            naive_cross_entropy_row(call, value, n, defect);
-            continue;
-        }
-        value[CROSS_ENTROPY_LOSSES][n] = 0.0;
-        for (int64_t v = 0; v < width && call->attrs.gradient; v++)
-            value[CROSS_ENTROPY_LOGITS][n * width + v] = 0.0;
-    }
-}
-
-static void naive_loss_sum(const struct op_call *call, double *const *value, enum naive_defect defect)
-{
-    int64_t rows = call->operand[LOSS_SUM_LOSSES].dims[0];
-    double *slot = &value[LOSS_SUM_SCALARS][SCALAR_LOSS_SUM];
-    float sum = defect == DEFECT_IGNORE_ACCUMULATE ? 0.0f : (float)*slot;
-    for (int64_t n = 0; n < (defect == DEFECT_LAST_TERM ? rows - 1 : rows); n++)
-        sum = naive_add(sum, naive_at(value[LOSS_SUM_LOSSES], n), defect);
-    if (defect == DEFECT_SHIFTED)
-        slot = &value[LOSS_SUM_SCALARS][SCALAR_LOSS_SUM - 1];
-    *slot = (double)sum;
-}
-
 static void make_cross_entropy(struct maker *maker)
 {
     static const int64_t wide[] = {50257, 50304, 65, 50257, 50304, 50257};
@@ -192,20 +133,15 @@ const struct op_test test_cross_entropy = {
     .bench = bench_cross_entropy,
     .inputs = inputs_cross_entropy,
     .ref = ref_cross_entropy,
-    .naive = naive_cross_entropy,
     .has_many_variants = true,
     .shared_by = cross_entropy_shared_by,
-    .defects = {DEFECT_PADDING, DEFECT_FORGET_ONE_HOT, DEFECT_FORGET_SCALE, DEFECT_FORGET_SKIP, DEFECT_LAST_TERM,
-                DEFECT_BF16_SUM},
 };
 
 const struct op_test test_loss_sum = {
     .shape = make_loss_sum,
     .bench = bench_plain,
     .ref = ref_loss_sum,
-    .naive = naive_loss_sum,
     .dtypes = 1u << DTYPE_F32,
     .is_sum_of_products = true,
     .scalar = SCALAR_LOSS_SUM,
-    .defects = {DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_IGNORE_ACCUMULATE, DEFECT_SHIFTED},
 };

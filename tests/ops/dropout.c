@@ -16,18 +16,6 @@ static void ref_dropout(const struct op_call *call, const struct ref_tensors *t)
     }
 }
 
-static void naive_dropout(const struct op_call *call, double *const *value, enum naive_defect defect)
-{
-    int64_t sample_elements = call->attrs.time * call->operand[DROPOUT_X].dims[1];
-    for (int64_t i = 0; i < op_elements(call, DROPOUT_X); i++) {
-        int64_t element = i % sample_elements + (defect == DEFECT_SHIFTED ? 1 : 0);
-        float factor = naive_dropout_factor(value[DROPOUT_SCALARS], call->attrs.dropout, call->attrs.site,
-                                            i / sample_elements, element, defect);
-        bool dropped = factor == 0.0f && defect != DEFECT_FORGET_SKIP;
-        value[DROPOUT_Y][i] = dropped ? 0.0 : (double)(naive_at(value[DROPOUT_X], i) * factor);
-    }
-}
-
 static void make_dropout(struct maker *maker)
 {
     static const float rates[] = {0.1f, 0.5f, 0.0f, 0.2f, 0.333f};
@@ -52,8 +40,5 @@ const struct op_test test_dropout = {
     .bench = bench_plain,
     .inputs = inputs_dropout,
     .ref = ref_dropout,
-    .naive = naive_dropout,
     .has_few_inputs = true,
-    .defects = {DEFECT_FORGET_SCALE, DEFECT_WRONG_SITE, DEFECT_WRONG_SAMPLE, DEFECT_MASK_INVERTED, DEFECT_SHIFTED,
-                DEFECT_FORGET_SKIP},
 };

@@ -61,73 +61,6 @@ static void ref_embed_backward(const struct op_call *call, const struct ref_tens
     }
 }
 
-static void embed_backward_positions(const struct op_call *call, double *const *value, enum naive_defect defect)
-{
-    int64_t channels = call->operand[EMBED_BACKWARD_DY].dims[1], time = call->attrs.time;
-    int64_t rows = call->operand[EMBED_BACKWARD_DY].dims[0];
-    const double *first = value[EMBED_BACKWARD_FIRST];
-    for (int64_t i = 0; i < op_elements(call, EMBED_BACKWARD_DWPE); i++) {
-        float sum = naive_before(call, value, EMBED_BACKWARD_DWPE, i, defect);
-        if (i >= time * channels) {
-            if (defect != DEFECT_PADDING)
-                naive_store(call, value, EMBED_BACKWARD_DWPE, i, sum, defect);
-            continue;
-        }
-        for (int64_t n = 0; n < rows; n++) {
-            int64_t begin = first != NULL && defect != DEFECT_FORGET_LIMIT ? (int64_t)first[n] : 0;
-            if (defect == DEFECT_SHIFTED)
-                begin = first != NULL && first[n] > 0.0 ? begin - 1 : begin;
-            if (n % time - begin == i / channels)
-                sum = naive_add(sum, naive_at(value[EMBED_BACKWARD_DY], n * channels + i % channels), defect);
-        }
-        naive_store(call, value, EMBED_BACKWARD_DWPE, i, sum, defect);
-    }
-}
-
-static void naive_embed_forward(const struct op_call *call, double *const *value, enum naive_defect defect)
-{
-    int64_t rows = call->operand[EMBED_FORWARD_Y].dims[0], channels = call->operand[EMBED_FORWARD_Y].dims[1];
-    int64_t position = (int64_t)value[EMBED_FORWARD_SCALARS][SCALAR_POSITION], time = call->attrs.time;
-    if (defect == DEFECT_FORGET_POSITION)
-        position = 0;
-    for (int64_t n = 0; n < rows; n++) {
-        int64_t id = (int64_t)value[EMBED_FORWARD_IDS][n];
-        int64_t place = position + (defect == DEFECT_WRONG_ROW ? n / (rows / time) : n % time);
-        int64_t begin = value[EMBED_FORWARD_FIRST] != NULL ? (int64_t)value[EMBED_FORWARD_FIRST][n] : 0;
-        if (defect != DEFECT_FORGET_LIMIT && defect != DEFECT_WRONG_ROW)
-            place -= defect == DEFECT_SHIFTED && begin > 0 ? begin - 1 : begin;
-        for (int64_t c = 0; c < channels; c++) {
-            bool has_place = value[EMBED_FORWARD_WPE] != NULL && defect != DEFECT_FORGET_BIAS;
-            int64_t from = defect == DEFECT_SHIFTED && begin == 0 ? (c + 1) % channels : c;
-            value[EMBED_FORWARD_Y][n * channels + c] =
-                (double)(naive_at(value[EMBED_FORWARD_WTE], id * channels + from) +
-                         (has_place ? naive_at(value[EMBED_FORWARD_WPE], place * channels + c) : 0.0f));
-        }
-    }
-}
-
-static void naive_embed_backward(const struct op_call *call, double *const *value, enum naive_defect defect)
-{
-    int64_t channels = call->operand[EMBED_BACKWARD_DY].dims[1];
-    int64_t groups = (int64_t)value[EMBED_BACKWARD_STARTS][0];
-    const double *order = value[EMBED_BACKWARD_ORDER], *starts = value[EMBED_BACKWARD_STARTS] + 1;
-    for (int64_t g = 0; g < groups; g++) {
-        int64_t first = (int64_t)starts[g], last = (int64_t)starts[g + 1];
-        int64_t row = (int64_t)value[EMBED_BACKWARD_IDS][(int64_t)order[first]] * channels;
-        if (defect == DEFECT_LAST_TERM && last > first + 1)
-            last--;
-        for (int64_t c = 0; c < channels; c++) {
-            float sum = naive_before(call, value, EMBED_BACKWARD_DWTE, row + c, defect);
-            for (int64_t k = first; k < last; k++) {
-                int64_t n = defect == DEFECT_WRONG_ROW ? k : (int64_t)order[k];
-                sum = naive_add(sum, naive_at(value[EMBED_BACKWARD_DY], n * channels + c), defect);
-            }
-            naive_store(call, value, EMBED_BACKWARD_DWTE, row + c, sum, defect);
-        }
-    }
-    embed_backward_positions(call, value, defect);
-}
-
 static void make_embed_forward(struct maker *maker)
 {
     int64_t time = case_size(maker, 65), channels = case_any_size(maker, 129),
@@ -204,9 +137,7 @@ const struct op_test test_embed_forward = {
     .bench_dims = {{EMBED_FORWARD_IDS, {BENCH_ROWS}}, {EMBED_FORWARD_WPE, {BENCH_TIME, BENCH_CHANNELS}}},
     .inputs = inputs_embed_forward,
     .ref = ref_embed_forward,
-    .naive = naive_embed_forward,
     .is_sum_of_products = true,
-    .defects = {DEFECT_FORGET_BIAS, DEFECT_FORGET_POSITION, DEFECT_WRONG_ROW, DEFECT_SHIFTED, DEFECT_FORGET_LIMIT},
 };
 
 const struct op_test test_embed_backward = {
@@ -218,8 +149,5 @@ const struct op_test test_embed_backward = {
                    {EMBED_BACKWARD_DWPE, {BENCH_TIME, BENCH_CHANNELS}}},
     .inputs = inputs_embed_backward,
     .ref = ref_embed_backward,
-    .naive = naive_embed_backward,
     .is_sum_of_products = true,
-    .defects = {DEFECT_LAST_TERM, DEFECT_DOUBLE_ROUNDING, DEFECT_BF16_SUM, DEFECT_IGNORE_ACCUMULATE, DEFECT_WRONG_ROW,
-                DEFECT_PADDING, DEFECT_SHIFTED, DEFECT_FORGET_LIMIT},
 };

@@ -14,28 +14,9 @@ static void ref_fill(const struct op_call *call, const struct ref_tensors *t)
 static void ref_copy(const struct op_call *call, const struct ref_tensors *t)
 {
     for (int64_t i = 0; i < op_elements(call, COPY_Y); i++) {
-        t->value[COPY_Y][i] = ref_before(call, t, COPY_Y, i) + t->value[COPY_X][i];
-        t->term[COPY_Y][i] = call->attrs.accumulate != 0 ? 0.0 : REF_EXACT;
-    }
-}
-
-static void naive_fill(const struct op_call *call, double *const *value, enum naive_defect defect)
-{
-    float y = defect == DEFECT_WRONG_KIND ? 0.0f : call->attrs.value;
-    for (int64_t i = defect == DEFECT_SHIFTED ? 1 : 0; i < op_elements(call, FILL_Y); i++)
-        value[FILL_Y][i] = (double)y;
-}
-
-static void naive_copy(const struct op_call *call, double *const *value, enum naive_defect defect)
-{
-    int64_t count = op_elements(call, COPY_Y);
-    bool adds = op_accumulates(call, COPY_Y);
-    for (int64_t i = 0; i < count; i++) {
-        int64_t from = defect == DEFECT_SHIFTED ? (i + 1) % count : i;
-        float x = naive_at(value[COPY_X], from);
-        if (defect == DEFECT_ZERO_SIGN)
-            x += 0.0f; /* 0 + -0 is 0: a plain copy adds nothing */
-        naive_store(call, value, COPY_Y, i, adds ? naive_before(call, value, COPY_Y, i, defect) + x : x, defect);
+        bool adds = op_accumulates(call, COPY_Y); /* else the sign of a zero counts */
+        t->value[COPY_Y][i] = adds ? t->value[COPY_Y][i] + t->value[COPY_X][i] : t->value[COPY_X][i];
+        t->term[COPY_Y][i] = adds ? 0.0 : REF_EXACT;
     }
 }
 
@@ -87,10 +68,8 @@ const struct op_test test_fill = {
     .shape = make_fill,
     .bench = bench_plain,
     .ref = ref_fill,
-    .naive = naive_fill,
     .is_exact_copy = true,
     .is_sum_of_products = true,
-    .defects = {DEFECT_WRONG_KIND, DEFECT_SHIFTED},
 };
 
 const struct op_test test_copy = {
@@ -98,19 +77,16 @@ const struct op_test test_copy = {
     .bench = bench_copy,
     .inputs = inputs_copy,
     .ref = ref_copy,
-    .naive = naive_copy,
     .is_exact_copy = true,
     .has_many_variants = true,
     .is_sum_of_products = true,
-    .defects = {DEFECT_SHIFTED, DEFECT_IGNORE_ACCUMULATE, DEFECT_DOUBLE_ROUNDING, DEFECT_ZERO_SIGN},
 };
 
 /* A copy's oracle serves: the operands have the same indices. */
 #define MOVE                                                                                                    \
     {                                                                                                           \
-        .shape = make_move, .bench = bench_copy, .inputs = inputs_copy, .ref = ref_copy, .naive = naive_copy,   \
-        .is_exact_copy = true, .is_sum_of_products = true, .never_overflows = true, .unrounded = 1u << FETCH_Y, \
-        .defects = {DEFECT_SHIFTED, DEFECT_ZERO_SIGN},                                                          \
+        .shape = make_move, .bench = bench_copy, .inputs = inputs_copy, .ref = ref_copy, .is_exact_copy = true, \
+        .is_sum_of_products = true,                                                                             \
     }
 const struct op_test test_fetch = MOVE;
 const struct op_test test_store = MOVE;
@@ -123,21 +99,10 @@ static void ref_wait(const struct op_call *call, const struct ref_tensors *t)
         t->term[WAIT_Y][i] = REF_EXACT;
 }
 
-static void naive_wait(const struct op_call *call, double *const *value, enum naive_defect defect)
-{
-    const int64_t count = op_elements(call, WAIT_Y);
-    for (int64_t i = 0; i + 1 < count && defect == DEFECT_SHIFTED; i++)
-        value[WAIT_Y][i] = value[WAIT_Y][i + 1];
-}
-
 const struct op_test test_wait = {
     .shape = make_move,
     .bench = bench_copy,
     .inputs = inputs_copy,
     .ref = ref_wait,
-    .naive = naive_wait,
     .is_exact_copy = true,
-    .never_overflows = true,
-    .unrounded = 1u << WAIT_Y,
-    .defects = {DEFECT_SHIFTED},
 };

@@ -54,55 +54,6 @@ static void ref_gelu_backward(const struct op_call *call, const struct ref_tenso
     }
 }
 
-#define NAIVE_SQRT_HALF 0.70710678f
-#define NAIVE_SQRT_2_OVER_PI 0.79788456f
-#define NAIVE_INV_SQRT_2PI 0.39894228f
-#define NAIVE_GELU_CUBIC 0.044715f
-
-static bool gelu_is_erf(const struct op_call *call, enum naive_defect defect)
-{
-    return (call->attrs.gelu == GELU_ERF) != (defect == DEFECT_WRONG_KIND);
-}
-
-static float gelu_argument(float x, enum naive_defect defect)
-{
-    return NAIVE_SQRT_2_OVER_PI * (x + (defect == DEFECT_FORGET_SECOND ? 0.0f : NAIVE_GELU_CUBIC * x * x * x));
-}
-
-static void naive_gelu_forward(const struct op_call *call, double *const *value, enum naive_defect defect)
-{
-    for (int64_t i = 0; i < op_elements(call, GELU_FORWARD_X); i++) {
-        float x = naive_at(value[GELU_FORWARD_X], i), y;
-        if (defect == DEFECT_APPROXIMATE)
-            y = x / (1.0f + expf(-1.702f * x));
-        else if (defect == DEFECT_SHIFTED && x > 2.0f)
-            y = x;
-        else if (gelu_is_erf(call, defect))
-            y = 0.5f * x * (1.0f + erff(x * NAIVE_SQRT_HALF));
-        else
-            y = 0.5f * x * (1.0f + tanhf(gelu_argument(x, defect)));
-        value[GELU_FORWARD_Y][i] = (double)y;
-    }
-}
-
-static void naive_gelu_backward(const struct op_call *call, double *const *value, enum naive_defect defect)
-{
-    for (int64_t i = 0; i < op_elements(call, GELU_BACKWARD_X); i++) {
-        float x = naive_at(value[GELU_BACKWARD_X], i), dy = naive_at(value[GELU_BACKWARD_DY], i), slope, part;
-        if (gelu_is_erf(call, defect)) {
-            slope = 0.5f * (1.0f + erff(x * NAIVE_SQRT_HALF));
-            part = x * NAIVE_INV_SQRT_2PI * expf(-0.5f * x * x);
-        } else {
-            float squash = tanhf(gelu_argument(x, defect));
-            slope = 0.5f * (1.0f + squash);
-            part =
-                0.5f * x * (1.0f - squash * squash) * NAIVE_SQRT_2_OVER_PI * (1.0f + 3.0f * NAIVE_GELU_CUBIC * x * x);
-        }
-        slope += defect == DEFECT_FORGET_FIRST ? 0.0f : part;
-        value[GELU_BACKWARD_DX][i] = (double)(defect == DEFECT_FORGET_SCALE ? slope : dy * slope);
-    }
-}
-
 /* The first case of each activation in 16 bits has all values of the dtype. */
 #define EVERY_SIDE 256
 
@@ -172,10 +123,7 @@ const struct op_test test_gelu_forward = {
     .bench = bench_wide,
     .inputs = inputs_gelu_forward,
     .ref = ref_gelu_forward,
-    .naive = naive_gelu_forward,
     .has_few_inputs = true,
-    .never_overflows = true,
-    .defects = {DEFECT_WRONG_KIND, DEFECT_APPROXIMATE, DEFECT_SHIFTED, DEFECT_FORGET_SECOND},
 };
 
 const struct op_test test_gelu_backward = {
@@ -183,8 +131,6 @@ const struct op_test test_gelu_backward = {
     .bench = bench_wide,
     .inputs = inputs_gelu_backward,
     .ref = ref_gelu_backward,
-    .naive = naive_gelu_backward,
-    .defects = {DEFECT_WRONG_KIND, DEFECT_FORGET_FIRST, DEFECT_FORGET_SCALE, DEFECT_FORGET_SECOND},
 };
 
 /* ---- swiglu: element i of y comes from the pair `at`, `at` + columns of x ---- */
@@ -220,44 +166,6 @@ static void ref_swiglu_backward(const struct op_call *call, const struct ref_ten
     }
 }
 
-/* Returns s(a), or with a defect another function. */
-static float naive_gate(float a, enum naive_defect defect)
-{
-    return 1.0f / (1.0f + expf(defect == DEFECT_APPROXIMATE ? -1.702f * a : -a));
-}
-
-static void naive_swiglu_forward(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
-                                 enum naive_defect defect)
-{
-    int64_t columns = op_columns(call, SWIGLU_FORWARD_Y);
-    for (int64_t i = 0; i < op_elements(call, SWIGLU_FORWARD_Y); i++) {
-        int64_t at = defect == DEFECT_WRONG_ROW ? i : swiglu_at(i, columns);
-        float a = naive_at(value[SWIGLU_FORWARD_X], at), b = naive_at(value[SWIGLU_FORWARD_X], at + columns);
-        if (defect == DEFECT_SWAPPED) {
-            float first = a;
-            a = b;
-            b = first;
-        }
-        float y = (defect == DEFECT_FORGET_SCALE ? 1.0f : a) * naive_gate(a, defect);
-        value[SWIGLU_FORWARD_Y][i] = (double)(defect == DEFECT_FORGET_GAIN ? y : y * b);
-    }
-}
-
-static void naive_swiglu_backward(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
-                                  enum naive_defect defect)
-{
-    int64_t columns = op_columns(call, SWIGLU_BACKWARD_DY);
-    for (int64_t i = 0; i < op_elements(call, SWIGLU_BACKWARD_DY); i++) {
-        int64_t at = swiglu_at(i, columns);
-        float a = naive_at(value[SWIGLU_BACKWARD_X], at), b = naive_at(value[SWIGLU_BACKWARD_X], at + columns);
-        float dy = defect == DEFECT_FORGET_SCALE ? 1.0f : naive_at(value[SWIGLU_BACKWARD_DY], i);
-        float s = naive_gate(a, defect), rest = defect == DEFECT_FORGET_SECOND ? 0.0f : 1.0f / (1.0f + expf(a));
-        float da = dy * (defect == DEFECT_FORGET_GAIN ? 1.0f : b) * s * (1.0f + a * rest), db = dy * (a * s);
-        value[SWIGLU_BACKWARD_DX][at] = (double)(defect == DEFECT_SWAPPED ? db : da);
-        value[SWIGLU_BACKWARD_DX][at + columns] = (double)(defect == DEFECT_SWAPPED ? da : db);
-    }
-}
-
 static void make_swiglu_forward(struct maker *maker)
 {
     int64_t columns = maker->index % 40 > 37 ? 2048 : case_any_size(maker, 129);
@@ -289,8 +197,6 @@ const struct op_test test_swiglu_forward = {
     .bench = bench_wide,
     .inputs = inputs_swiglu_forward,
     .ref = ref_swiglu_forward,
-    .naive = naive_swiglu_forward,
-    .defects = {DEFECT_APPROXIMATE, DEFECT_SWAPPED, DEFECT_FORGET_SCALE, DEFECT_FORGET_GAIN, DEFECT_WRONG_ROW},
 };
 
 const struct op_test test_swiglu_backward = {
@@ -299,6 +205,4 @@ const struct op_test test_swiglu_backward = {
     .bench_dims = {{SWIGLU_BACKWARD_DY, {BENCH_ROWS, BENCH_WIDE / 2}}},
     .inputs = inputs_swiglu_backward,
     .ref = ref_swiglu_backward,
-    .naive = naive_swiglu_backward,
-    .defects = {DEFECT_APPROXIMATE, DEFECT_SWAPPED, DEFECT_FORGET_SCALE, DEFECT_FORGET_GAIN, DEFECT_FORGET_SECOND},
 };

@@ -114,78 +114,6 @@ static void ref_bias_backward(const struct op_call *call, const struct ref_tenso
     }
 }
 
-struct product {
-    const double *a, *b;
-    int64_t a_step, b_step, used;
-};
-
-/* Adds four exact products at a time to the accumulator, the minimum of matrix units; it is truncated to 24 significant
- * bits, or to fp16's: with half sums that of each group, else that of all products. */
-static double unit_sum(const struct product *product, double sum, enum naive_defect defect)
-{
-    double groups = 0.0;
-    for (int64_t k = 0; k < product->used; k += GEMM_DEPTH) {
-        if (defect == PERMITTED_HALF_SUMS && k % HALF_GROUP == 0) {
-            groups = naive_add((float)groups, (float)sum, DEFECT_NONE);
-            sum = 0.0;
-        }
-        for (int64_t j = k; j < k + GEMM_DEPTH && j < product->used; j++)
-            sum += product->a[j * product->a_step] * product->b[j * product->b_step];
-        int exponent = 0;
-        (void)frexp(sum, &exponent);
-        const double unit = defect == PERMITTED_TRUNCATED_SUM ? ldexp(1.0, exponent - 24) : half_distance(fabs(sum));
-        sum = trunc(sum / unit) * unit;
-    }
-    return groups + sum;
-}
-
-static float product_sum(const struct product *product, float sum, enum naive_defect defect)
-{
-    if (defect == PERMITTED_TRUNCATED_SUM || defect == PERMITTED_HALF_SUMS || defect == DEFECT_F16_CUT)
-        return (float)unit_sum(product, sum, defect);
-    for (int64_t k = 0; k < product->used; k++)
-        sum = naive_add(sum, naive_at(product->a, k * product->a_step) * naive_at(product->b, k * product->b_step),
-                        defect);
-    return sum;
-}
-
-static void naive_gemm(const struct op_call *call, double *const *value, enum naive_defect defect)
-{
-    bool flip = defect == DEFECT_SWAPPED && call->operand[GEMM_B].dims[0] == call->operand[GEMM_B].dims[1];
-    bool transpose_a = call->attrs.transpose_a, transpose_b = call->attrs.transpose_b != flip;
-    int64_t rows = call->operand[GEMM_D].dims[0], columns = call->operand[GEMM_D].dims[1];
-    int64_t inner = call->operand[GEMM_A].dims[transpose_a ? 0 : 1];
-    bool has_bias = value[GEMM_BIAS] != NULL && defect != DEFECT_FORGET_BIAS;
-    struct product product = {.used = defect == DEFECT_LAST_TERM ? inner - 1 : inner,
-                              .a_step = transpose_a ? rows : 1,
-                              .b_step = transpose_b ? 1 : columns};
-    for (int64_t i = 0; i < rows; i++) {
-        for (int64_t j = 0; j < columns; j++) {
-            float bias = has_bias ? naive_at(value[GEMM_BIAS], j) : 0.0f;
-            float sum = has_bias ? bias : naive_before(call, value, GEMM_D, i * columns + j, defect);
-            product.a = value[GEMM_A] + (transpose_a ? i : i * inner);
-            product.b = value[GEMM_B] + (transpose_b ? j * inner : j);
-            if (has_bias && defect == DEFECT_DOUBLE_ROUNDING)
-                sum = bias + naive_rounded(call->operand[GEMM_D].dtype, product_sum(&product, 0.0f, defect));
-            else
-                sum = product_sum(&product, sum, defect);
-            naive_store(call, value, GEMM_D, i * columns + j, sum, defect);
-        }
-    }
-}
-
-static void naive_bias_backward(const struct op_call *call, double *const *value, enum naive_defect defect)
-{
-    int64_t rows = call->operand[BIAS_BACKWARD_DY].dims[0], columns = call->operand[BIAS_BACKWARD_DY].dims[1];
-    int64_t used = defect == DEFECT_LAST_TERM ? rows - 1 : rows;
-    for (int64_t j = 0; j < columns; j++) {
-        float sum = naive_before(call, value, BIAS_BACKWARD_DBIAS, j, defect);
-        for (int64_t i = 0; i < used; i++)
-            sum = naive_add(sum, naive_at(value[BIAS_BACKWARD_DY], i * columns + j), defect);
-        naive_store(call, value, BIAS_BACKWARD_DBIAS, j, sum, defect);
-    }
-}
-
 /* Sets the sizes of a real product (LM head, qkv, MLP) with few rows; returns false when the case has none. */
 static bool gemm_real(int32_t index, int64_t *m, int64_t *n, int64_t *k)
 {
@@ -291,12 +219,8 @@ const struct op_test test_gemm = {
     .bench = bench_gemm,
     .inputs = inputs_gemm,
     .ref = ref_gemm,
-    .naive = naive_gemm,
     .has_many_variants = true,
     .is_sum_of_products = true,
-    .permits = PERMITTED_TRUNCATED_SUM,
-    .defects = {DEFECT_DOUBLE_ROUNDING, DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_F16_CUT, DEFECT_IGNORE_ACCUMULATE,
-                DEFECT_FORGET_BIAS, DEFECT_SWAPPED},
 };
 
 const struct op_test test_bias_backward = {
@@ -304,7 +228,5 @@ const struct op_test test_bias_backward = {
     .bench = bench_plain,
     .inputs = inputs_bias_backward,
     .ref = ref_bias_backward,
-    .naive = naive_bias_backward,
     .is_sum_of_products = true,
-    .defects = {DEFECT_DOUBLE_ROUNDING, DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_IGNORE_ACCUMULATE},
 };

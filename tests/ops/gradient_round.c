@@ -3,18 +3,15 @@
 
 #include "tests/ops/op_test.h"
 
-static void naive_gradient_round(const struct op_call *call, double *const *value, enum naive_defect defect)
+static void exact_gradient_round(const struct op_call *call, double *const *value)
 {
     const double *scalars = value[GRADIENT_ROUND_SCALARS];
-    bool adds = call->attrs.accumulate != 0 && defect != DEFECT_IGNORE_ACCUMULATE;
+    bool adds = call->attrs.accumulate != 0;
     uint32_t stream = ROUNDING_GRADIENT;
-    if (defect != DEFECT_WRONG_SAMPLE)
-        stream += 4u * (uint32_t)scalars[SCALAR_MICRO_STEP];
+    stream += 4u * (uint32_t)scalars[SCALAR_MICRO_STEP];
     for (int64_t i = 0; i < op_elements(call, GRADIENT_ROUND_Y); i++) {
         float x = (float)value[GRADIENT_ROUND_X][i];
-        uint32_t random = exact_random_of(call, scalars, i, stream, defect);
-        if (defect == DEFECT_DOUBLE_ROUNDING)
-            x = exact_bf16(x, random);
+        uint32_t random = exact_random_of(call, scalars, i, stream);
         float sum = adds ? (float)value[GRADIENT_ROUND_Y][i] + x : x;
         value[GRADIENT_ROUND_Y][i] = (double)exact_bf16(sum, random);
     }
@@ -42,9 +39,7 @@ const struct op_test test_gradient_round = {
     .shape = make_gradient_round,
     .bench = bench_wide,
     .inputs = inputs_gradient_round,
-    .naive = naive_gradient_round,
+    .exact = exact_gradient_round,
     .has_many_variants = true,
     .dtypes = 1u << DTYPE_BF16,
-    .defects = {DEFECT_IGNORE_ACCUMULATE, DEFECT_FORGET_STEP, DEFECT_SHIFTED, DEFECT_WRONG_STREAM, DEFECT_NEAREST,
-                DEFECT_WRONG_SAMPLE, DEFECT_DOUBLE_ROUNDING},
 };

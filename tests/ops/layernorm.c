@@ -107,95 +107,6 @@ static void ref_layernorm_backward(const struct op_call *call, const struct ref_
         layernorm_backward_column(call, t, c);
 }
 
-static float row_variance(const double *x, int64_t channels, float mean, enum naive_defect defect)
-{
-    float sum = 0.0f, count = (float)channels;
-    for (int64_t c = 0; c < channels; c++) {
-        float centred = naive_at(x, c) - mean;
-        sum = naive_add(sum, defect == DEFECT_ONE_PASS ? naive_at(x, c) * naive_at(x, c) : centred * centred, defect);
-    }
-    if (defect == DEFECT_ONE_PASS)
-        return sum / count - mean * mean;
-    return sum / (defect == DEFECT_UNBIASED_VARIANCE && channels > 1 ? count - 1.0f : count);
-}
-
-static float naive_gain(const double *gain, int64_t c, enum naive_defect defect)
-{
-    return defect == DEFECT_FORGET_GAIN ? 1.0f : (float)element(gain, c, 1.0);
-}
-
-static void naive_layernorm_backward_row(const struct op_call *call, double *const *value, int64_t n,
-                                         enum naive_defect defect)
-{
-    int64_t channels = call->operand[LAYERNORM_BACKWARD_X].dims[1], base = n * channels;
-    float mean = (float)element(value[LAYERNORM_BACKWARD_MEAN], n, 0.0);
-    float rstd = naive_at(value[LAYERNORM_BACKWARD_RSTD], n);
-    bool subtracts = (value[LAYERNORM_BACKWARD_MEAN] != NULL) != (defect == DEFECT_WRONG_KIND);
-    float first = 0.0f, second = 0.0f;
-    for (int64_t c = 0; c < channels; c++) {
-        float gain = naive_gain(value[LAYERNORM_BACKWARD_GAIN], c, defect);
-        float g = naive_at(value[LAYERNORM_BACKWARD_DY], base + c) * gain;
-        first = naive_add(first, g, defect);
-        second = naive_add(second, g * ((naive_at(value[LAYERNORM_BACKWARD_X], base + c) - mean) * rstd), defect);
-    }
-    first = defect == DEFECT_FORGET_FIRST || !subtracts ? 0.0f : first / (float)channels;
-    second = defect == DEFECT_FORGET_SECOND ? 0.0f : second / (float)channels;
-    for (int64_t c = 0; c < channels; c++) {
-        float gain = naive_gain(value[LAYERNORM_BACKWARD_GAIN], c, defect);
-        float xh = (naive_at(value[LAYERNORM_BACKWARD_X], base + c) - mean) * rstd;
-        float dx = rstd * (naive_at(value[LAYERNORM_BACKWARD_DY], base + c) * gain - first - xh * second);
-        dx += naive_before(call, value, LAYERNORM_BACKWARD_DX, base + c, defect);
-        naive_store(call, value, LAYERNORM_BACKWARD_DX, base + c, dx, defect);
-    }
-}
-
-static void naive_layernorm_forward(const struct op_call *call, double *const *value, enum naive_defect defect)
-{
-    int64_t channels = call->operand[LAYERNORM_FORWARD_X].dims[1];
-    for (int64_t n = 0; n < call->operand[LAYERNORM_FORWARD_X].dims[0]; n++) {
-        const double *x = value[LAYERNORM_FORWARD_X] + n * channels;
-        bool subtracts = (value[LAYERNORM_FORWARD_MEAN] != NULL) != (defect == DEFECT_WRONG_KIND);
-        float mean = 0.0f;
-        for (int64_t c = 0; subtracts && c < channels; c++)
-            mean = naive_add(mean, naive_at(x, c), defect);
-        mean /= (float)channels;
-        float variance = row_variance(x, channels, mean, defect);
-        float rstd = 1.0f / sqrtf(variance + (defect == DEFECT_EPSILON ? 0.0f : call->attrs.epsilon));
-        if (value[LAYERNORM_FORWARD_MEAN] != NULL)
-            value[LAYERNORM_FORWARD_MEAN][n] = (double)mean;
-        value[LAYERNORM_FORWARD_RSTD][n] = (double)rstd;
-        for (int64_t c = 0; c < channels; c++) {
-            float y = (naive_at(x, c) - mean) * rstd * naive_gain(value[LAYERNORM_FORWARD_GAIN], c, defect);
-            if (value[LAYERNORM_FORWARD_BIAS] != NULL && defect != DEFECT_FORGET_BIAS)
-                y += naive_at(value[LAYERNORM_FORWARD_BIAS], c);
-            value[LAYERNORM_FORWARD_Y][n * channels + c] = (double)y;
-        }
-    }
-}
-
-static void naive_layernorm_backward(const struct op_call *call, double *const *value, enum naive_defect defect)
-{
-    int64_t rows = call->operand[LAYERNORM_BACKWARD_X].dims[0], channels = call->operand[LAYERNORM_BACKWARD_X].dims[1];
-    for (int64_t n = 0; n < rows; n++)
-        naive_layernorm_backward_row(call, value, n, defect);
-    for (int64_t c = 0; c < op_elements(call, LAYERNORM_BACKWARD_DGAIN); c++) {
-        bool has_bias = value[LAYERNORM_BACKWARD_DBIAS] != NULL;
-        float gain = naive_before(call, value, LAYERNORM_BACKWARD_DGAIN, c, defect);
-        float bias = has_bias ? naive_before(call, value, LAYERNORM_BACKWARD_DBIAS, c, defect) : 0.0f;
-        for (int64_t n = 0; n < (defect == DEFECT_LAST_TERM ? rows - 1 : rows); n++) {
-            float dy = naive_at(value[LAYERNORM_BACKWARD_DY], n * channels + c);
-            float mean = (float)element(value[LAYERNORM_BACKWARD_MEAN], n, 0.0);
-            float xh = (naive_at(value[LAYERNORM_BACKWARD_X], n * channels + c) - mean) *
-                       naive_at(value[LAYERNORM_BACKWARD_RSTD], n);
-            gain = naive_add(gain, dy * xh, defect);
-            bias = naive_add(bias, dy, defect);
-        }
-        naive_store(call, value, LAYERNORM_BACKWARD_DGAIN, c, gain, defect);
-        if (has_bias)
-            naive_store(call, value, LAYERNORM_BACKWARD_DBIAS, c, bias, defect);
-    }
-}
-
 /* Makes an optional operand of two cases in three. */
 static void make_vector(struct maker *maker, int32_t slot, int64_t channels)
 {
@@ -298,10 +209,7 @@ const struct op_test test_layernorm_forward = {
     .bench = bench_plain,
     .inputs = inputs_layernorm_forward,
     .ref = ref_layernorm_forward,
-    .naive = naive_layernorm_forward,
     .shared_by = forward_shared_by,
-    .defects = {DEFECT_FORGET_BIAS, DEFECT_FORGET_GAIN, DEFECT_UNBIASED_VARIANCE, DEFECT_EPSILON, DEFECT_ONE_PASS,
-                DEFECT_BF16_SUM},
 };
 
 const struct op_test test_layernorm_backward = {
@@ -310,11 +218,8 @@ const struct op_test test_layernorm_backward = {
     .bench_dims = {{LAYERNORM_BACKWARD_MEAN, {BENCH_ROWS}}, {LAYERNORM_BACKWARD_RSTD, {BENCH_ROWS}}},
     .inputs = inputs_layernorm_backward,
     .ref = ref_layernorm_backward,
-    .naive = naive_layernorm_backward,
     .has_many_variants = true,
     .shared_by = backward_shared_by,
-    .defects = {DEFECT_FORGET_GAIN, DEFECT_FORGET_FIRST, DEFECT_FORGET_SECOND, DEFECT_IGNORE_ACCUMULATE,
-                DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_DOUBLE_ROUNDING},
 };
 
 const struct op_test test_rmsnorm_forward = {
@@ -322,9 +227,7 @@ const struct op_test test_rmsnorm_forward = {
     .bench = bench_plain,
     .inputs = inputs_layernorm_forward,
     .ref = ref_layernorm_forward,
-    .naive = naive_layernorm_forward,
     .shared_by = forward_shared_by,
-    .defects = {DEFECT_FORGET_GAIN, DEFECT_WRONG_KIND, DEFECT_UNBIASED_VARIANCE, DEFECT_EPSILON, DEFECT_BF16_SUM},
 };
 
 const struct op_test test_rmsnorm_backward = {
@@ -333,9 +236,6 @@ const struct op_test test_rmsnorm_backward = {
     .bench_dims = {{RMSNORM_BACKWARD_RSTD, {BENCH_ROWS}}},
     .inputs = inputs_layernorm_backward,
     .ref = ref_layernorm_backward,
-    .naive = naive_layernorm_backward,
     .has_many_variants = true,
     .shared_by = backward_shared_by,
-    .defects = {DEFECT_FORGET_GAIN, DEFECT_WRONG_KIND, DEFECT_FORGET_SECOND, DEFECT_IGNORE_ACCUMULATE, DEFECT_LAST_TERM,
-                DEFECT_BF16_SUM, DEFECT_DOUBLE_ROUNDING},
 };

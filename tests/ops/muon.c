@@ -3,65 +3,55 @@
 
 #include "tests/ops/op_test.h"
 
-static void naive_muon_momentum(const struct op_call *call, double *const *value, enum naive_defect defect)
+static void exact_muon_momentum(const struct op_call *call, double *const *value)
 {
     const double *scalars = value[MUON_MOMENTUM_SCALARS];
-    float clip = defect == DEFECT_FORGET_SCALE ? 1.0f : (float)scalars[SCALAR_CLIP];
+    float clip = (float)scalars[SCALAR_CLIP];
     float mu = (float)scalars[SCALAR_MUON_MOMENTUM], rest = 1.0f - mu;
-    bool skips = scalars[SCALAR_FOUND_INF] != 0.0 && defect != DEFECT_FORGET_SKIP;
+    bool skips = scalars[SCALAR_FOUND_INF] != 0.0;
     for (int64_t i = 0; i < op_elements(call, MUON_MOMENTUM_U); i++) {
         float g = (float)value[MUON_MOMENTUM_GRAD][i] * clip, old = (float)value[MUON_MOMENTUM_M][i];
         float m = mu * old + rest * g;
-        if (defect == DEFECT_CONTRACTED)
-            m = fmaf(mu, old, rest * g);
-        float u = defect == DEFECT_FORGET_FIRST ? m : mu * m + rest * g;
+        float u = mu * m + rest * g;
         value[MUON_MOMENTUM_U][i] = skips ? 0.0 : (double)u;
         if (skips)
             continue;
         value[MUON_MOMENTUM_M][i] = (double)m;
         if (call->operand[MUON_MOMENTUM_M].dtype == DTYPE_BF16)
-            value[MUON_MOMENTUM_M][i] = (double)exact_bf16(m, exact_random_of(call, scalars, i, ROUNDING_M, defect));
+            value[MUON_MOMENTUM_M][i] = (double)exact_bf16(m, exact_random_of(call, scalars, i, ROUNDING_M));
     }
 }
 
-static void naive_muon_normalize(const struct op_call *call, double *const *value, enum naive_defect defect)
+static void exact_muon_normalize(const struct op_call *call, double *const *value)
 {
     float sum = (float)value[MUON_NORMALIZE_SUM][0];
-    float below = defect == DEFECT_EPSILON ? sqrtf(sum) : sqrtf(sum) + MUON_NORM_EPSILON;
-    if (defect == DEFECT_WRONG_KIND)
-        below = sum;
+    float below = sqrtf(sum) + MUON_NORM_EPSILON;
     for (int64_t i = 0; i < op_elements(call, MUON_NORMALIZE_Y); i++) {
         float x = (float)value[MUON_NORMALIZE_X][i];
-        float y = defect == DEFECT_FORGET_SCALE ? x : x / below;
-        value[MUON_NORMALIZE_Y][i] = (double)naive_rounded(call->operand[MUON_NORMALIZE_Y].dtype, y);
+        float y = x / below;
+        value[MUON_NORMALIZE_Y][i] = (double)exact_rounded(call->operand[MUON_NORMALIZE_Y].dtype, y);
     }
 }
 
-static void naive_muon_step(const struct op_call *call, double *const *value, enum naive_defect defect)
+static void exact_muon_step(const struct op_call *call, double *const *value)
 {
     const double *scalars = value[MUON_STEP_SCALARS];
     const struct operand *param = &call->operand[MUON_STEP_PARAM];
     bool mastered = call->operand[MUON_STEP_MASTER].present;
     double *weights = value[mastered ? MUON_STEP_MASTER : MUON_STEP_PARAM];
     float rate = (float)scalars[SCALAR_LEARNING_RATE], scale = call->attrs.value, decay = call->attrs.weight_decay;
-    if (defect != DEFECT_FORGET_LIMIT)
-        rate = rate * call->attrs.alpha;
-    if (defect == DEFECT_FORGET_SCALE)
-        scale = 1.0f;
-    if (scalars[SCALAR_FOUND_INF] != 0.0 && defect != DEFECT_FORGET_SKIP)
+    rate = rate * call->attrs.alpha;
+    if (scalars[SCALAR_FOUND_INF] != 0.0)
         return;
     for (int64_t i = 0; i < operand_elements(param); i++) {
         float p = (float)weights[i], o = (float)value[MUON_STEP_O][i];
-        float next = p - rate * (scale * o + (defect == DEFECT_COUPLED_DECAY ? 0.0f : decay * p));
-        if (defect == DEFECT_CONTRACTED)
-            next = fmaf(-rate, fmaf(scale, o, decay * p), p);
+        float next = p - rate * (scale * o + decay * p);
         if (mastered)
             value[MUON_STEP_MASTER][i] = (double)next;
         if (mastered || param->dtype != DTYPE_BF16)
-            value[MUON_STEP_PARAM][i] = (double)naive_rounded(param->dtype, next);
+            value[MUON_STEP_PARAM][i] = (double)exact_rounded(param->dtype, next);
         else
-            value[MUON_STEP_PARAM][i] =
-                (double)exact_bf16(next, exact_random_of(call, scalars, i, ROUNDING_PARAM, defect));
+            value[MUON_STEP_PARAM][i] = (double)exact_bf16(next, exact_random_of(call, scalars, i, ROUNDING_PARAM));
     }
 }
 
@@ -116,11 +106,9 @@ const struct op_test test_muon_momentum = {
     .shape = make_muon_momentum,
     .bench = bench_wide,
     .inputs = inputs_muon_skip,
-    .naive = naive_muon_momentum,
+    .exact = exact_muon_momentum,
     .has_many_variants = true,
     .dtypes = 1u << DTYPE_BF16,
-    .defects = {DEFECT_FORGET_SCALE, DEFECT_CONTRACTED, DEFECT_FORGET_FIRST, DEFECT_FORGET_SKIP, DEFECT_SHIFTED,
-                DEFECT_WRONG_STREAM, DEFECT_NEAREST, DEFECT_FORGET_STEP},
 };
 
 const struct op_test test_muon_normalize = {
@@ -128,15 +116,12 @@ const struct op_test test_muon_normalize = {
     .bench = bench_wide,
     .bench_dims = {{MUON_NORMALIZE_SUM, {1}}},
     .inputs = inputs_muon_normalize,
-    .naive = naive_muon_normalize,
-    .defects = {DEFECT_EPSILON, DEFECT_WRONG_KIND, DEFECT_FORGET_SCALE},
+    .exact = exact_muon_normalize,
 };
 
 const struct op_test test_muon_step = {
     .shape = make_muon_step,
     .bench = bench_wide,
     .inputs = inputs_muon_skip,
-    .naive = naive_muon_step,
-    .defects = {DEFECT_FORGET_LIMIT, DEFECT_FORGET_SCALE, DEFECT_COUPLED_DECAY, DEFECT_FORGET_SKIP, DEFECT_CONTRACTED,
-                DEFECT_SHIFTED, DEFECT_WRONG_STREAM, DEFECT_NEAREST, DEFECT_FORGET_STEP},
+    .exact = exact_muon_step,
 };

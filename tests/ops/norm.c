@@ -38,38 +38,6 @@ static void ref_clip_factor(const struct op_call *call, const struct ref_tensors
         term[SCALAR_CLIP] = REF_EXACT;
 }
 
-static void naive_sum_of_squares(const struct op_call *call, double *const *value, enum naive_defect defect)
-{
-    int64_t count = op_elements(call, SUM_OF_SQUARES_X);
-    float sum = 0.0f;
-    for (int64_t i = 0; i < (defect == DEFECT_LAST_TERM ? count - 1 : count); i++) {
-        float x = naive_at(value[SUM_OF_SQUARES_X], i);
-        sum = naive_add(sum, defect == DEFECT_WRONG_KIND ? fabsf(x) : x * x, defect);
-    }
-    value[SUM_OF_SQUARES_PARTIAL][0] = (double)(defect == DEFECT_SWAPPED ? sqrtf(sum) : sum);
-}
-
-static void naive_clip_factor(const struct op_call *call, double *const *value, enum naive_defect defect)
-{
-    double *scalars = value[CLIP_FACTOR_SCALARS];
-    int64_t count = call->operand[CLIP_FACTOR_PARTIALS].dims[0];
-    float sum = 0.0f, unscale = (float)scalars[SCALAR_UNSCALE], limit = call->attrs.clip_max;
-    /* Squares near the end of fp32 have a finite root, so that their sum must not overflow. */
-    const float root = defect == DEFECT_APPROXIMATE ? 1.0f : 0x1p32f;
-    for (int64_t i = 0; i < (defect == DEFECT_LAST_TERM ? count - 1 : count); i++)
-        sum = naive_add(sum, naive_at(value[CLIP_FACTOR_PARTIALS], i) / (root * root), defect);
-    float norm =
-        (defect == DEFECT_WRONG_KIND ? sum : sqrtf(sum) * root) * (defect == DEFECT_FORGET_SCALE ? 1.0f : unscale);
-    float ratio = limit / (norm + (defect == DEFECT_EPSILON ? 0.0f : 1e-6f));
-    if (limit == 0.0f || (ratio > 1.0f && defect != DEFECT_FORGET_LIMIT))
-        ratio = 1.0f;
-    scalars[SCALAR_GRAD_NORM] = (double)norm;
-    scalars[SCALAR_CLIP] = (double)(unscale * ratio);
-    scalars[SCALAR_FOUND_INF] = isfinite(norm) || defect == DEFECT_FORGET_SKIP ? 0.0 : 1.0;
-    if (isfinite(norm) && defect != DEFECT_FORGET_STEP)
-        scalars[SCALAR_ADAM_STEP] += 1.0;
-}
-
 static void make_sum_of_squares(struct maker *maker)
 {
     int64_t columns = maker->index % 10 == 9 ? 3072 : case_any_size(maker, 129);
@@ -110,9 +78,7 @@ const struct op_test test_sum_of_squares = {
     .bench = bench_wide,
     .inputs = inputs_sum_of_squares,
     .ref = ref_sum_of_squares,
-    .naive = naive_sum_of_squares,
     .is_sum_of_products = true,
-    .defects = {DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_WRONG_KIND, DEFECT_SWAPPED},
 };
 
 const struct op_test test_clip_factor = {
@@ -120,9 +86,6 @@ const struct op_test test_clip_factor = {
     .bench = bench_plain,
     .inputs = inputs_clip_factor,
     .ref = ref_clip_factor,
-    .naive = naive_clip_factor,
     .dtypes = 1u << DTYPE_F32,
     .scalar = SCALAR_GRAD_NORM,
-    .defects = {DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_WRONG_KIND, DEFECT_FORGET_SCALE, DEFECT_EPSILON,
-                DEFECT_FORGET_LIMIT, DEFECT_FORGET_SKIP, DEFECT_FORGET_STEP, DEFECT_APPROXIMATE},
 };

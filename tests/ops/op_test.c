@@ -1,4 +1,4 @@
-/* The table of op tests, and the functions that the oracles and naive references of all families share.
+/* The table of op tests, and the functions that the oracles of all families share.
  *
  * The oracle stores and sums everything in double, in rising index order; nothing here is meant to be fast.  The known
  * answers of the exact ops, which another program computed, are in tests/unit/check_cpu_lean.c.
@@ -9,8 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "tests/ops/random_bits.h"
 
 #define OP(KIND, name, operands) [OP_##KIND] = &test_##name,
 static const struct op_test *const tests[OP_KIND_COUNT] = {
@@ -41,7 +39,7 @@ void ref_run(const struct op_call *call, const struct ref_tensors *tensors)
         op_test(call->kind)->ref(call, tensors);
         return;
     }
-    naive_run(call, tensors->value, DEFECT_NONE);
+    op_test(call->kind)->exact(call, tensors->value);
     unspecified(call, tensors);
 }
 
@@ -81,62 +79,6 @@ double ref_before(const struct op_call *call, const struct ref_tensors *t, int32
     return op_accumulates(call, slot) ? t->value[slot][i] : 0.0;
 }
 
-/* ---- the naive reference ---- */
-
-void naive_run(const struct op_call *call, double *const *value, enum naive_defect defect)
-{
-    op_test(call->kind)->naive(call, value, defect);
-}
-
-float naive_rounded(enum dtype dtype, float value)
-{
-    if (dtype == DTYPE_BF16)
-        return bf16_to_f32(bf16_from_f32(value));
-    return dtype == DTYPE_F16 ? f16_to_f32(f16_from_f32(value)) : value;
-}
-
-float naive_dropout_factor(const double *scalars, float p, int32_t site, int64_t sample, int64_t element,
-                           enum naive_defect defect)
-{
-    if (dropout_threshold(p) == 0 && defect != DEFECT_MASK_INVERTED)
-        return 1.0f;
-    uint64_t seed = (uint64_t)scalars[SCALAR_SEED_HI] << 32 | (uint64_t)scalars[SCALAR_SEED_LO];
-    int32_t first = (int32_t)scalars[SCALAR_SAMPLE_BASE];
-    if (defect == DEFECT_WRONG_SAMPLE)
-        first = 0;
-    if (defect == DEFECT_WRONG_SITE)
-        site = 0;
-    struct philox_block block =
-        philox4x32_10(philox_key_make(seed, RNG_DROPOUT),
-                      dropout_counter(element, site, first + (int32_t)sample, (int32_t)scalars[SCALAR_STEP]));
-    bool kept = dropout_bits(block, element) >= dropout_threshold(p);
-    if (defect == DEFECT_MASK_INVERTED)
-        kept = !kept;
-    if (!kept)
-        return 0.0f;
-    return defect == DEFECT_FORGET_SCALE ? 1.0f : dropout_scale(p);
-}
-
-static bool adds_to(const struct op_call *call, int32_t slot)
-{
-    return op_direction(call->kind, &call->attrs, slot) == OPERAND_INOUT;
-}
-
-float naive_before(const struct op_call *call, double *const *value, int32_t slot, int64_t i, enum naive_defect defect)
-{
-    bool starts_with_old =
-        adds_to(call, slot) && defect != DEFECT_IGNORE_ACCUMULATE && defect != DEFECT_DOUBLE_ROUNDING;
-    return starts_with_old ? naive_at(value[slot], i) : 0.0f;
-}
-
-void naive_store(const struct op_call *call, double *const *value, int32_t slot, int64_t i, float sum,
-                 enum naive_defect defect)
-{
-    if (defect == DEFECT_DOUBLE_ROUNDING && adds_to(call, slot))
-        sum = naive_at(value[slot], i) + naive_rounded(call->operand[slot].dtype, sum);
-    value[slot][i] = (double)sum;
-}
-
 /* ---- the bits ---- */
 
 uint32_t exact_bits_of(float x)
@@ -153,20 +95,20 @@ float exact_float_of(uint32_t bits)
     return x;
 }
 
-uint32_t exact_random_of(const struct op_call *call, const double *scalars, int64_t i, uint32_t stream,
-                         enum naive_defect defect)
+uint32_t exact_random_of(const struct op_call *call, const double *scalars, int64_t i, uint32_t stream)
 {
     uint64_t seed = (uint64_t)scalars[SCALAR_SEED_HI] << 32 | (uint64_t)scalars[SCALAR_SEED_LO];
-    uint64_t index = (uint64_t)i + (defect == DEFECT_SHIFTED ? 0u : (uint64_t)call->attrs.index_base);
-    uint32_t step = defect == DEFECT_FORGET_STEP ? 0u : (uint32_t)scalars[SCALAR_STEP];
-    if (defect == DEFECT_NEAREST)
-        return 0x8000u;
-    if (defect == DEFECT_WRONG_STREAM)
-        stream ^= 1u;
+    uint64_t index = (uint64_t)i + (uint64_t)call->attrs.index_base;
+    uint32_t step = (uint32_t)scalars[SCALAR_STEP];
     struct philox_block counter = {{(uint32_t)(index >> 3), (uint32_t)(index >> 35), step, stream}};
     struct philox_block block = philox4x32_10(philox_key_make(seed, RNG_STATES), counter);
     uint32_t word = block.word[(index & 7u) >> 1];
     return (index & 1u) != 0 ? word >> 16 : word & 0xffffu;
+}
+
+float exact_rounded(enum dtype dtype, float value)
+{
+    return (float)ref_rounded(dtype, (double)value);
 }
 
 float exact_bf16(float x, uint32_t random)

@@ -1,20 +1,15 @@
 /* The test of an op: one `const struct op_test` per op, in the file of its family.
  *
- * The tests contain up to two versions of an op, written from the formulas in src/ops.  They share no code with any
- * backend.
+ * A test contains the op's oracle, written from the formulas in src/ops, which shares no code with any backend.
  *   The oracle (ref_NAME) computes in double, in plain loops.  For each output element it also computes `term`, the
  *     condition of that element: a result computed in fp32 stays within 8 2^-24 term before it is rounded to the
  *     output's dtype.  For one sum of K products, term = sqrt(K) sum |a||b|; for a chain of stages it is the sum over
  *     the stages, each multiplied by the derivative of the output with respect to that stage (tests/opcheck/bounds.md).
  *     Where operands have 16 bits, matrix units may round more than that, in ways that bounds.md names and the oracle
  *     computes: `half_*` for factors that enter a product in 16 bits, `drift` for sums that are truncated.
- *   The naive reference (naive_NAME) computes in fp32 and accumulates in order in one variable, as a first C version
- *     would.  It shows how large the error of a correct, plain implementation is; a backend may not be worse.  The
- *     judge must accept it as the control, and must reject it as a mutant when it has a defect.  It takes masks from
- *     random_bits.h, while the oracle follows op.h's text, so that the judge compares the two.
- *     Ops that are defined bit for bit have no oracle: every backend must have the bits of their naive reference.  The
- *     same holds for fill, and for copy where it does not accumulate.  Signs of zeros count; any NaN equals any other,
- *     because processors produce different payloads.
+ *   Ops that are defined bit for bit have exact_NAME instead, which computes in fp32: every backend must have its bits.
+ *     The same holds for fill's oracle, and for copy's where it does not accumulate.  Signs of zeros count; any NaN
+ *     equals any other, because processors produce different payloads.
  * The operands are arrays of double that contain the values that the backend sees; ids, targets and
  * the words of the scalars block are numbers too.  The code is compiled with -ffp-contract=off, so that no bits depend
  * on the compiler.
@@ -151,60 +146,18 @@ double ref_half_floor(enum dtype dtype);
 /* Returns the old value of output `slot` when the op accumulates into it, else 0. */
 double ref_before(const struct op_call *call, const struct ref_tensors *t, int32_t slot, int64_t i);
 
-/* ---- the naive reference ---- */
-
-/* Deliberate defects.  mutants.c applies those up to WRITES_INPUT to the finished output of any op. */
-enum naive_defect {
-#define DEFECT(name, text) DEFECT_##name,
-#include "tests/ops/defects.def"
-#undef DEFECT
-    DEFECT_COUNT,
-    /* No defects: roundings that bounds.md permits in addition to those of fp32 arithmetic where operands have 16 bits.
-     * The judge must accept them. */
-    PERMITTED_HALF_FACTORS = DEFECT_COUNT, /* attention's p and ds are rounded before they enter a product */
-    PERMITTED_TRUNCATED_SUM,               /* gemm adds four products at a time and truncates the sum to fp32 */
-    PERMITTED_HALF_SUMS,                   /* where asked for: gemm cuts off sums of 32 products to fp16 instead */
-    PERMITTED_END
-};
-
-/* `value` is as in ref_tensors; OUT and INOUT are written in place.  Aborts when there is no memory for a row. */
-void naive_run(const struct op_call *call, double *const *value, enum naive_defect defect);
-
-static inline float naive_at(const double *values, int64_t i)
-{
-    return (float)values[i];
-}
-
-/* Returns `value` converted to the dtype and back. */
-float naive_rounded(enum dtype dtype, float value);
-
-static inline float naive_add(float sum, float x, enum naive_defect defect)
-{
-    float result = sum + x;
-    if (defect == DEFECT_F16_SUM)
-        return naive_rounded(DTYPE_F16, result);
-    return defect == DEFECT_BF16_SUM ? naive_rounded(DTYPE_BF16, result) : result;
-}
-
-/* Returns the start of a sum into output `slot`: the old value when the op accumulates, else 0. */
-float naive_before(const struct op_call *call, double *const *value, int32_t slot, int64_t i, enum naive_defect defect);
-/* Stores a sum that started from naive_before(). */
-void naive_store(const struct op_call *call, double *const *value, int32_t slot, int64_t i, float sum,
-                 enum naive_defect defect);
-float naive_dropout_factor(const double *scalars, float p, int32_t site, int64_t sample, int64_t element,
-                           enum naive_defect defect);
-
 /* ---- the bits ---- */
 
 /* Returns true when that word of the block of scalars is a float; the others are integers. */
 bool scalar_is_float(int64_t slot);
-/* Returns true when the naive reference has the bits that every backend must have. */
+/* Returns true when every backend must have the bits of ref_run()'s results, rounded to the dtype. */
 bool exact_defined(const struct op_call *call);
 uint32_t exact_bits_of(float x);
 float exact_float_of(uint32_t bits);
-/* Returns the 16 random bits of element i of a stream, or half of their range for DEFECT_NEAREST. */
-uint32_t exact_random_of(const struct op_call *call, const double *scalars, int64_t i, uint32_t stream,
-                         enum naive_defect defect);
+/* Returns the 16 random bits of element i of a stream. */
+uint32_t exact_random_of(const struct op_call *call, const double *scalars, int64_t i, uint32_t stream);
+/* Returns `value` converted to the dtype and back. */
+float exact_rounded(enum dtype dtype, float value);
 float exact_bf16(float x, uint32_t random);
 
 /* Set by --half_sums: products may have fp16 sums. */
@@ -215,7 +168,6 @@ bool gemm_may_halve(const struct op_call *call);
 /* ---- the table ---- */
 
 struct verdict;
-#define DEFECTS_MAX 16
 
 struct op_test {
     void (*shape)(struct maker *maker); /* shapes, dtypes and attributes of a case */
@@ -227,7 +179,7 @@ struct op_test {
     /* Changes the values, which are standard normal before the call; NULL leaves them. */
     void (*inputs)(const struct check_case *check, double *const *value, struct random *random);
     void (*ref)(const struct op_call *call, const struct ref_tensors *t); /* NULL: the op is exact */
-    void (*naive)(const struct op_call *call, double *const *value, enum naive_defect defect);
+    void (*exact)(const struct op_call *call, double *const *value);      /* of an op without an oracle */
     bool is_exact_copy;     /* exact in calls that do not accumulate, also with an oracle */
     bool has_many_variants; /* transposes, heads or padding need more cases */
     uint32_t dtypes;        /* one bit per dtype that has cases; 0: the three float dtypes */
@@ -236,11 +188,7 @@ struct op_test {
     bool is_sum_of_products, has_few_inputs;
     double (*shared_by)(const struct op_call *call, int32_t slot); /* elements with one shared error; NULL: 1 */
     bool (*judge)(const struct check_case *check, const uint8_t *after, struct verdict *out); /* or NULL */
-    enum naive_defect permits; /* the rounding that bounds.md permits a backend where operands have 16 bits; 0: none */
-    int32_t scalar;            /* the word that the op writes when an output is the scalars block */
-    bool never_overflows;      /* results stay in the range of the inputs */
-    uint32_t unrounded;        /* one bit per output that only collects its input */
-    enum naive_defect defects[DEFECTS_MAX]; /* in addition to the common ones; ends at DEFECT_NONE */
+    int32_t scalar; /* the word that the op writes when an output is the scalars block */
 };
 
 #define OP(KIND, name, operands) extern const struct op_test test_##name;

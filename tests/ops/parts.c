@@ -3,21 +3,16 @@
 
 #include "tests/ops/op_test.h"
 
-static void naive_sum_parts(const struct op_call *call, double *const *value, enum naive_defect defect)
+static void exact_sum_parts(const struct op_call *call, double *const *value)
 {
     const int64_t count = op_elements(call, SUM_PARTS_X);
     const int64_t parts = value[SUM_PARTS_OTHERS] != NULL ? call->operand[SUM_PARTS_OTHERS].dims[0] + 1 : 1;
-    const int64_t own = defect == DEFECT_WRONG_KIND ? (call->attrs.from + 1) % parts : call->attrs.from;
+    const int64_t own = call->attrs.from;
     for (int64_t i = 0; i < count; i++) {
-        bool any = call->attrs.accumulate != 0 && defect != DEFECT_IGNORE_ACCUMULATE;
-        float sum = any ? naive_at(value[SUM_PARTS_Y], i) : defect == DEFECT_ZERO_SIGN ? 0.0f : -0.0f;
-        for (int64_t p = 0; p < parts; p++) {
-            const int64_t row = p - (p > own), from = defect == DEFECT_SHIFTED ? (i + 1) % count : i;
-            const float part =
-                p == own ? naive_at(value[SUM_PARTS_X], i) : naive_at(value[SUM_PARTS_OTHERS], row * count + from);
-            sum = naive_add(sum, part, defect);
-        }
-        naive_store(call, value, SUM_PARTS_Y, i, sum, defect);
+        float sum = call->attrs.accumulate != 0 ? (float)value[SUM_PARTS_Y][i] : -0.0f;
+        for (int64_t p = 0; p < parts; p++)
+            sum += (float)(p == own ? value[SUM_PARTS_X][i] : value[SUM_PARTS_OTHERS][(p - (p > own)) * count + i]);
+        value[SUM_PARTS_Y][i] = (double)sum;
     }
 }
 
@@ -54,7 +49,6 @@ const struct op_test test_sum_parts = {
     .shape = make_sum_parts,
     .bench = bench_sum_parts,
     .inputs = inputs_sum_parts,
-    .naive = naive_sum_parts,
+    .exact = exact_sum_parts,
     .has_many_variants = true,
-    .defects = {DEFECT_SHIFTED, DEFECT_IGNORE_ACCUMULATE, DEFECT_WRONG_KIND, DEFECT_BF16_SUM},
 };

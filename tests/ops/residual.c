@@ -9,21 +9,6 @@ static void ref_residual(const struct op_call *call, const struct ref_tensors *t
     }
 }
 
-static void naive_residual(const struct op_call *call, double *const *value, enum naive_defect defect)
-{
-    int64_t count = op_elements(call, RESIDUAL_R);
-    for (int64_t i = 0; i < count; i++) {
-        float x = naive_at(value[RESIDUAL_X], i), y = naive_at(value[RESIDUAL_Y], i);
-        if (defect == DEFECT_FORGET_BIAS)
-            y = 0.0f;
-        if (defect == DEFECT_SWAPPED)
-            x = y;
-        if (defect == DEFECT_SHIFTED)
-            y = naive_at(value[RESIDUAL_Y], (i + 1) % count);
-        value[RESIDUAL_R][i] = (double)(x + y);
-    }
-}
-
 static void make_residual(struct maker *maker)
 {
     int64_t rows = case_size(maker, 129), columns = case_any_size(maker, 129);
@@ -43,7 +28,5 @@ const struct op_test test_residual = {
     .bench = bench_plain,
     .inputs = inputs_residual,
     .ref = ref_residual,
-    .naive = naive_residual,
     .is_sum_of_products = true,
-    .defects = {DEFECT_FORGET_BIAS, DEFECT_SWAPPED, DEFECT_SHIFTED},
 };

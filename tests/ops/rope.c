@@ -15,12 +15,11 @@ static int64_t turned_heads(const struct op_call *call)
     return (int64_t)call->attrs.heads + call->attrs.kv_heads;
 }
 
-static struct head head_of(const struct op_call *call, double *const *value, int64_t n, int64_t h,
-                           enum naive_defect defect)
+static struct head head_of(const struct op_call *call, double *const *value, int64_t n, int64_t h)
 {
     int64_t columns = op_columns(call, ROPE_FORWARD_X), size = op_columns(call, ROPE_FORWARD_TABLE);
     int64_t queries = call->attrs.heads, gains = op_elements(call, ROPE_FORWARD_GAIN);
-    int64_t position = defect == DEFECT_FORGET_POSITION ? 0 : (int64_t)value[ROPE_FORWARD_SCALARS][SCALAR_POSITION];
+    int64_t position = (int64_t)value[ROPE_FORWARD_SCALARS][SCALAR_POSITION];
     struct head head = {.at = n * columns + h * size,
                         .half = size / 2,
                         .gain = h < queries ? 0 : size,
@@ -64,7 +63,7 @@ static void ref_rope_forward(const struct op_call *call, const struct ref_tensor
     const double *x = t->value[ROPE_FORWARD_X], *gain = t->value[ROPE_FORWARD_GAIN];
     ref_values(call, t);
     for (int64_t k = 0; k < op_rows(call, ROPE_FORWARD_X) * turned_heads(call); k++) {
-        struct head head = head_of(call, t->value, k / turned_heads(call), k % turned_heads(call), DEFECT_NONE);
+        struct head head = head_of(call, t->value, k / turned_heads(call), k % turned_heads(call));
         double r_term, r = ref_r(call, x, &head, &r_term);
         for (int64_t i = 0; i < head.half; i++) {
             int64_t first = head.at + i, second = first + head.half;
@@ -119,7 +118,7 @@ static void ref_rope_backward(const struct op_call *call, const struct ref_tenso
         t->term[ROPE_BACKWARD_DGAIN][i] = fabs(t->value[ROPE_BACKWARD_DGAIN][i]);
     }
     for (int64_t k = 0; k < rows * turned; k++) {
-        struct head head = head_of(call, t->value, k / turned, k % turned, DEFECT_NONE);
+        struct head head = head_of(call, t->value, k / turned, k % turned);
         double second = 0.0, second_size = 0.0;
         for (int64_t i = 0; gain == NULL && i < head.half; i++) { /* dx may be dy */
             int64_t first = head.at + i, last = first + head.half;
@@ -132,7 +131,7 @@ static void ref_rope_backward(const struct op_call *call, const struct ref_tenso
         for (int64_t m = 0; gain != NULL && m < head.mean_count / size; m++) {
             /* The heads that share the mean follow each other. */
             int64_t h = (head.mean_at - k / turned * op_columns(call, ROPE_BACKWARD_DY)) / size + m;
-            struct head other = head_of(call, t->value, k / turned, h, DEFECT_NONE);
+            struct head other = head_of(call, t->value, k / turned, h);
             double term, r = ref_r(call, x, &other, &term), sizes;
             for (int64_t i = 0; i < size; i++) {
                 double weight = gain[other.gain + i] * x[other.at + i] * r / (double)head.mean_count;
@@ -148,132 +147,7 @@ static void ref_rope_backward(const struct op_call *call, const struct ref_tenso
         t->term[ROPE_BACKWARD_DGAIN][i] *= sqrt(sums + 1.0);
 }
 
-/* ---- the naive reference ---- */
-
-/* A defect may turn neighbours, which is the convention of other files, or leave a part out. */
-static void naive_turn(const struct head *head, const float *in, float *out, float sign, enum naive_defect defect)
-{
-    for (int64_t i = 0; i < head->half; i++) {
-        bool neighbours = defect == DEFECT_SHIFTED;
-        int64_t first = neighbours ? 2 * i : i, second = neighbours ? 2 * i + 1 : i + head->half;
-        float a = in[first], b = in[second], c = naive_at(head->cosine, i), s = sign * naive_at(head->sine, i);
-        if (defect == DEFECT_SWAPPED)
-            s = -s;
-        if (defect == DEFECT_FORGET_FIRST)
-            s = 0.0f;
-        out[first] = a * c - b * s;
-        out[second] = b * c + a * s;
-    }
-}
-
-#define SIZE_MAX_TESTED 4096
-
-static float naive_r(const struct op_call *call, const double *x, const struct head *head, enum naive_defect defect)
-{
-    float square = 0.0f, count = (float)head->mean_count;
-    for (int64_t i = 0; i < head->mean_count; i++)
-        square = naive_add(square, naive_at(x, head->mean_at + i) * naive_at(x, head->mean_at + i), defect);
-    return 1.0f / sqrtf(square / count + (defect == DEFECT_EPSILON ? 0.0f : call->attrs.epsilon));
-}
-
-static float naive_gain(double *const *value, int64_t i, enum naive_defect defect)
-{
-    return defect == DEFECT_FORGET_GAIN ? 1.0f : naive_at(value[ROPE_FORWARD_GAIN], i);
-}
-
-/* The number of heads that turn: with a defect all but the last of the keys. */
-static int64_t naive_turned(const struct op_call *call, enum naive_defect defect)
-{
-    return turned_heads(call) - (defect == DEFECT_WRONG_HEAD ? 1 : 0);
-}
-
-static void naive_rope_forward(const struct op_call *call, double *const *value, enum naive_defect defect)
-{
-    int64_t turned = naive_turned(call, defect);
-    const double *x = value[ROPE_FORWARD_X];
-    for (int64_t i = 0; i < op_elements(call, ROPE_FORWARD_X); i++)
-        value[ROPE_FORWARD_Y][i] = x[i];
-    for (int64_t k = 0; k < op_rows(call, ROPE_FORWARD_X) * turned; k++) {
-        struct head head = head_of(call, value, k / turned, k % turned, defect);
-        float in[SIZE_MAX_TESTED], out[SIZE_MAX_TESTED];
-        bool has_gain = value[ROPE_FORWARD_GAIN] != NULL, late = defect == DEFECT_MASK_BEFORE;
-        float r = has_gain ? naive_r(call, x, &head, defect) : 1.0f;
-        for (int64_t i = 0; i < 2 * head.half; i++)
-            in[i] =
-                naive_at(x, head.at + i) * (has_gain && !late ? r * naive_gain(value, head.gain + i, defect) : 1.0f);
-        naive_turn(&head, in, out, 1.0f, defect);
-        for (int64_t i = 0; i < 2 * head.half; i++)
-            value[ROPE_FORWARD_Y][head.at + i] =
-                (double)(out[i] * (has_gain && late ? r * naive_gain(value, head.gain + i, defect) : 1.0f));
-    }
-}
-
-/* dz of a head, from dy. */
-static void naive_back(double *const *value, const struct head *head, float *dz, enum naive_defect defect)
-{
-    float dy[SIZE_MAX_TESTED];
-    for (int64_t i = 0; i < 2 * head->half; i++)
-        dy[i] = naive_at(value[ROPE_BACKWARD_DY], head->at + i);
-    naive_turn(head, dy, dz, -1.0f, defect);
-}
-
-/* Returns mean(dz g xh) of the heads that share a mean with `head`. */
-static float naive_second(const struct op_call *call, double *const *value, int64_t n, const struct head *head, float r,
-                          enum naive_defect defect)
-{
-    int64_t size = 2 * head->half, first = (head->mean_at - n * op_columns(call, ROPE_BACKWARD_DY)) / size;
-    float sum = 0.0f;
-    for (int64_t h = first; h < first + head->mean_count / size; h++) {
-        struct head other = head_of(call, value, n, h, defect);
-        float dz[SIZE_MAX_TESTED];
-        naive_back(value, &other, dz, defect);
-        for (int64_t i = 0; i < size; i++)
-            sum = naive_add(sum,
-                            dz[i] * naive_gain(value, other.gain + i, defect) *
-                                (naive_at(value[ROPE_BACKWARD_X], other.at + i) * r),
-                            defect);
-    }
-    return defect == DEFECT_FORGET_SECOND ? 0.0f : sum / (float)head->mean_count;
-}
-
-static void naive_head_gradient(const struct op_call *call, double *const *value, int64_t n, const struct head *head,
-                                float *dgain, enum naive_defect defect)
-{
-    float dz[SIZE_MAX_TESTED], r = 1.0f, second = 0.0f;
-    bool has_gain = value[ROPE_BACKWARD_GAIN] != NULL;
-    naive_back(value, head, dz, defect);
-    if (has_gain) {
-        r = naive_r(call, value[ROPE_BACKWARD_X], head, defect);
-        second = naive_second(call, value, n, head, r, defect);
-    }
-    for (int64_t i = 0; i < 2 * head->half; i++) {
-        if (has_gain) {
-            float xh = naive_at(value[ROPE_BACKWARD_X], head->at + i) * r;
-            if (n + 1 < op_rows(call, ROPE_BACKWARD_DY) || defect != DEFECT_LAST_TERM)
-                dgain[head->gain + i] = naive_add(dgain[head->gain + i], dz[i] * xh, defect);
-            dz[i] = r * (dz[i] * naive_gain(value, head->gain + i, defect) - xh * second);
-        }
-        value[ROPE_BACKWARD_DX][head->at + i] = (double)dz[i];
-    }
-}
-
 #define GAINS_MAX_TESTED (4 * SIZE_MAX_TESTED)
-
-static void naive_rope_backward(const struct op_call *call, double *const *value, enum naive_defect defect)
-{
-    int64_t turned = naive_turned(call, defect), gains = op_elements(call, ROPE_BACKWARD_DGAIN);
-    float dgain[GAINS_MAX_TESTED];
-    for (int64_t i = 0; i < op_elements(call, ROPE_BACKWARD_DY); i++)
-        value[ROPE_BACKWARD_DX][i] = value[ROPE_BACKWARD_DY][i];
-    for (int64_t i = 0; i < gains; i++)
-        dgain[i] = naive_before(call, value, ROPE_BACKWARD_DGAIN, i, defect);
-    for (int64_t k = 0; k < op_rows(call, ROPE_BACKWARD_DY) * turned; k++) {
-        struct head head = head_of(call, value, k / turned, k % turned, defect);
-        naive_head_gradient(call, value, k / turned, &head, dgain, defect);
-    }
-    for (int64_t i = 0; i < gains; i++)
-        naive_store(call, value, ROPE_BACKWARD_DGAIN, i, dgain[i], defect);
-}
 
 /* ---- cases ---- */
 
@@ -354,11 +228,8 @@ const struct op_test test_rope_forward = {
     .bench = bench_rope,
     .inputs = inputs_rope,
     .ref = ref_rope_forward,
-    .naive = naive_rope_forward,
     .has_many_variants = true,
     .shared_by = rope_shared_by,
-    .defects = {DEFECT_SHIFTED, DEFECT_SWAPPED, DEFECT_FORGET_FIRST, DEFECT_FORGET_POSITION, DEFECT_WRONG_HEAD,
-                DEFECT_MASK_BEFORE, DEFECT_FORGET_GAIN, DEFECT_EPSILON, DEFECT_BF16_SUM},
 };
 
 const struct op_test test_rope_backward = {
@@ -366,10 +237,6 @@ const struct op_test test_rope_backward = {
     .bench = bench_rope,
     .inputs = inputs_rope,
     .ref = ref_rope_backward,
-    .naive = naive_rope_backward,
     .has_many_variants = true,
     .shared_by = rope_shared_by,
-    .defects = {DEFECT_SHIFTED, DEFECT_SWAPPED, DEFECT_FORGET_FIRST, DEFECT_FORGET_POSITION, DEFECT_WRONG_HEAD,
-                DEFECT_FORGET_GAIN, DEFECT_FORGET_SECOND, DEFECT_EPSILON, DEFECT_LAST_TERM, DEFECT_BF16_SUM,
-                DEFECT_IGNORE_ACCUMULATE, DEFECT_DOUBLE_ROUNDING},
 };

@@ -1,4 +1,4 @@
-"""The commands that failing_memory.py and failing_calls.py attack: every program, from an empty folder or one that an
+"""The commands that failing_calls.py attacks: every program, from an empty folder or one that an
 earlier run left, each with its expected results.
 
   train     a new run that evaluates, samples and saves
@@ -18,12 +18,6 @@ earlier run left, each with its expected results.
   shards    JSONL documents, some compressed, to token files of 400, deduplicated
   export    to a file
   folder    to an existing folder
-
-And the commands of the device backends, which failing_memory.py attacks; failing_calls.py does not, since most calls
-come from the driver:
-
-  opencl, opencl_warm, opencl_sample   training with an empty and a filled cache of kernels; sampling
-  cuda, cuda_tune, cuda_sample         the emulated card: training; with --tune and some timings in the cache; sampling
 """
 import contextlib
 import glob
@@ -36,17 +30,11 @@ import subprocess
 
 import tiny
 
-from checks import BUILD, check, read, write
-from faulty_device import COMPILE_SECONDS
+from checks import check, read, write
 
 WORDS = [word for word in tiny.RUN if not word.startswith(("--vocab_size", "--dataset"))] + [
     "--dataset=./text", "--sample_tokens=4", "--out_dir=work"]
 MODEL = ["--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=64"]
-FAULTY = os.path.join(BUILD, "tests", "reliability")
-NVML = os.path.join(os.path.dirname(FAULTY), "cuda_on_cpu", "nvml")  # the emulated card's management library
-HELD = "allocations"  # a program of faulty_memory.c writes its allocation count and leaks here
-TRACE = "trace"       # and the call stacks of its allocations here
-OBJECTS = "objects"   # a device's library writes its number of live objects here
 PROGRAMS = {name: os.path.abspath(os.environ[name.upper().replace("-", "_")])
             for name in ("gpt-train", "gpt-sample", "gpt-prepare", "gpt-export")}
 LINES = "text.jsonl"
@@ -54,89 +42,17 @@ ARCHIVE = "text.jsonl.gz"
 PREPARE = ["--tokenizer=train", "--vocab-size=280", "--threads=1", "--out-dir=work", "text.txt"]
 SAVELESS = "--always_save_checkpoint=False"
 SAMPLED = ["--out_dir=one", "--num_samples=2", "--max_new_tokens=8", "--start=green"]
-TUNE = "--tune=True"
-# Shapes so small that only the smallest product is timed on the card.  How many others are timed depends on the time,
-# and with it the results that --tune stores.
-SMALL = ["--batch_size=1", "--n_embd=8", "--block_size=8"]
-SMALLER = [*SMALL, "--block_size=4"]
-TUNED = set()  # the entries of the list that cuda_tune starts with
 WIDE = [*WORDS, "--n_embd=64", "--block_size=32", "--max_iters=1", "--eval_interval=100", SAVELESS]
 ANSWERS = ("--plan", "--eval_only", "--eval_data")  # these do not train
 OTHER_SEED = 7  # of the existing run in whose folder another one starts
 UNLIKE = ("lock", "metrics.jsonl", "trainer_state.json")  # these files differ between two runs
 
 
-def is_faulty():
-    """Returns true when the programs with planted faults were built, which count their leaks."""
-    return os.path.exists(os.path.join(FAULTY, "gpt-prepare-faulty"))
-
-
-def device_of(words):
-    """Returns the backend that the command line names."""
-    return next((word.partition("=")[2] for word in words if word.startswith("--backend=")), "cpu")
-
-
-def path_of(program, device="cpu"):
-    """Returns the program with planted faults if it was built, else the normal one."""
-    if not is_faulty():
-        return PROGRAMS[program]
-    return os.path.join(FAULTY, program + ("-cuda" if device == "cuda" else "") + "-faulty")
-
-
-def start(program, words, fault=None, tracer=(), limit=tiny.LIMIT_SECONDS, **more):
-    """Runs a program, with planted faults if possible, and with `more` in its environment; returns the finished
-    process."""
-    for path in (HELD, OBJECTS):
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(path)
-    environment = dict(tiny.TRACED if tracer else tiny.ENVIRONMENT, GPT_FAULT_ALLOCATIONS=HELD, OPENCL_FAULT_REPORT=OBJECTS,
-                       GT_CUDA_ON_CPU_REPORT=OBJECTS, XDG_CACHE_HOME=os.path.abspath("cache"), **more)
-    if fault:
-        environment["GPT_FAULT_ALLOCATION"] = fault
-    if device_of(words) == "cuda":
-        environment["LD_LIBRARY_PATH"] = NVML
-    path = path_of(program, device_of(words))
-    return subprocess.run([*tracer, path, *words], env=environment, capture_output=True, text=True, timeout=limit, check=False)
-
-
-def held():
-    """Returns (allocations, leaked blocks, open files) of the last process at its end; None when it wrote no report."""
-    try:
-        return tuple(int(word) for word in read(HELD).split()) or None
-    except FileNotFoundError:
-        return None
-
-
-def objects_left():
-    """Returns how many device objects the last process leaked; None when they were not counted."""
-    try:
-        return int(re.search(rb'(?:"objects_alive":|^left) ?(\d+)', read(OBJECTS), re.MULTILINE).group(1))
-    except FileNotFoundError:
-        return None
-
-
-def allocated_below(folder, command):
-    """Runs the command and returns the numbers of its allocations that code of this folder requests, directly or
-    indirectly.  Empty without debug information or addr2line."""
-    if shutil.which("addr2line") is None:
-        return []
-    command.fresh()
-    command.run(lambda *how: start(*how, GPT_FAULT_TRACE=TRACE))
-    calls = [(int(number), frames) for number, *frames in map(str.split, read(TRACE).decode().splitlines())]
-    addresses = sorted({frame for _, frames in calls for frame in frames})
-    done = subprocess.run(["addr2line", "-e", path_of(command.program, command.device)], input="\n".join(addresses),
-                          capture_output=True, text=True, check=False)
-    inside = {address for address, line in zip(addresses, done.stdout.splitlines()) if folder in line}
-    return [number for number, frames in calls if not inside.isdisjoint(frames)]
-
-
-def tuned():
-    """Returns the entries of the cache's lists of timings on the card: a choice and its timing (struct cuda_kept), in a file
-    whose header has the length of the list at 16 (user_cache.c)."""
-    lists = [data[len(data) - int.from_bytes(data[16:24], "little"):] for data in map(read, glob.glob("cache/gpt-train/cuda/*"))]
-    most, choice, timing = 1024, 16, 40  # CUDA_CHOICES_MAX; bytes
-    return {entries[8 + choice * i:][:choice] + entries[8 + choice * most + timing * i:][:timing]
-            for entries in lists for i in range(int.from_bytes(entries[:4], "little"))}
+def start(program, words, tracer=(), limit=tiny.LIMIT_SECONDS):
+    """Runs a program; returns the finished process."""
+    environment = dict(tiny.TRACED if tracer else tiny.ENVIRONMENT, XDG_CACHE_HOME=os.path.abspath("cache"))
+    return subprocess.run([*tracer, PROGRAMS[program], *words], env=environment, capture_output=True, text=True,
+                          timeout=limit, check=False)
 
 
 def digests(folder):
@@ -158,7 +74,6 @@ class Command:
 
     def __init__(self, name, program, words, begin=None, cache=None, results=lambda done: checkpoint()):
         self.name, self.program, self.words, self.begin, self.cache, self.results = name, program, words, begin, cache, results
-        self.device = device_of(words)
 
     def trains(self):
         """Returns true when the command trains: it then continues after a failed save or cache access, with an error
@@ -250,34 +165,6 @@ def every():
                 **prepared),
         Command("folder", "gpt-export", ["--out_dir=one", "--format=hf", "--force", "work"], begin="hf_other", **prepared),
     ]
-
-
-def on_devices():
-    cuda, opencl = [*WORDS, *SMALL, "--backend=cuda"], [*WORDS, "--backend=opencl"]
-    sampled = {"results": lambda done: done.stdout}
-    return [
-        Command("opencl", "gpt-train", opencl),
-        Command("opencl_warm", "gpt-train", opencl, cache="opencl_cached"),
-        Command("opencl_sample", "gpt-sample", [*SAMPLED, "--backend=opencl"], cache="opencl_cached", **sampled),
-        Command("cuda", "gpt-train", cuda),
-        Command("cuda_tune", "gpt-train", [*cuda, TUNE], cache="cuda_cached",
-                results=lambda done: (checkpoint(), tuned() >= TUNED)),
-        Command("cuda_sample", "gpt-sample", [*SAMPLED, "--backend=cuda"], **sampled),
-    ]
-
-
-def prepare_device(start, device):
-    """Makes a cache that has the device's kernels, or some of its timings."""
-    tiny.clear("cache")
-    os.mkdir("cache")
-    words = [word.replace("=work", f"={device}") for word in WORDS] + [f"--backend={device}"]
-    for program, words in (("gpt-train", [*words, *SMALLER, TUNE] if device == "cuda" else words),
-                           ("gpt-sample", [*SAMPLED, f"--backend={device}"])):
-        done = Command("", program, words).run(lambda *how: start(*how, limit=COMPILE_SECONDS))
-        check(done is not None and done.returncode == 0, f"{program} {words}: {done and done.stderr[-500:]}")
-    TUNED.update(tuned())
-    check(device != "cuda" or len(TUNED) > 10, f"what was timed on the card: {TUNED}")
-    shutil.copytree("cache", f"{device}_cached")
 
 
 def prepare(start):

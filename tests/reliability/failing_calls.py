@@ -5,21 +5,20 @@ only: the programs rightly retry an interrupted call for ever).
 The commands are those of commands.py: new, replacing and resumed runs; data sets that are prepared, continued or
 replaced; samples, plans, exports.  Checked after each: no death by a signal; no hang; an error line when the program
 gave up (one, except for training, which tries to save again); no false success, and no success with such a line; no
-leaked memory or open file (the programs count); no lost checkpoint; no temporary file; and the same command without a
+lost checkpoint; no temporary file; and the same command without a
 fault, on what was left, gives the results of an undisturbed run.
 
 Then two calls of one command fail, each once: for example a sync and the call that inspects its result; or any call and
 the first removal after it, which cleans up.  Then an export that replaces another model's fails, or is killed, at every
 call that changes the folder: no reader may find files of both.
 
-`make check` tries a sample; CHECK_LONG=1 every call from the first that names one of our files, --part=K/N every N-th;
-names on the command line select commands.  Needs strace.  Prints "checks: P passed, F failed, S skipped".
+`make check` tries a small sample of the calls from the first that names one of our files, CHECK_LONG=1 a larger one; names
+on the command line select commands.  Needs strace.  Prints "checks: P passed, F failed, S skipped".
 """
 import os
 import random
 import re
 import shutil
-import signal
 
 import commands
 import tiny
@@ -31,11 +30,10 @@ NAMES = ("openat", "read", "pread64", "write", "pwrite64", "fsync", "fdatasync",
          "linkat", "unlink", "unlinkat", "ftruncate", "close", "mkdir", "rmdir", "lseek", "newfstatat", "fstat", "flock", "fchmod",
          "getdents64", "readlink", "access", "faccessat", "faccessat2", "statx", "fcntl", "pipe2")
 OURS = r'"(\./)?(work|one|other|text|hf|cache)\b'  # marks the end of the loader's start, whose failures are not ours
-OPENMP_ENDS = "OMP: Error #179"  # LLVM's library aborts the process when it cannot open a file in /dev/shm
 OUTSIDE_MAX = 6  # calls of one name and file outside of saves: repetitions, such as reading a batch
-SAMPLE = 1 if not tiny.LONG else 1 << 30  # for each command
-PAIRS = 1 if not tiny.LONG else 400
-CLEANUPS = 1 if not tiny.LONG else 1 << 30
+SAMPLE = 1 if not tiny.LONG else 60  # for each command
+PAIRS = 1 if not tiny.LONG else 30
+CLEANUPS = 1 if not tiny.LONG else 30
 
 
 def points(calls):
@@ -82,22 +80,17 @@ def cleanups(found):
     return every
 
 
-def judge(command, what, done, expected, lines, held):
-    """`lines` of metrics.jsonl and leaks `held` of an undisturbed run."""
+def judge(command, what, done, expected, lines):
+    """`lines` of metrics.jsonl of an undisturbed run."""
     errors = len(re.findall(f"^{command.program}: error[:[]", done.stderr, re.MULTILINE))
     mute = " write " in what and (" and all" in what or ", then" in what)  # standard error fails too
-    by_openmp = done.returncode == -signal.SIGABRT and OPENMP_ENDS in done.stderr
-    check(by_openmp or 0 <= done.returncode < 128, f"{what}: died: {done.returncode} {done.stderr[-300:]}")
+    check(0 <= done.returncode < 128, f"{what}: died: {done.returncode} {done.stderr[-300:]}")
     check("internal error" not in done.stderr, f"{what}: {done.stderr[-300:]}")
-    now = commands.held()
-    if held and now:
-        check(now[1] <= held[1], f"{what}: {now[1]} blocks are not released, not {held[1]}: {done.stderr[-300:]}")
-        check(now[2] <= held[2] or "close" in what, f"{what}: {now[2]} files are open, not {held[2]}: {done.stderr[-300:]}")
     if done.returncode == 0:
         check(command.results(done) == expected, f"{what}: success, and other results: {done.stderr[-300:]}")
         check(command.trains() or errors == 0, f"{what}: success, and an error line: {done.stderr[-300:]}")
     else:
-        check(mute or by_openmp or (errors >= 1 if command.trains() else errors == 1),
+        check(mute or (errors >= 1 if command.trains() else errors == 1),
               f"{what}: status {done.returncode} with {errors} error lines: {done.stderr[-500:]}")
     if command.saves():
         check(not (why := tiny.lost("work", done, command.least_iter())), f"{what}: {why}")
@@ -120,15 +113,14 @@ def injected(faults):
 
 def attack(command, generator):
     calls, done = traced(command)
-    expected, found, held = command.results(done), points(calls), commands.held()
-    check(held is not None or not commands.is_faulty(), f"{command.name}: what is held at the end")
+    expected, found = command.results(done), points(calls)
     lines = tiny.metrics("work") if command.saves() else []
     check(expected, f"{command.name}: results")
     every = [[(name, number, error, forever)] for name, number in found for error in ERRORS
              for forever in (False, True) if not (forever and error == "EINTR")]
     check(len(every) > 100, f"{command.name}: the trace shows what it does: {len(every)} faults")
     dirty = cleanups(found)
-    picked = tiny.part(tiny.sample(generator, every, SAMPLE) + pairs(found, generator) + tiny.sample(generator, dirty, CLEANUPS))
+    picked = tiny.sample(generator, every, SAMPLE) + pairs(found, generator) + tiny.sample(generator, dirty, CLEANUPS)
     for faults in picked:
         what = f"{command.name}: " + ", then ".join(
             f"{name} {number} {'and all after it ' if forever else ''}{error}" for name, number, error, forever in faults)
@@ -136,7 +128,7 @@ def attack(command, generator):
         done = command.run(lambda *how, words=injected(faults): commands.start(*how, tracer=words))
         check(done is not None, f"{what}: hangs")
         if done is not None:
-            judge(command, what, done, expected, lines, held)
+            judge(command, what, done, expected, lines)
     print(f"{command.name}: {len(picked)} of {len(every)} faults, {PAIRS} pairs and {len(dirty)} with the removal after them tried",
           flush=True)
 

@@ -2,16 +2,14 @@
 """Checks how the programs were linked, and what they must not do.
 
   flags    position independent, relocations read-only and bound at start, no executable stack, stack protector; if
-           configure found them: checked calls of the C library, marks of jump targets (endbr64, bti), probes of large
-           stack frames
+           configure found them: checked calls of the C library
   imports  no system(), popen(), sockets or unbounded copies among the functions that our programs call; execv() and
            fork() only where a restart or a trial of a driver needs them, posix_spawnp() only for the reader of Parquet
   traced   data sets, also from archives; new, resumed and judged runs; runs from a Hugging Face folder; a sample;
            exports; all under strace: no socket, no other program started, and no code loaded except the libraries that
            the linker named, so that none comes from a folder of data, runs or caches; the same for the emulated cuda
            backend, and with CHECK_LONG=1 the first two for an OpenCL driver, which loads code by nature
-  links    a symbolic link to a file elsewhere at each name that a run, a data set or an export writes: the file is
-           unchanged
+  links    a symbolic link to a file elsewhere at each name that a resumed run writes: the file is unchanged
 
 Needs GPT_TRAIN, GPT_PREPARE, GPT_SAMPLE and GPT_EXPORT.  A build with a sanitizer is skipped by name: it has other
 flags.  Prints "checks: P passed, F failed, S skipped".
@@ -30,7 +28,7 @@ import tarfile
 import tiny
 
 import cuda_common
-from checks import (BUILD, GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, check, end, has_backend, opencl_device, preloadable, read, skip,
+from checks import (BUILD, GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, check, end, has_backend, opencl_device, read, skip,
                     write)
 
 PROGRAMS = [tiny.GPT_TRAIN, GPT_PREPARE, GPT_SAMPLE, GPT_EXPORT]
@@ -45,12 +43,6 @@ FORBIDDEN = {"system", "popen", "wordexp", "vfork", "posix_spawn", "posix_spawnp
 # driver, and backends dlopen the loader or NVML.  gpt-prepare starts what reads Parquet.
 NEEDED = {name: {"execv", "fork", "dlopen"} for name in ("gpt-train", "gpt-sample", "gpt-export")} | {"gpt-prepare": {"posix_spawnp"}}
 POSITION = ["--tokenizer=bytes", "--val-split=position"]
-MARKS = {62: (b"\xf3\x0f\x1e\xfa",),  # x86-64: endbr64; AArch64: bti c, paciasp, pacibsp
-         183: (b"\x5f\x24\x03\xd5", b"\x3f\x23\x03\xd5", b"\x7f\x23\x03\xd5")}
-# Links at temporary names, of a dozen files in runs, resumes and exports; the last only where strace reveals their
-# names.
-PLANTED_LEAST = 10 if tiny.has_strace() else 5
-STACK_PROBE = b"\x48\x83\x0c\x24\x00"  # x86-64: orq $0, (%rsp)
 
 
 class Elf:
@@ -104,29 +96,11 @@ def flags(path):
         return
     forbidden = (FORBIDDEN | {f"__{word}_chk" for word in FORBIDDEN} | {"execv", "fork", "dlopen"}) - NEEDED.get(name, set())
     check(len(imports) > 20 and not imports & forbidden, f"{name}: imports {sorted(imports & forbidden)}")
-    check_code(path, elf, name, found)
 
 
 def configured():
     """Returns the flags that configure found to work."""
     return "".join(line for line in read(os.path.join(BUILD, "Makefile")).decode().splitlines() if line.startswith("HARDENING_"))
-
-
-def check_code(path, elf, name, found):
-    """Checks the functions themselves: Debian's C library has no property note, so the linker gives none to a program.
-    Stack probes are recognised by their code on x86-64 only, and prove that some frames are probed, not that all
-    are."""
-    machine, = elf.unpack("H", 18)
-    listed = subprocess.run(["readelf", "-sW", path], capture_output=True, text=True, check=False).stdout
-    places = re.findall(r"^ *\d+: ([0-9a-f]+) +\d+ FUNC +GLOBAL +\w+ +\d+ [a-z]+[a-z0-9]*_\w+$", listed, re.MULTILINE)
-    if not ("cf-protection" in found or "branch-protection" in found) or machine not in MARKS or not places:
-        skip("hardening_marks", "no flag for jump targets, a stripped program, or no readelf (Debian: binutils)")
-    else:
-        begins = [elf.data[at:at + 4] for at in (elf.at(int(place, 16)) for place in places)]
-        marked = sum(begin in MARKS[machine] for begin in begins)
-        check(marked == len(begins) > 100, f"{name}: {marked} of {len(begins)} functions begin with a mark")
-    if "clash-protection" in found and machine == 62:
-        check(elf.data.count(STACK_PROBE) > 0, f"{name}: no frame is probed")
 
 
 def libraries(program):
@@ -201,81 +175,24 @@ def archives():
     return prepared
 
 
-def names_written(folder, command):
-    """Returns the names that a program creates or renames in a folder, without random digits and process id."""
-    log = os.path.abspath("names.log")
-    done = subprocess.run(["strace", "-f", "-qq", "-o", log, "-e", "trace=openat,rename,renameat,renameat2,mkdir,linkat", *command],
-                          env=tiny.ENVIRONMENT, capture_output=True, text=True, timeout=tiny.LIMIT_SECONDS, check=False)
-    check(done.returncode == 0, f"{command} under strace: {done.stderr[-300:]}")
-    calls = [line for line in read(log).decode(errors="replace").splitlines() if "openat(" not in line or "O_CREAT" in line]
-    found = {os.path.basename(path) for line in calls for path in re.findall(r'"([^"]*)"', line)}
-    return sorted({re.sub(r"\.tmp-(\d+-)?\d+$", "", name) for name in found} - {folder, "", "."})
-
-
-def links_of_data(planter):
-    """Puts links at the names that gpt-prepare and gpt-export write."""
-    if not tiny.has_strace():
-        return
-    prepare = [GPT_PREPARE, "--tokenizer=train", "--vocab-size=260", "--threads=1", "text.txt"]
-    export = [GPT_EXPORT, "--out_dir=first", "--format=hf", "--force"]
-    for command, option in ((prepare, "--out-dir="), (export, "")):
-        names = names_written("linked", [*command, f"{option}linked"])
-        check(len(names) >= 3, f"{command[0]} writes {names}")
-        for name in names:
-            for aside in (False, True) if planter else (False,):
-                linked(name, aside, [*command, f"{option}linked"], None, planter)
-
-
 def links():
-    """Puts links at the names of a new run, and of the next files of a resumed one except for those that it reads."""
+    """Puts links at the names that a resumed run writes next, and leaves those that it reads."""
     run = [tiny.GPT_TRAIN, *(word for word in tiny.RUN if not word.startswith("--vocab_size"))]
-    planter = preloadable("hardening_aside", tiny.GPT_TRAIN, "tests/reliability/aside_links.c")
-    done = subprocess.run([*run, "--out_dir=first"], env=tiny.ENVIRONMENT, capture_output=True, check=False)
-    shutil.copytree("first", "second")
     again = [*run, "--init_from=resume", "--max_iters=8"]
-    more = subprocess.run([*again, "--out_dir=second"], env=tiny.ENVIRONMENT, capture_output=True, check=False)
-    check(done.returncode == more.returncode == 0, "the runs without links")
-    first, second = (set(os.listdir(folder)) | {"metrics-old.jsonl"} for folder in ("first", "second"))
-    check({"lock", "metrics.jsonl", "trainer_state.json", "config.json"} < first and len(first) >= 8, f"a run writes {first}")
-    for name in sorted(first):
-        for aside in (False, True) if tiny.LONG and planter else (False,):
-            linked(name, aside, [*run, "--out_dir=linked"], None, planter)
-    for name in sorted(first | second):
-        for aside in (False, True) if planter else (False,):
-            linked(name, aside, [*again, "--out_dir=linked"], "first", planter)
-    links_of_data(planter)
-    planted = os.path.getsize("planted") if os.path.exists("planted") else 0
-    check(not planter or planted >= PLANTED_LEAST, f"{planted} links at names aside")
-    print(f"{planted} links at names aside")
-
-
-def linked(name, aside, run, begun, planter):
-    """Checks that the link's target outside is unchanged; it has the content that the run expects to read."""
-    tiny.clear("linked")
-    tiny.clear("victims")
-    os.mkdir("victims")
-    shutil.copytree(begun, "linked") if begun else os.mkdir("linked")
-    source, victim = os.path.join("first", name), os.path.abspath(os.path.join("victims", name))
-    shutil.copy(source if os.path.exists(source) and begun else "text.txt", victim)
-    before = read(victim)
-    environment = tiny.ENVIRONMENT
-    if aside:  # such a name contains digits that are known only when it is created
-        environment = {**environment, "LD_PRELOAD": planter, "ASIDE_NAME": name, "ASIDE_VICTIM": victim,
-                       "ASIDE_REPORT": os.path.abspath("planted")}
-    else:
-        path = os.path.join("linked", name)
-        if os.path.lexists(path):
-            os.remove(path)
-        os.symlink(victim, path)
-    done = subprocess.run(run, env=environment, capture_output=True, text=True, check=False, timeout=tiny.LIMIT_SECONDS)
-    program = os.path.basename(run[0])
-    if aside and done.returncode == 0:
-        left = [entry for entry in os.listdir("linked") if os.path.islink(os.path.join("linked", entry))]
-        check(all(".tmp-" in entry for entry in left), f"{program}: links became {left}")
-    what = f"{program}: a link at {name}{' aside' if aside else ''}, {'resume' if begun else 'start'}"
-    check(read(victim) == before, f"{what}: the file behind it changed")
-    check(done.returncode == 0 or (1 <= done.returncode <= 3 and f"{program}: error" in done.stderr),
-          f"{what}: status {done.returncode}: {done.stderr[-300:]}")
+    for out, command in (("first", run), ("second", run), ("second", again)):
+        done = subprocess.run([*command, f"--out_dir={out}"], env=tiny.ENVIRONMENT, capture_output=True, check=False)
+        check(done.returncode == 0, f"{out}: the run without links")
+    written = sorted(set(os.listdir("second")) - set(os.listdir("first")))
+    check(len(written) >= 2, f"a resumed run writes {written}")
+    for name in written:
+        tiny.clear("linked")
+        shutil.copytree("first", "linked")
+        victim = write("victim", "of a link")
+        os.symlink(os.path.abspath(victim), os.path.join("linked", name))
+        done = subprocess.run([*again, "--out_dir=linked"], env=tiny.ENVIRONMENT, capture_output=True, text=True, check=False)
+        check(read("victim") == b"of a link", f"a link at {name}: the file behind it changed")
+        check(done.returncode == 0 or (1 <= done.returncode <= 3 and "gpt-train: error" in done.stderr),
+              f"a link at {name}: status {done.returncode}: {done.stderr[-300:]}")
 
 
 def main():

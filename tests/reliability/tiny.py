@@ -1,9 +1,7 @@
 """Shared code of the scripts in this folder: a tiny run that saves twice, its system calls, and the contents of a
 folder.
 
-The run has one thread, so that strace's count of calls per name is the same in every run.  Scripts with many cases
-accept "--part=K/N": every N-th case from the K-th on, so that N runs together try each case once.
-"""
+The run has one thread, so that strace's count of calls per name is the same in every run.  """
 import hashlib
 import json
 import os
@@ -15,7 +13,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "e2e"))
 
-from checks import GPT_PREPARE, GPT_TRAIN, LONG, part, patience, read, read_json, skip, write  # noqa: F401  part is for who imports this
+from checks import GPT_PREPARE, GPT_TRAIN, LONG, patience, read, read_json, skip, write
 
 SEED = int(os.environ.get("SEED", "1337"))
 ITERATIONS = 4
@@ -31,8 +29,8 @@ TRACED = dict(ENVIRONMENT, ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":d
 
 
 def arguments():
-    """Returns the command line's arguments without the part."""
-    return [argument for argument in sys.argv[1:] if not argument.startswith("--part=")]
+    """Returns the names of cases on the command line."""
+    return sys.argv[1:]
 
 
 def sample(generator, cases, most):
@@ -68,7 +66,7 @@ def run(out, *arguments, tracer=(), timeout=LIMIT_SECONDS):
 def resume(out, *arguments, **how):
     """Resumes the folder's run, or starts a new one when it has none."""
     begun = os.path.exists(os.path.join(out, "trainer_state.json"))
-    return run(out, *(["--init_from=resume"] if begun else []), *arguments, **how)
+    return run(out, *arguments, *(["--init_from=resume"] if begun else []), **how)
 
 
 def record_of(out):

@@ -1,5 +1,5 @@
 # The style rules that a machine checks; `make check-style` runs them alone.
-dist_check_SCRIPTS += tests/style/check_style.py tests/style/configure.sh tests/style/macos.py tests/style/selftest.sh tests/style/shell.sh tests/style/summary_test.sh
+dist_check_SCRIPTS += tests/style/check_style.py tests/style/configure.sh tests/style/macos.py tests/style/shell.sh
 EXTRA_DIST += tests/style/structure.py
 
 check-style:

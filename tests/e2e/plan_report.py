@@ -69,7 +69,7 @@ TYPES = {
 
 def documented():
     """Returns path -> set of types, from the table of doc/plan.md: | `path` | type, ... | meaning |.  `*` matches any
-    name, `[]` every element; `(or null)` and the like are types of their own."""
+    name, `[]` every element, CHOICE each of three objects; `(or null)` and the like are types of their own."""
     fields = {}
     part = read(DOC).decode().split("## `--plan=json`", 1)[1].split("\n## ", 1)[0]
     for line in part.splitlines():
@@ -78,7 +78,8 @@ def documented():
             continue
         types = {word for word in re.split(r"[,\s]+|or", cells[1]) if word}
         for path in re.findall(r"`([^`]+)`", cells[0]):
-            fields[path] = types
+            for choice in ("search.chosen", "choices[]", "pareto[]"):
+                fields[path.replace("CHOICE", choice)] = types
     return fields
 
 

@@ -6,7 +6,7 @@ kernels of LIMITED, which are short of instructions or have a large share of a s
 that enough warps are resident, and on the instructions of their fast path (cuda_sass.py), where there is an nvdisasm.
 Without options the two cheapest of them and attention's backward tiles, the largest, are compiled, the former for four
 architectures, the latter for sm_86; CHECK_LONG=1, or `--all`, compiles every kernel file for all architectures, from
-the same PTX as a build, and prints the tables of doc/cuda.md: registers, instructions, and the warps per
+the same PTX as a build, and prints the tables: registers, instructions, and the warps per
 multiprocessor, derived from registers, shared memory and the limits of CUDA's programming guide ("Technical
 Specifications per Compute Capability").  `--arch=75,120` selects other architectures.  No nvcc: skipped by name.  The
 last line is "checks: P passed, F failed, S skipped".

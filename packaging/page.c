@@ -4,9 +4,13 @@
  * as text, the answer goes to standard output and each log line to standard error.  The page makes a new instance for
  * each question.
  */
+#include "answer/explain_oom_text.h"
+#include "answer/plan_answer.h"
 #include "base/size.h"
 #include "io/known_models.h"
 #include "model/parameters.h"
+#include "session/session_device.h"
+#include "session/session_plan.h"
 #include "train/forecast.h"
 
 #define GPT2_VOCAB_SIZE 50304 /* what gpt-train assumes without data */
@@ -49,7 +53,7 @@ static enum gt_status model_set(struct config *config, struct model_config *out)
     char near[KNOWN_MODELS_TEXT_MAX];
     (void)known_models_near(near, config->init_from);
     if (strcmp(config->init_from, "scratch") == 0) {
-        session_model_settle(config, GPT2_VOCAB_SIZE, out);
+        session_model_resolve(config, GPT2_VOCAB_SIZE, out);
         return GT_OK;
     }
     if (!known_model_find(config->init_from, &known))
@@ -88,19 +92,19 @@ static enum gt_status lora_set(const struct config *config, struct model_config 
     return GT_OK;
 }
 
-static enum gt_status parts_print(const struct session *session, const struct plan_report_facts *facts, FILE *out)
+static enum gt_status parts_print(const struct session *session, const struct plan_report_facts *facts)
 {
     const struct config *config = session->config;
     const struct model_config *model = &session->model->options.config;
     struct plan_report_facts plain = *facts;
     plain.front = NULL;
-    fprintf(out, "\f%s\t%" PRId64 "\t%" PRId64 "\t%" PRIu64 "\t%d\t%d\t%" PRIu64 "\f", config->device_profile,
-            config->batch_size, config->gradient_accumulation_steps, (uint64_t)model_parameter_count(model),
-            model->vocab_size, model->norm == NORM_LAYERNORM && model->position == POSITION_LEARNED,
-            session->device.budget_bytes);
-    TRY(plan_print_json(session->plan, &plain, out));
-    fputc('\f', out);
-    return plan_print_svg(session->mem, session->plan, facts, out);
+    printf("\f%s\t%" PRId64 "\t%" PRId64 "\t%" PRIu64 "\t%d\t%d\t%" PRIu64 "\f", config->device_profile,
+           config->batch_size, config->gradient_accumulation_steps, (uint64_t)model_parameter_count(model),
+           model->vocab_size, model->norm == NORM_LAYERNORM && model->position == POSITION_LEARNED,
+           session->device.machine_budget_bytes);
+    TRY(plan_print_json(session->plan, &plain, stdout));
+    fputc('\f', stdout);
+    return plan_print_svg(session->mem, session->plan, facts, stdout);
 }
 
 static enum gt_status plan_make(struct hostmem *mem, const struct config *config, const struct device_profile *card,
@@ -109,6 +113,7 @@ static enum gt_status plan_make(struct hostmem *mem, const struct config *config
     struct session session;
     struct model_options options;
     struct forecast forecast;
+    struct plan_answer answer;
     const struct session_choices choices = {.states_chosen = false};
     TRY(session_open_profile(mem, config, card, &session));
     session_train_options(&session, &choices, model, &options);
@@ -117,7 +122,8 @@ static enum gt_status plan_make(struct hostmem *mem, const struct config *config
     forecast_model(&session, 0, 2 * evaluation_runs(config, session.model), &forecast);
     forecast_hours_set(&forecast, config);
     forecast.now_wall_s = now_s;
-    return plan_answer(&session, &forecast, parts_print, stdout);
+    TRY(plan_answer_make(&session, &forecast, &answer));
+    return parts_print(&session, &answer.facts);
 }
 
 int fit_answer(const char *configuration, const char *message, const char *card, int64_t now_s)
@@ -136,7 +142,7 @@ int fit_answer(const char *configuration, const char *message, const char *card,
     THEN(status, model_set(&config, &model));
     THEN(status, lora_set(&config, &model));
     if (config.hours > 0.0)
-        config.max_iters = RUN_LENGTH_MAX - 1; /* as trainer_run() */
+        config.max_iters = RUN_LENGTH_MAX - 1; /* as run_resolve() */
     if (status == GT_OK && message[0] != '\0')
         status = explain_oom_text("message", message, strlen(message), &config, &model, &profile);
     if (status == GT_OK && config.device_profile[0] == '\0')

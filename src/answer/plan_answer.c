@@ -3,18 +3,18 @@
  * Choices are searched only if the requested configuration does not fit, and the front only if it is shown: each of
  * them makes some dozen more plans.  Prints, reads and times nothing.
  */
-#include "session/session.h"
+#include "answer/plan_answer.h"
 
 #include "config/config_key.h"
 #include "model/parameters.h"
+#include "session/session_budget.h"
+#include "session/session_plan.h"
 
-#define CONFIGURATION_MAX 256
-#define NEEDLESS_MAX 256
 #define NEEDLESS_SHARE_MIN 0.01 /* of the time of an update */
 
 /* Searches without the settings that save memory.  If that is faster by NEEDLESS_SHARE_MIN or more, names them. */
 static enum gt_status needless_find(const struct session *session, struct plan_report_facts *facts,
-                                    char text[static NEEDLESS_MAX])
+                                    char text[static PLAN_NEEDLESS_MAX])
 {
     static const enum config_key keys[] = {CONFIG_KEY_micro_batch, CONFIG_KEY_recompute, CONFIG_KEY_loss_chunk};
     const struct search_request *request = &session->search.request;
@@ -26,7 +26,7 @@ static enum gt_status needless_find(const struct session *session, struct plan_r
     size_t used = 0;
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         if (config_key_was_set(&config, keys[i]))
-            used += (size_t)snprintf(text + used, NEEDLESS_MAX - used, "%s%s=%s", used > 0 ? ", " : "",
+            used += (size_t)snprintf(text + used, PLAN_NEEDLESS_MAX - used, "%s%s=%s", used > 0 ? ", " : "",
                                      config_key_info_get(keys[i])->name, CONFIG_KEY_TEXT(&config, keys[i]));
         config.origin[keys[i]].source = NULL;
     }
@@ -52,7 +52,7 @@ static enum gt_status searched(const struct session *session, struct plan_report
     double seconds = measure_update_seconds(session->model, &request->rates, plan_cost_blocks);
     /* Plans are compared at the rates of the search, so that their order is the one that the search used. */
     double scale = seconds > 0.0 && facts->forecast.step_seconds > 0.0 ? facts->forecast.step_seconds / seconds : 1.0;
-    bool front_asked = session->config->plan == CONFIG_PLAN_SVG || session->config->plan == CONFIG_PLAN_JSON_PARETO;
+    bool shows_front = session->config->plan == CONFIG_PLAN_SVG || session->config->plan == CONFIG_PLAN_JSON_PARETO;
     facts->request = request;
     facts->search = &session->search.result;
     facts->choices = choices;
@@ -60,7 +60,7 @@ static enum gt_status searched(const struct session *session, struct plan_report
         TRY(search_choices(session->mem, request, choices, &facts->choice_count));
     for (int32_t i = 0; i < facts->choice_count; i++)
         choices[i].seconds *= scale;
-    if (!front_asked)
+    if (!shows_front)
         return GT_OK;
     TRY(search_front(session->mem, request, front, &facts->front_count));
     for (int32_t i = 0; i < facts->front_count; i++)
@@ -92,27 +92,44 @@ static enum gt_status ranks_plan(const struct session *session, uint64_t bytes[s
     return GT_OK;
 }
 
-enum gt_status plan_answer(struct session *session, const struct forecast *forecast, plan_print_fn *print, FILE *out)
+/* Describes the model and its batches in a line. */
+static void configuration_describe(const struct session *session, char text[static PLAN_CONFIGURATION_MAX])
 {
-    char configuration[CONFIGURATION_MAX], ranks[40] = "";
-    struct search_choice choices[SEARCH_CHOICES_MAX], front[SEARCH_FRONT_MAX];
-    struct hostmem_counters host;
-    char needless[NEEDLESS_MAX], pins[SESSION_PINS_TEXT_MAX];
+    const struct config *config = session->config;
     const struct model_config *model = &session->model->options.config;
-    if (session->config->ranks > 1)
-        snprintf(ranks, sizeof ranks, ", each of %" PRId64 " ranks", session->config->ranks);
-    snprintf(configuration, CONFIGURATION_MAX,
+    char ranks[40] = "";
+    if (config->ranks > 1)
+        snprintf(ranks, sizeof ranks, ", each of %" PRId64 " ranks", config->ranks);
+    snprintf(text, PLAN_CONFIGURATION_MAX,
              "%.2fM parameters, %" PRId32 " layers, %" PRId32 " heads, %" PRId32 " channels, block %" PRId32
              ", batch %" PRId64 " x %" PRId64 ", %s%s",
              (double)model_parameter_count_no_positions(model) / 1e6, model->n_layer, model->n_head, model->n_embd,
-             model->block_size, session->config->batch_size, session->config->gradient_accumulation_steps,
+             model->block_size, config->batch_size, config->gradient_accumulation_steps,
              dtype_name(session->device.dtype), ranks);
-    struct plan_report_facts facts = {
-        .configuration = configuration,
-        .state_format = session->model->options.train ? state_format_name(session->model->options.states) : NULL,
-        .state_bytes = session->model->options.train ? model_bytes_per_parameter(session->model) : 0.0,
+}
+
+/* Adds what only the plan of a training run has. */
+static enum gt_status training_add(const struct session *session, struct plan_answer *out)
+{
+    struct plan_report_facts *facts = &out->facts;
+    facts->state_format = state_format_name(session->model->options.states);
+    facts->state_bytes = model_bytes_per_parameter(session->model);
+    TRY(searched(session, facts, out->choices, out->front));
+    TRY(needless_find(session, facts, out->needless));
+    if (!session->search.result.fits)
+        TRY(session_pins_text(session, out->pins));
+    facts->pins = session->search.result.fits ? NULL : out->pins;
+    return facts->ranks > 1 ? ranks_plan(session, facts->rank_bytes) : GT_OK;
+}
+
+enum gt_status plan_answer_make(struct session *session, const struct forecast *forecast, struct plan_answer *out)
+{
+    struct hostmem_counters host;
+    configuration_describe(session, out->configuration);
+    out->facts = (struct plan_report_facts){
+        .configuration = out->configuration,
         .device = session->device.info.device,
-        .free_bytes = session->device.budget_bytes / session_sharers(session),
+        .free_bytes = session->device.machine_budget_bytes / session_sharers(session),
         .host_apart = !session->device.info.host_memory,
         .context_bytes = session->device.info.context_bytes,
         .budget_least = session_budget_of(session, session->plan->arena_bytes),
@@ -120,19 +137,12 @@ enum gt_status plan_answer(struct session *session, const struct forecast *forec
         .ranks = session->config->ranks,
         .rank_bytes = {session->plan->arena_bytes, session->plan->arena_bytes},
     };
-    if (session->model->options.train) {
-        TRY(searched(session, &facts, choices, front));
-        TRY(needless_find(session, &facts, needless));
-        if (!session->search.result.fits)
-            TRY(session_pins_text(session, pins));
-        facts.pins = session->search.result.fits ? NULL : pins;
-        if (facts.ranks > 1)
-            TRY(ranks_plan(session, facts.rank_bytes));
-    }
+    if (session->model->options.train)
+        TRY(training_add(session, out));
     search_memo_close(&session->search.memo);
     hostmem_counters_get(session->mem, &host);
-    uint64_t headroom = session_headroom_bytes(session);
-    facts.host_bytes = host.live_bytes;
-    facts.headroom_bytes = headroom > host.live_bytes ? headroom - host.live_bytes : 0;
-    return print(session, &facts, out);
+    const uint64_t headroom = session_headroom_bytes(session);
+    out->facts.host_bytes = host.live_bytes;
+    out->facts.headroom_bytes = headroom > host.live_bytes ? headroom - host.live_bytes : 0;
+    return GT_OK;
 }

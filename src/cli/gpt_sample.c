@@ -21,6 +21,9 @@
 #include "io/nanogpt.h"
 #include "sample/generate.h"
 #include "session/restore.h"
+#include "session/restore_weights.h"
+#include "session/session_open.h"
+#include "session/session_start.h"
 #include "session/stop.h"
 
 #define DASHES "\n---------------\n" /* nanoGPT's */
@@ -193,7 +196,7 @@ static int64_t batch_choose(const struct sample *sample, const struct model_conf
     int64_t most = sample->config->sample_batch;
     if (most == 0) {
         const uint64_t fit =
-            sample->session.device.budget_bytes / 8 / cache_bytes(config, sample->session.device.dtype);
+            sample->session.device.machine_budget_bytes / 8 / cache_bytes(config, sample->session.device.dtype);
         most = fit < BATCH_MAX ? (int64_t)fit : BATCH_MAX;
     }
     most = most < 1 ? 1 : most;

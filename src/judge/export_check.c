@@ -11,8 +11,8 @@
 
 #include "base/system_memory.h"
 #include "data/tokens.h"
+#include "judge/judge.h"
 #include "model/parameters.h"
-#include "train/run.h"
 
 #define TOKENS_MIN 64
 #define WINDOW_MAX 256

@@ -8,14 +8,20 @@
  * number.  The model chooses the answer with the smallest mean loss, which is called "accuracy norm" and is what llm.c
  * prints, or the smallest sum.  Ties go to the first answer.  One answer is one sequence; the other rows are ignored.
  */
-#include "train/run.h"
+#include "judge/judge.h"
 
 #include <math.h>
 
+#include "base/progress.h"
 #include "base/size.h"
 #include "data/choices.h"
 #include "session/bad_value.h"
+#include "session/restore_weights.h"
+#include "session/session_open.h"
+#include "session/session_start.h"
 #include "session/stop.h"
+#include "session/watchdog.h"
+#include "train/feed.h"
 
 /* Default number of sequences at once.  More gain little, since one sequence is already a whole matrix of rows. */
 #define BATCH_DEFAULT 4

@@ -111,6 +111,17 @@ double forecast_evaluation_share(const struct forecast *forecast);
 int64_t forecast_end(const struct forecast *forecast, int64_t now_wall_s);
 
 /* Facts that the report shows with the plan. */
+/* What the arenas of one process may take: its share of the memory that a run may use. */
+struct plan_share {
+    uint64_t device_bytes, host_bytes;
+};
+
+/* Returns true if arenas of these sizes fit.  Nothing else decides whether a plan fits. */
+static inline bool plan_share_fits(const struct plan_share *share, uint64_t device_bytes, uint64_t host_bytes)
+{
+    return device_bytes <= share->device_bytes && host_bytes <= share->host_bytes;
+}
+
 struct plan_report_facts {
     const char *configuration; /* one line */
     const char *state_format;  /* NULL: omitted */
@@ -148,9 +159,17 @@ char *plan_offload_text(char text[static PLAN_OFFLOAD_TEXT_MAX], const struct pl
 /* Prints one screen of text.  If the requested configuration does not fit, also the bytes that are short, the changes,
  * and the choices. */
 void plan_print_text(const struct plan *plan, const struct plan_report_facts *facts, FILE *out);
-/* Prints the facts that matter for a comparison, one a line, always in the same order: label, tab, text, tab, number;
- * the number is 0 where none can be compared. */
-void plan_print_rows(const struct plan *plan, const struct plan_report_facts *facts, FILE *out);
+#define PLAN_ROW_TEXT_MAX 224
+/* A fact that matters for a comparison of plans. */
+struct plan_row {
+    const char *label;
+    char text[PLAN_ROW_TEXT_MAX];
+    double number; /* 0: it is only a text */
+};
+/* Lists the facts that matter for a comparison, always in the same order.  Returns their number. */
+#define PLAN_ROWS_MAX (CATEGORY_COUNT + 9)
+int32_t plan_rows_make(const struct plan *plan, const struct plan_report_facts *facts,
+                       struct plan_row rows[static PLAN_ROWS_MAX]);
 /* Prints the same facts as JSON (schema in doc/plan.md). */
 enum gt_status plan_print_json(const struct plan *plan, const struct plan_report_facts *facts, FILE *out);
 /* Draws the plan as SVG: ops across, addresses up, and the front of memory against time (doc/plan.md).  Errors:

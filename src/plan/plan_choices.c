@@ -131,7 +131,7 @@ static enum gt_status choice_try(struct chooser *chooser, const struct search_re
     if (status == GT_NO_FIT)
         return GT_OK;
     TRY(status);
-    assert(result.found.arena_bytes <= chooser->request->budget_bytes);
+    assert(plan_share_fits(&request->share, result.found.arena_bytes, result.found.host_bytes));
     if (result.found.seconds < chooser->fastest)
         return GT_OK;
     for (int32_t i = 0; i < chooser->count; i++) {
@@ -164,10 +164,10 @@ static enum gt_status equivalents_add(struct chooser *chooser, bool fill)
     TRY(choice_try(chooser, &request, CHOICE_SEARCHED));
     /* Plans for a part of the budget leave memory for other uses. */
     for (uint64_t quarters = 3; fill && quarters >= 1 && chooser->count > 0; quarters--) {
-        request.budget_bytes = chooser->request->budget_bytes / 4 * quarters;
+        request.share.device_bytes = chooser->request->share.device_bytes / 4 * quarters;
         TRY(choice_try(chooser, &request, CHOICE_SEARCHED));
     }
-    request.host_budget = UINT64_MAX;
+    request.share.host_bytes = UINT64_MAX;
     if (!request.pin_offload && chooser->count == 0)
         TRY(choice_try(chooser, &request, CHOICE_HOST));
     return GT_OK;
@@ -246,7 +246,7 @@ static enum gt_status shrunk_add(struct chooser *chooser, enum choice_kind kind)
         request.memo = NULL;
         if (shrink(&request.options, kind, middle))
             TRY(search_bytes_least(chooser->mem, &request, &bytes));
-        *(bytes <= request.budget_bytes ? &low : &high) = middle;
+        *(plan_share_fits(&request.share, bytes, 0) ? &low : &high) = middle;
     }
     for (; low > 0 && chooser->count == before && before < SEARCH_CHOICES_MAX; low--) {
         request = *chooser->request;
@@ -264,7 +264,7 @@ static enum gt_status choices_find(struct chooser *chooser)
     enum gt_status status = plan_search(chooser->mem, request, &pinned);
     if (status != GT_OK && status != GT_NO_FIT)
         return status;
-    if (status == GT_NO_FIT && pinned.found.host_bytes > request->host_budget) {
+    if (status == GT_NO_FIT && pinned.found.host_bytes > request->share.host_bytes) {
         request->options.choice.offload = 0;
         recompute_swap(&request->options.choice.recompute, RECOMPUTE_OFFLOAD, RECOMPUTE_FULL, INT32_MAX);
     }

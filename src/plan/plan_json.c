@@ -125,8 +125,8 @@ static void search_put(struct json_put *w, const struct plan_report_facts *facts
         json_put(w, "search:s", NULL);
         return;
     }
-    if (facts->request->budget_bytes <= INT64_MAX)
-        json_put(w, "search:{ arena_budget:u", facts->request->budget_bytes);
+    if (facts->request->share.device_bytes <= INT64_MAX)
+        json_put(w, "search:{ arena_budget:u", facts->request->share.device_bytes);
     else
         json_put(w, "search:{ arena_budget:s", NULL);
     json_put(w, "arena_asked:u arena_asked_at_least:b fits:b candidates:d changes:s", search->bytes_request,

@@ -200,7 +200,7 @@ static void change_print(const struct plan_report_facts *facts, FILE *out)
     const struct search_result *search = facts->search;
     char asked[24], text[SEARCH_CHANGES_MAX], time[SEARCH_TIME_TEXT_MAX];
     const char *least = search->bytes_request_least ? "at least " : "";
-    double needed = (double)search->bytes_request, have = (double)facts->request->budget_bytes;
+    double needed = (double)search->bytes_request, have = (double)facts->request->share.device_bytes;
     if (needed > have)
         LINE(out, "Requested %s%s; %s is available: %s%s short", least, LOG_BYTES(needed), LOG_BYTES(have), least,
              LOG_BYTES(needed - have));
@@ -264,43 +264,50 @@ void plan_print_text(const struct plan *plan, const struct plan_report_facts *fa
     if (facts->needless)
         LINE(out, "Needless  %s: the run fits without, and takes %.1f %% less time (estimated)", facts->needless,
              100.0 * facts->needless_share);
-    if (facts->search && !facts->search->fits && plan->host_bytes > facts->request->host_budget)
+    if (facts->search && !facts->search->fits && plan->host_bytes > facts->request->share.host_bytes)
         LINE(out, "Needed    a host_budget of at least %s", search_budget_text(budget, plan->host_bytes));
     if (facts->search && (facts->search->candidates > 1 || !facts->search->fits)) {
-        if (facts->search->bytes_request > facts->request->budget_bytes || facts->search->request_fits)
+        if (facts->search->bytes_request > facts->request->share.device_bytes || facts->search->request_fits)
             change_print(facts, out);
         if (!facts->search->request_fits)
             choices_print(facts, out);
     }
 }
 
-static void row_print(FILE *out, const char *label, const char *text, double number)
+/* Adds a row; a text that is longer than its room is cut. */
+static void row_add(struct plan_row rows[static PLAN_ROWS_MAX], int32_t *count, const char *label, const char *text,
+                    double number)
 {
-    fprintf(out, "%s\t%s\t%.17g\n", label, text, number);
+    assert(*count < PLAN_ROWS_MAX);
+    struct plan_row *row = &rows[(*count)++];
+    *row = (struct plan_row){.label = label, .number = number};
+    snprintf(row->text, sizeof row->text, "%s", text);
 }
 
-void plan_print_rows(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)
+int32_t plan_rows_make(const struct plan *plan, const struct plan_report_facts *facts,
+                       struct plan_row rows[static PLAN_ROWS_MAX])
 {
-    char text[192];
+    int32_t count = 0;
     const double needed = (double)plan_total_bytes(plan, facts), total = forecast_seconds_left(&facts->forecast);
-    row_print(out, "memory", LOG_BYTES(needed), needed);
-    row_print(out, "offloaded", LOG_BYTES(plan->host_bytes), (double)plan->host_bytes);
+    const bool fits = facts->free_bytes == 0 || needed <= (double)facts->free_bytes;
+    row_add(rows, &count, "memory", LOG_BYTES(needed), needed);
+    row_add(rows, &count, "offloaded", LOG_BYTES(plan->host_bytes), (double)plan->host_bytes);
     for (int32_t c = 0; c < CATEGORY_COUNT; c++) {
         const double bytes = (double)plan->category_bytes[c];
-        row_print(out, tensor_category_name((enum tensor_category)c), LOG_BYTES(bytes), bytes);
+        row_add(rows, &count, tensor_category_name((enum tensor_category)c), LOG_BYTES(bytes), bytes);
     }
-    row_print(out, "fits", facts->free_bytes == 0 || needed <= (double)facts->free_bytes ? "yes" : "NO", 0.0);
-    row_print(out, "update", CLOCK_DURATION(facts->forecast.step_seconds), facts->forecast.step_seconds);
-    row_print(out, "in all", CLOCK_DURATION(total), total);
+    row_add(rows, &count, "fits", fits ? "yes" : "NO", 0.0);
+    row_add(rows, &count, "update", CLOCK_DURATION(facts->forecast.step_seconds), facts->forecast.step_seconds);
+    row_add(rows, &count, "in all", CLOCK_DURATION(total), total);
     if (facts->search == NULL)
-        return;
+        return count;
     const struct model_options *options = &facts->search->found.options;
     char recompute[RECOMPUTE_TEXT_MAX];
-    snprintf(text, sizeof text, "%" PRId32 " of %" PRId64, options->choice.micro_batch, facts->request->samples);
-    row_print(out, "micro_batch", text, 0.0);
-    row_print(out, "recompute",
-              recompute_text(recompute, &options->choice.recompute, options->config.n_layer, " x", " + "), 0.0);
-    snprintf(text, sizeof text, "%" PRId32, options->choice.loss_chunk_rows);
-    row_print(out, "loss_chunk", text, 0.0);
-    row_print(out, "state_format", facts->state_format, 0.0);
+    row_add(rows, &count, "micro_batch",
+            TEXT(64, "%" PRId32 " of %" PRId64, options->choice.micro_batch, facts->request->samples), 0.0);
+    row_add(rows, &count, "recompute",
+            recompute_text(recompute, &options->choice.recompute, options->config.n_layer, " x", " + "), 0.0);
+    row_add(rows, &count, "loss_chunk", TEXT(16, "%" PRId32, options->choice.loss_chunk_rows), 0.0);
+    row_add(rows, &count, "state_format", facts->state_format, 0.0);
+    return count;
 }

@@ -63,7 +63,7 @@ struct search {
     int32_t batches[BATCHES_MAX];  /* of the grid, ascending */
     int32_t batch_count, measured; /* `measured`: choices so far */
     int32_t offload_most;          /* largest part of the optimizer state in host memory */
-    uint64_t budget, host_budget;
+    struct plan_share share;
 };
 
 /* ---- the grid ---- */
@@ -181,7 +181,8 @@ static struct plan_choice choice_asked(const struct search_request *request)
 static int32_t rung_last(const struct search *search, int32_t batch, const struct measurement *update)
 {
     const struct model_options *options = &search->request->options;
-    const uint64_t room = search->host_budget > update->host_bytes ? search->host_budget - update->host_bytes : 0;
+    const uint64_t room =
+        search->share.host_bytes > update->host_bytes ? search->share.host_bytes - update->host_bytes : 0;
     const uint64_t input =
         plan_footprint(&search->request->plan, (uint64_t)batch * (uint64_t)options->config.block_size *
                                                    (uint64_t)options->config.n_embd * dtype_size_bytes(options->dtype));
@@ -207,8 +208,7 @@ static enum gt_status candidate_measure(struct search *search, const struct plan
 
 static bool fits(const struct search *search, const struct measurement *measured)
 {
-    return measured->bytes != MEASURE_NEVER && measured->bytes <= search->budget &&
-           measured->host_bytes <= search->host_budget;
+    return measured->bytes != MEASURE_NEVER && plan_share_fits(&search->share, measured->bytes, measured->host_bytes);
 }
 
 /* Returns true if the candidate may fit: its bytes do, and those of its plan, if there is one. */
@@ -351,7 +351,7 @@ static enum gt_status smallest_at(struct search *search, int32_t batch, int32_t 
     if (chunk == 0)
         return GT_OK;
     TRY(measure_update(&search->measure, &choice, &update));
-    if (offload > search->request->options.choice.offload && update.host_bytes > search->host_budget)
+    if (offload > search->request->options.choice.offload && update.host_bytes > search->share.host_bytes)
         return GT_OK;
     const int32_t last = rung_last(search, batch, &update), near = rungs_near_end(search);
     for (int32_t rung = last; rung >= 0 && rung >= last - near && update.bytes < out->measured.bytes; rung--) {
@@ -529,7 +529,7 @@ static struct search search_make(struct hostmem *mem, const struct search_reques
 {
     const struct plan_choice *asked = &request->options.choice;
     const int32_t layers = request->options.config.n_layer;
-    const bool may_move = !request->pin_offload && request->host_budget > 0;
+    const bool may_move = !request->pin_offload && request->share.host_bytes > 0;
     struct search search = {.request = request,
                             .measure = {.mem = mem,
                                         .options = &request->options,
@@ -540,8 +540,7 @@ static struct search search_make(struct hostmem *mem, const struct search_reques
                             .layers = layers,
                             .rungs = (may_move ? RECOMPUTE_OFFLOAD : RECOMPUTE_FULL) * layers,
                             .offload_most = may_move ? OFFLOAD_ALL : asked->offload,
-                            .budget = request->budget_bytes,
-                            .host_budget = request->host_budget};
+                            .share = request->share};
     if (request->pin_recompute)
         search.rungs = may_move ? asked->recompute.blocks[RECOMPUTE_FULL] : 0;
     batches_list(&search);
@@ -724,11 +723,12 @@ static enum gt_status front_plan(struct search *search, struct search_choice out
         TRY(measure_place(&search->measure, &asked.choice, &asked.measured));
         out[made++] = found_of(search, &asked);
     }
-    search->budget = MEASURE_NEVER;
+    search->share.device_bytes = MEASURE_NEVER;
     TRY(fastest_find(search, 1, &at));
     const double ratio = (double)at.measured.bytes / (double)least.measured.bytes;
     for (int i = 1; made < SEARCH_FRONT_MAX; i++) {
-        search->budget = (uint64_t)((double)least.measured.bytes * pow(ratio, (double)i / SEARCH_FRONT_MAX));
+        search->share.device_bytes =
+            (uint64_t)((double)least.measured.bytes * pow(ratio, (double)i / SEARCH_FRONT_MAX));
         at = nothing;
         TRY(fastest_find(search, 1, &at));
         out[made] = found_of(search, &at);

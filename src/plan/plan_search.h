@@ -33,8 +33,7 @@ struct search_request {
     bool fit_only;     /* a refusal needs no smallest plan */
     struct plan_options plan;
     struct plan_rates rates;
-    uint64_t budget_bytes;    /* for the arena */
-    uint64_t host_budget;     /* for the arena in host memory */
+    struct plan_share share;  /* what the plan must fit */
     struct search_memo *memo; /* NULL: the search uses its own */
 };
 

@@ -13,6 +13,7 @@
 #include "base/size.h"
 #include "base/system_memory.h"
 #include "session/bad_value.h"
+#include "session/values.h"
 
 struct generator {
     struct session *session;

@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "base/size.h"
+#include "session/values.h"
 
 enum gt_status value_scan(struct session *session, int32_t tensor, struct value_scan *out)
 {

@@ -16,6 +16,7 @@
 #include "io/known_models.h"
 #include "io/peft.h"
 #include "session/finetune.h"
+#include "session/session_plan.h"
 
 /* GPT-2's 50257, padded to a multiple of 64; nanoGPT's choice.  Its larger ids occur in all but the shortest texts. */
 #define GPT2_VOCAB_SIZE 50304
@@ -97,7 +98,7 @@ static enum gt_status open_scratch(struct hostmem *mem, struct config *config, c
     if (config->lora_rank > 0)
         TRY(finetune_defaults(mem, config, mixture, true));
     /* The checkpoint stores what is decided now. */
-    session_model_settle(config, vocab, model);
+    session_model_resolve(config, vocab, model);
     TRY(lora_set(config, model));
     return checkpoint_config_check(model);
 }

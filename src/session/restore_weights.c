@@ -10,13 +10,14 @@
  * delivers before the codes, and encodes values block by block, rounding to nearest once.  A piece begins at a multiple
  * of a block, because the size of the staging buffer is such a multiple.
  */
-#include "session/restore.h"
+#include "session/restore_weights.h"
 
 #include <math.h>
 
 #include "base/rng.h"
 #include "base/size.h"
 #include "base/thread.h"
+#include "session/values.h"
 
 #define INITIAL_PIECE ((int64_t)1 << 14) /* values; a multiple of 4 */
 #define CODES_BLOCKS 32

@@ -6,7 +6,7 @@
  * Of algorithms only identities are stored, 16 digits each, so that a file cannot make a backend run anything that it
  * does not offer itself.
  */
-#include "session/restore.h"
+#include "session/resume_check.h"
 
 #include "backend/backend_call.h"
 #include "data/tokens.h"
@@ -149,7 +149,7 @@ enum gt_status resume_check_keys(const struct config *config, const struct resto
 }
 
 enum gt_status resume_check_data(const struct config *config, const struct restore_source *source,
-                                 const struct run_data *data)
+                                 const struct data_digests *data)
 {
     const json_t *before = source->resume ? source->checkpoint->record.state.data : NULL;
     char text[DIFFERENCES_TEXT_MAX] = "";

@@ -3,17 +3,15 @@
  * All of it follows from the configuration and from the device's description, or from a profile that stands for a
  * device.  No function here reads a file, a clock or a device, so that a page can plan too (packaging/page.c).
  */
+#include "session/session_device.h"
+
 #include "backend/backend_call.h"
-#include "session/session.h"
+#include "session/session_budget.h"
 
 /* The matrix rate of the nominal cpu. */
 #define NOMINAL_PEAK_FLOPS 200e9
 /* The link of a card whose products would have that rate: of a card with 25 TFLOP/s it would be 12.5 GB/s. */
 #define NOMINAL_LINK_BYTES_PER_S 0.1e9
-/* Default margin for other programs, without a memory_budget: a twentieth of the free memory, at least 256 MiB. */
-#define BUDGET_MARGIN_PART 20
-#define BUDGET_MARGIN_BYTES ((uint64_t)256 << 20)
-#define BUDGET_MARGIN_PART_MOST 2 /* cap of that margin, so that less free memory never means a larger budget */
 
 enum gt_status session_open_profile(struct hostmem *mem, const struct config *config,
                                     const struct device_profile *profile, struct session *out)
@@ -24,7 +22,7 @@ enum gt_status session_open_profile(struct hostmem *mem, const struct config *co
         return FAIL(GT_USAGE, "device_profile '%s' is a %s device; leave --backend=%s out", profile->id,
                     profile->backend, wanted.word);
     TRY(profile_device_open(profile, &out->device.backend));
-    enum gt_status status = session_device_settle(out, 0, 0); /* nothing is known of the machine that the card is in */
+    enum gt_status status = session_device_resolve(out, 0, 0); /* nothing is known of the machine that the card is in */
     if (status != GT_OK)
         backend_close(out->device.backend);
     return status;
@@ -53,31 +51,24 @@ static void dtype_choose(const struct config *config, struct session_device *dev
         log_note("half_sums has no effect with dtype=%s", dtype_name(device->dtype));
 }
 
-uint64_t session_free_budget(uint64_t free_bytes)
-{
-    const uint64_t part = free_bytes / BUDGET_MARGIN_PART, most = free_bytes / BUDGET_MARGIN_PART_MOST;
-    const uint64_t least = most < BUDGET_MARGIN_BYTES ? most : BUDGET_MARGIN_BYTES;
-    return free_bytes - (part > least ? part : least);
-}
-
 /* Sets the budget: memory_budget, else from the free memory.  A profile's card can give a little less than its nominal
  * memory. */
 static enum gt_status budget_set(const struct config *config, struct session_device *device)
 {
     const uint64_t most = device->has_profile ? device->profile.memory_bytes : device->info.total_bytes;
     const uint64_t free_bytes = device->info.free_bytes;
-    TRY(config_memory_budget(config, device->info.total_bytes, &device->budget_bytes));
-    if (config_key_was_set(config, CONFIG_KEY_memory_budget) && most > 0 && device->budget_bytes > most)
+    TRY(config_memory_budget(config, device->info.total_bytes, &device->machine_budget_bytes));
+    if (config_key_was_set(config, CONFIG_KEY_memory_budget) && most > 0 && device->machine_budget_bytes > most)
         return FAIL(GT_USAGE, "memory_budget '%s' is more than %s has: %s", config->memory_budget, device->info.device,
                     LOG_BYTES(most));
-    device->has_budget = device->budget_bytes > 0;
+    device->has_budget = device->machine_budget_bytes > 0;
     if (device->has_budget)
         return GT_OK;
-    device->budget_bytes = session_free_budget(free_bytes);
+    device->machine_budget_bytes = session_free_budget(free_bytes);
     if (device->has_profile)
-        device->budget_bytes = free_bytes; /* the profile's usable memory already excludes other users */
+        device->machine_budget_bytes = free_bytes; /* the profile's usable memory already excludes other users */
     if (free_bytes == 0)
-        device->budget_bytes = UINT64_MAX; /* unknown */
+        device->machine_budget_bytes = UINT64_MAX; /* unknown */
     return GT_OK;
 }
 
@@ -86,17 +77,17 @@ static enum gt_status budget_set(const struct config *config, struct session_dev
 static enum gt_status host_budget_set(const struct config *config, uint64_t total_bytes, uint64_t free_bytes,
                                       struct session_device *device)
 {
-    TRY(config_host_budget(config, total_bytes, &device->host_budget_bytes));
-    if (total_bytes > 0 && device->host_budget_bytes > total_bytes)
+    TRY(config_host_budget(config, total_bytes, &device->host_share_bytes));
+    if (total_bytes > 0 && device->host_share_bytes > total_bytes)
         return FAIL(GT_USAGE, "host_budget '%s' is more than this machine has: %s", config->host_budget,
                     LOG_BYTES(total_bytes));
     if (total_bytes > 0 && !config_key_was_set(config, CONFIG_KEY_host_budget))
-        device->host_budget_bytes = free_bytes / 2;
-    device->host_budget_bytes /= (uint64_t)config->local_ranks;
+        device->host_share_bytes = free_bytes / 2;
+    device->host_share_bytes /= (uint64_t)config->local_ranks;
     return GT_OK;
 }
 
-enum gt_status session_device_settle(struct session *session, uint64_t host_total_bytes, uint64_t host_free_bytes)
+enum gt_status session_device_resolve(struct session *session, uint64_t host_total_bytes, uint64_t host_free_bytes)
 {
     struct session_device *device = &session->device;
     device->backend->record = &device->record;

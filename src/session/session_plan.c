@@ -4,12 +4,14 @@
  * Everything that can be refused is refused here, before the arena is allocated.  The arena gets the budget less the
  * needs of the backend itself and, if the device's memory is the host's, of the process.
  */
-#include "session/session.h"
+#include "session/session_plan.h"
 
 #include <config.h>
 
 #include "base/size.h"
 #include "config/config_key.h"
+#include "session/session_budget.h"
+#include "session/session_device.h"
 
 /* Maximum size of the logits of one loss chunk, unless loss_chunk is set.  On a CPU a chunk of some hundred rows
  * already runs its GEMMs at full rate; more rows would save one pass over the embedding's gradient. */
@@ -33,7 +35,7 @@
 #define DEBUG_GUARD_BYTES 0
 #endif
 
-void session_model_settle(struct config *config, int64_t vocab_size, struct model_config *out)
+void session_model_resolve(struct config *config, int64_t vocab_size, struct model_config *out)
 {
     int64_t vocab = config->vocab_size > 0 ? config->vocab_size : vocab_size;
     config_arch_resolve(config);
@@ -46,11 +48,24 @@ void session_model_settle(struct config *config, int64_t vocab_size, struct mode
     };
 }
 
-/* Returns the most rows per loss chunk: as configured, or as many as the byte limit allows. */
+/* Returns the sizes that are decided already: those that ranks have agreed on, else those of keys.  0: the plan chooses
+ * them. */
+static struct plan_choice decided(const struct session *session)
+{
+    const struct config *config = session->config;
+    if (session->agreed.micro_batch > 0)
+        return session->agreed;
+    return (struct plan_choice){.micro_batch = (int32_t)config->micro_batch,
+                                .evaluate_batch = (int32_t)config->eval_batch_size,
+                                .loss_chunk_rows = (int32_t)min_i64(config->loss_chunk, INT32_MAX)};
+}
+
+/* Returns the most rows per loss chunk: as decided, or as many as the byte limit allows. */
 static int64_t loss_chunk_most(const struct session *session, const struct model_config *model)
 {
-    if (session->config->loss_chunk > 0)
-        return session->config->loss_chunk;
+    const int64_t rows = decided(session).loss_chunk_rows;
+    if (rows > 0)
+        return rows;
     const int64_t bytes = session->device.info.host_memory ? LOSS_CHUNK_BYTES : LOSS_CHUNK_BYTES_CARD;
     return max_i64(bytes / ((int64_t)dtype_size_bytes(session->device.dtype) * model->padded_vocab_size),
                    LOSS_CHUNK_ROWS_MIN);
@@ -60,7 +75,7 @@ static int64_t loss_chunk_most(const struct session *session, const struct model
 static int64_t loss_chunk_rows(const struct session *session, const struct model_config *model, int64_t chosen,
                                int64_t rows)
 {
-    if (session->config->loss_chunk == 0 && chosen > 0)
+    if (decided(session).loss_chunk_rows == 0 && chosen > 0)
         return chosen;
     return search_chunk_even(rows, loss_chunk_most(session, model));
 }
@@ -91,11 +106,12 @@ static int64_t first_set(int64_t key, int64_t choice, int64_t otherwise)
     return choice > 0 ? choice : otherwise;
 }
 
-/* Returns the sequences of an evaluation at once: at most batch_size, unless they are configured. */
-static int64_t evaluate_batch(const struct config *config, const struct session_choices *choices, int64_t micro)
+/* Returns the sequences of an evaluation at once: at most batch_size, unless they are decided. */
+static int64_t evaluate_batch(const struct session *session, const struct session_choices *choices, int64_t micro)
 {
+    const struct config *config = session->config;
     const int64_t most = min_i64(micro, config->batch_size);
-    const int64_t batch = first_set(config->eval_batch_size, min_i64(choices->plan.evaluate_batch, most), most);
+    const int64_t batch = first_set(decided(session).evaluate_batch, min_i64(choices->plan.evaluate_batch, most), most);
     return config->eval_iters > 0 ? min_i64(batch, config->eval_iters * config->batch_size) : batch;
 }
 
@@ -108,11 +124,12 @@ void session_train_options(const struct session *session, const struct session_c
         states = config->state_format == CONFIG_STATES_AUTO ? STATE_MASTER : session_state_format(config);
     int64_t samples = config->batch_size * config->gradient_accumulation_steps / config->parts;
     int64_t chosen = min_i64(choices->plan.micro_batch, ROWS_MAX / config->block_size); /* by any checkpoint */
-    int64_t micro = min_i64(first_set(config->micro_batch, chosen, config->batch_size), samples);
+    const struct plan_choice set = decided(session);
+    int64_t micro = min_i64(first_set(set.micro_batch, chosen, config->batch_size), samples);
     int64_t rows = micro * config->block_size;
     int64_t chunk = loss_chunk_rows(session, model, choices->plan.loss_chunk_rows, rows);
-    int64_t evaluate = evaluate_batch(config, choices, micro);
-    if (config->loss_chunk == 0)
+    int64_t evaluate = evaluate_batch(session, choices, micro);
+    if (set.loss_chunk_rows == 0)
         chunk = max_i64(chunk, size_ceil_div(max_i64(evaluate, micro) * config->block_size, SEARCH_CHUNKS_MAX));
     const bool states_move = config->offload == CONFIG_OFFLOAD_STATES || config->offload == CONFIG_OFFLOAD_ALL;
     struct recompute_mix recompute = choices->plan.recompute;
@@ -168,38 +185,6 @@ void session_train_options(const struct session *session, const struct session_c
     measure_micro_batch_set(out, samples, micro);
 }
 
-/* ---- the budget ---- */
-
-uint64_t session_headroom_bytes(const struct session *session)
-{
-    const int64_t ranks = session->config->ranks;
-    const uint64_t exchange = ranks > 1 ? size_ceil_div((int64_t)dist_shared_bytes(ranks), ranks) : 0;
-    return session->device.info.host_memory ? SESSION_HEADROOM_BYTES + exchange : 0;
-}
-
-uint64_t session_sharers(const struct session *session)
-{
-    const int32_t sharers = session->device.info.host_memory ? session->config->local_ranks : session->device.sharers;
-    return (uint64_t)max_i64(sharers, 1);
-}
-
-/* Returns the part of the budget that the arena may not take. */
-static uint64_t beside_bytes(const struct session *session)
-{
-    return session->device.info.context_bytes + session_headroom_bytes(session);
-}
-
-uint64_t session_budget_of(const struct session *session, uint64_t arena_bytes)
-{
-    return (arena_bytes + beside_bytes(session)) * session_sharers(session);
-}
-
-uint64_t session_arena_budget(const struct session *session)
-{
-    const uint64_t beside = beside_bytes(session), share = session->device.budget_bytes / session_sharers(session);
-    return share > beside ? share - beside : 0;
-}
-
 /* Returns the options with which plans for this session's device are made. */
 static struct plan_options plan_options_of(const struct session *session)
 {
@@ -253,11 +238,11 @@ static enum gt_status host_assume(struct session *session)
     if (!session->device.has_profile || request.pin_offload || session->search.result.unplaceable ||
         config_key_was_set(session->config, CONFIG_KEY_host_budget))
         return GT_NO_FIT;
-    request.host_budget = PROFILE_HOST_BYTES / (uint64_t)session->config->local_ranks;
+    request.share.host_bytes = PROFILE_HOST_BYTES / (uint64_t)session->config->local_ranks;
     TRY(plan_search(session->mem, &request, &result));
     session->search.request = request;
     session->search.result = result;
-    session->device.host_budget_bytes = request.host_budget;
+    session->device.host_share_bytes = request.share.host_bytes;
     log_note("the card alone is too small; this plan assumes that up to %s of host memory may be used (--host_budget)",
              LOG_BYTES(PROFILE_HOST_BYTES));
     return GT_OK;
@@ -267,6 +252,7 @@ static enum gt_status host_assume(struct session *session)
 static enum gt_status training_search(struct session *session, const struct model_options *options)
 {
     const struct config *config = session->config;
+    const struct plan_choice set = decided(session);
     const bool is_auto = config->state_format == CONFIG_STATES_AUTO;
     /* Never at a resume, whose states already exist. */
     const bool may_be_lean = options->dtype == DTYPE_BF16 && strcmp(config->init_from, "resume") != 0;
@@ -280,11 +266,11 @@ static enum gt_status training_search(struct session *session, const struct mode
                                 ? config->batch_size
                                 : max_i64(config->batch_size, MICRO_TOKENS_MAX / config->block_size),
         .loss_chunk_most = loss_chunk_most(session, &options->config),
-        .pin_micro_batch = config->micro_batch > 0,
+        .pin_micro_batch = set.micro_batch > 0,
         .pin_recompute =
             config_key_was_set(config, CONFIG_KEY_recompute) || config->offload >= CONFIG_OFFLOAD_RESIDUALS,
-        .pin_loss_chunk = config->loss_chunk > 0,
-        .pin_evaluate_batch = config->eval_batch_size > 0,
+        .pin_loss_chunk = set.loss_chunk_rows > 0,
+        .pin_evaluate_batch = set.evaluate_batch > 0,
         /* A device that shares the host's memory would gain nothing. */
         .pin_offload = config->offload != CONFIG_OFFLOAD_AUTO || session->device.info.host_memory,
         .resumed = strcmp(config->init_from, "resume") == 0,
@@ -293,8 +279,7 @@ static enum gt_status training_search(struct session *session, const struct mode
         /* A refusal suggests them only to a user who has not decided about them. */
         .lean_offered = may_be_lean && is_auto && !config_key_was_set(config, CONFIG_KEY_allow_lean_states),
         .rates = session_rates_nominal(session),
-        .budget_bytes = session_arena_budget(session),
-        .host_budget = session->device.host_budget_bytes,
+        .share = session_share(session),
         .memo = &session->search.memo,
         .plan = plan_options_of(session),
     };
@@ -332,7 +317,7 @@ static enum gt_status smallest_bytes(const struct session *session, const struct
 {
     struct search_request none = *request;
     struct search_result smallest;
-    none.budget_bytes = 0;
+    none.share.device_bytes = 0;
     none.lean_states = none.fit_only = false;
     none.options.states = session->search.result.found.options.states;
     const enum gt_status status = plan_search(session->mem, &none, &smallest);
@@ -396,32 +381,33 @@ enum gt_status session_plan_make(struct session *session, const struct model_opt
 static enum gt_status evaluation_fits(const struct session *session, const struct model_options *options, bool *out)
 {
     const struct plan_options plan = plan_options_of(session);
+    const struct plan_share share = session_share(session);
     struct measurement measured;
     TRY(measure_options(session->mem, &plan, options, &measured));
-    *out = measured.bytes <= session_arena_budget(session);
+    *out = plan_share_fits(&share, measured.bytes, measured.host_bytes);
     return GT_OK;
 }
 
 enum gt_status session_plan_evaluation(struct session *session, const struct model_options *options)
 {
-    const struct plan_choice *asked = &options->choice;
+    const struct plan_choice *requested = &options->choice;
     struct model_options fitted = *options;
     struct plan_choice *choice = &fitted.choice;
     bool fits;
     TRY(evaluation_fits(session, &fitted, &fits));
     /* If the batch does not fit, the largest one that does; 1 if none does. */
-    const bool is_free = session->config->eval_batch_size == 0;
+    const bool is_free = decided(session).evaluate_batch == 0;
     for (int64_t k = 2; is_free && !fits && choice->evaluate_batch > 1; k += 1 + k / PARTS_FINE) {
-        choice->evaluate_batch = (int32_t)size_ceil_div(asked->evaluate_batch, k);
+        choice->evaluate_batch = (int32_t)size_ceil_div(requested->evaluate_batch, k);
         TRY(evaluation_fits(session, &fitted, &fits));
     }
-    while (!fits && session->config->loss_chunk == 0 && choice->loss_chunk_rows / 4 >= CHUNK_ROWS_LEAST) {
+    while (!fits && decided(session).loss_chunk_rows == 0 && choice->loss_chunk_rows / 4 >= CHUNK_ROWS_LEAST) {
         choice->loss_chunk_rows /= 4;
         TRY(evaluation_fits(session, &fitted, &fits));
     }
-    if (choice->evaluate_batch != asked->evaluate_batch || choice->loss_chunk_rows != asked->loss_chunk_rows)
+    if (choice->evaluate_batch != requested->evaluate_batch || choice->loss_chunk_rows != requested->loss_chunk_rows)
         log_note("evaluating %" PRId32 " sequences at once does not fit; evaluating %" PRId32
                  " at once, with the loss in chunks of %" PRId32 " rows; the samples are the same",
-                 asked->evaluate_batch, choice->evaluate_batch, choice->loss_chunk_rows);
+                 requested->evaluate_batch, choice->evaluate_batch, choice->loss_chunk_rows);
     return session_plan_make(session, &fitted);
 }

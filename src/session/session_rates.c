@@ -4,7 +4,7 @@
  * cached; later runs and --plan read the cache.  Timings of --tune are better still.  Before any of them exists, a
  * plan's forecast rests on the one product that session_peak_measure() times.
  */
-#include "session/session.h"
+#include "session/session_rates.h"
 
 #include <math.h>
 
@@ -14,6 +14,7 @@
 #include "base/size.h"
 #include "base/thread.h"
 #include "plan/calibrate.h"
+#include "session/session_device.h"
 
 /* A guess of the rate of one thread of a processor, within a factor of four of those measured. */
 #define GUESSED_THREAD_FLOPS 60e9
@@ -86,13 +87,13 @@ static enum gt_status link_measure(struct session *session)
         return GT_OK;
     for (int i = 0; i < 4; i++)
         for (int slot = FETCH_X; slot <= FETCH_Y; slot++) {
-            const bool away = (i % 2 == 1) == (slot == FETCH_Y);
+            const bool on_host = (i % 2 == 1) == (slot == FETCH_Y);
             calls[i].operand[slot] = (struct operand){.present = true,
                                                       .dtype = DTYPE_U8,
                                                       .rank = 1,
                                                       .dims = {bytes},
-                                                      .at = {.space = away ? SPACE_HOST : SPACE_DEVICE,
-                                                             .segment = (uint8_t)(away ? host : 0),
+                                                      .at = {.space = on_host ? SPACE_HOST : SPACE_DEVICE,
+                                                             .segment = (uint8_t)(on_host ? host : 0),
                                                              .offset_bytes = (uint64_t)(i % 2 * bytes)}};
         }
     for (int pass = 0; pass < LINK_PASSES; pass++) {
@@ -101,7 +102,7 @@ static enum gt_status link_measure(struct session *session)
         TRY(backend_sync(device));
         rate = fmax(rate, (double)bytes / ((double)(clock_monotonic_ns() - start_ns + 1) * 1e-9));
     }
-    TRY(backend_info(device, &session->device.info)); /* whether copies run beside computing */
+    TRY(backend_info(device, &session->device.info)); /* whether copies are asynchronous */
     const double own = device_profile_link(session->device.info.device);
     const int32_t engines = session->device.info.copy_engines;
     plan_rates_link_set(&session->timing.rates, engines < 2 ? 2.0 * rate : rate, engines);
@@ -114,8 +115,8 @@ static enum gt_status link_measure(struct session *session)
     return GT_OK;
 }
 
-/* Times the ops of a small model.  Sets *settled to false if other programs disturbed that. */
-static enum gt_status ops_measure(struct session *session, bool *settled)
+/* Times the ops of a small model.  Sets *steady to false if other programs disturbed that. */
+static enum gt_status ops_measure(struct session *session, bool *steady)
 {
     struct calibrate_request request = {.device = session->device.backend,
                                         .plan = session->plan,
@@ -123,7 +124,7 @@ static enum gt_status ops_measure(struct session *session, bool *settled)
                                         .seconds = CALIBRATE_SECONDS};
     struct contention before, after;
     contention_read(&before);
-    TRY(calibrate_measure(session->mem, &request, &session->timing.rates, settled));
+    TRY(calibrate_measure(session->mem, &request, &session->timing.rates, steady));
     contention_read(&after);
     if (!session->device.info.host_memory)
         plan_rates_link_set(&session->timing.rates, PLAN_LINK_BYTES_PER_S, session->device.info.copy_engines);
@@ -133,9 +134,9 @@ static enum gt_status ops_measure(struct session *session, bool *settled)
                session->timing.rates.flops_per_s[OP_GEMM][session->device.dtype] * share / 1e9,
                session->timing.rates.bytes_per_s[OP_RESIDUAL] / 1e9,
                CLOCK_DURATION((double)(after.at_ns - before.at_ns) * 1e-9));
-    if (*settled && contention_share(&before, &after, thread_count_available()) >= CONTENTION_DISTURBED)
+    if (*steady && contention_share(&before, &after, thread_count_available()) >= CONTENTION_DISTURBED)
         log_note("this machine is disturbed: other programs use its processors; the estimate is without them");
-    if (!*settled)
+    if (!*steady)
         log_note(
             "calibration does not settle: timings differ by more than a tenth, so other programs use this machine; "
             "the next run times it again");
@@ -144,13 +145,13 @@ static enum gt_status ops_measure(struct session *session, bool *settled)
 
 enum gt_status session_rates_calibrate(struct session *session)
 {
-    bool settled = true;
+    bool steady = true;
     rates_recall(session);
     const bool is_moving = session->plan->host_bytes > 0 && !session->device.info.host_memory;
     if (session->timing.is_timed && (!is_moving || session->timing.rates.link_timed))
         return GT_OK;
     if (!session->timing.is_timed) {
-        const enum gt_status status = ops_measure(session, &settled);
+        const enum gt_status status = ops_measure(session, &steady);
         session->timing.is_tiny = status == GT_NO_FIT;
         if (status != GT_OK)
             return status == GT_NO_FIT ? GT_OK : status; /* the arena is too small, so the forecast does without */
@@ -160,7 +161,7 @@ enum gt_status session_rates_calibrate(struct session *session)
     struct plan_rates alone = session->timing.rates; /* the next run may be */
     alone.uncertainty = PLAN_TIMED_UNCERTAINTY;
     alone.disturbed = false;
-    if (settled)
+    if (steady)
         calibrate_store(KEY_OF(session), &alone);
     return GT_OK;
 }
@@ -185,7 +186,8 @@ static const struct {
                        {{0.15, (uint64_t)512 << 20}, {0.05, (uint64_t)128 << 20}},
                        {{0.06, (uint64_t)16 << 20}, {0.02, (uint64_t)4 << 20}}};
 
-/* Returns the memory for timing a plan's products: on a card that others use, at most half of the free memory. */
+/* Returns the memory for timing a plan's products: on a card that other programs use, at most half of the free
+ * memory. */
 static uint64_t scratch_bytes(const struct session *session)
 {
     const bool is_host = session->device.info.host_memory;
@@ -208,7 +210,7 @@ static enum gt_status peak_measure(struct session *session, enum dtype dtype, do
 }
 
 /* Takes an arena for a plan.  Without room for products the plan is still printed, with the times that are known. */
-static enum gt_status scratch_take(struct session *session, bool *out)
+static enum gt_status scratch_allocate(struct session *session, bool *out)
 {
     const struct backend_segment segment = {.space = SPACE_DEVICE, .size_bytes = scratch_bytes(session)};
     *out = session->device.info.host_memory || segment.size_bytes >= SCRATCH_BYTES_MIN;
@@ -228,7 +230,7 @@ static enum gt_status peaks_measure(struct session *session)
     double rate[PLAN_MATRIX_DTYPES] = {0.0};
     bool has_room = true;
     if (!session->exec)
-        TRY(scratch_take(session, &has_room));
+        TRY(scratch_allocate(session, &has_room));
     rates_recall(session);
     for (int dtype = 0; has_room && dtype < PLAN_MATRIX_DTYPES; dtype++) {
         const bool is_other_needed = dtype == DTYPE_F32 && !timing->is_timed;

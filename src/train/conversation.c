@@ -4,7 +4,7 @@
  * Both are read from the rows of packed conversations: a conversation ends at the end-of-text token, and its mask says
  * which tokens count.  They are read into the feed's tensors, so that nothing is allocated but the prompt.
  */
-#include "train/run.h"
+#include "train/conversation.h"
 
 #include "base/size.h"
 #include "data/chat.h"
@@ -31,11 +31,11 @@ static void shown_add(struct shown *shown, const char *text, size_t count)
     shown->text[shown->used] = '\0';
 }
 
-/* Reads the row at `position` into the feed's tensors.  Returns the number of tokens of its first conversation. */
-static enum gt_status first_read(struct trainer *t, struct token_source *source, int64_t position, int64_t *out)
+/* Reads the row at `position` into the feed's tensors.  Sets *out to the number of tokens of its first conversation,
+ * which `end` ends. */
+static enum gt_status first_read(struct feed *feed, int32_t end, struct token_source *source, int64_t position,
+                                 int64_t *out)
 {
-    struct feed *feed = &t->feed;
-    const int32_t end = tokenizer_eot(t->tokenizer);
     int64_t count = 0;
     TRY(batch_sample_read(feed->builder, source, position, feed->block_size, 0, &feed->tensors));
     while (count < feed->block_size && feed->tensors.ids[count] != end)
@@ -51,42 +51,43 @@ static bool is_learnt(const struct feed *feed, int64_t i)
 }
 
 /* Writes the first `count` tokens of the row that was read, with marks around what is learnt, unless `plain`. */
-static void tokens_show(const struct trainer *t, int64_t count, bool plain, struct shown *shown)
+static void tokens_show(const struct feed *feed, const struct tokenizer *tokenizer, int64_t count, bool plain,
+                        struct shown *shown)
 {
     struct tokenizer_stream stream = {0};
     char text[TOKENIZER_TEXT_MAX];
     bool inside = false;
     for (int64_t i = 0; i <= count && !shown->cut; i++) {
-        const bool learnt = i < count && !plain && is_learnt(&t->feed, i);
+        const bool learnt = i < count && !plain && is_learnt(feed, i);
         if (learnt != inside)
             shown_add(shown, learnt ? "[[" : "]]", 2);
         inside = learnt;
         if (i < count)
-            shown_add(shown, text, tokenizer_stream_push(t->tokenizer, &stream, t->feed.tensors.ids[i], text));
+            shown_add(shown, text, tokenizer_stream_push(tokenizer, &stream, feed->tensors.ids[i], text));
     }
     shown_add(shown, text, tokenizer_stream_end(&stream, text));
 }
 
-bool conversation_is_data(const struct trainer *t)
+bool conversation_is_data(const struct feed *feed, const struct tokenizer *tokenizer)
 {
-    return t->feed.parts[0].source[TOKEN_TRAIN]->row > 0 && t->tokenizer != NULL && tokenizer_eot(t->tokenizer) >= 0;
+    return feed->parts[0].source[TOKEN_TRAIN]->row > 0 && tokenizer != NULL && tokenizer_eot(tokenizer) >= 0;
 }
 
-enum gt_status conversation_log(struct trainer *t)
+enum gt_status conversation_log(struct feed *feed, const struct tokenizer *tokenizer, int64_t iter)
 {
     char text[SHOWN_BYTES] = "", *at = text;
     struct shown shown = {.text = text, .size = sizeof text};
     int64_t position, count, learnt = 0, tokens = 0;
-    for (int i = 0; i < t->mixture.count; i++) {
-        const struct token_source *source = t->feed.parts[i].source[TOKEN_TRAIN];
+    for (int i = 0; i < feed->mixture->count; i++) {
+        const struct token_source *source = feed->parts[i].source[TOKEN_TRAIN];
         learnt += token_source_mask(source, 0, source->length, NULL);
         tokens += source->length;
     }
-    struct token_source *source = feed_sample(&t->feed, t->state.iter, 0, &position);
+    struct token_source *source = feed_sample(feed, iter, 0, &position);
     if (source->row == 0)
         return GT_OK;
-    TRY(first_read(t, source, position, &count));
-    tokens_show(t, count, false, &shown);
+    TRY(first_read(feed, tokenizer_eot(tokenizer), source, position, &count));
+    tokens_show(feed, tokenizer, count, false, &shown);
     log_result("trained are %" PRId64 " of %" PRId64 " tokens (%.0f %%), those of answers; losses are theirs", learnt,
                tokens, 100.0 * (double)learnt / (double)tokens);
     log_result("a conversation as the model sees it; what it learns to write stands between [[ and ]]:");
@@ -96,25 +97,25 @@ enum gt_status conversation_log(struct trainer *t)
     return GT_OK;
 }
 
-enum gt_status conversation_prompt_find(struct trainer *t)
+enum gt_status conversation_prompt_find(struct feed *feed, const struct tokenizer *tokenizer,
+                                        struct conversation_prompt *out)
 {
-    struct feed *feed = &t->feed;
     struct token_source *source = feed->parts[0].source[TOKEN_VAL];
-    struct shown shown = {.text = t->prompt_text, .size = sizeof t->prompt_text};
+    struct shown shown = {.text = out->text, .size = sizeof out->text};
     int64_t count, prompt = 1;
-    TRY(first_read(t, source, 0, &count));
+    TRY(first_read(feed, tokenizer_eot(tokenizer), source, 0, &count));
     while (prompt < count && !is_learnt(feed, prompt))
         prompt++;
     if (prompt >= count)
         return GT_OK; /* no answer follows: samples begin with a newline */
-    TRY(HOSTMEM_NEW(t->mem, (size_t)prompt, "a prompt", &t->prompt));
-    memcpy(t->prompt, feed->tensors.ids, (size_t)prompt * sizeof *t->prompt);
-    t->prompt_count = prompt;
-    tokens_show(t, prompt, true, &shown);
+    TRY(HOSTMEM_NEW(feed->mem, (size_t)prompt, "a prompt", &out->tokens));
+    memcpy(out->tokens, feed->tensors.ids, (size_t)prompt * sizeof *out->tokens);
+    out->count = prompt;
+    tokens_show(feed, tokenizer, prompt, true, &shown);
     return GT_OK;
 }
 
-bool conversation_ends(const struct trainer *t, int32_t token)
+bool conversation_ends(const struct tokenizer *tokenizer, int32_t token)
 {
-    return t->prompt_count > 0 && (token == chat_end(t->tokenizer) || token == tokenizer_eot(t->tokenizer));
+    return token == chat_end(tokenizer) || token == tokenizer_eot(tokenizer);
 }

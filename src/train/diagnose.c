@@ -4,7 +4,7 @@
  * They see the original weights if the update was skipped, and the current ones otherwise.  Values are read through the
  * session's staging buffer.
  */
-#include "train/run.h"
+#include "train/diagnose.h"
 
 #include <float.h>
 #include <math.h>

@@ -159,7 +159,7 @@ int64_t feed_targets(const struct feed *feed, int64_t iter)
     return count;
 }
 
-enum gt_status feed_digest(struct feed *feed, enum token_split split, char text[static FEED_DIGEST_MAX])
+enum gt_status feed_digest(struct feed *feed, enum token_split split, char text[static DATA_DIGEST_MAX])
 {
     uint32_t crc32c = 0, digest;
     int64_t length = 0;
@@ -169,11 +169,11 @@ enum gt_status feed_digest(struct feed *feed, enum token_split split, char text[
         crc32c = feed->mixture->count == 1 ? digest : le_crc32c(crc32c, digest);
         length += feed->parts[i].source[split]->length;
     }
-    int used = snprintf(text, FEED_DIGEST_MAX, "%" PRId64 " tokens", length);
+    int used = snprintf(text, DATA_DIGEST_MAX, "%" PRId64 " tokens", length);
     for (int i = 0; i < feed->mixture->count && feed->mixture->count > 1; i++)
-        used += snprintf(text + used, FEED_DIGEST_MAX - (size_t)used, "%s%.6g", i == 0 ? " in shares " : ":",
+        used += snprintf(text + used, DATA_DIGEST_MAX - (size_t)used, "%s%.6g", i == 0 ? " in shares " : ":",
                          feed->mixture->parts[i].share);
-    snprintf(text + used, FEED_DIGEST_MAX - (size_t)used, ", crc32c:%08" PRIx32, crc32c);
+    snprintf(text + used, DATA_DIGEST_MAX - (size_t)used, ", crc32c:%08" PRIx32, crc32c);
     return GT_OK;
 }
 

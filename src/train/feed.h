@@ -9,7 +9,7 @@
 #include "data/sampler.h"
 #include "data/tokenizer.h"
 #include "data/tokens.h"
-#include "session/restore.h"
+#include "session/resume_check.h"
 #include "session/session.h"
 
 /* A data set of the mixture. */
@@ -48,7 +48,7 @@ enum gt_status feed_documents_set(struct feed *feed, const struct tokenizer *tok
 enum gt_status feed_manifest_check(const struct feed *feed, const struct tokenizer *tokenizer);
 /* Writes the length and the token_source_digest() of a split: "1003854 tokens, crc32c:89abcdef"; of several data sets
  * the sum, the shares and a digest of digests: "1003854 tokens in shares 0.7:0.3, crc32c:89abcdef". */
-enum gt_status feed_digest(struct feed *feed, enum token_split split, char text[static FEED_DIGEST_MAX]);
+enum gt_status feed_digest(struct feed *feed, enum token_split split, char text[static DATA_DIGEST_MAX]);
 
 /* Returns the tokens that sample `sample` of training step `iter` comes from, and sets its first position in them. */
 struct token_source *feed_sample(const struct feed *feed, int64_t iter, int64_t sample, int64_t *out_position);

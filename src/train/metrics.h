@@ -8,8 +8,7 @@
 
 #define METRICS_OLD_NAME "metrics-old.jsonl"
 #define METRICS_KEPT_BYTES (sizeof "metrics-01234567.jsonl")
-#define METRICS_TEXT_MAX 256   /* a longer text is cut */
-#define METRICS_SAMPLE_MAX 768 /* a longer sample is cut */
+#define METRICS_TEXT_MAX 256 /* a longer text is cut */
 
 struct metrics {
     int fd; /* -1 when closed */

@@ -68,11 +68,27 @@ void ranks_losses_gather(const struct session *session, float *loss_sums)
     }
 }
 
-void ranks_budgets_share(struct dist *dist, uint64_t budgets[static 2])
+void ranks_budgets_share(struct dist *dist, struct ranks_budgets *budgets)
 {
-    uint64_t all[2 * DIST_RANKS_MAX];
-    dist_gather(dist, budgets, 2 * sizeof *budgets, all);
-    memcpy(budgets, all, 2 * sizeof *budgets);
+    struct ranks_budgets all[DIST_RANKS_MAX];
+    dist_gather(dist, budgets, sizeof *budgets, all);
+    *budgets = all[0];
+}
+
+enum gt_status ranks_join(struct ranks_life *life, struct session *session, struct dist *dist,
+                          const struct ranks_budgets *budgets)
+{
+    struct session_device *device = &session->device;
+    session->dist = dist;
+    *life = (struct ranks_life){.dist = dist, .record = &device->record};
+    if (dist == NULL)
+        return GT_OK;
+    const bool shares_memory = !ranks_first(dist) && strcmp(dist->host[dist->rank], dist->host[0]) == 0;
+    if (shares_memory && device->info.host_memory && !device->has_budget)
+        device->machine_budget_bytes = budgets->machine;
+    if (shares_memory)
+        device->host_share_bytes = budgets->host_share;
+    return ticker_start(session->mem, RANKS_SIGN_SECONDS, ranks_sign, life, &life->ticker);
 }
 
 /* ---- the update ---- */

@@ -31,9 +31,13 @@ enum gt_status ranks_plan_check(const struct session *session);
 bool ranks_computes(const struct session *session, int32_t k);
 /* Sets the loss sums of the micro-steps that other ranks computed. */
 void ranks_losses_gather(const struct session *session, float *loss_sums);
-/* Waits until rank 0 has found nothing to refuse: rank 0 calls it then, the others before they open anything.  The
- * others' sessions get the budgets of rank 0, so that all make the same plan. */
-void ranks_budgets_share(struct dist *dist, uint64_t budgets[static 2]);
+/* The budgets of rank 0: of its machine's device memory, and each rank's share of the host's. */
+struct ranks_budgets {
+    uint64_t machine, host_share;
+};
+/* Waits until rank 0 has found nothing to refuse: rank 0 calls it then, the others before they open anything.  Sets the
+ * budgets to those of rank 0, so that all make the same plan. */
+void ranks_budgets_share(struct dist *dist, struct ranks_budgets *budgets);
 
 /* The signs of life of a rank, with the op in progress: a ticker calls ranks_sign() with a struct ranks_life. */
 #define RANKS_SIGN_SECONDS 0.25
@@ -44,5 +48,9 @@ struct ranks_life {
     struct ticker *ticker;               /* NULL: there is one rank */
 };
 void ranks_sign(void *context);
+/* Makes an open session that of a rank, on rank 0's machine with its budgets, and begins its signs of life.  `dist` may
+ * be NULL.  `life` must not move before ticker_stop(life->ticker).  Errors: GT_NO_MEMORY, GT_FAILURE. */
+enum gt_status ranks_join(struct ranks_life *life, struct session *session, struct dist *dist,
+                          const struct ranks_budgets *budgets);
 
 #endif

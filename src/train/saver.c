@@ -3,11 +3,14 @@
  * saver_create() prepares everything that a save needs, and tensors go through the session's staging buffer, so that
  * saving allocates nothing of ours.
  */
+#include "train/saver.h"
+
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/crc32c.h"
-#include "train/run.h"
+#include "data/tokens.h"
+#include "session/restore_weights.h"
 
 /* ---- states that other ranks have ---- */
 
@@ -77,7 +80,7 @@ enum gt_status saver_serve(struct session *session)
 
 /* ---- the save ---- */
 
-enum gt_status saver_create(struct session *session, const struct tokenizer *tokenizer, const struct run_data *data,
+enum gt_status saver_create(struct session *session, const struct tokenizer *tokenizer, const struct data_digests *data,
                             struct saver *out)
 {
     const struct model *model = session->model;

@@ -1,14 +1,10 @@
-/* What changes from update to update besides the weights: the learning rate, Muon's momentum, and float16's loss scale
- * (GradScaler's rule as a small state machine, and its state in the checkpoint).
+/* What changes from update to update besides the weights: the learning rate and Muon's momentum.
  *
- * What a schedule cannot reach before the run ends is logged once.
- *
- * The rates depend on the configuration and the iteration only.  The loss scale depends on which updates were skipped;
- * clip_factor detects non-finite gradients on the device, and run_loop.c counts skipped updates.
+ * They depend on the configuration and the iteration only.  What a schedule cannot reach before the run ends is logged
+ * once.
  */
-#include "train/run.h"
+#include "train/schedule.h"
 
-#include <float.h>
 #include <math.h>
 
 #include "base/size.h"
@@ -19,7 +15,7 @@
 #define WARMUP_SHARE 20 /* of a run: what is suggested where the warm-up is longer than the run */
 
 /* If lr_decay_iters equals warmup_iters, nanoGPT divides by zero at that iteration.  This function returns min_lr. */
-double run_learning_rate(const struct config *config, int64_t iter)
+double schedule_learning_rate(const struct config *config, int64_t iter)
 {
     if (config->lr_schedule == CONFIG_LR_CONSTANT)
         return config->learning_rate;
@@ -40,19 +36,12 @@ double run_learning_rate(const struct config *config, int64_t iter)
     return config->min_lr + left * (config->learning_rate - config->min_lr);
 }
 
-double run_muon_momentum(const struct config *config, int64_t iter)
+double schedule_muon_momentum(const struct config *config, int64_t iter)
 {
     const double first = fmin(MUON_MOMENTUM_FIRST, config->muon_momentum);
     if (iter >= config->muon_momentum_warmup)
         return config->muon_momentum;
     return first + (config->muon_momentum - first) * (double)iter / (double)config->muon_momentum_warmup;
-}
-
-void run_length_set(struct config *config, int64_t length)
-{
-    const double factor = (double)(length - 1) / (double)max_i64(config->lr_decay_iters, 1);
-    config->cooldown_iters = llround((double)config->cooldown_iters * factor);
-    config->max_iters = config->lr_decay_iters = length - 1;
 }
 
 /* ---- schedules that never arrive ---- */
@@ -66,7 +55,7 @@ static void momentum_check(const struct config *config)
 {
     if (config->optimizer != CONFIG_OPTIMIZER_MUON || config->max_iters >= config->muon_momentum_warmup)
         return;
-    const double last = run_muon_momentum(config, config->max_iters), goal = config->muon_momentum;
+    const double last = schedule_muon_momentum(config, config->max_iters), goal = config->muon_momentum;
     if (last < goal)
         log_warning("the run ends inside the warm-up of Muon's momentum (max_iters=%" PRId64
                     ", muon_momentum_warmup=%" PRId64 "): it reaches %s of %g; --muon_momentum_warmup=%" PRId64
@@ -100,9 +89,9 @@ static bool ends_before_decay(const struct config *config)
            config->max_iters < config->lr_decay_iters;
 }
 
-void run_schedule_check(const struct config *config, int64_t iter)
+void schedule_check(const struct config *config, int64_t iter)
 {
-    const double last = run_learning_rate(config, config->max_iters), goal = config->learning_rate;
+    const double last = schedule_learning_rate(config, config->max_iters), goal = config->learning_rate;
     if (config->eval_only || iter > config->max_iters)
         return;
     momentum_check(config);
@@ -132,54 +121,4 @@ void run_schedule_check(const struct config *config, int64_t iter)
                  config->max_iters, config->lr_decay_iters, VALUE_TEXT(last, goal), config->min_lr, config->max_iters);
     else
         extension_check(config, iter);
-}
-
-/* ---- the loss scale ---- */
-
-void loss_scaler_init(struct loss_scaler *scaler, enum dtype dtype)
-{
-    bool dynamic = dtype == DTYPE_F16;
-    *scaler = (struct loss_scaler){.dynamic = dynamic, .scale = dynamic ? LOSS_SCALE_FIRST : 1.0};
-}
-
-static bool in_range(double scale)
-{
-    return scale >= (double)FLT_MIN && scale <= (double)FLT_MAX;
-}
-
-void loss_scaler_update(struct loss_scaler *scaler, bool found_inf)
-{
-    if (!scaler->dynamic)
-        return;
-    assert(in_range(scaler->scale));
-    double next = scaler->scale;
-    if (found_inf) {
-        next *= LOSS_SCALE_BACKOFF;
-        scaler->growth_tracker = 0;
-    } else if (++scaler->growth_tracker == LOSS_SCALE_GROWTH_INTERVAL) {
-        next *= LOSS_SCALE_GROWTH;
-        scaler->growth_tracker = 0;
-    }
-    if (in_range(next))
-        scaler->scale = next;
-}
-
-json_t *loss_scaler_to_json(const struct loss_scaler *scaler)
-{
-    return json_pack("{s:f, s:I}", "scale", scaler->scale, "growth_tracker", (json_int_t)scaler->growth_tracker);
-}
-
-enum gt_status loss_scaler_from_json(struct loss_scaler *scaler, const json_t *object, const char *source)
-{
-    int64_t tracker = 0;
-    if (!scaler->dynamic || !object)
-        return GT_OK;
-    const json_t *scale = json_object_get(object, "scale");
-    if (!json_is_number(scale) || !in_range(json_number_value(scale)))
-        return FAIL(GT_DATA, "%s: loss_scaler.scale is not a number between %g and %g", source, (double)FLT_MIN,
-                    (double)FLT_MAX);
-    TRY(json_get_int(object, source, "growth_tracker", 0, LOSS_SCALE_GROWTH_INTERVAL - 1, &tracker));
-    scaler->scale = json_number_value(scale);
-    scaler->growth_tracker = tracker;
-    return GT_OK;
 }

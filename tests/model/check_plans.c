@@ -292,10 +292,10 @@ static struct search_result budget_search(const struct model_options *options, i
                                      .samples = STEP_SAMPLES,
                                      .plan = {.alignment_bytes = 64},
                                      .rates = plan_rates_of_peaks(1e11, 1e11),
-                                     .budget_bytes = UINT64_MAX};
+                                     .share.device_bytes = UINT64_MAX};
     rig_need(hostmem_create(&mem) == GT_OK, "hostmem");
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
-    request.budget_bytes = result.found.arena_bytes / 100 * (uint64_t)percent;
+    request.share.device_bytes = result.found.arena_bytes / 100 * (uint64_t)percent;
     ck_assert_msg(percent == 100 || plan_search(mem, &request, &result) == GT_OK, "nothing fits %d %%", percent);
     hostmem_destroy(mem);
     return result;

@@ -11,7 +11,10 @@
 #include "base/status.h"
 #include "config/config.h"
 #include "session/restore.h"
+#include "session/restore_weights.h"
 #include "session/session.h"
+#include "session/session_open.h"
+#include "session/session_start.h"
 
 #define IDS_BYTES_MAX ((size_t)1 << 20)
 

@@ -10,6 +10,7 @@
 #include "backend/backend_registry.h"
 #include "base/rng.h"
 #include "session/session.h"
+#include "session/values.h"
 #include "tests/ops/op_test.h"
 
 #define STREAM_DATA 1000000

@@ -20,7 +20,11 @@
 #include "base/status.h"
 #include "config/config.h"
 #include "session/restore.h"
+#include "session/restore_weights.h"
 #include "session/session.h"
+#include "session/session_open.h"
+#include "session/session_plan.h"
+#include "session/session_start.h"
 #include "train/feed.h"
 
 struct dump {

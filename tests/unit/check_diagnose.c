@@ -1,10 +1,14 @@
 /* Tests of diagnose.c: plants each kind of cause in a small model, and expects it to be named. */
 #include "session/bad_value.h"
-#include "train/run.h"
+#include "session/restore_weights.h"
+#include "train/diagnose.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "session/session_open.h"
+#include "session/session_plan.h"
+#include "session/session_start.h"
 #include "tests/unit/data_fixture.h"
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
@@ -38,7 +42,7 @@ static void session_make(struct rig *rig)
     rig->config.gradient_accumulation_steps = MICRO_STEPS;
     rig->config.eval_batch_size = 4;
     rig->config.threads = 1;
-    session_model_settle(&rig->config, 0, &model);
+    session_model_resolve(&rig->config, 0, &model);
     ck_assert_int_eq(session_open(rig->data.mem, &rig->config, &rig->session), GT_OK);
     session_train_options(&rig->session, &choices, &model, &options);
     ck_assert_int_eq(session_plan(&rig->session, &options), GT_OK);

@@ -2,6 +2,10 @@
 #include <math.h>
 
 #include "session/restore.h"
+#include "session/restore_weights.h"
+#include "session/session_open.h"
+#include "session/session_plan.h"
+#include "session/session_start.h"
 #include "tests/unit/data_fixture.h"
 #include "train/feed.h"
 
@@ -40,7 +44,7 @@ static void rig_open(struct rig *rig)
     rig->config.eval_iters = 2;
     rig->config.eval_batch_size = 4;
     rig->config.threads = 1;
-    session_model_settle(&rig->config, 0, &model);
+    session_model_resolve(&rig->config, 0, &model);
     ck_assert_int_eq(session_open(rig->data.mem, &rig->config, &rig->session), GT_OK);
     session_train_options(&rig->session, &choices, &model, &options);
     ck_assert_int_eq(session_plan(&rig->session, &options), GT_OK);
@@ -150,7 +154,7 @@ TEST(without_val_the_training_tokens_are_evaluated)
 {
     struct rig rig;
     struct feed feed;
-    char train[FEED_DIGEST_MAX], val[FEED_DIGEST_MAX];
+    char train[DATA_DIGEST_MAX], val[DATA_DIGEST_MAX];
     rig_open(&rig);
     ck_assert_int_eq(unlink(fixture_path(&rig.data, "val.bin")), 0);
     ck_assert_int_eq(feed_open(rig.data.mem, &rig.config, &rig.mixture, TOKENS, 4, &feed), GT_OK);

@@ -1,7 +1,7 @@
 /* Tests of the loss scaler (schedule.c) against GradScaler's rule, and of its state through JSON. */
 #include <float.h>
 
-#include "session/restore.h"
+#include "session/loss_scaler.h"
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 

@@ -10,6 +10,7 @@
 #include "report/run_record.h"
 #include "tests/unit/io_fixture.h"
 #include "train/metrics.h"
+#include "train/samples.h"
 
 #define STEP(n) "{\"iter\":" #n ",\"loss\":1.5}\n"
 #define EVALUATION(n) "{\"iter\":" #n ",\"train_loss\":1.0,\"val_loss\":2.0}\n"
@@ -103,14 +104,14 @@ TEST(samples_are_cut_and_escaped)
     static const char begin_text[] = "<b>\"val_loss\"\\ \n\t\x1b\xff\xc3\xa9\xe2\x82";
     struct fixture fixture;
     struct metrics metrics;
-    char sample[METRICS_SAMPLE_MAX] = "";
+    char sample[SAMPLES_TEXT_MAX] = "";
     begin(&fixture);
     ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 0, true, true), GT_OK);
     for (size_t i = 0; i < 2; i++) {
         memcpy(sample, begin_text, sizeof begin_text - 1);
         struct json_put *line = metrics_line(&metrics, INT64_MAX, NULL);
         json_put(line, "train_loss:f val_loss:f tokens:i time:f", -DBL_MIN, -DBL_MIN, INT64_MAX, 1e10);
-        line->text_max = METRICS_SAMPLE_MAX;
+        line->text_max = SAMPLES_TEXT_MAX;
         json_put(line, "sample:s", sample);
         ck_assert_int_eq(metrics_line_write(&metrics), GT_OK);
         memset(sample, 1, sizeof sample - 1); /* six bytes each */

@@ -111,7 +111,7 @@ static struct search_request request_draw(struct draws *draws)
     request.plan.device = draw(draws, 0, 1) == 1 ? card : NULL; /* workspaces of 32 MiB outweigh small models */
     request.pin_offload = draws->number % 3 != 2;
     choice->offload = request.pin_offload ? draw(draws, 0, OFFLOAD_ALL) : 0;
-    request.host_budget = request.pin_offload ? UINT64_MAX : (uint64_t)draw(draws, 0, 1 << 22);
+    request.share.host_bytes = request.pin_offload ? UINT64_MAX : (uint64_t)draw(draws, 0, 1 << 22);
     return request;
 }
 
@@ -194,7 +194,7 @@ static int32_t rungs_of(const struct search_request *request)
     const int32_t layers = request->options.config.n_layer;
     if (request->pin_recompute)
         return request->pin_offload ? 0 : request->options.choice.recompute.blocks[RECOMPUTE_FULL];
-    return layers * (request->pin_offload || request->host_budget == 0 ? RECOMPUTE_FULL : RECOMPUTE_OFFLOAD);
+    return layers * (request->pin_offload || request->share.host_bytes == 0 ? RECOMPUTE_FULL : RECOMPUTE_OFFLOAD);
 }
 
 static bool list_next(struct list *list)
@@ -247,7 +247,7 @@ static void batches_drop(const struct measure *measure, struct list *list)
 {
     const struct search_request *request = list->request;
     const int32_t asked = request->options.choice.micro_batch, least = request->options.choice.offload;
-    const int32_t most = request->pin_offload || request->host_budget == 0 ? least : OFFLOAD_ALL;
+    const int32_t most = request->pin_offload || request->share.host_bytes == 0 ? least : OFFLOAD_ALL;
     double kept[2] = {INFINITY, INFINITY};
     for (list->batch = asked; list->batch <= request->micro_batch_most; list->batch++) {
         double own[2] = {0.0};
@@ -273,18 +273,18 @@ static void batches_drop(const struct measure *measure, struct list *list)
 static void budget_draw(struct draws *draws, struct search_request *request, double shares)
 {
     struct search_result least, asked;
-    request->budget_bytes = UINT64_MAX;
+    request->share.device_bytes = UINT64_MAX;
     ck_assert_int_eq(plan_search(mem, request, &asked), GT_OK);
-    request->budget_bytes = 1;
+    request->share.device_bytes = 1;
     ck_assert_int_eq(plan_search(mem, request, &least), GT_NO_FIT);
     ck_assert(!least.unplaceable);
     const double ratio = (double)asked.found.arena_bytes / (double)least.found.arena_bytes,
                  share = draw(draws, 0, 1000) / 1000.0 * shares;
-    request->budget_bytes = (uint64_t)((double)least.found.arena_bytes * pow(ratio, share));
+    request->share.device_bytes = (uint64_t)((double)least.found.arena_bytes * pow(ratio, share));
     if (draws->number % 6 == 0)
-        request->budget_bytes = least.found.arena_bytes;
+        request->share.device_bytes = least.found.arena_bytes;
     if (draws->number % 6 == 1 && shares == 1.0)
-        request->budget_bytes = least.found.arena_bytes - 1 - least.found.arena_bytes / 100;
+        request->share.device_bytes = least.found.arena_bytes - 1 - least.found.arena_bytes / 100;
 }
 
 /* Returns true in `make check-long`. */
@@ -310,7 +310,8 @@ TEST_LOOP(the_fastest_of_the_grid_is_found, is_long() ? CASES_LONG : CASES)
     const struct judged own = judge(&request, &found->options.choice, true);
     ck_assert_uint_eq(own.bytes, found->arena_bytes);
     ck_assert_double_eq_tol(own.seconds, found->seconds, 1e-9 * found->seconds);
-    ck_assert_int_eq(status == GT_OK, own.bytes <= request.budget_bytes && own.host_bytes <= request.host_budget);
+    ck_assert_int_eq(status == GT_OK,
+                     own.bytes <= request.share.device_bytes && own.host_bytes <= request.share.host_bytes);
     struct list list = {.request = &request};
     batches_drop(&measure, &list);
     while (list_next(&list)) {
@@ -322,10 +323,10 @@ TEST_LOOP(the_fastest_of_the_grid_is_found, is_long() ? CASES_LONG : CASES)
         ck_assert_uint_eq(measured.bytes, at.bytes);
         ck_assert_uint_eq(measured.host_bytes, at.host_bytes);
         ck_assert_double_eq_tol(measured.seconds, at.seconds, 1e-9 * at.seconds);
-        const bool fits = at.bytes <= request.budget_bytes && at.host_bytes <= request.host_budget;
+        const bool fits = at.bytes <= request.share.device_bytes && at.host_bytes <= request.share.host_bytes;
         if (!fits || (status == GT_OK && measured.seconds >= found->seconds * (1.0 - GRID_SLOWER_MAX)))
             continue;
-        ck_assert_msg(judge(&request, &choice, true).bytes > request.budget_bytes,
+        ck_assert_msg(judge(&request, &choice, true).bytes > request.share.device_bytes,
                       "%s takes %.9g s and fits; the choice takes %.9g s",
                       plan_choice_text(text, &choice, request.options.config.n_layer, false), at.seconds,
                       status == GT_OK ? found->seconds : INFINITY);
@@ -341,7 +342,7 @@ TEST(little_is_lost_beside_all_micro_batches_and_chunks)
         struct draws draws = {.number = 1000 + (uint32_t)i};
         struct search_request request = {.plan = {.alignment_bytes = 256},
                                          .pin_offload = true,
-                                         .host_budget = UINT64_MAX,
+                                         .share.host_bytes = UINT64_MAX,
                                          .rates = plan_rates_of_profile(&profile, false)};
         struct search_result result;
         struct measure_memo memo = {0};
@@ -356,12 +357,12 @@ TEST(little_is_lost_beside_all_micro_batches_and_chunks)
             const struct plan_choice choice = list_choice(&list);
             struct measurement measured;
             ck_assert_int_eq(measure_choice(&measure, &choice, &measured), GT_OK);
-            if (measured.bytes <= request.budget_bytes)
+            if (measured.bytes <= request.share.device_bytes)
                 fastest = fmin(fastest, measured.seconds);
         }
         measure_memo_close(&memo);
         ck_assert_msg(status == GT_OK || !(fastest < INFINITY), "case %d is refused, and fits", i);
-        ck_assert_uint_le(status == GT_OK ? result.found.arena_bytes : 0, request.budget_bytes);
+        ck_assert_uint_le(status == GT_OK ? result.found.arena_bytes : 0, request.share.device_bytes);
         const double slower = status == GT_OK ? result.found.seconds / fastest - 1.0 : 0.0;
         sum += fmax(slower, 0.0);
         worst = fmax(worst, slower);

@@ -250,7 +250,7 @@ struct found {
 
 static void found_make(struct found *found, struct plan_report_facts *facts)
 {
-    *found = (struct found){.request = {.samples = 8, .budget_bytes = 3700}};
+    *found = (struct found){.request = {.samples = 8, .share.device_bytes = 3700}};
     struct model_options *asked = &found->request.options;
     asked->config = (struct model_config){.n_layer = 4, .n_head = 2, .n_embd = 8, .block_size = 16};
     asked->choice.loss_chunk_rows = 64;

@@ -41,7 +41,7 @@ static struct search_request request_make(void)
 static uint64_t bytes_asked(struct search_request *request)
 {
     struct search_result result;
-    request->budget_bytes = UINT64_MAX;
+    request->share.device_bytes = UINT64_MAX;
     ck_assert_int_eq(plan_search(mem, request, &result), GT_OK);
     ck_assert_int_eq(result.candidates, 1);
     ck_assert_int_eq(result.found.options.choice.micro_batch, request->options.choice.micro_batch);
@@ -59,15 +59,15 @@ TEST(larger_budgets_are_never_slower)
     int fitted = 0;
     for (int percent = 100; percent >= 5; percent--) {
         struct search_result result;
-        request.budget_bytes = asked / 100 * (uint64_t)percent;
+        request.share.device_bytes = asked / 100 * (uint64_t)percent;
         enum gt_status status = plan_search(mem, &request, &result);
         if (status != GT_OK) {
             ck_assert_int_eq(status, GT_NO_FIT);
-            ck_assert_uint_gt(result.found.arena_bytes, request.budget_bytes);
+            ck_assert_uint_gt(result.found.arena_bytes, request.share.device_bytes);
             continue;
         }
         fitted++;
-        ck_assert_uint_le(result.found.arena_bytes, request.budget_bytes);
+        ck_assert_uint_le(result.found.arena_bytes, request.share.device_bytes);
         ck_assert_double_ge(result.found.seconds, seconds_before * (1.0 - 1e-12));
         seconds_before = result.found.seconds;
         const struct model_options *options = &result.found.options;
@@ -86,7 +86,7 @@ TEST(the_largest_allocation_limits_candidates)
     struct search_result result;
     int32_t count;
     uint64_t asked = bytes_asked(&request);
-    request.budget_bytes = 2 * asked;
+    request.share.device_bytes = 2 * asked;
     request.plan.largest_segment_bytes = (uint64_t)13 * 32 * 128 * 4 - 64; /* just below an MLP's inner tensor */
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
     ck_assert(result.fits && !result.unplaceable);
@@ -116,13 +116,13 @@ TEST(the_least_bytes_are_enough)
         request.pin_micro_batch = request.pin_recompute = pinned == 1;
         uint64_t bytes = 0;
         for (int round = 0; round < 2; round++) {
-            request.budget_bytes = round == 0 ? 1000 : bytes - 1 - bytes / 50;
+            request.share.device_bytes = round == 0 ? 1000 : bytes - 1 - bytes / 50;
             ck_assert_int_eq(plan_search(mem, &request, &least), GT_NO_FIT);
             ck_assert(!least.unplaceable);
             ck_assert(round == 0 || least.found.arena_bytes == bytes);
             bytes = least.found.arena_bytes;
         }
-        request.budget_bytes = bytes;
+        request.share.device_bytes = bytes;
         ck_assert_int_eq(plan_search(mem, &request, &again), GT_OK);
         ck_assert_uint_le(again.found.arena_bytes, bytes);
     }
@@ -148,7 +148,7 @@ TEST(budgets_are_told_so_that_they_work)
 TEST(pinned_choices_stay)
 {
     struct search_request request = request_make();
-    request.budget_bytes = bytes_asked(&request) / 10 * 8;
+    request.share.device_bytes = bytes_asked(&request) / 10 * 8;
     request.pin_micro_batch = true;
     struct search_result result;
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
@@ -171,7 +171,7 @@ TEST(a_program_has_at_most_512_loss_chunks)
     request.options.choice.loss_chunk_rows = 64;
     measure_micro_batch_set(&request.options, request.samples, 1 << 14);
     for (uint64_t budget = (uint64_t)1 << 20; budget < (uint64_t)1 << 30; budget *= 2) {
-        request.budget_bytes = budget;
+        request.share.device_bytes = budget;
         if (plan_search(mem, &request, &result) != GT_OK)
             continue;
         const struct plan_choice *choice = &result.found.options.choice;
@@ -187,7 +187,7 @@ TEST(larger_micro_batches_are_chosen_where_they_are_faster)
     struct search_request request = request_make();
     struct search_result result;
     char text[SEARCH_TIME_TEXT_MAX];
-    request.budget_bytes = 2 * bytes_asked(&request);
+    request.share.device_bytes = 2 * bytes_asked(&request);
     request.micro_batch_most = 26;
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
     ck_assert_int_eq(result.found.options.choice.micro_batch, 26);
@@ -213,7 +213,7 @@ TEST(larger_micro_batches_do_not_fill_a_card_for_little)
     struct search_request request = request_make();
     struct search_result result;
     double seconds[2];
-    request.budget_bytes = UINT64_MAX;
+    request.share.device_bytes = UINT64_MAX;
     request.samples = 104;
     for (int i = 0; i < 2; i++) {
         measure_micro_batch_set(&request.options, request.samples, i == 0 ? 52 : 104);
@@ -240,7 +240,7 @@ TEST(a_whole_part_can_be_the_smallest_plan)
     request.samples = 2;
     request.options.config.n_embd = 128;
     measure_micro_batch_set(&request.options, request.samples, 2);
-    request.budget_bytes = 1;
+    request.share.device_bytes = 1;
     ck_assert_int_eq(plan_search(mem, &request, &whole), GT_NO_FIT);
     ck_assert_int_eq(whole.found.options.choice.micro_batch, 2);
     measure_micro_batch_set(&request.options, request.samples, 1);
@@ -260,10 +260,10 @@ TEST(leaner_states_come_last)
     uint64_t asked = bytes_asked(&request);
     request.lean_states = true;
     for (int percent = 100; percent >= 2; percent--) {
-        request.budget_bytes = asked / 100 * (uint64_t)percent;
+        request.share.device_bytes = asked / 100 * (uint64_t)percent;
         if (plan_search(mem, &request, &result) != GT_OK)
             continue;
-        ck_assert_uint_le(result.found.arena_bytes, request.budget_bytes);
+        ck_assert_uint_le(result.found.arena_bytes, request.share.device_bytes);
         ck_assert_int_ge(result.found.options.states, before);
         before = result.found.options.states;
         seen[before] = true;
@@ -296,12 +296,12 @@ TEST(the_state_moves_before_it_becomes_leaner)
     request.lean_states = request.fit_only = true;
     for (int percent = 100; percent >= 5; percent -= 5) {
         double before = INFINITY;
-        request.budget_bytes = asked / 100 * (uint64_t)percent;
+        request.share.device_bytes = asked / 100 * (uint64_t)percent;
         for (uint64_t host = 0; host <= asked / 2; host += asked / 10) {
-            request.host_budget = host;
+            request.share.host_bytes = host;
             if (plan_search(mem, &request, &result) != GT_OK)
                 continue;
-            ck_assert_uint_le(result.found.arena_bytes, request.budget_bytes);
+            ck_assert_uint_le(result.found.arena_bytes, request.share.device_bytes);
             ck_assert_uint_le(result.found.host_bytes, host);
             const int32_t away = result.found.options.choice.recompute.blocks[RECOMPUTE_OFFLOAD];
             ck_assert((result.found.options.choice.offload == 0 && away == 0) == (result.found.host_bytes == 0));
@@ -331,7 +331,7 @@ TEST(failing_allocations_are_passed_on)
 {
     struct search_request request = request_make();
     struct search_result result;
-    request.budget_bytes = bytes_asked(&request) / 2;
+    request.share.device_bytes = bytes_asked(&request) / 2;
     for (size_t n = 1; n < 4000; n += 97) {
         hostmem_fail_at(mem, n);
         enum gt_status status = plan_search(mem, &request, &result);
@@ -394,13 +394,13 @@ TEST(shared_results_are_those_of_the_request)
     uint64_t asked = bytes_asked(&request);
     int differ = 0;
     for (int percent = 90; percent >= 10; percent -= 4) {
-        request.budget_bytes = asked / 100 * (uint64_t)percent;
+        request.share.device_bytes = asked / 100 * (uint64_t)percent;
         differ += bytes_shared(&request, &memo, true) != bytes_shared(&request, &memo, false);
     }
     ck_assert_int_gt(differ, 2);
     measure_micro_batch_set(&request.options, request.samples, 1);
     request.options.choice.recompute = recompute_uniform(RECOMPUTE_FULL, request.options.config.n_layer);
-    request.budget_bytes = UINT64_MAX;
+    request.share.device_bytes = UINT64_MAX;
     ck_assert_uint_gt(bytes_shared(&request, &memo, true), bytes_shared(&request, &memo, false));
     search_memo_close(&memo);
 }
@@ -424,11 +424,11 @@ TEST_LOOP(larger_budgets_are_never_slower_for_other_shapes, 6)
     int fitted = 0;
     for (int percent = 120; percent >= 5; percent -= 2) {
         struct search_result result;
-        request.budget_bytes = asked / 100 * (uint64_t)percent;
+        request.share.device_bytes = asked / 100 * (uint64_t)percent;
         if (plan_search(mem, &request, &result) != GT_OK)
             continue;
         fitted++;
-        ck_assert_uint_le(result.found.arena_bytes, request.budget_bytes);
+        ck_assert_uint_le(result.found.arena_bytes, request.share.device_bytes);
         ck_assert_msg(result.found.seconds >= seconds_before * (1.0 - 1e-12), "%d %%: %.9g s, with less %.9g s",
                       percent, seconds_before, result.found.seconds);
         seconds_before = result.found.seconds;
@@ -460,7 +460,7 @@ static uint64_t bytes_widest(const struct search_request *request, int32_t batch
     for (int32_t chunk = 32 * batch; chunk >= 16;) {
         options.choice.loss_chunk_rows = chunk;
         const uint64_t bytes = bytes_planned(request, &options);
-        if (bytes <= request->budget_bytes)
+        if (bytes <= request->share.device_bytes)
             return bytes;
         const int32_t step = chunk > 128 ? 64 : 16;
         const int32_t less = (chunk * 3 / 4 + step - 1) / step * step;
@@ -485,7 +485,7 @@ TEST_LOOP(of_equal_times_the_simplest_is_chosen, 2)
     }
     request.pin_recompute = _i == 1;
     request.options.choice.recompute = recompute_uniform(_i == 1 ? RECOMPUTE_MLP : RECOMPUTE_NONE, 4);
-    request.budget_bytes = asked / 10 * (_i == 1 ? 4 : 7);
+    request.share.device_bytes = asked / 10 * (_i == 1 ? 4 : 7);
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
     ck_assert_int_gt(result.candidates, 1);
     ck_assert(recompute_equal(&result.found.options.choice.recompute, &request.options.choice.recompute));
@@ -507,7 +507,7 @@ static void choices_check(const struct search_request *request, const struct sea
         char text[SEARCH_CHANGES_MAX], before[SEARCH_CHANGES_MAX];
         const struct model_options *options = &choices[i].options;
         ck_assert_uint_eq(choices[i].arena_bytes, bytes_planned(request, options));
-        ck_assert_uint_le(choices[i].arena_bytes, request->budget_bytes);
+        ck_assert_uint_le(choices[i].arena_bytes, request->share.device_bytes);
         ck_assert_double_gt(choices[i].seconds, 0.0);
         ck_assert_str_ne(search_changes_text(text, options, &request->options), "as configured");
         for (int32_t k = 0; k < i; k++)
@@ -529,7 +529,7 @@ TEST(choices_fit_and_say_what_they_are)
     struct search_choice choices[SEARCH_CHOICES_MAX];
     int32_t count;
     uint64_t asked = bytes_asked(&request);
-    request.budget_bytes = asked / 2;
+    request.share.device_bytes = asked / 2;
     ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);
     ck_assert_int_eq(count, 3);
     choices_check(&request, choices, count);
@@ -548,10 +548,10 @@ TEST(choices_fit_and_say_what_they_are)
     /* So few bytes that only another model fits. */
     struct search_result least;
     request.pin_micro_batch = request.pin_recompute = request.pin_loss_chunk = false;
-    request.budget_bytes = 1;
+    request.share.device_bytes = 1;
     request.pin_offload = true;
     ck_assert_int_eq(plan_search(mem, &request, &least), GT_NO_FIT);
-    request.budget_bytes = least.found.arena_bytes * 9 / 10;
+    request.share.device_bytes = least.found.arena_bytes * 9 / 10;
     ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);
     ck_assert_int_ge(count, 2);
     choices_check(&request, choices, count);
@@ -561,12 +561,12 @@ TEST(choices_fit_and_say_what_they_are)
     request.pin_offload = false;
     ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);
     ck_assert_int_eq(choices[0].kind, CHOICE_HOST);
-    request.host_budget = choices[0].host_bytes;
+    request.share.host_bytes = choices[0].host_bytes;
     ck_assert_int_eq(plan_search(mem, &request, &least), GT_OK);
-    request.host_budget = 0;
+    request.share.host_bytes = 0;
 
     /* State that the user moves, for which the host has no room, stays. */
-    request.budget_bytes = UINT64_MAX;
+    request.share.device_bytes = UINT64_MAX;
     request.options.choice.offload = OFFLOAD_ALL;
     request.pin_offload = true;
     ck_assert_int_eq(plan_search(mem, &request, &least), GT_NO_FIT);
@@ -576,7 +576,7 @@ TEST(choices_fit_and_say_what_they_are)
     ck_assert_int_eq(choices[0].options.choice.offload, 0);
     request.options.choice.offload = 0;
 
-    request.budget_bytes = 1000;
+    request.share.device_bytes = 1000;
     ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);
     ck_assert_int_eq(count, 0);
 }
@@ -587,7 +587,7 @@ TEST(the_front_is_undominated)
     struct search_choice front[SEARCH_FRONT_MAX];
     struct search_memo memo = {0};
     int32_t count;
-    request.budget_bytes = 1; /* does not matter */
+    request.share.device_bytes = 1; /* does not matter */
     request.memo = &memo;
     memset(front, 0xa5, sizeof front);
     ck_assert_int_eq(search_front(mem, &request, front, &count), GT_OK);
@@ -611,7 +611,7 @@ TEST(choices_pass_failing_allocations_on)
     struct search_choice choices[SEARCH_FRONT_MAX];
     struct hostmem_counters counters;
     int32_t count;
-    request.budget_bytes = bytes_asked(&request) / 5;
+    request.share.device_bytes = bytes_asked(&request) / 5;
     for (size_t n = 1; n < 6000; n += 611) {
         hostmem_fail_at(mem, n);
         enum gt_status status = search_choices(mem, &request, choices, &count);

@@ -93,8 +93,8 @@ static struct search_request request_draw(uint32_t number, const struct device_p
     options->choice.evaluate_batch = micro;
     request.micro_batch_most = batch > 65536 / block ? batch : 65536 / block;
     request.lean_states = !lora && draw(number, &next, 0, 1) == 1;
-    request.host_budget = host_gib[draw(number, &next, 0, 4)] << 30;
-    request.budget_bytes = (uint64_t)(2.0 * pow(40.0, draw(number, &next, 0, 1000) / 1000.0) * GIB);
+    request.share.host_bytes = host_gib[draw(number, &next, 0, 4)] << 30;
+    request.share.device_bytes = (uint64_t)(2.0 * pow(40.0, draw(number, &next, 0, 1000) / 1000.0) * GIB);
     if (options->muon && options->ranks > 1)
         ck_assert_int_eq(measure_rank_set(mem, options), GT_OK);
     return request;
@@ -112,11 +112,11 @@ static void refusal_check(const struct search_request *request, const struct sea
 {
     struct search_request enough = *request;
     struct search_result result;
-    if (refused->unplaceable || refused->found.host_bytes > request->host_budget)
+    if (refused->unplaceable || refused->found.host_bytes > request->share.host_bytes)
         return;
     enough.options.states = refused->found.options.states;
     enough.lean_states = false;
-    enough.budget_bytes = refused->found.arena_bytes;
+    enough.share.device_bytes = refused->found.arena_bytes;
     ck_assert_int_eq(plan_search(mem, &enough, &result), GT_OK);
 }
 
@@ -156,9 +156,9 @@ static struct swept sweep(uint32_t number)
     ck_assert(status == GT_OK || status == GT_NO_FIT);
     out.fits = status == GT_OK;
     if (out.fits) {
-        ck_assert_uint_le(smaller.found.arena_bytes, request.budget_bytes);
-        ck_assert_uint_le(smaller.found.host_bytes, request.host_budget);
-        request.budget_bytes += request.budget_bytes / (uint64_t)draw(number, &next, 1, 64);
+        ck_assert_uint_le(smaller.found.arena_bytes, request.share.device_bytes);
+        ck_assert_uint_le(smaller.found.host_bytes, request.share.host_bytes);
+        request.share.device_bytes += request.share.device_bytes / (uint64_t)draw(number, &next, 1, 64);
         ck_assert_int_eq(plan_search(mem, &request, &larger), GT_OK);
         ck_assert_msg(larger.found.options.states < smaller.found.options.states ||
                           larger.found.seconds <= smaller.found.seconds * (1.0 + 1e-12),

@@ -6,7 +6,12 @@
 
 #include "model/parameters.h"
 #include "session/restore.h"
+#include "session/restore_weights.h"
 #include "session/session.h"
+#include "session/session_open.h"
+#include "session/session_plan.h"
+#include "session/session_rates.h"
+#include "session/session_start.h"
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 
@@ -29,7 +34,7 @@ static struct config config_make(void)
 static void model_of(const struct config *config, struct model_config *out)
 {
     struct config settled = *config;
-    session_model_settle(&settled, 0, out);
+    session_model_resolve(&settled, 0, out);
 }
 
 static struct model_options options_make(const struct config *config)

@@ -1,5 +1,5 @@
 /* Tests of diagnose.c: updates that stand out from the ones before, and updates that do not. */
-#include "train/run.h"
+#include "train/diagnose.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Tests of updates in flight: slots that do not overlap, sums in the order of the micro-steps, time from the first one
  * on. */
-#include "train/run.h"
+#include "train/steps_ahead.h"
 
 #include <check.h>
 #include <time.h>

@@ -1,6 +1,6 @@
 /* Tests of the watchdog: a device that hangs ends the process with the op's name; a device that answers any number of
  * calls does not. */
-#include "train/run.h"
+#include "session/watchdog.h"
 
 #include <check.h>
 #include <signal.h>

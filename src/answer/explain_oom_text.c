@@ -1,10 +1,10 @@
 /* --explain-oom.
  *
  * Prints four short sections: the numbers of the message, the tensor that its size indicates, the memory that was
- * available, and how gpt-train treats each of these.  The trainer then prints the plan for that memory in its own
+ * available, and how gpt-train treats each of these.  The caller then prints the plan for that memory in its own
  * format.  The parser has made all text of the message harmless.
  */
-#include "session/session.h"
+#include "answer/explain_oom_text.h"
 
 #include <math.h>
 

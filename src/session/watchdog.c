@@ -5,24 +5,24 @@
  * end the process: the last save is complete, and the lock goes with the process.  It watches neither files nor the
  * program's own loops.
  */
-#include "train/run.h"
+#include "session/watchdog.h"
 
 #include <unistd.h>
 
 #include "base/clock.h"
 
-#define LOOKS_PER_LIMIT 8
+#define CHECKS_PER_LIMIT 8
 
-static void look(void *context)
+static void pending_check(void *context)
 {
     struct watchdog *watchdog = context;
-    const int64_t now_ns = clock_monotonic_ns(), gap_ns = now_ns - watchdog->looked_ns;
-    const int64_t interval_ns = watchdog->seconds * INT64_C(1000000000) / LOOKS_PER_LIMIT;
+    const int64_t now_ns = clock_monotonic_ns(), gap_ns = now_ns - watchdog->checked_ns;
+    const int64_t interval_ns = watchdog->seconds * INT64_C(1000000000) / CHECKS_PER_LIMIT;
     /* A late check does not mean that the device was slow: the process was stopped (Ctrl-Z, SIGSTOP) or got no time.
      * Anything beyond an interval is not counted. */
     if (gap_ns > 2 * interval_ns)
         watchdog->since_ns += gap_ns - interval_ns;
-    watchdog->looked_ns = now_ns;
+    watchdog->checked_ns = now_ns;
     const char *call = atomic_load(&watchdog->record->call);
     const uint64_t number = atomic_load(&watchdog->record->number);
     if (call == NULL || number != watchdog->number) {
@@ -48,8 +48,8 @@ enum gt_status watchdog_start(struct watchdog *watchdog, struct hostmem *mem, st
                                   .out_dir = out_dir,
                                   .seconds = seconds,
                                   .since_ns = now_ns,
-                                  .looked_ns = now_ns};
+                                  .checked_ns = now_ns};
     if (seconds == 0)
         return GT_OK;
-    return ticker_start(mem, (double)seconds / (double)LOOKS_PER_LIMIT, look, watchdog, &watchdog->ticker);
+    return ticker_start(mem, (double)seconds / (double)CHECKS_PER_LIMIT, pending_check, watchdog, &watchdog->ticker);
 }

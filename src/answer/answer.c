@@ -7,6 +7,9 @@
 
 #include "answer/explain_oom.h"
 #include "base/clock.h"
+#include "plan/plan_json.h"
+#include "plan/plan_report.h"
+#include "plan/plan_svg.h"
 #include "session/report_block.h"
 #include "session/session_rates.h"
 #include "session/session_start.h"

@@ -6,6 +6,8 @@
 #include "answer/compare.h"
 
 #include "answer/answer.h"
+#include "config/config_args.h"
+#include "plan/plan_report.h"
 #include "session/session_start.h"
 
 /* The rows of a plan; none if it could not be made. */

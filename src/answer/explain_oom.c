@@ -8,6 +8,7 @@
 
 #include "answer/explain_oom_text.h"
 #include "base/file.h"
+#include "plan/device_profile_file.h"
 
 #define TEXT_BYTES_MAX ((size_t)16 << 20)
 

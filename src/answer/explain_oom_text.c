@@ -8,6 +8,8 @@
 
 #include <math.h>
 
+#include "config/config_check.h"
+#include "config/config_key.h"
 #include "plan/oom_message.h"
 #include "plan/oom_text.h"
 

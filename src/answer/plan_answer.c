@@ -6,7 +6,10 @@
 #include "answer/plan_answer.h"
 
 #include "config/config_key.h"
+#include "model/model_create.h"
 #include "model/parameters.h"
+#include "plan/plan_choices.h"
+#include "plan/plan_search.h"
 #include "session/session_budget.h"
 #include "session/session_plan.h"
 

@@ -2,6 +2,7 @@
 #ifndef GPT_TRAIN_ANSWER_PLAN_ANSWER_H
 #define GPT_TRAIN_ANSWER_PLAN_ANSWER_H
 
+#include "plan/plan_choices.h"
 #include "session/session_plan.h"
 
 #define PLAN_CONFIGURATION_MAX 256

@@ -9,8 +9,12 @@
 #include "base/progress.h"
 #include "base/thread.h"
 #include "cli/program.h"
+#include "data/bpe_train.h"
+#include "data/chat_kind.h"
+#include "data/chat_templates.h"
 #include "data/hf_hub.h"
 #include "data/prepare.h"
+#include "data/prepare_spec.h"
 #include "data/tokenizer.h"
 
 #define PROGRAM "gpt-prepare"

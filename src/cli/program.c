@@ -16,6 +16,8 @@
 
 #include "config/config_key.h"
 #include "io/checkpoint.h"
+#include "io/checkpoint_folder.h"
+#include "io/checkpoint_open.h"
 #include "session/stop.h"
 
 void program_descriptors_hold(void)

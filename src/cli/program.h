@@ -18,18 +18,9 @@ bool program_answers(const char *name, bool help, bool version, void (*print_hel
  * gone; 1, with a log line, when standard output could not be written for another reason; else status_exit_code(). */
 int program_exit_status(enum gt_status status);
 
-/* Reads the command line into `config`.  Handles --help, --version and --list-devices, and sets *answered if it did.
- * Errors: GT_USAGE, all problems logged. */
-enum gt_status program_start(struct config *config, enum config_program program, const char *name, int argc,
-                             char **argv, bool *answered);
 /* Checks that `path` has a model.  Otherwise logs whether the folder, the first checkpoint or a model is missing.
  * Errors: GT_DATA, those of checkpoint_probe(). */
 enum gt_status program_model_check(const char *path);
-/* Re-executes the program with a limit on how long GCC's OpenMP threads spin while they wait, and without OpenBLAS's
- * own threads.  Returns without doing so if the environment already sets a policy (GOMP_SPINCOUNT or OMP_WAIT_POLICY)
- * or binds threads (OMP_PROC_BIND, OMP_PLACES, GOMP_CPU_AFFINITY), or if re-execution fails.  Call it first: anything
- * printed before it is printed twice. */
-void program_spin_limit(char **argv);
 
 /* ---- flags of the programs that have no configuration: --name=value or --name value; '-' equals '_' ---- */
 

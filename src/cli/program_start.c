@@ -2,13 +2,17 @@
  *
  * It is separate from program.c because it refers to the backends, which gpt-prepare does not link.
  */
-#include "cli/program.h"
+
+#include "cli/program_start.h"
 
 #include <sys/resource.h>
 
 #include "backend/backend_call.h"
 #include "backend/backend_holders.h"
 #include "backend/backend_registry.h"
+#include "config/config_args.h"
+#include "config/config_help.h"
+#include "config/config_key.h"
 #include "plan/device_profile.h"
 
 #define STACK_BYTES_MIN ((rlim_t)256 << 10)

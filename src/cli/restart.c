@@ -2,7 +2,8 @@
  *
  * It is separate from program.c because gpt-prepare must not start a program.
  */
-#include "cli/program.h"
+
+#include "cli/restart.h"
 
 #include <sys/types.h>
 #include <unistd.h>

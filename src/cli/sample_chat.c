@@ -12,7 +12,11 @@
 #include "base/size.h"
 #include "base/utf8.h"
 #include "cli/line_edit.h"
+#include "config/config_key.h"
 #include "data/chat.h"
+#include "data/chat_kind.h"
+#include "data/chat_render.h"
+#include "data/tokenizer_encoder.h"
 
 #define ENDS_MAX 16
 #define TEXT_BYTES_MAX ((size_t)1 << 20)

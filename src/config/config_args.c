@@ -4,7 +4,13 @@
  * spellings, strings verbatim (but quotes around a valid literal are removed, because nanoGPT's users expect that).
  * Only files may contain arithmetic.  After a mistake the reader continues, so that it reports all of them.
  */
+#include "config/config_args.h"
+
+#include "config/config_check.h"
+#include "config/config_flat.h"
 #include "config/config_key.h"
+#include "config/config_names.h"
+#include "config/config_value.h"
 
 struct args {
     struct config *config;

@@ -3,11 +3,14 @@
  * config_key_assign() has already checked the range of each key.  Checks skip a key whose value was rejected, so that
  * one mistake gives one message.  A configuration that nanoGPT runs, and that we can run, gets at most a warning.
  */
+#include "config/config_check.h"
+
 #include "base/heads.h"
 #include "base/recompute.h"
 #include "base/rope_angles.h"
 #include "base/size.h"
 #include "config/config_key.h"
+#include "config/config_text.h"
 
 #define ETHERNET_SHARE 0.94 /* of the line rate, which is left to data over TCP */
 

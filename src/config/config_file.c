@@ -14,10 +14,14 @@
  */
 #include <config.h>
 
+#include "config/config_file.h"
+
 #include <math.h>
 
 #include "base/clock.h"
 #include "config/config_lex.h"
+#include "config/config_names.h"
+#include "config/config_value.h"
 
 #define FILE_SIZE_MAX 1048576 /* bytes of a configuration file */
 #define FILE_ERRORS_MAX 20    /* reported before the reader gives up on a file */

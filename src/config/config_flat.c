@@ -7,8 +7,13 @@
  */
 #include <config.h>
 
+#include "config/config_flat.h"
+
 #include "base/json.h"
+#include "config/config_file.h"
 #include "config/config_key.h"
+#include "config/config_names.h"
+#include "config/config_value.h"
 #ifdef HAVE_YAML
 #include <yaml.h>
 #endif

@@ -4,7 +4,10 @@
  * common keys, each with its text up to the first semicolon; that part must make sense by itself.  Lines are folded
  * between words at 80 columns.
  */
+#include "config/config_help.h"
+
 #include "config/config_key.h"
+#include "config/config_value.h"
 
 #define HELP_WIDTH 80
 #define HELP_INDENT 26 /* where the help texts begin */

@@ -4,8 +4,11 @@
  * is an error, because it may change the meaning of the others.  Keys that this invocation set keep their value, but
  * nothing can change the shape of an existing model.
  */
+#include "config/config_json.h"
+
 #include "base/json.h"
 #include "config/config_key.h"
+#include "config/config_value.h"
 
 _Static_assert(sizeof((struct config_change *)0)->was == CONFIG_VALUE_TEXT_MAX, "config_key_text() fills it");
 

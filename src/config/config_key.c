@@ -10,6 +10,7 @@
 
 #include "base/size.h"
 #include "base/utf8.h"
+#include "config/config_value.h"
 
 #define CONFIG_WORDS(name, enumerators, words)                           \
     static const char *const words_##name[] = {CONFIG_LIST words, NULL}; \
@@ -173,19 +174,6 @@ enum config_key config_key_nearest(const char *name, size_t length, enum config_
 bool config_name_is_wandb(const char *name, size_t length)
 {
     return length >= 6 && strncmp(name, "wandb", 5) == 0 && name_char(name, 5) == '_';
-}
-
-char *config_key_hint(char out[static CONFIG_HINT_MAX], const char *name, size_t length, enum config_program program)
-{
-    const struct config_other *other = config_other_find(name, length, program);
-    const enum config_key near = config_key_nearest(name, length, program);
-    if (other != NULL && other->kind == CONFIG_OTHER_HINT)
-        snprintf(out, CONFIG_HINT_MAX, "%s", other->text);
-    else if (near != CONFIG_KEY_COUNT)
-        snprintf(out, CONFIG_HINT_MAX, " (did you mean %s?)", key_table[near].name);
-    else
-        snprintf(out, CONFIG_HINT_MAX, " (--help=all lists the keys)");
-    return out;
 }
 
 /* ---- reading ---- */

@@ -11,6 +11,7 @@
 #include <math.h>
 
 #include "base/utf8.h"
+#include "config/config_value.h"
 
 static bool is_digit(char c)
 {

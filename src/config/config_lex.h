@@ -8,7 +8,7 @@
 #ifndef GPT_TRAIN_CONFIG_CONFIG_LEX_H
 #define GPT_TRAIN_CONFIG_CONFIG_LEX_H
 
-#include "config/config_key.h"
+#include "config/config_value.h"
 
 enum config_token_type {
     CONFIG_TOKEN_END,

@@ -4,7 +4,10 @@
  * value of a key, some are not needed here, and some are refused; a name that is off needs no answer, because files of
  * other programs write down their defaults.
  */
+#include "config/config_names.h"
+
 #include "config/config_lex.h"
+#include "config/config_value.h"
 
 int config_boolean_word(const char *text)
 {
@@ -49,6 +52,19 @@ const struct config_other *config_other_find(const char *name, size_t length, en
         if ((table[i].programs & (unsigned)program) != 0 && config_name_is(name, length, table[i].name))
             return &table[i];
     return NULL;
+}
+
+char *config_key_hint(char out[static CONFIG_HINT_MAX], const char *name, size_t length, enum config_program program)
+{
+    const struct config_other *other = config_other_find(name, length, program);
+    const enum config_key near = config_key_nearest(name, length, program);
+    if (other != NULL && other->kind == CONFIG_OTHER_HINT)
+        snprintf(out, CONFIG_HINT_MAX, "%s", other->text);
+    else if (near != CONFIG_KEY_COUNT)
+        snprintf(out, CONFIG_HINT_MAX, " (did you mean %s?)", config_key_info_get(near)->name);
+    else
+        snprintf(out, CONFIG_HINT_MAX, " (--help=all lists the keys)");
+    return out;
 }
 
 /* Returns true if the value turns a feature off, or leaves it to the program. */

@@ -7,6 +7,8 @@
  * states it, so a run that changes a setting that affects results is not compared.  Nothing here checks that the data
  * are the same.
  */
+#include "config/config_text.h"
+
 #include <math.h>
 #include <strings.h>
 

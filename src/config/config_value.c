@@ -3,7 +3,7 @@
  * Integers stay in int64_t and no operation overflows unnoticed; floats are computed in double
  * and rejected when the result is not finite.  The reader joins strings, because that needs its storage.
  */
-#include "config/config_key.h"
+#include "config/config_value.h"
 
 #include <math.h>
 

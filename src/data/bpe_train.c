@@ -9,7 +9,8 @@
  * outdated count is reinserted with the current one.  This keeps the heap simple and the order exact, because counts of
  * old pairs only fall, and pairs whose count rose are inserted again.
  */
-#include "data/tokenizer.h"
+
+#include "data/bpe_train.h"
 
 #include "base/file.h"
 #include "base/size.h"

@@ -5,7 +5,10 @@
  */
 #include "data/chat.h"
 
-#include "data/chat_internal.h"
+#include "data/chat_kind.h"
+#include "data/chat_mark.h"
+#include "data/chat_templates.h"
+#include "data/tokenizer_encoder.h"
 
 #define STEPS_MAX 8
 

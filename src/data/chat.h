@@ -10,9 +10,10 @@
 #define GPT_TRAIN_DATA_CHAT_H
 
 #include "base/json.h"
+#include "data/chat_kind.h"
 #include "data/tokenizer.h"
+#include "data/tokenizer_encoder.h"
 
-#define CHAT_SPECIALS_MAX 6
 #define CHAT_COUNTED (1 << 30) /* in an id: the token counts as a target */
 
 /* What counts in the loss: every answer, the last one, or everything.  The words end with NULL. */
@@ -43,71 +44,6 @@ int32_t chat_end_learnt(const struct tokenizer *tokenizer);
 /* Finds the template for --chat=`kind`, where CHAT_AUTO stands for the model's own, and checks that the vocabulary
  * (NULL: bytes or characters) has its tokens.  Errors: GT_USAGE, which names the missing ones or how to choose. */
 enum gt_status chat_choose(const struct tokenizer *tokenizer, enum chat_kind kind, enum chat_kind *out);
-
-/* ---- rendering ---- */
-
-/* Text of at most `room` bytes. */
-struct chat_text {
-    char *text;
-    size_t room, count;
-};
-
-/* Messages in our form: a list of objects with "role" ("system", "user", "assistant" or "tool"), "content" and
- * "counts", an answer also with "reasoning_content" and "tool_calls"; and the tools, a list or NULL. */
-struct chat_conversation {
-    json_t *messages, *tools;
-};
-
-enum chat_rendered { CHAT_RENDERED, CHAT_TOO_LONG, CHAT_TOO_DEEP };
-
-/* Renders at least one message.  With `asks`, the beginning of an answer follows, else the end of text. */
-enum chat_rendered chat_render(enum chat_kind kind, const struct chat_conversation *conversation,
-                               enum chat_train_on train_on, bool asks, struct chat_text *text);
-/* Renders a text as it is, in which the texts of the template's special tokens are the tokens.  All of it counts, or
- * the answers in it.  Returns false when it is too long. */
-bool chat_text_render(enum chat_kind kind, const json_t *value, enum chat_train_on train_on, struct chat_text *text);
-
-/* ---- records ---- */
-
-#define CHAT_KEY_BYTES 64
-#define CHAT_FORM_BYTES 160
-#define CHAT_REASON_BYTES 512
-
-enum chat_form_kind {
-    CHAT_FORM_NONE,
-    CHAT_FORM_MESSAGES, /* a list of objects with role and content */
-    CHAT_FORM_SHAREGPT, /* with from and value */
-    CHAT_FORM_PAIR,     /* a question and its answer */
-    CHAT_FORM_LISTS,    /* a list of messages before the answer, and one of the answer */
-    CHAT_FORM_TEXT
-};
-
-struct chat_pair;
-
-struct chat_form {
-    enum chat_form_kind kind;
-    const struct chat_pair *pair;
-    char key[CHAT_KEY_BYTES]; /* the field, or "" */
-};
-
-/* Recognises the form of a record, an object; `field` (NULL: any) is the only one that may hold it. */
-void chat_form_find(const json_t *root, const char *field, struct chat_form *out);
-/* "Alpaca (instruction, input, output)"; returns `out`. */
-char *chat_form_text(const struct chat_form *form, char out[static CHAT_FORM_BYTES]);
-
-/* How records are read. */
-struct chat_reader {
-    enum chat_kind kind;
-    const char *field;  /* of the messages; NULL: any; borrowed */
-    const char *system; /* the system's message of conversations without one, or NULL; borrowed */
-    enum chat_train_on train_on;
-    struct chat_form form; /* the first record's; zero at first */
-};
-
-/* Renders a record's conversation and the end of text after it.  Errors: GT_DATA, with the reason and nothing logged,
- * for a record in another form than the first, or that is no conversation to learn from; GT_NO_MEMORY. */
-enum gt_status chat_record_render(struct chat_reader *reader, const json_t *root, struct chat_text *out,
-                                  char reason[static CHAT_REASON_BYTES]);
 
 /* ---- rendered text ---- */
 

@@ -4,7 +4,10 @@
  * form becomes a list of messages with a role and a text, which chat_render.c writes.  Fields that would change what is
  * to be learned and that no template writes are refused by name; others are ignored.
  */
-#include "data/chat_internal.h"
+#include "data/chat_forms.h"
+
+#include "data/chat_render.h"
+#include "data/chat_templates.h"
 
 /* Questions and answers, with what may follow the question. */
 struct chat_pair {

@@ -1,8 +1,6 @@
-/* The chat templates that gpt-train writes, by name, and how a model's own is recognised: see chat.h. */
+/* The chat templates that gpt-train writes, by name: see chat.h. */
 #ifndef GPT_TRAIN_DATA_CHAT_KIND_H
 #define GPT_TRAIN_DATA_CHAT_KIND_H
-
-#include <stdbool.h>
 
 enum chat_kind {
     CHAT_NONE,
@@ -29,10 +27,8 @@ enum chat_kind {
 };
 
 /* The words of the kinds, "none" first and "auto" last; the list ends with NULL. */
-extern const char *const chat_words[];
+extern const char *const chat_words[]; /* chat_templates.c */
 
-/* Returns the family that writes what the template `jinja` of a model writes, or CHAT_NONE.  *out_exact is false when
- * only its marks say so. */
-enum chat_kind chat_recognise(const char *jinja, bool *out_exact);
+#define CHAT_SPECIALS_MAX 6 /* special tokens of a template */
 
 #endif

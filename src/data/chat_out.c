@@ -3,11 +3,12 @@
  * transformers renders templates in Python, so that lists of tools and arguments of calls are written by json.dumps(),
  * and texts are trimmed by str.strip().
  */
+#include "data/chat_out.h"
+
 #include <stdlib.h>
 
 #include "base/size.h"
 #include "base/utf8.h"
-#include "data/chat_internal.h"
 
 #define DEPTH_MAX 64
 

@@ -4,7 +4,12 @@
  * reasoning of answers before the last question.  The marks of what counts are set around each answer as it stands
  * there.
  */
-#include "data/chat_internal.h"
+#include "data/chat_render.h"
+
+#include "data/chat_kind.h"
+#include "data/chat_mark.h"
+#include "data/chat_out.h"
+#include "data/chat_templates.h"
 
 #define THINK_BEGIN "<think>"
 #define THINK_END "</think>"

@@ -6,7 +6,10 @@
  * Sources: the templates of the models named, as transformers' apply_chat_template() runs them; TRL's
  * trl/chat_templates has copies of most (TRL 1.16).
  */
-#include "data/chat_internal.h"
+#include "data/chat_templates.h"
+
+#include "data/chat_kind.h"
+#include "data/chat_out.h"
 
 #define CHATML                                                                                               \
     .specials = {"<|im_start|>", "<|im_end|>"}, .end_special = 1, .begin = "",                               \

@@ -9,6 +9,9 @@
 #include <ctype.h>
 
 #include "base/size.h"
+#include "data/chat_forms.h"
+#include "data/chat_kind.h"
+#include "data/chat_render.h"
 #include "data/input.h"
 #include "data/records.h"
 #include "data/text_kind.h"

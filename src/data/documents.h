@@ -17,6 +17,7 @@
 
 #include "base/hostmem.h"
 #include "data/chat.h"
+#include "data/chat_forms.h"
 #include "data/corpus.h"
 
 #define DOCUMENT_BYTES_MAX ((size_t)16 << 20)

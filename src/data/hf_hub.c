@@ -8,6 +8,7 @@
 #include "data/hf_hub.h"
 
 #include "data/tokenizer.h"
+#include "data/tokenizer_import.h"
 
 #define REF_BYTES_MAX 256
 #define GPT2_NAME "gpt2"

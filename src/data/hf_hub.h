@@ -12,6 +12,7 @@
 #define GPT_TRAIN_DATA_HF_HUB_H
 
 #include "base/file.h"
+#include "data/tokenizer.h"
 
 /* Returns false when there is no home folder or the path is too long. */
 bool hf_hub_folder(char out[static FILE_PATH_MAX]);
@@ -26,5 +27,11 @@ bool hf_hub_holds(const char *name);
 /* Sets `out` to the snapshot folder of the model OWNER/NAME.  Errors: GT_DATA with one line that names the place
  * searched and the command that downloads the model. */
 enum gt_status hf_hub_find(const char *name, char out[static FILE_PATH_MAX]);
+
+/* Finds a ready-made vocabulary.  `name` is "gpt2", a path, or OWNER/NAME, a model in Hugging Face's cache.  "gpt2" is
+ * searched for in $GPT_TRAIN_TOKENIZER_DIR, the Hugging Face cache, the XDG data folders' gpt-train/gpt2 and
+ * /usr/share/gpt-train/gpt2; nothing is ever downloaded.  Errors: GT_USAGE when there is none (one line names the
+ * places and the command that fetches it), and those of tokenizer_import(). */
+enum gt_status tokenizer_find(const void *owner, const char *name, struct tokenizer **out);
 
 #endif

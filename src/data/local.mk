@@ -2,9 +2,13 @@
 libgpttrain_a_SOURCES += \
 	src/data/bpe.c src/data/bpe.h \
 	src/data/bpe_split.c src/data/bpe_split.h \
-	src/data/bpe_train.c \
-	src/data/chat.c src/data/chat.h src/data/chat_internal.h src/data/chat_kind.h \
-	src/data/chat_forms.c src/data/chat_out.c src/data/chat_render.c src/data/chat_templates.c \
+	src/data/bpe_train.c src/data/bpe_train.h \
+	src/data/chat.c src/data/chat.h \
+	src/data/chat_forms.c src/data/chat_forms.h \
+	src/data/chat_kind.h src/data/chat_mark.h \
+	src/data/chat_out.c src/data/chat_out.h \
+	src/data/chat_render.c src/data/chat_render.h \
+	src/data/chat_templates.c src/data/chat_templates.h \
 	src/data/choices.c src/data/choices.h \
 	src/data/converter.c src/data/converter.h \
 	src/data/corpus.c src/data/corpus.h \
@@ -15,9 +19,12 @@ libgpttrain_a_SOURCES += \
 	src/data/manifest.c src/data/manifest.h \
 	src/data/mixture.c src/data/mixture.h \
 	src/data/prepare.c src/data/prepare.h \
+	src/data/prepare_commit.c src/data/prepare_commit.h \
+	src/data/prepare_encode.c src/data/prepare_encode.h \
+	src/data/prepare_manifest.c src/data/prepare_manifest.h \
+	src/data/prepare_pass.c src/data/prepare_pass.h \
+	src/data/prepare_spec.h src/data/prepare_state.h \
 	src/data/records.c src/data/records.h \
-	src/data/prepare_commit.c src/data/prepare_encode.c src/data/prepare_internal.h \
-	src/data/prepare_manifest.c \
 	src/data/sampler.c src/data/sampler.h \
 	src/data/stop_text.c src/data/stop_text.h \
 	src/data/text_kind.c src/data/text_kind.h \
@@ -25,7 +32,7 @@ libgpttrain_a_SOURCES += \
 	src/data/token_writer.c src/data/token_writer.h \
 	src/data/tokenizer.c src/data/tokenizer.h \
 	src/data/tokenizer_bpe.c src/data/tokenizer_bpe.h \
-	src/data/tokenizer_encoder.c \
-	src/data/tokenizer_export.c \
-	src/data/tokenizer_import.c \
+	src/data/tokenizer_encoder.c src/data/tokenizer_encoder.h \
+	src/data/tokenizer_export.c src/data/tokenizer_export.h \
+	src/data/tokenizer_import.c src/data/tokenizer_import.h \
 	src/data/tokens.c src/data/tokens.h

@@ -13,12 +13,18 @@
 #include "base/size.h"
 #include "base/thread.h"
 #include "base/utf8.h"
+#include "data/bpe_train.h"
+#include "data/chat_kind.h"
 #include "data/input.h"
-#include "data/prepare_internal.h"
+#include "data/prepare_commit.h"
+#include "data/prepare_encode.h"
+#include "data/prepare_manifest.h"
+#include "data/prepare_pass.h"
+#include "data/prepare_spec.h"
+#include "data/prepare_state.h"
 #include "data/text_kind.h"
 #include "data/tokenizer.h"
 
-#define TELL_EVERY_BYTES ((uint64_t)1 << 20)
 #define COPY_BYTES ((size_t)1 << 20)
 
 const char *const prepare_separator_words[] = {"auto", "none", "newline", "before", "between", "after", NULL};
@@ -48,57 +54,6 @@ static enum gt_status refuse_empty(const struct prepare *prep, const struct docu
                 prep->spec->input_count > 1 ? " ..." : "", state->file_count + state->skipped_count,
                 state->file_count + state->skipped_count == 1 ? "" : "s",
                 state->skipped_count > 0 ? "; not text: " : "", prepare_kinds_text(kinds, state->kinds));
-}
-
-enum gt_status prepare_json_check(const json_t *value, int failures, const char *what)
-{
-    if (value != NULL && failures == 0)
-        return GT_OK;
-    return FAIL(GT_NO_MEMORY, "out of memory for %s as JSON", what);
-}
-
-void prepare_told(struct prepare *prep, bool force)
-{
-    if (prep->spec->progress == NULL)
-        return;
-    const uint64_t read = prep->documents != NULL ? documents_file_bytes(prep->documents) : 0;
-    const uint64_t done = prep->done_before_bytes + read;
-    if (!force && done - prep->told_bytes < TELL_EVERY_BYTES)
-        return;
-    prep->told_bytes = done;
-    uint64_t total = prep->corpus->size_bytes;
-    if (prep->corpus->has_stdin)
-        total = prep->stdin_copied ? total + prep->stdin_bytes : 0;
-    prep->spec->progress(prep->spec->progress_context, done, prep->learns ? 2 * total : total);
-}
-
-/* Returns the flags that conversations would need; see struct documents_spec. */
-static const char *chat_flags(const struct prepare_spec *spec)
-{
-    const bool trains = spec->tokenizer == TOKENIZER_BPE && spec->given == NULL;
-    const bool has_one = trains || (spec->given != NULL && chat_kind_of(spec->given) != CHAT_NONE);
-    return has_one ? "--chat" : "--chat --tokenizer=train";
-}
-
-enum gt_status prepare_open_documents(struct prepare *prep, bool second)
-{
-    const struct documents_spec spec = {.corpus = prep->corpus,
-                                        .inputs = prep->inputs,
-                                        .format = prep->spec->format,
-                                        .field = prep->spec->field != NULL ? prep->spec->field : "text",
-                                        .chat = {.kind = prep->spec->chat,
-                                                 .field = prep->spec->field,
-                                                 .system = prep->spec->system,
-                                                 .train_on = prep->spec->train_on},
-                                        .chat_flags = chat_flags(prep->spec),
-                                        .encoding = prep->spec->encoding,
-                                        .stdin_path = prep->stdin_copied ? prep->stdin_path : NULL,
-                                        .end = prep->spec->end,
-                                        .joins_newlines =
-                                            bpe_splits[tokenizer_pipeline(prep->spec->given)->split].joins_newlines,
-                                        .skip_bad_lines = prep->spec->skip_bad_lines,
-                                        .quiet = second && prep->learns};
-    return documents_create(prep, &spec, &prep->documents);
 }
 
 /* ---- resolving options ---- */
@@ -274,7 +229,7 @@ static enum gt_status learn_all(struct learner *learner)
             TRY(learn_pieces(learner, &document));
         else
             TRY(learn_chars(learner, &document));
-        prepare_told(prep, false);
+        prepare_report(prep, false);
         TRY(documents_next(prep->documents, &document, &found));
     }
     return GT_OK;
@@ -327,7 +282,7 @@ static enum gt_status prepare_learn(struct prepare *prep)
     hostmem_free(prep->documents);
     prep->documents = NULL;
     if (status == GT_OK)
-        prepare_told(prep, true);
+        prepare_report(prep, true);
     return status;
 }
 

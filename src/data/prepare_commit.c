@@ -4,10 +4,13 @@
  * First everything is written and synced; then the list of renames is saved as the state; only then are old files
  * removed and new ones renamed, the manifest last.  Every step may be repeated.
  */
+#include "data/prepare_commit.h"
+
 #include <errno.h>
 #include <unistd.h>
 
-#include "data/prepare_internal.h"
+#include "data/prepare_manifest.h"
+#include "data/tokenizer_export.h"
 
 #define LIST "the list of files"
 
@@ -60,11 +63,6 @@ static enum gt_status tokenizer_add(const struct prepare *prep, enum tokenizer_f
     const enum gt_status status = file_replace(path, text, strlen(text));
     free(text);
     return status;
-}
-
-int prepare_tokenizer_files(const struct prepare *prep)
-{
-    return prep->learns && prep->spec->tokenizer == TOKENIZER_BPE ? TOKENIZER_FILES : TOKENIZER_FILE_OURS + 1;
 }
 
 static enum gt_status texts_add(const struct prepare *prep)

@@ -9,13 +9,19 @@
  * written.  So it needs no other state, and detects whether the text has changed.  Reading is fast compared with
  * tokenizing.
  */
+#include "data/prepare_encode.h"
+
 #include "base/crc32c.h"
 #include "base/file.h"
 #include "base/size.h"
 #include "base/thread.h"
 #include "base/utf8.h"
-#include "data/prepare_internal.h"
+#include "data/chat_kind.h"
+#include "data/prepare_manifest.h"
+#include "data/prepare_pass.h"
+#include "data/prepare_spec.h"
 #include "data/text_kind.h"
+#include "data/tokenizer_encoder.h"
 
 #define CONVERSATIONS_BYTES ((uint64_t)4 << 20) /* are packed into rows together */
 
@@ -497,7 +503,7 @@ enum gt_status prepare_encode(struct prepare *prep)
     TRY(documents_next(prep->documents, &document, &found));
     while (found) {
         TRY(document_add(prep, &document));
-        prepare_told(prep, false);
+        prepare_report(prep, false);
         TRY(documents_next(prep->documents, &document, &found));
     }
     prep->progress.documents = *documents_state_get(prep->documents);
@@ -507,6 +513,6 @@ enum gt_status prepare_encode(struct prepare *prep)
     if (prep->masks != NULL && prep->phase != PREPARE_PHASE_COMMIT)
         TRY(rows_end(prep));
     unknown_note(prep);
-    prepare_told(prep, true);
+    prepare_report(prep, true);
     return GT_OK;
 }

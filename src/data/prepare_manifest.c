@@ -10,12 +10,28 @@
  * its beginning.  The file is in the user's folder, so what is used as a length or a name is checked like any other
  * input's.
  */
+#include "data/prepare_manifest.h"
+
 #include "base/utf8.h"
-#include "data/prepare_internal.h"
+#include "data/chat_kind.h"
+#include "data/prepare_spec.h"
+#include "data/tokenizer_export.h"
 
 #define STATE_FORMAT "gpt-prepare-state"
 #define STATE_VERSION 3
 #define COUNT_MAX (INT64_MAX / 4)
+
+int prepare_tokenizer_files(const struct prepare *prep)
+{
+    return prep->learns && prep->spec->tokenizer == TOKENIZER_BPE ? TOKENIZER_FILES : TOKENIZER_FILE_OURS + 1;
+}
+
+enum gt_status prepare_json_check(const json_t *value, int failures, const char *what)
+{
+    if (value != NULL && failures == 0)
+        return GT_OK;
+    return FAIL(GT_NO_MEMORY, "out of memory for %s as JSON", what);
+}
 
 static json_t *json_crc(uint32_t crc32c)
 {

@@ -10,6 +10,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "data/chat_kind.h"
+#include "data/chat_templates.h"
 #include "data/tokenizer_bpe.h"
 #include "data/tokens.h"
 
@@ -297,29 +299,6 @@ int32_t tokenizer_id_of(const struct tokenizer *tokenizer, uint32_t code_point)
             high = middle;
     }
     return low < tokenizer->vocab_size && tokenizer->code_points[low] == code_point ? (int32_t)low : -1;
-}
-
-enum gt_status tokenizer_encode_prompt(const struct tokenizer *tokenizer, const char *text, size_t count,
-                                       const char *source, int32_t *out, size_t *out_count)
-{
-    struct tokenizer_encoder *encoder = NULL;
-    struct tokenizer_fault fault = {.at = 0};
-    TRY(tokenizer_encoder_create(tokenizer, tokenizer, &encoder));
-    const int32_t bos = tokenizer_pipeline(tokenizer)->bos;
-    enum gt_status status =
-        tokenizer_encoder_run(encoder, text, count, TOKENIZER_SPECIAL_ALLOWED, out, out_count, &fault);
-    tokenizer_unknown_warn(tokenizer, tokenizer_encoder_unknown(encoder), source);
-    if (status != GT_OK)
-        tokenizer_fault_report(tokenizer, status, &fault, source);
-    else if (count > 0 && *out_count == 0 && bos < 0)
-        status = FAIL(GT_DATA, "%s: no byte of this text has a token in the vocabulary", source);
-    else if (bos >= 0 && (*out_count == 0 || out[0] != bos)) {
-        memmove(out + 1, out, *out_count * sizeof out[0]);
-        out[0] = bos;
-        ++*out_count;
-    }
-    hostmem_free(encoder);
-    return status;
 }
 
 /* ---- decoding ---- */

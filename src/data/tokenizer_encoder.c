@@ -5,7 +5,8 @@
  * are encoded every time.  Special tokens, when allowed, and literal ones cut the text before it is normalized and
  * split; literal ones that are "normalized" cut it in between.  Bytes without a token are counted.
  */
-#include "data/tokenizer.h"
+
+#include "data/tokenizer_encoder.h"
 
 #include "base/size.h"
 #include "base/utf8.h"
@@ -314,4 +315,27 @@ void tokenizer_fault_report(const struct tokenizer *tokenizer, enum gt_status st
     else
         log_error("%s: the character U+%04" PRIX32 " at byte %zu is not among the %" PRId64 " of the vocabulary",
                   source, fault->code_point, fault->at, tokenizer->vocab_size);
+}
+
+enum gt_status tokenizer_encode_prompt(const struct tokenizer *tokenizer, const char *text, size_t count,
+                                       const char *source, int32_t *out, size_t *out_count)
+{
+    struct tokenizer_encoder *encoder = NULL;
+    struct tokenizer_fault fault = {.at = 0};
+    TRY(tokenizer_encoder_create(tokenizer, tokenizer, &encoder));
+    const int32_t bos = tokenizer_pipeline(tokenizer)->bos;
+    enum gt_status status =
+        tokenizer_encoder_run(encoder, text, count, TOKENIZER_SPECIAL_ALLOWED, out, out_count, &fault);
+    tokenizer_unknown_warn(tokenizer, tokenizer_encoder_unknown(encoder), source);
+    if (status != GT_OK)
+        tokenizer_fault_report(tokenizer, status, &fault, source);
+    else if (count > 0 && *out_count == 0 && bos < 0)
+        status = FAIL(GT_DATA, "%s: no byte of this text has a token in the vocabulary", source);
+    else if (bos >= 0 && (*out_count == 0 || out[0] != bos)) {
+        memmove(out + 1, out, *out_count * sizeof out[0]);
+        out[0] = bos;
+        ++*out_count;
+    }
+    hostmem_free(encoder);
+    return status;
 }

@@ -6,7 +6,8 @@
  * looks up each character.  It drops a character that is not in the vocabulary, whereas our own tokenizer rejects the
  * text.
  */
-#include "data/tokenizer.h"
+
+#include "data/tokenizer_export.h"
 
 #include "base/json.h"
 #include "data/bpe.h"

@@ -4,11 +4,14 @@
  * #version is skipped.  tiktoken's lines are "BASE64 RANK".  tokenizer_bpe.c reads what tokenizer.json has besides
  * vocabulary and merges.
  */
-#include "data/tokenizer.h"
+
+#include "data/tokenizer_import.h"
 
 #include "base/json.h"
 #include "base/size.h"
+#include "data/chat_kind.h"
 #include "data/tokenizer_bpe.h"
+#include "data/tokenizer_export.h"
 
 /* The files of a folder in the order of preference; merges are NULL when the file is complete by itself. */
 static const struct {

@@ -16,6 +16,7 @@
 #include "base/size.h"
 #include "dist/dist.h"
 #include "exec/exec_poison.h"
+#include "plan/plan_create.h"
 
 enum { ZEROS_BYTES = 65536 };
 

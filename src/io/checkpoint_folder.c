@@ -10,7 +10,8 @@
  * checkpoint is written to once it is in place.  They are copied if the file system refuses links; the metrics are
  * always copied, since they are appended to.  Nothing is allocated except the JSON of records.
  */
-#include "io/checkpoint.h"
+
+#include "io/checkpoint_folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +21,8 @@
 
 #include "base/crc32c.h"
 #include "data/tokenizer.h"
+#include "data/tokenizer_export.h"
+#include "io/checkpoint_record.h"
 #include "report/run_record.h"
 
 #define ASIDE_NAME "checkpoint.tmp"

@@ -5,10 +5,14 @@
  * position table longer than the model's is read to its end for the checksum and passed on in part.  Nothing is undone
  * after a failure: the caller discards the model.
  */
+#include "io/checkpoint_load.h"
+
 #include <math.h>
 
 #include "base/crc32c.h"
-#include "io/checkpoint.h"
+#include "io/checkpoint_record.h"
+#include "io/safetensors_table.h"
+#include "model/parameters.h"
 
 struct bad_value {
     bool found;

@@ -6,14 +6,20 @@
  * if one is gone, the record is read again.  Pickled weights are recognised so that the
  * error line can say how to convert them.  checkpoint_load.c verifies contents while loading them.
  */
+#include "io/checkpoint_open.h"
+
 #include <unistd.h>
 
-#include "io/checkpoint.h"
+#include "io/checkpoint_folder.h"
+#include "io/checkpoint_load.h"
+#include "io/checkpoint_record.h"
 #include "io/gguf_model.h"
 #include "io/hf_cache.h"
 #include "io/llmc_model.h"
 #include "io/nanogpt.h"
 #include "io/peft.h"
+#include "io/safetensors_table.h"
+#include "model/parameters.h"
 
 #define CONFIG_BYTES_MAX ((size_t)4 << 20)
 #define HEAD_PIECE 2048 /* numbers compared at a time */

@@ -5,10 +5,11 @@
  * the form of the names made here, so it cannot refer to a folder or any other file.  Nothing here opens the named
  * files.
  */
+#include "io/checkpoint_record.h"
+
 #include <math.h>
 
 #include "base/crc32c.h"
-#include "io/checkpoint.h"
 
 #define ITER_DIGITS_MAX 19
 

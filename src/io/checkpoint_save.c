@@ -5,11 +5,17 @@
  * is removed.  If a step fails while the record cannot be in place yet, the save removes its new files.  A save never
  * writes to a file that a record names: a second save of the same iter uses other names.
  */
+#include "io/checkpoint_save.h"
+
 #include <math.h>
 #include <unistd.h>
 
-#include "io/checkpoint.h"
+#include "io/checkpoint_folder.h"
+#include "io/checkpoint_load.h"
+#include "io/checkpoint_record.h"
 #include "io/peft.h"
+#include "io/safetensors_table.h"
+#include "model/parameters.h"
 
 #define ATTEMPTS_MAX 9
 #define OPTIMIZER_PARTS ((size_t)CHECKPOINT_PARTS - CHECKPOINT_M) /* m, v, scales */

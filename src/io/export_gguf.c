@@ -13,14 +13,19 @@
  * no token.  Rows of the model beyond the vocabulary become unused tokens, because llama.cpp takes the number of rows
  * from this list.
  */
+#include "io/export_gguf.h"
+
 #include "base/clock.h"
 #include "base/progress.h"
 #include "base/size.h"
 #include "data/bpe.h"
 #include "data/chat.h"
 #include "data/tokenizer.h"
-#include "io/export.h"
+#include "data/tokenizer_export.h"
+#include "io/export_options.h"
+#include "io/export_weights.h"
 #include "io/gguf_model.h"
+#include "model/parameters.h"
 
 #define CHARACTER_BYTES_MAX 4
 #define QUANTIZATION_VERSION 2

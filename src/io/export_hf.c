@@ -8,6 +8,8 @@
  * recognises the leftovers of a killed one; a process id would not be unique among machines or containers.  The
  * tensors have the names that save_pretrained() gives them.
  */
+#include "io/export_hf.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,9 +19,14 @@
 #include <unistd.h>
 
 #include "data/chat.h"
+#include "data/chat_kind.h"
 #include "data/tokenizer.h"
-#include "io/export.h"
+#include "data/tokenizer_export.h"
+#include "io/export_options.h"
+#include "io/export_weights.h"
 #include "io/peft.h"
+#include "io/safetensors_table.h"
+#include "model/parameters.h"
 #include "report/report_page.h"
 #include "report/run_record.h"
 

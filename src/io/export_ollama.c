@@ -8,12 +8,18 @@
  * has it only where it does not.  The Modelfile is removed before the GGUF file is replaced and written after it: a
  * folder with a Modelfile is complete.  Source: Ollama's docs/modelfile.md and docs/template.md.
  */
+#include "io/export_ollama.h"
+
 #include <errno.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "data/chat.h"
-#include "io/export.h"
+#include "data/chat_kind.h"
+#include "io/export_gguf.h"
+#include "io/export_options.h"
+#include "io/export_weights.h"
+#include "model/parameters.h"
 
 #define CONTEXT_MAX 8192 /* longer ones take much memory, and are easily set */
 

@@ -12,6 +12,8 @@
 #include <math.h>
 
 #include "base/json.h"
+#include "io/safetensors_table.h"
+#include "model/parameters.h"
 
 #define DIVISOR_TOLERANCE 1e-4
 #define ORIGINAL_CONTEXT 8192

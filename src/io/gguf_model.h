@@ -9,6 +9,7 @@
 #include "io/gguf.h"
 #include "io/hf_config.h"
 #include "io/safetensors.h"
+#include "io/safetensors_table.h"
 #include "model/parameters.h"
 
 /* A key of ours: the rope_scaling of a model with rope_freqs.weight, as the configuration writes it. */
@@ -29,9 +30,5 @@ float gguf_rope_divisor(const struct model_config *config, int32_t i);
  * blocks or a tensor that is not read here), with one line that names the file and the key or tensor. */
 enum gt_status gguf_model_open(const void *owner, const char *path, struct model_config *out_config,
                                struct hf_config_rest *out_rest, struct safetensors **out);
-
-/* Opens the tokenizer of a GGUF file; sets NULL if it has none that is read here, with a note.  Errors: GT_IO,
- * GT_NO_MEMORY; GT_DATA and GT_UNSUPPORTED with one line that names the key. */
-enum gt_status gguf_tokenizer_open(const void *owner, const char *path, struct tokenizer **out);
 
 #endif

@@ -4,9 +4,11 @@
  * what Hugging Face's tokenizers of that split have: Qwen2's normalizes to form C, and Llama 3's prefers a token that
  * is the whole piece to merges.  Unused tokens at the end pad the model's table and are left out.
  */
+#include "io/gguf_tokenizer.h"
+
 #include "base/json.h"
 #include "data/bpe.h"
-#include "io/gguf_model.h"
+#include "data/tokenizer_import.h"
 
 /* The arrays of the vocabulary. */
 struct vocabulary {

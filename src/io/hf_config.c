@@ -11,6 +11,7 @@
 #include "io/hf_config.h"
 
 #include "io/known_models.h"
+#include "model/parameters.h"
 
 #define UNKNOWN_TEXT_MAX 512
 #define WORDS_TEXT_MAX 128

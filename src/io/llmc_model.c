@@ -8,6 +8,7 @@
 #include "io/llmc_model.h"
 
 #include "base/size.h"
+#include "io/safetensors_table.h"
 #include "model/parameters.h"
 
 enum { HEADER_WORDS = 8, FIELD_MAX = 16777216, LAYERS_MAX = 4096 };

@@ -10,6 +10,7 @@
 #define GPT_TRAIN_IO_LLMC_MODEL_H
 
 #include "io/safetensors.h"
+#include "io/safetensors_table.h"
 #include "model/model.h"
 
 #define LLMC_MODEL_MAGIC 20240326

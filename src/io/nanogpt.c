@@ -14,8 +14,11 @@
 #include <unistd.h>
 
 #include "base/utf8.h"
+#include "io/checkpoint_load.h"
 #include "io/pickle.h"
+#include "io/safetensors_table.h"
 #include "io/zip_stored.h"
+#include "model/parameters.h"
 
 #define MEMBER_NAME_MAX 512
 #define IGNORED_TEXT_MAX 512

@@ -11,6 +11,7 @@
 #include <strings.h>
 
 #include "io/checkpoint.h"
+#include "model/parameters.h"
 
 #define RANK_MAX 4096 /* as in keys.def */
 #define MATCH_STEPS_MAX 100000

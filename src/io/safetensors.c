@@ -13,6 +13,7 @@
 #include "base/crc32c.h"
 #include "base/json.h"
 #include "base/size.h"
+#include "io/safetensors_table.h"
 
 #define INDEX_BYTES_MAX ((size_t)4 << 20)
 #define LENGTH_BYTES 8

@@ -5,11 +5,12 @@
  * transposed array are the columns of the stored one: of each stored row, the elements that belong to the requested
  * piece are contiguous in the file; they are read and scattered.  No array is ever in memory as a whole.
  */
+#include "io/safetensors_table.h"
+
 #include <unistd.h>
 
 #include "base/crc32c.h"
 #include "base/size.h"
-#include "io/safetensors.h"
 
 #define PIECE_COUNT 4096 /* elements read at a time, on the stack */
 #define PIECE_BLOCKS 16  /* blocks decoded at a time */

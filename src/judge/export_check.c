@@ -10,7 +10,10 @@
 #include <math.h>
 
 #include "base/system_memory.h"
+#include "data/tokenizer_encoder.h"
 #include "data/tokens.h"
+#include "io/export_ollama.h"
+#include "io/export_options.h"
 #include "judge/judge.h"
 #include "model/parameters.h"
 

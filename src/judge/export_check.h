@@ -3,6 +3,7 @@
 #define GPT_TRAIN_JUDGE_EXPORT_CHECK_H
 
 #include "io/export.h"
+#include "io/export_options.h"
 
 struct export_check {
     const struct export_options *options; /* of the finished export */

@@ -14,6 +14,8 @@
 
 #include "base/progress.h"
 #include "base/size.h"
+#include "config/config_args.h"
+#include "config/config_key.h"
 #include "data/choices.h"
 #include "session/bad_value.h"
 #include "session/restore_weights.h"

@@ -39,19 +39,6 @@ struct model_config {
     struct lora_config lora;
 };
 
-/* Returns the longest context: of max_positions and block_size the larger. */
-int32_t model_positions(const struct model_config *config);
-/* Return D, F and H D. */
-int32_t model_head_dim(const struct model_config *config);
-int32_t model_inner_width(const struct model_config *config);
-int64_t model_attention_width(const struct model_config *config);
-/* Returns true if the architecture's class is GPT-2's, whose weights have its names and layout in memory and in files;
- * all others have Llama's. */
-bool model_is_gpt2(const struct model_config *config);
-
-/* Logs every impossible value, one line each.  Errors: GT_USAGE. */
-enum gt_status model_config_check(const struct model_config *config);
-
 enum parameter_init { INIT_NORMAL, INIT_ZERO, INIT_ONE, INIT_UNIFORM };
 /* The initial values of a new model; see parameters.c. */
 enum model_init { MODEL_INIT_GPT2, MODEL_INIT_ZERO };
@@ -183,48 +170,5 @@ static inline bool model_adds_in_step(const struct model_options *options)
 {
     return model_parts(options) > 1 && options->micro_steps == 1;
 }
-
-/* Returns how often a rank runs a program of training in an update. */
-int32_t model_runs(const struct model_options *options, enum program_kind program);
-
-/* Builds parameters and programs.  Errors: GT_NO_MEMORY, GT_USAGE. */
-enum gt_status model_create(const void *owner, const struct model_options *options, struct model **out);
-
-/* Returns the tensor that is initialised, loaded and saved: the master if there is one, else the weight. */
-int32_t model_parameter_home(const struct parameter *parameter);
-
-/* Returns the bytes of weights, masters, gradients and moments per parameter, from the model's tensors. */
-double model_bytes_per_parameter(const struct model *model);
-/* Returns the FLOPs of one token, forward and backward: 6 N + 12 L H D T, N without tables that are only looked up
- * (PaLM; nanoGPT estimate_mfu); 4 for each parameter that is not trained. */
-double model_flops_per_token(const struct model_config *config);
-
-/* Returns the number of updates after which both bias corrections are 1 in fp32, at least 1 and at most `updates`. */
-int32_t model_correction_rows(float beta1, float beta2, int64_t updates);
-
-/* ---- for the files of this folder: the parts of which model_create() makes a model's programs ---- */
-
-/* Appends the embedding, the blocks, the last norm, giving hidden states [N, C], and the loss in chunks.  `train`
- * applies dropout and replaces the logits by their gradient. */
-enum gt_status transformer_build_loss(const struct model *model, const struct program_io *io, bool train);
-/* Appends the forward pass with a key-value cache [L * 2, B, capacity, KV D], and returns logits [N, Vp] of every row.
- * With `logits` NULL (prefill), the last block ends once its keys and values are in the cache. */
-enum gt_status transformer_build_generate(const struct model *model, const struct program_io *io, int32_t cache,
-                                          int32_t *logits);
-
-/* Builds model->part_first and part_next, if an update has several parts and no micro-step is a whole one.  Errors:
- * GT_NO_MEMORY. */
-enum gt_status parts_build(struct model *model);
-/* Inserts into the program of a micro-step, which is a part, the exchange of the gradients and their addition to those
- * of earlier rounds, or as the first.  Errors: GT_NO_MEMORY. */
-enum gt_status parts_insert(struct model *model, int32_t program, bool first);
-/* Builds model->gather, if there are several ranks.  Errors: GT_NO_MEMORY. */
-enum gt_status gather_build(struct model *model);
-/* Builds model->update: the norm of all gradients, the clip factor, and the optimizer step of each parameter.  Errors:
- * GT_NO_MEMORY. */
-enum gt_status update_build(struct model *model);
-/* Builds model->refresh, which copies the masters, if there are any, to the weights after the host has written them.
- * Errors: GT_NO_MEMORY. */
-enum gt_status refresh_build(struct model *model);
 
 #endif

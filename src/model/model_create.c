@@ -3,7 +3,8 @@
  * The same forward builder makes every program, with different sizes; the training programs then go through autodiff.
  * Nothing here knows about memory: the planner decides which programs share it.
  */
-#include "model/model.h"
+
+#include "model/model_create.h"
 
 #include <math.h>
 
@@ -11,6 +12,9 @@
 #include "base/size.h"
 #include "model/autodiff.h"
 #include "model/parameters.h"
+#include "model/parts.h"
+#include "model/transformer.h"
+#include "model/update.h"
 
 #define HEAD_DIM_MAX 65536 /* as in keys.def */
 
@@ -256,11 +260,6 @@ static enum gt_status train_program_build(struct model *model, enum program_kind
     TRY(rounding_insert(model, io->program, first || in_step, parameters));
     hostmem_free(parameters);
     return in_step ? parts_insert(model, io->program, first) : GT_OK;
-}
-
-int32_t model_parameter_home(const struct parameter *parameter)
-{
-    return parameter->master != TENSOR_NONE ? parameter->master : parameter->tensor;
 }
 
 /* Adds the gradients of one part.  Those of the update, their sum, are fp32; a rank has those whose states it has.  If

@@ -669,3 +669,8 @@ int64_t model_parameter_count_no_positions(const struct model_config *config)
     const bool has_table = config->position == POSITION_LEARNED;
     return model_parameter_count(config) - (has_table ? (int64_t)config->block_size * config->n_embd : 0);
 }
+
+int32_t model_parameter_home(const struct parameter *parameter)
+{
+    return parameter->master != TENSOR_NONE ? parameter->master : parameter->tensor;
+}

@@ -100,4 +100,17 @@ struct parameter_range parameters_share(const struct graph *graph, const struct 
 enum gt_status parameters_state_add(struct graph *graph, const struct parameter *parameter, const struct tensor *proto,
                                     int32_t *out);
 
+/* Returns the longest context: of max_positions and block_size the larger. */
+int32_t model_positions(const struct model_config *config);
+/* Return D, F and H D. */
+int32_t model_head_dim(const struct model_config *config);
+int32_t model_inner_width(const struct model_config *config);
+int64_t model_attention_width(const struct model_config *config);
+/* Returns true if the architecture's class is GPT-2's, whose weights have its names and layout in memory and in files;
+ * all others have Llama's. */
+bool model_is_gpt2(const struct model_config *config);
+
+/* Returns the tensor that is initialised, loaded and saved: the master if there is one, else the weight. */
+int32_t model_parameter_home(const struct parameter *parameter);
+
 #endif

@@ -9,8 +9,9 @@
  * If a part is one micro-step, its program does all that: the gradients of a block are exchanged beside its backward
  * pass and added at its end, and their memory serves again.
  */
+#include "model/parts.h"
+
 #include "base/size.h"
-#include "model/model.h"
 #include "model/parameters.h"
 
 #define PIECE_BYTES ((int64_t)8 << 20) /* of all ranks' parts of the elements that one rank adds */

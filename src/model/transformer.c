@@ -5,7 +5,8 @@
  * evaluation and generation differ in three places: dropout, the loss after the last layernorm, and the kind of
  * attention.
  */
-#include "model/model.h"
+
+#include "model/transformer.h"
 
 #include <math.h>
 

@@ -19,7 +19,8 @@
  * With several ranks, a rank updates the elements whose states it has.  The norm's sums are then a program of their
  * own, because the other ranks' sums must arrive before the clip factor.
  */
-#include "model/model.h"
+
+#include "model/update.h"
 
 #include <math.h>
 

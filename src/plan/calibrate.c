@@ -17,6 +17,8 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "base/user_cache.h"
+#include "model/model_create.h"
+#include "plan/plan_create.h"
 
 #define ROWS_FEW 64
 #define ROWS_LEAST 256

@@ -59,10 +59,6 @@ const struct device_other *device_other_next(int32_t *index, const char *backend
  * "3060", "RTX 3060": the first such card).  Errors: GT_USAGE. */
 enum gt_status device_profile_named(const char *text, struct device_profile *out);
 
-/* As above, but reads a file if `text` contains a slash or ends in .json.  Errors: GT_USAGE for an unknown name and an
- * unreadable file, GT_DATA for a file with a missing, unknown or impossible field, which is named. */
-enum gt_status device_profile_find(const char *text, struct device_profile *out);
-
 /* Sets alignment_bytes, context_bytes and copy_engines by the backend of `out` and its units.  Returns false if no card
  * has that backend. */
 bool device_profile_backend_set(struct device_profile *out);

@@ -3,10 +3,11 @@
  * A file is one JSON object of at most 64 KiB.  A missing, unknown, mistyped, impossible or duplicate field is refused
  * by name.  An unknown figure is written as 0 where doc/devices.md allows it; doc/devices.md says what may be omitted.
  */
+#include "plan/device_profile_file.h"
+
 #include <math.h>
 
 #include "base/json.h"
-#include "plan/device_profile.h"
 
 #define FILE_BYTES_MAX 65536
 #define SCHEMA 1

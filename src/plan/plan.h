@@ -62,23 +62,11 @@ struct plan {
     int32_t program_count;
 };
 
-/* Errors: GT_NO_MEMORY; GT_NO_FIT when one tensor exceeds the largest segment (named unless `quiet`); GT_USAGE on size
- * overflow; GT_UNSUPPORTED when the backend lacks an op (named). */
-enum gt_status plan_create(const void *owner, const struct graph *graph, const struct plan_options *options,
-                           struct plan **out);
 /* Returns the bytes of both arenas, which are asked for at once. */
 static inline uint64_t plan_asked_bytes(const struct plan *plan)
 {
     return plan->arena_bytes + plan->host_bytes;
 }
-/* Sets the shapes and the planned addresses of an op. */
-void plan_call(const struct plan *plan, int32_t program, int32_t op, struct op_call *call);
-
-/* Proves the plan by another method than made it: replays each program op by op over a map of who owns which bytes, and
- * checks that every operand still holds what its last writer wrote, that inputs and persistent tensors are never
- * overwritten, that workspaces touch nothing live, and that everything lies aligned inside the arena.  Logs the first
- * violation.  Independent of plan_create()'s lifetimes. */
-bool plan_verify(const struct plan *plan);
 
 struct search_request; /* plan_search.h */
 struct search_result;
@@ -104,13 +92,6 @@ struct forecast {
     int64_t now_wall_s; /* when a plan is answered, for the time of its end */
 };
 
-/* Return the seconds until the end of the run; the share of them that evaluations take; and when it ends if it is
- * `now_wall_s`. */
-double forecast_seconds_left(const struct forecast *forecast);
-double forecast_evaluation_share(const struct forecast *forecast);
-int64_t forecast_end(const struct forecast *forecast, int64_t now_wall_s);
-
-/* Facts that the report shows with the plan. */
 /* What the arenas of one process may take: its share of the memory that a run may use. */
 struct plan_share {
     uint64_t device_bytes, host_bytes;
@@ -122,6 +103,7 @@ static inline bool plan_share_fits(const struct plan_share *share, uint64_t devi
     return device_bytes <= share->device_bytes && host_bytes <= share->host_bytes;
 }
 
+/* Facts that the report shows with the plan. */
 struct plan_report_facts {
     const char *configuration; /* one line */
     const char *state_format;  /* NULL: omitted */
@@ -149,32 +131,5 @@ struct plan_report_facts {
     const struct search_choice *front; /* memory against time; NULL = not requested */
     int32_t front_count;
 };
-
-/* Prints one line without control characters and trailing blanks, folded at blanks to 80 columns.  Continuation lines
- * begin at `indent`. */
-void plan_line_print(FILE *out, int indent, const char *format, ...) LOG_PRINTF(3, 4);
-#define PLAN_OFFLOAD_TEXT_MAX 112
-/* Writes what lives in host memory, if anything: "17.40 GiB of optimizer state and 144.0 MiB of blocks' inputs". */
-char *plan_offload_text(char text[static PLAN_OFFLOAD_TEXT_MAX], const struct plan *plan);
-/* Prints one screen of text.  If the requested configuration does not fit, also the bytes that are short, the changes,
- * and the choices. */
-void plan_print_text(const struct plan *plan, const struct plan_report_facts *facts, FILE *out);
-#define PLAN_ROW_TEXT_MAX 224
-/* A fact that matters for a comparison of plans. */
-struct plan_row {
-    const char *label;
-    char text[PLAN_ROW_TEXT_MAX];
-    double number; /* 0: it is only a text */
-};
-/* Lists the facts that matter for a comparison, always in the same order.  Returns their number. */
-#define PLAN_ROWS_MAX (CATEGORY_COUNT + 9)
-int32_t plan_rows_make(const struct plan *plan, const struct plan_report_facts *facts,
-                       struct plan_row rows[static PLAN_ROWS_MAX]);
-/* Prints the same facts as JSON (schema in doc/plan.md). */
-enum gt_status plan_print_json(const struct plan *plan, const struct plan_report_facts *facts, FILE *out);
-/* Draws the plan as SVG: ops across, addresses up, and the front of memory against time (doc/plan.md).  Errors:
- * GT_NO_MEMORY, GT_IO. */
-enum gt_status plan_print_svg(struct hostmem *mem, const struct plan *plan, const struct plan_report_facts *facts,
-                              FILE *out);
 
 #endif

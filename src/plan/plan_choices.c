@@ -6,7 +6,10 @@
  * fits, found by bisection.  They train something else, and their kind says so.  Every choice is planned for real
  * before it is listed.
  */
+#include "plan/plan_choices.h"
+
 #include "base/size.h"
+#include "model/parameters.h"
 #include "plan/plan_search.h"
 
 #define MODEL_PARTS 16 /* smaller models have layers and heads reduced in steps of this fraction */

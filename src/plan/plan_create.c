@@ -1,7 +1,7 @@
 /* Makes a plan: asks the backend for workspaces, places persistent tensors, then each program on top of them.
  *
  * Run tensors come first; on top of them, for each phase in turn, its phase tensors, and on top of those each of its
- * programs alone.  All placement is first fit in virtual bytes (plan_internal.h), so segments need no special case;
+ * programs alone.  All placement is first fit in virtual bytes (plan_item.h), so segments need no special case;
  * virtual addresses become (segment, offset) when they are stored.
  *
  * Lives come from graph_ranges().  Inputs and outputs are clamped to the first and last op, which does not change which
@@ -9,14 +9,24 @@
  * over the ops is a lower bound for every placement.  Nothing here proves that the result is right: plan_verify() does,
  * without this file's lifetimes.
  */
-#include "plan/plan.h"
+
+#include "plan/plan_create.h"
 
 #include "base/size.h"
-#include "plan/plan_internal.h"
+#include "plan/plan_item.h"
+#include "plan/plan_place.h"
 
 #define SHAPES_TEXT_MAX 512
 
 /* ---- lifetimes ---- */
+
+const char *plan_op_target(const struct graph *graph, const struct op *op)
+{
+    for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++)
+        if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) != OPERAND_IN)
+            return graph->tensors[op->operand[s]].name;
+    return "-";
+}
 
 uint64_t plan_footprint(const struct plan_options *options, uint64_t bytes)
 {

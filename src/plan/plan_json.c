@@ -3,8 +3,12 @@
  * Contains every number of the text report, unrounded.  Members are written one after the other, as jansson would
  * write them with an indentation of two blanks, so that the planner needs no library.  Unknown values are null.
  */
+#include "plan/plan_json.h"
+
 #include "base/json_put.h"
-#include "plan/plan_internal.h"
+#include "plan/plan_choices.h"
+#include "plan/plan_create.h"
+#include "plan/plan_report.h"
 #include "plan/plan_search.h"
 
 #define PLAN_JSON_SCHEMA 1

@@ -20,7 +20,9 @@
 #include <math.h>
 
 #include "base/size.h"
+#include "model/model_create.h"
 #include "model/parameters.h"
+#include "plan/plan_create.h"
 
 #define SECONDS_EQUAL 0x1p-40 /* times are rounded to this part of them, so that equal ones compare equal */
 #define LOSS_CHUNKS 16        /* in micro-steps that are measured */

@@ -8,8 +8,10 @@
  * 10 ms.  So many are not repaired; they begin with the order that nearly always meets the bound, by breadth, and a
  * result near the bound is enough.  This file knows neither tensors nor programs.
  */
+#include "plan/plan_place.h"
+
 #include "base/size.h"
-#include "plan/plan_internal.h"
+#include "plan/plan_item.h"
 
 /* Limits for the repairs of one order: the number of placements, and of pairs of items in all of them together. */
 #define REPAIR_ROUNDS_MAX 64

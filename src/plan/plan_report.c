@@ -6,11 +6,14 @@
  * If the requested configuration does not fit, some more lines: the bytes that are short, the changes, and the choices
  * that fit.  Everything comes from the plan and the facts; nothing is computed about the model here.
  */
+#include "plan/plan_report.h"
+
 #include <stdarg.h>
 
 #include "base/clock.h"
 #include "base/terminal.h"
-#include "plan/plan_internal.h"
+#include "plan/plan_choices.h"
+#include "plan/plan_create.h"
 #include "plan/plan_search.h"
 
 #define BAR_WIDTH 40
@@ -20,14 +23,6 @@
 #define CHOICE_INDENT 35
 #define LINE(out, ...) plan_line_print(out, HEAD_INDENT, __VA_ARGS__)
 #define SECONDS_MAX 1e15 /* the end of a longer run is not a date */
-
-const char *plan_op_target(const struct graph *graph, const struct op *op)
-{
-    for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++)
-        if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) != OPERAND_IN)
-            return graph->tensors[op->operand[s]].name;
-    return "-";
-}
 
 uint64_t plan_unused_bytes(const struct plan *plan)
 {

@@ -37,7 +37,7 @@
 #include <math.h>
 
 #include "base/size.h"
-#include "plan/plan_internal.h"
+#include "plan/plan_create.h"
 
 #define CHUNK_ROWS_STEP 64
 #define CHUNK_ROWS_LEAST 16

@@ -5,11 +5,17 @@
  * programs of many ops give a small file.  The smallest size is doubled until few enough rectangles are left.  A second
  * panel has the front of memory against time.  Nothing is computed about the model here.
  */
+#include "plan/plan_svg.h"
+
 #include <math.h>
 
 #include "base/clock.h"
 #include "base/svg.h"
-#include "plan/plan_internal.h"
+#include "model/model_create.h"
+#include "plan/plan_choices.h"
+#include "plan/plan_create.h"
+#include "plan/plan_item.h"
+#include "plan/plan_report.h"
 #include "plan/plan_search.h"
 
 #define PAGE_WIDTH 1600

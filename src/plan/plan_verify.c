@@ -6,8 +6,10 @@
  * at once.  Until the wait of a copy no op may touch what it writes, or write what it reads.  Workspaces are owners
  * too.  No lifetime is used: neither graph_ranges() nor the planner's items, slots or virtual addresses.
  */
+#include "plan/plan_verify.h"
+
 #include "base/size.h"
-#include "plan/plan_internal.h"
+#include "plan/plan_item.h"
 
 /* Owners of bytes and of the guard behind them: a tensor; negative ones are none, and the current op's workspace. */
 enum { OWNER_NONE = -1, OWNER_WORKSPACE = -2 };

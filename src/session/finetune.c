@@ -11,7 +11,9 @@
 #include <math.h>
 
 #include "base/size.h"
+#include "config/config_key.h"
 #include "config/config_lex.h"
+#include "config/config_value.h"
 #include "data/sampler.h"
 #include "data/tokenizer.h"
 #include "session/session.h"

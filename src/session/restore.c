@@ -9,9 +9,17 @@
 #include <unistd.h>
 
 #include "base/size.h"
+#include "config/config_check.h"
+#include "config/config_json.h"
+#include "config/config_key.h"
 #include "data/hf_hub.h"
 #include "data/manifest.h"
 #include "data/tokenizer.h"
+#include "data/tokenizer_import.h"
+#include "io/checkpoint_folder.h"
+#include "io/checkpoint_open.h"
+#include "io/checkpoint_record.h"
+#include "io/checkpoint_save.h"
 #include "io/hf_cache.h"
 #include "io/known_models.h"
 #include "io/peft.h"

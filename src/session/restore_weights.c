@@ -17,6 +17,8 @@
 #include "base/rng.h"
 #include "base/size.h"
 #include "base/thread.h"
+#include "io/checkpoint_load.h"
+#include "model/parameters.h"
 #include "session/values.h"
 
 #define INITIAL_PIECE ((int64_t)1 << 14) /* values; a multiple of 4 */

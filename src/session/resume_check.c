@@ -9,7 +9,9 @@
 #include "session/resume_check.h"
 
 #include "backend/backend_call.h"
+#include "config/config_json.h"
 #include "data/tokens.h"
+#include "io/checkpoint_record.h"
 
 #define DIFFERENCES_TEXT_MAX 1024
 #define DIGITS 16

@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "base/size.h"
+#include "config/config_key.h"
 #include "data/hf_hub.h"
 #include "data/tokens.h"
 #include "session/resume_check.h"

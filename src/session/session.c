@@ -5,6 +5,16 @@
 #include "session/session.h"
 
 #include "backend/backend_call.h"
+#include "backend/backend_holders.h"
+#include "backend/backend_registry.h"
+#include "base/clock.h"
+#include "base/size.h"
+#include "base/system_memory.h"
+#include "config/config_check.h"
+#include "model/model_create.h"
+#include "plan/device_profile_file.h"
+#include "plan/plan_choices.h"
+#include "plan/plan_search.h"
 
 void session_plan_release(struct session *session)
 {

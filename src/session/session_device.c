@@ -6,6 +6,10 @@
 #include "session/session_device.h"
 
 #include "backend/backend_call.h"
+#include "config/config_check.h"
+#include "config/config_key.h"
+#include "config/config_text.h"
+#include "session/session.h"
 #include "session/session_budget.h"
 
 /* The matrix rate of the nominal cpu. */

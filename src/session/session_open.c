@@ -8,6 +8,8 @@
 #include "backend/backend_registry.h"
 #include "base/size.h"
 #include "base/system_memory.h"
+#include "config/config_check.h"
+#include "plan/device_profile_file.h"
 #include "session/session_device.h"
 
 /* Returns the first backend of the build with a usable device.  Logs why the ones before it have none. */

@@ -10,6 +10,12 @@
 
 #include "base/size.h"
 #include "config/config_key.h"
+#include "config/config_text.h"
+#include "model/model_create.h"
+#include "plan/plan_choices.h"
+#include "plan/plan_create.h"
+#include "plan/plan_search.h"
+#include "plan/plan_verify.h"
 #include "session/session_budget.h"
 #include "session/session_device.h"
 

@@ -4,6 +4,7 @@
  * left.  If a plan does not fit, the user learns how much memory is missing, who has it, and what would fit.  That asks
  * the device, which planning alone (session_plan.c) must not.
  */
+#include "model/model_create.h"
 #include "session/session_start.h"
 
 #include "backend/backend_call.h"
@@ -11,6 +12,7 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "base/system_memory.h"
+#include "plan/plan_choices.h"
 #include "session/session_budget.h"
 #include "session/session_plan.h"
 #include "session/session_rates.h"

@@ -5,6 +5,7 @@
 #include "train/evaluate.h"
 
 #include "base/clock.h"
+#include "config/config_text.h"
 
 /* Adds up the losses of each data set by its share. */
 static enum gt_status losses_sum(struct evaluation *evaluation, const struct mixture *mixture,

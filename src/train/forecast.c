@@ -10,6 +10,9 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "base/thread.h"
+#include "config/config_check.h"
+#include "model/model_create.h"
+#include "plan/plan_report.h"
 
 #define AVERAGE_WEIGHT 0.1
 #define NOTED_ERROR 0.2 /* of the model; a larger one is logged */

@@ -12,6 +12,7 @@
 #include "base/size.h"
 #include "config/config_key.h"
 #include "model/parameters.h"
+#include "plan/plan_choices.h"
 #include "report/report_page.h"
 #include "report/run_record.h"
 

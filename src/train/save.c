@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/size.h"
+#include "io/checkpoint_record.h"
 
 #define NOT_SAVED "iter %" PRId64 " is not saved: %s; %s"
 

@@ -9,7 +9,11 @@
 #include <unistd.h>
 
 #include "base/crc32c.h"
+#include "config/config_json.h"
+#include "data/tokenizer_export.h"
 #include "data/tokens.h"
+#include "io/checkpoint_folder.h"
+#include "io/checkpoint_save.h"
 #include "session/restore_weights.h"
 
 /* ---- states that other ranks have ---- */

@@ -3,6 +3,7 @@
 #define GPT_TRAIN_TRAIN_SAVER_H
 
 #include "data/tokenizer.h"
+#include "data/tokenizer_export.h"
 #include "io/checkpoint.h"
 #include "session/resume_check.h"
 #include "session/session.h"

@@ -7,6 +7,7 @@
 
 #include <unistd.h>
 
+#include "io/checkpoint_folder.h"
 #include "report/run_record.h"
 #include "session/stop.h"
 #include "train/loop.h"

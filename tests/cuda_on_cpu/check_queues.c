@@ -10,6 +10,8 @@
 #include "exec/exec.h"
 #include "fake_runtime.h"
 #include "plan/plan_cost.h"
+#include "plan/plan_create.h"
+#include "plan/plan_verify.h"
 #include "tests/unit/graph_fixture.h"
 #include "tests/unit/unit_main.h"
 

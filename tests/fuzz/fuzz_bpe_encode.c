@@ -7,8 +7,10 @@
 
 #include "base/utf8.h"
 #include "data/bpe.h"
+#include "data/bpe_train.h"
 #include "data/documents.h"
 #include "data/tokenizer.h"
+#include "data/tokenizer_encoder.h"
 #include "tests/fuzz/fuzz_common.h"
 
 static struct tokenizer *train(struct hostmem *mem, const char *text, size_t count)

@@ -10,6 +10,11 @@
 #include "base/recompute.h"
 #include "base/status.h"
 #include "config/config.h"
+#include "config/config_check.h"
+#include "config/config_file.h"
+#include "config/config_json.h"
+#include "config/config_key.h"
+#include "config/config_text.h"
 #include "tests/fuzz/fuzz_common.h"
 
 static void check_stored(const struct config *config)

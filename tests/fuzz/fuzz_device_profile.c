@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "plan/device_profile.h"
+#include "plan/device_profile_file.h"
 #include "tests/fuzz/fuzz_common.h"
 
 static void check_rate(double rate, bool may_be_unknown)

@@ -1,6 +1,8 @@
 /* Fuzzes GGUF files: keys, tensors, the shape that they give, every array of an accepted file, and the tokenizer. */
-#include "io/checkpoint.h"
+#include "io/checkpoint_load.h"
 #include "io/gguf_model.h"
+#include "io/gguf_tokenizer.h"
+#include "io/safetensors_table.h"
 #include "tests/fuzz/fuzz_weights.h"
 
 static void model_read(struct hostmem *mem, const char *path)

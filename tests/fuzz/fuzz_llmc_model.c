@@ -1,6 +1,7 @@
 /* Fuzzes llm.c's model files: the header, and every array of an accepted file. */
-#include "io/checkpoint.h"
+#include "io/checkpoint_load.h"
 #include "io/llmc_model.h"
+#include "io/safetensors_table.h"
 #include "tests/fuzz/fuzz_weights.h"
 
 void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)

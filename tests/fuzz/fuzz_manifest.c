@@ -5,7 +5,10 @@
  */
 #include <sys/stat.h>
 
+#include "data/prepare_commit.h"
+#include "data/prepare_spec.h"
 #include "data/tokenizer.h"
+#include "data/tokenizer_export.h"
 #include "tests/fuzz/fuzz_folder.h"
 #include "tests/fuzz/fuzz_prepare.h"
 

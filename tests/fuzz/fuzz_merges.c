@@ -6,6 +6,7 @@
 
 #include "data/bpe.h"
 #include "data/tokenizer.h"
+#include "data/tokenizer_import.h"
 #include "tests/fuzz/fuzz_tokenizer.h"
 
 /* Creates the vocabulary without merges, with room for as many merges as the file may have lines. */

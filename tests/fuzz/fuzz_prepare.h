@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-#include "data/prepare_internal.h"
+#include "data/prepare_spec.h"
+#include "data/prepare_state.h"
 #include "tests/fuzz/fuzz_common.h"
 
 /* An owner of memory as its first part. */

@@ -4,6 +4,9 @@
  * rejection.  A restored state can be written, and is then restored as the same.  Files are renamed and removed only in
  * a folder of the target; gpt-prepare must not touch foreign files in it or next to it.
  */
+#include "data/prepare_commit.h"
+#include "data/prepare_manifest.h"
+#include "data/prepare_spec.h"
 #include "tests/fuzz/fuzz_folder.h"
 #include "tests/fuzz/fuzz_prepare.h"
 

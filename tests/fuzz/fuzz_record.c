@@ -7,8 +7,13 @@
 #include <string.h>
 
 #include "config/config.h"
+#include "config/config_check.h"
+#include "config/config_json.h"
+#include "config/config_key.h"
 #include "io/checkpoint.h"
+#include "io/checkpoint_record.h"
 #include "io/hf_config.h"
+#include "model/parameters.h"
 #include "tests/fuzz/fuzz_common.h"
 
 static void check_written(const struct checkpoint_record *record)

@@ -2,6 +2,7 @@
  * "model.safetensors.index.json" and as the only shard that this index can name.
  */
 #include "io/safetensors.h"
+#include "io/safetensors_table.h"
 #include "tests/fuzz/fuzz_folder.h"
 #include "tests/fuzz/fuzz_weights.h"
 

@@ -1,6 +1,7 @@
 /* Fuzzes tiktoken's files; with an accepted one, encoded text must decode to the same bytes. */
 #include "data/bpe.h"
 #include "data/tokenizer.h"
+#include "data/tokenizer_import.h"
 #include "tests/fuzz/fuzz_tokenizer.h"
 
 void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)

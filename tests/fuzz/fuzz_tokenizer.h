@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "data/tokenizer.h"
+#include "data/tokenizer_encoder.h"
 #include "tests/fuzz/fuzz_common.h"
 
 /* No tokenizer has this text as one token, part of it is not UTF-8, and its final zero is included. */

@@ -8,6 +8,7 @@
 #include "data/bpe.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_bpe.h"
+#include "data/tokenizer_import.h"
 #include "tests/fuzz/fuzz_common.h"
 
 static void check_again(struct hostmem *mem, const struct tokenizer *tokenizer)

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "data/tokenizer.h"
+#include "data/tokenizer_export.h"
+#include "data/tokenizer_import.h"
 #include "tests/fuzz/fuzz_tokenizer.h"
 
 static enum gt_status import(struct hostmem *mem, const char *vocab, size_t vocab_count, const char *merges,

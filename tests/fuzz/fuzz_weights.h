@@ -3,6 +3,7 @@
 #define GPT_TRAIN_FUZZ_WEIGHTS_H
 
 #include "io/safetensors.h"
+#include "io/safetensors_table.h"
 #include "tests/fuzz/fuzz_common.h"
 
 /* Reads each readable array, in pieces of an odd size.  An array of zeros can be of any size. */

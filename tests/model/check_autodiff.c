@@ -16,6 +16,8 @@
 
 #include "backend/backend_registry.h"
 #include "model/autodiff.h"
+#include "plan/plan_create.h"
+#include "plan/plan_verify.h"
 #include "tests/model/model_fixture.h"
 #include "tests/unit/graph_check.h"
 #include "tests/unit/log_capture.h"

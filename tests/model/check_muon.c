@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/parameters.h"
 #include "tests/model/model_fixture.h"
 #include "tests/unit/unit_main.h"
 

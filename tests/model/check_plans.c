@@ -14,7 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/plan_choices.h"
 #include "plan/plan_search.h"
+#include "plan/plan_verify.h"
 #include "tests/model/model_fixture.h"
 #include "tests/unit/graph_check.h"
 #include "tests/unit/unit_main.h"

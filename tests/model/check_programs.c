@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/parameters.h"
+#include "plan/plan_verify.h"
 #include "tests/model/model_fixture.h"
 #include "tests/ops/op_test.h"
 #include "tests/unit/graph_check.h"

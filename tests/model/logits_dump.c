@@ -10,6 +10,7 @@
 #include "base/hostmem.h"
 #include "base/status.h"
 #include "config/config.h"
+#include "config/config_key.h"
 #include "session/restore.h"
 #include "session/restore_weights.h"
 #include "session/session.h"

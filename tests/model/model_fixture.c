@@ -9,6 +9,9 @@
 
 #include "backend/backend_registry.h"
 #include "base/rng.h"
+#include "model/model_create.h"
+#include "model/parameters.h"
+#include "plan/plan_create.h"
 #include "session/session.h"
 #include "session/values.h"
 #include "tests/ops/op_test.h"

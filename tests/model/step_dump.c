@@ -19,6 +19,8 @@
 #include "base/size.h"
 #include "base/status.h"
 #include "config/config.h"
+#include "config/config_args.h"
+#include "config/config_key.h"
 #include "session/restore.h"
 #include "session/restore_weights.h"
 #include "session/session.h"

@@ -16,7 +16,11 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "base/thread.h"
+#include "data/bpe_train.h"
+#include "data/hf_hub.h"
 #include "data/tokenizer.h"
+#include "data/tokenizer_encoder.h"
+#include "data/tokenizer_export.h"
 
 #define INPUT_MAX ((size_t)2 << 30)
 

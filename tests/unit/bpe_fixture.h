@@ -4,6 +4,7 @@
 
 #include "base/rng.h"
 #include "data/bpe.h"
+#include "data/bpe_train.h"
 #include "data/tokenizer.h"
 #include "tests/unit/data_fixture.h"
 

@@ -8,6 +8,8 @@
 #include "backend/backend_registry.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "model/model_create.h"
+#include "plan/plan_create.h"
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 

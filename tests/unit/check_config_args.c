@@ -2,6 +2,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "config/config_args.h"
+#include "config/config_check.h"
+#include "config/config_key.h"
 #include "tests/unit/config_fixture.h"
 
 #define ARGS_MAX 16

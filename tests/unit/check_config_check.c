@@ -1,4 +1,8 @@
 /* Tests of src/config/config_check.c: checks across keys, devices and notes. */
+#include "config/config_check.h"
+#include "config/config_json.h"
+#include "config/config_key.h"
+#include "config/config_text.h"
 #include "tests/unit/config_fixture.h"
 
 /* Reads the text as a file, then checks as config_parse_args() does; the captured lines are those of both. */

@@ -2,6 +2,7 @@
  * mutated files. */
 #include <unistd.h>
 
+#include "config/config_file.h"
 #include "config/config_key.h"
 #include "tests/unit/config_fixture.h"
 

@@ -1,4 +1,5 @@
 /* Tests of src/config/config_help.c: each key is listed once, in 80 columns; --help alone is short. */
+#include "config/config_help.h"
 #include "config/config_key.h"
 #include "tests/unit/config_fixture.h"
 

@@ -1,5 +1,7 @@
 /* Tests of src/config/config_json.c: the round trip, the stored keys, resuming, and untrusted objects. */
+#include "config/config_json.h"
 #include "config/config_key.h"
+#include "config/config_value.h"
 #include "tests/unit/config_fixture.h"
 
 static struct config other;

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "config/config_names.h"
+#include "config/config_value.h"
 #include "tests/unit/config_fixture.h"
 
 /* The defaults of nanoGPT's train.py at the commit that research used, in Python's notation. */

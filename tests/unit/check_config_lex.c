@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "config/config_value.h"
 #include "tests/unit/unit_main.h"
 
 static char pool[4096];

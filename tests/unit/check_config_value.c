@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "config/config_value.h"
 #include "tests/unit/unit_main.h"
 
 static struct config_value number(int64_t integer)

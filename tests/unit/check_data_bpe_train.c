@@ -1,10 +1,10 @@
 /* Tests of src/data/bpe_train.c: known merges, ties, and a comparison with a trainer that counts all pairs again for
  * every merge. */
-#include "data/tokenizer.h"
-
 #include "data/bpe.h"
 #include "data/bpe_split.h"
+#include "data/bpe_train.h"
 #include "data/documents.h"
+#include "data/tokenizer.h"
 #include "tests/unit/bpe_fixture.h"
 
 static struct tokenizer *train(struct data_fixture *fixture, const char *text, size_t count, int64_t vocab_size)

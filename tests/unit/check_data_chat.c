@@ -1,7 +1,12 @@
 /* Tests of src/data/chat*.c: records in every form, rendering in every family, cuts, ids and masks, JSON and white space as
  * Python has them, and the templates that are recognised. */
-#include "data/chat_internal.h"
-
+#include "data/bpe_train.h"
+#include "data/chat_forms.h"
+#include "data/chat_kind.h"
+#include "data/chat_mark.h"
+#include "data/chat_out.h"
+#include "data/chat_render.h"
+#include "data/chat_templates.h"
 #include "tests/unit/bpe_fixture.h"
 
 /* Returns a vocabulary with the template's tokens. */

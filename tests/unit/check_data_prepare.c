@@ -3,6 +3,7 @@
 #include "data/prepare.h"
 
 #include "base/utf8.h"
+#include "data/prepare_spec.h"
 #include "data/tokens.h"
 #include "tests/unit/data_fixture.h"
 

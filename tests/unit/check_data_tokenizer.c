@@ -3,6 +3,7 @@
 
 #include "base/rng.h"
 #include "base/utf8.h"
+#include "data/tokenizer_encoder.h"
 #include "tests/unit/data_fixture.h"
 
 static const uint32_t sample_points[] = {'\n', ' ', 'a', 'b', 0xE9, 0x4E2D, 0x1F600};

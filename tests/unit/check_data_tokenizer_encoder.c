@@ -1,8 +1,8 @@
 /* Tests of src/data/tokenizer_encoder.c: round trips, special tokens, faults. */
-#include "data/tokenizer.h"
-
 #include "base/utf8.h"
 #include "data/bpe_split.h"
+#include "data/tokenizer.h"
+#include "data/tokenizer_encoder.h"
 #include "tests/unit/bpe_fixture.h"
 
 static struct tokenizer *make_chars(struct data_fixture *fixture)

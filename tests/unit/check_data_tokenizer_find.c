@@ -1,9 +1,11 @@
 /* Tests of src/data/tokenizer_find.c: every place where GPT-2's vocabulary may be, their order, and the line that
  * explains how to get it.  The places are made in a scratch folder.  Each contains a small vocabulary, so that the line
  * which refuses it names the place that was found.  With GPT-2's own files (GPT2_VOCAB_DIR) the hash is checked too. */
-#include "data/tokenizer.h"
-
 #include "base/file.h"
+#include "data/hf_hub.h"
+#include "data/tokenizer.h"
+#include "data/tokenizer_encoder.h"
+#include "data/tokenizer_export.h"
 #include "tests/unit/bpe_fixture.h"
 
 static const char *const variables[] = {"GPT_TRAIN_TOKENIZER_DIR", "HF_HUB_CACHE",  "HUGGINGFACE_HUB_CACHE", "HF_HOME",

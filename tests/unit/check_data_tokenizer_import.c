@@ -1,7 +1,8 @@
 /* Tests of src/data/tokenizer_import.c and tokenizer_export.c: every format gives the same
  * tokenizer again, and other files are refused in one line that names file and field or line. */
 #include "data/tokenizer.h"
-
+#include "data/tokenizer_export.h"
+#include "data/tokenizer_import.h"
 #include "tests/unit/bpe_fixture.h"
 
 TEST(import_reads_what_export_wrote)

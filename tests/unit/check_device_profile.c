@@ -1,7 +1,5 @@
 /* Tests of device_profile.c: the table against published figures, names, and refused
  * files. */
-#include "plan/device_profile.h"
-
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,6 +7,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "plan/device_profile.h"
+#include "plan/device_profile_file.h"
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 

@@ -1,14 +1,14 @@
 /* Tests of diagnose.c: plants each kind of cause in a small model, and expects it to be named. */
 #include "session/bad_value.h"
-#include "session/restore_weights.h"
-#include "train/diagnose.h"
-
 #include <math.h>
 #include <string.h>
 
+#include "config/config_key.h"
+#include "session/restore_weights.h"
 #include "session/session_open.h"
 #include "session/session_plan.h"
 #include "session/session_start.h"
+#include "train/diagnose.h"
 #include "tests/unit/data_fixture.h"
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "io/safetensors_table.h"
 #include "tests/unit/unit_main.h"
 
 struct format {

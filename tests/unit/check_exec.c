@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/plan_create.h"
+#include "plan/plan_verify.h"
 #include "tests/unit/backend_fixture.h"
 #include "tests/unit/graph_fixture.h"
 #include "tests/unit/log_capture.h"

@@ -7,6 +7,7 @@
 #include "base/dtype.h"
 #include "exec/exec.h"
 #include "exec/exec_poison.h"
+#include "plan/plan_create.h"
 #include "tests/unit/backend_fixture.h"
 #include "tests/unit/graph_fixture.h"
 #include "tests/unit/log_capture.h"

@@ -1,6 +1,7 @@
 /* Tests of feed.c: the contents of the data tensors, and a pass over a whole split. */
 #include <math.h>
 
+#include "config/config_key.h"
 #include "session/restore.h"
 #include "session/restore_weights.h"
 #include "session/session_open.h"

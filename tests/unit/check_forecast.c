@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "plan/plan_report.h"
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 #include "train/feed.h"

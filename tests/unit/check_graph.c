@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "model/model.h"
+#include "model/model_create.h"
 #include "tests/unit/graph_check.h"
 #include "tests/unit/graph_fixture.h"
 #include "tests/unit/log_capture.h"

@@ -1,7 +1,8 @@
 /* Tests of checkpoints that are kept: those of an earlier run, and those of the same run. */
-#include "io/checkpoint.h"
+#include "io/checkpoint_folder.h"
 
 #include "base/crc32c.h"
+#include "io/checkpoint_save.h"
 #include "tests/unit/io_case.h"
 
 static char found[FILE_PATH_MAX];

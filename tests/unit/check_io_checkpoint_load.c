@@ -1,6 +1,10 @@
 /* Tests of loading: damage is named (tests/reliability/check_flips.c shows that it is detected), and folders in Hugging
  * Face's layout. */
+#include "io/checkpoint_load.h"
+#include "io/checkpoint_open.h"
 #include "io/hf_config.h"
+#include "io/safetensors_table.h"
+#include "model/parameters.h"
 #include "tests/unit/io_case.h"
 
 static struct io_model model;

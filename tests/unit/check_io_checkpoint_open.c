@@ -1,4 +1,6 @@
 /* Tests of recognising and opening: the kinds of folder, the refusals, and their words. */
+#include "io/checkpoint_open.h"
+#include "io/checkpoint_save.h"
 #include "tests/unit/io_case.h"
 
 static struct io_model model;

@@ -1,5 +1,9 @@
 /* Tests of the optimizer's file: of saving and loading 16-bit weights and 8-bit moments: every bit is restored, and
  * foreign parts are refused. */
+#include "io/checkpoint_load.h"
+#include "io/checkpoint_open.h"
+#include "io/checkpoint_save.h"
+#include "io/safetensors_table.h"
 #include "tests/unit/io_case.h"
 
 static struct io_model model;

@@ -1,8 +1,8 @@
 /* Tests of the public names in a checkpoint's folder, and of their repair at start-up. */
-#include "io/checkpoint.h"
-
 #include <sys/syscall.h>
 
+#include "io/checkpoint.h"
+#include "io/checkpoint_folder.h"
 #include "tests/unit/io_case.h"
 
 static struct io_model model;

@@ -1,6 +1,6 @@
 /* Tests of trainer_state.json: the round trip, the check of each field, and file names that must not contain a path. */
 #include "io/checkpoint.h"
-
+#include "io/checkpoint_record.h"
 #include "tests/unit/io_case.h"
 
 /* Returns a complete record; release it with json_decref(). */

@@ -5,7 +5,10 @@
 #include <sys/wait.h>
 
 #include "io/checkpoint.h"
+#include "io/checkpoint_folder.h"
+#include "io/checkpoint_save.h"
 #include "io/hf_config.h"
+#include "io/safetensors_table.h"
 #include "tests/unit/io_case.h"
 
 #define OLD_SALT 1

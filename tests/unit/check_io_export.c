@@ -2,6 +2,10 @@
  * allocations. */
 #include "io/export.h"
 
+#include "io/checkpoint_open.h"
+#include "io/export_options.h"
+#include "io/export_weights.h"
+#include "model/parameters.h"
 #include "tests/unit/io_case.h"
 
 #define SALT 5

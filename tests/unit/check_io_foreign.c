@@ -3,9 +3,13 @@
  * with failing allocations.
  */
 #include "data/choices.h"
+#include "io/checkpoint_load.h"
+#include "io/checkpoint_open.h"
 #include "io/llmc_model.h"
 #include "io/nanogpt.h"
+#include "io/safetensors_table.h"
 #include "io/zip_stored.h"
+#include "model/parameters.h"
 #include "tests/unit/io_case.h"
 
 static char *bytes;

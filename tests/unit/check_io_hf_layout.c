@@ -1,6 +1,8 @@
 /* Tests of GPT-2's tensors: names, order and shapes, and files with missing, additional or other tensors. */
-#include "io/checkpoint.h"
+#include "io/checkpoint_load.h"
 
+#include "io/safetensors_table.h"
+#include "model/parameters.h"
 #include "tests/unit/io_case.h"
 
 static struct model_config config;

@@ -1,6 +1,7 @@
 /* Tests of the table of known models: each shape has the number of parameters that its published weights have, and a
  * mistyped name gets the names that are near. */
 #include "io/known_models.h"
+#include "model/model_create.h"
 
 #include "model/parameters.h"
 #include "tests/unit/unit_main.h"

@@ -2,6 +2,7 @@
  * the mathematics is refused by name. */
 #include "io/peft.h"
 
+#include "model/parameters.h"
 #include "tests/unit/io_case.h"
 
 #define REST "\"peft_type\":\"LORA\",\"base_model_name_or_path\":\"b\",\"r\":4,\"lora_alpha\":8"

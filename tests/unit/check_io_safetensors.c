@@ -2,6 +2,7 @@
 #include "io/safetensors.h"
 
 #include "base/crc32c.h"
+#include "io/safetensors_table.h"
 #include "tests/unit/io_case.h"
 
 #define GOOD                                                                    \

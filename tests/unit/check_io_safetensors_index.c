@@ -2,6 +2,7 @@
  * and failed allocations that are passed on. */
 #include "io/safetensors.h"
 
+#include "io/safetensors_table.h"
 #include "tests/unit/io_case.h"
 
 #define FIRST "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}   "

@@ -1,5 +1,6 @@
 /* Tests of tables of arrays in other files: every piece of every array, and the arrays that are refused. */
 #include "io/safetensors.h"
+#include "io/safetensors_table.h"
 #include "tests/unit/io_case.h"
 
 enum { ROWS = 5, COLUMNS = 7 };

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include "base/crc32c.h"
+#include "io/safetensors_table.h"
 #include "tests/unit/io_case.h"
 
 struct source {

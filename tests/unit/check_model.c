@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "model/model.h"
+#include "model/model_create.h"
 #include "model/parameters.h"
 #include "tests/unit/graph_check.h"
 #include "tests/unit/log_capture.h"

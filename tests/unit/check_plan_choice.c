@@ -1,5 +1,5 @@
 /* Tests of model/plan_choice: the round trip of a record, in the form of this release and of 0.2.0. */
-#include "io/checkpoint.h"
+#include "io/checkpoint_record.h"
 
 #include <string.h>
 

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "plan/device_profile_file.h"
 #include "tests/unit/unit_main.h"
 
 static struct op_call gemm_call(int64_t m, int64_t n, int64_t k, enum dtype dtype)

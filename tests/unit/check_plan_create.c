@@ -4,7 +4,10 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "plan/plan_internal.h"
+#include "plan/plan_create.h"
+#include "plan/plan_item.h"
+#include "plan/plan_report.h"
+#include "plan/plan_verify.h"
 #include "tests/unit/backend_fixture.h"
 #include "tests/unit/graph_fixture.h"
 #include "tests/unit/log_capture.h"

@@ -14,8 +14,12 @@
 
 #include "base/rng.h"
 #include "base/size.h"
+#include "model/model_create.h"
 #include "model/parameters.h"
 #include "plan/device_profile.h"
+#include "plan/device_profile_file.h"
+#include "plan/plan_create.h"
+#include "plan/plan_search.h"
 #include "tests/unit/search_fixture.h"
 
 #define CASES 12

@@ -1,7 +1,8 @@
 /* Tests of plan/plan_lifetimes: items of a program, live items at each op, the peak and its categories. */
 #include <string.h>
 
-#include "plan/plan_internal.h"
+#include "plan/plan_create.h"
+#include "plan/plan_item.h"
 #include "tests/unit/graph_fixture.h"
 #include "tests/unit/unit_main.h"
 

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/plan_internal.h"
+#include "plan/plan_item.h"
+#include "plan/plan_place.h"
 #include "tests/unit/graph_fixture.h"
 #include "tests/unit/unit_main.h"
 

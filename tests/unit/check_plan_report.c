@@ -6,8 +6,12 @@
 
 #include "base/json.h"
 #include "base/svg.h"
-#include "plan/plan_internal.h"
+#include "plan/plan_choices.h"
+#include "plan/plan_create.h"
+#include "plan/plan_json.h"
+#include "plan/plan_report.h"
 #include "plan/plan_search.h"
+#include "plan/plan_svg.h"
 #include "tests/unit/graph_fixture.h"
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"

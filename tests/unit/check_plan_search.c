@@ -3,12 +3,15 @@
  * A result fits, a larger budget is never slower, pinned choices stay, the samples of an update stay, and when nothing
  * fits the search reports the least bytes.  Costs are checked for their proportions.
  */
-#include "plan/plan_search.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "model/model_create.h"
+#include "plan/plan_choices.h"
+#include "plan/plan_create.h"
+#include "plan/plan_search.h"
+#include "plan/plan_verify.h"
 #include "tests/unit/search_fixture.h"
 
 static struct search_request request_make(void)

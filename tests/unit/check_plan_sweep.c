@@ -12,6 +12,8 @@
 #include "base/rng.h"
 #include "model/parameters.h"
 #include "plan/device_profile.h"
+#include "plan/device_profile_file.h"
+#include "plan/plan_search.h"
 #include "tests/unit/search_fixture.h"
 
 #define CASES 16

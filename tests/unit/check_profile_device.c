@@ -1,9 +1,12 @@
 /* Tests of device_profile.c's backend for planning: it has the profile's figures, enforces the caps and plans real
  * models. */
-#include "plan/device_profile.h"
-
 #include "model/model.h"
+#include "model/model_create.h"
+#include "plan/device_profile.h"
+#include "plan/device_profile_file.h"
 #include "plan/plan.h"
+#include "plan/plan_create.h"
+#include "plan/plan_verify.h"
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 

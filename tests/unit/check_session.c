@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/config_key.h"
 #include "model/parameters.h"
 #include "session/restore.h"
 #include "session/restore_weights.h"

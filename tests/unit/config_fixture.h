@@ -12,6 +12,8 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "config/config.h"
+#include "config/config_file.h"
+#include "config/config_key.h"
 #include "tests/unit/unit_main.h"
 
 #define FIXTURE_LINES 64

@@ -19,6 +19,10 @@
 #include "base/file.h"
 #include "base/hostmem.h"
 #include "io/checkpoint.h"
+#include "io/checkpoint_load.h"
+#include "io/checkpoint_open.h"
+#include "io/checkpoint_save.h"
+#include "model/parameters.h"
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 

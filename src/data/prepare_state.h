@@ -1,6 +1,6 @@
 /* Shared by prepare*.c: the state of one run of gpt-prepare. */
-#ifndef GPT_TRAIN_DATA_PREPARE_INTERNAL_H
-#define GPT_TRAIN_DATA_PREPARE_INTERNAL_H
+#ifndef GPT_TRAIN_DATA_PREPARE_STATE_H
+#define GPT_TRAIN_DATA_PREPARE_STATE_H
 
 #include "base/file.h"
 #include "base/json.h"
@@ -8,9 +8,10 @@
 #include "data/dedup.h"
 #include "data/documents.h"
 #include "data/manifest.h"
-#include "data/prepare.h"
+#include "data/prepare_spec.h"
 #include "data/token_writer.h"
 #include "data/tokenizer.h"
+#include "data/tokenizer_encoder.h"
 
 #define PREPARE_STDIN_NAME ".gpt-prepare.stdin"
 #define PREPARE_LOCK_NAME ".gpt-prepare.lock"
@@ -101,50 +102,12 @@ struct prepare {
     char unknown_first[FILE_PATH_MAX + 32]; /* where the first byte without a token is */
 
     uint64_t done_before_bytes; /* for progress: bytes of finished passes */
-    uint64_t told_bytes;
+    uint64_t reported_bytes;
     const struct token_file *files;
     size_t file_count;
     const struct token_file *mask_files;
     size_t mask_count;
     json_t *commit; /* the list of files to rename and remove */
 };
-
-/* prepare_encode.c: from text to token files, with a save now and then. */
-enum gt_status prepare_encode_open(struct prepare *prep);
-enum gt_status prepare_encode(struct prepare *prep);
-
-/* prepare_manifest.c: the manifest, and the state of a run.  prepare_state_load() sets phase, state and stopped, and
- * refuses other options or inputs.  prepare_state_shards() gives the token files to the writers.
- * prepare_state_refuse() logs that a field is damaged and returns GT_DATA. */
-enum gt_status prepare_manifest_save(const struct prepare *prep, const char *path);
-enum gt_status prepare_state_load(struct prepare *prep);
-enum gt_status prepare_state_check_tokenizer(const struct prepare *prep);
-enum gt_status prepare_state_shards(const struct prepare *prep);
-enum gt_status prepare_state_save(struct prepare *prep, enum prepare_phase phase);
-enum gt_status prepare_state_refuse(const struct prepare *prep, const char *field);
-
-/* prepare_commit.c: from NAME.partial to NAME.  prepare_publish() makes the list, prepare_commit() carries it out. */
-enum gt_status prepare_publish(struct prepare *prep);
-enum gt_status prepare_commit(struct prepare *prep);
-/* Returns the end of the tokenizer's files to write, which begin with TOKENIZER_FILE_OURS. */
-int prepare_tokenizer_files(const struct prepare *prep);
-/* Refuses a folder whose data set cannot be replaced, because its manifest does not list the data set's files. */
-enum gt_status prepare_check_old(const struct prepare *prep);
-/* Removes the temporary files of a run that has finished, or that never started to replace anything; the state first.
- * Returns false, with errno, when it cannot remove the state, and leaves all files for the next run, because the state
- * names them. */
-bool prepare_clean(struct prepare *prep);
-/* Like prepare_clean(), for an earlier run or one whose state is gone; also removes the outputs of a commit that was
- * stopped halfway.  Errors: GT_IO, GT_NO_MEMORY; the state stays when half a data set stays, or when it cannot be
- * removed. */
-enum gt_status prepare_discard(struct prepare *prep);
-/* Returns true for names of our files in out_dir, with or without the suffix of unfinished ones. */
-bool prepare_is_output(const char *name);
-
-/* prepare.c */
-void prepare_told(struct prepare *prep, bool force);
-enum gt_status prepare_open_documents(struct prepare *prep, bool second);
-/* Logs one line about the JSON of `what` and returns GT_NO_MEMORY when `value` is NULL or `failures` is not 0. */
-enum gt_status prepare_json_check(const json_t *value, int failures, const char *what);
 
 #endif

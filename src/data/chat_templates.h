@@ -1,12 +1,10 @@
-/* Shared by chat*.c: what a template is made of, and rendered text that grows. */
-#ifndef GPT_TRAIN_DATA_CHAT_INTERNAL_H
-#define GPT_TRAIN_DATA_CHAT_INTERNAL_H
+/* The chat templates of models, a row for each family, and how a model's own is recognised. */
+#ifndef GPT_TRAIN_DATA_CHAT_TEMPLATES_H
+#define GPT_TRAIN_DATA_CHAT_TEMPLATES_H
 
-#include "data/chat.h"
+#include "base/json.h"
+#include "data/chat_kind.h"
 #include "data/dedup.h"
-
-#define CHAT_MARK "\xff" /* a digit follows for a special token, or one of these */
-enum { CHAT_MARK_COUNT = '+', CHAT_MARK_IGNORE = '-', CHAT_MARK_END_OF_TEXT = 'e' };
 
 enum chat_role { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT, CHAT_TOOL, CHAT_ROLES };
 
@@ -67,22 +65,8 @@ struct chat_template {
 
 const struct chat_template *chat_template_of(enum chat_kind kind);
 
-/* Text that grows up to `room` bytes; `full` is set when more does not fit. */
-struct chat_out {
-    char *text;
-    size_t count, room;
-    bool full;
-};
-
-void chat_out_bytes(struct chat_out *out, const char *bytes, size_t count);
-void chat_out_text(struct chat_out *out, const char *text);
-/* Writes JSON as Python's json.dumps(value, ensure_ascii=False) does; `indent` 0: in one line.  Returns false for a
- * value that is nested too deeply. */
-bool chat_out_json(struct chat_out *out, const json_t *value, int indent);
-
-/* Removes the white space of Python's str.strip() from text[*count]. */
-const char *chat_strip(const char *text, size_t *count);
-/* Returns the length without the white space at the end. */
-size_t chat_strip_end(const char *text, size_t count);
+/* Returns the family that writes what the template `jinja` of a model writes, or CHAT_NONE.  *out_exact is false when
+ * only its marks say so. */
+enum chat_kind chat_recognise(const char *jinja, bool *out_exact);
 
 #endif

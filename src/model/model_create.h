@@ -1,0 +1,25 @@
+/* The model: the parameters and programs of one run, in one graph. */
+#ifndef GPT_TRAIN_MODEL_MODEL_CREATE_H
+#define GPT_TRAIN_MODEL_MODEL_CREATE_H
+
+#include "model/model.h"
+
+/* Logs every impossible value, one line each.  Errors: GT_USAGE. */
+enum gt_status model_config_check(const struct model_config *config);
+
+/* Returns how often a rank runs a program of training in an update. */
+int32_t model_runs(const struct model_options *options, enum program_kind program);
+
+/* Builds parameters and programs.  Errors: GT_NO_MEMORY, GT_USAGE. */
+enum gt_status model_create(const void *owner, const struct model_options *options, struct model **out);
+
+/* Returns the bytes of weights, masters, gradients and moments per parameter, from the model's tensors. */
+double model_bytes_per_parameter(const struct model *model);
+/* Returns the FLOPs of one token, forward and backward: 6 N + 12 L H D T, N without tables that are only looked up
+ * (PaLM; nanoGPT estimate_mfu); 4 for each parameter that is not trained. */
+double model_flops_per_token(const struct model_config *config);
+
+/* Returns the number of updates after which both bias corrections are 1 in fp32, at least 1 and at most `updates`. */
+int32_t model_correction_rows(float beta1, float beta2, int64_t updates);
+
+#endif

@@ -15,8 +15,8 @@ nothing found, 1 something found, 2 bad usage.
   format        clang-format finds nothing to change
   comments      each file of C, C++, CUDA or OpenCL opens with a comment that describes it
   cuda          kernels use LAUNCH to start and SHARED and DYN_SHARED to share, which the emulator understands
-  structure     units of src/ and backends/ do not include each other, and functions of their headers have a caller there,
-                but for those that structure.py lists
+  structure     units of src/ and backends/ do not include or call each other in a circle, but for those that structure.py
+                lists; a function is declared in the header of its file's name, and has a caller there
   unfinished    no to-do note without the number of its issue
   tolerances    no tolerance written by hand in tests/opcheck and tests/ops: bounds are formulas of dtype and K
   paths         no path of one machine
@@ -332,8 +332,10 @@ def check_tolerances(root):
 def check_structure(root):
     paths = tree_files(root, ("src", "backends"), (".c", ".h", ".cu"))
     texts = {path: read_text(root, path) for path in paths}
-    yield from structure.circles(paths, texts.get)
-    yield from structure.unused_exports(paths, texts.get, without_comments)
+    code = {path: without_comments(text) for path, text in texts.items()}
+    yield from structure.circles(code)
+    yield from structure.misplaced(code)
+    yield from structure.unused_exports(code)
     for path, text in texts.items():
         for number, line in enumerate(text.split("\n"), 1):
             if len(line) > COLUMNS_MAX and re.match(r"\s*(/\*| \*|//)", line):

@@ -1,6 +1,7 @@
 """Checks of how the files of src/ and backends/ hang together, for check_style.py.
 
-A unit is a source and its header: src/plan/plan_search.c and .h, and an internal header of theirs, are src/plan/plan_search.
+A unit is a source and its header: src/plan/plan_search.c and .h are src/plan/plan_search.  A unit leads to those whose
+headers it includes, and to those whose functions it calls.
 """
 
 import re
@@ -10,26 +11,52 @@ EXPORT = re.compile(r"^(?!static|typedef|#|/\*| \*|\}|extern|struct \w+ \{|enum 
 FOR_TESTS = {
     "hostmem_fail_at", "log_count",
 }
-# Units that include each other, each with its reason.
+# Units that lead to each other, each with its reason.  doc/ARCHITECTURE.md says no more than this.
 CIRCLES = {
-    ("backends/cuda/cuda_gemm_cache", "backends/cuda/cuda_tuning"):
-        "tuning names the products that the cache keeps, and the cache asks it what it found",
-    ("src/data/tokenizer", "src/data/tokenizer_encoder"): "a tokenizer encodes one text through an encoder of its own",
+    ("src/answer/answers", "src/train/trainer"): "an answer trains, and the trainer answers",
+    ("src/session/session", "src/session/session_device", "src/session/session_plan", "src/session/session_rates"):
+        "one struct, which four files fill",
 }
+# Headers whose functions other files define: run.h, session.h and restore.h are for several files each.
+SHARED_HEADERS = ("src/train/run.h", "src/session/session.h", "src/session/restore.h")
+CALL = re.compile(r"\b(\w+)\(")
+DEFINITION = re.compile(r"^(?!static\b|typedef|#)[a-z][\w \*]*?\b(\w+)\([^;{}]*\)\s*\n\{", re.M)
+STRINGS = re.compile(r'"(?:\\.|[^"\\\n])*"')
 
 
 def unit_of(path):
-    return re.sub(r"(_internal)?\.\w+$", "", path)
+    return re.sub(r"\.\w+$", "", path)
 
 
-def includes_of(paths, text_of):
-    """{unit: units that it includes}, of src/ and backends/."""
+def definitions_of(texts):
+    """{function: sources that define it}, of the functions that a header declares."""
+    declared = {name for path, text in texts.items() if path.endswith(".h") for name in EXPORT.findall(text)}
     found = {}
-    for path in paths:
-        targets = re.findall(r'^#include "([^"]+)"', text_of(path), re.M)
-        targets = [name if name.startswith("backends/") else "src/" + name for name in targets]
-        found.setdefault(unit_of(path), set()).update(unit_of(name) for name in targets if name.endswith(".h"))
-    return {unit: {other for other in others if other in found and other != unit} for unit, others in found.items()}
+    for path, text in texts.items():
+        for name in DEFINITION.findall(text) if path.endswith(".c") else ():
+            if name in declared:
+                found.setdefault(name, []).append(path)
+    return found
+
+
+def are_near(path, other):
+    """Backends have functions of the same name, and do not see each other."""
+    return not other.startswith("backends/") or path.split("/")[:2] == other.split("/")[:2]
+
+
+def leads_of(texts):
+    """{unit: units that it includes or calls}, of src/ and backends/."""
+    found, defined = {unit_of(path): set() for path in texts}, definitions_of(texts)
+    for path, text in texts.items():
+        leads = found[unit_of(path)]
+        targets = re.findall(r'^#include "([^"]+\.h)"', text, re.M)
+        leads.update(unit_of(name if name.startswith("backends/") else "src/" + name) for name in targets)
+        own = set(EXPORT.findall(text)) if path.endswith(".h") else set()
+        for name in set(CALL.findall(STRINGS.sub("", text))) - own:
+            sources = defined.get(name, ())
+            if path not in sources:
+                leads.update(unit_of(source) for source in sources if are_near(path, source))
+    return {unit: {other for other in leads if other in found and other != unit} for unit, leads in found.items()}
 
 
 def components(graph):
@@ -61,15 +88,26 @@ def components(graph):
     return [units for units in found if len(units) > 1]
 
 
-def circles(paths, text_of):
-    for units in components(includes_of(paths, text_of)):
+def circles(texts):
+    """Units that include or call each other; `texts` have no comments."""
+    for units in components(leads_of(texts)):
         if tuple(units) not in CIRCLES:
-            yield units[0] + ".h", 1, "these include each other: " + ", ".join(units)
+            yield units[0] + ".h", 1, "these include or call each other: " + ", ".join(units)
 
 
-def unused_exports(paths, text_of, without_comments):
+def misplaced(texts):
+    """Functions that another file's header declares."""
+    defined = definitions_of(texts)
+    for path, text in texts.items():
+        if path.endswith(".h") and not path.startswith(SHARED_HEADERS):
+            for name in sorted(set(EXPORT.findall(text))):
+                sources = [source for source in defined.get(name, ()) if are_near(path, source)]
+                if sources and unit_of(path) not in map(unit_of, sources):
+                    yield path, 1, "declares %s(), which is in %s" % (name, sources[0])
+
+
+def unused_exports(texts):
     """Functions of a header that no file of src/ or backends/ calls, or that none defines."""
-    texts = {path: without_comments(text_of(path)) for path in paths}
     words = {}
     for path, text in texts.items():
         for word in re.findall(r"\b\w+\b", text):

@@ -311,8 +311,9 @@ static void text_push(const struct sample *sample, struct sample_text *text, int
 static void text_begin(const struct sample *sample, struct sample_text *text, stop_text_fn *show)
 {
     char bytes[TOKENIZER_TEXT_MAX];
+    const bool has_bos = sample->prompt[0] == tokenizer_pipeline(sample->tokenizer)->bos;
     *text = (struct sample_text){0};
-    for (size_t i = sample->prompt[0] == tokenizer_pipeline(sample->tokenizer)->bos; i < sample->prompt_count; i++)
+    for (size_t i = has_bos ? 1 : 0; i < sample->prompt_count; i++)
         show(NULL, bytes, tokenizer_stream_push(sample->tokenizer, &text->stream, sample->prompt[i], bytes));
 }
 

@@ -67,9 +67,10 @@ double model_bytes_per_parameter(const struct model *model)
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const struct parameter *p = &model->parameters.at[i];
         const int32_t tensors[] = {p->gradient, p->tensor, p->master, p->part_gradient, p->m, p->v, p->scales};
+        /* An update's gradient that takes the place of the part's is counted once. */
         const bool in_place = p->part_gradient != TENSOR_NONE && p->gradient != TENSOR_NONE &&
                               graph_storage(model->graph, p->gradient) == p->part_gradient;
-        for (size_t k = in_place; k < sizeof tensors / sizeof tensors[0]; k++)
+        for (size_t k = in_place ? 1 : 0; k < sizeof tensors / sizeof tensors[0]; k++)
             if (tensors[k] != TENSOR_NONE && model->graph->tensors[tensors[k]].lifetime != LIFETIME_PROGRAM)
                 bytes += (double)graph_tensor_bytes(model->graph, tensors[k]);
     }

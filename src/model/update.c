@@ -1,5 +1,14 @@
 /* The update program.
  *
+ *   gradients -- sum_of_squares, one each -- clip_factor: norm, factor, step count
+ *                                                |
+ *   states on the device  ---------------------- adamw, adamw_lean or Muon's ops -- weights or masters
+ *
+ *   states in host memory, a column at a time:
+ *      fetch slice 1 | fetch slice 2  | fetch slice 3  |                |
+ *                    | update slice 1 | update slice 2 | update slice 3 |
+ *                    |                | store slice 1  | store slice 2  | store slice 3
+ *
  * The optimizer and the state format determine the ops that update a parameter.  If Muon was chosen, its ops update the
  * matrices of blocks.  Otherwise adamw updates a parameter that is fp32 or has a master, and adamw_lean a bf16
  * parameter without a master.

@@ -1,5 +1,17 @@
 /* Placement: finds an address for each item of known lifetime.
  *
+ *   address
+ *      ^             +---+
+ *      |             | w |            w: the workspace of one op
+ *      |       +-----+---+---+
+ *      |       | b           |        a, b: saved activations of blocks 1 and 2; an item keeps
+ *      |   +---+-------------+---+          its addresses from its first op to its last
+ *      |   | a                   |
+ *      +---+---------------------+--
+ *      | fixed: weights, moments ... |    placed before, under all programs
+ *      +-----------------------------+--> ops
+ *          forward   |  backward
+ *
  * First fit in several orders; the smallest result is kept, and the first one that meets the lower bound ends the
  * search.  Longest lifetime first is optimal if lifetimes nest, as saved activations do: every earlier item whose life
  * overlaps an item's then contains it, so that first fit stacks without gaps.  By breadth: the op with most live bytes

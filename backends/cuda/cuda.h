@@ -50,10 +50,10 @@ struct cuda_segment {
     bool pinned; /* host memory that the copy engines reach */
 };
 
-/* Limit on the copies beside computing that are in flight at once: the update of a slice has five each way, and two
+/* Limit on the asynchronous copies in flight at once: the update of a slice has five each way, and two
  * pieces have exchanges with all other ranks. */
 #define CUDA_COPIES_MAX 160
-/* A copy from or to host memory, or another rank, beside computing. */
+/* An asynchronous copy from or to host memory, or another rank. */
 struct cuda_copy {
     const struct op_call *call; /* that began it; NULL: free */
     cudaEvent_t done;
@@ -90,8 +90,8 @@ struct cuda_backend {
     char name[CUDA_NAME_MAX]; /* "NVIDIA GeForce RTX 3060" */
     uint64_t context_bytes;   /* memory that opening took, measured */
     cudaStream_t stream;      /* of ops, uploads and downloads */
-    cudaStream_t beside[QUEUE_COUNT]; /* of the copies that fetch and store begin; NULL without a host arena */
-    cudaEvent_t forked;               /* recorded in `stream` before such a copy, which waits for it; NULL: no events */
+    cudaStream_t async[QUEUE_COUNT]; /* of the copies that fetch and store begin; NULL without a host arena */
+    cudaEvent_t forked;              /* recorded in `stream` before such a copy, which waits for it; NULL: no events */
     struct cuda_copy copy[CUDA_COPIES_MAX];
     cudaEvent_t copied[2]; /* recorded after the last copy through each half of the staging buffer */
     void *staging;         /* pinned: uploads and downloads pass through it */

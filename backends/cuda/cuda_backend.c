@@ -206,7 +206,7 @@ static enum gt_status graph_make(struct cuda_backend *cuda, const struct op_call
 static bool copies_pageable(const struct cuda_backend *cuda, const struct op_call *calls, size_t count)
 {
     size_t i = 0;
-    while (i < count && !op_is_copy_beside(calls[i].kind))
+    while (i < count && !op_is_async_copy(calls[i].kind))
         i++;
     return cuda->pins_refused && i < count;
 }

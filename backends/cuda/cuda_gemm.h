@@ -1,4 +1,4 @@
-/* Products: what cuda_gemm.c has beside the op itself. */
+/* Products: what cuda_gemm.c has besides the op itself. */
 #ifndef GPT_TRAIN_CUDA_CUDA_GEMM_H
 #define GPT_TRAIN_CUDA_CUDA_GEMM_H
 

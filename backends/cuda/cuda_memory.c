@@ -1,7 +1,7 @@
 /* The card's memory: the arena, and copies to and from it through pinned memory.
  *
  * A segment on the card is one cudaMalloc; a segment in host memory is mapped, touched and then pinned, so that copies
- * to it run at the link's full rate and beside computing.  Where the driver refuses to pin it, it stays pageable.
+ * to it run at the link's full rate and while ops compute.  Where the driver refuses to pin it, it stays pageable.
  *
  * The segments on the card together stay below what is free at that moment, by a margin: drivers for Windows, including
  * WSL2's, hand out host memory instead of failing, and a run in host memory is many times slower.
@@ -46,12 +46,12 @@ enum gt_status cuda_memory_events_create(struct backend *backend)
     return cuda_check(backend, cudaEventCreateWithFlags(&cuda->forked, flags), "making an event");
 }
 
-/* Creates the queues beside computing, and their events.  Errors: GT_DEVICE. */
-static enum gt_status beside_create(struct backend *backend)
+/* Creates the queues of asynchronous copies, and their events.  Errors: GT_DEVICE. */
+static enum gt_status async_queues_create(struct backend *backend)
 {
     struct cuda_backend *cuda = cuda_own(backend);
     for (int queue = QUEUE_IN; queue <= QUEUE_OUT; queue++)
-        TRY(cuda_check(backend, cudaStreamCreateWithFlags(&cuda->beside[queue], cudaStreamNonBlocking),
+        TRY(cuda_check(backend, cudaStreamCreateWithFlags(&cuda->async[queue], cudaStreamNonBlocking),
                        "making a stream for offload"));
     return cuda_memory_events_create(backend);
 }
@@ -64,10 +64,10 @@ static void beside_destroy(struct cuda_backend *cuda)
     if (cuda->forked != NULL)
         (void)cudaEventDestroy(cuda->forked);
     for (int queue = QUEUE_IN; queue <= QUEUE_OUT; queue++)
-        if (cuda->beside[queue] != NULL)
-            (void)cudaStreamDestroy(cuda->beside[queue]);
+        if (cuda->async[queue] != NULL)
+            (void)cudaStreamDestroy(cuda->async[queue]);
     memset(cuda->copy, 0, sizeof cuda->copy);
-    memset(cuda->beside, 0, sizeof cuda->beside);
+    memset(cuda->async, 0, sizeof cuda->async);
     cuda->forked = NULL;
 }
 
@@ -186,8 +186,8 @@ enum gt_status cuda_memory_arena(struct backend *backend, const struct backend_s
         TRY_GOTO(status, free_segments,
                  segment->space == SPACE_HOST ? host_take(backend, segment)
                                               : memory_take(backend, segment->size_bytes, &segment->memory));
-        if (segment->pinned && cuda->beside[QUEUE_IN] == NULL)
-            TRY_GOTO(status, free_segments, beside_create(backend));
+        if (segment->pinned && cuda->async[QUEUE_IN] == NULL)
+            TRY_GOTO(status, free_segments, async_queues_create(backend));
     }
     TRY_GOTO(status, free_segments, cuda_memory_clear(backend)); /* every byte is written once */
     TRY_GOTO(status, free_segments, cuda_check(backend, cudaStreamSynchronize(cuda->stream), "touching the arena"));
@@ -345,13 +345,13 @@ enum gt_status cuda_memory_copy_start(struct backend *backend, const struct op_c
         return cuda_memory_upload(backend, y->at, source, operand_bytes(x));
     if (to->space == SPACE_HOST && !to->pinned)
         return cuda_memory_download(backend, target, x->at, operand_bytes(x));
-    const cudaStream_t beside = cuda->beside[op_declaration(call->kind)->queue];
-    if (beside == NULL) /* without a host arena, in tests of the op */
+    const cudaStream_t stream = cuda->async[op_declaration(call->kind)->queue];
+    if (stream == NULL) /* without a host arena, in tests of the op */
         return cuda_check(backend, cudaMemcpyAsync(target, source, operand_bytes(x), cudaMemcpyDefault, cuda->stream),
                           what);
-    TRY(cuda_memory_copy_fork(backend, beside));
-    TRY(cuda_check(backend, cudaMemcpyAsync(target, source, operand_bytes(x), cudaMemcpyDefault, beside), what));
-    return cuda_memory_copy_mark(backend, call, beside);
+    TRY(cuda_memory_copy_fork(backend, stream));
+    TRY(cuda_check(backend, cudaMemcpyAsync(target, source, operand_bytes(x), cudaMemcpyDefault, stream), what));
+    return cuda_memory_copy_mark(backend, call, stream);
 }
 
 enum gt_status cuda_memory_copy_wait(struct backend *backend, const struct op_call *wait)

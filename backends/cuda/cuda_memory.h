@@ -22,7 +22,7 @@ enum gt_status cuda_memory_download_later(struct backend *backend, void *to, str
 /* Begins the copy of a fetch or a store on its queue, after the ops that were enqueued before.  A segment that is not
  * pinned is copied through the staging buffer instead, in order with the ops. */
 enum gt_status cuda_memory_copy_start(struct backend *backend, const struct op_call *call);
-/* Creates the events of copies beside computing, once.  Errors: GT_DEVICE. */
+/* Creates the events of asynchronous copies, once.  Errors: GT_DEVICE. */
 enum gt_status cuda_memory_events_create(struct backend *backend);
 /* Has what `stream` gets next wait for the ops that were enqueued before. */
 enum gt_status cuda_memory_copy_fork(struct backend *backend, cudaStream_t stream);

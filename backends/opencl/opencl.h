@@ -134,7 +134,7 @@ struct opencl_backend {
     char *trying; /* receives errors (BACKEND_REASON_MAX bytes) during an attempt that may fail; else NULL */
     cl_context context;
     cl_command_queue queue;
-    cl_command_queue beside[QUEUE_COUNT]; /* of the copies of fetch and store; or `queue` */
+    cl_command_queue async[QUEUE_COUNT]; /* of the copies of fetch and store; or `queue` */
     struct opencl_copy copy[OPENCL_COPIES_MAX];
     bool has_one_queue; /* the driver makes no other */
     bool is_dry;        /* launches do everything except run: for bind() */

@@ -30,12 +30,12 @@
 #define NOTICED_BYTES ((uint64_t)256 << 20) /* smaller arenas disappear in the activity of other processes */
 
 /* Makes the queues of offload's copies, as far as the driver has more than one. */
-static void beside_create(struct opencl_backend *cl)
+static void async_queues_create(struct opencl_backend *cl)
 {
     for (int i = QUEUE_IN; i <= QUEUE_OUT && !cl->has_one_queue; i++) {
         const cl_command_queue own = cl->api.clCreateCommandQueue(cl->context, cl->device.id, 0, NULL);
         cl->has_one_queue = own == NULL;
-        cl->beside[i] = own != NULL ? own : cl->queue;
+        cl->async[i] = own != NULL ? own : cl->queue;
     }
     if (cl->has_one_queue)
         log_note("opencl: %s has no queue for each direction, so that offload does not copy beside computing",
@@ -216,7 +216,7 @@ static enum gt_status opencl_arena(struct backend *backend, const struct backend
     opencl_clblast_prove(cl);
     TRY(opencl_memory_commit(cl, segments, count));
     if (count > 0 && segments[count - 1].space == SPACE_HOST)
-        beside_create(cl);
+        async_queues_create(cl);
     placement_notice(cl, left, need);
     return GT_OK;
 }

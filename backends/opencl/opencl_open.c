@@ -39,7 +39,7 @@ static enum gt_status device_begin(struct opencl_backend *cl, int32_t index, con
     CL_TRY(cl, "clCreateContext", code);
     cl->queue = cl->api.clCreateCommandQueue(cl->context, cl->device.id, 0, &code);
     CL_TRY(cl, "clCreateCommandQueue", code);
-    cl->beside[QUEUE_IN] = cl->beside[QUEUE_OUT] = cl->queue;
+    cl->async[QUEUE_IN] = cl->async[QUEUE_OUT] = cl->queue;
     opencl_clblast_open(cl);
     opencl_tuning_load(cl);
     return GT_OK;
@@ -63,8 +63,8 @@ void opencl_release(struct opencl_backend *cl)
     opencl_memory_release(cl);
     opencl_copies_release(cl);
     for (int i = QUEUE_IN; i <= QUEUE_OUT; i++)
-        if (cl->beside[i] != cl->queue)
-            (void)cl->api.clReleaseCommandQueue(cl->beside[i]);
+        if (cl->async[i] != cl->queue)
+            (void)cl->api.clReleaseCommandQueue(cl->async[i]);
     if (cl->queue != NULL)
         (void)cl->api.clReleaseCommandQueue(cl->queue);
     if (cl->context != NULL)

@@ -128,7 +128,7 @@ static enum gt_status move_run(struct opencl_backend *cl, const struct op_call *
     const struct address from = call->operand[FETCH_X].at, to = call->operand[FETCH_Y].at;
     const size_t bytes = operand_bytes(&call->operand[FETCH_X]);
     const char *what = op_declaration(call->kind)->name;
-    const cl_command_queue queue = cl->beside[op_declaration(call->kind)->queue];
+    const cl_command_queue queue = cl->async[op_declaration(call->kind)->queue];
     struct opencl_copy *copy = cl->copy;
     cl_event forked = NULL;
     if (cl->is_dry)

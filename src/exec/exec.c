@@ -37,8 +37,8 @@ struct exec {
     double *seconds;                        /* [ops of the longest program] */
     int64_t timed[GRAPH_PROGRAMS_MAX];      /* runs of each program while timing is on */
     double ops_seconds[GRAPH_PROGRAMS_MAX]; /* of the last run that was timed op by op */
-    exec_look_fn *look;                     /* NULL when off */
-    void *look_context;
+    exec_callback_fn *look;                 /* NULL when off */
+    void *callback_context;
     struct dist *dist; /* NULL: no other ranks */
     char *staging;     /* [EXEC_STAGING_BYTES] */
     uint64_t *moves;   /* [ops of the longest program]: the moves of an exchange are those before this one */
@@ -288,7 +288,7 @@ static enum gt_status calls_run(struct exec *exec, int32_t program)
     return GT_OK;
 }
 
-/* Runs an op and waits for it.  With poison, a copy beside computing happens at its wait, so that an op in between
+/* Runs an op and waits for it.  With poison, an asynchronous copy happens at its wait, so that an op in between
  * which reads its result finds poison, and one that overwrites its source spoils it. */
 static enum gt_status call_start(struct exec *exec, int32_t program, int32_t index)
 {
@@ -296,7 +296,7 @@ static enum gt_status call_start(struct exec *exec, int32_t program, int32_t ind
     const bool late = exec->poison != NULL;
     if (is_exchange(exec, call))
         return exchange_run(exec, program, index);
-    if (late && op_is_copy_beside(call->kind))
+    if (late && op_is_async_copy(call->kind))
         return GT_OK;
     for (int32_t i = index - 1; late && call->kind == OP_WAIT; i--) {
         assert(i >= 0);
@@ -327,8 +327,8 @@ static enum gt_status call_run(struct exec *exec, int32_t program, int32_t index
     TRY(call_start(exec, program, index));
     if (is_timed(exec, program))
         timing_add(&exec->timing, call, (double)(clock_monotonic_ns() - start_ns) * 1e-9);
-    if (exec->look && !op_is_copy_beside(call->kind))
-        TRY(exec->look(exec->look_context, program, index));
+    if (exec->look && !op_is_async_copy(call->kind))
+        TRY(exec->look(exec->callback_context, program, index));
     return exec->poison ? exec_poison_op(exec->poison, program, index, false) : GT_OK;
 }
 
@@ -403,8 +403,8 @@ void exec_timing_get(const struct exec *exec, struct exec_timing *out)
     *out = exec->timing;
 }
 
-void exec_look_set(struct exec *exec, exec_look_fn *look, void *context)
+void exec_callback_set(struct exec *exec, exec_callback_fn *look, void *context)
 {
     exec->look = look;
-    exec->look_context = context;
+    exec->callback_context = context;
 }

@@ -22,7 +22,7 @@ enum gt_status exec_create(const void *owner, struct backend *device, const stru
                            struct exec **out);
 
 /* Sets what exchanges between ranks go through, unless the device has its own way: `dist`, and `staging` for memory
- * that the host does not reach.  Both are borrowed.  Without `dist`, a program that is looked at (exec_look_set())
+ * that the host does not reach.  Both are borrowed.  Without `dist`, a program that is looked at (exec_callback_set())
  * leaves out exchanges and the sums of other ranks' parts. */
 #define EXEC_STAGING_BYTES ((size_t)2 << 20)
 void exec_dist_set(struct exec *exec, struct dist *dist, void *staging);
@@ -65,7 +65,7 @@ void exec_waits_set(struct exec *exec, bool on);
 
 /* While `look` is set, programs run op by op, and exec calls it after each op, before poison overwrites dead storage.
  * An error from `look` ends the program with that status.  NULL switches it off. */
-typedef enum gt_status exec_look_fn(void *context, int32_t program, int32_t op);
-void exec_look_set(struct exec *exec, exec_look_fn *look, void *context);
+typedef enum gt_status exec_callback_fn(void *context, int32_t program, int32_t op);
+void exec_callback_set(struct exec *exec, exec_callback_fn *look, void *context);
 
 #endif

@@ -60,7 +60,7 @@ static bool address_is(struct address a, struct address b)
 
 bool op_waits_for(const struct op_call *wait, const struct op_call *copy)
 {
-    return wait->kind == OP_WAIT && op_is_copy_beside(copy->kind) && wait->attrs.to == copy->attrs.to &&
+    return wait->kind == OP_WAIT && op_is_async_copy(copy->kind) && wait->attrs.to == copy->attrs.to &&
            wait->attrs.from == copy->attrs.from && address_is(wait->operand[WAIT_X].at, copy->operand[FETCH_X].at) &&
            address_is(wait->operand[WAIT_Y].at, copy->operand[FETCH_Y].at);
 }

@@ -119,7 +119,7 @@ struct operand_declaration {
     int32_t like;    /* a result that is not bound takes the dtype of this operand, if `dtypes` has it */
 };
 
-/* Where an op runs in a backend that copies beside computing.  Elsewhere, and in meaning, ops run in the order of the
+/* Where an op runs in a backend with asynchronous copies.  Elsewhere, and in meaning, ops run in the order of the
  * list.  A copy begins after the ops before it and ends before its wait, which names its operands. */
 enum op_queue { QUEUE_COMPUTE, QUEUE_IN, QUEUE_OUT, QUEUE_RANKS, QUEUE_COUNT };
 
@@ -161,7 +161,7 @@ struct op_declaration {
 #define OP_NAMED(name_, KIND) .name = #name_, .operands = KIND##_OPERANDS
 
 const struct op_declaration *op_declaration(enum op_kind kind);
-static inline bool op_is_copy_beside(enum op_kind kind)
+static inline bool op_is_async_copy(enum op_kind kind)
 {
     return op_declaration(kind)->queue != QUEUE_COMPUTE;
 }

@@ -63,7 +63,7 @@ struct plan {
 };
 
 /* Returns the bytes of both arenas, which are asked for at once. */
-static inline uint64_t plan_asked_bytes(const struct plan *plan)
+static inline uint64_t plan_requested_bytes(const struct plan *plan)
 {
     return plan->arena_bytes + plan->host_bytes;
 }

@@ -210,7 +210,7 @@ struct plan_queues plan_cost_queues(const struct graph *graph, int32_t program, 
             wait_add(&copies, op->operand[WAIT_Y], &now[QUEUE_COMPUTE]);
         now[queue] = fmax(now[queue], now[QUEUE_COMPUTE]) + seconds;
         out.busy[queue] += seconds;
-        if (!op_is_copy_beside(op->kind))
+        if (!op_is_async_copy(op->kind))
             continue;
         copies.target[copies.count % COPIES_LAST] = op->operand[FETCH_Y];
         copies.end[copies.count++ % COPIES_LAST] = now[queue];

@@ -167,7 +167,7 @@ static struct plan_choice choice_of(const struct search *search, int32_t batch, 
 }
 
 /* Returns the requested choice, completed. */
-static struct plan_choice choice_asked(const struct search_request *request)
+static struct plan_choice choice_requested(const struct search_request *request)
 {
     struct plan_choice asked = request->options.choice;
     const int64_t rows = (int64_t)asked.micro_batch * request->options.config.block_size;
@@ -369,7 +369,7 @@ static enum gt_status smallest_at(struct search *search, int32_t batch, int32_t 
 static enum gt_status smallest_find(struct search *search, struct candidate *out)
 {
     const int32_t count = search->batch_count, least = search->request->options.choice.offload;
-    *out = (struct candidate){choice_asked(search->request), nothing.measured};
+    *out = (struct candidate){choice_requested(search->request), nothing.measured};
     for (int32_t offload = search->offload_most; offload >= least; offload--) {
         TRY(smallest_at(search, search->batches[0], offload, out));
         if (count > 1 && search->batches[count - 1] == search->request->samples)
@@ -382,7 +382,7 @@ static enum gt_status smallest_find(struct search *search, struct candidate *out
 static enum gt_status line_search(struct line *line, bool *fits_none)
 {
     struct search *search = line->search;
-    struct candidate smallest = {choice_asked(search->request), nothing.measured};
+    struct candidate smallest = {choice_requested(search->request), nothing.measured};
     int32_t lowest, widest;
     bool fit, slow;
     TRY(rung_try(line, line->below + 1, 0, &fit, &slow));
@@ -548,10 +548,10 @@ static struct search search_make(struct hostmem *mem, const struct search_reques
 }
 
 /* Measures the requested options; plans them, if they may fit or it takes no time, for the bytes in a report. */
-static enum gt_status asked_try(struct search *search, struct search_result *result, struct candidate *out)
+static enum gt_status requested_try(struct search *search, struct search_result *result, struct candidate *out)
 {
     const struct search_request *request = search->request;
-    const struct plan_choice asked = choice_asked(request);
+    const struct plan_choice asked = choice_requested(request);
     const int64_t rows = (int64_t)asked.micro_batch * request->options.config.block_size;
     const int64_t chunks = size_ceil_div(rows, asked.loss_chunk_rows);
     *out = (struct candidate){asked, nothing.measured};
@@ -570,7 +570,7 @@ static enum gt_status asked_try(struct search *search, struct search_result *res
 }
 
 /* Finds the fastest choice that fits the budgets. */
-static enum gt_status others_search(struct search *search, struct search_result *result)
+static enum gt_status candidates_search(struct search *search, struct search_result *result)
 {
     struct candidate found = nothing;
     TRY(fastest_find(search, 1, &found));
@@ -600,7 +600,7 @@ static enum gt_status format_search(struct hostmem *mem, const struct search_req
     struct search_request same = *request;
     struct search search = search_make(mem, request, memo);
     struct candidate asked;
-    TRY(asked_try(&search, out, &asked));
+    TRY(requested_try(&search, out, &asked));
     if (out->fits && request->resumed) {
         out->candidates = 1;
         return GT_OK;
@@ -613,13 +613,13 @@ static enum gt_status format_search(struct hostmem *mem, const struct search_req
     same.pin_micro_batch = same.pin_loss_chunk = true;
     if (request->resumed && !out->fits) {
         struct search of_same = search_make(mem, &same, memo);
-        TRY(others_search(&of_same, out));
+        TRY(candidates_search(&of_same, out));
     }
     if (!out->fits)
-        TRY(others_search(&search, out));
+        TRY(candidates_search(&search, out));
     if (!out->fits && !request->fit_only)
         TRY(smallest_search(&search, out));
-    const struct plan_choice own = choice_asked(request);
+    const struct plan_choice own = choice_requested(request);
     out->candidates = plan_choice_equal(&out->found.options.choice, &own) && out->fits ? 1 : search.measured + 1;
     return GT_OK;
 }
@@ -712,7 +712,7 @@ static enum gt_status front_plan(struct search *search, struct search_choice out
     struct candidate asked, least, at = nothing;
     int32_t made = 0;
     *count = 0;
-    TRY(asked_try(search, &request, &asked));
+    TRY(requested_try(search, &request, &asked));
     TRY(batches_thin(search));
     TRY(smallest_find(search, &least));
     if (least.measured.bytes == MEASURE_NEVER)

@@ -249,7 +249,7 @@ static bool copy_check(const struct replay *replay, const struct op *copy)
 /* Makes all claims before the last check: if two operands overlap, the earlier one has lost its bytes. */
 static bool op_replay(struct replay *replay, const struct op *op)
 {
-    return (!op_is_copy_beside(op->kind) || copy_check(replay, op)) && operands_all(replay, op, operand_read) &&
+    return (!op_is_async_copy(op->kind) || copy_check(replay, op)) && operands_all(replay, op, operand_read) &&
            operands_all(replay, op, operand_claim) && workspace_claim(replay) &&
            operands_all(replay, op, operand_settle);
 }

@@ -121,9 +121,9 @@ enum gt_status bad_value_explain(struct session *session, const char *what, bad_
     struct bad_value found = bad_value_none(session);
     const bool half = session->device.dtype == DTYPE_F16;
     char text[BAD_VALUE_TEXT_MAX];
-    exec_look_set(session->exec, bad_value_look, &found);
+    exec_callback_set(session->exec, bad_value_look, &found);
     const enum gt_status status = again(context);
-    exec_look_set(session->exec, NULL, NULL);
+    exec_callback_set(session->exec, NULL, NULL);
     TRY(status);
     if (found.op == NULL)
         return FAIL(GT_DIVERGED,

@@ -28,7 +28,7 @@ struct replay {
     struct session *session;
     struct feed *feed;
     const struct step_result *result; /* of the update; no later one is in flight */
-    exec_look_fn *look;
+    exec_callback_fn *look;
     void *context;
     int32_t micro_step; /* the one that is running, or ran last */
     bool enough;        /* set by `look` to skip the remaining micro-steps */
@@ -44,14 +44,14 @@ static enum gt_status replay_run(struct replay *replay)
     alone.dist = NULL;
     memcpy(alone.scalars, replay->result->scalars, sizeof alone.scalars);
     exec_dist_set(session->exec, NULL, NULL);
-    exec_look_set(session->exec, replay->look, replay->context);
+    exec_callback_set(session->exec, replay->look, replay->context);
     const int32_t count = model_micro_steps(&session->model->options);
     enum gt_status status = GT_OK;
     for (int32_t k = 0; k < count && status == GT_OK && !replay->enough && !stop_requested(); k++) {
         replay->micro_step = k;
         status = feed_micro_step(replay->feed, &alone, replay->result->iter, k);
     }
-    exec_look_set(session->exec, NULL, NULL);
+    exec_callback_set(session->exec, NULL, NULL);
     exec_dist_set(session->exec, session->dist, session->staging);
     TRY(status);
     return session_scalars_set(session);

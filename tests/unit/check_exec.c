@@ -218,10 +218,10 @@ TEST_LOOP(each_op_is_looked_at, 2)
     struct sum sum;
     sum_create(&sum, GUARD_BYTES, _i == 1);
     sum_upload(&sum);
-    exec_look_set(sum.b.exec, look, &sum);
+    exec_callback_set(sum.b.exec, look, &sum);
     ck_assert(!exec_runs_ahead(sum.b.exec));
     ck_assert_int_eq(exec_start(sum.b.exec, sum.program), GT_STOPPED);
-    exec_look_set(sum.b.exec, NULL, NULL);
+    exec_callback_set(sum.b.exec, NULL, NULL);
     ck_assert_int_eq(exec_run(sum.b.exec, sum.program), GT_OK);
     bench_close(&sum.b);
 }

@@ -70,7 +70,7 @@ static void iteration_log(struct trainer *t, const struct step_result *result, d
         json_put(line, "loss_scale:f", t->course.loss_scale);
     if (t->runner.feed.parts[0].source[TOKEN_TRAIN]->row > 0)
         json_put(line, "trained_tokens:i", (int64_t)result->targets);
-    json_put(line, "planned_bytes:u allocated_bytes:u tokens:i time:f", plan_asked_bytes(session->plan),
+    json_put(line, "planned_bytes:u allocated_bytes:u tokens:i time:f", plan_requested_bytes(session->plan),
              session->device.record.arena_bytes, result->tokens, clock_wall_seconds());
     progress_clear(&t->runner.progress);
     log_result("iter %" PRId64 ": loss %.4f, time %.2fms, mfu %.2f%%", result->iter, t->course.loss, milliseconds,
@@ -93,7 +93,7 @@ void run_log_memory(struct trainer *t)
 {
     const struct session *session = &t->runner.run.session;
     log_result("memory: %s planned, %s allocated (process %s); nothing more will be allocated",
-               LOG_BYTES(plan_asked_bytes(session->plan)), LOG_BYTES(session->device.record.arena_bytes),
+               LOG_BYTES(plan_requested_bytes(session->plan)), LOG_BYTES(session->device.record.arena_bytes),
                LOG_BYTES(process_rss_bytes()));
     start_log_forecast(&t->runner);
 }
@@ -144,7 +144,8 @@ void run_log_end(const struct trainer *t, bool stopped)
     log_result("%s", "");
     log_result("%s: %" PRId64 " update%s in %s%s%s.", stopped ? "Stopped" : "Done", updates, updates == 1 ? "" : "s",
                CLOCK_DURATION((double)(clock_monotonic_ns() - course->start_ns) / 1e9), best, at);
-    log_result("Memory: %s planned, %s allocated, process at most %s.", LOG_BYTES(plan_asked_bytes(run->session.plan)),
-               LOG_BYTES(run->session.device.record.arena_bytes), LOG_BYTES(process_rss_bytes_max()));
+    log_result("Memory: %s planned, %s allocated, process at most %s.",
+               LOG_BYTES(plan_requested_bytes(run->session.plan)), LOG_BYTES(run->session.device.record.arena_bytes),
+               LOG_BYTES(process_rss_bytes_max()));
     folder_log(t, stopped);
 }

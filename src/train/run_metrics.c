@@ -65,7 +65,7 @@ static void plan_write(struct trainer *t)
     const struct plan *plan = t->runner.run.session.plan;
     struct json_put *line = line_begin(t, "plan");
     char options[SEARCH_OPTIONS_TEXT_MAX];
-    json_put(line, "planned_bytes:u categories:{", plan_asked_bytes(plan));
+    json_put(line, "planned_bytes:u categories:{", plan_requested_bytes(plan));
     for (int c = 0; c < CATEGORY_COUNT; c++)
         json_put(line, TEXT(64, "%s:u", tensor_category_name((enum tensor_category)c)), plan->category_bytes[c]);
     json_put(line, "} options:s", search_options_text(options, &t->runner.run.session.model->options));

@@ -114,10 +114,10 @@ static enum gt_status ranks_meet(struct run *run, const struct data_digests *dig
 static enum gt_status arena_start(struct runner *runner)
 {
     struct session *session = &runner->run.session;
-    const uint64_t planned = plan_asked_bytes(session->plan);
+    const uint64_t planned = plan_requested_bytes(session->plan);
     const bool is_first = ranks_first(session->dist);
     TRY(session_start(session));
-    if (plan_asked_bytes(session->plan) != planned)
+    if (plan_requested_bytes(session->plan) != planned)
         start_log_plan(runner); /* less memory was free */
     if (!runner->run.config->eval_only && is_first)
         TRY(session_rates_calibrate(session));

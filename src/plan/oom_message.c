@@ -72,6 +72,7 @@ static const struct form {
     {PLAIN, OOM_XPU, "XPU out of memory", NULL, NULL},
     {PLAIN, OOM_NPU, "NPU out of memory", NULL, NULL},
     {PLAIN, OOM_ASYNC, "Allocation on device ", "exceed allowed memory", NULL},
+    {PLAIN, OOM_CUDA, "GPU has ", " total, ", NULL}, /* shortened by hand */
     {PLAIN, OOM_CUDA, "CUDA error: out of memory", NULL, NULL},
     {PLAIN, OOM_CUDA, "CUDA driver error: out of memory", NULL, DRIVER},
     {PLAIN, OOM_CUDA, "CUDA_ERROR_OUT_OF_MEMORY", NULL, NULL},
@@ -377,6 +378,7 @@ static const struct {
     {offsetof(struct oom_message, free), "according to CUDA\\) ?: ?" AMOUNT},
     {offsetof(struct oom_message, free), " total, " AMOUNT " free"},
     {offsetof(struct oom_message, process), "this process has " AMOUNT},
+    {offsetof(struct oom_message, process), AMOUNT " in use by this process"},
     {offsetof(struct oom_message, allocated), "Of the allocated memory " AMOUNT},
     {offsetof(struct oom_message, allocated), AMOUNT " already allocated"},
     {offsetof(struct oom_message, allocated), "Currently allocated ?: ?" AMOUNT},

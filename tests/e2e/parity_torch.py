@@ -618,8 +618,8 @@ def rate_of(update, updates):
     return CHAT_RATE * (1 + math.cos(math.pi * (update - warmup) / (updates - 1 - warmup))) / 2
 
 
-def peft_losses(case, updates):
-    """Returns the losses of the updates with transformers and PEFT, from the folder "peft"; None where they are absent."""
+def peft_losses(case, updates, count):
+    """Returns the losses of the first of `count` updates with transformers and PEFT, from the folder "peft"; None where they are absent."""
     if not all(map(importlib.util.find_spec, ("transformers", "peft"))):
         return None
     from peft import PeftModel
@@ -629,15 +629,15 @@ def peft_losses(case, updates):
     optimizer = torch.optim.AdamW(trained, lr=CHAT_RATE, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
     losses = []
     for update, documents in enumerate(updates):
-        count = sum((targets >= 0).sum() for _, targets in documents)
+        counted = sum((targets >= 0).sum() for _, targets in documents)
         optimizer.zero_grad()
         losses.append(0.0)
         for ids, targets in documents:
-            loss = torch.nn.functional.cross_entropy(model(input_ids=ids).logits.flatten(0, 1), targets.flatten(), reduction="sum", ignore_index=-1) / count
+            loss = torch.nn.functional.cross_entropy(model(input_ids=ids).logits.flatten(0, 1), targets.flatten(), reduction="sum", ignore_index=-1) / counted
             loss.backward()
             losses[-1] += loss.item()
         torch.nn.utils.clip_grad_norm_(trained, CHAT_CLIP)
-        optimizer.param_groups[0]["lr"] = rate_of(update, len(updates))
+        optimizer.param_groups[0]["lr"] = rate_of(update, count)
         optimizer.step()
     return losses
 
@@ -670,7 +670,7 @@ def epochs():
     check(worst <= LOSS_BOUND, f"three epochs: losses differ by {worst:.2g}")
     print(f"three epochs: {len(rows)} rows, {len(updates)} updates, loss {ours[0]:.3f} to {ours[-1]:.3f}, largest difference {worst:.2g}")
     subprocess.run([GPT_EXPORT, "--out_dir=order", "--format=peft", "peft"], check=True, capture_output=True)
-    theirs = peft_losses(case, updates)
+    theirs = peft_losses(case, updates, count)
     if theirs is None:
         skip("parity_peft", "no transformers or no peft (PyPI)")
         return

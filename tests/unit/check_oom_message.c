@@ -93,8 +93,12 @@ static const struct form forms[] = {
     {"RuntimeError: NPU out of memory. Tried to allocate 31.67 GiB\n (NPU 2; 32.00 GiB total capacity; 6.30 GiB already "
      "allocated;\n 24.39 GiB free; 6.55 GiB reserved in total by PyTorch)",
      OOM_NPU, 2, 31.67 * GIB, 32.0 * GIB, 24.39 * GIB, UNKNOWN, 6.30 * GIB, 0.25 * GIB, UNKNOWN, UNKNOWN},
-    {"torch.OutOfMemoryError: CUDA out of memory.\nGPU has 79.19 GiB total, 6.68 GiB free", OOM_CUDA, -1, UNKNOWN,
-     79.19 * GIB, 6.68 * GIB, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
+    /* Shortened by hand (karpathy/nanochat, issue 443), with its first line and without. */
+    {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 8.00 GiB. \nGPU has 79.19 GiB total, 6.68 GiB free, "
+     "72.48 GiB in use by this process.",
+     OOM_CUDA, -1, 8.0 * GIB, 79.19 * GIB, 6.68 * GIB, 72.48 * GIB, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
+    {"GPU has 79.19 GiB total, 6.68 GiB free, 72.48 GiB in use by this process.", OOM_CUDA, -1, UNKNOWN, 79.19 * GIB,
+     6.68 * GIB, 72.48 * GIB, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
     {"RuntimeError: $ Torch: not enough memory: you tried to allocate 12GB. Buy new RAM!", OOM_CPU, -1, 12.0 * GIB,
      UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
     {"n1:30:31 [3] include/alloc.h:178 NCCL WARN Cuda failure 2 'out of memory'\n\n"

@@ -1,6 +1,8 @@
 """Shared code of the Python scripts: counting checks, the closing line that the summary reads, files, a small text."""
+import array
 import json
 import os
+import random
 import shlex
 import struct
 import subprocess
@@ -160,6 +162,30 @@ def tensors_write(path, tensors):
         end_of_last += len(raw)
     text = json.dumps(header).encode()
     write(path, struct.pack("<Q", len(text)) + text + b"".join(raw for _, _, raw in tensors.values()))
+
+
+def drawn_tensor(rows, columns, scale):
+    """Returns a tensor of random numbers around 0, or, without columns, of gains around 1."""
+    values = array.array("f", [random.gauss(0 if columns else 1, scale) for _ in range(rows * max(columns, 1))])
+    return "F32", (rows, columns) if columns else (rows,), memoryview(values).tobytes()
+
+
+def small_llama(vocabulary, layers, positions, scale):
+    """Returns config.json and the tensors of a Llama with 32 channels; the matrices are drawn with this scale."""
+    width, inner = 32, 56
+    tensors = {"model.embed_tokens.weight": drawn_tensor(vocabulary, width, scale), "model.norm.weight": drawn_tensor(width, 0, 0.1)}
+    for layer in range(layers):
+        at = f"model.layers.{layer}."
+        for name, rows, columns in (("self_attn.q_proj", 32, 32), ("self_attn.k_proj", 16, 32), ("self_attn.v_proj", 16, 32),
+                                    ("self_attn.o_proj", 32, 32), ("mlp.gate_proj", inner, 32), ("mlp.up_proj", inner, 32),
+                                    ("mlp.down_proj", 32, inner)):
+            tensors[f"{at}{name}.weight"] = drawn_tensor(rows, columns, scale)
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            tensors[f"{at}{name}.weight"] = drawn_tensor(width, 0, 0.1)
+    config = {"model_type": "llama", "vocab_size": vocabulary, "max_position_embeddings": positions, "hidden_size": width,
+              "intermediate_size": inner, "num_hidden_layers": layers, "num_attention_heads": 4, "num_key_value_heads": 2,
+              "rms_norm_eps": 1e-5, "rope_theta": 1e4, "tie_word_embeddings": True}
+    return config, tensors
 
 
 def metrics(out, field="loss"):

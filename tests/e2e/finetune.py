@@ -9,10 +9,10 @@
             trained tokens are counted
   known     models of the built-in table, and folders with config.json alone, plan as whole folders do; other names and types
             are answered with what to use
+  journey   from a cache as hf download fills it to GGUF, for each family of models with a template that it has
   absent    data that are not there: the first line and the only one; a plan does without
-Needs GPT_PREPARE, GPT_TRAIN, GPT_SAMPLE.  Prints "checks: P passed, F failed, S skipped".
+Needs GPT_PREPARE, GPT_TRAIN, GPT_SAMPLE, GPT_EXPORT.  Prints "checks: P passed, F failed, S skipped".
 """
-import array
 import json
 import math
 import os
@@ -20,9 +20,11 @@ import random
 import re
 import subprocess
 
-from checks import GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check_named as check, end, error_lines, metrics, read, read_json, skip, some, tensors_write, write, write_json
+from checks import (GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check_named as check, end, error_lines, files, metrics, read, read_json, skip,
+                    small_llama, some, tensors_write, write, write_json)
+from gguf_file import Gguf
 
-VOCAB, WIDTH, INNER, ROW = 320, 32, 56, 64
+VOCAB, ROW = 320, 64
 
 
 def run(*words, program=GPT_TRAIN):
@@ -30,22 +32,9 @@ def run(*words, program=GPT_TRAIN):
 
 
 def model_write(folder, template):
-    def values(rows, columns, scale=0.1):
-        return ("F32", (rows, columns) if columns else (rows,),
-                memoryview(array.array("f", [random.gauss(0 if columns else 1, scale) for _ in range(rows * max(columns, 1))])).tobytes())
-    tensors = {"model.embed_tokens.weight": values(VOCAB, WIDTH), "model.norm.weight": values(WIDTH, 0)}
-    for layer in range(2):
-        at = f"model.layers.{layer}."
-        for name, rows, columns in (("self_attn.q_proj", 32, 32), ("self_attn.k_proj", 16, 32), ("self_attn.v_proj", 16, 32),
-                                    ("self_attn.o_proj", 32, 32), ("mlp.gate_proj", INNER, 32), ("mlp.up_proj", INNER, 32),
-                                    ("mlp.down_proj", 32, INNER)):
-            tensors[f"{at}{name}.weight"] = values(rows, columns)
-        for name in ("input_layernorm", "post_attention_layernorm"):
-            tensors[f"{at}{name}.weight"] = values(WIDTH, 0)
+    config, tensors = small_llama(VOCAB, 2, 256, 0.1)
     os.makedirs(folder)
-    write_json(f"{folder}/config.json", {"model_type": "llama", "vocab_size": VOCAB, "max_position_embeddings": 256, "hidden_size": WIDTH,
-                                         "intermediate_size": INNER, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-                                         "rms_norm_eps": 1e-5, "rope_theta": 1e4, "tie_word_embeddings": True})
+    write_json(f"{folder}/config.json", config)
     tensors_write(f"{folder}/model.safetensors", tensors)
     if template:
         write_json(f"{folder}/tokenizer_config.json", {"chat_template": "{{ messages }}"})
@@ -283,6 +272,57 @@ def known():
         check(f"{name}: refused with what to use", done.returncode == 2 and len(error_lines(done)) == 1 and words in done.stderr, done.stderr)
 
 
+# Of each family: the architecture of the model, its model_type, its chat template, and parts by which the template is recognised.
+FAMILIES = {
+    "gpt2": ("gpt2", "gpt2", "chatml", ("<|im_start|>", "<|im_end|>", "message['content']")),
+    "llama-3.2": ("llama", "llama", "llama3.2", ("<|start_header_id|>", "<|eot_id|>", "Cutting Knowledge Date: December 2023", 'strftime_now("%d %b %Y")')),
+    "mistral": ("llama", "mistral", "mistral", ('"[INST] " + system_message', '"[INST] " + message["content"] + "[/INST]"',
+                                                '" " + message["content"]|trim + eos_token')),
+    "qwen2.5": ("qwen2", "qwen2", "qwen2.5", ("<|im_start|>", "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
+                                              "<tool_response>", "</tools>")),
+    "qwen3": ("qwen3", "qwen3", "qwen3", ("<|im_start|>", "loop.index0 > ns.last_query_index %}", "reasoning_content", "enable_thinking is false",
+                                          "<tool_response>", '"arguments": ')),
+    "olmo2": ("olmo2", "olmo2", "chatml", ("<|im_start|>", "<|im_end|>", "message['content']")),
+    "smollm2": ("llama", "llama", "smollm2", ("<|im_start|>", "named SmolLM, trained by Hugging Face<|im_end|>", "messages[0]['role'] != 'system'"))}
+
+
+def cached(name, source, template, kind):
+    """Lays a model out in the cache: files are links to blobs, and refs/main names the snapshot."""
+    at, commit = f"home/hub/models--made--{name}", "0123456789abcdef0123456789abcdef01234567"
+    given = {file: data for file, data in files(source).items() if file != "gpt_tokenizer.json"} # which no other program writes
+    said = {**json.loads(given["tokenizer_config.json"]), "chat_template": "{# " + " ".join(template) + " #}"}
+    given["tokenizer_config.json"] = json.dumps(said).encode()
+    given["config.json"] = json.dumps({**json.loads(given["config.json"]), "model_type": kind}).encode()
+    write(f"{at}/refs/main", commit)
+    os.makedirs(f"{at}/snapshots/{commit}")
+    for i, (file, data) in enumerate(given.items()):
+        write(f"{at}/blobs/{i:040x}", data)
+        os.symlink(f"../../blobs/{i:040x}", f"{at}/snapshots/{commit}/{file}")
+
+
+def journey():
+    os.environ.pop("HF_HUB_CACHE", None)
+    os.environ["HF_HOME"] = os.path.abspath("home")
+    for name, (arch, kind, template, parts) in FAMILIES.items():
+        run("--tokenizer=train", f"--vocab-size={VOCAB}", f"--chat={template}", "--block-size=256", f"--out-dir=data/v-{name}", "chats.jsonl", program=GPT_PREPARE)
+        run(f"--arch={arch}", f"--dataset=v-{name}", "--n_layer=1", "--n_head=2", "--n_embd=32", "--block_size=256", "--max_iters=0", "--batch_size=1",
+            "--gradient_accumulation_steps=1", "--eval_iters=1", "--backend=cpu", f"--out_dir=made-{name}", "--document_mask=True")
+        run(f"--out_dir=made-{name}", "--format=hf", "--dtype=float32", f"hf-{name}", program=GPT_EXPORT)
+        cached(name, f"hf-{name}", parts, kind)
+        done = run("--chat", f"--tokenizer=made/{name}", "--block-size=256", f"--out-dir=data/{name}", "chats.jsonl", program=GPT_PREPARE)
+        check(f"{name}: gpt-prepare knows the template", done.returncode == 0 and f"chat template: {template}, recognised" in done.stderr, done.stderr)
+        _, done = trained(f"out-{name}", f"--init_from=made/{name}", "--lora_rank=4", f"--dataset={name}", "--epochs=1", "--sample_tokens=4")
+        check(f"{name}: answers while it trains", "--- answer after" in done.stdout, done.stdout)
+        done = subprocess.run([GPT_SAMPLE, f"--out_dir=out-{name}", "--chat", "--max_new_tokens=8", "--backend=cpu"], input="what is 1?\nwhat is 2?\n",
+                              check=False, capture_output=True, text=True)
+        check(f"{name}: gpt-sample answers and ends", done.returncode == 0 and len(done.stdout) > 2, done.stderr)
+        done = run(f"--out_dir=out-{name}", "--format=gguf", f"{name}.gguf", program=GPT_EXPORT)
+        check(f"{name}: gpt-export", done.returncode == 0, done.stderr)
+        keys = Gguf(f"{name}.gguf").keys
+        check(f"{name}: GGUF with the model's template", keys["general.architecture"] == arch and all(part in keys["tokenizer.chat_template"] for part in parts),
+              {key: value for key, value in keys.items() if not key.startswith("tokenizer.ggml")})
+
+
 def absent():
     for words in (["--dataset=/nonexistent"], ["--dataset=nowhere", "--init_from=./base", "--lora_rank=4"], ["--dataset=chats:0.5,nowhere:0.5"]):
         done = run(*words, "--out_dir=none", "--backend=cpu")
@@ -295,4 +335,4 @@ def absent():
 
 
 if __name__ == "__main__":
-    end(defaults, wins, epochs, names, shows, known, absent, begin=begin)
+    end(defaults, wins, epochs, names, shows, known, journey, absent, begin=begin)

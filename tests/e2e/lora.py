@@ -18,40 +18,25 @@ import random
 import shutil
 import subprocess
 
-from checks import GPT_EXPORT, GPT_SAMPLE, GPT_TRAIN, check, end, error_lines, files, metrics, opencl_device, read, read_json, some, tensors_read, tensors_write, write_json
+from checks import (GPT_EXPORT, GPT_SAMPLE, GPT_TRAIN, check, drawn_tensor, end, error_lines, files, metrics, opencl_device, read, read_json,
+                    small_llama, some, tensors_read, tensors_write, write_json)
 from gguf_file import Gguf
 from cuda_common import GPT_TRAIN_CUDA
 
-VOCAB, WIDTH, INNER, BLOCK = 257, 32, 56, 16
+VOCAB, WIDTH, BLOCK = 257, 32, 16
 DATA = ["--dataset=./data", "--batch_size=6", "--gradient_accumulation_steps=1", f"--block_size={BLOCK}", "--max_iters=4", "--eval_interval=100",
         "--eval_iters=2", "--log_interval=1", "--learning_rate=3e-2", "--warmup_iters=0", "--decay_lr=False"]
 LORA = ["--lora_rank=4", "--lora_alpha=8"]
 
 
-def values(rows, columns, scale=0.3):
-    return ("F32", (rows, columns) if columns else (rows,),
-            memoryview(array.array("f", [random.gauss(0 if columns else 1, scale) for _ in range(rows * max(columns, 1))])).tobytes())
-
-
 def begin():
     random.seed(20240611)
-    tensors = {"model.embed_tokens.weight": values(VOCAB, WIDTH), "model.norm.weight": values(WIDTH, 0, 0.1)}
-    for layer in range(3):
-        at = f"model.layers.{layer}."
-        for name, rows, columns in (("self_attn.q_proj", 32, 32), ("self_attn.k_proj", 16, 32), ("self_attn.v_proj", 16, 32),
-                                    ("self_attn.o_proj", 32, 32), ("mlp.gate_proj", INNER, 32), ("mlp.up_proj", INNER, 32),
-                                    ("mlp.down_proj", 32, INNER)):
-            tensors[f"{at}{name}.weight"] = values(rows, columns)
-        for name in ("input_layernorm", "post_attention_layernorm"):
-            tensors[f"{at}{name}.weight"] = values(WIDTH, 0, 0.1)
-    config = {"model_type": "llama", "vocab_size": VOCAB, "max_position_embeddings": 64, "hidden_size": WIDTH, "intermediate_size": INNER,
-              "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "rms_norm_eps": 1e-5, "rope_theta": 1e4,
-              "tie_word_embeddings": True}
-    for folder, scale in (("base", 1), ("other", 2)):
+    config, tensors = small_llama(VOCAB, 3, 64, 0.3)
+    for folder in ("base", "other"):
         os.makedirs(folder)
         write_json(f"{folder}/config.json", config)
         tensors_write(f"{folder}/model.safetensors", tensors)
-        tensors["model.norm.weight"] = values(WIDTH, 0, 0.1)
+        tensors["model.norm.weight"] = drawn_tensor(WIDTH, 0, 0.1)
     os.makedirs("data")
     for split, count in (("train", 4000), ("val", 1000)):
         ids = [7 * i % VOCAB for i in range(count)]

@@ -12,7 +12,9 @@ static const char *const names[] = {
 #include "io/known_models.def"
 };
 
-/* The totals of model.safetensors, or of its index, as Hugging Face's pages of the models give them. */
+/* The parameters of the published weights: safetensors.total of the Hub's API, which public programs and tests repeat for
+ * each of these models.  Those of GPT-2, Qwen2.5, Qwen3, Llama 2 and Mistral are also `params` in KerasHub's presets
+ * (keras-team/keras-hub, keras_hub/src/models/NAME/NAME_presets.py). */
 static const struct {
     const char *name;
     int64_t parameters;

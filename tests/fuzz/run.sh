@@ -20,7 +20,7 @@ bytes_max() {
     archive | pickle | tokenizer_json | vocab) echo 8192 ;;
     hf_hub) echo 256 ;;
     bpe_encode) echo 512 ;;
-    config | device_profile | metrics) echo 1024 ;;
+    config | config_flat | device_profile | metrics) echo 1024 ;;
     manifest | oom_message | prepare_state | record | user_cache) echo 2048 ;;
     *) echo 4096 ;;
     esac

@@ -659,6 +659,7 @@ static enum gt_status field_parse(struct documents *documents, const char *line,
 static enum gt_status line_parse(struct documents *documents, const char *line, size_t count, struct document *out,
                                  bool *out_found)
 {
+    const bool has_names = documents->scan.form == RECORD_CSV && documents->columns.names == NULL; /* of columns */
     *out = (struct document){.place = documents->state.line, .is_line = true};
     *out_found = false;
     if (line != NULL && jsonl_line_is_blank(line, count))
@@ -671,7 +672,7 @@ static enum gt_status line_parse(struct documents *documents, const char *line, 
     if (status != GT_OK)
         return status == GT_DATA ? line_refuse(documents, line, count) : status;
     *out_found = out->count > 0;
-    documents->state.empty_count += !*out_found;
+    documents->state.empty_count += !*out_found && !has_names;
     return GT_OK;
 }
 

@@ -555,7 +555,8 @@ def sources():
              "a folder": ["folder"]}
     for name, paths in given.items():
         done = prepare("source", *words, *paths)
-        check(name, done.returncode == 0 and sorted(Tokens("source", "train").conversations()) == wanted, done.stderr)
+        check(name, done.returncode == 0 and sorted(Tokens("source", "train").conversations()) == wanted
+              and "40 documents, 0 empty ones left out" in done.stdout + done.stderr, done.stderr + done.stdout)
     done = run(GPT_PREPARE, "--tokenizer=source", *words, "--out-dir=piped", "-", stdin=json.dumps(records))
     check("a list on standard input", done.returncode == 0 and sorted(Tokens("piped", "train").conversations()) == wanted, done.stderr)
     tall = json.dumps(records[:3], indent=1)

@@ -10,6 +10,7 @@ EXTRA_DIST += \
 	bench/memory_table.py \
 	bench/opencl-check \
 	bench/record_exchange.py \
+	bench/record_finetune.py \
 	bench/record_lora.py \
 	bench/record_forecasts.py \
 	bench/record_lm_eval.py \
@@ -40,6 +41,7 @@ EXTRA_DIST += \
 	bench/results/2026-11-26-offload.md \
 	bench/results/2026-11-26-ranks.md \
 	bench/results/2026-11-26-recipe.md \
+	bench/results/2026-11-28-finetune.md \
 	bench/results/README.md \
 	bench/roof.c \
 	bench/run

@@ -4,6 +4,7 @@
  * configuration that passes config_check() can be stored in a checkpoint, and a later run must accept the stored text as
  * the same configuration.
  */
+#include "config/config_file.h"
 #include "tests/fuzz/fuzz_config.h"
 
 void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)

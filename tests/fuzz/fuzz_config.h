@@ -10,6 +10,10 @@
 #include "base/recompute.h"
 #include "base/status.h"
 #include "config/config.h"
+#include "config/config_check.h"
+#include "config/config_json.h"
+#include "config/config_key.h"
+#include "config/config_text.h"
 #include "tests/fuzz/fuzz_common.h"
 
 struct fuzz_said {

@@ -3,6 +3,7 @@
  * What holds for nanoGPT's syntax holds for them (fuzz_config.c), but what they say that has another meaning here is
  * answered with a note.
  */
+#include "config/config_flat.h"
 #include "config/config_key.h"
 #include "tests/fuzz/fuzz_config.h"
 #include "tests/fuzz/fuzz_folder.h"

@@ -11,8 +11,6 @@
 #include "data/chat_out.h"
 #include "data/chat_templates.h"
 
-#define THINK_BEGIN "<think>"
-#define THINK_END "</think>"
 #define RESULT_BEGIN "<tool_response>"
 #define RESULT_END "</tool_response>"
 
@@ -157,30 +155,17 @@ static void out_remove(struct chat_out *out, size_t from, const char *text)
 /* SmolLM3's: without the end of the turn, which its template leaves out. */
 static void smol_system_write(const struct rendering *rendering, struct span text)
 {
-    static const char thinks[] =
-        "You are a helpful AI assistant named SmolLM, trained by Hugging Face. Your role as an assistant involves "
-        "thoroughly exploring questions through a systematic thinking process before providing the final precise and "
-        "accurate solutions. This requires engaging in a comprehensive cycle of analysis, summarizing, exploration, "
-        "reassessment, reflection, backtracking, and iteration to develop well-considered thinking process. Please "
-        "structure your response into two main sections: Thought and Solution using the specified format: <think> "
-        "Thought section </think> Solution section. In the Thought section, detail your reasoning process in steps. "
-        "Each step should include detailed considerations such as analysing questions, summarizing relevant findings, "
-        "brainstorming new ideas, verifying the accuracy of the current steps, refining any errors, and revisiting "
-        "previous steps. In the Solution section, based on various attempts, explorations, and reflections from the "
-        "Thought section, systematically present the final solution that you deem correct. The Solution section "
-        "should be logical, accurate, and concise and detail necessary steps needed to reach the conclusion.";
     struct chat_out *out = rendering->out;
     const bool overrides = span_find(text, "/system_override", false) < text.count;
     if (!overrides) {
-        chat_out_text(out, "## Metadata\n\nKnowledge Cutoff Date: June 2025\nToday Date: ");
-        chat_out_text(out, rendering->template->date);
-        chat_out_text(out, rendering->no_think ? "\nReasoning Mode: /no_think" : "\nReasoning Mode: /think");
-        chat_out_text(out, "\n\n## Custom Instructions\n\n");
+        chat_out_text(out, rendering->template->head);
+        chat_out_text(out, rendering->no_think ? CHAT_SMOL_NO_THINK : CHAT_SMOL_THINKS);
+        chat_out_text(out, CHAT_SMOL_INSTRUCTIONS);
     }
     const size_t from = out->count;
     span_write(rendering, text, false);
-    out_remove(out, from, "/no_think");
-    out_remove(out, from, "/think");
+    out_remove(out, from, CHAT_SMOL_NO_THINK);
+    out_remove(out, from, CHAT_SMOL_THINKS);
     out->count = from + chat_strip_end(out->text + from, out->count - from);
     if (overrides) {
         out_remove(out, from, "/system_override");
@@ -189,8 +174,8 @@ static void smol_system_write(const struct rendering *rendering, struct span tex
         return;
     }
     if (out->count == from)
-        chat_out_text(out, rendering->no_think ? "You are a helpful AI assistant named SmolLM, trained by Hugging Face."
-                                               : thinks);
+        chat_out_text(out, rendering->no_think ? rendering->template->empty_system_no_think
+                                               : rendering->template->empty_system);
     chat_out_text(out, "\n\n");
 }
 
@@ -243,15 +228,13 @@ static bool system_write(const struct rendering *rendering)
     if (template->system != CHAT_SYSTEM_TURN || (text.text == NULL && !qwen_tools))
         return true;
     markup_write(rendering, template->before[CHAT_SYSTEM]);
-    if (template->head == CHAT_HEAD_SMOL) {
+    if (template->empty_system != NULL) {
         smol_system_write(rendering, text);
         return true;
     }
-    if (template->head == CHAT_HEAD_LLAMA) {
+    if (template->head != NULL) {
         chat_out_text(rendering->out, has_tools ? "Environment: ipython\n" : "");
-        chat_out_text(rendering->out, "Cutting Knowledge Date: December 2023\nToday Date: ");
-        chat_out_text(rendering->out, template->date);
-        chat_out_text(rendering->out, "\n\n");
+        chat_out_text(rendering->out, template->head);
     }
     if (text.text != NULL)
         span_write(rendering, text, template->trims);
@@ -335,15 +318,15 @@ static bool calls_write(const struct rendering *rendering, const struct message 
 static void reasoning_split(struct message *message)
 {
     struct span whole = message->text;
-    const size_t first = span_find(whole, THINK_END, false), last = span_find(whole, THINK_END, true);
+    const size_t first = span_find(whole, CHAT_THINK_END, false), last = span_find(whole, CHAT_THINK_END, true);
     if (message->reasoning.text != NULL || first == whole.count)
         return;
     struct span before = span_without_newlines((struct span){whole.text, first}, false, true);
-    const size_t begin = span_find(before, THINK_BEGIN, true);
-    const size_t skip = begin < before.count ? begin + strlen(THINK_BEGIN) : 0;
+    const size_t begin = span_find(before, CHAT_THINK_BEGIN, true);
+    const size_t skip = begin < before.count ? begin + strlen(CHAT_THINK_BEGIN) : 0;
     message->reasoning = span_without_newlines((struct span){before.text + skip, before.count - skip}, true, false);
-    message->text.text = whole.text + last + strlen(THINK_END);
-    message->text.count = whole.count - last - strlen(THINK_END);
+    message->text.text = whole.text + last + strlen(CHAT_THINK_END);
+    message->text.count = whole.count - last - strlen(CHAT_THINK_END);
     message->text = span_without_newlines(message->text, true, false);
 }
 
@@ -366,10 +349,10 @@ static void answer_text_write(const struct rendering *rendering, size_t index, s
     if (thinks) {
         const char *prompt = template->think != NULL ? template->think : "";
         answer_begin(rendering, marks, prompt);
-        chat_out_text(rendering->out, &(THINK_BEGIN "\n")[strlen(prompt)]);
+        chat_out_text(rendering->out, &(CHAT_THINK_BEGIN "\n")[strlen(prompt)]);
         if (message->reasoning.count > 0)
             span_write(rendering, span_without_newlines(message->reasoning, true, true), false);
-        chat_out_text(rendering->out, "\n" THINK_END "\n\n");
+        chat_out_text(rendering->out, "\n" CHAT_THINK_END "\n\n");
     } else {
         answer_begin(rendering, marks, rendering->no_think ? template->think : "");
     }
@@ -434,7 +417,7 @@ static void rendering_prepare(struct rendering *rendering)
     }
     const struct message first = message_at(rendering, 0);
     rendering->no_think = rendering->template->thinking == CHAT_THINKING_SMOL && first.role == CHAT_SYSTEM &&
-                          span_find(first.text, "/no_think", false) < first.text.count;
+                          span_find(first.text, CHAT_SMOL_NO_THINK, false) < first.text.count;
 }
 
 static void prompt_write(const struct rendering *rendering)

@@ -28,6 +28,21 @@
     .after = "<end_of_turn>\n", .alternates = true, .one_system = true, .trims = true
 #define PHI3 \
     .specials = {"<|system|>", "<|user|>", "<|assistant|>", "<|end|>"}, .end_special = 3, .begin = "", .end = "<|end|>"
+#define LLAMA_HEAD "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
+#define SMOL "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
+#define SMOL_HEAD "## Metadata\n\nKnowledge Cutoff Date: June 2025\nToday Date: 08 July 2025\nReasoning Mode: "
+#define SMOL_THINKS                                                                                                 \
+    SMOL ". Your role as an assistant involves thoroughly exploring questions through a systematic thinking "       \
+         "process before providing the final precise and accurate solutions. This requires engaging in a "          \
+         "comprehensive cycle of analysis, summarizing, exploration, reassessment, reflection, backtracking, and "  \
+         "iteration to develop well-considered thinking process. Please structure your response into two main "     \
+         "sections: Thought and Solution using the specified format: <think> Thought section </think> Solution "    \
+         "section. In the Thought section, detail your reasoning process in steps. Each step should include "       \
+         "detailed considerations such as analysing questions, summarizing relevant findings, brainstorming new "   \
+         "ideas, verifying the accuracy of the current steps, refining any errors, and revisiting previous steps. " \
+         "In the Solution section, based on various attempts, explorations, and reflections from the Thought "      \
+         "section, systematically present the final solution that you deem correct. The Solution section should "   \
+         "be logical, accurate, and concise and detail necessary steps needed to reach the conclusion."
 
 /* In the order in which marks are compared; the two without a model's text come first. */
 static const struct chat_template templates[CHAT_KIND_COUNT] = {
@@ -45,8 +60,7 @@ static const struct chat_template templates[CHAT_KIND_COUNT] = {
                               "{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}",
                      .marks = {"<|start_header_id|>", "<|eot_id|>"},
                      .foreign = {"trim", "tools", "Date", "<|reserved", "system"}},
-    [CHAT_SMOLLM2] = {CHATML, .word = "smollm2",
-                      .system_default = "You are a helpful AI assistant named SmolLM, trained by Hugging Face",
+    [CHAT_SMOLLM2] = {CHATML, .word = "smollm2", .system_default = SMOL,
                       .hashes = {{0x2e69d16226f7a49a, 0x00ff25c6571100c2}},
                       .marks = {"<|im_start|>", "named SmolLM, trained by Hugging Face<|im_end|>",
                                 "messages[0]['role'] != 'system'"},
@@ -77,21 +91,21 @@ static const struct chat_template templates[CHAT_KIND_COUNT] = {
                                        "assistant\\n<think>\\n' }}", "<tool_response>", "\"arguments\": "},
                              .foreign = {"<function=", "vision", "image", "preserve_thinking", "enable_thinking"}},
     [CHAT_SMOLLM3] = {CHATML, .word = "smollm3", .think = "<think>\n\n</think>\n", .system_default = "",
-                      .head = CHAT_HEAD_SMOL, .date = "08 July 2025", .one_system = true,
-                      .thinking = CHAT_THINKING_SMOL,
+                      .head = SMOL_HEAD, .one_system = true, .empty_system = SMOL_THINKS,
+                      .empty_system_no_think = SMOL ".", .thinking = CHAT_THINKING_SMOL,
                       .marks = {"<|im_start|>", "named SmolLM", "Knowledge Cutoff Date: June 2025",
                                 "## Custom Instructions", "/system_override", "xml_tools"}},
     [CHAT_LLAMA3_META] = {LLAMA3, .word = "meta-llama3", .trims = true,
                           .hashes = {{0xfef413d669ab8165, 0x311fcfd4a2b4804b}},
                           .marks = {"<|start_header_id|>", "<|eot_id|>", "message['content'] | trim", "bos_token"},
                           .foreign = {"tools", "Date", "system"}},
-    [CHAT_LLAMA31] = {LLAMA3, .word = "llama3.1", .system_default = "", .head = CHAT_HEAD_LLAMA, .date = "26 Jul 2024",
-                      .trims = true, .tools = CHAT_TOOLS_LLAMA, .hashes = {{0x6bbcf45e8e0a76b2, 0xd854c4ad42ef7805}},
+    [CHAT_LLAMA31] = {LLAMA3, .word = "llama3.1", .system_default = "", .head = LLAMA_HEAD, .trims = true,
+                      .tools = CHAT_TOOLS_LLAMA, .hashes = {{0x6bbcf45e8e0a76b2, 0xd854c4ad42ef7805}},
                       .marks = {"<|start_header_id|>", "<|eot_id|>", "Cutting Knowledge Date: December 2023",
                                 "date_string = \"26 Jul 2024\"", "builtin_tools"},
                       .foreign = {"strftime_now", "image"}},
-    [CHAT_LLAMA32] = {LLAMA3, .word = "llama3.2", .system_default = "", .head = CHAT_HEAD_LLAMA, .date = "26 Jul 2024",
-                      .trims = true, .tools = CHAT_TOOLS_LLAMA, .hashes = {{0xd3f991f26e08410b, 0x72aae6836d758abc}},
+    [CHAT_LLAMA32] = {LLAMA3, .word = "llama3.2", .system_default = "", .head = LLAMA_HEAD, .trims = true,
+                      .tools = CHAT_TOOLS_LLAMA, .hashes = {{0xd3f991f26e08410b, 0x72aae6836d758abc}},
                       .marks = {"<|start_header_id|>", "<|eot_id|>", "Cutting Knowledge Date: December 2023",
                                 "strftime_now(\"%d %b %Y\")"},
                       .foreign = {"builtin_tools", "image"}},

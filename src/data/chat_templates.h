@@ -30,8 +30,13 @@ enum chat_tools {
     CHAT_TOOLS_LLAMA  /* before the user's first text; one call an answer */
 };
 
-/* The system's message has a head before its text. */
-enum chat_system_head { CHAT_HEAD_NONE, CHAT_HEAD_LLAMA, CHAT_HEAD_SMOL };
+/* Around an answer's reasoning. */
+#define CHAT_THINK_BEGIN "<think>"
+#define CHAT_THINK_END "</think>"
+/* In the system's message of SmolLM3, after its head: the mode, which words in its text can set, and what follows. */
+#define CHAT_SMOL_THINKS "/think"
+#define CHAT_SMOL_NO_THINK "/no_think"
+#define CHAT_SMOL_INSTRUCTIONS "\n\n## Custom Instructions\n\n"
 
 #define CHAT_WORDS_MAX 6
 
@@ -46,8 +51,8 @@ struct chat_template {
     const char *after;          /* other messages */
     const char *think;          /* what the prompt for an answer adds to before[CHAT_ASSISTANT], or NULL */
     const char *system_default; /* where no message is the system's, or NULL */
-    enum chat_system_head head;
-    const char *date; /* in the head: fixed, so that the data depend only on the inputs */
+    const char *head;           /* of the first system message, or NULL; its date is fixed, so that the data are, too */
+    const char *empty_system, *empty_system_no_think; /* SmolLM3: its text in place of an empty one */
     enum chat_system_place system;
     bool one_system;    /* only the first message may be the system's */
     bool alternates;    /* the user and the assistant speak in turn, the user first */

@@ -5,6 +5,7 @@ libgpttrain_a_SOURCES += \
 	src/data/bpe_train.c src/data/bpe_train.h \
 	src/data/chat.c src/data/chat.h \
 	src/data/chat_forms.c src/data/chat_forms.h \
+	src/data/chat_go.c src/data/chat_go.h \
 	src/data/chat_kind.h src/data/chat_mark.h \
 	src/data/chat_out.c src/data/chat_out.h \
 	src/data/chat_render.c src/data/chat_render.h \

@@ -2,14 +2,17 @@
 """Models of conversations leave for Ollama: the folder of --format=ollama.
 
   modelfile  its lines: the model, the template, the words that end an answer, the length of the context; the commands
-  templates  Go's text/template prints the Modelfile's template for twenty conversations as jinja2 prints the one in the GGUF file
+  templates  for each template that the project knows, Go's text/template prints the Modelfile's for twenty conversations as jinja2
+             prints the family's; TRL's copies of models' templates are compared too
   bad        no tokenizer, a folder that exists, a full disk: one line, and nothing left
 Go and jinja2 are optional.  Prints "checks: P passed, F failed, S skipped".
 """
 
+import importlib.util
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import subprocess
@@ -26,10 +29,11 @@ import (
 	"text/template"
 )
 
-type message struct{ Role, Content string }
+type message struct{ Role, Content, Thinking string }
 type given struct {
 	Template string
 	Messages []message
+	NoThink  bool
 }
 
 func main() {
@@ -41,7 +45,7 @@ func main() {
 	for _, each := range all {
 		var out bytes.Buffer
 		parsed := template.Must(template.New("").Parse(each.Template))
-		if err := parsed.Execute(&out, map[string]any{"Messages": each.Messages}); err != nil {
+		if err := parsed.Execute(&out, map[string]any{"Messages": each.Messages, "IsThinkSet": each.NoThink, "Think": !each.NoThink}); err != nil {
 			panic(err)
 		}
 		results = append(results, out.String())
@@ -49,6 +53,57 @@ func main() {
 	_ = json.NewEncoder(os.Stdout).Encode(results)
 }
 """
+
+
+# Each family in Jinja, written from its definition.  `ask`: an answer follows.
+LAST = "{% if ask %}PROMPT{% endif %}"
+CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}" + LAST.replace("PROMPT", "<|im_start|>assistant\n")
+LLAMA3 = ("{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content }}<|eot_id|>{% endfor %}"
+          + LAST.replace("PROMPT", "<|start_header_id|>assistant<|end_header_id|>\n\n"))
+PHI3 = "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}<|end|>\n{% endfor %}" + LAST.replace("PROMPT", "<|assistant|>\n")
+QWEN3 = CHATML.replace("{{ m.content }}", "{% if loop.last and m.role == 'assistant' %}<think>\n{{ m.thinking }}\n</think>\n\n{% endif %}{{ m.content }}")
+# Takes the first system message out of the list, as `system`.
+TAKE = "{% set system = none %}{% if messages[0].role == 'system' %}{% set system = messages[0].content %}{% set messages = messages[1:] %}{% endif %}"
+DATED = TAKE + ("{{ '<|begin_of_text|>' }}<|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
+                "{{ system or '' }}<|eot_id|>") + LLAMA3
+GEMMA = TAKE + ("<bos>{% for m in messages %}<start_of_turn>{{ 'model' if m.role == 'assistant' else m.role }}\n{% if loop.first and system is not none %}{{ system }}\n\n"
+                "{% endif %}{{ m.content }}<end_of_turn>\n{% endfor %}") + LAST.replace("PROMPT", "<start_of_turn>model\n")
+# Its text for conversations without a system's message is that of the Modelfile.
+SMOLLM3 = TAKE + ("<|im_start|>system\n## Metadata\n\nKnowledge Cutoff Date: June 2025\nToday Date: 08 July 2025\nReasoning Mode: /{{ 'no_' if no_think }}think"
+                  "\n\n## Custom Instructions\n\n{{ system if system else short if no_think else long }}\n\n") + CHATML.replace(
+                      "{{ m.content }}", "{% if m.role == 'assistant' and no_think %}<think>\n\n</think>\n{% elif m.thinking %}<think>\n{{ m.thinking }}\n"
+                      "</think>\n{% endif %}{{ m.content }}").replace("assistant\n{% endif %}", "assistant\n{% if no_think %}<think>\n\n</think>\n{% endif %}{% endif %}")
+
+
+def with_default(text):
+    return "{% if messages[0].role != 'system' %}<|im_start|>system\n" + text + "<|im_end|>\n{% endif %}" + CHATML
+
+
+# Of each family: the template, what ends an answer, and whether it removes white space around texts, which Go cannot.
+FAMILIES = {
+    "chatml": (CHATML, "<|im_end|>", False),
+    "llama3": ("{{ '<|begin_of_text|>' }}" + LLAMA3, "<|eot_id|>", False),
+    "smollm2": (with_default("You are a helpful AI assistant named SmolLM, trained by Hugging Face"), "<|im_end|>", False),
+    "qwen2": (with_default("You are a helpful assistant."), "<|im_end|>", False),
+    "qwen2.5": (with_default("You are Qwen, created by Alibaba Cloud. You are a helpful assistant."), "<|im_end|>", False),
+    "qwen3": (QWEN3.replace("assistant\n{% endif %}", "assistant\n{% if no_think %}<think>\n\n</think>\n\n{% endif %}{% endif %}"), "<|im_end|>", True),
+    "qwen3-instruct": (CHATML, "<|im_end|>", False),
+    "qwen3-thinking": (QWEN3.replace("assistant\n{% endif %}", "assistant\n<think>\n{% endif %}"), "<|im_end|>", True),
+    "smollm3": (SMOLLM3, "<|im_end|>", True),
+    "meta-llama3": ("{{ '<|begin_of_text|>' }}" + LLAMA3, "<|eot_id|>", True),
+    "llama3.1": (DATED, "<|eot_id|>", True),
+    "llama3.2": (DATED, "<|eot_id|>", True),
+    "gemma": (GEMMA, "<end_of_turn>", True),
+    "gemma3": (GEMMA, "<end_of_turn>", True),
+    "mistral": (TAKE + "<s>{% for m in messages %}{% if m.role == 'user' %}[INST] {% if loop.last and system is not none %}{{ system }}\n\n{% endif %}{{ m.content }}[/INST]"
+                "{% else %} {{ m.content }}</s>{% endif %}{% endfor %}", "</s>", True),
+    "phi3": (PHI3, "<|end|>", False),
+    "phi4": (CHATML.replace("\n", "").replace("}}{{ m.c", "}}<|im_sep|>{{ m.c").replace("assistant", "assistant<|im_sep|>"), "<|im_end|>", False),
+    "phi4-mini": (PHI3.replace("\n", ""), "<|end|>", False),
+}
+# TRL's copies of models' templates.  Gemma's refuses a system's message, and those of the two dated ones say today's date.
+TRL = {"llama3": "meta-llama3", "llama3_1": "llama3.1", "llama3_2": "llama3.2", "qwen2_5": "qwen2.5", "qwen3": "qwen3", "phi3": "phi3",
+       "qwen3_instruct_2507": "qwen3-instruct", "gemma": "gemma", "gemma3": "gemma3"}
 
 
 def run(*arguments, **options):
@@ -83,15 +138,18 @@ def modelfile(folder):
     return found
 
 
-def conversations():
-    """Twenty: with and without a system's message, of 1 to 7 messages, with the characters that templates trip over."""
+def conversations(trims):
+    """Twenty: with and without a system's message, of 1 to 7 messages, with the characters that templates trip over; some answers
+    have a reasoning.  `trims`: without white space around texts."""
     random.seed(20261128)
     texts = ["Hello", "", "a\nb\n\nc", "{{ .Content }}", "{% raw %}", "<b>&amp;\"'", "naïve 日本 🙂", "  spaces  ", "\ttab", "```c\nint i;\n```"]
+
+    def message(role):
+        text = random.choice(texts)
+        return {"role": role, "content": text.strip() if trims else text, "thinking": random.choice(["", "Well:\nyes"]) if role == "assistant" else ""}
     for i in range(20):
-        messages = [{"role": "system", "content": random.choice(texts)}] * (i % 3 == 1)
-        for k in range(2 * (i % 4) + 1):
-            messages = messages + [{"role": "assistant" if k % 2 else "user", "content": random.choice(texts)}]
-        yield messages + [{"role": "assistant", "content": random.choice(texts)}] * (i % 5 == 4)
+        messages = [message("system")] * (i % 3 == 1) + [message("assistant" if k % 2 else "user") for k in range(2 * (i % 4) + 1)]
+        yield messages + [message("assistant")] * (i % 5 == 4)
 
 
 def check_modelfile(kind, stop):
@@ -112,11 +170,55 @@ def jinja_of(path):
     return data[at + 8:at + 8 + int.from_bytes(data[at:at + 8], "little")].decode()
 
 
+def family_make(kind):
+    """Writes the Modelfile of a model of this family: the weights are ChatML's, under another vocabulary."""
+    _, stop, _ = FAMILIES[kind]
+    must(GPT_PREPARE, "--tokenizer=train", "--vocab-size=300", "--chat=" + kind, "--block-size=4096", "--val-fraction=0", "--out-dir=data/" + kind,
+         write("one.jsonl", json.dumps({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}) + "\n"))
+    for name in ("config.json", "model.safetensors"):
+        write("hf-%s/%s" % (kind, name), read("hf/" + name))
+    write("hf-%s/gpt_tokenizer.json" % kind, read("data/%s/gpt_tokenizer.json" % kind))
+    write("hf-%s/tokenizer_config.json" % kind, json.dumps({"chat_template": "{{ messages }}"}))
+    must(GPT_EXPORT, "--out_dir=hf-" + kind, "--format=ollama", "--evaluate=0", "ollama-" + kind)
+    lines = modelfile("ollama-" + kind)
+    check(("PARAMETER", 'stop "%s"' % stop) in lines and ("PARAMETER", "num_ctx 64") in lines, "%s: %s" % (kind, lines))
+    return dict(lines)["TEMPLATE"]
+
+
+def trl_template(name):
+    """Returns TRL's copy of a model's template, or None."""
+    found = importlib.util.find_spec("trl")
+    places = [os.path.join(place, "chat_templates", name + ".jinja") for place in (found.submodule_search_locations if found else ())]
+    return next((read(place).decode() for place in places if os.path.exists(place)), None)
+
+
+def cases_make(jinja2):
+    """Returns what Go is given, and what it should print."""
+    world, given, wanted = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]), [], []
+    world.globals.update(raise_exception=lambda text: text, strftime_now=lambda form: "26 Jul 2024")
+    world.filters["tojson"] = json.dumps
+    for kind, (own, stop, trims) in FAMILIES.items():
+        go = family_make(kind)
+        texts = dict(zip(("short", "long"), re.findall(r"(You are a helpful AI assistant named SmolLM.*?)\{\{ e", go)))
+        theirs = [text for name, word in TRL.items() if word == kind for text in [trl_template(name)] if text is not None]
+        for jinja in [jinja2.Template(own, keep_trailing_newline=True)] + [world.from_string(text) for text in theirs]:
+            for i, messages in enumerate(conversations(trims)):
+                asks, no_think = messages[-1]["role"] != "assistant", i % 4 == 3
+                if theirs and kind == "gemma" and messages[0]["role"] == "system":
+                    continue
+                known = [{**each, "reasoning_content": each["thinking"]} for each in messages]
+                text = jinja.render(messages=known, ask=asks, add_generation_prompt=asks, no_think=no_think, enable_thinking=not no_think,
+                                    bos_token={"<|eot_id|>": "<|begin_of_text|>", "<end_of_turn>": "<bos>"}.get(stop, ""), eos_token="", **texts)
+                given.append({"Template": go, "Messages": messages, "NoThink": no_think})
+                wanted.append(text if asks else text.removesuffix("\n").removesuffix(stop))
+    return given, wanted
+
+
 def templates():
-    kinds = {"chatml": "<|im_end|>", "llama3": "<|eot_id|>"}
-    for kind, stop in kinds.items():
+    for kind in ("chatml", "llama3"):
         make_model(kind)
-        check_modelfile(kind, stop)
+        check_modelfile(kind, FAMILIES[kind][1])
+    must(GPT_EXPORT, "--out_dir=out-chatml", "--format=hf", "hf")
     try:
         import jinja2  # pylint: disable=import-outside-toplevel
     except ImportError:
@@ -125,14 +227,9 @@ def templates():
     if shutil.which("go") is None:
         skip("export_go", "no Go compiler")
         return
-    given, wanted = [], []
-    for kind, stop in kinds.items():
-        template, go = jinja2.Template(jinja_of("My %s/model.gguf" % kind)), dict(modelfile("My " + kind))["TEMPLATE"]
-        for messages in conversations():
-            given.append({"Template": go, "Messages": messages})
-            asks = messages[-1]["role"] != "assistant"
-            text = template.render(messages=messages, add_generation_prompt=asks)
-            wanted.append(text if asks else text.removesuffix("\n").removesuffix(stop))
+    if trl_template("qwen3") is None:
+        skip("export_trl", "no TRL, which has copies of models' templates")
+    given, wanted = cases_make(jinja2)
     write("main.go", GO)
     done = run("go", "run", "main.go", input=json.dumps(given), env={**os.environ, "GO111MODULE": "off", "GOFLAGS": ""})
     check(done.returncode == 0, "go run: " + done.stderr[-500:])

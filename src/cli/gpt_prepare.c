@@ -16,6 +16,8 @@
 #include "data/prepare.h"
 #include "data/prepare_spec.h"
 #include "data/tokenizer.h"
+#include "io/gguf_model.h"
+#include "io/gguf_tokenizer.h"
 
 #define PROGRAM "gpt-prepare"
 
@@ -98,7 +100,7 @@ static void print_help(void)
           "Tokens and output\n"
           "  --tokenizer=WHICH      bytes (default), chars, gpt2, train (make a byte-pair\n"
           "                         encoding from the inputs), a vocabulary's path (also\n"
-          "                         the folder of a Llama 3, Qwen or SmolLM model), or\n"
+          "                         the folder of a Llama 3, Qwen or SmolLM model, or GGUF), or\n"
           "                         OWNER/NAME, a model in Hugging Face's cache\n"
           "  --vocab-size=N         of --tokenizer=train; default 8192\n"
           "  --out-dir=DIR          default data/NAME, where NAME is that of the first\n"
@@ -499,7 +501,9 @@ static enum gt_status tokenizer_open(struct hostmem *mem, struct arguments *argu
         arguments->spec.tokenizer = strcmp(name, "bytes") == 0 ? TOKENIZER_BYTES : TOKENIZER_CHARS;
     if (arguments->spec.tokenizer != TOKENIZER_BPE || strcmp(name, "train") == 0)
         return GT_OK;
-    TRY(tokenizer_find(mem, name, out));
+    TRY(gguf_is_file(name) ? gguf_tokenizer_open(mem, name, out) : tokenizer_find(mem, name, out));
+    if (*out == NULL)
+        return FAIL(GT_UNSUPPORTED, "--tokenizer=%s: this file has no tokenizer that is read here", name);
     if ((*out)->kind == TOKENIZER_BPE)
         return GT_OK;
     return FAIL(GT_USAGE,

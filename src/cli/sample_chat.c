@@ -17,11 +17,10 @@
 #include "data/chat_kind.h"
 #include "data/chat_render.h"
 #include "data/tokenizer_encoder.h"
+#include "data/tokenizer_generation.h"
 
 #define ENDS_MAX 16
 #define TEXT_BYTES_MAX ((size_t)1 << 20)
-#define GENERATION_NAME "generation_config.json"
-#define GENERATION_BYTES_MAX ((size_t)1 << 20)
 
 struct sample_chat {
     struct sample_chat_spec spec;
@@ -56,7 +55,8 @@ static void end_add(struct sample_chat *chat, int64_t id)
         chat->ends[chat->end_count++] = (int32_t)id;
 }
 
-/* Adds the end tokens of generation_config.json, a number or a list.  A broken file is noted: the model still works. */
+/* Adds the end tokens of generation_config.json, a number or a list, or else of what the tokenizer has of it.  A broken
+ * file is noted: the model still works. */
 static enum gt_status ends_read(struct sample_chat *chat)
 {
     const char *path = FILE_IN(chat->spec.model, GENERATION_NAME);
@@ -65,12 +65,10 @@ static enum gt_status ends_read(struct sample_chat *chat)
     TRY(json_parse_optional(path, GENERATION_BYTES_MAX, &error, &root));
     if (error.text[0] != '\0')
         log_warning("%s: not read: %s", path, error.text);
-    const json_t *ends = json_object_get(root, "eos_token_id");
-    if (json_is_integer(ends))
-        end_add(chat, json_integer_value(ends));
-    for (size_t i = 0; i < json_array_size(ends); i++)
-        if (json_is_integer(json_array_get(ends, i)))
-            end_add(chat, json_integer_value(json_array_get(ends, i)));
+    if (root == NULL)
+        TRY(tokenizer_generation_get(chat->spec.tokenizer, &root));
+    for (size_t i = 0; i < ENDS_MAX; i++)
+        end_add(chat, tokenizer_generation_id(root, "eos_token_id", i));
     json_decref(root);
     return GT_OK;
 }

@@ -35,5 +35,6 @@ libgpttrain_a_SOURCES += \
 	src/data/tokenizer_bpe.c src/data/tokenizer_bpe.h \
 	src/data/tokenizer_encoder.c src/data/tokenizer_encoder.h \
 	src/data/tokenizer_export.c src/data/tokenizer_export.h \
+	src/data/tokenizer_generation.c src/data/tokenizer_generation.h \
 	src/data/tokenizer_import.c src/data/tokenizer_import.h \
 	src/data/tokens.c src/data/tokens.h

@@ -13,6 +13,7 @@
 #include "data/chat_kind.h"
 #include "data/chat_templates.h"
 #include "data/tokenizer_bpe.h"
+#include "data/tokenizer_generation.h"
 #include "data/tokens.h"
 
 #define FORMAT_NAME "gpt-train-tokenizer"
@@ -156,14 +157,17 @@ static enum gt_status kind_read(const void *owner, const json_t *root, const cha
     return tokenizer_create_bpe(owner, bpe, out);
 }
 
-/* Reads the optional fields of the chat template. */
+/* Reads the optional fields of the chat template and of how text is generated. */
 static enum gt_status chat_read(const json_t *root, const char *path, struct tokenizer *tokenizer)
 {
     const char *word = json_string_value(json_object_get(root, "chat"));
     const char *jinja = json_string_value(json_object_get(root, "chat_template"));
     int kind = CHAT_NONE;
+    const json_t *generation = json_object_get(root, "generation");
     if (jinja != NULL)
         TRY(tokenizer_template_set(tokenizer, jinja));
+    if (json_is_object(generation))
+        TRY(tokenizer_generation_set(tokenizer, generation));
     if (word == NULL)
         return GT_OK;
     while (kind < CHAT_KIND_COUNT && strcmp(word, chat_words[kind]) != 0)
@@ -248,6 +252,8 @@ enum gt_status tokenizer_text(const struct tokenizer *tokenizer, char **out)
         failures |= json_object_set_new(root, "chat", json_string(chat_words[tokenizer->chat]));
     if (tokenizer->template != NULL)
         failures |= json_object_set_new(root, "chat_template", json_string(tokenizer->template));
+    if (tokenizer->generation != NULL)
+        failures |= json_object_set_new(root, "generation", json_loads(tokenizer->generation, 0, NULL));
     root = json_whole(root, failures);
     const enum gt_status status = json_text(root, 0, "\n", out);
     json_decref(root);

@@ -10,7 +10,8 @@
  *     "vocabulary": [10, 32, 33, ...], "hash": "crc32c:89abcdef" }
  * where id k is the character with code point vocabulary[k]; kind "bytes" has no "vocabulary".  The hash is the CRC-32C
  * of the kind's name and of each code point as 4 little-endian bytes.  The format of kind "bpe" is in tokenizer_bpe.h.
- * "chat" is a word of chat.h, "chat_template" the model's text in Jinja; neither is in the hash.
+ * "chat" is a word of chat.h, "chat_template" the model's text in Jinja, "generation" its generation_config.json; none
+ * is in the hash.
  * nanoGPT's meta.pkl is only recognised here; io/nanogpt.h reads it.
  */
 #ifndef GPT_TRAIN_DATA_TOKENIZER_H
@@ -38,6 +39,7 @@ struct tokenizer {
     bool has_template;                /* a chat template belongs to it: of its folder, or of the conversations */
     enum chat_kind chat;              /* its family, or CHAT_NONE: not known, or what the vocabulary implies */
     char *template;                   /* the text in Jinja of the model that it comes from, or NULL */
+    char *generation;                 /* the model's generation_config.json, or NULL */
 };
 
 extern const char *const tokenizer_kind_names[TOKENIZER_KIND_COUNT];

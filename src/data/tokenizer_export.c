@@ -13,6 +13,7 @@
 #include "data/bpe.h"
 #include "data/chat.h"
 #include "data/tokenizer_bpe.h"
+#include "data/tokenizer_generation.h"
 
 const char *const tokenizer_file_names[TOKENIZER_FILES] = {[TOKENIZER_FILE_CONFIG] = "tokenizer_config.json",
                                                            [TOKENIZER_FILE_OURS] = TOKENIZER_FILE_NAME,
@@ -127,12 +128,16 @@ static json_t *config_json(const struct tokenizer *tokenizer, int32_t block_size
     json_t *root = json_pack("{s:s, s:i, s:b}", "tokenizer_class", "PreTrainedTokenizerFast", "model_max_length",
                              (int)block_size, "clean_up_tokenization_spaces", 0);
     const int32_t end = tokenizer_eot(tokenizer), begin = tokenizer_pipeline(tokenizer)->bos;
+    json_t *generation = tokenizer->generation != NULL ? json_loads(tokenizer->generation, 0, NULL) : NULL;
+    const int64_t padding = tokenizer_generation_id(generation, "pad_token_id", 0);
+    json_decref(generation);
     const struct {
         const char *name;
         int32_t id;
     } roles[] = {{"bos_token", begin >= 0 ? begin : end},
                  {"eos_token", chat_end_learnt(tokenizer)},
-                 {"unk_token", begin >= 0 ? -1 : end}};
+                 {"unk_token", begin >= 0 ? -1 : end},
+                 {"pad_token", padding < tokenizer->vocab_size ? (int32_t)padding : -1}};
     int failures = root == NULL;
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
         if (roles[i].id >= 0)

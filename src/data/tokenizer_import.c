@@ -12,6 +12,7 @@
 #include "data/chat_kind.h"
 #include "data/tokenizer_bpe.h"
 #include "data/tokenizer_export.h"
+#include "data/tokenizer_generation.h"
 
 /* The files of a folder in the order of preference; merges are NULL when the file is complete by itself. */
 static const struct {
@@ -515,7 +516,7 @@ static enum gt_status template_json(const char *path, struct tokenizer *tokenize
     return status;
 }
 
-enum gt_status tokenizer_template_read(const char *folder, struct tokenizer *tokenizer)
+static enum gt_status template_read(const char *folder, struct tokenizer *tokenizer)
 {
     const char *path = FILE_IN(folder, "chat_template.jinja");
     char *text = NULL;
@@ -533,10 +534,16 @@ enum gt_status tokenizer_template_read(const char *folder, struct tokenizer *tok
     return status;
 }
 
+enum gt_status tokenizer_template_read(const char *folder, struct tokenizer *tokenizer)
+{
+    TRY(template_read(folder, tokenizer));
+    return tokenizer_generation_read(folder, tokenizer);
+}
+
 enum gt_status tokenizer_folder_has_template(const char *folder, bool *out)
 {
     struct tokenizer chosen = {.chat = CHAT_CHATML}; /* a chosen template: the folder's text is not kept */
-    TRY(tokenizer_template_read(folder, &chosen));
+    TRY(template_read(folder, &chosen));
     *out = chosen.has_template;
     return GT_OK;
 }

@@ -23,7 +23,7 @@ enum gt_status tokenizer_import(const void *owner, const char *path, struct toke
  * Errors: GT_IO. */
 enum gt_status tokenizer_import_folder(const char *folder, bool *out);
 /* Gives the tokenizer the chat template of a folder, if there is one: that of tokenizer_config.json (of several the one
- * named "default"), or a file of its own.  Errors: GT_IO, GT_NO_MEMORY. */
+ * named "default"), or a file of its own; and what tokenizer_generation_read() reads.  Errors: GT_IO, GT_NO_MEMORY. */
 enum gt_status tokenizer_template_read(const char *folder, struct tokenizer *tokenizer);
 /* Sets *out to true if the folder has one.  Errors: as above. */
 enum gt_status tokenizer_folder_has_template(const char *folder, bool *out);

@@ -22,9 +22,12 @@
 #include "data/chat.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_export.h"
+#include "data/tokenizer_generation.h"
+#include "io/export_generation.h"
 #include "io/export_options.h"
 #include "io/export_weights.h"
 #include "io/gguf_model.h"
+#include "io/gguf_tokenizer.h"
 #include "model/parameters.h"
 
 #define CHARACTER_BYTES_MAX 4
@@ -35,6 +38,7 @@
 struct head {
     FILE *stream;
     const char *architecture;
+    json_t *generation;
     uint64_t keys;
 };
 
@@ -203,8 +207,29 @@ static void tokens_put(const struct export_options *options, struct head *head)
         key_u32(head, "tokenizer.ggml.bos_token_id", bos >= 0 ? bos : eot);
     if (end >= 0)
         key_u32(head, "tokenizer.ggml.eos_token_id", end);
+    if (tokenizer_generation_id(head->generation, "pad_token_id", 0) >= 0)
+        key_u32(head, "tokenizer.ggml.padding_token_id",
+                (int32_t)tokenizer_generation_id(head->generation, "pad_token_id", 0));
     if (chat_jinja_learnt(tokenizer) != NULL)
         key_string(head, "tokenizer.chat_template", chat_jinja_learnt(tokenizer));
+}
+
+/* Puts how tokens are chosen, where the base says it: for llama.cpp, and the whole object for our own reader. */
+static void generation_put(const struct export_options *options, struct head *head)
+{
+    char *text = NULL;
+    if (options->tokenizer == NULL || options->tokenizer->generation == NULL)
+        return;
+    for (size_t i = 0; i < GGUF_SAMPLING_KEYS; i++) {
+        const json_t *value = json_object_get(head->generation, gguf_sampling[i].field);
+        if (json_is_number(value) && gguf_sampling[i].type == GGUF_FLOAT32)
+            key_f32(head, gguf_sampling[i].key, json_number_value(value));
+        else if (json_is_number(value))
+            key(head, gguf_sampling[i].key, GGUF_INT32, &(int32_t){(int32_t)json_number_value(value)}, 4);
+    }
+    if (json_text(head->generation, 0, "", &text) == GT_OK)
+        key_string(head, GGUF_KEY_GENERATION, text);
+    free(text);
 }
 
 static void tokens_log(const struct tokenizer *tokenizer)
@@ -312,6 +337,7 @@ static void keys_put(const struct export_options *options, struct head *head)
     }
     shape_put(config, head);
     tokens_put(options, head);
+    generation_put(options, head);
 }
 
 /* Returns true if the file has the embedding a second time, as the output layer.  Where only old readers need it, a
@@ -405,6 +431,7 @@ static void head_put(const struct export_options *options, struct head *head)
 static enum gt_status head_make(const struct export_options *options, char **out, size_t *out_count)
 {
     struct head head = {.architecture = hf_config_type(&options->checkpoint->config)};
+    TRY(export_generation_make(options, &head.generation));
     head.stream = open_memstream(out, out_count);
     bool failed = head.stream == NULL;
     if (!failed) {
@@ -412,6 +439,7 @@ static enum gt_status head_make(const struct export_options *options, char **out
         failed = ferror(head.stream) != 0;
         failed = fclose(head.stream) != 0 || failed;
     }
+    json_decref(head.generation);
     if (failed)
         return FAIL(GT_NO_MEMORY, "out of memory: the keys of a GGUF file could not be made");
     memcpy(*out + KEYS_AT, &head.keys, sizeof head.keys);

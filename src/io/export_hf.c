@@ -22,6 +22,8 @@
 #include "data/chat_kind.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_export.h"
+#include "data/tokenizer_generation.h"
+#include "io/export_generation.h"
 #include "io/export_options.h"
 #include "io/export_weights.h"
 #include "io/peft.h"
@@ -32,7 +34,6 @@
 
 #define CARD_NAME "README.md"
 #define CARD_PICTURE "memory.svg"
-#define GENERATION_NAME "generation_config.json"
 #define ASIDE_NAME "gpt-export.tmp"
 #define RENAME "rename the new files over it"
 #define FILES ((size_t)TOKENIZER_FILES + 7)
@@ -245,14 +246,8 @@ static enum gt_status configs_write(const struct hf_export *export)
     const int32_t end = export_end_token(export->options), eot = tokenizer != NULL ? tokenizer_eot(tokenizer) : -1;
     const int32_t bos = tokenizer_pipeline(tokenizer)->bos, begin = bos >= 0 ? bos : eot;
     TRY(hf_config_make(&checkpoint->config, begin >= 0 ? begin : checkpoint->rest.bos_token, end, &config));
-    /* A model of conversations may end a text as a document too. */
-    generation = json_pack("{s:b, s:O, s:o}", "_from_model_config", 1, "bos_token_id",
-                           json_object_get(config, "bos_token_id"), "eos_token_id",
-                           end == eot || chat_kind_learnt(tokenizer) == CHAT_NONE
-                               ? json_incref(json_object_get(config, "eos_token_id"))
-                               : json_pack("[i, i]", (int)end, (int)eot));
-    enum gt_status status = GT_OK;
-    if (generation == NULL ||
+    enum gt_status status = export_generation_make(export->options, &generation);
+    if (status == GT_OK &&
         json_object_set_new(config, "torch_dtype", json_string(dtype_name(export->options->dtype))) != 0)
         status = FAIL(GT_NO_MEMORY, "out of memory: config.json");
     THEN(status, json_save(export, CHECKPOINT_CONFIG_NAME, config));

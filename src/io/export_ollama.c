@@ -14,6 +14,8 @@
 #include "data/chat.h"
 #include "data/chat_go.h"
 #include "data/chat_kind.h"
+#include "data/tokenizer_generation.h"
+#include "io/export_generation.h"
 #include "io/export_gguf.h"
 #include "io/export_options.h"
 #include "io/export_weights.h"
@@ -31,13 +33,31 @@ static void stop_put(FILE *stream, const struct tokenizer *tokenizer, int32_t id
     fprintf(stream, "PARAMETER stop \"%.*s\"\n", (int)count, bytes);
 }
 
-static void modelfile_put(FILE *stream, const struct export_options *options)
+/* Puts how tokens are chosen, where the base says it. */
+static void sampling_put(FILE *stream, const json_t *generation)
+{
+    static const char *const names[][2] = {{"temperature", "temperature"},
+                                           {"top_k", "top_k"},
+                                           {"top_p", "top_p"},
+                                           {"min_p", "min_p"},
+                                           {"repetition_penalty", "repeat_penalty"}};
+    const bool greedy = json_is_false(json_object_get(generation, "do_sample"));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const json_t *value = json_object_get(generation, names[i][0]);
+        if (i == 0 && greedy)
+            fputs("PARAMETER temperature 0\n", stream);
+        else if (json_is_number(value))
+            fprintf(stream, "PARAMETER %s %g\n", names[i][1], json_number_value(value));
+    }
+}
+
+static void modelfile_put(FILE *stream, const struct export_options *options, const json_t *generation)
 {
     const struct tokenizer *tokenizer = options->tokenizer;
     const struct model_config *config = &options->checkpoint->config;
     const enum chat_kind kind = chat_kind_learnt(tokenizer);
     const bool plain = chat_jinja_learnt(tokenizer) == NULL; /* the model has seen no conversations */
-    const int32_t positions = model_positions(config), end = export_end_token(options);
+    const int32_t positions = model_positions(config);
     fprintf(stream, "# %s, by gpt-export\nFROM ./" EXPORT_OLLAMA_MODEL "\n", options->name);
     if (kind != CHAT_NONE) {
         fputs("TEMPLATE \"\"\"", stream);
@@ -46,9 +66,9 @@ static void modelfile_put(FILE *stream, const struct export_options *options)
     } else if (plain) {
         fputs("TEMPLATE \"\"\"{{ .Prompt }}\"\"\"\n", stream);
     }
-    stop_put(stream, tokenizer, end);
-    if (tokenizer_eot(tokenizer) != end)
-        stop_put(stream, tokenizer, tokenizer_eot(tokenizer));
+    for (size_t i = 0; tokenizer_generation_id(generation, "eos_token_id", i) >= 0; i++)
+        stop_put(stream, tokenizer, (int32_t)tokenizer_generation_id(generation, "eos_token_id", i));
+    sampling_put(stream, generation);
     fprintf(stream, "PARAMETER num_ctx %" PRId32 "\n", positions < CONTEXT_MAX ? positions : CONTEXT_MAX);
 }
 
@@ -56,13 +76,16 @@ static enum gt_status modelfile_write(const struct export_options *options, cons
 {
     char *text = NULL;
     size_t count = 0;
+    json_t *generation;
+    TRY(export_generation_make(options, &generation));
     FILE *stream = open_memstream(&text, &count);
     bool failed = stream == NULL;
     if (!failed) {
-        modelfile_put(stream, options);
+        modelfile_put(stream, options, generation);
         failed = ferror(stream) != 0;
         failed = fclose(stream) != 0 || failed;
     }
+    json_decref(generation);
     const enum gt_status status =
         failed ? FAIL(GT_NO_MEMORY, "out of memory: the Modelfile could not be made") : file_replace(path, text, count);
     free(text);

@@ -204,6 +204,16 @@ static enum gt_status head_read(struct gguf *gguf, int fd)
     }
 }
 
+bool gguf_is_file(const char *path)
+{
+    char magic[4];
+    FILE *file = file_is_folder(path) ? NULL : fopen(path, "rbe");
+    const bool found = file != NULL && fread(magic, sizeof magic, 1, file) == 1 && memcmp(magic, GGUF_MAGIC, 4) == 0;
+    if (file != NULL)
+        (void)fclose(file);
+    return found;
+}
+
 enum gt_status gguf_open(const void *owner, const char *path, struct gguf **out)
 {
     int fd;

@@ -62,6 +62,8 @@ struct gguf {
     struct gguf_tensor *tensors;
 };
 
+/* Returns true if `path` is a file that begins as one of GGUF does. */
+bool gguf_is_file(const char *path);
 /* Reads and checks the head of `path`, which outlives the result.  Memory: the head.  Errors: GT_IO, GT_NO_MEMORY;
  * GT_DATA and GT_UNSUPPORTED with one line that names the file and the key or tensor. */
 enum gt_status gguf_open(const void *owner, const char *path, struct gguf **out);

@@ -15,6 +15,9 @@
 /* A key of ours: the rope_scaling of a model with rope_freqs.weight, as the configuration writes it. */
 #define GGUF_KEY_SCALING "gpt_train.rope_scaling"
 
+/* A key of ours: the generation_config.json of the model. */
+#define GGUF_KEY_GENERATION "gpt_train.generation"
+
 /* The kinds of tokens in tokenizer.ggml.token_type. */
 enum gguf_token { GGUF_TOKEN_NORMAL = 1, GGUF_TOKEN_CONTROL = 3, GGUF_TOKEN_USER_DEFINED = 4, GGUF_TOKEN_UNUSED = 5 };
 

@@ -6,9 +6,20 @@
  */
 #include "io/gguf_tokenizer.h"
 
+#include <math.h>
+
 #include "base/json.h"
 #include "data/bpe.h"
+#include "data/tokenizer_generation.h"
 #include "data/tokenizer_import.h"
+
+const struct gguf_sampling gguf_sampling[GGUF_SAMPLING_KEYS] = {
+    {"temperature", "general.sampling.temp", GGUF_FLOAT32},
+    {"top_k", "general.sampling.top_k", GGUF_INT32},
+    {"top_p", "general.sampling.top_p", GGUF_FLOAT32},
+    {"min_p", "general.sampling.min_p", GGUF_FLOAT32},
+    {"repetition_penalty", "general.sampling.penalty_repeat", GGUF_FLOAT32},
+};
 
 /* The arrays of the vocabulary. */
 struct vocabulary {
@@ -176,22 +187,67 @@ static enum gt_status tokenizer_make(const void *owner, const struct gguf *gguf,
     return status;
 }
 
+/* Makes a generation_config.json of the keys of other programs' files. */
+static json_t *generation_make(const struct gguf *gguf)
+{
+    json_t *root = json_object();
+    int64_t integer;
+    double real;
+    int failures = 0;
+    for (size_t i = 0; i < GGUF_SAMPLING_KEYS; i++) {
+        if (gguf_integer(gguf, gguf_sampling[i].key, &integer))
+            failures |= json_object_set_new(root, gguf_sampling[i].field, json_integer(integer));
+        else if (gguf_real(gguf, gguf_sampling[i].key, &real) && isfinite(real))
+            failures |= json_object_set_new(root, gguf_sampling[i].field, json_real(real));
+    }
+    if (gguf_integer(gguf, "tokenizer.ggml.padding_token_id", &integer))
+        failures |= json_object_set_new(root, "pad_token_id", json_integer(integer));
+    return json_whole(root, failures);
+}
+
+/* Gives the tokenizer what belongs to its model: the chat template, and how text is generated. */
+static enum gt_status model_texts_read(const struct gguf *gguf, struct tokenizer *tokenizer)
+{
+    const char *text;
+    size_t count;
+    json_t *value = NULL;
+    json_error_t error;
+    if (gguf_text(gguf, "tokenizer.chat_template", &text, &count)) {
+        value = json_stringn(text, count); /* NULL: not UTF-8 */
+        tokenizer->has_template = count > 0;
+        const enum gt_status status =
+            value != NULL && count > 0 ? tokenizer_template_set(tokenizer, json_string_value(value)) : GT_OK;
+        json_decref(value);
+        value = NULL;
+        TRY(status);
+    }
+    if (gguf_text(gguf, GGUF_KEY_GENERATION, &text, &count) && count <= GENERATION_BYTES_MAX)
+        (void)json_load(text, count, 0, &error, &value);
+    if (!json_is_object(value)) {
+        json_decref(value);
+        value = generation_make(gguf);
+    }
+    const enum gt_status status = tokenizer_generation_set(tokenizer, value);
+    json_decref(value);
+    return status;
+}
+
 enum gt_status gguf_tokenizer_open(const void *owner, const char *path, struct tokenizer **out)
 {
     struct gguf *gguf;
+    struct tokenizer *tokenizer = NULL;
     const char *model = "";
     size_t count = 0;
     TRY(gguf_open(owner, path, &gguf));
     (void)gguf_text(gguf, "tokenizer.ggml.model", &model, &count);
     enum gt_status status = GT_OK;
-    *out = NULL;
     if (count == 4 && memcmp(model, "gpt2", 4) == 0)
-        status = tokenizer_make(owner, gguf, out);
+        status = tokenizer_make(owner, gguf, &tokenizer);
     else if (count > 0 && (count != 4 || memcmp(model, "none", 4) != 0))
         log_note("%s: its tokenizer, \"%.*s\", is not read here; only byte-level BPE is", path,
                  (int)(count < 32 ? count : 32), model);
-    if (status == GT_OK && *out != NULL)
-        (*out)->has_template = gguf_key_find(gguf, "tokenizer.chat_template") != NULL;
+    if (status == GT_OK && tokenizer != NULL)
+        status = model_texts_read(gguf, tokenizer);
     hostmem_free(gguf);
-    return status;
+    return FINISH(status, out, tokenizer, hostmem_free);
 }

@@ -4,6 +4,8 @@
   modelfile  its lines: the model, the template, the words that end an answer, the length of the context; the commands
   templates  for each template that the project knows, Go's text/template prints the Modelfile's for twenty conversations as jinja2
              prints the family's; TRL's copies of models' templates are compared too
+  survival   end tokens, padding, how tokens are chosen, the token before a text, special tokens and the template of a base
+             survive training, every format, and the way back from a GGUF file
   bad        no tokenizer, a folder that exists, a full disk: one line, and nothing left
 Go and jinja2 are optional.  Prints "checks: P passed, F failed, S skipped".
 """
@@ -17,7 +19,8 @@ import resource
 import shutil
 import subprocess
 
-from checks import GPT_EXPORT, GPT_PREPARE, GPT_TRAIN, check, end, error_lines, read, skip, write
+from checks import GPT_EXPORT, GPT_PREPARE, GPT_TRAIN, check, end, error_lines, read, read_json, skip, write
+from gguf_file import Gguf
 
 # Reads [[template, messages], ...] and prints the results as JSON.  Ollama names the fields of a message so.
 GO = """package main
@@ -237,6 +240,71 @@ def templates():
         check(ours == theirs, "%s: Go prints %r, jinja2 %r" % (messages, ours, theirs))
 
 
+CHOICE = {"temperature": 0.625, "top_k": 20, "top_p": 0.9375, "min_p": 0.0625, "repetition_penalty": 1.0625}
+
+
+def base_make():
+    """Makes the folder of a model as others publish it: three end tokens, a padding token, a token before a text."""
+    for name in ("config.json", "model.safetensors"):
+        write("base/" + name, read("hf/" + name))
+    words = read_json("hf/tokenizer.json")
+    ids = {each["content"]: each["id"] for each in words["added_tokens"]}
+    begin = "<|endoftext|>"
+    words["post_processor"] = {"type": "TemplateProcessing", "pair": [], "special_tokens": {begin: {"id": begin, "ids": [ids[begin]], "tokens": [begin]}},
+                               "single": [{"SpecialToken": {"id": begin, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]}
+    write("base/tokenizer.json", json.dumps(words))
+    write("base/tokenizer_config.json", json.dumps({"chat_template": read_json("hf/tokenizer_config.json")["chat_template"], "pad_token": "<|im_start|>"}))
+    write("base/generation_config.json", json.dumps({"eos_token_id": [7, ids["<|im_end|>"]], "do_sample": True, "transformers_version": "5", "own": [1], **CHOICE}))
+    return ids, {"ends": {7, *(ids[text] for text in ("<|im_end|>", begin))}, "padding": ids["<|im_start|>"], "begins": True,
+                 "specials": set(ids), "template": read_json("base/tokenizer_config.json")["chat_template"], **CHOICE}
+
+
+def facts_of_hf(folder, ids):
+    said, words, other = (read_json("%s/%s.json" % (folder, name)) for name in ("generation_config", "tokenizer", "tokenizer_config"))
+    check(said["own"] == [1] and "transformers_version" not in said, "%s: generation_config.json: %s" % (folder, said))
+    check(ids[other["pad_token"]] == said["pad_token_id"], "%s: pad_token" % folder)
+    return {"ends": set(said["eos_token_id"]), "padding": said["pad_token_id"], "begins": words["post_processor"]["type"] == "TemplateProcessing",
+            "specials": {each["content"] for each in words["added_tokens"] if each["special"]}, "template": other["chat_template"],
+            **{name: said[name] for name in CHOICE}}
+
+
+def facts_of_gguf(path, _):
+    keys = Gguf(path).keys
+    names = {"temperature": "temp", "repetition_penalty": "penalty_repeat"}
+    return {"ends": set(json.loads(keys["gpt_train.generation"])["eos_token_id"]) | {keys["tokenizer.ggml.eos_token_id"]},
+            "padding": keys["tokenizer.ggml.padding_token_id"], "begins": keys["tokenizer.ggml.add_bos_token"],
+            "specials": {text for text, kind in zip(keys["tokenizer.ggml.tokens"], keys["tokenizer.ggml.token_type"]) if kind == 3},
+            "template": keys["tokenizer.chat_template"], **{name: keys["general.sampling." + names.get(name, name)] for name in CHOICE}}
+
+
+def facts_of_ollama(folder, _):
+    found, tokens = facts_of_gguf(folder + "/model.gguf", None), Gguf(folder + "/model.gguf").keys["tokenizer.ggml.tokens"]
+    said = [rest.split(" ", 1) for word, rest in modelfile(folder) if word == "PARAMETER"]
+    ends = {tokens.index(text[1:-1]) for name, text in said if name == "stop"}
+    names = {"repetition_penalty": "repeat_penalty"}
+    return {**found, "ends": ends, **{name: float(dict(said)[names.get(name, name)]) for name in CHOICE}}
+
+
+def survival():
+    ids, wanted = base_make()
+    lines = "chatml.jsonl"
+
+    def trained(base, out):
+        must(GPT_PREPARE, "--tokenizer=" + base, "--chat", "--block-size=64", "--val-fraction=0.3", "--out-dir=data/" + out, lines)
+        must(GPT_TRAIN, "--init_from=./" + base, "--dataset=" + out, "--out_dir=" + out, "--batch_size=2", "--gradient_accumulation_steps=1", "--max_iters=1",
+             "--eval_iters=1")
+        return out
+    steps = [("trained, hf", trained("base", "tuned"), "hf", facts_of_hf), ("gguf", "tuned", "gguf", facts_of_gguf), ("ollama", "tuned", "ollama", facts_of_ollama),
+             ("without training, hf", "base", "hf", facts_of_hf), ("gguf, hf", "way-1", "hf", facts_of_hf), ("gguf, gguf", "way-1", "gguf", facts_of_gguf)]
+    for i, (what, source, form, facts) in enumerate(steps):
+        must(GPT_EXPORT, "--out_dir=" + source, "--format=" + form, "--dtype=float32", "--evaluate=0", "way-%d" % i)
+        found = facts("way-%d" % i, ids)
+        check(found == wanted, "%s: %s, wanted %s" % (what, found, wanted))
+    must(GPT_EXPORT, "--out_dir=" + trained("way-1", "again"), "--format=hf", "--evaluate=0", "way-last")
+    found = facts_of_hf("way-last", ids)
+    check(found == wanted, "gguf, trained, hf: %s, wanted %s" % (found, wanted))
+
+
 def bad():
     def refused(what, status, *arguments, **options):
         before = sorted(os.listdir("."))
@@ -255,4 +323,4 @@ def bad():
     refused("no tokenizer", 2, "--out_dir=bare", "new")
 
 
-end(templates, bad)
+end(templates, survival, bad)

@@ -1,0 +1,77 @@
+/* How a model generates text: the end tokens, the padding token and the choice of tokens in its generation_config.json,
+ * which goes with its tokenizer into data, runs and exports.
+ */
+#include "data/tokenizer_generation.h"
+
+#include "base/file.h"
+#include "data/tokenizer_export.h"
+#include "data/tokenizer_import.h"
+
+enum gt_status tokenizer_generation_set(struct tokenizer *tokenizer, const json_t *object)
+{
+    json_t *kept = json_copy((json_t *)object); /* changes nothing */
+    char *text = NULL;
+    if (kept == NULL)
+        return FAIL(GT_NO_MEMORY, "out of memory: " GENERATION_NAME);
+    (void)json_object_del(kept, "_from_model_config");
+    (void)json_object_del(kept, "transformers_version");
+    enum gt_status status = json_text(kept, 0, "", &text);
+    json_decref(kept);
+    if (status == GT_OK && strcmp(text, "{}") != 0) {
+        status = HOSTMEM_NEW(tokenizer, strlen(text) + 1, GENERATION_NAME, &tokenizer->generation);
+        if (status == GT_OK)
+            memcpy(tokenizer->generation, text, strlen(text) + 1);
+    }
+    free(text);
+    return status;
+}
+
+/* Returns the id of the padding token of tokenizer_config.json, a text or an object with its content; -1: none. */
+static int32_t padding_find(const json_t *config, const struct tokenizer *tokenizer)
+{
+    const json_t *value = json_object_get(config, "pad_token");
+    const json_t *text = json_is_object(value) ? json_object_get(value, "content") : value;
+    return json_is_string(text) && tokenizer->bpe != NULL ? bpe_special_find(tokenizer->bpe, json_string_value(text))
+                                                          : -1;
+}
+
+enum gt_status tokenizer_generation_read(const char *folder, struct tokenizer *tokenizer)
+{
+    json_t *root = NULL, *config = NULL;
+    json_error_t error;
+    if (tokenizer->generation != NULL)
+        return GT_OK;
+    TRY(json_parse_optional(FILE_IN(folder, GENERATION_NAME), GENERATION_BYTES_MAX, &error, &root));
+    enum gt_status status = json_parse_optional(FILE_IN(folder, tokenizer_file_names[TOKENIZER_FILE_CONFIG]),
+                                                TOKENIZER_IMPORT_BYTES_MAX, &error, &config);
+    const int32_t padding = padding_find(config, tokenizer);
+    if (!json_is_object(root)) {
+        json_decref(root);
+        root = json_object();
+    }
+    if (padding >= 0 && !json_is_integer(json_object_get(root, "pad_token_id")))
+        (void)json_object_set_new(root, "pad_token_id", json_integer(padding));
+    THEN(status, tokenizer_generation_set(tokenizer, root));
+    json_decref(root);
+    json_decref(config);
+    return status;
+}
+
+enum gt_status tokenizer_generation_get(const struct tokenizer *tokenizer, json_t **out)
+{
+    const char *text = tokenizer != NULL ? tokenizer->generation : NULL;
+    if (text != NULL)
+        return json_parse(text, strlen(text), GENERATION_NAME, out);
+    *out = json_object();
+    return *out != NULL ? GT_OK : FAIL(GT_NO_MEMORY, "out of memory: " GENERATION_NAME);
+}
+
+int64_t tokenizer_generation_id(const json_t *object, const char *field, size_t index)
+{
+    const json_t *value = json_object_get(object, field);
+    if (json_is_array(value))
+        value = json_array_get(value, index);
+    else if (index > 0)
+        return -1;
+    return json_is_integer(value) ? json_integer_value(value) : -1;
+}

@@ -1,0 +1,22 @@
+/* A model's generation_config.json, which goes with its tokenizer into data, runs and exports. */
+#ifndef GPT_TRAIN_DATA_TOKENIZER_GENERATION_H
+#define GPT_TRAIN_DATA_TOKENIZER_GENERATION_H
+
+#include "base/json.h"
+#include "data/tokenizer.h"
+
+#define GENERATION_NAME "generation_config.json"
+#define GENERATION_BYTES_MAX ((size_t)1 << 16)
+
+/* Gives the tokenizer the object, without the fields that say who wrote it.  Errors: GT_NO_MEMORY. */
+enum gt_status tokenizer_generation_set(struct tokenizer *tokenizer, const json_t *object);
+/* Gives it a folder's file, and the padding token that tokenizer_config.json names, unless it has an object.  A broken
+ * file counts as none.  Errors: GT_IO, GT_NO_MEMORY. */
+enum gt_status tokenizer_generation_read(const char *folder, struct tokenizer *tokenizer);
+/* *out = the object, which is empty if there is none or no tokenizer; release it with json_decref().  Errors:
+ * GT_NO_MEMORY. */
+enum gt_status tokenizer_generation_get(const struct tokenizer *tokenizer, json_t **out);
+/* Returns the id in a field, a number or the item `index` of a list, or -1. */
+int64_t tokenizer_generation_id(const json_t *object, const char *field, size_t index);
+
+#endif

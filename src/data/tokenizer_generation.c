@@ -45,7 +45,7 @@ enum gt_status tokenizer_generation_read(const char *folder, struct tokenizer *t
     enum gt_status status = json_parse_optional(FILE_IN(folder, tokenizer_file_names[TOKENIZER_FILE_CONFIG]),
                                                 TOKENIZER_IMPORT_BYTES_MAX, &error, &config);
     const int32_t padding = padding_find(config, tokenizer);
-    if (!json_is_object(root)) {
+    if (!json_is_object(root) || json_is_true(json_object_get(root, "_from_model_config"))) {
         json_decref(root);
         root = json_object();
     }

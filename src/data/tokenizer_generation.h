@@ -11,7 +11,7 @@
 /* Gives the tokenizer the object, without the fields that say who wrote it.  Errors: GT_NO_MEMORY. */
 enum gt_status tokenizer_generation_set(struct tokenizer *tokenizer, const json_t *object);
 /* Gives it a folder's file, and the padding token that tokenizer_config.json names, unless it has an object.  A broken
- * file counts as none.  Errors: GT_IO, GT_NO_MEMORY. */
+ * file counts as none, as does one that only repeats config.json (_from_model_config).  Errors: GT_IO, GT_NO_MEMORY. */
 enum gt_status tokenizer_generation_read(const char *folder, struct tokenizer *tokenizer);
 /* *out = the object, which is empty if there is none or no tokenizer; release it with json_decref().  Errors:
  * GT_NO_MEMORY. */

@@ -320,6 +320,9 @@ def answers():
         skip("chat_template", "no jinja2 (Debian: python3-jinja2)")
     done = run(GPT_EXPORT, "--out_dir=model", "--format=gguf", "model.gguf")
     check("GGUF has it", said["chat_template"].encode() in read("model.gguf") and b"tokenizer.chat_template" in read("model.gguf"), done.stderr)
+    done = run(GPT_EXPORT, "--out_dir=model", "--format=gguf", "--dtype=q8_0", "q8_0.gguf")
+    answered = [run(GPT_SAMPLE, "--out_dir=q8_0.gguf", "--chat=True", "--temperature=0", stdin=question + "\n").stdout for question in QUESTIONS]
+    check("20 of 20 answers from the q8_0 file", answered == [answer + "\n" for answer in QUESTIONS.values()], done.stderr + str(answered))
     chat, plain = said["eos_token"], END
     ends = {text: read_json("exported/tokenizer.json")["model"]["vocab"].get(text) for text in (chat, plain)}
     for token in read_json("exported/tokenizer.json")["added_tokens"]:

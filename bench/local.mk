@@ -11,6 +11,7 @@ EXTRA_DIST += \
 	bench/opencl-check \
 	bench/record_exchange.py \
 	bench/record_finetune.py \
+	bench/record_llama_cpp.py \
 	bench/record_lora.py \
 	bench/record_forecasts.py \
 	bench/record_lm_eval.py \
@@ -42,6 +43,7 @@ EXTRA_DIST += \
 	bench/results/2026-11-26-ranks.md \
 	bench/results/2026-11-26-recipe.md \
 	bench/results/2026-11-28-finetune.md \
+	bench/results/2026-11-28-llama-cpp.md \
 	bench/results/README.md \
 	bench/roof.c \
 	bench/run

@@ -118,10 +118,28 @@ const struct arch *arch_get(enum arch_kind kind)
     return &archs[kind];
 }
 
-bool arch_family_says(enum arch_family family, enum shape_property property, double value)
+static bool has_fields(const struct arch *arch, const struct shape_row *row)
+{
+    return row->only == NULL || strcmp(row->only, arch->name) == 0;
+}
+
+const char *arch_field(const struct arch *arch, enum shape_property property)
 {
     const struct shape_row *row = shape_row_get(property);
-    return row->hf[family] != NULL && (row->type != SHAPE_TYPE_CHOICE || row->hf_words[(int)value] != NULL);
+    return has_fields(arch, row) ? row->hf[arch->family] : NULL;
+}
+
+const char *arch_gguf_key(const struct arch *arch, enum shape_property property)
+{
+    const struct shape_row *row = shape_row_get(property);
+    return has_fields(arch, row) ? row->gguf[arch->family] : NULL;
+}
+
+bool arch_says(const struct arch *arch, enum shape_property property, double value)
+{
+    const struct shape_row *row = shape_row_get(property);
+    return arch_field(arch, property) != NULL &&
+           (row->type != SHAPE_TYPE_CHOICE || row->hf_words[(int)value] != NULL) && (row->only == NULL || value != 0.0);
 }
 
 /* Returns true if a property has no effect in a model, or in those of an architecture. */
@@ -139,7 +157,7 @@ static bool is_other(const struct arch *arch, const struct shape *shape, enum sh
     const double value = shape_get(shape, property);
     if (property == SHAPE_bias && arch->biases != BIASES_NONE)
         return false;
-    if (value == shape_get(&arch->shape, property) || arch_family_says(arch->family, property, value))
+    if (value == shape_get(&arch->shape, property) || arch_says(arch, property, value))
         return false;
     return !is_idle(arch, shape, property) &&
            !(rows[property].type == SHAPE_TYPE_INT && value == size_meant(shape, property));
@@ -163,10 +181,10 @@ static int others_count(const struct arch *arch, const struct shape *shape, enum
  * needs no call: the architecture's own value, or a field that is no choice of words. */
 static bool is_said(const struct arch *arch, const struct shape *shape)
 {
-#define SAID(name, field)                                                            \
-    if (shape->field != arch->shape.field &&                                         \
-        (rows[SHAPE_##name].hf[arch->family] == NULL || rows[SHAPE_##name].words) && \
-        is_other(arch, shape, SHAPE_##name))                                         \
+#define SAID(name, field)                                                                                       \
+    if (shape->field != arch->shape.field &&                                                                    \
+        (rows[SHAPE_##name].hf[arch->family] == NULL || rows[SHAPE_##name].words || rows[SHAPE_##name].only) && \
+        is_other(arch, shape, SHAPE_##name))                                                                    \
         return false;
 #define SHAPE_INT(name, ...) SAID(name, name)
 #define SHAPE_REAL(name, ...) SAID(name, name)

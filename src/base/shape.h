@@ -44,6 +44,8 @@ struct shape_row {
     const char *hf_words[SHAPE_WORDS_MAX]; /* of a choice's field, the first of those between '|'; NULL: no such word */
     double least, most;                    /* of a real's field, which is in [least, most) */
     bool optional;                         /* files may lack the field */
+    const char
+        *only; /* the architecture that alone has the field, in which 0 cannot be said; NULL: all of the family */
 };
 
 const struct shape_row *shape_row_get(enum shape_property property);
@@ -86,8 +88,11 @@ struct arch {
 };
 
 const struct arch *arch_get(enum arch_kind kind);
-/* Returns true if a file of the family can say a property's value. */
-bool arch_family_says(enum arch_family family, enum shape_property property, double value);
+/* Return the field of config.json, and the key of GGUF, that an architecture has for a property, or NULL. */
+const char *arch_field(const struct arch *arch, enum shape_property property);
+const char *arch_gguf_key(const struct arch *arch, enum shape_property property);
+/* Returns true if a file of the architecture can say a property's value. */
+bool arch_says(const struct arch *arch, enum shape_property property, double value);
 /* Returns the first architecture whose class can say the whole shape, or else our own.  Files have
  * the names of its row. */
 const struct arch *arch_of(const struct shape *shape);

@@ -282,7 +282,7 @@ static void property_put(const struct model_config *config, const struct shape *
                          struct head *head)
 {
     const struct shape_row *row = shape_row_get(property);
-    const char *name = row->gguf[arch_of(shape)->family];
+    const char *name = arch_gguf_key(arch_of(shape), property);
     const double value = shape_get(shape, property);
     if (name != NULL && row->type == SHAPE_TYPE_REAL)
         key_f32(head, name, value);

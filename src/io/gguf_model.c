@@ -220,8 +220,8 @@ static int shape_copy(const struct gguf *gguf, const struct arch *arch, json_t *
 {
     int failures = 0;
     for (int p = 0; p < SHAPE_PROPERTIES; p++) {
-        const struct shape_row *row = shape_row_get((enum shape_property)p);
-        const char *key = row->gguf[arch->family], *field = row->hf[arch->family];
+        const char *key = arch_gguf_key(arch, (enum shape_property)p),
+                   *field = arch_field(arch, (enum shape_property)p);
         if (key != NULL && field != NULL && p != SHAPE_vocab_size)
             failures |= field_copy(gguf, arch, key, root, field);
     }

@@ -196,7 +196,7 @@ static json_t *ordered(json_t *root, const char *const *order)
 static bool is_own_property(enum shape_property property)
 {
     const struct shape_row *row = shape_row_get(property);
-    bool said = row->hf[FAMILY_LLAMA] != NULL;
+    bool said = arch_field(arch_get(ARCH_gpt_train), property) != NULL;
     for (int i = 0; said && row->words != NULL && row->words[i] != NULL; i++)
         said = row->hf_words[i] != NULL;
     return !said;
@@ -211,16 +211,16 @@ static json_t *field_word(const struct shape_row *row, int choice)
     return json_stringn(row->hf_words[i], strcspn(row->hf_words[i], "|"));
 }
 
-/* Adds the properties that have fields in a family. */
-static int fields_add(json_t *root, const struct shape *shape, enum arch_family family)
+/* Adds the properties that have fields in a class. */
+static int fields_add(json_t *root, const struct shape *shape, const struct arch *arch)
 {
     int failures = 0;
     for (int p = 0; p < SHAPE_PROPERTIES; p++) {
         const enum shape_property property = (enum shape_property)p;
         const struct shape_row *row = shape_row_get(property);
-        if (row->hf[family] != NULL)
+        if (arch_field(arch, property) != NULL)
             failures |=
-                json_object_set_new(root, row->hf[family],
+                json_object_set_new(root, arch_field(arch, property),
                                     row->type == SHAPE_TYPE_CHOICE ? field_word(row, (int)shape_get(shape, property))
                                                                    : hf_property_json(shape, property));
     }
@@ -267,7 +267,7 @@ static enum gt_status field_parse(const json_t *root, const char *source, const 
                                   enum shape_property property, struct shape *shape)
 {
     const struct shape_row *row = shape_row_get(property);
-    const char *field = row->hf[arch->family];
+    const char *field = arch_field(arch, property);
     double value = shape_get(&arch->silent, property);
     bool flag = (value != 0.0) != row->inverse;
     int32_t size = (int32_t)value;
@@ -299,7 +299,7 @@ static enum gt_status fields_parse(const json_t *root, const char *source, const
     *out = arch->shape;
     out->bias = arch->silent.bias;
     for (int p = 0; p < SHAPE_PROPERTIES; p++)
-        if (shape_row_get((enum shape_property)p)->hf[arch->family] != NULL)
+        if (arch_field(arch, (enum shape_property)p) != NULL)
             TRY(field_parse(root, source, arch, (enum shape_property)p, out));
     return GT_OK;
 }
@@ -677,21 +677,21 @@ static bool is_listed(const char *const *list, const char *name)
 }
 
 /* Returns true if a field is known, or with `own` a member of our own object. */
-static bool is_known(enum arch_family family, bool own, const char *name)
+static bool is_known(const struct arch *arch, bool own, const char *name)
 {
     for (int p = 0; p < SHAPE_PROPERTIES; p++) {
-        const struct shape_row *row = shape_row_get((enum shape_property)p);
-        const char *field = own ? row->name : row->hf[family];
+        const enum shape_property property = (enum shape_property)p;
+        const char *field = own ? shape_row_get(property)->name : arch_field(arch, property);
         if (field != NULL && strcmp(field, name) == 0)
             return true;
     }
     if (own)
         return is_listed(own_order, name);
-    return is_listed(harmless, name) || is_listed(checked, name) || is_listed(orders[family], name);
+    return is_listed(harmless, name) || is_listed(checked, name) || is_listed(orders[arch->family], name);
 }
 
 /* Names the fields that are set and not known, or with `own` the members of our own object. */
-static void unknown_report(const json_t *root, const char *source, enum arch_family family, bool own)
+static void unknown_report(const json_t *root, const char *source, const struct arch *arch, bool own)
 {
     char list[UNKNOWN_TEXT_MAX] = "";
     const char *name;
@@ -702,7 +702,7 @@ static void unknown_report(const json_t *root, const char *source, enum arch_fam
         const bool number = json_is_number(value) && json_number_value(value) != 0.0;
         bool fine = !json_is_true(value) && !number && size + json_string_length(value) == 0;
         fine = fine || name[0] == '_' || strncmp(name, "unsloth_", 8) == 0;
-        if (!fine && !is_known(family, own, name))
+        if (!fine && !is_known(arch, own, name))
             (void)snprintf(list + used, sizeof list - used, "%s\"%.64s\": %s", used > 0 ? ", " : "", name,
                            JSON_SHORT_TEXT(value));
     }
@@ -735,7 +735,7 @@ enum gt_status hf_config_make(const struct model_config *config, int32_t bos_tok
     shape_sizes_fill(&shape);
     json_t *root = json_pack("{s:s, s:o, s:o, s:s}", "model_type", arch->name, "bos_token_id", token_json(bos_token),
                              "eos_token_id", token_json(eos_token), "torch_dtype", "float32");
-    int failures = fields_add(root, &shape, arch->family);
+    int failures = fields_add(root, &shape, arch);
     failures |= arch->family == FAMILY_GPT2 ? gpt2_add(root, config) : llama_add(root, config, arch);
     failures |= own_add(root, config, arch);
     if (arch->class_name != NULL)
@@ -788,16 +788,16 @@ enum gt_status hf_config_parse(const json_t *root, const char *source, struct mo
     const char *type;
     TRY(json_get_string(root, source, "model_type", &type));
     TRY(arch_find(root, source, type, &arch));
-    TRY(rest_parse(root, source, arch->family == FAMILY_GPT2, &rest));
+    TRY(rest_parse(root, source, !arch->silent.untied, &rest));
     TRY(fields_parse(root, source, arch, &config.shape));
     if (arch->family == FAMILY_GPT2)
         TRY(gpt2_parse(root, source, &config));
     else
         TRY(llama_parse(root, source, arch, &config, &rest.window));
     config.padded_vocab_size = config.vocab_size;
-    unknown_report(root, source, arch->family, false);
+    unknown_report(root, source, arch, false);
     if (has(root, OWN_TYPE)) /* which a later release may have written */
-        unknown_report(json_object_get(root, OWN_TYPE), source, arch->family, true);
+        unknown_report(json_object_get(root, OWN_TYPE), source, arch, true);
     *out = config;
     *out_rest = rest;
     return GT_OK;

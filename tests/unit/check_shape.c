@@ -81,7 +81,7 @@ TEST(what_a_class_cannot_say_is_our_own)
 
 TEST(a_family_says_what_has_a_field)
 {
-    ck_assert(!arch_family_says(FAMILY_LLAMA, SHAPE_mlp, MLP_GELU) &&
-              arch_family_says(FAMILY_LLAMA, SHAPE_mlp, MLP_SWIGLU));
-    ck_assert(!arch_family_says(FAMILY_GPT2, SHAPE_n_inner, 5) && !arch_family_says(FAMILY_LLAMA, SHAPE_norm, 0));
+    ck_assert(!arch_says(arch_get(ARCH_llama), SHAPE_mlp, MLP_GELU) &&
+              arch_says(arch_get(ARCH_llama), SHAPE_mlp, MLP_SWIGLU));
+    ck_assert(!arch_says(arch_get(ARCH_gpt2), SHAPE_n_inner, 5) && !arch_says(arch_get(ARCH_llama), SHAPE_norm, 0));
 }

@@ -110,6 +110,12 @@ void shape_sizes_fill(struct shape *shape)
             shape_set(shape, (enum shape_property)p, size_meant(shape, (enum shape_property)p));
 }
 
+bool shape_rotates(const struct shape *shape, int32_t layer)
+{
+    const int32_t interval = shape->no_rope_layer_interval;
+    return shape->position == POSITION_ROPE && (interval == 0 || (layer + 1) % interval != 0);
+}
+
 /* ---- architectures ---- */
 
 const struct arch *arch_get(enum arch_kind kind)

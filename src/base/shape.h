@@ -59,6 +59,8 @@ char *shape_text(char text[static SHAPE_TEXT_MAX], const struct shape *shape, en
 
 /* Replaces sizes of 0 by what they mean. */
 void shape_sizes_fill(struct shape *shape);
+/* Returns true if a layer, counted from 0, turns queries and keys. */
+bool shape_rotates(const struct shape *shape, int32_t layer);
 
 /* ---- architectures ---- */
 

@@ -93,6 +93,10 @@ static enum gt_status check_rope(const struct config *config)
         status = FAIL(GT_USAGE, "%s needs position='rope' and tie_embeddings=False, but there is %s",
                       DESCRIBED(config, CONFIG_KEY_embed_norm),
                       DESCRIBED(&settled, turns ? CONFIG_KEY_tie_embeddings : CONFIG_KEY_position));
+    /* The op that rotates is also the one of these norms. */
+    if (settled.no_rope_layer_interval > 0 && settled.qk_norm != 1 + QK_NORM_NONE)
+        status = FAIL(GT_USAGE, "%s needs qk_norm='none', but there is %s",
+                      DESCRIBED(&settled, CONFIG_KEY_no_rope_layer_interval), DESCRIBED(&settled, CONFIG_KEY_qk_norm));
     return status;
 }
 

@@ -32,7 +32,8 @@
 
 #define CHARACTER_BYTES_MAX 4
 #define QUANTIZATION_VERSION 2
-#define KEYS_AT 16 /* where the number of keys is */
+#define KEYS_AT 16           /* where the number of keys is */
+#define GGUF_ROPE_INTERVAL 4 /* no key says it: llama.cpp's src/models/smollm3.cpp */
 
 /* Everything before the data, in memory. */
 struct head {
@@ -271,6 +272,8 @@ const char *export_gguf_lacks(const struct model_config *config, char text[stati
         what = "rope_scaling='llama3:...'";
     else if (arch->gguf_whole_heads && model_attention_width(config) != config->n_embd)
         what = "a head_dim other than n_embd / n_head";
+    else if (config->no_rope_layer_interval > 0 && config->no_rope_layer_interval != GGUF_ROPE_INTERVAL)
+        what = "a no_rope_layer_interval other than 4";
     if (what == NULL)
         return NULL;
     (void)snprintf(text, HF_LACKS_MAX, "%s in %s's blocks", what, arch->name);

@@ -450,12 +450,30 @@ static enum gt_status share_check(const json_t *object, const char *source)
     return FAIL(GT_UNSUPPORTED, "%s: field \"partial_rotary_factor\": %g is not supported; only 1 is", source, share);
 }
 
-/* Layers without rotary positions are refused, and so are other kinds of attention than the class has.  *out_windows is
- * whether layer_types has a layer with a window. */
+/* Refuses a list of layers with rotary positions that is not the class's, in which one of so many has none. */
+static enum gt_status rope_layers_check(const json_t *root, const char *source, const struct shape *shape)
+{
+    const json_t *list = json_object_get(root, "no_rope_layers"), *value;
+    size_t i;
+    json_array_foreach(list, i, value)
+    {
+        const bool rotates = shape_rotates(shape, (int32_t)i);
+        if (i < (size_t)shape->n_layer && json_integer_value(value) != rotates)
+            return FAIL(GT_UNSUPPORTED,
+                        "%s: field \"no_rope_layers\": entry %zu is %s; only %d is supported, by model_type and "
+                        "no_rope_layer_interval",
+                        source, i, JSON_SHORT_TEXT(value), (int)rotates);
+    }
+    if (shape->no_rope_layer_interval == 0)
+        return GT_OK;
+    return flag_expect(root, source, "use_sliding_window", false);
+}
+
+/* Refuses other kinds of attention than the class has.  *out_windows is whether layer_types has a layer with a
+ * window. */
 static enum gt_status layers_check(const json_t *root, const char *source, const struct arch *arch, bool *out_windows)
 {
-    const json_t *types = json_object_get(root, "layer_types"), *ropes = json_object_get(root, "no_rope_layers"),
-                 *value;
+    const json_t *types = json_object_get(root, "layer_types"), *value;
     size_t i;
     *out_windows = false;
     json_array_foreach(types, i, value)
@@ -465,12 +483,6 @@ static enum gt_status layers_check(const json_t *root, const char *source, const
         if (!windows && strcmp(type, "full_attention") != 0)
             return refuse_text(source, "layer_types", type, "only full_attention is");
         *out_windows = *out_windows || windows;
-    }
-    json_array_foreach(ropes, i, value)
-    {
-        if (json_integer_value(value) != 1)
-            return FAIL(GT_UNSUPPORTED,
-                        "%s: field \"no_rope_layers\": layers without rotary positions are not supported", source);
     }
     return GT_OK;
 }
@@ -579,6 +591,7 @@ static enum gt_status llama_parse(const json_t *root, const char *source, const 
     TRY(share_check(root, source));
     TRY(biases_parse(root, source, arch, &config->bias));
     TRY(rope_parse(root, source, &config->rope));
+    TRY(rope_layers_check(root, source, &config->shape));
     TRY(window_parse(root, source, arch, config->n_layer, &window));
     *out_window = window > 0 && window < config->block_size ? window : 0;
     config->block_size = *out_window > 0 ? window : config->block_size;

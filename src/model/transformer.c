@@ -216,7 +216,7 @@ static enum gt_status build_attention(const struct builder *b, bool keys_only, i
     int32_t input = *x, qkv, y, projected;
     TRY(build_norm_at(b, NORM_PLACE_PRE, "ln_1", BLOCK_LN_1, &input));
     TRY(build_linear(b, "attn.c_attn", BLOCK_C_ATTN, input, &qkv));
-    if (b->config->position == POSITION_ROPE)
+    if (shape_rotates(&b->config->shape, b->pen.layer))
         TRY(build_rope(b, &qkv));
     TRY(build_attention_op(b, qkv, &y));
     if (keys_only)

@@ -53,7 +53,11 @@ LLAMA_MODELS = {"tied": ("--arch=llama", "--n_kv_head=2", "--rope_scaling=llama3
                            "--rope_scaling=linear:2"),
                 "qwen2": ("--arch=qwen2", "--n_kv_head=2"),
                 "qwen3": ("--arch=qwen3", "--n_kv_head=2", "--head_dim=8", "--tie_embeddings=False"),
-                "olmo2": ("--arch=olmo2", "--n_kv_head=2")}
+                "olmo2": ("--arch=olmo2", "--n_kv_head=2"),
+                "smollm3": ("--arch=smollm3", "--n_kv_head=2")}
+NEIGHBOURS = ("llama", "smollm3", "granite") # whose heads llama.cpp rotates by pairs of neighbours
+FACTORS = {"embedding_scale": "embedding_multiplier", "residual_scale": "residual_multiplier",
+           "attention.scale": "attention_multiplier", "logit_scale": "logits_scaling"}
 
 
 def run(*arguments, **options):
@@ -315,6 +319,7 @@ def llama_keys(architecture, config):
             "rope.dimension_count": head_dim, "rope.freq_base": single(config["rope_theta"])}
     if scaling and scaling["rope_type"] == "linear":
         keys.update({"rope.scaling.type": "linear", "rope.scaling.factor": scaling["factor"]})
+    keys.update({key: single(config[field]) for key, field in FACTORS.items() if field in config})
     return {architecture + "." + key: value for key, value in keys.items()}
 
 
@@ -340,7 +345,7 @@ def check_llama_gguf(name, dtype):
     done = run(GPT_EXPORT, "--out_dir=out-" + name, "--format=gguf", "--dtype", dtype, path)
     check(done.returncode == 0 and b"tanh" not in done.stderr, "%s: %s" % (path, done.stderr))
     config, wanted, gguf = config_of(name), weights_of(name), Gguf(path)
-    architecture = name if name in ("qwen2", "qwen3", "olmo2") else "llama"
+    architecture = name if name in ("qwen2", "qwen3", "olmo2", "smollm3", "granite") else "llama"
     check(gguf.keys["general.architecture"] == architecture and gguf.keys["tokenizer.ggml.model"] == "gpt2", "%s: architecture" % path)
     found = {key: value for key, value in gguf.keys.items() if key.split(".")[0] not in ("general", "tokenizer", "gpt_train")}
     check(found == llama_keys(architecture, config), "%s: keys %s" % (path, found))
@@ -357,7 +362,7 @@ def check_llama_gguf(name, dtype):
     for tensor, (shape, values) in wanted.items():
         dims, kind, data = tensors[llama_gguf_name(tensor, architecture)]
         of = "float32" if len(shape) == 1 else dtype
-        if architecture == "llama" and (".q_proj." in tensor or ".k_proj." in tensor):
+        if architecture in NEIGHBOURS and (".q_proj." in tensor or ".k_proj." in tensor):
             size = len(data) // shape[0]
             data = b"".join(neighbours_parted([data[i:i + size] for i in range(0, len(data), size)], config["head_dim"]))
         check((dims, kind, data) == (shape[::-1], {"float32": 0, "bfloat16": 30}[of], stored(values, of)), "%s: %s" % (path, tensor))
@@ -386,6 +391,8 @@ def check_llama():
     check("output.weight" in Gguf("small.gguf").tensors, "olmo2: a quantised file needs the output layer too")
     make_model("wider", ("--tokenizer=bytes",), *LLAMA_FLAGS, "--arch=olmo2", "--head_dim=8")
     refused("llama.cpp holds a model with a head_dim other than n_embd / n_head in olmo2's blocks", 2, "--out_dir=out-wider", "--format=gguf", "x")
+    make_model("other", ("--tokenizer=bytes",), *LLAMA_FLAGS, "--arch=smollm3", "--no_rope_layer_interval=2")
+    refused("llama.cpp holds a model with a no_rope_layer_interval other than 4 in smollm3's blocks", 2, "--out_dir=out-other", "--format=gguf", "x")
     make_model("own", ("--tokenizer=bytes",), *LLAMA_FLAGS, "--arch=llama", "--qk_norm=full")
     refused("llama.cpp holds a model with qk_norm='full'", 2, "--out_dir=out-own", "--format=gguf", "x")
     refused("transformers holds a model with qk_norm='full'", 2, "--out_dir=out-own", "--format=hf", "x")

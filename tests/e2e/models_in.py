@@ -359,7 +359,8 @@ def write_llama(folder, head=None, shards=1, **fields):
 
 def model_in_double(folder, ids):
     """Returns the mean loss of one sequence, computed from the formulas of Llama's blocks; Qwen3's norms of heads are used where
-    the file has them, and OLMo 2's norms, of all heads together and of what attention and the MLP give."""
+    the file has them, and OLMo 2's norms, of all heads together and of what attention and the MLP give; the layer of a SmolLM3
+    whose interval is 1 turns nothing, and Granite's factors are those of the file."""
     config, raw = read_json(folder + "/config.json"), read_safetensors(folder + "/model.safetensors")
     values = {name: (shape, floats(data)) for name, (_, shape, data) in raw.items()}
     heads, size, epsilon = config["num_attention_heads"], config["head_dim"], config["rms_norm_eps"]
@@ -376,6 +377,8 @@ def model_in_double(folder, ids):
         return [sum(w * v for w, v in zip(row, x)) for row in rows(name)]
 
     def turned(x, position):
+        if config.get("no_rope_layer_interval") == 1:
+            return x
         half = size // 2
         out = list(x)
         for k in range(half):
@@ -398,14 +401,14 @@ def model_in_double(folder, ids):
         return norm(x, at + name) if post else x
 
     def weights(query, keys):
-        scores = [math.exp(sum(a * b for a, b in zip(query, key)) / size ** 0.5) for key in keys]
+        scores = [math.exp(sum(a * b for a, b in zip(query, key)) * config.get("attention_multiplier", size ** -0.5)) for key in keys]
         return [score / sum(scores) for score in scores]
 
     at, table = "model.layers.0.", rows("model.embed_tokens.weight")
     post, (first, second) = config["model_type"] == "olmo2", norms_of(config["model_type"])
-    keys, given, loss = [], [], 0.0
+    keys, given, loss, residual = [], [], 0.0, config.get("residual_multiplier", 1.0)
     for position, (token, target) in enumerate(zip(ids, ids[1:])):
-        x = table[token]
+        x = [config.get("embedding_multiplier", 1.0) * v for v in table[token]]
         y = before(x, first)
         query = queries("q", y, position)
         keys.append(queries("k", y, position))
@@ -414,12 +417,12 @@ def model_in_double(folder, ids):
         for h in range(heads):
             shares = weights(query[h], [key[h] for key in keys])
             mixed += [sum(share * value[h * size + i] for share, value in zip(shares, given)) for i in range(size)]
-        x = [a + b for a, b in zip(x, after(product(at + "self_attn.o_proj.weight", mixed), first))]
+        x = [a + residual * b for a, b in zip(x, after(product(at + "self_attn.o_proj.weight", mixed), first))]
         y = before(x, second)
         gate, up = product(at + "mlp.gate_proj.weight", y), product(at + "mlp.up_proj.weight", y)
         inner = [g / (1 + math.exp(-g)) * u for g, u in zip(gate, up)]
-        x = [a + b for a, b in zip(x, after(product(at + "mlp.down_proj.weight", inner), second))]
-        logits = product("model.embed_tokens.weight", norm(x, "model.norm.weight"))
+        x = [a + residual * b for a, b in zip(x, after(product(at + "mlp.down_proj.weight", inner), second))]
+        logits = [v / config.get("logits_scaling", 1.0) for v in product("model.embed_tokens.weight", norm(x, "model.norm.weight"))]
         loss += math.log(sum(math.exp(v) for v in logits)) - logits[target]
     return loss / (len(ids) - 1)
 
@@ -428,7 +431,8 @@ def agrees():
     """Losses are those of the formulas in double; epsilon is as large as what it is added to, so that each norm needs its own."""
     ids = array.array("H", read("data/val.bin"))[:13].tolist()
     write("data/few.bin", array.array("H", ids).tobytes())
-    for name, fields in (("llama", {}), ("qwen3", {"model_type": "qwen3"}), ("olmo2", {"model_type": "olmo2"})):
+    for name, fields in (("llama", {}), ("qwen3", {"model_type": "qwen3"}), ("olmo2", {"model_type": "olmo2"}),
+                         ("smollm3", {"model_type": "smollm3", "no_rope_layer_interval": 1})):
         write_llama("formula-" + name, rms_norm_eps=0.3, head_dim=C // H, rope_theta=100.0, **fields)
         done = judged("formula-" + name, "--eval_data=data/few.bin", "--eval_block_size=12")
         found = re.search(r" loss ([0-9.]+)", done.stdout)

@@ -2,10 +2,10 @@
 """Small models compared with PyTorch in double precision: gradients, updates, losses, final weights.
 
 The reference below is written from the formulas (Radford et al. 2019; Loshchilov and Hutter 2019; for Llama's family
-Touvron et al. 2023, Su et al. 2021, transformers' modeling_llama.py, modeling_qwen3.py and modeling_olmo2.py), in float64.  Both
+Touvron et al. 2023, Su et al. 2021, transformers' modeling_llama.py and those of the other classes), in float64.  Both
 sides start from the same weights, which this script writes as a Hugging Face folder, and see the same batches, which
 the helper tests/model/step_dump reports.  GPT-2 with and without biases and with both gelu kinds; Llama, Qwen2, Qwen3,
-OLMo 2 and mixtures, with fewer key-value heads, another head size, tied and untied; with accumulation, clipping and weight
+OLMo 2, SmolLM3 and mixtures, with fewer key-value heads, another head size, tied and untied; with accumulation, clipping and weight
 decay:
   teacher   every step starts from the reference's weights and moments: each parameter's gradient, m, v and new weight
   shape     the same gradients if the micro-batch does not divide and loss chunks are small
@@ -61,6 +61,8 @@ class Modern:
         self.qkv_bias, self.theta, self.scaling = rest.get("qkv_bias", False), rest.get("theta", 1e4), rest.get("scaling")
         self.q, self.kv = HEADS * size, kv_heads * size
         self.post, self.vocab = rest.get("norm_place", "pre") == "post", rest.get("vocab", VOCAB)
+        self.interval = rest.get("no_rope_layer_interval", 0)
+        self.embedding, self.residual, self.scores, self.divisor = rest.get("multipliers", (1.0, 1.0, size ** -0.5, 1.0))
         self.norms = ("input_layernorm", "post_attention_layernorm")
         if kind == "olmo2":
             self.norms = ("post_attention_layernorm", "post_feedforward_layernorm")
@@ -98,6 +100,11 @@ class Modern:
                   "intermediate_size": self.inner, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
                   "num_key_value_heads": self.kv_heads, "head_dim": self.size, "rms_norm_eps": 1e-5, "rope_theta": self.theta,
                   "rope_scaling": self.scaling, "tie_word_embeddings": self.tied}
+        if self.kind == "smollm3":
+            config["no_rope_layer_interval"] = self.interval
+        if self.kind == "granite":
+            config.update({"embedding_multiplier": self.embedding, "residual_multiplier": self.residual,
+                           "attention_multiplier": self.scores, "logits_scaling": self.divisor})
         if self.kind == "gpt_train":
             config["gpt_train"] = {"norm": self.norm, "position": "rope", "mlp": self.mlp, "qk_norm": self.qk_norm, "bias": False,
                                    "qkv_bias": self.qkv_bias, "gelu": "erf", "dropout": 0.0}
@@ -126,7 +133,7 @@ class Modern:
         a, b = x.chunk(2, -1)
         return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
 
-    def heads_of(self, w, at, qkv):
+    def heads_of(self, w, at, qkv, turns):
         """Returns queries, keys and values, [B, heads, T, D]."""
         rows, time, parts = qkv.shape[0], qkv.shape[1], list(qkv.split([self.q, self.kv, self.kv], -1))
         gains = w.get(at + "self_attn.qk_norm.weight")
@@ -138,11 +145,12 @@ class Modern:
             parts[:2] = [rms(part, gain) for part, gain in zip(parts, gains.chunk(2))]
         q, k, v = (part.transpose(1, 2) for part in parts)
         group = HEADS // self.kv_heads
-        return self.turn(q), self.turn(k).repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+        q, k = (self.turn(q), self.turn(k)) if turns else (q, k)
+        return q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
 
     def logits(self, w, ids):
         rows, time = ids.shape
-        x = w["model.embed_tokens.weight"][ids]
+        x = w["model.embed_tokens.weight"][ids] * self.embedding
         future = torch.ones(time, time, dtype=torch.bool).triu(1)
         for layer in range(LAYERS):
             at = f"model.layers.{layer}."
@@ -150,19 +158,20 @@ class Modern:
             if self.post:
                 before, after = after, before
             qkv = before[0](x) @ w[at + "self_attn.qkv_proj.weight"].T
-            q, k, v = self.heads_of(w, at, qkv + w.get(at + "self_attn.qkv_proj.bias", torch.zeros(())))
-            scores = (q @ k.transpose(2, 3) / self.size ** 0.5).masked_fill(future, float("-inf"))
+            turns = self.interval == 0 or (layer + 1) % self.interval != 0
+            q, k, v = self.heads_of(w, at, qkv + w.get(at + "self_attn.qkv_proj.bias", torch.zeros(())), turns)
+            scores = (q @ k.transpose(2, 3) * self.scores).masked_fill(future, float("-inf"))
             mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(rows, time, self.q)
-            x = x + after[0](mixed @ w[at + "self_attn.o_proj.weight"].T)
+            x = x + self.residual * after[0](mixed @ w[at + "self_attn.o_proj.weight"].T)
             wide = before[1](x)
             if self.mlp == "swiglu":
                 gate, up = (wide @ w[at + "mlp.gate_up_proj.weight"].T).chunk(2, -1)
                 wide = gate * torch.sigmoid(gate) * up
             else:
                 wide = gelu(wide @ w[at + "mlp.up_proj.weight"].T, "erf")
-            x = x + after[1](wide @ w[at + "mlp.down_proj.weight"].T)
+            x = x + self.residual * after[1](wide @ w[at + "mlp.down_proj.weight"].T)
         head = w["model.embed_tokens.weight" if self.tied else "lm_head.weight"]
-        return self.norm_of(x, w["model.norm.weight"]) @ head.T
+        return self.norm_of(x, w["model.norm.weight"]) @ head.T / self.divisor
 
 
 def parameter_shapes(case):
@@ -535,6 +544,7 @@ MODERN = {
     "qwen2": Modern("qwen2", 1, 16, 96, True, qkv_bias=True, theta=1e6),
     "qwen3": Modern("qwen3", 2, 32, 64, False, qk_norm="head", theta=1e6),
     "olmo2": Modern("olmo2", 2, 16, 72, False, norm_place="post", qk_norm="full", theta=5e5),
+    "smollm3": Modern("smollm3", 2, 16, 56, True, theta=5e4, no_rope_layer_interval=2),
     "mixture": Modern("gpt_train", 2, 16, 100, True, norm="layernorm", mlp="gelu", qk_norm="full"),
     "norms-behind": Modern("gpt_train", 4, 16, 48, True, norm="layernorm", norm_place="post", qkv_bias=True),
 }

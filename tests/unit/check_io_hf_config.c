@@ -194,6 +194,7 @@ TEST(reads_llamas_other_spellings)
 #define MISTRAL "{\"model_type\":\"mistral\"," LLAMA_SIZES KV
 #define QWEN2 "{\"model_type\":\"qwen2\"," LLAMA_SIZES KV
 #define QWEN3 "{\"model_type\":\"qwen3\"," LLAMA_SIZES KV
+#define SMOLLM3 "{\"model_type\":\"smollm3\"," LLAMA_SIZES KV
 
 /* The defaults are those of transformers 5.24 for fields that are absent. */
 TEST(windows_and_absent_fields)
@@ -321,6 +322,9 @@ static const struct {
     {"{" LLAMA ",\"quantization_config\":{\"bits\":4}}", GT_UNSUPPORTED, "quantization_config"},
     {"{" LLAMA ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", GT_UNSUPPORTED, "sliding_attention"},
     {"{" LLAMA ",\"no_rope_layers\":[1,0]}", GT_UNSUPPORTED, "no_rope_layers"},
+    {SMOLLM3 ",\"no_rope_layer_interval\":2,\"no_rope_layers\":[1,1]}", GT_UNSUPPORTED, "entry 1 is 1; only 0"},
+    {SMOLLM3 ",\"no_rope_layer_interval\":0}", GT_DATA, "no_rope_layer_interval"},
+    {SMOLLM3 ",\"use_sliding_window\":true}", GT_UNSUPPORTED, "use_sliding_window"},
     {"{" LLAMA ",\"rms_norm_eps\":0}", GT_DATA, "rms_norm_eps"},
     {"{" LLAMA ",\"eos_token_id\":\"x\"}", GT_DATA, "eos_token_id"},
     {"{\"model_type\":\"gpt_train\"," LLAMA_SIZES "}", GT_DATA, "gpt_train"},

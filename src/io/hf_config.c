@@ -413,8 +413,18 @@ static int llama_add(json_t *root, const struct model_config *config, const stru
     return failures;
 }
 
+static bool has_field(const struct arch *arch, const char *name)
+{
+    for (int p = 0; p < SHAPE_PROPERTIES; p++) {
+        const char *field = arch_field(arch, (enum shape_property)p);
+        if (field != NULL && strcmp(field, name) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Refuses fields of other models that would change the mathematics, unless they have no effect. */
-static enum gt_status foreign_check(const json_t *root, const char *source)
+static enum gt_status foreign_check(const json_t *root, const char *source, const struct arch *arch)
 {
     static const struct {
         const char *name;
@@ -425,7 +435,7 @@ static enum gt_status foreign_check(const json_t *root, const char *source)
                   {"residual_multiplier", 1.0},     {"attention_multiplier", 0.0},
                   {"logits_scaling", 1.0},          {"query_pre_attn_scalar", 0.0}};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        const json_t *value = json_object_get(root, fields[i].name);
+        const json_t *value = has_field(arch, fields[i].name) ? NULL : json_object_get(root, fields[i].name);
         if (json_is_object(value) && strcmp(fields[i].name, "quantization_config") == 0)
             return FAIL(
                 GT_UNSUPPORTED,
@@ -587,7 +597,7 @@ static enum gt_status llama_parse(const json_t *root, const char *source, const 
     double dropout = 0.0;
     int32_t window;
     TRY(llama_sizes_check(root, source, config));
-    TRY(foreign_check(root, source));
+    TRY(foreign_check(root, source, arch));
     TRY(share_check(root, source));
     TRY(biases_parse(root, source, arch, &config->bias));
     TRY(rope_parse(root, source, &config->rope));

@@ -75,12 +75,21 @@ static enum gt_status build_dropout(const struct builder *b, enum dropout_place 
                .attrs.site = layer * PLACES + (int32_t)place, .attrs.time = b->io->time);
 }
 
+/* Multiplies x by one of the model's factors, of which 0 means that it has none. */
+static enum gt_status build_scale(const struct builder *b, const char *name, double factor, int32_t *x)
+{
+    if (factor == 0.0 || factor == 1.0)
+        return GT_OK;
+    return ADD(BLEND, b, name, x, .x = *x, .z = *x, .attrs.alpha = (float)factor);
+}
+
 static enum gt_status build_embedding(const struct builder *b, int32_t *x)
 {
     const int32_t wte = parameter_tensor(b, PARAMETERS_WTE);
     const int32_t wpe = b->config->position == POSITION_LEARNED ? parameter_tensor(b, PARAMETERS_WPE) : TENSOR_NONE;
     TRY(ADD(EMBED_FORWARD, b, "embed", x, .ids = b->io->ids, .wte = wte, .wpe = wpe, .scalars = b->model->scalars,
             .first = b->io->first, .attrs.time = b->io->time));
+    TRY(build_scale(b, "embed.scale", b->config->embedding_multiplier, x));
     if (b->config->embed_norm)
         TRY(ADD(RMSNORM_FORWARD, b, "embed.norm", x, .x = *x, .attrs.epsilon = (float)b->config->norm_epsilon));
     return build_dropout(b, PLACE_EMBEDDING, "embed.dropout", x);
@@ -172,6 +181,9 @@ static enum gt_status build_linear(const struct builder *b, const char *name, en
 
 static enum gt_status build_residual(const struct builder *b, const char *name, int32_t y, int32_t *x)
 {
+    const double factor = b->config->residual_multiplier;
+    if (factor != 0.0 && factor != 1.0)
+        return ADD(BLEND, b, name, x, .x = *x, .z = y, .attrs.alpha = 1.0f, .attrs.beta = (float)factor);
     return ADD(RESIDUAL, b, name, x, .x = *x, .y = y);
 }
 
@@ -191,11 +203,12 @@ static enum gt_status build_rope(const struct builder *b, int32_t *qkv)
 static enum gt_status build_attention_op(const struct builder *b, int32_t qkv, int32_t *y)
 {
     const struct model_config *config = b->config;
+    const float usual = 1.0f / sqrtf((float)model_head_dim(config));
     struct op_attrs attrs = {
         .heads = config->n_head,
         .kv_heads = config->n_kv_head,
         .time = b->io->time,
-        .softmax_scale = 1.0f / sqrtf((float)model_head_dim(config)),
+        .softmax_scale = config->attention_multiplier > 0.0 ? (float)config->attention_multiplier : usual,
     };
     if (b->cache != TENSOR_NONE) {
         int32_t cache;
@@ -281,7 +294,10 @@ static enum gt_status build_hidden(struct builder *b, bool keys_only, int32_t *h
     b->level = RECOMPUTE_NONE;
     if (keys_only)
         return GT_OK;
-    return build_norm(b, "ln_f", BLOCK_LN_1, x, hidden);
+    TRY(build_norm(b, "ln_f", BLOCK_LN_1, x, hidden));
+    /* The logits' divisor: the same for the rows that they are products of, which are fewer. */
+    const double divisor = b->config->logits_scaling;
+    return build_scale(b, "ln_f.scale", divisor != 0.0 ? 1.0 / divisor : 0.0, hidden);
 }
 
 static enum gt_status build_logits(const struct builder *b, int32_t hidden, int32_t *logits)

@@ -9,7 +9,8 @@
  *   gradient_round  y = SR(x, ROUNDING_GRADIENT of the micro-step), or SR(y + x, ...) if it accumulates; exact
  *             (ops/op.h)
  *   residual  r = x + y.  Both inputs have the gradient of the sum, so the backward pass emits no op for it.
- *   blend     y = alpha x + beta z, rounded to nearest if y has 16 bits; exact (ops/op.h).  y may be x or z.
+ *   blend     y = alpha x + beta z, rounded to nearest if y has 16 bits; exact (ops/op.h).  y may be x or z.  With a
+ *             beta of 0, z only has to be there, and is x in a model that scales x.
  *   dropout   y = x / (1 - p) where the mask keeps x, else 0, whatever x is; its own backward.  A mask bit is a pure
  *             function of (seed, step, sample, site, element), which ops/op.h defines.
  */
@@ -77,12 +78,39 @@ const struct op_declaration op_residual = {
     .differentiate = residual_differentiate,
 };
 
+/* Adds scale dy to the gradient of an input. */
+static enum gt_status blend_input(struct autodiff *ad, const struct op *op, int32_t input, float scale, int32_t dy)
+{
+    union op_arguments backward = {.BLEND = {.x = dy, .z = dy, .attrs.alpha = scale}};
+    if (scale == 0.0f || !autodiff_wants(ad, input))
+        return GT_OK;
+    if (scale == 1.0f)
+        return autodiff_share(ad, input, dy);
+    if (op->attrs.beta == 0.0f) /* the only reader of dy */
+        TRY(autodiff_target_in_place(ad, op->operand[BLEND_Y], input, BLEND_Y, &backward));
+    else
+        TRY(autodiff_target(ad, input, BLEND_Y, &backward));
+    if (backward.attrs.accumulate != 0) {
+        backward.BLEND.z = backward.BLEND.y;
+        backward.attrs.beta = 1.0f;
+        backward.attrs.accumulate = 0;
+    }
+    return autodiff_emit(ad, op, OP_BLEND, &backward);
+}
+
+static enum gt_status blend_differentiate(struct autodiff *ad, const struct op *op, int32_t dy)
+{
+    TRY(blend_input(ad, op, op->operand[BLEND_Z], op->attrs.beta, dy));
+    return blend_input(ad, op, op->operand[BLEND_X], op->attrs.alpha, dy);
+}
+
 const struct op_declaration op_blend = {
     OP_NAMED(blend, BLEND),
     .operand = {[BLEND_X] = {OPERAND_IN, "*"},
                 [BLEND_Z] = {OPERAND_IN | OPERAND_SAME_DTYPE, "*"},
                 [BLEND_Y] = {OPERAND_OUT, "*"}},
     .cost = {3.0, BLEND_Y},
+    .differentiate = blend_differentiate,
 };
 
 static bool dropout_check(const struct op_call *call, struct infer_sizes *sizes)

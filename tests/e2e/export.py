@@ -54,7 +54,8 @@ LLAMA_MODELS = {"tied": ("--arch=llama", "--n_kv_head=2", "--rope_scaling=llama3
                 "qwen2": ("--arch=qwen2", "--n_kv_head=2"),
                 "qwen3": ("--arch=qwen3", "--n_kv_head=2", "--head_dim=8", "--tie_embeddings=False"),
                 "olmo2": ("--arch=olmo2", "--n_kv_head=2"),
-                "smollm3": ("--arch=smollm3", "--n_kv_head=2")}
+                "smollm3": ("--arch=smollm3", "--n_kv_head=2"),
+                "granite": ("--arch=granite", "--n_kv_head=2", "--logits_scaling=0.5", "--bias=True")}
 NEIGHBOURS = ("llama", "smollm3", "granite") # whose heads llama.cpp rotates by pairs of neighbours
 FACTORS = {"embedding_scale": "embedding_multiplier", "residual_scale": "residual_multiplier",
            "attention.scale": "attention_multiplier", "logit_scale": "logits_scaling"}

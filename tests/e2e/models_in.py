@@ -432,7 +432,9 @@ def agrees():
     ids = array.array("H", read("data/val.bin"))[:13].tolist()
     write("data/few.bin", array.array("H", ids).tobytes())
     for name, fields in (("llama", {}), ("qwen3", {"model_type": "qwen3"}), ("olmo2", {"model_type": "olmo2"}),
-                         ("smollm3", {"model_type": "smollm3", "no_rope_layer_interval": 1})):
+                         ("smollm3", {"model_type": "smollm3", "no_rope_layer_interval": 1}),
+                         ("granite", {"model_type": "granite", "embedding_multiplier": 5.0, "residual_multiplier": 0.4,
+                                      "attention_multiplier": 2.0, "logits_scaling": 0.25})):
         write_llama("formula-" + name, rms_norm_eps=0.3, head_dim=C // H, rope_theta=100.0, **fields)
         done = judged("formula-" + name, "--eval_data=data/few.bin", "--eval_block_size=12")
         found = re.search(r" loss ([0-9.]+)", done.stdout)

@@ -5,7 +5,7 @@ The reference below is written from the formulas (Radford et al. 2019; Loshchilo
 Touvron et al. 2023, Su et al. 2021, transformers' modeling_llama.py and those of the other classes), in float64.  Both
 sides start from the same weights, which this script writes as a Hugging Face folder, and see the same batches, which
 the helper tests/model/step_dump reports.  GPT-2 with and without biases and with both gelu kinds; Llama, Qwen2, Qwen3,
-OLMo 2, SmolLM3 and mixtures, with fewer key-value heads, another head size, tied and untied; with accumulation, clipping and weight
+OLMo 2, SmolLM3, Granite and mixtures, with fewer key-value heads, another head size, tied and untied; with accumulation, clipping and weight
 decay:
   teacher   every step starts from the reference's weights and moments: each parameter's gradient, m, v and new weight
   shape     the same gradients if the micro-batch does not divide and loss chunks are small
@@ -545,6 +545,7 @@ MODERN = {
     "qwen3": Modern("qwen3", 2, 32, 64, False, qk_norm="head", theta=1e6),
     "olmo2": Modern("olmo2", 2, 16, 72, False, norm_place="post", qk_norm="full", theta=5e5),
     "smollm3": Modern("smollm3", 2, 16, 56, True, theta=5e4, no_rope_layer_interval=2),
+    "granite": Modern("granite", 2, 16, 64, True, multipliers=(3.0, 0.3, 0.1, 0.3)),
     "mixture": Modern("gpt_train", 2, 16, 100, True, norm="layernorm", mlp="gelu", qk_norm="full"),
     "norms-behind": Modern("gpt_train", 4, 16, 48, True, norm="layernorm", norm_place="post", qkv_bias=True),
 }

@@ -325,6 +325,7 @@ static const struct {
     {SMOLLM3 ",\"no_rope_layer_interval\":2,\"no_rope_layers\":[1,1]}", GT_UNSUPPORTED, "entry 1 is 1; only 0"},
     {SMOLLM3 ",\"no_rope_layer_interval\":0}", GT_DATA, "no_rope_layer_interval"},
     {SMOLLM3 ",\"use_sliding_window\":true}", GT_UNSUPPORTED, "use_sliding_window"},
+    {"{\"model_type\":\"granite\"," LLAMA_SIZES ",\"logits_scaling\":0}", GT_DATA, "logits_scaling"},
     {"{" LLAMA ",\"rms_norm_eps\":0}", GT_DATA, "rms_norm_eps"},
     {"{" LLAMA ",\"eos_token_id\":\"x\"}", GT_DATA, "eos_token_id"},
     {"{\"model_type\":\"gpt_train\"," LLAMA_SIZES "}", GT_DATA, "gpt_train"},

@@ -61,6 +61,9 @@ TEST(what_a_class_cannot_say_is_our_own)
         {ARCH_qwen3, SHAPE_bias, 1, "bias=True"},
         {ARCH_qwen3, SHAPE_embed_norm, 1, "embed_norm=True"},
         {ARCH_qwen3, SHAPE_qkv_bias, 1, "qkv_bias=True"},
+        {ARCH_qwen3, SHAPE_logits_scaling, 2, "logits_scaling=2"},
+        {ARCH_granite, SHAPE_logits_scaling, 2, NULL},
+        {ARCH_granite, SHAPE_logits_scaling, 0, "logits_scaling=0"},
         {ARCH_smollm3, SHAPE_no_rope_layer_interval, 2, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

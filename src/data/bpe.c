@@ -23,7 +23,9 @@ enum { SCRATCH_MIN = 4096 };
 struct bpe_token {
     uint32_t offset; /* into the text */
     uint16_t count;  /* 0: not set yet */
-    bool special, literal, normalized;
+    uint16_t shown;  /* bytes that it decodes to */
+    bool special, literal, normalized, is_byte;
+    struct bpe_strip strip;
 };
 
 struct bpe_index {
@@ -55,6 +57,8 @@ static enum gt_status bpe_allocate(struct bpe *bpe, const struct bpe_spec *spec)
     bpe->index_mask = capacity - 1;
     TRY(HOSTMEM_NEW(bpe, spec->vocab_size, "tokens", &bpe->tokens));
     TRY(HOSTMEM_NEW(bpe, spec->text_bytes, "texts of tokens", &bpe->text));
+    if (spec->characters)
+        TRY(HOSTMEM_NEW(bpe, spec->text_bytes, "decoded texts of tokens", &bpe->shown));
     TRY(HOSTMEM_NEW(bpe, spec->merge_count, "merges", &bpe->merges));
     return HOSTMEM_NEW(bpe, capacity, "index of tokens", &bpe->index);
 }
@@ -69,8 +73,9 @@ enum gt_status bpe_create(const void *owner, const struct bpe_spec *spec, struct
     bpe->text_capacity = spec->text_bytes;
     bpe->merge_capacity = spec->merge_count;
     bpe->rank = spec->rank;
-    bpe->eot = -1;
     bpe->pipeline = bpe_pipeline_of_gpt2;
+    bpe->pipeline.characters = spec->characters;
+    bpe->eot = -1;
     for (int i = 0; i < 256; i++)
         bpe->byte_ids[i] = -1;
     const enum gt_status status = bpe_allocate(bpe, spec);
@@ -99,6 +104,31 @@ int32_t bpe_find(const struct bpe *bpe, const char *bytes, size_t count)
     return (int32_t)bpe->index[index_slot(bpe, bytes, count, hash_fnv1a(bytes, count))].id_plus_one - 1;
 }
 
+/* Returns the byte that a text like <0x0A> stands for, or -1. */
+static int byte_named(const char *text, size_t count)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    if (count != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>')
+        return -1;
+    const char *high = memchr(digits, text[3], 16), *low = memchr(digits, text[4], 16);
+    return high != NULL && low != NULL ? (int)(16 * (high - digits) + (low - digits)) : -1;
+}
+
+/* Adds what a token of a vocabulary of characters decodes to. */
+static void token_show(struct bpe *bpe, int32_t id)
+{
+    struct bpe_token *token = &bpe->tokens[id];
+    const char *text = bpe->text + token->offset;
+    const int byte = token->special ? -1 : byte_named(text, token->count);
+    token->is_byte = byte >= 0;
+    token->shown = (uint16_t)bpe_marks_read(text, token->count, bpe->shown + token->offset);
+    if (!token->is_byte)
+        return;
+    bpe->shown[token->offset] = (char)byte;
+    token->shown = 1;
+    bpe->byte_ids[byte] = id;
+}
+
 enum bpe_add bpe_add_token(struct bpe *bpe, int32_t id, const char *bytes, size_t count, bool special)
 {
     assert(id >= 0 && (size_t)id < bpe->vocab_size);
@@ -112,14 +142,16 @@ enum bpe_add bpe_add_token(struct bpe *bpe, int32_t id, const char *bytes, size_
     if (!special && bpe->index[slot].id_plus_one != 0)
         return BPE_TEXT_TAKEN;
     memcpy(bpe->text + bpe->text_count, bytes, count);
-    *token = (struct bpe_token){.offset = (uint32_t)bpe->text_count, .count = (uint16_t)count, .special = special};
+    *token = (struct bpe_token){
+        .offset = (uint32_t)bpe->text_count, .count = (uint16_t)count, .shown = (uint16_t)count, .special = special};
     bpe->text_count += count;
-    if (special) {
-        bpe->special_count++;
+    bpe->special_count += special;
+    if (bpe->pipeline.characters)
+        token_show(bpe, id);
+    if (special && (!bpe->pipeline.characters || bpe->index[slot].id_plus_one != 0))
         return BPE_ADDED;
-    }
     bpe->index[slot] = (struct bpe_index){.id_plus_one = (uint32_t)id + 1, .hash = (uint32_t)hash};
-    if (count == 1)
+    if (count == 1 && !bpe->pipeline.characters)
         bpe->byte_ids[(unsigned char)bytes[0]] = id;
     return BPE_ADDED;
 }
@@ -136,13 +168,16 @@ static enum bpe_add written_read(const char *text, size_t count, char bytes[stat
 enum bpe_add bpe_add_written(struct bpe *bpe, int32_t id, const char *text, size_t count, bool special)
 {
     char bytes[2 * BPE_TOKEN_BYTES_MAX];
-    const enum bpe_add read = special ? BPE_ADDED : written_read(text, count, bytes, &count);
-    return read == BPE_ADDED ? bpe_add_token(bpe, id, special ? text : bytes, count, special) : read;
+    const bool plain = special || bpe->pipeline.characters;
+    const enum bpe_add read = plain ? BPE_ADDED : written_read(text, count, bytes, &count);
+    return read == BPE_ADDED ? bpe_add_token(bpe, id, plain ? text : bytes, count, special) : read;
 }
 
 static int32_t find_written(const struct bpe *bpe, const char *text, size_t count)
 {
     char bytes[2 * BPE_TOKEN_BYTES_MAX];
+    if (bpe->pipeline.characters)
+        return bpe_find(bpe, text, count);
     return written_read(text, count, bytes, &count) == BPE_ADDED ? bpe_find(bpe, bytes, count) : -1;
 }
 
@@ -199,6 +234,12 @@ void bpe_set_normalized(struct bpe *bpe, int32_t id)
     bpe->tokens[id].normalized = true;
 }
 
+void bpe_set_strip(struct bpe *bpe, int32_t id, struct bpe_strip strip)
+{
+    assert(bpe_is_special(bpe, id));
+    bpe->tokens[id].strip = strip;
+}
+
 enum gt_status bpe_set_pipeline(struct bpe *bpe, const struct bpe_pipeline *pipeline)
 {
     char *json;
@@ -219,6 +260,9 @@ static enum gt_status check_complete(const struct bpe *bpe, const char *source)
         lacking = bpe->byte_ids[byte] < 0 ? byte : lacking;
     }
     /* tiktoken fails on such a byte; Hugging Face's tokenizers leave it out. */
+    if (bytes < 256 && bpe->pipeline.characters)
+        return FAIL(GT_UNSUPPORTED, "%s: byte_fallback needs the tokens <0x00> to <0xFF>, and <0x%02X> is missing",
+                    source, (unsigned)lacking);
     if (bytes == 0 || (bytes < 256 && bpe->rank == BPE_RANK_TOKEN))
         return FAIL(GT_DATA, "%s: the byte 0x%02X is no token, so this is not a byte-level vocabulary", source,
                     (unsigned)lacking);
@@ -257,9 +301,9 @@ static enum gt_status list_specials(struct bpe *bpe)
         if (bpe->tokens[id].special)
             bpe->specials[next++] = (int32_t)id;
     assert(next == bpe->special_count);
-    bpe->eot = bpe_special_find(bpe, BPE_EOT_TEXT);
-    if (bpe->eot < 0)
-        bpe->eot = bpe_special_find(bpe, BPE_EOT_TEXT_OF_LLAMA);
+    static const char *const ends[] = {BPE_EOT_TEXT, BPE_EOT_TEXT_OF_LLAMA, "</s>", "<eos>"};
+    for (int i = 0; i < (bpe->pipeline.characters ? 4 : 2) && bpe->eot < 0; i++)
+        bpe->eot = bpe_special_find(bpe, ends[i]);
     return GT_OK;
 }
 
@@ -353,13 +397,25 @@ static uint32_t hash_all(const struct bpe *bpe)
     return json != NULL ? file_crc32c(crc, json, strlen(json)) : crc;
 }
 
+/* Finds out whether a piece may end where a word does: no merge may make a token that reaches over it. */
+static void find_whole(struct bpe *bpe)
+{
+    bpe->whole = bpe->pipeline.ignore_merges;
+    for (size_t i = 0; i < bpe->merge_count && !bpe->whole; i++) {
+        const struct bpe_token *token = &bpe->tokens[bpe->merges[i].result];
+        bpe->whole = bpe_marks_inside(bpe->text + token->offset, token->count);
+    }
+}
+
 enum gt_status bpe_finish(struct bpe *bpe, const char *source)
 {
     assert(bpe->pairs == NULL && bpe->index != NULL);
     TRY(check_complete(bpe, source));
+    if (bpe->pipeline.characters)
+        find_whole(bpe);
     TRY(list_specials(bpe));
     TRY(bpe->rank == BPE_RANK_MERGE ? pairs_from_merges(bpe) : pairs_from_tokens(bpe));
-    if (!bpe->pipeline.ignore_merges) {
+    if (!bpe->pipeline.ignore_merges && !bpe->pipeline.characters) {
         hostmem_free(bpe->index);
         bpe->index = NULL;
     }
@@ -375,6 +431,24 @@ size_t bpe_token(const struct bpe *bpe, int32_t id, const char **out)
         return 0;
     *out = bpe->text + bpe->tokens[id].offset;
     return bpe->tokens[id].count;
+}
+
+size_t bpe_token_shown(const struct bpe *bpe, int32_t id, const char **out)
+{
+    if (!bpe->pipeline.characters || id < 0 || (size_t)id >= bpe->vocab_size)
+        return bpe_token(bpe, id, out);
+    *out = bpe->shown + bpe->tokens[id].offset;
+    return bpe->tokens[id].shown;
+}
+
+struct bpe_strip bpe_strip_of(const struct bpe *bpe, int32_t id)
+{
+    return bpe_is_special(bpe, id) ? bpe->tokens[id].strip : (struct bpe_strip){.left = false};
+}
+
+bool bpe_is_byte(const struct bpe *bpe, int32_t id)
+{
+    return id >= 0 && (size_t)id < bpe->vocab_size && bpe->tokens[id].is_byte;
 }
 
 bool bpe_is_special(const struct bpe *bpe, int32_t id)
@@ -495,6 +569,24 @@ static size_t bytes_read(const struct bpe *bpe, const char *bytes, size_t count,
     return id_count;
 }
 
+/* Sets ids to the tokens of the characters, or of the bytes of those without one.  Returns their number. */
+static size_t characters_read(const struct bpe *bpe, const char *text, size_t count, int32_t *ids)
+{
+    size_t id_count = 0;
+    for (size_t at = 0; at < count;) {
+        uint32_t code_point;
+        const int length = utf8_decode((const unsigned char *)text + at, count - at, &code_point);
+        const size_t used = length > 0 ? (size_t)length : 1;
+        const int32_t id = length > 0 ? bpe_find(bpe, text + at, used) : -1;
+        if (id >= 0)
+            ids[id_count++] = id;
+        for (size_t i = 0; i < used && id < 0; i++)
+            ids[id_count++] = bpe->byte_ids[(unsigned char)text[at + i]];
+        at += used;
+    }
+    return id_count;
+}
+
 static size_t piece_merge(const struct bpe *bpe, void *scratch, const char *bytes, size_t count, int32_t *out)
 {
     struct piece piece = {.bpe = bpe, .heap = scratch};
@@ -502,7 +594,8 @@ static size_t piece_merge(const struct bpe *bpe, void *scratch, const char *byte
     piece.ranks = (uint32_t *)(void *)(piece.ids + count);
     piece.previous = piece.ranks + count;
     piece.next = piece.previous + count;
-    count = bytes_read(bpe, bytes, count, piece.ids);
+    count = bpe->pipeline.characters ? characters_read(bpe, bytes, count, piece.ids)
+                                     : bytes_read(bpe, bytes, count, piece.ids);
     if (count == 0)
         return 0;
     for (size_t i = 0; i < count; i++) {
@@ -605,6 +698,9 @@ size_t bpe_merge_write(const struct bpe *bpe, size_t index, char out[static BPE_
 {
     const struct bpe_token *left = &bpe->tokens[bpe->merges[index].left];
     const struct bpe_token *right = &bpe->tokens[bpe->merges[index].right];
+    if (bpe->pipeline.characters)
+        return (size_t)snprintf(out, BPE_MERGE_BYTES, "%.*s %.*s", left->count, bpe->text + left->offset, right->count,
+                                bpe->text + right->offset);
     return bpe_alphabet_write_pair(bpe->text + left->offset, left->count, bpe->text + right->offset, right->count, out);
 }
 

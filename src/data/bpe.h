@@ -9,6 +9,10 @@
  *   BPE_RANK_MERGE   the index of the pair in a list of merges (vocab.bpe, merges.txt, tokenizer.json)
  *   BPE_RANK_TOKEN   the id of the result; any two tokens that concatenate to a third are a pair (tiktoken's files)
  *
+ * A vocabulary of characters (SentencePiece's, as tokenizer.json writes it) differs: tokens are text, with marks for
+ * spaces (bpe_marks.h), and a piece starts as its characters.  One without a token becomes the tokens of its bytes,
+ * whose texts are <0x00> to <0xFF>.  Merges may make added tokens.
+ *
  * For GPT-2's own vocabulary both give the same ids.  Plain text never encodes to special tokens: see
  * tokenizer.h.  What happens to a text before it is in pieces is the pipeline (tokenizer_bpe.h).
  */
@@ -16,6 +20,7 @@
 #define GPT_TRAIN_DATA_BPE_H
 
 #include "base/hostmem.h"
+#include "data/bpe_marks.h"
 #include "data/bpe_split.h"
 
 #define BPE_TOKEN_BYTES_MAX 1024
@@ -38,7 +43,12 @@ struct bpe_pipeline {
     int32_t bos;        /* the token before each text, or -1 */
     int32_t unknown;    /* the token of a byte that has none, or -1: it is left out */
     bool fuse_unknown;  /* a run of such bytes becomes one token */
-    const char *json;   /* tokenizer.json without the vocabulary, which export writes; NULL: GPT-2's pipeline */
+    bool characters;    /* a vocabulary of characters, not of bytes */
+    struct bpe_marks normalizer,
+        pretokenizer; /* of added tokens' normalized text and the texts between them; of these */
+    bool each;        /* a piece ends before every mark */
+    bool strips;      /* decoding leaves out the space that a text begins with */
+    const char *json; /* tokenizer.json without the vocabulary, which export writes; NULL: GPT-2's pipeline */
 };
 extern const struct bpe_pipeline bpe_pipeline_of_gpt2;
 
@@ -56,7 +66,9 @@ struct bpe {
     /* The rest is for bpe.c. */
     struct bpe_token *tokens;
     char *text;
+    char *shown; /* of characters: what the tokens decode to, at the offsets of their texts */
     size_t text_count, text_capacity;
+    bool whole; /* of characters: tokens reach over the beginnings of words, so that a text is one piece */
     size_t merge_capacity;
     int32_t byte_ids[256];
     struct bpe_index *index; /* from texts to ids; after bpe_finish() only with ignore_merges, else NULL */
@@ -72,6 +84,7 @@ struct bpe_spec {
     size_t text_bytes;  /* at least the sum over all tokens, at most BPE_TEXT_BYTES_MAX */
     size_t merge_count; /* at most BPE_MERGES_MAX; BPE_RANK_TOKEN: 0 */
     enum bpe_rank rank;
+    bool characters;
 };
 
 /* Errors: GT_NO_MEMORY. */
@@ -82,7 +95,8 @@ enum bpe_add { BPE_ADDED, BPE_ID_TAKEN, BPE_TEXT_TAKEN, BPE_TEXT_BAD, BPE_TEXT_F
 /* Sets token `id` (in range).  bpe_find() does not find `special` tokens.  Returns BPE_TEXT_BAD when the text is empty,
  * or longer than BPE_TOKEN_BYTES_MAX or than the remaining room. */
 enum bpe_add bpe_add_token(struct bpe *bpe, int32_t id, const char *bytes, size_t count, bool special);
-/* The same for a token as vocab.json writes it: in GPT-2's alphabet of printable characters unless it is special.
+/* The same for a token as vocab.json writes it: in GPT-2's alphabet of printable characters, unless it is special or
+ * the vocabulary is one of characters.
  * Returns BPE_TEXT_FOREIGN when the text has another character. */
 enum bpe_add bpe_add_written(struct bpe *bpe, int32_t id, const char *text, size_t count, bool special);
 /* Returns the id of a token that is not special, or -1.  After bpe_finish() only with ignore_merges. */
@@ -100,6 +114,11 @@ enum gt_status bpe_add_eot(struct bpe *bpe, size_t id);
 void bpe_set_literal(struct bpe *bpe, int32_t id);
 /* Replaces the pipeline of GPT-2; copies `json`.  Errors: GT_NO_MEMORY. */
 enum gt_status bpe_set_pipeline(struct bpe *bpe, const struct bpe_pipeline *pipeline);
+/* What else text around an added token means: it eats the white space before or after it. */
+struct bpe_strip {
+    bool left, right;
+};
+void bpe_set_strip(struct bpe *bpe, int32_t id, struct bpe_strip strip);
 /* Makes a literal token one that is found in normalized text, after the others are found in the text as it is. */
 void bpe_set_normalized(struct bpe *bpe, int32_t id);
 /* Checks and indexes the vocabulary, which is constant from then on.  `source` is for the message.  Errors: GT_DATA
@@ -110,6 +129,11 @@ enum gt_status bpe_finish(struct bpe *bpe, const char *source);
 
 /* Returns the length of a token in bytes, or 0 when the id is out of range.  *out points into the vocabulary. */
 size_t bpe_token(const struct bpe *bpe, int32_t id, const char **out);
+/* The same of what it decodes to: a mark is a space, and the token of a byte is the byte. */
+size_t bpe_token_shown(const struct bpe *bpe, int32_t id, const char **out);
+struct bpe_strip bpe_strip_of(const struct bpe *bpe, int32_t id);
+/* Returns true for the token of a byte in a vocabulary of characters. */
+bool bpe_is_byte(const struct bpe *bpe, int32_t id);
 bool bpe_is_special(const struct bpe *bpe, int32_t id);
 /* Returns the id of the special token with this text, or -1. */
 int32_t bpe_special_find(const struct bpe *bpe, const char *text);

@@ -51,6 +51,7 @@ const struct bpe_split_form bpe_splits[] = {
                           false},
     [BPE_SPLIT_LLAMA3] = {"llama3", "llama-bpe", REGEX_OF_LLAMA("\\p{N}{1,3}"), OF_LLAMA("[" NUMBER "]{1,3}+"), true},
     [BPE_SPLIT_QWEN2] = {"qwen2", "qwen2", REGEX_OF_LLAMA("\\p{N}"), OF_LLAMA("[" NUMBER "]"), true},
+    [BPE_SPLIT_MARKS] = {"marks", "default-marks", NULL, "(?s:.)", true},
 };
 
 struct bpe_splitter {

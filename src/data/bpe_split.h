@@ -5,6 +5,7 @@
  *   llama3   (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|
  *            \s*[\r\n]+|\s+(?!\S)|\s+   (its tokenizer.json)
  *   qwen2    the same with \p{N} for \p{N}{1,3} (tokenizer.json of Qwen2, 2.5 and 3)
+ *   marks    not here: bpe_marks.h divides text at SentencePiece's marks (Llama 2, Gemma)
  *
  * Letters, numbers and white space follow Unicode 16, or PCRE2's version where that is newer.  Bytes that are not UTF-8
  * are kept: the valid text before them is split as if it ended there; the bytes up to the next valid character are
@@ -17,7 +18,14 @@
 
 #include "base/hostmem.h"
 
-enum bpe_split { BPE_SPLIT_GPT2, BPE_SPLIT_SMOLLM, BPE_SPLIT_LLAMA3, BPE_SPLIT_QWEN2, BPE_SPLIT_COUNT };
+enum bpe_split {
+    BPE_SPLIT_GPT2,
+    BPE_SPLIT_SMOLLM,
+    BPE_SPLIT_LLAMA3,
+    BPE_SPLIT_QWEN2,
+    BPE_SPLIT_MARKS,
+    BPE_SPLIT_COUNT
+};
 
 struct bpe_splitter;
 

@@ -173,8 +173,10 @@ struct chat_encoder {
     size_t run_count;
     struct step steps[STEPS_MAX];
     size_t step_count;
-    int32_t counted; /* at the beginning of the run */
-    int32_t *before; /* ids of what comes before a step */
+    int32_t counted;      /* at the beginning of the run */
+    enum bpe_place place; /* of the run */
+    bool eats;            /* the special token before it eats the white space there */
+    int32_t *before;      /* ids of what comes before a step */
     struct tokenizer_unknown unknown;
 };
 
@@ -224,6 +226,7 @@ static enum gt_status step_find(struct chat_encoder *encoder, size_t at, const i
 {
     struct tokenizer_fault fault;
     size_t before = 0, index = 0, bytes = 0;
+    tokenizer_encoder_place(encoder->encoder, encoder->place);
     if (at > 0 && at < encoder->run_count)
         TRY(tokenizer_encoder_run(encoder->encoder, encoder->run, at, TOKENIZER_SPECIAL_AS_TEXT, encoder->before,
                                   &before, &fault));
@@ -240,6 +243,7 @@ static enum gt_status run_encode(struct chat_encoder *encoder, int32_t *out, siz
     struct tokenizer_fault fault;
     size_t begins[STEPS_MAX + 1], count = 0;
     const struct tokenizer_unknown before = *tokenizer_encoder_unknown(encoder->encoder);
+    tokenizer_encoder_place(encoder->encoder, encoder->place);
     if (encoder->run_count > 0)
         TRY(tokenizer_encoder_run(encoder->encoder, encoder->run, encoder->run_count, TOKENIZER_SPECIAL_AS_TEXT, out,
                                   &count, &fault));
@@ -269,8 +273,12 @@ static bool part_add(struct chat_encoder *encoder, const struct chat_part *part)
     }
     if (part->mark != 0)
         return false;
-    memcpy(encoder->run + encoder->run_count, part->text, part->count);
-    encoder->run_count += part->count;
+    size_t begin = 0;
+    while (encoder->eats && begin < part->count && strchr(" \t\n\r\v\f", part->text[begin]) != NULL)
+        begin++;
+    encoder->eats = encoder->eats && begin == part->count;
+    memcpy(encoder->run + encoder->run_count, part->text + begin, part->count - begin);
+    encoder->run_count += part->count - begin;
     return true;
 }
 
@@ -287,13 +295,20 @@ enum gt_status chat_encode(struct chat_encoder *encoder, const char *text, size_
     struct chat_part part;
     size_t ids = 0, at = 0, more = 0;
     encoder->counted = 0;
+    encoder->place = BPE_PLACE_BEGIN;
+    encoder->eats = false;
     while (chat_next(text, count, &at, &part)) {
         if (part_add(encoder, &part) && encoder->step_count < STEPS_MAX)
             continue;
         TRY(run_encode(encoder, out + ids, &more));
         ids += more;
-        if (part.mark != 0 && part.mark != CHAT_MARK_COUNT && part.mark != CHAT_MARK_IGNORE)
-            out[ids++] = special_id(encoder, part.mark) | encoder->counted;
+        encoder->place = ids > 0 ? BPE_PLACE_WITHIN : encoder->place; /* a run that ended for its steps goes on */
+        if (part.mark == 0 || part.mark == CHAT_MARK_COUNT || part.mark == CHAT_MARK_IGNORE)
+            continue;
+        const int32_t id = special_id(encoder, part.mark);
+        encoder->eats = bpe_strip_of(encoder->tokenizer->bpe, id).right;
+        encoder->place = BPE_PLACE_AFTER;
+        out[ids++] = id | encoder->counted;
     }
     TRY(run_encode(encoder, out + ids, &more));
     *out_count = ids + more;

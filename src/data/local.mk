@@ -1,6 +1,7 @@
 # Token files, sample order, batches, tokenizers, and the work of gpt-prepare.
 libgpttrain_a_SOURCES += \
 	src/data/bpe.c src/data/bpe.h \
+	src/data/bpe_marks.c src/data/bpe_marks.h \
 	src/data/bpe_split.c src/data/bpe_split.h \
 	src/data/bpe_train.c src/data/bpe_train.h \
 	src/data/chat.c src/data/chat.h \

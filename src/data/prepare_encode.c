@@ -136,6 +136,7 @@ static void piece_encode(void *context, size_t index, int thread)
         piece->tokens = (int64_t)count;
         return;
     }
+    tokenizer_encoder_place(prep->encoders[thread], piece->first ? BPE_PLACE_BEGIN : BPE_PLACE_WITHIN);
     if (!prep->replays || prep->lacks_bytes) /* which are counted again */
         piece->status = tokenizer_encoder_run(prep->encoders[thread], text, piece->count, TOKENIZER_SPECIAL_AS_TEXT,
                                               prep->ids[thread], &count, &piece->fault);

@@ -327,7 +327,7 @@ size_t tokenizer_token_bytes(const struct tokenizer *tokenizer, int32_t id, char
     if (id < 0 || id >= tokenizer->vocab_size)
         return 0;
     if (tokenizer->kind == TOKENIZER_BPE)
-        return bpe_token(tokenizer->bpe, id, out);
+        return bpe_token_shown(tokenizer->bpe, id, out);
     if (tokenizer->kind == TOKENIZER_CHARS)
         return utf8_encode(tokenizer->code_points[id], scratch);
     scratch[0] = (char)id;
@@ -374,8 +374,10 @@ size_t tokenizer_stream_push(const struct tokenizer *tokenizer, struct tokenizer
     char scratch[4];
     const char *bytes = NULL;
     const size_t length = tokenizer_token_bytes(tokenizer, id, scratch, &bytes);
+    const bool strips = tokenizer_pipeline(tokenizer)->strips && !stream->begun && length > 0 && bytes[0] == ' ';
     size_t count = 0;
-    for (size_t i = 0; i < length; i++) {
+    stream->begun = true;
+    for (size_t i = strips; i < length; i++) {
         assert(stream->held_count < sizeof stream->held);
         stream->held[stream->held_count++] = (unsigned char)bytes[i];
         count = stream_drain(stream, count, out);

@@ -95,6 +95,7 @@ size_t tokenizer_token_bytes(const struct tokenizer *tokenizer, int32_t id, char
 struct tokenizer_stream {
     unsigned char held[4]; /* the beginning of a character */
     size_t held_count;
+    bool begun; /* the text has a token */
 };
 
 /* Three bytes of U+FFFD for each of a token's BPE_TOKEN_BYTES_MAX bytes and of the held ones, and the terminator. */

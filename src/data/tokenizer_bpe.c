@@ -5,7 +5,7 @@
  */
 #include "data/tokenizer_bpe.h"
 
-#define ADDED_MAX 4096
+#define ADDED_MAX 65536
 
 static const char *const rank_names[] = {"merge", "token"};
 
@@ -14,8 +14,8 @@ static const char *const rank_names[] = {"merge", "token"};
 enum gt_status tokenizer_pipeline_refuse_kind(const char *path, const char *kind)
 {
     return FAIL(GT_UNSUPPORTED,
-                "%s: this is a %s vocabulary; only byte-level BPE can be read, as GPT-2, Llama 3, Qwen and SmolLM have "
-                "it; take such a model, or let --tokenizer=train make a vocabulary for a new one",
+                "%s: this is a %s vocabulary; only BPE can be read, as GPT-2, Llama, Mistral, Gemma, Qwen and SmolLM "
+                "have it; take such a model, or let --tokenizer=train make a vocabulary for a new one",
                 path, kind);
 }
 
@@ -51,8 +51,6 @@ static enum gt_status model_read(const json_t *model, const char *path, struct b
     const json_t *unknown = json_object_get(model, "unk_token");
     if (json_is_string(type) && strcmp(json_string_value(type), "BPE") != 0)
         return tokenizer_pipeline_refuse_kind(path, json_string_value(type));
-    if (json_is_true(json_object_get(model, "byte_fallback")))
-        return tokenizer_pipeline_refuse_kind(path, "SentencePiece");
     if (!json_is_object(model) || (!is_absent(type) && !json_is_string(type)))
         return field_refuse(path, "model.type", type, "\"BPE\"");
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
@@ -66,6 +64,7 @@ static enum gt_status model_read(const json_t *model, const char *path, struct b
         return field_refuse(path, "model.unk_token", unknown, "null or a token");
     out->ignore_merges = json_is_true(ignores);
     out->fuse_unknown = json_is_true(json_object_get(model, "fuse_unk"));
+    out->characters = json_is_true(json_object_get(model, "byte_fallback"));
     return GT_OK;
 }
 
@@ -105,6 +104,64 @@ static enum gt_status split_read(const json_t *root, const char *path, enum bpe_
         return field_refuse(path, "pre_tokenizer.add_prefix_space", prefix, "false");
     if (splits != (is_absent(regex) || json_is_true(regex)))
         return field_refuse(path, "pre_tokenizer.use_regex", regex, splits ? "true" : "false");
+    return GT_OK;
+}
+
+/* ---- the pipeline of a vocabulary of characters ---- */
+
+static bool is_of(const json_t *step, const char *type, const char *field, const char *value)
+{
+    return is_type(step, type) && is_text(json_object_get(step, field), value);
+}
+
+/* Reads "Prepend", "Replace", or a sequence of the two. */
+static bool mark_normalizer_read(const json_t *normalizer, struct bpe_marks *out)
+{
+    const json_t *list = json_object_get(normalizer, "normalizers");
+    const size_t count = is_absent(normalizer) ? 0 : is_type(normalizer, "Sequence") ? json_array_size(list) : 1;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *step = is_type(normalizer, "Sequence") ? json_array_get(list, i) : normalizer;
+        const bool space = is_text(json_object_get(json_object_get(step, "pattern"), "String"), " ");
+        if (is_of(step, "Prepend", "prepend", BPE_MARK) && i == 0)
+            out->before = BPE_MARK_EVEN;
+        else if (is_of(step, "Replace", "content", BPE_MARK) && space && !out->spaces)
+            out->spaces = true;
+        else
+            return false;
+    }
+    return true;
+}
+
+/* Reads "Metaspace", whose absent fields are "always" and a split. */
+static bool metaspace_read(const json_t *step, struct bpe_pipeline *out)
+{
+    const json_t *scheme = json_object_get(step, "prepend_scheme"), *prefix = json_object_get(step, "add_prefix_space");
+    const bool never = is_text(scheme, "never") || (is_absent(scheme) && json_is_false(prefix));
+    if (!is_of(step, "Metaspace", "replacement", BPE_MARK) ||
+        !(never || is_absent(scheme) || is_text(scheme, "always") || is_text(scheme, "first")))
+        return false;
+    out->pretokenizer.spaces = true;
+    out->pretokenizer.before = never ? BPE_MARK_NEVER : is_text(scheme, "first") ? BPE_MARK_FIRST : BPE_MARK_ALWAYS;
+    out->each = !json_is_false(json_object_get(step, "split"));
+    return true;
+}
+
+/* Reads what puts marks.  A split at spaces does nothing to text without spaces. */
+static enum gt_status marks_read(const json_t *root, const char *path, struct bpe_pipeline *out)
+{
+    const json_t *normalizer = json_object_get(root, "normalizer"), *split = json_object_get(root, "pre_tokenizer");
+    const json_t *decoder = json_object_get(root, "decoder"), *list = json_object_get(decoder, "decoders");
+    const json_t *last = json_array_size(list) > 0 ? json_array_get(list, json_array_size(list) - 1) : decoder;
+    out->split = BPE_SPLIT_MARKS;
+    out->growth = 2; /* a mark for each text, which has a byte at least */
+    if (!mark_normalizer_read(normalizer, &out->normalizer))
+        return field_refuse(path, "normalizer", normalizer, "\"Prepend\" and \"Replace\" of spaces by U+2581");
+    const bool idle = is_type(split, "Split") && out->normalizer.spaces &&
+                      is_text(json_object_get(json_object_get(split, "pattern"), "String"), " ");
+    if (!is_absent(split) && !idle && !metaspace_read(split, out))
+        return field_refuse(path, "pre_tokenizer", split, "\"Metaspace\" with U+2581");
+    out->strips = is_type(last, "Strip") ? json_integer_value(json_object_get(last, "start")) > 0
+                                         : is_type(last, "Metaspace") && out->pretokenizer.before != BPE_MARK_NEVER;
     return GT_OK;
 }
 
@@ -155,17 +212,15 @@ static enum gt_status added_check_normal(const json_t *token, const char *path)
 
 static enum gt_status added_check(const json_t *root, const char *path, bool nfc)
 {
-    static const char *const fields[] = {"lstrip", "rstrip", "single_word"};
     const json_t *added = json_object_get(root, "added_tokens");
     if (!is_absent(added) && (!json_is_array(added) || json_array_size(added) > ADDED_MAX))
-        return field_refuse(path, "added_tokens", added, "a list of at most 4096");
+        return field_refuse(path, "added_tokens", added, "a list of at most 65536");
     for (size_t i = 0; i < json_array_size(added); i++) {
         const json_t *token = json_array_get(added, i);
         if (!json_is_string(json_object_get(token, "content")))
             return field_refuse(path, "added_tokens.content", token, "text");
-        for (size_t k = 0; k < sizeof fields / sizeof fields[0]; k++)
-            if (json_is_true(json_object_get(token, fields[k])))
-                return field_refuse(path, "added_tokens", token, "lstrip, rstrip and single_word false");
+        if (json_is_true(json_object_get(token, "single_word")))
+            return field_refuse(path, "added_tokens", token, "single_word false");
         if (nfc && json_is_true(json_object_get(token, "normalized")))
             TRY(added_check_normal(token, path));
     }
@@ -177,7 +232,12 @@ enum gt_status tokenizer_pipeline_read(const json_t *root, const char *path, str
     const json_t *normalizer = json_object_get(root, "normalizer");
     *out = bpe_pipeline_of_gpt2;
     TRY(model_read(json_object_get(root, "model"), path, out));
-    const bool nfc = is_type(normalizer, "NFC");
+    const bool nfc = is_type(normalizer, "NFC") && !out->characters;
+    if (out->characters) {
+        TRY(marks_read(root, path, out));
+        TRY(bos_read(root, path, &out->bos));
+        return added_check(root, path, false);
+    }
     out->growth = nfc ? BPE_NFC_GROWTH_MAX : 1;
     if (!is_absent(normalizer) && !nfc)
         return field_refuse(path, "normalizer", normalizer, "null or \"NFC\"");
@@ -228,8 +288,8 @@ enum gt_status tokenizer_pipeline_set(struct bpe *bpe, const json_t *root, const
     const json_t *added = json_object_get(root, "added_tokens");
     struct bpe_pipeline whole = *pipeline;
     whole.unknown = unknown_find(bpe, json_object_get(root, "model"));
-    bool is_gpt2 = whole.split == BPE_SPLIT_GPT2 && whole.growth == 1 && !whole.ignore_merges && whole.bos < 0 &&
-                   whole.unknown < 0;
+    bool is_gpt2 = !whole.characters && whole.split == BPE_SPLIT_GPT2 && whole.growth == 1 && !whole.ignore_merges &&
+                   whole.bos < 0 && whole.unknown < 0;
     for (size_t i = 0; i < json_array_size(added); i++) {
         const json_t *token = json_array_get(added, i), *content = json_object_get(token, "content");
         const json_int_t id = json_integer_value(json_object_get(token, "id"));
@@ -238,12 +298,15 @@ enum gt_status tokenizer_pipeline_set(struct bpe *bpe, const json_t *root, const
             id < BPE_VOCAB_MAX && bpe_is_special(bpe, (int32_t)id) ? bpe_token(bpe, (int32_t)id, &text) : 0;
         if (count == 0 || count != json_string_length(content) || memcmp(text, json_string_value(content), count) != 0)
             return FAIL(GT_DATA, "%s: field \"added_tokens\": entry %zu is not the token of its id", path, i);
-        if (json_is_true(json_object_get(token, "special")))
-            continue;
-        bpe_set_literal(bpe, (int32_t)id);
-        if (json_is_true(json_object_get(token, "normalized")))
+        const struct bpe_strip strip = {.left = json_is_true(json_object_get(token, "lstrip")),
+                                        .right = json_is_true(json_object_get(token, "rstrip"))};
+        const bool special = json_is_true(json_object_get(token, "special"));
+        bpe_set_strip(bpe, (int32_t)id, strip);
+        if (!special)
+            bpe_set_literal(bpe, (int32_t)id);
+        if (json_is_true(json_object_get(token, "normalized")) && (!special || whole.characters))
             bpe_set_normalized(bpe, (int32_t)id);
-        is_gpt2 = false;
+        is_gpt2 = is_gpt2 && special && !strip.left && !strip.right;
     }
     if (pipeline->bos >= 0 && !bpe_is_special(bpe, pipeline->bos))
         return FAIL(GT_DATA, "%s: field \"post_processor\": %d is the id of no added token", path, (int)pipeline->bos);
@@ -379,7 +442,8 @@ enum gt_status tokenizer_bpe_read(const void *owner, const json_t *root, const c
     const struct bpe_spec spec = {.vocab_size = vocab_size,
                                   .text_bytes = text_bytes,
                                   .merge_count = json_array_size(reading.merges) / 2,
-                                  .rank = rank};
+                                  .rank = rank,
+                                  .characters = reading.steps.characters};
     TRY(bpe_create(owner, &spec, &reading.bpe));
     const enum gt_status status = contents_read(&reading);
     return FINISH(status, out, reading.bpe, hostmem_free);
@@ -392,7 +456,7 @@ json_t *tokenizer_bpe_token(const struct bpe *bpe, int32_t id)
     const char *bytes = NULL;
     char text[2 * BPE_TOKEN_BYTES_MAX];
     const size_t count = bpe_token(bpe, id, &bytes);
-    if (bpe_is_special(bpe, id))
+    if (bpe_is_special(bpe, id) || bpe->pipeline.characters)
         return json_stringn(bytes, count);
     return json_stringn(text, bpe_alphabet_write(bytes, count, text));
 }

@@ -4,8 +4,8 @@
  *     "split": "gpt2", "rank": "merge", "vocabulary": ["!", "\"", ... "<|endoftext|>"], "special": [50256],
  *     "merges": [220, 83, 220, 64, ...], "hash": "crc32c:89abcdef" }
  *
- * vocabulary[k] is token k, in GPT-2's alphabet (bpe.h), or plain text for special tokens.  "special" lists the ids of
- * these, ascending.  "merges" has the left and right id of each merge, in order; with "rank" "token" there is no such
+ * vocabulary[k] is token k, in GPT-2's alphabet (bpe.h), or plain text for special tokens, and for all with the split
+ * "marks".  "special" lists the ids of the special ones, ascending.  "merges" has the left and right id of each merge, in order; with "rank" "token" there is no such
  * field.  "split" is a name of bpe_split.h.  A tokenizer with another pipeline than GPT-2's has it in "pipeline"; all
  * its added tokens are in "special".  The hash is the CRC-32C of "bpe", followed by these numbers as 4 little-endian
  * bytes each: the rank's number (0 merge, 1 token); the size of the vocabulary; for each token its length, plus 2^31 if
@@ -17,9 +17,11 @@
  *
  *   added_tokens    each is found before all else, a "normalized" one after normalizing; one that is not special is
  *                   found in a corpus too
- *   normalizer      none or NFC
- *   pre_tokenizer   the splits of bpe_split.h; "Split" is recognised by its expression, byte for byte
- *   model           byte-level BPE, with or without ignore_merges; unk_token and fuse_unk for bytes without a token
+ *   normalizer      none or NFC; Prepend and Replace, which put SentencePiece's marks (bpe_marks.h)
+ *   pre_tokenizer   the splits of bpe_split.h; "Split" is recognised by its expression, byte for byte; Metaspace
+ *   model           byte-level BPE, or with byte_fallback one of characters; with or without ignore_merges;
+ *                   unk_token and fuse_unk for bytes without a token
+ *   decoder         whether it strips the space before a text
  *   post_processor  none, or one token (BOS) before the text
  *
  * "pipeline" is that file without model.merges and with only the added tokens and unk_token in model.vocab.

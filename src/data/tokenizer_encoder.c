@@ -3,7 +3,8 @@
  * bytes and chars need only the tokenizer.  For bpe the text is split into pieces.  A cache has 2^16 entries of one
  * cache line each, and a newer piece replaces an older one in the same slot.  Pieces or results too long for an entry
  * are encoded every time.  Special tokens, when allowed, and literal ones cut the text before it is normalized and
- * split; literal ones that are "normalized" cut it in between.  Bytes without a token are counted.
+ * split; those that are "normalized" cut it in between.  A vocabulary of characters gets its marks (bpe_marks.h) in
+ * place of NFC, and is divided at them in place of a split.  Bytes without a token are counted.
  */
 
 #include "data/tokenizer_encoder.h"
@@ -27,17 +28,86 @@ struct cached_piece {
 
 _Static_assert(sizeof(struct cached_piece) == 64, "an entry is a cache line");
 
+/* A token that is found in text: the longest one where several begin. */
+struct needle {
+    const char *text;
+    size_t count;
+    int32_t id;
+    bool literal, normalized;
+    struct bpe_strip strip;
+};
+
 struct tokenizer_encoder {
     const struct tokenizer *tokenizer;
     const struct bpe *bpe; /* NULL for bytes and chars, which do not use the fields below */
     struct bpe_splitter *splitter;
     struct cached_piece *cache;
     struct bpe_scratch scratch;
-    bool begins[2][2][256]; /* by enum tokenizer_special, then `normalized`: first bytes of the tokens to be found */
-    bool finds[2][2];       /* there are such tokens */
+    struct needle *needles; /* by first byte, and then from long to short */
+    size_t starts[257];     /* the first needle of each byte */
+    bool finds[2][2];       /* by enum tokenizer_special, then `normalized`: there are such tokens */
+    enum bpe_place place;   /* of the next text */
     bool lacks_bytes;
     struct tokenizer_unknown unknown;
 };
+
+static int needle_order(const void *a, const void *b)
+{
+    const struct needle *x = a, *y = b;
+    const unsigned char first = (unsigned char)x->text[0], second = (unsigned char)y->text[0];
+    if (first != second)
+        return first < second ? -1 : 1;
+    if (x->count != y->count)
+        return x->count > y->count ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* Gives a token that is found in normalized text the text that its own becomes. */
+static enum gt_status needle_normalize(struct tokenizer_encoder *encoder, struct needle *needle)
+{
+    char *marked, *kept;
+    size_t count;
+    const struct bpe_pipeline *pipeline = &encoder->bpe->pipeline;
+    if (!needle->normalized || !pipeline->characters)
+        return GT_OK;
+    enum gt_status status =
+        bpe_marks_put(pipeline->normalizer, BPE_PLACE_BEGIN, needle->text, needle->count, &marked, &count);
+    if (status == GT_OK && marked != NULL) {
+        THEN(status, HOSTMEM_NEW(encoder, count, "an added token", &kept));
+        if (status == GT_OK) {
+            memcpy(kept, marked, count);
+            needle->text = kept;
+            needle->count = count;
+        }
+        free(marked);
+    }
+    return status;
+}
+
+static enum gt_status needles_open(struct tokenizer_encoder *encoder)
+{
+    const struct bpe *bpe = encoder->bpe;
+    TRY(HOSTMEM_NEW(encoder, bpe->special_count, "tokens to be found", &encoder->needles));
+    for (size_t i = 0; i < bpe->special_count; i++) {
+        struct needle *needle = &encoder->needles[i];
+        needle->id = bpe->specials[i];
+        needle->count = bpe_token(bpe, needle->id, &needle->text);
+        needle->literal = bpe_is_literal(bpe, needle->id);
+        needle->normalized = bpe_is_normalized(bpe, needle->id);
+        needle->strip = bpe_strip_of(bpe, needle->id);
+        TRY(needle_normalize(encoder, needle));
+        encoder->finds[TOKENIZER_SPECIAL_ALLOWED][needle->normalized] = true;
+        encoder->finds[TOKENIZER_SPECIAL_AS_TEXT][needle->normalized] |= needle->literal;
+    }
+    if (bpe->special_count > 0)
+        qsort(encoder->needles, bpe->special_count, sizeof encoder->needles[0], needle_order);
+    for (size_t i = 0; i < bpe->special_count; i++)
+        encoder->starts[(unsigned char)encoder->needles[i].text[0] + 1] = i + 1;
+    for (int byte = 0; byte < 256; byte++)
+        if (encoder->starts[byte + 1] < encoder->starts[byte])
+            encoder->starts[byte + 1] = encoder->starts[byte];
+    return GT_OK;
+}
 
 static enum gt_status encoder_open_bpe(struct tokenizer_encoder *encoder)
 {
@@ -45,17 +115,7 @@ static enum gt_status encoder_open_bpe(struct tokenizer_encoder *encoder)
     TRY(bpe_splitter_create(encoder, encoder->bpe->pipeline.split, &encoder->splitter));
     TRY(HOSTMEM_NEW(encoder, (size_t)1 << CACHE_BITS, "cache of pieces", &encoder->cache));
     encoder->lacks_bytes = bpe_lacks_bytes(bpe);
-    for (size_t i = 0; i < bpe->special_count; i++) {
-        const char *text = NULL;
-        const bool literal = bpe_is_literal(bpe, bpe->specials[i]);
-        const bool normalized = bpe_is_normalized(bpe, bpe->specials[i]);
-        (void)bpe_token(bpe, bpe->specials[i], &text);
-        encoder->begins[TOKENIZER_SPECIAL_ALLOWED][normalized][(unsigned char)text[0]] = true;
-        encoder->begins[TOKENIZER_SPECIAL_AS_TEXT][normalized][(unsigned char)text[0]] |= literal;
-        encoder->finds[TOKENIZER_SPECIAL_ALLOWED][normalized] = true;
-        encoder->finds[TOKENIZER_SPECIAL_AS_TEXT][normalized] |= literal;
-    }
-    return GT_OK;
+    return needles_open(encoder);
 }
 
 static void encoder_close(void *object)
@@ -167,6 +227,26 @@ static enum gt_status encode_ordinary(struct tokenizer_encoder *encoder, const c
     return GT_OK;
 }
 
+/* The same in a vocabulary of characters. */
+static enum gt_status encode_characters(struct tokenizer_encoder *encoder, const char *text, size_t count,
+                                        enum bpe_place place, int32_t *out, size_t *out_count)
+{
+    const struct bpe_pipeline *pipeline = &encoder->bpe->pipeline;
+    char *marked = NULL;
+    size_t ids = 0, more = 0;
+    enum gt_status status = bpe_marks_put(pipeline->pretokenizer, place, text, count, &marked, &count);
+    text = marked != NULL ? marked : text;
+    for (size_t at = 0, length; at < count && status == GT_OK; at += length) {
+        const bool whole = encoder->bpe->whole && !pipeline->each;
+        length = whole ? count : bpe_marks_piece(text + at, count - at, pipeline->each);
+        status = encode_piece(encoder, text + at, length, out + ids, &more);
+        ids += status == GT_OK ? more : 0;
+    }
+    free(marked);
+    *out_count = ids;
+    return status;
+}
+
 /* A walk over the tokens that are found in a text, and the text between them. */
 struct cut {
     enum tokenizer_special special;
@@ -175,63 +255,89 @@ struct cut {
     size_t count, at;
 };
 
-/* Returns the longest token to be found at text[at], or -1. */
-static int32_t special_at(const struct tokenizer_encoder *encoder, const struct cut *cut, size_t at, size_t *out_length)
+/* Returns the longest token to be found at text[at], or NULL. */
+static const struct needle *needle_at(const struct tokenizer_encoder *encoder, const struct cut *cut, size_t at)
 {
-    const struct bpe *bpe = encoder->bpe;
-    size_t best = 0;
-    int32_t id = -1;
-    if (!encoder->begins[cut->special][cut->normalized][(unsigned char)cut->text[at]])
-        return -1;
-    for (size_t i = 0; i < bpe->special_count; i++) {
-        const char *bytes = NULL;
-        const size_t length = bpe_token(bpe, bpe->specials[i], &bytes);
-        if (length > best && length <= cut->count - at && memcmp(cut->text + at, bytes, length) == 0 &&
-            bpe_is_normalized(bpe, bpe->specials[i]) == cut->normalized &&
-            (cut->special == TOKENIZER_SPECIAL_ALLOWED || bpe_is_literal(bpe, bpe->specials[i]))) {
-            best = length;
-            id = bpe->specials[i];
-        }
+    const unsigned char first = (unsigned char)cut->text[at];
+    for (size_t i = encoder->starts[first]; i < encoder->starts[first + 1]; i++) {
+        const struct needle *needle = &encoder->needles[i];
+        if (needle->normalized == cut->normalized && (cut->special == TOKENIZER_SPECIAL_ALLOWED || needle->literal) &&
+            needle->count <= cut->count - at && memcmp(cut->text + at, needle->text, needle->count) == 0)
+            return needle;
     }
-    *out_length = best;
-    return id;
+    return NULL;
+}
+
+/* Returns the length of the character at text[at] if it is white space, else 0. */
+static size_t space_at(const char *text, size_t count, size_t at)
+{
+    uint32_t c = 0;
+    const int length = utf8_decode((const unsigned char *)text + at, count - at, &c);
+    const bool ascii = (c >= 9 && c <= 13) || c == ' ';
+    const bool other = c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 ||
+                       c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+    return length > 0 && (ascii || other) ? (size_t)length : 0;
+}
+
+/* Returns where the white space before text[at] begins, at `least` or later. */
+static size_t spaces_begin(const char *text, size_t least, size_t at)
+{
+    for (size_t length = 1; length <= 3 && length <= at - least; length++)
+        if (space_at(text, at, at - length) == length) {
+            at -= length;
+            length = 0;
+        }
+    return at;
 }
 
 /* Steps over the text before the next token, *out_count bytes, and over the token, *out_id; -1: the text ended. */
 static bool cut_next(const struct tokenizer_encoder *encoder, struct cut *cut, const char **out, size_t *out_count,
                      int32_t *out_id)
 {
-    size_t at = cut->at, length = 0;
+    const struct needle *found = NULL;
+    size_t at = cut->at;
     if (at > cut->count)
         return false;
-    *out = cut->text + at;
-    *out_id = -1;
     if (!encoder->finds[cut->special][cut->normalized])
         at = cut->count;
-    while (at < cut->count && (*out_id = special_at(encoder, cut, at, &length)) < 0)
+    while (at < cut->count && (found = needle_at(encoder, cut, at)) == NULL)
         at++;
-    *out_count = at - cut->at;
-    cut->at = *out_id >= 0 ? at + length : cut->count + 1;
+    *out = cut->text + cut->at;
+    *out_id = found != NULL ? found->id : -1;
+    *out_count = (found != NULL && found->strip.left ? spaces_begin(cut->text, cut->at, at) : at) - cut->at;
+    cut->at = cut->count + 1;
+    if (found == NULL)
+        return true;
+    cut->at = at + found->count;
+    for (size_t space;
+         found->strip.right && cut->at < cut->count && (space = space_at(cut->text, cut->count, cut->at)) > 0;)
+        cut->at += space;
     return true;
 }
 
-static enum gt_status encode_normalized(struct tokenizer_encoder *encoder, const char *text, size_t count,
-                                        enum tokenizer_special special, int32_t *out, size_t *out_count)
+/* Encodes the text between two added tokens. */
+static enum gt_status encode_normalized(struct tokenizer_encoder *encoder, const struct cut *whole, const char *text,
+                                        size_t count, enum bpe_place place, int32_t *out, size_t *out_count)
 {
-    struct cut cut = {.special = special, .normalized = true, .text = text, .count = count};
+    const struct bpe_pipeline *pipeline = &encoder->bpe->pipeline;
+    struct cut cut = {.special = whole->special, .normalized = true, .text = text, .count = count};
     enum gt_status status = GT_OK;
     char *normal = NULL;
     size_t ids = 0, between_count = 0, more = 0;
     const char *between = NULL;
     int32_t id = -1;
-    if (encoder->bpe->pipeline.growth > 1)
-        TRY(bpe_nfc(text, count, &normal, &cut.count));
+    if (pipeline->characters)
+        status = bpe_marks_put(pipeline->normalizer, place, text, count, &normal, &cut.count);
+    else if (pipeline->growth > 1)
+        status = bpe_nfc(text, count, &normal, &cut.count);
     cut.text = normal != NULL ? normal : text;
     while (status == GT_OK && cut_next(encoder, &cut, &between, &between_count, &id)) {
-        status = encode_ordinary(encoder, between, between_count, out + ids, &more);
-        ids += more;
+        status = pipeline->characters ? encode_characters(encoder, between, between_count, place, out + ids, &more)
+                                      : encode_ordinary(encoder, between, between_count, out + ids, &more);
+        ids += status == GT_OK ? more : 0;
         if (id >= 0)
             out[ids++] = id;
+        place = BPE_PLACE_AFTER;
     }
     free(normal);
     *out_count = ids;
@@ -245,11 +351,14 @@ static enum gt_status encode_bpe(struct tokenizer_encoder *encoder, const char *
     size_t ids = 0, between_count = 0, more = 0;
     const char *between = NULL;
     int32_t id = -1;
+    enum bpe_place place = encoder->place;
+    encoder->place = BPE_PLACE_BEGIN;
     while (cut_next(encoder, &cut, &between, &between_count, &id)) {
-        TRY(encode_normalized(encoder, between, between_count, special, out + ids, &more));
+        TRY(encode_normalized(encoder, &cut, between, between_count, place, out + ids, &more));
         ids += more;
         if (id >= 0)
             out[ids++] = id;
+        place = BPE_PLACE_AFTER;
     }
     *out_count = ids;
     return GT_OK;
@@ -274,6 +383,11 @@ enum gt_status tokenizer_encoder_run(struct tokenizer_encoder *encoder, const ch
         out[i] = (unsigned char)text[i];
     *out_count = count;
     return GT_OK;
+}
+
+void tokenizer_encoder_place(struct tokenizer_encoder *encoder, enum bpe_place place)
+{
+    encoder->place = place;
 }
 
 const struct tokenizer_unknown *tokenizer_encoder_unknown(const struct tokenizer_encoder *encoder)

@@ -1,7 +1,7 @@
 /* Encodes text in one thread: the per-thread state of a tokenizer (scratch memory, a cache of pieces).
  *
  * The tokenizer is shared and constant; every thread has its own encoder.  The ids depend only on the tokenizer, the
- * text and `special`, not on the cache or on earlier calls.
+ * text, its place and `special`, not on the cache or on earlier calls.
  */
 #ifndef GPT_TRAIN_DATA_TOKENIZER_ENCODER_H
 #define GPT_TRAIN_DATA_TOKENIZER_ENCODER_H
@@ -38,6 +38,8 @@ struct tokenizer_fault {
     uint32_t code_point; /* the character that is not in the vocabulary; UTF8_CODE_POINTS: the byte is not UTF-8 */
 };
 
+/* Says where the text of the next run is, which is at the beginning of a text otherwise. */
+void tokenizer_encoder_place(struct tokenizer_encoder *encoder, enum bpe_place place);
 /* Sets out[*out_count] to the ids of one document.  There are at most `count` * the pipeline's `growth`, and `out` must
  * have room for that many.  Logs nothing and writes only to its arguments, so that it may run in any thread.  Errors:
  * GT_DATA, with *fault (chars only); GT_NO_MEMORY when there is no memory for a long piece of text, 40 bytes per byte

@@ -75,6 +75,7 @@ static enum gt_status line_refuse(const struct lines *lines, const char *what)
 struct vocab_reading {
     const char *path;
     const json_t *vocab; /* from text to id */
+    bool characters;     /* of the vocabulary, not bytes */
     json_t *added;       /* tokenizer.json's added tokens, from text to id, or NULL */
     size_t id_count;     /* ids are below this */
     struct bpe *bpe;
@@ -146,8 +147,11 @@ static enum gt_status vocab_build(const void *owner, struct vocab_reading *readi
     if (reading->id_count == 0 || reading->id_count > BPE_VOCAB_MAX || text_bytes > BPE_TEXT_BYTES_MAX)
         return FAIL(GT_DATA, "%s: %zu tokens of %zu bytes; expected 256 to %d tokens", reading->path, reading->id_count,
                     text_bytes, BPE_VOCAB_MAX);
-    const struct bpe_spec spec = {
-        .vocab_size = reading->id_count, .text_bytes = text_bytes, .merge_count = merge_count, .rank = BPE_RANK_MERGE};
+    const struct bpe_spec spec = {.vocab_size = reading->id_count,
+                                  .text_bytes = text_bytes,
+                                  .merge_count = merge_count,
+                                  .rank = BPE_RANK_MERGE,
+                                  .characters = reading->characters};
     TRY(bpe_create(owner, &spec, &reading->bpe));
     TRY(vocab_put(reading));
     return added_put(reading);
@@ -342,8 +346,10 @@ static enum gt_status json_import(const void *owner, const json_t *root, const c
     if (!json_is_object(vocab) || !json_is_array(merges) || json_array_size(merges) > BPE_MERGES_MAX)
         return FAIL(GT_DATA, "%s: field \"model\": expected \"vocab\", an object, and \"merges\", a list of at most %d",
                     path, BPE_MERGES_MAX);
-    struct vocab_reading reading = {
-        .path = path, .vocab = vocab, .added = added_object(json_object_get(root, "added_tokens"))};
+    struct vocab_reading reading = {.path = path,
+                                    .vocab = vocab,
+                                    .characters = pipeline.characters,
+                                    .added = added_object(json_object_get(root, "added_tokens"))};
     if (reading.added == NULL)
         return FAIL(GT_NO_MEMORY, "%s: out of memory for its added tokens", path);
     enum gt_status status = vocab_build(owner, &reading, json_array_size(merges));
@@ -429,6 +435,12 @@ static enum gt_status foreign_refuse(const char *path, const char *kind)
     bool is_tiktoken = kind == NULL;
     if (kind != NULL)
         TRY(tiktoken_recognise(path, &is_tiktoken));
+    if (!is_tiktoken && strcmp(kind, "SentencePiece") == 0)
+        return FAIL(GT_UNSUPPORTED,
+                    "%s: a SentencePiece model by itself cannot be read; transformers makes a tokenizer.json of it: "
+                    "python3 -c \"from transformers import AutoTokenizer as T; T.from_pretrained('.').save_pretrained"
+                    "('.')\" in its folder",
+                    path);
     if (!is_tiktoken)
         return tokenizer_pipeline_refuse_kind(path, kind);
     return FAIL(GT_UNSUPPORTED,

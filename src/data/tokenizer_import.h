@@ -1,4 +1,4 @@
-/* Imports vocabularies of other projects: byte-level BPE, and nothing else.
+/* Imports vocabularies of other projects: BPE, and nothing else.
  *
  *   tokenizer.json                Hugging Face tokenizers
  *   vocab.bpe + encoder.json      OpenAI's GPT-2

@@ -7,8 +7,10 @@
  * tanh form of GELU, so a GPT-2 trained with the erf form is written with a warning.  Source: ggml's docs/gguf.md,
  * version 3; llama.cpp's src/models/.
  *
- * The tokenizer becomes llama.cpp's "gpt2" tokenizer, a byte-level BPE.  Kind bpe maps to it directly.  Kind bytes is a
- * vocabulary of 256 without merges.  Kind chars becomes a BPE too: each multi-byte character gets the merges that build
+ * A vocabulary of characters becomes llama.cpp's "llama" tokenizer, which merges by scores: those of tokens that merges
+ * make fall in their order, as SentencePiece's do, and those of other characters go on from there.
+ * Any other tokenizer becomes llama.cpp's "gpt2" tokenizer, a byte-level BPE.  Kind bpe maps to it directly.  Kind
+ * bytes is a vocabulary of 256 without merges.  Kind chars becomes a BPE too: each multi-byte character gets the merges that build
  * it, which llama.cpp applies without requiring tokens for the intermediate strings; a byte that is not a character has
  * no token.  Rows of the model beyond the vocabulary become unused tokens, because llama.cpp takes the number of rows
  * from this list.
@@ -31,6 +33,8 @@
 #include "model/parameters.h"
 
 #define CHARACTER_BYTES_MAX 4
+#define UNKNOWN_TEXT "<unk>"
+#define UNUSED_SCORE -10000.0f
 #define QUANTIZATION_VERSION 2
 #define KEYS_AT 16           /* where the number of keys is */
 #define GGUF_ROPE_INTERVAL 4 /* no key says it: llama.cpp's src/models/smollm3.cpp */
@@ -41,6 +45,7 @@ struct head {
     const char *architecture;
     json_t *generation;
     uint64_t keys;
+    bool failed; /* no memory for something in it */
 };
 
 /* A tensor of the file. */
@@ -116,6 +121,25 @@ struct text {
     char bytes[2 * BPE_TOKEN_BYTES_MAX + 1];
 };
 
+static bool has_characters(const struct tokenizer *tokenizer)
+{
+    return tokenizer_pipeline(tokenizer)->characters;
+}
+
+/* The same of a token of a vocabulary of characters; llama.cpp's converter writes spaces in added tokens too. */
+static enum gguf_token character_token_text(const struct bpe *bpe, int32_t id, struct text *out)
+{
+    const char *bytes = NULL;
+    const bool literal = bpe_is_literal(bpe, id);
+    out->count = literal ? bpe_token_shown(bpe, id, &bytes) : bpe_token(bpe, id, &bytes);
+    memcpy(out->bytes, bytes, out->count);
+    if (!bpe_is_special(bpe, id))
+        return bpe_is_byte(bpe, id) ? GGUF_TOKEN_BYTE : GGUF_TOKEN_NORMAL;
+    if (id == bpe_special_find(bpe, UNKNOWN_TEXT))
+        return GGUF_TOKEN_UNKNOWN;
+    return literal ? GGUF_TOKEN_USER_DEFINED : GGUF_TOKEN_CONTROL;
+}
+
 /* Gives the token's text in the file; returns its type. */
 static enum gguf_token token_text(const struct tokenizer *tokenizer, int32_t id, struct text *out)
 {
@@ -126,6 +150,8 @@ static enum gguf_token token_text(const struct tokenizer *tokenizer, int32_t id,
         out->count = (size_t)snprintf(out->bytes, sizeof out->bytes, "[PAD%" PRId32 "]", id);
         return GGUF_TOKEN_UNUSED;
     }
+    if (has_characters(tokenizer))
+        return character_token_text(bpe, id, out);
     const size_t count = tokenizer_token_bytes(tokenizer, id, scratch, &bytes);
     if (bpe != NULL && bpe_is_special(bpe, id)) {
         memcpy(out->bytes, bytes, count);
@@ -180,6 +206,42 @@ static void merges_write(struct head *head, const struct tokenizer *tokenizer)
         (void)character_merges(head, tokenizer);
 }
 
+/* Puts the scores of a vocabulary of characters, in the order of the ids. */
+static enum gt_status scores_put(struct head *head, const struct bpe *bpe, int32_t vocab_size)
+{
+    struct text text;
+    float *scores;
+    int32_t next = 0;
+    TRY(HOSTMEM_NEW(bpe, (size_t)vocab_size, "scores of tokens", &scores));
+    for (size_t i = 0; i < bpe->merge_count; i++)
+        if (scores[bpe->merges[i].result] == 0.0f)
+            scores[bpe->merges[i].result] = -(float)++next;
+    key_array(head, "tokenizer.ggml.scores", GGUF_FLOAT32, (uint64_t)vocab_size);
+    for (int32_t id = 0; id < vocab_size; id++) {
+        const bool unused = (size_t)id >= bpe->vocab_size;
+        if (unused)
+            scores[id] = UNUSED_SCORE;
+        else if (scores[id] == 0.0f && character_token_text(bpe, id, &text) == GGUF_TOKEN_NORMAL)
+            scores[id] = -(float)++next;
+        put(head, &scores[id], sizeof scores[id]);
+    }
+    hostmem_free(scores);
+    return GT_OK;
+}
+
+/* Puts what llama.cpp's "llama" tokenizer has in place of merges. */
+static void characters_put(struct head *head, const struct tokenizer *tokenizer, int32_t vocab_size)
+{
+    const struct bpe_pipeline *pipeline = tokenizer_pipeline(tokenizer);
+    const bool before =
+        pipeline->normalizer.before != BPE_MARK_NEVER || pipeline->pretokenizer.before != BPE_MARK_NEVER;
+    const int32_t unknown = bpe_special_find(tokenizer->bpe, UNKNOWN_TEXT);
+    head->failed = scores_put(head, tokenizer->bpe, vocab_size) != GT_OK;
+    key(head, "tokenizer.ggml.add_space_prefix", GGUF_BOOL, &before, 1);
+    if (unknown >= 0)
+        key_u32(head, "tokenizer.ggml.unknown_token_id", unknown);
+}
+
 /* Puts the tokenizer.ggml.* keys; the model has at least as many rows as the tokenizer has tokens. */
 static void tokens_put(const struct export_options *options, struct head *head)
 {
@@ -192,8 +254,10 @@ static void tokens_put(const struct export_options *options, struct head *head)
         key_string(head, "tokenizer.ggml.model", "none");
         return;
     }
-    key_string(head, "tokenizer.ggml.model", "gpt2");
-    key_string(head, "tokenizer.ggml.pre", bpe_splits[tokenizer_pipeline(tokenizer)->split].ggml);
+    const bool characters = has_characters(tokenizer);
+    key_string(head, "tokenizer.ggml.model", characters ? "llama" : "gpt2");
+    key_string(head, "tokenizer.ggml.pre",
+               characters ? "default" : bpe_splits[tokenizer_pipeline(tokenizer)->split].ggml);
     key_array(head, "tokenizer.ggml.tokens", GGUF_STRING, (uint64_t)vocab_size);
     for (int32_t id = 0; id < vocab_size; id++) {
         (void)token_text(tokenizer, id, &text);
@@ -202,7 +266,10 @@ static void tokens_put(const struct export_options *options, struct head *head)
     key_array(head, "tokenizer.ggml.token_type", GGUF_INT32, (uint64_t)vocab_size);
     for (int32_t id = 0; id < vocab_size; id++)
         put_u32(head, (uint32_t)token_text(tokenizer, id, &text));
-    merges_write(head, tokenizer);
+    if (characters)
+        characters_put(head, tokenizer, vocab_size);
+    else
+        merges_write(head, tokenizer);
     key(head, "tokenizer.ggml.add_bos_token", GGUF_BOOL, &(bool){bos >= 0}, 1);
     if (bos >= 0 || eot >= 0)
         key_u32(head, "tokenizer.ggml.bos_token_id", bos >= 0 ? bos : eot);
@@ -439,7 +506,7 @@ static enum gt_status head_make(const struct export_options *options, char **out
     bool failed = head.stream == NULL;
     if (!failed) {
         head_put(options, &head);
-        failed = ferror(head.stream) != 0;
+        failed = ferror(head.stream) != 0 || head.failed;
         failed = fclose(head.stream) != 0 || failed;
     }
     json_decref(head.generation);

@@ -19,7 +19,14 @@
 #define GGUF_KEY_GENERATION "gpt_train.generation"
 
 /* The kinds of tokens in tokenizer.ggml.token_type. */
-enum gguf_token { GGUF_TOKEN_NORMAL = 1, GGUF_TOKEN_CONTROL = 3, GGUF_TOKEN_USER_DEFINED = 4, GGUF_TOKEN_UNUSED = 5 };
+enum gguf_token {
+    GGUF_TOKEN_NORMAL = 1,
+    GGUF_TOKEN_UNKNOWN = 2,
+    GGUF_TOKEN_CONTROL = 3,
+    GGUF_TOKEN_USER_DEFINED = 4,
+    GGUF_TOKEN_UNUSED = 5,
+    GGUF_TOKEN_BYTE = 6
+};
 
 /* Writes the name of a tensor of a model's file, or of its adapters.  Returns the head_dim of heads whose rows are
  * stored in the order of neighbours, 0, D/2, 1, D/2 + 1, ...; else 0. */

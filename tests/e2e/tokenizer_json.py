@@ -8,6 +8,8 @@ hand-written splits over unicodedata's categories, merges one by one.
             the files that gpt-train and gpt-export write say the same as the one that was read; other tokens are refused
   unknown   bytes without a token, as SmolLM2's vocabulary has 21: left out or the unknown token, counted and warned about
   normal    added tokens that are found in normalized text
+  marks     the BPE of characters of Llama 2, Mistral, Gemma and Phi 3: marks for spaces, tokens for bytes, added tokens that
+            eat white space; parts of a text have the ids of the whole; exports, and what GGUF has of it
   refusals  what would change ids and is not supported, by name
 """
 import array
@@ -21,6 +23,7 @@ import subprocess
 import unicodedata
 
 from checks import BUILD, GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check, end, error_lines, read, read_json, write, write_json
+from gguf_file import Gguf
 
 TOOL = os.environ.get("TOKENIZER_TOOL", os.path.join(BUILD, "tests", "tools", "tokenizer_tool"))
 HAS_NFC = b"#define HAVE_ICU 1" in read(os.path.join(BUILD, "config.h"))
@@ -476,16 +479,18 @@ def test_refusals():
     refused("pre_tokenizer.use_regex", lambda root: root["pre_tokenizer"]["pretokenizers"][1].update(use_regex=True))
     refused('"pre_tokenizer"', lambda root: root["pre_tokenizer"].update(pretokenizers=[*steps, steps[0]]))
     refused('"normalizer": {"type":"NFKC"}', lambda root: root.update(normalizer={"type": "NFKC"}))
-    refused('"lstrip":true', lambda root: root["added_tokens"][1].update(lstrip=True))
+    refused('"single_word":true', lambda root: root["added_tokens"][1].update(single_word=True))
     refused('"post_processor"', lambda root: root["post_processor"]["processors"][1]["single"].reverse())
     refused('"post_processor": 3 is the id', lambda root: root["post_processor"]["processors"][1]["special_tokens"][
         "<|begin_of_text|>"].update(ids=[3]))
-    refused("this is a SentencePiece vocabulary", lambda root: root["model"].update(byte_fallback=True))
+    refused('"Metaspace" with U+2581', lambda root: root["model"].update(byte_fallback=True))
+    refused("byte_fallback needs the tokens <0x00> to <0xFF>, and <0x00> is missing",
+            lambda root: (root["model"].update(byte_fallback=True), root.update(pre_tokenizer=None, post_processor=None)))
     refused("this is a WordPiece vocabulary", lambda root: root["model"].update(type="WordPiece"))
     if HAS_NFC:
         refused("NFC leaves", lambda root: (root.update(normalizer={"type": "NFC"}),
                                             root["added_tokens"][0].update(normalized=True, content="e\u0301")))
-    for name, content, says in (("tokenizer.model", b"\n\x0e\n\x05<unk>", "SentencePiece"), ("tokenizer.model", b"IQ== 0\nIg== 1\n", "tiktoken's"),
+    for name, content, says in (("tokenizer.model", b"\n\x0e\n\x05<unk>", "save_pretrained('.')"), ("tokenizer.model", b"IQ== 0\nIg== 1\n", "tiktoken's"),
                                 ("tokenizer.model", b"a b\n", "SentencePiece"), ("tekken.json", b"{}", "tiktoken's"),
                                 ("vocab.txt", b"[PAD]\n", "WordPiece")):
         shutil.rmtree("meta", ignore_errors=True)
@@ -501,4 +506,144 @@ def test_refusals():
         check(len(error_lines(run(GPT_PREPARE, "--tokenizer=bad", "two.jsonl", status=2))) == 1, f"gpt_tokenizer.json: {change}")
 
 
-end(test_ids, test_prepare, test_model, test_unknown, test_unknown_model, test_normal, test_refusals, begin=begin)
+# ---- vocabularies of characters ----
+MARK = "\u2581"
+
+
+class Marks:
+    """A tokenizer.json of characters as its fields say: merges one by one over the whole text between added tokens."""
+
+    def __init__(self, root):
+        self.root, self.vocab = root, root["model"]["vocab"]
+        self.ranks = {tuple(pair): rank for rank, pair in enumerate(root["model"]["merges"])}
+        self.literals = {token["content"]: token for token in root["added_tokens"] if not token["special"]}
+
+    def merge(self, text):
+        parts = [part for character in text for part in
+                 ([character] if character in self.vocab else [f"<0x{byte:02X}>" for byte in character.encode()])]
+        while len(parts) > 1:
+            rank, at = min((self.ranks.get(pair, 1 << 30), at) for at, pair in enumerate(zip(parts, parts[1:])))
+            if rank == 1 << 30:
+                break
+            parts[at:at + 2] = [parts[at] + parts[at + 1]]
+        return [self.vocab[part] for part in parts]
+
+    def between(self, text, begins):
+        if not text:
+            return []
+        steps = (self.root["normalizer"] or {"normalizers": []})["normalizers"]
+        for step in steps:
+            text = step["prepend"] + text if step["type"] == "Prepend" else text.replace(" ", MARK)
+        space = self.root["pre_tokenizer"]
+        if space is None:
+            return self.merge(text)
+        text = text.replace(" ", MARK)
+        if not text.startswith(MARK) and (space["prepend_scheme"] == "always" or (space["prepend_scheme"] == "first" and begins)):
+            text = MARK + text
+        pieces = re.split(f"(?={MARK})", text) if space["split"] else [text]
+        return [number for piece in pieces for number in self.merge(piece)]
+
+    def encode(self, text):
+        ids, begin, at = [], 0, 0
+        while at < len(text):
+            found = max((word for word in self.literals if text.startswith(word, at)), key=len, default="")
+            token, end = self.literals.get(found), at + max(len(found), 1)
+            if token:
+                ends = at
+                while token["lstrip"] and ends > begin and text[ends - 1].isspace():
+                    ends -= 1
+                ids += self.between(text[begin:ends], begin == 0) + [token["id"]]
+                while token["rstrip"] and end < len(text) and text[end].isspace():
+                    end += 1
+                begin = end
+            at = end
+        return ids + self.between(text[begin:], begin == 0)
+
+
+def make_marks(name):
+    """Returns tokenizer.json; "whole" has tokens that reach over the beginning of a word."""
+    text = re.sub("[\n\r\u3002]", "", words(2000, 5)).replace(" ", MARK) # these have no token but those of their bytes
+    lists = [list(part) for part in re.findall(".{1,9}" if name == "whole" else f"{MARK}*[^{MARK}]+", text)]
+    merges = []
+    for _ in range(120):
+        pairs = {}
+        for pair in (pair for parts in lists for pair in zip(parts, parts[1:])):
+            pairs[pair] = pairs.get(pair, 0) + 1
+        best = max(pairs, key=lambda pair: (pairs[pair], pair))
+        merges.append(list(best))
+        for parts in lists:
+            for at in range(len(parts) - 1, 0, -1):
+                if at < len(parts) and (parts[at - 1], parts[at]) == best:
+                    parts[at - 1:at + 1] = ["".join(best)]
+    texts = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *dict.fromkeys("".join(merge) for merge in merges),
+             *sorted(set(text))]
+    vocab = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    tokens_ = added(0, True, "<unk>", "<s>", "</s>") + added(len(vocab), False, "\n\n", MARK * 2, "<left>", "<right>")
+    tokens_[-2]["lstrip"] = tokens_[-1]["rstrip"] = True
+    for token in tokens_[3:]:
+        if token["content"] in vocab: # a merge makes it too
+            token["id"] = vocab[token["content"]]
+    for number, token in enumerate(token for token in tokens_[3:] if token["id"] >= len(vocab)):
+        token["id"] = len(vocab) + number
+    replace = {"type": "Replace", "pattern": {"String": " "}, "content": MARK}
+    prepend = [{"type": "Prepend", "prepend": MARK}] if name in ("llama2", "whole") else []
+    single = [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
+    scheme = {"first": ("first", False), "split": ("always", True)}.get(name)
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": tokens_,
+            "normalizer": None if scheme else {"type": "Sequence", "normalizers": prepend + [replace]},
+            "pre_tokenizer": {"type": "Metaspace", "replacement": MARK, "prepend_scheme": scheme[0], "split": scheme[1]} if scheme else None,
+            "post_processor": {"type": "TemplateProcessing", "single": single, "pair": single,
+                               "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}},
+            "decoder": {"type": "Sequence", "decoders": [
+                {"type": "Replace", "pattern": {"String": MARK}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+                *([{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if name != "gemma" else [])]},
+            "model": {"type": "BPE", "dropout": None, "unk_token": "<unk>", "continuing_subword_prefix": None, "end_of_word_suffix": None,
+                      "fuse_unk": True, "byte_fallback": True, "ignore_merges": False, "vocab": vocab, "merges": merges}}
+
+
+def test_marks():
+    source = random.Random(3)
+    parts = ["a", "the", " other", " ", "  ", "\n", "\n\n\n", MARK, MARK * 3, "<left>", "<right>", "<s>", "\t", "\u00e9", "\U0001f600", "\u3002", " 12", "<0x0A>"]
+    texts = ["".join(source.choice(parts) for _ in range(source.randrange(12))) for _ in range(600)] + odd_texts()[:60]
+    write("texts.rec", b"".join(struct.pack("=I", len(text)) + text for text in map(str.encode, texts)))
+    for name in ("llama2", "gemma", "first", "split", "whole"):
+        root = make_marks(name)
+        write_json(name + "/tokenizer.json", root)
+        oracle, at, wrong = Marks(root), 0, []
+        run(TOOL, "encode", "./" + name, "1", "texts.rec", "ids.rec")
+        data = read("ids.rec")
+        for text in texts:
+            count = 4 * struct.unpack_from("=I", data, at)[0]
+            wrong += [text] if array.array("i", data[at + 4:at + 4 + count]).tolist() != oracle.encode(text) else []
+            at += 4 + count
+        check(not wrong, f"{name}: {len(wrong)} of {len(texts)} texts have other ids: {ascii(wrong[:3])}")
+    long = "the other mother 12 " * 40000 # which is cut into parts
+    write("long.txt", long)
+    run(GPT_PREPARE, "--tokenizer=llama2", "--val-fraction=0", "--document-separator=none", "--out-dir=data/long", "long.txt")
+    oracle, found = Marks(make_marks("llama2")), tokens("data/long")
+    unit, rest = oracle.encode("the other mother 12 the other"), oracle.encode("the other")
+    first = unit[:len(unit) - len(rest)]
+    check(found[0] == 1 and found[1:1 + len(unit)] == unit and found[1:1 + len(first) * 39999] == first * 39999, "parts of a text")
+    write_json("data/again/gpt_tokenizer.json", read_json("data/long/gpt_tokenizer.json"))
+    check(encode("data/again", "the  other\n\n\u00e9")[0][1:] == oracle.encode("the  other\n\n\u00e9"), "gpt_tokenizer.json")
+    run(GPT_TRAIN, "--dataset=./data/long", "--arch=llama", "--n_layer=1", "--n_head=2", "--n_embd=16", "--block_size=32", "--batch_size=2",
+        "--eval_iters=1", "--threads=1", "--max_iters=1", "--gradient_accumulation_steps=1", "--eval_interval=1", "--out_dir=marks")
+    prompt = "\u00e9 The  12 \U0001f600\nx"
+    done = run(GPT_SAMPLE, "--out_dir=marks", "--start=" + prompt, "--num_samples=1", "--max_new_tokens=1", "--threads=1")
+    check(done.stdout.startswith(prompt), f"gpt-sample says {done.stdout!r}")
+    check(read_json("marks/tokenizer.json")["model"]["vocab"] == make_marks("llama2")["model"]["vocab"], "tokenizer.json: the vocabulary")
+    check([merge.split(" ") for merge in read_json("marks/tokenizer.json")["model"]["merges"]] == make_marks("llama2")["model"]["merges"], "its merges")
+    run(GPT_EXPORT, "--out_dir=marks", "--format=gguf", "marks.gguf")
+    keys, vocab = Gguf("marks.gguf").keys, make_marks("llama2")["model"]["vocab"]
+    names = ("model", "pre", "add_space_prefix", "unknown_token_id", "bos_token_id", "add_bos_token")
+    check([keys["tokenizer.ggml." + name] for name in names] == ["llama", "default", True, 0, 1, True], "GGUF: the kind")
+    check("tokenizer.ggml.merges" not in keys and keys["tokenizer.ggml.tokens"][:259] == list(vocab)[:259], "GGUF: tokens")
+    kinds, scores = keys["tokenizer.ggml.token_type"], keys["tokenizer.ggml.scores"]
+    check(kinds[:3] == [2, 3, 3] and set(kinds[3:259]) == {6} and kinds[-2:] == [4, 4], f"GGUF: types {kinds[:4]} {kinds[-4:]}")
+    results = list(dict.fromkeys("".join(merge) for merge in make_marks("llama2")["model"]["merges"]))
+    check([scores[vocab[text]] for text in results] == [-1.0 - i for i in range(len(results))], "GGUF: scores of merges")
+    rest = [scores[number] for text, number in vocab.items() if number >= 259 and text not in results and kinds[number] == 1]
+    check(rest == [-1.0 - len(results) - i for i in range(len(rest))] and not any(scores[:259]), "GGUF: other scores")
+
+
+end(test_ids, test_prepare, test_model, test_unknown, test_unknown_model, test_normal, test_marks, test_refusals, begin=begin)

@@ -14,6 +14,7 @@ struct attention_shape {
     int64_t samples, time, heads, kv_heads, group; /* group = heads / kv_heads */
     int64_t head_size, padded;                     /* padded to whole tiles */
     int64_t row;                                   /* elements in a row of qkv */
+    int64_t window;                                /* 0: none */
     float scale;
     float dropout;
     int32_t site;
@@ -28,6 +29,7 @@ static inline struct attention_shape attention_shape_of(const struct op_call *ca
                                     .kv_heads = attrs->kv_heads,
                                     .group = attrs->heads / attrs->kv_heads,
                                     .row = qkv->dims[1],
+                                    .window = attrs->window,
                                     .scale = attrs->softmax_scale,
                                     .dropout = attrs->dropout,
                                     .site = attrs->site};
@@ -36,10 +38,12 @@ static inline struct attention_shape attention_shape_of(const struct op_call *ca
     return shape;
 }
 
-/* Returns the first row that row `n` of a call sees; `first` is the operand, NULL if it is absent. */
-static inline int64_t attention_begin(const int32_t *first, int64_t n)
+/* Returns the first key that the query at position `at` of a sample sees: that of its document, unless `document` is
+ * NULL, or of its window. */
+static inline int64_t attention_begin(const int32_t *document, int64_t window, int64_t at)
 {
-    return first != NULL ? first[n] : 0;
+    const int64_t first = document != NULL ? *document : 0;
+    return window > 0 ? max_i64(first, at - window + 1) : first;
 }
 
 /* Returns the columns of a square that `seen` keys occupy in products. */

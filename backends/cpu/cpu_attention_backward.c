@@ -100,6 +100,12 @@ static void row_slopes(float *weight, float *slope, int64_t width, const float *
     }
 }
 
+/* Returns the first key that a query of the item's sample sees. */
+static int64_t item_begin(const struct backward_item *item, int64_t query)
+{
+    return attention_begin(item->begin != NULL ? item->begin + query : NULL, item->shape->window, query);
+}
+
 /* out[keys, padded] += square[rows, keys]' by_query[rows, padded]: contributions of a square's queries to its keys. */
 static void keys_add(float *square, float *by_query, float *out, int64_t rows, int64_t keys, int64_t padded)
 {
@@ -145,7 +151,7 @@ static void rows_run(const struct square *square, int64_t first, int64_t rows)
                       (struct cpu_tile){slope, tile, 1}, rows, width, shape->head_size, false);
     for (int64_t i = 0; i < rows; i++)
         row_slopes(weight + i * tile, slope + i * tile, width, factor != NULL ? factor + i * tile : NULL, lse[i],
-                   delta[i], attention_begin(item->begin, query + i) - square->key,
+                   delta[i], item_begin(item, query + i) - square->key,
                    min_i64(square->keys, query + i + 1 - square->key));
     cpu_tile_multiply((struct cpu_tile){slope, tile, 1}, (struct cpu_tile){s->k, padded, 1},
                       (struct cpu_tile){s->dq + first * padded, padded, 1}, rows, padded, seen, true);
@@ -165,7 +171,7 @@ static void square_run(const struct square *square)
     const struct cpu_rows dq = dq_rows(item, s, square->head, square->query);
     cpu_tile_pack(s->q, height, padded, &q, rows, size, shape->scale);
     cpu_tile_pack(s->dy, height, padded, &dy, rows, size, 1.0f);
-    const int64_t start = attention_begin(item->begin, square->query) / ATTENTION_TILE * ATTENTION_TILE;
+    const int64_t start = item_begin(item, square->query) / ATTENTION_TILE * ATTENTION_TILE;
     cpu_tile_pack(s->dq, height, padded, &dq, square->key == start ? 0 : rows, size, 1.0f);
     if (item->mask.threshold != 0) {
         struct cpu_mask mask = item->mask;
@@ -214,8 +220,7 @@ static void item_run(const struct backward_item *item, float *memory)
         for (int64_t e = 0; e < 2 * tile * padded; e++)
             s.dk[e] = 0.0f; /* also clears dv, which follows dk */
         for (int64_t h = 0; h < shape->group; h++) {
-            for (int64_t query = key; query < shape->time && attention_begin(item->begin, query) < key + keys;
-                 query += tile)
+            for (int64_t query = key; query < shape->time && item_begin(item, query) < key + keys; query += tile)
                 square_run(&(struct square){.item = item,
                                             .s = &s,
                                             .head = item->kv_head * shape->group + h,

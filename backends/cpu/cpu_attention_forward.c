@@ -3,7 +3,7 @@
  *
  * For each tile of keys, the band's scores are computed 64 rows at a time (queries are scaled when packed), the running
  * maximum and sum of each row are updated, and the weights times v are added to a packed result.  Tiles beyond the
- * diagonal, and before the band's first document, are skipped; on the diagonal, strips of 16 rows end at the last key
+ * diagonal, and before the documents and windows of their rows, are skipped; on the diagonal, strips of 16 rows end at the last key
  * that their last row sees.  The assignment of bands to threads does not affect results: a row's sums depend only on
  * the shape.  16-bit rows are converted to fp32 when packed; y is rounded when written.  Dropout applies to the weights
  * that multiply v, not to the sum: after normalisation, as in PyTorch.  attention_cached first appends the new keys and
@@ -20,9 +20,9 @@ struct band {
     struct cpu_rows y;
     float *lse;           /* of the first row; NULL if not needed */
     int64_t first, rows;  /* queries first .. first + rows - 1 of the sample; rows <= ATTENTION_BAND */
-    int64_t position;     /* query i sees keys begin .. position + i */
-    const int32_t *begin; /* of the band's first row; NULL: 0 for all */
-    int64_t head_size, padded, time;
+    int64_t position;     /* query i sees keys band_begin() .. position + i */
+    const int32_t *begin; /* of the band's first row's document; NULL: 0 for all */
+    int64_t head_size, padded, time, window;
     float scale;
     const struct cpu_mask *mask; /* NULL without dropout */
 };
@@ -33,6 +33,13 @@ struct band_scratch {
     float *score, *factor;   /* [64, 64] */
     float *largest, *sum;    /* [256] */
 };
+
+/* Returns the first key that row i of the band sees. */
+static int64_t band_begin(const struct band *band, int64_t i)
+{
+    const int32_t *document = band->begin != NULL ? band->begin + i : NULL;
+    return attention_begin(document, band->window, band->position + band->first + i);
+}
 
 static struct band_scratch scratch_cut(float *memory, int64_t padded)
 {
@@ -85,7 +92,7 @@ static void rows_run(const struct band *band, const struct band_scratch *s, int6
                       (struct cpu_tile){s->k_transposed, ATTENTION_TILE, 1},
                       (struct cpu_tile){s->score, ATTENTION_TILE, 1}, rows, width, band->head_size, false);
     for (int64_t i = 0; i < rows; i++)
-        row_update(s->score + i * ATTENTION_TILE, attention_begin(band->begin, begin + i) - key,
+        row_update(s->score + i * ATTENTION_TILE, band_begin(band, begin + i) - key,
                    min_i64(keys, position + i + 1 - key), width, s->largest + begin + i, s->sum + begin + i,
                    result + i * padded, padded);
     if (band->mask != NULL) {
@@ -99,14 +106,15 @@ static void rows_run(const struct band *band, const struct band_scratch *s, int6
                       (struct cpu_tile){result, padded, 1}, rows, padded, seen, true);
 }
 
-/* Processes a square of queries and keys: at once if all keys are visible to all queries, else strip by strip. */
+/* Processes a square of queries and keys: at once if no key is behind a query, else strip by strip.  Skips rows that
+ * see none of the keys: the first one sees the earliest. */
 static void square_run(const struct band *band, const struct band_scratch *s, int64_t begin, int64_t key, int64_t keys)
 {
     const int64_t end = min_i64(begin + ATTENTION_TILE, band->rows), position = band->position + band->first;
     const int64_t rows = position + begin + 1 - key >= keys ? ATTENTION_TILE : ATTENTION_STRIP;
     for (int64_t i = begin; i < end; i += rows) {
         const int64_t count = min_i64(rows, end - i);
-        if (position + i + count > key)
+        if (position + i + count > key && band_begin(band, i) < key + keys)
             rows_run(band, s, i, count, key, keys);
     }
 }
@@ -138,7 +146,7 @@ static void band_run(const struct band *band, float *scratch)
         s.sum[i] = 0.0f;
     }
     const int64_t end = band->position + band->first + band->rows;
-    const int64_t start = attention_begin(band->begin, 0) / ATTENTION_TILE * ATTENTION_TILE;
+    const int64_t start = band_begin(band, 0) / ATTENTION_TILE * ATTENTION_TILE;
     for (int64_t key = start; key < end; key += ATTENTION_TILE) {
         const int64_t keys = min_i64(ATTENTION_TILE, end - key);
         const struct cpu_rows k = {band->k.of, band->k.first + key * band->k.stride, band->k.stride};
@@ -211,6 +219,7 @@ static struct band band_start(const struct attention_shape *shape, struct cpu_fl
                          .head_size = shape->head_size,
                          .padded = shape->padded,
                          .time = shape->time,
+                         .window = shape->window,
                          .scale = shape->scale};
 }
 

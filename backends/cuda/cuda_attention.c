@@ -1,8 +1,9 @@
 /* attention_forward, attention_backward and attention_cached: shapes, choice of kernels, launches.
  *
  * Calls whose operands are all bf16, or all fp16, use the tensor-core kernels; all others use the fp32 kernels, which
- * take any mixture.  A few rows against a cache have their own kernels.  Head sizes go up to 128.  The choice depends
- * on the call and on the card's capability, never on values.
+ * take any mixture.  So do heads above 128 columns on a card before sm_80, whose shared memory is too small for their
+ * tiles.  A few rows against a cache have their own kernels.  Head sizes go up to 256.  The choice depends on the call
+ * and on the card's capability, never on values.
  */
 #include "backends/cuda/cuda_attention.h"
 
@@ -55,6 +56,7 @@ static struct cuda_attention attention_of(const struct backend *backend, const s
         .heads = attrs->heads,
         .kv_heads = attrs->kv_heads,
         .head_size = (int32_t)size,
+        .window = attrs->window,
         .unit = unit_of(backend, call, size),
         .warps = CUDA_ATTENTION_WARPS,
         .stages = 1,
@@ -72,7 +74,7 @@ static struct cuda_attention_rows result_rows(const struct backend *backend, con
 }
 
 /* Returns true when the operands have one 16-bit dtype.  Slots in `others` (scalars, lse and first) are ignored. */
-static bool is_tiled(const struct op_call *call, uint32_t others)
+static bool is_half(const struct op_call *call, uint32_t others)
 {
     uint32_t dtypes = 0;
     for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++)
@@ -81,7 +83,19 @@ static bool is_tiled(const struct op_call *call, uint32_t others)
     return dtypes == 1u << DTYPE_BF16 || dtypes == 1u << DTYPE_F16;
 }
 
-/* The kernels keep a head's row in 128 columns. */
+/* Returns true when tensor cores compute the call.  `bytes`: the shared memory that they need. */
+static bool is_tiled(const struct backend *backend, const struct op_call *call, uint32_t others, size_t bytes)
+{
+    const struct cuda_backend *cuda = cuda_from(backend);
+    const bool fits = cuda->capability >= CUDA_CAPABILITY_BF16 && bytes <= cuda->shared_bytes_max;
+    return is_half(call, others) && (fits || head_size_of(call) <= CUDA_ATTENTION_HEAD_SIZE_SMALL);
+}
+
+static bool forward_is_tiled(const struct backend *backend, const struct op_call *call, uint32_t others)
+{
+    return is_tiled(backend, call, others, cuda_attention_forward_shared_bytes((int32_t)head_size_of(call)));
+}
+
 static bool is_supported(const struct backend *backend, const struct op_call *call)
 {
     return cuda_operands_supported(backend, call) && head_size_of(call) <= CUDA_ATTENTION_HEAD_SIZE_MAX;
@@ -96,7 +110,7 @@ int32_t cuda_attention_forward_shapes(const struct backend *backend, const struc
     const struct cuda_backend *cuda = cuda_from(backend);
     const size_t eight = cuda_attention_forward_eight_bytes((int32_t)head_size_of(call));
     const bool has_eight = eight > 0 && eight <= cuda->shared_bytes_max && cuda->capability >= CUDA_CAPABILITY_BF16;
-    return has_eight && is_tiled(call, FORWARD_OTHERS) ? CUDA_FORWARD_SHAPES : 1;
+    return has_eight && is_half(call, FORWARD_OTHERS) ? CUDA_FORWARD_SHAPES : 1;
 }
 
 static enum gt_status forward_run(struct backend *backend, const struct op_call *call)
@@ -108,8 +122,9 @@ static enum gt_status forward_run(struct backend *backend, const struct op_call 
     if (cuda_shape_of(backend, call) == CUDA_FORWARD_EIGHT_WARPS)
         attention.warps = 2 * CUDA_ATTENTION_WARPS;
     const cudaStream_t stream = cuda_stream(backend);
-    const cudaError_t error = is_tiled(call, FORWARD_OTHERS) ? cuda_launch_attention_forward_tiles(stream, &attention)
-                                                             : cuda_launch_attention_forward_plain(stream, &attention);
+    const cudaError_t error = forward_is_tiled(backend, call, FORWARD_OTHERS)
+                                  ? cuda_launch_attention_forward_tiles(stream, &attention)
+                                  : cuda_launch_attention_forward_plain(stream, &attention);
     return cuda_check(backend, error, "attention_forward");
 }
 
@@ -124,8 +139,14 @@ const struct op_impl cuda_attention_forward = {.supports = is_supported, .run = 
 static bool backward_fits(const struct backend *backend, const struct op_call *call, int32_t stages, bool at_once)
 {
     const struct cuda_backend *cuda = cuda_from(backend);
-    return cuda->capability >= CUDA_CAPABILITY_BF16 && is_tiled(call, BACKWARD_OTHERS) &&
+    return cuda->capability >= CUDA_CAPABILITY_BF16 && is_half(call, BACKWARD_OTHERS) &&
            cuda_attention_backward_shared_bytes((int32_t)head_size_of(call), stages, at_once) <= cuda->shared_bytes_max;
+}
+
+static bool backward_is_tiled(const struct backend *backend, const struct op_call *call)
+{
+    const int32_t size = (int32_t)head_size_of(call);
+    return is_tiled(backend, call, BACKWARD_OTHERS, cuda_attention_backward_shared_bytes(size, 1, false));
 }
 
 /* Returns the blocks that compute all gradients at once, one on each multiprocessor.  Returns 0 where more than a fifth
@@ -182,8 +203,8 @@ static enum gt_status backward_run(struct backend *backend, const struct op_call
     const cudaStream_t stream = cuda_stream(backend);
     cudaError_t error = cuda_launch_attention_delta(stream, &attention);
     if (error == cudaSuccess)
-        error = is_tiled(call, BACKWARD_OTHERS) ? cuda_launch_attention_backward_tiles(stream, &attention)
-                                                : cuda_launch_attention_backward_plain(stream, &attention);
+        error = backward_is_tiled(backend, call) ? cuda_launch_attention_backward_tiles(stream, &attention)
+                                                 : cuda_launch_attention_backward_plain(stream, &attention);
     return cuda_check(backend, error, "attention_backward");
 }
 
@@ -242,8 +263,9 @@ static enum gt_status cached_run(struct backend *backend, const struct op_call *
     if (error == cudaSuccess && cached_rows_are_few(call))
         error = cuda_launch_attention_few_rows(stream, &cached);
     else if (error == cudaSuccess)
-        error = is_tiled(call, 1u << ATTENTION_CACHED_SCALARS) ? cuda_launch_attention_forward_tiles(stream, attention)
-                                                               : cuda_launch_attention_forward_plain(stream, attention);
+        error = forward_is_tiled(backend, call, 1u << ATTENTION_CACHED_SCALARS)
+                    ? cuda_launch_attention_forward_tiles(stream, attention)
+                    : cuda_launch_attention_forward_plain(stream, attention);
     return cuda_check(backend, error, "attention_cached");
 }
 

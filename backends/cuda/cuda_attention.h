@@ -12,12 +12,13 @@
 
 #include "backends/cuda/cuda_kernels.h"
 
-#define CUDA_ATTENTION_HEAD_SIZE_MAX 128
-/* A block of the tiled kernels owns this many queries or keys; a block of the fp32 gradient kernels owns half as
- * many. */
+#define CUDA_ATTENTION_HEAD_SIZE_MAX 256
+/* Up to this head size the tiled kernels run on every card, and a block has registers for all of its gradients.  Above
+ * it they need the shared memory of sm_80 and later: see attention_tile_backward.cu. */
+#define CUDA_ATTENTION_HEAD_SIZE_SMALL 128
+/* A block of the tiled kernels owns this many queries or keys. */
 #define CUDA_ATTENTION_TILE 64
 #define CUDA_ATTENTION_WARPS 4 /* warps of such a block */
-#define CUDA_ATTENTION_PLAIN_GRADIENT_TILE 32
 #define CUDA_ATTENTION_STEP 32 /* rows of a step of the tiled backward */
 /* A block of the few-rows kernel reads this many keys, or more when the cache is long. */
 #define CUDA_ATTENTION_SPLIT_KEYS 128
@@ -40,10 +41,11 @@ struct cuda_attention {
     float *query_sums; /* backward at once: [blocks, heads / kv_heads, time, head size], workspace; the latter two are
                           rounded up to CUDA_ATTENTION_STEP */
     const union scalar_word *scalars; /* on the device */
-    const int32_t *begin;             /* [samples, time]: the first key that each query sees; NULL: 0 */
+    const int32_t *begin;             /* [samples, time]: where the document of each query begins; NULL: 0 */
     bool positioned;                  /* query t is at scalars[POSITION] + t, and sees the keys up to there */
     bool tensor_k16;                  /* use mma m16n8k16; if false, fp16 uses m16n8k8 (before sm_80) */
     int32_t samples, time, heads, kv_heads, head_size;
+    int32_t window;     /* keys that a query sees, the last of which is its own; 0: all up to it */
     int32_t unit;       /* elements that one access may move: 8 if all rows begin at multiples of 8, else 2 or 1 */
     int32_t warps;      /* forward, tiles: 4, or 8 with twice the queries; a warp owns 16 rows */
     int32_t stages;     /* backward, tiles: 2 if a tile can load while another is in use (sm_80) and both fit */
@@ -76,7 +78,10 @@ int32_t cuda_attention_backward_shapes(const struct backend *backend, const stru
 /* Returns the bytes of shared memory that the forward of `tiles` needs with eight warps, or 0 when there is no such
  * kernel for the head size. */
 size_t cuda_attention_forward_eight_bytes(int32_t head_size);
-/* Returns the bytes of shared memory that the backward of `tiles` needs, at once or in two passes. */
+/* Returns the bytes of shared memory that the forward of `tiles` needs with four warps. */
+size_t cuda_attention_forward_shared_bytes(int32_t head_size);
+/* Returns the bytes of shared memory that the backward of `tiles` needs, at once or in passes.  Returns SIZE_MAX when
+ * there is no such kernel for the head size. */
 size_t cuda_attention_backward_shared_bytes(int32_t head_size, int32_t stages, bool at_once);
 
 /* q, k, v and y have the same 16-bit dtype. */

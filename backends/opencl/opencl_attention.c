@@ -7,25 +7,42 @@
  */
 #include "backends/opencl/opencl_launch.h"
 
-#define QUERIES 32 /* queries per group of the forward pass: GT_QUERIES */
-#define ITEMS 64   /* work-items per group */
-#define HEAD_SIZE_MAX 128
-/* The kernels' tiles take less than 30 KiB of local memory; every full-profile device has 32 KiB. */
-#define LOCAL_BYTES 30720
+#define ITEMS 64 /* work-items per group */
+
+/* How the kernels are compiled for heads of up to `size` columns: GT_SLICES of `options` are columns of a head per
+ * work-item, `queries` those of a group of the forward pass (GT_QUERIES), `wide` the rows of the backward pass's tiles
+ * (GT_WIDE).  local_bytes: more than the tiles take.  Every full-profile device has 32 KiB of local memory. */
+static const struct instance {
+    int64_t size, queries, wide;
+    size_t local_bytes;
+    const char *options;
+} instances[] = {
+    {64, 32, 32, 30720, "-DGT_SLICES=8"},
+    {128, 32, 16, 30720, "-DGT_SLICES=16"},
+    {256, 16, 8, 34816, "-DGT_SLICES=32"},
+};
+#define INSTANCES (sizeof instances / sizeof instances[0])
 
 struct shape {
     int64_t samples, time, heads, kv_heads;
     int64_t head_size, row; /* row: elements in a row of qkv */
-    int64_t wide;           /* GT_WIDE: rows of the backward pass's tiles, which are larger for small heads */
-    const char *options;    /* GT_SLICES: columns of a head per work-item */
+    const struct instance *instance;
 };
+
+/* Returns the smallest instance for heads of `size` columns, NULL if there is none. */
+static const struct instance *instance_for(int64_t size)
+{
+    for (size_t i = 0; i < INSTANCES; i++)
+        if (size <= instances[i].size)
+            return &instances[i];
+    return NULL;
+}
 
 /* `qkv` is the operand's slot. */
 static struct shape shape_of(const struct op_call *call, int32_t qkv)
 {
     const int64_t *dims = call->operand[qkv].dims;
     const int64_t heads = call->attrs.heads, kv_heads = call->attrs.kv_heads, size = dims[1] / (heads + 2 * kv_heads);
-    const bool narrow = size <= HEAD_SIZE_MAX / 2;
     return (struct shape){
         .samples = dims[0] / call->attrs.time,
         .time = call->attrs.time,
@@ -33,8 +50,7 @@ static struct shape shape_of(const struct op_call *call, int32_t qkv)
         .kv_heads = kv_heads,
         .head_size = size,
         .row = dims[1],
-        .wide = narrow ? 32 : 16,
-        .options = narrow ? "-DGT_SLICES=8" : "-DGT_SLICES=16",
+        .instance = instance_for(size),
     };
 }
 
@@ -42,8 +58,8 @@ static bool attention_supports(const struct opencl_backend *cl, const struct op_
 {
     const struct opencl_device *device = &cl->device;
     const int32_t qkv = call->kind == OP_ATTENTION_BACKWARD ? ATTENTION_BACKWARD_QKV : 0;
-    return shape_of(call, qkv).head_size <= HEAD_SIZE_MAX && device->local_bytes >= LOCAL_BYTES &&
-           device->work_group_max >= ITEMS;
+    const struct instance *instance = shape_of(call, qkv).instance;
+    return instance != NULL && device->local_bytes >= instance->local_bytes && device->work_group_max >= ITEMS;
 }
 
 /* The layout of keys and values, in elements of the operand `slot`. */
@@ -60,18 +76,21 @@ static enum gt_status forward_launch(struct opencl_backend *cl, const struct op_
     const struct op_attrs *attrs = &call->attrs;
     const bool cached = call->kind == OP_ATTENTION_CACHED;
     const float dropout = cached ? 0.0f : attrs->dropout;
-    const int64_t groups = shape->samples * shape->heads * ((shape->time + QUERIES - 1) / QUERIES);
-    opencl_launch_begin(&launch, cl, &opencl_source_attention_forward, shape->options, "gt_attention_forward");
+    const int64_t queries = shape->instance->queries;
+    const int64_t groups = shape->samples * shape->heads * ((shape->time + queries - 1) / queries);
+    opencl_launch_begin(&launch, cl, &opencl_source_attention_forward, shape->instance->options,
+                        "gt_attention_forward");
     opencl_arg_tensor(&launch, call, at->slot);
     /* No lse and first when cached: they are NULL. */
     opencl_arg_operands(&launch, call, cached ? "ta-taa" : "tataa");
-    opencl_arg_values(&launch, VALUES(I32(cached), I32(!cached && call->operand[ATTENTION_FORWARD_FIRST].present),
-                                      I32(shape->time), I32(shape->heads), I32(shape->heads / shape->kv_heads),
-                                      I32(shape->head_size), I64(shape->row), I64(at->row), I64(at->sample),
-                                      I64(at->k_first), I64(at->v_first), F32(attrs->softmax_scale), I32(attrs->site),
-                                      U32(dropout_threshold(dropout)), F32(dropout_scale(dropout))));
+    opencl_arg_values(&launch,
+                      VALUES(I32(cached), I32(!cached && call->operand[ATTENTION_FORWARD_FIRST].present),
+                             I32(attrs->window), I32(shape->time), I32(shape->heads),
+                             I32(shape->heads / shape->kv_heads), I32(shape->head_size), I64(shape->row), I64(at->row),
+                             I64(at->sample), I64(at->k_first), I64(at->v_first), F32(attrs->softmax_scale),
+                             I32(attrs->site), U32(dropout_threshold(dropout)), F32(dropout_scale(dropout))));
     return opencl_launch_run(&launch, groups, ITEMS,
-                             4.0 * (double)groups * QUERIES * (double)at->keys * (double)shape->head_size);
+                             4.0 * (double)(groups * queries) * (double)at->keys * (double)shape->head_size);
 }
 
 static enum gt_status attention_forward_run(struct opencl_backend *cl, const struct op_call *call)
@@ -100,7 +119,7 @@ static enum gt_status attention_cached_run(struct opencl_backend *cl, const stru
         .v_first = shape.samples * capacity * width,
         .keys = capacity,
     };
-    opencl_launch_begin(&launch, cl, &opencl_source_attention_forward, shape.options, "gt_attention_append");
+    opencl_launch_begin(&launch, cl, &opencl_source_attention_forward, shape.instance->options, "gt_attention_append");
     opencl_arg_operands(&launch, call, "tat");
     opencl_arg_values(&launch, VALUES(I32(shape.time), I64(shape.row), I64(shape.heads * shape.head_size), I64(width),
                                       I64(capacity), I64(shape.samples)));
@@ -120,17 +139,17 @@ static enum gt_status tiles_run(struct opencl_backend *cl, const struct op_call 
 {
     struct opencl_launch launch;
     char options[OPENCL_OPTIONS_MAX];
-    const int64_t heads = by_keys ? shape->kv_heads : shape->heads;
+    const int64_t heads = by_keys ? shape->kv_heads : shape->heads, wide = shape->instance->wide;
     const struct op_attrs *attrs = &call->attrs;
     const double squares = (double)shape->samples * (double)shape->heads * (double)shape->time * (double)shape->time;
-    snprintf(options, sizeof options, "%s -DGT_BY_KEYS=%d", shape->options, by_keys);
+    snprintf(options, sizeof options, "%s -DGT_BY_KEYS=%d", shape->instance->options, by_keys);
     opencl_launch_begin(&launch, cl, &opencl_source_attention_backward, options, "gt_attention_backward");
     opencl_arg_operands(&launch, call, "tt-aataw");
-    opencl_arg_values(&launch,
-                      VALUES(I32(call->operand[ATTENTION_BACKWARD_FIRST].present), I32(shape->time), I32(shape->heads),
-                             I32(shape->kv_heads), I32(shape->head_size), F32(attrs->softmax_scale), I32(attrs->site),
-                             U32(dropout_threshold(attrs->dropout)), F32(dropout_scale(attrs->dropout))));
-    return opencl_launch_run(&launch, shape->samples * ((shape->time + shape->wide - 1) / shape->wide) * heads, ITEMS,
+    opencl_arg_values(&launch, VALUES(I32(call->operand[ATTENTION_BACKWARD_FIRST].present), I32(attrs->window),
+                                      I32(shape->time), I32(shape->heads), I32(shape->kv_heads), I32(shape->head_size),
+                                      F32(attrs->softmax_scale), I32(attrs->site),
+                                      U32(dropout_threshold(attrs->dropout)), F32(dropout_scale(attrs->dropout))));
+    return opencl_launch_run(&launch, shape->samples * ((shape->time + wide - 1) / wide) * heads, ITEMS,
                              4.0 * squares * (double)shape->head_size);
 }
 
@@ -138,7 +157,7 @@ static enum gt_status attention_backward_run(struct opencl_backend *cl, const st
 {
     struct opencl_launch launch;
     const struct shape shape = shape_of(call, ATTENTION_BACKWARD_QKV);
-    opencl_launch_begin(&launch, cl, &opencl_source_attention_forward, shape.options, "gt_attention_delta");
+    opencl_launch_begin(&launch, cl, &opencl_source_attention_forward, shape.instance->options, "gt_attention_delta");
     opencl_arg_operands(&launch, call, "t-tw");
     opencl_arg_values(&launch, VALUES(I32(shape.time), I32(shape.heads), I32(shape.head_size)));
     TRY(opencl_launch_columns(&launch, shape.heads, shape.samples * shape.time, 0.0));

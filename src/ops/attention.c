@@ -6,7 +6,8 @@
  * Dropout acts on p after normalisation.  Nothing of size T x T is ever stored.
  *
  * first[N], if present, is where the document of a row begins: row t of a sample attends to rows first .. t.  It lies
- * between 0 and t, and never falls within a sample, so that kernels can skip whole tiles.
+ * between 0 and t, and never falls within a sample, so that kernels can skip whole tiles.  With a window, row t also
+ * attends to no row before t - window + 1, which never falls either.
  *
  * attention_cached computes `time` new rows of each sample, at positions POSITION and up, against a cache
  * [2, B, capacity, KV D] of k, then v.
@@ -24,6 +25,7 @@ static bool attention_heads_check(const struct op_call *call, int32_t slot, stru
                       "heads is %" PRId64 " and kv_heads %" PRId64 ", expected a multiple and its divisor", heads,
                       kv_heads) ||
         !infer_time(call, slot) ||
+        !infer_expect(call->attrs.window >= 0, call, "window is %" PRId32 ", expected 0 or more", call->attrs.window) ||
         !infer_expect(qkv->dims[1] % parts == 0, call,
                       "operand qkv has %" PRId64 " columns, expected a multiple of heads + 2 kv_heads = %" PRId64,
                       qkv->dims[1], parts))
@@ -40,13 +42,15 @@ static bool attention_forward_check(const struct op_call *call, struct infer_siz
     return attention_heads_check(call, ATTENTION_FORWARD_QKV, sizes) && infer_probability(call);
 }
 
-/* Returns B H T T D, from y[B T, H D]. */
+/* Returns 2 D for each pair of rows that see each other, from y[B T, H D]; without a window they are B H T T / 2. */
 static double attention_volume(const struct op_call *call, int32_t y)
 {
-    return cost_elements(call, y) * (double)call->attrs.time;
+    const double time = call->attrs.time, window = call->attrs.window;
+    const double hidden = window > 0.0 && window < time ? 1.0 - window / time : 0.0;
+    return cost_elements(call, y) * time * (1.0 - hidden * hidden);
 }
 
-/* Two products (scores, values): 4 D per pair of rows, for half of the pairs. */
+/* Two products (scores, values): 4 D per pair of rows. */
 static double attention_forward_flops(const struct op_call *call)
 {
     return 2.0 * attention_volume(call, ATTENTION_FORWARD_Y);
@@ -124,7 +128,9 @@ static bool attention_cached_check(const struct op_call *call, struct infer_size
 /* Assumes a full cache, because the position is a device scalar and unknown here. */
 static double attention_cached_flops(const struct op_call *call)
 {
-    return 4.0 * cost_elements(call, ATTENTION_CACHED_Y) * (double)call->operand[ATTENTION_CACHED_CACHE].dims[2];
+    const int64_t capacity = call->operand[ATTENTION_CACHED_CACHE].dims[2], window = call->attrs.window;
+    const int64_t keys = window > 0 ? min_i64(window, capacity) : capacity;
+    return 4.0 * cost_elements(call, ATTENTION_CACHED_Y) * (double)keys;
 }
 
 /* With few new rows, kernels split the cache into parts.  Each part needs its sums, its largest score and its scale. */

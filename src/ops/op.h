@@ -70,6 +70,7 @@ struct op_attrs {
     enum gelu_kind gelu;
     int32_t time; /* rows per sample: embed, rope, attention, dropout */
     int32_t heads, kv_heads;
+    int32_t window;      /* attention: keys that a query sees, the last of which is its own; 0: all up to it */
     int32_t vocab;       /* cross_entropy: V, the columns that count */
     int32_t site;        /* dropout: identifies the place in the model */
     float dropout;       /* probability of dropping */

@@ -24,6 +24,7 @@
 /* A product on a card is divided into tiles that its units share; on average half a round of them is lost at the
  * end. */
 #define TILE_ELEMENTS (128.0 * 128.0)
+#define WIDE_BACKWARD (5.0 / 8.0) /* of wide heads: three passes make 8 products instead of 5 */
 #define ROUND_LOST 0.5
 /* More than a program has in flight at once. */
 #define COPIES_LAST 64
@@ -55,6 +56,11 @@ struct plan_rates plan_rates_of_profile(const struct device_profile *profile, bo
     }
     if (half_sums && profile->half_sums_flops_per_s > 0.0)
         rates.flops_per_s[OP_GEMM][DTYPE_F16] = share * profile->half_sums_flops_per_s;
+    /* A card without bf16 computes wide heads in fp32. */
+    const double half = profile->matrix_flops_per_s[DTYPE_F16], vector = profile->vector_flops_per_s;
+    const double wide = profile->matrix_flops_per_s[DTYPE_BF16] <= 0.0 && half > vector ? vector / half : 1.0;
+    rates.wide_heads[0] = wide;
+    rates.wide_heads[1] = fmin(wide, WIDE_BACKWARD);
     plan_rates_link_set(&rates, profile->link_bytes_per_s > 0.0 ? profile->link_bytes_per_s : PLAN_LINK_BYTES_PER_S,
                         profile->copy_engines);
     return rates;
@@ -150,6 +156,8 @@ struct plan_timed plan_rates_time(struct plan_rates *rates, const struct backend
         if (all.seconds > 0.0 && all.bytes > 0.0)
             rates->bytes_per_s[kind] = all.bytes / all.seconds;
         timed.kinds += all.seconds > 0.0;
+        if (all.seconds > 0.0 && (kind == OP_ATTENTION_FORWARD || kind == OP_ATTENTION_BACKWARD))
+            rates->wide_heads[kind == OP_ATTENTION_BACKWARD] = 0.0; /* it was timed with the run's heads */
     }
     return timed;
 }
@@ -162,10 +170,21 @@ int plan_cost_dtype(const struct op_call *call)
     return DTYPE_F32;
 }
 
+/* Returns the share of its rate that attention reaches with the call's heads; 1 for other ops and in fp32. */
+static double heads_share(const struct op_call *call, const struct plan_rates *rates)
+{
+    const bool forward = call->kind == OP_ATTENTION_FORWARD, backward = call->kind == OP_ATTENTION_BACKWARD;
+    if ((!forward && !backward) || plan_cost_dtype(call) == DTYPE_F32)
+        return 1.0;
+    const int32_t qkv = forward ? (int32_t)ATTENTION_FORWARD_QKV : (int32_t)ATTENTION_BACKWARD_QKV;
+    const int64_t columns = op_columns(call, qkv) / (call->attrs.heads + 2 * call->attrs.kv_heads);
+    return columns > PLAN_HEAD_COLUMNS && rates->wide_heads[backward] > 0.0 ? rates->wide_heads[backward] : 1.0;
+}
+
 double plan_cost_op(const struct op_call *call, const struct plan_rates *rates)
 {
     const int dtype = plan_cost_dtype(call);
-    const double rate = rates->flops_per_s[call->kind][dtype];
+    const double rate = rates->flops_per_s[call->kind][dtype] * heads_share(call, rates);
     double flops = op_flops(call);
     if (call->kind == OP_GEMM) {
         const int class = gemm_class(call->attrs.transpose_a, call->attrs.transpose_b, flops);

@@ -16,10 +16,14 @@
 /* Shape classes of products: which operands are transposed (this distinguishes activations, their gradients and those
  * of weights), and whether a product has at least 2^34 FLOPs. */
 #define PLAN_GEMM_CLASSES 8
+/* Attention's kernels on cards have registers, and before sm_80 shared memory, for heads of so many columns. */
+#define PLAN_HEAD_COLUMNS 128
 
 struct plan_rates {
     double flops_per_s[OP_KIND_COUNT][PLAN_MATRIX_DTYPES]; /* by the op's first float operand; 0: free */
     double bytes_per_s[OP_KIND_COUNT];
+    double wide_heads[2]; /* the rates of attention and its backward with heads above PLAN_HEAD_COLUMNS, as shares of
+                             those with others; 0: the same */
     double ramp_rows;     /* products: extra rows that each costs */
     double ramp_elements; /* and extra elements of its result */
     double gemm_flops_per_s[PLAN_GEMM_CLASSES]

@@ -192,10 +192,10 @@ static void shape_check(struct totals *totals, const struct shape *shape)
 /* Forward and backward in every dtype. */
 static void tiles_check(struct totals *totals)
 {
-    static const int32_t times[] = {1, 63, 64, 65, 200}, sizes[] = {32, 40, 42, 48, 64, 80, 96, 128, 37};
+    static const int32_t times[] = {1, 63, 64, 65, 200}, sizes[] = {32, 40, 42, 48, 64, 80, 96, 128, 37, 256, 160, 201};
     static const enum dtype dtypes[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
     static const int32_t heads[][2] = {{2, 1}, {1, 1}, {3, 3}, {4, 2}};
-    for (int32_t i = 0; i < 5 * 9 * 3 * 2; i++) {
+    for (int32_t i = 0; i < 5 * 12 * 3 * 2; i++) {
         const int32_t time = i / 6 % 5, size = i / 30, d = i / 2 % 3;
         const bool is_old = dtypes[d] != DTYPE_BF16 && size % 2 == 1;
         if (!totals->all && (time + size) % 4 != d)
@@ -219,7 +219,7 @@ static void caches_check(struct totals *totals)
 {
     static const int32_t rows[][2] = {{1, 129},  {1, 300},  {3, 300}, {1, 4200},
                                       {15, 140}, {16, 200}, {64, 64}, {33, 150}};
-    static const int32_t sizes[] = {64, 32, 128, 42};
+    static const int32_t sizes[] = {64, 32, 128, 42, 256};
     for (int32_t i = 0; i < 24; i++) {
         const int32_t kind = i % 8, d = i / 8;
         const enum dtype dtype = d == 0 ? DTYPE_BF16 : d == 1 ? DTYPE_F16 : DTYPE_F32;
@@ -231,7 +231,7 @@ static void caches_check(struct totals *totals)
                                     .time = rows[kind][0],
                                     .heads = 2,
                                     .kv_heads = 1 + i % 2,
-                                    .head_size = sizes[(kind + d) % 4],
+                                    .head_size = sizes[(kind + d) % 5],
                                     .capacity = rows[kind][1],
                                     .device = CARD});
     }

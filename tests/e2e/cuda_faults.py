@@ -52,8 +52,8 @@ def absent():
         ({}, ["--device=1"], ("device",)),
         ({}, ["--device=cuda:7"], ("device",)),
         ({}, ["--device=cuda:H100"], ("H100",)),
-        ({}, ["--n_head=1", "--n_embd=129"], ("attention_forward", "RTX 3060, capability 8.6", "driver for CUDA 13.0",
-                                              "head sizes up to 128")),
+        ({}, ["--n_head=1", "--n_embd=257"], ("attention_forward", "RTX 3060, capability 8.6", "driver for CUDA 13.0",
+                                              "head sizes up to 256")),
     )
     for environment, arguments, words in cases:
         run = train("absent", "--backend=cuda", "--max_iters=1", *arguments, **environment)

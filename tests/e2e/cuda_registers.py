@@ -62,8 +62,10 @@ LIMITS = {
 
 def backward_shared(numbers, arch):
     """Returns the bytes of a block of attention_backward_tiles: its rows, at once (2) also ds, and one or two stages."""
-    size, at_once = numbers[0] + 8, numbers[1] == 2
-    own, stage = 128 * (4 * size + 80) if at_once else 256 * size, 128 * size + 256
+    size, at_once, values = numbers[0] + 8, numbers[1] == 2, numbers[1] == 3
+    own, stage = 128 * (4 * size + 80) if at_once else 128 * size if values else 256 * size, 128 * size
+    if numbers[0] <= 128:  # above it lse and delta are in the padding
+        stage += 256
     most = (LIMITS[arch][2] - 1) * 1024
     return own + (2 if int(arch) >= 80 and own + 2 * stage <= most else 1) * stage
 
@@ -73,7 +75,8 @@ def backward_shared(numbers, arch):
 LAUNCHES = {
     "attention_forward_tiles": (None, lambda numbers, _: (16 * numbers[-1] + 128) * (numbers[0] + 8) * 2),
     "attention_backward_tiles": (None, backward_shared),
-    "attention_forward_plain": (128, lambda numbers, _: 4 * ((64 + 32) * (numbers[0] + 4) + 64 * 40)),
+    "attention_forward_plain": (128, lambda numbers, _: 4 * ((64 + 32) * (numbers[0] + 4) + 64 * 40)
+                                if numbers[0] <= 128 else 4 * ((32 + 16) * (numbers[0] + 4) + 32 * 24)),
     "layernorm_forward": (256, None),
     "layernorm_backward": (256, None),
     "cross_entropy": (512, None),

@@ -17,6 +17,7 @@ struct geometry {
     const double *begin;                                 /* where the document of a row begins, or NULL */
     int64_t key_row, key_sample, k_first, v_first;
     int64_t position, limit; /* of the first query; keys that exist */
+    int64_t window;          /* keys that a query sees at most; 0: any number */
     float scale;
     int64_t time8;
     enum dtype dtype;          /* that of keys and values */
@@ -51,6 +52,7 @@ static struct geometry geometry_make(const struct op_call *call, double *const *
         g.begin = value[backward ? (int32_t)ATTENTION_BACKWARD_FIRST : (int32_t)ATTENTION_FORWARD_FIRST];
     g.limit = cached ? call->operand[keys].dims[2] : g.time;
     g.position = cached ? (int64_t)g.scalars[SCALAR_POSITION] : 0;
+    g.window = call->attrs.window;
     g.key_row = cached ? g.kv_heads * g.size : g.width;
     g.key_sample = g.limit * g.key_row;
     g.k_first = cached ? 0 : g.heads * g.size;
@@ -69,6 +71,8 @@ static struct place place_at(const struct geometry *g, int64_t index)
     int64_t kv = at.h / (g->heads / g->kv_heads);
     at.q = (at.b * g->time + at.i) * g->width + at.h * g->size;
     at.begin = g->begin != NULL ? (int64_t)g->begin[at.b * g->time + at.i] : 0;
+    if (g->window > 0 && g->position + at.i >= at.begin + g->window)
+        at.begin = g->position + at.i - g->window + 1;
     at.k = at.b * g->key_sample + g->k_first + kv * g->size + at.begin * g->key_row;
     at.v = at.b * g->key_sample + g->v_first + kv * g->size + at.begin * g->key_row;
     at.y = ((at.b * g->time + at.i) * g->heads + at.h) * g->size;
@@ -271,13 +275,14 @@ static void ref_attention_cached(const struct op_call *call, const struct ref_te
     ref_rows(call, t, ATTENTION_CACHED_Y, NULL, NULL);
 }
 
-static const int64_t head_sizes[] = {16, 32, 48, 64, 128, 1, 5, 24, 42, 56, 80, 96};
+static const int64_t head_sizes[] = {16, 32, 48, 64, 128, 1, 5, 24, 42, 56, 256, 96};
 
 /* Draws heads, key-value heads, head size and dropout; returns the number of rows. */
 static int64_t attention_shape(struct maker *maker, int64_t time, int64_t *out_width, int64_t *out_size)
 {
     static const int32_t heads[][2] = {{1, 1}, {2, 2}, {3, 3}, {4, 2}, {4, 1}, {6, 3}};
     static const float rates[] = {0.0f, 0.1f, 0.5f, 0.0f};
+    static const int32_t windows[] = {20, 1, 64, 7, 33, 100, 16};
     struct op_attrs *a = case_attrs(maker);
     int64_t pair = maker->index % COUNT(heads), samples = time > 65 ? 1 : 1 + random_below(&maker->random, 2);
     *out_size = head_sizes[maker->index / 2 % COUNT(head_sizes)];
@@ -293,6 +298,7 @@ static int64_t attention_shape(struct maker *maker, int64_t time, int64_t *out_w
     if (time == 1)
         a->dropout = 0.0f; /* a row of one key that is dropped shows nothing */
     a->site = (int32_t)(1 + random_below(&maker->random, 40));
+    a->window = maker->index % 3 == 1 ? windows[maker->index / 3 % COUNT(windows)] : 0;
     *out_width = (a->heads + 2 * a->kv_heads) * *out_size;
     return samples * time;
 }

@@ -149,6 +149,10 @@ TEST(attention_shapes_and_refusals)
     ck_assert_int_eq(call.operand[ATTENTION_FORWARD_LSE].dims[1], 4);
     ck_assert_int_eq(call.operand[ATTENTION_FORWARD_LSE].dtype, DTYPE_F32);
     ck_assert(op_flops(&call) == 2.0 * 24 * 192 * 8);
+    call.attrs.window = 2;
+    ck_assert(op_flops(&call) == 2.0 * 24 * 192 * 8 * (1.0 - 0.75 * 0.75));
+    call.attrs.window = -1;
+    refuses(call, "window is -1");
     refuses(attention(4, 3, 16), "heads is 4 and kv_heads 3");
     call = attention(4, 4, 16);
     call.attrs.time = 7;

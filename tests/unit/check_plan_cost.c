@@ -70,6 +70,35 @@ TEST(a_share_scales_everything)
     }
 }
 
+/* A card of 7.5 computes heads above 128 columns in fp32; the backward of any card makes 8 products instead of 5. */
+TEST(wide_heads_have_their_price)
+{
+    static const struct {
+        const char *card;
+        enum op_kind kind;
+        double most, least; /* of the seconds for each FLOP, against those of other heads */
+    } cases[] = {{"rtx4090-24g", OP_ATTENTION_FORWARD, 1.0, 1.0},
+                 {"rtx4090-24g", OP_ATTENTION_BACKWARD, 1.6, 1.6},
+                 {"rtx2060-6g", OP_ATTENTION_FORWARD, 8.0, 2.0},
+                 {"rtx2060-6g", OP_ATTENTION_BACKWARD, 8.0, 2.0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct plan_rates rates = rates_of(cases[i].card, 1.0);
+        double seconds[2];
+        for (int wide = 0; wide < 2; wide++) {
+            struct op_call call = {.kind = cases[i].kind,
+                                   .attrs = {.time = 4096, .heads = wide ? 1 : 2, .kv_heads = wide ? 1 : 2}};
+            const struct operand qkv = {.present = true, .dtype = DTYPE_F16, .rank = 2, .dims = {4096, 3 * 256}};
+            const struct operand y = {.present = true, .dtype = DTYPE_F16, .rank = 2, .dims = {4096, 256}};
+            const bool forward = cases[i].kind == OP_ATTENTION_FORWARD;
+            call.operand[forward ? (int)ATTENTION_FORWARD_QKV : (int)ATTENTION_BACKWARD_QKV] = qkv;
+            call.operand[forward ? (int)ATTENTION_FORWARD_Y : (int)ATTENTION_BACKWARD_Y] = y;
+            seconds[wide] = plan_cost_op(&call, &rates);
+        }
+        ck_assert_double_ge(seconds[1], cases[i].least * seconds[0] * 0.999);
+        ck_assert_double_le(seconds[1], cases[i].most * seconds[0] * 1.001);
+    }
+}
+
 TEST(what_times_rest_on_is_said)
 {
     char text[512];

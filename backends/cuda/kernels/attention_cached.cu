@@ -2,10 +2,10 @@
  * rows.
  *
  * The cache is read once for each row and head, in parts.  A block takes one part; each group of L lanes takes every
- * n-th key, with its own running maximum.  L = 4, 8, 16 for head sizes up to 32, 64, 128, and a lane has eight
- * elements.  Shuffles combine the groups of a warp, shared memory the warps of a block, and a second kernel the parts,
+ * n-th key, with its own running maximum.  L = 4, 8, 16, 32 for head sizes up to 32, 64, 128, 256, and a lane has
+ * eight elements.  Shuffles combine the groups of a warp, shared memory the warps of a block, and a second kernel the parts,
  * through the workspace and in order.  How the cache is split depends on its capacity only, not on the position: parts
- * beyond the end have nothing to do, and are not read.  All arithmetic is fp32, on the keys and values as stored.
+ * beyond the end, or before the window, have nothing to do, and are not read.  All arithmetic is fp32, on the keys and values as stored.
  *
  * Many rows (prefill) use the kernels of the forward instead, after the same append.
  */
@@ -131,8 +131,9 @@ DEVICE struct cached_place_of cached_block(const struct cuda_attention_cache &ca
     place.head = item % attention.heads;
     place.t = row % attention.time;
     place.sample = row / attention.time;
-    place.first = place.split * cached.split_keys;
-    place.end = min(attention.scalars[SCALAR_POSITION].i + place.t + 1, place.first + cached.split_keys);
+    const int position = attention.scalars[SCALAR_POSITION].i, first = place.split * cached.split_keys;
+    place.first = max(first, attention_begin(attention, place.sample, place.t, position));
+    place.end = min(position + place.t + 1, first + cached.split_keys);
     return place;
 }
 
@@ -205,15 +206,17 @@ __global__ void __launch_bounds__(CUDA_ATTENTION_HEAD_SIZE_MAX)
     const struct cuda_attention &attention = cached.attention;
     const int size = attention.head_size, item = (int)blockIdx.x, row = item / attention.heads, d = (int)threadIdx.x;
     const int t = row % attention.time, sample = row / attention.time;
-    const int end = attention.scalars[SCALAR_POSITION].i + t + 1;
-    const int parts = (end + cached.split_keys - 1) / cached.split_keys; /* parts that were written */
+    const int position = attention.scalars[SCALAR_POSITION].i, end = position + t + 1;
+    /* The parts that were written. */
+    const int first_part = attention_begin(attention, sample, t, position) / cached.split_keys;
+    const int parts = (end + cached.split_keys - 1) / cached.split_keys;
     const float *partial = cached.partial + (int64_t)item * cached.splits * (size + PARTIAL_EXTRA);
     if (d >= size)
         return;
     float largest = -INFINITY, sum = 0.0f, result = 0.0f;
-    for (int part = 0; part < parts; part++)
+    for (int part = first_part; part < parts; part++)
         largest = fmaxf(largest, partial[part * (size + PARTIAL_EXTRA) + size]);
-    for (int part = 0; part < parts; part++) {
+    for (int part = first_part; part < parts; part++) {
         const float *from = partial + part * (size + PARTIAL_EXTRA);
         const float shrink = expf(from[size] - largest);
         sum = fmaf(from[size + 1], shrink, sum);
@@ -239,12 +242,15 @@ extern "C" cudaError_t cuda_launch_attention_few_rows(cudaStream_t stream, const
 {
     const struct cuda_attention *attention = &cached->attention;
     const unsigned items = (unsigned)(attention->samples * attention->time * attention->heads);
-    void (*const kernel)(const struct cuda_attention_cache) = attention->head_size <= 32   ? attention_few_rows<4>
-                                                              : attention->head_size <= 64 ? attention_few_rows<8>
-                                                                                           : attention_few_rows<16>;
+    void (*const kernel)(const struct cuda_attention_cache) = attention->head_size <= 32    ? attention_few_rows<4>
+                                                              : attention->head_size <= 64  ? attention_few_rows<8>
+                                                              : attention->head_size <= 128 ? attention_few_rows<16>
+                                                                                            : attention_few_rows<32>;
     const cudaError_t error =
         LAUNCH(kernel, dim3(items * (unsigned)cached->splits), dim3(CACHED_THREADS), 0, stream, *cached);
     if (error != cudaSuccess || cached->splits == 1)
         return error;
-    return LAUNCH(attention_join_parts, dim3(items), dim3(CUDA_ATTENTION_HEAD_SIZE_MAX), 0, stream, *cached);
+    const bool small = attention->head_size <= CUDA_ATTENTION_HEAD_SIZE_SMALL;
+    const unsigned threads = small ? CUDA_ATTENTION_HEAD_SIZE_SMALL : CUDA_ATTENTION_HEAD_SIZE_MAX;
+    return LAUNCH(attention_join_parts, dim3(items), dim3(threads), 0, stream, *cached);
 }

@@ -2,7 +2,7 @@
  * masks, and how much shared memory a kernel may use.
  *
  * Forward: a block owns a tile of queries of one head and walks over the keys that they see, from the first query's
- * document on.  Backward: see attention_tile_backward.cu.  Blocks with the most work start first; no block depends on
+ * document or window on.  Backward: see attention_tile_backward.cu.  Blocks with the most work start first; no block depends on
  * another one's result.
  */
 #ifndef GPT_TRAIN_CUDA_KERNELS_ATTENTION_PLACE_H
@@ -23,14 +23,17 @@ DEVICE struct cuda_span attention_span(const struct cuda_attention &attention, i
     return {row + column, min(CUDA_GROUP, attention.head_size - column), attention.unit == CUDA_GROUP};
 }
 
-/* Returns the first key that a query of a sample sees.  Queries from the time on are zeros, and have no document.
+/* Returns the first key that a query of a sample sees, at `position` queries more among the keys: that of its document
+ * or of its window.  Queries from the time on are zeros, and have no document.
  *
  * Scores are hidden by selections: of a branch for each score, nvcc makes two with their own barriers, 17 instructions
  * a score instead of 2. */
-DEVICE int attention_begin(const struct cuda_attention &attention, int sample, int query)
+DEVICE int attention_begin(const struct cuda_attention &attention, int sample, int query, int position = 0)
 {
-    return attention.begin != NULL && query < attention.time ? attention.begin[(int64_t)sample * attention.time + query]
-                                                             : 0;
+    const int document = attention.begin != NULL && query < attention.time
+                             ? attention.begin[(int64_t)sample * attention.time + query]
+                             : 0;
+    return attention.window > 0 ? max(document, position + query - attention.window + 1) : document;
 }
 
 /* The sample and head that a block of the forward works on, and where its queries begin. */
@@ -48,7 +51,7 @@ template <int QUERIES, int KEYS> DEVICE struct forward_place forward_place_of(co
     place.head = item % attention.heads;
     place.sample = item / attention.heads;
     place.position = attention.positioned ? attention.scalars[SCALAR_POSITION].i : 0;
-    place.start = attention_begin(attention, place.sample, place.query) / KEYS * KEYS;
+    place.start = attention_begin(attention, place.sample, place.query, place.position) / KEYS * KEYS;
     return place;
 }
 
@@ -60,11 +63,11 @@ struct backward_place {
     int heads;        /* heads to walk through: those that share the keys; else 1 */
 };
 
-/* Returns the end of the queries from `low` on that see a key before `key_end`: their documents begin in order. */
+/* Returns the end of the queries from `low` on that see a key before `key_end`: what they see begins in order. */
 DEVICE int queries_end(const struct cuda_attention &attention, int sample, int low, int key_end)
 {
     int end = attention.time;
-    while (attention.begin != NULL && low < end) {
+    while ((attention.begin != NULL || attention.window > 0) && low < end) {
         const int middle = (low + end) / 2;
         if (attention_begin(attention, sample, middle) < key_end)
             low = middle + 1;
@@ -116,10 +119,11 @@ struct attention_instance {
 /* Returns instance(size) for the smallest compiled head size that is enough, a constant. */
 template <typename Instance> static inline auto attention_by_size(int32_t head_size, Instance instance)
 {
-    return head_size <= 32   ? instance(std::integral_constant<int, 32>())
-           : head_size <= 64 ? instance(std::integral_constant<int, 64>())
-           : head_size <= 96 ? instance(std::integral_constant<int, 96>())
-                             : instance(std::integral_constant<int, 128>());
+    return head_size <= 32    ? instance(std::integral_constant<int, 32>())
+           : head_size <= 64  ? instance(std::integral_constant<int, 64>())
+           : head_size <= 96  ? instance(std::integral_constant<int, 96>())
+           : head_size <= 128 ? instance(std::integral_constant<int, 128>())
+                              : instance(std::integral_constant<int, 256>());
 }
 
 /* Launches a block for each tile of `own` rows of each head of each sample, or attention->blocks, with as much shared

@@ -32,13 +32,13 @@ DEVICE int plain_y(void)
 
 /* Loads rows first .. first + ROWS - 1 of a head.  Rows from `end` on, and columns from the head size on, become
  * zeros.  The tile is complete after a barrier. */
-template <int D, int ROWS>
+template <int D, int ROWS, int THREADS = PLAIN_THREADS>
 DEVICE void plain_load(float *tile, const struct cuda_attention &attention, const struct cuda_attention_rows &rows,
                        int sample, int head, int first, int end)
 {
     constexpr int groups = D / CUDA_GROUP;
     const int size = attention.head_size;
-    for (int i = (int)threadIdx.x; i < ROWS * groups; i += PLAIN_THREADS) {
+    for (int i = (int)threadIdx.x; i < ROWS * groups; i += THREADS) {
         const int row = i / groups, column = i % groups * CUDA_GROUP;
         float value[CUDA_GROUP] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
         if (first + row < end && column < size)

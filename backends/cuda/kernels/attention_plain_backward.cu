@@ -1,35 +1,38 @@
 /* attention_backward in fp32 arithmetic, for fp32 and mixtures of dtypes; and delta, for all dtypes.
  *
  * It makes the two passes of attention_tile_backward.cu, by keys and by queries, with fused multiply-adds.  A block
- * owns 32 rows, 8 for each warp, and walks over the other rows, 32 (16 for head sizes above 96) at a time.  Weights and
+ * owns 32 rows, 8 for each warp, and walks over the other rows, 32 (16 for head sizes above 96) at a time; for heads
+ * above 128 columns two warps own 16 rows, and walk over 8 at a time.  Weights and
  * slopes pass through the warp's shared memory.  Every sum has one owner and a fixed order.  No TF32.
  *
- * Shared memory: 28, 44, 60, 55.5 KiB for D = 32, 64, 96, 128.
+ * Shared memory: 28, 44, 60, 55.5, 51 KiB for D = 32, 64, 96, 128, 256.
  */
 #include "backends/cuda/kernels/attention_plain.h"
 
-#define OWN_ROWS CUDA_ATTENTION_PLAIN_GRADIENT_TILE
 #define ROWS_I 2                                 /* rows of scores in a lane */
 #define WARP_ROWS (4 * ROWS_I)                   /* own rows of a warp; by keys, one group of eight keys */
 #define BLOCKS_MIN 2                             /* on a multiprocessor, by registers: see attention_tile_backward.cu */
 #define DELTA_LANES 16                           /* for a row of one head, 8 elements each */
 #define DELTA_ROWS (PLAIN_THREADS / DELTA_LANES) /* of a block */
 
-template <int D> constexpr int plain_other_rows = D <= 96 ? 32 : 16;
+template <int D> constexpr int plain_warps = D <= CUDA_ATTENTION_HEAD_SIZE_SMALL ? PLAIN_WARPS : 2;
+template <int D> constexpr int plain_threads = plain_warps<D> *WARP_LANES;
+template <int D> constexpr int plain_own_rows = plain_warps<D> *WARP_ROWS;
+template <int D> constexpr int plain_other_rows = D <= 96 ? 32 : D <= CUDA_ATTENTION_HEAD_SIZE_SMALL ? 16 : 8;
 template <int D>
-constexpr size_t plain_backward_bytes = (2 * (OWN_ROWS + plain_other_rows<D>)*plain_stride<D> +
-                                         2 * OWN_ROWS * weight_stride<plain_other_rows<D>>)*sizeof(float);
+constexpr size_t plain_backward_bytes = (2 * (plain_own_rows<D> + plain_other_rows<D>)*plain_stride<D> +
+                                         2 * plain_own_rows<D> * weight_stride<plain_other_rows<D>>)*sizeof(float);
 
 /* delta[b,h,t] = the sum over d of dy y. */
 __global__ void __launch_bounds__(PLAIN_THREADS) attention_delta(const struct cuda_attention attention)
 {
-    const int lane = (int)threadIdx.x % DELTA_LANES, size = attention.head_size, column = lane * CUDA_GROUP;
+    const int lane = (int)threadIdx.x % DELTA_LANES, size = attention.head_size;
     const int64_t index = (int64_t)blockIdx.x * DELTA_ROWS + threadIdx.x / DELTA_LANES; /* (sample, row, head) */
     const int64_t rows = (int64_t)attention.samples * attention.time * attention.heads;
     const int head = (int)(index % attention.heads), row = (int)(index / attention.heads % attention.time);
     const int sample = (int)(index / attention.heads / attention.time);
     float sum = 0.0f;
-    if (index < rows && column < size) {
+    for (int column = lane * CUDA_GROUP; index < rows && column < size; column += DELTA_LANES * CUDA_GROUP) {
         float y[CUDA_GROUP], dy[CUDA_GROUP];
         cuda_read(attention.y.of,
                   attention_span(attention, attention_row(attention.y, sample, row, head, size), column), y);
@@ -83,10 +86,10 @@ DEVICE void plain_slopes(const struct cuda_attention &attention, float (&score)[
 }
 
 template <int D, bool KEYS>
-__global__ void __launch_bounds__(PLAIN_THREADS, BLOCKS_MIN)
+__global__ void __launch_bounds__(plain_threads<D>, BLOCKS_MIN)
     attention_backward_plain(const struct cuda_attention attention)
 {
-    constexpr int OTHER = plain_other_rows<D>, J = OTHER / 8;
+    constexpr int OWN_ROWS = plain_own_rows<D>, OTHER = plain_other_rows<D>, J = OTHER / 8, THREADS = plain_threads<D>;
     DYN_SHARED(float, shared);
     const struct backward_place place = backward_place_of<KEYS, OWN_ROWS, OTHER>(attention);
     const int group = attention.heads / attention.kv_heads, warp_row = cuda_warp() * WARP_ROWS;
@@ -98,17 +101,17 @@ __global__ void __launch_bounds__(PLAIN_THREADS, BLOCKS_MIN)
     float sum[ROWS_I][D / 8], sum_v[ROWS_I][KEYS ? D / 8 : 1];
     plain_clear(sum);
     plain_clear(sum_v);
-    plain_load<D, OWN_ROWS>(own_one, attention, KEYS ? attention.k : attention.q, place.sample, place.head, place.own,
-                            attention.time);
-    plain_load<D, OWN_ROWS>(own_two, attention, KEYS ? attention.v : attention.dy, place.sample, place.head, place.own,
-                            attention.time);
+    plain_load<D, OWN_ROWS, THREADS>(own_one, attention, KEYS ? attention.k : attention.q, place.sample, place.head,
+                                     place.own, attention.time);
+    plain_load<D, OWN_ROWS, THREADS>(own_two, attention, KEYS ? attention.v : attention.dy, place.sample, place.head,
+                                     place.own, attention.time);
     for (int step = 0; step < place.heads * place.tiles; step++) {
         const int head = KEYS ? place.head * place.heads + step / place.tiles : place.head; /* of the queries */
         const int other = place.first + step % place.tiles * OTHER, other_head = KEYS ? head : head / group;
-        plain_load<D, OTHER>(other_one, attention, KEYS ? attention.q : attention.k, place.sample, other_head, other,
-                             attention.time);
-        plain_load<D, OTHER>(other_two, attention, KEYS ? attention.dy : attention.v, place.sample, other_head, other,
-                             attention.time);
+        plain_load<D, OTHER, THREADS>(other_one, attention, KEYS ? attention.q : attention.k, place.sample, other_head,
+                                      other, attention.time);
+        plain_load<D, OTHER, THREADS>(other_two, attention, KEYS ? attention.dy : attention.v, place.sample, other_head,
+                                      other, attention.time);
         __syncthreads(); /* the tiles have arrived */
         uint32_t bits = 0;
         if (attention.threshold != 0)
@@ -145,8 +148,10 @@ static cudaError_t plain_backward_launch(cudaStream_t stream, const struct cuda_
     const auto instance = attention_by_size(attention->head_size, [](auto size) {
         return attention_instance{attention_backward_plain<size(), KEYS>, plain_backward_bytes<size()>};
     });
-    return attention_launch(stream, instance, OWN_ROWS, KEYS ? attention->kv_heads : attention->heads, PLAIN_THREADS,
-                            attention);
+    const bool small = attention->head_size <= CUDA_ATTENTION_HEAD_SIZE_SMALL;
+    return attention_launch(stream, instance, small ? plain_own_rows<32> : plain_own_rows<256>,
+                            KEYS ? attention->kv_heads : attention->heads,
+                            small ? plain_threads<32> : plain_threads<256>, attention);
 }
 
 extern "C" cudaError_t cuda_launch_attention_delta(cudaStream_t stream, const struct cuda_attention *attention)

@@ -8,6 +8,9 @@
  * of dq are in the block's part of the workspace, where a thread reads only what it wrote.  That makes five products of
  * seven, with the same bits.
  *
+ * Heads above 128 columns leave no registers for both dk and dv: there are three passes, by values (dv), by keys (dk)
+ * and by queries, with eight products, and there is none at once.
+ *
  * p = exp(s - lse), ds = p (f dp - delta), dp = dy v', f the dropout factors, and delta = rowsum(dy y) computed before.
  * One kernel does all passes: its own rows are (k, v) or (q, dy), the other rows (q, dy) or (k, v), 32 at a time.  The
  * next other rows load while these are used, where shared memory suffices.  By keys everything is computed transposed,
@@ -18,13 +21,14 @@
  *
  * Shared memory with two stages: (D + 8) 512 bytes and 512: 21, 37, 53, 69 KiB for D = 32, 64, 96, 128; with one stage
  * a quarter less.  Two blocks fit on a multiprocessor of sm_86 for D = 64, one for 128.  At once: (D + 8) 768 bytes and
- * 10.5 KiB: 41, 65, 89, 113 KiB, or with one stage 35, 55, 75, 95.
+ * 10.5 KiB: 41, 65, 89, 113 KiB, or with one stage 35, 55, 75, 95.  For D = 256 a pass takes 132 KiB, or 99 with one
+ * stage: all that a block may have on sm_86, 89 and 120.  There lse and delta of each row are in the padding behind it.
  */
 #include "backends/cuda/kernels/attention_tile.h"
 
 #define OTHER_ROWS CUDA_ATTENTION_STEP
 #define OTHER_TILES (OTHER_ROWS / 8) /* accumulators for the scores of 32 rows */
-enum pass { BY_QUERIES, BY_KEYS, AT_ONCE };
+enum pass { BY_QUERIES, BY_KEYS, AT_ONCE, BY_VALUES };
 template <int PASS> constexpr int pass_warps = PASS == AT_ONCE ? 2 * TILE_WARPS : TILE_WARPS;
 template <int PASS> constexpr int pass_threads = pass_warps<PASS> *WARP_LANES;
 template <int PASS> constexpr int own_rows = pass_warps<PASS> *TILE_WARP_ROWS;
@@ -33,16 +37,28 @@ template <int PASS> constexpr int own_rows = pass_warps<PASS> *TILE_WARP_ROWS;
 template <int D, int PASS, bool WIDE> constexpr bool place_kept = WIDE && (PASS != AT_ONCE || D < 128);
 /* True where there are registers to let a warp skip a step that it would add only zeros in. */
 template <int D, int PASS> constexpr bool steps_skipped = PASS != AT_ONCE || D <= 64;
+/* Which sums of own rows a pass makes: dk or dq, and dv. */
+template <int PASS> constexpr bool sums_slopes = PASS != BY_VALUES;
+template <int D, int PASS>
+constexpr bool sums_values = PASS == BY_VALUES || PASS == AT_ONCE ||
+                             (PASS == BY_KEYS && D <= CUDA_ATTENTION_HEAD_SIZE_SMALL);
+/* True where there is a kernel. */
+template <int D, int PASS, bool WIDE>
+constexpr bool backward_exists = D <= CUDA_ATTENTION_HEAD_SIZE_SMALL ? PASS != BY_VALUES : WIDE &&PASS != AT_ONCE;
+/* Floats from the lse of a row to that of the next, and of delta. */
+template <int D> constexpr int statistics_stride = D <= CUDA_ATTENTION_HEAD_SIZE_SMALL ? 1 : tile_stride<D> / 2;
 /* Blocks on a multiprocessor, by registers; otherwise the compiler aims at more, and spills. */
 template <int PASS> constexpr int blocks_min = PASS == AT_ONCE ? 1 : 2;
 
 /* One stage: two tiles of other rows and, by keys, lse and delta of each row. */
 template <int D>
-constexpr size_t stage_bytes = 2 * tile_elements<D, OTHER_ROWS> * sizeof(uint16_t) + 2 * OTHER_ROWS * sizeof(float);
-/* Two tiles of own rows and, at once, ds of a step: [keys][SLOPES_STRIDE], an odd number of 16-byte chunks. */
+constexpr size_t stage_bytes = 2 * tile_elements<D, OTHER_ROWS> * sizeof(uint16_t) +
+                               (statistics_stride<D> == 1 ? 2 * OTHER_ROWS * sizeof(float) : 0);
+/* Two tiles of own rows, or by values one, and, at once, ds of a step: [keys][SLOPES_STRIDE], an odd number of 16-byte chunks. */
 #define SLOPES_STRIDE (OTHER_ROWS + 8)
 template <int D, int PASS>
-constexpr size_t own_bytes = own_rows<PASS> *(2 * tile_stride<D> + (PASS == AT_ONCE ? SLOPES_STRIDE : 0)) *
+constexpr size_t own_bytes = own_rows<PASS> *((sums_slopes<PASS> ? 2 : 1) * tile_stride<D> +
+                                              (PASS == AT_ONCE ? SLOPES_STRIDE : 0)) *
                              sizeof(uint16_t);
 
 /* The pointers of a stage in shared memory. */
@@ -55,15 +71,28 @@ template <typename T, int D, int PASS> DEVICE struct stage<T> stage_of(unsigned 
     struct stage<T> stage;
     stage.first = (T *)(shared + own_bytes<D, PASS> + index * stage_bytes<D>);
     stage.second = stage.first + tile_elements<D, OTHER_ROWS>;
-    stage.lse = (float *)(stage.second + tile_elements<D, OTHER_ROWS>);
-    stage.delta = stage.lse + OTHER_ROWS;
+    if constexpr (statistics_stride<D> == 1) {
+        stage.lse = (float *)(stage.second + tile_elements<D, OTHER_ROWS>);
+        stage.delta = stage.lse + OTHER_ROWS;
+    } else {
+        stage.lse = (float *)(stage.first + D);
+        stage.delta = (float *)(stage.second + D);
+    }
     return stage;
+}
+
+/* Returns where a stage has lse, or from OTHER_ROWS on delta, of its row i % OTHER_ROWS. */
+template <typename T, int D>
+DEVICE float *statistic_of(const struct stage<T> &stage, int i)
+{
+    if constexpr (statistics_stride<D> == 1)
+        return stage.lse + i;
+    return (i < OTHER_ROWS ? stage.lse : stage.delta) + i % OTHER_ROWS * statistics_stride<D>;
 }
 
 /* The other rows that the next stage is filled with.  statistic: by keys, where this thread finds lse or delta of a
  * query. */
-template <typename T>
-struct other_rows {
+template <typename T> struct other_rows {
     struct tile_source<T> first, second;
     const float *statistic;
 };
@@ -86,7 +115,8 @@ DEVICE void stage_load(const struct stage<T> &stage, struct other_rows<T> *rows)
     tile_load<T, D, OTHER_ROWS, pass_threads<PASS>>(stage.first, rows->first);
     tile_load<T, D, OTHER_ROWS, pass_threads<PASS>>(stage.second, rows->second);
     if (PASS != BY_QUERIES && threadIdx.x < 2 * OTHER_ROWS)
-        cp_async_4(stage.lse + threadIdx.x, rows->statistic, (int)threadIdx.x % OTHER_ROWS < rows->first.rows);
+        cp_async_4(statistic_of<T, D>(stage, (int)threadIdx.x), rows->statistic,
+                   (int)threadIdx.x % OTHER_ROWS < rows->first.rows);
     cp_async_commit();
     tile_advance(&rows->first, OTHER_ROWS);
     tile_advance(&rows->second, OTHER_ROWS);
@@ -124,7 +154,7 @@ template <bool KEYS> DEVICE void scores_hide_later(float (&score)[OTHER_TILES][4
     }
 }
 
-/* The same for the keys before the document of a query. */
+/* The same for the keys before the document or the window of a query. */
 template <bool KEYS>
 DEVICE void scores_hide_earlier(const struct cuda_attention &attention, float (&score)[OTHER_TILES][4], int sample,
                                 int own, int other)
@@ -150,7 +180,7 @@ DEVICE void scores_hide(const struct cuda_attention &attention, const struct bac
     const int first = KEYS ? other : place.own, end = min(first + (KEYS ? OTHER_ROWS : OWN), attention.time);
     if (last_key > first)
         scores_hide_later<KEYS>(score, own, other);
-    if (first_key < attention_begin(attention, place.sample, end - 1)) /* documents begin in order */
+    if (first_key < attention_begin(attention, place.sample, end - 1)) /* what they see begins in order */
         scores_hide_earlier<KEYS>(attention, score, place.sample, own, other);
 }
 
@@ -172,25 +202,27 @@ template <bool KEYS> DEVICE bool step_counts(const struct backward_place &place,
     return KEYS ? first < other + OTHER_ROWS : other < first + TILE_WARP_ROWS;
 }
 
-/* Turns scores into p f (without f's scale), and dp into ds.  bits: what dropout keeps. */
-template <typename T, bool KEYS>
+/* Turns scores into p f (without f's scale), and dp, if the pass needs it, into ds.  bits: what dropout keeps. */
+template <typename T, int D, int PASS>
 DEVICE void slopes_make(const struct cuda_attention &attention, float (&score)[OTHER_TILES][4],
                         float (&slope)[OTHER_TILES][4], const struct own_statistics &rows,
                         const struct stage<T> &others, uint32_t bits)
 {
+    constexpr bool KEYS = PASS != BY_QUERIES;
     const float scale = attention.scale * LOG2_E;
-    if (attention.threshold != 0)
+    if (sums_slopes<PASS> && attention.threshold != 0)
         weights_drop<KEYS>(slope, bits, attention.kept_scale);
     UNROLLED(n, OTHER_TILES) {
         UNROLLED(e, 4) {
             const int column = n * 8 + 2 * (cuda_lane() % 4) + e % 2;
-            const float row_lse = KEYS ? others.lse[column] * LOG2_E : rows.lse[e / 2];
-            const float row_delta = KEYS ? others.delta[column] : rows.delta[e / 2];
+            const float row_lse = KEYS ? others.lse[column * statistics_stride<D>] * LOG2_E : rows.lse[e / 2];
+            const float row_delta = KEYS ? others.delta[column * statistics_stride<D>] : rows.delta[e / 2];
             score[n][e] = fast_exp2(fmaf(score[n][e], scale, -row_lse));
-            slope[n][e] = score[n][e] * (slope[n][e] - row_delta);
+            if constexpr (sums_slopes<PASS>)
+                slope[n][e] = score[n][e] * (slope[n][e] - row_delta);
         }
     }
-    if (KEYS && attention.threshold != 0)
+    if (sums_values<D, PASS> && attention.threshold != 0)
         weights_drop<KEYS>(score, bits, 1.0f);
 }
 
@@ -287,21 +319,22 @@ DEVICE void queries_store(const struct cuda_attention &attention, int sample, in
     }
 }
 
-/* Stores the finished sums of the warp's own rows. */
-template <typename T, int D, int PASS>
+/* Stores the finished sums of the warp's own rows, dk or dq and dv, that the pass makes. */
+template <typename T, int D, int PASS, int N, int M>
 DEVICE void sums_store(const struct cuda_attention &attention, const struct backward_place &place,
-                       unsigned char *shared, const float (&sum)[D / 8][4], const float (&sum_v)[D / 8][4])
+                       unsigned char *shared, const float (&sum)[N][4], const float (&sum_v)[M][4])
 {
-    constexpr bool KEYS = PASS != BY_QUERIES;
     const int size = attention.head_size, warp_row = tile_warp_row(), first = place.own + warp_row;
     T *scratch = (T *)shared + warp_row * tile_stride<D>;
-    const struct cuda_attention_rows &to = KEYS ? attention.dk : attention.dq;
-    const float scale[2] = {attention.scale, attention.scale};
-    tile_store<T, D>(scratch, sum, scale, tile_rows<T>(to, place.sample, place.head, size), to.row, first,
-                     attention.time, size, attention.unit);
-    if (KEYS) {
+    if constexpr (sums_slopes<PASS>) {
+        const struct cuda_attention_rows &to = PASS == BY_QUERIES ? attention.dq : attention.dk;
+        const float scale[2] = {attention.scale, attention.scale};
+        tile_store<T, D>(scratch, sum, scale, tile_rows<T>(to, place.sample, place.head, size), to.row, first,
+                         attention.time, size, attention.unit);
+    }
+    if constexpr (sums_values<D, PASS>) {
         const float kept[2] = {attention.kept_scale, attention.kept_scale};
-        tile_store<T, D>(scratch + tile_elements<D, own_rows<PASS>>, sum_v, kept,
+        tile_store<T, D>(scratch + (sums_slopes<PASS> ? tile_elements<D, own_rows<PASS>> : 0), sum_v, kept,
                          tile_rows<T>(attention.dv, place.sample, place.head, size), attention.dv.row, first,
                          attention.time, size, attention.unit);
     }
@@ -314,7 +347,7 @@ DEVICE void gradients_make(const struct cuda_attention &attention, unsigned char
     constexpr bool KEYS = PASS != BY_QUERIES;
     constexpr int OWN = own_rows<PASS>, THREADS = pass_threads<PASS>;
     T *own_first = (T *)shared, *own_second = own_first + tile_elements<D, OWN>;
-    T *slopes = own_second + tile_elements<D, OWN>;
+    T *slopes = own_second + tile_elements<D, OWN>; /* at once */
     const struct backward_place place = backward_place_of<KEYS, OWN, OTHER_ROWS>(attention, own);
     const int warp_row = tile_warp_row(), steps = place.heads * place.tiles;
     constexpr bool kept = place_kept<D, PASS, WIDE>;
@@ -322,8 +355,10 @@ DEVICE void gradients_make(const struct cuda_attention &attention, unsigned char
     const int own_row = place.own + warp_row + cuda_lane() / 4;
     tile_load<T, D, OWN, THREADS>(own_first, tile_source_of<T>(attention, KEYS ? attention.k : attention.q,
                                                                place.sample, place.head, place.own, attention.time));
-    tile_load<T, D, OWN, THREADS>(own_second, tile_source_of<T>(attention, KEYS ? attention.v : attention.dy,
-                                                                place.sample, place.head, place.own, attention.time));
+    if constexpr (sums_slopes<PASS>)
+        tile_load<T, D, OWN, THREADS>(own_second,
+                                      tile_source_of<T>(attention, KEYS ? attention.v : attention.dy, place.sample,
+                                                        place.head, place.own, attention.time));
     int head = KEYS ? place.head * place.heads : place.head, tile = 0, stage_now = 0; /* of this step */
     struct other_rows<T> others = other_rows_of<T, KEYS>(attention, place.sample, head, place.first);
     stage_load<T, D, PASS>(stage_of<T, D, PASS>(shared, 0), &others);
@@ -331,7 +366,7 @@ DEVICE void gradients_make(const struct cuda_attention &attention, unsigned char
     if (!KEYS)
         rows = own_statistics_of(attention, place);
     uint32_t held_first[tile_held_fragments<D>][4], held_second[tile_held_fragments<D>][4];
-    float sum[D / 8][4], sum_v[KEYS ? D / 8 : 1][4];
+    float sum[sums_slopes<PASS> ? D / 8 : 1][4], sum_v[sums_values<D, PASS> ? D / 8 : 1][4];
     tile_clear(sum);
     tile_clear(sum_v);
     for (int step = 0; step < steps; step++) {
@@ -348,7 +383,8 @@ DEVICE void gradients_make(const struct cuda_attention &attention, unsigned char
         __syncthreads(); /* this step's stage has arrived, and ds is no longer read */
         if (step == 0) {
             tile_hold<T, D>(held_first, own_first + warp_row * tile_stride<D>);
-            tile_hold<T, D>(held_second, own_second + warp_row * tile_stride<D>);
+            if constexpr (sums_slopes<PASS>)
+                tile_hold<T, D>(held_second, own_second + warp_row * tile_stride<D>);
         }
         const int other = place.first + tile * OTHER_ROWS;
         uint32_t bits = 0;
@@ -360,17 +396,19 @@ DEVICE void gradients_make(const struct cuda_attention &attention, unsigned char
         float score[OTHER_TILES][4], slope[OTHER_TILES][4], dq[PASS == AT_ONCE ? D / 32 : 1][4];
         if (!steps_skipped<D, PASS> || step_counts<KEYS>(place, other)) {
             tile_scores<T, D, OTHER_TILES, WIDE>(score, held_first, own_first + warp_row * tile_stride<D>, stage.first);
-            tile_scores<T, D, OTHER_TILES, WIDE>(slope, held_second, own_second + warp_row * tile_stride<D>,
-                                                 stage.second);
+            if constexpr (sums_slopes<PASS>)
+                tile_scores<T, D, OTHER_TILES, WIDE>(slope, held_second, own_second + warp_row * tile_stride<D>,
+                                                     stage.second);
             scores_hide<KEYS, OWN>(attention, place, score, own_row, other);
-            slopes_make<T, KEYS>(attention, score, slope, rows, stage, bits);
+            slopes_make<T, D, PASS>(attention, score, slope, rows, stage, bits);
             if constexpr (PASS == AT_ONCE)
                 slopes_share(slope, slopes);
             if constexpr (PASS == AT_ONCE && tile_held<D>) /* early, where there are registers for it */
                 query_sums_load<D>(attention, place, head, other, dq);
-            if constexpr (KEYS)
+            if constexpr (sums_values<D, PASS>)
                 tile_add<T, D, OTHER_TILES, WIDE>(sum_v, score, stage.second);
-            tile_add<T, D, OTHER_TILES, WIDE>(sum, slope, stage.first);
+            if constexpr (sums_slopes<PASS>)
+                tile_add<T, D, OTHER_TILES, WIDE>(sum, slope, stage.first);
         } else if constexpr (PASS == AT_ONCE) {
             tile_clear(slope);
             slopes_share(slope, slopes);
@@ -398,10 +436,7 @@ DEVICE void gradients_make(const struct cuda_attention &attention, unsigned char
     }
     if constexpr (PASS == AT_ONCE)
         __syncthreads(); /* the keys are no longer read */
-    if constexpr (KEYS)
-        sums_store<T, D, PASS>(attention, place, shared, sum, sum_v);
-    else
-        sums_store<T, D, PASS>(attention, place, shared, sum, sum);
+    sums_store<T, D, PASS>(attention, place, shared, sum, sum_v);
 }
 
 template <typename T, int D, int PASS, bool WIDE>
@@ -429,7 +464,11 @@ __global__ void __launch_bounds__(pass_threads<PASS>, blocks_min<PASS>)
 
 template <typename T, int PASS, bool WIDE> static attention_kernel backward_kernel_of(int32_t head_size)
 {
-    return attention_by_size(head_size, [](auto size) { return attention_backward_tiles<T, size(), PASS, WIDE>; });
+    return attention_by_size(head_size, [](auto size) -> attention_kernel {
+        if constexpr (backward_exists<size(), PASS, WIDE>)
+            return attention_backward_tiles<T, size(), PASS, WIDE>;
+        return NULL; /* the host side asks for none */
+    });
 }
 
 template <int PASS> static attention_kernel backward_kernel_by(enum dtype dtype, bool wide, int32_t head_size)
@@ -451,6 +490,8 @@ template <int PASS> static size_t backward_shared_bytes(int32_t head_size, int32
 
 extern "C" size_t cuda_attention_backward_shared_bytes(int32_t head_size, int32_t stages, bool at_once)
 {
+    if (at_once && head_size > CUDA_ATTENTION_HEAD_SIZE_SMALL)
+        return SIZE_MAX;
     return at_once ? backward_shared_bytes<AT_ONCE>(head_size, stages)
                    : backward_shared_bytes<BY_KEYS>(head_size, stages);
 }
@@ -460,7 +501,7 @@ template <int PASS> static cudaError_t backward_launch(cudaStream_t stream, cons
     const struct attention_instance instance = {
         backward_kernel_by<PASS>(attention->q.of.dtype, attention->tensor_k16, attention->head_size),
         backward_shared_bytes<PASS>(attention->head_size, attention->stages)};
-    return attention_launch(stream, instance, TILE_ROWS, PASS == BY_KEYS ? attention->kv_heads : attention->heads,
+    return attention_launch(stream, instance, TILE_ROWS, PASS == BY_QUERIES ? attention->heads : attention->kv_heads,
                             pass_threads<PASS>, attention);
 }
 
@@ -468,6 +509,10 @@ extern "C" cudaError_t cuda_launch_attention_backward_tiles(cudaStream_t stream,
 {
     if (attention->blocks > 0)
         return backward_launch<AT_ONCE>(stream, attention);
-    const cudaError_t error = backward_launch<BY_KEYS>(stream, attention);
+    cudaError_t error = cudaSuccess;
+    if (attention->head_size > CUDA_ATTENTION_HEAD_SIZE_SMALL)
+        error = backward_launch<BY_VALUES>(stream, attention);
+    if (error == cudaSuccess)
+        error = backward_launch<BY_KEYS>(stream, attention);
     return error != cudaSuccess ? error : backward_launch<BY_QUERIES>(stream, attention);
 }

@@ -9,8 +9,9 @@
  * are never touched.  Queries may begin at a position, for prefilling a key-value cache.  The last blocks of a head,
  * which have the most work, start first; no block depends on another one's result.
  *
- * Shared memory: 3 tiles, (D + 8) 384 bytes: 15, 27, 39, 51 KiB for D = 32, 64, 96, 128.  On a multiprocessor of sm_86
- * that leaves room for 4 blocks (limited by registers), 3, 2 and 1.  Eight warps take a third more: 36 and 68 KiB for D
+ * Shared memory: 3 tiles, (D + 8) 384 bytes: 15, 27, 39, 51, 99 KiB for D = 32, 64, 96, 128, 256.  On a multiprocessor
+ * of sm_86 that leaves room for 4 blocks (limited by registers), 3, 2, 1 and 1: 99 KiB are all that a block may have on
+ * sm_86, 89 and 120.  A card of sm_75 has 64, and computes such heads in attention_plain_forward.cu.  Eight warps take a third more: 36 and 68 KiB for D
  * = 64 and 128, with room for 2 blocks and 1.
  */
 #include "backends/cuda/kernels/attention_tile.h"
@@ -39,12 +40,13 @@ DEVICE void scores_hide_later(float (&score)[KEY_TILES][4], int row, int key)
     }
 }
 
-/* The same for the keys before the document of a query.  `query` is the lane's first. */
-DEVICE void scores_hide_earlier(const struct cuda_attention &attention, float (&score)[KEY_TILES][4], int sample,
-                                int query, int key)
+/* The same for the keys before the document or the window of a query.  `query` is the lane's first. */
+DEVICE void scores_hide_earlier(const struct cuda_attention &attention, float (&score)[KEY_TILES][4],
+                                const struct forward_place &place, int query, int key)
 {
     UNROLLED(r, 2) {
-        const int first = attention_begin(attention, sample, query + 8 * r) - key - 2 * (cuda_lane() % 4);
+        const int begin = attention_begin(attention, place.sample, query + 8 * r, place.position);
+        const int first = begin - key - 2 * (cuda_lane() % 4);
         UNROLLED(n, KEY_TILES) {
             UNROLLED(e, 2)
                 score[n][2 * r + e] = n * 8 + e < first ? -INFINITY : score[n][2 * r + e];
@@ -120,8 +122,9 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
         const int first = place.position + place.query; /* position of the tile's first query among the keys */
         const int end = min(place.position + attention.time, first + queries);
         const int warp_row = tile_warp_row(), row = first + warp_row + cuda_lane() / 4;
-        /* Documents begin in order: from this key on, no query of the block has one that begins later. */
-        const int document = attention_begin(attention, place.sample, min(place.query + queries, attention.time) - 1);
+        /* What queries see begins in order: from this key on, none of the block's begins later. */
+        const int last_begin =
+            attention_begin(attention, place.sample, min(place.query + queries, attention.time) - 1, place.position);
         struct tile_source<T> keys = tile_source_of<T>(attention, attention.k, place.sample, kv_head, place.start, end);
         struct tile_source<T> values =
             tile_source_of<T>(attention, attention.v, place.sample, kv_head, place.start, end);
@@ -154,8 +157,8 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
             }
             if (key + TILE_ROWS - 1 > first)
                 scores_hide_later(score, row, key);
-            if (key < document)
-                scores_hide_earlier(attention, score, place.sample, place.query + warp_row + cuda_lane() / 4, key);
+            if (key < last_begin)
+                scores_hide_earlier(attention, score, place, place.query + warp_row + cuda_lane() / 4, key);
             weights_make<D>(score, largest, sum, result, attention.scale * LOG2_E);
             if (attention.threshold != 0)
                 weights_drop(score, tile_kept_by_query<KEY_TILES>(attention, mask, place.query + warp_row, key));
@@ -184,8 +187,15 @@ template <typename T, bool WIDE> static struct attention_instance forward_instan
             if (warps == 8)
                 return {attention_forward_tiles<T, size(), WIDE, 8>, forward_shared_bytes<size(), 8>};
         }
-        return {attention_forward_tiles<T, size(), WIDE, TILE_WARPS>, forward_shared_bytes<size(), TILE_WARPS>};
+        if constexpr (WIDE || size() <= CUDA_ATTENTION_HEAD_SIZE_SMALL)
+            return {attention_forward_tiles<T, size(), WIDE, TILE_WARPS>, forward_shared_bytes<size(), TILE_WARPS>};
+        return {NULL, 0}; /* the host side asks for none */
     });
+}
+
+extern "C" size_t cuda_attention_forward_shared_bytes(int32_t head_size)
+{
+    return attention_by_size(head_size, [](auto size) { return forward_shared_bytes<size(), TILE_WARPS>; });
 }
 
 extern "C" size_t cuda_attention_forward_eight_bytes(int32_t head_size)

@@ -4,24 +4,34 @@
  *     dv += (p f)' dy,   ds = p (f (dy v') - delta),   dk += ds' q,   dq += ds k                 Dao 2023, algorithm 2
  * gt_attention_delta has written delta to the workspace.  The kernel is compiled twice.  By keys (GT_BY_KEYS 1) it
  * computes dk and dv: one group per tile of keys of a key-value head, over all queries at or after it, of all heads that share it.
- * By queries it computes dq: one group per tile of queries, over all keys up to it.  Both skip tiles of other documents.
+ * By queries it computes dq: one group per tile of queries, over all keys up to it.  Both skip tiles of other documents and beyond windows.
  * Scores are computed twice, so that every sum has one owner and dq needs no scratch memory.  A group is 8 x 8
- * work-items.  It owns the wide side of the tile (GT_WIDE rows) and loops over the narrow side.
+ * work-items.  It owns the wide side of the tile (GT_WIDE rows) and loops over the narrow side (GT_NARROW rows).
  */
-#define GT_WIDE (GT_SLICES > 8 ? 16 : 32)
+#if GT_SLICES > 16
+#define GT_WIDE 8
+#define GT_NARROW 8
+#elif GT_SLICES > 8
+#define GT_WIDE 16
+#define GT_NARROW 8
+#else
+#define GT_WIDE 32
+#define GT_NARROW 16
+#endif
 #define GT_WIDE_EACH (GT_WIDE / 8)
-#define GT_QUERIES (GT_BY_KEYS ? GT_WIDE / 2 : GT_WIDE)
-#define GT_KEYS (GT_BY_KEYS ? GT_WIDE : GT_WIDE / 2)
+#define GT_QUERIES (GT_BY_KEYS ? GT_NARROW : GT_WIDE)
+#define GT_KEYS (GT_BY_KEYS ? GT_WIDE : GT_NARROW)
 #define GT_DOWN (GT_QUERIES / 8) /* queries and keys of a work-item */
 #define GT_ACROSS (GT_KEYS / 8)
 #define GT_SCORE_PITCH (GT_KEYS + 1)
 
-/* Returns the end of the queries from `low` on that see a key before `limit`: their documents begin in order. */
-static int gt_queries_end(__global const int *begin, int low, int end, int limit)
+/* Returns the end of the queries from `low` on that see a key before `limit`: what they see begins in order.  `begin`
+ * has the documents of the sample's rows. */
+static int gt_queries_end(__global const int *begin, int documents, int window, int low, int end, int limit)
 {
     while (low < end) {
         const int middle = (low + end) / 2;
-        if (begin[middle] < limit)
+        if (gt_begin(documents ? begin[middle] : 0, window, middle) < limit)
             low = middle + 1;
         else
             end = middle;
@@ -31,8 +41,8 @@ static int gt_queries_end(__global const int *begin, int low, int end, int limit
 
 GT_KERNEL(GT_ITEMS)
 gt_attention_backward(GT_TENSOR(dy), GT_TENSOR(qkv), GT_ARRAY(const float, lse), GT_SCALARS, GT_TENSOR(dqkv),
-                      GT_ARRAY(const int, begin), GT_ARRAY(const float, delta), int documents, int time, int heads,
-                      int kv_heads, int size, float scale, int site, uint threshold, float kept_scale)
+                      GT_ARRAY(const int, begin), GT_ARRAY(const float, delta), int documents, int window, int time,
+                      int heads, int kv_heads, int size, float scale, int site, uint threshold, float kept_scale)
 {
     __local float q[GT_QUERIES * GT_PITCH], slope[GT_QUERIES * GT_PITCH], k[GT_KEYS * GT_PITCH], v[GT_KEYS * GT_PITCH];
     __local float score_slope[GT_QUERIES * GT_SCORE_PITCH], row_lse[GT_QUERIES], row_delta[GT_QUERIES];
@@ -56,14 +66,17 @@ gt_attention_backward(GT_TENSOR(dy), GT_TENSOR(qkv), GT_ARRAY(const float, lse),
     }
     int first = own, end = own + own_rows, walks = 1; /* of the narrow side, which is walked through for each head */
 #if GT_BY_KEYS
-    end = documents ? gt_queries_end(begin + begin_at + (ulong)row, own, time, own + own_rows) : time;
+    if (documents || window > 0)
+        end = gt_queries_end(begin + begin_at + (ulong)row, documents, window, own, time, own + own_rows);
+    else
+        end = time;
     walks = heads / kv_heads;
 #else
-    first = documents ? GT_AT(begin, row + own) / GT_KEYS * GT_KEYS : 0;
+    first = gt_begin(documents ? GT_AT(begin, row + own) : 0, window, own) / GT_KEYS * GT_KEYS;
 #endif
-    const int narrow = GT_WIDE / 2, steps = (end - first + narrow - 1) / narrow;
+    const int steps = (end - first + GT_NARROW - 1) / GT_NARROW;
     for (int pass = 0; pass < steps * walks; pass++) {
-        const int other = first + pass % steps * narrow;
+        const int other = first + pass % steps * GT_NARROW;
         const int head = GT_BY_KEYS ? kv_head * (heads / kv_heads) + pass / steps : own_head;
         const int query = GT_BY_KEYS ? other : own, key = GT_BY_KEYS ? own : other;
         const int queries = min(time - query, GT_QUERIES);
@@ -79,7 +92,8 @@ gt_attention_backward(GT_TENSOR(dy), GT_TENSOR(qkv), GT_ARRAY(const float, lse),
             if (item < GT_QUERIES) {
                 row_lse[item] = item < queries ? GT_AT(lse, statistic + item) : 0.0f;
                 row_delta[item] = item < queries ? GT_AT(delta, statistic + item) : 0.0f;
-                row_begin[item] = documents && item < queries ? GT_AT(begin, row + query + item) : 0;
+                row_begin[item] =
+                    gt_begin(documents && item < queries ? GT_AT(begin, row + query + item) : 0, window, query + item);
             }
         }
         if (!GT_BY_KEYS || pass == 0) {
@@ -117,7 +131,7 @@ gt_attention_backward(GT_TENSOR(dy), GT_TENSOR(qkv), GT_ARRAY(const float, lse),
             }
         }
         GT_SYNC();
-        for (int i = 0; i < narrow; i++) {
+        for (int i = 0; i < GT_NARROW; i++) {
             for (int s = 0; s < GT_SLICES; s++) {
                 const int from = i * GT_PITCH + x + 8 * s;
                 for (int r = 0; r < GT_WIDE_EACH; r++) {

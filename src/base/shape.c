@@ -116,6 +116,13 @@ bool shape_rotates(const struct shape *shape, int32_t layer)
     return shape->position == POSITION_ROPE && (interval == 0 || (layer + 1) % interval != 0);
 }
 
+int32_t shape_window(const struct shape *shape, int32_t layer)
+{
+    const int32_t pattern = shape->sliding_window_pattern;
+    const bool whole = layer < shape->max_window_layers || (pattern > 0 && (layer + 1) % pattern == 0);
+    return whole ? 0 : shape->sliding_window;
+}
+
 /* ---- architectures ---- */
 
 const struct arch *arch_get(enum arch_kind kind)
@@ -148,11 +155,24 @@ bool arch_says(const struct arch *arch, enum shape_property property, double val
            (row->type != SHAPE_TYPE_CHOICE || row->hf_words[(int)value] != NULL) && (row->only == NULL || value != 0.0);
 }
 
+static bool is_of_windows(enum shape_property property)
+{
+    return property == SHAPE_sliding_window || property == SHAPE_sliding_window_pattern ||
+           property == SHAPE_max_window_layers;
+}
+
+/* Returns true if the class can say which layers have a window. */
+static bool window_is_said(const struct arch *arch, const struct shape *shape)
+{
+    const bool all = shape->sliding_window_pattern == 0 && shape->max_window_layers == 0;
+    return arch->window == WINDOW_ON_REQUEST || (arch->window == WINDOW_ALWAYS && all);
+}
+
 /* Returns true if a property has no effect in a model, or in those of an architecture. */
 static bool is_idle(const struct arch *arch, const struct shape *shape, enum shape_property property)
 {
     return (property == SHAPE_gelu && (shape->mlp != MLP_GELU || arch->shape.mlp != MLP_GELU)) ||
-           (property == SHAPE_qkv_bias && shape->bias) ||
+           (property == SHAPE_qkv_bias && shape->bias) || (is_of_windows(property) && shape->sliding_window == 0) ||
            (property == SHAPE_rope_theta && shape->position != POSITION_ROPE);
 }
 
@@ -162,6 +182,8 @@ static bool is_other(const struct arch *arch, const struct shape *shape, enum sh
 {
     const double value = shape_get(shape, property);
     if (property == SHAPE_bias && arch->biases != BIASES_NONE)
+        return false;
+    if (is_of_windows(property) && window_is_said(arch, shape))
         return false;
     if (value == shape_get(&arch->shape, property) || arch_says(arch, property, value))
         return false;

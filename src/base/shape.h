@@ -57,6 +57,8 @@ void shape_set(struct shape *shape, enum shape_property property, double value);
 char *shape_text(char text[static SHAPE_TEXT_MAX], const struct shape *shape, enum shape_property property);
 #define SHAPE_TEXT(shape, property) shape_text((char[SHAPE_TEXT_MAX]){0}, shape, property)
 
+/* Returns the tokens that a layer's attention sees, the last of which is a token itself; 0 means all up to it. */
+int32_t shape_window(const struct shape *shape, int32_t layer);
 /* Replaces sizes of 0 by what they mean. */
 void shape_sizes_fill(struct shape *shape);
 /* Returns true if a layer, counted from 0, turns queries and keys. */
@@ -78,12 +80,14 @@ struct arch {
     struct shape silent; /* the properties with fields, in a file that lacks them */
     /* A model with biases: no, with a field of our own, with attention_bias and mlp_bias. */
     enum { BIASES_NONE, BIASES_OWN, BIASES_FIELDS } biases;
+    /* Whether layers have a window of attention: none, all or none, those that fields name. */
     enum { WINDOW_NEVER, WINDOW_ALWAYS, WINDOW_ON_REQUEST } window;
     struct {
         const char *file, *gguf;
     } norms[2]; /* names of the norms of attention and of the MLP */
     /* Which versions of llama.cpp need an output layer that is the embedding: none, old ones, all. */
     enum { GGUF_OUTPUT_FREE, GGUF_OUTPUT_ONCE, GGUF_OUTPUT_NEEDED } gguf_output;
+    const char *gguf;      /* GGUF's architecture; NULL: the name */
     bool gguf_neighbours;  /* llama.cpp turns neighbours in a head, so queries and keys have another order there */
     bool gguf_divisors;    /* llama.cpp knows rope_scaling llama3 */
     bool gguf_whole_heads; /* llama.cpp needs head_dim = n_embd / n_head */

@@ -239,24 +239,16 @@ static enum gt_status tokenizer_check(const struct sample *sample)
                 sample->vocabulary, tokens, vocab_size);
 }
 
-/* Notes the limits of block_size; see generator_next().  A text beyond a window of attention is refused. */
-static enum gt_status context_check(const struct sample *sample)
+/* Notes the limits of block_size; see generator_next(). */
+static void context_report(const struct sample *sample)
 {
     const struct checkpoint *checkpoint = sample->source.checkpoint;
-    const int32_t block = checkpoint->config.block_size, window = checkpoint->rest.window;
-    const int64_t prompt = (int64_t)sample->prompt_count, room = window - prompt;
-    if (window > 0 && sample->config->max_new_tokens > room)
-        return FAIL(
-            GT_USAGE,
-            "the prompt has %" PRId64 " tokens, and max_new_tokens=%" PRId64 ": beyond %" PRId32
-            " tokens this model's attention has a window (%s: field \"sliding_window\"), which is not supported; %s",
-            prompt, sample->config->max_new_tokens, window, checkpoint->source,
-            room > 0 ? TEXT(64, "use --max_new_tokens=%" PRId64 " or less", room) : "shorten the prompt");
+    const int32_t block = checkpoint->config.block_size;
+    const int64_t prompt = (int64_t)sample->prompt_count;
     if (prompt > block)
         log_note("the prompt has %" PRId64 " tokens; the model sees the last %" PRId32 " (block_size)", prompt, block);
     if (prompt + sample->config->max_new_tokens - 1 > block)
         log_note("text beyond block_size=%" PRId32 " tokens is slower: each token recomputes the context", block);
-    return GT_OK;
 }
 
 /* Returns the most tokens of a sequence; a conversation's are those of the context. */
@@ -412,7 +404,7 @@ static enum gt_status samples_write(struct sample *sample)
     TRY(chat ? chat_open(sample) : prompt_read(sample));
     TRY(model_open(sample));
     if (!chat)
-        TRY(context_check(sample));
+        context_report(sample);
     TRY(generator_open(sample));
     if (!chat) /* there, a signal ends the program at once: it may be waiting for the user */
         stop_install();

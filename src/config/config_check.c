@@ -71,6 +71,20 @@ static enum gt_status check_kv_heads(const struct config *config)
     return GT_OK;
 }
 
+/* Checks that the keys which leave blocks without a window leave some with one. */
+static enum gt_status check_window(const struct config *config)
+{
+    const enum config_key keys[] = {CONFIG_KEY_sliding_window_pattern, CONFIG_KEY_max_window_layers};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (are_resolved(config, CONFIG_KEY_sliding_window, keys[i]) && config->sliding_window == 0 &&
+            config_key_value(config, keys[i]).integer != 0)
+            return refuse_pair(config, keys[i], "has no effect with", CONFIG_KEY_sliding_window);
+    if (config->sliding_window_pattern == 1 && is_resolved(config, CONFIG_KEY_sliding_window_pattern))
+        return FAIL(GT_USAGE, "%s leaves no block with a window; use 2 or more, or 0",
+                    DESCRIBED(config, CONFIG_KEY_sliding_window_pattern));
+    return GT_OK;
+}
+
 /* Checks the keys that only rotary positions use. */
 static enum gt_status check_rope(const struct config *config)
 {
@@ -587,7 +601,7 @@ enum gt_status config_check(struct config *config)
         check_device,    check_backend,    check_heads,    check_kv_heads, check_rope,
         check_limits,    check_tokens,     check_chunks,   check_betas,    check_evaluation_samples,
         check_recompute, check_checkpoint, check_expected, check_lora,     check_parts,
-        check_link,      check_length};
+        check_link,      check_length,     check_window};
     const bool train = config->program == CONFIG_TRAIN;
     bool failed = train && check_devices(config) != GT_OK;
     config->local_ranks = (int32_t)config->ranks;

@@ -341,6 +341,8 @@ const char *export_gguf_lacks(const struct model_config *config, char text[stati
         what = "a head_dim other than n_embd / n_head";
     else if (config->no_rope_layer_interval > 0 && config->no_rope_layer_interval != GGUF_ROPE_INTERVAL)
         what = "a no_rope_layer_interval other than 4";
+    else if (config->sliding_window > 0 && arch->window != WINDOW_ALWAYS)
+        what = "sliding_window";
     if (what == NULL)
         return NULL;
     (void)snprintf(text, HF_LACKS_MAX, "%s in %s's blocks", what, arch->name);
@@ -384,6 +386,8 @@ static void shape_put(const struct model_config *config, struct head *head)
             property_put(config, &shape, (enum shape_property)p, head);
     if (has_divisors(config)) /* which rope_freqs.weight does not tell completely */
         key_string(head, GGUF_KEY_SCALING, rope_scaling_text((char[ROPE_SCALING_TEXT_MAX]){0}, &config->rope));
+    if (config->sliding_window > 0)
+        key_u32(head, GGUF_KEY_WINDOW, config->sliding_window);
     if (config->position != POSITION_ROPE || config->rope.scaling != ROPE_SCALING_LINEAR)
         return;
     key_string(head, ".rope.scaling.type", "linear");
@@ -500,7 +504,8 @@ static void head_put(const struct export_options *options, struct head *head)
 /* Makes everything before the data, to be released with free(). */
 static enum gt_status head_make(const struct export_options *options, char **out, size_t *out_count)
 {
-    struct head head = {.architecture = hf_config_type(&options->checkpoint->config)};
+    const struct arch *arch = arch_of(&options->checkpoint->config.shape);
+    struct head head = {.architecture = arch->gguf != NULL ? arch->gguf : arch->name};
     TRY(export_generation_make(options, &head.generation));
     head.stream = open_memstream(out, out_count);
     bool failed = head.stream == NULL;
@@ -572,6 +577,10 @@ enum gt_status export_gguf_write(const struct export_options *options, const str
     struct progress progress;
     if (options->checkpoint->config.mlp == MLP_GELU && options->checkpoint->config.gelu != GELU_TANH)
         log_warning("the model was trained with gelu=erf, but llama.cpp computes tanh; logits will differ slightly");
+    if (options->checkpoint->config.sliding_window > 0)
+        log_warning("llama.cpp ignores sliding_window=%" PRId32
+                    " of this architecture: after longer texts its tokens will differ",
+                    options->checkpoint->config.sliding_window);
     if (!is_adapter(options))
         tokens_log(options->tokenizer);
     mixture_log(options);

@@ -98,7 +98,7 @@ static enum gt_status architecture_get(const struct gguf *gguf, const struct arc
         return FAIL(GT_DATA, "%s: has no key general.architecture", gguf->path);
     for (int kind = 0; kind < ARCH_KINDS; kind++) {
         *out = arch_get((enum arch_kind)kind);
-        if ((*out)->class_name == NULL)
+        if ((*out)->class_name == NULL || (*out)->gguf != NULL)
             continue;
         if (is_name(text, count, (*out)->name))
             return GT_OK;
@@ -202,10 +202,20 @@ static enum gt_status scaling_set(const struct gguf *gguf, const char *architect
     return FAIL(GT_NO_MEMORY, "out of memory: %s", gguf->path);
 }
 
+/* A llama with a window is a mistral elsewhere.  The key says nothing in files of qwen2: see export_gguf.c. */
+static int window_fields(const struct gguf *gguf, const struct arch *arch, json_t *root)
+{
+    int64_t window;
+    if (arch != arch_get(ARCH_llama) || !gguf_integer(gguf, "llama" GGUF_KEY_WINDOW, &window) || window == 0)
+        return 0;
+    return json_object_set_new(root, "model_type", json_string(arch_get(ARCH_mistral)->name)) |
+           json_object_set_new(root, "sliding_window", json_integer(window));
+}
+
 static int llama_fields(const struct gguf *gguf, const struct arch *arch, json_t *root)
 {
     int failures =
-        field_copy(gguf, arch, ".context_length", root, "max_position_embeddings") |
+        window_fields(gguf, arch, root) | field_copy(gguf, arch, ".context_length", root, "max_position_embeddings") |
         json_object_set_new(root, "tie_word_embeddings", json_boolean(gguf_tensor_find(gguf, "output.weight") == NULL));
     if (arch->biases != BIASES_FIELDS)
         return failures;

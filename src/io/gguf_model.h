@@ -14,6 +14,8 @@
 
 /* A key of ours: the rope_scaling of a model with rope_freqs.weight, as the configuration writes it. */
 #define GGUF_KEY_SCALING "gpt_train.rope_scaling"
+/* Of a model whose attention has a window: follows the architecture. */
+#define GGUF_KEY_WINDOW ".attention.sliding_window"
 
 /* A key of ours: the generation_config.json of the model. */
 #define GGUF_KEY_GENERATION "gpt_train.generation"

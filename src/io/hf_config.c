@@ -10,6 +10,7 @@
  */
 #include "io/hf_config.h"
 
+#include "base/size.h"
 #include "io/known_models.h"
 #include "model/parameters.h"
 
@@ -402,6 +403,30 @@ static json_t *scaling_make(const struct rope_config *rope)
                      "original_max_position_embeddings", rope->original_context);
 }
 
+/* The kinds of attention of all layers, in the words of transformers. */
+static json_t *layer_types_make(const struct model_config *config)
+{
+    json_t *list = json_array();
+    int failures = list == NULL;
+    for (int32_t layer = 0; layer < config->n_layer; layer++)
+        failures |= json_array_append_new(
+            list, json_string(shape_window(&config->shape, layer) > 0 ? "sliding_attention" : "full_attention"));
+    return json_whole(list, failures);
+}
+
+/* The fields of a window, if there is one. */
+static int window_add(json_t *root, const struct model_config *config, const struct arch *arch)
+{
+    if (config->sliding_window == 0 || arch->window == WINDOW_NEVER)
+        return 0;
+    int failures = json_object_set_new(root, "sliding_window", json_integer(config->sliding_window));
+    if (arch->window == WINDOW_ON_REQUEST)
+        failures |=
+            json_object_update_new(root, json_pack("{s:b, s:i, s:o}", "use_sliding_window", 1, "max_window_layers",
+                                                   config->max_window_layers, "layer_types", layer_types_make(config)));
+    return failures;
+}
+
 static int llama_add(json_t *root, const struct model_config *config, const struct arch *arch)
 {
     int failures =
@@ -410,7 +435,7 @@ static int llama_add(json_t *root, const struct model_config *config, const stru
     if (arch->biases == BIASES_FIELDS)
         failures |= json_object_update_new(
             root, json_pack("{s:b, s:b}", "attention_bias", (int)config->bias, "mlp_bias", (int)config->bias));
-    return failures;
+    return failures | window_add(root, config, arch);
 }
 
 static bool has_field(const struct arch *arch, const char *name)
@@ -479,45 +504,89 @@ static enum gt_status rope_layers_check(const json_t *root, const char *source, 
     return flag_expect(root, source, "use_sliding_window", false);
 }
 
-/* Refuses other kinds of attention than the class has.  *out_windows is whether layer_types has a layer with a
- * window. */
-static enum gt_status layers_check(const json_t *root, const char *source, const struct arch *arch, bool *out_windows)
+/* Refuses other kinds of attention than the class has. */
+static enum gt_status layers_check(const json_t *root, const char *source, const struct arch *arch)
 {
     const json_t *types = json_object_get(root, "layer_types"), *value;
     size_t i;
-    *out_windows = false;
     json_array_foreach(types, i, value)
     {
         const char *type = json_string_value(value) != NULL ? json_string_value(value) : "?";
         const bool windows = arch->window != WINDOW_NEVER && strcmp(type, "sliding_attention") == 0;
         if (!windows && strcmp(type, "full_attention") != 0)
             return refuse_text(source, "layer_types", type, "only full_attention is");
-        *out_windows = *out_windows || windows;
     }
     return GT_OK;
 }
 
-/* Sets *window to the length of the attention's window, or to 0 if no layer has one.  In the classes that must be told
- * to use it, layer_types names the layers that do, or else all from number max_window_layers on. */
-static enum gt_status window_parse(const json_t *root, const char *source, const struct arch *arch, int32_t n_layer,
-                                   int32_t *window)
+static bool layer_has_window(const json_t *types, int32_t layer)
+{
+    const char *type = json_string_value(json_array_get(types, (size_t)layer));
+    return type != NULL && strcmp(type, "sliding_attention") == 0;
+}
+
+/* Returns the first layer, from 0 on, that layer_types says has a window or has none; n_layer if there is none. */
+static int32_t layer_first(const json_t *types, const struct model_config *config, bool window)
+{
+    int32_t layer = 0;
+    while (layer < config->n_layer && layer_has_window(types, layer) != window)
+        layer++;
+    return layer;
+}
+
+/* Returns true if the layers of the shape that have a window are those of layer_types. */
+static bool layers_agree(const json_t *types, const struct model_config *config)
+{
+    for (int32_t layer = 0; layer < config->n_layer; layer++)
+        if (layer_has_window(types, layer) != (shape_window(&config->shape, layer) > 0))
+            return false;
+    return true;
+}
+
+/* Sets which layers have the window from layer_types: all from some number on, or all but every n-th. */
+static enum gt_status layer_types_parse(const json_t *root, const char *source, struct model_config *config)
+{
+    const json_t *types = json_object_get(root, "layer_types");
+    if (json_array_size(types) != (size_t)config->n_layer)
+        return FAIL(GT_DATA, "%s: field \"layer_types\": has %zu layers, num_hidden_layers is %d", source,
+                    json_array_size(types), config->n_layer);
+    config->max_window_layers = layer_first(types, config, true);
+    if (layers_agree(types, config))
+        return GT_OK;
+    if (config->max_window_layers == 0)
+        config->sliding_window_pattern = layer_first(types, config, false) + 1;
+    if (layers_agree(types, config))
+        return GT_OK;
+    return FAIL(GT_UNSUPPORTED,
+                "%s: field \"layer_types\": this order is not supported; windows from one layer on, or in all but "
+                "every n-th, are",
+                source);
+}
+
+/* Sets the window and which layers have it.  In the classes that must be told to use it, layer_types names these
+ * layers, or else they are all from number max_window_layers on. */
+static enum gt_status window_parse(const json_t *root, const char *source, const struct arch *arch,
+                                   struct model_config *config)
 {
     const json_t *given = json_object_get(root, "sliding_window");
-    bool used = arch->window == WINDOW_ALWAYS, listed;
+    bool used = arch->window == WINDOW_ALWAYS;
     int64_t length = WINDOW_DEFAULT, first = WINDOW_LAYERS_DEFAULT;
-    *window = 0;
-    TRY(layers_check(root, source, arch, &listed));
-    if (arch->window == WINDOW_ON_REQUEST) {
+    TRY(layers_check(root, source, arch));
+    if (arch->window == WINDOW_ON_REQUEST)
         TRY(OPTIONAL(json_get_bool, root, source, "use_sliding_window", &used));
-        if (has(root, "max_window_layers"))
-            TRY(json_get_int(root, source, "max_window_layers", 0, INT32_MAX, &first));
-        used = used && (has(root, "layer_types") ? listed : first < n_layer);
-    }
+    if (arch->window == WINDOW_ON_REQUEST && has(root, "max_window_layers"))
+        TRY(json_get_int(root, source, "max_window_layers", 0, INT32_MAX, &first));
     if (!used || json_is_null(given))
         return GT_OK;
     if (given != NULL)
         TRY(json_get_int(root, source, "sliding_window", 1, INT32_MAX, &length));
-    *window = (int32_t)length;
+    config->sliding_window = (int32_t)length;
+    if (arch->window == WINDOW_ON_REQUEST && has(root, "layer_types"))
+        TRY(layer_types_parse(root, source, config));
+    else if (arch->window == WINDOW_ON_REQUEST)
+        config->max_window_layers = (int32_t)min_i64(first, config->n_layer);
+    if (config->max_window_layers == config->n_layer)
+        config->sliding_window = config->max_window_layers = 0;
     return GT_OK;
 }
 
@@ -590,21 +659,18 @@ static enum gt_status biases_parse(const json_t *root, const char *source, const
 }
 
 static enum gt_status llama_parse(const json_t *root, const char *source, const struct arch *arch,
-                                  struct model_config *config, int32_t *out_window)
+                                  struct model_config *config)
 {
     const bool own = arch->class_name == NULL;
     const json_t *ours = NULL;
     double dropout = 0.0;
-    int32_t window;
     TRY(llama_sizes_check(root, source, config));
     TRY(foreign_check(root, source, arch));
     TRY(share_check(root, source));
     TRY(biases_parse(root, source, arch, &config->bias));
     TRY(rope_parse(root, source, &config->rope));
     TRY(rope_layers_check(root, source, &config->shape));
-    TRY(window_parse(root, source, arch, config->n_layer, &window));
-    *out_window = window > 0 && window < config->block_size ? window : 0;
-    config->block_size = *out_window > 0 ? window : config->block_size;
+    TRY(window_parse(root, source, arch, config));
     if (own || has(root, OWN_TYPE))
         TRY(json_get_object(root, source, OWN_TYPE, &ours));
     if (own)
@@ -796,7 +862,6 @@ static enum gt_status arch_find(const json_t *root, const char *source, const ch
 static enum gt_status rest_parse(const json_t *root, const char *source, bool tied, struct hf_config_rest *rest)
 {
     rest->tied = tied;
-    rest->window = 0;
     TRY(OPTIONAL(json_get_bool, root, source, "tie_word_embeddings", &rest->tied));
     TRY(token_field(root, source, "bos_token_id", &rest->bos_token));
     return token_field(root, source, "eos_token_id", &rest->eos_token);
@@ -816,7 +881,7 @@ enum gt_status hf_config_parse(const json_t *root, const char *source, struct mo
     if (arch->family == FAMILY_GPT2)
         TRY(gpt2_parse(root, source, &config));
     else
-        TRY(llama_parse(root, source, arch, &config, &rest.window));
+        TRY(llama_parse(root, source, arch, &config));
     config.padded_vocab_size = config.vocab_size;
     unknown_report(root, source, arch, false);
     if (has(root, OWN_TYPE)) /* which a later release may have written */

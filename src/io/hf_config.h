@@ -21,13 +21,11 @@ enum gt_status hf_config_make(const struct model_config *config, int32_t bos_tok
 /* The other fields of config.json that the reader of the weights needs. */
 struct hf_config_rest {
     bool tied;                    /* tie_word_embeddings */
-    int32_t window;               /* longer contexts need a window of attention, which is not supported; 0: none do */
     int32_t bos_token, eos_token; /* -1 if absent or null */
 };
 
 /* The inverse; `source` is the file's name for error lines.  Absent fields have the class's defaults, except that
- * sizes are required.  One warning names the fields that are set and not known here.  block_size is at most the
- * window.  Without "gpt_train" a GPT-2 has biases.  padded_vocab_size is vocab_size; a GPT-2's dropout is resid_pdrop.
+ * sizes are required.  One warning names the fields that are set and not known here.  Without "gpt_train" a GPT-2 has biases.  padded_vocab_size is vocab_size; a GPT-2's dropout is resid_pdrop.
  * Errors: GT_DATA, GT_UNSUPPORTED, naming file and field. */
 enum gt_status hf_config_parse(const json_t *root, const char *source, struct model_config *out,
                                struct hf_config_rest *out_rest);

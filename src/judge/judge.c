@@ -56,7 +56,6 @@ static enum gt_status time_choose(struct judge *judge, struct model_config *mode
     judge->time = set ? config->block_size : rope ? min_i64(usual, model->block_size) : model->block_size;
     if (config->eval_block_size > 0)
         judge->time = config->eval_block_size;
-    TRY(restore_window_check(key, judge->time, checkpoint->rest.window, checkpoint->source));
     if (judge->time > model->block_size && !rope)
         return FAIL(GT_USAGE, "%s=%" PRId64 " is larger than the model's block_size, %" PRId32, key, judge->time,
                     model->block_size);

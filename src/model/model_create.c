@@ -79,7 +79,12 @@ double model_bytes_per_parameter(const struct model *model)
 
 double model_flops_per_token(const struct model_config *config)
 {
-    const double attention = 12.0 * config->n_layer * (double)model_attention_width(config) * config->block_size;
+    double seen = 0.0; /* tokens, in all layers */
+    for (int32_t layer = 0; layer < config->n_layer; layer++) {
+        const int32_t window = shape_window(&config->shape, layer);
+        seen += window > 0 && window < config->block_size ? window : config->block_size;
+    }
+    const double attention = 12.0 * (double)model_attention_width(config) * seen;
     const double lookup = config->untied ? (double)config->vocab_size * config->n_embd : 0.0; /* is no product */
     const double used = (double)model_parameter_count_no_positions(config) - lookup;
     const double frozen = config->lora.rank > 0 ? used - (double)model_adapter_count(config) : 0.0;

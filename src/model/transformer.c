@@ -208,6 +208,7 @@ static enum gt_status build_attention_op(const struct builder *b, int32_t qkv, i
         .heads = config->n_head,
         .kv_heads = config->n_kv_head,
         .time = b->io->time,
+        .window = shape_window(&config->shape, b->pen.layer),
         .softmax_scale = config->attention_multiplier > 0.0 ? (float)config->attention_multiplier : usual,
     };
     if (b->cache != TENSOR_NONE) {

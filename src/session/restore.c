@@ -143,21 +143,8 @@ static json_t *shape_object(const struct config *config, const struct model_conf
     return json_whole(object, failures);
 }
 
-enum gt_status restore_window_check(const char *key, int64_t tokens, int32_t window, const char *source)
-{
-    if (window == 0 || tokens <= window)
-        return GT_OK;
-    return FAIL(
-        GT_USAGE,
-        "%s=%" PRId64 ": beyond %" PRId32
-        " tokens this model's attention has a window (%s: field \"sliding_window\"), which is not supported; use "
-        "--%s=%" PRId32 " or less",
-        key, tokens, window, source, key, window);
-}
-
-/* `window` is that of hf_config_rest. */
 static enum gt_status fill_from_weights(struct config *config, struct model_config *model, bool has_arch,
-                                        int32_t window, const char *source)
+                                        const char *source)
 {
     json_t *object = shape_object(config, model, has_arch);
     if (!object)
@@ -169,7 +156,6 @@ static enum gt_status fill_from_weights(struct config *config, struct model_conf
         const int32_t most = model->max_positions > 0 ? model->max_positions : model->block_size;
         if (config->origin[CONFIG_KEY_block_size].source == NULL && config->block_size > most)
             config->block_size = most;
-        TRY(restore_window_check("block_size", config->block_size, window, source));
         if (config->block_size > most)
             log_warning("block_size=%" PRId64 " is more than the %" PRId32 " positions that the model was made for",
                         config->block_size, most);
@@ -316,7 +302,6 @@ static enum gt_status shape_find(const struct config *config, struct restore_sou
     source->download = repository ? name : NULL;
     TRY(json_parse_file(path, CONFIG_BYTES_MAX, &root));
     const enum gt_status status = hf_config_parse(root, path, &out->config, &rest);
-    source->window = rest.window;
     json_decref(root);
     return status;
 }
@@ -335,7 +320,7 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
     if (found) {
         *model = shape.config;
         TRY(tuning_prepare(mem, config, mixture, from, shape.chat, model));
-        return fill_from_weights(config, model, false, source->window, config->init_from);
+        return fill_from_weights(config, model, false, config->init_from);
     }
     TRY(weights_path(config, from));
     const bool resume = strcmp(config->init_from, "resume") == 0;
@@ -356,7 +341,7 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
     const bool has_arch = source->resume && json_object_get(checkpoint->record.state.configuration, "arch") != NULL;
     if (!source->resume)
         TRY(tuning_prepare(mem, config, mixture, from, false, model));
-    TRY(fill_from_weights(config, model, has_arch, checkpoint->rest.window, checkpoint->source));
+    TRY(fill_from_weights(config, model, has_arch, checkpoint->source));
     if (model->lora.rank > 0 && checkpoint->base[0] == '\0' && checkpoint->kind != CHECKPOINT_HF &&
         checkpoint->kind != CHECKPOINT_GGUF && checkpoint->kind != CHECKPOINT_OURS)
         return FAIL(GT_UNSUPPORTED, CHECKPOINT_BASE_FORM, checkpoint->source);

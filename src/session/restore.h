@@ -31,7 +31,6 @@ struct restore_source {
     bool own;                 /* `checkpoint` is out_dir's last one: the run continues in place */
     bool branch; /* `checkpoint` is an older one kept in out_dir: the later ones now belong to an earlier run */
     const char *download; /* the name of a model whose plan did without its weights, borrowed; NULL otherwise */
-    int32_t window;       /* of hf_config_rest, where a plan has read config.json alone */
     bool convert_states;  /* the stored states have another format than the run's */
 };
 
@@ -53,8 +52,5 @@ enum gt_status restore_tokenizer_check(struct hostmem *mem, const struct config 
 enum gt_status restore_template_find(const struct config *config, const struct restore_source *source,
                                      const struct mixture *mixture, struct tokenizer *tokenizer);
 void restore_close(struct restore_source *source);
-/* Refuses contexts of so many tokens, which `key` asks for, where hf_config_rest.window forbids them.  Errors:
- * GT_USAGE. */
-enum gt_status restore_window_check(const char *key, int64_t tokens, int32_t window, const char *source);
 
 #endif

@@ -5,8 +5,8 @@ The reference below is written from the formulas (Radford et al. 2019; Loshchilo
 Touvron et al. 2023, Su et al. 2021, transformers' modeling_llama.py and those of the other classes), in float64.  Both
 sides start from the same weights, which this script writes as a Hugging Face folder, and see the same batches, which
 the helper tests/model/step_dump reports.  GPT-2 with and without biases and with both gelu kinds; Llama, Qwen2, Qwen3,
-OLMo 2, SmolLM3, Granite and mixtures, with fewer key-value heads, another head size, tied and untied; with accumulation, clipping and weight
-decay:
+OLMo 2, SmolLM3, Granite and mixtures, with fewer key-value heads, other head sizes, windows, tied and untied; with
+accumulation, clipping and weight decay:
   teacher   every step starts from the reference's weights and moments: each parameter's gradient, m, v and new weight
   shape     the same gradients if the micro-batch does not divide and loss chunks are small
   free      gpt-train itself, ten steps on its own: each loss, the gradient norms, and the saved weights
@@ -61,6 +61,7 @@ class Modern:
         self.qkv_bias, self.theta, self.scaling = rest.get("qkv_bias", False), rest.get("theta", 1e4), rest.get("scaling")
         self.q, self.kv = HEADS * size, kv_heads * size
         self.post, self.vocab = rest.get("norm_place", "pre") == "post", rest.get("vocab", VOCAB)
+        self.windows = rest.get("windows", [0] * LAYERS)  # of the layers; 0: none
         self.interval = rest.get("no_rope_layer_interval", 0)
         self.embedding, self.residual, self.scores, self.divisor = rest.get("multipliers", (1.0, 1.0, size ** -0.5, 1.0))
         self.norms = ("input_layernorm", "post_attention_layernorm")
@@ -105,6 +106,11 @@ class Modern:
         if self.kind == "granite":
             config.update({"embedding_multiplier": self.embedding, "residual_multiplier": self.residual,
                            "attention_multiplier": self.scores, "logits_scaling": self.divisor})
+        if any(self.windows):
+            config["sliding_window"] = max(self.windows)
+        if any(self.windows) and self.kind != "mistral":
+            types = ["sliding_attention" if window else "full_attention" for window in self.windows]
+            config.update(use_sliding_window=True, layer_types=types)
         if self.kind == "gpt_train":
             config["gpt_train"] = {"norm": self.norm, "position": "rope", "mlp": self.mlp, "qk_norm": self.qk_norm, "bias": False,
                                    "qkv_bias": self.qkv_bias, "gelu": "erf", "dropout": 0.0}
@@ -154,13 +160,16 @@ class Modern:
         future = torch.ones(time, time, dtype=torch.bool).triu(1)
         for layer in range(LAYERS):
             at = f"model.layers.{layer}."
+            hidden = future
+            if self.windows[layer]:
+                hidden = future | torch.ones(time, time, dtype=torch.bool).tril(-self.windows[layer])
             before, after = [(lambda x, gain=w[at + name + ".weight"]: self.norm_of(x, gain)) for name in self.norms], [lambda x: x] * 2
             if self.post:
                 before, after = after, before
             qkv = before[0](x) @ w[at + "self_attn.qkv_proj.weight"].T
             turns = self.interval == 0 or (layer + 1) % self.interval != 0
             q, k, v = self.heads_of(w, at, qkv + w.get(at + "self_attn.qkv_proj.bias", torch.zeros(())), turns)
-            scores = (q @ k.transpose(2, 3) * self.scores).masked_fill(future, float("-inf"))
+            scores = (q @ k.transpose(2, 3) * self.scores).masked_fill(hidden, float("-inf"))
             mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(rows, time, self.q)
             x = x + self.residual * after[0](mixed @ w[at + "self_attn.o_proj.weight"].T)
             wide = before[1](x)
@@ -540,9 +549,10 @@ MODERN = {
     "llama": Modern("llama", 2, 20, 72, False, theta=500.0, scaling={
         "rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
         "original_max_position_embeddings": 32}),
-    "mistral": Modern("mistral", 4, 16, 40, True, scaling={"rope_type": "linear", "factor": 2.0}),
+    "mistral": Modern("mistral", 4, 16, 40, True, scaling={"rope_type": "linear", "factor": 2.0}, windows=[9, 9]),
     "qwen2": Modern("qwen2", 1, 16, 96, True, qkv_bias=True, theta=1e6),
     "qwen3": Modern("qwen3", 2, 32, 64, False, qk_norm="head", theta=1e6),
+    "wide-heads": Modern("qwen3", 1, 256, 48, True, qk_norm="head", windows=[20, 0]),
     "olmo2": Modern("olmo2", 2, 16, 72, False, norm_place="post", qk_norm="full", theta=5e5),
     "smollm3": Modern("smollm3", 2, 16, 56, True, theta=5e4, no_rope_layer_interval=2),
     "granite": Modern("granite", 2, 16, 64, True, multipliers=(3.0, 0.3, 0.1, 0.3)),

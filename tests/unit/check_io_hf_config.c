@@ -170,7 +170,7 @@ TEST(absent_fields_give_the_classs_shape)
                 ? "{" SIZES "}"
                 : TEXT(400, "{\"model_type\":\"%s\",%s,\"num_key_value_heads\":2}", arch->name, LLAMA_SIZES);
         ck_assert_int_eq(parse(text, &config, &rest), GT_OK);
-        ck_assert_str_eq(hf_config_type(&config), kind == ARCH_mistral ? "llama" : arch->name);
+        ck_assert_str_eq(hf_config_type(&config), arch->name);
     }
 }
 
@@ -201,34 +201,42 @@ TEST(windows_and_absent_fields)
 {
     static const struct {
         const char *text;
-        int32_t window; /* of 64 positions */
+        int32_t windows[2]; /* of the layers */
     } cases[] = {
-        {MISTRAL ",\"sliding_window\":8}", 8},
-        {MISTRAL ",\"sliding_window\":64}", 0},
-        {MISTRAL ",\"sliding_window\":null}", 0},
-        {MISTRAL "}", 0},
-        {"{\"model_type\":\"mistral\",\"vocab_size\":9,\"max_position_embeddings\":32768,\"hidden_size\":12,"
-         "\"intermediate_size\":20,\"num_hidden_layers\":2,\"num_attention_heads\":4" KV "}",
-         4096},
-        {QWEN2 ",\"sliding_window\":8,\"use_sliding_window\":false,\"max_window_layers\":0}", 0},
-        {QWEN2 ",\"sliding_window\":8,\"use_sliding_window\":true}", 0}, /* from layer 28 on */
-        {QWEN2 ",\"sliding_window\":8,\"use_sliding_window\":true,\"max_window_layers\":2}", 0},
-        {QWEN2 ",\"sliding_window\":8,\"use_sliding_window\":true,\"max_window_layers\":1}", 8},
+        {MISTRAL ",\"sliding_window\":8}", {8, 8}},
+        {MISTRAL ",\"sliding_window\":64}", {64, 64}}, /* as long as the context */
+        {MISTRAL ",\"sliding_window\":null}", {0, 0}},
+        {MISTRAL "}", {4096, 4096}},
+        {QWEN2 ",\"sliding_window\":8,\"use_sliding_window\":false,\"max_window_layers\":0}", {0, 0}},
+        {QWEN2 ",\"sliding_window\":8,\"use_sliding_window\":true}", {0, 0}}, /* from layer 28 on */
+        {QWEN2 ",\"sliding_window\":8,\"use_sliding_window\":true,\"max_window_layers\":2}", {0, 0}},
+        {QWEN2 ",\"sliding_window\":8,\"use_sliding_window\":true,\"max_window_layers\":1}", {0, 8}},
         {QWEN3
          ",\"sliding_window\":8,\"use_sliding_window\":true,\"layer_types\":[\"full_attention\",\"full_attention\"],"
          "\"max_window_layers\":0}",
-         0},
+         {0, 0}},
+        {QWEN3
+         ",\"sliding_window\":8,\"use_sliding_window\":true,\"layer_types\":[\"full_attention\",\"sliding_attention\"]}",
+         {0, 8}},
         {QWEN3
          ",\"sliding_window\":8,\"use_sliding_window\":true,\"layer_types\":[\"sliding_attention\",\"full_attention\"]}",
-         8},
+         {8, 0}},
     };
     struct model_config config;
     struct hf_config_rest rest;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ck_assert_int_eq(parse(cases[i].text, &config, &rest), GT_OK);
-        ck_assert_msg(rest.window == cases[i].window && config.block_size == (rest.window > 0 ? rest.window : 64),
-                      "%s: %d", cases[i].text, (int)rest.window);
-        ck_assert_int_eq(config.max_positions, config.block_size);
+        for (int32_t again = 0; again < 2; again++) { /* and again from what was written */
+            json_t *root;
+            for (int32_t layer = 0; layer < 2; layer++)
+                ck_assert_msg(shape_window(&config.shape, layer) == cases[i].windows[layer], "%s: layer %d, %d",
+                              cases[i].text, (int)layer, (int)shape_window(&config.shape, layer));
+            ck_assert(config.max_positions == 64 && config.block_size == 64);
+            ck_assert_int_eq(hf_config_make(&config, -1, -1, &root), GT_OK);
+            ck_assert_int_eq(json_object_get(root, "sliding_window") != NULL, config.sliding_window > 0);
+            ck_assert_int_eq(hf_config_parse(root, "x", &config, &rest), GT_OK);
+            json_decref(root);
+        }
     }
     ck_assert_int_eq(config.head_dim, 128); /* Qwen3's */
     ck_assert_int_eq(
@@ -321,6 +329,13 @@ static const struct {
     {"{" LLAMA ",\"final_logit_softcapping\":30}", GT_UNSUPPORTED, "final_logit_softcapping"},
     {"{" LLAMA ",\"quantization_config\":{\"bits\":4}}", GT_UNSUPPORTED, "quantization_config"},
     {"{" LLAMA ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", GT_UNSUPPORTED, "sliding_attention"},
+    {MISTRAL ",\"sliding_window\":0}", GT_DATA, "sliding_window"},
+    {MISTRAL ",\"sliding_window\":-8}", GT_DATA, "sliding_window"},
+    {QWEN3 ",\"use_sliding_window\":true,\"layer_types\":[\"full_attention\"]}", GT_DATA, "layer_types"},
+    {"{\"model_type\":\"qwen3\",\"vocab_size\":9,\"max_position_embeddings\":64,\"hidden_size\":12,"
+     "\"intermediate_size\":20,\"num_hidden_layers\":3,\"num_attention_heads\":4" KV ",\"use_sliding_window\":true,"
+     "\"layer_types\":[\"sliding_attention\",\"full_attention\",\"full_attention\"]}",
+     GT_UNSUPPORTED, "layer_types"},
     {"{" LLAMA ",\"no_rope_layers\":[1,0]}", GT_UNSUPPORTED, "no_rope_layers"},
     {SMOLLM3 ",\"no_rope_layer_interval\":2,\"no_rope_layers\":[1,1]}", GT_UNSUPPORTED, "entry 1 is 1; only 0"},
     {SMOLLM3 ",\"no_rope_layer_interval\":0}", GT_DATA, "no_rope_layer_interval"},

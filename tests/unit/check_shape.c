@@ -58,6 +58,9 @@ TEST(what_a_class_cannot_say_is_our_own)
         {ARCH_llama, SHAPE_gelu, GELU_TANH, NULL}, /* without effect */
         {ARCH_llama, SHAPE_rope_theta, 7, NULL},
         {ARCH_llama, SHAPE_mlp, MLP_GELU, "mlp='gelu'"},
+        {ARCH_llama, SHAPE_sliding_window_pattern, 2, NULL}, /* without effect */
+        {ARCH_qwen2, SHAPE_sliding_window, 8, NULL},
+        {ARCH_olmo2, SHAPE_sliding_window, 8, "sliding_window=8"},
         {ARCH_qwen3, SHAPE_bias, 1, "bias=True"},
         {ARCH_qwen3, SHAPE_embed_norm, 1, "embed_norm=True"},
         {ARCH_qwen3, SHAPE_qkv_bias, 1, "qkv_bias=True"},
@@ -81,6 +84,20 @@ TEST(what_a_class_cannot_say_is_our_own)
     struct shape both = of(ARCH_llama); /* biases everywhere include those of queries, keys and values */
     both.bias = both.qkv_bias = true;
     is(&both, ARCH_llama);
+}
+
+/* A Llama with a window is a Mistral, if all layers have it. */
+TEST(windows_of_layers)
+{
+    struct shape shape = of(ARCH_llama);
+    shape.sliding_window = 8;
+    is(&shape, ARCH_mistral);
+    shape.sliding_window_pattern = 3;
+    is(&shape, ARCH_gpt_train);
+    shape.max_window_layers = 1;
+    static const int32_t windows[] = {0, 8, 0, 8, 8, 0};
+    for (int32_t layer = 0; layer < 6; layer++)
+        ck_assert_int_eq(shape_window(&shape, layer), windows[layer]);
 }
 
 TEST(a_family_says_what_has_a_field)

@@ -12,18 +12,8 @@ EXTRA_DIST += \
 	bench/record_exchange.py \
 	bench/record_finetune.py \
 	bench/record_llama_cpp.py \
-	bench/record_lora.py \
-	bench/record_forecasts.py \
-	bench/record_lm_eval.py \
-	bench/ranks.c \
-	bench/record_products.py \
-	bench/record_ranks.py \
 	bench/record_scaling.py \
-	bench/record_recipe.py \
-	bench/record_speed.py \
 	bench/record_tokenizers.py \
-	bench/record_tokens.py \
-	bench/record_training.py \
 	bench/results/2026-11-21-cpu-16bit.md \
 	bench/results/2026-11-21-cpu.md \
 	bench/results/2026-11-22-cpu-speed.md \

@@ -1,5 +1,5 @@
 # The programs as a user runs them.  The scripts share e2e.inc and checks.py.
-EXTRA_DIST += tests/e2e/quickstart.expected tests/e2e/opencl_fake.c tests/e2e/opencl_real.h tests/e2e/slow_blas.c tests/e2e/small_memory.c tests/e2e/checks.py tests/e2e/gguf_file.py tests/e2e/fit_page.js tests/e2e/fit_page.txt tests/e2e/cuda_common.py tests/e2e/cuda_sass.py tests/e2e/e2e.inc tests/fixtures tests/tools/text.awk
+EXTRA_DIST += tests/e2e/opencl_fake.c tests/e2e/opencl_real.h tests/e2e/slow_blas.c tests/e2e/small_memory.c tests/e2e/checks.py tests/e2e/gguf_file.py tests/e2e/fit_page.js tests/e2e/fit_page.txt tests/e2e/cuda_common.py tests/e2e/cuda_sass.py tests/e2e/e2e.inc tests/fixtures tests/tools/text.awk
 dist_check_SCRIPTS += \
 	tests/e2e/answers.sh \
 	tests/e2e/bad_input.sh \

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """./quickstart, the first command, in a small copy of the project without .git, with the programs of this build.
 
-  transcript  its whole output is tests/e2e/quickstart.expected, with numbers and machine-dependent text masked;
-              UPDATE=1 rewrites the file
+  transcript  its parts come in order, and it ends with a model, a sample and what to try next
   text        it trains on the project's documents and sources, never on test data
   resumed     a second start says that all was done; one after a kill resumes the run
   missing     without a compiler and without root it prints the commands that install one, and stops with status 1
@@ -12,7 +11,6 @@
 Prints "checks: P passed, F failed, S skipped".
 """
 import array
-import difflib
 import os
 import re
 import shutil
@@ -21,37 +19,15 @@ import subprocess
 
 from checks import BUILD, SOURCE, check, end, read, read_json, write
 
-EXPECTED = os.path.join(SOURCE, "tests", "e2e", "quickstart.expected")
-COPIED = ("quickstart", "config", "README.md", "NEWS", "doc", "src/base", "tests/e2e/checks.py", "tests/fuzz/corpus/metrics",
+COPIED = ("quickstart", "config", "README.md", "NEWS", "doc", "src/base", "tests/e2e/checks.py", "tests/fuzz/corpus/jsonl",
           "tests/fixtures/text.txt", "tests/budgets")
 ITERATIONS = 4
+PARTS = ("== Looking around", "== Building", "== Preparing the text", "train has [0-9,]+ tokens", "== The plan",
+         r"Memory +\S+ \S+ needed", "== Training", "step 0: train loss", "iter [0-9]+: loss", "Done: 5 updates", "== A sample", "== Done",
+         "validation loss +[0-9.]+ -> [0-9.]+", "Try next:", "gpt-sample --out_dir=", "quickstart check")
 # As in a user's shell: neither configured from outside, nor below another make.
 ENVIRONMENT = {name: value for name, value in os.environ.items()
                if name not in ("CONFIGURE_FLAGS", "QUICKSTART_BUILD", "CI", "MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
-# (pattern, replacement), applied in this order.  Kernels differ in the workspace that they need: it decides whether the
-# table has its row, how long the bars are, at which op the peak is, and where lines fold.
-MASKS = (
-    (r"\n {10}(?=\S)", " "),
-    (r"\r[^\n]*\r", ""),
-    (r"(?ms)^--- sample after.*?^---$", "--- sample\n---"),
-    (r"(?s)(?<=== A sample\n).*?(?=\n== Done)", "SAMPLE\n"),
-    (r"(?m)^No NVIDIA.*$|^(NVIDIA|AMD|Intel) card at .*$", "CARDS"),
-    (r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b( \d\d:\d\d)?", "DAY"),
-    (r"\b\d[\d,]*(\.\d+)?(e[+-]?\d+)?", "N"),
-    (r"\bN (B|KiB|MiB|GiB|TiB)\b", "SIZE"),
-    (r"\bN (ns|us|ms|s|min|h|d)( N (s|min|h))?\b", "TIME"),
-    (r"within a factor of N", "+-N %"),
-    (r",? as other programs use this machine", ""),
-    (r"(?m)^((Device|device:?)\s+).*$", r"\1DEVICE"),
-    (r"(?m)#+$", ""),
-    (r"[ \t]+", " "),
-    (r"within\s+a\s+factor\s+of\s+N(,\s+as\s+other\s+programs\s+use\s+this\s+machine)?", "+-N %"),
-    (r"(?m) +$", ""),
-    (r"(?m)^ workspace .*\n", ""),
-    (r"(?m)^(Peak train_first, op N of N) \(.*\)$", r"\1 (OP)"),
-    (r"(?m)^(estimate:|calibration|.*other work on this machine).*\n", ""),
-    (r"(?m)^(time left: TIME \+-N %), until .*?\((.*)\)$", r"\1 (\2)"),
-)
 
 
 def copy_made(folder):
@@ -79,23 +55,15 @@ def quickstart(folder, *words, **environment):
                           env={**ENVIRONMENT, **environment}, stdin=subprocess.DEVNULL)
 
 
-def masked(folder, done):
-    text = done.stdout.decode("utf-8", "replace").replace(os.path.realpath(folder), "TOP").replace(folder, "TOP")
-    for pattern, word in MASKS:
-        text = re.sub(pattern, word, text)
-    return text
-
-
 def transcript(folder):
     done = quickstart(folder, f"--iterations={ITERATIONS}")
     check(done.returncode == 0, f"status {done.returncode}: {done.stderr[-1000:]}")
-    found = masked(folder, done)
-    if os.environ.get("UPDATE"):
-        write(EXPECTED, found)
-    wanted = read(EXPECTED).decode()
-    check(found == wanted, "\n" + "\n".join(difflib.unified_diff(wanted.splitlines(), found.splitlines(), "expected", "found",
-                                                                lineterm="")))
-    return done
+    said, at = done.stdout.decode("utf-8", "replace"), 0
+    for part in PARTS:
+        found = re.compile(part).search(said, at)
+        check(found is not None, f"no {part!r} after {said[:at][-200:]!r}")
+        at = found.end() if found else at
+    check(read(os.path.join(folder, "build", f"first-model-{ITERATIONS}", "model.safetensors")), "a model")
 
 
 def text_read(folder):

@@ -4,9 +4,8 @@
 # UndefinedBehaviorSanitizer; without such a clang they are skipped by name.  To run one for longer: FUZZ_SECONDS=600
 # tests/fuzz/run.sh NAME, with top_srcdir and top_builddir; or run the program itself with the arguments SCRATCH-FOLDER
 # and tests/fuzz/corpus/NAME: new inputs go into the first.
-FUZZ_TARGETS = archive bpe_encode choices config config_flat device_profile encoding gguf gpt_tokenizer hf_hub jsonl \
-	llmc_model manifest merges metrics nanogpt oom_message pickle prepare_state record safetensors tiktoken \
-	token_file tokenizer_json user_cache vocab
+FUZZ_TARGETS = archive config config_flat device_profile encoding gguf gpt_tokenizer hf_hub jsonl llmc_model manifest merges \
+	nanogpt oom_message pickle record safetensors tiktoken token_file tokenizer_json vocab
 FUZZ_CPPFLAGS = $(JANSSON_CFLAGS) $(PCRE2_CFLAGS) $(LIBARCHIVE_CFLAGS) $(ICU_CFLAGS) $(YAML_CFLAGS)
 FUZZ_LINK = $(JANSSON_LIBS) $(PCRE2_LIBS) $(LIBARCHIVE_LIBS) $(ICU_LIBS) $(YAML_LIBS) -lpthread -lm \
 	-Wl,--wrap=pcre2_compile_8,--wrap=pcre2_jit_compile_8,--wrap=pcre2_code_free_8
@@ -24,9 +23,9 @@ FUZZ_PLAN_FILES = src/plan/device_profile.c src/plan/device_profile_file.c src/p
 # Profiles look at the declarations of ops, which bring the differentiation rules.
 FUZZ_MODEL_FILES = src/model/graph.c src/model/autodiff.c src/model/parameters.c src/model/state_format.c $(filter src/ops/%.c,$(libgpttrain_a_SOURCES))
 FUZZ_C_FILES = $(filter src/base/%.c src/config/%.c src/data/%.c,$(libgpttrain_a_SOURCES)) $(FUZZ_IO_FILES) \
-	$(FUZZ_PLAN_FILES) $(FUZZ_MODEL_FILES) src/train/metrics.c tests/fuzz/fuzz_common.c tests/fuzz/pattern_once.c
+	$(FUZZ_PLAN_FILES) $(FUZZ_MODEL_FILES) tests/fuzz/fuzz_common.c tests/fuzz/pattern_once.c
 FUZZ_H_FILES = $(filter src/base/%.h src/config/%.h src/config/%.def src/data/%.h src/io/%.h src/model/%.h src/ops/%.h src/ops/%.def \
-	src/plan/%.h src/plan/%.def src/backend/backend.h src/train/metrics.h,$(libgpttrain_a_SOURCES)) \
+	src/plan/%.h src/plan/%.def src/backend/backend.h,$(libgpttrain_a_SOURCES)) \
 	$(FUZZ_SHARED)
 FUZZ_SANITIZERS = address,undefined
 FUZZ_BINARIES = $(FUZZ_TARGETS:%=tests/fuzz/fuzz_%)

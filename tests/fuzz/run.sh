@@ -19,9 +19,8 @@ bytes_max() {
     nanogpt) echo 16384 ;;
     archive | pickle | tokenizer_json | vocab) echo 8192 ;;
     hf_hub) echo 256 ;;
-    bpe_encode) echo 512 ;;
-    config | config_flat | device_profile | metrics) echo 1024 ;;
-    manifest | oom_message | prepare_state | record | user_cache) echo 2048 ;;
+    config | config_flat | device_profile) echo 1024 ;;
+    manifest | oom_message | record) echo 2048 ;;
     *) echo 4096 ;;
     esac
 }

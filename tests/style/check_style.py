@@ -61,7 +61,7 @@ VENDOR = [
     (re.compile(r"^(omp|cblas|immintrin|x86intrin|arm_neon|blis|mkl.*)\.h$"), re.compile(r"^backends/cpu/")),
     (re.compile(r"^(cuda.*|cublas.*|cudnn.*|nvrtc.*|nccl.*|curand.*)$"), re.compile(r"^(backends/cuda|tests/cuda_on_cpu)/")),
     (re.compile(r"^(CL/.*|clblast.*|OpenCL/.*)$"), re.compile(r"^(backends/opencl/|tests/e2e/opencl_fake\.c$|tests/reliability/opencl_faults\.c$)")),
-    (re.compile(r"^mpi.*\.h$"), re.compile(r"^src/dist/comm_mpi\.c$|^tests/reliability/faulty_ranks\.c$|^bench/ranks\.c$")),
+    (re.compile(r"^mpi.*\.h$"), re.compile(r"^src/dist/comm_mpi\.c$|^tests/reliability/faulty_ranks\.c$")),
 ]
 # Headers that need a vendor's header to compile: (pattern, the vendor's header).
 HEADERS_NEED = [(re.compile(r"^backends/opencl/"), "CL/cl.h")]

@@ -1,4 +1,4 @@
-/* A helper of the tokenizer tests and of bench/record_tokens.py: the tokenizers without gpt-prepare.
+/* A helper of the tokenizer tests: the tokenizers without gpt-prepare.
  *
  *   tokenizer_tool encode NAME THREADS RECORDS OUT [REPEATS]   ids of each record; prints the best time
  *   tokenizer_tool decode NAME IDS OUT                         texts of each record

@@ -1,15 +1,11 @@
 # Unit tests of src/backend and of the cpu backend.
 check_PROGRAMS += tests/unit/check_backend_call tests/unit/check_cpu_backend tests/unit/check_cpu_gemm \
-	tests/unit/check_cpu_half tests/unit/check_cpu_lean tests/unit/check_cpu_math tests/unit/check_cpu_ops \
-	tests/unit/check_cuda_lt
+	tests/unit/check_cpu_half tests/unit/check_cpu_lean tests/unit/check_cpu_math tests/unit/check_cpu_ops
 if HAVE_OPENCL
-check_PROGRAMS += tests/unit/check_opencl tests/unit/check_opencl_division
+check_PROGRAMS += tests/unit/check_opencl
 tests_unit_check_opencl_SOURCES = tests/unit/check_opencl.c
-tests_unit_check_opencl_division_SOURCES = tests/unit/check_opencl_division.c
 endif
 if HAVE_X86_SIMD
-check_PROGRAMS += tests/unit/check_amx_emulation
-tests_unit_check_amx_emulation_SOURCES = tests/unit/check_amx_emulation.c tests/unit/amx_emulation.h
 # cpu_gemm_amx.c on emulated instructions, beside the one that the backend has.
 check_LIBRARIES += tests/unit/libamx_emulated.a
 UNIT_LIB += tests/unit/libamx_emulated.a
@@ -23,7 +19,5 @@ tests_unit_check_cpu_backend_SOURCES = tests/unit/check_cpu_backend.c
 tests_unit_check_cpu_gemm_SOURCES = tests/unit/check_cpu_gemm.c tests/unit/cpu_fixture.c tests/unit/cpu_fixture.h
 tests_unit_check_cpu_half_SOURCES = tests/unit/check_cpu_half.c tests/unit/cpu_fixture.c tests/unit/cpu_fixture.h
 tests_unit_check_cpu_lean_SOURCES = tests/unit/check_cpu_lean.c tests/unit/cpu_fixture.c tests/unit/cpu_fixture.h
-tests_unit_check_cuda_lt_SOURCES = tests/unit/check_cuda_lt.c
-tests_unit_check_cuda_lt_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/cuda_on_cpu/include
 tests_unit_check_cpu_math_SOURCES = tests/unit/check_cpu_math.c
 tests_unit_check_cpu_ops_SOURCES = tests/unit/check_cpu_ops.c tests/unit/cpu_fixture.c tests/unit/cpu_fixture.h

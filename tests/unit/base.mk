@@ -6,7 +6,6 @@ BASE_CHECKS = \
 	tests/unit/check_heads \
 	tests/unit/check_hostmem \
 	tests/unit/check_json \
-	tests/unit/check_library \
 	tests/unit/check_log \
 	tests/unit/check_progress \
 	tests/unit/check_recompute \
@@ -14,9 +13,7 @@ BASE_CHECKS = \
 	tests/unit/check_rng \
 	tests/unit/check_shape \
 	tests/unit/check_size \
-	tests/unit/check_status \
 	tests/unit/check_thread \
-	tests/unit/check_ticker \
 	tests/unit/check_user_cache \
 	tests/unit/check_utf8
 check_PROGRAMS += $(BASE_CHECKS)

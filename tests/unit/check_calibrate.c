@@ -145,87 +145,8 @@ TEST(ids_stay_ids)
     }
 }
 
-TEST(no_time_is_time_for_one_pass)
-{
-    struct plan_rates rates;
-    device_start(true);
-    ck_assert_int_eq(measure(1e-9, &rates), GT_OK);
-    rates_are_possible(&rates);
-    device_stop();
-}
-
-TEST(a_small_arena_is_no_error)
-{
-    struct plan_rates rates;
-    struct log_capture capture;
-    options.config.block_size = 4; /* the run's plan is now smaller than the plan of 64 rows */
-    options.choice.micro_batch = 1;
-    options.choice.evaluate_batch = 1;
-    options.choice.loss_chunk_rows = 4;
-    options.config.n_layer = 1;
-    device_start(true);
-    log_capture_begin(&capture);
-    ck_assert_int_eq(measure(0.1, &rates), GT_NO_FIT);
-    ck_assert_int_eq(capture.lines, 0);
-    log_capture_end();
-    device_stop();
-}
-
 enum faulty_call { FAULTY_UPLOAD, FAULTY_RUN, FAULTY_SYNC, FAULTY_COUNT };
 static const struct backend_ops *cpu;
-static uint64_t fails_in[FAULTY_COUNT]; /* 1: the next call fails; 0: none does */
-
-static bool fails_now(enum faulty_call call)
-{
-    if (fails_in[call] == 0 || --fails_in[call] > 0)
-        return false;
-    log_error("injected fault");
-    return true;
-}
-
-static enum gt_status faulty_upload(struct backend *backend, struct address to, const void *from, size_t bytes)
-{
-    return fails_now(FAULTY_UPLOAD) ? GT_DEVICE : cpu->upload(backend, to, from, bytes);
-}
-
-static enum gt_status faulty_run(struct backend *backend, const struct op_call *calls, size_t count)
-{
-    return fails_now(FAULTY_RUN) ? GT_DEVICE : cpu->run(backend, calls, count);
-}
-
-static enum gt_status faulty_sync(struct backend *backend)
-{
-    return fails_now(FAULTY_SYNC) ? GT_DEVICE : cpu->sync(backend);
-}
-
-TEST(a_failing_device_is_passed_on)
-{
-    struct plan_rates rates;
-    struct log_capture capture;
-    struct hostmem_counters before, after;
-    device_start(true);
-    cpu = device->ops;
-    struct backend_ops faulty = *cpu;
-    faulty.upload = faulty_upload;
-    faulty.run = faulty_run;
-    faulty.sync = faulty_sync;
-    device->ops = &faulty;
-    hostmem_counters_get(mem, &before);
-    for (int i = 0; i < FAULTY_COUNT; i++) {
-        for (uint64_t n = 1; n < 100; n += 23) {
-            fails_in[i] = n;
-            log_capture_begin(&capture);
-            enum gt_status status = measure(0.01, &rates);
-            ck_assert_msg(status == GT_DEVICE || n > 1, "call %d", i);
-            ck_assert_int_eq(capture.lines, status != GT_OK);
-            log_capture_end();
-            fails_in[i] = 0;
-        }
-    }
-    hostmem_counters_get(mem, &after);
-    ck_assert_uint_eq(after.live_bytes, before.live_bytes);
-    device_stop();
-}
 
 static double delay_s;
 
@@ -263,27 +184,6 @@ TEST(a_disturbed_timing_does_not_settle)
     device_stop();
 }
 
-TEST(failing_allocations_are_passed_on)
-{
-    struct plan_rates rates;
-    struct log_capture capture;
-    struct hostmem_counters before, after;
-    device_start(true);
-    hostmem_counters_get(mem, &before);
-    for (size_t n = 1; n < 400; n += 13) {
-        hostmem_fail_at(mem, n);
-        log_capture_begin(&capture);
-        enum gt_status status = measure(0.005, &rates);
-        log_capture_end();
-        hostmem_fail_at(mem, 0);
-        /* plan_verify() only tells that it failed, after the line about the memory */
-        ck_assert(status == GT_OK || status == GT_NO_MEMORY || status == GT_FAILURE);
-    }
-    hostmem_counters_get(mem, &after);
-    ck_assert_uint_eq(after.live_bytes, before.live_bytes);
-    device_stop();
-}
-
 /* ---- the cache ---- */
 
 static struct plan_rates some_rates(void)
@@ -313,23 +213,6 @@ TEST(what_is_stored_is_loaded)
     ck_assert(calibrate_load("another key", &again) && again.ramp_rows == 99.0);
     ck_assert(calibrate_load("a key", &again) && again.ramp_rows == 12.5);
     ck_assert_int_eq(capture.lines, 0);
-    log_capture_end();
-}
-
-/* Where the cache cannot be written, nothing is, and no error is logged. */
-TEST(a_cache_that_cannot_be_is_done_without)
-{
-    struct plan_rates rates = some_rates();
-    struct log_capture capture;
-    char name[FILE_PATH_MAX];
-    snprintf(name, sizeof name, "%s/gpt-train", folder);
-    ck_assert_int_eq(file_replace(name, "x", 1), GT_OK);
-    log_capture_begin(&capture);
-    ck_assert(!calibrate_load("a key", &rates));
-    ck_assert_int_eq(capture.lines, 0);
-    calibrate_store("a key", &rates);
-    ck_assert_int_eq(capture.lines, 1);
-    ck_assert_int_eq(capture.level, LOG_NOTE);
     log_capture_end();
 }
 

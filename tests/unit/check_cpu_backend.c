@@ -193,23 +193,6 @@ static void file_write(const char *folder, const char *name, const char *text)
     fclose(file);
 }
 
-TEST(the_limit_of_the_address_space_counts)
-{
-    const uint64_t most = (uint64_t)1 << 60; /* more than a process can map, even with a sanitizer */
-    uint64_t total = UINT64_MAX, available = UINT64_MAX;
-    struct rlimit before;
-    ck_assert_int_eq(getrlimit(RLIMIT_AS, &before), 0);
-    const struct rlimit lower = {.rlim_cur = most, .rlim_max = before.rlim_max};
-    ck_assert_int_eq(setrlimit(RLIMIT_AS, &lower), 0);
-    system_memory_space_limit(&total, &available);
-    ck_assert_int_eq(setrlimit(RLIMIT_AS, &before), 0);
-    ck_assert_uint_eq(total, most);
-    ck_assert_uint_lt(available, most);
-    total = available = 42;
-    system_memory_space_limit(&total, &available);
-    ck_assert_uint_eq(total, 42);
-}
-
 /* Uses a made-up /sys/fs/cgroup: a limit on the parent, none on the child; and the v1 memory controller. */
 TEST(cgroup_limits_count)
 {
@@ -251,54 +234,5 @@ TEST(cgroup_limits_count)
         snprintf(folder, sizeof folder, "%s/%s", root, inner_first[i - 1]);
         ck_assert_int_eq(rmdir(folder), 0);
     }
-    ck_assert_int_eq(rmdir(root), 0);
-}
-
-/* Uses a made-up /proc with six processes: the four largest others are named, by size, without control characters. */
-TEST(holders_are_found)
-{
-    static const struct {
-        const char *pid, *statm, *name;
-    } processes[] = {{"10", "900 500 1\n", "small\n"},    {"11", "9000 8000 1\n", "own\n"},
-                     {"12", "9 7000 1\n", "la\x1brge\n"}, {"13", "9 3000 1\n", "middle\n"},
-                     {"14", "9 0 0\n", "kthread\n"},      {"15", "rubbish", "odd\n"},
-                     {"16", "9 600 1\n", NULL},           {"17", "9 200 1\n", "least\n"}};
-    char root[] = "proc-test-XXXXXX", path[160];
-    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    ck_assert_ptr_nonnull(mkdtemp(root));
-    file_write(root, "12x", "no process");
-    for (size_t i = 0; i < sizeof processes / sizeof processes[0]; i++) {
-        snprintf(path, sizeof path, "%s/%s", root, processes[i].pid);
-        ck_assert_int_eq(mkdir(path, 0700), 0);
-        file_write(path, "statm", processes[i].statm);
-        if (processes[i].name)
-            file_write(path, "comm", processes[i].name);
-    }
-    struct backend_holders holders = {.count = 3};
-    cpu_memory_holders(root, 11, &holders);
-    ck_assert_int_eq(holders.count, 4);
-    ck_assert_int_eq(holders.list[0].pid, 12);
-    ck_assert_uint_eq(holders.list[0].bytes, 7000 * page);
-    ck_assert_str_eq(holders.list[0].name, "la?rge");
-    ck_assert_str_eq(holders.list[1].name, "middle");
-    ck_assert_str_eq(holders.list[2].name, "?");
-    ck_assert_str_eq(holders.list[3].name, "small");
-    char text[BACKEND_HOLDERS_TEXT_MAX];
-    holders.count = 2;
-    holders.list[0].bytes = UINT64_C(3) << 30;
-    holders.list[1].bytes = 1536;
-    ck_assert_str_eq(backend_holders_text(text, &holders), "la?rge (12) 3.00 GiB, middle (13) 1.5 KiB");
-    cpu_memory_holders("no-such-folder", 11, &holders);
-    ck_assert_int_eq(holders.count, 0);
-    ck_assert_str_eq(backend_holders_text(text, &holders), "");
-    for (size_t i = 0; i < sizeof processes / sizeof processes[0]; i++) {
-        static const char *const files[] = {"/statm", "/comm", ""};
-        for (size_t k = 0; k < 3; k++) {
-            snprintf(path, sizeof path, "%s/%s%s", root, processes[i].pid, files[k]);
-            (void)remove(path);
-        }
-    }
-    snprintf(path, sizeof path, "%s/12x", root);
-    ck_assert_int_eq(remove(path), 0);
     ck_assert_int_eq(rmdir(root), 0);
 }

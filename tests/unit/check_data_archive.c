@@ -184,26 +184,6 @@ TEST(archive_levels)
     fixture_close(&fixture);
 }
 
-TEST(archive_checksum_covers_the_file)
-{
-    static unsigned char bytes[ARCHIVE_BYTES_MAX];
-    struct data_fixture fixture;
-    struct input *input = NULL;
-    bool found = true;
-    fixture_open(&fixture);
-    const size_t size = tar_make(bytes, archive_write_add_filter_none, plain_members, PLAIN_COUNT);
-    memset(bytes + size, 'x', 100); /* after the end mark: not part of the archive, but part of the file */
-    fixture_write(&fixture, "a.tar", bytes, size + 100);
-    const struct corpus_file file = {.path = fixture_path(&fixture, "a.tar")};
-    ck_assert_int_eq(input_open(fixture.mem, &file, NULL, 99, false, &input), GT_OK);
-    while (found)
-        ck_assert_int_eq(input_next(input, &found), GT_OK);
-    ck_assert_uint_eq(input_info_get(input)->file_bytes, size + 100);
-    ck_assert_uint_eq(input_info_get(input)->crc32c, file_crc32c(99, bytes, size + 100));
-    hostmem_free(input);
-    fixture_close(&fixture);
-}
-
 TEST(archive_refusals)
 {
     static unsigned char bytes[ARCHIVE_BYTES_MAX];
@@ -226,99 +206,6 @@ TEST(archive_refusals)
         hostmem_fail_at(fixture.mem, n);
         ck_assert_int_eq(input_open(fixture.mem, &missing, NULL, 0, false, &input), GT_NO_MEMORY);
     }
-    fixture_close(&fixture);
-}
-
-/* A compressed archive that was cut short is never read as a whole one.  One with a flipped bit is refused, or gives
- * the same text when the bit is in a date or in padding, if the compression has a checksum that libarchive verifies. */
-TEST(archive_cut_or_damaged)
-{
-    static unsigned char bytes[ARCHIVE_BYTES_MAX];
-    static const struct {
-        const char *name;
-        int (*add_filter)(struct archive *archive);
-        bool has_checksum;
-    } kinds[] = {{"a.tar.gz", archive_write_add_filter_gzip, false},
-                 {"a.tar.bz2", archive_write_add_filter_bzip2, true},
-                 {"a.tar.xz", archive_write_add_filter_xz, true}};
-    static const char expected[] = "b.txt=second|./folder/a.txt=first|empty=|";
-    struct data_fixture fixture;
-    char text[TEXT_MAX];
-    fixture_open(&fixture);
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        const size_t size = tar_make(bytes, kinds[i].add_filter, plain_members, PLAIN_COUNT);
-        for (size_t length = 1; length < size; length++) {
-            fixture_write(&fixture, kinds[i].name, bytes, length);
-            ck_assert_msg(read_all(&fixture, kinds[i].name, text) != GT_OK, "%s cut to %zu of %zu bytes", kinds[i].name,
-                          length, size);
-        }
-        for (size_t bit = 0; bit < 8 * size; bit += 3) {
-            bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
-            fixture_write(&fixture, kinds[i].name, bytes, size);
-            const enum gt_status status = read_all(&fixture, kinds[i].name, text);
-            if (kinds[i].has_checksum)
-                ck_assert_msg(status != GT_OK || strcmp(text, expected) == 0, "%s with bit %zu flipped", kinds[i].name,
-                              bit);
-            bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
-        }
-    }
-    fixture_close(&fixture);
-}
-
-/* With a bit of the block at `at` flipped, either all members are read, or it is an error. */
-static void expect_all_or_none(struct data_fixture *fixture, const char *name,
-                               int (*add_filter)(struct archive *archive), unsigned char *tar, size_t at)
-{
-    static unsigned char packed[ARCHIVE_BYTES_MAX];
-    static const char expected[] = "a.txt=first|b.txt=second|c.txt=third|";
-    char text[TEXT_MAX];
-    for (size_t bit = 0; bit < (size_t)8 * BLOCK_BYTES; bit += 5) {
-        tar[at + bit / 8] ^= (unsigned char)(1u << bit % 8);
-        const struct member whole = {"a.tar", tar, (size_t)8 * BLOCK_BYTES, AE_IFREG};
-        fixture_write(fixture, name, packed, archive_make(packed, archive_write_set_format_raw, add_filter, &whole, 1));
-        tar[at + bit / 8] ^= (unsigned char)(1u << bit % 8);
-        const enum gt_status status = read_all(fixture, name, text);
-        ck_assert_msg(status == GT_DATA || (status == GT_OK && strcmp(text, expected) == 0),
-                      "%s with bit %zu of the block at %zu flipped: \"%s\"", name, bit, at, text);
-    }
-}
-
-TEST(archive_damaged_headers)
-{
-    static unsigned char bytes[ARCHIVE_BYTES_MAX];
-    static const struct member members[] = {
-        {"a.txt", "first", 5, AE_IFREG}, {"b.txt", "second", 6, AE_IFREG}, {"c.txt", "third", 5, AE_IFREG}};
-    struct data_fixture fixture;
-    fixture_open(&fixture);
-    /* Each member is a header and a block; two empty blocks follow. */
-    ck_assert_uint_eq(tar_make(bytes, archive_write_add_filter_none, members, 3), 8 * BLOCK_BYTES);
-    for (size_t at = 0; at < (size_t)8 * BLOCK_BYTES; at += (size_t)2 * BLOCK_BYTES) {
-        expect_all_or_none(&fixture, "a.tar", archive_write_add_filter_none, bytes, at);
-        expect_all_or_none(&fixture, "a.tar.gz", archive_write_add_filter_gzip, bytes, at);
-        expect_all_or_none(&fixture, "a.tgz", archive_write_add_filter_gzip, bytes, at);
-    }
-    fixture_close(&fixture);
-}
-
-/* A pax header has no checksum: if one is unreadable, a text may have lost its name or its size.  A name with
- * characters that the locale lacks loses nothing. */
-TEST(archive_pax_headers)
-{
-    static unsigned char bytes[ARCHIVE_BYTES_MAX];
-    static const char *const name = "gr\xc3\xb6\xc3\x9f"
-                                    "e.txt";
-    struct data_fixture fixture;
-    char expected[64];
-    const struct member member = {name, "text", 4, AE_IFREG};
-    fixture_open(&fixture);
-    const size_t size = archive_make(bytes, archive_write_set_format_pax, archive_write_add_filter_none, &member, 1);
-    fixture_write(&fixture, "a.tar", bytes, size);
-    snprintf(expected, sizeof expected, "%s=text|", name);
-    expect_texts(&fixture, "a.tar", expected);
-    ck_assert_uint_eq(bytes[BLOCK_BYTES + 2], ' '); /* "NN path=" */
-    bytes[BLOCK_BYTES + 1] = 'x';
-    fixture_write(&fixture, "a.tar", bytes, size);
-    expect_refused(&fixture, "a.tar", "pax");
     fixture_close(&fixture);
 }
 

@@ -138,17 +138,3 @@ TEST(samples_know_what_counts_and_where_documents_begin)
     }
     fixture_close(&fixture);
 }
-
-TEST(batch_builder_survives_failed_allocations)
-{
-    struct data_fixture fixture;
-    struct batch_builder *builder = NULL;
-    fixture_open(&fixture);
-    for (size_t n = 1; n <= 3; n++) {
-        hostmem_fail_at(fixture.mem, n);
-        ck_assert_int_eq(batch_builder_create(fixture.mem, 8, 4, &builder), GT_NO_MEMORY);
-        ck_assert_ptr_null(builder);
-    }
-    hostmem_fail_at(fixture.mem, 0);
-    fixture_close(&fixture);
-}

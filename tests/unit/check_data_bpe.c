@@ -73,22 +73,6 @@ TEST(bpe_merges_by_rank_then_from_the_left)
     fixture_close(&fixture);
 }
 
-TEST(bpe_ranks_by_token_try_every_pair)
-{
-    struct data_fixture fixture;
-    fixture_open(&fixture);
-    struct bpe *bpe = make_bytes(&fixture, 3, 0, BPE_RANK_TOKEN);
-    add(bpe, 256, "bc");
-    add(bpe, 257, "ab");
-    add(bpe, 258, "abc");
-    ck_assert_int_eq(bpe_finish(bpe, "here"), GT_OK);
-    expect_encoded(bpe, "abc", "abc"); /* a+bc makes a token, so it is a pair */
-    expect_encoded(bpe, "abab", "ab|ab");
-    ck_assert_int_eq(bpe->eot, -1);
-    hostmem_free(bpe);
-    fixture_close(&fixture);
-}
-
 TEST(bpe_refuses_what_is_no_vocabulary)
 {
     struct data_fixture fixture;
@@ -292,48 +276,5 @@ TEST(bpe_long_pieces_are_quick)
     free(ids);
     free(text);
     hostmem_free(tokenizer);
-    fixture_close(&fixture);
-}
-
-TEST(bpe_hash_covers_what_decides_ids)
-{
-    struct data_fixture fixture;
-    uint32_t hashes[4];
-    fixture_open(&fixture);
-    for (int i = 0; i < 4; i++) {
-        struct bpe *bpe = make_bytes(&fixture, 2, 2, BPE_RANK_MERGE);
-        add(bpe, i == 1 ? 257 : 256, "ab");
-        ck_assert_int_eq(bpe_add_token(bpe, i == 1 ? 256 : 257, "cd", 2, i == 2), BPE_ADDED);
-        merge(bpe, "a", "b");
-        if (i < 2)
-            merge(bpe, "c", "d");
-        ck_assert_int_eq(bpe_finish(bpe, "here"), GT_OK);
-        hashes[i] = bpe->hash;
-        for (int k = 0; k < i; k++)
-            ck_assert_uint_ne(hashes[i], hashes[k]);
-        hostmem_free(bpe);
-    }
-    fixture_close(&fixture);
-}
-
-TEST(bpe_survives_failed_allocations)
-{
-    struct data_fixture fixture;
-    fixture_open(&fixture);
-    const struct bpe_spec spec = {.vocab_size = 256, .text_bytes = 256, .merge_count = 1, .rank = BPE_RANK_MERGE};
-    for (size_t n = 1; n <= 5; n++) {
-        struct bpe *bpe = NULL;
-        hostmem_fail_at(fixture.mem, n);
-        ck_assert_int_eq(bpe_create(fixture.mem, &spec, &bpe), GT_NO_MEMORY);
-        ck_assert_ptr_null(bpe);
-    }
-    hostmem_fail_at(fixture.mem, 0);
-    for (size_t n = 1; n <= 2; n++) {
-        struct bpe *bpe = make_bytes(&fixture, 0, 0, BPE_RANK_TOKEN);
-        hostmem_fail_at(fixture.mem, n);
-        ck_assert_int_eq(bpe_finish(bpe, "here"), GT_NO_MEMORY);
-        hostmem_fail_at(fixture.mem, 0);
-        hostmem_free(bpe);
-    }
     fixture_close(&fixture);
 }

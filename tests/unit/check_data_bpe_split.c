@@ -227,14 +227,3 @@ TEST_LOOP(split_cut_changes_nothing, BPE_SPLIT_COUNT)
     ck_assert_uint_gt(cuts, joins ? 1000 : 1500);
     close_splitter(&fixture, splitter);
 }
-
-TEST(split_survives_failed_allocations)
-{
-    struct data_fixture fixture;
-    struct bpe_splitter *splitter = NULL;
-    fixture_open(&fixture);
-    hostmem_fail_at(fixture.mem, 1);
-    ck_assert_int_eq(bpe_splitter_create(fixture.mem, BPE_SPLIT_GPT2, &splitter), GT_NO_MEMORY);
-    ck_assert_ptr_null(splitter);
-    fixture_close(&fixture);
-}

@@ -203,31 +203,3 @@ TEST(train_bounds_tokens)
     hostmem_free(tokenizer);
     fixture_close(&fixture);
 }
-
-TEST(train_survives_failed_allocations)
-{
-    struct data_fixture fixture;
-    char text[3000];
-    size_t failures = 0;
-    fixture_open(&fixture);
-    random_text(5, true, text, sizeof text);
-    for (size_t n = 1;; n++) {
-        struct bpe_trainer *trainer = NULL;
-        struct tokenizer *tokenizer = NULL;
-        hostmem_fail_at(fixture.mem, n);
-        enum gt_status status = bpe_trainer_create(fixture.mem, NULL, &trainer);
-        if (status == GT_OK)
-            status = bpe_trainer_add(trainer, text, sizeof text);
-        if (status == GT_OK)
-            status = bpe_trainer_finish(trainer, fixture.mem, 300, &tokenizer);
-        hostmem_fail_at(fixture.mem, 0);
-        hostmem_free(trainer);
-        hostmem_free(tokenizer);
-        if (status == GT_OK)
-            break;
-        ck_assert_int_eq(status, GT_NO_MEMORY);
-        failures++;
-    }
-    ck_assert_uint_gt(failures, 15);
-    fixture_close(&fixture);
-}

@@ -117,55 +117,6 @@ TEST(corpus_refuses_outputs)
     fixture_close(&fixture);
 }
 
-TEST(corpus_survives_failed_allocations)
-{
-    struct data_fixture fixture;
-    struct corpus *corpus = NULL;
-    char in[512];
-    fixture_open(&fixture);
-    fixture_make_folder(&fixture, "in");
-    for (int i = 0; i < 70; i++) { /* the list grows once */
-        char name[32];
-        snprintf(name, sizeof name, "in/%02d.txt", i);
-        fixture_write_text(&fixture, name, "x");
-    }
-    strcpy(in, fixture_path(&fixture, "in"));
-    const char *inputs[1] = {in};
-    const struct corpus_spec spec = {.inputs = inputs, .input_count = 1};
-    enum gt_status status = GT_NO_MEMORY;
-    size_t n = 0;
-    while (status == GT_NO_MEMORY && n < 200) {
-        hostmem_fail_at(fixture.mem, ++n);
-        status = corpus_create(fixture.mem, &spec, &corpus);
-    }
-    hostmem_fail_at(fixture.mem, 0);
-    ck_assert_int_eq(status, GT_OK);
-    ck_assert_uint_ge(n, 6);
-    ck_assert_uint_eq(corpus->file_count, 70);
-    hostmem_free(corpus);
-    fixture_close(&fixture);
-}
-
-TEST(corpus_lists_standard_input_once)
-{
-    struct data_fixture fixture;
-    struct corpus *corpus = NULL;
-    char single[512];
-    fixture_open(&fixture);
-    fixture_write_text(&fixture, "single.txt", "text\n");
-    strcpy(single, fixture_path(&fixture, "single.txt"));
-    const char *inputs[3] = {single, CORPUS_STDIN, CORPUS_STDIN};
-    struct corpus_spec spec = {.inputs = inputs, .input_count = 2};
-    ck_assert_int_eq(corpus_create(fixture.mem, &spec, &corpus), GT_OK);
-    ck_assert(corpus->has_stdin && corpus->file_count == 2 && corpus->size_bytes == 5);
-    ck_assert(!corpus->files[0].is_stdin && corpus->files[1].is_stdin && corpus->files[1].input == 1);
-    hostmem_free(corpus);
-    spec.input_count = 3;
-    ck_assert_int_eq(corpus_create(fixture.mem, &spec, &corpus), GT_USAGE);
-    FIXTURE_SAYS(&fixture, "standard input can be given only once");
-    fixture_close(&fixture);
-}
-
 static uint32_t list_crc32c(struct data_fixture *fixture)
 {
     struct corpus *corpus = NULL;

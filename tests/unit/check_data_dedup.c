@@ -50,23 +50,3 @@ TEST(dedup_full_table_still_answers)
     hostmem_free(dedup);
     fixture_close(&fixture);
 }
-
-TEST(dedup_survives_failed_allocations)
-{
-    struct data_fixture fixture;
-    struct dedup *dedup = NULL;
-    fixture_open(&fixture);
-    for (size_t n = 1; n <= 2; n++) {
-        hostmem_fail_at(fixture.mem, n);
-        ck_assert_int_eq(dedup_create(fixture.mem, TABLE_BYTES, &dedup), GT_NO_MEMORY);
-    }
-    ck_assert_int_eq(dedup_create(fixture.mem, TABLE_BYTES, &dedup), GT_OK);
-    hostmem_fail_at(fixture.mem, 1); /* when the table grows */
-    bool known = false;
-    enum gt_status status = GT_OK;
-    for (uint64_t i = 0; i < 70000 && status == GT_OK; i++)
-        status = dedup_add(dedup, hash_of(i), &known);
-    ck_assert_int_eq(status, GT_NO_MEMORY);
-    hostmem_free(dedup);
-    fixture_close(&fixture);
-}

@@ -215,26 +215,3 @@ TEST(sampler_windows_cover_the_split)
     hostmem_free(source);
     fixture_close(&fixture);
 }
-
-TEST(sampler_refuses_short_data_and_no_memory)
-{
-    struct data_fixture fixture;
-    struct token_source *source = open_shards(&fixture);
-    struct sampler *sampler = NULL;
-    struct sampler_spec spec = {.source = source, .block_size = 100, .samples_per_step = 1};
-    ck_assert_int_eq(sampler_create(fixture.mem, &spec, &sampler), GT_DATA);
-    FIXTURE_SAYS(&fixture, "block_size + 1 = 101");
-    spec.block_size = 99;
-    for (size_t n = 1; n <= 2; n++) {
-        hostmem_fail_at(fixture.mem, n);
-        ck_assert_int_eq(sampler_create(fixture.mem, &spec, &sampler), GT_NO_MEMORY);
-    }
-    hostmem_fail_at(fixture.mem, 0);
-    ck_assert_ptr_null(sampler);
-    ck_assert_int_eq(sampler_create(fixture.mem, &spec, &sampler), GT_OK);
-    ck_assert_int_eq(sampler_start_count(sampler), 1);
-    ck_assert_int_eq(sampler_position(sampler, 7, 0), 0);
-    hostmem_free(sampler);
-    hostmem_free(source);
-    fixture_close(&fixture);
-}

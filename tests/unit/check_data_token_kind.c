@@ -40,13 +40,6 @@ static enum gt_status open_file(struct data_fixture *fixture, const void *head, 
     return status;
 }
 
-static void accepted(struct data_fixture *fixture, const char *what, const void *bytes, size_t size)
-{
-    int64_t length = 0;
-    const enum gt_status status = open_file(fixture, "", 0, bytes, size, &length);
-    ck_assert_msg(status == GT_OK && length == (int64_t)size / 2, "%s: %s", what, fixture->line);
-}
-
 static void refused(struct data_fixture *fixture, const char *what, const void *bytes, size_t size, const char *said)
 {
     int64_t length = 0;
@@ -137,81 +130,6 @@ TEST(arrays_of_real_numbers_are_refused)
     }
     refused(&fixture, "float32", single, sizeof single, "an array of real numbers");
     refused(&fixture, "float64", real, sizeof real, "an array of real numbers");
-    fixture_close(&fixture);
-}
-
-TEST(sixteen_bit_ids_are_never_refused)
-{
-    static uint16_t ids[COUNT];
-    uint32_t (*const vocabularies[])(uint32_t) = {of_bases, of_digits, of_characters, draw_word, of_any, of_padded};
-    static const char *const heads[] = {"PK\3\4",
-                                        "BM",
-                                        "\x1f\x8b\x08",
-                                        "\x80\4",
-                                        "\x80\2}q",
-                                        "PAR1",
-                                        "GGUF",
-                                        "\xff\xd8\xff\xe0",
-                                        "\x28\xb5\x2f\xfd\xff",
-                                        "{\"",
-                                        "<html>",
-                                        "\x89PNG",
-                                        "\xff\xfe"};
-    struct data_fixture fixture;
-    fixture_open(&fixture);
-    for (size_t v = 0; v < sizeof vocabularies / sizeof vocabularies[0]; v++) {
-        put((unsigned char *)ids, "<u2", vocabularies[v], COUNT);
-        accepted(&fixture, "all ids", ids, sizeof ids);
-        accepted(&fixture, "33 ids", ids, 66);
-        for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
-            memcpy(ids, heads[i], strlen(heads[i]));
-            accepted(&fixture, heads[i], ids, sizeof ids);
-        }
-    }
-    for (uint32_t constant = 0; constant < 65536; constant += 257) {
-        for (size_t i = 0; i < COUNT; i++)
-            ids[i] = (uint16_t)constant;
-        accepted(&fixture, "one id", ids, sizeof ids);
-    }
-    for (size_t i = 0; i < COUNT; i++)
-        ids[i] = (uint16_t)(i % 2 == 0 ? 1 + draw((uint32_t)i, 10) : 0);
-    accepted(&fixture, "a digit a line", ids, sizeof ids);
-    accepted(&fixture, "a digit a line, after a newline", ids + 1, sizeof ids - 2);
-    for (size_t i = 0; i < COUNT; i++)
-        ids[i] = (uint16_t)(i % 3 > 0 ? 32 + draw((uint32_t)i, 95) : 256 + draw((uint32_t)i, 44));
-    accepted(&fixture, "300 ids", ids, sizeof ids);
-    for (uint32_t first = 0; first < 65000; first += 1000) { /* codes of an image or a sound, after other ids */
-        for (size_t i = 0; i < COUNT; i++)
-            ids[i] = (uint16_t)(first + draw((uint32_t)i, 512));
-        accepted(&fixture, TEXT(32, "ids from %" PRIu32, first), ids, sizeof ids);
-    }
-    for (uint32_t width = 10; width <= 90; width += 10) {
-        for (size_t i = 0; i < COUNT; i++)
-            ids[i] = (uint16_t)(24864 + draw((uint32_t)i, width)); /* two letters each */
-        accepted(&fixture, TEXT(32, "%" PRIu32 " letters", width), ids, sizeof ids);
-    }
-    for (uint32_t step = 1; step <= 128; step *= 2) {
-        for (size_t i = 0; i < COUNT; i++)
-            ids[i] = (uint16_t)(i * step);
-        accepted(&fixture, TEXT(32, "multiples of %" PRIu32, step), ids, sizeof ids);
-    }
-    for (size_t i = 0; i < COUNT; i++) /* every second id of the first 4 KiB is 0 */
-        ids[i] = (uint16_t)(i % 2 == 1 && i < 2048 ? 0 : 1 + draw((uint32_t)i, 60));
-    accepted(&fixture, "zeros in the first block", ids, sizeof ids);
-    fixture_close(&fixture);
-}
-
-/* What looks like 32-bit ids is accepted where gpt-prepare's manifest lists it. */
-TEST(a_manifest_is_believed)
-{
-    static unsigned char bytes[COUNT * 4];
-    struct data_fixture fixture;
-    fixture_open(&fixture);
-    put(bytes, "<i4", draw_word, COUNT);
-    fixture_write_text(&fixture, "manifest.json",
-                       "{\"train\": {\"files\": [{\"file\": \"train.bin\", \"size_bytes\": 24000}]}}");
-    accepted(&fixture, "listed", bytes, sizeof bytes);
-    refused(&fixture, "of another size", bytes, sizeof bytes - 8, "32-bit");
     fixture_close(&fixture);
 }
 

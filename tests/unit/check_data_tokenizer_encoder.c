@@ -237,26 +237,3 @@ TEST(encoder_chars_and_bytes)
     hostmem_free(bytes);
     fixture_close(&fixture);
 }
-
-TEST(encoder_survives_failed_allocations)
-{
-    struct data_fixture fixture;
-    size_t failures = 0;
-    fixture_open(&fixture);
-    struct tokenizer *tokenizer = make_trained(&fixture, 300);
-    for (size_t n = 1;; n++) {
-        struct tokenizer_encoder *encoder = NULL;
-        hostmem_fail_at(fixture.mem, n);
-        const enum gt_status status = tokenizer_encoder_create(fixture.mem, tokenizer, &encoder);
-        hostmem_fail_at(fixture.mem, 0);
-        hostmem_free(encoder);
-        if (status == GT_OK)
-            break;
-        ck_assert_int_eq(status, GT_NO_MEMORY);
-        ck_assert_ptr_null(encoder);
-        failures++;
-    }
-    ck_assert_uint_ge(failures, 3);
-    hostmem_free(tokenizer);
-    fixture_close(&fixture);
-}

@@ -95,41 +95,6 @@ static void expect_refusals(struct data_fixture *fixture, const char *name, cons
     }
 }
 
-TEST(own_file_refusals)
-{
-    static const struct spoiled cases[] = {
-        {"\"split\": \"gpt2\"", "\"split\": \"gpt4\"", "split \"gpt4\"", GT_UNSUPPORTED},
-        {"\"rank\": \"merge\"", "\"rank\": \"other\"", "rank \"other\"", GT_UNSUPPORTED},
-        {"\"rank\": \"merge\"", "\"rank\": 1", "\"rank\"", GT_DATA},
-        {"\"vocabulary\": [\"!\"", "\"vocabulary\": [\"\"", "\"vocabulary\": entry 0", GT_DATA},
-        {"\"vocabulary\": [\"!\"", "\"vocabulary\": [7", "\"vocabulary\": entry 0", GT_DATA},
-        {"\"vocabulary\": [\"!\"", "\"vocabulary\": [\"! \"", "entry 0 has a character", GT_DATA},
-        {"\"vocabulary\": [\"!\"", "\"vocabulary\": [\"#\"", "entry 2 is there twice", GT_DATA},
-        {"\"vocabulary\": [\"!\", ", "\"vocabulary\": [", "\"special\": entry 0", GT_DATA},
-        {"\"$\"", "\"$$$$$\"", "\"hash\"", GT_DATA},
-        {"\"vocabulary\": [", "\"vocabularium\": [", "\"vocabulary\"", GT_DATA},
-        {"\"special\": [", "\"special\": [3, ", "\"hash\"", GT_DATA},
-        {"\"special\": [", "\"special\": [9999999, ", "\"special\": entry 0", GT_DATA},
-        {"\"merges\": [", "\"merges\": [1, ", "\"merges\": entry", GT_DATA},
-        {"\"merges\": [", "\"merges\": [1, 1, ", "entry 0 and the one behind it", GT_DATA},
-        {"\"merges\": [", "\"merges\": [-1, 0, ", "entry 0 is no id", GT_DATA},
-        {"\"merges\": [", "\"merges\": [99999999999, 0, ", "entry 0 is no id", GT_DATA},
-        {"\"merges\": [", "\"merges\": [\"a\", 0, ", "entry 0 is no id", GT_DATA},
-        {"\"merges\": [", "\"merges\": [[], 0, ", "entry 0 is no id", GT_DATA},
-        {"\"vocab_size\": 400", "\"vocab_size\": 401", "\"vocab_size\"", GT_DATA},
-        {"\"hash\": \"crc32c:", "\"hash\": \"crc32c:0", "\"hash\"", GT_DATA},
-    };
-    struct data_fixture fixture;
-    char *text = NULL;
-    fixture_open(&fixture);
-    struct tokenizer *tokenizer = make_trained(&fixture, 400);
-    ck_assert_int_eq(tokenizer_text(tokenizer, &text), GT_OK);
-    expect_refusals(&fixture, "gpt_tokenizer.json", text, cases, sizeof cases / sizeof cases[0]);
-    free(text);
-    hostmem_free(tokenizer);
-    fixture_close(&fixture);
-}
-
 TEST(json_refusals)
 {
     static const struct spoiled cases[] = {
@@ -300,31 +265,6 @@ TEST(tiktoken_lines)
                      GT_DATA);
     FIXTURE_SAYS(&fixture, "empty: 0 lines");
     free(text);
-    hostmem_free(tokenizer);
-    fixture_close(&fixture);
-}
-
-TEST(import_survives_failed_allocations)
-{
-    static const char *const files[] = {"gpt_tokenizer.json", "tokenizer.json", "vocab.json"};
-    struct data_fixture fixture;
-    fixture_open(&fixture);
-    struct tokenizer *tokenizer = make_trained(&fixture, 300), *back = NULL;
-    ck_assert_int_eq(tokenizer_files_save(tokenizer, 1, fixture.folder), GT_OK);
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
-        for (size_t n = 1;; n++) {
-            hostmem_fail_at(fixture.mem, n);
-            const enum gt_status status = tokenizer_import(fixture.mem, fixture_path(&fixture, files[i]), &back);
-            hostmem_fail_at(fixture.mem, 0);
-            if (status == GT_OK) {
-                hostmem_free(back);
-                back = NULL;
-                ck_assert_uint_gt(n, 8);
-                break;
-            }
-            ck_assert_int_eq(status, GT_NO_MEMORY);
-            ck_assert_ptr_null(back);
-        }
     hostmem_free(tokenizer);
     fixture_close(&fixture);
 }

@@ -88,35 +88,6 @@ TEST(tokens_many_shards_are_one_sequence)
     fixture_close(&fixture);
 }
 
-TEST(tokens_beyond_4_gib_read)
-{
-    struct data_fixture fixture;
-    struct token_source *source = NULL;
-    const uint32_t count = 1500000000u; /* x 4 bytes = 5.6 GiB, a hole except for the end */
-    const uint32_t header[3] = {20240801, 7, count};
-    const unsigned char last[8] = {0x39, 0x30, 0, 0, 0x40, 0xE2, 1, 0}; /* 12345, 123456 */
-    const off_t size = (off_t)1024 + (off_t)count * 4;
-    int32_t ids[4];
-    fixture_open(&fixture);
-    fixture_write_shard(&fixture, "x_train_1.bin", header, 4, 0, 0);
-    const int fd = open(fixture.path, O_WRONLY);
-    ck_assert_int_ge(fd, 0);
-    const int sparse = ftruncate(fd, size);
-    if (sparse != 0 || pwrite(fd, last, sizeof last, size - 8) != 8) {
-        close(fd);
-        fixture_close(&fixture);
-        unit_skip("tokens_beyond_4_gib_read", "the temporary folder takes no sparse file of 5.6 GiB");
-        return;
-    }
-    close(fd);
-    ck_assert_int_eq(open_folder(&fixture, 200000, 1024, &source), GT_OK);
-    ck_assert_int_eq(source->length, count);
-    ck_assert_int_eq(token_source_read(source, (int64_t)count - 4, 4, ids), GT_OK);
-    ck_assert(ids[0] == 0 && ids[1] == 0 && ids[2] == 12345 && ids[3] == 123456);
-    hostmem_free(source);
-    fixture_close(&fixture);
-}
-
 TEST(tokens_the_largest_id)
 {
     struct data_fixture fixture;
@@ -269,25 +240,5 @@ TEST(tokens_digest_tells_contents)
     ck_assert_int_eq(unlink(fixture_path(&fixture, "train_b.bin")), 0);
     fixture_write_u16(&fixture, "train_a.bin", 3, 0); /* less than a piece */
     ck_assert_uint_ne(digest_of(&fixture), one);
-    fixture_close(&fixture);
-}
-
-TEST(tokens_failed_allocations_are_survived)
-{
-    struct data_fixture fixture;
-    struct token_source *source = NULL;
-    size_t n = 0;
-    fixture_open(&fixture);
-    fixture_write_u16(&fixture, "train_a.bin", 9, 0);
-    fixture_write_u16(&fixture, "train_b.bin", 9, 0);
-    enum gt_status status = GT_NO_MEMORY;
-    while (status == GT_NO_MEMORY && n < 50) {
-        hostmem_fail_at(fixture.mem, ++n);
-        status = open_folder(&fixture, 200, 8, &source);
-    }
-    hostmem_fail_at(fixture.mem, 0);
-    ck_assert_int_eq(status, GT_OK);
-    ck_assert_uint_ge(n, 5);
-    hostmem_free(source);
     fixture_close(&fixture);
 }

@@ -131,20 +131,6 @@ TEST_LOOP(ties_and_their_neighbours, 2)
     }
 }
 
-TEST_LOOP(random_bits, 2)
-{
-    const struct format *format = &formats[_i];
-    const struct philox_key key = philox_key_make(unit_seed(), RNG_INIT);
-    for (uint32_t i = 0; i < 250000; i++) {
-        const struct philox_block block = philox4x32_10(key, (struct philox_block){{i, 0, 0, 0}});
-        for (int j = 0; j < 4; j++)
-            rounding_case(format, value_of(block.word[j]));
-        /* Most random exponents are out of fp16's range: fold one into 2^-30 .. 2^17. */
-        const uint32_t exponent = 127 - 30 + block.word[0] % 48;
-        rounding_case(format, value_of((block.word[1] & 0x807fffffu) | exponent << 23));
-    }
-}
-
 TEST(special_values)
 {
     ck_assert_uint_eq(f16_from_f32(65504.0f), 0x7bff);
@@ -198,31 +184,4 @@ TEST(convert_all_pairs)
     }
     dtype_convert(NULL, DTYPE_F32, NULL, DTYPE_F32, 0);
     dtype_convert(NULL, DTYPE_BF16, NULL, DTYPE_F32, 0);
-}
-
-TEST(tables)
-{
-    static const struct {
-        enum dtype dtype;
-        size_t size_bytes;
-        const char *name;
-        const char *safetensors;
-    } rows[] = {
-        {DTYPE_F32, 4, "float32", "F32"}, {DTYPE_BF16, 2, "bfloat16", "BF16"}, {DTYPE_F16, 2, "float16", "F16"},
-        {DTYPE_I32, 4, "int32", "I32"},   {DTYPE_U8, 1, "uint8", "U8"},        {DTYPE_F64, 8, "float64", "F64"},
-    };
-    ck_assert_uint_eq(sizeof rows / sizeof rows[0], DTYPE_COUNT);
-    for (size_t i = 0; i < DTYPE_COUNT; i++) {
-        ck_assert_uint_eq(dtype_size_bytes(rows[i].dtype), rows[i].size_bytes);
-        ck_assert_str_eq(dtype_name(rows[i].dtype), rows[i].name);
-        ck_assert_str_eq(dtype_safetensors_name(rows[i].dtype), rows[i].safetensors);
-        enum dtype found = DTYPE_COUNT;
-        ck_assert(dtype_from_name(rows[i].name, &found) && found == rows[i].dtype);
-        found = DTYPE_COUNT;
-        ck_assert(dtype_from_name(rows[i].safetensors, &found) && found == rows[i].dtype);
-    }
-    enum dtype untouched = DTYPE_COUNT;
-    ck_assert(!dtype_from_name("float8", &untouched) && !dtype_from_name("", &untouched));
-    ck_assert(!dtype_from_name("f32", &untouched) && !dtype_from_name("float32 ", &untouched));
-    ck_assert_int_eq(untouched, DTYPE_COUNT);
 }

@@ -92,31 +92,6 @@ TEST(replace_creates_and_replaces)
     ck_assert_int_eq(capture.lines, 0);
 }
 
-TEST(replacement_counts_and_hides_until_commit)
-{
-    struct file_replacement file;
-    ck_assert_int_eq(file_replace(target, "old", 3), GT_OK);
-    ck_assert_int_eq(file_replacement_begin(&file, target, NULL), GT_OK);
-    ck_assert_int_eq(file_replacement_write(&file, "12345", 5), GT_OK);
-    ck_assert_int_eq(file_replacement_write(&file, "", 0), GT_OK);
-    ck_assert_int_eq(file_replacement_write(&file, "6789", 4), GT_OK);
-    ck_assert_uint_eq(file.size_bytes, 9);
-    ck_assert_uint_eq(file.crc32c, 0xe3069283);
-    expect_content(target, "old");
-    expect_entries(2);
-    ck_assert_int_eq(file_replacement_end(&file, GT_OK), GT_OK);
-    expect_content(target, "123456789");
-    expect_entries(1);
-    file_replacement_abort(&file); /* harmless after the end */
-    expect_content(target, "123456789");
-    ck_assert_int_eq(file_replacement_begin(&file, target, NULL), GT_OK);
-    ck_assert_int_eq(file_replacement_write(&file, "x", 1), GT_OK);
-    file_replacement_abort(&file);
-    file_replacement_abort(&file);
-    expect_content(target, "123456789");
-    expect_entries(1);
-}
-
 TEST(modes)
 {
     (void)umask(027);
@@ -162,48 +137,6 @@ TEST(links_are_not_followed)
     expect_entries(2);
 }
 
-/* Two containers share a folder, and in each the writer is process 1. */
-TEST(two_writers_of_one_id)
-{
-    struct file_replacement first, second, third;
-    ck_assert_int_eq(file_replacement_begin(&first, target, NULL), GT_OK);
-    ck_assert_int_eq(file_replacement_write(&first, "the first", 9), GT_OK);
-    ck_assert_int_eq(file_replacement_begin(&second, target, NULL), GT_OK);
-    ck_assert_int_eq(file_replacement_write(&second, "the s", 5), GT_OK);
-    ck_assert_int_eq(file_replacement_end(&first, GT_OK), GT_OK);
-    expect_content(target, "the first");
-    ck_assert_int_eq(file_replacement_begin(&third, target, NULL), GT_OK);
-    ck_assert_int_eq(file_replacement_write(&second, "econd", 5), GT_OK);
-    file_replacement_abort(&third);
-    ck_assert_int_eq(file_replacement_end(&second, GT_OK), GT_OK);
-    expect_content(target, "the second");
-    expect_entries(1);
-}
-
-TEST(begin_fails)
-{
-    struct file_replacement file;
-    char path[FILE_PATH_MAX + 100];
-    log_capture_refused(&capture, file_replacement_begin(&file, at("none/x"), NULL), GT_IO,
-                        "none: cannot open the folder: No such file");
-    file_replacement_abort(&file); /* safe after a failed begin */
-    ck_assert_int_eq(file_replace(target, "x", 1), GT_OK);
-    log_capture_refused(&capture, file_replacement_begin(&file, at("target/x"), NULL), GT_IO,
-                        "target: cannot open the folder: Not a directory");
-    log_capture_refused(&capture, file_replacement_begin(&file, at("target/"), NULL), GT_IO,
-                        "this names a folder, not a file");
-    ck_assert_int_eq(mkdir(at("sub"), 0777), 0);
-    log_capture_refused(&capture, file_replacement_begin(&file, at("sub"), NULL), GT_IO,
-                        "sub: cannot replace: it is not a regular file");
-    memset(path, 'a', sizeof path);
-    path[sizeof path - 1] = '\0';
-    log_capture_refused(&capture, file_replacement_begin(&file, path, NULL), GT_IO,
-                        "the path has 4196 bytes, more than the 4081 allowed");
-    path[300] = '\0'; /* fits the buffer, but not the file system */
-    log_capture_refused(&capture, file_replacement_begin(&file, path, NULL), GT_IO, "File name too long");
-    expect_entries(2);
-}
-
 TEST(a_full_disk_leaves_the_old_file)
 {
     static char large[100000];
@@ -223,19 +156,6 @@ TEST(a_full_disk_leaves_the_old_file)
     expect_content(target, "old");
     expect_entries(1);
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-}
-
-TEST(a_failing_rename_leaves_nothing_aside)
-{
-    struct file_replacement file;
-    ck_assert_int_eq(file_replacement_begin(&file, target, NULL), GT_OK);
-    ck_assert_int_eq(file_replacement_write(&file, "x", 1), GT_OK);
-    ck_assert_int_eq(mkdir(target, 0777), 0);
-    log_capture_refused(&capture, file_replacement_end(&file, GT_OK), GT_IO,
-                        "target: cannot rename the new file over it: Is a directory");
-    expect_entries(1);
-    ck_assert(file_is_folder(target));
-    file_replacement_abort(&file);
 }
 
 TEST(a_killed_writer_leaves_the_old_file)
@@ -304,26 +224,6 @@ TEST(read_at_is_exact)
     log_capture_refused(&capture, file_read_at(fd, target, INT64_MAX, bytes, 5), GT_DATA, "no file is that long");
     ck_assert_int_eq(close(fd), 0);
     log_capture_refused(&capture, file_read_at(-1, target, 0, bytes, 5), GT_IO, "cannot read: Bad file descriptor");
-}
-
-TEST(read_at_reaches_beyond_4_gib)
-{
-    const off_t far = ((off_t)5 << 30) + 7;
-    int fd = open(target, O_WRONLY | O_CREAT, 0666);
-    ck_assert_int_ge(fd, 0);
-    if (pwrite(fd, "far", 3, far) != 3) { /* a sparse file: a few blocks for any size */
-        (void)close(fd);
-        unit_skip("file beyond 4 GiB", "the file system of /tmp refuses it");
-        return;
-    }
-    (void)close(fd);
-    uint64_t size_bytes;
-    char bytes[4] = "";
-    ck_assert_int_eq(file_open_read(target, &fd, &size_bytes), GT_OK);
-    ck_assert_uint_eq(size_bytes, (uint64_t)far + 3);
-    ck_assert_int_eq(file_read_at(fd, target, (uint64_t)far, bytes, 3), GT_OK);
-    ck_assert_str_eq(bytes, "far");
-    (void)close(fd);
 }
 
 TEST(read_all)
@@ -403,20 +303,6 @@ static pid_t child_with_lock(const char *path)
     return child;
 }
 
-TEST(the_home_folder)
-{
-    char out[FILE_PATH_MAX];
-    ck_assert_int_eq(setenv("HOME", "/home/me", 1), 0);
-    ck_assert_str_eq(file_expand_home(out, "~/a/b"), "/home/me/a/b");
-    ck_assert_str_eq(file_expand_home(out, "~"), "/home/me");
-    static const char *const others[] = {"", "~me/a", "a/~/b", "./~/a", "/~"};
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        ck_assert_ptr_eq(file_expand_home(out, others[i]), others[i]);
-    ck_assert_int_eq(unsetenv("HOME"), 0);
-    ck_assert_str_eq(file_expand_home(out, "~/a"), "~/a");
-    ck_assert(file_is_same("/", "/.") && !file_is_same("/", "/dev/null") && !file_is_same("/absent", "/absent"));
-}
-
 TEST(shell_words)
 {
     static const char *const words[][2] = {
@@ -454,92 +340,6 @@ TEST(lock)
     ck_assert_int_eq(symlink(path, at("link")), 0);
     log_capture_refused(&capture, file_lock(at("link"), &fd), GT_IO, "cannot open the lock file");
     log_capture_refused(&capture, file_lock(at("none/lock"), &fd), GT_IO, "No such file");
-}
-
-/* Takes the lock and, when it is free, removes the file before it unlocks, as the end of a run that never began does.
- * The holder makes a file that must not exist.  Returns how often it held the lock, or -1. */
-static int lock_and_remove(const char *path, const char *mark, int rounds)
-{
-    int held = 0;
-    for (int i = 0; i < rounds; i++) {
-        int fd;
-        if (file_lock(path, &fd) != GT_OK)
-            continue;
-        const int marked = open(mark, O_WRONLY | O_CREAT | O_EXCL, 0666);
-        if (marked < 0)
-            return -1;
-        (void)close(marked);
-        held++;
-        (void)unlink(mark);
-        (void)unlink(path);
-        file_unlock(fd);
-    }
-    return held;
-}
-
-TEST(a_removed_lock_is_held_by_nobody)
-{
-    char path[FILE_PATH_MAX], mark[FILE_PATH_MAX];
-    int status;
-    file_join(path, folder, "lock");
-    file_join(mark, folder, "held");
-    const pid_t child = fork();
-    ck_assert_int_ge(child, 0);
-    if (child == 0)
-        _exit(lock_and_remove(path, mark, LOCK_ROUNDS) > 0 ? 0 : 1);
-    ck_assert_int_gt(lock_and_remove(path, mark, LOCK_ROUNDS), 0);
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert_int_eq(status, 0);
-}
-
-/* A lock file is emptied before it is signed, so that another file must not be mistaken for one. */
-TEST(a_foreign_file_is_no_lock)
-{
-    static const char precious[] = "12345\nmy notes", digits[] = "123456789012345678901234";
-    char path[FILE_PATH_MAX];
-    int fd = -7;
-    file_join(path, folder, "lock");
-    ck_assert_int_eq(file_replace(path, precious, sizeof precious - 1), GT_OK);
-    log_capture_refused(&capture, file_lock(path, &fd), GT_USAGE,
-                        "lock: cannot be used as the lock file: it holds something else than a process id");
-    expect_content(path, precious);
-    ck_assert_int_eq(file_replace(path, digits, sizeof digits - 1), GT_OK);
-    log_capture_refused(&capture, file_lock(path, &fd), GT_USAGE, "something else");
-    expect_content(path, digits);
-    ck_assert_int_eq(unlink(path), 0);
-    ck_assert_int_eq(mkfifo(path, 0666), 0);
-    log_capture_refused(&capture, file_lock(path, &fd), GT_USAGE, "no regular file");
-    ck_assert_int_eq(fd, -7);
-}
-
-TEST(what_a_dead_holder_left_is_a_lock)
-{
-    static const char *const contents[] = {"", "12345\n", "123", "\0\0\0\0\0"};
-    static const size_t counts[] = {0, 6, 3, 5};
-    char path[FILE_PATH_MAX], own[32];
-    file_join(path, folder, "lock");
-    (void)snprintf(own, sizeof own, "%ld\n", (long)getpid());
-    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-        int fd;
-        ck_assert_int_eq(file_replace(path, contents[i], counts[i]), GT_OK);
-        ck_assert_int_eq(file_lock(path, &fd), GT_OK);
-        expect_content(path, own);
-        file_unlock(fd);
-    }
-}
-
-TEST_LOOP(lock_without_a_readable_holder, 4)
-{
-    static const char *const contents[] = {"", "nonsense", "-5", "0"};
-    char path[FILE_PATH_MAX];
-    file_join(path, folder, "lock");
-    int fd;
-    int other;
-    ck_assert_int_eq(file_lock(path, &fd), GT_OK);
-    ck_assert_int_eq(ftruncate(fd, 0), 0);
-    ck_assert_int_eq(pwrite(fd, contents[_i], strlen(contents[_i]), 0), (ssize_t)strlen(contents[_i]));
-    log_capture_refused(&capture, file_lock(path, &other), GT_USAGE, "is locked by another process");
-    file_unlock(fd);
 }
 
 /* Computes the CRC one bit at a time, from the polynomial. */

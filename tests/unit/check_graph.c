@@ -216,25 +216,3 @@ TEST(dropout_sites_are_all_different)
     hostmem_free(model);
     end(&f);
 }
-
-TEST(printing_names_every_op)
-{
-    struct fixture f;
-    begin(&f);
-    struct model *model = small_model(f.mem, true, 0.1f);
-    FILE *file = tmpfile();
-    ck_assert_ptr_nonnull(file);
-    graph_print(model->graph, model->train_first.program, file);
-    long size = ftell(file);
-    char *text = calloc((size_t)size + 1, 1);
-    rewind(file);
-    ck_assert_uint_eq(fread(text, 1, (size_t)size, file), (size_t)size);
-    ck_assert_ptr_nonnull(strstr(text, "train_first"));
-    ck_assert_ptr_nonnull(strstr(text, "attention_backward"));
-    ck_assert_ptr_nonnull(strstr(text, "h.1.mlp.c_fc.weight"));
-    ck_assert_ptr_nonnull(strstr(text, "activation"));
-    free(text);
-    fclose(file);
-    hostmem_free(model);
-    end(&f);
-}

@@ -274,35 +274,3 @@ TEST(our_own_without_a_record)
     io_file_write(path, "{", 1);
     log_capture_refused(&capture, io_open_load(&model, folder, false, &iter), GT_DATA, path);
 }
-
-static enum gt_status refuse_write(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
-                                   const void *values, enum dtype dtype)
-{
-    int *left = context;
-    (void)part, (void)index, (void)first, (void)count, (void)values, (void)dtype;
-    return --*left == 0 ? GT_DEVICE : GT_OK;
-}
-
-TEST(a_failing_device_is_passed_on)
-{
-    struct checkpoint *checkpoint;
-    ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
-    ck_assert_int_eq(checkpoint_open(mem, folder, true, &checkpoint), GT_OK);
-    int n = 1;
-    for (;; n++) {
-        int left = n;
-        const struct checkpoint_load_options options = {.config = &config,
-                                                        .tensors = model.tensors,
-                                                        .tensor_count = model.tensor_count,
-                                                        .write = refuse_write,
-                                                        .write_context = &left,
-                                                        .staging = model.staging,
-                                                        .staging_bytes = sizeof model.staging};
-        enum gt_status status = checkpoint_load(checkpoint, &options);
-        if (status == GT_OK)
-            break;
-        ck_assert_int_eq(status, GT_DEVICE);
-    }
-    ck_assert_int_gt(n, 40);
-    hostmem_free(checkpoint);
-}

@@ -147,29 +147,6 @@ TEST(says_what_is_missing)
     log_capture_refused(&capture, open_and_close(true), GT_DATA, "trainer_state.json is not there");
 }
 
-/* An allocator for jansson that saves a new generation once: at that point a record was read, and its files are not yet
- * open. */
-static void *malloc_and_replace(size_t size)
-{
-    json_set_alloc_funcs(malloc, free);
-    ck_assert_int_eq(io_save(&model, folder, 2), GT_OK);
-    return malloc(size);
-}
-
-TEST_LOOP(takes_the_generation_that_replaces_the_one_it_read, 2)
-{
-    struct checkpoint *checkpoint;
-    ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
-    json_set_alloc_funcs(malloc_and_replace, free);
-    ck_assert_int_eq(checkpoint_open(mem, folder, _i != 0, &checkpoint), GT_OK);
-    ck_assert_int_eq(checkpoint->record.state.iter, 2);
-    io_path(path, folder, "model-000002.safetensors");
-    ck_assert_str_eq(checkpoint->model->path, path);
-    ck_assert(_i == 0 || strstr(checkpoint->optimizer->path, "optimizer-000002") != NULL);
-    hostmem_free(checkpoint);
-    ck_assert_int_eq(capture.lines, 0);
-}
-
 TEST(refuses_files_of_another_generation)
 {
     char other[FILE_PATH_MAX];
@@ -190,43 +167,4 @@ TEST(refuses_files_of_another_generation)
     ck_assert_int_eq(capture.lines, 1);
     free(model_bytes);
     free(optimizer_bytes);
-}
-
-/* The record and the header differ, and the header's checksum was made to fit: the comparison of shapes still detects
- * it. */
-TEST(compares_shapes_with_the_record)
-{
-    json_t *root;
-    ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
-    io_path(path, folder, CHECKPOINT_RECORD_NAME);
-    ck_assert_int_eq(json_parse_file(path, 1 << 20, &root), GT_OK);
-    ck_assert_int_eq(json_object_set_new(json_object_get(root, "hf_config"), "vocab_size", json_integer(6)), 0);
-    ck_assert_int_eq(json_object_del(root, CHECKPOINT_RECORD_CRC), 0);
-    ck_assert_int_eq(json_replace_file(path, root, 2), GT_OK);
-    ck_assert_int_eq(open_and_close(true), GT_DATA);
-    log_capture_one_error(&capture, "wte.weight is [5,4]; the model needs [6,4]");
-    ck_assert_int_eq(json_object_set_new(json_object_get(root, "hf_config"), "vocab_size", json_integer(5)), 0);
-    ck_assert_int_eq(
-        json_object_set_new(json_object_get(root, "hf_config"), "gpt_train", json_pack("{s:b}", "bias", 1)), 0);
-    ck_assert_int_eq(json_replace_file(path, root, 2), GT_OK);
-    ck_assert_int_eq(open_and_close(false), GT_OK);
-    log_capture_refused(&capture, open_and_close(true), GT_DATA, "m.transformer.h.0.ln_1.bias is missing");
-    json_decref(root);
-}
-
-TEST(refused_memory_is_passed_on)
-{
-    size_t n = 1;
-    ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
-    for (;; n++) {
-        hostmem_fail_at(mem, n);
-        capture.lines = 0;
-        enum gt_status status = open_and_close(true);
-        hostmem_fail_at(mem, 0);
-        if (status == GT_OK)
-            break;
-        ck_assert_int_eq(status, GT_NO_MEMORY);
-        ck_assert_int_eq(capture.lines, 1);
-    }
-    ck_assert_uint_eq(n, 12); /* the checkpoint, and five for each file */
 }

@@ -74,17 +74,3 @@ TEST(refuses_other_tables)
         ck_assert_ptr_nonnull(strstr(capture.text, "meta.pkl: "));
     }
 }
-
-TEST(survives_failed_allocations)
-{
-    static const struct meta good = META(BEGIN A SHARP_S END);
-    size_t n = 0;
-    enum gt_status status;
-    do {
-        hostmem_fail_at(mem, ++n);
-        status = open_meta(&good);
-        hostmem_fail_at(mem, 0);
-    } while (status == GT_NO_MEMORY);
-    ck_assert_int_eq(status, GT_OK);
-    ck_assert_uint_gt(n, 4);
-}

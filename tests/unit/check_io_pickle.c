@@ -71,15 +71,6 @@ TEST(dicts)
     ck_assert(json_is_object(pickle.root) && json_object_size(pickle.root) == 0);
 }
 
-/* Nothing is left of the cycle: the leak checks of the sanitizers would find it. */
-TEST(a_list_within_a_list_within_it)
-{
-    ck_assert_int_eq(read_pickle(BYTES("\x80\2]q\0]q\1h\0aa.")), GT_OK);
-    ck_assert_uint_eq(json_array_size(pickle.root), 1);
-    ck_assert_ptr_eq(json_array_get(json_array_get(pickle.root, 0), 0), pickle.root);
-    log_capture_refused(&capture, read_pickle(BYTES("\x80\2]q\0h\0a.")), GT_DATA, "within itself");
-}
-
 TEST(tensors)
 {
     ck_assert_int_eq(read_pickle(BYTES("\x80\2" REBUILD "(" STORAGE "K\2K\2K\2\x86K\2K\1\x86\x89NtR.")), GT_OK);
@@ -203,29 +194,4 @@ TEST(what_is_shared_is_stored_once)
     text[count++] = '.';
     ck_assert_int_eq(read_pickle(text, count), GT_OK);
     ck_assert_uint_eq(json_array_size(pickle.values), 1001);
-}
-
-static size_t allocations_left;
-
-static void *allocate_or_not(size_t size)
-{
-    return allocations_left-- == 1 ? NULL : malloc(size);
-}
-
-TEST_LOOP(refused_memory_is_passed_on, 2)
-{
-    static const unsigned char text[] = "\x80\2}q\0(K\1" REBUILD "(" STORAGE "K\0K\2\x85K\1\x85\x89NtRu.";
-    size_t n = 1;
-    enum gt_status status = GT_NO_MEMORY;
-    for (; status != GT_OK; n++) {
-        hostmem_fail_at(mem, _i == 0 ? n : 0);
-        allocations_left = _i == 1 ? n : 0;
-        json_set_alloc_funcs(allocate_or_not, free);
-        status = read_pickle(text, sizeof text - 1);
-        json_set_alloc_funcs(malloc, free);
-        hostmem_fail_at(mem, 0);
-        if (status != GT_OK)
-            log_capture_refused(&capture, status, GT_NO_MEMORY, "");
-    }
-    ck_assert_uint_gt(n, _i == 0 ? 4 : 20);
 }

@@ -152,24 +152,6 @@ TEST(refuses_bad_headers)
     ck_assert_ptr_null(file);
 }
 
-TEST(refuses_long_names)
-{
-    struct safetensors *file;
-    char name[200], header[400];
-    for (size_t length = 126; length <= 129; length++) {
-        memset(name, 'n', length);
-        name[length] = '\0';
-        (void)snprintf(header, sizeof header, "{\"%s\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", name);
-        io_safetensors_write(path, header, 1);
-        const bool good = length < SAFETENSORS_NAME_MAX;
-        ck_assert_int_eq(safetensors_open(mem, path, true, &file), good ? GT_OK : GT_DATA);
-        if (good)
-            hostmem_free(file);
-        else
-            log_capture_one_error(&capture, "tensor name");
-    }
-}
-
 /* Files that claim more than they contain; none may cause an allocation of the claimed size. */
 TEST(refuses_bad_lengths)
 {
@@ -194,53 +176,6 @@ TEST(refuses_bad_lengths)
     ck_assert_uint_lt(counters.live_bytes_max, 65536);
 }
 
-/* A valid header of 4 MiB and one byte is refused for its length alone. */
-TEST(refuses_huge_headers)
-{
-    struct safetensors *file;
-    for (size_t more = 0; more < 2; more++) {
-        const size_t length = SAFETENSORS_HEADER_BYTES_MAX + more;
-        char *header = malloc(length + 1);
-        ck_assert_ptr_nonnull(header);
-        memset(header, ' ', length);
-        memcpy(header, "{}", 2);
-        header[length] = '\0';
-        io_safetensors_write(path, header, 0);
-        free(header);
-        ck_assert_int_eq(safetensors_open(mem, path, true, &file), more == 0 ? GT_OK : GT_DATA);
-        if (more == 0)
-            hostmem_free(file);
-    }
-    log_capture_one_error(&capture, "header length 4194305");
-}
-
-static void many_tensors(int count)
-{
-    char *header = malloc((size_t)count * 64 + 16), *next = header;
-    ck_assert_ptr_nonnull(header);
-    for (int i = 0; i < count; i++)
-        next +=
-            sprintf(next, "%c\"%d\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}", i == 0 ? '{' : ',', i);
-    (void)strcpy(next, "}");
-    io_safetensors_write(path, header, 0);
-    free(header);
-}
-
-TEST(bounds_the_number_of_tensors)
-{
-    struct safetensors *file;
-    many_tensors(SAFETENSORS_TENSORS_MAX);
-    ck_assert_int_eq(safetensors_open(mem, path, true, &file), GT_OK);
-    ck_assert_uint_eq(file->count, SAFETENSORS_TENSORS_MAX);
-    hostmem_free(file);
-    many_tensors(SAFETENSORS_TENSORS_MAX + 1);
-    log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_DATA, "lists 6145 tensors");
-    many_tensors(60000); /* below 4 MiB of header */
-    log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_DATA, "lists 60000 tensors");
-    many_tensors(100000); /* above */
-    log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_DATA, "header length");
-}
-
 TEST(refuses_pickles)
 {
     static const char zip[] = "PK\3\4\0\0\10\10\0\0\0\0archive/data.pkl", pickle[] = "\x80\2}q\0(X\6\0\0\0";
@@ -249,89 +184,6 @@ TEST(refuses_pickles)
     log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_UNSUPPORTED, "pickle");
     io_file_write(path, pickle, sizeof pickle);
     log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_UNSUPPORTED, "pickle");
-}
-
-/* A flip may leave a valid file with other contents; it may not cause a crash, a leak or a read outside. */
-TEST(survives_every_flipped_bit_of_the_header)
-{
-    struct safetensors *file;
-    float values[16];
-    int opened = 0;
-    io_safetensors_write(path, GOOD, GOOD_DATA);
-    const size_t bits = 8 * (8 + strlen(GOOD));
-    ck_assert_int_eq(safetensors_open(mem, path, true, &file), GT_OK);
-    const uint32_t crc = file->files[0].header_crc32c;
-    hostmem_free(file);
-    for (size_t bit = 0; bit < bits; bit++) {
-        io_file_flip(path, bit);
-        capture.lines = 0;
-        if (safetensors_open(mem, path, true, &file) == GT_OK) {
-            opened++;
-            ck_assert_int_eq(capture.lines, 0);
-            ck_assert_uint_ne(file->files[0].header_crc32c, crc);
-            for (size_t i = 0; i < file->count; i++) {
-                ck_assert_uint_le(file->tensors[i].elements, GOOD_DATA);
-                if (file->tensors[i].elements <= 16)
-                    (void)safetensors_read(file, i, 0, file->tensors[i].elements, values, DTYPE_F32, NULL);
-            }
-            hostmem_free(file);
-        } else {
-            ck_assert_int_eq(capture.lines, 1);
-        }
-        io_file_flip(path, bit);
-    }
-    ck_assert_int_lt(opened, (int)bits / 4); /* names and "pt" can change; other flips are detected */
-}
-
-TEST(refuses_every_truncation)
-{
-    struct safetensors *file;
-    size_t count;
-    io_safetensors_write(path, GOOD, GOOD_DATA);
-    char *bytes = io_file_read(path, &count);
-    for (size_t kept = 0; kept < count; kept++) {
-        io_file_write(path, bytes, kept);
-        ck_assert_int_eq(safetensors_open(mem, path, true, &file), GT_DATA);
-        ck_assert_int_eq(capture.lines, 1);
-        capture.lines = 0;
-    }
-    free(bytes);
-}
-
-TEST(notices_truncation_while_reading)
-{
-    struct safetensors *file;
-    float values[4];
-    io_safetensors_write(path, GOOD, GOOD_DATA);
-    ck_assert_int_eq(safetensors_open(mem, path, true, &file), GT_OK);
-    ck_assert_int_eq(truncate(path, (off_t)(8 + strlen(GOOD) + 8)), 0);
-    log_capture_refused(&capture, safetensors_read(file, 0, 0, 4, values, DTYPE_F32, NULL), GT_DATA, "truncated");
-    log_capture_refused(&capture, safetensors_read(file, 1, 0, 3, values, DTYPE_F32, NULL), GT_DATA, "truncated");
-    hostmem_free(file);
-}
-
-TEST(passes_on_refused_memory_and_files)
-{
-    struct safetensors *file;
-    size_t n = 1;
-    io_safetensors_write(path, GOOD, GOOD_DATA);
-    for (;; n++) {
-        hostmem_fail_at(mem, n);
-        capture.lines = 0;
-        enum gt_status status = safetensors_open(mem, path, true, &file);
-        hostmem_fail_at(mem, 0);
-        if (status == GT_OK)
-            break;
-        ck_assert_int_eq(status, GT_NO_MEMORY);
-        ck_assert_int_eq(capture.lines, 1);
-    }
-    ck_assert_uint_eq(n, 6); /* five allocations */
-    hostmem_free(file);
-    capture.lines = 0;
-    log_capture_refused(&capture, safetensors_open(mem, folder, true, &file), GT_IO, "folder");
-    ck_assert_int_eq(unlink(path), 0);
-    log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_IO, path);
-    hostmem_free(NULL);
 }
 
 TEST(writes_shapes)

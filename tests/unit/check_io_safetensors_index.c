@@ -82,32 +82,3 @@ TEST_LOOP(refuses_what_is_wrong, (int)(sizeof bad / sizeof bad[0]))
     ck_assert_int_ne(safetensors_index_open(mem, folder, &table), GT_OK);
     log_capture_one_error(&capture, bad[_i].words);
 }
-
-TEST(refuses_too_many)
-{
-    static char text[SAFETENSORS_TENSORS_MAX * 40 + 100];
-    struct safetensors *table;
-    size_t used = (size_t)snprintf(text, sizeof text, "{\"weight_map\":{");
-    for (int i = 0; i <= SAFETENSORS_TENSORS_MAX; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s\"t%d\":\"x-1.safetensors\"", i > 0 ? "," : "", i);
-    (void)snprintf(text + used, sizeof text - used, "}}");
-    put(SAFETENSORS_INDEX_NAME, text);
-    log_capture_refused(&capture, safetensors_index_open(mem, folder, &table), GT_DATA, "at most");
-}
-
-TEST(refused_memory_is_passed_on)
-{
-    struct safetensors *table = NULL;
-    size_t n = 1;
-    put(SAFETENSORS_INDEX_NAME, INDEX(GOOD));
-    for (;; n++) {
-        hostmem_fail_at(mem, n);
-        const enum gt_status status = safetensors_index_open(mem, folder, &table);
-        hostmem_fail_at(mem, 0);
-        if (status == GT_OK)
-            break;
-        log_capture_refused(&capture, status, GT_NO_MEMORY, "");
-    }
-    hostmem_free(table);
-    ck_assert_uint_ge(n, 6);
-}

@@ -116,19 +116,6 @@ TEST(reads_back)
     ck_assert_int_eq(capture.lines, 0);
 }
 
-TEST(leaves_out_what_is_not_there)
-{
-    struct safetensors_result result;
-    struct safetensors *file;
-    size_t index;
-    data.tensors[1].dtype = DTYPE_COUNT;
-    ck_assert_int_eq(write_data(&result), GT_OK);
-    ck_assert_int_eq(safetensors_open(mem, path, true, &file), GT_OK);
-    ck_assert_uint_eq(file->count, 3);
-    ck_assert(!safetensors_find(file, "a", &index));
-    hostmem_free(file);
-}
-
 /* Headers of every length modulo 8 stay aligned and readable. */
 TEST(pads_any_header)
 {
@@ -142,35 +129,4 @@ TEST(pads_any_header)
         ck_assert_uint_eq(file->tensors[0].offset_bytes % 8, 0);
         hostmem_free(file);
     }
-}
-
-TEST(failing_source_leaves_the_old_file)
-{
-    struct safetensors_result result;
-    io_file_write(path, "old", 3);
-    data.fail_index = 1;
-    ck_assert_int_eq(write_data(&result), GT_DEVICE);
-    size_t count;
-    char *bytes = io_file_read(path, &count);
-    ck_assert_uint_eq(count, 3);
-    free(bytes);
-    ck_assert_int_eq(io_folder_count(folder, ""), 1);
-}
-
-/* A limit on the size of files stands for a full disk: the write fails half way. */
-TEST(full_disk_leaves_the_old_file)
-{
-    struct safetensors_result result;
-    io_file_write(path, "old", 3);
-    (void)signal(SIGXFSZ, SIG_IGN);
-    for (rlim_t limit = 0; limit < 300; limit += 50) {
-        const struct rlimit small = {limit, RLIM_INFINITY}, all = {RLIM_INFINITY, RLIM_INFINITY};
-        ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
-        enum gt_status status = write_data(&result);
-        ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &all), 0);
-        log_capture_refused(&capture, status, GT_IO, "cannot write");
-        ck_assert_int_eq(io_folder_count(folder, ""), 1);
-        ck_assert(file_exists(path));
-    }
-    ck_assert_int_eq(write_data(&result), GT_OK);
 }

@@ -190,53 +190,6 @@ TEST(text_keeps_order_and_precision)
     json_decref(root);
 }
 
-TEST(whole_or_released)
-{
-    json_t *value = json_array(), *kept = json_incref(value);
-    ck_assert_ptr_eq(json_whole(value, 0), value);
-    ck_assert_ptr_null(json_whole(value, -1));
-    ck_assert_uint_eq(kept->refcount, 1);
-    json_decref(kept);
-    ck_assert_ptr_null(json_whole(NULL, -1));
-}
-
-static size_t allocations_left;
-
-static void *allocate_or_not(size_t size)
-{
-    return allocations_left-- == 1 ? NULL : malloc(size);
-}
-
-/* When any of jansson's allocations fails, once, the text is complete or missing. */
-TEST(text_is_whole_or_none)
-{
-    json_t *root = json_object();
-    for (int i = 0; i < 400; i++) {
-        char name[32];
-        (void)snprintf(name, sizeof name, "a name of some length %d", i);
-        ck_assert_int_eq(json_object_set_new(root, name, json_integer(i)), 0);
-    }
-    struct log_capture capture;
-    char *whole = NULL, *text = NULL;
-    ck_assert_int_eq(json_text(root, 0, "", &whole), GT_OK);
-    json_set_alloc_funcs(allocate_or_not, free);
-    log_capture_begin(&capture);
-    for (size_t n = 1; n <= 1000; n++) {
-        allocations_left = n;
-        const enum gt_status status = json_text(root, 0, "", &text);
-        if (status == GT_OK) {
-            ck_assert_str_eq(text, whole);
-            free(text);
-        } else {
-            log_capture_refused(&capture, status, GT_NO_MEMORY, "JSON text");
-        }
-    }
-    log_capture_end();
-    json_set_alloc_funcs(malloc, free);
-    free(whole);
-    json_decref(root);
-}
-
 TEST(short_texts)
 {
     static const struct {

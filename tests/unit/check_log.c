@@ -144,27 +144,6 @@ TEST(default_sink_streams)
     ck_assert_str_eq(out, "r\n");
 }
 
-TEST(default_sink_survives_a_closed_pipe)
-{
-    int ends[2];
-    ck_assert_int_eq(pipe(ends), 0);
-    const pid_t child = fork();
-    ck_assert_int_ge(child, 0);
-    if (child == 0) {
-        (void)signal(SIGPIPE, SIG_IGN);
-        (void)close(ends[0]);
-        (void)dup2(ends[1], STDOUT_FILENO);
-        for (int i = 0; i < 3; i++)
-            log_result("into the void");
-        _exit(log_count(LOG_RESULT) == 3 ? 7 : 8);
-    }
-    (void)close(ends[0]);
-    (void)close(ends[1]);
-    int status;
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 7);
-}
-
 TEST(a_nan_has_no_sign)
 {
     char text[64];

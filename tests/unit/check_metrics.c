@@ -98,41 +98,6 @@ TEST(what_is_not_finite_becomes_null)
     end(&fixture);
 }
 
-/* A sample of any bytes gives one valid line that release 0.2.0 reads whole. */
-TEST(samples_are_cut_and_escaped)
-{
-    static const char begin_text[] = "<b>\"val_loss\"\\ \n\t\x1b\xff\xc3\xa9\xe2\x82";
-    struct fixture fixture;
-    struct metrics metrics;
-    char sample[SAMPLES_TEXT_MAX] = "";
-    begin(&fixture);
-    ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 0, true, true), GT_OK);
-    for (size_t i = 0; i < 2; i++) {
-        memcpy(sample, begin_text, sizeof begin_text - 1);
-        struct json_put *line = metrics_line(&metrics, INT64_MAX, NULL);
-        json_put(line, "train_loss:f val_loss:f tokens:i time:f", -DBL_MIN, -DBL_MIN, INT64_MAX, 1e10);
-        line->text_max = SAMPLES_TEXT_MAX;
-        json_put(line, "sample:s", sample);
-        ck_assert_int_eq(metrics_line_write(&metrics), GT_OK);
-        memset(sample, 1, sizeof sample - 1); /* six bytes each */
-    }
-    metrics_close(&metrics);
-    FILE *file = fopen(fixture.path, "r");
-    for (size_t i = 0; i < 2; i++) {
-        char line[METRICS_LINE_MAX];
-        ck_assert_ptr_nonnull(fgets(line, sizeof line, file));
-        ck_assert(strchr(line, '\n') != NULL);
-        json_t *root = json_loads(line, 0, NULL);
-        const char *text = json_string_value(json_object_get(root, "sample"));
-        ck_assert_ptr_nonnull(text);
-        ck_assert_int_eq(strncmp(text, "<b>\"val_loss\"\\ \n\t\x1b\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd", 23), 0);
-        ck_assert_int_eq(strcmp(text + strlen(text) - 3, "...") == 0, i == 1);
-        json_decref(root);
-    }
-    fclose(file);
-    end(&fixture);
-}
-
 TEST(a_resume_cuts_back)
 {
     static const struct {
@@ -166,32 +131,6 @@ TEST(a_resume_cuts_back)
     metrics_close(&metrics);
     text_is(fixture.path, EVALUATION(9));
     ck_assert_int_eq(fixture.log.lines, 0);
-    end(&fixture);
-}
-
-TEST(what_cannot_be_written)
-{
-    struct fixture fixture;
-    struct metrics metrics, none = {.fd = -1};
-    char missing[FILE_PATH_MAX];
-    begin(&fixture);
-    io_path(missing, fixture.folder, "absent");
-    log_capture_refused(&fixture.log, metrics_open(&metrics, missing, 0, true, true), GT_IO,
-                        "absent: cannot list this folder");
-    ck_assert_int_eq(evaluation_write(&none, 0, 1.0, 2.0), GT_OK);
-    ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 0, true, true), GT_OK);
-    fixture.log.lines = 0;
-    const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
-    if (full >= 0) {
-        ck_assert_int_eq(dup2(full, metrics.fd), metrics.fd);
-        ck_assert_int_eq(evaluation_write(&metrics, 0, 1.0, 2.0), GT_IO);
-        ck_assert_int_eq(fixture.log.lines, 1);
-        ck_assert_int_eq(fixture.log.level, LOG_WARNING);
-        ck_assert_int_eq(evaluation_write(&metrics, 0, 1.0, 2.0), GT_IO); /* tries again, but logs only once */
-        ck_assert_int_eq(fixture.log.lines, 1);
-        close(full);
-    }
-    metrics_close(&metrics);
     end(&fixture);
 }
 
@@ -275,21 +214,6 @@ TEST(lines_stay_with_their_checkpoint)
     text_is(fixture.path, EVALUATION(6) EVALUATION(7));
     text_is(old, EVALUATION(5));
     ck_assert_int_eq(fixture.log.lines, 0);
-    end(&fixture);
-}
-
-TEST(a_pipe_is_refused_at_once)
-{
-    struct fixture fixture;
-    struct metrics metrics;
-    begin(&fixture);
-    for (int64_t iter = 0; iter <= 9; iter += 9) {
-        ck_assert_int_eq(mkfifo(fixture.path, 0600), 0);
-        fixture.log = (struct log_capture){0};
-        log_capture_refused(&fixture.log, metrics_open(&metrics, fixture.folder, iter, true, iter == 0), GT_IO,
-                            "metrics.jsonl");
-        ck_assert_int_eq(unlink(fixture.path), 0);
-    }
     end(&fixture);
 }
 

@@ -413,36 +413,3 @@ TEST_LOOP(ranks_share_the_states, 6)
         ck_assert(held[rank] >= all / ranks - 70 * 210 && held[rank] <= all / ranks + 70 * 210);
     hostmem_destroy(mem);
 }
-
-/* Every allocation of the model fails once. */
-TEST_LOOP(no_allocation_may_fail_badly, 3)
-{
-    struct model_options options = options_make();
-    struct log_capture capture;
-    struct hostmem_counters counters;
-    size_t allocations = 1;
-    options.dtype = _i == 0 ? DTYPE_F32 : DTYPE_BF16;
-    options.states = _i == 1 ? STATE_SR_BF16 : STATE_MASTER;
-    options.muon = _i == 2;
-    options.muon_dtype = DTYPE_BF16;
-    options.parts = options.ranks = _i == 2 ? 2 : 1;
-    log_capture_begin(&capture);
-    for (size_t n = 0; n <= allocations; n++) {
-        struct hostmem *mem;
-        struct model *model = NULL;
-        ck_assert_int_eq(hostmem_create(&mem), GT_OK);
-        hostmem_fail_at(mem, n);
-        enum gt_status status = model_create(mem, &options, &model);
-        hostmem_counters_get(mem, &counters);
-        if (n == 0)
-            allocations = counters.allocations;
-        if (status == GT_OK)
-            hostmem_free(model);
-        ck_assert_int_eq(status, n == 0 ? GT_OK : GT_NO_MEMORY);
-        hostmem_counters_get(mem, &counters);
-        ck_assert_uint_eq(counters.live_bytes, 0);
-        hostmem_destroy(mem);
-    }
-    log_capture_end();
-    ck_assert_uint_ge(allocations, 20);
-}

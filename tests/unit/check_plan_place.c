@@ -120,31 +120,6 @@ TEST(breadth_wins_where_it_is_smaller)
     free(t);
 }
 
-/* Longest first needs 6 and breadth 7; another order meets the bound of 5. */
-TEST(other_orders_win_where_both_are_larger)
-{
-    struct table *t = table_create(5, 0);
-    item_add(t, 0, 3, 1);
-    item_add(t, 2, 4, 2);
-    item_add(t, 1, 1, 4);
-    item_add(t, 4, 4, 3);
-    ck_assert_uint_eq(table_bound(t), 5);
-    ck_assert_uint_eq(table_place(t), 5);
-    free(t);
-}
-
-/* No placement meets the bound of 4 (found by trying all): every order is tried, and the best one is restored. */
-TEST(the_best_order_is_restored_where_the_bound_is_out_of_reach)
-{
-    static const int32_t items[][3] = {{0, 0, 3}, {3, 3, 2}, {2, 5, 1}, {5, 5, 3}, {1, 4, 1}, {1, 1, 2}, {0, 2, 1}};
-    struct table *t = table_create(6, 0);
-    for (size_t i = 0; i < sizeof items / sizeof items[0]; i++)
-        item_add(t, items[i][0], items[i][1], (uint64_t)items[i][2]);
-    ck_assert_uint_eq(table_bound(t), 4);
-    ck_assert_uint_eq(table_place(t), 5);
-    free(t);
-}
-
 TEST(items_lie_on_top_of_what_is_fixed)
 {
     struct table *t = table_create(2, 0);
@@ -174,20 +149,6 @@ TEST(no_item_crosses_a_segment)
     ck_assert_uint_eq(t->items[1].offset_bytes, 100);
     ck_assert_uint_eq(t->items[2].offset_bytes, 60);
     ck_assert_uint_eq(t->items[3].offset_bytes, 150);
-    free(t);
-}
-
-TEST(more_segments_than_there_are_fail)
-{
-    struct table *t = table_create(1, 100);
-    for (int32_t i = 0; i < BACKEND_SEGMENTS_MAX; i++)
-        item_add(t, 0, 0, 60);
-    ck_assert_uint_eq(table_place(t), 60 * BACKEND_SEGMENTS_MAX);
-    item_add(t, 0, 0, 41);
-    table_bound(t);
-    ck_assert(!plan_place(&t->fixed, t->items, t->count, t->live, t->ops, 0, &t->scratch));
-    t->items[t->count - 1].bytes = 40;
-    ck_assert_uint_eq(table_place(t), 60 * BACKEND_SEGMENTS_MAX + 40);
     free(t);
 }
 

@@ -183,32 +183,6 @@ TEST(a_program_has_at_most_512_loss_chunks)
     ck_assert(result.fits);
 }
 
-/* Where the grid goes on above the requested micro-batch, a larger one that is faster is chosen, a divisor of the
- * samples.  A resumed run, and a pinned micro-batch, stay as they are. */
-TEST(larger_micro_batches_are_chosen_where_they_are_faster)
-{
-    struct search_request request = request_make();
-    struct search_result result;
-    char text[SEARCH_TIME_TEXT_MAX];
-    request.share.device_bytes = 2 * bytes_asked(&request);
-    request.micro_batch_most = 26;
-    ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
-    ck_assert_int_eq(result.found.options.choice.micro_batch, 26);
-    ck_assert_int_eq(result.found.options.choice.evaluate_batch, 13);
-    ck_assert(result.request_fits && result.candidates > 1);
-    ck_assert_double_lt(result.found.seconds, result.seconds_request);
-    ck_assert_int_eq(search_time_text(text, &result)[0], '-');
-    result.request_fits = false;
-    ck_assert_str_eq(search_time_text(text, &result), "no more time (estimated)");
-    for (int i = 0; i < 2; i++) {
-        request.resumed = i == 0;
-        request.pin_micro_batch = i == 1;
-        ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
-        ck_assert_int_eq(result.found.options.choice.micro_batch, 13);
-        ck_assert_int_eq(result.candidates, 1);
-    }
-}
-
 /* A larger micro-batch that saves 2 % of the time is not in the grid, however large the budget; one that saves more
  * than 3 % is. */
 TEST(larger_micro_batches_do_not_fill_a_card_for_little)
@@ -232,24 +206,6 @@ TEST(larger_micro_batches_do_not_fill_a_card_for_little)
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
     ck_assert_int_eq(result.found.options.choice.micro_batch, 104);
     ck_assert_double_lt(seconds[1], 0.97 * result.seconds_request);
-}
-
-/* A part that is one micro-step needs no gradients between its programs, so it can need less than a smaller one. */
-TEST(a_whole_part_can_be_the_smallest_plan)
-{
-    struct search_request request = request_make();
-    struct search_result whole, smaller;
-    request.options.parts = 2;
-    request.samples = 2;
-    request.options.config.n_embd = 128;
-    measure_micro_batch_set(&request.options, request.samples, 2);
-    request.share.device_bytes = 1;
-    ck_assert_int_eq(plan_search(mem, &request, &whole), GT_NO_FIT);
-    ck_assert_int_eq(whole.found.options.choice.micro_batch, 2);
-    measure_micro_batch_set(&request.options, request.samples, 1);
-    request.pin_micro_batch = true;
-    ck_assert_int_eq(plan_search(mem, &request, &smaller), GT_NO_FIT);
-    ck_assert_uint_lt(whole.found.arena_bytes, smaller.found.arena_bytes);
 }
 
 /* States go from wide to lean, each only when no plan of the one before fits, and never when that is not allowed. */
@@ -330,51 +286,6 @@ TEST(the_state_moves_before_it_becomes_leaner)
     ck_assert_int_gt(kept, 5);
 }
 
-TEST(failing_allocations_are_passed_on)
-{
-    struct search_request request = request_make();
-    struct search_result result;
-    request.share.device_bytes = bytes_asked(&request) / 2;
-    for (size_t n = 1; n < 4000; n += 97) {
-        hostmem_fail_at(mem, n);
-        enum gt_status status = plan_search(mem, &request, &result);
-        hostmem_fail_at(mem, 0);
-        ck_assert(status == GT_OK || status == GT_NO_MEMORY || status == GT_FAILURE);
-    }
-    struct hostmem_counters counters;
-    hostmem_counters_get(mem, &counters);
-    ck_assert_uint_eq(counters.live_bytes, 0);
-}
-
-TEST(costs_grow_with_work)
-{
-    struct search_request request = request_make();
-    double seconds[2];
-    for (int i = 0; i < 2; i++) {
-        struct model *model;
-        measure_micro_batch_set(&request.options, 26, i == 0 ? 4 : 8);
-        ck_assert_int_eq(model_create(mem, &request.options, &model), GT_OK);
-        seconds[i] = plan_cost_seconds(model->graph, model->train_first.program, &request.rates);
-        ck_assert_double_eq(plan_cost_seconds(model->graph, -1, &request.rates), 0.0);
-        hostmem_free(model);
-    }
-    ck_assert_double_gt(seconds[0], 0.0);
-    ck_assert_double_gt(seconds[1], 1.3 * seconds[0]);
-    ck_assert_double_lt(seconds[1], 2.0 * seconds[0]);
-}
-
-TEST(choices_are_told)
-{
-    struct search_request request = request_make();
-    char text[SEARCH_OPTIONS_TEXT_MAX];
-    request.options.choice.recompute = recompute_two(RECOMPUTE_FULL, 3, RECOMPUTE_MLP, 4);
-    ck_assert_str_eq(search_options_text(text, &request.options),
-                     "micro-batch 13, recompute full in 3 of 4 blocks, mlp in the others, loss in chunks of 416 rows");
-    request.options.choice.recompute = recompute_uniform(RECOMPUTE_GELU, 4);
-    ck_assert_str_eq(search_options_text(text, &request.options),
-                     "micro-batch 13, recompute gelu, loss in chunks of 416 rows");
-}
-
 /* Returns the bytes that a search finds, the same with the memo as without. */
 static uint64_t bytes_shared(struct search_request *request, struct search_memo *memo, bool pinned)
 {
@@ -406,37 +317,6 @@ TEST(shared_results_are_those_of_the_request)
     request.share.device_bytes = UINT64_MAX;
     ck_assert_uint_gt(bytes_shared(&request, &memo, true), bytes_shared(&request, &memo, false));
     search_memo_close(&memo);
-}
-
-/* Tests the same for models and batches of several shapes, including sampling. */
-TEST_LOOP(larger_budgets_are_never_slower_for_other_shapes, 6)
-{
-    static const int32_t shapes[][4] = {{2, 16, 7, 3},  {6, 24, 10, 10}, {1, 40, 5, 5},
-                                        {8, 8, 31, 16}, {4, 32, 61, 60}, {3, 24, 480, 12}};
-    struct search_request request = request_make();
-    request.options.config.n_layer = shapes[_i][0];
-    request.options.config.block_size = shapes[_i][1];
-    request.options.generate = true;
-    request.options.generate_batch = 1;
-    request.options.choice.loss_chunk_rows = shapes[_i][1] * shapes[_i][3];
-    request.options.choice.evaluate_batch = shapes[_i][3];
-    request.samples = shapes[_i][2];
-    measure_micro_batch_set(&request.options, request.samples, shapes[_i][3]);
-    uint64_t asked = bytes_asked(&request);
-    double seconds_before = 0.0;
-    int fitted = 0;
-    for (int percent = 120; percent >= 5; percent -= 2) {
-        struct search_result result;
-        request.share.device_bytes = asked / 100 * (uint64_t)percent;
-        if (plan_search(mem, &request, &result) != GT_OK)
-            continue;
-        fitted++;
-        ck_assert_uint_le(result.found.arena_bytes, request.share.device_bytes);
-        ck_assert_msg(result.found.seconds >= seconds_before * (1.0 - 1e-12), "%d %%: %.9g s, with less %.9g s",
-                      percent, seconds_before, result.found.seconds);
-        seconds_before = result.found.seconds;
-    }
-    ck_assert_int_gt(fitted, 12);
 }
 
 /* Plans a choice again, with the planner itself. */
@@ -606,26 +486,6 @@ TEST(the_front_is_undominated)
     ck_assert_int_eq(front[0].options.choice.micro_batch, 1);
     ck_assert_int_eq(front[count - 1].options.choice.micro_batch, 13);
     ck_assert_int_eq(recompute_level_of(&front[count - 1].options.choice.recompute, 0), RECOMPUTE_NONE);
-}
-
-TEST(choices_pass_failing_allocations_on)
-{
-    struct search_request request = request_make();
-    struct search_choice choices[SEARCH_FRONT_MAX];
-    struct hostmem_counters counters;
-    int32_t count;
-    request.share.device_bytes = bytes_asked(&request) / 5;
-    for (size_t n = 1; n < 6000; n += 611) {
-        hostmem_fail_at(mem, n);
-        enum gt_status status = search_choices(mem, &request, choices, &count);
-        ck_assert(status == GT_OK || status == GT_NO_MEMORY || status == GT_FAILURE);
-        hostmem_fail_at(mem, n);
-        status = search_front(mem, &request, choices, &count);
-        ck_assert(status == GT_OK || status == GT_NO_MEMORY || status == GT_FAILURE);
-        hostmem_fail_at(mem, 0);
-    }
-    hostmem_counters_get(mem, &counters);
-    ck_assert_uint_eq(counters.live_bytes, 0);
 }
 
 TEST(changes_are_told_as_keys)

@@ -144,26 +144,6 @@ TEST(hopeless_sizes_are_refused_at_once)
     hostmem_destroy(mem);
 }
 
-/* A text that is not an amount of memory is refused, with valid examples. */
-TEST(a_budget_that_is_none_is_refused)
-{
-    static const char *const bad[] = {"0", "-1", "abc", "101%", "1e40", "11.4"};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        struct hostmem *mem;
-        struct session session;
-        struct log_capture capture;
-        struct config config = config_make();
-        snprintf(config.memory_budget, sizeof config.memory_budget, "%s", bad[i]);
-        ck_assert_int_eq(hostmem_create(&mem), GT_OK);
-        log_capture_begin(&capture);
-        ck_assert_int_eq(session_open(mem, &config, &session), GT_USAGE);
-        log_capture_one_error(&capture,
-                              i < 5 ? "examples: 11.4GiB, 500MiB, 80%" : "means 11 bytes; did you mean 11.4GiB?");
-        log_capture_end();
-        hostmem_destroy(mem);
-    }
-}
-
 static void weights_get(struct session *session, int32_t index, float *out)
 {
     int32_t tensor = session->model->parameters.at[index].tensor;
@@ -257,14 +237,6 @@ static enum gt_status info_limited(struct backend *backend, struct backend_info 
     return status;
 }
 
-static enum gt_status arena_refused(struct backend *backend, const struct backend_segment *segments, int32_t count)
-{
-    (void)backend;
-    (void)segments;
-    (void)count;
-    return GT_NO_MEMORY;
-}
-
 /* Starts the session as if another program left only `free_bytes`. */
 static int starts(struct session *session, uint64_t free_bytes, struct log_capture *capture)
 {
@@ -304,21 +276,6 @@ TEST(memory_that_others_took_since_is_planned_for_once)
         }
         session_end(&session);
     }
-}
-
-TEST(a_device_that_refuses_is_reported)
-{
-    struct session session;
-    struct config config = config_make();
-    session_begin(&config, &session);
-    struct backend_ops refusing = *session.device.backend->ops;
-    refusing.arena = arena_refused;
-    session.device.backend->ops = &refusing;
-    struct log_capture capture;
-    log_capture_begin(&capture);
-    ck_assert_int_eq(session_start(&session), GT_NO_MEMORY);
-    log_capture_end();
-    session_end(&session);
 }
 
 enum { MOMENTS = 64 * 4 * 64, PORTION = 40 * STATE_BLOCK };

@@ -84,31 +84,6 @@ TEST_LOOP(quota, (int)(sizeof trees / sizeof trees[0]))
     ck_assert_int_eq(thread_count_quota(membership, root), 0); /* absent files set no limit */
 }
 
-TEST(this_machine)
-{
-    const long configured = sysconf(_SC_NPROCESSORS_CONF);
-    const int count = thread_count_available();
-    ck_assert_int_ge(count, 1);
-    ck_assert_int_le(count, configured);
-#ifdef __linux__
-    cpu_set_t all;
-    cpu_set_t one;
-    ck_assert_int_eq(sched_getaffinity(0, sizeof all, &all), 0);
-    ck_assert_int_le(count, CPU_COUNT(&all));
-    CPU_ZERO(&one);
-    for (size_t i = 0; i < CPU_SETSIZE; i++) {
-        if (CPU_ISSET(i, &all)) {
-            CPU_SET(i, &one);
-            break;
-        }
-    }
-    ck_assert_int_eq(sched_setaffinity(0, sizeof one, &one), 0);
-    ck_assert_int_eq(thread_count_available(), 1);
-    ck_assert_int_eq(sched_setaffinity(0, sizeof all, &all), 0);
-    ck_assert_int_eq(thread_count_available(), count);
-#endif
-}
-
 #ifdef __linux__
 /* Returns the number of cores when only processors `first` and `second` are described, by `text`. */
 static int cores_described(const char *folder, int first, int second, const char *text)
@@ -122,70 +97,8 @@ static int cores_described(const char *folder, int first, int second, const char
 }
 #endif
 
-/* Counters after one second, in milliseconds; `share` is what other programs took of it. */
-static const struct {
-    int processors;
-    struct {
-        int64_t run_ms, wait_ms;
-    } threads[4];
-    double share;
-} seconds_shared[] = {
-    {2, {{1000, 0}, {1000, 0}}, 0.0},
-    {2, {{700, 300}, {1000, 0}}, 0.225}, /* one of two processors was taken for 300 ms */
-    {2, {{700, 300}, {900, 100}}, 0.3},
-    {2, {{500, 500}, {500, 500}}, 0.5},
-    {1, {{500, 500}, {500, 500}}, 0.0}, /* the threads waited for each other */
-    {1, {{300, 700}, {300, 700}}, 0.4}, /* for each other, and for another program */
-    {4, {{1000, 0}, {200, 10}}, 0.01},  /* an idle thread does not wait */
-    {1, {{1010, 0}}, 0.0},              /* counters may be late */
-    {1, {{0, 0}}, 0.0},
-};
-
-TEST_LOOP(share_of_a_second, (int)(sizeof seconds_shared / sizeof seconds_shared[0]))
-{
-    struct contention before = {.count = 1, .thread[0] = {.id = 7, .run_ns = 5000, .wait_ns = 9000}};
-    struct contention after = {.at_ns = 1000000000, .count = 4};
-    for (int i = 0; i < 4; i++)
-        after.thread[i] = (struct contention_thread){.id = 7 + i,
-                                                     .run_ns = seconds_shared[_i].threads[i].run_ms * 1000000,
-                                                     .wait_ns = seconds_shared[_i].threads[i].wait_ms * 1000000};
-    after.thread[0].run_ns += before.thread[0].run_ns;
-    after.thread[0].wait_ns += before.thread[0].wait_ns;
-    ck_assert_double_eq_tol(contention_share(&before, &after, seconds_shared[_i].processors), seconds_shared[_i].share,
-                            1e-9);
-    ck_assert(contention_share(&after, &after, 1) == 0.0);
-}
-
 #ifdef __linux__
-static void busy(double seconds)
-{
-    for (const int64_t end_ns = clock_monotonic_ns() + (int64_t)(seconds * 1e9); clock_monotonic_ns() < end_ns;)
-        continue;
-}
 
-TEST(a_busy_program_is_noticed)
-{
-    struct contention before, after;
-    cpu_set_t all, one;
-    if (access("/proc/self/schedstat", R_OK) != 0)
-        return;
-    ck_assert_int_eq(sched_getaffinity(0, sizeof all, &all), 0);
-    CPU_ZERO(&one);
-    CPU_SET(sched_getcpu(), &one);
-    ck_assert_int_eq(sched_setaffinity(0, sizeof one, &one), 0);
-    const pid_t child = fork();
-    if (child == 0) {
-        busy(0.5);
-        _exit(0);
-    }
-    busy(0.05);
-    contention_read(&before);
-    busy(0.3);
-    contention_read(&after);
-    ck_assert_int_eq(waitpid(child, NULL, 0), child);
-    ck_assert_int_eq(sched_setaffinity(0, sizeof all, &all), 0);
-    ck_assert_double_gt(contention_share(&before, &after, 1), CONTENTION_DISTURBED);
-}
 #endif
 
 TEST(cores)
@@ -245,13 +158,6 @@ static void count_index(void *context, size_t index, int thread)
     atomic_fetch_sub(&loop->busy[thread], 1);
 }
 
-static void count_done(void *context, size_t index, int thread)
-{
-    atomic_int *done = context;
-    ck_assert_int_lt(thread, 256);
-    atomic_fetch_add(&done[index], 1);
-}
-
 TEST(loop_does_everything_once)
 {
     static const int threads[] = {1, 2, 8};
@@ -265,14 +171,4 @@ TEST(loop_does_everything_once)
             for (size_t i = 0; i < 1000; i++)
                 ck_assert_int_eq(atomic_load(&loop.done[i]), i < counts[c]);
         }
-}
-
-/* A machine may have more processors than a loop supports. */
-TEST(loop_of_more_threads_than_it_takes)
-{
-    static atomic_int done[2000];
-    thread_for_each(257, 2000, count_done, done);
-    thread_for_each(INT_MAX, 2000, count_done, done);
-    for (size_t i = 0; i < 2000; i++)
-        ck_assert_int_eq(atomic_load(&done[i]), 2);
 }

@@ -6,9 +6,7 @@ CONFIG_CHECKS = \
 	tests/unit/check_config_help \
 	tests/unit/check_config_json \
 	tests/unit/check_config_key \
-	tests/unit/check_config_lex \
-	tests/unit/check_config_names \
-	tests/unit/check_config_value
+	tests/unit/check_config_names
 check_PROGRAMS += $(CONFIG_CHECKS)
 tests_unit_check_config_args_SOURCES = tests/unit/check_config_args.c tests/unit/config_fixture.h
 tests_unit_check_config_check_SOURCES = tests/unit/check_config_check.c tests/unit/config_fixture.h
@@ -17,5 +15,3 @@ tests_unit_check_config_help_SOURCES = tests/unit/check_config_help.c tests/unit
 tests_unit_check_config_names_SOURCES = tests/unit/check_config_names.c tests/unit/config_fixture.h
 tests_unit_check_config_json_SOURCES = tests/unit/check_config_json.c tests/unit/config_fixture.h
 tests_unit_check_config_key_SOURCES = tests/unit/check_config_key.c tests/unit/config_fixture.h
-tests_unit_check_config_lex_SOURCES = tests/unit/check_config_lex.c
-tests_unit_check_config_value_SOURCES = tests/unit/check_config_value.c

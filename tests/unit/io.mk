@@ -1,19 +1,13 @@
 # Unit tests of src/io; each program has one source of its name.
 IO_CHECKS = \
-	tests/unit/check_io_checkpoint_keep \
 	tests/unit/check_io_checkpoint_load \
 	tests/unit/check_io_checkpoint_open \
-	tests/unit/check_io_checkpoint_parts \
-	tests/unit/check_io_checkpoint_publish \
 	tests/unit/check_io_checkpoint_record \
 	tests/unit/check_io_checkpoint_save \
-	tests/unit/check_io_export \
-	tests/unit/check_io_foreign \
 	tests/unit/check_io_ggml_block \
 	tests/unit/check_io_hf_cache \
 	tests/unit/check_io_known_models \
 	tests/unit/check_io_hf_config \
-	tests/unit/check_io_hf_layout \
 	tests/unit/check_io_nanogpt_meta \
 	tests/unit/check_io_peft \
 	tests/unit/check_io_pickle \

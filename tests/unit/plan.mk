@@ -8,7 +8,6 @@ PLAN_CHECKS = \
 	tests/unit/check_plan_create \
 	tests/unit/check_plan_lifetimes \
 	tests/unit/check_plan_place \
-	tests/unit/check_plan_report \
 	tests/unit/check_plan_verify \
 	tests/unit/check_profile_device
 check_PROGRAMS += $(PLAN_CHECKS)
@@ -19,11 +18,9 @@ tests_unit_check_exec_poison_SOURCES = tests/unit/check_exec_poison.c $(PLAN_FIX
 tests_unit_check_plan_create_SOURCES = tests/unit/check_plan_create.c $(PLAN_FIXTURES)
 tests_unit_check_plan_lifetimes_SOURCES = tests/unit/check_plan_lifetimes.c $(PLAN_FIXTURES)
 tests_unit_check_plan_place_SOURCES = tests/unit/check_plan_place.c $(PLAN_FIXTURES)
-tests_unit_check_plan_report_SOURCES = tests/unit/check_plan_report.c $(PLAN_FIXTURES)
 tests_unit_check_plan_verify_SOURCES = tests/unit/check_plan_verify.c $(PLAN_FIXTURES)
-check_PROGRAMS += tests/unit/check_plan_fastest tests/unit/check_plan_search tests/unit/check_plan_sweep
+check_PROGRAMS += tests/unit/check_plan_fastest tests/unit/check_plan_search
 tests_unit_check_plan_fastest_SOURCES = tests/unit/check_plan_fastest.c
-tests_unit_check_plan_sweep_SOURCES = tests/unit/check_plan_sweep.c
 tests_unit_check_plan_search_SOURCES = tests/unit/check_plan_search.c
 check_PROGRAMS += tests/unit/check_oom_message
 tests_unit_check_oom_message_SOURCES = tests/unit/check_oom_message.c

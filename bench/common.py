@@ -1,5 +1,5 @@
 """Shared code of the programs in this folder: options, running other programs, their memory, a card's memory, random
-tokens, gpt-train's arguments and what it prints, the machine's roof, and the rows of gpu-check and opencl-check."""
+tokens, gpt-train's arguments and what it prints, the machine's roof, and the rows of gpt-check."""
 import argparse
 import array
 import json

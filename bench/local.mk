@@ -2,13 +2,12 @@
 dist_bin_SCRIPTS = bench/gpt-check
 benchdir = $(pkgdatadir)/bench
 dist_bench_SCRIPTS = bench/gpu-check
-dist_bench_DATA = bench/common.py bench/predicted.py bench/random_llama.py bench/torch_gpt2.py bench/torch_side.py
+dist_bench_DATA = bench/card_check.py bench/common.py bench/predicted.py bench/random_llama.py bench/torch_gpt2.py bench/torch_side.py
 
 # Measurements: bench/run compares with PyTorch; the record_*.py produce the figures that bench/results/ and doc/ cite.
 EXTRA_DIST += \
 	bench/llmq_twin.py \
 	bench/memory_table.py \
-	bench/opencl-check \
 	bench/record_exchange.py \
 	bench/record_finetune.py \
 	bench/record_llama_cpp.py \

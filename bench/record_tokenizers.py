@@ -22,11 +22,13 @@ marks are left out of the mixtures and counted.
 Last, a small model is trained with each: AutoTokenizer of the run's folder and of the folder that gpt-export wrote must give
 the ids of the tokenizer.json that was read, BOS included.
 """
+import array
 import gettext
 import glob
 import json
 import os
 import random
+import struct
 import subprocess
 import sys
 import tempfile
@@ -36,12 +38,33 @@ import unicodedata
 import tokenizers
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from common import TOP, options_of
-from record_tokens import read_ids, tool, write_records
+from common import TOP, options_of, run
 
 FAMILY = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 TOOLS = ["<tool_call>", "</tool_call>", "<think>", "</think>"]
 DOCUMENT = 1 << 14
+
+
+# ---- tests/tools/tokenizer_tool and its files ----
+def write_records(path, documents):
+    with open(path, "wb") as file:
+        for text in map(str.encode, documents):
+            file.write(struct.pack("=I", len(text)) + text)
+
+
+def read_ids(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    at, records = 0, []
+    while at < len(data):
+        count = 4 * struct.unpack_from("=I", data, at)[0]
+        records.append(array.array("i", data[at + 4:at + 4 + count]).tolist())
+        at += 4 + count
+    return records
+
+
+def tool(options, *arguments):
+    return json.loads(run([os.path.join(options.build, "tests", "tools", "tokenizer_tool"), *map(str, arguments)])[0])
 
 
 # ---- text ----

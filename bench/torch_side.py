@@ -1,4 +1,4 @@
-"""PyTorch's side of bench/run, gpu-check and opencl-check: updates of a GPT-2, timed.
+"""PyTorch's side of bench/run and gpt-check: updates of a GPT-2, timed.
 
 usage: torch_side.py JSON    {"shape": [layers, heads, channels, vocabulary, samples, block], "micro_batches", "mode",
                               "steps", "seconds", "bias", "device", "threads", "attention", "most_bytes"}

@@ -72,14 +72,13 @@ def compile_all(build, sources, folder, flags, first=None):
     return targets
 
 
-def link(build, driver, objects, program, flags):
-    """Links a test program with these objects in place of the archive members with the same names.  `driver` is
-    opcheck or check_attention."""
+def link(build, objects, program, flags):
+    """Links opcheck with these objects in place of the archive members with the same names."""
     command = (shlex.split(build["cxx"]) + shlex.split(build["link_flags"]) + shlex.split(flags) + ["-o", program] +
-               shlex.split(build[driver]) + objects + shlex.split(build["libs"]))
+               shlex.split(build["opcheck"]) + objects + shlex.split(build["libs"]))
     status, output = run(command)
     if status != 0:
-        raise RuntimeError("%s does not link:\n%s" % (driver, output))
+        raise RuntimeError("opcheck does not link:\n%s" % output)
 
 
 def environment(order):

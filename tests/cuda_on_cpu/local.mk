@@ -96,20 +96,6 @@ tests/cuda_on_cpu/libnccl.so.2: tests/cuda_on_cpu/fake_nccl.c
 	$(AM_V_CCLD)$(CC) -std=c11 -g -O1 -shared -fPIC $(WARNING_CFLAGS) -o $@ $<
 endif
 
-# Attention around its tiles, with a separate allocation per operand, judged as in opcheck.
-if HAVE_CXX
-check_PROGRAMS += tests/cuda_on_cpu/check_attention
-tests_cuda_on_cpu_check_attention_SOURCES = tests/cuda_on_cpu/check_attention.c tests/cuda_on_cpu/separate.h
-nodist_EXTRA_tests_cuda_on_cpu_check_attention_SOURCES = links_with_cxx.cpp
-tests_cuda_on_cpu_check_attention_CPPFLAGS = $(EMULATED_CPPFLAGS)
-tests_cuda_on_cpu_check_attention_LDADD = tests/ops/libops_test.a libgpttrain.a $(EMULATED_LIBS) $(BACKEND_LIBS)
-check_PROGRAMS += tests/cuda_on_cpu/check_queues
-tests_cuda_on_cpu_check_queues_SOURCES = tests/cuda_on_cpu/check_queues.c $(PLAN_FIXTURES)
-nodist_EXTRA_tests_cuda_on_cpu_check_queues_SOURCES = links_with_cxx.cpp
-tests_cuda_on_cpu_check_queues_CPPFLAGS = $(EMULATED_CPPFLAGS)
-tests_cuda_on_cpu_check_queues_LDADD = $(UNIT_LIB) libgpttrain.a $(EMULATED_LIBS) $(BACKEND_LIBS) $(CHECK_LIBS)
-endif
-
 # The scripts' build settings: they recompile kernels with sanitizers.
 tests/cuda_on_cpu/build.env: Makefile
 	@$(MKDIR_P) $(@D)
@@ -119,8 +105,7 @@ tests/cuda_on_cpu/build.env: Makefile
 	echo "have_cxx='$(HAVE_CXX_WORD)'"; \
 	echo "link_flags='$(AM_LDFLAGS) $(LDFLAGS)'"; \
 	echo "libs='$(tests_cuda_on_cpu_opcheck_cuda_LDADD) $(LIBS)'"; \
-	echo "opcheck='$(tests_cuda_on_cpu_opcheck_cuda_OBJECTS)'"; \
-	echo "check_attention='$(tests_cuda_on_cpu_check_attention_OBJECTS)'"; } >$@.tmp && mv $@.tmp $@
+	echo "opcheck='$(tests_cuda_on_cpu_opcheck_cuda_OBJECTS)'"; } >$@.tmp && mv $@.tmp $@
 check_DATA += tests/cuda_on_cpu/build.env
 CLEANFILES += tests/cuda_on_cpu/build.env
 EXTRA_DIST += bench/gpu_rates.cu tests/cuda_on_cpu/README.md tests/cuda_on_cpu/smoke.cu tests/cuda_on_cpu/kernels.py

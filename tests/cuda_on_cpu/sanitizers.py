@@ -2,13 +2,12 @@
 """The kernels under AddressSanitizer with UndefinedBehaviorSanitizer, and under ThreadSanitizer as a race checker.
 
 Usage: sanitizers.py [--all] [--only=asan|tsan] [KERNEL-FILE...]; without --all or CHECK_LONG=1 a few cases
-The kernels are compiled with the sanitizer and linked with opcheck and check_attention; a report fails.
-The latter allocates every operand separately, so that AddressSanitizer sees each access beyond one.  ThreadSanitizer
-sees each CUDA thread as a thread, ordered by barriers only, so it reports races within a block and between blocks in
-the one order that is run.  Without --all each sanitizer runs one kernel family: compiling attention's tiles, which
-share the most, takes half a minute.  Since gcc 13 and LLVM 14 ThreadSanitizer distinguishes only 255 threads and misses
-some races of launches with more.  The test is skipped in a
-build that is already instrumented.
+The kernels are compiled with the sanitizer and linked with opcheck; a report fails.  AddressSanitizer's runs give every
+operand memory of its own, so that it sees each access beyond one.  ThreadSanitizer sees each CUDA thread as a thread,
+ordered by barriers only, so it reports races within a block and between blocks in the one order that is run.  Without
+--all each sanitizer runs one kernel family: compiling attention's tiles, which share the most, takes half a minute.  Since
+gcc 13 and LLVM 14 ThreadSanitizer distinguishes only 255 threads and misses some races of launches with more.  The test is
+skipped in a build that is already instrumented.
 """
 
 import os
@@ -19,17 +18,16 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import kernels  # pylint: disable=wrong-import-position
 
 DTYPES = ("float32", "bfloat16", "float16")
-# The runs: (driver, arguments).
+CUDA = "--backend=cuda"
+# The runs of opcheck.
 BOUNDED = {
-    "asan": [("check_attention", ["--only=attention_backward"])],
-    "tsan": [("opcheck", ["--backend=cuda", "--dtype=bfloat16", "--cases=2", "--op=layernorm_backward"])],
+    "asan": [[CUDA, "--dtype=bfloat16", "--op=attention_backward", "--separate", "--case=%d" % case] for case in (9, 40)],
+    "tsan": [[CUDA, "--dtype=bfloat16", "--cases=2", "--op=layernorm_backward"]],
 }
 FEW = {"asan": ("attention_tile_backward",), "tsan": ("layernorm",)}  # kernel files of the short run
 ALL = {
-    "asan": [("check_attention", ["--all"])] +
-            [("opcheck", ["--backend=cuda", "--dtype=" + d]) for d in DTYPES],
-    "tsan": [("check_attention", [])] +
-            [("opcheck", ["--backend=cuda", "--dtype=" + d, "--cases=40"]) for d in DTYPES],
+    "asan": [[CUDA, "--dtype=" + d] for d in DTYPES],
+    "tsan": [[CUDA, "--dtype=" + d, "--cases=40"] for d in DTYPES],
 }
 
 
@@ -47,12 +45,11 @@ class Totals:
 
 def check_kernels(build, totals, name, flags, scratch, sources, runs):
     objects = kernels.compile_all(build, sources, os.path.join(scratch, "objects"), flags)
-    for driver in sorted({driver for driver, _ in runs}):
-        kernels.link(build, driver, objects, os.path.join(scratch, driver), flags)
-    for driver, arguments in runs:
-        status, output = kernels.drive(os.path.join(scratch, driver), "asc", arguments, 1800)
-        words = " ".join([driver] + [a for a in arguments if a != "--backend=cuda"])
-        totals.report("sanitizers-%s %s" % (name, words), status == 0, output + kernels.verdict(status, output))
+    program = os.path.join(scratch, "opcheck")
+    kernels.link(build, objects, program, flags)
+    for arguments in runs:
+        status, output = kernels.drive(program, "asc", arguments, 1800)
+        totals.report("sanitizers-%s %s" % (name, " ".join(arguments[1:])), status == 0, output + kernels.verdict(status, output))
 
 
 def main(arguments):

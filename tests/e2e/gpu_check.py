@@ -189,9 +189,9 @@ def carried():
 
 
 def gpu_check_module():
-    """Returns bench/gpu-check as a module."""
+    """Returns bench/card_check.py as a module."""
     sys.path.insert(0, os.path.dirname(PROGRAM))
-    loader = importlib.machinery.SourceFileLoader("gpu_check_program", PROGRAM)
+    loader = importlib.machinery.SourceFileLoader("gpu_check_program", os.path.join(SOURCE, "bench", "card_check.py"))
     program = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
     sys.dont_write_bytecode = True
     loader.exec_module(program)

@@ -36,7 +36,6 @@ dist_check_SCRIPTS += \
 	tests/e2e/mixture.py \
 	tests/e2e/models_in.py \
 	tests/e2e/offload.py \
-	tests/e2e/opencl_check.py \
 	tests/e2e/opencl_matrix.py \
 	tests/e2e/parity_torch.py \
 	tests/e2e/parts.sh \

@@ -1,13 +1,11 @@
 # Unit tests of src/base; each program has one source of its name.
 BASE_CHECKS = \
-	tests/unit/check_clock \
 	tests/unit/check_dtype \
 	tests/unit/check_file \
 	tests/unit/check_heads \
 	tests/unit/check_hostmem \
 	tests/unit/check_json \
 	tests/unit/check_log \
-	tests/unit/check_progress \
 	tests/unit/check_recompute \
 	tests/unit/check_rope_angles \
 	tests/unit/check_rng \

@@ -8,8 +8,7 @@ PLAN_CHECKS = \
 	tests/unit/check_plan_create \
 	tests/unit/check_plan_lifetimes \
 	tests/unit/check_plan_place \
-	tests/unit/check_plan_verify \
-	tests/unit/check_profile_device
+	tests/unit/check_plan_verify
 check_PROGRAMS += $(PLAN_CHECKS)
 PLAN_FIXTURES = tests/unit/graph_fixture.c tests/unit/graph_fixture.h tests/unit/backend_fixture.c \
 	tests/unit/backend_fixture.h tests/unit/log_capture.h
@@ -27,4 +26,3 @@ tests_unit_check_oom_message_SOURCES = tests/unit/check_oom_message.c
 tests_unit_check_calibrate_SOURCES = tests/unit/check_calibrate.c tests/unit/log_capture.h
 tests_unit_check_device_profile_SOURCES = tests/unit/check_device_profile.c tests/unit/log_capture.h
 tests_unit_check_plan_cost_SOURCES = tests/unit/check_plan_cost.c
-tests_unit_check_profile_device_SOURCES = tests/unit/check_profile_device.c tests/unit/log_capture.h

@@ -2,24 +2,16 @@
 TRAIN_CHECKS = \
 	tests/unit/check_feed \
 	tests/unit/check_forecast \
-	tests/unit/check_loss_scaler \
 	tests/unit/check_metrics \
 	tests/unit/check_schedule \
 	tests/unit/check_session \
 	tests/unit/check_spikes \
-	tests/unit/check_steps_ahead \
-	tests/unit/check_dist \
-	tests/unit/check_ranks \
-	tests/unit/check_stop
+	tests/unit/check_steps_ahead
 check_PROGRAMS += $(TRAIN_CHECKS)
 tests_unit_check_feed_SOURCES = tests/unit/check_feed.c tests/unit/data_fixture.h
 tests_unit_check_forecast_SOURCES = tests/unit/check_forecast.c tests/unit/log_capture.h
-tests_unit_check_loss_scaler_SOURCES = tests/unit/check_loss_scaler.c tests/unit/log_capture.h
 tests_unit_check_metrics_SOURCES = tests/unit/check_metrics.c tests/unit/io_fixture.h tests/unit/log_capture.h
 tests_unit_check_schedule_SOURCES = tests/unit/check_schedule.c
 tests_unit_check_session_SOURCES = tests/unit/check_session.c tests/unit/log_capture.h
 tests_unit_check_spikes_SOURCES = tests/unit/check_spikes.c
 tests_unit_check_steps_ahead_SOURCES = tests/unit/check_steps_ahead.c
-tests_unit_check_dist_SOURCES = tests/unit/check_dist.c
-tests_unit_check_ranks_SOURCES = tests/unit/check_ranks.c
-tests_unit_check_stop_SOURCES = tests/unit/check_stop.c

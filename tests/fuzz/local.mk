@@ -4,13 +4,13 @@
 # UndefinedBehaviorSanitizer; without such a clang they are skipped by name.  To run one for longer: FUZZ_SECONDS=600
 # tests/fuzz/run.sh NAME, with top_srcdir and top_builddir; or run the program itself with the arguments SCRATCH-FOLDER
 # and tests/fuzz/corpus/NAME: new inputs go into the first.
-FUZZ_TARGETS = archive config config_flat device_profile encoding gguf gpt_tokenizer hf_hub jsonl llmc_model manifest merges \
+FUZZ_TARGETS = archive config config_flat device_profile encoding gguf gpt_tokenizer hf_hub jsonl llmc_model merges \
 	nanogpt oom_message pickle record safetensors tiktoken token_file tokenizer_json vocab
 FUZZ_CPPFLAGS = $(JANSSON_CFLAGS) $(PCRE2_CFLAGS) $(LIBARCHIVE_CFLAGS) $(ICU_CFLAGS) $(YAML_CFLAGS)
 FUZZ_LINK = $(JANSSON_LIBS) $(PCRE2_LIBS) $(LIBARCHIVE_LIBS) $(ICU_LIBS) $(YAML_LIBS) -lpthread -lm \
 	-Wl,--wrap=pcre2_compile_8,--wrap=pcre2_jit_compile_8,--wrap=pcre2_code_free_8
 
-FUZZ_SHARED = tests/fuzz/fuzz_common.h tests/fuzz/fuzz_config.h tests/fuzz/fuzz_folder.h tests/fuzz/fuzz_prepare.h \
+FUZZ_SHARED = tests/fuzz/fuzz_common.h tests/fuzz/fuzz_config.h tests/fuzz/fuzz_folder.h \
 	tests/fuzz/fuzz_tokenizer.h tests/fuzz/fuzz_weights.h
 dist_check_SCRIPTS += tests/fuzz/run.sh
 EXTRA_DIST += tests/fuzz/corpus $(FUZZ_SHARED) tests/fuzz/fuzz_common.c tests/fuzz/pattern_once.c \

@@ -20,7 +20,7 @@ bytes_max() {
     archive | pickle | tokenizer_json | vocab) echo 8192 ;;
     hf_hub) echo 256 ;;
     config | config_flat | device_profile) echo 1024 ;;
-    manifest | oom_message | record) echo 2048 ;;
+    oom_message | record) echo 2048 ;;
     *) echo 4096 ;;
     esac
 }

@@ -1,5 +1,5 @@
 # opcheck: every op on every backend against the oracle.  There is one script for each dtype, so that they run in
-# parallel, one for the narrower instruction sets of the cpu, one for opencl, one for another OpenCL compiler, and one
+# parallel, one for the narrower instruction sets of the cpu, one for opencl, and one
 # for the opencl kernels on a simulator that reports stray accesses and races.  tests/model/check_autodiff compares the
 # oracle with central differences.  The fragment of tests/ops must precede this one.  gpt-check runs the installed opcheck.
 pkglibexec_PROGRAMS = tests/opcheck/opcheck
@@ -9,8 +9,7 @@ dist_check_SCRIPTS += \
 	tests/opcheck/opcheck_float32.sh \
 	tests/opcheck/opcheck_isa.sh \
 	tests/opcheck/opcheck_oclgrind.sh \
-	tests/opcheck/opcheck_opencl.sh \
-	tests/opcheck/opcheck_rusticl.sh
+	tests/opcheck/opcheck_opencl.sh
 EXTRA_DIST += tests/opcheck/bounds.md tests/opcheck/opcheck.inc
 tests_opcheck_opcheck_SOURCES = \
 	tests/opcheck/opcheck.c \

@@ -36,7 +36,7 @@ tsan() {
     # With empty lists of prerequisites only these programs are built.
     TSAN_OPTIONS="halt_on_error=1 ignore_noninstrumented_modules=1" make -s -j"$jobs" check-TESTS \
         check_PROGRAMS= check_LIBRARIES= check_DATA= \
-        TESTS='tests/unit/check_cpu_backend tests/unit/check_exec tests/unit/check_feed tests/unit/check_log
+        TESTS='tests/unit/check_cpu_backend tests/unit/check_exec tests/unit/check_log
             tests/unit/check_session tests/unit/check_thread
             tests/unit/check_data_tokenizer_encoder tests/model/check_programs tests/e2e/sample.sh tests/reliability/strict_resume.py
             tests/e2e/resume.sh tests/unit/check_cpu_ops tests/unit/check_cpu_gemm tests/opcheck/opcheck_float32.sh'

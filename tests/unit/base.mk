@@ -2,7 +2,6 @@
 BASE_CHECKS = \
 	tests/unit/check_dtype \
 	tests/unit/check_file \
-	tests/unit/check_heads \
 	tests/unit/check_hostmem \
 	tests/unit/check_json \
 	tests/unit/check_log \
@@ -10,8 +9,6 @@ BASE_CHECKS = \
 	tests/unit/check_rope_angles \
 	tests/unit/check_rng \
 	tests/unit/check_shape \
-	tests/unit/check_size \
 	tests/unit/check_thread \
-	tests/unit/check_user_cache \
-	tests/unit/check_utf8
+	tests/unit/check_user_cache
 check_PROGRAMS += $(BASE_CHECKS)

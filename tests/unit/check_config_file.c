@@ -185,22 +185,6 @@ TEST(file_own_names)
     ck_assert_int_eq(fixture.config.n_layer, 3);
 }
 
-/* What torch knows of the machine is what auto finds out. */
-TEST(file_torch)
-{
-    ASSERT_READS("import torch\ndtype = 'bfloat16' if torch.cuda.is_available() and torch.cuda.is_bf16_supported() "
-                 "else 'float16' # 'float32'\ndevice = \"cuda\" if torch.cuda.is_available() else 'mps' if "
-                 "torch.backends.mps.is_available() else 'cpu'\nn_layer = 3\n");
-    ck_assert_int_eq(fixture.config.dtype, CONFIG_DTYPE_AUTO);
-    ck_assert_str_eq(fixture.config.device, "auto");
-    ck_assert_int_eq(fixture.config.n_layer, 3);
-    ck_assert_int_eq(fixture.count, 0);
-    ASSERT_READS("import os, time\nimport numpy as np\nfrom datetime import (datetime,\n timedelta)\nfrom . import x\n"
-                 "from a.b import *\nimport torch.nn; n_layer = 3\nseed = int(time.time())");
-    ck_assert_int_eq(fixture.config.n_layer, 3);
-    ck_assert_int_eq(fixture.config.seed, 1700000000);
-}
-
 TEST(file_whole_numbers)
 {
     ASSERT_READS(
@@ -211,18 +195,6 @@ TEST(file_whole_numbers)
     ck_assert_int_eq(fixture.config.eval_interval, 250);
     ck_assert_int_eq(fixture.config.log_interval, 10);
     ASSERT_REFUSED("max_iters = -1e3", "max_iters = -1000.0 is out of range");
-}
-
-TEST(file_layouts)
-{
-    ASSERT_READS("");
-    ASSERT_READS("\n\n# nothing\n   # at all\n");
-    ASSERT_READS("n_layer=3");
-    ASSERT_READS("\xEF\xBB\xBFn_layer=3\r\nn_head=3\r\n");
-    ck_assert_int_eq(fixture.config.n_head, 3);
-    ASSERT_READS("n_layer=3;n_head=3;\n");
-    ASSERT_READS("import time; n_layer = 3\n\"doc\" 'string'\n");
-    ASSERT_READS("n_layer = 3 # caf\xC3\xA9");
 }
 
 /* Each text has one mistake, and gives one line that begins with its position. */
@@ -332,68 +304,12 @@ TEST(file_refusals)
         ASSERT_REFUSED(cases[i].text, cases[i].words);
 }
 
-TEST(file_lists_all_mistakes)
-{
-    ck_assert_int_eq(fixture_read("n_layers = 3\nn_layer = 8.0\nn_head = 4\nn_embd = (5 $ 3)\ndropout = 1\n"
-                                  "dataset = [1,\n 2,\n 3]\nseed = 7\n"),
-                     GT_USAGE);
-    ck_assert_int_eq(fixture.errors, 5);
-    ASSERT_SAID("x.py:1:1:");
-    ASSERT_SAID("x.py:2:1:");
-    ASSERT_SAID("x.py:4:13:");
-    ASSERT_SAID("x.py:5:1:");
-    ASSERT_SAID("x.py:6:11:");
-    ck_assert_int_eq(fixture.config.n_head, 4);
-    ck_assert_int_eq(fixture.config.seed, 7);
-}
-
-TEST(file_limits)
-{
-    static char text[70000];
-    size_t used = 0;
-    /* 64 brackets may be open, 65 may not. */
-    for (int depth = 64; depth <= 65; depth++) {
-        used = (size_t)snprintf(text, sizeof text, "n_layer = ");
-        memset(text + used, '(', (size_t)depth);
-        text[used + (size_t)depth] = '3';
-        memset(text + used + depth + 1, ')', (size_t)depth);
-        text[used + (size_t)depth * 2 + 1] = '\0';
-        if (depth == 64)
-            ASSERT_READS(text);
-        else
-            ASSERT_REFUSED(text, "nested too deeply");
-    }
-    /* 20 mistakes are listed, then a line says that the reader stops. */
-    used = 0;
-    for (int i = 0; i < 30; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "nonsense_%d = 3\n", i);
-    ck_assert_int_eq(fixture_read(text), GT_USAGE);
-    ck_assert_int_eq(fixture.errors, 21);
-    ASSERT_SAID("20 mistakes; the rest of the file was not read");
-    /* 64 temporaries at most; doubling strings end in an error instead of exhausting memory. */
-    used = 0;
-    for (int i = 0; i < 65; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "_t%d = 3\n", i);
-    ASSERT_REFUSED(text, "x.py:65:1: more than 64 temporary names");
-    used = (size_t)snprintf(text, sizeof text, "_s = '0123456789abcdef'\n");
-    for (int i = 0; i < 12; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "_s = _s + _s\n");
-    ASSERT_REFUSED(text, "the strings of this file are too long");
-}
-
 TEST(file_not_a_text)
 {
     fixture_open(CONFIG_TRAIN);
     ck_assert_int_eq(config_parse_text(&fixture.config, "x.bin", "n_layer\0=3", 10), GT_USAGE);
     ck_assert_int_eq(fixture.errors, 1);
     ASSERT_SAID("x.bin: not a configuration: it holds a zero byte");
-}
-
-TEST(file_of_the_other_program)
-{
-    ck_assert_int_eq(fixture_read("top_k = 5\ntemperature = 0.5\nn_layer = 2\n"), GT_OK);
-    ck_assert_int_eq(fixture.notes, 1);
-    ASSERT_SAID("x.py: ignoring top_k and 1 more keys of gpt-sample");
 }
 
 TEST(file_from_disk)

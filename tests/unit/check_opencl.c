@@ -30,60 +30,6 @@ TEST(names_are_cleaned)
     ck_assert_str_eq(name, "NVIDIA GeForce [31m RTX 3060");
 }
 
-TEST(codes_have_names)
-{
-    char text[OPENCL_CODE_TEXT_MAX];
-    ck_assert_str_eq(opencl_code_text(text, CL_OUT_OF_RESOURCES), "CL_OUT_OF_RESOURCES");
-    ck_assert_str_eq(opencl_code_text(text, -1001), "CL_PLATFORM_NOT_FOUND_KHR");
-    ck_assert_str_eq(opencl_code_text(text, -9999), "code -9999");
-}
-
-/* Returns the candidate for a device with these properties; no backend is opened. */
-static struct opencl_matrix candidate_of(int32_t nvidia_capability, const char *name, bool has_fp16)
-{
-    struct opencl_device device = {.nvidia_capability = nvidia_capability, .has_fp16_arithmetic = has_fp16};
-    snprintf(device.name, sizeof device.name, "%s", name);
-    return opencl_matrix_candidate(&device);
-}
-
-TEST(matrix_units_are_expected_by_generation)
-{
-    const uint32_t bf16 = 1u << DTYPE_BF16, f16 = 1u << DTYPE_F16;
-    const struct {
-        int32_t capability;
-        const char *name;
-        bool has_fp16;
-        enum opencl_unit unit;
-        uint32_t dtypes;
-    } cases[] = {
-        {120, "NVIDIA GeForce RTX 5080", false, OPENCL_UNIT_MMA_16, bf16 | f16},
-        {86, "NVIDIA GeForce RTX 3060", false, OPENCL_UNIT_MMA_16, bf16 | f16},
-        {80, "NVIDIA A100", false, OPENCL_UNIT_MMA_16, bf16 | f16},
-        {75, "NVIDIA GeForce RTX 2070", false, OPENCL_UNIT_MMA_8, f16},
-        {70, "NVIDIA TITAN V", false, OPENCL_UNIT_NONE, 0},
-        {0, "gfx1100", true, OPENCL_UNIT_WMMA, bf16 | f16},
-        {0, "gfx1151", false, OPENCL_UNIT_WMMA, bf16},
-        {0, "gfx1030", true, OPENCL_UNIT_NONE, 0},
-        {0, "gfx1201", true, OPENCL_UNIT_NONE, 0},
-        {0, "Intel Arc B580", true, OPENCL_UNIT_NONE, 0},
-    };
-    unsetenv("GPT_TRAIN_OPENCL_MATRIX");
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const struct opencl_matrix matrix = candidate_of(cases[i].capability, cases[i].name, cases[i].has_fp16);
-        ck_assert_msg(matrix.unit == cases[i].unit && matrix.dtypes == cases[i].dtypes && !matrix.is_emulated,
-                      "%s: unit %d, dtypes %x", cases[i].name, (int)matrix.unit, matrix.dtypes);
-        ck_assert_int_eq(matrix.lost[0] == '\0', cases[i].unit != OPENCL_UNIT_NONE);
-    }
-    setenv("GPT_TRAIN_OPENCL_MATRIX", "0", 1);
-    ck_assert_int_eq(candidate_of(86, "NVIDIA GeForce RTX 3060", false).unit, OPENCL_UNIT_NONE);
-    setenv("GPT_TRAIN_OPENCL_MATRIX", "emulated-wmma/64", 1);
-    const struct opencl_matrix emulated = candidate_of(0, "a processor", false);
-    ck_assert(emulated.unit == OPENCL_UNIT_WMMA && emulated.is_emulated && emulated.tile == 64);
-    setenv("GPT_TRAIN_OPENCL_MATRIX", "emulated-", 1);
-    ck_assert_int_eq(candidate_of(0, "a processor", false).unit, OPENCL_UNIT_NONE);
-    unsetenv("GPT_TRAIN_OPENCL_MATRIX");
-}
-
 /* Returns the first tile shape of products that fits. */
 static const char *tiles_of(bool is_cpu, size_t work_group_max, uint64_t local_bytes)
 {
@@ -140,28 +86,6 @@ TEST(auto_takes_a_card)
     ck_assert_int_eq(opencl_card_choose(&listing), 1);
     listing.count = 1;
     ck_assert_int_eq(opencl_card_choose(&listing), -1);
-}
-
-/* Returns true when CLBlast takes d [rows, columns] = a [rows, 64] b [64, columns], with d at an offset. */
-static bool clblast_takes(int64_t rows, int64_t columns, uint64_t offset_bytes)
-{
-    int stand_in = 0;
-    struct opencl_backend cl = {.device.alignment_bytes = 512, .tuning.gemm_clblast = true};
-    struct op_call call = {.kind = OP_GEMM};
-    memcpy(&cl.clblast, &(int *){&stand_in}, sizeof cl.clblast);
-    call.operand[GEMM_A] = (struct operand){.present = true, .dtype = DTYPE_F32, .rank = 2, .dims = {rows, 64}};
-    call.operand[GEMM_B] = (struct operand){.present = true, .dtype = DTYPE_F32, .rank = 2, .dims = {64, columns}};
-    call.operand[GEMM_D] = (struct operand){.present = true, .dtype = DTYPE_F32, .rank = 2, .dims = {rows, columns}};
-    call.operand[GEMM_D].at.offset_bytes = offset_bytes;
-    return opencl_clblast_usable(&cl, &call);
-}
-
-TEST(clblast_counts_in_32_bits_and_wants_aligned_operands)
-{
-    ck_assert(clblast_takes(32768, 50304, 512));
-    ck_assert(!clblast_takes(43000, 50304, 512));
-    ck_assert(!clblast_takes(INT64_C(1) << 40, INT64_C(1) << 40, 0));
-    ck_assert(!clblast_takes(64, 64, 256));
 }
 
 /* Returns true when CLBlast is opened on a device with this capability, with `wanted` in the environment. */

@@ -6,8 +6,8 @@ IO_CHECKS = \
 	tests/unit/check_io_checkpoint_save \
 	tests/unit/check_io_ggml_block \
 	tests/unit/check_io_hf_cache \
-	tests/unit/check_io_known_models \
 	tests/unit/check_io_hf_config \
+	tests/unit/check_io_known_models \
 	tests/unit/check_io_nanogpt_meta \
 	tests/unit/check_io_peft \
 	tests/unit/check_io_pickle \

@@ -123,9 +123,7 @@ struct state {
     size_t pin_limit = SIZE_MAX, registered_bytes = 0;
     int64_t objects = 0;
     trigger fail, take;
-    bool forgets_forks = false, forgets_joins = false; /* waits of streams without and with kernels */
     std::string report;
-    FILE *history = nullptr; /* gets one line of live counts at each wait */
     bool ready = false;
 };
 
@@ -206,9 +204,6 @@ static void wait_count(void)
     struct state *state = state_get();
     state->count.waits++;
     state->count.waits_after_replay += state->count.replayed > 0;
-    if (state->history)
-        fprintf(state->history, "%zu %zu %zu %zu\n", state->count.live_bytes, state->count.pinned_bytes,
-                state->count.allocations, objects_alive(state));
 }
 
 static void call_count(const char *function)
@@ -409,13 +404,6 @@ static bool engines_set(const char *text)
     return state_get()->engines == 1 || state_get()->engines == 2;
 }
 
-static bool forget_set(const char *text)
-{
-    state_get()->forgets_forks = strcmp(text, "forks") == 0;
-    state_get()->forgets_joins = strcmp(text, "joins") == 0;
-    return state_get()->forgets_forks || state_get()->forgets_joins;
-}
-
 bool fake_cuda_driver_set(const char *text)
 {
     state_get()->driver = atoi(text);
@@ -482,12 +470,6 @@ static bool report_set(const char *text)
     return atexit(report_write) == 0;
 }
 
-static bool history_set(const char *text)
-{
-    state_get()->history = fopen(text, "w");
-    return state_get()->history != nullptr;
-}
-
 static void environment_read(void)
 {
     static const struct {
@@ -501,9 +483,7 @@ static void environment_read(void)
                     {"GT_CUDA_ON_CPU_PIN", pin_limit_set},
                     {"GT_CUDA_ON_CPU_LINK", link_set},
                     {"GT_CUDA_ON_CPU_ENGINES", engines_set},
-                    {"GT_CUDA_ON_CPU_FORGET", forget_set},
-                    {"GT_CUDA_ON_CPU_REPORT", report_set},
-                    {"GT_CUDA_ON_CPU_HISTORY", history_set}};
+                    {"GT_CUDA_ON_CPU_REPORT", report_set}};
     for (const auto &setting : settings) {
         const char *text = getenv(setting.name);
         if (!text || !*text || setting.set(text))
@@ -1249,8 +1229,6 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     CALL();
     struct queued queued;
     REFUSE(state_get()->events.count(event) == 0 || !stream_is_known(stream), cudaErrorInvalidResourceHandle);
-    if (stream_of(stream)->computes ? state_get()->forgets_joins : state_get()->forgets_forks)
-        return cudaSuccess;
     if (stream_of(stream)->capture || event->capture)
         NEED(capture_wait(stream_of(stream), event));
     queued.wait = event;

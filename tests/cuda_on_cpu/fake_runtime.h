@@ -20,12 +20,8 @@
  *   GT_CUDA_ON_CPU_LINK      bytes per second between host and device, each way, on the engines' clocks; copies take no
  *                            time by default
  *   GT_CUDA_ON_CPU_ENGINES   copy engines, 1 or 2.  Default: 2
- *   GT_CUDA_ON_CPU_FORGET    a mistake to be found: "forks", "joins": streams without kernels, or those with kernels,
- *                            do not wait for events
  *   GT_CUDA_ON_CPU_REPORT    file that gets the counters as JSON when the process ends; "refused" counts the calls
  *                            after a sticky error
- *   GT_CUDA_ON_CPU_HISTORY   file that gets a line at each wait: device bytes in use, pinned bytes in use, device
- *                            allocations so far, live objects
  *   GT_CUDA_ON_CPU_ORDER     see emulator_run.h
  *
  * Deliberate differences from a device: a stream runs only when the host waits for it, so that a missing wait reads the

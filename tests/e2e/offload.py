@@ -7,7 +7,7 @@
   auto      a budget that is too small for the state on the card is met by moving a part of it; no more than host_budget
             goes to the host, every byte of it is pinned, and the checkpoint is that of an unlimited run
   beside    copies beside computing leave the bytes of offload=none, whether they come early, late or at any time in
-            between, in replays and in launches; pinned memory is what the plan says; waits that are left out are found
+            between, in replays and in launches; pinned memory is what the plan says
   link      it is timed by the first run that moves something, also after one that did not, and once; a note names one that
             is much slower than the card's own; what is not pinned, or moves by one engine, is forecast as no overlap
   pageable  where the driver pins nothing, or not all, one line says so, and the bytes stay
@@ -135,11 +135,6 @@ def beside():
             check(done.report["in_us"] > 0 and done.report["out_us"] > 0, f"{out}: no copy engine was busy")
             pinned = done.report["pinned_bytes_peak"] - 2 * (2 << 20) - 256 * 64
             check(pinned == planned > 0, f"{out}: {pinned} bytes pinned, {planned} planned")
-    for forgotten in ("forks", "joins"):
-        def is_found(when):
-            done = train("forgot", *STREAMED, "--offload=all", "--cuda_graphs=off", COPIES=when, FORGET=forgotten)
-            return done.status != 0 or checkpoint("forgot") != wanted
-        check(any(is_found(when) for when in ("early", "late", "random:1", "random:2")), f"without {forgotten} the bytes are right")
 
 
 def link():

@@ -60,16 +60,17 @@ each() {
     done
 }
 
-each bfloat16 "4${CHECK_LONG:+ 7}" fill copy residual gelu_forward gelu_backward dropout embed_forward embed_backward bias_backward \
-    layernorm_forward layernorm_backward cross_entropy sum_of_squares adamw blend muon_normalize muon_step gemm
-each bfloat16 "1${CHECK_LONG:+ 8}" adamw_lean gradient_round muon_momentum
-each float32 "4${CHECK_LONG:+ 6}" loss_sum clip_factor gemm
+each bfloat16 "4${CHECK_LONG:+ 7}" dropout embed_backward bias_backward layernorm_backward cross_entropy sum_of_squares gemm \
+    ${CHECK_LONG:+fill copy residual gelu_forward gelu_backward embed_forward layernorm_forward adamw blend muon_normalize muon_step}
+each bfloat16 "1${CHECK_LONG:+ 8}" adamw_lean
+${CHECK_LONG:+each bfloat16 "1 8" gradient_round muon_momentum}
+${CHECK_LONG:+each float32 "4 6" loss_sum clip_factor gemm}
 ${CHECK_LONG:+each float16 2 layernorm_backward cross_entropy gemm}
 each bfloat16 "3" attention_forward attention_cached
 each float32 "2" attention_backward
 
 # 64x64 and 128x128 by 256 of opencl_gemm_shapes.
-for tiles in 3 ${CHECK_LONG:+4}; do
+for tiles in ${CHECK_LONG:+3 4}; do
     each bfloat16 "4${CHECK_LONG:+ 7}" gemm
     ${CHECK_LONG:+each float32 6 gemm}
 done

@@ -248,33 +248,3 @@ TEST(bpe_encodes_under_competition)
     fixture_close(&fixture);
 }
 
-/* A megabyte without a place to split it: n log n takes a moment, n^2 would take hours. */
-TEST(bpe_long_pieces_are_quick)
-{
-    struct data_fixture fixture;
-    fixture_open(&fixture);
-    struct bpe_scratch scratch = {.memory = NULL};
-    struct tokenizer *tokenizer = make_trained(&fixture, 400);
-    const size_t length = 1 << 20;
-    char *text = malloc(length);
-    int32_t *ids = malloc(length * sizeof ids[0]);
-    size_t count = 0, total = 0;
-    ck_assert(text != NULL && ids != NULL);
-    for (size_t i = 0; i < length; i++)
-        text[i] = "ab=x"[random_below(9, (uint32_t)i, 4)];
-    memset(text, 'a', length / 4);
-    ck_assert_int_eq(bpe_encode_piece(tokenizer->bpe, &scratch, text, length, ids, &count), GT_OK);
-    for (size_t i = 0; i < count; i++) {
-        const char *bytes = NULL;
-        const size_t token = bpe_token(tokenizer->bpe, ids[i], &bytes);
-        ck_assert(total + token <= length && memcmp(text + total, bytes, token) == 0);
-        total += token;
-    }
-    ck_assert_uint_eq(total, length);
-    ck_assert_uint_lt(count, length);
-    bpe_scratch_release(&scratch);
-    free(ids);
-    free(text);
-    hostmem_free(tokenizer);
-    fixture_close(&fixture);
-}

@@ -219,23 +219,6 @@ TEST(conversations_that_teach_nothing_are_refused)
     }
 }
 
-/* Fields that say nothing, and those that no template writes anyway. */
-TEST(fields_that_are_ignored)
-{
-    static const char *const good[] = {
-        "[{\"role\":\"assistant\",\"content\":\"a\",\"tool_calls\":null,\"refusal\":null,\"annotations\":[]}]",
-        "[{\"role\":\"assistant\",\"content\":\"a\",\"tool_calls\":[],\"name\":\"\",\"weight\":null}]",
-        "[{\"role\":\"assistant\",\"content\":\"a\",\"id\":7,\"timestamp\":\"now\",\"train\":true}]",
-        "[{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]}]",
-        "[{\"role\":\"user\",\"content\":\"a\",\"weight\":0},{\"role\":\"assistant\",\"content\":\"\",\"weight\":0}]"};
-    char room[512], record[512], reason[CHAT_REASON_BYTES];
-    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
-        struct chat_text text = ROOM(room);
-        snprintf(record, sizeof record, "{\"messages\":%s}", good[i]);
-        ck_assert_msg(render(CHAT_CHATML, record, &text, reason), "%s: %s", record, reason);
-    }
-}
-
 TEST(what_counts)
 {
 #define TWO "{\"messages\":[" USER("q") "," ANSWER("a") "," USER("r") "," ANSWER("b") "]}"

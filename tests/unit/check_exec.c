@@ -176,31 +176,6 @@ TEST_SIGNAL(transfers_beyond_a_tensor_assert, 4, SIGABRT)
 }
 #endif
 
-TEST(timing_counts_per_kind)
-{
-    struct sum sum;
-    sum_create(&sum, 0, false);
-    sum_upload(&sum);
-    struct exec_timing timing;
-    ck_assert_int_eq(exec_run(sum.b.exec, sum.program), GT_OK);
-    exec_timing_get(sum.b.exec, &timing);
-    ck_assert_uint_eq(timing.runs[OP_RESIDUAL], 0);
-    exec_timing_set(sum.b.exec, true, -1);
-    ck_assert_int_eq(exec_run(sum.b.exec, sum.program), GT_OK);
-    ck_assert_int_eq(exec_run(sum.b.exec, sum.program), GT_OK);
-    exec_timing_set(sum.b.exec, false, -1);
-    ck_assert_int_eq(exec_run(sum.b.exec, sum.program), GT_OK);
-    exec_timing_get(sum.b.exec, &timing);
-    ck_assert_uint_eq(timing.runs[OP_RESIDUAL], 2);
-    ck_assert_uint_eq(timing.runs[OP_COPY], 2);
-    ck_assert_uint_eq(timing.runs[OP_FILL], 0);
-    ck_assert_double_gt(timing.bytes[OP_RESIDUAL], 0.0);
-    ck_assert_double_gt(timing.flops[OP_RESIDUAL], 0.0);
-    ck_assert_double_ge(timing.seconds[OP_RESIDUAL], 0.0);
-    ck_assert_double_eq(timing.seconds[OP_FILL], 0.0);
-    bench_close(&sum.b);
-}
-
 /* When the callback runs, the op's output is in place, even if no op reads it any more. */
 static enum gt_status look(void *context, int32_t program, int32_t index)
 {

@@ -64,17 +64,6 @@ TEST(counts_are_those_of_gpt2)
     }
 }
 
-TEST(corrections_end_where_they_are_one)
-{
-    int32_t rows = model_correction_rows(0.9f, 0.95f, 1000000);
-    ck_assert_int_gt(rows, 100);
-    ck_assert((float)(1.0 - pow((double)0.95f, rows)) == 1.0f);
-    ck_assert((float)(1.0 - pow((double)0.95f, rows - 1)) != 1.0f);
-    ck_assert_int_eq(model_correction_rows(0.9f, 0.95f, 7), 7);
-    ck_assert_int_eq(model_correction_rows(0.0f, 0.0f, 100), 1);
-    ck_assert_int_eq(model_correction_rows(0.9f, 0.95f, 0), 1);
-}
-
 struct bad_field {
     size_t offset;
     int32_t value;

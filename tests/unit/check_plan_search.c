@@ -286,39 +286,6 @@ TEST(the_state_moves_before_it_becomes_leaner)
     ck_assert_int_gt(kept, 5);
 }
 
-/* Returns the bytes that a search finds, the same with the memo as without. */
-static uint64_t bytes_shared(struct search_request *request, struct search_memo *memo, bool pinned)
-{
-    struct search_result shared, own;
-    request->pin_evaluate_batch = pinned;
-    request->memo = memo;
-    enum gt_status status = plan_search(mem, request, &shared);
-    request->memo = NULL;
-    ck_assert_int_eq(plan_search(mem, request, &own), status);
-    ck_assert_uint_eq(shared.found.arena_bytes, own.found.arena_bytes);
-    ck_assert_double_eq(shared.found.seconds, own.found.seconds);
-    return own.found.arena_bytes;
-}
-
-/* Searches that share a memo find what searches of their own find, whether the evaluation batch is pinned or not. */
-TEST(shared_results_are_those_of_the_request)
-{
-    struct search_request request = request_make();
-    struct search_memo memo = {0};
-    uint64_t asked = bytes_asked(&request);
-    int differ = 0;
-    for (int percent = 90; percent >= 10; percent -= 4) {
-        request.share.device_bytes = asked / 100 * (uint64_t)percent;
-        differ += bytes_shared(&request, &memo, true) != bytes_shared(&request, &memo, false);
-    }
-    ck_assert_int_gt(differ, 2);
-    measure_micro_batch_set(&request.options, request.samples, 1);
-    request.options.choice.recompute = recompute_uniform(RECOMPUTE_FULL, request.options.config.n_layer);
-    request.share.device_bytes = UINT64_MAX;
-    ck_assert_uint_gt(bytes_shared(&request, &memo, true), bytes_shared(&request, &memo, false));
-    search_memo_close(&memo);
-}
-
 /* Plans a choice again, with the planner itself. */
 static uint64_t bytes_planned(const struct search_request *request, const struct model_options *options)
 {
@@ -462,30 +429,6 @@ TEST(choices_fit_and_say_what_they_are)
     request.share.device_bytes = 1000;
     ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);
     ck_assert_int_eq(count, 0);
-}
-
-TEST(the_front_is_undominated)
-{
-    struct search_request request = request_make();
-    struct search_choice front[SEARCH_FRONT_MAX];
-    struct search_memo memo = {0};
-    int32_t count;
-    request.share.device_bytes = 1; /* does not matter */
-    request.memo = &memo;
-    memset(front, 0xa5, sizeof front);
-    ck_assert_int_eq(search_front(mem, &request, front, &count), GT_OK);
-    search_memo_close(&memo);
-    ck_assert_int_ge(count, 6);
-    ck_assert_int_le(count, SEARCH_FRONT_MAX);
-    for (int32_t i = 0; i < count; i++) {
-        ck_assert_uint_eq(front[i].arena_bytes, bytes_planned(&request, &front[i].options));
-        ck_assert(front[i].kind == CHOICE_SEARCHED && !front[i].by_allowing);
-        ck_assert(i == 0 || front[i].arena_bytes > front[i - 1].arena_bytes);
-        ck_assert(i == 0 || front[i].seconds < front[i - 1].seconds);
-    }
-    ck_assert_int_eq(front[0].options.choice.micro_batch, 1);
-    ck_assert_int_eq(front[count - 1].options.choice.micro_batch, 13);
-    ck_assert_int_eq(recompute_level_of(&front[count - 1].options.choice.recompute, 0), RECOMPUTE_NONE);
 }
 
 TEST(changes_are_told_as_keys)

@@ -23,8 +23,8 @@ check_DATA += tests/reliability/gpt-train-faulty$(EXEEXT)
 CLEANFILES += tests/reliability/gpt-train-faulty$(EXEEXT)
 
 # Kills of every kind of run, failing calls and power cuts; a minute of fuzzing for each parser; products of every shape
-# in every instruction set; then the suite under sanitizers, in build folders below sanitizers/.  With -j2 less than three
-# hours on two cores; LONG_TESTS= and SANITIZERS= select a part.
+# in every instruction set; then the suite under sanitizers, in build folders below sanitizers/.  It is meant to take less
+# than three hours on two cores with -j2; LONG_TESTS='...' and SANITIZERS='...' select parts.
 LONG_TESTS = \
 	tests/reliability/kills.py tests/reliability/rank_faults.py tests/reliability/failing_calls.py \
 	tests/reliability/crash_states.py tests/reliability/device_faults.py tests/reliability/check_flips \
@@ -33,4 +33,5 @@ LONG_TESTS = \
 SANITIZERS = asan tsan
 check-long:
 	CHECK_LONG=1 FUZZ_SECONDS=60 TEST_LIMIT_S=7200 $(MAKE) check TESTS='$(LONG_TESTS)'
+	[ -z '$(SANITIZERS)' ] || \
 	$(SHELL) $(srcdir)/tests/reliability/sanitizers.sh '$(abs_top_srcdir)' sanitizers $(SANITIZERS)

@@ -6,7 +6,6 @@ dist_bench_DATA = bench/card_check.py bench/common.py bench/predicted.py bench/r
 
 # Measurements: bench/run compares with PyTorch; the record_*.py produce the figures that bench/results/ and doc/ cite.
 EXTRA_DIST += \
-	bench/llmq_twin.py \
 	bench/memory_table.py \
 	bench/record_exchange.py \
 	bench/record_finetune.py \

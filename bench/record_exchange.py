@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """For published figures, not in CI: other programs open our files, we open theirs, and the numbers are the same.
 
-    bench/record_exchange.py --build=BUILD [--only=models,modern,twin,tokenizers,llamacpp,generate,nanogpt] [--work=FOLDER]
+    bench/record_exchange.py --build=BUILD [--only=models,modern,tokenizers,llamacpp,generate,nanogpt] [--work=FOLDER]
                              [--vocab=FOLDER] [--tokens=100] [--dtype=float32] [--rounds=5] [--nanogpt=FOLDER]
 
 PYTHON needs torch, transformers and gguf; BUILD needs tests/model/logits_dump, which `make check` builds.
@@ -13,7 +13,6 @@ PYTHON needs torch, transformers and gguf; BUILD needs tests/model/logits_dump, 
   modern      the same of LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM of odd shapes, with
               each kind of rope_scaling, tied and untied; GGUF is left to tests/e2e/export.py.  Ten training steps beside
               PyTorch's AdamW: losses within 1e-5
-  twin        bench/llmq_twin.py: 123,587,328 parameters in transformers too; 20 training steps beside it in fp32
   tokenizers  of bytes, characters and byte pairs: AutoTokenizer gives the data set's ids and the text back
   llamacpp    of a trained Llama, Qwen2 and Qwen3 (3 layers, grouped queries, a trained vocabulary) as GGUF in float32:
               llama.cpp's tokenizer gives the data set's ids, and its 64 greedy tokens are those of gpt-sample
@@ -45,7 +44,6 @@ from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2L
                           Qwen3Config)
 
 from common import options_of
-from llmq_twin import twin_write
 
 BOUND = 1e-5
 TEXT = "Größe und Maß: für 10 € nähen wir Ärmel, naïve façade.\nIt's what they'll do, isn't it?\n" * 300
@@ -214,16 +212,6 @@ def modern(options):
               name + ": identical tensors after save_pretrained, gpt-train, gpt-export")
         compare_logits(options, name + ", gpt-export", again, work + "/out")
         steps(options, name, model, work, work + "/saved", 10)
-
-
-def twin(options):
-    work = os.path.join(options.work, "twin")
-    model = AutoModelForCausalLM.from_pretrained(twin_write(options.build, work), dtype=torch.float32)
-    count = sum(parameter.numel() for parameter in model.parameters())
-    check(count == 123587328, "twin: %d parameters" % count)
-    tokens_write(work + "/data", (i * 7919 % model.config.vocab_size for i in range(33)))
-    # At 1e-3 AdamW, whose first steps are signs of gradients, amplifies rounding: losses of one sample differ by 1e-4 after four.
-    steps(options, "twin", model, work, work + "/model", 20, 1e-5)
 
 
 def steps(options, name, model, work, start, count, rate=1e-3):
@@ -400,7 +388,7 @@ def main():
     options.train, options.prepare, options.export = (os.path.join(options.build, "gpt-" + name) for name in ("train", "prepare", "export"))
     os.makedirs(options.work, exist_ok=True)
     for name in options.only.split(","):
-        {"models": models, "modern": modern, "twin": twin, "tokenizers": tokenizers, "llamacpp": llamacpp, "generate": generate,
+        {"models": models, "modern": modern, "tokenizers": tokenizers, "llamacpp": llamacpp, "generate": generate,
          "nanogpt": nanogpt}[name](options)
     return 0 if good else 1
 

@@ -6,7 +6,6 @@ BASE_CHECKS = \
 	tests/unit/check_json \
 	tests/unit/check_log \
 	tests/unit/check_recompute \
-	tests/unit/check_rope_angles \
 	tests/unit/check_rng \
 	tests/unit/check_shape \
 	tests/unit/check_thread \

@@ -26,7 +26,7 @@ import re
 import shutil
 import subprocess
 
-from checks import GPT_TRAIN, check, end, error_lines, files, make_tokens, metrics, opencl_device, preloadable, read, skip, some, write, write_json
+from checks import GPT_TRAIN, check, end, files, make_tokens, metrics, opencl_device, preloadable, read, skip, some, write, write_json
 from cuda_common import DATA, GPT_TRAIN_CUDA, TINY, checkpoint, good, train
 
 GIB = 1 << 30
@@ -288,4 +288,4 @@ def plans():
     check(link - 1.15 * update <= adds <= 1.15 * link, f"12 bytes a parameter take {link} s on the link, AdamW {update}: {adds}")
 
 
-end(bytes_equal, slices_equal, auto, beside, link, queues, pageable, broken, less, refused, plans, begin=lambda: make_tokens("data"))
+end(bytes_equal, slices_equal, auto, beside, link, pageable, broken, less, refused, plans, begin=lambda: make_tokens("data"))

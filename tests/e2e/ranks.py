@@ -26,7 +26,7 @@ import time
 
 from cuda_common import GPT_TRAIN_CUDA
 from checks import GPT_TRAIN, LONG, check, end, error_lines, files, has_backend, is_instrumented, make_tokens, metrics, \
-    opencl_device, part, patience, read, read_json, skip, some
+    patience, read, read_json, skip, some
 
 TINY = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=36", "--block_size=24", "--batch_size=4",
         "--micro_batch=3", "--gradient_accumulation_steps=4", "--vocab_size=96", "--dropout=0.1", "--bias=True",

@@ -20,7 +20,7 @@ import subprocess
 import time
 
 from checks import BUILD, GPT_TRAIN, LONG, check, end, make_tokens, patience, read, skip, some, write
-from ranks import FORMATS, TINY, resident, results, resumed, train
+from ranks import TINY, results, resumed, train
 
 MODULE = os.path.join(BUILD, "gpt-train-mpi.so")
 ENV = {**os.environ, "GPT_TRAIN_MODULE_DIR": BUILD, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",

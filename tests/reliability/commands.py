@@ -19,7 +19,6 @@ earlier run left, each with its expected results.
   export    to a file
   folder    to an existing folder
 """
-import contextlib
 import glob
 import gzip
 import json

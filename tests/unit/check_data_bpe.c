@@ -247,4 +247,3 @@ TEST(bpe_encodes_under_competition)
     bpe_scratch_release(&scratch);
     fixture_close(&fixture);
 }
-

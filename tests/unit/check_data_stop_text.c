@@ -114,4 +114,3 @@ TEST(ends_at_the_first)
         }
     }
 }
-

@@ -235,4 +235,3 @@ TEST(missing_fields_are_named)
         changed_refused(rates[i], true, NULL);
     json_decref(root);
 }
-

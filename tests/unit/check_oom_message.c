@@ -276,4 +276,3 @@ TEST(tracebacks)
                       message.frame.source);
     }
 }
-

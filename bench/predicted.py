@@ -1,8 +1,22 @@
 """What a model of the time of each op predicts for GPT-2 124M with 64 x 1024 tokens an update in bfloat16, and the table
 of gpu-check --quick: predicted, measured, ratio.
 
-doc/cuda.md, "Predictions", has the arithmetic.  No figure here is a measurement, except PyTorch's on an H100 with flash
-attention (bench/results/2026-11-23-h100.md).
+No figure here is a measurement, except PyTorch's on an H100 with flash attention (bench/results/2026-11-23-h100.md).
+They are FLOPs or bytes at a share of the card's rate; C = 768 elements of 2 bytes:
+
+  products       6 x 124M x 65,536 = 48.6 TFLOP at 680 TFLOP/s of an H100's 989, at 0.92 of a GeForce's rate with fp32 sums
+  attention      forward two causal products of 12 x 64 x 12 heads, 1.24 TFLOP; backward five, 3.1 TFLOP.  H100: its shared
+                 memory takes 2,304 and 1,790 clocks where tensor cores take 1,640 and 1,024; GeForce: 0.8 and 0.75
+  gelu           20 C a token and block: 24.2 GB at 0.76 of an H100's memory, 0.92 of a GeForce's
+  layernorm      25 x 6 C a token: 15.1 GB at 0.75 and 0.88
+  residual       24 x 3 C a token: 7.2 GB at 0.9
+  cross-entropy  logits read and written: 13.2 GB; on a 3060 a row comes from memory twice: 19.8 GB
+  AdamW, norm    34 bytes a parameter: 4.2 GB
+  the rest       embeddings, sums of losses, 300 nodes of a graph
+  fp16 sums      products 1.6 times as fast
+  PyTorch        the same library and bytes, residual and norm in one; casts of the weights and fp32 gradients; with cuDNN
+                 attention's backward takes 5 to 7 ms less than with flash
+  tuning         cuBLASLt's first algorithm is within 0 to 4 % of the best
 """
 
 # Rows of the table that are ops: the ops of a profile that each of them adds up, in milliseconds of an update.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The plan's report, as text, JSON and SVG.
 
-  schema    every field of `--plan=json` is in doc/plan.md's tables with its type, and the other way round
+  schema    every field of `--plan=json` is in doc/plan.md's list with its type, and the other way round
   choices   a budget that is too small: the missing bytes, three choices, and the keys of each one, given by hand, fit
   front     `--plan=json-pareto`: at most 24 plans, none both larger and slower than another; the plain JSON has none
   refusals  one line, with a sufficient memory_budget, which then works; a tensor too large for any device
@@ -68,18 +68,14 @@ TYPES = {
 
 
 def documented():
-    """Returns path -> set of types, from the table of doc/plan.md: | `path` | type, ... | meaning |.  `*` matches any
-    name, `[]` every element, CHOICE each of three objects; `(or null)` and the like are types of their own."""
+    """Returns path -> set of types, from the list of doc/plan.md: - `path`, ... (type, ...): meaning.  `*` matches any
+    name, `[]` every element, CHOICE each of three objects."""
     fields = {}
     part = read(DOC).decode().split("## `--plan=json`", 1)[1].split("\n## ", 1)[0]
-    for line in part.splitlines():
-        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        if len(cells) < 3 or not cells[0].startswith("`"):
-            continue
-        types = {word for word in re.split(r"[,\s]+|or", cells[1]) if word}
-        for path in re.findall(r"`([^`]+)`", cells[0]):
+    for names, types in re.findall(r"^- (`.*?`) \((.*?)\)", part, re.M):
+        for path in re.findall(r"`([^`]+)`", names):
             for choice in ("search.chosen", "choices[]", "pareto[]"):
-                fields[path.replace("CHOICE", choice)] = types
+                fields[path.replace("CHOICE", choice)] = set(types.split(", "))
     return fields
 
 

@@ -325,7 +325,7 @@ def card():
 
 def errors():
     sources = [read(path).decode() for path in glob.glob(os.path.join(SOURCE, "src", "**", "*.c"), recursive=True)]
-    names = dict(re.findall(r'#define (ERROR_\w+) "\\1([a-z-]+)\\2"', read(os.path.join(SOURCE, "src", "base", "status.h")).decode()))
+    names = dict(re.findall(r'#define (ERROR_\w+) "\\1([a-z-]+)\\2"', read(os.path.join(SOURCE, "src", "base", "log.h")).decode()))
     used = {name for macro, name in names.items() if any(macro + ' "' in text or macro + "\n" in text or macro + " NOT" in text for text in sources)}
     document = dict(re.findall(r"^## ([a-z-]+)\n\n(.*?)\n*(?=\n## |\Z)", read(os.path.join(SOURCE, "doc", "errors.md")).decode(), re.M | re.S))
     check(used == set(document) and len(used) == 10, f"identifiers: {used ^ set(document)}")

@@ -17,10 +17,22 @@
 
 enum largest_rule { ALL, QUARTER, INTEL };
 
+enum reached_kind {
+#define DEVICE_REACHED(key, products, attention, bytes, uncertainty) REACHED_##key,
+#include "plan/device_profiles.def"
+};
+
+static const struct device_reached reached_rows[] = {
+#define DEVICE_REACHED(key, products, attention, bytes, uncertainty) \
+    [REACHED_##key] = {products, attention, bytes, uncertainty},
+#include "plan/device_profiles.def"
+};
+
 struct family {
     const char *backend;
     int32_t cores_per_unit, flops_per_core;
     int32_t half, brain, sums; /* multiples of the fp32 rate */
+    enum reached_kind reached;
     enum largest_rule largest;
     uint32_t dtypes;
 };
@@ -37,9 +49,10 @@ static const struct {
 
 #define F16 (1u << DTYPE_F16)
 #define BF16 (1u << DTYPE_BF16)
-#define DEVICE_FAMILY(key, backend, capability, cores_per_unit, flops, half, brain, tf32, sums, largest, dtypes, \
-                      source)                                                                                    \
-    static const struct family family_##key = {backend, cores_per_unit, flops, half, brain, sums, largest, dtypes};
+#define DEVICE_FAMILY(key, backend, capability, cores_per_unit, flops, half, brain, tf32, sums, reached, largest, \
+                      dtypes, source)                                                                             \
+    static const struct family family_##key = {backend, cores_per_unit,    flops,   half,  brain,                 \
+                                               sums,    REACHED_##reached, largest, dtypes};
 #include "plan/device_profiles.def"
 #undef F16
 #undef BF16
@@ -53,15 +66,6 @@ struct card {
 static const struct card cards[] = {
 #define DEVICE(id, name, family, memory, driver, cores, boost, bandwidth, pcie, lanes, source) \
     {id, name, &family_##family, memory, driver, cores, boost, bandwidth, pcie, lanes},
-#include "plan/device_profiles.def"
-};
-
-static const struct {
-    const char *id;
-    double share;
-    const char *source;
-} shares[] = {
-#define DEVICE_SHARE(id, share, source) {id, share, source},
 #include "plan/device_profiles.def"
 };
 
@@ -86,6 +90,11 @@ bool device_profile_backend_set(struct device_profile *out)
         return true;
     }
     return false;
+}
+
+struct device_reached device_reached_of(const char *backend)
+{
+    return reached_rows[strcmp(backend, "cuda") == 0 ? REACHED_GEFORCE : REACHED_ASSUMED];
 }
 
 /* Each way with both at once (nvbandwidth's README, users' logs) for the lanes of PCIe 3.0 that are as fast; the last
@@ -118,12 +127,7 @@ static void rates_set(const struct card *card, const struct family *family, stru
     out->matrix_flops_per_s[DTYPE_F16] = (double)family->half * out->vector_flops_per_s;
     out->matrix_flops_per_s[DTYPE_BF16] = (double)family->brain * out->vector_flops_per_s;
     out->half_sums_flops_per_s = (double)family->sums * out->vector_flops_per_s;
-    for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
-        if (strcmp(shares[i].id, card->id) == 0) {
-            out->share = shares[i].share;
-            snprintf(out->share_source, sizeof out->share_source, "%s", shares[i].source);
-        }
-    }
+    out->reached = reached_rows[family->reached];
 }
 
 void device_profile_get(int32_t index, struct device_profile *out)

@@ -13,6 +13,12 @@
 #define DEVICE_PROFILE_NAME_MAX 96
 #define DEVICE_PROFILE_SOURCE_MAX 256
 
+/* What training reaches of a card's peaks: the shares of large products, of attention, and of the bytes that all other
+ * ops move; and the relative error to expect of a step's time. */
+struct device_reached {
+    double products, attention, bytes, uncertainty;
+};
+
 struct device_profile {
     char id[DEVICE_PROFILE_NAME_MAX];   /* "rtx3060-12g", or the path of the user's file */
     char name[DEVICE_PROFILE_NAME_MAX]; /* "NVIDIA GeForce RTX 3060 12 GB" */
@@ -32,8 +38,8 @@ struct device_profile {
      * used. */
     double matrix_flops_per_s[DTYPE_COUNT];
     double half_sums_flops_per_s; /* products of fp16 with half_sums; 0 = as with fp32 accumulation */
-    double share;                 /* of all these peaks that a training step reached, as published; 0 = unknown */
-    char share_source[DEVICE_PROFILE_SOURCE_MAX];
+    struct device_reached reached;
+    char share_source[DEVICE_PROFILE_SOURCE_MAX]; /* of a user's file: where its share is from; "" = the table's */
 };
 
 /* The cards of the table, in order. */
@@ -54,6 +60,9 @@ struct device_other {
 /* Returns the next one from *index on that reports `total` +- `slack` bytes, and sets *index behind it; NULL when there
  * is none. */
 const struct device_other *device_other_next(int32_t *index, const char *backend, double total, double slack);
+
+/* Returns what cards of a backend reach if nothing is known of them. */
+struct device_reached device_reached_of(const char *backend);
 
 /* Finds a card of the table by its id or the part of it before a dash, as people usually write it ("rtx3060",
  * "3060", "RTX 3060": the first such card).  Errors: GT_USAGE. */

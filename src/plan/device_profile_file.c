@@ -16,6 +16,8 @@
 #define RATE_MAX 1e21
 #define RATE_MIN 1e6 /* a smaller value is a mistaken unit, and would make times that no clock can show */
 #define SHARE_MIN 0.001
+/* Of a share that a user gives. */
+#define SHARE_UNCERTAINTY 0.2
 
 struct reader {
     const char *path;
@@ -148,10 +150,14 @@ static enum gt_status rates_read(const struct reader *reader, struct device_prof
 /* Reads the share; one without its source is a guess, and refused. */
 static enum gt_status share_read(const struct reader *reader, struct device_profile *out)
 {
-    TRY(json_get_real(reader->root, reader->path, "share", &out->share));
-    if (out->share != 0.0 && !(out->share >= SHARE_MIN && out->share <= 1.0))
+    double share = 0.0;
+    TRY(json_get_real(reader->root, reader->path, "share", &share));
+    if (share != 0.0 && !(share >= SHARE_MIN && share <= 1.0))
         return impossible(reader, "share", "expected 0 (not known) or a number from 0.001 to 1");
-    return text_read(reader, "share_source", out->share_source, sizeof out->share_source, out->share > 0.0);
+    out->reached = device_reached_of(out->backend);
+    if (share > 0.0)
+        out->reached = (struct device_reached){share, share, share, SHARE_UNCERTAINTY};
+    return text_read(reader, "share_source", out->share_source, sizeof out->share_source, share > 0.0);
 }
 
 static enum gt_status profile_fill(const struct reader *reader, struct device_profile *out)

@@ -16,16 +16,19 @@
 #define CPU_MATRIX_SHARE 0.9
 #define CPU_BANDWIDTH 20e9
 #define CPU_RAMP_ROWS 64.0
-/* For cards without a published training speed: the middle of the shares of other cards, 0.51 to 0.93. */
-#define ASSUMED_SHARE 0.7
-#define ASSUMED_UNCERTAINTY 0.4
 /* Where one product was timed, and the rest follows from the constants above: a factor, that of their bandwidths. */
 #define PEAKS_UNCERTAINTY 2.0
 /* A product on a card is divided into tiles that its units share; on average half a round of them is lost at the
- * end. */
+ * end.  Long sums are divided as well, so that a round is no longer than that of ROUND_DEPTH terms.  The pipeline of a
+ * tile is filled and drained once, which takes the time of RAMP_DEPTH terms. */
 #define TILE_ELEMENTS (128.0 * 128.0)
 #define WIDE_BACKWARD (5.0 / 8.0) /* of wide heads: three passes make 8 products instead of 5 */
 #define ROUND_LOST 0.5
+#define ROUND_DEPTH 2048.0
+#define RAMP_DEPTH 64.0
+/* From the end of one op of a graph to the start of the next: 1.7 ms for 300 ops on an H100, its short ops included
+ * (bench/results/2026-11-23-h100.md). */
+#define CARD_OP_SECONDS 4e-6
 /* More than a program has in flight at once. */
 #define COPIES_LAST 64
 /* From here on all units of a card are busy, and the start and end of a product hardly matter. */
@@ -42,20 +45,29 @@ struct plan_rates plan_rates_of_peaks(double product_flops, double other_flops)
     return rates;
 }
 
+/* Returns the FLOP/s that a profile's ops of a kind reach in a dtype. */
+static double profile_flops(const struct device_profile *profile, enum op_kind kind, int dtype, bool half_sums)
+{
+    if (!op_declaration(kind)->multiplies)
+        return profile->reached.bytes * profile->vector_flops_per_s;
+    double peak = profile->matrix_flops_per_s[dtype];
+    if (kind == OP_GEMM && dtype == DTYPE_F16 && half_sums && profile->half_sums_flops_per_s > 0.0)
+        peak = profile->half_sums_flops_per_s;
+    const double share = kind == OP_GEMM ? profile->reached.products : profile->reached.attention;
+    return share * (peak > 0.0 ? peak : profile->vector_flops_per_s);
+}
+
 struct plan_rates plan_rates_of_profile(const struct device_profile *profile, bool half_sums)
 {
-    const double share = profile->share > 0.0 ? profile->share : ASSUMED_SHARE;
-    struct plan_rates rates = {.ramp_elements = ROUND_LOST * TILE_ELEMENTS * (double)profile->units,
-                               .uncertainty = profile->share > 0.0 ? PLAN_TIMED_UNCERTAINTY : ASSUMED_UNCERTAINTY};
+    struct plan_rates rates = {.op_seconds = CARD_OP_SECONDS,
+                               .ramp_elements = ROUND_LOST * TILE_ELEMENTS * (double)profile->units,
+                               .ramp_depth = RAMP_DEPTH,
+                               .uncertainty = profile->reached.uncertainty};
     for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
-        rates.bytes_per_s[kind] = share * profile->bytes_per_s;
-        for (int dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++) {
-            double matrix = op_declaration((enum op_kind)kind)->multiplies ? profile->matrix_flops_per_s[dtype] : 0.0;
-            rates.flops_per_s[kind][dtype] = share * (matrix > 0.0 ? matrix : profile->vector_flops_per_s);
-        }
+        rates.bytes_per_s[kind] = profile->reached.bytes * profile->bytes_per_s;
+        for (int dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++)
+            rates.flops_per_s[kind][dtype] = profile_flops(profile, (enum op_kind)kind, dtype, half_sums);
     }
-    if (half_sums && profile->half_sums_flops_per_s > 0.0)
-        rates.flops_per_s[OP_GEMM][DTYPE_F16] = share * profile->half_sums_flops_per_s;
     /* A card without bf16 computes wide heads in fp32. */
     const double half = profile->matrix_flops_per_s[DTYPE_F16], vector = profile->vector_flops_per_s;
     const double wide = profile->matrix_flops_per_s[DTYPE_BF16] <= 0.0 && half > vector ? vector / half : 1.0;
@@ -75,11 +87,9 @@ void plan_rates_link_set(struct plan_rates *rates, double bytes_per_s, int32_t c
 
 char *plan_rates_basis(char text[static 512], const struct device_profile *profile)
 {
-    if (profile->share > 0.0)
-        snprintf(text, 512, "times are estimates: %.0f %% of this card's peak rates, as %s", 100.0 * profile->share,
-                 profile->share_source);
-    else
-        snprintf(text, 512, "times are estimates: %.0f %% of this card's peak rates assumed", 100.0 * ASSUMED_SHARE);
+    const char *source = profile->share_source;
+    snprintf(text, 512, "times are estimates: %.0f %% of this card's peak rate for products, %s%s",
+             100.0 * profile->reached.products, source[0] != '\0' ? "as " : "by the model of doc/devices.md", source);
     return text;
 }
 
@@ -181,6 +191,14 @@ static double heads_share(const struct op_call *call, const struct plan_rates *r
     return columns > PLAN_HEAD_COLUMNS && rates->wide_heads[backward] > 0.0 ? rates->wide_heads[backward] : 1.0;
 }
 
+/* Adds to a product's FLOPs those that its start and its end cost. */
+static double gemm_flops_ramped(const struct op_call *call, const struct plan_rates *rates, double flops)
+{
+    const double depth = (double)call->operand[GEMM_A].dims[call->attrs.transpose_a ? 0 : 1];
+    flops *= 1.0 + rates->ramp_rows / plan_cost_gemm_rows(call) + rates->ramp_depth / depth;
+    return flops + 2.0 * rates->ramp_elements * fmin(depth, ROUND_DEPTH);
+}
+
 double plan_cost_op(const struct op_call *call, const struct plan_rates *rates)
 {
     const int dtype = plan_cost_dtype(call);
@@ -190,12 +208,11 @@ double plan_cost_op(const struct op_call *call, const struct plan_rates *rates)
         const int class = gemm_class(call->attrs.transpose_a, call->attrs.transpose_b, flops);
         if (rates->gemm_flops_per_s[class][dtype] > 0.0) /* it was timed */
             return flops / rates->gemm_flops_per_s[class][dtype];
-        double rows = rates->ramp_rows + rates->ramp_elements / (double)call->operand[GEMM_D].dims[1];
-        flops *= 1.0 + rows / plan_cost_gemm_rows(call);
+        flops = gemm_flops_ramped(call, rates, flops);
     }
     double compute = rate > 0.0 ? flops / rate : 0.0;
     double memory = op_bytes(call) / rates->bytes_per_s[call->kind];
-    return compute > memory ? compute : memory;
+    return rates->op_seconds + (compute > memory ? compute : memory);
 }
 
 /* The last copies that a program began: what they write, and when they end. */

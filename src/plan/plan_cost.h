@@ -22,10 +22,12 @@
 struct plan_rates {
     double flops_per_s[OP_KIND_COUNT][PLAN_MATRIX_DTYPES]; /* by the op's first float operand; 0: free */
     double bytes_per_s[OP_KIND_COUNT];
+    double op_seconds;    /* what an op takes besides its FLOPs or bytes */
     double wide_heads[2]; /* the rates of attention and its backward with heads above PLAN_HEAD_COLUMNS, as shares of
                              those with others; 0: the same */
     double ramp_rows;     /* products: extra rows that each costs */
-    double ramp_elements; /* and extra elements of its result */
+    double ramp_elements; /* extra elements of its result */
+    double ramp_depth;    /* and extra terms of each element's sum */
     double gemm_flops_per_s[PLAN_GEMM_CLASSES]
                            [PLAN_MATRIX_DTYPES]; /* timed at a run's own shapes, ramp included; 0: not timed */
     int32_t copy_engines;                        /* as in struct backend_info */
@@ -51,8 +53,8 @@ void plan_rates_link_set(struct plan_rates *rates, double bytes_per_s, int32_t c
 /* The link of most cards, each way with both at once: 16 lanes of PCIe 3.0, or 8 of 4.0 (nvbandwidth's README and
  * users' logs). */
 #define PLAN_LINK_BYTES_PER_S 11.2e9
-/* Returns the rates of a profile: its share of its peaks, or an assumed share if none was published.  half_sums: those
- * of a run with fp16 sums. */
+/* Returns the rates of a profile: its peaks, times the shares that training reaches.  half_sums: those of a run with
+ * fp16 sums. */
 struct plan_rates plan_rates_of_profile(const struct device_profile *profile, bool half_sums);
 /* The number of shape classes of products, in any dtype, and of other kinds of op that have timings. */
 struct plan_timed {

@@ -5,7 +5,7 @@
              lists it
   choices    a plan for a card stays within its usable memory and its largest allocation, in a dtype that it has
   half sums  with half_sums an RTX 4090 is forecast to be faster in float16, and no other
-  published  for cards with a share of the peaks in the table, the model gives the published tokens per second
+  published  the forecasts are within a fifth of speeds that others published
   own        a profile file written by the user plans like the card it describes; bad ones end with one line and status
              2
   refusals   training, a wrong backend, an unknown name: one line, status 2, no files left
@@ -22,14 +22,26 @@ GIB = 1 << 30
 MIB = 1 << 20
 SMALL = ["--n_layer=2", "--n_head=2", "--n_embd=64", "--block_size=64", "--batch_size=4", "--vocab_size=512",
          "--gradient_accumulation_steps=2"]
-PUBLISHED_TOLERANCE = 0.03
-# id, published or measured tokens per second, batch, accumulation, layers, heads, channels, biases
+PUBLISHED_TOLERANCE = 0.2
+GPT2 = ["--n_layer=12", "--n_head=12", "--n_embd=768", "--vocab_size=50304"]
+# Card, tokens per second, samples and tokens of an update, further flags.  doc/devices.md has the sources.
 PUBLISHED = [
-    ("a100-80g-sxm", 231e3, 64, 1, 12, 12, 768, True),
-    ("a100-40g", 145e3, 32, 1, 12, 12, 768, True),
-    ("h100-80g-sxm", 436e3, 64, 1, 12, 12, 768, False),
-    ("rtx4090-24g", 110e3, 16, 16, 12, 12, 768, True),
-    ("rtx4060-ti-16g", 15e3, 20, 13, 24, 16, 1024, True),
+    ("a100-80g-sxm", 231e3, 64, 1, 1024, [*GPT2, "--bias=True"]),
+    ("h100-80g-sxm", 463e3, 64, 1, 1024, [*GPT2, "--bias=True"]),
+    ("rtx4090-24g", 110e3, 16, 16, 1024, [*GPT2, "--bias=True"]),
+    ("rtx4060-ti-16g", 15e3, 20, 13, 1024, ["--n_layer=24", "--n_head=16", "--n_embd=1024", "--vocab_size=50304", "--bias=True"]),
+    ("rtx4070-12g", 55.7e3, 8, 4, 2048, ["--n_layer=12", "--n_head=6", "--n_embd=768", "--vocab_size=32768", "--bias=False",
+                                         "--tie_embeddings=False"]),
+    ("rtx4090-24g", 40e3, 16, 32, 1024, ["--init_from=Qwen/Qwen2.5-0.5B"]),
+    ("rtx5060-ti-16g", 13e3, 16, 32, 1024, ["--init_from=Qwen/Qwen2.5-0.5B"]),
+    ("rtx5090-32g", 55e3, 16, 32, 1024, ["--init_from=Qwen/Qwen2.5-0.5B"]),
+    ("h100-80g-sxm", 149e3, 16, 32, 1024, ["--init_from=Qwen/Qwen2.5-0.5B"]),
+    ("rtx4090-24g", 14e3, 16, 32, 1024, ["--init_from=Qwen/Qwen2.5-1.5B"]),
+    ("rtx5060-ti-16g", 3.9e3, 16, 32, 1024, ["--init_from=Qwen/Qwen2.5-1.5B", "--host_budget=64GiB"]),
+    ("rtx5090-32g", 17e3, 16, 32, 1024, ["--init_from=Qwen/Qwen2.5-1.5B"]),
+    ("h100-80g-sxm", 31e3, 16, 32, 1024, ["--init_from=Qwen/Qwen2.5-3B"]),
+    ("rtx4090-24g", 3083, 2, 8, 2048, ["--init_from=meta-llama/Llama-3.1-8B", "--lora_rank=8"]),
+    ("rtx5090-32g", 6.8e3, 2, 4, 2048, ["--init_from=Qwen/Qwen3-4B", "--lora_rank=16"]),
 ]
 
 
@@ -124,15 +136,13 @@ def half_sums():
 
 
 def published():
-    for name, tokens, batch, accumulation, layers, heads, channels, bias in PUBLISHED:
-        result = run(f"--device-profile={name}", "--dtype=bfloat16", f"--batch_size={batch}", f"--bias={bias}",
-                     f"--gradient_accumulation_steps={accumulation}", f"--n_layer={layers}", f"--n_head={heads}",
-                     f"--n_embd={channels}", "--vocab_size=50304", "--recompute=none", f"--micro_batch={batch}",
-                     f"--loss_chunk={(512 << 20) // (2 * 50304)}", "--plan=json")  # the default if it does not fit
+    for name, tokens, batch, accumulation, block, flags in PUBLISHED:
+        result = run(f"--device-profile={name}", "--dtype=bfloat16", f"--batch_size={batch}", f"--block_size={block}",
+                     f"--gradient_accumulation_steps={accumulation}", *flags, "--plan=json")
         plan = plan_of(result)
-        rate = batch * accumulation * 1024 / plan["forecast"]["seconds_per_step"] if plan else 0.0
+        rate = batch * accumulation * block / plan["forecast"]["seconds_per_step"] if plan else 0.0
         check(abs(rate / tokens - 1.0) <= PUBLISHED_TOLERANCE,
-              f"{name}: {rate:.0f} tokens/s modelled, {tokens:.0f} published: its share needs to be set anew")
+              f"{name} {flags}: {rate:.0f} tokens/s by the model, {tokens:.0f} published {result.stderr[-200:]}")
 
 
 def own_profile():
@@ -194,7 +204,7 @@ def refusals():
     result = run("--device-profile=rtx3060", "--print_program", *SMALL)
     check(result.returncode == 0 and "program train_first" in result.stdout, "a program is printed for a card")
     result = run("--device-profile=rtx3060", "--plan", *SMALL)
-    check("(estimated, +-40 %)" in result.stdout and "70 % of this card's peak rates assumed" in result.stderr, "what the times rest on is said")
+    check("(estimated, +-30 %)" in result.stdout and "85 % of this card's peak rate for products" in result.stderr, "what the times rest on is said")
 
 
 end(table, choices, half_sums, published, own, refusals)

@@ -1,4 +1,4 @@
-/* Tests of plan_cost.c: times follow from rates, dtypes and shapes; a profile's share scales all of them alike. */
+/* Tests of plan_cost.c: times follow from rates, dtypes and shapes; a profile's shares scale its peaks. */
 #include "plan/plan_cost.h"
 
 #include <math.h>
@@ -27,7 +27,8 @@ static struct plan_rates rates_of(const char *id, double share)
 {
     struct device_profile profile;
     ck_assert_int_eq(device_profile_find(id, &profile), GT_OK);
-    profile.share = share;
+    if (share > 0.0)
+        profile.reached = (struct device_reached){share, share, share, 0.2};
     return plan_rates_of_profile(&profile, false);
 }
 
@@ -35,15 +36,16 @@ TEST(products_run_at_the_rate_of_their_dtype)
 {
     struct plan_rates rates = rates_of("a100-80g-sxm", 1.0);
     struct op_call single = gemm_call(8192, 3072, 768, DTYPE_F32), half = gemm_call(8192, 3072, 768, DTYPE_BF16);
-    double flops = 2.0 * 8192 * 3072 * 768;
-    double rows = 8192 + 0.5 * 128 * 128 * 108 / 3072;
-    ck_assert_double_eq_tol(plan_cost_op(&single, &rates), flops * rows / 8192 / 19.4918e12, 1e-4 * flops / 19.5e12);
+    const double flops = 2.0 * 8192 * 3072 * (768 + 64) + 2.0 * 0.5 * 128 * 128 * 108 * 768;
+    rates.op_seconds = 0.0;
+    ck_assert_double_eq_tol(plan_cost_op(&single, &rates), flops / 19.4918e12, 1e-4 * flops / 19.5e12);
     ck_assert_double_eq_tol(plan_cost_op(&half, &rates) * 16.0, plan_cost_op(&single, &rates), 1e-9);
 }
 
 TEST(other_ops_move_bytes)
 {
     struct plan_rates rates = rates_of("rtx3060-12g", 0.5);
+    rates.op_seconds = 0.0;
     struct op_call single = residual_call(4096, DTYPE_F32), half = residual_call(4096, DTYPE_F16);
     double seconds = 3.0 * 4096 * 768 * 4 / (0.5 * 360e9);
     ck_assert_double_eq_tol(plan_cost_op(&single, &rates), seconds, 1e-9 * seconds);
@@ -57,16 +59,35 @@ TEST(an_unknown_rate_is_the_vector_rate)
     ck_assert_double_eq_tol(plan_cost_op(&half, &rates), plan_cost_op(&single, &rates), 1e-12);
 }
 
+/* The gradient of a weight has few elements and a long sum, which is divided among the units of a card. */
+TEST(a_long_sum_fills_the_card)
+{
+    struct plan_rates rates = rates_of("rtx4090-24g", 1.0);
+    const struct op_call gradient = gemm_call(896, 896, 16384, DTYPE_BF16);
+    const double least = op_flops(&gradient) / rates.flops_per_s[OP_GEMM][DTYPE_BF16];
+    ck_assert_double_gt(plan_cost_op(&gradient, &rates), 1.05 * least);
+    ck_assert_double_lt(plan_cost_op(&gradient, &rates), 1.35 * least);
+}
+
+TEST(each_op_costs_its_start)
+{
+    struct plan_rates rates = rates_of("rtx4090-24g", 0.0);
+    const struct op_call tiny = residual_call(1, DTYPE_BF16);
+    ck_assert_double_gt(rates.op_seconds, 1e-6);
+    ck_assert_double_eq_tol(plan_cost_op(&tiny, &rates), rates.op_seconds, 0.01 * rates.op_seconds);
+}
+
 TEST(a_share_scales_everything)
 {
     struct op_call calls[2] = {gemm_call(640, 768, 768, DTYPE_BF16), residual_call(640, DTYPE_BF16)};
     struct plan_rates whole = rates_of("rtx4090-24g", 1.0), quarter = rates_of("rtx4090-24g", 0.25);
-    struct plan_rates assumed = rates_of("rtx4090-24g", 0.0);
+    struct plan_rates table = rates_of("rtx4090-24g", 0.0);
+    whole.op_seconds = quarter.op_seconds = table.op_seconds = 0.0;
     for (int i = 0; i < 2; i++) {
         double seconds = plan_cost_op(&calls[i], &whole);
         ck_assert_double_eq_tol(plan_cost_op(&calls[i], &quarter), 4.0 * seconds, 1e-12 * seconds);
-        ck_assert_double_gt(plan_cost_op(&calls[i], &assumed), seconds);
-        ck_assert_double_lt(plan_cost_op(&calls[i], &assumed), 2.0 * seconds);
+        ck_assert_double_gt(plan_cost_op(&calls[i], &table), seconds);
+        ck_assert_double_lt(plan_cost_op(&calls[i], &table), 2.0 * seconds);
     }
 }
 
@@ -104,9 +125,10 @@ TEST(what_times_rest_on_is_said)
     char text[512];
     struct device_profile profile;
     ck_assert_int_eq(device_profile_find("rtx3060-12g", &profile), GT_OK);
-    ck_assert_ptr_nonnull(strstr(plan_rates_basis(text, &profile), "70 % of this card's peak rates assumed"));
-    ck_assert_int_eq(device_profile_find("rtx4090-24g", &profile), GT_OK);
-    ck_assert_ptr_nonnull(strstr(plan_rates_basis(text, &profile), profile.share_source));
+    ck_assert_ptr_nonnull(
+        strstr(plan_rates_basis(text, &profile), "85 % of this card's peak rate for products, by the model"));
+    snprintf(profile.share_source, sizeof profile.share_source, "a friend measured");
+    ck_assert_ptr_nonnull(strstr(plan_rates_basis(text, &profile), "products, as a friend measured"));
 }
 
 TEST(few_rows_cost_a_ramp)

@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 
+#include "config/config_args.h"
+#include "config/config_flat.h"
 #include "config/config_key.h"
 #include "tests/unit/config_fixture.h"
 

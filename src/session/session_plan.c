@@ -121,6 +121,24 @@ static int64_t evaluate_batch(const struct session *session, const struct sessio
     return config->eval_iters > 0 ? min_i64(batch, config->eval_iters * config->batch_size) : batch;
 }
 
+/* Returns what blocks recompute: what the keys say, else what `planned` says, which they may change. */
+static struct recompute_mix recompute_choose(const struct config *config, const struct recompute_mix *planned,
+                                             int32_t n_layer)
+{
+    struct recompute_mix recompute = *planned;
+    const bool was_set = config_key_was_set(config, CONFIG_KEY_recompute);
+    const char *why;
+    const bool good = !was_set || recompute_read(config->recompute, config->n_layer, &recompute, &why);
+    assert(good); /* config_check() has accepted the key */
+    (void)good;
+    if (config->offload >= CONFIG_OFFLOAD_RESIDUALS) {
+        if (!was_set)
+            recompute = recompute_uniform(RECOMPUTE_FULL, n_layer);
+        recompute_swap(&recompute, RECOMPUTE_FULL, RECOMPUTE_OFFLOAD, INT32_MAX);
+    }
+    return recompute;
+}
+
 void session_train_options(const struct session *session, const struct session_choices *choices,
                            const struct model_config *model, struct model_options *out)
 {
@@ -138,17 +156,6 @@ void session_train_options(const struct session *session, const struct session_c
     if (set.loss_chunk_rows == 0)
         chunk = max_i64(chunk, size_ceil_div(max_i64(evaluate, micro) * config->block_size, SEARCH_CHUNKS_MAX));
     const bool states_move = config->offload == CONFIG_OFFLOAD_STATES || config->offload == CONFIG_OFFLOAD_ALL;
-    struct recompute_mix recompute = choices->plan.recompute;
-    const char *why;
-    bool good = !config_key_was_set(config, CONFIG_KEY_recompute) ||
-                recompute_read(config->recompute, config->n_layer, &recompute, &why);
-    assert(good); /* config_check() has accepted the key */
-    (void)good;
-    if (config->offload >= CONFIG_OFFLOAD_RESIDUALS) {
-        if (!config_key_was_set(config, CONFIG_KEY_recompute))
-            recompute = recompute_uniform(RECOMPUTE_FULL, model->n_layer);
-        recompute_swap(&recompute, RECOMPUTE_FULL, RECOMPUTE_OFFLOAD, INT32_MAX);
-    }
     *out = (struct model_options){
         .config = *model,
         .dtype = session->device.dtype,
@@ -174,7 +181,7 @@ void session_train_options(const struct session *session, const struct session_c
         .choice.loss_chunk_rows = (int32_t)min_i64(chunk, rows),
         .choice.evaluate_batch = (int32_t)evaluate,
         .evaluate_time = (int32_t)config->eval_block_size,
-        .choice.recompute = recompute,
+        .choice.recompute = recompute_choose(config, &choices->plan.recompute, model->n_layer),
         .choice.offload = states_move && !config->eval_only ? OFFLOAD_ALL : 0,
         .prefill_time = (int32_t)min_i64(config->block_size, SESSION_PREFILL_TIME_MAX),
         .beta1 = (float)config->beta1,

@@ -555,7 +555,7 @@ MODERN = {
     "wide-heads": Modern("qwen3", 1, 256, 48, True, qk_norm="head", windows=[20, 0]),
     "olmo2": Modern("olmo2", 2, 16, 72, False, norm_place="post", qk_norm="full", theta=5e5),
     "smollm3": Modern("smollm3", 2, 16, 56, True, theta=5e4, no_rope_layer_interval=2),
-    "granite": Modern("granite", 2, 16, 64, True, multipliers=(3.0, 0.3, 0.1, 0.3)),
+    "granite": Modern("granite", 2, 16, 64, True, multipliers=(2.0, 0.5, 0.15, 0.8)),
     "mixture": Modern("gpt_train", 2, 16, 100, True, norm="layernorm", mlp="gelu", qk_norm="full"),
     "norms-behind": Modern("gpt_train", 4, 16, 48, True, norm="layernorm", norm_place="post", qkv_bias=True),
 }

@@ -1,14 +1,16 @@
-/* swiglu and its slopes for all backends, gelu and its slope for the cpu backend and OpenCL, so written that loops
- * over them vectorise: no branch on a value, no call, no table.
+/* swiglu and its slopes for all backends, gelu and its slope for the cpu backend and OpenCL, so
+ * written that loops over them vectorise: no branch on a value, no call, no table.
  *
- * erf: y = x P(X <= x), where a device's own erf may be off by 16 units in the last place.  tanh: y = x sigmoid(2u),
- * u = sqrt(2/pi) (x + 0.044715 x^3), which equals x/2 (1 + tanh u) without its cancellation.
+ * erf: y = x P(X <= x), where a device's own erf may be off by 16 units in the last place.  tanh: y
+ * = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), which equals x/2 (1 + tanh u) without its
+ * cancellation.
  *
- * Errors in ulp of the result on a processor (check_cpu_math measures them): exp 1.1, normal cdf 5 in either tail, its
- * density 1.6.  Subnormal results are correct to one unit of the smallest subnormal; overflow gives infinity; NaN stays
- * NaN.  Coefficients: Chebyshev interpolation in 40-digit arithmetic (mpmath), converted to monomials.
- *   exp    (e^r - 1 - r) / r^2, degree 4, on |r| <= 1.01 ln(2)/2: relative error of exp 8e-9
- *   tail   e^(t^2) erfc(t) (1 + 2t) of s = (t - 2.5)/(t + 2.5), degree 10, on 0 <= t <= 10.5: relative error 6e-9
+ * Errors in ulp of the result on a processor (check_cpu_math measures them): exp 1.1, normal cdf 5
+ * in either tail, its density 1.6.  Subnormal results are correct to one unit of the smallest
+ * subnormal; overflow gives infinity; NaN stays NaN.  Coefficients: Chebyshev interpolation in
+ * 40-digit arithmetic (mpmath), converted to monomials. exp    (e^r - 1 - r) / r^2, degree 4, on
+ * |r| <= 1.01 ln(2)/2: relative error of exp 8e-9 tail   e^(t^2) erfc(t) (1 + 2t) of s = (t
+ * - 2.5)/(t + 2.5), degree 10, on 0 <= t <= 10.5: relative error 6e-9
  */
 #ifndef GPT_TRAIN_GELU_H
 #define GPT_TRAIN_GELU_H
@@ -28,12 +30,14 @@
 #define INVERSE_SQRT_2PI 0.398942280401433f
 #define CUBIC 0.044715f
 #define EXPONENT_MAX 87.0f /* e^87 is finite in fp32 */
-#define SLOPE_MAX 0x1p38f  /* of 2u, at x = 2^20: what it is multiplied with is 0 there; larger ones overflow */
+#define SLOPE_MAX \
+    0x1p38f /* of 2u, at x = 2^20: what it is multiplied with is 0 there; larger ones overflow */
 
 /* e^(x + low) for x in -107 .. 89 or NaN, and |low| below 0.1. */
 BITS_FUNCTION float exp_bounded(float x, float low)
 {
-    const float shift = 12582912.0f; /* 1.5 * 2^23: adding it leaves the nearest integer in the low bits */
+    const float shift =
+        12582912.0f; /* 1.5 * 2^23: adding it leaves the nearest integer in the low bits */
     const float shifted = x * 1.44269504088896f + shift;
     const float n = shifted - shift;
     float r = x - n * 0.693145751953125f; /* ln 2 to 15 bits: the product is exact */
@@ -65,8 +69,10 @@ BITS_FUNCTION float cpu_exp(float x)
 BITS_FUNCTION void normal_of(float x, float *out_cdf, float *out_density)
 {
     const float magnitude = x < 0.0f ? -x : x;
-    const float a = magnitude > 14.6f ? 14.6f : magnitude; /* beyond it the cdf is 0 in fp32; keeps NaN */
-    /* Split a^2 in two parts, the first exact; otherwise the exponent would magnify its rounding error. */
+    const float a =
+        magnitude > 14.6f ? 14.6f : magnitude; /* beyond it the cdf is 0 in fp32; keeps NaN */
+    /* Split a^2 in two parts, the first exact; otherwise the exponent would magnify its rounding
+     * error. */
     const float high = float_of_bits(bits_of_float(a) & 0xfffff000u);
     const float density = exp_bounded(-0.5f * (high * high), -0.5f * ((a - high) * (a + high)));
     const float t = a * 0.707106781186548f;
@@ -126,7 +132,8 @@ BITS_FUNCTION float swiglu(float a, float b)
     return a / (1.0f + exp_clamped(-a)) * b;
 }
 
-/* Replaces a and b by their gradients.  1 - s(a) is computed as e^-a s(a), which does not cancel. */
+/* Replaces a and b by their gradients.  1 - s(a) is computed as e^-a s(a), which does not cancel.
+ */
 BITS_FUNCTION void swiglu_gradients(float dy, float *a, float *b)
 {
     const float e = exp_clamped(-*a), s = 1.0f / (1.0f + e), old = *a;

@@ -1,10 +1,12 @@
-/* What a card can do, for bench/gpu-check: rates of mma of fp16 with fp32 and fp16 sums, how both round, and the same of
- * fp8 (0: not there); memory, L2, an empty node of a graph; the link to host memory; and what cuBLASLt reaches for the
- * products of a GPT-2, by workspace, tuned and not, and our own kernel with fp16 sums.
+/* What a card can do, for bench/gpu-check: rates of mma of fp16 with fp32 and fp16 sums, how both
+ * round, and the same of fp8 (0: not there); memory, L2, an empty node of a graph; the link to host
+ * memory; and what cuBLASLt reaches for the products of a GPT-2, by workspace, tuned and not, and
+ * our own kernel with fp16 sums.
  *
- * usage: gpu_rates ROWS CHANNELS VOCABULARY RUNS    (rows of a micro-batch; runs of each measurement)
- * Prints one line of JSON.  Every time is the least of some rounds, by events, on random numbers.  It also compiles for
- * the emulator (tests/cuda_on_cpu), whose times mean nothing.  It allocates what it needs and checks no result.
+ * usage: gpu_rates ROWS CHANNELS VOCABULARY RUNS    (rows of a micro-batch; runs of each
+ * measurement) Prints one line of JSON.  Every time is the least of some rounds, by events, on
+ * random numbers.  It also compiles for the emulator (tests/cuda_on_cpu), whose times mean nothing.
+ * It allocates what it needs and checks no result.
  */
 #include <cstdio>
 #include <cstdlib>
@@ -72,22 +74,30 @@ DEVICE uint32_t some_halves(uint32_t i)
     return (i * 0x9e3779b9u & 0x83ff83ffu) | 0x38003800u;
 }
 
-enum mma_kind { MMA_WIDE, MMA_HALF, MMA_FP8_WIDE, MMA_FP8_HALF }; /* fp16 or e4m3; sums in fp32 or in fp16 */
+enum mma_kind {
+    MMA_WIDE,
+    MMA_HALF,
+    MMA_FP8_WIDE,
+    MMA_FP8_HALF
+}; /* fp16 or e4m3; sums in fp32 or in fp16 */
 
 /* d[16,8] += a[16,32] b[32,8] of e4m3; from 8.9 on.  PTX ISA: mma.sync.aligned.m16n8k32.row.col. */
 template <mma_kind KIND>
-DEVICE void mma_fp8(float (&wide)[4], uint32_t (&half)[2], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+DEVICE void mma_fp8(float (&wide)[4], uint32_t (&half)[2], const uint32_t (&a)[4], uint32_t b0,
+                    uint32_t b1)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890 && CUDART_VERSION >= 12080
     if constexpr (KIND == MMA_FP8_WIDE)
-        asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-                     "{%0,%1,%2,%3};"
-                     : "+f"(wide[0]), "+f"(wide[1]), "+f"(wide[2]), "+f"(wide[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+        asm volatile(
+            "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+            "{%0,%1,%2,%3};"
+            : "+f"(wide[0]), "+f"(wide[1]), "+f"(wide[2]), "+f"(wide[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
     else
-        asm volatile("mma.sync.aligned.m16n8k32.row.col.f16.e4m3.e4m3.f16 {%0,%1}, {%2,%3,%4,%5}, {%6,%7}, {%0,%1};"
-                     : "+r"(half[0]), "+r"(half[1])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+        asm volatile(
+            "mma.sync.aligned.m16n8k32.row.col.f16.e4m3.e4m3.f16 {%0,%1}, {%2,%3,%4,%5}, {%6,%7}, {%0,%1};"
+            : "+r"(half[0]), "+r"(half[1])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 #endif
 }
 
@@ -119,31 +129,34 @@ template <mma_kind KIND> static double mma_flops(int blocks, int steps, int runs
 {
     uint32_t *out = (uint32_t *)device_memory((size_t)blocks * THREADS * sizeof *out);
     const double seconds = seconds_of(0, runs, [=] {
-        must(LAUNCH(mma_rate<KIND>, dim3((unsigned)blocks), dim3(THREADS), 0, 0, out, steps), "mma_rate");
+        must(LAUNCH(mma_rate<KIND>, dim3((unsigned)blocks), dim3(THREADS), 0, 0, out, steps),
+             "mma_rate");
     });
     must(cudaFree(out), "cudaFree");
     const double depth = KIND == MMA_WIDE || KIND == MMA_HALF ? 16 : 32;
     return 2.0 * 16 * 8 * depth * PRODUCTS * steps * (blocks * THREADS / WARP_LANES) / seconds;
 }
 
-/* Returns true when this program's code for the card has the instructions of mma_fp8(): it may be that of an older
- * card. */
+/* Returns true when this program's code for the card has the instructions of mma_fp8(): it may be
+ * that of an older card. */
 static bool has_fp8(void)
 {
 #if defined(GT_CUDA_EMULATED) || CUDART_VERSION < 12080
     return false;
 #else
     cudaFuncAttributes code;
-    must(cudaFuncGetAttributes(&code, (const void *)mma_rate<MMA_FP8_WIDE>), "cudaFuncGetAttributes");
+    must(cudaFuncGetAttributes(&code, (const void *)mma_rate<MMA_FP8_WIDE>),
+         "cudaFuncGetAttributes");
     return code.ptxVersion >= 89;
 #endif
 }
 
-/* Element [0][0] of c + a b, with products 0.75 (or one of 1.5) at k = 0 and k = `second`, from c = 2048 in fp16 and
- * 2^24 in fp32, whose next number is 2 larger. */
+/* Element [0][0] of c + a b, with products 0.75 (or one of 1.5) at k = 0 and k = `second`, from c =
+ * 2048 in fp16 and 2^24 in fp32, whose next number is 2 larger. */
 static __global__ void mma_rounding(float *out, int second)
 {
-    const uint32_t lane = threadIdx.x, product = second == 0 ? 0x3e00u : 0x3a00u, one = 0x3c00u; /* 1.5, 0.75, 1 */
+    const uint32_t lane = threadIdx.x, product = second == 0 ? 0x3e00u : 0x3a00u,
+                   one = 0x3c00u; /* 1.5, 0.75, 1 */
     uint32_t a[4] = {0, 0, 0, 0}, b[2] = {0, 0}, half[2] = {lane == 0 ? 0x6800u : 0u, 0};
     float wide[4] = {lane == 0 ? 16777216.0f : 0.0f, 0, 0, 0};
     if (lane == 0)
@@ -173,21 +186,23 @@ static void roundings_print(void)
     }
     must(cudaFree(out), "cudaFree");
     for (int wide = 0; wide < 2; wide++)
-        printf("\"%s_sums_plus\": [%g, %g, %g, %g], ", wide ? "fp32" : "fp16", found[0][wide], found[1][wide],
-               found[2][wide], found[3][wide]);
+        printf("\"%s_sums_plus\": [%g, %g, %g, %g], ", wide ? "fp32" : "fp16", found[0][wide],
+               found[1][wide], found[2][wide], found[3][wide]);
 }
 
 /* ---- memory, and a graph's node ---- */
 
 static __global__ void halves_fill(uint32_t *to, size_t count)
 {
-    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (size_t)gridDim.x * blockDim.x)
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < count;
+         i += (size_t)gridDim.x * blockDim.x)
         to[i] = some_halves((uint32_t)i);
 }
 
 static __global__ void words_copy(const uint4 *from, uint4 *to, size_t count)
 {
-    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (size_t)gridDim.x * blockDim.x)
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < count;
+         i += (size_t)gridDim.x * blockDim.x)
         to[i] = from[i];
 }
 
@@ -201,11 +216,12 @@ static double copy_rate(size_t bytes, int blocks, int runs)
 {
     uint4 *memory = (uint4 *)device_memory(2 * bytes);
     const size_t count = bytes / sizeof *memory;
-    must(LAUNCH(halves_fill, dim3((unsigned)blocks), dim3(THREADS), 0, 0, (uint32_t *)memory, 2 * bytes / 4),
+    must(LAUNCH(halves_fill, dim3((unsigned)blocks), dim3(THREADS), 0, 0, (uint32_t *)memory,
+                2 * bytes / 4),
          "halves_fill");
     const double seconds = seconds_of(0, runs, [=] {
-        must(LAUNCH(words_copy, dim3((unsigned)blocks), dim3(THREADS), 0, 0, (const uint4 *)memory, memory + count,
-                    count),
+        must(LAUNCH(words_copy, dim3((unsigned)blocks), dim3(THREADS), 0, 0, (const uint4 *)memory,
+                    memory + count, count),
              "words_copy");
     });
     must(cudaFree(memory), "cudaFree");
@@ -218,12 +234,14 @@ static double node_seconds(int runs)
     cudaGraph_t graph;
     cudaGraphExec_t exec;
     must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
-    must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+         "cudaStreamBeginCapture");
     for (int i = 0; i < NODES; i++)
         must(LAUNCH(nothing, dim3(1), dim3(WARP_LANES), 0, stream, i), "nothing");
     must(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
     must(cudaGraphInstantiateWithFlags(&exec, graph, 0), "cudaGraphInstantiate");
-    const double seconds = seconds_of(stream, runs, [=] { must(cudaGraphLaunch(exec, stream), "cudaGraphLaunch"); });
+    const double seconds =
+        seconds_of(stream, runs, [=] { must(cudaGraphLaunch(exec, stream), "cudaGraphLaunch"); });
     must(cudaGraphExecDestroy(exec), "cudaGraphExecDestroy");
     must(cudaGraphDestroy(graph), "cudaGraphDestroy");
     must(cudaStreamDestroy(stream), "cudaStreamDestroy");
@@ -237,8 +255,8 @@ static void link_rate_print(const char *way, size_t bytes, double seconds)
     printf("\"link_%s_bytes\": %.4g, ", way, seconds > 0.0 ? (double)bytes / seconds : 0.0);
 }
 
-/* Prints the bytes a second of copies from host memory and to it, alone and beside each other (each way), and of a
- * kernel that reads host memory itself. */
+/* Prints the bytes a second of copies from host memory and to it, alone and beside each other (each
+ * way), and of a kernel that reads host memory itself. */
 static void link_print(size_t bytes, int blocks, int runs)
 {
     void *host = nullptr, *card = device_memory(2 * bytes);
@@ -250,9 +268,12 @@ static void link_print(size_t bytes, int blocks, int runs)
     must(cudaStreamCreateWithFlags(&in, cudaStreamNonBlocking), "cudaStreamCreate");
     must(cudaStreamCreateWithFlags(&out, cudaStreamNonBlocking), "cudaStreamCreate");
     must(cudaEventCreateWithFlags(&stored, cudaEventDisableTiming), "cudaEventCreate");
-    const auto fetch = [=] { must(cudaMemcpyAsync(card, host, bytes, cudaMemcpyHostToDevice, in), "cudaMemcpyAsync"); };
+    const auto fetch = [=] {
+        must(cudaMemcpyAsync(card, host, bytes, cudaMemcpyHostToDevice, in), "cudaMemcpyAsync");
+    };
     const auto store = [=] {
-        must(cudaMemcpyAsync((char *)host + bytes, (char *)card + bytes, bytes, cudaMemcpyDeviceToHost, out),
+        must(cudaMemcpyAsync((char *)host + bytes, (char *)card + bytes, bytes,
+                             cudaMemcpyDeviceToHost, out),
              "cudaMemcpyAsync");
     };
     const auto both = [=] {
@@ -262,8 +283,8 @@ static void link_print(size_t bytes, int blocks, int runs)
         must(cudaStreamWaitEvent(in, stored, 0), "cudaStreamWaitEvent");
     };
     const auto read = [=] {
-        must(LAUNCH(words_copy, dim3((unsigned)blocks), dim3(THREADS), 0, in, (const uint4 *)host, (uint4 *)card,
-                    bytes / sizeof(uint4)),
+        must(LAUNCH(words_copy, dim3((unsigned)blocks), dim3(THREADS), 0, in, (const uint4 *)host,
+                    (uint4 *)card, bytes / sizeof(uint4)),
              "words_copy");
     };
     link_rate_print("in", bytes, seconds_of(in, runs, fetch));
@@ -301,7 +322,8 @@ static int splits_of(const cublasLtMatmulAlgo_t *algo)
 #else
     int splits = 0;
     size_t written = 0;
-    (void)cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &splits, sizeof splits, &written);
+    (void)cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &splits,
+                                               sizeof splits, &written);
     return splits;
 #endif
 }
@@ -311,17 +333,20 @@ static double tflops(const struct product *p, double seconds)
     return seconds > 0.0 ? 2e-12 * (double)p->m * (double)p->n * (double)p->k / seconds : 0.0;
 }
 
-static void row_print(const struct product *p, size_t workspace, bool half_sums, double first, double best, int splits,
-                      double waves)
+static void row_print(const struct product *p, size_t workspace, bool half_sums, double first,
+                      double best, int splits, double waves)
 {
-    printf("{\"product\": \"%s\", \"m\": %llu, \"n\": %llu, \"k\": %llu, \"workspace_mib\": %zu, \"half_sums\": %s, "
-           "\"tflops\": %.2f, \"tuned_tflops\": %.2f, \"splits\": %d, \"waves\": %.2f}",
-           p->name, (unsigned long long)p->m, (unsigned long long)p->n, (unsigned long long)p->k, workspace / MIB,
-           half_sums ? "true" : "false", tflops(p, first), tflops(p, best), splits, waves);
+    printf(
+        "{\"product\": \"%s\", \"m\": %llu, \"n\": %llu, \"k\": %llu, \"workspace_mib\": %zu, \"half_sums\": %s, "
+        "\"tflops\": %.2f, \"tuned_tflops\": %.2f, \"splits\": %d, \"waves\": %.2f}",
+        p->name, (unsigned long long)p->m, (unsigned long long)p->n, (unsigned long long)p->k,
+        workspace / MIB, half_sums ? "true" : "false", tflops(p, first), tflops(p, best), splits,
+        waves);
 }
 
 /* Prints what our own kernel with fp16 sums reaches. */
-static void half_sums_print(const struct workbench *bench, const struct product *p, size_t workspace)
+static void half_sums_print(const struct workbench *bench, const struct product *p,
+                            size_t workspace)
 {
     struct cuda_half_sums_args args = {};
     args.a = bench->a;
@@ -334,16 +359,18 @@ static void half_sums_print(const struct workbench *bench, const struct product 
     args.k = (int32_t)p->k;
     args.transpose_a = p->transpose_a;
     args.transpose_b = p->transpose_b;
-    const double seconds =
-        seconds_of(0, bench->runs, [&] { must(cuda_launch_half_sums(0, &args), "cuda_launch_half_sums"); });
+    const double seconds = seconds_of(
+        0, bench->runs, [&] { must(cuda_launch_half_sums(0, &args), "cuda_launch_half_sums"); });
     row_print(p, workspace, true, seconds, seconds, 0, 0.0);
 }
 
-/* Prints what the library offers first and the fastest of what it offers, within `workspace` bytes. */
+/* Prints what the library offers first and the fastest of what it offers, within `workspace` bytes.
+ */
 static void product_print(const struct workbench *bench, const struct product *p, size_t workspace)
 {
     const bool ta = p->transpose_a, tb = p->transpose_b;
-    const cublasOperation_t first = tb ? CUBLAS_OP_T : CUBLAS_OP_N, second = ta ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t first = tb ? CUBLAS_OP_T : CUBLAS_OP_N,
+                            second = ta ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cudaDataType_t out = ta ? CUDA_R_32F : CUDA_R_16F;
     const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const float one = 1.0f, zero = 0.0f;
@@ -353,31 +380,36 @@ static void product_print(const struct workbench *bench, const struct product *p
     cublasLtMatmulHeuristicResult_t found[ALGORITHMS] = {};
     int count = 0, best = 0;
     if (!good(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F)) ||
-        !good(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first)) ||
-        !good(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second)) ||
+        !good(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &first,
+                                             sizeof first)) ||
+        !good(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSB, &second,
+                                             sizeof second)) ||
         !good(cublasLtMatrixLayoutCreate(&b, CUDA_R_16F, tb ? p->k : p->n, tb ? p->n : p->k,
                                          (int64_t)(tb ? p->k : p->n))) ||
         !good(cublasLtMatrixLayoutCreate(&a, CUDA_R_16F, ta ? p->m : p->k, ta ? p->k : p->m,
                                          (int64_t)(ta ? p->m : p->k))) ||
         !good(cublasLtMatrixLayoutCreate(&d, out, p->n, p->m, (int64_t)p->n)) ||
         !good(cublasLtMatmulPreferenceCreate(&preference)) ||
-        !good(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                                                   sizeof workspace)) ||
-        !good(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
-                                                   sizeof schemes)))
+        !good(cublasLtMatmulPreferenceSetAttribute(
+            preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace)) ||
+        !good(cublasLtMatmulPreferenceSetAttribute(
+            preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes)))
         must(cudaErrorInvalidValue, "describing a product");
-    (void)cublasLtMatmulAlgoGetHeuristic(bench->handle, desc, b, a, d, d, preference, ALGORITHMS, found, &count);
+    (void)cublasLtMatmulAlgoGetHeuristic(bench->handle, desc, b, a, d, d, preference, ALGORITHMS,
+                                         found, &count);
     double least[ALGORITHMS];
     for (int i = 0; i < count; i++) {
         least[i] = seconds_of(0, bench->runs, [&] {
-            if (!good(cublasLtMatmul(bench->handle, desc, &one, bench->b, b, bench->a, a, &zero, bench->d, d, bench->d,
-                                     d, &found[i].algo, bench->workspace, workspace, 0)))
+            if (!good(cublasLtMatmul(bench->handle, desc, &one, bench->b, b, bench->a, a, &zero,
+                                     bench->d, d, bench->d, d, &found[i].algo, bench->workspace,
+                                     workspace, 0)))
                 must(cudaErrorInvalidValue, "starting a product");
         });
         best = least[i] < least[best] ? i : best;
     }
     row_print(p, workspace, false, count > 0 ? least[0] : 0.0, count > 0 ? least[best] : 0.0,
-              count > 0 ? splits_of(&found[best].algo) : 0, count > 0 ? (double)found[best].wavesCount : 0.0);
+              count > 0 ? splits_of(&found[best].algo) : 0,
+              count > 0 ? (double)found[best].wavesCount : 0.0);
     (void)cublasLtMatmulPreferenceDestroy(preference);
     (void)cublasLtMatrixLayoutDestroy(d);
     (void)cublasLtMatrixLayoutDestroy(a);
@@ -396,12 +428,18 @@ static void products_print(uint64_t rows, uint64_t width, uint64_t vocabulary, i
                   {{"mlp in", "mlp in dx", "mlp in dw"}, 4 * width, width},
                   {{"mlp out", "mlp out dx", "mlp out dw"}, width, 4 * width},
                   {{"head", "head dx", "head dw"}, vocabulary, width}};
-    const uint64_t widest = vocabulary > 4 * width ? vocabulary : 4 * width, most = (rows + 4 * width) * widest * 2;
-    struct workbench bench = {
-        nullptr, device_memory(most), device_memory(most), device_memory(2 * most), device_memory(64 * MIB), runs};
+    const uint64_t widest = vocabulary > 4 * width ? vocabulary : 4 * width,
+                   most = (rows + 4 * width) * widest * 2;
+    struct workbench bench = {nullptr,
+                              device_memory(most),
+                              device_memory(most),
+                              device_memory(2 * most),
+                              device_memory(64 * MIB),
+                              runs};
     bool begun_already = false;
     for (void *to : {bench.a, bench.b})
-        must(LAUNCH(halves_fill, dim3(64), dim3(THREADS), 0, 0, (uint32_t *)to, most / 4), "halves_fill");
+        must(LAUNCH(halves_fill, dim3(64), dim3(THREADS), 0, 0, (uint32_t *)to, most / 4),
+             "halves_fill");
     if (!good(cublasLtCreate(&bench.handle)))
         must(cudaErrorInvalidValue, "opening cuBLASLt");
     printf("\"products\": [");
@@ -437,25 +475,31 @@ int main(int argc, char **argv)
     const bool small = runs <= 1;
     must(cudaSetDevice(0), "cudaSetDevice");
     if (!small) { /* the emulator has neither */
-        must(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0), "cudaDeviceGetAttribute");
+        must(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0),
+             "cudaDeviceGetAttribute");
         must(cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, 0), "cudaDeviceGetAttribute");
     }
     must(cudaEventCreateWithFlags(&begun, cudaEventDefault), "cudaEventCreate");
     must(cudaEventCreateWithFlags(&ended, cudaEventDefault), "cudaEventCreate");
     const int blocks = small ? 1 : 8 * processors, steps = small ? 1 : 4096;
     (void)mma_flops<MMA_WIDE>(blocks, steps, runs); /* the clock climbs */
-    printf("{\"l2_bytes\": %d, \"fp32_sums_flops\": %.4g, ", l2, mma_flops<MMA_WIDE>(blocks, steps, runs));
+    printf("{\"l2_bytes\": %d, \"fp32_sums_flops\": %.4g, ", l2,
+           mma_flops<MMA_WIDE>(blocks, steps, runs));
     printf("\"fp16_sums_flops\": %.4g, ", mma_flops<MMA_HALF>(blocks, steps, runs));
     const bool fp8 = has_fp8();
-    printf("\"fp8_fp32_sums_flops\": %.4g, ", fp8 ? mma_flops<MMA_FP8_WIDE>(blocks, steps, runs) : 0.0);
-    printf("\"fp8_fp16_sums_flops\": %.4g, ", fp8 ? mma_flops<MMA_FP8_HALF>(blocks, steps, runs) : 0.0);
+    printf("\"fp8_fp32_sums_flops\": %.4g, ",
+           fp8 ? mma_flops<MMA_FP8_WIDE>(blocks, steps, runs) : 0.0);
+    printf("\"fp8_fp16_sums_flops\": %.4g, ",
+           fp8 ? mma_flops<MMA_FP8_HALF>(blocks, steps, runs) : 0.0);
     roundings_print();
-    printf("\"memory_bytes\": %.4g, ", copy_rate(small ? MIB / 16 : 512 * MIB, small ? 1 : 16 * processors, runs));
-    printf("\"l2_rate_bytes\": %.4g, ", copy_rate(small ? MIB / 16 : (size_t)l2 / 4, small ? 1 : 4 * processors, runs));
+    printf("\"memory_bytes\": %.4g, ",
+           copy_rate(small ? MIB / 16 : 512 * MIB, small ? 1 : 16 * processors, runs));
+    printf("\"l2_rate_bytes\": %.4g, ",
+           copy_rate(small ? MIB / 16 : (size_t)l2 / 4, small ? 1 : 4 * processors, runs));
     printf("\"node_seconds\": %.4g, ", node_seconds(runs));
     link_print(small ? MIB / 16 : 256 * MIB, small ? 1 : 4 * processors, runs);
-    products_print(strtoull(argv[1], nullptr, 10), strtoull(argv[2], nullptr, 10), strtoull(argv[3], nullptr, 10),
-                   runs);
+    products_print(strtoull(argv[1], nullptr, 10), strtoull(argv[2], nullptr, 10),
+                   strtoull(argv[3], nullptr, 10), runs);
     printf("}\n");
     return 0;
 }

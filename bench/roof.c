@@ -1,11 +1,13 @@
-/* The machine's roof for `bench/run`: multiply-adds per second in fp32, and bytes per second from memory.
+/* The machine's roof for `bench/run`: multiply-adds per second in fp32, and bytes per second from
+ * memory.
  *
  * usage: roof [THREADS [SECONDS]]
  *
- * Prints one line of JSON: {"threads": N, "gflops": G, "gbytes": B, "quiet": Q}.  The rates are the best of many short
- * pieces within the time, all threads at once; Q is the mean rate of multiply-adds over the best, near 1 on an
- * otherwise idle machine.  The loops are compiled for several instruction sets and the program runs the widest that the
- * processor supports, so that the figure does not depend on the compiler's flags.
+ * Prints one line of JSON: {"threads": N, "gflops": G, "gbytes": B, "quiet": Q}.  The rates are the
+ * best of many short pieces within the time, all threads at once; Q is the mean rate of
+ * multiply-adds over the best, near 1 on an otherwise idle machine.  The loops are compiled for
+ * several instruction sets and the program runs the widest that the processor supports, so that the
+ * figure does not depend on the compiler's flags.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -14,27 +16,30 @@
 
 #define THREADS_MAX 256
 #define ROUNDS 20000
-#define STREAM_FLOATS ((size_t)4 << 20) /* per thread and array: 16 MiB, so that two threads leave most caches */
+#define STREAM_FLOATS \
+    ((size_t)4 << 20) /* per thread and array: 16 MiB, so that two threads leave most caches */
 
 typedef long burn_function(float *out);
 
-/* CHAINS vectors of independent sums: enough to hide the latency of two units.  Returns the operations done. */
-#define BURN(name, attributes, bytes, chains)                                                            \
-    attributes static long name(float *out)                                                              \
-    {                                                                                                    \
-        typedef float vector __attribute__((vector_size(bytes)));                                        \
-        vector sum[chains], factor = {0}, step = {0};                                                    \
-        factor = factor + 0.999999f;                                                                     \
-        step = step + 1e-6f;                                                                             \
-        for (int k = 0; k < (chains); k++)                                                               \
-            sum[k] = step * (float)k;                                                                    \
-        for (long i = 0; i < ROUNDS; i++) {                                                              \
-            _Pragma("GCC unroll 16") for (int k = 0; k < (chains); k++) sum[k] = sum[k] * factor + step; \
-        }                                                                                                \
-        for (int k = 1; k < (chains); k++)                                                               \
-            sum[0] += sum[k];                                                                            \
-        *out += sum[0][0];                                                                               \
-        return 2L * (chains) * ((bytes) / 4) * ROUNDS;                                                   \
+/* CHAINS vectors of independent sums: enough to hide the latency of two units.  Returns the
+ * operations done. */
+#define BURN(name, attributes, bytes, chains)                                    \
+    attributes static long name(float *out)                                      \
+    {                                                                            \
+        typedef float vector __attribute__((vector_size(bytes)));                \
+        vector sum[chains], factor = {0}, step = {0};                            \
+        factor = factor + 0.999999f;                                             \
+        step = step + 1e-6f;                                                     \
+        for (int k = 0; k < (chains); k++)                                       \
+            sum[k] = step * (float)k;                                            \
+        for (long i = 0; i < ROUNDS; i++) {                                      \
+            _Pragma("GCC unroll 16") for (int k = 0; k < (chains); k++) sum[k] = \
+                sum[k] * factor + step;                                          \
+        }                                                                        \
+        for (int k = 1; k < (chains); k++)                                       \
+            sum[0] += sum[k];                                                    \
+        *out += sum[0][0];                                                       \
+        return 2L * (chains) * ((bytes) / 4) * ROUNDS;                           \
     }
 
 BURN(burn_plain, , 16, 8)
@@ -94,7 +99,8 @@ static void *work(void *argument)
     const double begin = now_s();
     double done = 0.0;
     for (double end = begin + 0.5 * worker->seconds; now_s() < end;) {
-        const double start = now_s(), piece = (double)worker->burn(&keep), rate = piece / (now_s() - start);
+        const double start = now_s(), piece = (double)worker->burn(&keep),
+                     rate = piece / (now_s() - start);
         worker->flops = rate > worker->flops ? rate : worker->flops;
         done += piece;
     }
@@ -122,7 +128,8 @@ int main(int argc, char **argv)
     }
     pthread_barrier_init(&barrier, NULL, (unsigned)threads);
     for (int i = 0; i < threads; i++) {
-        workers[i] = (struct worker){.barrier = &barrier, .burn = burn_choose(), .seconds = seconds};
+        workers[i] =
+            (struct worker){.barrier = &barrier, .burn = burn_choose(), .seconds = seconds};
         if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0) {
             fprintf(stderr, "roof: no thread %d\n", i);
             return 1;
@@ -134,7 +141,7 @@ int main(int argc, char **argv)
         bytes += workers[i].bytes;
         mean += workers[i].mean;
     }
-    printf("{\"threads\": %d, \"gflops\": %.1f, \"gbytes\": %.1f, \"quiet\": %.3f}\n", threads, 1e-9 * flops,
-           1e-9 * bytes, mean / flops);
+    printf("{\"threads\": %d, \"gflops\": %.1f, \"gbytes\": %.1f, \"quiet\": %.3f}\n", threads,
+           1e-9 * flops, 1e-9 * bytes, mean / flops);
     return 0;
 }

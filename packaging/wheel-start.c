@@ -1,8 +1,8 @@
 /* Starts a program of the wheel.
  *
- * The wheel has a copy under the name of each program, which pip puts into PREFIX/bin.  It sets the folders of the
- * configurations and of the CUDA module, unless the user did, and becomes PREFIX/libexec/gpt-train/NAME.  pip's own
- * starters are scripts, and would run Python first.
+ * The wheel has a copy under the name of each program, which pip puts into PREFIX/bin.  It sets the
+ * folders of the configurations and of the CUDA module, unless the user did, and becomes
+ * PREFIX/libexec/gpt-train/NAME.  pip's own starters are scripts, and would run Python first.
  */
 #include <errno.h>
 #include <limits.h>

@@ -7,7 +7,9 @@
 
 #define ATTENTION_TILE 64  /* keys, and queries, in a square of scores */
 #define ATTENTION_BAND 256 /* queries that share the transposition of a tile of keys */
-#define ATTENTION_STRIP 16 /* rows of a square on the diagonal that are cut to their visible keys */
+#define ATTENTION_STRIP                                                       \
+    16 /* rows of a square on the diagonal that are cut to their visible keys \
+        */
 #define ATTENTION_SQUARE (ATTENTION_TILE * ATTENTION_TILE)
 
 struct attention_shape {
@@ -20,7 +22,8 @@ struct attention_shape {
     int32_t site;
 };
 
-static inline struct attention_shape attention_shape_of(const struct op_call *call, const struct operand *qkv)
+static inline struct attention_shape attention_shape_of(const struct op_call *call,
+                                                        const struct operand *qkv)
 {
     const struct op_attrs *attrs = &call->attrs;
     struct attention_shape shape = {.samples = qkv->dims[0] / attrs->time,
@@ -38,8 +41,8 @@ static inline struct attention_shape attention_shape_of(const struct op_call *ca
     return shape;
 }
 
-/* Returns the first key that the query at position `at` of a sample sees: that of its document, unless `document` is
- * NULL, or of its window. */
+/* Returns the first key that the query at position `at` of a sample sees: that of its document,
+ * unless `document` is NULL, or of its window. */
 static inline int64_t attention_begin(const int32_t *document, int64_t window, int64_t at)
 {
     const int64_t first = document != NULL ? *document : 0;
@@ -52,13 +55,15 @@ static inline int64_t attention_width(int64_t seen)
     return (int64_t)size_round_up((size_t)max_i64(seen, 0), CPU_TILE_COLUMNS);
 }
 
-/* Fills factor[64,64] for the queries from `query` and the keys from `key` (a multiple of 64), for `rows` queries. */
-static inline void attention_mask_fill(const struct cpu_mask *mask, int64_t time, int64_t query, int64_t key,
-                                       int64_t rows, float *factor)
+/* Fills factor[64,64] for the queries from `query` and the keys from `key` (a multiple of 64), for
+ * `rows` queries. */
+static inline void attention_mask_fill(const struct cpu_mask *mask, int64_t time, int64_t query,
+                                       int64_t key, int64_t rows, float *factor)
 {
     const int64_t groups_per_row = size_ceil_div(time, 8);
     for (int64_t i = 0; i < rows; i++)
-        cpu_mask_fill(mask, (query + i) * groups_per_row + key / 8, ATTENTION_TILE / 8, factor + i * ATTENTION_TILE);
+        cpu_mask_fill(mask, (query + i) * groups_per_row + key / 8, ATTENTION_TILE / 8,
+                      factor + i * ATTENTION_TILE);
 }
 
 #endif

@@ -1,12 +1,13 @@
-/* attention_backward: dq, dk and dv from recomputed weights, one key-value head of one sample at a time.
+/* attention_backward: dq, dk and dv from recomputed weights, one key-value head of one sample at a
+ * time.
  *
- * For each tile of 64 keys, and each tile of 64 queries at or after it, the scores are recomputed, p = exp(s - lse),
- * and
- *     dv += (p f)' dy,   ds = p (f (dy v') - delta),   dk += ds' q,   dq += ds k,      delta = rowsum(dy y),
- * where f are the dropout factors.  dk and dv of a tile stay in scratch.  dq is accumulated in increasing order of the
- * tiles: in place if it is fp32, else in scratch, so that it is rounded once.  Heads that share a key-value head are
- * processed in order.  Scores use the same packed, scaled queries and the same product as the forward pass, so p has
- * the forward pass's values.  Dao 2023, algorithm 2
+ * For each tile of 64 keys, and each tile of 64 queries at or after it, the scores are recomputed,
+ * p = exp(s - lse), and dv += (p f)' dy,   ds = p (f (dy v') - delta),   dk += ds' q,   dq += ds k,
+ * delta = rowsum(dy y), where f are the dropout factors.  dk and dv of a tile stay in scratch.  dq
+ * is accumulated in increasing order of the tiles: in place if it is fp32, else in scratch, so that
+ * it is rounded once.  Heads that share a key-value head are processed in order.  Scores use the
+ * same packed, scaled queries and the same product as the forward pass, so p has the forward pass's
+ * values.  Dao 2023, algorithm 2
  */
 #include "backends/cpu/cpu_attention.h"
 
@@ -31,7 +32,8 @@ struct backward_scratch {
 
 static size_t scratch_floats(const struct attention_shape *shape, enum dtype dqkv)
 {
-    const int64_t rows = shape->group * shape->time, sums = dqkv == DTYPE_F32 ? 0 : rows * shape->head_size;
+    const int64_t rows = shape->group * shape->time,
+                  sums = dqkv == DTYPE_F32 ? 0 : rows * shape->head_size;
     const int64_t floats = 8 * ATTENTION_TILE * shape->padded + 3 * ATTENTION_SQUARE + rows + sums;
     return size_round_up((size_t)floats, CPU_ALIGNMENT_BYTES / sizeof(float));
 }
@@ -74,10 +76,10 @@ static void delta_compute(const struct backward_item *item, const struct backwar
     }
 }
 
-/* weight := p f and slope := ds, from `width` scores and dy v'; 0 for keys before `hidden` and from `visible` on.
- * `factor` may be NULL. */
-static void row_slopes(float *weight, float *slope, int64_t width, const float *factor, float lse, float delta,
-                       int64_t hidden, int64_t visible)
+/* weight := p f and slope := ds, from `width` scores and dy v'; 0 for keys before `hidden` and from
+ * `visible` on. `factor` may be NULL. */
+static void row_slopes(float *weight, float *slope, int64_t width, const float *factor, float lse,
+                       float delta, int64_t hidden, int64_t visible)
 {
     if (factor != NULL) {
         CPU_SIMD(j, width) {
@@ -103,24 +105,29 @@ static void row_slopes(float *weight, float *slope, int64_t width, const float *
 /* Returns the first key that a query of the item's sample sees. */
 static int64_t item_begin(const struct backward_item *item, int64_t query)
 {
-    return attention_begin(item->begin != NULL ? item->begin + query : NULL, item->shape->window, query);
+    return attention_begin(item->begin != NULL ? item->begin + query : NULL, item->shape->window,
+                           query);
 }
 
-/* out[keys, padded] += square[rows, keys]' by_query[rows, padded]: contributions of a square's queries to its keys. */
-static void keys_add(float *square, float *by_query, float *out, int64_t rows, int64_t keys, int64_t padded)
+/* out[keys, padded] += square[rows, keys]' by_query[rows, padded]: contributions of a square's
+ * queries to its keys. */
+static void keys_add(float *square, float *by_query, float *out, int64_t rows, int64_t keys,
+                     int64_t padded)
 {
-    cpu_tile_multiply((struct cpu_tile){square, 1, ATTENTION_TILE}, (struct cpu_tile){by_query, padded, 1},
-                      (struct cpu_tile){out, padded, 1}, keys, padded, rows, true);
+    cpu_tile_multiply((struct cpu_tile){square, 1, ATTENTION_TILE},
+                      (struct cpu_tile){by_query, padded, 1}, (struct cpu_tile){out, padded, 1},
+                      keys, padded, rows, true);
 }
 
 /* Returns the rows that accumulate dq of `head`, from row `query` of the sample on. */
-static struct cpu_rows dq_rows(const struct backward_item *item, const struct backward_scratch *s, int64_t head,
-                               int64_t query)
+static struct cpu_rows dq_rows(const struct backward_item *item, const struct backward_scratch *s,
+                               int64_t head, int64_t query)
 {
     const struct attention_shape *shape = item->shape;
     const int64_t size = shape->head_size;
     if (item->dqkv.dtype == DTYPE_F32)
-        return (struct cpu_rows){item->dqkv, (item->first + query) * shape->row + head * size, shape->row};
+        return (struct cpu_rows){item->dqkv, (item->first + query) * shape->row + head * size,
+                                 shape->row};
     const struct cpu_floats sums = {s->dq_sum, DTYPE_F32};
     return (struct cpu_rows){sums, (head % shape->group * shape->time + query) * size, size};
 }
@@ -132,42 +139,51 @@ struct square {
     int64_t head, query, rows, key, keys;
 };
 
-/* Processes queries first .. first + rows - 1 of a square against the keys that the last one sees: computes p and ds,
- * and adds the keys' contributions to dq. */
+/* Processes queries first .. first + rows - 1 of a square against the keys that the last one sees:
+ * computes p and ds, and adds the keys' contributions to dq. */
 static void rows_run(const struct square *square, int64_t first, int64_t rows)
 {
     const struct backward_scratch *s = square->s;
     const struct backward_item *item = square->item;
     const struct attention_shape *shape = item->shape;
     const int64_t padded = shape->padded, tile = ATTENTION_TILE, query = square->query + first;
-    const int64_t seen = min_i64(square->keys, query + rows - square->key), width = attention_width(seen);
+    const int64_t seen = min_i64(square->keys, query + rows - square->key),
+                  width = attention_width(seen);
     float *weight = s->weight + first * tile, *slope = s->slope + first * tile;
     const float *factor = item->mask.threshold != 0 ? s->factor + first * tile : NULL;
     const float *lse = item->lse + square->head * shape->time + query;
     const float *delta = s->delta + square->head % shape->group * shape->time + query;
-    cpu_tile_multiply((struct cpu_tile){s->q + first * padded, padded, 1}, (struct cpu_tile){s->k_transposed, tile, 1},
+    cpu_tile_multiply((struct cpu_tile){s->q + first * padded, padded, 1},
+                      (struct cpu_tile){s->k_transposed, tile, 1},
                       (struct cpu_tile){weight, tile, 1}, rows, width, shape->head_size, false);
-    cpu_tile_multiply((struct cpu_tile){s->dy + first * padded, padded, 1}, (struct cpu_tile){s->v_transposed, tile, 1},
+    cpu_tile_multiply((struct cpu_tile){s->dy + first * padded, padded, 1},
+                      (struct cpu_tile){s->v_transposed, tile, 1},
                       (struct cpu_tile){slope, tile, 1}, rows, width, shape->head_size, false);
     for (int64_t i = 0; i < rows; i++)
-        row_slopes(weight + i * tile, slope + i * tile, width, factor != NULL ? factor + i * tile : NULL, lse[i],
-                   delta[i], item_begin(item, query + i) - square->key,
+        row_slopes(weight + i * tile, slope + i * tile, width,
+                   factor != NULL ? factor + i * tile : NULL, lse[i], delta[i],
+                   item_begin(item, query + i) - square->key,
                    min_i64(square->keys, query + i + 1 - square->key));
     cpu_tile_multiply((struct cpu_tile){slope, tile, 1}, (struct cpu_tile){s->k, padded, 1},
-                      (struct cpu_tile){s->dq + first * padded, padded, 1}, rows, padded, seen, true);
+                      (struct cpu_tile){s->dq + first * padded, padded, 1}, rows, padded, seen,
+                      true);
 }
 
-/* Processes one square.  On the diagonal, strips of queries skip keys that they do not see, and vice versa. */
+/* Processes one square.  On the diagonal, strips of queries skip keys that they do not see, and
+ * vice versa. */
 static void square_run(const struct square *square)
 {
     const struct backward_scratch *s = square->s;
     const struct backward_item *item = square->item;
     const struct attention_shape *shape = item->shape;
-    const int64_t size = shape->head_size, padded = shape->padded, rows = square->rows, keys = square->keys;
-    const int64_t height = (int64_t)size_round_up((size_t)rows, CPU_TILE_ROWS), row = item->first + square->query;
+    const int64_t size = shape->head_size, padded = shape->padded, rows = square->rows,
+                  keys = square->keys;
+    const int64_t height = (int64_t)size_round_up((size_t)rows, CPU_TILE_ROWS),
+                  row = item->first + square->query;
     const int64_t strip = square->query > square->key ? ATTENTION_TILE : ATTENTION_STRIP;
     const struct cpu_rows q = {item->qkv, row * shape->row + square->head * size, shape->row};
-    const struct cpu_rows dy = {item->dy, (row * shape->heads + square->head) * size, shape->heads * size};
+    const struct cpu_rows dy = {item->dy, (row * shape->heads + square->head) * size,
+                                shape->heads * size};
     const struct cpu_rows dq = dq_rows(item, s, square->head, square->query);
     cpu_tile_pack(s->q, height, padded, &q, rows, size, shape->scale);
     cpu_tile_pack(s->dy, height, padded, &dy, rows, size, 1.0f);
@@ -183,8 +199,10 @@ static void square_run(const struct square *square)
     for (int64_t j = 0; j < keys; j += strip) {
         const int64_t from = strip < ATTENTION_TILE ? j : 0, square_at = from * ATTENTION_TILE + j;
         const int64_t count = min_i64(strip, keys - j);
-        keys_add(s->weight + square_at, s->dy + from * padded, s->dv + j * padded, rows - from, count, padded);
-        keys_add(s->slope + square_at, s->q + from * padded, s->dk + j * padded, rows - from, count, padded);
+        keys_add(s->weight + square_at, s->dy + from * padded, s->dv + j * padded, rows - from,
+                 count, padded);
+        keys_add(s->slope + square_at, s->q + from * padded, s->dk + j * padded, rows - from, count,
+                 padded);
     }
     for (int64_t i = 0; i < rows; i++)
         cpu_floats_write(dq.of, dq.first + i * dq.stride, size, s->dq + i * padded);
@@ -206,9 +224,11 @@ static void dq_store(const struct backward_item *item, const struct backward_scr
 static void item_run(const struct backward_item *item, float *memory)
 {
     const struct attention_shape *shape = item->shape;
-    const int64_t size = shape->head_size, padded = shape->padded, tile = ATTENTION_TILE, row = shape->row;
+    const int64_t size = shape->head_size, padded = shape->padded, tile = ATTENTION_TILE,
+                  row = shape->row;
     const struct backward_scratch s = scratch_cut(memory, shape);
-    const int64_t k_column = (shape->heads + item->kv_head) * size, v_column = k_column + shape->kv_heads * size;
+    const int64_t k_column = (shape->heads + item->kv_head) * size,
+                  v_column = k_column + shape->kv_heads * size;
     delta_compute(item, &s);
     for (int64_t key = 0; key < shape->time; key += tile) {
         const int64_t keys = min_i64(tile, shape->time - key);
@@ -220,7 +240,8 @@ static void item_run(const struct backward_item *item, float *memory)
         for (int64_t e = 0; e < 2 * tile * padded; e++)
             s.dk[e] = 0.0f; /* also clears dv, which follows dk */
         for (int64_t h = 0; h < shape->group; h++) {
-            for (int64_t query = key; query < shape->time && item_begin(item, query) < key + keys; query += tile)
+            for (int64_t query = key; query < shape->time && item_begin(item, query) < key + keys;
+                 query += tile)
                 square_run(&(struct square){.item = item,
                                             .s = &s,
                                             .head = item->kv_head * shape->group + h,
@@ -238,16 +259,19 @@ static void item_run(const struct backward_item *item, float *memory)
     dq_store(item, &s);
 }
 
-static size_t attention_backward_workspace_bytes(const struct cpu_backend *cpu, const struct op_call *call)
+static size_t attention_backward_workspace_bytes(const struct cpu_backend *cpu,
+                                                 const struct op_call *call)
 {
-    const struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_BACKWARD_QKV]);
+    const struct attention_shape shape =
+        attention_shape_of(call, &call->operand[ATTENTION_BACKWARD_QKV]);
     const enum dtype dqkv = call->operand[ATTENTION_BACKWARD_DQKV].dtype;
     return (size_t)cpu->threads * scratch_floats(&shape, dqkv) * sizeof(float);
 }
 
 static void attention_backward_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    const struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_BACKWARD_QKV]);
+    const struct attention_shape shape =
+        attention_shape_of(call, &call->operand[ATTENTION_BACKWARD_QKV]);
     const float *lse = cpu_operand(cpu, call, ATTENTION_BACKWARD_LSE);
     const int32_t *begin = cpu_operand(cpu, call, ATTENTION_BACKWARD_FIRST);
     const union scalar_word *scalars = cpu_operand(cpu, call, ATTENTION_BACKWARD_SCALARS);
@@ -255,7 +279,8 @@ static void attention_backward_run(const struct cpu_backend *cpu, const struct o
     const size_t thread_floats = scratch_floats(&shape, dqkv.dtype);
     float *scratch = cpu_workspace(cpu, call, (size_t)cpu->threads * thread_floats * sizeof(float));
     const struct cpu_mask mask = cpu_mask_make(scalars, shape.dropout);
-    const int64_t work = shape.samples * shape.time * shape.row * min_i64(shape.time, ATTENTION_TILE) / 4;
+    const int64_t work =
+        shape.samples * shape.time * shape.row * min_i64(shape.time, ATTENTION_TILE) / 4;
     (void)work; /* used only with OpenMP */
     CPU_OMP(omp parallel for schedule(dynamic, 1) num_threads(cpu_threads_for(cpu, work)))
     for (int64_t index = 0; index < shape.samples * shape.kv_heads; index++) {
@@ -277,5 +302,5 @@ static void attention_backward_run(const struct cpu_backend *cpu, const struct o
     }
 }
 
-const struct cpu_op CPU_NAME(cpu_attention_backward) = {.workspace_bytes = attention_backward_workspace_bytes,
-                                                        .run = attention_backward_run};
+const struct cpu_op CPU_NAME(cpu_attention_backward) = {
+    .workspace_bytes = attention_backward_workspace_bytes, .run = attention_backward_run};

@@ -1,14 +1,15 @@
-/* attention_forward and attention_cached: online softmax over tiles of 64 keys, one band of up to 256 queries of one
- * head at a time.
+/* attention_forward and attention_cached: online softmax over tiles of 64 keys, one band of up to
+ * 256 queries of one head at a time.
  *
- * For each tile of keys, the band's scores are computed 64 rows at a time (queries are scaled when packed), the running
- * maximum and sum of each row are updated, and the weights times v are added to a packed result.  Tiles beyond the
- * diagonal, and before the documents and windows of their rows, are skipped; on the diagonal, strips of 16 rows end at the last key
- * that their last row sees.  The assignment of bands to threads does not affect results: a row's sums depend only on
- * the shape.  16-bit rows are converted to fp32 when packed; y is rounded when written.  Dropout applies to the weights
- * that multiply v, not to the sum: after normalisation, as in PyTorch.  attention_cached first appends the new keys and
- * values to the cache, rounded if that has another dtype, and then reads all of them there; prefill and decode differ
- * only in the number of rows.
+ * For each tile of keys, the band's scores are computed 64 rows at a time (queries are scaled when
+ * packed), the running maximum and sum of each row are updated, and the weights times v are added
+ * to a packed result.  Tiles beyond the diagonal, and before the documents and windows of their
+ * rows, are skipped; on the diagonal, strips of 16 rows end at the last key that their last row
+ * sees.  The assignment of bands to threads does not affect results: a row's sums depend only on
+ * the shape.  16-bit rows are converted to fp32 when packed; y is rounded when written.  Dropout
+ * applies to the weights that multiply v, not to the sum: after normalisation, as in PyTorch.
+ * attention_cached first appends the new keys and values to the cache, rounded if that has another
+ * dtype, and then reads all of them there; prefill and decode differ only in the number of rows.
  */
 #include "backends/cpu/cpu_attention.h"
 
@@ -18,9 +19,10 @@
 struct band {
     struct cpu_rows q, k, v; /* starting at this head's first rows */
     struct cpu_rows y;
-    float *lse;           /* of the first row; NULL if not needed */
-    int64_t first, rows;  /* queries first .. first + rows - 1 of the sample; rows <= ATTENTION_BAND */
-    int64_t position;     /* query i sees keys band_begin() .. position + i */
+    float *lse; /* of the first row; NULL if not needed */
+    int64_t first,
+        rows;         /* queries first .. first + rows - 1 of the sample; rows <= ATTENTION_BAND */
+    int64_t position; /* query i sees keys band_begin() .. position + i */
     const int32_t *begin; /* of the band's first row's document; NULL: 0 for all */
     int64_t head_size, padded, time, window;
     float scale;
@@ -55,10 +57,10 @@ static struct band_scratch scratch_cut(float *memory, int64_t padded)
     return s;
 }
 
-/* Turns a row of `width` scores into weights relative to the row's new maximum, and rescales the previous sums.  The
- * row sees keys hidden .. visible - 1. */
-static void row_update(float *row, int64_t hidden, int64_t visible, int64_t width, float *largest, float *sum,
-                       float *result, int64_t padded)
+/* Turns a row of `width` scores into weights relative to the row's new maximum, and rescales the
+ * previous sums.  The row sees keys hidden .. visible - 1. */
+static void row_update(float *row, int64_t hidden, int64_t visible, int64_t width, float *largest,
+                       float *sum, float *result, int64_t padded)
 {
     if (hidden > 0 && hidden >= visible) { /* the maximum may still be -infinity */
         memset(row, 0, (size_t)width * sizeof *row);
@@ -68,7 +70,8 @@ static void row_update(float *row, int64_t hidden, int64_t visible, int64_t widt
         row[j] = -INFINITY;
     for (int64_t j = max_i64(visible, 0); j < ATTENTION_TILE; j++)
         row[j] = -INFINITY;
-    const float before = *largest, tile = cpu_max_of(row, ATTENTION_TILE), after = tile > before ? tile : before;
+    const float before = *largest, tile = cpu_max_of(row, ATTENTION_TILE),
+                after = tile > before ? tile : before;
     const float added = cpu_exp_sum(row, width, after);
     if (after > before) {
         const float shrink = cpu_exp(before - after);
@@ -80,21 +83,22 @@ static void row_update(float *row, int64_t hidden, int64_t visible, int64_t widt
     *sum += added;
 }
 
-/* Processes `rows` queries from `begin` of the band against the packed tile of `keys` keys from `key`, up to the last
- * key that the last query sees. */
-static void rows_run(const struct band *band, const struct band_scratch *s, int64_t begin, int64_t rows, int64_t key,
-                     int64_t keys)
+/* Processes `rows` queries from `begin` of the band against the packed tile of `keys` keys from
+ * `key`, up to the last key that the last query sees. */
+static void rows_run(const struct band *band, const struct band_scratch *s, int64_t begin,
+                     int64_t rows, int64_t key, int64_t keys)
 {
     const int64_t padded = band->padded, position = band->position + band->first + begin;
     const int64_t seen = min_i64(keys, position + rows - key), width = attention_width(seen);
     float *result = s->result + begin * padded;
     cpu_tile_multiply((struct cpu_tile){s->q + begin * padded, padded, 1},
                       (struct cpu_tile){s->k_transposed, ATTENTION_TILE, 1},
-                      (struct cpu_tile){s->score, ATTENTION_TILE, 1}, rows, width, band->head_size, false);
+                      (struct cpu_tile){s->score, ATTENTION_TILE, 1}, rows, width, band->head_size,
+                      false);
     for (int64_t i = 0; i < rows; i++)
         row_update(s->score + i * ATTENTION_TILE, band_begin(band, begin + i) - key,
-                   min_i64(keys, position + i + 1 - key), width, s->largest + begin + i, s->sum + begin + i,
-                   result + i * padded, padded);
+                   min_i64(keys, position + i + 1 - key), width, s->largest + begin + i,
+                   s->sum + begin + i, result + i * padded, padded);
     if (band->mask != NULL) {
         attention_mask_fill(band->mask, band->time, band->first + begin, key, rows, s->factor);
         for (int64_t i = 0; i < rows; i++) {
@@ -102,15 +106,18 @@ static void rows_run(const struct band *band, const struct band_scratch *s, int6
                 s->score[i * ATTENTION_TILE + j] *= s->factor[i * ATTENTION_TILE + j];
         }
     }
-    cpu_tile_multiply((struct cpu_tile){s->score, ATTENTION_TILE, 1}, (struct cpu_tile){s->v, padded, 1},
-                      (struct cpu_tile){result, padded, 1}, rows, padded, seen, true);
+    cpu_tile_multiply((struct cpu_tile){s->score, ATTENTION_TILE, 1},
+                      (struct cpu_tile){s->v, padded, 1}, (struct cpu_tile){result, padded, 1},
+                      rows, padded, seen, true);
 }
 
-/* Processes a square of queries and keys: at once if no key is behind a query, else strip by strip.  Skips rows that
- * see none of the keys: the first one sees the earliest. */
-static void square_run(const struct band *band, const struct band_scratch *s, int64_t begin, int64_t key, int64_t keys)
+/* Processes a square of queries and keys: at once if no key is behind a query, else strip by strip.
+ * Skips rows that see none of the keys: the first one sees the earliest. */
+static void square_run(const struct band *band, const struct band_scratch *s, int64_t begin,
+                       int64_t key, int64_t keys)
 {
-    const int64_t end = min_i64(begin + ATTENTION_TILE, band->rows), position = band->position + band->first;
+    const int64_t end = min_i64(begin + ATTENTION_TILE, band->rows),
+                  position = band->position + band->first;
     const int64_t rows = position + begin + 1 - key >= keys ? ATTENTION_TILE : ATTENTION_STRIP;
     for (int64_t i = begin; i < end; i += rows) {
         const int64_t count = min_i64(rows, end - i);
@@ -149,8 +156,10 @@ static void band_run(const struct band *band, float *scratch)
     const int64_t start = band_begin(band, 0) / ATTENTION_TILE * ATTENTION_TILE;
     for (int64_t key = start; key < end; key += ATTENTION_TILE) {
         const int64_t keys = min_i64(ATTENTION_TILE, end - key);
-        const struct cpu_rows k = {band->k.of, band->k.first + key * band->k.stride, band->k.stride};
-        const struct cpu_rows v = {band->v.of, band->v.first + key * band->v.stride, band->v.stride};
+        const struct cpu_rows k = {band->k.of, band->k.first + key * band->k.stride,
+                                   band->k.stride};
+        const struct cpu_rows v = {band->v.of, band->v.first + key * band->v.stride,
+                                   band->v.stride};
         cpu_tile_pack_transposed(s.k_transposed, ATTENTION_TILE, &k, keys, size);
         cpu_tile_pack(s.v, keys, padded, &v, keys, size, 1.0f);
         for (int64_t begin = 0; begin < band->rows; begin += ATTENTION_TILE)
@@ -162,23 +171,28 @@ static void band_run(const struct band *band, float *scratch)
 /* Returns the floats of scratch that band_run() needs per thread. */
 static size_t band_floats(int64_t padded)
 {
-    return (size_t)(2 * ATTENTION_BAND * padded + 2 * ATTENTION_TILE * padded + 2 * ATTENTION_SQUARE +
-                    2 * ATTENTION_BAND);
+    return (size_t)(2 * ATTENTION_BAND * padded + 2 * ATTENTION_TILE * padded +
+                    2 * ATTENTION_SQUARE + 2 * ATTENTION_BAND);
 }
 
-_Static_assert((int)ATTENTION_FORWARD_QKV == (int)ATTENTION_CACHED_QKV, "one function serves both ops");
-_Static_assert((int)ATTENTION_FORWARD_SCALARS == (int)ATTENTION_CACHED_SCALARS, "one function serves both ops");
+_Static_assert((int)ATTENTION_FORWARD_QKV == (int)ATTENTION_CACHED_QKV,
+               "one function serves both ops");
+_Static_assert((int)ATTENTION_FORWARD_SCALARS == (int)ATTENTION_CACHED_SCALARS,
+               "one function serves both ops");
 
 static size_t bands_workspace_bytes(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    const struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_FORWARD_QKV]);
+    const struct attention_shape shape =
+        attention_shape_of(call, &call->operand[ATTENTION_FORWARD_QKV]);
     return (size_t)cpu->threads * band_floats(shape.padded) * sizeof(float);
 }
 
-/* Runs all bands.  `start` has what they share: the dtypes and memory, the strides and first elements of sample 0 and
- * head 0, and lse and begin of the whole call.  k and v of the next sample begin `sample_elements` later. */
-static void bands_run(const struct cpu_backend *cpu, const struct op_call *call, const struct attention_shape *shape,
-                      const struct band *start, int64_t sample_elements, int64_t work)
+/* Runs all bands.  `start` has what they share: the dtypes and memory, the strides and first
+ * elements of sample 0 and head 0, and lse and begin of the whole call.  k and v of the next sample
+ * begin `sample_elements` later. */
+static void bands_run(const struct cpu_backend *cpu, const struct op_call *call,
+                      const struct attention_shape *shape, const struct band *start,
+                      int64_t sample_elements, int64_t work)
 {
     const union scalar_word *scalars = cpu_operand(cpu, call, ATTENTION_FORWARD_SCALARS);
     const int64_t size = shape->head_size, bands = size_ceil_div(shape->time, ATTENTION_BAND);
@@ -212,7 +226,8 @@ static void bands_run(const struct cpu_backend *cpu, const struct op_call *call,
 }
 
 /* Returns the start of bands_run(), without k and v. */
-static struct band band_start(const struct attention_shape *shape, struct cpu_floats qkv, struct cpu_floats y)
+static struct band band_start(const struct attention_shape *shape, struct cpu_floats qkv,
+                              struct cpu_floats y)
 {
     return (struct band){.q = {qkv, 0, shape->row},
                          .y = {y, 0, shape->heads * shape->head_size},
@@ -225,9 +240,11 @@ static struct band band_start(const struct attention_shape *shape, struct cpu_fl
 
 static void attention_forward_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    const struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_FORWARD_QKV]);
+    const struct attention_shape shape =
+        attention_shape_of(call, &call->operand[ATTENTION_FORWARD_QKV]);
     const struct cpu_floats qkv = cpu_floats_of(cpu, call, ATTENTION_FORWARD_QKV);
-    const int64_t work = shape.samples * shape.time * shape.row * min_i64(shape.time, ATTENTION_TILE) / 4;
+    const int64_t work =
+        shape.samples * shape.time * shape.row * min_i64(shape.time, ATTENTION_TILE) / 4;
     struct band start = band_start(&shape, qkv, cpu_floats_of(cpu, call, ATTENTION_FORWARD_Y));
     start.k = (struct cpu_rows){qkv, shape.heads * shape.head_size, shape.row};
     start.v = (struct cpu_rows){qkv, (shape.heads + shape.kv_heads) * shape.head_size, shape.row};
@@ -244,7 +261,8 @@ static void attention_cached_run(const struct cpu_backend *cpu, const struct op_
     const struct cpu_floats cache = cpu_floats_of(cpu, call, ATTENTION_CACHED_CACHE);
     const union scalar_word *scalars = cpu_operand(cpu, call, ATTENTION_CACHED_SCALARS);
     const int64_t size = shape.head_size, width = shape.kv_heads * size;
-    const int64_t capacity = call->operand[ATTENTION_CACHED_CACHE].dims[2], position = scalars[SCALAR_POSITION].i;
+    const int64_t capacity = call->operand[ATTENTION_CACHED_CACHE].dims[2],
+                  position = scalars[SCALAR_POSITION].i;
     const int64_t values = shape.samples * capacity * width; /* keys precede values */
     assert(position >= 0 && position + shape.time <= capacity);
     for (int64_t n = 0; n < shape.samples * shape.time; n++) {

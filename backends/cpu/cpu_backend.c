@@ -1,10 +1,11 @@
-/* The cpu backend: OpenMP kernels over host memory, CBLAS for matrix products without a kernel of their own.
+/* The cpu backend: OpenMP kernels over host memory, CBLAS for matrix products without a kernel of
+ * their own.
  *
- * There are three tables of the same kernels, compiled for different instruction sets; open() picks the widest that
- * this processor supports.  On top of the widest, bf16 products may use AMX or AVX512-BF16.
- * GPT_TRAIN_CPU_ISA=generic|avx2|avx512|avx512_bf16|amx lowers the choice, for tests.  All spaces are host memory, and
- * every call has finished when it returns.  The BLAS library is set to one thread, because our threads call it, tile by
- * tile.
+ * There are three tables of the same kernels, compiled for different instruction sets; open() picks
+ * the widest that this processor supports.  On top of the widest, bf16 products may use AMX or
+ * AVX512-BF16. GPT_TRAIN_CPU_ISA=generic|avx2|avx512|avx512_bf16|amx lowers the choice, for tests.
+ * All spaces are host memory, and every call has finished when it returns.  The BLAS library is set
+ * to one thread, because our threads call it, tile by tile.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
@@ -36,7 +37,8 @@ extern const struct cpu_op *const cpu_table_avx2[OP_KIND_COUNT];
 extern const struct cpu_op *const cpu_table_avx512[OP_KIND_COUNT];
 #endif
 
-/* The library for matrix products, and how to set it to one thread; not every library's header declares that. */
+/* The library for matrix products, and how to set it to one thread; not every library's header
+ * declares that. */
 #if defined(HAVE_OPENBLAS_SET_NUM_THREADS)
 #define BLAS_NAME "OpenBLAS"
 #define BLAS_SERIAL() openblas_set_num_threads(1)
@@ -62,7 +64,8 @@ struct cpu_isa {
 };
 
 #ifdef HAVE_X86_SIMD
-/* Includes the fp16 conversions (F16C), which are a separate feature that not every compiler can test. */
+/* Includes the fp16 conversions (F16C), which are a separate feature that not every compiler can
+ * test. */
 static bool has_avx2(void)
 {
     unsigned a = 0, b = 0, c = 0, d = 0;
@@ -80,13 +83,14 @@ static bool has_avx512(void)
 #ifdef HAVE_X86_BF16
 #define LEAF7_EDX_AMX_BF16 (1u << 22)
 #define LEAF7_EDX_AMX_TILE (1u << 24)
-#define REQUEST_STATE_PERMISSION 0x1023 /* ARCH_REQ_XCOMP_PERM; missing in the headers of older systems */
+#define REQUEST_STATE_PERMISSION \
+    0x1023 /* ARCH_REQ_XCOMP_PERM; missing in the headers of older systems */
 #define STATE_TILE_DATA 18
 
-/* Returns true when AMX, which not every compiler can test, can be used.  The state of its tiles is large, so Linux
- * saves it only for processes that request it.  The request covers all threads; it fails if the system has not enabled
- * AMX or a thread's signal stack is too small.
- *                             Intel SDM vol. 2, CPUID leaf 7; Linux Documentation/arch/x86/xstate.rst */
+/* Returns true when AMX, which not every compiler can test, can be used.  The state of its tiles is
+ * large, so Linux saves it only for processes that request it.  The request covers all threads; it
+ * fails if the system has not enabled AMX or a thread's signal stack is too small. Intel SDM vol.
+ * 2, CPUID leaf 7; Linux Documentation/arch/x86/xstate.rst */
 static bool has_amx_bf16(void)
 {
     const unsigned wanted = LEAF7_EDX_AMX_BF16 | LEAF7_EDX_AMX_TILE;
@@ -101,8 +105,8 @@ static bool has_amx_bf16(void)
 }
 #endif
 
-/* Picks the widest set, or the one that the environment names.  Errors: GT_DEVICE for a name that is unknown, not built
- * or not supported here. */
+/* Picks the widest set, or the one that the environment names.  Errors: GT_DEVICE for a name that
+ * is unknown, not built or not supported here. */
 static enum gt_status isa_choose(struct cpu_backend *cpu)
 {
     const struct cpu_isa sets[] = {
@@ -128,18 +132,21 @@ static enum gt_status isa_choose(struct cpu_backend *cpu)
             return GT_OK;
         }
     }
-    return FAIL(GT_DEVICE,
-                "GPT_TRAIN_CPU_ISA=%s: expected generic, avx2, avx512, avx512_bf16 or amx, where build and processor "
-                "have it",
-                wanted);
+    return FAIL(
+        GT_DEVICE,
+        "GPT_TRAIN_CPU_ISA=%s: expected generic, avx2, avx512, avx512_bf16 or amx, where build and processor "
+        "have it",
+        wanted);
 }
 
 #ifdef _OPENMP
-/* Returns one thread per core, because a core's hyperthreads share the units that products need.  If OpenMP binds
- * threads (OMP_PROC_BIND), this thread's affinity mask is one place by now, and OpenMP knows the number of places. */
+/* Returns one thread per core, because a core's hyperthreads share the units that products need. If
+ * OpenMP binds threads (OMP_PROC_BIND), this thread's affinity mask is one place by now, and OpenMP
+ * knows the number of places. */
 static int32_t threads_default(void)
 {
-    const char *wanted = getenv("OMP_NUM_THREADS"); /* "4", or "4,2" for nested loops, which we do not use */
+    const char *wanted =
+        getenv("OMP_NUM_THREADS"); /* "4", or "4,2" for nested loops, which we do not use */
     const long number = wanted != NULL ? strtol(wanted, NULL, 10) : 0;
     if (number > 0)
         return number < CPU_THREADS_MAX ? (int32_t)number : CPU_THREADS_MAX;
@@ -150,25 +157,27 @@ static int32_t threads_default(void)
 }
 #endif
 
-/* The trial product: two operands that all threads share, and one result per thread; all elements are zero. */
+/* The trial product: two operands that all threads share, and one result per thread; all elements
+ * are zero. */
 #define TRIAL_ROWS 512
 #define TRIAL_COLUMNS 192
 #define TRIAL_DEPTH 384
 #define TRIAL_SHARED ((size_t)(TRIAL_ROWS + TRIAL_COLUMNS) * TRIAL_DEPTH)
 #define TRIAL_OWN ((size_t)TRIAL_ROWS * TRIAL_COLUMNS)
 #define TRIALS_TIMED 3
-#define SLOW_FLOPS \
-    8e9 /* of one thread with AVX2; OpenBLAS reaches 30e9 and more there, the plain loops of Netlib 1e9 to 3e9 */
+#define SLOW_FLOPS                                                                           \
+    8e9 /* of one thread with AVX2; OpenBLAS reaches 30e9 and more there, the plain loops of \
+           Netlib 1e9 to 3e9 */
 
 static void trial_multiply(float *memory, int32_t thread)
 {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, TRIAL_ROWS, TRIAL_COLUMNS, TRIAL_DEPTH, 1.0f, memory,
-                TRIAL_DEPTH, memory + (size_t)TRIAL_ROWS * TRIAL_DEPTH, TRIAL_COLUMNS, 0.0f,
-                memory + TRIAL_SHARED + (size_t)thread * TRIAL_OWN, TRIAL_COLUMNS);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, TRIAL_ROWS, TRIAL_COLUMNS, TRIAL_DEPTH,
+                1.0f, memory, TRIAL_DEPTH, memory + (size_t)TRIAL_ROWS * TRIAL_DEPTH, TRIAL_COLUMNS,
+                0.0f, memory + TRIAL_SHARED + (size_t)thread * TRIAL_OWN, TRIAL_COLUMNS);
 }
 
-/* Warns about a slow library, which makes a step many times slower.  Only the user can fix that, because the library
- * was chosen at configure time. */
+/* Warns about a slow library, which makes a step many times slower.  Only the user can fix that,
+ * because the library was chosen at configure time. */
 static void library_warn_slow(const struct cpu_backend *cpu, float *memory)
 {
     if (strcmp(cpu->isa, "generic") == 0)
@@ -194,22 +203,25 @@ static enum gt_status library_space_check(const struct cpu_backend *cpu)
 {
 #ifdef HAVE_OPENBLAS_SET_NUM_THREADS
     const size_t size = (size_t)cpu->threads * LIBRARY_THREAD_BYTES;
-    /* Tests with one large mapping instead of many small ones, which is equivalent with MAP_NORESERVE, except under
-     * strict overcommit, which counts such mappings too. */
-    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    /* Tests with one large mapping instead of many small ones, which is equivalent with
+     * MAP_NORESERVE, except under strict overcommit, which counts such mappings too. */
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
-        return FAIL(GT_NO_MEMORY,
-                    "cpu: the library for matrix products (%s) needs %zu B of address space for %" PRId32
-                    " threads: %s; lower --threads, or raise the limit (ulimit -v, overcommit)",
-                    BLAS_NAME, size, cpu->threads, strerror(errno));
+        return FAIL(
+            GT_NO_MEMORY,
+            "cpu: the library for matrix products (%s) needs %zu B of address space for %" PRId32
+            " threads: %s; lower --threads, or raise the limit (ulimit -v, overcommit)",
+            BLAS_NAME, size, cpu->threads, strerror(errno));
     munmap(memory, size);
 #endif
     (void)cpu;
     return GT_OK;
 }
 
-/* Multiplies once per thread, so that the library's own buffers are touched before step 1, not when a thread meets its
- * first product.  The first step touches the buffers of wider products.  Best effort: does nothing without memory. */
+/* Multiplies once per thread, so that the library's own buffers are touched before step 1, not when
+ * a thread meets its first product.  The first step touches the buffers of wider products.  Best
+ * effort: does nothing without memory. */
 static void library_touch(const struct cpu_backend *cpu)
 {
     float *memory = calloc(TRIAL_SHARED + (size_t)cpu->threads * TRIAL_OWN, sizeof *memory);
@@ -231,9 +243,11 @@ static void cpu_devices(bool automatic, struct backend_devices *out)
 static enum gt_status cpu_open(const struct backend_open_options *options, struct backend **out)
 {
     if (options->device != 0)
-        return FAIL(GT_DEVICE, "cpu: device %" PRId32 " does not exist; the only one is 0", options->device);
+        return FAIL(GT_DEVICE, "cpu: device %" PRId32 " does not exist; the only one is 0",
+                    options->device);
     if (options->threads < 0 || options->threads > CPU_THREADS_MAX)
-        return FAIL(GT_DEVICE, "cpu: threads: expected 0 to %d, found %" PRId32, CPU_THREADS_MAX, options->threads);
+        return FAIL(GT_DEVICE, "cpu: threads: expected 0 to %d, found %" PRId32, CPU_THREADS_MAX,
+                    options->threads);
     struct cpu_backend *cpu = calloc(1, sizeof *cpu);
     if (cpu == NULL)
         return FAIL(GT_NO_MEMORY, "cpu: no memory for %zu B", sizeof *cpu);
@@ -273,7 +287,8 @@ static void processor_name(char name[static 81])
     char line[512];
     FILE *file = fopen("/proc/cpuinfo", "re");
     snprintf(name, 81, "CPU");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL && sscanf(line, "model name : %80[^\n]", name) != 1)
+    while (file != NULL && fgets(line, sizeof line, file) != NULL &&
+           sscanf(line, "model name : %80[^\n]", name) != 1)
         continue;
     if (file != NULL)
         fclose(file);
@@ -299,8 +314,9 @@ static enum gt_status cpu_info(struct backend *backend, struct backend_info *out
 #else
     const char *threading = "no OpenMP";
 #endif
-    snprintf(info.detail, sizeof info.detail, "%s, %s, %s kernels%s%s%s", BLAS_NAME, threading, cpu->isa,
-             cpu->bf16 != NULL ? ", bf16: " : "", cpu->bf16 != NULL ? cpu->bf16->name : "",
+    snprintf(info.detail, sizeof info.detail, "%s, %s, %s kernels%s%s%s", BLAS_NAME, threading,
+             cpu->isa, cpu->bf16 != NULL ? ", bf16: " : "",
+             cpu->bf16 != NULL ? cpu->bf16->name : "",
              cpu->isa_lowered ? " (GPT_TRAIN_CPU_ISA)" : "");
     *out = info;
     return GT_OK;
@@ -313,7 +329,8 @@ static void cpu_holders(struct backend *backend, struct backend_holders *out)
         cpu_memory_holders("/proc", getpid(), out);
 }
 
-static enum gt_status cpu_arena(struct backend *backend, const struct backend_segment *segments, int32_t count)
+static enum gt_status cpu_arena(struct backend *backend, const struct backend_segment *segments,
+                                int32_t count)
 {
     struct cpu_backend *cpu = cpu_own(backend);
     assert(cpu->segments == 0 && count >= 0 && count <= BACKEND_SEGMENTS_MAX);
@@ -327,14 +344,16 @@ static void *cpu_memory(struct backend *backend, struct address at, size_t bytes
     return cpu_address(cpu_own(backend), at, bytes);
 }
 
-static enum gt_status cpu_upload(struct backend *backend, struct address to, const void *from, size_t bytes)
+static enum gt_status cpu_upload(struct backend *backend, struct address to, const void *from,
+                                 size_t bytes)
 {
     if (bytes > 0)
         memcpy(cpu_address(cpu_own(backend), to, bytes), from, bytes);
     return GT_OK;
 }
 
-static enum gt_status cpu_download(struct backend *backend, void *to, struct address from, size_t bytes)
+static enum gt_status cpu_download(struct backend *backend, void *to, struct address from,
+                                   size_t bytes)
 {
     if (bytes > 0)
         memcpy(to, cpu_address(cpu_own(backend), from, bytes), bytes);

@@ -1,9 +1,10 @@
 /* cross_entropy: losses and, in place, the gradient of the logits; loss_sum: their sum.
  *
- * A row is read twice: for its maximum, then for e^(logit - max).  If the gradient is needed, e^(logit - max)
- * overwrites the logits and is scaled in a third pass while it is still in the cache.  Sums run in fp32 lanes over
- * blocks, and in fp64 over the blocks.  Columns from attrs.vocab on are never read.  16-bit logits take the same passes
- * as a row of fp32 in the workspace, one row per thread, and are rounded once.
+ * A row is read twice: for its maximum, then for e^(logit - max).  If the gradient is needed,
+ * e^(logit - max) overwrites the logits and is scaled in a third pass while it is still in the
+ * cache.  Sums run in fp32 lanes over blocks, and in fp64 over the blocks.  Columns from
+ * attrs.vocab on are never read.  16-bit logits take the same passes as a row of fp32 in the
+ * workspace, one row per thread, and are rounded once.
  */
 #include "backends/cpu/cpu_half.h"
 
@@ -24,14 +25,16 @@ static double row_exp(float *logits, float largest, int64_t count, bool store)
     double sum = 0.0;
     for (int64_t begin = 0; begin < count; begin += SUM_BLOCK) {
         const int64_t width = min_i64(SUM_BLOCK, count - begin);
-        sum +=
-            (double)(store ? cpu_exp_sum(logits + begin, width, largest) : block_exp(logits + begin, largest, width));
+        sum += (double)(store ? cpu_exp_sum(logits + begin, width, largest)
+                              : block_exp(logits + begin, largest, width));
     }
     return sum;
 }
 
-/* Returns the loss of one row of `width` logits; with `gradient` the row becomes (softmax - onehot) scale. */
-static float row_loss(float *row, int64_t vocab, int64_t width, int32_t target, bool gradient, float scale)
+/* Returns the loss of one row of `width` logits; with `gradient` the row becomes (softmax - onehot)
+ * scale. */
+static float row_loss(float *row, int64_t vocab, int64_t width, int32_t target, bool gradient,
+                      float scale)
 {
     if (target < 0) {
         if (gradient)
@@ -52,7 +55,8 @@ static float row_loss(float *row, int64_t vocab, int64_t width, int32_t target, 
     return (float)(log(sum) + ((double)largest - (double)correct));
 }
 
-static size_t cross_entropy_workspace_bytes(const struct cpu_backend *cpu, const struct op_call *call)
+static size_t cross_entropy_workspace_bytes(const struct cpu_backend *cpu,
+                                            const struct op_call *call)
 {
     const struct operand *logits = &call->operand[CROSS_ENTROPY_LOGITS];
     const size_t row_bytes = cpu_row_floats(logits->dims[1]) * sizeof(float);
@@ -72,7 +76,8 @@ static void cross_entropy_run(const struct cpu_backend *cpu, const struct op_cal
     const size_t scratch_bytes = cross_entropy_workspace_bytes(cpu, call);
     float *scratch = scratch_bytes > 0 ? cpu_workspace(cpu, call, scratch_bytes) : NULL;
     CPU_PARALLEL(n, rows, 1, rows * width) {
-        float *buffer = scratch != NULL ? scratch + (size_t)cpu_thread_index() * cpu_row_floats(width) : NULL;
+        float *buffer =
+            scratch != NULL ? scratch + (size_t)cpu_thread_index() * cpu_row_floats(width) : NULL;
         float *row = cpu_floats_edit(logits, n * width, vocab, buffer);
         losses[n] = row_loss(row, vocab, width, targets[n], gradient, scale);
         if (gradient)

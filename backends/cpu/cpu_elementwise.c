@@ -1,11 +1,12 @@
 /* fill, copy, residual, gelu and swiglu forward and backward, and dropout.
  *
- * In blocks of fixed size, 16-bit operands converted to fp32.  A result may replace an input at the same place, and is
- * rounded once; a copy between equal dtypes copies the bytes.
+ * In blocks of fixed size, 16-bit operands converted to fp32.  A result may replace an input at the
+ * same place, and is rounded once; a copy between equal dtypes copies the bytes.
  *
- * dropout: y = x times a mask that is a pure function of seed, step, sample, site and element (ops/op.h); its own
- * backward.  Elements are numbered through all rows of a sample.  Blocks start at multiples of eight of these numbers,
- * so that the eight elements that share a Philox block are never in different blocks.
+ * dropout: y = x times a mask that is a pure function of seed, step, sample, site and element
+ * (ops/op.h); its own backward.  Elements are numbered through all rows of a sample.  Blocks start
+ * at multiples of eight of these numbers, so that the eight elements that share a Philox block are
+ * never in different blocks.
  */
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_philox.h"
@@ -18,7 +19,8 @@ static void fill(const struct op_attrs *attrs, const float *const *in, float *ou
         out[i] = value;
 }
 
-static void residual(const struct op_attrs *attrs, const float *const *in, float *out, int64_t count)
+static void residual(const struct op_attrs *attrs, const float *const *in, float *out,
+                     int64_t count)
 {
     const float *x = in[0], *y = in[1];
     (void)attrs;
@@ -26,7 +28,8 @@ static void residual(const struct op_attrs *attrs, const float *const *in, float
         out[i] = x[i] + y[i];
 }
 
-static void gelu_forward(const struct op_attrs *attrs, const float *const *in, float *out, int64_t count)
+static void gelu_forward(const struct op_attrs *attrs, const float *const *in, float *out,
+                         int64_t count)
 {
     const float *x = in[0];
     if (attrs->gelu == GELU_TANH) {
@@ -38,7 +41,8 @@ static void gelu_forward(const struct op_attrs *attrs, const float *const *in, f
         out[i] = gelu(x[i], GELU_ERF);
 }
 
-static void gelu_backward(const struct op_attrs *attrs, const float *const *in, float *out, int64_t count)
+static void gelu_backward(const struct op_attrs *attrs, const float *const *in, float *out,
+                          int64_t count)
 {
     const float *dy = in[0], *x = in[1];
     if (attrs->gelu == GELU_TANH) {
@@ -67,7 +71,8 @@ static void copy_add(struct cpu_floats x, struct cpu_floats y, int64_t begin, in
 
 static void copy_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    const struct cpu_floats x = cpu_floats_of(cpu, call, COPY_X), y = cpu_floats_of(cpu, call, COPY_Y);
+    const struct cpu_floats x = cpu_floats_of(cpu, call, COPY_X),
+                            y = cpu_floats_of(cpu, call, COPY_Y);
     const int64_t elements = op_elements(call, COPY_X);
     const bool accumulate = op_accumulates(call, COPY_Y);
     CPU_PARALLEL(begin, elements, CPU_BLOCK, elements) {
@@ -95,7 +100,8 @@ static void swiglu_forward_run(const struct cpu_backend *cpu, const struct op_ca
 {
     const struct cpu_floats x = cpu_floats_of(cpu, call, SWIGLU_FORWARD_X);
     const struct cpu_floats y = cpu_floats_of(cpu, call, SWIGLU_FORWARD_Y);
-    const int64_t rows = op_rows(call, SWIGLU_FORWARD_Y), columns = op_columns(call, SWIGLU_FORWARD_Y);
+    const int64_t rows = op_rows(call, SWIGLU_FORWARD_Y),
+                  columns = op_columns(call, SWIGLU_FORWARD_Y);
     CPU_PARALLEL(n, rows, 1, rows * columns) {
         for (int64_t begin = 0; begin < columns; begin += CPU_BLOCK) {
             float buffer[2][CPU_BLOCK];
@@ -115,12 +121,14 @@ static void swiglu_backward_run(const struct cpu_backend *cpu, const struct op_c
     const struct cpu_floats dy = cpu_floats_of(cpu, call, SWIGLU_BACKWARD_DY);
     const struct cpu_floats x = cpu_floats_of(cpu, call, SWIGLU_BACKWARD_X);
     const struct cpu_floats dx = cpu_floats_of(cpu, call, SWIGLU_BACKWARD_DX);
-    const int64_t rows = op_rows(call, SWIGLU_BACKWARD_DY), columns = op_columns(call, SWIGLU_BACKWARD_DY);
+    const int64_t rows = op_rows(call, SWIGLU_BACKWARD_DY),
+                  columns = op_columns(call, SWIGLU_BACKWARD_DY);
     CPU_PARALLEL(n, rows, 1, rows * columns) {
         for (int64_t begin = 0; begin < columns; begin += CPU_BLOCK) {
             float buffer[5][CPU_BLOCK];
             const int64_t count = min_i64(CPU_BLOCK, columns - begin), at = 2 * n * columns + begin;
-            float *da = cpu_floats_place(dx, at, buffer[3]), *db = cpu_floats_place(dx, at + columns, buffer[4]);
+            float *da = cpu_floats_place(dx, at, buffer[3]),
+                  *db = cpu_floats_place(dx, at + columns, buffer[4]);
             const float *of_y = cpu_floats_read(dy, n * columns + begin, count, buffer[0]);
             const float *a = cpu_floats_read(x, at, count, buffer[1]);
             const float *b = cpu_floats_read(x, at + columns, count, buffer[2]);
@@ -137,8 +145,8 @@ static void swiglu_backward_run(const struct cpu_backend *cpu, const struct op_c
 }
 
 /* Processes elements offset .. offset + count - 1; the first is number `first` in its sample. */
-static void block_drop(const struct cpu_mask *mask, struct cpu_floats x, struct cpu_floats y, int64_t offset,
-                       int64_t first, int64_t count)
+static void block_drop(const struct cpu_mask *mask, struct cpu_floats x, struct cpu_floats y,
+                       int64_t offset, int64_t first, int64_t count)
 {
     float factor[8 * CPU_MASK_GROUPS], buffer[8 * CPU_MASK_GROUPS];
     for (int64_t begin = 0; begin < count; begin += 8 * CPU_MASK_GROUPS) {

@@ -1,7 +1,8 @@
 /* embed_forward and embed_backward: rows of two tables, gathered and added; and their gradients.
  *
- * The backward pass reads rows grouped by token id (the host sorts them), so that one thread writes each row of dwte,
- * in the order of the list, without atomics.  Sums run in fp64 over a strip of columns and are rounded once.
+ * The backward pass reads rows grouped by token id (the host sorts them), so that one thread writes
+ * each row of dwte, in the order of the list, without atomics.  Sums run in fp64 over a strip of
+ * columns and are rounded once.
  */
 #include "backends/cpu/cpu_half.h"
 
@@ -15,9 +16,11 @@ static void embed_forward_run(const struct cpu_backend *cpu, const struct op_cal
     const union scalar_word *scalars = cpu_operand(cpu, call, EMBED_FORWARD_SCALARS);
     const struct cpu_floats y = cpu_floats_of(cpu, call, EMBED_FORWARD_Y);
     const int32_t *first = cpu_operand(cpu, call, EMBED_FORWARD_FIRST);
-    const int64_t rows = call->operand[EMBED_FORWARD_Y].dims[0], channels = call->operand[EMBED_FORWARD_Y].dims[1];
+    const int64_t rows = call->operand[EMBED_FORWARD_Y].dims[0],
+                  channels = call->operand[EMBED_FORWARD_Y].dims[1];
     const int64_t time = call->attrs.time, position = scalars[SCALAR_POSITION].i;
-    assert(wpe.memory == NULL || (position >= 0 && position + time <= call->operand[EMBED_FORWARD_WPE].dims[0]));
+    assert(wpe.memory == NULL ||
+           (position >= 0 && position + time <= call->operand[EMBED_FORWARD_WPE].dims[0]));
     CPU_PARALLEL(n, rows, 1, rows * channels) {
         assert(ids[n] >= 0 && ids[n] < call->operand[EMBED_FORWARD_WTE].dims[0]);
         const int64_t row = position + n % time - (first != NULL ? first[n] : 0);
@@ -38,8 +41,8 @@ static void embed_forward_run(const struct cpu_backend *cpu, const struct op_cal
     }
 }
 
-/* Rows of dy: the rows in `list`, or first, first + stride, ... if `list` is NULL.  With `starts`, only rows at
- * `position` of their document count. */
+/* Rows of dy: the rows in `list`, or first, first + stride, ... if `list` is NULL.  With `starts`,
+ * only rows at `position` of their document count. */
 struct row_set {
     struct cpu_floats dy;
     const int32_t *list, *starts;
@@ -47,7 +50,8 @@ struct row_set {
 };
 
 /* Row `to` of out[*,channels] (+)= the sum of the rows. */
-static void rows_sum(struct cpu_floats out, int64_t to, bool accumulate, const struct row_set *rows, int64_t channels)
+static void rows_sum(struct cpu_floats out, int64_t to, bool accumulate, const struct row_set *rows,
+                     int64_t channels)
 {
     double sum[STRIP];
     float buffer[STRIP];
@@ -79,8 +83,10 @@ static void embed_backward_run(const struct cpu_backend *cpu, const struct op_ca
     const int32_t *starts = cpu_operand(cpu, call, EMBED_BACKWARD_STARTS);
     const struct cpu_floats dwte = cpu_floats_of(cpu, call, EMBED_BACKWARD_DWTE);
     const struct cpu_floats dwpe = cpu_floats_of(cpu, call, EMBED_BACKWARD_DWPE);
-    const int64_t rows = call->operand[EMBED_BACKWARD_DY].dims[0], channels = call->operand[EMBED_BACKWARD_DY].dims[1];
-    const int64_t time = call->attrs.time, positions = dwpe.memory != NULL ? op_rows(call, EMBED_BACKWARD_DWPE) : 0;
+    const int64_t rows = call->operand[EMBED_BACKWARD_DY].dims[0],
+                  channels = call->operand[EMBED_BACKWARD_DY].dims[1];
+    const int64_t time = call->attrs.time,
+                  positions = dwpe.memory != NULL ? op_rows(call, EMBED_BACKWARD_DWPE) : 0;
     const int32_t *first = cpu_operand(cpu, call, EMBED_BACKWARD_FIRST);
     const bool accumulate = op_accumulates(call, EMBED_BACKWARD_DWPE);
     const int threads = cpu_threads_for(cpu, rows * channels);
@@ -96,10 +102,16 @@ static void embed_backward_run(const struct cpu_backend *cpu, const struct op_ca
     }
     CPU_OMP(omp parallel for schedule(static) num_threads(threads))
     for (int64_t t = 0; t < positions; t++) {
-        struct row_set rows_at = {.dy = dy, .first = t, .stride = time, .count = t < time ? rows / time : 0};
+        struct row_set rows_at = {
+            .dy = dy, .first = t, .stride = time, .count = t < time ? rows / time : 0};
         if (first != NULL && t < time)
-            rows_at = (struct row_set){
-                .dy = dy, .starts = first, .first = t, .stride = 1, .count = rows - t, .time = time, .position = t};
+            rows_at = (struct row_set){.dy = dy,
+                                       .starts = first,
+                                       .first = t,
+                                       .stride = 1,
+                                       .count = rows - t,
+                                       .time = time,
+                                       .position = t};
         if (t < time || !accumulate)
             rows_sum(dwpe, t, accumulate, &rows_at, channels);
     }

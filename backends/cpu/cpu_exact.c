@@ -1,9 +1,11 @@
-/* The exact ops: blend, gradient_round, sum_parts, adamw_lean and those of muon (src/ops, ops/op.h).
+/* The exact ops: blend, gradient_round, sum_parts, adamw_lean and those of muon (src/ops,
+ * ops/op.h).
  *
- * Each operation is rounded once and nothing is fused, so the bits match op.h on every instruction set: this file is
- * compiled without contraction and without any option that lets a compiler reorder or approximate.  Rounding is
- * stochastic (base/bits.h) in blocks of STATE_BLOCK elements, which share no random bits: neither the number of threads
- * nor the width of vectors affects results.
+ * Each operation is rounded once and nothing is fused, so the bits match op.h on every instruction
+ * set: this file is compiled without contraction and without any option that lets a compiler
+ * reorder or approximate.  Rounding is stochastic (base/bits.h) in blocks of STATE_BLOCK elements,
+ * which share no random bits: neither the number of threads nor the width of vectors affects
+ * results.
  */
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_philox.h"
@@ -23,8 +25,8 @@ struct cpu_rounding_bits {
 };
 
 /* Generates the bits of the STATE_BLOCK elements from `begin` on. */
-static inline void cpu_rounding_fill(const struct rounding *rounding, int64_t begin, uint32_t stream,
-                                     struct cpu_rounding_bits *out)
+static inline void cpu_rounding_fill(const struct rounding *rounding, int64_t begin,
+                                     uint32_t stream, struct cpu_rounding_bits *out)
 {
     uint32_t word[4 * CPU_ROUNDING_GROUPS];
     const uint64_t index = rounding->index_base + (uint64_t)begin, group = index / 8;
@@ -32,16 +34,19 @@ static inline void cpu_rounding_fill(const struct rounding *rounding, int64_t be
     CPU_OMP(omp simd)
     for (uint32_t g = 0; g < CPU_ROUNDING_GROUPS; g++)
         rounding_words(&own, group + g, stream, word + (size_t)4 * g);
-    for (int64_t k = 0; k < 4 * CPU_ROUNDING_GROUPS; k++) { /* compiled to a copy on little-endian hosts */
+    for (int64_t k = 0; k < 4 * CPU_ROUNDING_GROUPS;
+         k++) { /* compiled to a copy on little-endian hosts */
         out->memory[2 * k] = (uint16_t)word[k];
         out->memory[2 * k + 1] = (uint16_t)(word[k] >> 16);
     }
     out->bits = out->memory + index % 8;
 }
 
-/* Stores the values of the block from `begin` on: as they are in fp32, rounded with the bits of `stream` in bf16. */
-static inline void cpu_rounding_store(const struct rounding *rounding, uint32_t stream, struct cpu_floats to,
-                                      int64_t begin, int64_t count, const float *values)
+/* Stores the values of the block from `begin` on: as they are in fp32, rounded with the bits of
+ * `stream` in bf16. */
+static inline void cpu_rounding_store(const struct rounding *rounding, uint32_t stream,
+                                      struct cpu_floats to, int64_t begin, int64_t count,
+                                      const float *values)
 {
     struct cpu_rounding_bits random;
     if (to.dtype == DTYPE_F32) {
@@ -88,10 +93,12 @@ static void gradient_round_run(const struct cpu_backend *cpu, const struct op_ca
 /* Each block is read before it is written: y may be x. */
 static void sum_parts_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    const struct cpu_floats x = cpu_floats_of(cpu, call, SUM_PARTS_X), y = cpu_floats_of(cpu, call, SUM_PARTS_Y);
+    const struct cpu_floats x = cpu_floats_of(cpu, call, SUM_PARTS_X),
+                            y = cpu_floats_of(cpu, call, SUM_PARTS_Y);
     const struct operand *others = &call->operand[SUM_PARTS_OTHERS];
     const struct cpu_floats rest = others->present ? cpu_floats_of(cpu, call, SUM_PARTS_OTHERS) : x;
-    const int64_t parts = others->present ? others->dims[0] + 1 : 1, elements = op_elements(call, SUM_PARTS_X);
+    const int64_t parts = others->present ? others->dims[0] + 1 : 1,
+                  elements = op_elements(call, SUM_PARTS_X);
     CPU_PARALLEL(begin, elements, CPU_BLOCK, elements) {
         float buffer[CPU_BLOCK], sum[CPU_BLOCK];
         const int64_t count = min_i64(CPU_BLOCK, elements - begin);
@@ -100,8 +107,9 @@ static void sum_parts_run(const struct cpu_backend *cpu, const struct op_call *c
             cpu_floats_copy(y, begin, count, sum);
         for (int64_t p = 0; p < parts; p++, any = true) {
             const int64_t row = p - (p > call->attrs.from);
-            const float *part = p == call->attrs.from ? cpu_floats_read(x, begin, count, buffer)
-                                                      : cpu_floats_read(rest, row * elements + begin, count, buffer);
+            const float *part = p == call->attrs.from
+                                    ? cpu_floats_read(x, begin, count, buffer)
+                                    : cpu_floats_read(rest, row * elements + begin, count, buffer);
             if (!any)
                 memcpy(sum, part, (size_t)count * sizeof *sum);
             CPU_SIMD(i, any ? count : 0)
@@ -129,7 +137,8 @@ static void muon_momentum_run(const struct cpu_backend *cpu, const struct op_cal
         const int64_t count = min_i64(STATE_BLOCK, elements - begin);
         const float *grad = cpu_floats_read(grads, begin, count, buffer[0]);
         float *m = cpu_floats_edit(momenta, begin, count, buffer[1]), *u = ahead + begin;
-        const float clip = scalars[SCALAR_CLIP].f, beta = scalars[SCALAR_MUON_MOMENTUM].f, rest = 1.0f - beta;
+        const float clip = scalars[SCALAR_CLIP].f, beta = scalars[SCALAR_MUON_MOMENTUM].f,
+                    rest = 1.0f - beta;
         CPU_SIMD(i, count) {
             const float g = grad[i] * clip;
             const float next = beta * m[i] + rest * g;
@@ -142,7 +151,8 @@ static void muon_momentum_run(const struct cpu_backend *cpu, const struct op_cal
 
 static void muon_normalize_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    const float *x = cpu_operand(cpu, call, MUON_NORMALIZE_X), *sum = cpu_operand(cpu, call, MUON_NORMALIZE_SUM);
+    const float *x = cpu_operand(cpu, call, MUON_NORMALIZE_X),
+                *sum = cpu_operand(cpu, call, MUON_NORMALIZE_SUM);
     const struct cpu_floats y = cpu_floats_of(cpu, call, MUON_NORMALIZE_Y);
     const int64_t elements = op_elements(call, MUON_NORMALIZE_Y);
     CPU_PARALLEL(begin, elements, CPU_BLOCK, elements) {
@@ -155,7 +165,8 @@ static void muon_normalize_run(const struct cpu_backend *cpu, const struct op_ca
     }
 }
 
-/* With a master, the update applies to the master, and the weight is the master rounded to nearest. */
+/* With a master, the update applies to the master, and the weight is the master rounded to nearest.
+ */
 static void muon_step_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
     const union scalar_word *scalars = cpu_operand(cpu, call, MUON_STEP_SCALARS);
@@ -171,7 +182,8 @@ static void muon_step_run(const struct cpu_backend *cpu, const struct op_call *c
         const int64_t count = min_i64(STATE_BLOCK, elements - begin);
         const float *o = cpu_floats_read(directions, begin, count, buffer[0]);
         float *p = cpu_floats_edit(master.memory != NULL ? master : param, begin, count, buffer[1]);
-        const float rate = scalars[SCALAR_LEARNING_RATE].f * call->attrs.alpha, scale = call->attrs.value;
+        const float rate = scalars[SCALAR_LEARNING_RATE].f * call->attrs.alpha,
+                    scale = call->attrs.value;
         const float decay = call->attrs.weight_decay;
         CPU_SIMD(i, count)
             p[i] = p[i] - rate * (scale * o[i] + decay * p[i]);
@@ -182,7 +194,8 @@ static void muon_step_run(const struct cpu_backend *cpu, const struct op_call *c
     }
 }
 
-/* ---- adamw_lean: AdamW of a bf16 parameter without a master, with m and v in fp32, bf16 or 8-bit codes ---- */
+/* ---- adamw_lean: AdamW of a bf16 parameter without a master, with m and v in fp32, bf16 or 8-bit
+ * codes ---- */
 
 struct lean_memory {
     struct cpu_floats grad, param, first, second;
@@ -218,8 +231,8 @@ static void codes_load(const struct lean_memory *memory, struct lean_block *bloc
 
 /* Encodes m, or the root of v, with the block's exponent.  Inlined so that `is_v` is a constant. */
 static inline __attribute__((always_inline)) void codes_store(const float *values, int64_t count,
-                                                              const uint16_t *random, bool is_v, uint8_t *codes,
-                                                              uint8_t *exponent)
+                                                              const uint16_t *random, bool is_v,
+                                                              uint8_t *codes, uint8_t *exponent)
 {
     float magnitude[STATE_BLOCK], largest = 0.0f;
     CPU_OMP(omp simd reduction(max : largest))
@@ -250,19 +263,22 @@ static void block_store(const struct lean_memory *memory, const struct rounding 
                         const struct lean_block *block)
 {
     struct cpu_rounding_bits random;
-    cpu_rounding_store(rounding, ROUNDING_PARAM, memory->param, block->begin, block->count, block->param);
+    cpu_rounding_store(rounding, ROUNDING_PARAM, memory->param, block->begin, block->count,
+                       block->param);
     if (memory->first.dtype == DTYPE_U8) {
         uint8_t *exponents = memory->scales + block->begin / STATE_BLOCK;
         cpu_rounding_fill(rounding, block->begin, ROUNDING_M, &random);
-        codes_store(block->first, block->count, random.bits, false, (uint8_t *)memory->first.memory + block->begin,
-                    exponents);
+        codes_store(block->first, block->count, random.bits, false,
+                    (uint8_t *)memory->first.memory + block->begin, exponents);
         cpu_rounding_fill(rounding, block->begin, ROUNDING_V, &random);
-        codes_store(block->second, block->count, random.bits, true, (uint8_t *)memory->second.memory + block->begin,
-                    exponents + memory->blocks);
+        codes_store(block->second, block->count, random.bits, true,
+                    (uint8_t *)memory->second.memory + block->begin, exponents + memory->blocks);
         return;
     }
-    cpu_rounding_store(rounding, ROUNDING_M, memory->first, block->begin, block->count, block->first);
-    cpu_rounding_store(rounding, ROUNDING_V, memory->second, block->begin, block->count, block->second);
+    cpu_rounding_store(rounding, ROUNDING_M, memory->first, block->begin, block->count,
+                       block->first);
+    cpu_rounding_store(rounding, ROUNDING_V, memory->second, block->begin, block->count,
+                       block->second);
 }
 
 static void adamw_lean_run(const struct cpu_backend *cpu, const struct op_call *call)

@@ -1,10 +1,11 @@
 /* gemm: d (+)= op(a) op(b) + bias, tile by tile of d, each on one thread.
  *
- * OpenMP distributes the tiles.  K is never divided among threads.  If the bits of d depend on the tiles, tile sizes
- * follow from the shape alone, so no bit depends on the number of threads.  Without AVX-512, an fp32 tile is one
- * single-threaded cblas_sgemm; a bias is first written into the tile, and the product added to it while it is in the
- * cache.  Other paths: few rows (cpu_gemm_few.c), 16-bit operands or AVX-512 (cpu_gemm_packed.c), bf16 with AMX
- * (cpu_gemm_amx.c).  tile_of_shape() and tile_cheapest() choose the tile sizes.
+ * OpenMP distributes the tiles.  K is never divided among threads.  If the bits of d depend on the
+ * tiles, tile sizes follow from the shape alone, so no bit depends on the number of threads.
+ * Without AVX-512, an fp32 tile is one single-threaded cblas_sgemm; a bias is first written into
+ * the tile, and the product added to it while it is in the cache.  Other paths: few rows
+ * (cpu_gemm_few.c), 16-bit operands or AVX-512 (cpu_gemm_packed.c), bf16 with AMX (cpu_gemm_amx.c).
+ * tile_of_shape() and tile_cheapest() choose the tile sizes.
  */
 #include "backends/cpu/cpu_gemm.h"
 
@@ -37,39 +38,47 @@ static bool product_is_small(int64_t m, int64_t n, int64_t k)
 
 static int64_t columns_max(const struct cpu_gemm_path *path, const struct cpu_gemm *job)
 {
-    return job->d.dtype != DTYPE_F32 && path->columns_rounded_max > 0 ? path->columns_rounded_max : path->columns_max;
+    return job->d.dtype != DTYPE_F32 && path->columns_rounded_max > 0 ? path->columns_rounded_max
+                                                                      : path->columns_max;
 }
 
-/* Each tile packs its rows of a and columns of b anew, which costs 15 % of OpenBLAS' rate at 256 x 192 and 5 to 10 % at
- * 512 x 768 (one thread, processor time, K = 768, AVX-512).  Therefore tiles are large: up to 512 rows, then columns
- * divided so that there are 8 tiles or more, an even number, unless they would become narrower than 384.  On two
- * threads, for the products of a step of a 124M model, this ran at 0.75 to 1.15 times the rate of OpenBLAS' own
- * two-thread call, on a machine with other load, whose rates vary as much. */
-static struct cpu_gemm_tile tile_of_shape(const struct cpu_gemm_path *path, const struct cpu_gemm *job)
+/* Each tile packs its rows of a and columns of b anew, which costs 15 % of OpenBLAS' rate at 256 x
+ * 192 and 5 to 10 % at 512 x 768 (one thread, processor time, K = 768, AVX-512).  Therefore tiles
+ * are large: up to 512 rows, then columns divided so that there are 8 tiles or more, an even
+ * number, unless they would become narrower than 384.  On two threads, for the products of a step
+ * of a 124M model, this ran at 0.75 to 1.15 times the rate of OpenBLAS' own two-thread call, on a
+ * machine with other load, whose rates vary as much. */
+static struct cpu_gemm_tile tile_of_shape(const struct cpu_gemm_path *path,
+                                          const struct cpu_gemm *job)
 {
     const int64_t m = job->m, n = job->n;
     const int64_t multiple = path->columns_multiple > 0 ? path->columns_multiple : TILE_MULTIPLE;
     const int64_t rows = cpu_gemm_piece(m, size_ceil_div(m, path->rows_max), TILE_MULTIPLE),
                   down = size_ceil_div(m, rows);
-    const int64_t least = size_ceil_div(n, columns_max(path, job)), wanted = size_ceil_div(TILES_WANTED, down);
+    const int64_t least = size_ceil_div(n, columns_max(path, job)),
+                  wanted = size_ceil_div(TILES_WANTED, down);
     int64_t across = max_i64(min_i64(n / TILE_COLUMNS_MIN, wanted), least);
     if (down * across == 1)
         across = max_i64(min_i64(n / TILE_COLUMNS_LEAST, 2), 1);
     if (across > least && across > 1 && across % 2 != 0 && down % 2 != 0)
         across--;
-    return (struct cpu_gemm_tile){.rows = min_i64(rows, m), .columns = min_i64(cpu_gemm_piece(n, across, multiple), n)};
+    return (struct cpu_gemm_tile){.rows = min_i64(rows, m),
+                                  .columns = min_i64(cpu_gemm_piece(n, across, multiple), n)};
 }
 
 /* Returns the time for these tiles when distributed among threads, in multiplications. */
-static double tiles_cost(const struct cpu_gemm_path *path, const struct cpu_gemm_tile *tile, int64_t count, int threads)
+static double tiles_cost(const struct cpu_gemm_path *path, const struct cpu_gemm_tile *tile,
+                         int64_t count, int threads)
 {
     const double rows = (double)tile->rows, columns = (double)tile->columns;
-    return (double)size_ceil_div(count, threads) * rows * columns * (1 + path->copy_a / columns + path->copy_b / rows);
+    return (double)size_ceil_div(count, threads) * rows * columns *
+           (1 + path->copy_a / columns + path->copy_b / rows);
 }
 
-/* Returns the cheapest of equal tiles.  Tries several numbers of pieces of m, and for each the numbers of pieces of n
- * that give every thread one tile, two, ... */
-static struct cpu_gemm_tile tile_cheapest(const struct cpu_gemm_path *path, const struct cpu_gemm *job, int threads)
+/* Returns the cheapest of equal tiles.  Tries several numbers of pieces of m, and for each the
+ * numbers of pieces of n that give every thread one tile, two, ... */
+static struct cpu_gemm_tile tile_cheapest(const struct cpu_gemm_path *path,
+                                          const struct cpu_gemm *job, int threads)
 {
     const int64_t m = job->m, n = job->n;
     const int64_t down_least = size_ceil_div(m, path->rows_max),
@@ -80,9 +89,9 @@ static struct cpu_gemm_tile tile_cheapest(const struct cpu_gemm_path *path, cons
         const int64_t turns = size_ceil_div(down * across_least, threads);
         for (int64_t turn = turns; turn < turns + TURNS_TRIED; turn++) {
             const int64_t across = max_i64(turn * threads / down, across_least);
-            const struct cpu_gemm_tile tile = {.rows = min_i64(cpu_gemm_piece(m, down, TILE_MULTIPLE), m),
-                                               .columns =
-                                                   min_i64(cpu_gemm_piece(n, across, path->columns_multiple), n)};
+            const struct cpu_gemm_tile tile = {
+                .rows = min_i64(cpu_gemm_piece(m, down, TILE_MULTIPLE), m),
+                .columns = min_i64(cpu_gemm_piece(n, across, path->columns_multiple), n)};
             const int64_t count = size_ceil_div(m, tile.rows) * size_ceil_div(n, tile.columns);
             const double cost = tiles_cost(path, &tile, count, threads);
             if (cost < best_cost) {
@@ -94,19 +103,24 @@ static struct cpu_gemm_tile tile_cheapest(const struct cpu_gemm_path *path, cons
     return best;
 }
 
-static struct cpu_gemm_tile tile_choose(const struct cpu_gemm_path *path, const struct cpu_gemm *job, int threads)
+static struct cpu_gemm_tile tile_choose(const struct cpu_gemm_path *path,
+                                        const struct cpu_gemm *job, int threads)
 {
     const int64_t m = job->m, n = job->n;
     if (product_is_small(m, n, job->k))
-        return (struct cpu_gemm_tile){.rows = min_i64(m, path->small_max), .columns = min_i64(n, path->small_max)};
+        return (struct cpu_gemm_tile){.rows = min_i64(m, path->small_max),
+                                      .columns = min_i64(n, path->small_max)};
     return path->copy_a > 0 ? tile_cheapest(path, job, threads) : tile_of_shape(path, job);
 }
 
-static void f32_tile_run(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, void *scratch)
+static void f32_tile_run(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile,
+                         void *scratch)
 {
     (void)scratch;
-    const float *a = (const float *)job->a.memory + (job->transpose_a ? tile->row : tile->row * job->k);
-    const float *b = (const float *)job->b.memory + (job->transpose_b ? tile->column * job->k : tile->column);
+    const float *a =
+        (const float *)job->a.memory + (job->transpose_a ? tile->row : tile->row * job->k);
+    const float *b =
+        (const float *)job->b.memory + (job->transpose_b ? tile->column * job->k : tile->column);
     float *d = (float *)job->d.memory + tile->row * job->n + tile->column;
     if (job->bias.memory != NULL) {
         const float *bias = cpu_floats_read(job->bias, tile->column, tile->columns, d);
@@ -114,8 +128,9 @@ static void f32_tile_run(const struct cpu_gemm *job, const struct cpu_gemm_tile 
             memcpy(d + i * job->n, bias, (size_t)tile->columns * sizeof *d);
     }
     cblas_sgemm(CblasRowMajor, job->transpose_a ? CblasTrans : CblasNoTrans,
-                job->transpose_b ? CblasTrans : CblasNoTrans, (int)tile->rows, (int)tile->columns, (int)job->k, 1.0f, a,
-                (int)(job->transpose_a ? job->m : job->k), b, (int)(job->transpose_b ? job->k : job->n),
+                job->transpose_b ? CblasTrans : CblasNoTrans, (int)tile->rows, (int)tile->columns,
+                (int)job->k, 1.0f, a, (int)(job->transpose_a ? job->m : job->k), b,
+                (int)(job->transpose_b ? job->k : job->n),
                 job->accumulate || job->bias.memory != NULL ? 1.0f : 0.0f, d, (int)job->n);
 }
 
@@ -146,13 +161,14 @@ static struct cpu_gemm job_of(const struct op_call *call)
 static bool packing_pays(const struct cpu_gemm *job)
 {
     const double products = (double)job->m * (double)job->n * (double)job->k;
-    const bool large =
-        job->n >= PACKED_COLUMNS_ALWAYS || (job->n >= PACKED_COLUMNS_MIN && products >= PACKED_PRODUCTS_MIN);
+    const bool large = job->n >= PACKED_COLUMNS_ALWAYS ||
+                       (job->n >= PACKED_COLUMNS_MIN && products >= PACKED_PRODUCTS_MIN);
     return job->a.dtype != DTYPE_F32 || (CPU_LANES == 16 && large);
 }
 
 /* Few rows read b as it lies, because packing it would not pay. */
-static const struct cpu_gemm_path *path_choose(const struct cpu_backend *cpu, const struct cpu_gemm *job)
+static const struct cpu_gemm_path *path_choose(const struct cpu_backend *cpu,
+                                               const struct cpu_gemm *job)
 {
     const struct cpu_gemm_path *path = job->a.dtype == DTYPE_BF16 ? cpu->bf16 : NULL;
     if (path == NULL)
@@ -186,17 +202,22 @@ static void gemm_run(const struct cpu_backend *cpu, const struct op_call *call)
     job.d = cpu_floats_of(cpu, call, GEMM_D);
     const struct cpu_gemm_tile size = tile_choose(path, &job, (int)cpu->threads);
     const size_t thread_bytes = scratch_bytes(path, &job, &size);
-    char *scratch = thread_bytes > 0 ? cpu_workspace(cpu, call, (size_t)cpu->threads * thread_bytes) : NULL;
-    const int64_t down = size_ceil_div(job.m, size.rows), across = size_ceil_div(job.n, size.columns);
+    char *scratch =
+        thread_bytes > 0 ? cpu_workspace(cpu, call, (size_t)cpu->threads * thread_bytes) : NULL;
+    const int64_t down = size_ceil_div(job.m, size.rows),
+                  across = size_ceil_div(job.n, size.columns);
     const bool serial = down * across == 1 || product_is_small(job.m, job.n, job.k);
     const int threads = serial ? 1 : (int)cpu->threads;
     (void)threads; /* used only with OpenMP */
     CPU_OMP(omp parallel for schedule(dynamic, 1) num_threads(threads))
     for (int64_t t = 0; t < down * across; t++) {
-        struct cpu_gemm_tile tile = {.row = t % down * size.rows, .column = t / down * size.columns};
+        struct cpu_gemm_tile tile = {.row = t % down * size.rows,
+                                     .column = t / down * size.columns};
         tile.rows = min_i64(size.rows, job.m - tile.row);
         tile.columns = min_i64(size.columns, job.n - tile.column);
-        path->tile_run(&job, &tile, thread_bytes > 0 ? scratch + (size_t)cpu_thread_index() * thread_bytes : NULL);
+        path->tile_run(&job, &tile,
+                       thread_bytes > 0 ? scratch + (size_t)cpu_thread_index() * thread_bytes
+                                        : NULL);
     }
 }
 

@@ -1,11 +1,12 @@
 /* Tiles of bf16 products on the processor's matrix unit, AMX.
  *
- * Both operands of a tile are packed, at most 256 of k at a time, into blocks of 16 lines by 32 of k: `a` line by line,
- * `b` by pairs of k.  32 x 32 blocks of the result are then computed from two strips of lines each, kept in fp32
- * between the portions of k, and rounded once after the last portion.  An element sums its products in groups of 32 of
- * k for any size of tiles and portions, so neither affects its bits.  The unit treats inputs and results below 2^-126
- * as zero.  Each block prefetches its rows of d and a part of the next portion, a few cache lines at a time.  Compiled
- * once, with its own flags; chosen at run time.  Intel SDM vol. 2: TDPBF16PS
+ * Both operands of a tile are packed, at most 256 of k at a time, into blocks of 16 lines by 32 of
+ * k: `a` line by line, `b` by pairs of k.  32 x 32 blocks of the result are then computed from two
+ * strips of lines each, kept in fp32 between the portions of k, and rounded once after the last
+ * portion.  An element sums its products in groups of 32 of k for any size of tiles and portions,
+ * so neither affects its bits.  The unit treats inputs and results below 2^-126 as zero.  Each
+ * block prefetches its rows of d and a part of the next portion, a few cache lines at a time.
+ * Compiled once, with its own flags; chosen at run time.  Intel SDM vol. 2: TDPBF16PS
  */
 #include "backends/cpu/cpu_gemm.h"
 
@@ -21,8 +22,8 @@
 #define ROWS_MAX 512
 #define COLUMNS_MAX 512
 
-/* Lines of an operand along m or n.  Element (line, k) is memory[line * line_stride + k * k_stride].  One of the
- * strides is 1. */
+/* Lines of an operand along m or n.  Element (line, k) is memory[line * line_stride + k *
+ * k_stride].  One of the strides is 1. */
 struct lines {
     const uint16_t *memory;
     int64_t line_stride, k_stride;
@@ -34,36 +35,40 @@ struct portion {
 };
 
 /* Loads 16 lines from `line`, 32 of k from `k`, by line: for operands in which k is contiguous. */
-static inline void block_load_by_line(const struct lines *from, int64_t line, int64_t k, int64_t depth,
-                                      __m512i v[static STRIP])
+static inline void block_load_by_line(const struct lines *from, int64_t line, int64_t k,
+                                      int64_t depth, __m512i v[static STRIP])
 {
     const __mmask32 mask = depth >= DEPTH ? 0xffffffffu : (1u << depth) - 1u;
     const uint16_t *memory = from->memory + line * from->line_stride + k;
     for (int i = 0; i < STRIP; i++) {
-        v[i] = line + i < from->count ? _mm512_maskz_loadu_epi16(mask, memory) : _mm512_setzero_si512();
+        v[i] = line + i < from->count ? _mm512_maskz_loadu_epi16(mask, memory)
+                                      : _mm512_setzero_si512();
         memory += from->line_stride;
     }
 }
 
 /* The same by pair, for operands in which lines are contiguous. */
-static inline void block_load_by_pair(const struct lines *from, int64_t line, int64_t k, int64_t depth,
-                                      __m512i v[static STRIP])
+static inline void block_load_by_pair(const struct lines *from, int64_t line, int64_t k,
+                                      int64_t depth, __m512i v[static STRIP])
 {
     const int64_t lines = from->count - line;
     const __mmask16 mask = (__mmask16)(lines >= STRIP ? 0xffffu : (1u << lines) - 1u);
     const uint16_t *memory = from->memory + k * from->k_stride + line;
     for (int i = 0; i < STRIP; i++) {
-        const __mmask16 low_mask = 2 * i < depth ? mask : 0, high_mask = 2 * i + 1 < depth ? mask : 0;
+        const __mmask16 low_mask = 2 * i < depth ? mask : 0,
+                        high_mask = 2 * i + 1 < depth ? mask : 0;
         const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(low_mask, memory));
-        const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(high_mask, memory + from->k_stride));
+        const __m512i high =
+            _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(high_mask, memory + from->k_stride));
         v[i] = _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
         memory += 2 * from->k_stride;
     }
 }
 
-/* Packs one block of 16 lines and 32 of k into `out`: vectors of 16 pairs of k of a line, or of a pair of 16 lines. */
-static inline void block_pack(const struct lines *from, int64_t line, int64_t k, int64_t depth, bool by_line,
-                              uint16_t *out)
+/* Packs one block of 16 lines and 32 of k into `out`: vectors of 16 pairs of k of a line, or of a
+ * pair of 16 lines. */
+static inline void block_pack(const struct lines *from, int64_t line, int64_t k, int64_t depth,
+                              bool by_line, uint16_t *out)
 {
     __m512i v[STRIP];
     if (from->k_stride == 1)
@@ -77,9 +82,11 @@ static inline void block_pack(const struct lines *from, int64_t line, int64_t k,
 }
 
 /* Packs a portion of k of all strips, in the operand's memory order. */
-static void lines_pack(const struct lines *from, struct portion portion, bool by_line, uint16_t *out)
+static void lines_pack(const struct lines *from, struct portion portion, bool by_line,
+                       uint16_t *out)
 {
-    const int64_t blocks = size_ceil_div(portion.size, DEPTH), strips = size_ceil_div(from->count, SIDE) * 2;
+    const int64_t blocks = size_ceil_div(portion.size, DEPTH),
+                  strips = size_ceil_div(from->count, SIDE) * 2;
     const bool along_k = from->k_stride == 1;
     for (int64_t outer = 0; outer < (along_k ? strips : blocks); outer++) {
         for (int64_t inner = 0; inner < (along_k ? blocks : strips); inner++) {
@@ -88,8 +95,8 @@ static void lines_pack(const struct lines *from, struct portion portion, bool by
             if (strip * STRIP >= from->count)
                 memset(to, 0, PACKED * sizeof *to);
             else
-                block_pack(from, strip * STRIP, portion.begin + block * DEPTH, portion.size - block * DEPTH, by_line,
-                           to);
+                block_pack(from, strip * STRIP, portion.begin + block * DEPTH,
+                           portion.size - block * DEPTH, by_line, to);
         }
     }
 }
@@ -100,13 +107,15 @@ static struct cpu_ahead lines_ahead(const struct lines *from, struct portion por
     const bool along_k = from->k_stride == 1;
     return (struct cpu_ahead){
         .row = (const char *)(from->memory + portion.begin * from->k_stride),
-        .stride_bytes = (along_k ? from->line_stride : from->k_stride) * (int64_t)sizeof *from->memory,
+        .stride_bytes =
+            (along_k ? from->line_stride : from->k_stride) * (int64_t)sizeof *from->memory,
         .length_bytes = (along_k ? portion.size : from->count) * (int64_t)sizeof *from->memory,
         .rows = along_k ? from->count : portion.size,
     };
 }
 
-/* Compilers do not see the memory that tile instructions access; no access may move across this barrier. */
+/* Compilers do not see the memory that tile instructions access; no access may move across this
+ * barrier. */
 static inline void tiles_barrier(void)
 {
     __asm__ volatile("" ::: "memory");
@@ -118,8 +127,9 @@ struct block {
     float *sums;
     int64_t strip, packed; /* elements between strips; packed blocks in a strip */
     bool add;
-    struct cpu_ahead *next, d; /* the next portion of a, then of b; the rows of d that the block is stored in */
-    int64_t next_lines;        /* to prefetch per packed block */
+    struct cpu_ahead *next,
+        d; /* the next portion of a, then of b; the rows of d that the block is stored in */
+    int64_t next_lines; /* to prefetch per packed block */
 };
 
 /* Returns a block of a portion of k, for which `count` blocks prefetch the next portion. */
@@ -130,7 +140,8 @@ static struct block block_of(int64_t k, struct cpu_ahead next[static 2], int64_t
         .strip = packed * PACKED,
         .packed = packed,
         .next = next,
-        .next_lines = size_ceil_div(cpu_ahead_lines(&next[0]) + cpu_ahead_lines(&next[1]), count * packed),
+        .next_lines =
+            size_ceil_div(cpu_ahead_lines(&next[0]) + cpu_ahead_lines(&next[1]), count * packed),
     };
 }
 
@@ -155,7 +166,8 @@ static void block_multiply(const struct block *block)
         _tile_zero(3);
     }
     for (int64_t i = 0; i < block->packed; i++) {
-        cpu_ahead_step(block->next[0].rows > 0 ? &block->next[0] : &block->next[1], block->next_lines);
+        cpu_ahead_step(block->next[0].rows > 0 ? &block->next[0] : &block->next[1],
+                       block->next_lines);
         cpu_ahead_step(&d, d_lines);
         _tile_loadd(6, b, ROW_BYTES);
         _tile_loadd(4, a, ROW_BYTES);
@@ -184,7 +196,8 @@ static inline __m512 values_load(struct cpu_floats from, int64_t at, __mmask16 m
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 }
 
-/* Rounds like cpu_bf16_store(), in a fifth of the instructions that the compiler generates for that function. */
+/* Rounds like cpu_bf16_store(), in a fifth of the instructions that the compiler generates for that
+ * function. */
 static inline void values_store(struct cpu_floats to, int64_t at, __mmask16 mask, __m512 value)
 {
     if (to.dtype == DTYPE_F32) {
@@ -193,19 +206,21 @@ static inline void values_store(struct cpu_floats to, int64_t at, __mmask16 mask
     }
     const __m512i bits = _mm512_castps_si512(value);
     const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    const __m512i rounded =
+        _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
     const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
     const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
     const __m512i kept = _mm512_srli_epi32(_mm512_mask_mov_epi32(rounded, nan, quiet), 16);
     _mm256_mask_storeu_epi16((uint16_t *)to.memory + at, mask, _mm512_cvtepi32_epi16(kept));
 }
 
-static struct cpu_ahead d_ahead(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, int64_t row,
-                                int64_t column)
+static struct cpu_ahead d_ahead(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile,
+                                int64_t row, int64_t column)
 {
     const int64_t bytes = (int64_t)dtype_size_bytes(job->d.dtype);
     return (struct cpu_ahead){
-        .row = (const char *)job->d.memory + ((tile->row + row) * job->n + tile->column + column) * bytes,
+        .row = (const char *)job->d.memory +
+               ((tile->row + row) * job->n + tile->column + column) * bytes,
         .stride_bytes = job->n * bytes,
         .length_bytes = min_i64(SIDE, tile->columns - column) * bytes,
         .rows = min_i64(SIDE, tile->rows - row),
@@ -213,18 +228,22 @@ static struct cpu_ahead d_ahead(const struct cpu_gemm *job, const struct cpu_gem
 }
 
 /* Stores a finished block in d, with the bias or the old value added. */
-static void block_finish(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, int64_t row, int64_t column,
-                         const float *block, const float *bias)
+static void block_finish(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, int64_t row,
+                         int64_t column, const float *block, const float *bias)
 {
-    const int64_t rows = min_i64(SIDE, tile->rows - row), columns = min_i64(SIDE, tile->columns - column);
+    const int64_t rows = min_i64(SIDE, tile->rows - row),
+                  columns = min_i64(SIDE, tile->columns - column);
     const uint32_t mask = columns == SIDE ? 0xffffffffu : (1u << columns) - 1u;
     for (int half = 0; half < 2; half++) {
         const __mmask16 wanted = (__mmask16)(mask >> half * STRIP);
-        const __m512 bias_values =
-            bias != NULL ? _mm512_maskz_loadu_ps(wanted, bias + column + half * STRIP) : _mm512_setzero_ps();
+        const __m512 bias_values = bias != NULL
+                                       ? _mm512_maskz_loadu_ps(wanted, bias + column + half * STRIP)
+                                       : _mm512_setzero_ps();
         for (int64_t r = 0; r < rows; r++) {
-            const int64_t at = (tile->row + row + r) * job->n + tile->column + column + half * STRIP;
-            __m512 value = _mm512_load_ps(block + (r / STRIP * 2 + half) * QUARTER + r % STRIP * STRIP);
+            const int64_t at =
+                (tile->row + row + r) * job->n + tile->column + column + half * STRIP;
+            __m512 value =
+                _mm512_load_ps(block + (r / STRIP * 2 + half) * QUARTER + r % STRIP * STRIP);
             if (job->accumulate)
                 value = _mm512_add_ps(value, values_load(job->d, at, wanted));
             else if (bias != NULL)
@@ -252,10 +271,12 @@ static size_t amx_scratch_bytes(const struct cpu_gemm *job, const struct cpu_gem
     const int64_t depth = size_ceil_div(portion_of(job->k, 0).size, DEPTH) * DEPTH;
     const int64_t height = padded_lines(tile->rows), width = padded_lines(tile->columns);
     const int64_t sums = job->k > PORTION_MAX ? height * width : BLOCK;
-    return (size_t)((height + width) * depth) * sizeof(uint16_t) + (size_t)(width + sums) * sizeof(float);
+    return (size_t)((height + width) * depth) * sizeof(uint16_t) +
+           (size_t)(width + sums) * sizeof(float);
 }
 
-static void tile_multiply(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, void *scratch)
+static void tile_multiply(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile,
+                          void *scratch)
 {
     const int64_t height = padded_lines(tile->rows), width = padded_lines(tile->columns);
     const int64_t depth = size_ceil_div(portion_of(job->k, 0).size, DEPTH) * DEPTH;
@@ -289,7 +310,8 @@ static void tile_multiply(const struct cpu_gemm *job, const struct cpu_gemm_tile
         }
         struct block block = block_of(portion.size, next, height / SIDE * (width / SIDE));
         block.add = index > 0;
-        for (int64_t row = 0; row < height; row += SIDE) { /* in this order, so that d is written along its rows */
+        for (int64_t row = 0; row < height;
+             row += SIDE) { /* in this order, so that d is written along its rows */
             for (int64_t column = 0; column < width; column += SIDE) {
                 block.a = a + row / STRIP * block.strip;
                 block.b = b + column / STRIP * block.strip;
@@ -310,7 +332,8 @@ struct tile_shapes {
     uint8_t rows[16];
 };
 
-/* All eight tiles are 16 rows of 64 bytes.  The tile state belongs to the thread and is released at once. */
+/* All eight tiles are 16 rows of 64 bytes.  The tile state belongs to the thread and is released at
+ * once. */
 static void tile_run(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, void *scratch)
 {
     struct tile_shapes shapes = {.palette = 1};

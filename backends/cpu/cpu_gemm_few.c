@@ -1,10 +1,12 @@
 /* Tiles of products with few rows, as in generation; reading b once determines their time.
  *
- * Packing b pays only for many rows.  Here b is read in memory order, 16 bits are widened as they are loaded, and each
- * value read serves all rows.  With b as [k,n], rows keep a strip of their sums in registers over 16 lines.  With b as
- * [n,k], four rows are multiplied with a few lines at once.  In 16 bits the rows of a are widened first, and the sums
- * lie in scratch if d is not fp32; k is divided so that both have a bound.  The arithmetic for a row does not depend on
- * the number of rows: each element is summed over k in increasing order, for [n,k] in one vector of partial sums.
+ * Packing b pays only for many rows.  Here b is read in memory order, 16 bits are widened as they
+ * are loaded, and each value read serves all rows.  With b as [k,n], rows keep a strip of their
+ * sums in registers over 16 lines.  With b as [n,k], four rows are multiplied with a few lines at
+ * once.  In 16 bits the rows of a are widened first, and the sums lie in scratch if d is not fp32;
+ * k is divided so that both have a bound.  The arithmetic for a row does not depend on the number
+ * of rows: each element is summed over k in increasing order, for [n,k] in one vector of partial
+ * sums.
  */
 #include "backends/cpu/cpu_gemm.h"
 
@@ -23,8 +25,9 @@
 #define SHARE_ROWS CPU_BLOCK_ROWS
 #define INLINED static inline __attribute__((always_inline))
 
-/* A portion of k of a tile: d[rows,columns] += a[rows,k] b.  Element (i, j) of b is bytes on from `b`, its row length
- * b_row.  b's dtype is a separate argument of all that read it, because it is a constant there. */
+/* A portion of k of a tile: d[rows,columns] += a[rows,k] b.  Element (i, j) of b is bytes on from
+ * `b`, its row length b_row.  b's dtype is a separate argument of all that read it, because it is a
+ * constant there. */
 struct few {
     const float *a;
     const char *b;
@@ -51,7 +54,8 @@ static size_t few_scratch_bytes(const struct cpu_gemm *job, const struct cpu_gem
 INLINED cpu_vector vector_at(const char *b, enum dtype dtype, int64_t at)
 {
     float buffer[CPU_LANES];
-    return *(const cpu_vector *)cpu_floats_read((struct cpu_floats){(void *)b, dtype}, at, CPU_LANES, buffer);
+    return *(const cpu_vector *)cpu_floats_read((struct cpu_floats){(void *)b, dtype}, at,
+                                                CPU_LANES, buffer);
 }
 
 INLINED float value_at(const char *b, enum dtype dtype, int64_t at)
@@ -68,10 +72,10 @@ INLINED void line_add(const struct few *few, enum dtype dtype, int64_t row, int6
         few->d[row * few->d_row + j] += a * value_at(few->b, dtype, k * few->b_row + j);
 }
 
-/* Adds to sums[rows][vectors], from `row` and column j on, the products of `lines` lines from k on.  Inlined so that
- * `rows` and `vectors` are constants. */
-INLINED void strip_add(const struct few *few, enum dtype dtype, int64_t row, int64_t k, int64_t lines, int64_t j,
-                       int rows, int vectors)
+/* Adds to sums[rows][vectors], from `row` and column j on, the products of `lines` lines from k on.
+ * Inlined so that `rows` and `vectors` are constants. */
+INLINED void strip_add(const struct few *few, enum dtype dtype, int64_t row, int64_t k,
+                       int64_t lines, int64_t j, int rows, int vectors)
 {
     float *d = few->d + row * few->d_row + j;
     const float *a = few->a + row * few->a_row + k;
@@ -95,7 +99,8 @@ INLINED void strip_add(const struct few *few, enum dtype dtype, int64_t row, int
 }
 
 /* The same for all columns. */
-INLINED void strips_add(const struct few *few, enum dtype dtype, int64_t row, int64_t k, int64_t lines, int rows)
+INLINED void strips_add(const struct few *few, enum dtype dtype, int64_t row, int64_t k,
+                        int64_t lines, int rows)
 {
     int64_t j = 0;
     for (; j + STRIP * CPU_LANES <= few->columns; j += STRIP * CPU_LANES)
@@ -133,7 +138,8 @@ INLINED void columns_multiply(const struct few *few, enum dtype dtype)
 }
 
 /* Adds to d[rows][lines], from `row` and column j on. */
-INLINED void dots_add(const struct few *few, enum dtype dtype, int64_t row, int64_t j, int rows, int lines)
+INLINED void dots_add(const struct few *few, enum dtype dtype, int64_t row, int64_t j, int rows,
+                      int lines)
 {
     const float *a = few->a + row * few->a_row;
     cpu_vector sums[DOT_ROWS][DOT_LINES];
@@ -192,8 +198,10 @@ INLINED void portion_multiply(const struct few *few, enum dtype dtype, bool tran
         columns_multiply(few, dtype);
 }
 
-/* Initialises the sums of a row, whose first element in d is `at`, with the bias, the old value, or zero. */
-static void row_begin(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, int64_t at, float *sums)
+/* Initialises the sums of a row, whose first element in d is `at`, with the bias, the old value, or
+ * zero. */
+static void row_begin(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, int64_t at,
+                      float *sums)
 {
     if (job->bias.memory != NULL)
         cpu_floats_copy(job->bias, tile->column, tile->columns, sums);
@@ -203,11 +211,13 @@ static void row_begin(const struct cpu_gemm *job, const struct cpu_gemm_tile *ti
         memset(sums, 0, (size_t)tile->columns * sizeof *sums);
 }
 
-static void few_tile_run(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, void *scratch)
+static void few_tile_run(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile,
+                         void *scratch)
 {
     const int64_t portion = portion_size(job), first = tile->row * job->n + tile->column;
     const bool is_f32 = job->a.dtype == DTYPE_F32, in_place = job->d.dtype == DTYPE_F32;
-    float *a = scratch, *sums = (float *)scratch + (is_f32 ? 0 : floats_bytes(tile->rows * portion) / sizeof(float));
+    float *a = scratch, *sums = (float *)scratch +
+                                (is_f32 ? 0 : floats_bytes(tile->rows * portion) / sizeof(float));
     struct few few = {.d = in_place ? (float *)job->d.memory + first : sums,
                       .d_row = in_place ? job->n : tile->columns,
                       .rows = tile->rows,
@@ -218,9 +228,9 @@ static void few_tile_run(const struct cpu_gemm *job, const struct cpu_gemm_tile 
         row_begin(job, tile, first + row * job->n, few.d + row * few.d_row);
     for (int64_t k = 0; k < job->k; k += portion) {
         few.k = min_i64(portion, job->k - k);
-        few.b =
-            (const char *)job->b.memory + (job->transpose_b ? tile->column * job->k + k : k * job->n + tile->column) *
-                                              (int64_t)dtype_size_bytes(job->a.dtype);
+        few.b = (const char *)job->b.memory +
+                (job->transpose_b ? tile->column * job->k + k : k * job->n + tile->column) *
+                    (int64_t)dtype_size_bytes(job->a.dtype);
         few.a = is_f32 ? (const float *)job->a.memory + tile->row * job->k + k : a;
         for (int64_t row = 0; !is_f32 && row < tile->rows; row++)
             cpu_floats_read(job->a, (tile->row + row) * job->k + k, few.k, a + row * portion);

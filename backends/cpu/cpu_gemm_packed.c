@@ -1,18 +1,20 @@
-/* Tiles of products whose operands are packed: fp32 with AVX-512, where this is faster than the BLAS library, and 16
- * bits on every processor.
+/* Tiles of products whose operands are packed: fp32 with AVX-512, where this is faster than the
+ * BLAS library, and 16 bits on every processor.
  *
- * The method is that of Goto and van de Geijn (ACM TOMS 34(3), 2008; as in BLIS).  A tile takes k in portions.  For
- * each portion it copies its rows of a into slivers of a few rows, which stay in the second-level cache.  Then it
- * copies the columns of b panel by panel, three vectors wide, and multiplies each sliver with the panel.  A block of
- * sums stays in registers.  Meanwhile it prefetches the data of the next panel.  It pads edges with zeros.
+ * The method is that of Goto and van de Geijn (ACM TOMS 34(3), 2008; as in BLIS).  A tile takes k
+ * in portions.  For each portion it copies its rows of a into slivers of a few rows, which stay in
+ * the second-level cache.  Then it copies the columns of b panel by panel, three vectors wide, and
+ * multiplies each sliver with the panel.  A block of sums stays in registers.  Meanwhile it
+ * prefetches the data of the next panel.  It pads edges with zeros.
  *
- * Slivers and panels consist of words of 32 bits.  Usually a word is the fp32 value of one k; packing widens bf16 and
- * fp16.  If this file is compiled for AVX512-BF16, a word has the bf16 values of two k, which VDPBF16PS multiplies at
- * twice the rate.  This instruction treats values and sums below 2^-126 as zero.  Sums are fp32.  The tile rounds them
- * once, after the last portion; between portions it keeps the sums of a 16-bit d in scratch.
+ * Slivers and panels consist of words of 32 bits.  Usually a word is the fp32 value of one k;
+ * packing widens bf16 and fp16.  If this file is compiled for AVX512-BF16, a word has the bf16
+ * values of two k, which VDPBF16PS multiplies at twice the rate.  This instruction treats values
+ * and sums below 2^-126 as zero.  Sums are fp32.  The tile rounds them once, after the last
+ * portion; between portions it keeps the sums of a 16-bit d in scratch.
  *
- * A tile of any size sums an element over k in increasing order, portion by portion.  So the bits of an element depend
- * on the shape alone.
+ * A tile of any size sums an element over k in increasing order, portion by portion.  So the bits
+ * of an element depend on the shape alone.
  */
 #include "backends/cpu/cpu_gemm.h"
 
@@ -67,9 +69,9 @@ static size_t packed_scratch_bytes(const struct cpu_gemm *job, const struct cpu_
 
 /* ---- copies ---- */
 
-/* `size` elements of k of `lines` lines, which are rows of op(a) or columns of op(b).  If k is contiguous, each line
- * begins `stride` elements after the previous line.  Otherwise the lines are contiguous, and element k + 1 of a line
- * lies `stride` elements after element k. */
+/* `size` elements of k of `lines` lines, which are rows of op(a) or columns of op(b).  If k is
+ * contiguous, each line begins `stride` elements after the previous line.  Otherwise the lines are
+ * contiguous, and element k + 1 of a line lies `stride` elements after element k. */
 struct strip {
     const char *from;
     enum dtype dtype;
@@ -80,32 +82,38 @@ struct strip {
 
 static inline const char *strip_at(const struct strip *strip, int64_t line, int64_t k)
 {
-    return strip->from + (strip->k_contiguous ? line * strip->stride + k : k * strip->stride + line) * strip->bytes;
+    return strip->from +
+           (strip->k_contiguous ? line * strip->stride + k : k * strip->stride + line) *
+               strip->bytes;
 }
 
 #if DEPTH == 2
-/* Loads a square of words; see square_load().  If k is contiguous, the two elements of a word are neighbours in memory.
- * Otherwise they lie a row apart. */
-static inline __attribute__((always_inline)) void words_load(cpu_vector *vector, const char *from, int64_t row_bytes,
-                                                             bool k_contiguous, enum dtype dtype)
+/* Loads a square of words; see square_load().  If k is contiguous, the two elements of a word are
+ * neighbours in memory. Otherwise they lie a row apart. */
+static inline __attribute__((always_inline)) void words_load(cpu_vector *vector, const char *from,
+                                                             int64_t row_bytes, bool k_contiguous,
+                                                             enum dtype dtype)
 {
     (void)dtype;
     CPU_UNROLLED for (int i = 0; i < SQUARE; i++)
     {
         if (k_contiguous) {
-            vector[i] = (cpu_vector)_mm512_loadu_si512(from + i * row_bytes); /* bf16: aligned to 2 bytes */
+            vector[i] =
+                (cpu_vector)_mm512_loadu_si512(from + i * row_bytes); /* bf16: aligned to 2 bytes */
             continue;
         }
         const char *row = from + 2 * i * row_bytes;
-        const __m512i low = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)row));
-        const __m512i high =
-            _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(row + row_bytes)));
+        const __m512i low =
+            _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)row));
+        const __m512i high = _mm512_cvtepu16_epi32(
+            _mm256_loadu_si256((const __m256i *)(const void *)(row + row_bytes)));
         vector[i] = (cpu_vector)_mm512_or_si512(low, _mm512_slli_epi32(high, 16));
     }
 }
 #else
-static inline __attribute__((always_inline)) void words_load(cpu_vector *vector, const char *from, int64_t row_bytes,
-                                                             bool k_contiguous, enum dtype dtype)
+static inline __attribute__((always_inline)) void words_load(cpu_vector *vector, const char *from,
+                                                             int64_t row_bytes, bool k_contiguous,
+                                                             enum dtype dtype)
 {
     (void)k_contiguous;
     float words[SQUARE];
@@ -114,10 +122,11 @@ static inline __attribute__((always_inline)) void words_load(cpu_vector *vector,
 }
 #endif
 
-/* Loads SQUARE lines by SQUARE words.  If k is contiguous, vector i gets the words of line i; otherwise word i of every
- * line. */
-static inline __attribute__((always_inline)) void square_load(cpu_vector *vector, const char *from, int64_t row_bytes,
-                                                              bool k_contiguous, enum dtype dtype)
+/* Loads SQUARE lines by SQUARE words.  If k is contiguous, vector i gets the words of line i;
+ * otherwise word i of every line. */
+static inline __attribute__((always_inline)) void square_load(cpu_vector *vector, const char *from,
+                                                              int64_t row_bytes, bool k_contiguous,
+                                                              enum dtype dtype)
 {
     if (dtype == DTYPE_F32 && DEPTH == 1)
         words_load(vector, from, row_bytes, k_contiguous, DTYPE_F32);
@@ -129,13 +138,15 @@ static inline __attribute__((always_inline)) void square_load(cpu_vector *vector
         words_load(vector, from, row_bytes, false, DTYPE_BF16);
 }
 
-/* Copies the part of a square that exists to `edge` and fills the rest with zeros.  Returns the bytes of a row of
- * `edge`. */
+/* Copies the part of a square that exists to `edge` and fills the rest with zeros.  Returns the
+ * bytes of a row of `edge`. */
 static int64_t edge_copy(const struct strip *strip, int64_t line, int64_t k, char *edge)
 {
-    const int64_t lines = min_i64(SQUARE, strip->lines - line), size = min_i64(SQUARE_DEPTH, strip->size - k);
+    const int64_t lines = min_i64(SQUARE, strip->lines - line),
+                  size = min_i64(SQUARE_DEPTH, strip->size - k);
     const int64_t row_bytes = (strip->k_contiguous ? SQUARE_DEPTH : SQUARE) * strip->bytes;
-    const int64_t count = strip->k_contiguous ? lines : size, length = strip->k_contiguous ? size : lines;
+    const int64_t count = strip->k_contiguous ? lines : size,
+                  length = strip->k_contiguous ? size : lines;
     memset(edge, 0, (size_t)(SQUARE * SQUARE_DEPTH * strip->bytes));
     for (int64_t i = 0; i < count; i++)
         memcpy(edge + i * row_bytes, strip_at(strip, line, k) + i * strip->stride * strip->bytes,
@@ -143,9 +154,10 @@ static int64_t edge_copy(const struct strip *strip, int64_t line, int64_t k, cha
     return row_bytes;
 }
 
-/* Packs the square at `line` and `k`: word i of lines p * SLIVER.. goes to out[p * skip + i * row]. */
-static inline void square_pack(const struct strip *strip, int64_t line, int64_t k, float *out, int64_t skip,
-                               int64_t row)
+/* Packs the square at `line` and `k`: word i of lines p * SLIVER.. goes to out[p * skip + i * row].
+ */
+static inline void square_pack(const struct strip *strip, int64_t line, int64_t k, float *out,
+                               int64_t skip, int64_t row)
 {
     const char *from = strip_at(strip, line, k);
     int64_t row_bytes = strip->stride * strip->bytes;
@@ -161,7 +173,8 @@ static inline void square_pack(const struct strip *strip, int64_t line, int64_t 
     CPU_UNROLLED for (int i = 0; i < SQUARE; i++)
     {
         const piece *pieces = (const piece *)&vector[i];
-        CPU_UNROLLED for (int p = 0; p < SQUARE / SLIVER; p++) * (piece *)(out + p * skip + i * row) = pieces[p];
+        CPU_UNROLLED for (int p = 0; p < SQUARE / SLIVER; p++) *
+            (piece *)(out + p * skip + i * row) = pieces[p];
     }
 }
 
@@ -172,13 +185,15 @@ static inline void square_ahead(const struct strip *strip, int64_t line, int64_t
         __builtin_prefetch(strip_at(strip, i, k + AHEAD_SQUARES * SQUARE_DEPTH));
 }
 
-static inline void slivers_square(const struct strip *strip, int64_t line, int64_t k, int64_t portion, float *out)
+static inline void slivers_square(const struct strip *strip, int64_t line, int64_t k,
+                                  int64_t portion, float *out)
 {
-    square_pack(strip, line, k, out + line * portion + k / DEPTH * SLIVER, SLIVER * portion, SLIVER);
+    square_pack(strip, line, k, out + line * portion + k / DEPTH * SLIVER, SLIVER * portion,
+                SLIVER);
 }
 
-/* Packs slivers, one after the other, each [portion][SLIVER].  Reads the operand along its rows in memory: if it
- * read across them, a product of 1,024 rows would take a tenth longer. */
+/* Packs slivers, one after the other, each [portion][SLIVER].  Reads the operand along its rows in
+ * memory: if it read across them, a product of 1,024 rows would take a tenth longer. */
 static void slivers_pack(const struct strip *strip, int64_t portion, float *out)
 {
     if (strip->k_contiguous) {
@@ -211,7 +226,8 @@ static struct cpu_ahead ahead_of(const struct strip *strip)
     const int64_t columns = min_i64(PANEL, strip->lines);
     return (struct cpu_ahead){.row = strip->from,
                               .stride_bytes = strip->stride * strip->bytes,
-                              .length_bytes = (strip->k_contiguous ? strip->size : columns) * strip->bytes,
+                              .length_bytes =
+                                  (strip->k_contiguous ? strip->size : columns) * strip->bytes,
                               .rows = strip->k_contiguous || columns == 0 ? columns : strip->size};
 }
 
@@ -219,27 +235,32 @@ static struct cpu_ahead ahead_of(const struct strip *strip)
 
 static const float zero[PANEL]; /* a block adds to this row if the target has nothing to add to */
 
-#define EACH_SUM CPU_UNROLLED for (int r = 0; r < SLIVER; r++) CPU_UNROLLED for (int v = 0; v < vectors; v++)
+#define EACH_SUM \
+    CPU_UNROLLED for (int r = 0; r < SLIVER; r++) CPU_UNROLLED for (int v = 0; v < vectors; v++)
 
-/* A sliver of a, a panel of b, and a block of d.  block_multiply() sets d to with + sliver * panel. */
+/* A sliver of a, a panel of b, and a block of d.  block_multiply() sets d to with + sliver * panel.
+ */
 struct block {
     const float *a, *b, *with;
     float *d;
     int64_t words, with_row, d_row; /* words of k; row lengths */
     struct cpu_ahead *ahead;
-    int64_t ahead_lines, ahead_rows; /* lines of the next panel, and rows of d, to prefetch per AHEAD_EVERY words */
+    int64_t ahead_lines,
+        ahead_rows; /* lines of the next panel, and rows of d, to prefetch per AHEAD_EVERY words */
 };
 
 static inline __attribute__((always_inline)) cpu_vector word_spread(float word)
 {
 #if DEPTH == 2
-    return (cpu_vector)_mm512_set1_ps(word); /* no arithmetic: the bits of two bf16 are not an fp32 number */
+    return (cpu_vector)_mm512_set1_ps(
+        word); /* no arithmetic: the bits of two bf16 are not an fp32 number */
 #else
     return word - (cpu_vector){0.0f};
 #endif
 }
 
-static inline __attribute__((always_inline)) void words_multiply(cpu_vector *sum, cpu_vector words, cpu_vector line)
+static inline __attribute__((always_inline)) void words_multiply(cpu_vector *sum, cpu_vector words,
+                                                                 cpu_vector line)
 {
 #if DEPTH == 2
     *sum = (cpu_vector)_mm512_dpbf16_ps((__m512)*sum, (__m512bh)words, (__m512bh)line);
@@ -251,8 +272,9 @@ static inline __attribute__((always_inline)) void words_multiply(cpu_vector *sum
 #endif
 }
 
-static inline __attribute__((always_inline)) void one_word(cpu_vector sum[SLIVER][VECTORS], const float *a,
-                                                           const float *b, int vectors)
+static inline __attribute__((always_inline)) void one_word(cpu_vector sum[SLIVER][VECTORS],
+                                                           const float *a, const float *b,
+                                                           int vectors)
 {
     cpu_vector line[VECTORS];
     CPU_UNROLLED for (int v = 0; v < vectors; v++) line[v] = *(const cpu_vector *)(b + v * SQUARE);
@@ -263,8 +285,10 @@ static inline __attribute__((always_inline)) void one_word(cpu_vector sum[SLIVER
     }
 }
 
-/* Prefetches this step's rows of d.  Prefetching all rows at once would delay the lines of the panel. */
-static inline __attribute__((always_inline)) void sums_ahead(const struct block *block, int64_t step, int vectors)
+/* Prefetches this step's rows of d.  Prefetching all rows at once would delay the lines of the
+ * panel. */
+static inline __attribute__((always_inline)) void sums_ahead(const struct block *block,
+                                                             int64_t step, int vectors)
 {
     const int64_t end = min_i64((step + 1) * block->ahead_rows, SLIVER);
     for (int64_t r = step * block->ahead_rows; r < end; r++) {
@@ -273,9 +297,10 @@ static inline __attribute__((always_inline)) void sums_ahead(const struct block 
     }
 }
 
-/* Computes SLIVER x vectors of d, two words at a time.  If the number of words is odd, packing has added a word of
- * zeros.  The function is inlined so that `vectors` is a constant. */
-static inline __attribute__((always_inline)) void sums_multiply(const struct block *block, int vectors)
+/* Computes SLIVER x vectors of d, two words at a time.  If the number of words is odd, packing has
+ * added a word of zeros.  The function is inlined so that `vectors` is a constant. */
+static inline __attribute__((always_inline)) void sums_multiply(const struct block *block,
+                                                                int vectors)
 {
     const float *a = block->a, *b = block->b;
     const int64_t with_row = block->with_row, d_row = block->d_row;
@@ -306,8 +331,8 @@ static __attribute__((noinline)) void block_multiply(const struct block *block, 
         sums_multiply(block, 1);
 }
 
-/* A tile's sums begin with the rows `with` and go to the rows `to`.  with.of.memory == NULL means that they begin with
- * 0; stride 0 means that all rows begin with the same one. */
+/* A tile's sums begin with the rows `with` and go to the rows `to`.  with.of.memory == NULL means
+ * that they begin with 0; stride 0 means that all rows begin with the same one. */
 struct target {
     struct cpu_rows with, to;
 };
@@ -317,9 +342,10 @@ static int64_t rows_at(const struct cpu_rows *rows, int64_t row, int64_t column)
     return rows->first + row * rows->stride + column;
 }
 
-/* Multiplies a block of which only rows x columns exist, or whose target is not fp32, through a buffer. */
-static void block_convert(struct block block, const struct target *target, int64_t row, int64_t column, int64_t rows,
-                          int64_t columns)
+/* Multiplies a block of which only rows x columns exist, or whose target is not fp32, through a
+ * buffer. */
+static void block_convert(struct block block, const struct target *target, int64_t row,
+                          int64_t column, int64_t rows, int64_t columns)
 {
     float sums[SLIVER * PANEL], buffer[PANEL];
     block.with = zero;
@@ -329,8 +355,8 @@ static void block_convert(struct block block, const struct target *target, int64
     for (int64_t r = 0; r < rows; r++) {
         float *sum = sums + r * PANEL;
         if (target->with.of.memory != NULL) {
-            const float *with =
-                cpu_floats_read(target->with.of, rows_at(&target->with, row + r, column), columns, buffer);
+            const float *with = cpu_floats_read(
+                target->with.of, rows_at(&target->with, row + r, column), columns, buffer);
             CPU_SIMD(i, columns)
                 sum[i] += with[i];
         }
@@ -339,8 +365,8 @@ static void block_convert(struct block block, const struct target *target, int64
 }
 
 /* Multiplies a whole block whose target is fp32, without a buffer. */
-static void block_in_place(struct block block, const struct target *target, int64_t row, int64_t column,
-                           int64_t vectors)
+static void block_in_place(struct block block, const struct target *target, int64_t row,
+                           int64_t column, int64_t vectors)
 {
     const struct cpu_rows *with = &target->with, *to = &target->to;
     block.with = zero;
@@ -353,7 +379,8 @@ static void block_in_place(struct block block, const struct target *target, int6
     block_multiply(&block, vectors);
 }
 
-/* Returns a strip that begins where the matrix does.  strip_part() then sets its lines and its size. */
+/* Returns a strip that begins where the matrix does.  strip_part() then sets its lines and its
+ * size. */
 static struct strip strip_of(struct cpu_floats matrix, bool k_contiguous, int64_t row_length)
 {
     return (struct strip){.from = matrix.memory,
@@ -363,7 +390,8 @@ static struct strip strip_of(struct cpu_floats matrix, bool k_contiguous, int64_
                           .k_contiguous = k_contiguous};
 }
 
-static struct strip strip_part(struct strip strip, int64_t line, int64_t lines, int64_t k, int64_t size)
+static struct strip strip_part(struct strip strip, int64_t line, int64_t lines, int64_t k,
+                               int64_t size)
 {
     strip.from = strip_at(&strip, line, k);
     strip.lines = lines;
@@ -377,20 +405,22 @@ static struct strip strip_skip(const struct strip *strip, int64_t lines)
 }
 
 /* Sets target->to to target->with + slivers * b, panel by panel. */
-static void panels_multiply(const struct cpu_gemm_tile *tile, const float *slivers, int64_t portion, struct strip b,
-                            const struct target *target, float *panel)
+static void panels_multiply(const struct cpu_gemm_tile *tile, const float *slivers, int64_t portion,
+                            struct strip b, const struct target *target, float *panel)
 {
     const int64_t words = words_of(b.size), steps = size_ceil_div(words, AHEAD_EVERY);
     const int64_t blocks = size_ceil_div(tile->rows, SLIVER);
     const bool in_place = target->to.of.dtype == DTYPE_F32 && target->with.of.dtype == DTYPE_F32;
     for (int64_t column = 0; column < tile->columns; column += PANEL) {
-        const int64_t columns = min_i64(PANEL, tile->columns - column), vectors = size_ceil_div(columns, SQUARE);
+        const int64_t columns = min_i64(PANEL, tile->columns - column),
+                      vectors = size_ceil_div(columns, SQUARE);
         const struct strip next = strip_skip(&b, PANEL);
         struct cpu_ahead ahead = ahead_of(&next);
         const struct block block = {.b = panel,
                                     .words = words,
                                     .ahead = &ahead,
-                                    .ahead_lines = size_ceil_div(cpu_ahead_lines(&ahead), blocks * steps),
+                                    .ahead_lines =
+                                        size_ceil_div(cpu_ahead_lines(&ahead), blocks * steps),
                                     .ahead_rows = size_ceil_div(SLIVER, steps)};
         panel_pack(&b, vectors * SQUARE, panel);
         for (int64_t row = 0; row < tile->rows; row += SLIVER) {
@@ -406,15 +436,18 @@ static void panels_multiply(const struct cpu_gemm_tile *tile, const float *slive
     }
 }
 
-static void packed_tile_run(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, void *scratch)
+static void packed_tile_run(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile,
+                            void *scratch)
 {
     const int64_t portion = portion_size(job->k);
-    float *slivers = scratch, *panel = slivers + slivers_floats(tile->rows, job->k), *sums = panel + PANEL * portion;
+    float *slivers = scratch, *panel = slivers + slivers_floats(tile->rows, job->k),
+          *sums = panel + PANEL * portion;
     const struct strip a = strip_of(job->a, !job->transpose_a, job->transpose_a ? job->m : job->k);
     const struct strip b = strip_of(job->b, job->transpose_b, job->transpose_b ? job->k : job->n);
     const struct cpu_rows d = {job->d, tile->row * job->n + tile->column, job->n};
     const struct cpu_rows bias = {job->bias, tile->column, 0};
-    const struct cpu_rows kept = sums_are_kept(job) ? (struct cpu_rows){{sums, DTYPE_F32}, 0, tile->columns} : d;
+    const struct cpu_rows kept =
+        sums_are_kept(job) ? (struct cpu_rows){{sums, DTYPE_F32}, 0, tile->columns} : d;
     struct target target = {.with = {.of.dtype = DTYPE_F32}};
     if (job->bias.memory != NULL || job->accumulate)
         target.with = job->accumulate ? d : bias;
@@ -423,7 +456,8 @@ static void packed_tile_run(const struct cpu_gemm *job, const struct cpu_gemm_ti
         const struct strip a_part = strip_part(a, tile->row, tile->rows, k, size);
         target.to = k + size < job->k ? kept : d;
         slivers_pack(&a_part, portion, slivers);
-        panels_multiply(tile, slivers, portion, strip_part(b, tile->column, tile->columns, k, size), &target, panel);
+        panels_multiply(tile, slivers, portion, strip_part(b, tile->column, tile->columns, k, size),
+                        &target, panel);
     }
 }
 

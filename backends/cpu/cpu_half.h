@@ -1,11 +1,12 @@
-/* 16-bit storage: blocks of bf16 or fp16 are converted to fp32 before a kernel's loop and rounded after it; loops that
- * several kernels share.
+/* 16-bit storage: blocks of bf16 or fp16 are converted to fp32 before a kernel's loop and rounded
+ * after it; loops that several kernels share.
  *
- * Kernels compute in fp32 on blocks.  cpu_floats_read() returns a block as floats: the operand's own memory if that is
- * fp32, else a converted copy in the caller's buffer.  cpu_floats_place() and cpu_floats_write() are the way back.
- * Thus one kernel serves every dtype, at no cost for fp32.  Conversions round to nearest, ties to even; NaN stays NaN;
- * fp16 overflows to infinity and keeps its subnormals.  A test proves them equal, bit for bit, to those of base/dtype.
- * A sum kept in fp64 is rounded to fp32 before it is rounded to 16 bits.
+ * Kernels compute in fp32 on blocks.  cpu_floats_read() returns a block as floats: the operand's
+ * own memory if that is fp32, else a converted copy in the caller's buffer.  cpu_floats_place() and
+ * cpu_floats_write() are the way back. Thus one kernel serves every dtype, at no cost for fp32.
+ * Conversions round to nearest, ties to even; NaN stays NaN; fp16 overflows to infinity and keeps
+ * its subnormals.  A test proves them equal, bit for bit, to those of base/dtype. A sum kept in
+ * fp64 is rounded to fp32 before it is rounded to 16 bits.
  */
 #ifndef GPT_TRAIN_CPU_CPU_HALF_H
 #define GPT_TRAIN_CPU_CPU_HALF_H
@@ -23,15 +24,18 @@
 static inline void cpu_bf16_load(const uint16_t *in, float *out, int64_t count)
 {
     int64_t whole = 0;
-    /* Widens directly from memory: compilers would load a whole vector first, and shuffle its upper half down. */
+    /* Widens directly from memory: compilers would load a whole vector first, and shuffle its upper
+     * half down. */
 #if defined(__AVX512F__)
     for (; whole + 16 <= count; whole += 16) {
-        const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(in + whole)));
+        const __m512i wide =
+            _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(in + whole)));
         _mm512_storeu_ps(out + whole, _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16)));
     }
 #elif defined(__AVX2__)
     for (; whole + 8 <= count; whole += 8) {
-        const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(in + whole)));
+        const __m256i wide =
+            _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(in + whole)));
         _mm256_storeu_ps(out + whole, _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16)));
     }
 #endif
@@ -50,10 +54,12 @@ static inline void cpu_f16_load(const uint16_t *in, float *out, int64_t count)
     int64_t whole = 0;
 #if defined(__AVX512F__)
     for (; whole + 16 <= count; whole += 16)
-        _mm512_storeu_ps(out + whole, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(in + whole))));
+        _mm512_storeu_ps(out + whole, _mm512_cvtph_ps(_mm256_loadu_si256(
+                                          (const __m256i *)(const void *)(in + whole))));
 #elif defined(__F16C__)
     for (; whole + 8 <= count; whole += 8)
-        _mm256_storeu_ps(out + whole, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(in + whole))));
+        _mm256_storeu_ps(out + whole, _mm256_cvtph_ps(_mm_loadu_si128(
+                                          (const __m128i *)(const void *)(in + whole))));
 #endif
     CPU_SIMD(i, count - whole)
         out[whole + i] = f16_to_f32(in[whole + i]);
@@ -64,9 +70,9 @@ static inline void cpu_f16_store(const float *in, uint16_t *out, int64_t count)
     int64_t whole = 0;
 #if defined(__AVX512F__)
     for (; whole + 16 <= count; whole += 16)
-        _mm256_storeu_si256(
-            (__m256i *)(void *)(out + whole),
-            _mm512_cvtps_ph(_mm512_loadu_ps(in + whole), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+        _mm256_storeu_si256((__m256i *)(void *)(out + whole),
+                            _mm512_cvtps_ph(_mm512_loadu_ps(in + whole),
+                                            _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 #elif defined(__F16C__)
     for (; whole + 8 <= count; whole += 8)
         _mm_storeu_si128((__m128i *)(void *)(out + whole),
@@ -82,13 +88,16 @@ struct cpu_floats {
     enum dtype dtype;
 };
 
-static inline struct cpu_floats cpu_floats_of(const struct cpu_backend *cpu, const struct op_call *call, int32_t slot)
+static inline struct cpu_floats cpu_floats_of(const struct cpu_backend *cpu,
+                                              const struct op_call *call, int32_t slot)
 {
     return (struct cpu_floats){cpu_operand(cpu, call, slot), call->operand[slot].dtype};
 }
 
-/* Returns elements first .. first + count - 1 as fp32: the operand's own memory, or a copy in `buffer`. */
-static inline const float *cpu_floats_read(struct cpu_floats from, int64_t first, int64_t count, float *buffer)
+/* Returns elements first .. first + count - 1 as fp32: the operand's own memory, or a copy in
+ * `buffer`. */
+static inline const float *cpu_floats_read(struct cpu_floats from, int64_t first, int64_t count,
+                                           float *buffer)
 {
     if (from.dtype == DTYPE_F32)
         return (const float *)from.memory + first;
@@ -108,21 +117,25 @@ static inline void cpu_floats_copy(struct cpu_floats from, int64_t first, int64_
         memcpy(out, in, (size_t)count * sizeof *out);
 }
 
-/* Returns the place for results from element `first` on: the operand's memory, or `buffer` for cpu_floats_write(). */
+/* Returns the place for results from element `first` on: the operand's memory, or `buffer` for
+ * cpu_floats_write(). */
 static inline float *cpu_floats_place(struct cpu_floats to, int64_t first, float *buffer)
 {
     return to.dtype == DTYPE_F32 ? (float *)to.memory + first : buffer;
 }
 
 /* Returns the elements as fp32, to be modified and stored with cpu_floats_write(). */
-static inline float *cpu_floats_edit(struct cpu_floats both, int64_t first, int64_t count, float *buffer)
+static inline float *cpu_floats_edit(struct cpu_floats both, int64_t first, int64_t count,
+                                     float *buffer)
 {
     cpu_floats_read(both, first, count, buffer);
     return cpu_floats_place(both, first, buffer);
 }
 
-/* Rounds `count` values into elements from `first` on; does nothing if cpu_floats_place() returned them. */
-static inline void cpu_floats_write(struct cpu_floats to, int64_t first, int64_t count, const float *values)
+/* Rounds `count` values into elements from `first` on; does nothing if cpu_floats_place() returned
+ * them. */
+static inline void cpu_floats_write(struct cpu_floats to, int64_t first, int64_t count,
+                                    const float *values)
 {
     if (to.dtype == DTYPE_F32) {
         float *out = (float *)to.memory + first;
@@ -138,14 +151,14 @@ static inline void cpu_floats_write(struct cpu_floats to, int64_t first, int64_t
 }
 
 /* to[at ..] = from[first ..], `count` elements, converted if the dtypes differ. */
-static inline void cpu_floats_move(struct cpu_floats to, int64_t at, struct cpu_floats from, int64_t first,
-                                   int64_t count)
+static inline void cpu_floats_move(struct cpu_floats to, int64_t at, struct cpu_floats from,
+                                   int64_t first, int64_t count)
 {
     float buffer[CPU_BLOCK];
     const size_t bytes = dtype_size_bytes(to.dtype);
     if (to.dtype == from.dtype) {
-        memmove((char *)to.memory + (size_t)at * bytes, (const char *)from.memory + (size_t)first * bytes,
-                (size_t)count * bytes);
+        memmove((char *)to.memory + (size_t)at * bytes,
+                (const char *)from.memory + (size_t)first * bytes, (size_t)count * bytes);
         return;
     }
     for (int64_t i = 0; i < count; i += CPU_BLOCK) {
@@ -155,11 +168,15 @@ static inline void cpu_floats_move(struct cpu_floats to, int64_t at, struct cpu_
     }
 }
 
-/* Computes elements of a result from the elements of the inputs at the same places, which it may replace. */
-typedef void cpu_elements_fn(const struct op_attrs *attrs, const float *const *in, float *out, int64_t count);
+/* Computes elements of a result from the elements of the inputs at the same places, which it may
+ * replace. */
+typedef void cpu_elements_fn(const struct op_attrs *attrs, const float *const *in, float *out,
+                             int64_t count);
 
-/* Runs an op whose last operand is the result, and whose others are inputs of the same shape, at most two. */
-static inline void cpu_elements_run(const struct cpu_backend *cpu, const struct op_call *call, cpu_elements_fn *compute)
+/* Runs an op whose last operand is the result, and whose others are inputs of the same shape, at
+ * most two. */
+static inline void cpu_elements_run(const struct cpu_backend *cpu, const struct op_call *call,
+                                    cpu_elements_fn *compute)
 {
     const int32_t inputs = op_declaration(call->kind)->operands - 1;
     const struct cpu_floats result = cpu_floats_of(cpu, call, inputs);
@@ -187,7 +204,8 @@ static inline void cpu_elements_run(const struct cpu_backend *cpu, const struct 
     }                                                                                 \
     const struct cpu_op CPU_NAME(cpu_##name) = {.run = name##_run};
 
-/* Returns the floats in a row of `columns`, padded so that threads do not share cache lines in a workspace. */
+/* Returns the floats in a row of `columns`, padded so that threads do not share cache lines in a
+ * workspace. */
 static inline size_t cpu_row_floats(int64_t columns)
 {
     return size_round_up((size_t)columns, CPU_ALIGNMENT_BYTES / sizeof(float));
@@ -195,10 +213,10 @@ static inline size_t cpu_row_floats(int64_t columns)
 
 #define CPU_PART_COLUMNS 128 /* columns of a sum over parts, at a time */
 
-/* Operand `slot` (+)= the sum of partial[parts], `stride` doubles apart, added in the order of the parts.  Does nothing
- * if it is absent. */
-static inline void cpu_parts_add(const struct cpu_backend *cpu, const struct op_call *call, int32_t slot,
-                                 const double *partial, int64_t stride, int64_t parts)
+/* Operand `slot` (+)= the sum of partial[parts], `stride` doubles apart, added in the order of the
+ * parts.  Does nothing if it is absent. */
+static inline void cpu_parts_add(const struct cpu_backend *cpu, const struct op_call *call,
+                                 int32_t slot, const double *partial, int64_t stride, int64_t parts)
 {
     const struct cpu_floats out = cpu_floats_of(cpu, call, slot);
     const bool accumulate = op_accumulates(call, slot);
@@ -207,7 +225,8 @@ static inline void cpu_parts_add(const struct cpu_backend *cpu, const struct op_
         double sum[CPU_PART_COLUMNS];
         float buffer[CPU_PART_COLUMNS];
         const int64_t count = min_i64(CPU_PART_COLUMNS, columns - first);
-        float *to = accumulate ? cpu_floats_edit(out, first, count, buffer) : cpu_floats_place(out, first, buffer);
+        float *to = accumulate ? cpu_floats_edit(out, first, count, buffer)
+                               : cpu_floats_place(out, first, buffer);
         for (int64_t c = 0; c < count; c++)
             sum[c] = accumulate ? (double)to[c] : 0.0;
         for (int64_t part = 0; part < parts; part++) {
@@ -237,7 +256,8 @@ static inline float cpu_exp_sum(float *values, int64_t count, float largest)
 
 #define CPU_MAX_LANES 64 /* several vectors, so that comparisons do not wait for each other */
 
-/* Returns the maximum of values[count], count >= 1; may ignore NaN.  Uses lanes, which every compiler vectorises. */
+/* Returns the maximum of values[count], count >= 1; may ignore NaN.  Uses lanes, which every
+ * compiler vectorises. */
 static inline float cpu_max_of(const float *values, int64_t count)
 {
     float lane[CPU_MAX_LANES];

@@ -1,18 +1,21 @@
 /* layernorm and rmsnorm, forward and backward, one row at a time; bias_backward.
  *
- * Their operands have the same numbers (ops/layernorm.c); rmsnorm is a layernorm whose mean is absent, and counts as 0.
+ * Their operands have the same numbers (ops/layernorm.c); rmsnorm is a layernorm whose mean is
+ * absent, and counts as 0.
  *
- * Statistics and the two means of the backward pass are summed in fp64.  dgain and dbias, and the gradient of a bias,
- * are sums over all rows.  The rows are divided into parts whose number follows from the shape, each part sums in fp64
- * in its own strip of the workspace, and the parts are added in order, so that the result does not depend on the number
- * of threads.  16-bit rows are converted into rows of the workspace, at most three per thread; gain and bias once.  An
- * absent gain is a row of ones there.
+ * Statistics and the two means of the backward pass are summed in fp64.  dgain and dbias, and the
+ * gradient of a bias, are sums over all rows.  The rows are divided into parts whose number follows
+ * from the shape, each part sums in fp64 in its own strip of the workspace, and the parts are added
+ * in order, so that the result does not depend on the number of threads.  16-bit rows are converted
+ * into rows of the workspace, at most three per thread; gain and bias once.  An absent gain is a
+ * row of ones there.
  */
 #include "backends/cpu/cpu_half.h"
 
 #include <math.h>
 
-/* fp32 rows in the workspace: SHARED_ROWS for gain and bias, then FORWARD_ROWS or BACKWARD_ROWS per thread. */
+/* fp32 rows in the workspace: SHARED_ROWS for gain and bias, then FORWARD_ROWS or BACKWARD_ROWS per
+ * thread. */
 #define SHARED_ROWS 2
 #define FORWARD_ROWS 1
 #define BACKWARD_ROWS 3
@@ -25,7 +28,8 @@ struct layernorm_gradient {
 };
 
 /* Returns the floats of workspace; 0 if there is a gain and all operands are fp32. */
-static size_t rows_floats(const struct cpu_backend *cpu, const struct op_call *call, int32_t gain, size_t rows)
+static size_t rows_floats(const struct cpu_backend *cpu, const struct op_call *call, int32_t gain,
+                          size_t rows)
 {
     const int64_t channels = op_columns(call, 0);
     bool converts = !call->operand[gain].present;
@@ -41,7 +45,8 @@ static float *scratch_row(float *scratch, size_t row_floats, size_t index)
 }
 
 /* Returns the gain as fp32: the operand's memory, or a row in `scratch`. */
-static const float *gain_read(const struct cpu_backend *cpu, const struct op_call *call, int32_t slot, float *scratch)
+static const float *gain_read(const struct cpu_backend *cpu, const struct op_call *call,
+                              int32_t slot, float *scratch)
 {
     const struct cpu_floats gain = cpu_floats_of(cpu, call, slot);
     const int64_t channels = op_columns(call, 0);
@@ -53,8 +58,8 @@ static const float *gain_read(const struct cpu_backend *cpu, const struct op_cal
 }
 
 /* `out_mean` is NULL for a norm without a mean. */
-static void row_normalise(const float *x, const float *gain, const float *bias, int64_t channels, float epsilon,
-                          float *y, float *out_mean, float *out_rstd)
+static void row_normalise(const float *x, const float *gain, const float *bias, int64_t channels,
+                          float epsilon, float *y, float *out_mean, float *out_rstd)
 {
     double sum = 0.0, square = 0.0;
     if (out_mean != NULL) {
@@ -103,15 +108,16 @@ static void forward_run(const struct cpu_backend *cpu, const struct op_call *cal
         float *buffer = scratch_row(scratch, row_floats, SHARED_ROWS + (size_t)cpu_thread_index());
         const float *in = cpu_floats_read(x, n * channels, channels, buffer);
         float *out = cpu_floats_place(y, n * channels, buffer);
-        row_normalise(in, gain, bias, channels, epsilon, out, mean != NULL ? mean + n : NULL, rstd + n);
+        row_normalise(in, gain, bias, channels, epsilon, out, mean != NULL ? mean + n : NULL,
+                      rstd + n);
         cpu_floats_write(y, n * channels, channels, out);
     }
 }
 
-/* Computes dx of rows begin .. end - 1, through the three rows of `scratch` if they are 16-bit, and their contributions
- * to dgain[channels], followed by dbias[channels]. */
-static void part_gradient(const struct layernorm_gradient *g, int64_t begin, int64_t end, double *dgain, float *scratch,
-                          size_t row_floats)
+/* Computes dx of rows begin .. end - 1, through the three rows of `scratch` if they are 16-bit, and
+ * their contributions to dgain[channels], followed by dbias[channels]. */
+static void part_gradient(const struct layernorm_gradient *g, int64_t begin, int64_t end,
+                          double *dgain, float *scratch, size_t row_floats)
 {
     const int64_t channels = g->channels;
     const float *gain = g->gain;
@@ -120,10 +126,11 @@ static void part_gradient(const struct layernorm_gradient *g, int64_t begin, int
     for (int64_t n = begin; n < end; n++) {
         const int64_t first = n * channels;
         const float *dy = cpu_floats_read(g->dy, first, channels, scratch);
-        const float *x = cpu_floats_read(g->x, first, channels, scratch_row(scratch, row_floats, 1));
+        const float *x =
+            cpu_floats_read(g->x, first, channels, scratch_row(scratch, row_floats, 1));
         float *buffer = scratch_row(scratch, row_floats, 2);
-        float *dx =
-            g->accumulate ? cpu_floats_edit(g->dx, first, channels, buffer) : cpu_floats_place(g->dx, first, buffer);
+        float *dx = g->accumulate ? cpu_floats_edit(g->dx, first, channels, buffer)
+                                  : cpu_floats_place(g->dx, first, buffer);
         const float mean = g->mean != NULL ? g->mean[n] : 0.0f, rstd = g->rstd[n];
         double sum = 0.0, product = 0.0;
         CPU_SIMD_SUM(c, channels, sum, product) {
@@ -140,10 +147,12 @@ static void part_gradient(const struct layernorm_gradient *g, int64_t begin, int
         const float mean_product = (float)(product / (double)channels);
         if (g->accumulate) {
             CPU_SIMD(c, channels)
-                dx[c] += rstd * (dy[c] * gain[c] - mean_weighted - (x[c] - mean) * rstd * mean_product);
+                dx[c] +=
+                    rstd * (dy[c] * gain[c] - mean_weighted - (x[c] - mean) * rstd * mean_product);
         } else {
             CPU_SIMD(c, channels)
-                dx[c] = rstd * (dy[c] * gain[c] - mean_weighted - (x[c] - mean) * rstd * mean_product);
+                dx[c] =
+                    rstd * (dy[c] * gain[c] - mean_weighted - (x[c] - mean) * rstd * mean_product);
         }
         cpu_floats_write(g->dx, first, channels, dx);
     }
@@ -158,7 +167,8 @@ static size_t parts_bytes(const struct op_call *call)
 /* The sums of the parts, followed by the fp32 rows. */
 static size_t backward_workspace_bytes(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    return parts_bytes(call) + rows_floats(cpu, call, LAYERNORM_BACKWARD_GAIN, BACKWARD_ROWS) * sizeof(float);
+    return parts_bytes(call) +
+           rows_floats(cpu, call, LAYERNORM_BACKWARD_GAIN, BACKWARD_ROWS) * sizeof(float);
 }
 
 static void backward_run(const struct cpu_backend *cpu, const struct op_call *call)
@@ -182,15 +192,18 @@ static void backward_run(const struct cpu_backend *cpu, const struct op_call *ca
     };
     const int64_t parts = cpu_parts(rows);
     CPU_PARALLEL(part, parts, 1, rows * channels) {
-        float *buffer = scratch_row(scratch, row_floats, SHARED_ROWS + (size_t)cpu_thread_index() * BACKWARD_ROWS);
-        part_gradient(&gradient, cpu_part_begin(rows, parts, part), cpu_part_begin(rows, parts, part + 1),
-                      partial + part * 2 * channels, buffer, row_floats);
+        float *buffer = scratch_row(scratch, row_floats,
+                                    SHARED_ROWS + (size_t)cpu_thread_index() * BACKWARD_ROWS);
+        part_gradient(&gradient, cpu_part_begin(rows, parts, part),
+                      cpu_part_begin(rows, parts, part + 1), partial + part * 2 * channels, buffer,
+                      row_floats);
     }
     cpu_parts_add(cpu, call, LAYERNORM_BACKWARD_DGAIN, partial, 2 * channels, parts);
     cpu_parts_add(cpu, call, LAYERNORM_BACKWARD_DBIAS, partial + channels, 2 * channels, parts);
 }
 
-static size_t bias_backward_workspace_bytes(const struct cpu_backend *cpu, const struct op_call *call)
+static size_t bias_backward_workspace_bytes(const struct cpu_backend *cpu,
+                                            const struct op_call *call)
 {
     (void)cpu;
     const int64_t *dims = call->operand[BIAS_BACKWARD_DY].dims;
@@ -213,7 +226,8 @@ static void row_add(double *sum, struct cpu_floats dy, int64_t first, int64_t co
 static void bias_backward_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
     const struct cpu_floats dy = cpu_floats_of(cpu, call, BIAS_BACKWARD_DY);
-    const int64_t rows = call->operand[BIAS_BACKWARD_DY].dims[0], columns = call->operand[BIAS_BACKWARD_DY].dims[1];
+    const int64_t rows = call->operand[BIAS_BACKWARD_DY].dims[0],
+                  columns = call->operand[BIAS_BACKWARD_DY].dims[1];
     const int64_t parts = cpu_parts(rows);
     double *partial = cpu_workspace(cpu, call, (size_t)parts * (size_t)columns * sizeof(double));
     CPU_PARALLEL(part, parts, 1, rows * columns) {
@@ -226,11 +240,11 @@ static void bias_backward_run(const struct cpu_backend *cpu, const struct op_cal
     cpu_parts_add(cpu, call, BIAS_BACKWARD_DBIAS, partial, columns, parts);
 }
 
-#define NORM(name)                                                                                      \
-    const struct cpu_op CPU_NAME(cpu_##name##_forward) = {.workspace_bytes = forward_workspace_bytes,   \
-                                                          .run = forward_run};                          \
-    const struct cpu_op CPU_NAME(cpu_##name##_backward) = {.workspace_bytes = backward_workspace_bytes, \
-                                                           .run = backward_run};
+#define NORM(name)                                                       \
+    const struct cpu_op CPU_NAME(cpu_##name##_forward) = {               \
+        .workspace_bytes = forward_workspace_bytes, .run = forward_run}; \
+    const struct cpu_op CPU_NAME(cpu_##name##_backward) = {              \
+        .workspace_bytes = backward_workspace_bytes, .run = backward_run};
 NORM(layernorm)
 NORM(rmsnorm)
 const struct cpu_op CPU_NAME(cpu_bias_backward) = {.workspace_bytes = bias_backward_workspace_bytes,

@@ -1,9 +1,9 @@
 /* The arena of the cpu backend, and the memory available for it.
  *
- * A segment is one anonymous mapping, in huge pages if the system provides them.  All threads touch it, so that its
- * pages exist, near the threads, before step 1.  An arena larger than the available memory (base/system_memory.h) is
- * refused here, instead of the process being killed later.  The users of the remaining memory are read from /proc, as
- * far as permitted.
+ * A segment is one anonymous mapping, in huge pages if the system provides them.  All threads touch
+ * it, so that its pages exist, near the threads, before step 1.  An arena larger than the available
+ * memory (base/system_memory.h) is refused here, instead of the process being killed later.  The
+ * users of the remaining memory are read from /proc, as far as permitted.
  */
 
 #include "backends/cpu/cpu_memory.h"
@@ -23,10 +23,12 @@ enum gt_status cpu_memory_read(uint64_t *out_total_bytes, uint64_t *out_free_byt
 {
     if (system_memory_read(out_total_bytes, out_free_bytes))
         return GT_OK;
-    return FAIL(GT_DEVICE, "cpu: the system does not say how much memory it has (/proc/meminfo, sysconf)");
+    return FAIL(GT_DEVICE,
+                "cpu: the system does not say how much memory it has (/proc/meminfo, sysconf)");
 }
 
-/* Returns the resident set of process `pid`, in bytes; 0 when the process is gone or may not be read. */
+/* Returns the resident set of process `pid`, in bytes; 0 when the process is gone or may not be
+ * read. */
 static uint64_t resident_bytes(const void *context, const char *proc, int64_t pid)
 {
     char path[PATH_MAX_BYTES];
@@ -64,29 +66,36 @@ static void segment_touch(struct cpu_segment *segment, int32_t threads)
 
 static enum gt_status segment_map(struct cpu_segment *segment, const struct backend_segment *wanted)
 {
-    *segment = (struct cpu_segment){.space = wanted->space, .size_bytes = (size_t)wanted->size_bytes};
+    *segment =
+        (struct cpu_segment){.space = wanted->space, .size_bytes = (size_t)wanted->size_bytes};
     if (wanted->size_bytes == 0)
         return GT_OK;
-    void *memory = mmap(NULL, segment->size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory =
+        mmap(NULL, segment->size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
-        return FAIL(GT_NO_MEMORY, "cpu: mmap of %" PRIu64 " B for the arena: %s", wanted->size_bytes, strerror(errno));
+        return FAIL(GT_NO_MEMORY, "cpu: mmap of %" PRIu64 " B for the arena: %s",
+                    wanted->size_bytes, strerror(errno));
 #ifdef MADV_HUGEPAGE
-    (void)madvise(memory, segment->size_bytes, MADV_HUGEPAGE); /* best effort: kernels without huge pages refuse it */
+    (void)madvise(memory, segment->size_bytes,
+                  MADV_HUGEPAGE); /* best effort: kernels without huge pages refuse it */
 #endif
     segment->memory = memory;
     return GT_OK;
 }
 
-enum gt_status cpu_memory_map(struct cpu_backend *cpu, const struct backend_segment *segments, int32_t count)
+enum gt_status cpu_memory_map(struct cpu_backend *cpu, const struct backend_segment *segments,
+                              int32_t count)
 {
     uint64_t total = 0, available = 0, need = 0;
     TRY(cpu_memory_read(&total, &available));
     for (int32_t i = 0; i < count; i++)
-        need = segments[i].size_bytes > UINT64_MAX - need ? UINT64_MAX : need + segments[i].size_bytes;
+        need =
+            segments[i].size_bytes > UINT64_MAX - need ? UINT64_MAX : need + segments[i].size_bytes;
     if (need > available)
         return FAIL(GT_NO_MEMORY,
-                    "cpu: the arena needs %" PRIu64 " B, but only %" PRIu64 " B of %" PRIu64 " B are free", need,
-                    available, total);
+                    "cpu: the arena needs %" PRIu64 " B, but only %" PRIu64 " B of %" PRIu64
+                    " B are free",
+                    need, available, total);
     enum gt_status status = GT_OK;
     for (; cpu->segments < count && status == GT_OK; cpu->segments++)
         status = segment_map(&cpu->segment[cpu->segments], &segments[cpu->segments]);

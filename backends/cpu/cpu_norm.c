@@ -1,10 +1,13 @@
-/* sum_of_squares and clip_factor: the gradient's norm and the scalars derived from it; adamw, which uses them.
+/* sum_of_squares and clip_factor: the gradient's norm and the scalars derived from it; adamw, which
+ * uses them.
  *
- * Squares are exact in fp64 and summed there, in parts whose number follows from the shape, added in order.  An
- * infinity or a NaN in the gradient, or a norm beyond fp32, makes the norm non-finite, which skips the update.
+ * Squares are exact in fp64 and summed there, in parts whose number follows from the shape, added
+ * in order.  An infinity or a NaN in the gradient, or a norm beyond fp32, makes the norm
+ * non-finite, which skips the update.
  *
- * adamw is one pass over gradient, parameter and both moments; memory-bound.  Arithmetic is in fp32 for any storage
- * dtype: m, v and the parameter are rounded once, from the fp32 values of this step.
+ * adamw is one pass over gradient, parameter and both moments; memory-bound.  Arithmetic is in fp32
+ * for any storage dtype: m, v and the parameter are rounded once, from the fp32 values of this
+ * step.
  */
 #include "backends/cpu/cpu_half.h"
 
@@ -15,7 +18,8 @@
 #define LINES_FLOATS 256
 #define AHEAD_FLOATS 1024
 
-/* Prefetches, because the processor's own prefetching does not keep up with one stream per thread. */
+/* Prefetches, because the processor's own prefetching does not keep up with one stream per thread.
+ */
 static double block_square(const float *x, int64_t count)
 {
     double sum = 0.0;
@@ -51,8 +55,8 @@ static void sum_of_squares_run(const struct cpu_backend *cpu, const struct op_ca
     const int64_t parts = min_i64(size_ceil_div(elements, PART_ELEMENTS), PARTS_MAX);
     double partial[PARTS_MAX];
     CPU_PARALLEL(part, parts, 1, elements)
-        partial[part] =
-            part_square(x, cpu_part_begin(elements, parts, part), cpu_part_begin(elements, parts, part + 1));
+        partial[part] = part_square(x, cpu_part_begin(elements, parts, part),
+                                    cpu_part_begin(elements, parts, part + 1));
     double sum = 0.0;
     for (int64_t part = 0; part < parts; part++)
         sum += partial[part];
@@ -82,8 +86,8 @@ struct adamw_memory {
     struct cpu_floats grad, param, master, first, second;
 };
 
-static void block_update(const struct adamw_step *step, const float *grad, float *param, float *first, float *second,
-                         int64_t count)
+static void block_update(const struct adamw_step *step, const float *grad, float *param,
+                         float *first, float *second, int64_t count)
 {
     const struct adamw_step s = *step;
     CPU_SIMD(i, count) {
@@ -94,13 +98,15 @@ static void block_update(const struct adamw_step *step, const float *grad, float
         first[i] = m;
         second[i] = v;
         param[i] =
-            p - s.learning_rate * ((m / s.correction1) / (sqrtf(v / s.correction2) + s.epsilon) + s.weight_decay * p);
+            p - s.learning_rate * ((m / s.correction1) / (sqrtf(v / s.correction2) + s.epsilon) +
+                                   s.weight_decay * p);
     }
 }
 
-/* Updates elements begin .. begin + count - 1, count <= CPU_BLOCK.  With a master, the update applies to the master. */
-static void memory_update(const struct adamw_step *step, const struct adamw_memory *memory, int64_t begin,
-                          int64_t count)
+/* Updates elements begin .. begin + count - 1, count <= CPU_BLOCK.  With a master, the update
+ * applies to the master. */
+static void memory_update(const struct adamw_step *step, const struct adamw_memory *memory,
+                          int64_t begin, int64_t count)
 {
     float buffer[4][CPU_BLOCK];
     const bool mastered = memory->master.memory != NULL;

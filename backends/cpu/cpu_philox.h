@@ -1,4 +1,5 @@
-/* Dropout masks: Philox over many counters at once.  ops/op.h defines which bits decide which element. */
+/* Dropout masks: Philox over many counters at once.  ops/op.h defines which bits decide which
+ * element. */
 #ifndef GPT_TRAIN_CPU_CPU_PHILOX_H
 #define GPT_TRAIN_CPU_CPU_PHILOX_H
 
@@ -24,9 +25,10 @@ static inline struct cpu_mask cpu_mask_make(const union scalar_word *scalars, fl
                              .scale = dropout_scale(dropout)};
 }
 
-/* factor[8 * groups] = scale for kept elements, 0 for dropped ones.  The first element is number 8 * first_group;
- * groups <= CPU_MASK_GROUPS. */
-static inline void cpu_mask_fill(const struct cpu_mask *mask, int64_t first_group, int64_t groups, float *factor)
+/* factor[8 * groups] = scale for kept elements, 0 for dropped ones.  The first element is number 8
+ * * first_group; groups <= CPU_MASK_GROUPS. */
+static inline void cpu_mask_fill(const struct cpu_mask *mask, int64_t first_group, int64_t groups,
+                                 float *factor)
 {
     uint32_t word[4 * CPU_MASK_GROUPS];
     assert(groups <= CPU_MASK_GROUPS);

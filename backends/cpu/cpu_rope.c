@@ -1,8 +1,8 @@
 /* rope_forward and rope_backward, one head of a row at a time.
  *
- * The backward turns the other way.  With gains, the sums of squares and of the gradient's products are made first, in
- * fp64, then the results.  dgain is summed as layernorm's: in parts of the rows, whose number follows from the shape,
- * added in order.
+ * The backward turns the other way.  With gains, the sums of squares and of the gradient's products
+ * are made first, in fp64, then the results.  dgain is summed as layernorm's: in parts of the rows,
+ * whose number follows from the shape, added in order.
  */
 #include "backends/cpu/cpu_half.h"
 
@@ -10,16 +10,18 @@
 
 /* The slots of the forward name the first operands of the backward too. */
 struct rope {
-    struct cpu_floats in, x, out;         /* in: x, or dy; x: of the backward with gains */
-    const float *table, *gain;            /* gain: NULL if absent */
-    int64_t columns, size, heads, turned; /* size of a head; heads: queries'; turned: queries' and keys' */
+    struct cpu_floats in, x, out; /* in: x, or dy; x: of the backward with gains */
+    const float *table, *gain;    /* gain: NULL if absent */
+    int64_t columns, size, heads,
+        turned; /* size of a head; heads: queries'; turned: queries' and keys' */
     int64_t position, time;
     bool is_whole; /* a mean is over all heads */
     bool is_backward;
     float epsilon;
 };
 
-/* What a row's elements share: its number, its cosines and sines, and, for the heads of a mean, r and mean(dz g xh). */
+/* What a row's elements share: its number, its cosines and sines, and, for the heads of a mean, r
+ * and mean(dz g xh). */
 struct row {
     int64_t n;
     const float *cosine, *sine;
@@ -42,7 +44,8 @@ static void head_turn(const struct row *row, int64_t half, float sign, const flo
     }
 }
 
-static void head_turn_normal(const struct row *row, int64_t half, const float *gain, const float *in, float *out)
+static void head_turn_normal(const struct row *row, int64_t half, const float *gain,
+                             const float *in, float *out)
 {
     CPU_SIMD(i, half) {
         const float a = in[i] * row->r * gain[i], b = in[i + half] * row->r * gain[i + half];
@@ -71,14 +74,15 @@ static void means_make(const struct rope *rope, struct row *row, int64_t first, 
         CPU_SIMD_SUM(i, size, square)
             square += (double)x[i] * (double)x[i];
     }
-    const double count = (double)((end - first) * size), r = 1.0 / sqrt(square / count + (double)rope->epsilon);
+    const double count = (double)((end - first) * size),
+                 r = 1.0 / sqrt(square / count + (double)rope->epsilon);
     row->r = (float)r;
     row->product = (float)(r * product / count);
 }
 
 /* Makes dx[size] of a head from dz, and adds the head's share of dgain. */
-static void gradient_make(const struct row *row, int64_t size, const float *gain, const float *x, const float *dz,
-                          float *dx, double *dgain)
+static void gradient_make(const struct row *row, int64_t size, const float *gain, const float *x,
+                          const float *dz, float *dx, double *dgain)
 {
     const float r = row->r, product = row->product;
     CPU_SIMD(i, size) {
@@ -91,15 +95,16 @@ static void gradient_make(const struct row *row, int64_t size, const float *gain
 static void head_make(const struct rope *rope, const struct row *row, int64_t head, double *dgain)
 {
     float buffer[2][CPU_BLOCK];
-    const int64_t size = rope->size, at = row->n * rope->columns + head * size, gains = gain_of(rope, head);
+    const int64_t size = rope->size, at = row->n * rope->columns + head * size,
+                  gains = gain_of(rope, head);
     const float *in = cpu_floats_read(rope->in, at, size, buffer[0]);
     float *out = cpu_floats_place(rope->out, at, buffer[0]);
     if (rope->gain == NULL) {
         head_turn(row, size / 2, rope->is_backward ? -1.0f : 1.0f, in, out);
     } else if (rope->is_backward) {
         head_turn(row, size / 2, -1.0f, in, buffer[0]);
-        gradient_make(row, size, rope->gain + gains, cpu_floats_read(rope->x, at, size, buffer[1]), buffer[0], out,
-                      dgain + gains);
+        gradient_make(row, size, rope->gain + gains, cpu_floats_read(rope->x, at, size, buffer[1]),
+                      buffer[0], out, dgain + gains);
     } else {
         head_turn_normal(row, size / 2, rope->gain + gains, in, out);
     }
@@ -111,7 +116,9 @@ static void row_make(const struct rope *rope, int64_t n, double *dgain)
     const float *angles = rope->table + (rope->position + n % rope->time) * rope->size;
     struct row row = {.n = n, .cosine = angles, .sine = angles + rope->size / 2};
     for (int64_t head = 0; head < rope->turned; head++) {
-        const int64_t end = !rope->is_whole ? head + 1 : head < rope->heads ? rope->heads : rope->turned;
+        const int64_t end = !rope->is_whole      ? head + 1
+                            : head < rope->heads ? rope->heads
+                                                 : rope->turned;
         if (rope->gain != NULL && (!rope->is_whole || head == 0 || head == rope->heads))
             means_make(rope, &row, head, end);
         head_make(rope, &row, head, dgain);
@@ -130,24 +137,29 @@ static bool rope_supports(const struct op_call *call)
 static size_t parts_bytes(const struct op_call *call)
 {
     const int64_t parts = cpu_parts(op_rows(call, ROPE_FORWARD_X));
-    return call->kind == OP_ROPE_BACKWARD ? (size_t)(parts * op_elements(call, ROPE_FORWARD_GAIN)) * sizeof(double) : 0;
+    return call->kind == OP_ROPE_BACKWARD
+               ? (size_t)(parts * op_elements(call, ROPE_FORWARD_GAIN)) * sizeof(double)
+               : 0;
 }
 
 static size_t rope_workspace_bytes(const struct cpu_backend *cpu, const struct op_call *call)
 {
     const struct operand *gain = &call->operand[ROPE_FORWARD_GAIN];
     (void)cpu;
-    return parts_bytes(call) + (gain->dtype != DTYPE_F32 ? (size_t)operand_elements(gain) * sizeof(float) : 0);
+    return parts_bytes(call) +
+           (gain->dtype != DTYPE_F32 ? (size_t)operand_elements(gain) * sizeof(float) : 0);
 }
 
 static struct rope rope_of(const struct cpu_backend *cpu, const struct op_call *call)
 {
     const union scalar_word *scalars = cpu_operand(cpu, call, ROPE_FORWARD_SCALARS);
     const struct cpu_floats gain = cpu_floats_of(cpu, call, ROPE_FORWARD_GAIN);
-    const int64_t gains = op_elements(call, ROPE_FORWARD_GAIN), size = op_columns(call, ROPE_FORWARD_TABLE);
+    const int64_t gains = op_elements(call, ROPE_FORWARD_GAIN),
+                  size = op_columns(call, ROPE_FORWARD_TABLE);
     const size_t bytes = rope_workspace_bytes(cpu, call);
     char *workspace = bytes > 0 ? cpu_workspace(cpu, call, bytes) : NULL;
-    float *scratch = bytes > parts_bytes(call) ? (float *)(void *)(workspace + parts_bytes(call)) : NULL;
+    float *scratch =
+        bytes > parts_bytes(call) ? (float *)(void *)(workspace + parts_bytes(call)) : NULL;
     const struct rope rope = {
         .in = cpu_floats_of(cpu, call, ROPE_FORWARD_X),
         .out = cpu_floats_of(cpu, call, ROPE_FORWARD_Y),
@@ -178,7 +190,8 @@ static void rope_run(const struct cpu_backend *cpu, const struct op_call *call)
         double *dgain = sums > 0 ? partial + part * sums : NULL;
         if (sums > 0)
             memset(dgain, 0, (size_t)sums * sizeof *dgain);
-        for (int64_t n = cpu_part_begin(rows, parts, part); n < cpu_part_begin(rows, parts, part + 1); n++)
+        for (int64_t n = cpu_part_begin(rows, parts, part);
+             n < cpu_part_begin(rows, parts, part + 1); n++)
             row_make(&rope, n, dgain);
     }
     if (sums > 0)

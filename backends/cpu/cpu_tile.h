@@ -1,8 +1,9 @@
 /* Small matrix products on packed tiles, the inner loops of attention.
  *
- * Vectors are GNU vector types, as wide as the instruction set that this file is compiled for.  The compiler keeps a
- * block of the result in registers.  Widths are multiples of CPU_TILE_COLUMNS, heights of CPU_TILE_ROWS: the packing
- * functions pad tiles, and convert 16-bit rows to fp32.  One thread sums each element over k in increasing order.
+ * Vectors are GNU vector types, as wide as the instruction set that this file is compiled for.  The
+ * compiler keeps a block of the result in registers.  Widths are multiples of CPU_TILE_COLUMNS,
+ * heights of CPU_TILE_ROWS: the packing functions pad tiles, and convert 16-bit rows to fp32.  One
+ * thread sums each element over k in increasing order.
  */
 #ifndef GPT_TRAIN_CPU_CPU_TILE_H
 #define GPT_TRAIN_CPU_CPU_TILE_H
@@ -37,14 +38,18 @@ struct cpu_tile {
     ptrdiff_t row, column;
 };
 
-/* Computes a block of CPU_BLOCK_ROWS rows and `vectors` vectors, a constant, at the beginning of c. */
-static inline __attribute__((always_inline)) void cpu_tile_block(struct cpu_tile a, struct cpu_tile b,
-                                                                 struct cpu_tile c, int64_t k, bool add, int vectors)
+/* Computes a block of CPU_BLOCK_ROWS rows and `vectors` vectors, a constant, at the beginning of c.
+ */
+static inline __attribute__((always_inline)) void cpu_tile_block(struct cpu_tile a,
+                                                                 struct cpu_tile b,
+                                                                 struct cpu_tile c, int64_t k,
+                                                                 bool add, int vectors)
 {
     cpu_vector sum[CPU_BLOCK_ROWS][2];
     for (int r = 0; r < CPU_BLOCK_ROWS; r++) {
         for (int v = 0; v < vectors; v++)
-            sum[r][v] = add ? *(const cpu_vector *)(c.at + r * c.row + v * CPU_LANES) : (cpu_vector){0.0f};
+            sum[r][v] =
+                add ? *(const cpu_vector *)(c.at + r * c.row + v * CPU_LANES) : (cpu_vector){0.0f};
     }
     for (int64_t l = 0; l < k; l++) {
         const cpu_vector first = *(const cpu_vector *)b.at;
@@ -64,16 +69,17 @@ static inline __attribute__((always_inline)) void cpu_tile_block(struct cpu_tile
     }
 }
 
-/* c[m,n] = a[m,k] b[k,n], or += with `add`.  The rows of b and c are contiguous.  m is rounded up to CPU_BLOCK_ROWS:
- * those rows of a and c must exist. */
-static inline void cpu_tile_multiply(struct cpu_tile a, struct cpu_tile b, struct cpu_tile c, int64_t m, int64_t n,
-                                     int64_t k, bool add)
+/* c[m,n] = a[m,k] b[k,n], or += with `add`.  The rows of b and c are contiguous.  m is rounded up
+ * to CPU_BLOCK_ROWS: those rows of a and c must exist. */
+static inline void cpu_tile_multiply(struct cpu_tile a, struct cpu_tile b, struct cpu_tile c,
+                                     int64_t m, int64_t n, int64_t k, bool add)
 {
     for (int64_t j = 0; j < n;) {
         const bool wide = n - j >= 2 * CPU_LANES;
         const struct cpu_tile columns = {b.at + j, b.row, 1};
         for (int64_t i = 0; i < m; i += CPU_BLOCK_ROWS) {
-            const struct cpu_tile rows = {a.at + i * a.row, a.row, a.column}, block = {c.at + i * c.row + j, c.row, 1};
+            const struct cpu_tile rows = {a.at + i * a.row, a.row, a.column},
+                                  block = {c.at + i * c.row + j, c.row, 1};
             if (wide)
                 cpu_tile_block(rows, columns, block, k, add, 2);
             else
@@ -89,9 +95,11 @@ struct cpu_rows {
     int64_t first, stride;
 };
 
-/* out[i * width + d] = rows(i, d) * factor for i < count, d < size; zero elsewhere up to `height` rows and `width`. */
-static inline void cpu_tile_pack(float *out, int64_t height, int64_t width, const struct cpu_rows *rows, int64_t count,
-                                 int64_t size, float factor)
+/* out[i * width + d] = rows(i, d) * factor for i < count, d < size; zero elsewhere up to `height`
+ * rows and `width`. */
+static inline void cpu_tile_pack(float *out, int64_t height, int64_t width,
+                                 const struct cpu_rows *rows, int64_t count, int64_t size,
+                                 float factor)
 {
     for (int64_t i = 0; i < height; i++) {
         float *to = out + i * width;
@@ -111,13 +119,16 @@ static inline void cpu_tile_pack(float *out, int64_t height, int64_t width, cons
 #endif
 
 #ifdef CPU_SHUFFLES
-/* Lane l of a pair of vectors after their off-diagonal blocks of `size` lanes have changed places. */
+/* Lane l of a pair of vectors after their off-diagonal blocks of `size` lanes have changed places.
+ */
 #define CPU_LOW(l, size) ((l) & (size) ? CPU_LANES + (l) - (size) : (l))
 #define CPU_HIGH(l, size) ((l) & (size) ? CPU_LANES + (l) : (l) + (size))
-#define CPU_FOUR(lane, l, size) lane(l, size), lane(l + 1, size), lane(l + 2, size), lane(l + 3, size)
+#define CPU_FOUR(lane, l, size) \
+    lane(l, size), lane(l + 1, size), lane(l + 2, size), lane(l + 3, size)
 #if CPU_LANES == 16
-#define CPU_EACH(lane, size) \
-    CPU_FOUR(lane, 0, size), CPU_FOUR(lane, 4, size), CPU_FOUR(lane, 8, size), CPU_FOUR(lane, 12, size)
+#define CPU_EACH(lane, size)                                                   \
+    CPU_FOUR(lane, 0, size), CPU_FOUR(lane, 4, size), CPU_FOUR(lane, 8, size), \
+        CPU_FOUR(lane, 12, size)
 #elif CPU_LANES == 8
 #define CPU_EACH(lane, size) CPU_FOUR(lane, 0, size), CPU_FOUR(lane, 4, size)
 #else
@@ -155,10 +166,10 @@ static inline __attribute__((always_inline)) void cpu_square_transpose(cpu_vecto
 #endif
 }
 
-/* out[d * width + i] = rows(i, d) for i < count, d < size; zero up to width.  Squares of rows and columns at a time, so
- * that the writes stay close together. */
-static inline void cpu_tile_pack_transposed(float *out, int64_t width, const struct cpu_rows *rows, int64_t count,
-                                            int64_t size)
+/* out[d * width + i] = rows(i, d) for i < count, d < size; zero up to width.  Squares of rows and
+ * columns at a time, so that the writes stay close together. */
+static inline void cpu_tile_pack_transposed(float *out, int64_t width, const struct cpu_rows *rows,
+                                            int64_t count, int64_t size)
 {
     float buffer[CPU_LANES];
     for (int64_t first = 0; first < size; first += CPU_LANES) {
@@ -166,14 +177,16 @@ static inline void cpu_tile_pack_transposed(float *out, int64_t width, const str
         int64_t i = 0;
         for (; columns == CPU_LANES && i + CPU_LANES <= count; i += CPU_LANES) {
             cpu_vector vector[CPU_LANES];
-            CPU_UNROLLED for (int r = 0; r < CPU_LANES; r++) vector[r] = *(const cpu_vector *)cpu_floats_read(
-                rows->of, rows->first + (i + r) * rows->stride + first, CPU_LANES, buffer);
+            CPU_UNROLLED for (int r = 0; r < CPU_LANES; r++) vector[r] =
+                *(const cpu_vector *)cpu_floats_read(
+                    rows->of, rows->first + (i + r) * rows->stride + first, CPU_LANES, buffer);
             cpu_square_transpose(vector);
-            CPU_UNROLLED for (int d = 0; d < CPU_LANES; d++) * (cpu_vector *)(out + (first + d) * width + i) =
-                vector[d];
+            CPU_UNROLLED for (int d = 0; d < CPU_LANES; d++) *
+                (cpu_vector *)(out + (first + d) * width + i) = vector[d];
         }
         for (; i < count; i++) {
-            const float *from = cpu_floats_read(rows->of, rows->first + i * rows->stride + first, columns, buffer);
+            const float *from =
+                cpu_floats_read(rows->of, rows->first + i * rows->stride + first, columns, buffer);
             for (int64_t d = 0; d < columns; d++)
                 out[(first + d) * width + i] = from[d];
         }

@@ -1,9 +1,10 @@
 /* attention_forward, attention_backward and attention_cached: shapes, choice of kernels, launches.
  *
- * Calls whose operands are all bf16, or all fp16, use the tensor-core kernels; all others use the fp32 kernels, which
- * take any mixture.  So do heads above 128 columns on a card before sm_80, whose shared memory is too small for their
- * tiles.  A few rows against a cache have their own kernels.  Head sizes go up to 256.  The choice depends on the call
- * and on the card's capability, never on values.
+ * Calls whose operands are all bf16, or all fp16, use the tensor-core kernels; all others use the
+ * fp32 kernels, which take any mixture.  So do heads above 128 columns on a card before sm_80,
+ * whose shared memory is too small for their tiles.  A few rows against a cache have their own
+ * kernels.  Head sizes go up to 256.  The choice depends on the call and on the card's capability,
+ * never on values.
  */
 #include "backends/cuda/cuda_attention.h"
 
@@ -22,8 +23,8 @@ static int64_t head_size_of(const struct op_call *call)
     return op_columns(call, qkv_of(call)) / (call->attrs.heads + 2 * call->attrs.kv_heads);
 }
 
-/* Returns the elements that one access may move, given the head size and the start of the operands; operands of the
- * arena begin at multiples of 256 bytes. */
+/* Returns the elements that one access may move, given the head size and the start of the operands;
+ * operands of the arena begin at multiples of 256 bytes. */
 static int32_t unit_of(const struct backend *backend, const struct op_call *call, int64_t size)
 {
     if (!cuda_operands_aligned(backend, call))
@@ -31,15 +32,18 @@ static int32_t unit_of(const struct backend *backend, const struct op_call *call
     return size % CUDA_GROUP == 0 ? CUDA_GROUP : size % 2 == 0 ? 2 : 1;
 }
 
-/* Returns the view of `of` whose head 0 begins at element `first` of a row: `width` elements a row, `time` rows a
- * sample. */
-static struct cuda_attention_rows rows_of(struct cuda_floats of, int64_t first, int64_t width, int64_t time)
+/* Returns the view of `of` whose head 0 begins at element `first` of a row: `width` elements a row,
+ * `time` rows a sample. */
+static struct cuda_attention_rows rows_of(struct cuda_floats of, int64_t first, int64_t width,
+                                          int64_t time)
 {
-    return (struct cuda_attention_rows){.of = of, .first = first, .row = width, .sample = width * time};
+    return (struct cuda_attention_rows){
+        .of = of, .first = first, .row = width, .sample = width * time};
 }
 
 /* The part that all calls have in common: shapes, q, k, v of qkv, and dropout. */
-static struct cuda_attention attention_of(const struct backend *backend, const struct op_call *call, int32_t scalars)
+static struct cuda_attention attention_of(const struct backend *backend, const struct op_call *call,
+                                          int32_t scalars)
 {
     const int32_t qkv = qkv_of(call);
     const struct op_attrs *attrs = &call->attrs;
@@ -68,12 +72,15 @@ static struct cuda_attention attention_of(const struct backend *backend, const s
 }
 
 /* y or dy: the rows of all heads. */
-static struct cuda_attention_rows result_rows(const struct backend *backend, const struct op_call *call, int32_t slot)
+static struct cuda_attention_rows result_rows(const struct backend *backend,
+                                              const struct op_call *call, int32_t slot)
 {
-    return rows_of(cuda_floats_of(backend, call, slot), 0, op_columns(call, slot), call->attrs.time);
+    return rows_of(cuda_floats_of(backend, call, slot), 0, op_columns(call, slot),
+                   call->attrs.time);
 }
 
-/* Returns true when the operands have one 16-bit dtype.  Slots in `others` (scalars, lse and first) are ignored. */
+/* Returns true when the operands have one 16-bit dtype.  Slots in `others` (scalars, lse and first)
+ * are ignored. */
 static bool is_half(const struct op_call *call, uint32_t others)
 {
     uint32_t dtypes = 0;
@@ -84,32 +91,38 @@ static bool is_half(const struct op_call *call, uint32_t others)
 }
 
 /* Returns true when tensor cores compute the call.  `bytes`: the shared memory that they need. */
-static bool is_tiled(const struct backend *backend, const struct op_call *call, uint32_t others, size_t bytes)
+static bool is_tiled(const struct backend *backend, const struct op_call *call, uint32_t others,
+                     size_t bytes)
 {
     const struct cuda_backend *cuda = cuda_from(backend);
     const bool fits = cuda->capability >= CUDA_CAPABILITY_BF16 && bytes <= cuda->shared_bytes_max;
     return is_half(call, others) && (fits || head_size_of(call) <= CUDA_ATTENTION_HEAD_SIZE_SMALL);
 }
 
-static bool forward_is_tiled(const struct backend *backend, const struct op_call *call, uint32_t others)
+static bool forward_is_tiled(const struct backend *backend, const struct op_call *call,
+                             uint32_t others)
 {
-    return is_tiled(backend, call, others, cuda_attention_forward_shared_bytes((int32_t)head_size_of(call)));
+    return is_tiled(backend, call, others,
+                    cuda_attention_forward_shared_bytes((int32_t)head_size_of(call)));
 }
 
 static bool is_supported(const struct backend *backend, const struct op_call *call)
 {
-    return cuda_operands_supported(backend, call) && head_size_of(call) <= CUDA_ATTENTION_HEAD_SIZE_MAX;
+    return cuda_operands_supported(backend, call) &&
+           head_size_of(call) <= CUDA_ATTENTION_HEAD_SIZE_MAX;
 }
 
 /* ---- attention_forward ---- */
 
-#define FORWARD_OTHERS (1u << ATTENTION_FORWARD_SCALARS | 1u << ATTENTION_FORWARD_LSE | 1u << ATTENTION_FORWARD_FIRST)
+#define FORWARD_OTHERS \
+    (1u << ATTENTION_FORWARD_SCALARS | 1u << ATTENTION_FORWARD_LSE | 1u << ATTENTION_FORWARD_FIRST)
 
 int32_t cuda_attention_forward_shapes(const struct backend *backend, const struct op_call *call)
 {
     const struct cuda_backend *cuda = cuda_from(backend);
     const size_t eight = cuda_attention_forward_eight_bytes((int32_t)head_size_of(call));
-    const bool has_eight = eight > 0 && eight <= cuda->shared_bytes_max && cuda->capability >= CUDA_CAPABILITY_BF16;
+    const bool has_eight =
+        eight > 0 && eight <= cuda->shared_bytes_max && cuda->capability >= CUDA_CAPABILITY_BF16;
     return has_eight && is_half(call, FORWARD_OTHERS) ? CUDA_FORWARD_SHAPES : 1;
 }
 
@@ -132,28 +145,35 @@ const struct op_impl cuda_attention_forward = {.supports = is_supported, .run = 
 
 /* ---- attention_backward ---- */
 
-#define BACKWARD_OTHERS \
-    (1u << ATTENTION_BACKWARD_SCALARS | 1u << ATTENTION_BACKWARD_LSE | 1u << ATTENTION_BACKWARD_FIRST)
+#define BACKWARD_OTHERS                                                \
+    (1u << ATTENTION_BACKWARD_SCALARS | 1u << ATTENTION_BACKWARD_LSE | \
+     1u << ATTENTION_BACKWARD_FIRST)
 
-/* Returns true when tensor cores compute the call and so much shared memory is there: from sm_80 on. */
-static bool backward_fits(const struct backend *backend, const struct op_call *call, int32_t stages, bool at_once)
+/* Returns true when tensor cores compute the call and so much shared memory is there: from sm_80
+ * on. */
+static bool backward_fits(const struct backend *backend, const struct op_call *call, int32_t stages,
+                          bool at_once)
 {
     const struct cuda_backend *cuda = cuda_from(backend);
     return cuda->capability >= CUDA_CAPABILITY_BF16 && is_half(call, BACKWARD_OTHERS) &&
-           cuda_attention_backward_shared_bytes((int32_t)head_size_of(call), stages, at_once) <= cuda->shared_bytes_max;
+           cuda_attention_backward_shared_bytes((int32_t)head_size_of(call), stages, at_once) <=
+               cuda->shared_bytes_max;
 }
 
 static bool backward_is_tiled(const struct backend *backend, const struct op_call *call)
 {
     const int32_t size = (int32_t)head_size_of(call);
-    return is_tiled(backend, call, BACKWARD_OTHERS, cuda_attention_backward_shared_bytes(size, 1, false));
+    return is_tiled(backend, call, BACKWARD_OTHERS,
+                    cuda_attention_backward_shared_bytes(size, 1, false));
 }
 
-/* Returns the blocks that compute all gradients at once, one on each multiprocessor.  Returns 0 where more than a fifth
- * of the multiprocessors' time would be idle, for want of heads: two passes compute 7 products instead of 5. */
+/* Returns the blocks that compute all gradients at once, one on each multiprocessor.  Returns 0
+ * where more than a fifth of the multiprocessors' time would be idle, for want of heads: two passes
+ * compute 7 products instead of 5. */
 static int32_t backward_blocks(const struct backend *backend, const struct op_call *call)
 {
-    const int64_t heads = op_rows(call, ATTENTION_BACKWARD_QKV) / call->attrs.time * call->attrs.kv_heads;
+    const int64_t heads =
+        op_rows(call, ATTENTION_BACKWARD_QKV) / call->attrs.time * call->attrs.kv_heads;
     const int64_t most = max_i64(cuda_from(backend)->multiprocessors, 1);
     const bool busy = 5 * heads >= 4 * most * size_ceil_div(heads, most);
     return busy && backward_fits(backend, call, 1, true) ? (int32_t)min_i64(heads, most) : 0;
@@ -177,7 +197,8 @@ static int64_t query_sums_floats(const struct backend *backend, const struct op_
 /* query_sums, then delta: one number for each element of lse. */
 static size_t backward_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
-    return (size_t)(query_sums_floats(backend, call) + op_elements(call, ATTENTION_BACKWARD_LSE)) * sizeof(float);
+    return (size_t)(query_sums_floats(backend, call) + op_elements(call, ATTENTION_BACKWARD_LSE)) *
+           sizeof(float);
 }
 
 static enum gt_status backward_run(struct backend *backend, const struct op_call *call)
@@ -203,8 +224,9 @@ static enum gt_status backward_run(struct backend *backend, const struct op_call
     const cudaStream_t stream = cuda_stream(backend);
     cudaError_t error = cuda_launch_attention_delta(stream, &attention);
     if (error == cudaSuccess)
-        error = backward_is_tiled(backend, call) ? cuda_launch_attention_backward_tiles(stream, &attention)
-                                                 : cuda_launch_attention_backward_plain(stream, &attention);
+        error = backward_is_tiled(backend, call)
+                    ? cuda_launch_attention_backward_tiles(stream, &attention)
+                    : cuda_launch_attention_backward_plain(stream, &attention);
     return cuda_check(backend, error, "attention_backward");
 }
 

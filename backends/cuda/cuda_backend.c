@@ -1,11 +1,11 @@
 /* The cuda backend: opens a card, describes it, and runs ops on it.
  *
- * It uses one device, a stream of ops and two for offload's copies, CUDA's run-time API and cuBLASLt.  The
- * program does not link the driver, so it also starts on machines without one.  run() enqueues ops; only sync() and
- * download() wait for them.
+ * It uses one device, a stream of ops and two for offload's copies, CUDA's run-time API and
+ * cuBLASLt.  The program does not link the driver, so it also starts on machines without one. run()
+ * enqueues ops; only sync() and download() wait for them.
  *
- * Bound programs are replayed as graphs, which are recorded here.  Memory and copies are in cuda_memory.c, errors in
- * cuda_error.c.
+ * Bound programs are replayed as graphs, which are recorded here.  Memory and copies are in
+ * cuda_memory.c, errors in cuda_error.c.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
@@ -30,15 +30,16 @@ static enum gt_status stream_open(struct cuda_backend *cuda)
 {
     struct backend *backend = &cuda->base;
     TRY(cuda_check(backend, cudaSetDevice(cuda->device), "taking the device"));
-    TRY(cuda_check(backend, cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking), "making a stream"));
+    TRY(cuda_check(backend, cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking),
+                   "making a stream"));
     TRY(cuda_memory_staging_create(cuda));
     return cuda_gemm_cache_create(cuda);
 }
 
-/* Measures what the driver uses for this process, as the change in NVML's count of used memory.  The run-time API
- * cannot be queried before opening.  The two counts cannot be mixed, because NVML's includes hundreds of MiB that the
- * card reserves for itself and the API's does not.  NVML also counts processes that come or go meanwhile, hence the
- * limits. */
+/* Measures what the driver uses for this process, as the change in NVML's count of used memory. The
+ * run-time API cannot be queried before opening.  The two counts cannot be mixed, because NVML's
+ * includes hundreds of MiB that the card reserves for itself and the API's does not.  NVML also
+ * counts processes that come or go meanwhile, hence the limits. */
 static void context_measure(struct cuda_backend *cuda, uint64_t used_before)
 {
     const uint64_t used = used_before > 0 ? nvml_memory_ask(&cuda->nvml).used : 0;
@@ -74,7 +75,8 @@ static void cuda_close(struct backend *backend)
     free(cuda);
 }
 
-static enum gt_status device_fill(struct cuda_backend *cuda, const struct backend_open_options *options)
+static enum gt_status device_fill(struct cuda_backend *cuda,
+                                  const struct backend_open_options *options)
 {
     char pci[PCI_TEXT_MAX] = "";
     cuda->base.ops = &cuda_backend_ops;
@@ -108,7 +110,8 @@ static enum gt_status cuda_info(struct backend *backend, struct backend_info *ou
     struct cuda_backend *cuda = cuda_own(backend);
     size_t free_bytes = 0, total_bytes = 0;
     int engines = 0;
-    TRY(cuda_check(backend, cudaDeviceGetAttribute(&engines, cudaDevAttrAsyncEngineCount, cuda->device),
+    TRY(cuda_check(backend,
+                   cudaDeviceGetAttribute(&engines, cudaDevAttrAsyncEngineCount, cuda->device),
                    "counting copy engines"));
     TRY(cuda_check(backend, cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free memory"));
     const bool has_bf16 = cuda->capability >= CUDA_CAPABILITY_BF16;
@@ -122,14 +125,17 @@ static enum gt_status cuda_info(struct backend *backend, struct backend_info *ou
         .alignment_bytes = CUDA_ALIGNMENT_BYTES,
         .dtypes = 1u << DTYPE_F32 | 1u << DTYPE_F16 | (has_bf16 ? 1u << DTYPE_BF16 : 0u),
     };
-    snprintf(info.device, sizeof info.device, "%s, capability %" PRId32 ".%" PRId32 ", %" PRId32 " multiprocessors",
-             cuda->name, cuda->capability / 10, cuda->capability % 10, cuda->multiprocessors);
+    snprintf(info.device, sizeof info.device,
+             "%s, capability %" PRId32 ".%" PRId32 ", %" PRId32 " multiprocessors", cuda->name,
+             cuda->capability / 10, cuda->capability % 10, cuda->multiprocessors);
     const size_t lt = cuda->lt_version;
     snprintf(info.detail, sizeof info.detail, "driver%s%s for CUDA %s, CUDA %s, cuBLASLt %zu.%zu%s",
-             cuda->nvml.driver[0] != '\0' ? " " : "", cuda->nvml.driver, CUDA_VERSION_TEXT(cuda->driver),
-             CUDA_VERSION_TEXT(cuda->runtime), lt / 10000, lt / 100 % 100, cuda->is_wsl ? ", WSL2" : "");
+             cuda->nvml.driver[0] != '\0' ? " " : "", cuda->nvml.driver,
+             CUDA_VERSION_TEXT(cuda->driver), CUDA_VERSION_TEXT(cuda->runtime), lt / 10000,
+             lt / 100 % 100, cuda->is_wsl ? ", WSL2" : "");
     snprintf(info.limits, sizeof info.limits, "%shead sizes up to %d",
-             has_bf16 ? "" : "no bfloat16 (from capability 8.0 on), ", CUDA_ATTENTION_HEAD_SIZE_MAX);
+             has_bf16 ? "" : "no bfloat16 (from capability 8.0 on), ",
+             CUDA_ATTENTION_HEAD_SIZE_MAX);
     *out = info;
     return GT_OK;
 }
@@ -140,7 +146,8 @@ static void cuda_holders(struct backend *backend, struct backend_holders *out)
 }
 
 /* Enqueues the calls, one kernel or product after the other. */
-static enum gt_status calls_launch(struct backend *backend, const struct op_call *calls, size_t count)
+static enum gt_status calls_launch(struct backend *backend, const struct op_call *calls,
+                                   size_t count)
 {
     for (size_t i = 0, alike; i < count; i += alike) {
         assert((unsigned)calls[i].kind < OP_KIND_COUNT);
@@ -151,31 +158,35 @@ static enum gt_status calls_launch(struct backend *backend, const struct op_call
     return GT_OK;
 }
 
-/* ---- graphs: a bound program is captured once.  Everything that changes from run to run is in device memory (the
- * block of scalars, the batch), so that a replay has no arguments.
+/* ---- graphs: a bound program is captured once.  Everything that changes from run to run is in
+ * device memory (the block of scalars, the batch), so that a replay has no arguments.
  *
- * The copies of offload fork from the stream of ops and join it again, so that one graph holds all three branches.
+ * The copies of offload fork from the stream of ops and join it again, so that one graph holds all
+ * three branches.
  *
- * A program is identified by the address and the number of its calls; its first and its last call are compared as
- * well.  Nothing runs during a capture.  Errors are kept and not logged, because the calls can be launched without a
- * graph; only a lost card is an error.  A graph is uploaded to the device when it is recorded, so that the first replay
- * allocates nothing there. ---- */
+ * A program is identified by the address and the number of its calls; its first and its last call
+ * are compared as well.  Nothing runs during a capture.  Errors are kept and not logged, because
+ * the calls can be launched without a graph; only a lost card is an error.  A graph is uploaded to
+ * the device when it is recorded, so that the first replay allocates nothing there. ---- */
 
 /* Returns the graph of these calls, or NULL when there is none. */
-static cudaGraphExec_t graph_find(const struct cuda_backend *cuda, const struct op_call *calls, size_t count)
+static cudaGraphExec_t graph_find(const struct cuda_backend *cuda, const struct op_call *calls,
+                                  size_t count)
 {
     const size_t size = sizeof calls[0];
-    for (const struct cuda_graph *graph = cuda->graph; graph < cuda->graph + cuda->graphs && count > 0; graph++)
-        if (graph->calls == calls && graph->count == count && memcmp(&graph->first, &calls[0], size) == 0 &&
+    for (const struct cuda_graph *graph = cuda->graph;
+         graph < cuda->graph + cuda->graphs && count > 0; graph++)
+        if (graph->calls == calls && graph->count == count &&
+            memcmp(&graph->first, &calls[0], size) == 0 &&
             memcmp(&graph->last, &calls[count - 1], size) == 0)
             return graph->exec;
     return NULL;
 }
 
-/* Captures the calls.  Only the first error of a capture is kept: the others follow from it.  The capture has to be
- * ended in any case, to release the stream. */
-static enum gt_status calls_capture(struct cuda_backend *cuda, const struct op_call *calls, size_t count,
-                                    cudaGraph_t *out)
+/* Captures the calls.  Only the first error of a capture is kept: the others follow from it.  The
+ * capture has to be ended in any case, to release the stream. */
+static enum gt_status calls_capture(struct cuda_backend *cuda, const struct op_call *calls,
+                                    size_t count, cudaGraph_t *out)
 {
     struct backend *backend = &cuda->base;
     TRY(cuda_check(backend, cudaStreamBeginCapture(cuda->stream, cudaStreamCaptureModeThreadLocal),
@@ -183,19 +194,22 @@ static enum gt_status calls_capture(struct cuda_backend *cuda, const struct op_c
     const enum gt_status status = calls_launch(backend, calls, count);
     for (int i = 0; i < CUDA_COPIES_MAX; i++)
         cuda->copy[i].call = NULL; /* a failed recording leaves some */
-    const enum gt_status ended = cuda_check(backend, cudaStreamEndCapture(cuda->stream, out), "ending a capture");
+    const enum gt_status ended =
+        cuda_check(backend, cudaStreamEndCapture(cuda->stream, out), "ending a capture");
     return status != GT_OK ? status : ended;
 }
 
 /* Makes a graph of the calls; after an error *out is what has to be destroyed, or NULL. */
-static enum gt_status graph_make(struct cuda_backend *cuda, const struct op_call *calls, size_t count,
-                                 cudaGraphExec_t *out)
+static enum gt_status graph_make(struct cuda_backend *cuda, const struct op_call *calls,
+                                 size_t count, cudaGraphExec_t *out)
 {
     struct backend *backend = &cuda->base;
     cudaGraph_t graph = NULL;
     enum gt_status status = calls_capture(cuda, calls, count, &graph);
-    /* cudaGraphInstantiateWithFlags has had these arguments since 11.4; cudaGraphInstantiate's changed with 12.0. */
-    THEN(status, cuda_check(backend, cudaGraphInstantiateWithFlags(out, graph, 0), "making a graph"));
+    /* cudaGraphInstantiateWithFlags has had these arguments since 11.4; cudaGraphInstantiate's
+     * changed with 12.0. */
+    THEN(status,
+         cuda_check(backend, cudaGraphInstantiateWithFlags(out, graph, 0), "making a graph"));
     if (graph != NULL)
         (void)cudaGraphDestroy(graph);
     THEN(status, cuda_check(backend, cudaGraphUpload(*out, cuda->stream), "uploading a graph"));
@@ -203,7 +217,8 @@ static enum gt_status graph_make(struct cuda_backend *cuda, const struct op_call
 }
 
 /* Returns true if the host has a part in the program's copies, because the memory is not pinned. */
-static bool copies_pageable(const struct cuda_backend *cuda, const struct op_call *calls, size_t count)
+static bool copies_pageable(const struct cuda_backend *cuda, const struct op_call *calls,
+                            size_t count)
 {
     size_t i = 0;
     while (i < count && !op_is_async_copy(calls[i].kind))
@@ -211,22 +226,28 @@ static bool copies_pageable(const struct cuda_backend *cuda, const struct op_cal
     return cuda->pins_refused && i < count;
 }
 
-/* Records what the calls enqueue, which have run before.  When that fails, logs it once; these calls and all programs
- * after them are then launched call by call.  Errors: GT_DEVICE where the card is lost. */
-static enum gt_status graph_record(struct cuda_backend *cuda, const struct op_call *calls, size_t count)
+/* Records what the calls enqueue, which have run before.  When that fails, logs it once; these
+ * calls and all programs after them are then launched call by call.  Errors: GT_DEVICE where the
+ * card is lost. */
+static enum gt_status graph_record(struct cuda_backend *cuda, const struct op_call *calls,
+                                   size_t count)
 {
     struct cuda_capture *capture = &cuda->capture;
     cudaGraphExec_t exec = NULL;
     const bool has_room = cuda->graphs < CUDA_GRAPHS_MAX;
     if (cuda->graphs_off || count < GRAPH_CALLS_MIN || copies_pageable(cuda, calls, count))
         return GT_OK;
-    *capture = (struct cuda_capture){
-        .active = true, .what = "capturing", .why = has_room ? "unknown" : "the table of graphs is full"};
+    *capture = (struct cuda_capture){.active = true,
+                                     .what = "capturing",
+                                     .why = has_room ? "unknown" : "the table of graphs is full"};
     const bool made = has_room && graph_make(cuda, calls, count, &exec) == GT_OK;
     capture->active = false;
     if (made) {
-        cuda->graph[cuda->graphs++] = (struct cuda_graph){
-            .calls = calls, .count = count, .first = calls[0], .last = calls[count - 1], .exec = exec};
+        cuda->graph[cuda->graphs++] = (struct cuda_graph){.calls = calls,
+                                                          .count = count,
+                                                          .first = calls[0],
+                                                          .last = calls[count - 1],
+                                                          .exec = exec};
         return GT_OK;
     }
     if (exec != NULL)
@@ -234,12 +255,14 @@ static enum gt_status graph_record(struct cuda_backend *cuda, const struct op_ca
     if (cuda->lost != cudaSuccess)
         return GT_DEVICE;
     cuda->graphs_off = true;
-    log_note("cuda: a program cannot be kept as a graph (%s: %s); its kernels are launched one by one", capture->what,
-             capture->why);
+    log_note(
+        "cuda: a program cannot be kept as a graph (%s: %s); its kernels are launched one by one",
+        capture->what, capture->why);
     return GT_OK;
 }
 
-static enum gt_status calls_start(struct backend *backend, const struct op_call *calls, size_t count)
+static enum gt_status calls_start(struct backend *backend, const struct op_call *calls,
+                                  size_t count)
 {
     const cudaGraphExec_t graph = graph_find(cuda_own(backend), calls, count);
     if (graph == NULL)
@@ -255,7 +278,8 @@ static enum gt_status cuda_run(struct backend *backend, const struct op_call *ca
 }
 
 /* Settles shapes and, while tuning is on, times calls without a choice. */
-static enum gt_status calls_first_launch(struct backend *backend, const struct op_call *calls, size_t count)
+static enum gt_status calls_first_launch(struct backend *backend, const struct op_call *calls,
+                                         size_t count)
 {
     struct cuda_backend *cuda = cuda_own(backend);
     enum gt_status status = GT_OK;
@@ -268,10 +292,11 @@ static enum gt_status calls_first_launch(struct backend *backend, const struct o
     return status;
 }
 
-/* CUDA and cuBLASLt load a kernel into the card's memory at its first launch.  So every program runs once, on an arena
- * of zeros, which are valid operands of all ops.  (Programs share memory, and what one leaves there may not be a valid
- * index for another.)  Everything that has to be loaded is then there before anything is uploaded, and a card that
- * cannot run a kernel fails now.  Then the same launches are recorded. */
+/* CUDA and cuBLASLt load a kernel into the card's memory at its first launch.  So every program
+ * runs once, on an arena of zeros, which are valid operands of all ops.  (Programs share memory,
+ * and what one leaves there may not be a valid index for another.)  Everything that has to be
+ * loaded is then there before anything is uploaded, and a card that cannot run a kernel fails now.
+ * Then the same launches are recorded. */
 static enum gt_status cuda_bind(struct backend *backend, const struct op_call *calls, size_t count)
 {
     TRY(cuda_memory_clear(backend));

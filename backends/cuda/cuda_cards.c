@@ -1,7 +1,8 @@
 /* Finds the cards, and checks that this build can use them.
  *
- * It asks the run-time API and opens no context.  Each reason for having no usable card has its own message, with the
- * versions that matter: no driver, a driver that is older than the toolkit, no device, a card before capability 7.5.
+ * It asks the run-time API and opens no context.  Each reason for having no usable card has its own
+ * message, with the versions that matter: no driver, a driver that is older than the toolkit, no
+ * device, a card before capability 7.5.
  */
 #include "backends/cuda/cuda_cards.h"
 
@@ -10,8 +11,9 @@
 #include <strings.h>
 #include <unistd.h>
 
-/* Returns the first driver that runs programs of a major version of CUDA, or 0.  NVIDIA, CUDA Toolkit Release Notes,
- * "CUDA Toolkit and Minimum Required Driver Version for CUDA Minor Version Compatibility". */
+/* Returns the first driver that runs programs of a major version of CUDA, or 0.  NVIDIA, CUDA
+ * Toolkit Release Notes, "CUDA Toolkit and Minimum Required Driver Version for CUDA Minor Version
+ * Compatibility". */
 static int driver_first(int major)
 {
     static const struct {
@@ -28,11 +30,12 @@ static void driver_refuse(int driver, int runtime, char reason[static BACKEND_RE
 {
     const int first = driver_first(runtime / 1000), major = driver / 1000;
     const char *update = first > 0 ? TEXT(40, " (NVIDIA %d or newer)", first) : "";
-    const char *wheel =
-        major >= CUDA_MAJOR_MIN && major < runtime / 1000
-            ? TEXT(100, "; a wheel made with CUDA %d runs on it: gpt_train-%s+cu%d", major, PACKAGE_VERSION, major)
-            : "";
-    snprintf(reason, BACKEND_REASON_MAX, "the NVIDIA driver is for CUDA %s, this build needs one for %s%s%s",
+    const char *wheel = major >= CUDA_MAJOR_MIN && major < runtime / 1000
+                            ? TEXT(100, "; a wheel made with CUDA %d runs on it: gpt_train-%s+cu%d",
+                                   major, PACKAGE_VERSION, major)
+                            : "";
+    snprintf(reason, BACKEND_REASON_MAX,
+             "the NVIDIA driver is for CUDA %s, this build needs one for %s%s%s",
              CUDA_VERSION_TEXT(driver), CUDA_VERSION_TEXT(runtime), update, wheel);
 }
 
@@ -45,21 +48,25 @@ static void reason_set(cudaError_t error, char reason[static BACKEND_REASON_MAX]
     (void)cudaRuntimeGetVersion(&runtime);
     const char *have = CUDA_VERSION_TEXT(driver), *need = CUDA_VERSION_TEXT(runtime);
     if (error == cudaErrorInsufficientDriver && driver == 0)
-        snprintf(reason, BACKEND_REASON_MAX, "no NVIDIA driver is loaded (this build has CUDA %s)", need);
+        snprintf(reason, BACKEND_REASON_MAX, "no NVIDIA driver is loaded (this build has CUDA %s)",
+                 need);
     else if (error == cudaErrorInsufficientDriver)
         driver_refuse(driver, runtime, reason);
     else if (error == cudaErrorStubLibrary)
-        snprintf(reason, BACKEND_REASON_MAX, "libcuda.so.1 is the toolkit's stub, not a driver (CUDA %s)", need);
+        snprintf(reason, BACKEND_REASON_MAX,
+                 "libcuda.so.1 is the toolkit's stub, not a driver (CUDA %s)", need);
     else if (error == cudaSuccess || error == cudaErrorNoDevice)
-        snprintf(reason, BACKEND_REASON_MAX, "no device (driver for CUDA %s, built with CUDA %s%s)", have, need,
+        snprintf(reason, BACKEND_REASON_MAX, "no device (driver for CUDA %s, built with CUDA %s%s)",
+                 have, need,
                  visible != NULL ? TEXT(80, ", CUDA_VISIBLE_DEVICES=\"%.40s\"", visible) : "");
     else
-        snprintf(reason, BACKEND_REASON_MAX, "%s: %s (driver for CUDA %s, built with CUDA %s)", cudaGetErrorName(error),
-                 cudaGetErrorString(error), have, need);
+        snprintf(reason, BACKEND_REASON_MAX, "%s: %s (driver for CUDA %s, built with CUDA %s)",
+                 cudaGetErrorName(error), cudaGetErrorString(error), have, need);
 }
 
 /* Returns true when ops can run on the device; otherwise writes why not to `reason`. */
-static bool is_usable(int device, struct cudaDeviceProp *properties, char reason[static BACKEND_REASON_MAX])
+static bool is_usable(int device, struct cudaDeviceProp *properties,
+                      char reason[static BACKEND_REASON_MAX])
 {
     const cudaError_t error = cudaGetDeviceProperties(properties, device);
     if (error != cudaSuccess) {
@@ -70,8 +77,9 @@ static bool is_usable(int device, struct cudaDeviceProp *properties, char reason
     }
     if (properties->major * 10 + properties->minor >= CUDA_CAPABILITY_MIN)
         return true;
-    snprintf(reason, BACKEND_REASON_MAX, "%.80s has capability %d.%d, the kernels need %d.%d or newer",
-             properties->name, properties->major, properties->minor, CUDA_CAPABILITY_MIN / 10,
+    snprintf(reason, BACKEND_REASON_MAX,
+             "%.80s has capability %d.%d, the kernels need %d.%d or newer", properties->name,
+             properties->major, properties->minor, CUDA_CAPABILITY_MIN / 10,
              CUDA_CAPABILITY_MIN % 10);
     return false;
 }
@@ -82,7 +90,8 @@ void cuda_devices(bool automatic, struct backend_devices *out)
     struct cudaDeviceProp properties;
     int count = 0;
     *out = (struct backend_devices){.first = -1};
-    /* Set before the first call: otherwise CUDA before 12.2 loads whole modules at once, ours and the library's. */
+    /* Set before the first call: otherwise CUDA before 12.2 loads whole modules at once, ours and
+     * the library's. */
     (void)setenv("CUDA_MODULE_LOADING", "LAZY", 0);
     const cudaError_t error = cudaGetDeviceCount(&count);
     if (error != cudaSuccess || count <= 0) {
@@ -104,26 +113,32 @@ static bool name_contains(const char *text, const char *part)
     return *text != '\0';
 }
 
-/* Sets cuda->device to the first device with `name` in its name, ignoring case, if `name` is not NULL. */
+/* Sets cuda->device to the first device with `name` in its name, ignoring case, if `name` is not
+ * NULL. */
 static enum gt_status device_select(struct cuda_backend *cuda, int32_t count, const char *name)
 {
     struct cudaDeviceProp properties;
     for (int32_t i = 0; i < count && name != NULL; i++) {
         cuda->device = i;
-        if (cudaGetDeviceProperties(&properties, i) == cudaSuccess && name_contains(properties.name, name))
+        if (cudaGetDeviceProperties(&properties, i) == cudaSuccess &&
+            name_contains(properties.name, name))
             return GT_OK;
     }
     (void)cudaGetLastError();
     if (name != NULL)
-        return FAIL(GT_USAGE, "cuda: no device has \"%s\" in its name (--list_devices shows them)", name);
+        return FAIL(GT_USAGE, "cuda: no device has \"%s\" in its name (--list_devices shows them)",
+                    name);
     if (cuda->device < 0 || cuda->device >= count)
-        return FAIL(GT_DEVICE, "cuda: device %" PRId32 " does not exist; there %s %" PRId32 ", numbered from 0",
+        return FAIL(GT_DEVICE,
+                    "cuda: device %" PRId32 " does not exist; there %s %" PRId32
+                    ", numbered from 0",
                     cuda->device, count == 1 ? "is" : "are", count);
     return GT_OK;
 }
 
-/* Says so where this build has no machine code that the card runs: code for capability x.y runs on x.y and later x.
- * The driver then compiles the PTX of all kernels at their first launch, and keeps the result on disk. */
+/* Says so where this build has no machine code that the card runs: code for capability x.y runs on
+ * x.y and later x. The driver then compiles the PTX of all kernels at their first launch, and keeps
+ * the result on disk. */
 static void compiling_announce(int32_t capability)
 {
     char *rest = NULL;
@@ -135,21 +150,23 @@ static void compiling_announce(int32_t capability)
     }
     log_note(
         "cuda: compiling for this card, once: this build has machine code for capabilities %s (in tenths), and the "
-        "card has %" PRId32 "; the driver needs up to some minutes, and keeps the result in ~/.nv/ComputeCache",
+        "card has %" PRId32
+        "; the driver needs up to some minutes, and keeps the result in ~/.nv/ComputeCache",
         CUDA_ARCH_LIST, capability);
 }
 
-/* For tests: GPT_TRAIN_CUDA_MULTIPROCESSORS=N makes the backend choose kernels and grids as for N of them, so that each
- * kernel can be compared with a reference on any card. */
+/* For tests: GPT_TRAIN_CUDA_MULTIPROCESSORS=N makes the backend choose kernels and grids as for N
+ * of them, so that each kernel can be compared with a reference on any card. */
 static int32_t multiprocessors_of(const struct cudaDeviceProp *properties)
 {
     const char *wanted = getenv("GPT_TRAIN_CUDA_MULTIPROCESSORS");
     const long number = wanted != NULL ? strtol(wanted, NULL, 10) : 0;
     if (number < 1 || number > INT16_MAX)
         return properties->multiProcessorCount;
-    log_note("cuda: kernels are chosen as for %ld multiprocessors because of GPT_TRAIN_CUDA_MULTIPROCESSORS, which is "
-             "for tests",
-             number);
+    log_note(
+        "cuda: kernels are chosen as for %ld multiprocessors because of GPT_TRAIN_CUDA_MULTIPROCESSORS, which is "
+        "for tests",
+        number);
     return (int32_t)number;
 }
 

@@ -1,11 +1,12 @@
 /* Float operands of any dtype, eight elements at a time, for memory-bound kernels.
  *
- * A thread fetches a group of eight consecutive elements as 128-bit words (one of 16-bit elements, two of fp32),
- * computes in fp32 and stores the group, rounded once, to nearest.  The dtype is tested at run time, so that one kernel
- * serves every mixture of dtypes: the branch is the same for all threads and costs a few instructions per group.
- * Kernels that are short of instructions have instances for one 16-bit dtype (cuda_dtype_fix).  The loads of all
- * operands are in flight before the first is waited for.  Groups that are not whole, or not aligned, go element by
- * element; nothing beyond the count is accessed.
+ * A thread fetches a group of eight consecutive elements as 128-bit words (one of 16-bit elements,
+ * two of fp32), computes in fp32 and stores the group, rounded once, to nearest.  The dtype is
+ * tested at run time, so that one kernel serves every mixture of dtypes: the branch is the same for
+ * all threads and costs a few instructions per group. Kernels that are short of instructions have
+ * instances for one 16-bit dtype (cuda_dtype_fix).  The loads of all operands are in flight before
+ * the first is waited for.  Groups that are not whole, or not aligned, go element by element;
+ * nothing beyond the count is accessed.
  */
 #ifndef GPT_TRAIN_CUDA_CUDA_FLOATS_H
 #define GPT_TRAIN_CUDA_CUDA_FLOATS_H
@@ -20,8 +21,8 @@ struct cuda_group {
     uint4 low, high;
 };
 
-/* Elements first .. first + count - 1; count <= 8, and the span is empty when count <= 0.  whole: eight elements,
- * aligned. */
+/* Elements first .. first + count - 1; count <= 8, and the span is empty when count <= 0.  whole:
+ * eight elements, aligned. */
 struct cuda_span {
     int64_t first;
     int count;
@@ -38,14 +39,16 @@ DEVICE struct cuda_span cuda_span_make(int64_t first, int64_t end, bool aligned)
     return span;
 }
 
-/* Fixes the operands' dtype in an instance for DTYPE; DTYPE_COUNT is the instance for all others. */
+/* Fixes the operands' dtype in an instance for DTYPE; DTYPE_COUNT is the instance for all others.
+ */
 template <int DTYPE, typename... Operand> DEVICE void cuda_dtype_fix(Operand *...operand)
 {
     if constexpr (DTYPE != DTYPE_COUNT)
         ((operand->dtype = (enum dtype)DTYPE), ...);
 }
 
-/* Part `part` of `count` things: begin .. end - 1.  The first parts have one more, where they do not divide evenly. */
+/* Part `part` of `count` things: begin .. end - 1.  The first parts have one more, where they do
+ * not divide evenly. */
 struct cuda_part {
     int64_t begin, end;
 };
@@ -57,14 +60,15 @@ DEVICE struct cuda_part cuda_part_of(int64_t count, int64_t parts, int64_t part)
     return result;
 }
 
-/* Calls body(span) for the groups of this thread in a walk of `blocks` blocks, of which its own is number `block`. */
+/* Calls body(span) for the groups of this thread in a walk of `blocks` blocks, of which its own is
+ * number `block`. */
 template <typename Body>
 DEVICE void cuda_walk_each(const struct cuda_walk &walk, Body body, unsigned block = blockIdx.x,
                            unsigned blocks = gridDim.x)
 {
     const int64_t stride = CUDA_GROUP * ((int64_t)blocks * blockDim.x);
-    for (int64_t first = CUDA_GROUP * ((int64_t)block * blockDim.x + threadIdx.x); first < walk.elements;
-         first += stride)
+    for (int64_t first = CUDA_GROUP * ((int64_t)block * blockDim.x + threadIdx.x);
+         first < walk.elements; first += stride)
         body(cuda_span_make(first, walk.elements, walk.aligned));
 }
 
@@ -75,7 +79,8 @@ template <typename Args> struct cuda_tensors {
 };
 
 /* Returns the tensor of this block, and sets *block to the block's number among the tensor's. */
-template <typename Args> DEVICE const Args &cuda_tensor_find(const struct cuda_tensors<Args> &tensors, unsigned *block)
+template <typename Args>
+DEVICE const Args &cuda_tensor_find(const struct cuda_tensors<Args> &tensors, unsigned *block)
 {
     int i = 0;
     while (blockIdx.x >= tensors.end[i])
@@ -85,7 +90,8 @@ template <typename Args> DEVICE const Args &cuda_tensor_find(const struct cuda_t
 }
 
 /* Fetches the group element by element, with zeros beyond the count. */
-DEVICE struct cuda_group cuda_fetch_elements(const struct cuda_floats &from, const struct cuda_span &span)
+DEVICE struct cuda_group cuda_fetch_elements(const struct cuda_floats &from,
+                                             const struct cuda_span &span)
 {
     uint32_t word[CUDA_GROUP] = {0, 0, 0, 0, 0, 0, 0, 0};
     if (from.dtype == DTYPE_F32) {
@@ -118,7 +124,8 @@ DEVICE struct cuda_group cuda_fetch(const struct cuda_floats &from, const struct
     return group;
 }
 
-DEVICE void cuda_unpack(const struct cuda_group &group, enum dtype dtype, float (&value)[CUDA_GROUP])
+DEVICE void cuda_unpack(const struct cuda_group &group, enum dtype dtype,
+                        float (&value)[CUDA_GROUP])
 {
     if (dtype == DTYPE_BF16) {
         unpack_values<__nv_bfloat16>(value, group.low);
@@ -164,7 +171,8 @@ DEVICE void cuda_put_elements(const struct cuda_floats &to, const struct cuda_sp
 }
 
 /* Writes the elements of the span; `group` is as stored. */
-DEVICE void cuda_put(const struct cuda_floats &to, const struct cuda_span &span, const struct cuda_group &group)
+DEVICE void cuda_put(const struct cuda_floats &to, const struct cuda_span &span,
+                     const struct cuda_group &group)
 {
     if (!span.whole) {
         cuda_put_elements(to, span, group);
@@ -177,21 +185,23 @@ DEVICE void cuda_put(const struct cuda_floats &to, const struct cuda_span &span,
     }
 }
 
-/* Reads one group or more, each given as operand, span and values.  All are fetched before the first is unpacked. */
+/* Reads one group or more, each given as operand, span and values.  All are fetched before the
+ * first is unpacked. */
 DEVICE void cuda_read(void)
 {
 }
 
 template <typename... More>
-DEVICE void cuda_read(const struct cuda_floats &from, const struct cuda_span &span, float (&value)[CUDA_GROUP],
-                      More &...more)
+DEVICE void cuda_read(const struct cuda_floats &from, const struct cuda_span &span,
+                      float (&value)[CUDA_GROUP], More &...more)
 {
     const struct cuda_group group = cuda_fetch(from, span);
     cuda_read(more...);
     cuda_unpack(group, from.dtype, value);
 }
 
-DEVICE void cuda_write(const struct cuda_floats &to, const struct cuda_span &span, const float (&value)[CUDA_GROUP])
+DEVICE void cuda_write(const struct cuda_floats &to, const struct cuda_span &span,
+                       const float (&value)[CUDA_GROUP])
 {
     const struct cuda_group group = cuda_pack(to.dtype, value);
     cuda_put(to, span, group);
@@ -216,12 +226,13 @@ DEVICE void cuda_write_one(const struct cuda_floats &to, int64_t index, float va
         ((float *)to.memory)[index] = value;
 }
 
-/* ---- stochastic rounding: integer arithmetic, the same under nvcc and under emulation.  The element alone determines
- * its random bits (base/bits.h), so that no kernel keeps a state. ---- */
+/* ---- stochastic rounding: integer arithmetic, the same under nvcc and under emulation.  The
+ * element alone determines its random bits (base/bits.h), so that no kernel keeps a state. ---- */
 
-/* Returns the bits of the eight elements from `first` of the tensor on as one block.  `first` is a multiple of eight;
- * when index_base is not, two blocks are drawn and shifted together. */
-DEVICE struct philox_block cuda_rounding_bits(const struct rounding &rounding, int64_t first, uint32_t stream)
+/* Returns the bits of the eight elements from `first` of the tensor on as one block.  `first` is a
+ * multiple of eight; when index_base is not, two blocks are drawn and shifted together. */
+DEVICE struct philox_block cuda_rounding_bits(const struct rounding &rounding, int64_t first,
+                                              uint32_t stream)
 {
     const uint64_t index = rounding.index_base + (uint64_t)first, group = index / 8;
     const uint32_t shift = (uint32_t)(index % 8);
@@ -235,7 +246,8 @@ DEVICE struct philox_block cuda_rounding_bits(const struct rounding &rounding, i
         word[k] = bits.word[k];
         word[k + 4] = next.word[k];
     }
-    /* Shift by 4, 2 and 1 elements: every index is a constant, so that the words stay in registers. */
+    /* Shift by 4, 2 and 1 elements: every index is a constant, so that the words stay in registers.
+     */
     UNROLLED(k, 6)
         word[k] = (shift & 4u) != 0 ? word[k + 2] : word[k];
     UNROLLED(k, 5)
@@ -245,10 +257,11 @@ DEVICE struct philox_block cuda_rounding_bits(const struct rounding &rounding, i
     return bits;
 }
 
-/* Writes a group: with stochastic rounding when `to` is bf16, unchanged when it is fp32.  The span begins at a multiple
- * of eight. */
+/* Writes a group: with stochastic rounding when `to` is bf16, unchanged when it is fp32.  The span
+ * begins at a multiple of eight. */
 DEVICE void cuda_write_rounded(const struct cuda_floats &to, const struct cuda_span &span,
-                               const float (&value)[CUDA_GROUP], const struct rounding &rounding, uint32_t stream)
+                               const float (&value)[CUDA_GROUP], const struct rounding &rounding,
+                               uint32_t stream)
 {
     if (to.dtype != DTYPE_BF16) {
         cuda_write(to, span, value);
@@ -259,8 +272,8 @@ DEVICE void cuda_write_rounded(const struct cuda_floats &to, const struct cuda_s
     UNROLLED(k, CUDA_GROUP)
         half[k] = bf16_stochastic(value[k], philox_bits(random.word, k));
     struct cuda_group group;
-    group.low =
-        make_uint4(half[0] | half[1] << 16, half[2] | half[3] << 16, half[4] | half[5] << 16, half[6] | half[7] << 16);
+    group.low = make_uint4(half[0] | half[1] << 16, half[2] | half[3] << 16,
+                           half[4] | half[5] << 16, half[6] | half[7] << 16);
     group.high = make_uint4(0, 0, 0, 0);
     cuda_put(to, span, group);
 }
@@ -271,27 +284,30 @@ DEVICE void cuda_write_rounded(const struct cuda_floats &to, const struct cuda_s
 
 /* ---- host side: for launch functions ---- */
 
-/* Lets a kernel's blocks have `bytes` of dynamic shared memory each, and has the multiprocessor keep all of its memory
- * that may be shared for them: as many blocks as registers allow shall fit, and what is left for the L1 cache is of
- * little use to kernels that read everything once.  The driver's own choice considers one block only. */
+/* Lets a kernel's blocks have `bytes` of dynamic shared memory each, and has the multiprocessor
+ * keep all of its memory that may be shared for them: as many blocks as registers allow shall fit,
+ * and what is left for the L1 cache is of little use to kernels that read everything once.  The
+ * driver's own choice considers one block only. */
 static inline cudaError_t cuda_shared_prefer(const void *kernel, size_t bytes)
 {
-    const cudaError_t error =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+    const cudaError_t error = cudaFuncSetAttribute(
+        kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
     if (error != cudaSuccess || bytes <= CUDA_SHARED_DEFAULT_BYTES)
         return error;
     return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
 }
 
 /* Returns the operands' dtype if it is one of 16 bits and they all have it, else DTYPE_COUNT. */
-template <typename... Slot> static inline int cuda_dtype_common(const struct cuda_args &args, int first, Slot... others)
+template <typename... Slot>
+static inline int cuda_dtype_common(const struct cuda_args &args, int first, Slot... others)
 {
     const enum dtype dtype = args.operand[first].dtype;
     const bool is_common = ((args.operand[others].dtype == dtype) && ...);
     return is_common && (dtype == DTYPE_BF16 || dtype == DTYPE_F16) ? (int)dtype : (int)DTYPE_COUNT;
 }
 
-/* Returns instance(dtype) for a constant dtype: cuda_by_dtype(dtype, [](auto dtype) { return kernel<dtype()>; }). */
+/* Returns instance(dtype) for a constant dtype: cuda_by_dtype(dtype, [](auto dtype) { return
+ * kernel<dtype()>; }). */
 template <typename Instance> static inline auto cuda_by_dtype(int dtype, Instance instance)
 {
     return dtype == DTYPE_BF16  ? instance(std::integral_constant<int, DTYPE_BF16>())
@@ -308,18 +324,20 @@ template <typename Instance> static inline auto cuda_by_dtype(int dtype, Instanc
     }
 #define CUDA_WALK_LAUNCHER(name, kernel) \
     CUDA_LAUNCHER(name, kernel, dim3((unsigned)args.walk.blocks), dim3(CUDA_WALK_THREADS))
-/* The same for several tensors in one launch, with arguments of a type for each, which what follows initialises. */
-#define CUDA_TENSORS_LAUNCHER(kernel, type, threads, ...)                                                            \
-    extern "C" cudaError_t cuda_launch_##kernel(cudaStream_t stream, const struct cuda_args *tensors, int32_t count) \
-    {                                                                                                                \
-        struct cuda_tensors<type> own = {};                                                                          \
-        unsigned blocks = 0;                                                                                         \
-        for (int32_t i = 0; i < count; i++) {                                                                        \
-            const struct cuda_args &args = tensors[i];                                                               \
-            own.end[i] = blocks += (unsigned)args.walk.blocks;                                                       \
-            own.at[i] = {__VA_ARGS__};                                                                               \
-        }                                                                                                            \
-        return LAUNCH((kernel), dim3(blocks), dim3(threads), 0, stream, own);                                        \
+/* The same for several tensors in one launch, with arguments of a type for each, which what follows
+ * initialises. */
+#define CUDA_TENSORS_LAUNCHER(kernel, type, threads, ...)                                       \
+    extern "C" cudaError_t cuda_launch_##kernel(cudaStream_t stream,                            \
+                                                const struct cuda_args *tensors, int32_t count) \
+    {                                                                                           \
+        struct cuda_tensors<type> own = {};                                                     \
+        unsigned blocks = 0;                                                                    \
+        for (int32_t i = 0; i < count; i++) {                                                   \
+            const struct cuda_args &args = tensors[i];                                          \
+            own.end[i] = blocks += (unsigned)args.walk.blocks;                                  \
+            own.at[i] = {__VA_ARGS__};                                                          \
+        }                                                                                       \
+        return LAUNCH((kernel), dim3(blocks), dim3(threads), 0, stream, own);                   \
     }
 
 #endif

@@ -1,10 +1,11 @@
 /* gemm: d (+)= op(a) op(b) + bias by cuBLASLt, or with half_sums by kernels/gemm_half.cu.
  *
- * Operands are fp32, bf16 or fp16, sums are fp32, and results have the operands' dtype or fp32.  The library's epilogue
- * adds a bias of the result's dtype.  With a bias of another dtype (as a rule fp32 with 16-bit activations), d is made
- * in parts: fp32 sums in the workspace, as many rows as fit, and then a kernel of ours adds the bias and rounds once.
- * Products that are added to 16-bit numbers take the same path, because algorithms of the library round them before
- * they add (seen on an H100).  Workspaces depend on the shape only, so that the plan is known before the device is
+ * Operands are fp32, bf16 or fp16, sums are fp32, and results have the operands' dtype or fp32. The
+ * library's epilogue adds a bias of the result's dtype.  With a bias of another dtype (as a rule
+ * fp32 with 16-bit activations), d is made in parts: fp32 sums in the workspace, as many rows as
+ * fit, and then a kernel of ours adds the bias and rounds once. Products that are added to 16-bit
+ * numbers take the same path, because algorithms of the library round them before they add (seen on
+ * an H100).  Workspaces depend on the shape only, so that the plan is known before the device is
  * asked for memory.  They never exceed what a device profile grants for the shape.
  */
 #include "backends/cuda/cuda_gemm.h"
@@ -15,9 +16,11 @@
 
 /* Limit on the fp32 sums in the workspace: near the L2 cache's size, and still hundreds of rows. */
 #define SUMS_BYTES ((size_t)16 << 20)
-#define SUMS_BYTES_MIN_ROWS 16 /* rows are cut at multiples of this, for the operands' alignment */
-#define SPLIT_K_MIN 256        /* the smallest part of K that is worth a split */
-#define HALF_SUMS_ROWS_MIN 64  /* fewer are not worth a tile of our own products */
+#define SUMS_BYTES_MIN_ROWS                                                                     \
+    16                        /* rows are cut at multiples of this, for the operands' alignment \
+                               */
+#define SPLIT_K_MIN 256       /* the smallest part of K that is worth a split */
+#define HALF_SUMS_ROWS_MIN 64 /* fewer are not worth a tile of our own products */
 
 struct gemm {
     int64_t m, n, k;
@@ -28,7 +31,8 @@ struct gemm {
 
 static struct gemm gemm_of(const struct op_call *call)
 {
-    const struct operand *a = &call->operand[GEMM_A], *d = &call->operand[GEMM_D], *bias = &call->operand[GEMM_BIAS];
+    const struct operand *a = &call->operand[GEMM_A], *d = &call->operand[GEMM_D],
+                         *bias = &call->operand[GEMM_BIAS];
     const enum dtype bias_dtype = bias->present ? bias->dtype : d->dtype;
     const bool accumulates = op_accumulates(call, GEMM_D);
     return (struct gemm){
@@ -50,7 +54,8 @@ static struct gemm gemm_of(const struct op_call *call)
 static bool gemm_supports(const struct backend *backend, const struct op_call *call)
 {
     const struct gemm gemm = gemm_of(call);
-    const bool bias_fits = gemm.bias_dtype == gemm.d_dtype || gemm.d_dtype == DTYPE_F32 || gemm.bias_dtype == DTYPE_F32;
+    const bool bias_fits = gemm.bias_dtype == gemm.d_dtype || gemm.d_dtype == DTYPE_F32 ||
+                           gemm.bias_dtype == DTYPE_F32;
     return cuda_dtype_is_float(backend, gemm.dtype) && call->operand[GEMM_B].dtype == gemm.dtype &&
            (gemm.d_dtype == gemm.dtype || gemm.d_dtype == DTYPE_F32) &&
            (!gemm.has_bias || cuda_dtype_is_float(backend, gemm.bias_dtype)) && bias_fits &&
@@ -74,15 +79,18 @@ static size_t sums_bytes(const struct gemm *gemm)
     return (size_t)size_round_up(bytes, CUDA_ALIGNMENT_BYTES);
 }
 
-/* Returns the workspace that the library may use: an fp32 copy of the result for each part of K, within the limits. */
+/* Returns the workspace that the library may use: an fp32 copy of the result for each part of K,
+ * within the limits. */
 static size_t library_bytes(const struct gemm *gemm)
 {
     const size_t most = OP_GEMM_WORKSPACE_BYTES, used = sums_bytes(gemm);
-    const size_t parts = (size_t)(gemm->k / SPLIT_K_MIN), result = (size_t)gemm->m * (size_t)gemm->n * sizeof(float);
+    const size_t parts = (size_t)(gemm->k / SPLIT_K_MIN),
+                 result = (size_t)gemm->m * (size_t)gemm->n * sizeof(float);
     if (parts < 2)
         return 0;
     const size_t wanted = result > most / parts ? most : result * parts;
-    return size_min(wanted, used < most ? most - used : 0) / CUDA_ALIGNMENT_BYTES * CUDA_ALIGNMENT_BYTES;
+    return size_min(wanted, used < most ? most - used : 0) / CUDA_ALIGNMENT_BYTES *
+           CUDA_ALIGNMENT_BYTES;
 }
 
 static size_t gemm_workspace_bytes(const struct backend *backend, const struct op_call *call)
@@ -100,7 +108,8 @@ static uint16_t alignment_of(uint64_t offset_bytes)
 }
 
 /* The product of rows `row` .. row + rows - 1 of d. */
-static struct cuda_gemm_key key_of(const struct op_call *call, const struct gemm *gemm, int64_t row, int64_t rows)
+static struct cuda_gemm_key key_of(const struct op_call *call, const struct gemm *gemm, int64_t row,
+                                   int64_t rows)
 {
     const struct operand *operand = call->operand;
     const int64_t size = (int64_t)dtype_size_bytes(gemm->dtype);
@@ -113,7 +122,8 @@ static struct cuda_gemm_key key_of(const struct op_call *call, const struct gemm
         .workspace_bytes = library_bytes(gemm),
         .alignment_a = alignment_of(operand[GEMM_A].at.offset_bytes + a_offset),
         .alignment_b = alignment_of(operand[GEMM_B].at.offset_bytes),
-        .alignment_d = gemm->apart ? CUDA_ALIGNMENT_BYTES : alignment_of(operand[GEMM_D].at.offset_bytes),
+        .alignment_d =
+            gemm->apart ? CUDA_ALIGNMENT_BYTES : alignment_of(operand[GEMM_D].at.offset_bytes),
         .dtype = (uint8_t)gemm->dtype,
         .d_dtype = (uint8_t)(gemm->apart ? DTYPE_F32 : gemm->d_dtype),
         .transpose_a = gemm->transpose_a,
@@ -126,24 +136,30 @@ static struct cuda_gemm_key key_of(const struct op_call *call, const struct gemm
 void cuda_gemm_half_sums_decide(struct cuda_backend *cuda, bool anywhere)
 {
     const int32_t capability = cuda->capability;
-    const bool is_even = capability == 80 || capability == 90 || capability / 10 == 10; /* the same rate either way */
+    const bool is_even = capability == 80 || capability == 90 ||
+                         capability / 10 == 10; /* the same rate either way */
     const bool is_known = strstr(cuda->name, "GeForce") != NULL;
-    const bool is_test = is_even && anywhere && getenv("GPT_TRAIN_CUDA_HALF_SUMS") != NULL; /* "any" */
+    const bool is_test =
+        is_even && anywhere && getenv("GPT_TRAIN_CUDA_HALF_SUMS") != NULL; /* "any" */
     cuda->half_sums = capability >= 80 && (is_test || (!is_even && (is_known || anywhere)));
     if (is_test)
-        log_note("cuda: fp16 sums on %s because of GPT_TRAIN_CUDA_HALF_SUMS, which is for tests", cuda->name);
+        log_note("cuda: fp16 sums on %s because of GPT_TRAIN_CUDA_HALF_SUMS, which is for tests",
+                 cuda->name);
     if (!cuda->half_sums && anywhere)
         log_note("half_sums has no effect on %s: %s", cuda->name,
-                 is_even ? "its products are as fast with fp32 sums" : "it needs capability 8.0 or later");
+                 is_even ? "its products are as fast with fp32 sums"
+                         : "it needs capability 8.0 or later");
 }
 
-/* Returns true for products that may have fp16 sums: not for those of a few rows, which wait for memory. */
+/* Returns true for products that may have fp16 sums: not for those of a few rows, which wait for
+ * memory. */
 static bool half_sums_possible(const struct backend *backend, const struct op_call *call)
 {
     const struct gemm gemm = gemm_of(call);
     const int64_t rest = gemm.k % 8 + gemm.n % 8 + (gemm.transpose_a ? gemm.m % 8 : 0);
-    return cuda_from(backend)->half_sums && gemm.dtype == DTYPE_F16 && !(gemm.transpose_a && gemm.transpose_b) &&
-           gemm.m >= HALF_SUMS_ROWS_MIN && rest == 0 && cuda_operands_aligned(backend, call);
+    return cuda_from(backend)->half_sums && gemm.dtype == DTYPE_F16 &&
+           !(gemm.transpose_a && gemm.transpose_b) && gemm.m >= HALF_SUMS_ROWS_MIN && rest == 0 &&
+           cuda_operands_aligned(backend, call);
 }
 
 int32_t cuda_gemm_shapes(const struct backend *backend, const struct op_call *call)
@@ -151,7 +167,8 @@ int32_t cuda_gemm_shapes(const struct backend *backend, const struct op_call *ca
     return half_sums_possible(backend, call) ? CUDA_GEMM_SHAPES : 1;
 }
 
-static enum gt_status run_half_sums(struct backend *backend, const struct op_call *call, const struct gemm *gemm)
+static enum gt_status run_half_sums(struct backend *backend, const struct op_call *call,
+                                    const struct gemm *gemm)
 {
     const size_t workspace_bytes = gemm_workspace_bytes(backend, call);
     const struct cuda_floats d = cuda_floats_of(backend, call, GEMM_D);
@@ -173,8 +190,8 @@ static enum gt_status run_half_sums(struct backend *backend, const struct op_cal
 }
 
 /* The library's part of the workspace comes first, the sums after it. */
-static enum gt_status run_apart(struct backend *backend, const struct op_call *call, const struct gemm *gemm,
-                                struct cuda_gemm_operands *operands)
+static enum gt_status run_apart(struct backend *backend, const struct op_call *call,
+                                const struct gemm *gemm, struct cuda_gemm_operands *operands)
 {
     struct cuda_backend *cuda = cuda_own(backend);
     const char *a = cuda_operand(backend, call, GEMM_A);

@@ -1,7 +1,8 @@
 /* Opens cuBLASLt and looks up the functions of cuda_lt.h in it.
  *
- * The library is the one of the toolkit that the program was built with: configure records that folder in the program,
- * and the file's name has the major version of the headers.  LD_LIBRARY_PATH takes precedence, as for any library.
+ * The library is the one of the toolkit that the program was built with: configure records that
+ * folder in the program, and the file's name has the major version of the headers.  LD_LIBRARY_PATH
+ * takes precedence, as for any library.
  */
 #include "backends/cuda/cuda_lt.h"
 
@@ -29,7 +30,8 @@ enum gt_status cuda_lt_open(struct cuda_lt *out)
             dlerror());
     const char *missing = library_table(library, entries, sizeof entries / sizeof entries[0], &lt);
     if (missing != NULL)
-        return FAIL(GT_DEVICE, "cuda: %s has no %s: it is older than CUDA 11.8", CUDA_LT_LIBRARY, missing);
+        return FAIL(GT_DEVICE, "cuda: %s has no %s: it is older than CUDA 11.8", CUDA_LT_LIBRARY,
+                    missing);
     *out = lt;
     return GT_OK;
 }

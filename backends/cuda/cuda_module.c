@@ -1,4 +1,5 @@
-/* What gpt-train-cuda.so exports (--enable-cuda-module): one object, whose numbers the program compares with its own.
+/* What gpt-train-cuda.so exports (--enable-cuda-module): one object, whose numbers the program
+ * compares with its own.
  *
  * The program's side is src/base/module.c and src/backend/backend_module.c.
  */
@@ -10,4 +11,5 @@
 extern const struct backend_ops cuda_backend_ops;
 extern const struct backend_module gpt_train_module;
 
-const struct backend_module gpt_train_module = {{BACKEND_MODULE_ABI, PACKAGE_VERSION}, &cuda_backend_ops};
+const struct backend_module gpt_train_module = {{BACKEND_MODULE_ABI, PACKAGE_VERSION},
+                                                &cuda_backend_ops};

@@ -1,12 +1,15 @@
-/* Exchanges between ranks by NCCL, which moves bytes from card to card.  Sums are the program's own (sum_parts).
+/* Exchanges between ranks by NCCL, which moves bytes from card to card.  Sums are the program's own
+ * (sum_parts).
  *
- * NCCL is not part of CUDA's toolkit, so its library is opened when ranks meet, and the few declarations that are
- * needed are written here, from nccl.h; they are the same in every release.  Where the library is absent, or two ranks
- * share a card, there is no communicator, and exchanges pass through host memory (exec/exec.c).
+ * NCCL is not part of CUDA's toolkit, so its library is opened when ranks meet, and the few
+ * declarations that are needed are written here, from nccl.h; they are the same in every release.
+ * Where the library is absent, or two ranks share a card, there is no communicator, and exchanges
+ * pass through host memory (exec/exec.c).
  *
- * The exchanges of a piece are one group on a stream of their own, beside the sums of the piece before, and part of the
- * program's graph.  NCCL waits for a peer for ever.  So ranks meet before such a program, where a late one is named
- * while the others wait, and what NCCL does from then on may last `rank_timeout` seconds (ranks_sign() ends it).
+ * The exchanges of a piece are one group on a stream of their own, beside the sums of the piece
+ * before, and part of the program's graph.  NCCL waits for a peer for ever.  So ranks meet before
+ * such a program, where a late one is named while the others wait, and what NCCL does from then on
+ * may last `rank_timeout` seconds (ranks_sign() ends it).
  */
 #include "backends/cuda/cuda_nccl.h"
 
@@ -29,15 +32,18 @@ struct nccl_id {
 };
 
 /* The functions that we call: result, field, name in the library, parameters. */
-#define NCCL_FUNCTIONS(FUNCTION)                                                                              \
-    FUNCTION(int, version, "ncclGetVersion", (int *out))                                                      \
-    FUNCTION(int, id_get, "ncclGetUniqueId", (struct nccl_id * out))                                          \
-    FUNCTION(int, comm_init, "ncclCommInitRank", (void **out, int ranks, struct nccl_id id, int rank))        \
-    FUNCTION(int, comm_abort, "ncclCommAbort", (void *comm))                                                  \
-    FUNCTION(int, group_start, "ncclGroupStart", (void))                                                      \
-    FUNCTION(int, group_end, "ncclGroupEnd", (void))                                                          \
-    FUNCTION(int, send, "ncclSend", (const void *, size_t count, int type, int to, void *comm, cudaStream_t)) \
-    FUNCTION(int, receive, "ncclRecv", (void *, size_t count, int type, int from, void *comm, cudaStream_t))  \
+#define NCCL_FUNCTIONS(FUNCTION)                                                       \
+    FUNCTION(int, version, "ncclGetVersion", (int *out))                               \
+    FUNCTION(int, id_get, "ncclGetUniqueId", (struct nccl_id * out))                   \
+    FUNCTION(int, comm_init, "ncclCommInitRank",                                       \
+             (void **out, int ranks, struct nccl_id id, int rank))                     \
+    FUNCTION(int, comm_abort, "ncclCommAbort", (void *comm))                           \
+    FUNCTION(int, group_start, "ncclGroupStart", (void))                               \
+    FUNCTION(int, group_end, "ncclGroupEnd", (void))                                   \
+    FUNCTION(int, send, "ncclSend",                                                    \
+             (const void *, size_t count, int type, int to, void *comm, cudaStream_t)) \
+    FUNCTION(int, receive, "ncclRecv",                                                 \
+             (void *, size_t count, int type, int from, void *comm, cudaStream_t))     \
     FUNCTION(const char *, error_text, "ncclGetErrorString", (int error))
 #define NCCL_POINTER(type, field, name, parameters) type(*field) parameters;
 #define NCCL_ENTRY(type, field, name, parameters) {name, offsetof(struct cuda_nccl, field)},
@@ -60,7 +66,8 @@ static enum gt_status nccl_check(struct backend *backend, int error, const char 
     const char *text = cuda_own(backend)->nccl->error_text(error);
     if (cuda_capture_fail(cuda_own(backend), what, text))
         return GT_DEVICE;
-    return FAIL(GT_DEVICE, "cuda: NCCL: %s: %s; GPT_TRAIN_NCCL_LIBRARY= goes without NCCL", what, text);
+    return FAIL(GT_DEVICE, "cuda: NCCL: %s: %s; GPT_TRAIN_NCCL_LIBRARY= goes without NCCL", what,
+                text);
 }
 
 /* What a rank tells the others of its card. */
@@ -69,8 +76,8 @@ struct card {
     char pci[PCI_BYTES];
 };
 
-/* Writes why the ranks cannot use NCCL to `reason`; it stays empty if they can.  Errors: GT_USAGE for ranks with
- * different releases of it. */
+/* Writes why the ranks cannot use NCCL to `reason`; it stays empty if they can.  Errors: GT_USAGE
+ * for ranks with different releases of it. */
 static enum gt_status cards_check(const struct dist *dist, const struct card *all,
                                   char reason[static BACKEND_REASON_MAX])
 {
@@ -79,23 +86,27 @@ static enum gt_status cards_check(const struct dist *dist, const struct card *al
         if (all[r].version == 0)
             (void)snprintf(reason, BACKEND_REASON_MAX, "rank %" PRId32 " has no " LIBRARY, r);
         else if (all[r].version != all[0].version)
-            return FAIL(GT_USAGE, "rank %" PRId32 "%s%s has another NCCL than rank 0: %d, not %d", r,
-                        dist->host[r][0] != '\0' ? " on " : "", dist->host[r], all[r].version, all[0].version);
+            return FAIL(GT_USAGE, "rank %" PRId32 "%s%s has another NCCL than rank 0: %d, not %d",
+                        r, dist->host[r][0] != '\0' ? " on " : "", dist->host[r], all[r].version,
+                        all[0].version);
         for (int32_t other = 0; other < r; other++)
-            if (strcmp(all[r].pci, all[other].pci) == 0 && strcmp(dist->host[r], dist->host[other]) == 0)
-                (void)snprintf(reason, BACKEND_REASON_MAX, "ranks %" PRId32 " and %" PRId32 " share a card", other, r);
+            if (strcmp(all[r].pci, all[other].pci) == 0 &&
+                strcmp(dist->host[r], dist->host[other]) == 0)
+                (void)snprintf(reason, BACKEND_REASON_MAX,
+                               "ranks %" PRId32 " and %" PRId32 " share a card", other, r);
     }
     return GT_OK;
 }
 
-/* Opens NCCL's library, or the one that GPT_TRAIN_NCCL_LIBRARY names.  Returns the library's release, or 0 if the rank
- * cannot use one. */
+/* Opens NCCL's library, or the one that GPT_TRAIN_NCCL_LIBRARY names.  Returns the library's
+ * release, or 0 if the rank cannot use one. */
 static int library_open(struct cuda_nccl *nccl)
 {
     const char *named = getenv("GPT_TRAIN_NCCL_LIBRARY");
     void *library = dlopen(named != NULL ? named : LIBRARY, RTLD_NOW | RTLD_LOCAL);
     int version;
-    if (library == NULL || library_table(library, entries, sizeof entries / sizeof entries[0], nccl) != NULL ||
+    if (library == NULL ||
+        library_table(library, entries, sizeof entries / sizeof entries[0], nccl) != NULL ||
         nccl->version(&version) != NCCL_SUCCESS || version < VERSION_MIN)
         return 0;
     return version;
@@ -108,14 +119,17 @@ static enum gt_status comm_create(struct backend *backend, struct dist *dist)
     size_t total;
     if (dist->local_ranks == dist->ranks) /* let it open sockets on this machine only */
         (void)setenv("NCCL_SOCKET_IFNAME", "lo", 0);
-    (void)setenv("NCCL_GRAPH_REGISTER", "0", 0); /* it would take memory when a program is recorded */
+    (void)setenv("NCCL_GRAPH_REGISTER", "0",
+                 0); /* it would take memory when a program is recorded */
     TRY(cuda_check(backend, cudaMemGetInfo(&nccl->free_bytes, &total), "asking for free memory"));
-    TRY(cuda_check(backend, cudaStreamCreateWithFlags(&nccl->stream, cudaStreamNonBlocking), "making a stream"));
+    TRY(cuda_check(backend, cudaStreamCreateWithFlags(&nccl->stream, cudaStreamNonBlocking),
+                   "making a stream"));
     TRY(cuda_memory_events_create(backend));
     if (dist->rank == 0)
         TRY(nccl_check(backend, nccl->id_get(&id), "making an id"));
     dist_gather(dist, &id, sizeof id, ids);
-    return nccl_check(backend, nccl->comm_init(&nccl->comm, dist->ranks, ids[0], dist->rank), "joining the ranks");
+    return nccl_check(backend, nccl->comm_init(&nccl->comm, dist->ranks, ids[0], dist->rank),
+                      "joining the ranks");
 }
 
 static enum gt_status cards_join(struct backend *backend, struct dist *dist)
@@ -124,19 +138,21 @@ static enum gt_status cards_join(struct backend *backend, struct dist *dist)
     struct card mine = {0}, all[DIST_RANKS_MAX];
     char reason[BACKEND_REASON_MAX];
     mine.version = library_open(cuda->nccl);
-    TRY(cuda_check(backend, cudaDeviceGetPCIBusId(mine.pci, sizeof mine.pci, cuda->device), "asking for the card"));
+    TRY(cuda_check(backend, cudaDeviceGetPCIBusId(mine.pci, sizeof mine.pci, cuda->device),
+                   "asking for the card"));
     dist_gather(dist, &mine, sizeof mine, all);
     TRY(cards_check(dist, all, reason));
     if (reason[0] != '\0') {
         log_note("cuda: exchanges pass through host memory: %s", reason);
         return GT_OK;
     }
-    (void)snprintf(dist->carrier, sizeof dist->carrier, "NCCL %d.%d.%d", mine.version / 10000, mine.version / 100 % 100,
-                   mine.version % 100);
+    (void)snprintf(dist->carrier, sizeof dist->carrier, "NCCL %d.%d.%d", mine.version / 10000,
+                   mine.version / 100 % 100, mine.version % 100);
     return comm_create(backend, dist);
 }
 
-/* Begins, or ends, what may not last longer than rank_timeout.  Returns true if that had begun before. */
+/* Begins, or ends, what may not last longer than rank_timeout.  Returns true if that had begun
+ * before. */
 static bool limit_set(const struct cuda_nccl *nccl, bool begins)
 {
     return atomic_exchange(&nccl->dist->limited, begins);
@@ -177,20 +193,22 @@ static bool exchange_supported(const struct backend *backend, const struct op_ca
     return cuda_from(backend)->nccl != NULL && cuda_from(backend)->nccl->comm != NULL;
 }
 
-/* Adds a send and a receive to the group.  Where one of them has no bytes, the peer leaves its end out as well. */
+/* Adds a send and a receive to the group.  Where one of them has no bytes, the peer leaves its end
+ * out as well. */
 static int pass_add(const struct cuda_nccl *nccl, const struct backend_pass *pass)
 {
     int error = NCCL_SUCCESS;
     if (pass->sent > 0)
         error = nccl->send(pass->out, pass->sent, NCCL_INT8, pass->to, nccl->comm, nccl->stream);
     if (pass->received > 0 && error == NCCL_SUCCESS)
-        error = nccl->receive(pass->in, pass->received, NCCL_INT8, pass->from, nccl->comm, nccl->stream);
+        error = nccl->receive(pass->in, pass->received, NCCL_INT8, pass->from, nccl->comm,
+                              nccl->stream);
     return error;
 }
 
 /* Enqueues the passes on NCCL's stream, as one group.  Errors: GT_DEVICE. */
-static enum gt_status group_start(struct backend *backend, const struct backend_pass *passes, size_t count,
-                                  const char *what)
+static enum gt_status group_start(struct backend *backend, const struct backend_pass *passes,
+                                  size_t count, const char *what)
 {
     const struct cuda_nccl *nccl = cuda_own(backend)->nccl;
     const bool limited = limit_set(nccl, true);
@@ -218,7 +236,8 @@ static int32_t shift_of(const struct dist *dist, const struct op_call *call)
     return (call->attrs.to - dist->rank + dist->ranks) % dist->ranks;
 }
 
-size_t cuda_exchanges_alike(const struct backend *backend, const struct op_call *calls, size_t count)
+size_t cuda_exchanges_alike(const struct backend *backend, const struct op_call *calls,
+                            size_t count)
 {
     const struct dist *dist = cuda_from(backend)->nccl->dist;
     size_t alike = 1;
@@ -228,7 +247,8 @@ size_t cuda_exchanges_alike(const struct backend *backend, const struct op_call 
     return alike;
 }
 
-enum gt_status cuda_exchanges_start(struct backend *backend, const struct op_call *calls, size_t count)
+enum gt_status cuda_exchanges_start(struct backend *backend, const struct op_call *calls,
+                                    size_t count)
 {
     const struct cuda_nccl *nccl = cuda_own(backend)->nccl;
     struct backend_pass passes[DIST_RANKS_MAX];
@@ -249,8 +269,8 @@ static enum gt_status exchange_run(struct backend *backend, const struct op_call
 
 const struct op_impl cuda_exchange = {.supports = exchange_supported, .run = exchange_run};
 
-enum gt_status cuda_nccl_together(struct backend *backend, const struct op_call *calls, size_t count,
-                                  cuda_calls_start *start)
+enum gt_status cuda_nccl_together(struct backend *backend, const struct op_call *calls,
+                                  size_t count, cuda_calls_start *start)
 {
     size_t first = exchange_supported(backend, calls) ? 0 : count;
     while (first < count && calls[first].kind != OP_EXCHANGE)
@@ -270,26 +290,31 @@ enum gt_status cuda_nccl_together(struct backend *backend, const struct op_call 
 }
 
 /* Passes bytes between device memory, and measures that. */
-static enum gt_status memory_pass(struct backend *backend, const struct backend_pass *pass, char *memory,
-                                  double *seconds)
+static enum gt_status memory_pass(struct backend *backend, const struct backend_pass *pass,
+                                  char *memory, double *seconds)
 {
     const struct cuda_nccl *nccl = cuda_own(backend)->nccl;
-    const struct backend_pass own = {pass->to, pass->from, memory, memory + pass->sent, pass->sent, pass->received};
-    TRY(cuda_check(backend, cudaMemcpy(memory, pass->out, pass->sent, cudaMemcpyDefault), "uploading a proof"));
+    const struct backend_pass own = {pass->to,   pass->from,    memory, memory + pass->sent,
+                                     pass->sent, pass->received};
+    TRY(cuda_check(backend, cudaMemcpy(memory, pass->out, pass->sent, cudaMemcpyDefault),
+                   "uploading a proof"));
     dist_gather(nccl->dist, memory, 0, memory);
     const int64_t begin_ns = clock_monotonic_ns();
     TRY(group_start(backend, &own, 1, "starting a proof"));
     TRY(cuda_check(backend, cudaStreamSynchronize(nccl->stream), "waiting for a proof"));
     *seconds = (double)(clock_monotonic_ns() - begin_ns) * 1e-9;
-    return cuda_check(backend, cudaMemcpy(pass->in, own.in, pass->received, cudaMemcpyDefault), "downloading a proof");
+    return cuda_check(backend, cudaMemcpy(pass->in, own.in, pass->received, cudaMemcpyDefault),
+                      "downloading a proof");
 }
 
-enum gt_status cuda_nccl_pass(struct backend *backend, const struct backend_pass *pass, double *seconds)
+enum gt_status cuda_nccl_pass(struct backend *backend, const struct backend_pass *pass,
+                              double *seconds)
 {
     struct cuda_backend *cuda = cuda_own(backend);
     size_t free_bytes, total;
     void *memory;
-    TRY(cuda_check(backend, cudaMalloc(&memory, pass->sent + pass->received), "allocating memory for a proof"));
+    TRY(cuda_check(backend, cudaMalloc(&memory, pass->sent + pass->received),
+                   "allocating memory for a proof"));
     (void)limit_set(cuda->nccl, true);
     const enum gt_status status = memory_pass(backend, pass, memory, seconds);
     (void)limit_set(cuda->nccl, false);

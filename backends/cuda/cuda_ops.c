@@ -1,8 +1,10 @@
-/* The host side of all ops but attention and products: operands, shapes, the split of rows, and launches.
+/* The host side of all ops but attention and products: operands, shapes, the split of rows, and
+ * launches.
  *
- * A kernel gets its operands, its attributes and the sizes of one of the operands (struct cuda_args).  The ops on
- * states and gradients (adamw, adamw_lean, gradient_round, sum_parts, muon's) only convert 16 bits and do not compute
- * in them, so every card supports them.  Workspaces and the number of parts of a sum depend on the shape only.
+ * A kernel gets its operands, its attributes and the sizes of one of the operands (struct
+ * cuda_args).  The ops on states and gradients (adamw, adamw_lean, gradient_round, sum_parts,
+ * muon's) only convert 16 bits and do not compute in them, so every card supports them.  Workspaces
+ * and the number of parts of a sum depend on the shape only.
  */
 #include "backends/cuda/cuda_ops.h"
 
@@ -15,8 +17,8 @@
 #define BLOCKS_PER_MULTIPROCESSOR 32
 #define BLOCKS_FEW 8
 
-/* Returns the number of blocks that walk over the work.  The shape CUDA_WALK_ALL has a block for each
- * `work_per_block`.  Results do not depend on the number of blocks. */
+/* Returns the number of blocks that walk over the work.  The shape CUDA_WALK_ALL has a block for
+ * each `work_per_block`.  Results do not depend on the number of blocks. */
 static int32_t walk_blocks(const struct backend *backend, const struct op_call *call, int64_t work,
                            int64_t work_per_block)
 {
@@ -28,33 +30,38 @@ static int32_t walk_blocks(const struct backend *backend, const struct op_call *
 }
 
 /* Returns the arguments that all ops have, with the sizes of operand `slot`. */
-static struct cuda_args args_of(const struct backend *backend, const struct op_call *call, int32_t slot)
+static struct cuda_args args_of(const struct backend *backend, const struct op_call *call,
+                                int32_t slot)
 {
-    struct cuda_args args = {
-        .attrs = call->attrs,
-        .walk = {.elements = op_elements(call, slot), .aligned = cuda_operands_aligned(backend, call)},
-        .rows = op_rows(call, slot),
-        .columns = op_columns(call, slot)};
+    struct cuda_args args = {.attrs = call->attrs,
+                             .walk = {.elements = op_elements(call, slot),
+                                      .aligned = cuda_operands_aligned(backend, call)},
+                             .rows = op_rows(call, slot),
+                             .columns = op_columns(call, slot)};
     for (int32_t i = 0; i < OP_OPERANDS_MAX; i++)
         args.operand[i] = cuda_floats_of(backend, call, i);
     return args;
 }
 
-/* As args_of(), for kernels that walk along rows: sets `aligned` only if each row begins at an aligned address. */
-static struct cuda_args row_args_of(const struct backend *backend, const struct op_call *call, int32_t slot)
+/* As args_of(), for kernels that walk along rows: sets `aligned` only if each row begins at an
+ * aligned address. */
+static struct cuda_args row_args_of(const struct backend *backend, const struct op_call *call,
+                                    int32_t slot)
 {
     struct cuda_args args = args_of(backend, call, slot);
     args.walk.aligned = args.walk.aligned && args.columns % CUDA_GROUP == 0;
     return args;
 }
 
-static enum gt_status start(struct backend *backend, const struct op_call *call, cuda_launch *launch,
-                            const struct cuda_args *args)
+static enum gt_status start(struct backend *backend, const struct op_call *call,
+                            cuda_launch *launch, const struct cuda_args *args)
 {
-    return cuda_check(backend, launch(cuda_stream(backend), args), op_declaration(call->kind)->name);
+    return cuda_check(backend, launch(cuda_stream(backend), args),
+                      op_declaration(call->kind)->name);
 }
 
-/* Defines the op `name`, which one launch computes, with the arguments that args_by() returns for `call` and `slot`. */
+/* Defines the op `name`, which one launch computes, with the arguments that args_by() returns for
+ * `call` and `slot`. */
 #define LAUNCHED(name, supported, launch, args_by, slot)                                  \
     static enum gt_status name##_run(struct backend *backend, const struct op_call *call) \
     {                                                                                     \
@@ -63,13 +70,16 @@ static enum gt_status start(struct backend *backend, const struct op_call *call,
     }                                                                                     \
     const struct op_impl cuda_##name = {.supports = (supported), .run = name##_run};
 
-/* ---- elementwise: outputs may be inputs, because a thread reads its group before it writes it ---- */
+/* ---- elementwise: outputs may be inputs, because a thread reads its group before it writes it
+ * ---- */
 
 /* Returns the arguments of a walk over the elements of `slot`. */
-static struct cuda_args walk_args_of(const struct backend *backend, const struct op_call *call, int32_t slot)
+static struct cuda_args walk_args_of(const struct backend *backend, const struct op_call *call,
+                                     int32_t slot)
 {
     struct cuda_args args = args_of(backend, call, slot);
-    args.walk.blocks = walk_blocks(backend, call, args.walk.elements, CUDA_GROUP * CUDA_WALK_THREADS);
+    args.walk.blocks =
+        walk_blocks(backend, call, args.walk.elements, CUDA_GROUP * CUDA_WALK_THREADS);
     return args;
 }
 
@@ -86,10 +96,12 @@ ELEMENTWISE(muon_normalize, MUON_NORMALIZE_Y, NULL)
 ELEMENTWISE(muon_step, MUON_STEP_PARAM, NULL)
 ELEMENTWISE(residual, RESIDUAL_R, cuda_operands_supported)
 
-static struct cuda_args parts_args_of(const struct backend *backend, const struct op_call *call, int32_t slot)
+static struct cuda_args parts_args_of(const struct backend *backend, const struct op_call *call,
+                                      int32_t slot)
 {
     struct cuda_args args = walk_args_of(backend, call, slot);
-    args.parts = call->operand[SUM_PARTS_OTHERS].present ? call->operand[SUM_PARTS_OTHERS].dims[0] + 1 : 1;
+    args.parts =
+        call->operand[SUM_PARTS_OTHERS].present ? call->operand[SUM_PARTS_OTHERS].dims[0] + 1 : 1;
     args.walk.aligned = args.walk.aligned && args.walk.elements % CUDA_GROUP == 0;
     return args;
 }
@@ -102,7 +114,8 @@ const struct op_impl cuda_store = {.run = cuda_memory_copy_start};
 const struct op_impl cuda_wait = {.run = cuda_memory_copy_wait};
 
 /* A thread takes eight columns of a row of operand `y`, which has half the columns of [a | b]. */
-static struct cuda_args swiglu_args_of(const struct backend *backend, const struct op_call *call, int32_t y)
+static struct cuda_args swiglu_args_of(const struct backend *backend, const struct op_call *call,
+                                       int32_t y)
 {
     struct cuda_args args = row_args_of(backend, call, y);
     const int64_t groups = args.rows * size_ceil_div(args.columns, CUDA_GROUP);
@@ -111,10 +124,12 @@ static struct cuda_args swiglu_args_of(const struct backend *backend, const stru
 }
 
 LAUNCHED(swiglu_forward, cuda_operands_supported, swiglu_forward, swiglu_args_of, SWIGLU_FORWARD_Y)
-LAUNCHED(swiglu_backward, cuda_operands_supported, swiglu_backward, swiglu_args_of, SWIGLU_BACKWARD_DY)
+LAUNCHED(swiglu_backward, cuda_operands_supported, swiglu_backward, swiglu_args_of,
+         SWIGLU_BACKWARD_DY)
 
 /* The kernel walks over the elements of one sample; `parts` is the number of samples. */
-static struct cuda_args dropout_args_of(const struct backend *backend, const struct op_call *call, int32_t slot)
+static struct cuda_args dropout_args_of(const struct backend *backend, const struct op_call *call,
+                                        int32_t slot)
 {
     struct cuda_args args = args_of(backend, call, slot);
     const int64_t elements = call->attrs.time * args.columns;
@@ -132,7 +147,8 @@ LAUNCHED(dropout, cuda_operands_supported, dropout, dropout_args_of, DROPOUT_X)
 /* ---- rows ---- */
 
 /* A warp takes a row of `slot`. */
-static struct cuda_args warp_rows_args_of(const struct backend *backend, const struct op_call *call, int32_t slot)
+static struct cuda_args warp_rows_args_of(const struct backend *backend, const struct op_call *call,
+                                          int32_t slot)
 {
     struct cuda_args args = row_args_of(backend, call, slot);
     args.walk.blocks = walk_blocks(backend, call, args.rows, CUDA_ROW_WARPS);
@@ -140,8 +156,10 @@ static struct cuda_args warp_rows_args_of(const struct backend *backend, const s
 }
 
 LAUNCHED(embed_forward, cuda_operands_supported, embed_forward, warp_rows_args_of, EMBED_FORWARD_Y)
-LAUNCHED(layernorm_forward, cuda_operands_supported, layernorm_forward, warp_rows_args_of, LAYERNORM_FORWARD_X)
-LAUNCHED(rmsnorm_forward, cuda_operands_supported, layernorm_forward, warp_rows_args_of, LAYERNORM_FORWARD_X)
+LAUNCHED(layernorm_forward, cuda_operands_supported, layernorm_forward, warp_rows_args_of,
+         LAYERNORM_FORWARD_X)
+LAUNCHED(rmsnorm_forward, cuda_operands_supported, layernorm_forward, warp_rows_args_of,
+         LAYERNORM_FORWARD_X)
 
 /* Returns the columns, rounded up to whole tiles. */
 static int64_t strip_floats_of(int64_t columns)
@@ -149,8 +167,9 @@ static int64_t strip_floats_of(int64_t columns)
     return size_ceil_div(columns, CUDA_TILE_COLUMNS) * CUDA_TILE_COLUMNS;
 }
 
-/* Needs no workspace: the host has sorted the rows by id, so that one block sums each row of dwte.  If the op
- * accumulates, the kernel leaves the rows of dwpe beyond the time unchanged; otherwise it sets them to 0. */
+/* Needs no workspace: the host has sorted the rows by id, so that one block sums each row of dwte.
+ * If the op accumulates, the kernel leaves the rows of dwpe beyond the time unchanged; otherwise it
+ * sets them to 0. */
 static enum gt_status embed_backward_run(struct backend *backend, const struct op_call *call)
 {
     const bool accumulates = op_accumulates(call, EMBED_BACKWARD_DWPE);
@@ -164,19 +183,22 @@ static enum gt_status embed_backward_run(struct backend *backend, const struct o
     return start(backend, call, cuda_launch_embed_backward_positions, &args);
 }
 
-const struct op_impl cuda_embed_backward = {.supports = cuda_operands_supported, .run = embed_backward_run};
+const struct op_impl cuda_embed_backward = {.supports = cuda_operands_supported,
+                                            .run = embed_backward_run};
 
 #define ENTROPY_THREADS_MAX 512
 
-/* Returns the number of threads for a row: one for each group, in whole warps, at most ENTROPY_THREADS_MAX. */
+/* Returns the number of threads for a row: one for each group, in whole warps, at most
+ * ENTROPY_THREADS_MAX. */
 static int32_t entropy_threads(const struct op_call *call)
 {
     const int64_t groups = size_ceil_div(op_columns(call, CROSS_ENTROPY_LOGITS), CUDA_GROUP);
     return (int32_t)min_i64(size_ceil_div(groups, 32) * 32, ENTROPY_THREADS_MAX);
 }
 
-/* Returns the number of shapes to choose from.  The second shape exists only for rows with work for all threads.  It
- * has half the threads: each takes twice the groups, and the block has fewer sums to add at the end. */
+/* Returns the number of shapes to choose from.  The second shape exists only for rows with work for
+ * all threads.  It has half the threads: each takes twice the groups, and the block has fewer sums
+ * to add at the end. */
 int32_t cuda_cross_entropy_shapes(const struct backend *backend, const struct op_call *call)
 {
     (void)backend;
@@ -184,26 +206,32 @@ int32_t cuda_cross_entropy_shapes(const struct backend *backend, const struct op
 }
 
 /* A block takes a row. */
-static struct cuda_args entropy_args_of(const struct backend *backend, const struct op_call *call, int32_t slot)
+static struct cuda_args entropy_args_of(const struct backend *backend, const struct op_call *call,
+                                        int32_t slot)
 {
     struct cuda_args args = args_of(backend, call, slot);
     const uintptr_t logits = (uintptr_t)args.operand[slot].memory;
-    args.walk.aligned = args.columns % CUDA_GROUP == 0 && logits % 16 == 0; /* losses need no alignment */
-    args.threads = entropy_threads(call) / (cuda_shape_of(backend, call) == CUDA_ENTROPY_256 ? 2 : 1);
+    args.walk.aligned =
+        args.columns % CUDA_GROUP == 0 && logits % 16 == 0; /* losses need no alignment */
+    args.threads =
+        entropy_threads(call) / (cuda_shape_of(backend, call) == CUDA_ENTROPY_256 ? 2 : 1);
     return args;
 }
 
-LAUNCHED(cross_entropy, cuda_operands_supported, cross_entropy, entropy_args_of, CROSS_ENTROPY_LOGITS)
+LAUNCHED(cross_entropy, cuda_operands_supported, cross_entropy, entropy_args_of,
+         CROSS_ENTROPY_LOGITS)
 
-/* ---- sums over rows: a strip of fp32 columns in the workspace for each part of the rows and each sum ---- */
+/* ---- sums over rows: a strip of fp32 columns in the workspace for each part of the rows and each
+ * sum ---- */
 
 #define PART_ROWS 16
 
-/* Returns the number of parts.  Their strips never have more floats than OP_PARTIAL_ROWS rows, because a plan for a
- * card that is not present reserves the bytes of that many rows. */
+/* Returns the number of parts.  Their strips never have more floats than OP_PARTIAL_ROWS rows,
+ * because a plan for a card that is not present reserves the bytes of that many rows. */
 static int64_t parts_of(int64_t rows, int64_t columns)
 {
-    return min_i64(size_ceil_div(rows, PART_ROWS), OP_PARTIAL_ROWS * columns / strip_floats_of(columns));
+    return min_i64(size_ceil_div(rows, PART_ROWS),
+                   OP_PARTIAL_ROWS * columns / strip_floats_of(columns));
 }
 
 static size_t strips_bytes(int64_t rows, int64_t columns, int32_t strips)
@@ -211,8 +239,8 @@ static size_t strips_bytes(int64_t rows, int64_t columns, int32_t strips)
     return (size_t)(parts_of(rows, columns) * strips * strip_floats_of(columns)) * sizeof(float);
 }
 
-static struct cuda_args strip_args_of(const struct backend *backend, const struct op_call *call, int32_t slot,
-                                      int32_t strips)
+static struct cuda_args strip_args_of(const struct backend *backend, const struct op_call *call,
+                                      int32_t slot, int32_t strips)
 {
     struct cuda_args args = row_args_of(backend, call, slot);
     args.strips = strips;
@@ -222,10 +250,10 @@ static struct cuda_args strip_args_of(const struct backend *backend, const struc
     return args;
 }
 
-/* Starts the second stage.  The first sum goes to operand `first_out`; a second sum, if there is one, to the next
- * operand. */
-static enum gt_status parts_sum(struct backend *backend, const struct op_call *call, struct cuda_args *args,
-                                int32_t first_out)
+/* Starts the second stage.  The first sum goes to operand `first_out`; a second sum, if there is
+ * one, to the next operand. */
+static enum gt_status parts_sum(struct backend *backend, const struct op_call *call,
+                                struct cuda_args *args, int32_t first_out)
 {
     args->operand[0] = args->operand[first_out];
     args->operand[1] = args->operand[first_out + 1];
@@ -262,11 +290,12 @@ static size_t layernorm_workspace_bytes(const struct backend *backend, const str
                         layernorm_strips(call));
 }
 
-/* A block has as many warps as have room for their strips in shared memory.  If there is no room for even one, the
- * block has one warp, which sums in the workspace. */
+/* A block has as many warps as have room for their strips in shared memory.  If there is no room
+ * for even one, the block has one warp, which sums in the workspace. */
 static enum gt_status layernorm_backward_run(struct backend *backend, const struct op_call *call)
 {
-    struct cuda_args args = strip_args_of(backend, call, LAYERNORM_BACKWARD_X, layernorm_strips(call));
+    struct cuda_args args =
+        strip_args_of(backend, call, LAYERNORM_BACKWARD_X, layernorm_strips(call));
     const size_t warp_bytes = (size_t)args.strips * (size_t)args.strip_floats * sizeof(float);
     const size_t fitting = size_min(CUDA_SHARED_DEFAULT_BYTES / warp_bytes, CUDA_ROW_WARPS);
     args.threads = 32 * (fitting > 0 ? (int32_t)fitting : 1);
@@ -276,15 +305,18 @@ static enum gt_status layernorm_backward_run(struct backend *backend, const stru
     return has_gain ? parts_sum(backend, call, &args, LAYERNORM_BACKWARD_DGAIN) : GT_OK;
 }
 
-const struct op_impl cuda_layernorm_backward = {
-    .supports = cuda_operands_supported, .workspace_bytes = layernorm_workspace_bytes, .run = layernorm_backward_run};
-const struct op_impl cuda_rmsnorm_backward = {
-    .supports = cuda_operands_supported, .workspace_bytes = layernorm_workspace_bytes, .run = layernorm_backward_run};
+const struct op_impl cuda_layernorm_backward = {.supports = cuda_operands_supported,
+                                                .workspace_bytes = layernorm_workspace_bytes,
+                                                .run = layernorm_backward_run};
+const struct op_impl cuda_rmsnorm_backward = {.supports = cuda_operands_supported,
+                                              .workspace_bytes = layernorm_workspace_bytes,
+                                              .run = layernorm_backward_run};
 
 /* ---- rope ---- */
 
 /* Returns the arguments with the size of a head as columns. */
-static struct cuda_args rope_args_of(const struct backend *backend, const struct op_call *call, int32_t slot)
+static struct cuda_args rope_args_of(const struct backend *backend, const struct op_call *call,
+                                     int32_t slot)
 {
     struct cuda_args args = args_of(backend, call, slot);
     const int64_t size = op_columns(call, ROPE_FORWARD_TABLE), half = size / 2;
@@ -295,8 +327,8 @@ static struct cuda_args rope_args_of(const struct backend *backend, const struct
     args.strips = means;
     for (args.threads = 1; args.threads < 32 && args.threads < items;)
         args.threads *= 2;
-    args.walk.blocks =
-        walk_blocks(backend, call, args.rows * (means == 2 ? 3 : heads), CUDA_ROW_WARPS * 32 / args.threads);
+    args.walk.blocks = walk_blocks(backend, call, args.rows * (means == 2 ? 3 : heads),
+                                   CUDA_ROW_WARPS * 32 / args.threads);
     return args;
 }
 
@@ -305,7 +337,8 @@ LAUNCHED(rope_forward, cuda_operands_supported, rope_forward, rope_args_of, ROPE
 /* The parts' sums of dgain. */
 static size_t rope_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
-    const int64_t rows = op_rows(call, ROPE_BACKWARD_DY), gains = op_elements(call, ROPE_BACKWARD_GAIN);
+    const int64_t rows = op_rows(call, ROPE_BACKWARD_DY),
+                  gains = op_elements(call, ROPE_BACKWARD_GAIN);
     (void)backend;
     return gains == 0 ? 0 : strips_bytes(rows, gains, 1);
 }
@@ -325,8 +358,9 @@ static enum gt_status rope_backward_run(struct backend *backend, const struct op
     return parts_sum(backend, call, &args, ROPE_BACKWARD_DGAIN);
 }
 
-const struct op_impl cuda_rope_backward = {
-    .supports = cuda_operands_supported, .workspace_bytes = rope_workspace_bytes, .run = rope_backward_run};
+const struct op_impl cuda_rope_backward = {.supports = cuda_operands_supported,
+                                           .workspace_bytes = rope_workspace_bytes,
+                                           .run = rope_backward_run};
 
 /* ---- sums over a tensor ---- */
 
@@ -338,16 +372,20 @@ LAUNCHED(clip_factor, cuda_operands_supported, clip_factor, args_of, CLIP_FACTOR
 #define SQUARE_PARTS_MAX (OP_SQUARES_WORDS / CUDA_TENSORS_MAX)
 #define SQUARE_PART_ELEMENTS 16384
 
-static enum gt_status adamw_start(struct backend *backend, const struct op_call *calls, int32_t count)
+static enum gt_status adamw_start(struct backend *backend, const struct op_call *calls,
+                                  int32_t count)
 {
     const bool lean = calls->kind == OP_ADAMW_LEAN;
     struct cuda_args args[CUDA_TENSORS_MAX] = {{.parts = 0}};
     for (int32_t i = 0; i < count; i++) {
-        args[i] = walk_args_of(backend, &calls[i], lean ? (int32_t)ADAMW_LEAN_PARAM : (int32_t)ADAMW_PARAM);
-        args[i].rows = op_rows(&calls[i], lean ? (int32_t)ADAMW_LEAN_CORRECTIONS : (int32_t)ADAMW_CORRECTIONS);
+        args[i] = walk_args_of(backend, &calls[i],
+                               lean ? (int32_t)ADAMW_LEAN_PARAM : (int32_t)ADAMW_PARAM);
+        args[i].rows =
+            op_rows(&calls[i], lean ? (int32_t)ADAMW_LEAN_CORRECTIONS : (int32_t)ADAMW_CORRECTIONS);
     }
     cuda_launch_tensors *launch = lean ? cuda_launch_adamw_lean : cuda_launch_adamw;
-    return cuda_check(backend, launch(cuda_stream(backend), args, count), op_declaration(calls->kind)->name);
+    return cuda_check(backend, launch(cuda_stream(backend), args, count),
+                      op_declaration(calls->kind)->name);
 }
 
 /* Returns the bytes of a word for each part of each tensor that one launch may take. */
@@ -358,18 +396,22 @@ static size_t square_workspace_bytes(const struct backend *backend, const struct
     return OP_SQUARES_WORDS * sizeof(float);
 }
 
-/* The parts of a tensor depend on its size alone.  The parts of all tensors are in the first call's workspace. */
-static enum gt_status square_start(struct backend *backend, const struct op_call *calls, int32_t count)
+/* The parts of a tensor depend on its size alone.  The parts of all tensors are in the first call's
+ * workspace. */
+static enum gt_status square_start(struct backend *backend, const struct op_call *calls,
+                                   int32_t count)
 {
     const cudaStream_t stream = cuda_stream(backend);
     struct cuda_args args[CUDA_TENSORS_MAX] = {{.parts = 0}};
     float *workspace = cuda_workspace(backend, calls, square_workspace_bytes(backend, calls));
     for (int32_t i = 0; i < count; i++) {
         args[i] = args_of(backend, &calls[i], SUM_OF_SQUARES_X);
-        args[i].parts = min_i64(size_ceil_div(args[i].walk.elements, SQUARE_PART_ELEMENTS), SQUARE_PARTS_MAX);
+        args[i].parts =
+            min_i64(size_ceil_div(args[i].walk.elements, SQUARE_PART_ELEMENTS), SQUARE_PARTS_MAX);
         args[i].walk.blocks = (int32_t)args[i].parts;
         args[i].workspace = workspace + i * SQUARE_PARTS_MAX;
-        args[i].walk.aligned = (uintptr_t)args[i].operand[SUM_OF_SQUARES_X].memory % 16 == 0; /* one word needs none */
+        args[i].walk.aligned =
+            (uintptr_t)args[i].operand[SUM_OF_SQUARES_X].memory % 16 == 0; /* one word needs none */
     }
     TRY(cuda_check(backend, cuda_launch_sum_of_squares(stream, args, count), "sum_of_squares"));
     for (int32_t i = 0; i < count; i++)
@@ -405,5 +447,6 @@ static enum gt_status alike_run(struct backend *backend, const struct op_call *c
 
 const struct op_impl cuda_adamw = {.run = alike_run};
 const struct op_impl cuda_adamw_lean = {.run = alike_run};
-const struct op_impl cuda_sum_of_squares = {
-    .supports = cuda_operands_supported, .workspace_bytes = square_workspace_bytes, .run = alike_run};
+const struct op_impl cuda_sum_of_squares = {.supports = cuda_operands_supported,
+                                            .workspace_bytes = square_workspace_bytes,
+                                            .run = alike_run};

@@ -13,10 +13,12 @@ const struct op_impl *const cuda_table[OP_KIND_COUNT] = {
 };
 #undef OP
 
-#define WALK_IGNORING(slots)                                                                                     \
-    {                                                                                                            \
-        .name = {[CUDA_WALK_WAVES] = "32 blocks", [CUDA_WALK_FEW] = "8 blocks", [CUDA_WALK_ALL] = "all blocks"}, \
-        .ignored = (slots)                                                                                       \
+#define WALK_IGNORING(slots)                      \
+    {                                             \
+        .name = {[CUDA_WALK_WAVES] = "32 blocks", \
+                 [CUDA_WALK_FEW] = "8 blocks",    \
+                 [CUDA_WALK_ALL] = "all blocks"}, \
+        .ignored = (slots)                        \
     }
 #define WALK WALK_IGNORING(0u)
 
@@ -33,14 +35,17 @@ const struct cuda_shapes_of_op cuda_shapes_of_ops[OP_KIND_COUNT] = {
     [OP_ADAMW_LEAN] = WALK_IGNORING(1u << ADAMW_LEAN_CORRECTIONS),
     [OP_MUON_MOMENTUM] = WALK,
     [OP_MUON_STEP] = WALK,
-    [OP_ATTENTION_FORWARD] = {.count = cuda_attention_forward_shapes,
-                              .name = {[CUDA_FORWARD_FOUR_WARPS] = "4 warps", [CUDA_FORWARD_EIGHT_WARPS] = "8 warps"}},
+    [OP_ATTENTION_FORWARD] =
+        {.count = cuda_attention_forward_shapes,
+         .name = {[CUDA_FORWARD_FOUR_WARPS] = "4 warps", [CUDA_FORWARD_EIGHT_WARPS] = "8 warps"}},
     [OP_ATTENTION_BACKWARD] = {.count = cuda_attention_backward_shapes,
                                .name = {[CUDA_BACKWARD_AT_ONCE] = "at once",
                                         [CUDA_BACKWARD_STAGES_MOST] = "2 stages",
                                         [CUDA_BACKWARD_STAGES_ONE] = "1 stage"}},
-    [OP_GEMM] = {.count = cuda_gemm_shapes,
-                 .name = {[CUDA_GEMM_HALF_SUMS] = "fp16 sums", [CUDA_GEMM_FLOAT_SUMS] = "fp32 sums"}},
-    [OP_CROSS_ENTROPY] = {.count = cuda_cross_entropy_shapes,
-                          .name = {[CUDA_ENTROPY_512] = "512 threads", [CUDA_ENTROPY_256] = "256 threads"}},
+    [OP_GEMM] =
+        {.count = cuda_gemm_shapes,
+         .name = {[CUDA_GEMM_HALF_SUMS] = "fp16 sums", [CUDA_GEMM_FLOAT_SUMS] = "fp32 sums"}},
+    [OP_CROSS_ENTROPY] =
+        {.count = cuda_cross_entropy_shapes,
+         .name = {[CUDA_ENTROPY_512] = "512 threads", [CUDA_ENTROPY_256] = "256 threads"}},
 };

@@ -1,9 +1,10 @@
-/* Times by events: the calls of a program, and candidates for a call, which run on its operands, in the arena, while
- * programs are bound.
+/* Times by events: the calls of a program, and candidates for a call, which run on its operands, in
+ * the arena, while programs are bound.
  *
- * A candidate runs once to load what it needs, once to see how long it takes, and then in ROUNDS rounds, in which the
- * candidates take turns: the least of the rounds counts, because clocks change.  Before the first trial the card works
- * for a while, since its clock climbs.  The results do not matter: the arena has no data yet.
+ * A candidate runs once to load what it needs, once to see how long it takes, and then in ROUNDS
+ * rounds, in which the candidates take turns: the least of the rounds counts, because clocks
+ * change.  Before the first trial the card works for a while, since its clock climbs.  The results
+ * do not matter: the arena has no data yet.
  */
 #include "backends/cuda/cuda_trial.h"
 
@@ -18,8 +19,9 @@
 #define EVENTS_MAX 1024 /* calls that are timed between two waits */
 
 /* Measures the seconds of one run, as the mean of `runs` in a row. */
-static enum gt_status runs_time(struct cuda_backend *cuda, const struct cuda_trial *trial, int32_t candidate,
-                                int32_t runs, const cudaEvent_t events[2], double *out)
+static enum gt_status runs_time(struct cuda_backend *cuda, const struct cuda_trial *trial,
+                                int32_t candidate, int32_t runs, const cudaEvent_t events[2],
+                                double *out)
 {
     struct backend *backend = &cuda->base;
     float ms = 0.0f;
@@ -40,9 +42,10 @@ static int32_t runs_of(double total, double seconds, int32_t most)
     return runs < 1.0 ? 1 : runs < most ? (int32_t)runs : most;
 }
 
-/* Loads candidate `i`, warms the card up before the first trial, and sets *seconds to about the time of a run. */
-static enum gt_status candidate_load(struct cuda_backend *cuda, const struct cuda_trial *trial, int32_t i,
-                                     const cudaEvent_t events[2], double *seconds)
+/* Loads candidate `i`, warms the card up before the first trial, and sets *seconds to about the
+ * time of a run. */
+static enum gt_status candidate_load(struct cuda_backend *cuda, const struct cuda_trial *trial,
+                                     int32_t i, const cudaEvent_t events[2], double *seconds)
 {
     double warm = 0.0;
     TRY(runs_time(cuda, trial, i, 1, events, seconds));
@@ -64,13 +67,15 @@ static enum gt_status candidates_time(struct cuda_backend *cuda, const struct cu
     for (int32_t turn = 0; turn < ROUNDS * trial->count; turn++) {
         const int32_t i = turn % trial->count;
         double seconds = 0.0;
-        TRY(runs_time(cuda, trial, i, runs_of(ROUND_SECONDS, about[i], RUNS_MAX), events, &seconds));
+        TRY(runs_time(cuda, trial, i, runs_of(ROUND_SECONDS, about[i], RUNS_MAX), events,
+                      &seconds));
         least[i] = turn < trial->count || seconds < least[i] ? seconds : least[i];
     }
     for (int32_t i = 1; i < trial->count; i++)
         if (least[i] < least[best] && least[i] < least[0] * (1.0 - GAIN_MIN))
             best = i;
-    *out = (struct cuda_trial_result){best, least[best], least[0] > 0.0 ? 1.0 - least[best] / least[0] : 0.0};
+    *out = (struct cuda_trial_result){best, least[best],
+                                      least[0] > 0.0 ? 1.0 - least[best] / least[0] : 0.0};
     return GT_OK;
 }
 
@@ -79,7 +84,8 @@ static enum gt_status events_create(struct cuda_backend *cuda, cudaEvent_t *even
 {
     memset(events, 0, count * sizeof *events);
     for (size_t i = 0; i < count; i++)
-        TRY(cuda_check(&cuda->base, cudaEventCreateWithFlags(&events[i], cudaEventDefault), "making an event"));
+        TRY(cuda_check(&cuda->base, cudaEventCreateWithFlags(&events[i], cudaEventDefault),
+                       "making an event"));
     return GT_OK;
 }
 
@@ -90,7 +96,8 @@ static void events_destroy(cudaEvent_t *events, size_t count)
             (void)cudaEventDestroy(events[i]);
 }
 
-enum gt_status cuda_trial_run(struct cuda_backend *cuda, const struct cuda_trial *trial, struct cuda_trial_result *out)
+enum gt_status cuda_trial_run(struct cuda_backend *cuda, const struct cuda_trial *trial,
+                              struct cuda_trial_result *out)
 {
     cudaEvent_t events[2];
     enum gt_status status = events_create(cuda, events, 2);
@@ -100,8 +107,8 @@ enum gt_status cuda_trial_run(struct cuda_backend *cuda, const struct cuda_trial
 }
 
 /* Enqueues each part of the calls between two events, waits, and reads the times between them. */
-static enum gt_status parts_time(struct backend *backend, const struct op_call *calls, size_t parts, size_t each,
-                                 const cudaEvent_t *events, double *seconds)
+static enum gt_status parts_time(struct backend *backend, const struct op_call *calls, size_t parts,
+                                 size_t each, const cudaEvent_t *events, double *seconds)
 {
     const cudaStream_t stream = cuda_stream(backend);
     TRY(cuda_check(backend, cudaEventRecord(events[0], stream), "timing ops"));
@@ -118,9 +125,10 @@ static enum gt_status parts_time(struct backend *backend, const struct op_call *
     return GT_OK;
 }
 
-/* The host runs far ahead of the device, but for the first call of each EVENTS_MAX, which waits for its launch. */
-enum gt_status cuda_run_timed(struct backend *backend, const struct op_call *calls, size_t count, bool whole,
-                              double *seconds)
+/* The host runs far ahead of the device, but for the first call of each EVENTS_MAX, which waits for
+ * its launch. */
+enum gt_status cuda_run_timed(struct backend *backend, const struct op_call *calls, size_t count,
+                              bool whole, double *seconds)
 {
     cudaEvent_t events[EVENTS_MAX + 1];
     const size_t each = whole ? count : 1, all = whole ? 1 : count;

@@ -1,4 +1,5 @@
-/* Times by events: of a program's calls, and of several ways to compute the same result, to find the fastest. */
+/* Times by events: of a program's calls, and of several ways to compute the same result, to find
+ * the fastest. */
 #ifndef GPT_TRAIN_CUDA_CUDA_TRIAL_H
 #define GPT_TRAIN_CUDA_CUDA_TRIAL_H
 
@@ -20,10 +21,11 @@ struct cuda_trial_result {
 };
 
 /* Waits for the device, and allocates two events.  Errors: GT_DEVICE. */
-enum gt_status cuda_trial_run(struct cuda_backend *cuda, const struct cuda_trial *trial, struct cuda_trial_result *out);
+enum gt_status cuda_trial_run(struct cuda_backend *cuda, const struct cuda_trial *trial,
+                              struct cuda_trial_result *out);
 
 /* backend_ops.run_timed, by events around the calls, or around the program's graph. */
-enum gt_status cuda_run_timed(struct backend *backend, const struct op_call *calls, size_t count, bool whole,
-                              double *seconds);
+enum gt_status cuda_run_timed(struct backend *backend, const struct op_call *calls, size_t count,
+                              bool whole, double *seconds);
 
 #endif

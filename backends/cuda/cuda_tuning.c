@@ -1,7 +1,8 @@
 /* Choices of algorithms and of launch shapes: their identities, the stored list, and the timings.
  *
- * Candidates are timed on the operands of the call, in the arena, while programs are bound (cuda_trial.c).  The list is
- * one file of the user's cache for each card, made for one driver and one library; a list made for others is ignored.
+ * Candidates are timed on the operands of the call, in the arena, while programs are bound
+ * (cuda_trial.c).  The list is one file of the user's cache for each card, made for one driver and
+ * one library; a list made for others is ignored.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
@@ -54,12 +55,13 @@ int32_t cuda_choices_put(struct cuda_choices *choices, uint64_t call, uint64_t a
 static void cache_names(const struct cuda_backend *cuda, char name[static USER_CACHE_KEY_MAX],
                         char key[static USER_CACHE_KEY_MAX])
 {
-    snprintf(name, USER_CACHE_KEY_MAX, "%s, capability %" PRId32 "%s%s", cuda->name, cuda->capability,
-             cuda->tf32 ? ", TF32" : "", cuda->half_sums ? ", fp16 sums" : "");
+    snprintf(name, USER_CACHE_KEY_MAX, "%s, capability %" PRId32 "%s%s", cuda->name,
+             cuda->capability, cuda->tf32 ? ", TF32" : "", cuda->half_sums ? ", fp16 sums" : "");
     const char *driver = cuda->nvml.driver;
     snprintf(key, USER_CACHE_KEY_MAX,
-             "%s, driver%s%s for CUDA %" PRId32 ", CUDA %" PRId32 ", cuBLASLt %zu, " PACKAGE_STRING, name,
-             driver[0] != '\0' ? " " : "", driver, cuda->driver, cuda->runtime, cuda->lt_version);
+             "%s, driver%s%s for CUDA %" PRId32 ", CUDA %" PRId32 ", cuBLASLt %zu, " PACKAGE_STRING,
+             name, driver[0] != '\0' ? " " : "", driver, cuda->driver, cuda->runtime,
+             cuda->lt_version);
 }
 
 enum gt_status cuda_tuning_create(struct cuda_backend *cuda, bool on)
@@ -93,16 +95,19 @@ void cuda_tuning_store(struct cuda_backend *cuda)
         kept = "the list in the user's cache could not be read and stays as it is";
     else if (!user_cache_store(&tunings, name, key, &tuning->kept, sizeof tuning->kept))
         kept = "the user's cache cannot be written, so later runs do without them";
-    log_note("cuda: %" PRId32 " products timed, %" PRId32
-             " of them faster with another algorithm than cuBLASLt's first, by up to %.0f %%; %" PRId32
-             " launches of our kernels timed, %" PRId32 " of them faster in another shape, by up to %.0f %%; %s",
-             tuning->products.timed, tuning->products.faster, 100.0 * tuning->products.gain_most, tuning->shapes.timed,
-             tuning->shapes.faster, 100.0 * tuning->shapes.gain_most, kept);
+    log_note(
+        "cuda: %" PRId32 " products timed, %" PRId32
+        " of them faster with another algorithm than cuBLASLt's first, by up to %.0f %%; %" PRId32
+        " launches of our kernels timed, %" PRId32
+        " of them faster in another shape, by up to %.0f %%; %s",
+        tuning->products.timed, tuning->products.faster, 100.0 * tuning->products.gain_most,
+        tuning->shapes.timed, tuning->shapes.faster, 100.0 * tuning->shapes.gain_most, kept);
     tuning->products = tuning->shapes = (struct cuda_found){.timed = 0};
 }
 
-void cuda_tuning_found(struct cuda_tuning *tuning, struct cuda_found *found, const struct backend_choice *choice,
-                       const struct cuda_trial_result *result, const struct backend_timing *timing)
+void cuda_tuning_found(struct cuda_tuning *tuning, struct cuda_found *found,
+                       const struct backend_choice *choice, const struct cuda_trial_result *result,
+                       const struct backend_timing *timing)
 {
     found->timed++;
     found->faster += result->best > 0;
@@ -115,7 +120,8 @@ void cuda_tuning_found(struct cuda_tuning *tuning, struct cuda_found *found, con
 }
 
 int32_t cuda_tuning_chosen(const struct cuda_tuning *tuning, uint64_t call, int32_t count,
-                           uint64_t (*identity)(const void *context, int32_t candidate), const void *context)
+                           uint64_t (*identity)(const void *context, int32_t candidate),
+                           const void *context)
 {
     const uint64_t chosen[] = {cuda_choices_find(&tuning->stored, call),
                                cuda_choices_find(&tuning->kept.choices, call)};
@@ -129,10 +135,11 @@ int32_t cuda_tuning_chosen(const struct cuda_tuning *tuning, uint64_t call, int3
 
 /* ---- launch shapes: which ops have several, their names, and the settled calls.
  *
- * Most shapes do not change a bit of the result, because they only distribute the work differently.  Those of
- * cross_entropy and gemm sum differently: they are different algorithms, like those of cuBLASLt.  A checkpoint names
- * both kinds, so that a resumed run launches as the one before.  On a card that lacks a shape the call has no choice,
- * is not listed in checkpoints, and uses the default. ---- */
+ * Most shapes do not change a bit of the result, because they only distribute the work differently.
+ * Those of cross_entropy and gemm sum differently: they are different algorithms, like those of
+ * cuBLASLt.  A checkpoint names both kinds, so that a resumed run launches as the one before.  On a
+ * card that lacks a shape the call has no choice, is not listed in checkpoints, and uses the
+ * default. ---- */
 
 static int32_t shape_names(enum op_kind kind)
 {
@@ -148,7 +155,8 @@ static int32_t count_of(const struct backend *backend, const struct op_call *cal
     return shapes->count != NULL ? shapes->count(backend, call) : shape_names(call->kind);
 }
 
-/* Hashes everything that the time may depend on: op, shapes, dtypes, and the attributes that change the work. */
+/* Hashes everything that the time may depend on: op, shapes, dtypes, and the attributes that change
+ * the work. */
 static uint64_t call_identity(const struct backend *backend, const struct op_call *call)
 {
     const struct op_attrs *attrs = &call->attrs;
@@ -166,7 +174,8 @@ static uint64_t call_identity(const struct backend *backend, const struct op_cal
     words[count++] = cuda_from(backend)->capability;
     for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
         const struct operand *operand = &call->operand[slot];
-        const bool counts = operand->present && (cuda_shapes_of_ops[call->kind].ignored >> slot & 1u) == 0;
+        const bool counts =
+            operand->present && (cuda_shapes_of_ops[call->kind].ignored >> slot & 1u) == 0;
         words[count++] = operand->present ? 1 + (int64_t)operand->dtype : 0;
         for (int32_t i = 0; i < OP_RANK_MAX; i++)
             words[count++] = counts && i < operand->rank ? operand->dims[i] : 0;
@@ -198,7 +207,8 @@ int32_t cuda_shape_of(const struct backend *backend, const struct op_call *call)
         return tuning->trying;
     if (tuning->forced > 0)
         return tuning->forced < count_of(backend, call) ? tuning->forced : 0;
-    const int32_t at = tuning->settled.count > 0 ? choices_at(&tuning->settled, call_identity(backend, call)) : -1;
+    const int32_t at =
+        tuning->settled.count > 0 ? choices_at(&tuning->settled, call_identity(backend, call)) : -1;
     return at >= 0 ? tuning->shape[at] : 0;
 }
 
@@ -212,8 +222,8 @@ static enum gt_status shape_start(struct cuda_backend *cuda, int32_t shape, cons
 }
 
 /* Sets *shape to the fastest. */
-static enum gt_status shape_time(struct cuda_backend *cuda, const struct counted_call *counted, uint64_t identity,
-                                 int32_t *shape)
+static enum gt_status shape_time(struct cuda_backend *cuda, const struct counted_call *counted,
+                                 uint64_t identity, int32_t *shape)
 {
     const struct op_call *call = counted->call;
     const struct cuda_trial trial = {
@@ -227,7 +237,8 @@ static enum gt_status shape_time(struct cuda_backend *cuda, const struct counted
                                           .flops = op_flops(call),
                                           .bytes = op_bytes(call),
                                           .seconds = result.seconds};
-    const struct backend_choice choice = {.call = identity, .algorithm = shape_identity(counted, result.best)};
+    const struct backend_choice choice = {.call = identity,
+                                          .algorithm = shape_identity(counted, result.best)};
     cuda_tuning_found(cuda->tuning, &cuda->tuning->shapes, &choice, &result, &timing);
     *shape = result.best;
     return GT_OK;
@@ -242,17 +253,20 @@ enum gt_status cuda_shape_settle(struct cuda_backend *cuda, const struct op_call
     const uint64_t identity = call_identity(&cuda->base, call);
     if (choices_at(&tuning->settled, identity) >= 0)
         return GT_OK;
-    const int32_t chosen = cuda_tuning_chosen(tuning, identity, counted.count, shape_identity, &counted);
+    const int32_t chosen =
+        cuda_tuning_chosen(tuning, identity, counted.count, shape_identity, &counted);
     int32_t shape = chosen >= 0 ? chosen : 0;
     if (chosen < 0 && tuning->on)
         TRY(shape_time(cuda, &counted, identity, &shape));
-    tuning->shape[cuda_choices_put(&tuning->settled, identity, shape_identity(&counted, shape))] = shape;
+    tuning->shape[cuda_choices_put(&tuning->settled, identity, shape_identity(&counted, shape))] =
+        shape;
     return GT_OK;
 }
 
 /* ---- the backend's interface ---- */
 
-enum gt_status cuda_tuning_choose(struct backend *backend, const struct backend_choice *choices, size_t count)
+enum gt_status cuda_tuning_choose(struct backend *backend, const struct backend_choice *choices,
+                                  size_t count)
 {
     struct cuda_backend *cuda = cuda_own(backend);
     for (size_t i = 0; i < count; i++) {

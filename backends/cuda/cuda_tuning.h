@@ -1,12 +1,14 @@
-/* Chooses the algorithms of products and the launch shapes: the checkpoint's choice, else the one that timing found to
- * be fastest, else the default.  Keeps the measured times.
+/* Chooses the algorithms of products and the launch shapes: the checkpoint's choice, else the one
+ * that timing found to be fastest, else the default.  Keeps the measured times.
  *
- * Launch shapes are those of our own kernels, where the fastest configuration depends on the card: rows of a tile,
- * stages in flight, threads for a row, blocks that walk over elements.  An op with a choice reports how many shapes a
- * call has; shape 0 is the default.  The shape of a call is settled while its program is bound.
+ * Launch shapes are those of our own kernels, where the fastest configuration depends on the card:
+ * rows of a tile, stages in flight, threads for a row, blocks that walk over elements.  An op with
+ * a choice reports how many shapes a call has; shape 0 is the default.  The shape of a call is
+ * settled while its program is bound.
  *
- * A choice is identified by two hashes, of the call and of the algorithm.  It only selects among the candidates that
- * are offered for the call now: nothing read from a file reaches a library or a launch.
+ * A choice is identified by two hashes, of the call and of the algorithm.  It only selects among
+ * the candidates that are offered for the call now: nothing read from a file reaches a library or a
+ * launch.
  */
 #ifndef GPT_TRAIN_CUDA_CUDA_TUNING_H
 #define GPT_TRAIN_CUDA_CUDA_TUNING_H
@@ -24,8 +26,8 @@ struct cuda_choices {
 
 /* Returns the algorithm, or 0 when the call is not in the list. */
 uint64_t cuda_choices_find(const struct cuda_choices *choices, uint64_t call);
-/* Adds a choice, or replaces that of the same call.  Returns its index, or -1 when the list is full and the choice is
- * dropped. */
+/* Adds a choice, or replaces that of the same call.  Returns its index, or -1 when the list is full
+ * and the choice is dropped. */
 int32_t cuda_choices_put(struct cuda_choices *choices, uint64_t call, uint64_t algorithm);
 
 /* ---- launch shapes ---- */
@@ -48,16 +50,18 @@ enum cuda_gemm_shape { CUDA_GEMM_HALF_SUMS, CUDA_GEMM_FLOAT_SUMS, CUDA_GEMM_SHAP
 
 /* The launch shapes of an op. */
 struct cuda_shapes_of_op {
-    int32_t (*count)(const struct backend *backend, const struct op_call *call); /* NULL: as many as there are names */
+    int32_t (*count)(const struct backend *backend,
+                     const struct op_call *call); /* NULL: as many as there are names */
     const char *name[4];
-    uint32_t ignored; /* bit of each operand whose size does not matter: a table of which one row is read */
+    uint32_t ignored; /* bit of each operand whose size does not matter: a table of which one row is
+                         read */
 };
 extern const struct cuda_shapes_of_op cuda_shapes_of_ops[OP_KIND_COUNT]; /* cuda_table.c */
 
 /* Returns the shape of a call. */
 int32_t cuda_shape_of(const struct backend *backend, const struct op_call *call);
-/* Settles the shape before the call runs for the first time.  While tuning is on, a call without a choice is timed.
- * Errors: GT_DEVICE. */
+/* Settles the shape before the call runs for the first time.  While tuning is on, a call without a
+ * choice is timed. Errors: GT_DEVICE. */
 enum gt_status cuda_shape_settle(struct cuda_backend *cuda, const struct op_call *call);
 /* Adds the shapes of bound calls. */
 void cuda_shape_choices(const struct cuda_backend *cuda, struct cuda_choices *out);
@@ -77,10 +81,10 @@ struct cuda_kept {
 };
 
 struct cuda_tuning {
-    bool on;                            /* --tune */
-    bool is_unread;                     /* the stored list could not be read; it may be valid, so it is kept */
-    int32_t forced;                     /* for tests: shape of all calls that have that many; 0: none */
-    int32_t trying;                     /* shape that is being timed, else -1 */
+    bool on;        /* --tune */
+    bool is_unread; /* the stored list could not be read; it may be valid, so it is kept */
+    int32_t forced; /* for tests: shape of all calls that have that many; 0: none */
+    int32_t trying; /* shape that is being timed, else -1 */
     struct cuda_choices settled;        /* of calls with several shapes; a run has a few dozen */
     int32_t shape[CUDA_CHOICES_MAX];    /* of each settled call */
     struct cuda_found products, shapes; /* results of tuning */
@@ -96,15 +100,19 @@ enum gt_status cuda_tuning_create(struct cuda_backend *cuda, bool on);
 void cuda_tuning_store(struct cuda_backend *cuda);
 /* Records the result of a call's trial. */
 struct cuda_trial_result;
-void cuda_tuning_found(struct cuda_tuning *tuning, struct cuda_found *found, const struct backend_choice *choice,
-                       const struct cuda_trial_result *result, const struct backend_timing *timing);
+void cuda_tuning_found(struct cuda_tuning *tuning, struct cuda_found *found,
+                       const struct backend_choice *choice, const struct cuda_trial_result *result,
+                       const struct backend_timing *timing);
 
-/* Returns the index of the candidate that the checkpoint or an earlier timing chose for the call, or -1. */
+/* Returns the index of the candidate that the checkpoint or an earlier timing chose for the call,
+ * or -1. */
 int32_t cuda_tuning_chosen(const struct cuda_tuning *tuning, uint64_t call, int32_t count,
-                           uint64_t (*identity)(const void *context, int32_t candidate), const void *context);
+                           uint64_t (*identity)(const void *context, int32_t candidate),
+                           const void *context);
 
 /* backend_ops.choose and .timings. */
-enum gt_status cuda_tuning_choose(struct backend *backend, const struct backend_choice *choices, size_t count);
+enum gt_status cuda_tuning_choose(struct backend *backend, const struct backend_choice *choices,
+                                  size_t count);
 const struct backend_timing *cuda_tuning_timings(struct backend *backend, size_t *count);
 
 #endif

@@ -1,9 +1,11 @@
-/* State of the opencl backend, and the interface that every op's host file needs: device limits, operands, launches.
+/* State of the opencl backend, and the interface that every op's host file needs: device limits,
+ * operands, launches.
  *
- * Ops run in one in-order queue on one device, offload's copies in two others.  Each segment of the arena is a cl_mem;
- * our kernels receive a segment and a 64-bit offset in elements, never a sub-buffer.  Nothing here is a global: the
- * entry points of the ICD loader are part of the state.  The loader is opened at run time: a build needs only the
- * headers, and a program with this backend also starts on a machine without OpenCL.
+ * Ops run in one in-order queue on one device, offload's copies in two others.  Each segment of the
+ * arena is a cl_mem; our kernels receive a segment and a 64-bit offset in elements, never a
+ * sub-buffer.  Nothing here is a global: the entry points of the ICD loader are part of the state.
+ * The loader is opened at run time: a build needs only the headers, and a program with this backend
+ * also starts on a machine without OpenCL.
  */
 #ifndef GPT_TRAIN_OPENCL_OPENCL_H
 #define GPT_TRAIN_OPENCL_OPENCL_H
@@ -29,7 +31,8 @@
 #define OPENCL_PROGRAMS_MAX 192
 #define OPENCL_KERNELS_MAX 512
 
-/* One file of kernels/, embedded by config/embed.sh as opencl_source_NAME; the text of common.clh is prepended. */
+/* One file of kernels/, embedded by config/embed.sh as opencl_source_NAME; the text of common.clh
+ * is prepended. */
 struct opencl_source {
     const char *name; /* "layernorm" for kernels/layernorm.cl */
     const char *text;
@@ -37,7 +40,8 @@ struct opencl_source {
 };
 extern const struct opencl_source opencl_source_common;
 
-/* The loader's functions.  api->clFinish(queue) calls one.  Types are taken from CL/cl.h, so the compiler checks calls.
+/* The loader's functions.  api->clFinish(queue) calls one.  Types are taken from CL/cl.h, so the
+ * compiler checks calls.
  */
 struct opencl_api {
 #define OPENCL_FUNCTION(name) __typeof__(&name) name;
@@ -50,19 +54,22 @@ struct opencl_device {
     cl_platform_id platform;
     cl_device_id id;
     int32_t number; /* in the list of all devices */
-    char platform_name[OPENCL_NAME_MAX], name[OPENCL_NAME_MAX], version[OPENCL_NAME_MAX], driver[OPENCL_NAME_MAX];
+    char platform_name[OPENCL_NAME_MAX], name[OPENCL_NAME_MAX], version[OPENCL_NAME_MAX],
+        driver[OPENCL_NAME_MAX];
     char board[OPENCL_NAME_MAX]; /* "Radeon RX 7900 XTX" if `name` is "gfx1100"; "" if unknown */
     char lacks[OPENCL_NAME_MAX]; /* why the device cannot be used; "" if it can */
     uint64_t global_bytes;
-    uint64_t allocation_bytes; /* the largest cl_mem that we request: the device's limit, but below 4 GiB on Intel */
+    uint64_t allocation_bytes; /* the largest cl_mem that we request: the device's limit, but below
+                                  4 GiB on Intel */
     uint64_t local_bytes;      /* per work-group */
     size_t work_group_max;     /* work-items per group; a kernel may allow fewer */
     uint32_t compute_units, clock_mhz, alignment_bytes;
-    bool is_cpu;               /* local memory is ordinary memory; no watchdog; slow to compile */
-    bool is_gpu;               /* with neither is_cpu nor is_gpu: an accelerator, or an emulation of one */
-    bool is_host_memory;       /* CL_DEVICE_HOST_UNIFIED_MEMORY */
-    bool has_narrow_units;     /* compute_units counts units of 8 lanes (Intel's driver) instead of 64 or more */
-    bool has_exact_division;   /* -cl-fp32-correctly-rounded-divide-sqrt is worth giving */
+    bool is_cpu; /* local memory is ordinary memory; no watchdog; slow to compile */
+    bool is_gpu; /* with neither is_cpu nor is_gpu: an accelerator, or an emulation of one */
+    bool is_host_memory;     /* CL_DEVICE_HOST_UNIFIED_MEMORY */
+    bool has_narrow_units;   /* compute_units counts units of 8 lanes (Intel's driver) instead of 64
+                                or more */
+    bool has_exact_division; /* -cl-fp32-correctly-rounded-divide-sqrt is worth giving */
     bool has_fp16_arithmetic;  /* cl_khr_fp16 is advertised */
     bool has_subnormals;       /* CL_FP_DENORM of fp32 */
     bool has_fma;              /* CL_FP_FMA of fp32 */
@@ -74,17 +81,19 @@ enum opencl_unit { OPENCL_UNIT_NONE, OPENCL_UNIT_MMA_16, OPENCL_UNIT_MMA_8, OPEN
 
 struct opencl_matrix {
     enum opencl_unit unit;
-    bool is_emulated;              /* tests: local memory and barriers stand in for the unit */
-    int32_t tile;                  /* tests and --tune: use only tiles of this size; 0: any size */
-    uint32_t dtypes;               /* one bit per enum dtype whose products the units compute; proven after open() */
+    bool is_emulated; /* tests: local memory and barriers stand in for the unit */
+    int32_t tile;     /* tests and --tune: use only tiles of this size; 0: any size */
+    uint32_t
+        dtypes; /* one bit per enum dtype whose products the units compute; proven after open() */
     char lost[BACKEND_REASON_MAX]; /* why other 16-bit dtypes are missing; else "" */
 };
 
-/* Results of --tune, or the defaults for the kind of device; the indices are by dtype.  Stored in the user's cache. */
+/* Results of --tune, or the defaults for the kind of device; the indices are by dtype.  Stored in
+ * the user's cache. */
 struct opencl_tuning {
     int32_t gemm_shape[DTYPE_COUNT];   /* in opencl_gemm_shapes */
     int32_t matrix_shape[DTYPE_COUNT]; /* the largest of opencl_matrix_shapes to use */
-    int32_t gemm_clblast;              /* 1: CLBlast computes the fp32 products that it supports; else 0 */
+    int32_t gemm_clblast; /* 1: CLBlast computes the fp32 products that it supports; else 0 */
 };
 
 struct opencl_segment {
@@ -131,14 +140,15 @@ struct opencl_backend {
     struct opencl_tuning tuning;
     struct backend_choice choice; /* the last result of opencl_tuning_choices() */
     struct opencl_matrix matrix;
-    char *trying; /* receives errors (BACKEND_REASON_MAX bytes) during an attempt that may fail; else NULL */
+    char *trying; /* receives errors (BACKEND_REASON_MAX bytes) during an attempt that may fail;
+                     else NULL */
     cl_context context;
     cl_command_queue queue;
     cl_command_queue async[QUEUE_COUNT]; /* of the copies of fetch and store; or `queue` */
     struct opencl_copy copy[OPENCL_COPIES_MAX];
     bool has_one_queue; /* the driver makes no other */
     bool is_dry;        /* launches do everything except run: for bind() */
-    bool is_lost;       /* set by an error after which the driver returns nothing useful; reported once */
+    bool is_lost; /* set by an error after which the driver returns nothing useful; reported once */
     int32_t segments;
     struct opencl_segment segment[BACKEND_SEGMENTS_MAX];
     int32_t programs, kernels;
@@ -146,8 +156,8 @@ struct opencl_backend {
     struct opencl_kernel kernel[OPENCL_KERNELS_MAX];
     bool is_clblast_proven;         /* or needs no proof */
     struct opencl_clblast *clblast; /* NULL: not installed, or not usable on this device */
-    double dispatch_flops;          /* limit for one dispatch, so that no watchdog kills it; 0: no limit */
-    int32_t compiled;               /* programs built from source */
+    double dispatch_flops; /* limit for one dispatch, so that no watchdog kills it; 0: no limit */
+    int32_t compiled;      /* programs built from source */
     double compile_seconds;
     int64_t progress_ns; /* time of the last progress line */
 };
@@ -165,19 +175,22 @@ static inline const struct opencl_backend *opencl_from(const struct backend *bac
 }
 
 /* Returns the segment of `bytes` bytes at an address. */
-static inline const struct opencl_segment *opencl_segment_at(const struct opencl_backend *cl, struct address at,
-                                                             uint64_t bytes)
+static inline const struct opencl_segment *opencl_segment_at(const struct opencl_backend *cl,
+                                                             struct address at, uint64_t bytes)
 {
     const struct opencl_segment *segment = &cl->segment[at.segment];
     assert(at.segment < cl->segments && at.space == segment->space);
-    assert(at.offset_bytes <= segment->size_bytes && bytes <= segment->size_bytes - at.offset_bytes);
+    assert(at.offset_bytes <= segment->size_bytes &&
+           bytes <= segment->size_bytes - at.offset_bytes);
     return segment;
 }
 
 /* The implementation of an op.  run() is only called with operands that supports() accepted. */
 struct opencl_op {
-    bool (*supports)(const struct opencl_backend *cl, const struct op_call *call); /* NULL: all that its rule accepts */
-    size_t (*workspace_bytes)(const struct opencl_backend *cl, const struct op_call *call); /* NULL: none */
+    bool (*supports)(const struct opencl_backend *cl,
+                     const struct op_call *call); /* NULL: all that its rule accepts */
+    size_t (*workspace_bytes)(const struct opencl_backend *cl,
+                              const struct op_call *call); /* NULL: none */
     enum gt_status (*run)(struct opencl_backend *cl, const struct op_call *call);
 };
 

@@ -1,8 +1,10 @@
-/* The opencl backend: one device of any ICD, an in-order queue, two for offload's copies, kernels in OpenCL C 1.2.
+/* The opencl backend: one device of any ICD, an in-order queue, two for offload's copies, kernels
+ * in OpenCL C 1.2.
  *
- * open() lets a child process open the device, then does the same here.  arena() lets another child, forked before any
- * driver was loaded, commit the whole arena before this process does.  Copies block.  Op lists are enqueued; sync()
- * waits for them, and a driver reports their errors there.
+ * open() lets a child process open the device, then does the same here.  arena() lets another
+ * child, forked before any driver was loaded, commit the whole arena before this process does.
+ * Copies block.  Op lists are enqueued; sync() waits for them, and a driver reports their errors
+ * there.
  */
 #include "backends/opencl/opencl.h"
 
@@ -24,22 +26,25 @@
 #include "base/system_memory.h"
 
 #define LIST_SECONDS 30
-#define OPEN_SECONDS 120                    /* a driver may first compile its own library */
-#define COMMIT_SECONDS 300                  /* for a large arena, over a slow bus */
-#define RETURN_SECONDS 5                    /* until a driver reclaims the memory of a process that ended */
-#define NOTICED_BYTES ((uint64_t)256 << 20) /* smaller arenas disappear in the activity of other processes */
+#define OPEN_SECONDS 120   /* a driver may first compile its own library */
+#define COMMIT_SECONDS 300 /* for a large arena, over a slow bus */
+#define RETURN_SECONDS 5   /* until a driver reclaims the memory of a process that ended */
+#define NOTICED_BYTES \
+    ((uint64_t)256 << 20) /* smaller arenas disappear in the activity of other processes */
 
 /* Makes the queues of offload's copies, as far as the driver has more than one. */
 static void async_queues_create(struct opencl_backend *cl)
 {
     for (int i = QUEUE_IN; i <= QUEUE_OUT && !cl->has_one_queue; i++) {
-        const cl_command_queue own = cl->api.clCreateCommandQueue(cl->context, cl->device.id, 0, NULL);
+        const cl_command_queue own =
+            cl->api.clCreateCommandQueue(cl->context, cl->device.id, 0, NULL);
         cl->has_one_queue = own == NULL;
         cl->async[i] = own != NULL ? own : cl->queue;
     }
     if (cl->has_one_queue)
-        log_note("opencl: %s has no queue for each direction, so that offload does not copy beside computing",
-                 cl->device.name);
+        log_note(
+            "opencl: %s has no queue for each direction, so that offload does not copy beside computing",
+            cl->device.name);
 }
 
 static void opencl_close(struct backend *backend)
@@ -65,11 +70,12 @@ static void opencl_devices(bool automatic, struct backend_devices *out)
     out->count = answer.status == GT_OK ? answer.listing.count : 0;
     out->first = out->count > 0 ? opencl_card_choose(&answer.listing) : -1;
     if (out->count > 0 && out->first < 0)
-        snprintf(out->reason, sizeof out->reason, "no usable GPU; for processors the cpu backend is faster");
+        snprintf(out->reason, sizeof out->reason,
+                 "no usable GPU; for processors the cpu backend is faster");
 }
 
-/* Returns the requested name.  GPT_TRAIN_OPENCL_DEVICE overrides the default device for programs that open the first
- * device, such as the tests. */
+/* Returns the requested name.  GPT_TRAIN_OPENCL_DEVICE overrides the default device for programs
+ * that open the first device, such as the tests. */
 static const char *name_wanted(const struct backend_open_options *options)
 {
     const char *name = getenv("GPT_TRAIN_OPENCL_DEVICE");
@@ -78,10 +84,11 @@ static const char *name_wanted(const struct backend_open_options *options)
     return name != NULL && *name != '\0' ? name : NULL;
 }
 
-/* Lets a child open the device and try its matrix units, whose compiler may kill the process.  Writes the units that it
- * proved to *out.  Without a child, *out is unchanged. */
-static enum gt_status open_rehearse(struct opencl_child *opener, const struct backend_open_options *options,
-                                    const char *name, struct opencl_matrix *out)
+/* Lets a child open the device and try its matrix units, whose compiler may kill the process.
+ * Writes the units that it proved to *out.  Without a child, *out is unchanged. */
+static enum gt_status open_rehearse(struct opencl_child *opener,
+                                    const struct backend_open_options *options, const char *name,
+                                    struct opencl_matrix *out)
 {
     struct opencl_request request = {.task = OPENCL_TASK_OPEN, .device = options->device};
     struct opencl_answer answer;
@@ -146,23 +153,27 @@ static void opencl_holders(struct backend *backend, struct backend_holders *out)
     opencl_vendor_holders(opencl_own(backend), "/proc", getpid(), out);
 }
 
-/* Waits until `need` bytes are free: some drivers reclaim memory only some time after a process ends. */
+/* Waits until `need` bytes are free: some drivers reclaim memory only some time after a process
+ * ends. */
 static void memory_await(struct opencl_backend *cl, uint64_t need)
 {
     const struct timespec pause = {.tv_nsec = 10000000};
     const int64_t deadline_ns = clock_monotonic_ns() + RETURN_SECONDS * INT64_C(1000000000);
     uint64_t left = 0;
     const char *basis = "";
-    while (opencl_memory_read(cl, &left, &basis) == GT_OK && left < need && clock_monotonic_ns() < deadline_ns)
+    while (opencl_memory_read(cl, &left, &basis) == GT_OK && left < need &&
+           clock_monotonic_ns() < deadline_ns)
         (void)nanosleep(&pause, NULL);
 }
 
-/* The child commits first, and frees the memory by ending.  If it could not even open the device (a card may be set to
- * serve only one process), the rehearsal is skipped. */
-static enum gt_status arena_rehearse(struct opencl_backend *cl, const struct backend_segment *segments, int32_t count,
+/* The child commits first, and frees the memory by ending.  If it could not even open the device (a
+ * card may be set to serve only one process), the rehearsal is skipped. */
+static enum gt_status arena_rehearse(struct opencl_backend *cl,
+                                     const struct backend_segment *segments, int32_t count,
                                      uint64_t need)
 {
-    struct opencl_request request = {.task = OPENCL_TASK_COMMIT, .device = cl->device.number, .segments = count};
+    struct opencl_request request = {
+        .task = OPENCL_TASK_COMMIT, .device = cl->device.number, .segments = count};
     struct opencl_answer answer;
     if (cl->committer.pid == 0)
         return GT_OK;
@@ -179,8 +190,8 @@ static enum gt_status arena_rehearse(struct opencl_backend *cl, const struct bac
     return GT_OK;
 }
 
-/* A driver may silently place memory that does not fit on the card in system memory (ROCm).  The card's free memory
- * then does not decrease. */
+/* A driver may silently place memory that does not fit on the card in system memory (ROCm).  The
+ * card's free memory then does not decrease. */
 static void placement_notice(struct opencl_backend *cl, uint64_t before, uint64_t need)
 {
     uint64_t left = 0;
@@ -198,14 +209,16 @@ static void placement_notice(struct opencl_backend *cl, uint64_t before, uint64_
             log_bytes(bytes, (double)need), cl->device.name, log_bytes(fell, (double)less), basis);
 }
 
-static enum gt_status opencl_arena(struct backend *backend, const struct backend_segment *segments, int32_t count)
+static enum gt_status opencl_arena(struct backend *backend, const struct backend_segment *segments,
+                                   int32_t count)
 {
     struct opencl_backend *cl = opencl_own(backend);
     uint64_t left = 0, need = 0;
     const char *basis = "";
     assert(cl->segments == 0 && count >= 0 && count <= BACKEND_SEGMENTS_MAX);
     for (int32_t i = 0; i < count; i++)
-        need = segments[i].size_bytes > UINT64_MAX - need ? UINT64_MAX : need + segments[i].size_bytes;
+        need =
+            segments[i].size_bytes > UINT64_MAX - need ? UINT64_MAX : need + segments[i].size_bytes;
     TRY(opencl_memory_read(cl, &left, &basis));
     if (need > left)
         return FAIL(GT_NO_FIT,
@@ -221,25 +234,29 @@ static enum gt_status opencl_arena(struct backend *backend, const struct backend
     return GT_OK;
 }
 
-static enum gt_status opencl_upload(struct backend *backend, struct address to, const void *from, size_t bytes)
+static enum gt_status opencl_upload(struct backend *backend, struct address to, const void *from,
+                                    size_t bytes)
 {
     struct opencl_backend *cl = opencl_own(backend);
     if (bytes == 0)
         return GT_OK;
     CL_TRY(cl, "copying to the device",
-           cl->api.clEnqueueWriteBuffer(cl->queue, opencl_segment_at(cl, to, bytes)->memory, CL_TRUE,
-                                        (size_t)to.offset_bytes, bytes, from, 0, NULL, NULL));
+           cl->api.clEnqueueWriteBuffer(cl->queue, opencl_segment_at(cl, to, bytes)->memory,
+                                        CL_TRUE, (size_t)to.offset_bytes, bytes, from, 0, NULL,
+                                        NULL));
     return GT_OK;
 }
 
-static enum gt_status opencl_download(struct backend *backend, void *to, struct address from, size_t bytes)
+static enum gt_status opencl_download(struct backend *backend, void *to, struct address from,
+                                      size_t bytes)
 {
     struct opencl_backend *cl = opencl_own(backend);
     if (bytes == 0)
         return GT_OK;
     CL_TRY(cl, "copying from the device",
-           cl->api.clEnqueueReadBuffer(cl->queue, opencl_segment_at(cl, from, bytes)->memory, CL_TRUE,
-                                       (size_t)from.offset_bytes, bytes, to, 0, NULL, NULL));
+           cl->api.clEnqueueReadBuffer(cl->queue, opencl_segment_at(cl, from, bytes)->memory,
+                                       CL_TRUE, (size_t)from.offset_bytes, bytes, to, 0, NULL,
+                                       NULL));
     return GT_OK;
 }
 
@@ -258,8 +275,10 @@ static enum gt_status opencl_run(struct backend *backend, const struct op_call *
     return GT_OK;
 }
 
-/* Does everything except run the kernels: builds programs and creates memory objects before the first step. */
-static enum gt_status opencl_bind(struct backend *backend, const struct op_call *calls, size_t count)
+/* Does everything except run the kernels: builds programs and creates memory objects before the
+ * first step. */
+static enum gt_status opencl_bind(struct backend *backend, const struct op_call *calls,
+                                  size_t count)
 {
     struct opencl_backend *cl = opencl_own(backend);
     enum gt_status status = GT_OK;

@@ -1,9 +1,10 @@
-/* The child process: it waits for a byte in a pipe, finds the request in memory shared with the parent, and leaves its
- * answer there.
+/* The child process: it waits for a byte in a pipe, finds the request in memory shared with the
+ * parent, and leaves its answer there.
  *
- * It is a fork without exec, made while this process has one thread of ours and no driver, so it inherits nothing but
- * memory.  It closes all files (a lock of the parent must not outlive it), points the standard streams at /dev/null,
- * and puts error lines into the answer's reason.  It ends by _exit().
+ * It is a fork without exec, made while this process has one thread of ours and no driver, so it
+ * inherits nothing but memory.  It closes all files (a lock of the parent must not outlive it),
+ * points the standard streams at /dev/null, and puts error lines into the answer's reason.  It ends
+ * by _exit().
  */
 
 #include "backends/opencl/opencl_child.h"
@@ -31,17 +32,20 @@ struct opencl_exchange {
     struct opencl_answer answer; /* is_dead until the child has answered */
 };
 
-/* Keeps the first error line, without "gpt-train: error: opencl: ", which the parent's log adds again. */
+/* Keeps the first error line, without "gpt-train: error: opencl: ", which the parent's log adds
+ * again. */
 static void reason_sink(void *context, enum log_level level, const char *line)
 {
     struct opencl_answer *answer = context;
     static const char own[] = "opencl: ";
     const char *text = strstr(line, own);
     if (level == LOG_ERROR && answer->reason[0] == '\0')
-        snprintf(answer->reason, sizeof answer->reason, "%s", text != NULL ? text + sizeof own - 1 : line);
+        snprintf(answer->reason, sizeof answer->reason, "%s",
+                 text != NULL ? text + sizeof own - 1 : line);
 }
 
-static enum gt_status request_serve(const struct opencl_request *request, struct opencl_answer *answer)
+static enum gt_status request_serve(const struct opencl_request *request,
+                                    struct opencl_answer *answer)
 {
     struct backend *backend = NULL;
     const char *name = request->name[0] != '\0' ? request->name : NULL;
@@ -85,7 +89,8 @@ static _Noreturn void child_run(int wake_fd, struct opencl_exchange *exchange)
     _exit(0);
 }
 
-/* Returns true when this process has loaded the loader: a child would inherit a driver without its threads. */
+/* Returns true when this process has loaded the loader: a child would inherit a driver without its
+ * threads. */
 static bool loader_is_loaded(void)
 {
     void *library = opencl_loader_open(RTLD_NOLOAD);
@@ -108,11 +113,13 @@ void opencl_child_start(struct opencl_child *out)
     const char *wanted = getenv("GPT_TRAIN_OPENCL_CHILD");
     struct opencl_child child = {.pid = 0};
     *out = child;
-    if ((wanted != NULL && strcmp(wanted, "0") == 0) || loader_is_loaded() || pipe(child.wake_fd) != 0)
+    if ((wanted != NULL && strcmp(wanted, "0") == 0) || loader_is_loaded() ||
+        pipe(child.wake_fd) != 0)
         return;
     for (int i = 0; i < 2; i++)
         (void)fcntl(child.wake_fd[i], F_SETFD, FD_CLOEXEC);
-    child.exchange = mmap(NULL, sizeof *child.exchange, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    child.exchange = mmap(NULL, sizeof *child.exchange, PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     (void)fflush(NULL);
     child.pid = child.exchange != MAP_FAILED ? fork() : -1;
     if (child.pid == 0)
@@ -122,8 +129,8 @@ void opencl_child_start(struct opencl_child *out)
     *out = child;
 }
 
-/* Waits until the child ends, and writes the status from waitpid() to *out, or 0 when another process reaped it.
- * Returns false when the child takes longer than `seconds`. */
+/* Waits until the child ends, and writes the status from waitpid() to *out, or 0 when another
+ * process reaped it. Returns false when the child takes longer than `seconds`. */
 static bool child_await(const struct opencl_child *child, int seconds, int *out)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
@@ -152,23 +159,26 @@ void opencl_child_ask(struct opencl_child *child, const struct opencl_request *r
     bool late = write(child->wake_fd[1], "", 1) == 1 && !child_await(child, seconds, &status);
     if (late) {
         (void)kill(child->pid, SIGKILL);
-        (void)child_await(child, REAP_SECONDS, &status); /* in vain if the process is inside a driver that hangs */
+        (void)child_await(child, REAP_SECONDS,
+                          &status); /* in vain if the process is inside a driver that hangs */
     }
     *out = child->exchange->answer;
     child_release(child);
     if (!out->is_dead)
         return;
-    *out = (struct opencl_answer){.status = GT_DEVICE, .is_dead = true, .has_opened = out->has_opened};
+    *out =
+        (struct opencl_answer){.status = GT_DEVICE, .is_dead = true, .has_opened = out->has_opened};
     if (late)
-        snprintf(out->reason, sizeof out->reason, "the driver did not answer within %d s (tried in a child process)",
-                 seconds);
+        snprintf(out->reason, sizeof out->reason,
+                 "the driver did not answer within %d s (tried in a child process)", seconds);
     else if (WIFSIGNALED(status))
         snprintf(out->reason, sizeof out->reason,
-                 "the driver ended its process with signal %d, %s (tried in a child process)", WTERMSIG(status),
-                 strsignal(WTERMSIG(status)));
+                 "the driver ended its process with signal %d, %s (tried in a child process)",
+                 WTERMSIG(status), strsignal(WTERMSIG(status)));
     else
         snprintf(out->reason, sizeof out->reason,
-                 "the driver ended its process with exit status %d (tried in a child process)", WEXITSTATUS(status));
+                 "the driver ended its process with exit status %d (tried in a child process)",
+                 WEXITSTATUS(status));
 }
 
 void opencl_child_end(struct opencl_child *child)

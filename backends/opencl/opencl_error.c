@@ -1,7 +1,7 @@
 /* Errors of OpenCL: the names of codes, and what is logged when a call fails.
  *
- * After a code that means a lost device, later calls fail without a message.  While something is tried that may fail,
- * its error is kept as a reason and not logged.
+ * After a code that means a lost device, later calls fail without a message.  While something is
+ * tried that may fail, its error is kept as a reason and not logged.
  */
 #include "backends/opencl/opencl_error.h"
 
@@ -55,15 +55,18 @@ void opencl_error(struct opencl_backend *cl, const char *format, ...)
 
 enum gt_status opencl_failure(struct opencl_backend *cl, const char *what, cl_int code)
 {
-    static const cl_int lost[] = {CL_DEVICE_NOT_AVAILABLE,  CL_OUT_OF_RESOURCES,
-                                  CL_INVALID_COMMAND_QUEUE, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
-                                  CL_INVALID_CONTEXT,       NVIDIA_ILLEGAL_ACCESS};
+    static const cl_int lost[] = {
+        CL_DEVICE_NOT_AVAILABLE,  CL_OUT_OF_RESOURCES,
+        CL_INVALID_COMMAND_QUEUE, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
+        CL_INVALID_CONTEXT,       NVIDIA_ILLEGAL_ACCESS};
     char text[OPENCL_CODE_TEXT_MAX];
     if (cl->is_lost)
         return GT_DEVICE;
     for (size_t i = 0; i < sizeof lost / sizeof lost[0]; i++)
         cl->is_lost = cl->is_lost || (code == lost[i] && cl->trying == NULL);
     opencl_error(cl, "%s on %s (driver %s): %s%s", what, cl->device.name, cl->device.driver,
-                 opencl_code_text(text, code), cl->is_lost ? "; the device is lost or out of resources" : "");
-    return code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY ? GT_NO_MEMORY : GT_DEVICE;
+                 opencl_code_text(text, code),
+                 cl->is_lost ? "; the device is lost or out of resources" : "");
+    return code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY ? GT_NO_MEMORY
+                                                                                     : GT_DEVICE;
 }

@@ -1,9 +1,10 @@
-/* Products of known matrices, which prove a library's or a matrix unit's kernels before they are used.
+/* Products of known matrices, which prove a library's or a matrix unit's kernels before they are
+ * used.
  *
- * The matrices hold small integers, whose sums are exact in any order.  Results are checked with Freivalds' method
- * (Probabilistic machines can use less running time, 1977): d x against a (b x).  The vector x has no zeros, so a
- * single wrong element is always detected.  NaN behind d, and in d unless the product adds to it, shows what is written
- * too far or not at all.
+ * The matrices hold small integers, whose sums are exact in any order.  Results are checked with
+ * Freivalds' method (Probabilistic machines can use less running time, 1977): d x against a (b x).
+ * The vector x has no zeros, so a single wrong element is always detected.  NaN behind d, and in d
+ * unless the product adds to it, shows what is written too far or not at all.
  */
 #include "backends/opencl/opencl_known.h"
 
@@ -38,31 +39,35 @@ static void known_fill(void *memory, enum dtype dtype, int64_t count, uint32_t m
 {
     for (int64_t i = 0; i < count; i++) {
         const float value = known_value(i, matrix);
-        dtype_convert((char *)memory + (size_t)i * dtype_size_bytes(dtype), dtype, &value, DTYPE_F32, 1);
+        dtype_convert((char *)memory + (size_t)i * dtype_size_bytes(dtype), dtype, &value,
+                      DTYPE_F32, 1);
     }
 }
 
 static struct op_call call_make(const struct opencl_product *p)
 {
-    struct op_call call = {.kind = OP_GEMM, .attrs = {.transpose_a = p->transpose_a, .transpose_b = p->transpose_b}};
+    struct op_call call = {.kind = OP_GEMM,
+                           .attrs = {.transpose_a = p->transpose_a, .transpose_b = p->transpose_b}};
     const int64_t dims[][2] = {{p->transpose_a ? p->k : p->m, p->transpose_a ? p->m : p->k},
                                {p->transpose_b ? p->n : p->k, p->transpose_b ? p->k : p->n},
                                {p->m, p->n}};
     const int32_t slots[] = {GEMM_A, GEMM_B, GEMM_D};
     for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++)
-        call.operand[slots[i]] = (struct operand){.at = {.space = SPACE_DEVICE, .offset_bytes = i * REGION_BYTES},
-                                                  .present = true,
-                                                  .dtype = slots[i] == GEMM_D ? DTYPE_F32 : p->dtype,
-                                                  .rank = 2,
-                                                  .dims = {dims[i][0], dims[i][1]}};
+        call.operand[slots[i]] =
+            (struct operand){.at = {.space = SPACE_DEVICE, .offset_bytes = i * REGION_BYTES},
+                             .present = true,
+                             .dtype = slots[i] == GEMM_D ? DTYPE_F32 : p->dtype,
+                             .rank = 2,
+                             .dims = {dims[i][0], dims[i][1]}};
     call.workspace = (struct address){.space = SPACE_DEVICE, .offset_bytes = 3 * REGION_BYTES};
     call.workspace_bytes = OPENCL_KNOWN_BYTES - 3 * REGION_BYTES;
     return call;
 }
 
-/* Uploads the operands, multiplies, and downloads d and the words behind it.  `memory` is REGION_BYTES. */
-static enum gt_status known_run(struct opencl_backend *cl, const struct opencl_product *p, opencl_multiply_fn *multiply,
-                                const void *context, float *memory)
+/* Uploads the operands, multiplies, and downloads d and the words behind it.  `memory` is
+ * REGION_BYTES. */
+static enum gt_status known_run(struct opencl_backend *cl, const struct opencl_product *p,
+                                opencl_multiply_fn *multiply, const void *context, float *memory)
 {
     const struct backend_ops *ops = cl->base.ops;
     const struct op_call call = call_make(p);
@@ -76,18 +81,22 @@ static enum gt_status known_run(struct opencl_backend *cl, const struct opencl_p
         memcpy(&memory[i], &(uint32_t){GUARD}, sizeof memory[i]);
     if (p->accumulate)
         known_fill(memory, DTYPE_F32, p->m * p->n, 2);
-    TRY(ops->upload(&cl->base, call.operand[GEMM_D].at, memory, (d_elements + GUARD_WORDS) * sizeof *memory));
+    TRY(ops->upload(&cl->base, call.operand[GEMM_D].at, memory,
+                    (d_elements + GUARD_WORDS) * sizeof *memory));
     TRY(multiply(cl, &call, p, context));
-    return ops->download(&cl->base, memory, call.operand[GEMM_D].at, (d_elements + GUARD_WORDS) * sizeof *memory);
+    return ops->download(&cl->base, memory, call.operand[GEMM_D].at,
+                         (d_elements + GUARD_WORDS) * sizeof *memory);
 }
 
-static bool known_check(const struct opencl_backend *cl, const struct opencl_product *p, const float *d, char *lost)
+static bool known_check(const struct opencl_backend *cl, const struct opencl_product *p,
+                        const float *d, char *lost)
 {
     double through[OPENCL_KNOWN_SIDE_MAX]; /* op(b) x */
     for (int64_t k = 0; k < p->k; k++) {
         through[k] = 0.0;
         for (int64_t j = 0; j < p->n; j++)
-            through[k] += (double)known_value(p->transpose_b ? j * p->k + k : k * p->n + j, 1) * weight(j);
+            through[k] +=
+                (double)known_value(p->transpose_b ? j * p->k + k : k * p->n + j, 1) * weight(j);
     }
     for (int64_t row = 0; row < p->m; row++) {
         double is = 0.0, should = 0.0;
@@ -96,25 +105,28 @@ static bool known_check(const struct opencl_backend *cl, const struct opencl_pro
             should += p->accumulate ? (double)known_value(row * p->n + j, 2) * weight(j) : 0.0;
         }
         for (int64_t k = 0; k < p->k; k++)
-            should += (double)known_value(p->transpose_a ? k * p->m + row : row * p->k + k, 0) * through[k];
+            should += (double)known_value(p->transpose_a ? k * p->m + row : row * p->k + k, 0) *
+                      through[k];
         if (is == should)
             continue;
-        snprintf(lost, BACKEND_REASON_MAX, "%s multiplies wrongly: row %d of a known product of %d x %d x %d is wrong",
+        snprintf(lost, BACKEND_REASON_MAX,
+                 "%s multiplies wrongly: row %d of a known product of %d x %d x %d is wrong",
                  cl->device.name, (int)row, (int)p->m, (int)p->n, (int)p->k);
         return false;
     }
     for (int64_t i = p->m * p->n; i < p->m * p->n + GUARD_WORDS; i++) {
         if (memcmp(&d[i], &(uint32_t){GUARD}, sizeof d[i]) == 0)
             continue;
-        snprintf(lost, BACKEND_REASON_MAX, "%s writes beyond the result of a product of %d x %d x %d", cl->device.name,
+        snprintf(lost, BACKEND_REASON_MAX,
+                 "%s writes beyond the result of a product of %d x %d x %d", cl->device.name,
                  (int)p->m, (int)p->n, (int)p->k);
         return false;
     }
     return true;
 }
 
-bool opencl_known_prove(struct opencl_backend *cl, const struct opencl_product *product, opencl_multiply_fn *multiply,
-                        const void *context, char *lost)
+bool opencl_known_prove(struct opencl_backend *cl, const struct opencl_product *product,
+                        opencl_multiply_fn *multiply, const void *context, char *lost)
 {
     float *memory = malloc(REGION_BYTES);
     bool right = memory != NULL;
@@ -132,7 +144,8 @@ bool opencl_known_prove(struct opencl_backend *cl, const struct opencl_product *
 
 bool opencl_scratch_open(struct opencl_backend *cl)
 {
-    const struct backend_segment segment = {.space = SPACE_DEVICE, .size_bytes = OPENCL_KNOWN_BYTES};
+    const struct backend_segment segment = {.space = SPACE_DEVICE,
+                                            .size_bytes = OPENCL_KNOWN_BYTES};
     assert(cl->segments == 0);
     return opencl_memory_commit(cl, &segment, 1) == GT_OK;
 }

@@ -1,9 +1,11 @@
-/* Matrix units: selected by vendor and generation, then proven by compiling and by products with known results.
+/* Matrix units: selected by vendor and generation, then proven by compiling and by products with
+ * known results.
  *
- * NVIDIA's compiler accepts inline PTX, whose mma supports bf16 and fp16 from capability 8.0 and fp16 from 7.5.  AMD's
- * has Clang's builtins for the WMMA of gfx11.  The kernels assume that a group's work-items are the lanes of warps, in
- * order; no standard guarantees that.  Therefore every tile shape first multiplies known matrices (opencl_known.c).  A
- * compiler may also kill its process at unknown code, so the caller tries a new device in a child process first
+ * NVIDIA's compiler accepts inline PTX, whose mma supports bf16 and fp16 from capability 8.0 and
+ * fp16 from 7.5.  AMD's has Clang's builtins for the WMMA of gfx11.  The kernels assume that a
+ * group's work-items are the lanes of warps, in order; no standard guarantees that.  Therefore
+ * every tile shape first multiplies known matrices (opencl_known.c).  A compiler may also kill its
+ * process at unknown code, so the caller tries a new device in a child process first
  * (opencl_child.c).
  */
 #include "backends/opencl/opencl_matrix.h"
@@ -13,8 +15,8 @@
 
 static const enum dtype dtypes_tried[] = {DTYPE_BF16, DTYPE_F16};
 
-/* Parses GPT_TRAIN_OPENCL_MATRIX: "0" for no units; for tests "emulated-mma", "emulated-mma8" or "emulated-wmma", with
- * a suffix such as "/64" for tiles of that size only. */
+/* Parses GPT_TRAIN_OPENCL_MATRIX: "0" for no units; for tests "emulated-mma", "emulated-mma8" or
+ * "emulated-wmma", with a suffix such as "/64" for tiles of that size only. */
 static bool candidate_wanted(const char *wanted, struct opencl_matrix *out)
 {
     static const char *const emulated[] = {[OPENCL_UNIT_MMA_16] = "emulated-mma",
@@ -64,8 +66,8 @@ static enum gt_status shape_multiply(struct opencl_backend *cl, const struct op_
     return opencl_matrix_run(cl, call, shape, product);
 }
 
-/* Returns true when the products of all shapes are correct; else writes the reason to lost[BACKEND_REASON_MAX].  The
- * size is not a multiple of a tile or of a unit. */
+/* Returns true when the products of all shapes are correct; else writes the reason to
+ * lost[BACKEND_REASON_MAX].  The size is not a multiple of a tile or of a unit. */
 static bool shapes_prove(struct opencl_backend *cl, enum dtype dtype, char *lost)
 {
     const struct opencl_product product = {
@@ -108,6 +110,7 @@ void opencl_matrix_open(struct opencl_backend *cl, uint32_t dtypes, const char *
     matrix->dtypes &= dtypes;
     dtypes_prove(cl, matrix);
     if (matrix->lost[0] != '\0')
-        log_note("opencl: %s products on %s are left to vector units, which are slower than its matrix units: %s",
-                 matrix->dtypes == 0 ? "16-bit" : "some 16-bit", cl->device.name, matrix->lost);
+        log_note(
+            "opencl: %s products on %s are left to vector units, which are slower than its matrix units: %s",
+            matrix->dtypes == 0 ? "16-bit" : "some 16-bit", cl->device.name, matrix->lost);
 }

@@ -1,4 +1,5 @@
-/* Matrix units: selected by vendor and generation, then proven by compiling and by products with known results. */
+/* Matrix units: selected by vendor and generation, then proven by compiling and by products with
+ * known results. */
 #ifndef GPT_TRAIN_OPENCL_OPENCL_MATRIX_H
 #define GPT_TRAIN_OPENCL_OPENCL_MATRIX_H
 
@@ -8,8 +9,9 @@
 
 /* Returns the units that the device should have by its vendor and generation.  Tries nothing. */
 struct opencl_matrix opencl_matrix_candidate(const struct opencl_device *device);
-/* Takes the candidate, limited to `dtypes`, compiles its kernels and multiplies known matrices.  A dtype that fails is
- * dropped, and the log gives the reason.  `lost` is the reason why `dtypes` lacks some dtypes, "" if it lacks none. */
+/* Takes the candidate, limited to `dtypes`, compiles its kernels and multiplies known matrices.  A
+ * dtype that fails is dropped, and the log gives the reason.  `lost` is the reason why `dtypes`
+ * lacks some dtypes, "" if it lacks none. */
 void opencl_matrix_open(struct opencl_backend *cl, uint32_t dtypes, const char *lost);
 
 #endif

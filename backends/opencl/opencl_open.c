@@ -1,6 +1,7 @@
 /* Opens a device in this process, and releases it.
  *
- * The backend opens a device in a child process first (opencl_child.c), then here; both call opencl_open_here().
+ * The backend opens a device in a child process first (opencl_child.c), then here; both call
+ * opencl_open_here().
  */
 #include "backends/opencl/opencl_open.h"
 
@@ -12,9 +13,11 @@
 #include "backends/opencl/opencl_tune.h"
 #include "base/system_memory.h"
 
-/* A dispatch may take this long by a cautious estimate of the device's speed; desktop watchdogs kill it after 2 s. */
+/* A dispatch may take this long by a cautious estimate of the device's speed; desktop watchdogs
+ * kill it after 2 s. */
 #define DISPATCH_SECONDS 0.1
-#define FLOPS_PER_UNIT_CLOCK 8.0        /* a unit can do 128 and more; memory-bound kernels reach a tenth */
+#define FLOPS_PER_UNIT_CLOCK \
+    8.0 /* a unit can do 128 and more; memory-bound kernels reach a tenth */
 #define FLOPS_PER_NARROW_UNIT_CLOCK 1.0 /* a narrow unit can do 16 */
 
 /* Returns 0, for no limit, on CPUs.  GPT_TRAIN_OPENCL_DISPATCH sets another number, for tests. */
@@ -24,7 +27,8 @@ static double dispatch_flops(const struct opencl_device *device)
     if (wanted != NULL)
         return strtod(wanted, NULL);
     const double clocks = 1e6 * (double)(device->clock_mhz > 0 ? device->clock_mhz : 1000);
-    const double flops = device->has_narrow_units ? FLOPS_PER_NARROW_UNIT_CLOCK : FLOPS_PER_UNIT_CLOCK;
+    const double flops =
+        device->has_narrow_units ? FLOPS_PER_NARROW_UNIT_CLOCK : FLOPS_PER_UNIT_CLOCK;
     return device->is_cpu ? 0.0 : DISPATCH_SECONDS * flops * clocks * (double)device->compute_units;
 }
 
@@ -33,7 +37,8 @@ static enum gt_status device_begin(struct opencl_backend *cl, int32_t index, con
     TRY(opencl_api_open(&cl->api));
     TRY(opencl_device_find(&cl->api, index, name, &cl->device));
     cl->dispatch_flops = dispatch_flops(&cl->device);
-    const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)cl->device.platform, 0};
+    const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
+                                                (cl_context_properties)cl->device.platform, 0};
     cl_int code = CL_SUCCESS;
     cl->context = cl->api.clCreateContext(properties, 1, &cl->device.id, NULL, NULL, &code);
     CL_TRY(cl, "clCreateContext", code);

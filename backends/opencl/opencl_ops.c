@@ -1,17 +1,18 @@
-/* The host side of all ops but attention and products: operands, values and numbers of work-items; see the kernels'
- * files.
+/* The host side of all ops but attention and products: operands, values and numbers of work-items;
+ * see the kernels' files.
  *
- * Sums within a row have one group per row.  Sums over rows are made in parts: the workspace contains the parts' sums,
- * [parts, columns] floats, which are then added in order.  cross_entropy has no workspace in any dtype: its kernel
- * reads the logits twice instead.  Ops that are defined bit for bit are not supported on devices without subnormals.
+ * Sums within a row have one group per row.  Sums over rows are made in parts: the workspace
+ * contains the parts' sums, [parts, columns] floats, which are then added in order.  cross_entropy
+ * has no workspace in any dtype: its kernel reads the logits twice instead.  Ops that are defined
+ * bit for bit are not supported on devices without subnormals.
  */
 #include "backends/opencl/opencl_error.h"
 #include "backends/opencl/opencl_launch.h"
 
 #define GROUP_ITEMS_MAX 256
 #define ITEM_ELEMENTS 8 /* GT_EACH of kernels/common.clh */
-/* The largest number of parts in a sum over rows.  At most OP_PARTIAL_ROWS, for which plans for other devices
- * provide. */
+/* The largest number of parts in a sum over rows.  At most OP_PARTIAL_ROWS, for which plans for
+ * other devices provide. */
 #define ROW_PARTS_MAX 128
 #define PART_ROWS 32
 #define SQUARE_PARTS_MAX 256
@@ -19,8 +20,8 @@
 #define FLOPS_PER_ELEMENT 10.0
 #define FLOPS_PER_LOGIT 20.0 /* including exponentials */
 
-/* ---- launches of kernels that are built with GT_GROUP, the number of work-items in a group that reduces, and with
- * exact division if the device has it ---- */
+/* ---- launches of kernels that are built with GT_GROUP, the number of work-items in a group that
+ * reduces, and with exact division if the device has it ---- */
 
 static int32_t group_items(const struct opencl_backend *cl)
 {
@@ -37,13 +38,15 @@ struct kernel {
 };
 #define KERNEL(source, name, forms) ((struct kernel){&opencl_source_##source, name, forms})
 
-static struct opencl_launch group_begin(struct opencl_backend *cl, const struct op_call *call, struct kernel kernel,
-                                        const struct opencl_value *values)
+static struct opencl_launch group_begin(struct opencl_backend *cl, const struct op_call *call,
+                                        struct kernel kernel, const struct opencl_value *values)
 {
     struct opencl_launch launch;
     char options[OPENCL_OPTIONS_MAX];
     snprintf(options, sizeof options, "-DGT_GROUP=%" PRId32 "%s", group_items(cl),
-             cl->device.has_exact_division ? " -DGT_EXACT_DIVISION -cl-fp32-correctly-rounded-divide-sqrt" : "");
+             cl->device.has_exact_division
+                 ? " -DGT_EXACT_DIVISION -cl-fp32-correctly-rounded-divide-sqrt"
+                 : "");
     opencl_launch_begin(&launch, cl, kernel.source, options, kernel.name);
     opencl_arg_operands(&launch, call, kernel.forms);
     opencl_arg_values(&launch, values);
@@ -59,24 +62,25 @@ static enum gt_status elements_launch(struct opencl_launch *launch, int64_t coun
 }
 
 /* The same for the elements of operand 0. */
-static enum gt_status elements_run(struct opencl_backend *cl, const struct op_call *call, struct kernel kernel,
-                                   const struct opencl_value *values)
+static enum gt_status elements_run(struct opencl_backend *cl, const struct op_call *call,
+                                   struct kernel kernel, const struct opencl_value *values)
 {
     struct opencl_launch launch = group_begin(cl, call, kernel, values);
     return elements_launch(&launch, op_elements(call, 0), ITEM_ELEMENTS);
 }
 
-static enum gt_status groups_run(struct opencl_backend *cl, const struct op_call *call, struct kernel kernel,
-                                 const struct opencl_value *values, int64_t groups, double flops)
+static enum gt_status groups_run(struct opencl_backend *cl, const struct op_call *call,
+                                 struct kernel kernel, const struct opencl_value *values,
+                                 int64_t groups, double flops)
 {
     struct opencl_launch launch = group_begin(cl, call, kernel, values);
     return opencl_launch_run(&launch, groups, (size_t)group_items(cl), flops);
 }
 
-/* Runs one group for each block of STATE_BLOCK elements of operand 0.  Passes the op's index base and the number of
- * elements as the kernel's last values. */
-static enum gt_status blocks_run(struct opencl_backend *cl, const struct op_call *call, struct kernel kernel,
-                                 const struct opencl_value *values)
+/* Runs one group for each block of STATE_BLOCK elements of operand 0.  Passes the op's index base
+ * and the number of elements as the kernel's last values. */
+static enum gt_status blocks_run(struct opencl_backend *cl, const struct op_call *call,
+                                 struct kernel kernel, const struct opencl_value *values)
 {
     struct opencl_launch launch = group_begin(cl, call, kernel, values);
     const int64_t count = op_elements(call, 0);
@@ -85,8 +89,9 @@ static enum gt_status blocks_run(struct opencl_backend *cl, const struct op_call
 }
 
 /* Runs one work-item per column, for each of `rows` rows. */
-static enum gt_status columns_run(struct opencl_backend *cl, const struct op_call *call, struct kernel kernel,
-                                  const struct opencl_value *values, int64_t columns, int64_t rows, double flops)
+static enum gt_status columns_run(struct opencl_backend *cl, const struct op_call *call,
+                                  struct kernel kernel, const struct opencl_value *values,
+                                  int64_t columns, int64_t rows, double flops)
 {
     struct opencl_launch launch = group_begin(cl, call, kernel, values);
     return opencl_launch_columns(&launch, columns, rows, flops);
@@ -98,8 +103,8 @@ static bool has_subnormals(const struct opencl_backend *cl, const struct op_call
     return cl->device.has_subnormals;
 }
 
-/* Defines the op `name`: its launches, an expression of `cl` and `call`, whose names the caller chooses, and a
- * workspace of `floats` floats, which may depend on both as well. */
+/* Defines the op `name`: its launches, an expression of `cl` and `call`, whose names the caller
+ * chooses, and a workspace of `floats` floats, which may depend on both as well. */
 #define OPENCL_OP_WITH(name, supported, cl, call, floats, launches)                         \
     static size_t name##_bytes(const struct opencl_backend *cl, const struct op_call *call) \
     {                                                                                       \
@@ -111,18 +116,22 @@ static bool has_subnormals(const struct opencl_backend *cl, const struct op_call
     {                                                                                       \
         return launches;                                                                    \
     }                                                                                       \
-    const struct opencl_op opencl_##name = {.supports = supported, .workspace_bytes = name##_bytes, .run = name##_run};
+    const struct opencl_op opencl_##name = {                                                \
+        .supports = supported, .workspace_bytes = name##_bytes, .run = name##_run};
 /* Without a workspace, for all that the op's rule accepts. */
 #define OPENCL_OP(name, cl, call, launches) OPENCL_OP_WITH(name, NULL, cl, call, 0, launches)
 /* Exact to the bit, and so only on devices that have subnormal numbers. */
-#define OPENCL_OP_EXACT(name, cl, call, launches) OPENCL_OP_WITH(name, has_subnormals, cl, call, 0, launches)
+#define OPENCL_OP_EXACT(name, cl, call, launches) \
+    OPENCL_OP_WITH(name, has_subnormals, cl, call, 0, launches)
 
 /* ---- elementwise ---- */
 
-OPENCL_OP(fill, cl, call, elements_run(cl, call, KERNEL(elementwise, "gt_fill", "t"), VALUES(F32(call->attrs.value))))
+OPENCL_OP(fill, cl, call,
+          elements_run(cl, call, KERNEL(elementwise, "gt_fill", "t"),
+                       VALUES(F32(call->attrs.value))))
 
-/* fetch and store copy between buffers, in a queue of their own, after the ops before them.  Each queue is flushed,
- * since a driver may otherwise keep what another queue waits for. */
+/* fetch and store copy between buffers, in a queue of their own, after the ops before them.  Each
+ * queue is flushed, since a driver may otherwise keep what another queue waits for. */
 static enum gt_status move_run(struct opencl_backend *cl, const struct op_call *call)
 {
     const struct address from = call->operand[FETCH_X].at, to = call->operand[FETCH_Y].at;
@@ -138,9 +147,9 @@ static enum gt_status move_run(struct opencl_backend *cl, const struct op_call *
     assert(copy->call == NULL);
     CL_TRY(cl, what, cl->api.clEnqueueMarkerWithWaitList(cl->queue, 0, NULL, &forked));
     CL_TRY(cl, what, cl->api.clFlush(cl->queue));
-    const cl_int code = cl->api.clEnqueueCopyBuffer(queue, opencl_segment_at(cl, from, bytes)->memory,
-                                                    opencl_segment_at(cl, to, bytes)->memory, (size_t)from.offset_bytes,
-                                                    (size_t)to.offset_bytes, bytes, 1, &forked, &copy->done);
+    const cl_int code = cl->api.clEnqueueCopyBuffer(
+        queue, opencl_segment_at(cl, from, bytes)->memory, opencl_segment_at(cl, to, bytes)->memory,
+        (size_t)from.offset_bytes, (size_t)to.offset_bytes, bytes, 1, &forked, &copy->done);
     (void)cl->api.clReleaseEvent(forked);
     CL_TRY(cl, what, code);
     copy->call = call;
@@ -151,7 +160,8 @@ static enum gt_status move_run(struct opencl_backend *cl, const struct op_call *
 static enum gt_status copy_await(struct opencl_backend *cl, const struct op_call *wait)
 {
     struct opencl_copy *copy = cl->copy;
-    while (copy < cl->copy + OPENCL_COPIES_MAX && (copy->call == NULL || !op_waits_for(wait, copy->call)))
+    while (copy < cl->copy + OPENCL_COPIES_MAX &&
+           (copy->call == NULL || !op_waits_for(wait, copy->call)))
         copy++;
     if (copy == cl->copy + OPENCL_COPIES_MAX)
         return GT_OK; /* nothing runs yet */
@@ -173,8 +183,9 @@ static enum gt_status copied_run(struct opencl_backend *cl, const struct op_call
     if (!accumulates && x->dtype == y->dtype) {
         CL_TRY(cl, "copy",
                cl->api.clEnqueueCopyBuffer(cl->queue, opencl_segment_at(cl, x->at, bytes)->memory,
-                                           opencl_segment_at(cl, y->at, bytes)->memory, (size_t)x->at.offset_bytes,
-                                           (size_t)y->at.offset_bytes, bytes, 0, NULL, NULL));
+                                           opencl_segment_at(cl, y->at, bytes)->memory,
+                                           (size_t)x->at.offset_bytes, (size_t)y->at.offset_bytes,
+                                           bytes, 0, NULL, NULL));
         return GT_OK;
     }
     return elements_run(cl, call, KERNEL(elementwise, "gt_copy", "tt"), VALUES(I32(accumulates)));
@@ -182,34 +193,41 @@ static enum gt_status copied_run(struct opencl_backend *cl, const struct op_call
 
 OPENCL_OP(copy, cl, call, copied_run(cl, call))
 const struct opencl_op opencl_fetch = {.run = move_run}, opencl_store = {.run = move_run};
-const struct opencl_op opencl_wait = {.run = copy_await}, opencl_exchange = {.run = NULL}; /* exec's */
+const struct opencl_op opencl_wait = {.run = copy_await},
+                       opencl_exchange = {.run = NULL}; /* exec's */
 
-OPENCL_OP(residual, cl, call, elements_run(cl, call, KERNEL(elementwise, "gt_residual", "ttt"), NO_VALUES))
+OPENCL_OP(residual, cl, call,
+          elements_run(cl, call, KERNEL(elementwise, "gt_residual", "ttt"), NO_VALUES))
 OPENCL_OP_EXACT(blend, cl, call,
                 elements_run(cl, call, KERNEL(elementwise, "gt_blend", "ttt"),
                              VALUES(F32(call->attrs.alpha), F32(call->attrs.beta))))
-OPENCL_OP_EXACT(
-    sum_parts, cl, call,
-    elements_run(cl, call, KERNEL(elementwise, "gt_sum_parts", "ttt"),
-                 VALUES(I32(call->attrs.from),
-                        I32(call->operand[SUM_PARTS_OTHERS].present ? call->operand[SUM_PARTS_OTHERS].dims[0] + 1 : 1),
-                        I32(op_accumulates(call, SUM_PARTS_Y)))))
+OPENCL_OP_EXACT(sum_parts, cl, call,
+                elements_run(cl, call, KERNEL(elementwise, "gt_sum_parts", "ttt"),
+                             VALUES(I32(call->attrs.from),
+                                    I32(call->operand[SUM_PARTS_OTHERS].present
+                                            ? call->operand[SUM_PARTS_OTHERS].dims[0] + 1
+                                            : 1),
+                                    I32(op_accumulates(call, SUM_PARTS_Y)))))
 OPENCL_OP(gelu_forward, cl, call,
-          elements_run(cl, call, KERNEL(gelu, "gt_gelu_forward", "tt"), VALUES(I32(call->attrs.gelu))))
+          elements_run(cl, call, KERNEL(gelu, "gt_gelu_forward", "tt"),
+                       VALUES(I32(call->attrs.gelu))))
 OPENCL_OP(gelu_backward, cl, call,
-          elements_run(cl, call, KERNEL(gelu, "gt_gelu_backward", "ttt"), VALUES(I32(call->attrs.gelu))))
+          elements_run(cl, call, KERNEL(gelu, "gt_gelu_backward", "ttt"),
+                       VALUES(I32(call->attrs.gelu))))
 
 /* The columns of operand `y`. */
-static enum gt_status swiglu_run(struct opencl_backend *cl, const struct op_call *call, const char *name,
-                                 const char *forms, int32_t y)
+static enum gt_status swiglu_run(struct opencl_backend *cl, const struct op_call *call,
+                                 const char *name, const char *forms, int32_t y)
 {
     const int64_t columns = op_columns(call, y);
-    return columns_run(cl, call, KERNEL(gelu, name, forms), VALUES(I64(columns)), size_ceil_div(columns, ITEM_ELEMENTS),
-                       op_rows(call, y), 0.0);
+    return columns_run(cl, call, KERNEL(gelu, name, forms), VALUES(I64(columns)),
+                       size_ceil_div(columns, ITEM_ELEMENTS), op_rows(call, y), 0.0);
 }
 
-OPENCL_OP(swiglu_forward, cl, call, swiglu_run(cl, call, "gt_swiglu_forward", "tt", SWIGLU_FORWARD_Y))
-OPENCL_OP(swiglu_backward, cl, call, swiglu_run(cl, call, "gt_swiglu_backward", "ttt", SWIGLU_BACKWARD_DY))
+OPENCL_OP(swiglu_forward, cl, call,
+          swiglu_run(cl, call, "gt_swiglu_forward", "tt", SWIGLU_FORWARD_Y))
+OPENCL_OP(swiglu_backward, cl, call,
+          swiglu_run(cl, call, "gt_swiglu_backward", "ttt", SWIGLU_BACKWARD_DY))
 
 /* The threshold and the scale come from op.h,
  * so masks are the same in every backend. */
@@ -220,7 +238,8 @@ static enum gt_status masks_run(struct opencl_backend *cl, const struct op_call 
     return columns_run(cl, call, KERNEL(elementwise, "gt_dropout", "tat"),
                        VALUES(I32(attrs->site), U32(dropout_threshold(attrs->dropout)),
                               F32(dropout_scale(attrs->dropout)), I64(elements)),
-                       size_ceil_div(elements, ITEM_ELEMENTS), op_elements(call, DROPOUT_X) / elements, 0.0);
+                       size_ceil_div(elements, ITEM_ELEMENTS),
+                       op_elements(call, DROPOUT_X) / elements, 0.0);
 }
 
 OPENCL_OP(dropout, cl, call, masks_run(cl, call))
@@ -233,18 +252,22 @@ OPENCL_OP(embed_forward, cl, call,
                              I64(op_columns(call, EMBED_FORWARD_Y))),
                       op_columns(call, EMBED_FORWARD_Y), op_rows(call, EMBED_FORWARD_Y), 0.0))
 
-/* Only the device knows the number of distinct ids in a micro-batch, so their kernel is launched for the maximum. */
+/* Only the device knows the number of distinct ids in a micro-batch, so their kernel is launched
+ * for the maximum. */
 static enum gt_status embed_gradients_run(struct opencl_backend *cl, const struct op_call *call)
 {
-    const int64_t rows = op_rows(call, EMBED_BACKWARD_DY), channels = op_columns(call, EMBED_BACKWARD_DY);
+    const int64_t rows = op_rows(call, EMBED_BACKWARD_DY),
+                  channels = op_columns(call, EMBED_BACKWARD_DY);
     const int32_t time = call->attrs.time;
-    TRY(columns_run(cl, call, KERNEL(embed, "gt_embed_backward_tokens", "taaat"), VALUES(I64(channels)), channels,
+    TRY(columns_run(cl, call, KERNEL(embed, "gt_embed_backward_tokens", "taaat"),
+                    VALUES(I64(channels)), channels,
                     min_i64(rows, op_rows(call, EMBED_BACKWARD_DWTE)), 0.0));
     if (!call->operand[EMBED_BACKWARD_DWPE].present)
         return GT_OK;
     return columns_run(cl, call, KERNEL(embed, "gt_embed_backward_positions", "t----ta"),
                        VALUES(I32(call->operand[EMBED_BACKWARD_FIRST].present), I32(time),
-                              I32(op_accumulates(call, EMBED_BACKWARD_DWPE)), I64(rows / time), I64(channels)),
+                              I32(op_accumulates(call, EMBED_BACKWARD_DWPE)), I64(rows / time),
+                              I64(channels)),
                        channels, op_rows(call, EMBED_BACKWARD_DWPE), 0.0);
 }
 
@@ -260,7 +283,8 @@ static struct parts parts_of(int64_t rows)
 {
     const int64_t wanted = min_i64(size_ceil_div(rows, PART_ROWS), ROW_PARTS_MAX);
     const int64_t part_rows = size_ceil_div(rows, wanted);
-    return (struct parts){.rows = rows, .parts = size_ceil_div(rows, part_rows), .part_rows = part_rows};
+    return (struct parts){
+        .rows = rows, .parts = size_ceil_div(rows, part_rows), .part_rows = part_rows};
 }
 
 /* Returns the number of floats in the sums of all parts, of the operand in slot 0. */
@@ -269,12 +293,13 @@ static int64_t parts_elements(const struct op_call *call)
     return parts_of(call->operand[0].dims[0]).parts * call->operand[0].dims[1];
 }
 
-/* Sums the floats [parts, columns], which begin at element `first` of the workspace, over the parts.  Stores the sums
- * in operand `out`, or adds them to it if the op accumulates. */
-static enum gt_status parts_sum(struct opencl_backend *cl, const struct op_call *call, int64_t first, int64_t parts,
-                                int32_t out)
+/* Sums the floats [parts, columns], which begin at element `first` of the workspace, over the
+ * parts.  Stores the sums in operand `out`, or adds them to it if the op accumulates. */
+static enum gt_status parts_sum(struct opencl_backend *cl, const struct op_call *call,
+                                int64_t first, int64_t parts, int32_t out)
 {
-    struct opencl_launch launch = group_begin(cl, call, KERNEL(layernorm, "gt_columns_sum", "w"), NO_VALUES);
+    struct opencl_launch launch =
+        group_begin(cl, call, KERNEL(layernorm, "gt_columns_sum", "w"), NO_VALUES);
     opencl_arg_tensor(&launch, call, out);
     opencl_arg_values(&launch, VALUES(I32(op_accumulates(call, out)), I64(first), I64(parts)));
     return elements_launch(&launch, op_elements(call, out), 1);
@@ -292,24 +317,26 @@ static enum gt_status norm_run(struct opencl_backend *cl, const struct op_call *
                       VALUES(F32(call->attrs.epsilon), I64(dims[1])), dims[0], flops_of(dims));
 }
 
-/* The workspace has the sums of dgain, followed by those of dbias where there is a mean.  dx comes last: it may be the
- * same memory as dy, which the sums over rows read. */
+/* The workspace has the sums of dgain, followed by those of dbias where there is a mean.  dx comes
+ * last: it may be the same memory as dy, which the sums over rows read. */
 static enum gt_status norm_gradients_run(struct opencl_backend *cl, const struct op_call *call)
 {
     const int64_t *dims = call->operand[LAYERNORM_BACKWARD_DY].dims;
     const struct parts parts = parts_of(dims[0]);
     TRY(columns_run(cl, call, KERNEL(layernorm, "gt_layernorm_backward_partial", "tt-a---tw"),
-                    VALUES(I64(parts.rows), I64(parts.part_rows), I64(parts.parts), I64(dims[1])), dims[1], parts.parts,
-                    flops_of(dims)));
+                    VALUES(I64(parts.rows), I64(parts.part_rows), I64(parts.parts), I64(dims[1])),
+                    dims[1], parts.parts, flops_of(dims)));
     if (call->operand[LAYERNORM_BACKWARD_DGAIN].present)
         TRY(parts_sum(cl, call, 0, parts.parts, LAYERNORM_BACKWARD_DGAIN));
     if (call->operand[LAYERNORM_BACKWARD_DBIAS].present)
         TRY(parts_sum(cl, call, parts_elements(call), parts.parts, LAYERNORM_BACKWARD_DBIAS));
     return groups_run(cl, call, KERNEL(layernorm, "gt_layernorm_backward", "tttat--t"),
-                      VALUES(I32(op_accumulates(call, LAYERNORM_BACKWARD_DX)), I64(dims[1])), dims[0], flops_of(dims));
+                      VALUES(I32(op_accumulates(call, LAYERNORM_BACKWARD_DX)), I64(dims[1])),
+                      dims[0], flops_of(dims));
 }
 
-#define NORM_FLOATS ((call->operand[LAYERNORM_BACKWARD_MEAN].present ? 2 : 1) * parts_elements(call))
+#define NORM_FLOATS \
+    ((call->operand[LAYERNORM_BACKWARD_MEAN].present ? 2 : 1) * parts_elements(call))
 OPENCL_OP(layernorm_forward, cl, call, norm_run(cl, call))
 OPENCL_OP(rmsnorm_forward, cl, call, norm_run(cl, call))
 OPENCL_OP_WITH(layernorm_backward, NULL, cl, call, NORM_FLOATS, norm_gradients_run(cl, call))
@@ -320,8 +347,8 @@ static enum gt_status bias_sum_run(struct opencl_backend *cl, const struct op_ca
     const int64_t *dims = call->operand[BIAS_BACKWARD_DY].dims;
     const struct parts parts = parts_of(dims[0]);
     TRY(columns_run(cl, call, KERNEL(layernorm, "gt_bias_backward_partial", "t-w"),
-                    VALUES(I64(parts.rows), I64(parts.part_rows), I64(dims[1])), dims[1], parts.parts,
-                    (double)dims[0] * (double)dims[1]));
+                    VALUES(I64(parts.rows), I64(parts.part_rows), I64(dims[1])), dims[1],
+                    parts.parts, (double)dims[0] * (double)dims[1]));
     return parts_sum(cl, call, 0, parts.parts, BIAS_BACKWARD_DBIAS);
 }
 
@@ -338,9 +365,10 @@ static int64_t rope_floats(const struct op_call *call)
            (has_sums ? parts_of(rows).parts * op_elements(call, ROPE_BACKWARD_DGAIN) : 0);
 }
 
-#define ROPE_VALUES                                                                                           \
-    I64(op_columns(call, ROPE_FORWARD_X)), I64(op_columns(call, ROPE_FORWARD_TABLE)), I64(call->attrs.heads), \
-        I64(call->attrs.kv_heads), I64(op_rope_means(call)), I64(call->attrs.time)
+#define ROPE_VALUES                                                                   \
+    I64(op_columns(call, ROPE_FORWARD_X)), I64(op_columns(call, ROPE_FORWARD_TABLE)), \
+        I64(call->attrs.heads), I64(call->attrs.kv_heads), I64(op_rope_means(call)),  \
+        I64(call->attrs.time)
 
 /* Makes the statistics, if there are gains, then y, or dx of the backward, and then dgain. */
 static enum gt_status turn_run(struct opencl_backend *cl, const struct op_call *call)
@@ -353,13 +381,16 @@ static enum gt_status turn_run(struct opencl_backend *cl, const struct op_call *
     const struct parts parts = parts_of(rows);
     if (gains > 0)
         TRY(groups_run(cl, call, KERNEL(rope, "gt_rope_statistics", "taatttw"),
-                       VALUES(ROPE_VALUES, F32(call->attrs.epsilon)), rows * op_rope_means(call), flops));
-    TRY(columns_run(cl, call, KERNEL(rope, "gt_rope", "taatttw"), VALUES(ROPE_VALUES, I32(is_backward)),
+                       VALUES(ROPE_VALUES, F32(call->attrs.epsilon)), rows * op_rope_means(call),
+                       flops));
+    TRY(columns_run(cl, call, KERNEL(rope, "gt_rope", "taatttw"),
+                    VALUES(ROPE_VALUES, I32(is_backward)),
                     op_columns(call, ROPE_FORWARD_X) - turned, rows, flops));
     if (!is_backward || gains == 0)
         return GT_OK;
     TRY(columns_run(cl, call, KERNEL(rope, "gt_rope_gain_partial", "taa--tw"),
-                    VALUES(ROPE_VALUES, I64(rows), I64(parts.part_rows), I64(gains)), gains, parts.parts, flops));
+                    VALUES(ROPE_VALUES, I64(rows), I64(parts.part_rows), I64(gains)), gains,
+                    parts.parts, flops));
     return parts_sum(cl, call, 2 * rows * op_rope_means(call), parts.parts, ROPE_BACKWARD_DGAIN);
 }
 
@@ -368,51 +399,64 @@ OPENCL_OP_WITH(rope_backward, NULL, cl, call, rope_floats(call), turn_run(cl, ca
 
 /* ---- the loss ---- */
 
-OPENCL_OP(
-    cross_entropy, cl, call,
-    groups_run(cl, call, KERNEL(cross_entropy, "gt_cross_entropy", "aata"),
-               VALUES(I32(call->attrs.gradient), I64(call->attrs.vocab), I64(op_columns(call, CROSS_ENTROPY_LOGITS))),
-               op_rows(call, CROSS_ENTROPY_LOGITS), FLOPS_PER_LOGIT *(double)op_elements(call, CROSS_ENTROPY_LOGITS)))
+OPENCL_OP(cross_entropy, cl, call,
+          groups_run(cl, call, KERNEL(cross_entropy, "gt_cross_entropy", "aata"),
+                     VALUES(I32(call->attrs.gradient), I64(call->attrs.vocab),
+                            I64(op_columns(call, CROSS_ENTROPY_LOGITS))),
+                     op_rows(call, CROSS_ENTROPY_LOGITS),
+                     FLOPS_PER_LOGIT *(double)op_elements(call, CROSS_ENTROPY_LOGITS)))
 OPENCL_OP(loss_sum, cl, call,
           groups_run(cl, call, KERNEL(norm, "gt_sum", "aa"),
-                     VALUES(I64(SCALAR_LOSS_SUM), I32(true), I64(op_elements(call, LOSS_SUM_LOSSES))), 1, 0.0))
+                     VALUES(I64(SCALAR_LOSS_SUM), I32(true),
+                            I64(op_elements(call, LOSS_SUM_LOSSES))),
+                     1, 0.0))
 
 /* ---- an update ---- */
 
-/* The number of parts of sum_of_squares, and therefore the order of the sum, follows from the shape. */
+/* The number of parts of sum_of_squares, and therefore the order of the sum, follows from the
+ * shape. */
 static int64_t square_parts(const struct op_call *call)
 {
-    return min_i64(size_ceil_div(op_elements(call, SUM_OF_SQUARES_X), SQUARE_PART_ELEMENTS), SQUARE_PARTS_MAX);
+    return min_i64(size_ceil_div(op_elements(call, SUM_OF_SQUARES_X), SQUARE_PART_ELEMENTS),
+                   SQUARE_PARTS_MAX);
 }
 
 static enum gt_status squares_run(struct opencl_backend *cl, const struct op_call *call)
 {
     const int64_t count = op_elements(call, SUM_OF_SQUARES_X), parts = square_parts(call);
     TRY(groups_run(cl, call, KERNEL(norm, "gt_sum_of_squares", "tw"),
-                   VALUES(I64(size_ceil_div(count, parts)), I64(count)), parts, 2.0 * (double)count));
-    return groups_run(cl, call, KERNEL(norm, "gt_sum", "w-a"), VALUES(I64(0), I32(false), I64(parts)), 1, 0.0);
+                   VALUES(I64(size_ceil_div(count, parts)), I64(count)), parts,
+                   2.0 * (double)count));
+    return groups_run(cl, call, KERNEL(norm, "gt_sum", "w-a"),
+                      VALUES(I64(0), I32(false), I64(parts)), 1, 0.0);
 }
 
 /* GT_ADAMW_VALUES of the kernels. */
-#define ADAMW_VALUES(corrections)                                                                     \
-    F32(call->attrs.alpha), F32(call->attrs.beta1), F32(call->attrs.beta2), F32(call->attrs.epsilon), \
-        F32(call->attrs.weight_decay), I64(op_rows(call, corrections))
+#define ADAMW_VALUES(corrections)                                           \
+    F32(call->attrs.alpha), F32(call->attrs.beta1), F32(call->attrs.beta2), \
+        F32(call->attrs.epsilon), F32(call->attrs.weight_decay), I64(op_rows(call, corrections))
 
 OPENCL_OP_WITH(sum_of_squares, NULL, cl, call, square_parts(call), squares_run(cl, call))
 OPENCL_OP(clip_factor, cl, call,
           groups_run(cl, call, KERNEL(norm, "gt_clip_factor", "aa"),
-                     VALUES(F32(call->attrs.clip_max), I64(op_elements(call, CLIP_FACTOR_PARTIALS))), 1, 0.0))
+                     VALUES(F32(call->attrs.clip_max),
+                            I64(op_elements(call, CLIP_FACTOR_PARTIALS))),
+                     1, 0.0))
 OPENCL_OP_EXACT(gradient_round, cl, call,
                 blocks_run(cl, call, KERNEL(muon, "gt_gradient_round", "aaa"),
                            VALUES(I32(op_accumulates(call, GRADIENT_ROUND_Y)))))
 OPENCL_OP(adamw, cl, call,
-          elements_run(cl, call, KERNEL(norm, "gt_adamw", "taatttt"), VALUES(ADAMW_VALUES(ADAMW_CORRECTIONS))))
+          elements_run(cl, call, KERNEL(norm, "gt_adamw", "taatttt"),
+                       VALUES(ADAMW_VALUES(ADAMW_CORRECTIONS))))
 OPENCL_OP_EXACT(adamw_lean, cl, call,
                 blocks_run(cl, call, KERNEL(adamw_lean, "gt_adamw_lean", "taaatta"),
                            VALUES(ADAMW_VALUES(ADAMW_LEAN_CORRECTIONS),
                                   I64(state_blocks(op_elements(call, ADAMW_LEAN_GRAD))))))
-OPENCL_OP_EXACT(muon_momentum, cl, call, blocks_run(cl, call, KERNEL(muon, "gt_muon_momentum", "tata"), NO_VALUES))
-OPENCL_OP_EXACT(muon_normalize, cl, call, elements_run(cl, call, KERNEL(muon, "gt_muon_normalize", "tat"), NO_VALUES))
+OPENCL_OP_EXACT(muon_momentum, cl, call,
+                blocks_run(cl, call, KERNEL(muon, "gt_muon_momentum", "tata"), NO_VALUES))
+OPENCL_OP_EXACT(muon_normalize, cl, call,
+                elements_run(cl, call, KERNEL(muon, "gt_muon_normalize", "tat"), NO_VALUES))
 OPENCL_OP_EXACT(muon_step, cl, call,
                 blocks_run(cl, call, KERNEL(muon, "gt_muon_step", "tatt"),
-                           VALUES(F32(call->attrs.alpha), F32(call->attrs.value), F32(call->attrs.weight_decay))))
+                           VALUES(F32(call->attrs.alpha), F32(call->attrs.value),
+                                  F32(call->attrs.weight_decay))))

@@ -1,8 +1,10 @@
-/* Programs and kernels: one source with one set of options is one program, built when its first kernel is requested.
+/* Programs and kernels: one source with one set of options is one program, built when its first
+ * kernel is requested.
  *
- * A program comes from the user's cache, under its whole key, or is compiled.  Compiling takes seconds with some
- * drivers, so a line announces it, and another one follows every few seconds.  Of the compiler's log, only the first
- * error line is shown.  Nothing is built twice in a process: a launch finds its kernel by source, options and name.
+ * A program comes from the user's cache, under its whole key, or is compiled.  Compiling takes
+ * seconds with some drivers, so a line announces it, and another one follows every few seconds.  Of
+ * the compiler's log, only the first error line is shown.  Nothing is built twice in a process: a
+ * launch finds its kernel by source, options and name.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
@@ -42,15 +44,16 @@ void opencl_cache_store(const char *key, const void *data, size_t bytes)
 }
 
 /* Everything that a binary depends on.  Length and checksum stand for the source. */
-static void key_text(const struct opencl_backend *cl, const struct opencl_source *source, const char *options,
-                     char key[static OPENCL_KEY_MAX])
+static void key_text(const struct opencl_backend *cl, const struct opencl_source *source,
+                     const char *options, char key[static OPENCL_KEY_MAX])
 {
     const uint32_t common = file_crc32c(0, opencl_source_common.text, opencl_source_common.length);
     snprintf(key, OPENCL_KEY_MAX,
-             "%s; %s; %s; %s; units %u; common %zu %08" PRIx32 "; %s %zu %08" PRIx32 "; %s; " PACKAGE_VERSION,
-             cl->device.platform_name, cl->device.name, cl->device.driver, cl->device.version, cl->device.compute_units,
-             opencl_source_common.length, common, source->name, source->length,
-             file_crc32c(0, source->text, source->length), options);
+             "%s; %s; %s; %s; units %u; common %zu %08" PRIx32 "; %s %zu %08" PRIx32
+             "; %s; " PACKAGE_VERSION,
+             cl->device.platform_name, cl->device.name, cl->device.driver, cl->device.version,
+             cl->device.compute_units, opencl_source_common.length, common, source->name,
+             source->length, file_crc32c(0, source->text, source->length), options);
 }
 
 /* Copies the first line of the compiler's log that contains "error", else its first line. */
@@ -63,21 +66,22 @@ static void error_line(const char *log, char out[static ERROR_LINE_MAX])
     snprintf(out, ERROR_LINE_MAX, "%.*s", (int)strcspn(line, "\n"), line);
 }
 
-static enum gt_status build_failed(struct opencl_backend *cl, const struct opencl_source *source, const char *options,
-                                   cl_program program, cl_int code)
+static enum gt_status build_failed(struct opencl_backend *cl, const struct opencl_source *source,
+                                   const char *options, cl_program program, cl_int code)
 {
     char text[OPENCL_CODE_TEXT_MAX], line[ERROR_LINE_MAX] = "the compiler says nothing";
     size_t bytes = 0;
     char *log = NULL;
-    if (cl->api.clGetProgramBuildInfo(program, cl->device.id, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes) == CL_SUCCESS &&
+    if (cl->api.clGetProgramBuildInfo(program, cl->device.id, CL_PROGRAM_BUILD_LOG, 0, NULL,
+                                      &bytes) == CL_SUCCESS &&
         bytes > 1 && bytes < BUILD_LOG_BYTES_MAX)
         log = calloc(1, bytes + 1);
-    if (log != NULL &&
-        cl->api.clGetProgramBuildInfo(program, cl->device.id, CL_PROGRAM_BUILD_LOG, bytes, log, NULL) == CL_SUCCESS)
+    if (log != NULL && cl->api.clGetProgramBuildInfo(program, cl->device.id, CL_PROGRAM_BUILD_LOG,
+                                                     bytes, log, NULL) == CL_SUCCESS)
         error_line(log, line);
     free(log);
-    opencl_error(cl, "%s.cl does not build on %s: %s: %s (options \"%s\")", source->name, cl->device.name,
-                 opencl_code_text(text, code), line, options);
+    opencl_error(cl, "%s.cl does not build on %s: %s: %s (options \"%s\")", source->name,
+                 cl->device.name, opencl_code_text(text, code), line, options);
     return code == CL_OUT_OF_HOST_MEMORY ? GT_NO_MEMORY : GT_DEVICE;
 }
 
@@ -86,7 +90,8 @@ static void progress_print(struct opencl_backend *cl)
     const int64_t now = clock_monotonic_ns();
     char text[32];
     if (cl->compiled == 0)
-        log_note("opencl: compiling kernels for %s; the next start takes them from the cache", cl->device.name);
+        log_note("opencl: compiling kernels for %s; the next start takes them from the cache",
+                 cl->device.name);
     else if (now - cl->progress_ns > PROGRESS_NS)
         log_note("opencl: %" PRId32 " kernel files compiled in %s", cl->compiled,
                  clock_duration(text, cl->compile_seconds));
@@ -95,8 +100,10 @@ static void progress_print(struct opencl_backend *cl)
     cl->progress_ns = now;
 }
 
-/* Returns the cached binary as a built program; NULL when there is none, or the driver rejects it. */
-static cl_program program_cached(struct opencl_backend *cl, const char *key, const char *all_options)
+/* Returns the cached binary as a built program; NULL when there is none, or the driver rejects it.
+ */
+static cl_program program_cached(struct opencl_backend *cl, const char *key,
+                                 const char *all_options)
 {
     void *bytes = NULL;
     size_t size = 0;
@@ -104,8 +111,8 @@ static cl_program program_cached(struct opencl_backend *cl, const char *key, con
     if (!opencl_cache_load(key, &bytes, &size))
         return NULL;
     const unsigned char *binary = bytes;
-    cl_program program =
-        cl->api.clCreateProgramWithBinary(cl->context, 1, &cl->device.id, &size, &binary, &status, &code);
+    cl_program program = cl->api.clCreateProgramWithBinary(cl->context, 1, &cl->device.id, &size,
+                                                           &binary, &status, &code);
     free(bytes);
     if (code != CL_SUCCESS || program == NULL)
         return NULL;
@@ -116,16 +123,19 @@ static cl_program program_cached(struct opencl_backend *cl, const char *key, con
     return NULL;
 }
 
-/* Stores the binary in the cache.  If the driver provides none, the program is compiled in every process. */
+/* Stores the binary in the cache.  If the driver provides none, the program is compiled in every
+ * process. */
 static void program_keep(struct opencl_backend *cl, const char *key, cl_program program)
 {
     size_t size = 0;
-    if (cl->api.clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL) != CL_SUCCESS ||
+    if (cl->api.clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL) !=
+            CL_SUCCESS ||
         size == 0 || size > CACHE_FILE_BYTES_MAX)
         return;
     unsigned char *bytes = malloc(size);
     if (bytes != NULL &&
-        cl->api.clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(unsigned char *), &bytes, NULL) == CL_SUCCESS)
+        cl->api.clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(unsigned char *), &bytes,
+                                 NULL) == CL_SUCCESS)
         opencl_cache_store(key, bytes, size);
     free(bytes);
 }
@@ -154,8 +164,8 @@ static enum gt_status program_compile(struct opencl_backend *cl, const struct op
     return GT_OK;
 }
 
-static enum gt_status program_find(struct opencl_backend *cl, const struct opencl_source *source, const char *options,
-                                   int32_t *out)
+static enum gt_status program_find(struct opencl_backend *cl, const struct opencl_source *source,
+                                   const char *options, int32_t *out)
 {
     char all_options[ALL_OPTIONS_MAX], key[OPENCL_KEY_MAX];
     for (int32_t i = 0; i < cl->programs; i++) {
@@ -182,14 +192,15 @@ static enum gt_status program_find(struct opencl_backend *cl, const struct openc
     return GT_OK;
 }
 
-enum gt_status opencl_kernel_find(struct opencl_backend *cl, const struct opencl_source *source, const char *options,
-                                  const char *name, cl_kernel *out)
+enum gt_status opencl_kernel_find(struct opencl_backend *cl, const struct opencl_source *source,
+                                  const char *options, const char *name, cl_kernel *out)
 {
     int32_t program = 0;
     TRY(program_find(cl, source, options, &program));
     for (int32_t i = 0; i < cl->kernels; i++) {
         const struct opencl_kernel *kernel = &cl->kernel[i];
-        if (kernel->program == program && (kernel->name == name || strcmp(kernel->name, name) == 0)) {
+        if (kernel->program == program &&
+            (kernel->name == name || strcmp(kernel->name, name) == 0)) {
             *out = kernel->kernel;
             return GT_OK;
         }
@@ -199,7 +210,8 @@ enum gt_status opencl_kernel_find(struct opencl_backend *cl, const struct opencl
     cl_kernel kernel = cl->api.clCreateKernel(cl->program[program].program, name, &code);
     if (code != CL_SUCCESS)
         return opencl_failure(cl, name, code);
-    cl->kernel[cl->kernels++] = (struct opencl_kernel){.program = program, .name = name, .kernel = kernel};
+    cl->kernel[cl->kernels++] =
+        (struct opencl_kernel){.program = program, .name = name, .kernel = kernel};
     *out = kernel;
     return GT_OK;
 }

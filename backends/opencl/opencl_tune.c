@@ -1,8 +1,9 @@
 /* Measures the rate of products, and chooses kernels by it.
  *
- * Tile shapes affect the speed but not the bits of our own kernels, so machines may choose differently.  CLBlast sums
- * in another order; whether it is used is a choice that checkpoints record.  Results are stored under the device, its
- * driver and our version, and checked like a binary.
+ * Tile shapes affect the speed but not the bits of our own kernels, so machines may choose
+ * differently.  CLBlast sums in another order; whether it is used is a choice that checkpoints
+ * record.  Results are stored under the device, its driver and our version, and checked like a
+ * binary.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
@@ -28,9 +29,10 @@ static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
 
 static void tuning_key(const struct opencl_backend *cl, char key[static OPENCL_KEY_MAX])
 {
-    snprintf(key, OPENCL_KEY_MAX, "tuning 4; %s; %s; %s; %s; units %u; CLBlast %d; " PACKAGE_VERSION,
-             cl->device.platform_name, cl->device.name, cl->device.driver, cl->device.version, cl->device.compute_units,
-             cl->clblast != NULL);
+    snprintf(key, OPENCL_KEY_MAX,
+             "tuning 4; %s; %s; %s; %s; units %u; CLBlast %d; " PACKAGE_VERSION,
+             cl->device.platform_name, cl->device.name, cl->device.driver, cl->device.version,
+             cl->device.compute_units, cl->clblast != NULL);
 }
 
 void opencl_tuning_load(struct opencl_backend *cl)
@@ -54,15 +56,19 @@ static bool on_matrix_units(const struct opencl_backend *cl, enum dtype dtype)
     return (cl->matrix.dtypes >> dtype & 1u) != 0;
 }
 
-/* Stores the fastest shape of our own kernels for one dtype in cl->tuning, and returns its rate.  Products of other
- * sizes than the measured one use the chosen shape of matrix units or a smaller one. */
-static enum gt_status dtype_measure(struct opencl_backend *cl, enum dtype dtype, size_t scratch_bytes, double *out_rate)
+/* Stores the fastest shape of our own kernels for one dtype in cl->tuning, and returns its rate.
+ * Products of other sizes than the measured one use the chosen shape of matrix units or a smaller
+ * one. */
+static enum gt_status dtype_measure(struct opencl_backend *cl, enum dtype dtype,
+                                    size_t scratch_bytes, double *out_rate)
 {
     const struct address scratch = {.space = SPACE_DEVICE};
     const bool units = on_matrix_units(cl, dtype);
     const struct opencl_shape *shapes = units ? opencl_matrix_shapes : opencl_gemm_shapes;
-    const int32_t count = units ? opencl_matrix_shape_count : opencl_gemm_shape_count, tile = cl->matrix.tile;
-    int32_t *chosen = units ? &cl->tuning.matrix_shape[dtype] : &cl->tuning.gemm_shape[dtype], best = 0;
+    const int32_t count = units ? opencl_matrix_shape_count : opencl_gemm_shape_count,
+                  tile = cl->matrix.tile;
+    int32_t *chosen = units ? &cl->tuning.matrix_shape[dtype] : &cl->tuning.gemm_shape[dtype],
+            best = 0;
     enum gt_status status = GT_OK;
     *out_rate = 0.0;
     for (int32_t i = 0; i < count && status == GT_OK; i++) {
@@ -118,19 +124,22 @@ enum gt_status opencl_tuning_measure(struct opencl_backend *cl)
         return status;
     tuning_key(cl, key);
     opencl_cache_store(key, &cl->tuning, sizeof cl->tuning);
-    log_note("opencl: products on %s: tiles of %s in float32, %s in bfloat16, %s in float16%s", cl->device.name,
-             shape_name(cl, DTYPE_F32), shape_name(cl, DTYPE_BF16), shape_name(cl, DTYPE_F16),
-             cl->tuning.gemm_clblast ? "; CLBlast takes float32" : "");
+    log_note("opencl: products on %s: tiles of %s in float32, %s in bfloat16, %s in float16%s",
+             cl->device.name, shape_name(cl, DTYPE_F32), shape_name(cl, DTYPE_BF16),
+             shape_name(cl, DTYPE_F16), cl->tuning.gemm_clblast ? "; CLBlast takes float32" : "");
     return GT_OK;
 }
 
-enum gt_status opencl_tuning_choose(struct backend *backend, const struct backend_choice *choices, size_t count)
+enum gt_status opencl_tuning_choose(struct backend *backend, const struct backend_choice *choices,
+                                    size_t count)
 {
     struct opencl_backend *cl = opencl_own(backend);
     for (size_t i = 0; i < count; i++) {
         if (choices[i].call == CHOICE_PRODUCTS)
-            cl->tuning.gemm_clblast = choices[i].algorithm == PRODUCTS_CLBLAST && cl->clblast != NULL;
-        for (size_t d = 0; choices[i].call == 0 && d < DTYPES; d++) /* for tests: a shape of tiles */
+            cl->tuning.gemm_clblast =
+                choices[i].algorithm == PRODUCTS_CLBLAST && cl->clblast != NULL;
+        for (size_t d = 0; choices[i].call == 0 && d < DTYPES;
+             d++) /* for tests: a shape of tiles */
             cl->tuning.gemm_shape[dtypes[d]] = (int32_t)(choices[i].algorithm & INT32_MAX);
     }
     return GT_OK;
@@ -139,7 +148,8 @@ enum gt_status opencl_tuning_choose(struct backend *backend, const struct backen
 const struct backend_choice *opencl_tuning_choices(struct backend *backend, size_t *count)
 {
     struct opencl_backend *cl = opencl_own(backend);
-    cl->choice = (struct backend_choice){CHOICE_PRODUCTS, cl->tuning.gemm_clblast ? PRODUCTS_CLBLAST : PRODUCTS_OWN};
+    cl->choice = (struct backend_choice){CHOICE_PRODUCTS,
+                                         cl->tuning.gemm_clblast ? PRODUCTS_CLBLAST : PRODUCTS_OWN};
     *count = 1;
     return &cl->choice;
 }

@@ -1,9 +1,10 @@
 /* Free memory of cards, and the processes that use it, from vendor interfaces.
  *
- * OpenCL has no query for free memory.  For AMD there are two sources, and the smaller number counts: AMD's extension
- * of clGetDeviceInfo, which may not include the desktop's use, and amdgpu's files in sysfs, which Mesa's drivers leave
- * alone.  For NVIDIA it is the management library, opened at run time.  Processes come from the fdinfo that DRM drivers
- * write for each open file; it names the card by its PCI address.
+ * OpenCL has no query for free memory.  For AMD there are two sources, and the smaller number
+ * counts: AMD's extension of clGetDeviceInfo, which may not include the desktop's use, and amdgpu's
+ * files in sysfs, which Mesa's drivers leave alone.  For NVIDIA it is the management library,
+ * opened at run time.  Processes come from the fdinfo that DRM drivers write for each open file; it
+ * names the card by its PCI address.
  */
 
 #include "backends/opencl/opencl_vendor.h"
@@ -36,30 +37,34 @@ static bool pci_text(const struct opencl_backend *cl, char text[static PCI_TEXT_
     cl_uint slot = 0;
     const cl_device_id id = cl->device.id;
     if (cl->api.clGetDeviceInfo(id, PCI_BUS_INFO_KHR, sizeof info, &info, NULL) != CL_SUCCESS) {
-        if (cl->api.clGetDeviceInfo(id, PCI_BUS_NV, sizeof info.bus, &info.bus, NULL) != CL_SUCCESS ||
+        if (cl->api.clGetDeviceInfo(id, PCI_BUS_NV, sizeof info.bus, &info.bus, NULL) !=
+                CL_SUCCESS ||
             cl->api.clGetDeviceInfo(id, PCI_SLOT_NV, sizeof slot, &slot, NULL) != CL_SUCCESS)
             return false;
-        if (cl->api.clGetDeviceInfo(id, PCI_DOMAIN_NV, sizeof info.domain, &info.domain, NULL) != CL_SUCCESS)
+        if (cl->api.clGetDeviceInfo(id, PCI_DOMAIN_NV, sizeof info.domain, &info.domain, NULL) !=
+            CL_SUCCESS)
             info.domain = 0;
         info.device = slot >> 3;
         info.function = slot & 7u;
     }
-    snprintf(text, PCI_TEXT_MAX, "%04x:%02x:%02x.%x", info.domain & 0xffffu, info.bus & 0xffu, info.device & 0x1fu,
-             info.function & 7u);
+    snprintf(text, PCI_TEXT_MAX, "%04x:%02x:%02x.%x", info.domain & 0xffffu, info.bus & 0xffu,
+             info.device & 0x1fu, info.function & 7u);
     return true;
 }
 
 static bool amd_free_bytes(const struct opencl_backend *cl, uint64_t *out)
 {
     size_t kibibytes[2] = {0, 0};
-    if (cl->api.clGetDeviceInfo(cl->device.id, FREE_MEMORY_AMD, sizeof kibibytes, kibibytes, NULL) != CL_SUCCESS ||
+    if (cl->api.clGetDeviceInfo(cl->device.id, FREE_MEMORY_AMD, sizeof kibibytes, kibibytes,
+                                NULL) != CL_SUCCESS ||
         kibibytes[0] == 0)
         return false;
     *out = (uint64_t)kibibytes[0] * 1024;
     return true;
 }
 
-/* Reads what amdgpu reports about the memory of the card at `pci`: its "total", or what is "used". */
+/* Reads what amdgpu reports about the memory of the card at `pci`: its "total", or what is "used".
+ */
 static bool vram_read(const char *pci, const char *what, uint64_t *out)
 {
     char path[PATH_BYTES_MAX];
@@ -91,7 +96,8 @@ static bool nvml_free_bytes(const char *pci, uint64_t *out)
     return memory.total > 0 && memory.free <= memory.total;
 }
 
-bool opencl_vendor_free_bytes(const struct opencl_backend *cl, uint64_t *out_bytes, const char **out_basis)
+bool opencl_vendor_free_bytes(const struct opencl_backend *cl, uint64_t *out_bytes,
+                              const char **out_basis)
 {
     char pci[PCI_TEXT_MAX];
     uint64_t of_amd = 0;
@@ -123,7 +129,8 @@ static uint64_t vram_bytes(const char *line)
     char unit[8] = "";
     if (strncmp(line, "drm-memory-vram", 15) == 0 || strncmp(line, "drm-resident-vram", 17) == 0)
         value = strchr(line, ':');
-    if (value == NULL || sscanf(value + 1, " %" SCNu64 " %7s", &number, unit) < 1 || number > UINT64_MAX >> 20)
+    if (value == NULL || sscanf(value + 1, " %" SCNu64 " %7s", &number, unit) < 1 ||
+        number > UINT64_MAX >> 20)
         return 0;
     if (strcmp(unit, "KiB") == 0)
         return number * 1024;
@@ -146,7 +153,8 @@ static void drm_file_read(const char *path, struct drm_file *out)
     fclose(file);
 }
 
-/* Returns the memory of the card at `pci` that process `pid` uses, counting each of its DRM clients once. */
+/* Returns the memory of the card at `pci` that process `pid` uses, counting each of its DRM clients
+ * once. */
 static uint64_t process_bytes(const void *pci, const char *proc, int64_t pid)
 {
     char path[PATH_BYTES_MAX];

@@ -1,7 +1,7 @@
 /* The answers to --plan, --print_program and --explain_oom.
  *
- * An answer needs no data, writes no file and allocates no arena; only the rate of products is timed, unless a profile
- * stands for the device.
+ * An answer needs no data, writes no file and allocates no arena; only the rate of products is
+ * timed, unless a profile stands for the device.
  */
 #include "answer/answer.h"
 
@@ -28,13 +28,14 @@ enum gt_status answer_open(struct run *run, struct hostmem *mem, struct config *
     return run_plan(run);
 }
 
-/* Replaces the modelled time of a step by that of the run's last steps, if they had this plan on this device. */
+/* Replaces the modelled time of a step by that of the run's last steps, if they had this plan on
+ * this device. */
 static void forecast_recall(const struct run *run, struct forecast *forecast)
 {
     const struct config *config = run->config;
     const struct plan_choice *planned = &run->session.model->options.choice;
-    const bool same =
-        run->source.own && config->device_profile[0] == '\0' && plan_choice_equal(planned, &run->state.choices.plan);
+    const bool same = run->source.own && config->device_profile[0] == '\0' &&
+                      plan_choice_equal(planned, &run->state.choices.plan);
     const double rate = same ? metrics_rate_recent(config->out_dir) : 0.0;
     if (rate <= 0.0)
         return;
@@ -49,7 +50,8 @@ enum gt_status answer_make(struct run *run, struct plan_answer *out)
     struct forecast forecast;
     TRY(run_watch(run));
     TRY(session_peak_measure(session));
-    const int64_t evaluations = 2 * run->mixture.count * evaluation_runs(run->config, session->model);
+    const int64_t evaluations =
+        2 * run->mixture.count * evaluation_runs(run->config, session->model);
     forecast_model(session, run->state.iter, evaluations, &forecast);
     if (!run_length_is_known(run))
         forecast_hours_set(&forecast, run->config);
@@ -65,7 +67,8 @@ void answer_close(struct run *run, enum gt_status status)
     run_close(run);
 }
 
-static enum gt_status plan_print(const struct session *session, const struct plan_report_facts *facts)
+static enum gt_status plan_print(const struct session *session,
+                                 const struct plan_report_facts *facts)
 {
     switch (session->config->plan) {
     case CONFIG_PLAN_JSON:
@@ -79,8 +82,8 @@ static enum gt_status plan_print(const struct session *session, const struct pla
     }
 }
 
-/* Says how to get the weights of a model whose plan did without: below the plan, or in the log where the plan is read
- * by a program. */
+/* Says how to get the weights of a model whose plan did without: below the plan, or in the log
+ * where the plan is read by a program. */
 static void download_print(const struct run *run)
 {
     const char *command = TEXT(256, "hf download %s --exclude 'original/*'", run->source.download);

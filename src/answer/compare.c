@@ -1,7 +1,7 @@
 /* --compare.
  *
- * Plans one configuration after the other, each with memory of its own, and prints the rows of both plans
- * (plan_rows_make()) side by side, with the change of those that are numbers.
+ * Plans one configuration after the other, each with memory of its own, and prints the rows of both
+ * plans (plan_rows_make()) side by side, with the change of those that are numbers.
  */
 #include "answer/compare.h"
 
@@ -16,7 +16,8 @@ struct side {
     struct plan_row rows[PLAN_ROWS_MAX];
 };
 
-/* Plans a configuration.  A plan that does not fit has rows too.  Errors: those of its plan, GT_NO_FIT. */
+/* Plans a configuration.  A plan that does not fit has rows too.  Errors: those of its plan,
+ * GT_NO_FIT. */
 static enum gt_status side_make(struct config *config, struct side *out)
 {
     struct hostmem *mem = NULL;
@@ -51,7 +52,8 @@ static void rows_print(const struct side *a, const struct side *b)
         const struct plan_row *row = &a->rows[i], *other = i < b->count ? &b->rows[i] : &none;
         const double ratio = other->number / row->number;
         printf("%-12s  %-28s  %s%s\n", row->label, row->text, other->text,
-               row->number > 0.0 && ratio > 0.0 ? TEXT(24, "  %+.1f %%", 100.0 * (ratio - 1.0)) : "");
+               row->number > 0.0 && ratio > 0.0 ? TEXT(24, "  %+.1f %%", 100.0 * (ratio - 1.0))
+                                                : "");
     }
 }
 

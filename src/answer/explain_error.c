@@ -1,7 +1,7 @@
 /* --explain.
  *
- * An error line names its identifier, as in "error[no-fit]: ..." (base/status.h).  doc/errors.md, which is part of the
- * program, says more about the errors that people meet most.
+ * An error line names its identifier, as in "error[no-fit]: ..." (base/status.h).  doc/errors.md,
+ * which is part of the program, says more about the errors that people meet most.
  */
 #include "answer/explain_error.h"
 
@@ -18,8 +18,8 @@ enum gt_status explain_error(const char *id)
     }
     while ((page = strstr(page, "\n## ")) != NULL) {
         page += 4;
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%.*s", known[0] != '\0' ? ", " : "",
-                 (int)strcspn(page, "\n"), page);
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%.*s",
+                 known[0] != '\0' ? ", " : "", (int)strcspn(page, "\n"), page);
     }
     return FAIL(GT_USAGE, "--explain=%s: no such error; known are %s", id, known);
 }

@@ -11,7 +11,8 @@ struct embedded_page {
 };
 extern const struct embedded_page embedded_errors;
 
-/* Prints what doc/errors.md says of an error: `id` is the word in "error[ID]".  Errors: GT_USAGE. */
+/* Prints what doc/errors.md says of an error: `id` is the word in "error[ID]".  Errors: GT_USAGE.
+ */
 enum gt_status explain_error(const char *id);
 
 #endif

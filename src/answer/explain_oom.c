@@ -12,7 +12,8 @@
 
 #define TEXT_BYTES_MAX ((size_t)16 << 20)
 
-/* Reads standard input to its end, at most TEXT_BYTES_MAX bytes, into memory that the caller frees. */
+/* Reads standard input to its end, at most TEXT_BYTES_MAX bytes, into memory that the caller frees.
+ */
 static enum gt_status input_read(char **out, size_t *out_count)
 {
     char *text = malloc(TEXT_BYTES_MAX + 1);
@@ -23,8 +24,9 @@ static enum gt_status input_read(char **out, size_t *out_count)
     if (ferror(stdin))
         status = FAIL(GT_IO, "standard input: %s", strerror(errno));
     else if (*out_count > TEXT_BYTES_MAX)
-        status =
-            FAIL(GT_DATA, "standard input: more than %zu B; give only the message and its traceback", TEXT_BYTES_MAX);
+        status = FAIL(GT_DATA,
+                      "standard input: more than %zu B; give only the message and its traceback",
+                      TEXT_BYTES_MAX);
     return FINISH(status, out, text, free);
 }
 

@@ -5,8 +5,8 @@
 #include "config/config.h"
 #include "model/model.h"
 
-/* --explain_oom: explain_oom_text() of the text that config->explain_oom names ("-": standard input).  Errors: GT_IO;
- * those of explain_oom_text() and device_profile_find(). */
+/* --explain_oom: explain_oom_text() of the text that config->explain_oom names ("-": standard
+ * input).  Errors: GT_IO; those of explain_oom_text() and device_profile_find(). */
 enum gt_status explain_oom(struct config *config, const struct model_config *model);
 
 #endif

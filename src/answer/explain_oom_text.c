@@ -1,8 +1,8 @@
 /* --explain-oom.
  *
- * Prints four short sections: the numbers of the message, the tensor that its size indicates, the memory that was
- * available, and how gpt-train treats each of these.  The caller then prints the plan for that memory in its own
- * format.  The parser has made all text of the message harmless.
+ * Prints four short sections: the numbers of the message, the tensor that its size indicates, the
+ * memory that was available, and how gpt-train treats each of these.  The caller then prints the
+ * plan for that memory in its own format.  The parser has made all text of the message harmless.
  */
 #include "answer/explain_oom_text.h"
 
@@ -35,8 +35,9 @@ static void frame_print(const struct oom_message *message)
     if (message->frame.line == 0)
         return;
     log_result("  traceback            %s%s; %s:%" PRId32 "%s%s: %s", stages[message->stage],
-               message->evaluation ? " of an evaluation" : "", message->frame.file, message->frame.line,
-               message->frame.function[0] ? " in " : "", message->frame.function, message->frame.source);
+               message->evaluation ? " of an evaluation" : "", message->frame.file,
+               message->frame.line, message->frame.function[0] ? " in " : "",
+               message->frame.function, message->frame.source);
 }
 
 /* Prints the line of memory that a process holds. */
@@ -72,14 +73,18 @@ static void numbers_print(const struct oom_message *message)
     amount_print("free", message->free, "free at that moment; a new run can use more");
     for (int32_t i = 0; i < message->others_count; i++)
         held_print(TEXT(32, "process %" PRId64, message->others[i].pid), message->others[i].held,
-                   others.known ? "another program; freed when it ends" : "another program, perhaps elsewhere");
-    amount_print("other allocations", message->elsewhere, "of this process: MPSGraph, cached kernels");
+                   others.known ? "another program; freed when it ends"
+                                : "another program, perhaps elsewhere");
+    amount_print("other allocations", message->elsewhere,
+                 "of this process: MPSGraph, cached kernels");
     held_print("this process", message->process,
-               message->own_by_pid ? "PyTorch and its context (listed by number)" : "PyTorch and the context");
+               message->own_by_pid ? "PyTorch and its context (listed by number)"
+                                   : "PyTorch and the context");
     amount_print("context", context, "of it, kernels of the driver and libraries");
     amount_print("allocated", message->allocated, "tensors in use");
     amount_print("in private pools", message->pools, "of it, held for CUDA graphs");
-    amount_print("reserved, unused", message->unallocated, "PyTorch's cache, not used by any tensor");
+    amount_print("reserved, unused", message->unallocated,
+                 "PyTorch's cache, not used by any tensor");
     amount_print("allowed", message->allowed, "limit set by the program or framework");
     frame_print(message);
     if (message->meaning != NULL)
@@ -94,18 +99,21 @@ static void verdict_print(const struct oom_message *message)
     struct oom_amount lacking;
     switch (oom_verdict(message, &lacking)) {
     case OOM_VERDICT_LIMIT:
-        printf("  Not fragmentation: it would have exceeded the limit of %s.\n", LOG_BYTES(message->allowed.bytes));
-        break;
-    case OOM_VERDICT_LIMIT_FRAGMENTS:
-        printf("  Fragmentation below the limit of %s: unused memory would have been enough in one\n"
-               "  piece.\n",
+        printf("  Not fragmentation: it would have exceeded the limit of %s.\n",
                LOG_BYTES(message->allowed.bytes));
         break;
+    case OOM_VERDICT_LIMIT_FRAGMENTS:
+        printf(
+            "  Fragmentation below the limit of %s: unused memory would have been enough in one\n"
+            "  piece.\n",
+            LOG_BYTES(message->allowed.bytes));
+        break;
     case OOM_VERDICT_ROOM:
-        printf("  Not fragmentation: the device had %s free, more than was requested. Another\n"
-               "  process took and released memory, or a limit applies (container, MIG, MPS, memory\n"
-               "  fraction, virtual address space, driver).\n",
-               LOG_BYTES(message->free.bytes));
+        printf(
+            "  Not fragmentation: the device had %s free, more than was requested. Another\n"
+            "  process took and released memory, or a limit applies (container, MIG, MPS, memory\n"
+            "  fraction, virtual address space, driver).\n",
+            LOG_BYTES(message->free.bytes));
         break;
     case OOM_VERDICT_SHORT:
         printf("  Not fragmentation: even in one piece, free and unused memory would have been\n"
@@ -134,8 +142,9 @@ static void no_match_print(const struct oom_message *message, const struct oom_s
     for (int32_t element = 2; element <= 4; element += 2) {
         int64_t batch = oom_match_batch(message, shape, element);
         if (batch > 0)
-            printf("  It would fit the logits of a batch of %" PRId64 " x %" PRId64 " tokens in %s.\n", batch,
-                   shape->block_size, element == 2 ? "16 bits" : "32 bits");
+            printf("  It would fit the logits of a batch of %" PRId64 " x %" PRId64
+                   " tokens in %s.\n",
+                   batch, shape->block_size, element == 2 ? "16 bits" : "32 bits");
     }
 }
 
@@ -143,13 +152,14 @@ static void tensor_print(const struct oom_message *message, const struct oom_sha
 {
     struct oom_match matches[OOM_MATCHES_MAX];
     int32_t count = oom_match_find(message, shape, matches);
-    printf("\nWhich tensor it was, for a batch of %" PRId64 " x %" PRId64 " tokens and a vocabulary of\n%" PRId64
-           " (judged by its size: probable, not certain)\n",
+    printf("\nWhich tensor it was, for a batch of %" PRId64 " x %" PRId64
+           " tokens and a vocabulary of\n%" PRId64 " (judged by its size: probable, not certain)\n",
            shape->batch, shape->block_size, shape->vocab_size);
     for (int32_t i = 0; i < count; i++) {
         const struct oom_match *match = &matches[i];
         log_result("  %s: %s in %s, %" PRIu64 " B = %s%s", match->name, match->size,
-                   match->element_bytes == 2 ? "16 bits" : "32 bits", match->bytes, LOG_BYTES(match->bytes),
+                   match->element_bytes == 2 ? "16 bits" : "32 bits", match->bytes,
+                   LOG_BYTES(match->bytes),
                    match->fits_traceback ? "" : " (the traceback points elsewhere)");
     }
     if (count == 0)
@@ -172,8 +182,10 @@ static struct oom_amount unexplained(const struct oom_message *message)
     struct oom_amount none = {.known = false}, others = oom_others_bytes(message);
     if (!message->total.known || !message->free.known || !message->process.known)
         return none;
-    double slack = message->total.slack_bytes + message->free.slack_bytes + message->process.slack_bytes;
-    double rest = message->total.bytes - message->free.bytes - message->process.bytes - others.bytes;
+    double slack =
+        message->total.slack_bytes + message->free.slack_bytes + message->process.slack_bytes;
+    double rest =
+        message->total.bytes - message->free.bytes - message->process.bytes - others.bytes;
     return rest > slack + others.slack_bytes ? (struct oom_amount){true, false, rest, slack} : none;
 }
 
@@ -182,19 +194,23 @@ static void spilled_print(const struct oom_message *message, struct oom_amount s
     printf("  At most %s. %s had %s on this card of %s: the driver had\n"
            "  put %s into the host's memory, which makes steps slow.%s\n"
            "  --memory_budget=SIZE sets what a run may use.\n",
-           LOG_BYTES(oom_budget_bytes(message).known ? oom_budget_bytes(message).bytes : message->total.bytes),
-           spilled.bytes == message->process.bytes ? "The process" : "PyTorch", LOG_BYTES(spilled.bytes),
-           LOG_BYTES(message->total.bytes), LOG_BYTES(spilled.bytes - message->total.bytes),
+           LOG_BYTES(oom_budget_bytes(message).known ? oom_budget_bytes(message).bytes
+                                                     : message->total.bytes),
+           spilled.bytes == message->process.bytes ? "The process" : "PyTorch",
+           LOG_BYTES(spilled.bytes), LOG_BYTES(message->total.bytes),
+           LOG_BYTES(spilled.bytes - message->total.bytes),
            oom_others_bytes(message).known ? "" : " What others held is\n  unknown.");
 }
 
 static void limit_print(const struct oom_message *message)
 {
-    printf("  %s for tensors: the limit that the program or its framework had set", LOG_BYTES(message->allowed.bytes));
+    printf("  %s for tensors: the limit that the program or its framework had set",
+           LOG_BYTES(message->allowed.bytes));
     if (message->allocator == OOM_MPS && message->elsewhere.known)
         printf(",\n  of which %s lay outside of PyTorch's allocator. By default PyTorch allows\n"
                "  1.7 times what Metal recommends: above %s the Mac may swap",
-               LOG_BYTES(message->elsewhere.bytes), LOG_BYTES(message->allowed.bytes / MPS_WATERMARK));
+               LOG_BYTES(message->elsewhere.bytes),
+               LOG_BYTES(message->allowed.bytes / MPS_WATERMARK));
     printf(".\n");
 }
 
@@ -213,7 +229,8 @@ static void budget_sum_print(const struct oom_message *message, struct oom_amoun
     } else if (message->free.known && message->total.known) {
         printf(" = free + PyTorch's own");
         if (message->total.bytes - budget.bytes > message->total.slack_bytes + budget.slack_bytes)
-            printf("; others and the context\n  held the rest of %s", LOG_BYTES(message->total.bytes));
+            printf("; others and the context\n  held the rest of %s",
+                   LOG_BYTES(message->total.bytes));
     }
     printf("\n");
 }
@@ -233,8 +250,9 @@ static void budget_print(const struct oom_message *message)
         printf("  At most %s including a context: the total%s.\n", LOG_BYTES(most.bytes),
                oom_others_bytes(message).known ? " less what other processes hold" : "");
     else
-        printf("  The message does not say. --memory_budget=SIZE or, for a card, --device_profile=NAME\n"
-               "  says what to plan for.\n");
+        printf(
+            "  The message does not say. --memory_budget=SIZE or, for a card, --device_profile=NAME\n"
+            "  says what to plan for.\n");
 }
 
 /* ---- the card to plan for ---- */
@@ -249,10 +267,11 @@ struct names {
 
 /* The cards that report the message's total. */
 struct cards {
-    struct device_profile first[2], larger[2]; /* by brain: the first such card, the smallest one that is larger */
-    struct names all, plain;                   /* all, and those without bfloat16, cards without a profile included */
-    const struct device_other *other;          /* the first without a profile */
-    bool known;                                /* the message names a total, and a card was chosen by it */
+    struct device_profile first[2],
+        larger[2];           /* by brain: the first such card, the smallest one that is larger */
+    struct names all, plain; /* all, and those without bfloat16, cards without a profile included */
+    const struct device_other *other; /* the first without a profile */
+    bool known;                       /* the message names a total, and a card was chosen by it */
 };
 
 static bool has_brain(const struct device_profile *card)
@@ -302,7 +321,8 @@ static void cards_find(const char *backend, struct oom_amount total, struct card
         }
     }
     const struct device_other *other;
-    for (int32_t i = 0; (other = device_other_next(&i, backend, total.bytes, total.slack_bytes)) != NULL;) {
+    for (int32_t i = 0;
+         (other = device_other_next(&i, backend, total.bytes, total.slack_bytes)) != NULL;) {
         out->other = out->other == NULL ? other : out->other;
         card_add(out, other->name, other->brain);
     }
@@ -313,35 +333,41 @@ static bool most_have_brain(const struct cards *cards)
     return 2 * cards->plain.count <= cards->all.count;
 }
 
-/* Sets *card to one that reports the message's total, in the dtype that most such cards have, unless the configuration
- * names a device: the plan is then for this machine.  Sets *cards to what else reports it. */
-static void card_choose(const struct config *config, const struct oom_message *message, struct cards *cards,
-                        struct device_profile *card)
+/* Sets *card to one that reports the message's total, in the dtype that most such cards have,
+ * unless the configuration names a device: the plan is then for this machine.  Sets *cards to what
+ * else reports it. */
+static void card_choose(const struct config *config, const struct oom_message *message,
+                        struct cards *cards, struct device_profile *card)
 {
     const char *backend = oom_allocators[message->allocator].backend;
-    if (backend == NULL || !message->total.known || config_key_was_set(config, CONFIG_KEY_backend) ||
+    if (backend == NULL || !message->total.known ||
+        config_key_was_set(config, CONFIG_KEY_backend) ||
         config_device(config).backend == CONFIG_BACKEND_CPU)
         return;
     cards_find(backend, message->total, cards);
-    const bool wanted = config->dtype == CONFIG_DTYPE_BFLOAT16 && cards->plain.count < cards->all.count;
+    const bool wanted =
+        config->dtype == CONFIG_DTYPE_BFLOAT16 && cards->plain.count < cards->all.count;
     const bool brain = wanted || most_have_brain(cards);
-    const struct device_profile *const choices[] = {&cards->first[brain], &cards->first[!brain], &cards->larger[brain],
-                                                    &cards->larger[!brain]};
+    const struct device_profile *const choices[] = {&cards->first[brain], &cards->first[!brain],
+                                                    &cards->larger[brain], &cards->larger[!brain]};
     for (size_t i = 0; i < sizeof choices / sizeof choices[0] && card->memory_bytes == 0; i++)
         *card = *choices[i];
     cards->known = card->memory_bytes > 0;
 }
 
 /* Says which card the plan is for, and why. */
-static void card_print(const struct device_profile *card, const struct cards *cards, struct oom_amount total)
+static void card_print(const struct device_profile *card, const struct cards *cards,
+                       struct oom_amount total)
 {
     const bool reported = cards->first[0].memory_bytes + cards->first[1].memory_bytes > 0;
     if (cards->known && cards->other != NULL && !reported)
         printf("  %s is the total of the %s, which has no profile:\n  planned for another card.\n",
                LOG_BYTES(total.bytes), cards->other->name);
     else if (cards->known && !reported)
-        printf("  No card that is known here has %s in total; planned for a larger one.\n", LOG_BYTES(total.bytes));
-    printf("  For the %s, where a context takes %s of it.\n", card->name, LOG_BYTES(card->context_bytes));
+        printf("  No card that is known here has %s in total; planned for a larger one.\n",
+               LOG_BYTES(total.bytes));
+    printf("  For the %s, where a context takes %s of it.\n", card->name,
+           LOG_BYTES(card->context_bytes));
     if (reported && cards->all.count > 1) {
         printf("  Cards with such a total: ");
         names_print(&cards->all);
@@ -358,8 +384,10 @@ static void card_print(const struct device_profile *card, const struct cards *ca
 static void plan_head_print(const struct config *config, bool budget)
 {
     static const enum config_key shape_keys[] = {
-        CONFIG_KEY_batch_size, CONFIG_KEY_block_size, CONFIG_KEY_n_layer, CONFIG_KEY_n_head,
-        CONFIG_KEY_n_embd,     CONFIG_KEY_vocab_size, CONFIG_KEY_dtype,   CONFIG_KEY_gradient_accumulation_steps,
+        CONFIG_KEY_batch_size, CONFIG_KEY_block_size,
+        CONFIG_KEY_n_layer,    CONFIG_KEY_n_head,
+        CONFIG_KEY_n_embd,     CONFIG_KEY_vocab_size,
+        CONFIG_KEY_dtype,      CONFIG_KEY_gradient_accumulation_steps,
     };
     bool nothing = strcmp(config->init_from, "scratch") == 0;
     for (size_t i = 0; i < sizeof shape_keys / sizeof shape_keys[0]; i++)
@@ -368,8 +396,8 @@ static void plan_head_print(const struct config *config, bool budget)
            nothing ? " for nanoGPT's defaults, as no configuration was given" : "");
 }
 
-/* Returns the memory that a process could have used, including its context, according to the message, else for the
- * card.  0: unknown. */
+/* Returns the memory that a process could have used, including its context, according to the
+ * message, else for the card.  0: unknown. */
 static double process_budget(const struct oom_message *message, const struct device_profile *card)
 {
     struct oom_amount tensors = oom_budget_bytes(message), context = oom_context_bytes(message);
@@ -383,7 +411,8 @@ static double process_budget(const struct oom_message *message, const struct dev
 }
 
 /* Reads the message of a log. */
-static enum gt_status message_read(const char *name, const char *text, size_t count, struct oom_message *out)
+static enum gt_status message_read(const char *name, const char *text, size_t count,
+                                   struct oom_message *out)
 {
     char *plain = malloc(count + 1);
     if (plain == NULL)
@@ -391,25 +420,28 @@ static enum gt_status message_read(const char *name, const char *text, size_t co
     const bool found = oom_message_parse(plain, oom_text_plain(plain, text, count), out);
     free(plain);
     if (!found)
-        return FAIL(GT_DATA,
-                    "%s: no out-of-memory message is found there (such as \"CUDA out of memory. Tried to allocate "
-                    "...\"); without one, --plan with --device_profile=NAME or --memory_budget=SIZE plans for a memory",
-                    name);
+        return FAIL(
+            GT_DATA,
+            "%s: no out-of-memory message is found there (such as \"CUDA out of memory. Tried to allocate "
+            "...\"); without one, --plan with --device_profile=NAME or --memory_budget=SIZE plans for a memory",
+            name);
     const char *why = oom_impossible(out);
     if (why != NULL)
         return FAIL(GT_DATA, "%s: the out-of-memory message cannot be right: %s", name, why);
     return GT_OK;
 }
 
-/* Returns nanoGPT's dtype on the card: bfloat16 where it, and most cards that report as much, have it. */
+/* Returns nanoGPT's dtype on the card: bfloat16 where it, and most cards that report as much, have
+ * it. */
 static int dtype_of(const struct device_profile *card, const struct cards *cards)
 {
     const bool brain = card->memory_bytes == 0 || has_brain(card);
     return brain && most_have_brain(cards) ? CONFIG_DTYPE_BFLOAT16 : CONFIG_DTYPE_FLOAT16;
 }
 
-enum gt_status explain_oom_text(const char *name, const char *text, size_t count, struct config *config,
-                                const struct model_config *model, struct device_profile *card)
+enum gt_status explain_oom_text(const char *name, const char *text, size_t count,
+                                struct config *config, const struct model_config *model,
+                                struct device_profile *card)
 {
     struct oom_message message;
     struct cards cards = {.other = NULL};
@@ -417,7 +449,8 @@ enum gt_status explain_oom_text(const char *name, const char *text, size_t count
     if (card->memory_bytes == 0)
         card_choose(config, &message, &cards, card);
     const struct oom_shape shape = {
-        .batch = message.evaluation && config->eval_batch_size > 0 ? config->eval_batch_size : config->batch_size,
+        .batch = message.evaluation && config->eval_batch_size > 0 ? config->eval_batch_size
+                                                                   : config->batch_size,
         .block_size = model->block_size,
         .n_embd = model->n_embd,
         .n_head = model->n_head,
@@ -438,7 +471,8 @@ enum gt_status explain_oom_text(const char *name, const char *text, size_t count
         printf("  For this machine; on a card, times differ and bytes hardly do.\n");
     }
     printf("\n");
-    const bool lacking = cards.known && cards.plain.count > 0 && cards.plain.count == cards.all.count;
+    const bool lacking =
+        cards.known && cards.plain.count > 0 && cards.plain.count == cards.all.count;
     if ((config->dtype == CONFIG_DTYPE_AUTO && oom_allocators[message.allocator].backend != NULL) ||
         (config->dtype == CONFIG_DTYPE_BFLOAT16 && lacking))
         config->dtype = dtype_of(card, &cards);

@@ -1,7 +1,7 @@
 /* The facts that accompany the answer to --plan.
  *
- * Choices are searched only if the requested configuration does not fit, and the front only if it is shown: each of
- * them makes some dozen more plans.  Prints, reads and times nothing.
+ * Choices are searched only if the requested configuration does not fit, and the front only if it
+ * is shown: each of them makes some dozen more plans.  Prints, reads and times nothing.
  */
 #include "answer/plan_answer.h"
 
@@ -15,11 +15,13 @@
 
 #define NEEDLESS_SHARE_MIN 0.01 /* of the time of an update */
 
-/* Searches without the settings that save memory.  If that is faster by NEEDLESS_SHARE_MIN or more, names them. */
+/* Searches without the settings that save memory.  If that is faster by NEEDLESS_SHARE_MIN or more,
+ * names them. */
 static enum gt_status needless_find(const struct session *session, struct plan_report_facts *facts,
                                     char text[static PLAN_NEEDLESS_MAX])
 {
-    static const enum config_key keys[] = {CONFIG_KEY_micro_batch, CONFIG_KEY_recompute, CONFIG_KEY_loss_chunk};
+    static const enum config_key keys[] = {CONFIG_KEY_micro_batch, CONFIG_KEY_recompute,
+                                           CONFIG_KEY_loss_chunk};
     const struct search_request *request = &session->search.request;
     const struct session_choices none = {.states_chosen = true, .states = request->options.states};
     struct config config = *session->config;
@@ -29,8 +31,9 @@ static enum gt_status needless_find(const struct session *session, struct plan_r
     size_t used = 0;
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         if (config_key_was_set(&config, keys[i]))
-            used += (size_t)snprintf(text + used, PLAN_NEEDLESS_MAX - used, "%s%s=%s", used > 0 ? ", " : "",
-                                     config_key_info_get(keys[i])->name, CONFIG_KEY_TEXT(&config, keys[i]));
+            used += (size_t)snprintf(text + used, PLAN_NEEDLESS_MAX - used, "%s%s=%s",
+                                     used > 0 ? ", " : "", config_key_info_get(keys[i])->name,
+                                     CONFIG_KEY_TEXT(&config, keys[i]));
         config.origin[keys[i]].source = NULL;
     }
     config.micro_batch = config.loss_chunk = 0;
@@ -53,9 +56,13 @@ static enum gt_status searched(const struct session *session, struct plan_report
 {
     const struct search_request *request = &session->search.request;
     double seconds = measure_update_seconds(session->model, &request->rates, plan_cost_blocks);
-    /* Plans are compared at the rates of the search, so that their order is the one that the search used. */
-    double scale = seconds > 0.0 && facts->forecast.step_seconds > 0.0 ? facts->forecast.step_seconds / seconds : 1.0;
-    bool shows_front = session->config->plan == CONFIG_PLAN_SVG || session->config->plan == CONFIG_PLAN_JSON_PARETO;
+    /* Plans are compared at the rates of the search, so that their order is the one that the search
+     * used. */
+    double scale = seconds > 0.0 && facts->forecast.step_seconds > 0.0
+                       ? facts->forecast.step_seconds / seconds
+                       : 1.0;
+    bool shows_front = session->config->plan == CONFIG_PLAN_SVG ||
+                       session->config->plan == CONFIG_PLAN_JSON_PARETO;
     facts->request = request;
     facts->search = &session->search.result;
     facts->choices = choices;
@@ -72,7 +79,8 @@ static enum gt_status searched(const struct session *session, struct plan_report
     return GT_OK;
 }
 
-/* Plans the ranks with the fewest and the most elements, and sets the bytes of the smallest and the largest. */
+/* Plans the ranks with the fewest and the most elements, and sets the bytes of the smallest and the
+ * largest. */
 static enum gt_status ranks_plan(const struct session *session, uint64_t bytes[static 2])
 {
     const struct search_request *request = &session->search.request;
@@ -96,7 +104,8 @@ static enum gt_status ranks_plan(const struct session *session, uint64_t bytes[s
 }
 
 /* Describes the model and its batches in a line. */
-static void configuration_describe(const struct session *session, char text[static PLAN_CONFIGURATION_MAX])
+static void configuration_describe(const struct session *session,
+                                   char text[static PLAN_CONFIGURATION_MAX])
 {
     const struct config *config = session->config;
     const struct model_config *model = &session->model->options.config;
@@ -104,11 +113,11 @@ static void configuration_describe(const struct session *session, char text[stat
     if (config->ranks > 1)
         snprintf(ranks, sizeof ranks, ", each of %" PRId64 " ranks", config->ranks);
     snprintf(text, PLAN_CONFIGURATION_MAX,
-             "%.2fM parameters, %" PRId32 " layers, %" PRId32 " heads, %" PRId32 " channels, block %" PRId32
-             ", batch %" PRId64 " x %" PRId64 ", %s%s",
-             (double)model_parameter_count_no_positions(model) / 1e6, model->n_layer, model->n_head, model->n_embd,
-             model->block_size, config->batch_size, config->gradient_accumulation_steps,
-             dtype_name(session->device.dtype), ranks);
+             "%.2fM parameters, %" PRId32 " layers, %" PRId32 " heads, %" PRId32
+             " channels, block %" PRId32 ", batch %" PRId64 " x %" PRId64 ", %s%s",
+             (double)model_parameter_count_no_positions(model) / 1e6, model->n_layer, model->n_head,
+             model->n_embd, model->block_size, config->batch_size,
+             config->gradient_accumulation_steps, dtype_name(session->device.dtype), ranks);
 }
 
 /* Adds what only the plan of a training run has. */
@@ -125,7 +134,8 @@ static enum gt_status training_add(const struct session *session, struct plan_an
     return facts->ranks > 1 ? ranks_plan(session, facts->rank_bytes) : GT_OK;
 }
 
-enum gt_status plan_answer_make(struct session *session, const struct forecast *forecast, struct plan_answer *out)
+enum gt_status plan_answer_make(struct session *session, const struct forecast *forecast,
+                                struct plan_answer *out)
 {
     struct hostmem_counters host;
     configuration_describe(session, out->configuration);

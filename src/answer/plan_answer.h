@@ -17,9 +17,11 @@ struct plan_answer {
     struct search_choice choices[SEARCH_CHOICES_MAX], front[SEARCH_FRONT_MAX];
 };
 
-/* Sets *out to the configuration of a session, the forecast, choices if the plan does not fit, and the front of memory
- * against time if config->plan shows it.  Call it after session_plan() and before session_start(); `out` must not move
- * while its facts are used, and borrows from the session.  Errors: GT_NO_MEMORY. */
-enum gt_status plan_answer_make(struct session *session, const struct forecast *forecast, struct plan_answer *out);
+/* Sets *out to the configuration of a session, the forecast, choices if the plan does not fit, and
+ * the front of memory against time if config->plan shows it.  Call it after session_plan() and
+ * before session_start(); `out` must not move while its facts are used, and borrows from the
+ * session.  Errors: GT_NO_MEMORY. */
+enum gt_status plan_answer_make(struct session *session, const struct forecast *forecast,
+                                struct plan_answer *out);
 
 #endif

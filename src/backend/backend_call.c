@@ -35,8 +35,8 @@ static int kind_of(const struct op_call *calls, size_t count)
     return count > 0 ? (int)calls[0].kind : NO_OP;
 }
 
-/* Defines `function`, which calls the backend's function `name` and records the call as `mark`.  If the backend lacks
- * it, `function` returns `otherwise`. */
+/* Defines `function`, which calls the backend's function `name` and records the call as `mark`.  If
+ * the backend lacks it, `function` returns `otherwise`. */
 #define RECORDED(type, function, name, mark, op, otherwise, parameters, arguments) \
     type function parameters                                                       \
     {                                                                              \
@@ -50,38 +50,50 @@ static int kind_of(const struct op_call *calls, size_t count)
 #define CALLED(function, name, mark, op, parameters, arguments) \
     RECORDED(enum gt_status, function, name, mark, op, GT_OK, parameters, arguments)
 
-CALLED(backend_info, info, "info", NO_OP, (struct backend * backend, struct backend_info *out), (backend, out))
-CALLED(backend_join, join, "join", NO_OP, (struct backend * backend, struct dist *dist), (backend, dist))
-CALLED(backend_pass, pass, "pass", NO_OP, (struct backend * backend, const struct backend_pass *pass, double *seconds),
+CALLED(backend_info, info, "info", NO_OP, (struct backend * backend, struct backend_info *out),
+       (backend, out))
+CALLED(backend_join, join, "join", NO_OP, (struct backend * backend, struct dist *dist),
+       (backend, dist))
+CALLED(backend_pass, pass, "pass", NO_OP,
+       (struct backend * backend, const struct backend_pass *pass, double *seconds),
        (backend, pass, seconds))
 CALLED(backend_upload, upload, "upload", NO_OP,
-       (struct backend * backend, struct address to, const void *from, size_t bytes), (backend, to, from, bytes))
+       (struct backend * backend, struct address to, const void *from, size_t bytes),
+       (backend, to, from, bytes))
 CALLED(backend_download, download, "download", NO_OP,
-       (struct backend * backend, void *to, struct address from, size_t bytes), (backend, to, from, bytes))
+       (struct backend * backend, void *to, struct address from, size_t bytes),
+       (backend, to, from, bytes))
 CALLED(backend_download_later, download_later, "download", NO_OP,
-       (struct backend * backend, void *to, struct address from, size_t bytes), (backend, to, from, bytes))
-CALLED(backend_bind, bind, "bind", NO_OP, (struct backend * backend, const struct op_call *calls, size_t count),
+       (struct backend * backend, void *to, struct address from, size_t bytes),
+       (backend, to, from, bytes))
+CALLED(backend_bind, bind, "bind", NO_OP,
+       (struct backend * backend, const struct op_call *calls, size_t count),
        (backend, calls, count))
 CALLED(backend_run, run, "run", kind_of(calls, count),
-       (struct backend * backend, const struct op_call *calls, size_t count), (backend, calls, count))
+       (struct backend * backend, const struct op_call *calls, size_t count),
+       (backend, calls, count))
 CALLED(backend_run_timed, run_timed, "run", kind_of(calls, count),
-       (struct backend * backend, const struct op_call *calls, size_t count, bool whole, double *seconds),
+       (struct backend * backend, const struct op_call *calls, size_t count, bool whole,
+        double *seconds),
        (backend, calls, count, whole, seconds))
-CALLED(backend_sync, sync, "sync", backend->record != NULL ? atomic_load(&backend->record->op) : NO_OP,
+CALLED(backend_sync, sync, "sync",
+       backend->record != NULL ? atomic_load(&backend->record->op) : NO_OP,
        (struct backend * backend), (backend))
 CALLED(backend_choose, choose, "choose", NO_OP,
-       (struct backend * backend, const struct backend_choice *choices, size_t count), (backend, choices, count))
-RECORDED(const struct backend_choice *, backend_choices, choices, "choices", NO_OP, (*count = 0, NULL),
-         (struct backend * backend, size_t *count), (backend, count))
-RECORDED(const struct backend_timing *, backend_timings, timings, "timings", NO_OP, (*count = 0, NULL),
-         (struct backend * backend, size_t *count), (backend, count))
+       (struct backend * backend, const struct backend_choice *choices, size_t count),
+       (backend, choices, count))
+RECORDED(const struct backend_choice *, backend_choices, choices, "choices", NO_OP,
+         (*count = 0, NULL), (struct backend * backend, size_t *count), (backend, count))
+RECORDED(const struct backend_timing *, backend_timings, timings, "timings", NO_OP,
+         (*count = 0, NULL), (struct backend * backend, size_t *count), (backend, count))
 
 bool backend_exchanges(const struct backend *backend)
 {
     return backend->ops->supports(backend, &(struct op_call){.kind = OP_EXCHANGE});
 }
 
-enum gt_status backend_arena(struct backend *backend, const struct backend_segment *segments, int32_t count)
+enum gt_status backend_arena(struct backend *backend, const struct backend_segment *segments,
+                             int32_t count)
 {
     struct backend_record *record = begun(backend, "arena", NO_OP);
     for (int32_t i = 0; i < count && record != NULL; i++)
@@ -101,7 +113,8 @@ char *backend_holders_read(char text[static BACKEND_HOLDERS_TEXT_MAX], struct ba
     return backend_holders_text(text, &holders);
 }
 
-const char *backend_holders_known(char text[static BACKEND_HOLDERS_TEXT_MAX], struct backend *backend)
+const char *backend_holders_known(char text[static BACKEND_HOLDERS_TEXT_MAX],
+                                  struct backend *backend)
 {
     return backend_holders_read(text, backend)[0] != '\0' ? text : "not known";
 }

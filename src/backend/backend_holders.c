@@ -1,7 +1,8 @@
-/* The other processes that use a device's memory: the largest few, their names, and a line of text about them.
+/* The other processes that use a device's memory: the largest few, their names, and a line of text
+ * about them.
  *
- * The backends find them (cpu: by resident set size; cards: from the driver).  This file sorts, names and formats them
- * for out-of-memory errors, --list-devices and failure reports.
+ * The backends find them (cpu: by resident set size; cards: from the driver).  This file sorts,
+ * names and formats them for out-of-memory errors, --list-devices and failure reports.
  */
 #include "backend/backend_holders.h"
 
@@ -28,7 +29,8 @@ void backend_holders_insert(struct backend_holders *holders, int64_t pid, uint64
 
 void backend_holder_name(struct backend_holder *holder, const char *name)
 {
-    snprintf(holder->name, sizeof holder->name, "%.*s", (int)sizeof holder->name - 1, name[0] != '\0' ? name : "?");
+    snprintf(holder->name, sizeof holder->name, "%.*s", (int)sizeof holder->name - 1,
+             name[0] != '\0' ? name : "?");
     for (char *at = holder->name; *at != '\0'; at++)
         if (*at < ' ' || *at > '~')
             *at = '?';
@@ -50,16 +52,18 @@ static void names_read(struct backend_holders *holders, const char *proc)
     }
 }
 
-void backend_holders_scan(struct backend_holders *out, const char *proc, int64_t own_pid, backend_usage_fn *usage,
-                          const void *context)
+void backend_holders_scan(struct backend_holders *out, const char *proc, int64_t own_pid,
+                          backend_usage_fn *usage, const void *context)
 {
     DIR *folder = opendir(proc);
     struct dirent *entry;
     out->count = 0;
-    for (int32_t seen = 0; folder != NULL && seen < PROCESSES_MAX && (entry = readdir(folder)) != NULL; seen++) {
+    for (int32_t seen = 0;
+         folder != NULL && seen < PROCESSES_MAX && (entry = readdir(folder)) != NULL; seen++) {
         char *end;
         const int64_t pid = strtoll(entry->d_name, &end, 10);
-        const uint64_t bytes = pid > 0 && *end == '\0' && pid != own_pid ? usage(context, proc, pid) : 0;
+        const uint64_t bytes =
+            pid > 0 && *end == '\0' && pid != own_pid ? usage(context, proc, pid) : 0;
         if (bytes > 0)
             backend_holders_insert(out, pid, bytes);
     }
@@ -68,15 +72,17 @@ void backend_holders_scan(struct backend_holders *out, const char *proc, int64_t
     names_read(out, proc);
 }
 
-char *backend_holders_text(char text[static BACKEND_HOLDERS_TEXT_MAX], const struct backend_holders *holders)
+char *backend_holders_text(char text[static BACKEND_HOLDERS_TEXT_MAX],
+                           const struct backend_holders *holders)
 {
     size_t used = 0;
     assert(holders->count >= 0 && holders->count <= BACKEND_HOLDERS_MAX);
     text[0] = '\0';
     for (int32_t i = 0; i < holders->count; i++) {
         const struct backend_holder *holder = &holders->list[i];
-        int length = snprintf(text + used, BACKEND_HOLDERS_TEXT_MAX - used, "%s%s (%" PRId64 ") %s", i > 0 ? ", " : "",
-                              holder->name, holder->pid, LOG_BYTES(holder->bytes));
+        int length =
+            snprintf(text + used, BACKEND_HOLDERS_TEXT_MAX - used, "%s%s (%" PRId64 ") %s",
+                     i > 0 ? ", " : "", holder->name, holder->pid, LOG_BYTES(holder->bytes));
         used += length > 0 ? (size_t)length : 0;
         assert(used < BACKEND_HOLDERS_TEXT_MAX);
     }

@@ -1,6 +1,7 @@
 /* The cuda backend as a module.
  *
- * It is loaded when a device is asked for.  A loaded module stays loaded, so nothing is remembered here.
+ * It is loaded when a device is asked for.  A loaded module stays loaded, so nothing is remembered
+ * here.
  */
 #include "backend/backend.h"
 #include "dist/dist.h"
@@ -9,7 +10,8 @@ static void module_devices(bool automatic, struct backend_devices *out)
 {
     bool absent;
     struct backend_devices none = {.first = -1};
-    const struct backend_module *module = module_load("cuda", BACKEND_MODULE_ABI, none.reason, &absent);
+    const struct backend_module *module =
+        module_load("cuda", BACKEND_MODULE_ABI, none.reason, &absent);
     if (module != NULL) {
         module->ops->devices(automatic, out);
         return;
@@ -30,4 +32,5 @@ static enum gt_status module_open(const struct backend_open_options *options, st
 }
 
 /* The backend that open() returns has the module's own table. */
-const struct backend_ops module_backend_ops = {.name = "cuda", .devices = module_devices, .open = module_open};
+const struct backend_ops module_backend_ops = {
+    .name = "cuda", .devices = module_devices, .open = module_open};

@@ -1,10 +1,11 @@
 /* Reports who uses an NVIDIA card, through the driver's management library (NVML).
  *
- * Not every toolkit has its header, so the few declarations that are needed are written here and in backend_nvml.h,
- * from NVIDIA's reference: nvmlInit_v2, nvmlShutdown, nvmlDeviceGetHandleByPciBusId_v2, nvmlDeviceGetMemoryInfo,
- * nvmlDeviceGetComputeRunningProcesses_v3 and ...GraphicsRunningProcesses_v3 (struct nvmlProcessInfo_v2_t),
- * nvmlSystemGetProcessName, nvmlSystemGetDriverVersion.  A function that is missing or fails leaves its answer out;
- * nothing depends on it.
+ * Not every toolkit has its header, so the few declarations that are needed are written here and in
+ * backend_nvml.h, from NVIDIA's reference: nvmlInit_v2, nvmlShutdown,
+ * nvmlDeviceGetHandleByPciBusId_v2, nvmlDeviceGetMemoryInfo,
+ * nvmlDeviceGetComputeRunningProcesses_v3 and ...GraphicsRunningProcesses_v3 (struct
+ * nvmlProcessInfo_v2_t), nvmlSystemGetProcessName, nvmlSystemGetDriverVersion.  A function that is
+ * missing or fails leaves its answer out; nothing depends on it.
  */
 #include "backend/backend_nvml.h"
 
@@ -33,7 +34,8 @@ static bool functions_find(struct nvml *nvml)
 {
     void *library = nvml->library;
     (void)library_function(library, "nvmlDeviceGetComputeRunningProcesses_v3", &nvml->processes[0]);
-    (void)library_function(library, "nvmlDeviceGetGraphicsRunningProcesses_v3", &nvml->processes[1]);
+    (void)library_function(library, "nvmlDeviceGetGraphicsRunningProcesses_v3",
+                           &nvml->processes[1]);
     (void)library_function(library, "nvmlSystemGetProcessName", &nvml->process_name);
     return library_function(library, "nvmlShutdown", &nvml->shutdown) &&
            library_function(library, "nvmlDeviceGetMemoryInfo", &nvml->memory);
@@ -45,7 +47,8 @@ void nvml_open(struct nvml *nvml, const char *pci)
     *nvml = (struct nvml){.library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL)};
     if (nvml->library == NULL)
         return;
-    if (functions_find(nvml) && library_function(nvml->library, "nvmlInit_v2", &init) && init() == NVML_SUCCESS) {
+    if (functions_find(nvml) && library_function(nvml->library, "nvmlInit_v2", &init) &&
+        init() == NVML_SUCCESS) {
         if (library_function(nvml->library, "nvmlDeviceGetHandleByPciBusId_v2", &by_pci) &&
             by_pci(pci, &nvml->device) == NVML_SUCCESS) {
             driver_read(nvml);
@@ -91,7 +94,8 @@ void nvml_holders(const struct nvml *nvml, struct backend_holders *out)
     const int64_t self = getpid();
     for (int kind = 0; nvml->library != NULL && kind < 2; kind++) {
         unsigned int count = PROCESSES_MAX;
-        if (nvml->processes[kind] == NULL || nvml->processes[kind](nvml->device, &count, processes) != NVML_SUCCESS ||
+        if (nvml->processes[kind] == NULL ||
+            nvml->processes[kind](nvml->device, &count, processes) != NVML_SUCCESS ||
             count > PROCESSES_MAX)
             continue;
         for (unsigned int i = 0; i < count; i++)

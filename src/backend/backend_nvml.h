@@ -1,5 +1,5 @@
-/* Asks NVIDIA's management library (NVML) who else uses a card.  The library is looked up when a card is opened and may
- * be missing; it is never linked. */
+/* Asks NVIDIA's management library (NVML) who else uses a card.  The library is looked up when a
+ * card is opened and may be missing; it is never linked. */
 #ifndef GPT_TRAIN_BACKEND_BACKEND_NVML_H
 #define GPT_TRAIN_BACKEND_BACKEND_NVML_H
 
@@ -24,7 +24,8 @@ struct nvml {
     char driver[NVML_DRIVER_MAX]; /* its release, "580.82.07", or "" when unknown */
     int (*shutdown)(void);
     int (*memory)(void *device, struct nvml_memory *out);
-    int (*processes[2])(void *device, unsigned int *count, struct nvml_process *out); /* compute, graphics */
+    int (*processes[2])(void *device, unsigned int *count,
+                        struct nvml_process *out); /* compute, graphics */
     int (*process_name)(unsigned int pid, char *name, unsigned int size);
 };
 
@@ -33,8 +34,8 @@ void nvml_open(struct nvml *out, const char *pci);
 void nvml_close(struct nvml *nvml);
 /* Returns the bytes of the card that all processes use and leave; zeros when unknown. */
 struct nvml_memory nvml_memory_ask(const struct nvml *nvml);
-/* Inserts into `out` the other processes that use the most memory of the card, as far as the driver reports them (not
- * under WSL2). */
+/* Inserts into `out` the other processes that use the most memory of the card, as far as the driver
+ * reports them (not under WSL2). */
 void nvml_holders(const struct nvml *nvml, struct backend_holders *out);
 
 #endif

@@ -1,9 +1,11 @@
-/* Measures a device's rate of matrix products, for MFU and forecasts, through the backend interface only.
+/* Measures a device's rate of matrix products, for MFU and forecasts, through the backend interface
+ * only.
  *
- * It times square products of growing size, as long as they fit the scratch and the time, then repeats the largest
- * while time remains.  On a card it times several short products together, because launching one and waiting for it
- * takes longer than computing it.  The best rate counts.  The elements are random numbers, which repeat: a card at its
- * power limit is faster with equal ones.
+ * It times square products of growing size, as long as they fit the scratch and the time, then
+ * repeats the largest while time remains.  On a card it times several short products together,
+ * because launching one and waiting for it takes longer than computing it.  The best rate counts.
+ * The elements are random numbers, which repeat: a card at its power limit is faster with equal
+ * ones.
  */
 #include "backend/backend_peak.h"
 
@@ -19,19 +21,21 @@
 #define TOGETHER_MAX 16
 #define TOGETHER_NS 500000            /* shorter products on a card are timed together */
 #define NOISE_BYTES ((size_t)1 << 14) /* random numbers, before they repeat */
-#define GROWTH 8                      /* a product of twice the side takes this many times as long */
+#define GROWTH 8 /* a product of twice the side takes this many times as long */
 #define TIME_SHARE 0.8
 
-/* Makes a product of `side`.  Its matrices and workspace lie one after the other in `scratch` and take *out_bytes. */
-static struct op_call square_call(const struct backend *backend, enum dtype dtype, struct address scratch, int64_t side,
-                                  size_t *out_bytes)
+/* Makes a product of `side`.  Its matrices and workspace lie one after the other in `scratch` and
+ * take *out_bytes. */
+static struct op_call square_call(const struct backend *backend, enum dtype dtype,
+                                  struct address scratch, int64_t side, size_t *out_bytes)
 {
     static const int32_t slots[] = {GEMM_A, GEMM_B, GEMM_D};
     struct op_call call = {.kind = OP_GEMM, .workspace = scratch};
     const uint64_t bytes = (uint64_t)(side * side) * dtype_size_bytes(dtype);
     for (uint64_t i = 0; i < sizeof slots / sizeof slots[0]; i++) {
         struct operand *operand = &call.operand[slots[i]];
-        *operand = (struct operand){.at = scratch, .present = true, .dtype = dtype, .rank = 2, .dims = {side, side}};
+        *operand = (struct operand){
+            .at = scratch, .present = true, .dtype = dtype, .rank = 2, .dims = {side, side}};
         operand->at.offset_bytes += i * bytes;
     }
     call.workspace.offset_bytes += 3 * bytes; /* aligned, because sides are multiples of 64 */
@@ -44,7 +48,8 @@ void backend_noise(enum dtype dtype, int64_t count, void *out)
 {
     const struct philox_key key = philox_key_make(0, RNG_INIT);
     for (int64_t i = 0; i < count; i++) {
-        const struct philox_block block = philox4x32_10(key, (struct philox_block){{(uint32_t)(i / 4)}});
+        const struct philox_block block =
+            philox4x32_10(key, (struct philox_block){{(uint32_t)(i / 4)}});
         const float value = (float)(int32_t)block.word[i % 4] * 0x1p-31f;
         if (dtype == DTYPE_F32)
             ((float *)out)[i] = value;
@@ -59,7 +64,8 @@ static enum gt_status values_write(struct backend *backend, const struct op_call
     static const int32_t slots[] = {GEMM_A, GEMM_B};
     uint8_t noise[NOISE_BYTES];
     const enum dtype dtype = product->operand[GEMM_A].dtype;
-    const uint64_t size = dtype_size_bytes(dtype), all = (uint64_t)operand_bytes(&product->operand[GEMM_A]);
+    const uint64_t size = dtype_size_bytes(dtype),
+                   all = (uint64_t)operand_bytes(&product->operand[GEMM_A]);
     const uint64_t first = all < sizeof noise ? all : sizeof noise;
     backend_noise(dtype, (int64_t)(first / size), noise);
     for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++) {
@@ -69,7 +75,8 @@ static enum gt_status values_write(struct backend *backend, const struct op_call
             struct op_call copy = {.kind = OP_COPY};
             copy.operand[COPY_X] = *factor;
             copy.operand[COPY_X].rank = 1;
-            copy.operand[COPY_X].dims[0] = (int64_t)((done < all - done ? done : all - done) / size);
+            copy.operand[COPY_X].dims[0] =
+                (int64_t)((done < all - done ? done : all - done) / size);
             copy.operand[COPY_Y] = copy.operand[COPY_X];
             copy.operand[COPY_Y].at.offset_bytes += done;
             TRY(backend_run(backend, &copy, 1));
@@ -78,9 +85,10 @@ static enum gt_status values_write(struct backend *backend, const struct op_call
     return backend_sync(backend);
 }
 
-/* Times one run of `count` equal products.  *out_ns is the time per product; *best is raised to the rate. */
-static enum gt_status products_time(struct backend *backend, const struct op_call *product, size_t count, double *best,
-                                    int64_t *out_ns)
+/* Times one run of `count` equal products.  *out_ns is the time per product; *best is raised to the
+ * rate. */
+static enum gt_status products_time(struct backend *backend, const struct op_call *product,
+                                    size_t count, double *best, int64_t *out_ns)
 {
     struct op_call calls[TOGETHER_MAX];
     const double side = (double)product->operand[GEMM_A].dims[0];
@@ -102,9 +110,10 @@ static size_t together(bool is_card, int64_t ns)
     return count < 1 ? 1 : (size_t)(count < TOGETHER_MAX ? count : TOGETHER_MAX);
 }
 
-/* Runs the smallest product, because some drivers compile kernels at their first run.  Sets *dtype to fp32 if the
- * device cannot multiply it. */
-static enum gt_status warm_up(struct backend *backend, enum dtype *dtype, struct address scratch, size_t scratch_bytes)
+/* Runs the smallest product, because some drivers compile kernels at their first run.  Sets *dtype
+ * to fp32 if the device cannot multiply it. */
+static enum gt_status warm_up(struct backend *backend, enum dtype *dtype, struct address scratch,
+                              size_t scratch_bytes)
 {
     size_t bytes = 0;
     int64_t ns = 0;
@@ -135,7 +144,8 @@ enum gt_status backend_peak_flops(struct backend *backend, enum dtype dtype, str
         product = next;
         TRY(values_write(backend, &product));
         size_t count = 1; /* the first run may load or choose its kernel */
-        for (int run = 0; run < RUNS_EACH && (run == 0 || clock_monotonic_ns() + last_ns < end_ns); run++) {
+        for (int run = 0; run < RUNS_EACH && (run == 0 || clock_monotonic_ns() + last_ns < end_ns);
+             run++) {
             TRY(products_time(backend, &product, count, &best, &last_ns));
             count = together(!info.host_memory, last_ns);
         }
@@ -143,7 +153,8 @@ enum gt_status backend_peak_flops(struct backend *backend, enum dtype dtype, str
     } while (next.operand[GEMM_A].dims[0] <= SIDE_MAX && bytes <= scratch_bytes &&
              clock_monotonic_ns() + GROWTH * last_ns < end_ns);
     for (int run = 0; run < RUNS_MORE && clock_monotonic_ns() + last_ns < end_ns; run++)
-        TRY(products_time(backend, &product, together(!info.host_memory, last_ns), &best, &last_ns));
+        TRY(products_time(backend, &product, together(!info.host_memory, last_ns), &best,
+                          &last_ns));
     *out = best;
     return GT_OK;
 }

@@ -4,8 +4,9 @@
 
 #include "base/status.h"
 
-/* A hash for tables, file names and identities: 64-bit FNV-1a (Fowler, Noll, Vo).  It is the same on every machine and
- * in every release.  It does not resist deliberate collisions; callers also compare the whole key. */
+/* A hash for tables, file names and identities: 64-bit FNV-1a (Fowler, Noll, Vo).  It is the same
+ * on every machine and in every release.  It does not resist deliberate collisions; callers also
+ * compare the whole key. */
 static inline uint64_t hash_fnv1a(const void *bytes, size_t count)
 {
     const unsigned char *byte = bytes;

@@ -1,7 +1,8 @@
 /* Time: two clocks, and two functions that format time for display.
  *
- * Durations are rounded before the unit is chosen, so that "60.0 s" and "60 min" never appear.  The program stays
- * in the "C" locale, so day names are English.  No computation of the training itself uses this file.
+ * Durations are rounded before the unit is chosen, so that "60.0 s" and "60 min" never appear.  The
+ * program stays in the "C" locale, so day names are English.  No computation of the training itself
+ * uses this file.
  */
 #include "base/clock.h"
 
@@ -47,7 +48,8 @@ char *clock_duration(char text[static 32], double seconds)
     else if (seconds < YEAR_S)
         (void)snprintf(text, SIZE, "%lld d %02lld h", whole_h / 24, whole_h % 24);
     else
-        (void)snprintf(text, SIZE, "%.*f years", seconds < 99.95 * YEAR_S ? 1 : 0, seconds / YEAR_S);
+        (void)snprintf(text, SIZE, "%.*f years", seconds < 99.95 * YEAR_S ? 1 : 0,
+                       seconds / YEAR_S);
     return text;
 }
 

@@ -1,8 +1,9 @@
 /* Element types: sizes, names, and conversions between fp32, bf16 and fp16.
  *
- * Except for one exact multiplication by a power of two, the conversions use integer arithmetic on the bits.  They do
- * not depend on the rounding mode or on whether the processor flushes subnormals to zero, and give the same bits on
- * every machine.  They are the reference for the faster conversions of the backends and are not tuned.
+ * Except for one exact multiplication by a power of two, the conversions use integer arithmetic on
+ * the bits.  They do not depend on the rounding mode or on whether the processor flushes subnormals
+ * to zero, and give the same bits on every machine.  They are the reference for the faster
+ * conversions of the backends and are not tuned.
  */
 #include "base/dtype.h"
 
@@ -14,12 +15,14 @@ static const struct {
     const char *name;
     const char *safetensors_name;
 } dtypes[] = {
-    [DTYPE_F32] = {4, "float32", "F32"}, [DTYPE_BF16] = {2, "bfloat16", "BF16"}, [DTYPE_F16] = {2, "float16", "F16"},
-    [DTYPE_I32] = {4, "int32", "I32"},   [DTYPE_U8] = {1, "uint8", "U8"},        [DTYPE_F64] = {8, "float64", "F64"},
+    [DTYPE_F32] = {4, "float32", "F32"}, [DTYPE_BF16] = {2, "bfloat16", "BF16"},
+    [DTYPE_F16] = {2, "float16", "F16"}, [DTYPE_I32] = {4, "int32", "I32"},
+    [DTYPE_U8] = {1, "uint8", "U8"},     [DTYPE_F64] = {8, "float64", "F64"},
 };
 
 _Static_assert(sizeof dtypes / sizeof dtypes[0] == DTYPE_COUNT, "every dtype has a row");
-_Static_assert(sizeof(float) == 4 && sizeof(double) == 8, "float and double are IEEE 754 binary32 and binary64");
+_Static_assert(sizeof(float) == 4 && sizeof(double) == 8,
+               "float and double are IEEE 754 binary32 and binary64");
 
 size_t dtype_size_bytes(enum dtype dtype)
 {
@@ -58,7 +61,8 @@ float dtype_value(enum dtype dtype, const void *values, size_t i)
     return dtype == DTYPE_BF16 ? bf16_to_f32(bits) : f16_to_f32(bits);
 }
 
-void dtype_convert(void *out, enum dtype out_dtype, const void *in, enum dtype in_dtype, size_t count)
+void dtype_convert(void *out, enum dtype out_dtype, const void *in, enum dtype in_dtype,
+                   size_t count)
 {
     assert(out_dtype == DTYPE_F32 || out_dtype == DTYPE_BF16 || out_dtype == DTYPE_F16);
     assert(in_dtype == DTYPE_F32 || in_dtype == DTYPE_BF16 || in_dtype == DTYPE_F16);
@@ -72,6 +76,7 @@ void dtype_convert(void *out, enum dtype out_dtype, const void *in, enum dtype i
         if (out_dtype == DTYPE_F32)
             ((float *)out)[i] = value;
         else
-            ((uint16_t *)out)[i] = out_dtype == DTYPE_BF16 ? bf16_from_f32(value) : f16_from_f32(value);
+            ((uint16_t *)out)[i] =
+                out_dtype == DTYPE_BF16 ? bf16_from_f32(value) : f16_from_f32(value);
     }
 }

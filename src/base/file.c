@@ -1,9 +1,10 @@
 /* Files: atomic replacement, exact positional reads, folders, locks.
  *
- * A temporary file is opened relative to a descriptor of its folder, so that write, rename and sync affect the same
- * folder even if it is moved in the meantime.  The function in which a call fails logs the path, the call and errno's
- * text.  Locks are flock(2): the kernel releases them however the process ends.  Nothing here follows a symbolic link
- * when it creates a file, and no file name is ever taken from a file's content.
+ * A temporary file is opened relative to a descriptor of its folder, so that write, rename and sync
+ * affect the same folder even if it is moved in the meantime.  The function in which a call fails
+ * logs the path, the call and errno's text.  Locks are flock(2): the kernel releases them however
+ * the process ends.  Nothing here follows a symbolic link when it creates a file, and no file name
+ * is ever taken from a file's content.
  */
 #include "base/file.h"
 
@@ -31,7 +32,8 @@ enum {
 
 enum gt_status file_error(const char *path, const char *verb)
 {
-    const char *cut = strlen(path) > SHOWN_MAX ? "..." : ""; /* or the log would cut off the reason */
+    const char *cut =
+        strlen(path) > SHOWN_MAX ? "..." : ""; /* or the log would cut off the reason */
     return FAIL(GT_IO, "%.*s%s: cannot %s: %s", SHOWN_MAX, path, cut, verb, strerror(errno));
 }
 
@@ -75,14 +77,15 @@ static int fsync_retry(int fd)
     return rc;
 }
 
-/* Syncs a folder.  File systems without this operation fail with EINVAL and have nothing to sync. */
+/* Syncs a folder.  File systems without this operation fail with EINVAL and have nothing to sync.
+ */
 static int fsync_folder(int fd)
 {
     return fsync_retry(fd) == 0 || errno == EINVAL ? 0 : -1;
 }
 
-/* Opens the temporary file with `mode`.  An existing file of the same name belongs to another writer, perhaps a dead
- * one, and is left alone. */
+/* Opens the temporary file with `mode`.  An existing file of the same name belongs to another
+ * writer, perhaps a dead one, and is left alone. */
 static int aside_open(struct file_replacement *file, mode_t mode)
 {
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
@@ -91,7 +94,8 @@ static int aside_open(struct file_replacement *file, mode_t mode)
     memcpy(file->aside, file->path, length);
     for (int attempt = 0; attempt < ASIDE_ATTEMPTS; attempt++) {
         uint32_t number = 0;
-        (void)!getentropy(&number, sizeof number); /* else the next number is no less likely to be free */
+        (void)!getentropy(&number,
+                          sizeof number); /* else the next number is no less likely to be free */
         (void)snprintf(file->aside + length, ASIDE_SUFFIX_BYTES, ".tmp-%08" PRIu32, number);
         fd = openat(file->dir_fd, file_name_of(file->aside), flags, mode);
         if (fd >= 0 || errno != EEXIST)
@@ -120,7 +124,8 @@ static enum gt_status replacement_open(struct file_replacement *file, const mode
     if (file->dir_fd < 0)
         return file_error(folder, "open the folder");
     struct stat old;
-    const bool exists = fstatat(file->dir_fd, file_name_of(file->path), &old, AT_SYMLINK_NOFOLLOW) == 0;
+    const bool exists =
+        fstatat(file->dir_fd, file_name_of(file->path), &old, AT_SYMLINK_NOFOLLOW) == 0;
     if (!exists && errno != ENOENT)
         return file_error(file->path, "look at it");
     if (exists && !S_ISREG(old.st_mode) && !S_ISLNK(old.st_mode))
@@ -134,15 +139,17 @@ static enum gt_status replacement_open(struct file_replacement *file, const mode
     return is_given ? mode_keep(file, wanted) : GT_OK;
 }
 
-enum gt_status file_replacement_begin(struct file_replacement *file, const char *path, const mode_t *mode)
+enum gt_status file_replacement_begin(struct file_replacement *file, const char *path,
+                                      const mode_t *mode)
 {
     const size_t length = strlen(path);
     *file = (struct file_replacement){.fd = -1, .dir_fd = -1};
     if (*file_name_of(path) == '\0')
         return FAIL(GT_IO, "%s: cannot write: this names a folder, not a file", path);
     if (length > FILE_PATH_MAX - ASIDE_SUFFIX_BYTES)
-        return FAIL(GT_IO, "cannot write: the path has %zu bytes, more than the %d allowed: %.100s...", length,
-                    FILE_PATH_MAX - ASIDE_SUFFIX_BYTES, path);
+        return FAIL(GT_IO,
+                    "cannot write: the path has %zu bytes, more than the %d allowed: %.100s...",
+                    length, FILE_PATH_MAX - ASIDE_SUFFIX_BYTES, path);
     memcpy(file->path, path, length + 1);
     enum gt_status status = replacement_open(file, mode);
     if (status != GT_OK)
@@ -168,7 +175,8 @@ enum gt_status file_write_all(int fd, const char *path, const void *bytes, size_
     return GT_OK;
 }
 
-enum gt_status file_replacement_write(struct file_replacement *file, const void *bytes, size_t count)
+enum gt_status file_replacement_write(struct file_replacement *file, const void *bytes,
+                                      size_t count)
 {
     assert(file->fd >= 0);
     TRY(file_write_all(file->fd, file->aside, bytes, count));
@@ -192,8 +200,10 @@ static enum gt_status replacement_finish(struct file_replacement *file)
         return file_error(file->aside, "sync");
     if (!is_same_file(file->fd, file->dir_fd, aside)) { /* others may write in the folder */
         file->aside_exists = false;                     /* not ours, so do not remove it */
-        return FAIL(GT_IO, "%s: another program replaced this file, or removed it, while it was being written",
-                    file->aside);
+        return FAIL(
+            GT_IO,
+            "%s: another program replaced this file, or removed it, while it was being written",
+            file->aside);
     }
     const int rc = close(file->fd);
     file->fd = -1;
@@ -254,7 +264,8 @@ enum gt_status file_open_read(const char *path, int *out_fd, uint64_t *out_size_
 
 enum gt_status file_open_read_if_there(const char *path, int *out_fd, uint64_t *out_size_bytes)
 {
-    /* Without O_NONBLOCK, opening a FIFO would wait for a writer.  Regular files ignore the flag. */
+    /* Without O_NONBLOCK, opening a FIFO would wait for a writer.  Regular files ignore the flag.
+     */
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0 && errno == ENOENT) {
         *out_fd = -1;
@@ -287,10 +298,11 @@ enum gt_status file_read_at(int fd, const char *path, uint64_t offset, void *out
         if (got < 0)
             return file_error(path, "read");
         if (got == 0)
-            return FAIL(GT_DATA,
-                        "%s: was truncated while it was being read: %zu bytes are needed at %llu, the file ends at "
-                        "%llu",
-                        path, count, (unsigned long long)offset, (unsigned long long)at);
+            return FAIL(
+                GT_DATA,
+                "%s: was truncated while it was being read: %zu bytes are needed at %llu, the file ends at "
+                "%llu",
+                path, count, (unsigned long long)offset, (unsigned long long)at);
         next += got;
         left -= (size_t)got;
     }
@@ -307,7 +319,8 @@ enum gt_status file_read_all(const char *path, size_t limit, char **out, size_t 
     char *text = size_bytes <= limit ? calloc(count + 1, 1) : NULL;
     enum gt_status status = GT_OK;
     if (size_bytes > limit)
-        status = FAIL(GT_DATA, "%s: %" PRIu64 " bytes long, at most %zu expected", path, size_bytes, limit);
+        status = FAIL(GT_DATA, "%s: %" PRIu64 " bytes long, at most %zu expected", path, size_bytes,
+                      limit);
     else if (text == NULL)
         status = FAIL(GT_NO_MEMORY, "%s: out of memory: %zu bytes to read it", path, count + 1);
     THEN(status, file_read_at(fd, path, 0, text, count));
@@ -321,7 +334,8 @@ enum gt_status file_look(const char *path, bool *out_exists)
 {
     struct stat info;
     *out_exists = stat(path, &info) == 0;
-    return *out_exists || errno == ENOENT || errno == ENOTDIR ? GT_OK : file_error(path, "look at it");
+    return *out_exists || errno == ENOENT || errno == ENOTDIR ? GT_OK
+                                                              : file_error(path, "look at it");
 }
 
 bool file_exists(const char *path)
@@ -336,7 +350,8 @@ static enum gt_status pieces_read(int fd, const char *path, uint64_t size_bytes,
 {
     char piece[PIECE_BYTES];
     for (uint64_t at = 0; at < size_bytes;) {
-        const size_t count = size_bytes - at < sizeof piece ? (size_t)(size_bytes - at) : sizeof piece;
+        const size_t count =
+            size_bytes - at < sizeof piece ? (size_t)(size_bytes - at) : sizeof piece;
         TRY(file_read_at(fd, path, at, piece, count));
         if (copy != NULL)
             TRY(file_replacement_write(copy, piece, count));
@@ -353,9 +368,11 @@ bool file_matches(const char *path, uint64_t size_bytes, uint32_t crc32c)
     uint64_t actual_bytes;
     uint32_t crc = 0;
     struct stat info;
-    if (lstat(path, &info) != 0 || !S_ISREG(info.st_mode) || file_open_read(path, &fd, &actual_bytes) != GT_OK)
+    if (lstat(path, &info) != 0 || !S_ISREG(info.st_mode) ||
+        file_open_read(path, &fd, &actual_bytes) != GT_OK)
         return false;
-    const bool same = actual_bytes == size_bytes && pieces_read(fd, path, size_bytes, &crc, NULL) == GT_OK;
+    const bool same =
+        actual_bytes == size_bytes && pieces_read(fd, path, size_bytes, &crc, NULL) == GT_OK;
     (void)close(fd);
     return same && crc == crc32c;
 }
@@ -384,10 +401,12 @@ bool file_is_folder(const char *path)
 bool file_is_same(const char *path, const char *other)
 {
     struct stat a, b;
-    return stat(path, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    return stat(path, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
 }
 
-/* Creates one level.  Any error is ignored if the folder exists, since mkdir may then fail with EACCES or EROFS. */
+/* Creates one level.  Any error is ignored if the folder exists, since mkdir may then fail with
+ * EACCES or EROFS. */
 static enum gt_status make_folder(const char *path)
 {
     if (mkdir(path, 0777) == 0)
@@ -407,8 +426,9 @@ enum gt_status file_make_folders(const char *path)
     char part[FILE_PATH_MAX];
     size_t length = strlen(path);
     if (length == 0 || length >= sizeof part)
-        return FAIL(GT_IO, "cannot create the folder: the path has %zu bytes, 1 to %d are allowed: %.100s", length,
-                    FILE_PATH_MAX - 1, path);
+        return FAIL(GT_IO,
+                    "cannot create the folder: the path has %zu bytes, 1 to %d are allowed: %.100s",
+                    length, FILE_PATH_MAX - 1, path);
     memcpy(part, path, length + 1);
     while (length > 1 && part[length - 1] == '/')
         part[--length] = '\0';
@@ -433,7 +453,8 @@ const char *file_expand_home(char out[static FILE_PATH_MAX], const char *path)
 
 char *file_shell_quote(char *out, size_t size, const char *path)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,.@%/";
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,.@%/";
     const bool bare = path[0] != '\0' && path[strspn(path, plain)] == '\0';
     size_t used = 0;
     assert(size >= 8);
@@ -489,7 +510,8 @@ enum gt_status file_sync_name(const char *path)
     return file_sync_folder(parent);
 }
 
-/* Returns true for "NAME.tmp-DIGITS", and for "NAME.tmp-DIGITS-ID", as earlier releases named them. */
+/* Returns true for "NAME.tmp-DIGITS", and for "NAME.tmp-DIGITS-ID", as earlier releases named them.
+ */
 static bool is_leftover(const char *name)
 {
     static const char mark[] = ".tmp-", digits[] = "0123456789";
@@ -508,7 +530,8 @@ void file_remove_leftovers(const char *folder, bool is_locked)
     DIR *dir = NULL;
     for (const char *name; (name = file_next(folder, &dir, NULL)) != NULL;) {
         struct stat info;
-        if (!is_leftover(name) || fstatat(dirfd(dir), name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode))
+        if (!is_leftover(name) || fstatat(dirfd(dir), name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
+            !S_ISREG(info.st_mode))
             continue;
         if (is_locked || (int64_t)time(NULL) - (int64_t)info.st_mtime >= LEFTOVER_AGE_S)
             (void)unlinkat(dirfd(dir), name, 0);
@@ -522,12 +545,13 @@ static enum gt_status lock_refused(int fd, const char *path)
     char text[24] = ""; /* the process id that the holder wrote */
     const long pid = pread(fd, text, sizeof text - 1, 0) > 0 ? strtol(text, NULL, 10) : 0;
     if (pid > 0)
-        return FAIL(GT_USAGE, ERROR_LOCKED "%s: is locked by process %ld, which is still running", path, pid);
+        return FAIL(GT_USAGE, ERROR_LOCKED "%s: is locked by process %ld, which is still running",
+                    path, pid);
     return FAIL(GT_USAGE, ERROR_LOCKED "%s: is locked by another process", path);
 }
 
-/* Writes this process's id into the locked file, for the error line of other processes.  The lock works without it, so
- * a failure, such as a full disk, is not an error. */
+/* Writes this process's id into the locked file, for the error line of other processes.  The lock
+ * works without it, so a failure, such as a full disk, is not an error. */
 static void lock_sign(int fd)
 {
     const char *text = TEXT(24, "%ld\n", (long)getpid());
@@ -536,7 +560,8 @@ static void lock_sign(int fd)
 
 static enum gt_status lock_open(const char *path, int *out_fd)
 {
-    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
+    const int fd =
+        open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
     if (fd < 0)
         return file_error(path, "open the lock file");
     int rc;
@@ -552,7 +577,8 @@ static enum gt_status lock_open(const char *path, int *out_fd)
     return GT_OK;
 }
 
-/* Checks that the file, which is about to be truncated, is a lock file.  A power loss may have left zeros in it. */
+/* Checks that the file, which is about to be truncated, is a lock file.  A power loss may have left
+ * zeros in it. */
 static enum gt_status lock_check(int fd, const char *path)
 {
     char text[LOCK_BYTES_MAX + 1];
@@ -567,8 +593,9 @@ static enum gt_status lock_check(int fd, const char *path)
         is_ours = is_ours && memchr("0123456789\n", text[i], 12) != NULL; /* or its zero */
     if (is_ours && S_ISREG(info.st_mode))
         return GT_OK;
-    return FAIL(GT_USAGE, "%s: cannot be used as the lock file: it %s; use another folder, or move it away", path,
-                is_ours ? "is no regular file" : "holds something else than a process id");
+    return FAIL(GT_USAGE,
+                "%s: cannot be used as the lock file: it %s; use another folder, or move it away",
+                path, is_ours ? "is no regular file" : "holds something else than a process id");
 }
 
 enum gt_status file_lock(const char *path, int *out_fd)
@@ -584,7 +611,9 @@ enum gt_status file_lock(const char *path, int *out_fd)
         }
         (void)close(fd);
     }
-    return FAIL(GT_IO, "%s: cannot lock: another program keeps replacing the file, or it cannot be read", path);
+    return FAIL(GT_IO,
+                "%s: cannot lock: another program keeps replacing the file, or it cannot be read",
+                path);
 }
 
 void file_unlock(int fd)

@@ -1,4 +1,5 @@
-/* Suggests valid pairs of n_embd and n_head, with their cost, for the error line that rejects an invalid pair. */
+/* Suggests valid pairs of n_embd and n_head, with their cost, for the error line that rejects an
+ * invalid pair. */
 #ifndef GPT_TRAIN_BASE_HEADS_H
 #define GPT_TRAIN_BASE_HEADS_H
 
@@ -11,12 +12,13 @@ struct heads_shape {
     bool bias;
 };
 
-/* The number of parameters of a GPT-2 of this shape, without the position table, as nanoGPT prints it. */
+/* The number of parameters of a GPT-2 of this shape, without the position table, as nanoGPT prints
+ * it. */
 double heads_parameter_count(const struct heads_shape *shape);
 
-/* For an n_embd that n_head does not divide: writes the multiples of n_head nearest to n_embd and the divisors of
- * n_embd nearest to n_head.  Each width comes with its parameters and the bytes of weights, gradients and both moments
- * in fp32 (16 B per parameter).  Returns `text`. */
+/* For an n_embd that n_head does not divide: writes the multiples of n_head nearest to n_embd and
+ * the divisors of n_embd nearest to n_head.  Each width comes with its parameters and the bytes of
+ * weights, gradients and both moments in fp32 (16 B per parameter).  Returns `text`. */
 char *heads_nearest_text(char text[static HEADS_TEXT_MAX], const struct heads_shape *shape);
 
 #endif

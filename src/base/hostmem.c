@@ -1,9 +1,10 @@
 /* Phase-locked host memory: a thin layer over aligned_alloc().
  *
- * Each block is a 64-byte header followed by the payload, so that the payload has the same alignment as the block.  The
- * header stores the size, the block's place in the tree of owners, and a magic number that catches foreign pointers and
- * double releases.  The root's payload is the struct hostmem.  There is no pooling and no locking: only the main thread
- * allocates, a few dozen times, at start.
+ * Each block is a 64-byte header followed by the payload, so that the payload has the same
+ * alignment as the block.  The header stores the size, the block's place in the tree of owners, and
+ * a magic number that catches foreign pointers and double releases.  The root's payload is the
+ * struct hostmem.  There is no pooling and no locking: only the main thread allocates, a few dozen
+ * times, at start.
  */
 #include "base/hostmem.h"
 
@@ -25,11 +26,13 @@ struct header {
     size_t size_bytes;
     struct hostmem *mem;
     struct header *owner, *owned; /* `owned` is the newest block of a list */
-    struct header *next, **link;  /* in the owner's list; `link` points to the pointer to this block */
+    struct header *next,
+        **link; /* in the owner's list; `link` points to the pointer to this block */
     hostmem_close_fn *close;
 };
 
-_Static_assert(sizeof(struct header) <= HOSTMEM_ALIGNMENT, "the header must fit in front of an aligned payload");
+_Static_assert(sizeof(struct header) <= HOSTMEM_ALIGNMENT,
+               "the header must fit in front of an aligned payload");
 
 static void *payload_of(struct header *block)
 {
@@ -43,8 +46,8 @@ static struct header *header_of(const void *pointer)
     return block;
 }
 
-/* Returns a block that begins with a copy of `bytes` bytes and is zero behind them, or NULL if the system has no
- * memory. */
+/* Returns a block that begins with a copy of `bytes` bytes and is zero behind them, or NULL if the
+ * system has no memory. */
 static struct header *block_new(size_t payload_bytes, const void *from, size_t bytes)
 {
     const size_t total_bytes = HOSTMEM_ALIGNMENT + size_round_up(payload_bytes, HOSTMEM_ALIGNMENT);
@@ -140,8 +143,8 @@ void hostmem_phase_set(struct hostmem *mem, enum hostmem_phase phase)
 }
 
 /* As hostmem_alloc(), with a copy of `bytes` bytes at its start. */
-static enum gt_status copy_alloc(const void *owner, size_t count, size_t size, const void *from, size_t bytes,
-                                 const char *what, void *out)
+static enum gt_status copy_alloc(const void *owner, size_t count, size_t size, const void *from,
+                                 size_t bytes, const char *what, void *out)
 {
     struct header *const above = header_of(owner);
     struct hostmem *const mem = above->mem;
@@ -149,13 +152,17 @@ static enum gt_status copy_alloc(const void *owner, size_t count, size_t size, c
     assert(what != NULL);
     const bool fault = mem->fail_in > 0 && --mem->fail_in == 0;
     size_t payload_bytes;
-    if (!size_mul(count, size, &payload_bytes) || payload_bytes > PTRDIFF_MAX - 2 * HOSTMEM_ALIGNMENT)
-        return FAIL(GT_NO_MEMORY, "out of memory: %s needs %zu x %zu bytes, more than can be addressed", what, count,
-                    size);
+    if (!size_mul(count, size, &payload_bytes) ||
+        payload_bytes > PTRDIFF_MAX - 2 * HOSTMEM_ALIGNMENT)
+        return FAIL(GT_NO_MEMORY,
+                    "out of memory: %s needs %zu x %zu bytes, more than can be addressed", what,
+                    count, size);
     struct header *block = fault ? NULL : block_new(payload_bytes, from, bytes);
     if (block == NULL)
-        return FAIL(GT_NO_MEMORY, "out of memory: %s needs %zu bytes, refused %s; %zu bytes are in use", what,
-                    payload_bytes, fault ? "by an injected fault" : "by the system", mem->counters.live_bytes);
+        return FAIL(GT_NO_MEMORY,
+                    "out of memory: %s needs %zu bytes, refused %s; %zu bytes are in use", what,
+                    payload_bytes, fault ? "by an injected fault" : "by the system",
+                    mem->counters.live_bytes);
     block->mem = mem;
     block_link(block, above);
     mem->counters.allocations++;
@@ -167,12 +174,14 @@ static enum gt_status copy_alloc(const void *owner, size_t count, size_t size, c
     return GT_OK;
 }
 
-enum gt_status hostmem_alloc(const void *owner, size_t count, size_t size, const char *what, void *out)
+enum gt_status hostmem_alloc(const void *owner, size_t count, size_t size, const char *what,
+                             void *out)
 {
     return copy_alloc(owner, count, size, NULL, 0, what, out);
 }
 
-enum gt_status hostmem_grow(const void *owner, void *list, size_t needed, size_t size, const char *what)
+enum gt_status hostmem_grow(const void *owner, void *list, size_t needed, size_t size,
+                            const char *what)
 {
     void *old, *copy;
     memcpy(&old, list, sizeof old);

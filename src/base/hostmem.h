@@ -1,9 +1,10 @@
 /* Phase-locked host memory.
  *
- * A program has three phases: INIT allocates, RUN neither allocates nor releases, CLOSE releases.  Allocation asserts
- * INIT, and release asserts INIT or CLOSE.  A debug build thus checks that nothing is allocated after step 1, and the
- * counters prove it in any build.  There is one struct per program, which owns all blocks; only the main thread uses
- * it.  A block can own others, as in talloc: releasing an object releases its arrays.
+ * A program has three phases: INIT allocates, RUN neither allocates nor releases, CLOSE releases.
+ * Allocation asserts INIT, and release asserts INIT or CLOSE.  A debug build thus checks that
+ * nothing is allocated after step 1, and the counters prove it in any build.  There is one struct
+ * per program, which owns all blocks; only the main thread uses it.  A block can own others, as in
+ * talloc: releasing an object releases its arrays.
  */
 #ifndef GPT_TRAIN_BASE_HOSTMEM_H
 #define GPT_TRAIN_BASE_HOSTMEM_H
@@ -30,18 +31,23 @@ void hostmem_destroy(struct hostmem *mem);
 
 void hostmem_phase_set(struct hostmem *mem, enum hostmem_phase phase);
 
-/* Allocates count * size bytes, zeroed, aligned to 64 bytes, and stores the address in the pointer at `out`, of any
- * type.  `owner` is the struct hostmem or another block.  `what` names the purpose in the error line and must be a
- * string literal.  If count or size is 0, the pointer is valid but must not be dereferenced.  Errors: GT_NO_MEMORY on
- * overflow, when the system refuses, or on an injected fault. */
-enum gt_status hostmem_alloc(const void *owner, size_t count, size_t size, const char *what, void *out);
+/* Allocates count * size bytes, zeroed, aligned to 64 bytes, and stores the address in the pointer
+ * at `out`, of any type.  `owner` is the struct hostmem or another block.  `what` names the purpose
+ * in the error line and must be a string literal.  If count or size is 0, the pointer is valid but
+ * must not be dereferenced.  Errors: GT_NO_MEMORY on overflow, when the system refuses, or on an
+ * injected fault. */
+enum gt_status hostmem_alloc(const void *owner, size_t count, size_t size, const char *what,
+                             void *out);
 /* As above, for `count` objects of the type that *out points to. */
 #define HOSTMEM_NEW(owner, count, what, out) hostmem_alloc(owner, count, sizeof **(out), what, out)
-/* Makes room in a list for at least `needed` elements of `size` bytes: if the block at `list`, NULL at first, has less,
- * replaces the pointer by a copy with half as many elements again or more.  Errors: GT_NO_MEMORY. */
-enum gt_status hostmem_grow(const void *owner, void *list, size_t needed, size_t size, const char *what);
+/* Makes room in a list for at least `needed` elements of `size` bytes: if the block at `list`, NULL
+ * at first, has less, replaces the pointer by a copy with half as many elements again or more.
+ * Errors: GT_NO_MEMORY. */
+enum gt_status hostmem_grow(const void *owner, void *list, size_t needed, size_t size,
+                            const char *what);
 /* As above, for elements of the type that *list points to. */
-#define HOSTMEM_GROW(owner, list, needed, what) hostmem_grow(owner, list, needed, sizeof **(list), what)
+#define HOSTMEM_GROW(owner, list, needed, what) \
+    hostmem_grow(owner, list, needed, sizeof **(list), what)
 /* Copies a string.  Errors: GT_NO_MEMORY. */
 enum gt_status hostmem_strdup(const void *owner, const char *text, char **out);
 /* Releases a block and what it owns.  Accepts NULL. */

@@ -1,8 +1,9 @@
 /* JSON: getters around jansson that name the file and the field.
  *
- * jansson does the strict parsing (no duplicate keys, no text after the value, no integer outside 64 bits, valid UTF-8
- * only), and its depth limit bounds its recursion.  A getter logs one line on failure and leaves its output unchanged.
- * There is no getter for arrays; callers walk them with jansson's own functions.
+ * jansson does the strict parsing (no duplicate keys, no text after the value, no integer outside
+ * 64 bits, valid UTF-8 only), and its depth limit bounds its recursion.  A getter logs one line on
+ * failure and leaves its output unchanged. There is no getter for arrays; callers walk them with
+ * jansson's own functions.
  */
 #include "base/json.h"
 
@@ -17,9 +18,10 @@ static void *allocate_watched(size_t size)
     return memory;
 }
 
-/* When memory runs out, jansson 2.14 drops characters from a buffer that cannot grow, and reports other failed
- * allocations as syntax errors. */
-enum gt_status json_load(const char *text, size_t count, size_t flags, json_error_t *error, json_t **out)
+/* When memory runs out, jansson 2.14 drops characters from a buffer that cannot grow, and reports
+ * other failed allocations as syntax errors. */
+enum gt_status json_load(const char *text, size_t count, size_t flags, json_error_t *error,
+                         json_t **out)
 {
     json_malloc_t current;
     json_free_t release;
@@ -44,7 +46,8 @@ enum gt_status json_parse(const char *text, size_t count, const char *source, js
     json_error_t error;
     const enum gt_status status = json_load(text, count, JSON_REJECT_DUPLICATES, &error, out);
     if (status == GT_DATA)
-        log_error("%s: line %d, column %d: not valid JSON: %s", source, error.line, error.column, error.text);
+        log_error("%s: line %d, column %d: not valid JSON: %s", source, error.line, error.column,
+                  error.text);
     return status;
 }
 
@@ -58,7 +61,8 @@ enum gt_status json_parse_file(const char *path, size_t limit, json_t **out)
     return status;
 }
 
-enum gt_status json_parse_optional(const char *path, size_t limit, json_error_t *error, json_t **out)
+enum gt_status json_parse_optional(const char *path, size_t limit, json_error_t *error,
+                                   json_t **out)
 {
     char *text;
     size_t count;
@@ -75,17 +79,18 @@ enum gt_status json_parse_optional(const char *path, size_t limit, json_error_t 
 static const char *type_name(const json_t *value)
 {
     static const char *const names[] = {
-        [JSON_OBJECT] = "object", [JSON_ARRAY] = "array",  [JSON_STRING] = "string", [JSON_INTEGER] = "integer",
-        [JSON_REAL] = "real",     [JSON_TRUE] = "boolean", [JSON_FALSE] = "boolean", [JSON_NULL] = "null"};
+        [JSON_OBJECT] = "object",   [JSON_ARRAY] = "array", [JSON_STRING] = "string",
+        [JSON_INTEGER] = "integer", [JSON_REAL] = "real",   [JSON_TRUE] = "boolean",
+        [JSON_FALSE] = "boolean",   [JSON_NULL] = "null"};
     return names[json_typeof(value)];
 }
 
 #define TYPE(type) (1u << JSON_##type)
 
-/* Returns the member `name` if it has one of `types`.  Otherwise logs an error line with `expected` and
- * returns NULL. */
-static const json_t *member(const json_t *object, const char *source, const char *name, unsigned types,
-                            const char *expected)
+/* Returns the member `name` if it has one of `types`.  Otherwise logs an error line with `expected`
+ * and returns NULL. */
+static const json_t *member(const json_t *object, const char *source, const char *name,
+                            unsigned types, const char *expected)
 {
     if (!json_is_object(object))
         return FAIL(NULL, "%s: field \"%s\": expected inside an object, found %s", source, name,
@@ -94,11 +99,12 @@ static const json_t *member(const json_t *object, const char *source, const char
     if (value != NULL && (types >> json_typeof(value) & 1u) != 0)
         return value;
     return FAIL(NULL, "%s: field \"%s\": expected %s, %s%s", source, name, expected,
-                value != NULL ? "found " : "but it is missing", value != NULL ? type_name(value) : "");
+                value != NULL ? "found " : "but it is missing",
+                value != NULL ? type_name(value) : "");
 }
 
-enum gt_status json_get_int(const json_t *object, const char *source, const char *name, int64_t min, int64_t max,
-                            int64_t *out)
+enum gt_status json_get_int(const json_t *object, const char *source, const char *name, int64_t min,
+                            int64_t max, int64_t *out)
 {
     assert(min <= max);
     char expected[80];
@@ -108,19 +114,21 @@ enum gt_status json_get_int(const json_t *object, const char *source, const char
         return GT_DATA;
     const int64_t number = (int64_t)json_integer_value(value);
     if (number < min || number > max)
-        return FAIL(GT_DATA, "%s: field \"%s\": expected %s, found %" PRId64, source, name, expected, number);
+        return FAIL(GT_DATA, "%s: field \"%s\": expected %s, found %" PRId64, source, name,
+                    expected, number);
     *out = number;
     return GT_OK;
 }
 
-#define GETTER(name_of_type, ctype, types, expected, value_of)                                                     \
-    enum gt_status json_get_##name_of_type(const json_t *object, const char *source, const char *name, ctype *out) \
-    {                                                                                                              \
-        const json_t *value = member(object, source, name, types, expected);                                       \
-        if (value == NULL)                                                                                         \
-            return GT_DATA;                                                                                        \
-        *out = value_of(value);                                                                                    \
-        return GT_OK;                                                                                              \
+#define GETTER(name_of_type, ctype, types, expected, value_of)                       \
+    enum gt_status json_get_##name_of_type(const json_t *object, const char *source, \
+                                           const char *name, ctype *out)             \
+    {                                                                                \
+        const json_t *value = member(object, source, name, types, expected);         \
+        if (value == NULL)                                                           \
+            return GT_DATA;                                                          \
+        *out = value_of(value);                                                      \
+        return GT_OK;                                                                \
     }
 GETTER(real, double, TYPE(REAL) | TYPE(INTEGER), "number", json_number_value)
 GETTER(bool, bool, TYPE(TRUE) | TYPE(FALSE), "boolean", json_is_true)
@@ -135,8 +143,8 @@ json_t *json_whole(json_t *value, int failures)
     return NULL;
 }
 
-/* The stream records a failed write, because jansson up to 2.14 continues after a key that it could not write, and
- * json_dumps() returns the text without that key (jansson issue 655). */
+/* The stream records a failed write, because jansson up to 2.14 continues after a key that it could
+ * not write, and json_dumps() returns the text without that key (jansson issue 655). */
 enum gt_status json_text(const json_t *value, int indent, const char *end, char **out)
 {
     assert(indent >= 0 && indent <= JSON_MAX_INDENT);
@@ -145,7 +153,8 @@ enum gt_status json_text(const json_t *value, int indent, const char *end, char 
     FILE *stream = open_memstream(&text, &count);
     bool failed =
         stream == NULL ||
-        json_dumpf(value, stream, JSON_INDENT((size_t)indent) | JSON_REAL_PRECISION(17) | JSON_ENCODE_ANY) != 0 ||
+        json_dumpf(value, stream,
+                   JSON_INDENT((size_t)indent) | JSON_REAL_PRECISION(17) | JSON_ENCODE_ANY) != 0 ||
         fputs(end, stream) < 0;
     failed = failed || ferror(stream) != 0;
     if ((stream == NULL || fclose(stream) == 0) && !failed) {
@@ -172,8 +181,8 @@ char *json_short_text(char text[static JSON_SHORT_BYTES], const json_t *value)
     return text;
 }
 
-enum gt_status json_replace_file_told(const char *path, const json_t *value, int indent, const mode_t *mode,
-                                      bool *out_in_place)
+enum gt_status json_replace_file_told(const char *path, const json_t *value, int indent,
+                                      const mode_t *mode, bool *out_in_place)
 {
     char *text;
     TRY(json_text(value, indent, "\n", &text));

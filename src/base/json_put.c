@@ -1,7 +1,7 @@
 /* Writes JSON member by member.
  *
- * A number has 17 digits, so that its reader gets the same bits.  In texts, bytes that are not UTF-8 become U+FFFD, and
- * control characters are escaped.
+ * A number has 17 digits, so that its reader gets the same bits.  In texts, bytes that are not
+ * UTF-8 become U+FFFD, and control characters are escaped.
  */
 #include "base/json_put.h"
 
@@ -15,7 +15,8 @@ static void real_write(FILE *out, double value)
     char text[32];
     snprintf(text, sizeof text, isfinite(value) ? "%.17g" : "null", value);
     const int length = (int)strcspn(text, "e");
-    fprintf(out, "%.*s%s", length, text, isfinite(value) && strpbrk(text, ".e") == NULL ? ".0" : "");
+    fprintf(out, "%.*s%s", length, text,
+            isfinite(value) && strpbrk(text, ".e") == NULL ? ".0" : "");
     if (text[length] == 'e')
         fprintf(out, "e%d", atoi(text + length + 1));
 }
@@ -67,13 +68,15 @@ void json_put(struct json_put *put, const char *format, ...)
 {
     va_list values;
     va_start(values, format);
-    for (const char *at = format, *colon; *at != '\0' && put->out != NULL; at = colon + strspn(colon, " ")) {
+    for (const char *at = format, *colon; *at != '\0' && put->out != NULL;
+         at = colon + strspn(colon, " ")) {
         const bool ends = *at == '}' || *at == ']';
         colon = ends ? at : strchr(at, ':') + 1;
         put->depth -= ends;
         if (!ends || put->begun)
             fprintf(put->out, "%s%s%*s", ends || !put->begun ? "" : ",",
-                    !put->one_line && (put->depth > 0 || ends) ? "\n" : "", put->one_line ? 0 : 2 * put->depth, "");
+                    !put->one_line && (put->depth > 0 || ends) ? "\n" : "",
+                    put->one_line ? 0 : 2 * put->depth, "");
         if (colon - at > 1)
             fprintf(put->out, "\"%.*s\":%s", (int)(colon - at - 1), at, put->one_line ? "" : " ");
         put->begun = *colon != '{' && *colon != '[';

@@ -12,9 +12,11 @@ struct json_put {
     bool begun; /* the innermost object or array has a member */
 };
 
-/* Writes members, which `format` names as json_pack() does, but with their names: "ops:d bytes:u".  The types are d
- * (int), i (int64_t), u (uint64_t), f (double, or null where it is not finite), b (bool), s (text, or NULL for null);
- * `{` and `[` begin an object or array, which a word `}` or `]` ends.  A member of an array has an empty name. */
+/* Writes members, which `format` names as json_pack() does, but with their names: "ops:d bytes:u".
+ * The types are d (int), i (int64_t), u (uint64_t), f (double, or null where it is not finite), b
+ * (bool), s (text, or NULL for null);
+ * `{` and `[` begin an object or array, which a word `}` or `]` ends.  A member of an array has an
+ * empty name. */
 void json_put(struct json_put *put, const char *format, ...);
 
 #endif

@@ -1,9 +1,10 @@
 /* The log: formats one line, escapes it, counts it and passes it to the sink.
  *
- * A line is formatted into a buffer on the stack, then copied.  Every byte that belongs to a control character (C0, DEL
- * or C1) or is not valid UTF-8 is escaped.  A line longer than the buffer ends in "...".  Nothing is allocated, so
- * out-of-memory errors can always be logged.  The default sink folds lines at a terminal's width, continues after a
- * write error, and remembers one on standard output.  SIGPIPE is not handled here; main() ignores that signal.
+ * A line is formatted into a buffer on the stack, then copied.  Every byte that belongs to a
+ * control character (C0, DEL or C1) or is not valid UTF-8 is escaped.  A line longer than the
+ * buffer ends in "...".  Nothing is allocated, so out-of-memory errors can always be logged.  The
+ * default sink folds lines at a terminal's width, continues after a write error, and remembers one
+ * on standard output.  SIGPIPE is not handled here; main() ignores that signal.
  */
 #include "base/log.h"
 
@@ -58,10 +59,12 @@ size_t log_count(enum log_level level)
     return atomic_load(&log_state.counts[level]);
 }
 
-/* Returns true for results that scripts parse or that users paste, which stay one line on a terminal too. */
+/* Returns true for results that scripts parse or that users paste, which stay one line on a
+ * terminal too. */
 static bool is_verbatim(enum log_level level, const char *line)
 {
-    static const char *const beginnings[] = {"iter ", "step ", "Try it: ", "Continue: ", "  gpt-train ", "    --"};
+    static const char *const beginnings[] = {
+        "iter ", "step ", "Try it: ", "Continue: ", "  gpt-train ", "    --"};
     bool found = false;
     for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0] && level == LOG_RESULT; i++)
         found = found || strncmp(line, beginnings[i], strlen(beginnings[i])) == 0;
@@ -72,7 +75,8 @@ static void default_sink(void *context, enum log_level level, const char *line)
 {
     (void)context;
     FILE *stream = level == LOG_RESULT ? stdout : stderr;
-    terminal_fold(stream, line, is_verbatim(level, line) ? 0 : terminal_columns(stream), HANGING_INDENT);
+    terminal_fold(stream, line, is_verbatim(level, line) ? 0 : terminal_columns(stream),
+                  HANGING_INDENT);
     errno = EIO;
     if ((fflush(stream) != 0 || ferror(stream)) && stream == stdout)
         atomic_store(&log_state.output_error, errno);
@@ -83,7 +87,8 @@ size_t log_character_length(const char *text)
 {
     uint32_t code_point;
     const int length = utf8_decode((const unsigned char *)text, strnlen(text, 4), &code_point);
-    const bool is_control = length > 0 && (code_point < 0x20 || (code_point >= 0x7f && code_point < 0xa0));
+    const bool is_control =
+        length > 0 && (code_point < 0x20 || (code_point >= 0x7f && code_point < 0xa0));
     return length > 0 && !is_control ? (size_t)length : 0;
 }
 
@@ -133,9 +138,10 @@ static void emit(enum log_level level, const char *format, va_list args)
     const int id_length = format[0] == '\1' ? (int)strcspn(format, "\2") - 1 : 0;
     if (level != LOG_RESULT) {
         const char *program = log_state.program;
-        prefix = snprintf(raw, 256, "%s%s%s%s%.*s%s%s", program != NULL ? program : "", program != NULL ? ": " : "",
-                          words[level], id_length > 0 ? "[" : "", id_length, format + (id_length > 0),
-                          id_length > 0 ? "]" : "", words[level][0] != '\0' ? ": " : "");
+        prefix = snprintf(raw, 256, "%s%s%s%s%.*s%s%s", program != NULL ? program : "",
+                          program != NULL ? ": " : "", words[level], id_length > 0 ? "[" : "",
+                          id_length, format + (id_length > 0), id_length > 0 ? "]" : "",
+                          words[level][0] != '\0' ? ": " : "");
         prefix = prefix < 0 ? 0 : prefix > 255 ? 255 : prefix;
     }
     format += id_length > 0 ? id_length + 2 : 0;

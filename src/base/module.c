@@ -1,8 +1,8 @@
 /* Loads modules.
  *
- * The first of these is searched: the folder $GPT_TRAIN_MODULE_DIR; the folder of the program, if that is a build
- * folder; the folder that was configured.  The current folder and that of an installed program are never searched.  A
- * module that any user may change is refused.
+ * The first of these is searched: the folder $GPT_TRAIN_MODULE_DIR; the folder of the program, if
+ * that is a build folder; the folder that was configured.  The current folder and that of an
+ * installed program are never searched.  A module that any user may change is refused.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
@@ -31,8 +31,8 @@ static const char *module_fault(const struct module_head *head, uint64_t abi)
     return NULL;
 }
 
-/* Writes the folder of the program's own file.  Returns true if that is a build folder, which configure left a script
- * in.  Whoever may put files there may replace the program itself. */
+/* Writes the folder of the program's own file.  Returns true if that is a build folder, which
+ * configure left a script in.  Whoever may put files there may replace the program itself. */
 static bool build_folder(char folder[static FILE_PATH_MAX])
 {
     const ssize_t length = readlink("/proc/self/exe", folder, FILE_PATH_MAX - 1);
@@ -44,7 +44,8 @@ static bool build_folder(char folder[static FILE_PATH_MAX])
     return file_exists(FILE_IN(folder, "config.status"));
 }
 
-const void *module_load(const char *name, uint64_t abi, char reason[static MODULE_REASON_MAX], bool *absent)
+const void *module_load(const char *name, uint64_t abi, char reason[static MODULE_REASON_MAX],
+                        bool *absent)
 {
     char built[FILE_PATH_MAX];
     const bool is_built = build_folder(built);

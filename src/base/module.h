@@ -1,7 +1,8 @@
-/* Shared objects that a program loads when they are asked for, so that a package can leave them out.
+/* Shared objects that a program loads when they are asked for, so that a package can leave them
+ * out.
  *
- * A module exports one name, gpt_train_module: a struct that begins with a module_head.  The program uses it only if
- * both numbers of the head are its own.
+ * A module exports one name, gpt_train_module: a struct that begins with a module_head.  The
+ * program uses it only if both numbers of the head are its own.
  */
 #ifndef GPT_TRAIN_BASE_MODULE_H
 #define GPT_TRAIN_BASE_MODULE_H
@@ -19,9 +20,11 @@ struct module_head {
     const char *version;
 };
 
-/* Loads gpt-train-NAME.so and returns what it exports, or NULL after writing to `reason` why it cannot be used.  Sets
- * *absent to true if no such module is installed.  A module stays loaded; loading it again is cheap. */
-const void *module_load(const char *name, uint64_t abi, char reason[static MODULE_REASON_MAX], bool *absent);
+/* Loads gpt-train-NAME.so and returns what it exports, or NULL after writing to `reason` why it
+ * cannot be used.  Sets *absent to true if no such module is installed.  A module stays loaded;
+ * loading it again is cheap. */
+const void *module_load(const char *name, uint64_t abi, char reason[static MODULE_REASON_MAX],
+                        bool *absent);
 
 /* ---- functions of any shared library opened with dlopen() ---- */
 
@@ -30,8 +33,9 @@ struct library_entry {
     size_t offset; /* of the function pointer in the table */
 };
 
-/* Stores the function in the pointer at `out`.  Stores NULL and returns false if the library does not have it.  dlsym()
- * returns a pointer to data, which C does not convert to a pointer to a function, so its bytes are copied. */
+/* Stores the function in the pointer at `out`.  Stores NULL and returns false if the library does
+ * not have it.  dlsym() returns a pointer to data, which C does not convert to a pointer to a
+ * function, so its bytes are copied. */
 static inline bool library_function(void *library, const char *name, void *out)
 {
     void *function = dlsym(library, name);
@@ -39,8 +43,10 @@ static inline bool library_function(void *library, const char *name, void *out)
     return function != NULL;
 }
 
-/* Fills a table of pointers.  Returns NULL, or the name of the first function that the library lacks. */
-static inline const char *library_table(void *library, const struct library_entry *entries, size_t count, void *table)
+/* Fills a table of pointers.  Returns NULL, or the name of the first function that the library
+ * lacks. */
+static inline const char *library_table(void *library, const struct library_entry *entries,
+                                        size_t count, void *table)
 {
     for (size_t i = 0; i < count; i++)
         if (!library_function(library, entries[i].name, (char *)table + entries[i].offset))

@@ -1,8 +1,9 @@
 /* A progress line on standard error.
  *
- * It is redrawn in place with a carriage return, at most ten times a second, and erased before log lines.  A line that
- * reaches the last column would wrap, and each redraw would leave one behind, so the terminal's width is queried each
- * time.  Nothing is written if standard error is not a terminal, or if TERM is unset or "dumb".
+ * It is redrawn in place with a carriage return, at most ten times a second, and erased before log
+ * lines.  A line that reaches the last column would wrap, and each redraw would leave one behind,
+ * so the terminal's width is queried each time.  Nothing is written if standard error is not a
+ * terminal, or if TERM is unset or "dumb".
  */
 #include "base/progress.h"
 
@@ -48,8 +49,9 @@ static size_t text_write(char text[static LINE_MAX_BYTES], const struct progress
 {
     const char *share = view->fraction >= 0 ? TEXT(16, "%5.1f %%  ", 100.0 * view->fraction) : "";
     const char *left = view->seconds_left >= 0 ? CLOCK_DURATION(view->seconds_left) : "";
-    const int length = snprintf(text, LINE_MAX_BYTES, "%s%s%s%s%s%s%s", share, view->count, view->count[0] ? "  " : "",
-                                view->note, view->note[0] ? "  " : "", left, left[0] ? " left" : "");
+    const int length = snprintf(text, LINE_MAX_BYTES, "%s%s%s%s%s%s%s", share, view->count,
+                                view->count[0] ? "  " : "", view->note, view->note[0] ? "  " : "",
+                                left, left[0] ? " left" : "");
     return length > 0 ? (size_t)length : 0;
 }
 
@@ -72,23 +74,26 @@ void progress_draw(struct progress *progress, const struct progress_view *view)
         shown.count = "";
         used = head + text_write(text, &shown);
     }
-    const size_t room = used + 3 < width ? width - used - 3 : 0; /* for the bar between its brackets, and a space */
+    const size_t room =
+        used + 3 < width ? width - used - 3 : 0; /* for the bar between its brackets, and a space */
     if (view->fraction >= 0 && room >= BAR_WIDTH_LEAST)
         bar_draw(bar, view->fraction, room < BAR_WIDTH ? (int)room : BAR_WIDTH);
-    fprintf(stderr, "\r\033[K%.*s", (int)width, TEXT(2 * LINE_MAX_BYTES, "%s %s%s", view->what, bar, text));
+    fprintf(stderr, "\r\033[K%.*s", (int)width,
+            TEXT(2 * LINE_MAX_BYTES, "%s %s%s", view->what, bar, text));
     fflush(stderr);
 }
 
-void progress_show(struct progress *progress, const char *what, int64_t done, int64_t total, const char *note,
-                   double seconds_left)
+void progress_show(struct progress *progress, const char *what, int64_t done, int64_t total,
+                   const char *note, double seconds_left)
 {
     if (total <= 0)
         return;
-    progress_draw(progress, &(struct progress_view){.what = what,
-                                                    .fraction = (double)done / (double)total,
-                                                    .count = TEXT(48, "%" PRId64 "/%" PRId64, done, total),
-                                                    .note = note,
-                                                    .seconds_left = seconds_left});
+    progress_draw(progress,
+                  &(struct progress_view){.what = what,
+                                          .fraction = (double)done / (double)total,
+                                          .count = TEXT(48, "%" PRId64 "/%" PRId64, done, total),
+                                          .note = note,
+                                          .seconds_left = seconds_left});
 }
 
 void progress_clear(struct progress *progress)

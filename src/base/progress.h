@@ -1,4 +1,5 @@
-/* A progress line: the task, how far it is, how fast, and the time left.  Shown only on a terminal. */
+/* A progress line: the task, how far it is, how fast, and the time left.  Shown only on a terminal.
+ */
 #ifndef GPT_TRAIN_BASE_PROGRESS_H
 #define GPT_TRAIN_BASE_PROGRESS_H
 
@@ -19,12 +20,13 @@ struct progress_view {
 };
 
 void progress_init(struct progress *progress);
-/* Draws "train [=====>    ]  45.0 %  225/500  loss 1.93  12.3k tok/s  1 min 10 s left", at most ten times a second and
- * never wider than the terminal: the bar, the note and the count are dropped, in this order, if there is no room. */
+/* Draws "train [=====>    ]  45.0 %  225/500  loss 1.93  12.3k tok/s  1 min 10 s left", at most ten
+ * times a second and never wider than the terminal: the bar, the note and the count are dropped, in
+ * this order, if there is no room. */
 void progress_draw(struct progress *progress, const struct progress_view *view);
 /* As progress_draw(), for a count such as "225/500".  Draws nothing when `total` is 0. */
-void progress_show(struct progress *progress, const char *what, int64_t done, int64_t total, const char *note,
-                   double seconds_left);
+void progress_show(struct progress *progress, const char *what, int64_t done, int64_t total,
+                   const char *note, double seconds_left);
 /* Erases the line, before anything else is printed. */
 void progress_clear(struct progress *progress);
 

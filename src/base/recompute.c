@@ -1,6 +1,7 @@
 /* Levels of recompute, and how many blocks have each.
  *
- * The table defines a level completely: its name, which configurations, reports and checkpoints use, and its classes.
+ * The table defines a level completely: its name, which configurations, reports and checkpoints
+ * use, and its classes.
  */
 #include "base/recompute.h"
 
@@ -43,8 +44,8 @@ struct recompute_mix recompute_uniform(enum recompute_level level, int32_t layer
     return recompute_two(level, layers, RECOMPUTE_NONE, layers);
 }
 
-struct recompute_mix recompute_two(enum recompute_level level, int32_t blocks, enum recompute_level rest,
-                                   int32_t layers)
+struct recompute_mix recompute_two(enum recompute_level level, int32_t blocks,
+                                   enum recompute_level rest, int32_t layers)
 {
     struct recompute_mix mix = {{0}};
     mix.blocks[level] += blocks;
@@ -53,7 +54,8 @@ struct recompute_mix recompute_two(enum recompute_level level, int32_t blocks, e
     return mix;
 }
 
-int32_t recompute_blocks(const struct recompute_mix *mix, enum recompute_level level, int32_t layers)
+int32_t recompute_blocks(const struct recompute_mix *mix, enum recompute_level level,
+                         int32_t layers)
 {
     if (level != RECOMPUTE_NONE)
         return mix->blocks[level];
@@ -75,7 +77,8 @@ bool recompute_equal(const struct recompute_mix *a, const struct recompute_mix *
     return memcmp(a->blocks, b->blocks, sizeof a->blocks) == 0;
 }
 
-void recompute_swap(struct recompute_mix *mix, enum recompute_level from, enum recompute_level to, int32_t most)
+void recompute_swap(struct recompute_mix *mix, enum recompute_level from, enum recompute_level to,
+                    int32_t most)
 {
     const int32_t blocks = mix->blocks[from] < most ? mix->blocks[from] : most;
     mix->blocks[from] -= blocks;
@@ -91,7 +94,8 @@ void recompute_shrink(struct recompute_mix *mix, int32_t layers)
     }
 }
 
-char *recompute_text(char *text, const struct recompute_mix *mix, int32_t layers, const char *times, const char *plus)
+char *recompute_text(char *text, const struct recompute_mix *mix, int32_t layers, const char *times,
+                     const char *plus)
 {
     size_t used = 0;
     for (int level = RECOMPUTE_OFFLOAD; level >= RECOMPUTE_NONE; level--) {
@@ -101,8 +105,8 @@ char *recompute_text(char *text, const struct recompute_mix *mix, int32_t layers
             return text;
         }
         if (blocks > 0)
-            used += (size_t)snprintf(text + used, RECOMPUTE_TEXT_MAX - used, "%s%s%s%" PRId32, used > 0 ? plus : "",
-                                     levels[level].name, times, blocks);
+            used += (size_t)snprintf(text + used, RECOMPUTE_TEXT_MAX - used, "%s%s%s%" PRId32,
+                                     used > 0 ? plus : "", levels[level].name, times, blocks);
     }
     return text;
 }
@@ -113,8 +117,9 @@ struct group {
     int64_t blocks;
 };
 
-/* Reads groups such as "full:6" or "full x6", or a level alone, between commas or plus signs.  Returns their number,
- * or 0 when the text is something else or a group before the last has no number of blocks. */
+/* Reads groups such as "full:6" or "full x6", or a level alone, between commas or plus signs.
+ * Returns their number, or 0 when the text is something else or a group before the last has no
+ * number of blocks. */
 static int groups_read(const char *text, struct group out[static RECOMPUTE_LEVELS])
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -122,8 +127,8 @@ static int groups_read(const char *text, struct group out[static RECOMPUTE_LEVEL
         int level = 0;
         text += strspn(text, " ");
         const size_t length = strspn(text, letters);
-        while (level < RECOMPUTE_LEVELS &&
-               (strlen(levels[level].name) != length || strncmp(text, levels[level].name, length) != 0))
+        while (level < RECOMPUTE_LEVELS && (strlen(levels[level].name) != length ||
+                                            strncmp(text, levels[level].name, length) != 0))
             level++;
         out[count] = (struct group){.level = level};
         text += length + strspn(text + length, " ");

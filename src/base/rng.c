@@ -1,8 +1,9 @@
 /* Philox4x32-10, and the few distributions that the program draws from.
  *
- * Ten rounds of two 32 x 32 -> 64 bit multiplications (Salmon, Moraes, Dror, Shaw, SC 2011, section 3.3; the constants
- * are from the paper).  Everything is a pure function of its arguments.  The logarithms and angles of normal values are
- * computed here because math libraries differ in the last bit.
+ * Ten rounds of two 32 x 32 -> 64 bit multiplications (Salmon, Moraes, Dror, Shaw, SC 2011,
+ * section 3.3; the constants are from the paper).  Everything is a pure function of its arguments.
+ * The logarithms and angles of normal values are computed here because math libraries differ in the
+ * last bit.
  */
 #include "base/rng.h"
 
@@ -55,8 +56,8 @@ uint64_t philox_below(uint32_t hi, uint32_t lo, uint64_t bound)
 
 /* The functions below process LANES numbers at a time, in loops that compilers vectorize. */
 
-/* out = -2 ln((a + 1) / 2^32), with a relative error below 1e-15: ln x = 2 artanh((m - 1) / (m + 1)) + e ln 2, with the
- * series up to the 19th power and m in [sqrt(1/2), sqrt(2)). */
+/* out = -2 ln((a + 1) / 2^32), with a relative error below 1e-15: ln x = 2 artanh((m - 1) / (m +
+ * 1)) + e ln 2, with the series up to the 19th power and m in [sqrt(1/2), sqrt(2)). */
 static void lanes_log(const uint32_t a[LANES], double out[LANES])
 {
     static const double parts[] = {1.0 / 17.0, 1.0 / 15.0, 1.0 / 13.0, 1.0 / 11.0, 1.0 / 9.0,
@@ -67,8 +68,10 @@ static void lanes_log(const uint32_t a[LANES], double out[LANES])
         const double value = (double)(int32_t)(a[i] ^ HIGHEST_BIT) + 0x1.00000002p31;
         uint64_t bits;
         memcpy(&bits, &value, sizeof bits);
-        exponent[i] = (double)((int32_t)(bits >> DOUBLE_EXPONENT_SHIFT) - DOUBLE_EXPONENT_BIAS - 32);
-        bits = (bits & DOUBLE_FRACTION_MASK) | (uint64_t)DOUBLE_EXPONENT_BIAS << DOUBLE_EXPONENT_SHIFT;
+        exponent[i] =
+            (double)((int32_t)(bits >> DOUBLE_EXPONENT_SHIFT) - DOUBLE_EXPONENT_BIAS - 32);
+        bits = (bits & DOUBLE_FRACTION_MASK) | (uint64_t)DOUBLE_EXPONENT_BIAS
+                                                   << DOUBLE_EXPONENT_SHIFT;
         memcpy(&m[i], &bits, sizeof bits);
     }
     for (int i = 0; i < LANES; i++) {
@@ -85,7 +88,8 @@ static void lanes_log(const uint32_t a[LANES], double out[LANES])
     }
 }
 
-/* cos and sin of turns / 2^32 of a circle: Taylor series on an eighth of a turn around a multiple of a quarter turn. */
+/* cos and sin of turns / 2^32 of a circle: Taylor series on an eighth of a turn around a multiple
+ * of a quarter turn. */
 static void lanes_circle(const uint32_t turns[LANES], double out_cos[LANES], double out_sin[LANES])
 {
     static const double parts[][2] = {{1.0 / 20922789888000.0, 1.0 / 355687428096000.0},
@@ -99,7 +103,8 @@ static void lanes_circle(const uint32_t turns[LANES], double out_cos[LANES], dou
                                       {1.0, 1.0}}; /* of cos and of sin */
     for (int i = 0; i < LANES; i++) {
         const uint32_t quarter = (turns[i] + EIGHTH_TURN) >> 30;
-        const double x = TWO_PI * 0x1p-32 * (double)(int32_t)(turns[i] - (quarter << 30)), t = x * x;
+        const double x = TWO_PI * 0x1p-32 * (double)(int32_t)(turns[i] - (quarter << 30)),
+                     t = x * x;
         double c = 0.0, s = 0.0;
         for (size_t part = 0; part < sizeof parts / sizeof parts[0]; part++) {
             c = c * t + parts[part][0];
@@ -114,9 +119,9 @@ static void lanes_circle(const uint32_t turns[LANES], double out_cos[LANES], dou
     }
 }
 
-/* Box-Muller: two normal values from two words, with a radius from `a`, in (0, 1], and an angle from `b`, in [0, 1).
- * Only additions, multiplications, divisions and square roots, so that initial weights are the same on every
- * machine. */
+/* Box-Muller: two normal values from two words, with a radius from `a`, in (0, 1], and an angle
+ * from `b`, in [0, 1). Only additions, multiplications, divisions and square roots, so that initial
+ * weights are the same on every machine. */
 static void lanes_normal(const uint32_t a[LANES], const uint32_t b[LANES], float out[2 * LANES])
 {
     double square[LANES], c[LANES], s[LANES];
@@ -137,8 +142,8 @@ void philox_normals(struct philox_key key, struct philox_block counter, int64_t 
         float values[2 * LANES];
         for (int i = 0; i < LANES; i += 2) {
             const struct philox_block x = philox4x32_10(
-                key,
-                (struct philox_block){{(uint32_t)number, (uint32_t)(number >> 32), counter.word[2], counter.word[3]}});
+                key, (struct philox_block){{(uint32_t)number, (uint32_t)(number >> 32),
+                                            counter.word[2], counter.word[3]}});
             a[i] = x.word[0];
             b[i] = x.word[1];
             a[i + 1] = x.word[2];

@@ -1,5 +1,5 @@
-/* The angles of rotary position embeddings, in double precision: kernels get their sines and cosines from a table, so
- * that every backend turns by the same angles.
+/* The angles of rotary position embeddings, in double precision: kernels get their sines and
+ * cosines from a table, so that every backend turns by the same angles.
  */
 #include "base/rope_angles.h"
 
@@ -14,7 +14,8 @@ static double llama3(const struct rope_config *rope, double frequency)
         return frequency;
     if (waves < rope->low_freq_factor)
         return frequency / rope->factor;
-    const double share = (waves - rope->low_freq_factor) / (rope->high_freq_factor - rope->low_freq_factor);
+    const double share =
+        (waves - rope->low_freq_factor) / (rope->high_freq_factor - rope->low_freq_factor);
     return (1.0 - share) * frequency / rope->factor + share * frequency;
 }
 
@@ -23,7 +24,8 @@ double rope_frequency(const struct rope_config *rope, int32_t head_dim, int32_t 
     const double frequency = pow(rope->theta, -2.0 * i / head_dim);
     if (rope->scaling == ROPE_SCALING_NONE)
         return frequency;
-    return rope->scaling == ROPE_SCALING_LINEAR ? frequency / rope->factor : llama3(rope, frequency);
+    return rope->scaling == ROPE_SCALING_LINEAR ? frequency / rope->factor
+                                                : llama3(rope, frequency);
 }
 
 bool rope_scaling_read(const char *text, struct rope_config *out)
@@ -37,13 +39,14 @@ bool rope_scaling_read(const char *text, struct rope_config *out)
         out->scaling = ROPE_SCALING_LINEAR;
         return out->factor >= 1.0 && out->factor <= most;
     }
-    if (sscanf(text, "llama3:%lf,%lf,%lf,%" SCNd32 "%n", &out->factor, &out->low_freq_factor, &out->high_freq_factor,
-               &out->original_context, &end) != 4 ||
+    if (sscanf(text, "llama3:%lf,%lf,%lf,%" SCNd32 "%n", &out->factor, &out->low_freq_factor,
+               &out->high_freq_factor, &out->original_context, &end) != 4 ||
         text[end] != '\0')
         return false;
     out->scaling = ROPE_SCALING_LLAMA3;
     return out->factor >= 1.0 && out->factor <= most && out->low_freq_factor > 0.0 &&
-           out->high_freq_factor > out->low_freq_factor && out->high_freq_factor <= most && out->original_context > 0;
+           out->high_freq_factor > out->low_freq_factor && out->high_freq_factor <= most &&
+           out->original_context > 0;
 }
 
 char *rope_scaling_text(char text[static ROPE_SCALING_TEXT_MAX], const struct rope_config *rope)
@@ -52,7 +55,7 @@ char *rope_scaling_text(char text[static ROPE_SCALING_TEXT_MAX], const struct ro
     if (rope->scaling == ROPE_SCALING_LINEAR)
         snprintf(text, ROPE_SCALING_TEXT_MAX, "linear:%.15g", rope->factor);
     if (rope->scaling == ROPE_SCALING_LLAMA3)
-        snprintf(text, ROPE_SCALING_TEXT_MAX, "llama3:%.15g,%.15g,%.15g,%" PRId32, rope->factor, rope->low_freq_factor,
-                 rope->high_freq_factor, rope->original_context);
+        snprintf(text, ROPE_SCALING_TEXT_MAX, "llama3:%.15g,%.15g,%.15g,%" PRId32, rope->factor,
+                 rope->low_freq_factor, rope->high_freq_factor, rope->original_context);
     return text;
 }

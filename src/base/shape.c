@@ -74,14 +74,16 @@ void shape_set(struct shape *shape, enum shape_property property, double value)
         *(int *)at = (int)value;
 }
 
-char *shape_text(char text[static SHAPE_TEXT_MAX], const struct shape *shape, enum shape_property property)
+char *shape_text(char text[static SHAPE_TEXT_MAX], const struct shape *shape,
+                 enum shape_property property)
 {
     const struct shape_row *row = shape_row_get(property);
     const double value = shape_get(shape, property);
     if (row->type == SHAPE_TYPE_CHOICE)
         (void)snprintf(text, SHAPE_TEXT_MAX, "%s='%s'", row->name, row->words[(int)value]);
     else if (row->type == SHAPE_TYPE_BOOL)
-        (void)snprintf(text, SHAPE_TEXT_MAX, "%s=%s", row->name, (value != 0.0) != row->inverse ? "True" : "False");
+        (void)snprintf(text, SHAPE_TEXT_MAX, "%s=%s", row->name,
+                       (value != 0.0) != row->inverse ? "True" : "False");
     else
         (void)snprintf(text, SHAPE_TEXT_MAX, "%s=%.15g", row->name, value);
     return text;
@@ -119,7 +121,8 @@ bool shape_rotates(const struct shape *shape, int32_t layer)
 int32_t shape_window(const struct shape *shape, int32_t layer)
 {
     const int32_t pattern = shape->sliding_window_pattern;
-    const bool whole = layer < shape->max_window_layers || (pattern > 0 && (layer + 1) % pattern == 0);
+    const bool whole =
+        layer < shape->max_window_layers || (pattern > 0 && (layer + 1) % pattern == 0);
     return whole ? 0 : shape->sliding_window;
 }
 
@@ -152,7 +155,8 @@ bool arch_says(const struct arch *arch, enum shape_property property, double val
 {
     const struct shape_row *row = shape_row_get(property);
     return arch_field(arch, property) != NULL &&
-           (row->type != SHAPE_TYPE_CHOICE || row->hf_words[(int)value] != NULL) && (row->only == NULL || value != 0.0);
+           (row->type != SHAPE_TYPE_CHOICE || row->hf_words[(int)value] != NULL) &&
+           (row->only == NULL || value != 0.0);
 }
 
 static bool is_of_windows(enum shape_property property)
@@ -169,16 +173,19 @@ static bool window_is_said(const struct arch *arch, const struct shape *shape)
 }
 
 /* Returns true if a property has no effect in a model, or in those of an architecture. */
-static bool is_idle(const struct arch *arch, const struct shape *shape, enum shape_property property)
+static bool is_idle(const struct arch *arch, const struct shape *shape,
+                    enum shape_property property)
 {
     return (property == SHAPE_gelu && (shape->mlp != MLP_GELU || arch->shape.mlp != MLP_GELU)) ||
-           (property == SHAPE_qkv_bias && shape->bias) || (is_of_windows(property) && shape->sliding_window == 0) ||
+           (property == SHAPE_qkv_bias && shape->bias) ||
+           (is_of_windows(property) && shape->sliding_window == 0) ||
            (property == SHAPE_rope_theta && shape->position != POSITION_ROPE);
 }
 
 /* Returns true if the class of an architecture cannot say a property of a model, which it has
  * otherwise. */
-static bool is_other(const struct arch *arch, const struct shape *shape, enum shape_property property)
+static bool is_other(const struct arch *arch, const struct shape *shape,
+                     enum shape_property property)
 {
     const double value = shape_get(shape, property);
     if (property == SHAPE_bias && arch->biases != BIASES_NONE)
@@ -192,7 +199,8 @@ static bool is_other(const struct arch *arch, const struct shape *shape, enum sh
 }
 
 /* Returns how many properties of a model the class cannot say, and the first of them. */
-static int others_count(const struct arch *arch, const struct shape *shape, enum shape_property *first)
+static int others_count(const struct arch *arch, const struct shape *shape,
+                        enum shape_property *first)
 {
     int count = 0;
     *first = SHAPE_PROPERTIES;
@@ -205,14 +213,16 @@ static int others_count(const struct arch *arch, const struct shape *shape, enum
     return count;
 }
 
-/* Returns true if the class can say the whole shape.  Planning calls it often, so the common answer for each property
- * needs no call: the architecture's own value, or a field that is no choice of words. */
+/* Returns true if the class can say the whole shape.  Planning calls it often, so the common answer
+ * for each property needs no call: the architecture's own value, or a field that is no choice of
+ * words. */
 static bool is_said(const struct arch *arch, const struct shape *shape)
 {
-#define SAID(name, field)                                                                                       \
-    if (shape->field != arch->shape.field &&                                                                    \
-        (rows[SHAPE_##name].hf[arch->family] == NULL || rows[SHAPE_##name].words || rows[SHAPE_##name].only) && \
-        is_other(arch, shape, SHAPE_##name))                                                                    \
+#define SAID(name, field)                                                           \
+    if (shape->field != arch->shape.field &&                                        \
+        (rows[SHAPE_##name].hf[arch->family] == NULL || rows[SHAPE_##name].words || \
+         rows[SHAPE_##name].only) &&                                                \
+        is_other(arch, shape, SHAPE_##name))                                        \
         return false;
 #define SHAPE_INT(name, ...) SAID(name, name)
 #define SHAPE_REAL(name, ...) SAID(name, name)

@@ -37,15 +37,17 @@ enum shape_type { SHAPE_TYPE_INT, SHAPE_TYPE_REAL, SHAPE_TYPE_BOOL, SHAPE_TYPE_C
 struct shape_row {
     const char *name; /* of the key */
     enum shape_type type;
-    size_t offset;            /* in struct shape */
-    bool inverse;             /* a bool: the struct's field is the opposite of the key and of files' fields */
+    size_t offset; /* in struct shape */
+    bool inverse;  /* a bool: the struct's field is the opposite of the key and of files' fields */
     const char *const *words; /* of a choice; NULL comes last */
-    const char *hf[ARCH_FAMILIES], *gguf[ARCH_FAMILIES]; /* fields of config.json, keys of GGUF; NULL: there is none */
-    const char *hf_words[SHAPE_WORDS_MAX]; /* of a choice's field, the first of those between '|'; NULL: no such word */
+    const char *hf[ARCH_FAMILIES],
+        *gguf[ARCH_FAMILIES]; /* fields of config.json, keys of GGUF; NULL: there is none */
+    const char *hf_words[SHAPE_WORDS_MAX]; /* of a choice's field, the first of those between '|';
+                                              NULL: no such word */
     double least, most;                    /* of a real's field, which is in [least, most) */
     bool optional;                         /* files may lack the field */
-    const char
-        *only; /* the architecture that alone has the field, in which 0 cannot be said; NULL: all of the family */
+    const char *only; /* the architecture that alone has the field, in which 0 cannot be said; NULL:
+                         all of the family */
 };
 
 const struct shape_row *shape_row_get(enum shape_property property);
@@ -54,10 +56,12 @@ double shape_get(const struct shape *shape, enum shape_property property);
 void shape_set(struct shape *shape, enum shape_property property, double value);
 /* Writes the value with its name, "norm='rmsnorm'", for messages.  Returns `text`. */
 #define SHAPE_TEXT_MAX 64
-char *shape_text(char text[static SHAPE_TEXT_MAX], const struct shape *shape, enum shape_property property);
+char *shape_text(char text[static SHAPE_TEXT_MAX], const struct shape *shape,
+                 enum shape_property property);
 #define SHAPE_TEXT(shape, property) shape_text((char[SHAPE_TEXT_MAX]){0}, shape, property)
 
-/* Returns the tokens that a layer's attention sees, the last of which is a token itself; 0 means all up to it. */
+/* Returns the tokens that a layer's attention sees, the last of which is a token itself; 0 means
+ * all up to it. */
 int32_t shape_window(const struct shape *shape, int32_t layer);
 /* Replaces sizes of 0 by what they mean. */
 void shape_sizes_fill(struct shape *shape);
@@ -76,7 +80,8 @@ struct arch {
     const char *name;
     const char *class_name; /* of transformers; NULL: our own */
     enum arch_family family;
-    struct shape shape;  /* as we train one; of properties that the family has no fields for, as all are */
+    struct shape
+        shape; /* as we train one; of properties that the family has no fields for, as all are */
     struct shape silent; /* the properties with fields, in a file that lacks them */
     /* A model with biases: no, with a field of our own, with attention_bias and mlp_bias. */
     enum { BIASES_NONE, BIASES_OWN, BIASES_FIELDS } biases;
@@ -85,16 +90,19 @@ struct arch {
     struct {
         const char *file, *gguf;
     } norms[2]; /* names of the norms of attention and of the MLP */
-    /* Which versions of llama.cpp need an output layer that is the embedding: none, old ones, all. */
+    /* Which versions of llama.cpp need an output layer that is the embedding: none, old ones, all.
+     */
     enum { GGUF_OUTPUT_FREE, GGUF_OUTPUT_ONCE, GGUF_OUTPUT_NEEDED } gguf_output;
     const char *gguf;      /* GGUF's architecture; NULL: the name */
-    bool gguf_neighbours;  /* llama.cpp turns neighbours in a head, so queries and keys have another order there */
+    bool gguf_neighbours;  /* llama.cpp turns neighbours in a head, so queries and keys have another
+                              order there */
     bool gguf_divisors;    /* llama.cpp knows rope_scaling llama3 */
     bool gguf_whole_heads; /* llama.cpp needs head_dim = n_embd / n_head */
 };
 
 const struct arch *arch_get(enum arch_kind kind);
-/* Return the field of config.json, and the key of GGUF, that an architecture has for a property, or NULL. */
+/* Return the field of config.json, and the key of GGUF, that an architecture has for a property, or
+ * NULL. */
 const char *arch_field(const struct arch *arch, enum shape_property property);
 const char *arch_gguf_key(const struct arch *arch, enum shape_property property);
 /* Returns true if a file of the architecture can say a property's value. */

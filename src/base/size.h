@@ -1,5 +1,6 @@
-/* Size arithmetic that cannot wrap.  Every product or sum of values from a user or a file goes through here.  Each
- * function tests before it computes.  Nothing is logged here: only the caller knows which field is too large. */
+/* Size arithmetic that cannot wrap.  Every product or sum of values from a user or a file goes
+ * through here.  Each function tests before it computes.  Nothing is logged here: only the caller
+ * knows which field is too large. */
 #ifndef GPT_TRAIN_BASE_SIZE_H
 #define GPT_TRAIN_BASE_SIZE_H
 
@@ -26,10 +27,12 @@ static inline bool size_add(size_t a, size_t b, size_t *out)
     return true;
 }
 
-/* *out = the product of `count` sizes; 1 for count 0.  Returns false when it does not fit, or a size is negative. */
+/* *out = the product of `count` sizes; 1 for count 0.  Returns false when it does not fit, or a
+ * size is negative. */
 static inline bool size_product(const int64_t *sizes, size_t count, size_t *out)
 {
-    bool fits = true, zero = false; /* any zero makes the product zero, even if the sizes before it overflow */
+    bool fits = true,
+         zero = false; /* any zero makes the product zero, even if the sizes before it overflow */
     size_t product = 1;
     for (size_t i = 0; i < count; i++) {
         if (sizes[i] < 0)

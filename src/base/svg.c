@@ -8,9 +8,11 @@
 
 #define TEXT_MAX 512
 
-/* Paul Tol, "Colour Schemes", SRON/EPS/TN/09-002, scheme "muted": distinct for all kinds of colour vision. */
-const char *const svg_colours[SVG_COLOURS] = {"#332288", "#aa4499", "#88ccee", "#cc6677", "#44aa99",
-                                              "#ddcc77", "#999933", "#882255", "#117733", "#bbbbbb"};
+/* Paul Tol, "Colour Schemes", SRON/EPS/TN/09-002, scheme "muted": distinct for all kinds of colour
+ * vision. */
+const char *const svg_colours[SVG_COLOURS] = {"#332288", "#aa4499", "#88ccee", "#cc6677",
+                                              "#44aa99", "#ddcc77", "#999933", "#882255",
+                                              "#117733", "#bbbbbb"};
 
 void svg_escape(FILE *out, const char *text)
 {
@@ -30,27 +32,31 @@ void svg_escape(FILE *out, const char *text)
     }
 }
 
-void svg_text(FILE *out, double x, double y, enum svg_anchor anchor, int size, const char *colour, const char *format,
-              ...)
+void svg_text(FILE *out, double x, double y, enum svg_anchor anchor, int size, const char *colour,
+              const char *format, ...)
 {
-    static const char *const anchors[] = {[SVG_START] = "start", [SVG_MIDDLE] = "middle", [SVG_END] = "end"};
+    static const char *const anchors[] = {
+        [SVG_START] = "start", [SVG_MIDDLE] = "middle", [SVG_END] = "end"};
     char text[TEXT_MAX];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     /* A white outline keeps the text readable over lines. */
-    fprintf(out,
-            "<text x=\"%.2f\" y=\"%.2f\" text-anchor=\"%s\" font-size=\"%d\" fill=\"%s\" stroke=\"#ffffff\" "
-            "stroke-width=\"4\" stroke-linejoin=\"round\" paint-order=\"stroke\">",
-            x, y, anchors[anchor], size, colour);
+    fprintf(
+        out,
+        "<text x=\"%.2f\" y=\"%.2f\" text-anchor=\"%s\" font-size=\"%d\" fill=\"%s\" stroke=\"#ffffff\" "
+        "stroke-width=\"4\" stroke-linejoin=\"round\" paint-order=\"stroke\">",
+        x, y, anchors[anchor], size, colour);
     svg_escape(out, text);
     fprintf(out, "</text>\n");
 }
 
-void svg_line(FILE *out, double x0, double y0, double x1, double y1, const char *colour, const char *dash)
+void svg_line(FILE *out, double x0, double y0, double x1, double y1, const char *colour,
+              const char *dash)
 {
-    fprintf(out, "<line x1=\"%.2f\" y1=\"%.2f\" x2=\"%.2f\" y2=\"%.2f\" stroke=\"%s\"", x0, y0, x1, y1, colour);
+    fprintf(out, "<line x1=\"%.2f\" y1=\"%.2f\" x2=\"%.2f\" y2=\"%.2f\" stroke=\"%s\"", x0, y0, x1,
+            y1, colour);
     if (dash)
         fprintf(out, " stroke-width=\"1.5\" stroke-dasharray=\"%s\"", dash);
     fprintf(out, "/>\n");

@@ -1,8 +1,9 @@
 /* The memory that this process may use.
  *
- * The available memory is the smallest of MemAvailable, the rest under the limits of the process's cgroups, and the
- * unused part of its address space (ulimit -v).  Page cache that the kernel can drop counts as free.  Nothing is
- * allocated to test this, so the result is an estimate, not a guarantee.
+ * The available memory is the smallest of MemAvailable, the rest under the limits of the process's
+ * cgroups, and the unused part of its address space (ulimit -v).  Page cache that the kernel can
+ * drop counts as free.  Nothing is allocated to test this, so the result is an estimate, not a
+ * guarantee.
  */
 #include "base/system_memory.h"
 
@@ -15,8 +16,8 @@
 
 #define LINE_MAX_BYTES 1024
 
-/* Reads the first number of the first line of `path` that starts with `key` ("" for any line) and a number.  Returns
- * false when there is none. */
+/* Reads the first number of the first line of `path` that starts with `key` ("" for any line) and a
+ * number.  Returns false when there is none. */
 static bool number_read(const char *path, const char *key, uint64_t *out)
 {
     FILE *file = fopen(path, "re");
@@ -25,14 +26,15 @@ static bool number_read(const char *path, const char *key, uint64_t *out)
     char line[LINE_MAX_BYTES];
     bool found = false;
     while (!found && fgets(line, sizeof line, file) != NULL)
-        found = strncmp(line, key, strlen(key)) == 0 && sscanf(line + strlen(key), " %" SCNu64, out) == 1;
+        found = strncmp(line, key, strlen(key)) == 0 &&
+                sscanf(line + strlen(key), " %" SCNu64, out) == 1;
     fclose(file);
     return found;
 }
 
 /* Visits ROOT/MOUNT and each folder from there down to `cgroup` ("/", "/a/b"). */
-static void chain_visit(const char *root, const char *mount, const char *cgroup, bool unified, cgroup_fn *visit,
-                        void *context)
+static void chain_visit(const char *root, const char *mount, const char *cgroup, bool unified,
+                        cgroup_fn *visit, void *context)
 {
     char folder[FILE_PATH_MAX];
     const int base = snprintf(folder, sizeof folder, "%s/%s", root, mount);
@@ -48,9 +50,10 @@ static void chain_visit(const char *root, const char *mount, const char *cgroup,
     }
 }
 
-/* Lines are "ID:CONTROLLERS:PATH", with ID 0 and no controllers for v2.  A mount point of v1 has the name of one
- * controller or of all; one of v2 is `root`, or below it "unified". */
-void cgroups_visit(const char *membership, const char *root, const char *controller, cgroup_fn *visit, void *context)
+/* Lines are "ID:CONTROLLERS:PATH", with ID 0 and no controllers for v2.  A mount point of v1 has
+ * the name of one controller or of all; one of v2 is `root`, or below it "unified". */
+void cgroups_visit(const char *membership, const char *root, const char *controller,
+                   cgroup_fn *visit, void *context)
 {
     char line[LINE_MAX_BYTES];
     FILE *file = fopen(membership, "re");
@@ -63,7 +66,8 @@ void cgroups_visit(const char *membership, const char *root, const char *control
         *controllers++ = '\0';
         *cgroup++ = '\0';
         const bool unified = strcmp(line, "0") == 0 && *controllers == '\0';
-        if (!unified && strstr(TEXT(LINE_MAX_BYTES + 2, ",%s,", controllers), TEXT(32, ",%s,", controller)) == NULL)
+        if (!unified && strstr(TEXT(LINE_MAX_BYTES + 2, ",%s,", controllers),
+                               TEXT(32, ",%s,", controller)) == NULL)
             continue;
         chain_visit(root, unified ? "" : controllers, cgroup, unified, visit, context);
         chain_visit(root, unified ? "unified" : controller, cgroup, unified, visit, context);
@@ -81,11 +85,13 @@ static void limit_apply(void *context, const char *folder, bool unified)
 {
     const struct limits *limits = context;
     uint64_t limit_bytes = 0, usage_bytes = 0, cache_bytes = 0;
-    if (!number_read(FILE_IN(folder, unified ? "memory.max" : "memory.limit_in_bytes"), "", &limit_bytes))
+    if (!number_read(FILE_IN(folder, unified ? "memory.max" : "memory.limit_in_bytes"), "",
+                     &limit_bytes))
         return; /* absent, or "max" */
     if (limit_bytes < *limits->total)
         *limits->total = limit_bytes;
-    (void)number_read(FILE_IN(folder, unified ? "memory.current" : "memory.usage_in_bytes"), "", &usage_bytes);
+    (void)number_read(FILE_IN(folder, unified ? "memory.current" : "memory.usage_in_bytes"), "",
+                      &usage_bytes);
     const char *path = FILE_IN(folder, "memory.stat");
     if (!number_read(path, "total_inactive_file ", &cache_bytes))
         (void)number_read(path, "inactive_file ", &cache_bytes);
@@ -95,9 +101,11 @@ static void limit_apply(void *context, const char *folder, bool unified)
         *limits->available = left;
 }
 
-void system_memory_limit(const char *membership, const char *root, uint64_t *total_bytes, uint64_t *free_bytes)
+void system_memory_limit(const char *membership, const char *root, uint64_t *total_bytes,
+                         uint64_t *free_bytes)
 {
-    cgroups_visit(membership, root, "memory", limit_apply, &(struct limits){total_bytes, free_bytes});
+    cgroups_visit(membership, root, "memory", limit_apply,
+                  &(struct limits){total_bytes, free_bytes});
 }
 
 void system_memory_space_limit(uint64_t *total_bytes, uint64_t *free_bytes)
@@ -156,8 +164,9 @@ bool system_memory_space_is_limit(void)
 
 /* ---- what this process uses ---- */
 
-/* Returns the value of the field `name` of /proc/self/status, converted from kB to bytes; 0 when it cannot be read.
- * Without stdio, so that a query does not allocate and may be made in the RUN phase. */
+/* Returns the value of the field `name` of /proc/self/status, converted from kB to bytes; 0 when it
+ * cannot be read. Without stdio, so that a query does not allocate and may be made in the RUN
+ * phase. */
 static size_t status_field_bytes(const char *name)
 {
     char text[4096];

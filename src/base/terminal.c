@@ -1,7 +1,7 @@
 /* The width of a terminal, and lines that fit it.
  *
- * Without this a terminal breaks long lines inside words.  A character is one column here.  Wide ones, as of Chinese,
- * take two, so that the terminal may still break a line of them.
+ * Without this a terminal breaks long lines inside words.  A character is one column here.  Wide
+ * ones, as of Chinese, take two, so that the terminal may still break a line of them.
  */
 #include "base/terminal.h"
 

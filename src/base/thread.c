@@ -1,14 +1,16 @@
-/* Threads: counts processors by the affinity mask, the CPU quotas of cgroup v1 and v2 and the cores; a parallel loop;
- * and a ticker.
+/* Threads: counts processors by the affinity mask, the CPU quotas of cgroup v1 and v2 and the
+ * cores; a parallel loop; and a ticker.
  *
- * In a container with a quota of two processors the affinity mask still contains every processor of the host; starting
- * a thread on each of them would make training slower.  The quota may be set on the process's own cgroup or on any
- * parent, so the whole chain is read and the smallest quota counts.  Missing or unreadable files set no limit.
+ * In a container with a quota of two processors the affinity mask still contains every processor of
+ * the host; starting a thread on each of them would make training slower.  The quota may be set on
+ * the process's own cgroup or on any parent, so the whole chain is read and the smallest quota
+ * counts.  Missing or unreadable files set no limit.
  *
- * The loop's threads take the next index from a shared counter and live as long as the loop.  A ticker sleeps on a
- * condition variable, so that ticker_stop() does not have to wait for the end of the interval; intervals use the
- * monotonic clock (but on macOS), so changes of the wall clock do not affect them.  All threads block signals, so that
- * handlers run on the thread that installed them.
+ * The loop's threads take the next index from a shared counter and live as long as the loop.  A
+ * ticker sleeps on a condition variable, so that ticker_stop() does not have to wait for the end of
+ * the interval; intervals use the monotonic clock (but on macOS), so changes of the wall clock do
+ * not affect them.  All threads block signals, so that handlers run on the thread that installed
+ * them.
  */
 #ifdef __linux__
 #ifndef _GNU_SOURCE
@@ -46,9 +48,10 @@ static bool first_line(const char *folder, const char *name, char line[static LI
 }
 
 #ifdef __linux__
-/* Returns true when an earlier processor of the mask shares the core of `processor`.  `siblings` is a list in the
- * kernel's format: "0,8" or "0-1". */
-static bool core_is_counted(const char *siblings, size_t processor, const cpu_set_t *set, size_t size_bytes)
+/* Returns true when an earlier processor of the mask shares the core of `processor`.  `siblings` is
+ * a list in the kernel's format: "0,8" or "0-1". */
+static bool core_is_counted(const char *siblings, size_t processor, const cpu_set_t *set,
+                            size_t size_bytes)
 {
     const char *at = siblings;
     while (*at >= '0' && *at <= '9') {
@@ -63,10 +66,13 @@ static bool core_is_counted(const char *siblings, size_t processor, const cpu_se
     return false;
 }
 
-/* Counts the processors of the mask, or their cores if `folder` has the kernel's topology.  NULL: processors. */
+/* Counts the processors of the mask, or their cores if `folder` has the kernel's topology.  NULL:
+ * processors. */
 static int affinity_count(const char *folder)
 {
-    enum { PROCESSORS = 1 << 20 }; /* the kernel refuses a set smaller than its own; no machine has more */
+    enum {
+        PROCESSORS = 1 << 20
+    }; /* the kernel refuses a set smaller than its own; no machine has more */
     const size_t size_bytes = CPU_ALLOC_SIZE(PROCESSORS);
     cpu_set_t *set = CPU_ALLOC(PROCESSORS);
     const bool is_read = set != NULL && sched_getaffinity(0, size_bytes, set) == 0;
@@ -91,15 +97,16 @@ static int affinity_count(const char *folder)
 }
 #endif
 
-/* The quota of a cgroup over its period, rounded up; 0 for no limit or invalid values.  v2 has a line "QUOTA PERIOD" or
- * "max PERIOD"; v1 has two files, and a quota of -1 is no limit. */
+/* The quota of a cgroup over its period, rounded up; 0 for no limit or invalid values.  v2 has a
+ * line "QUOTA PERIOD" or "max PERIOD"; v1 has two files, and a quota of -1 is no limit. */
 static int quota_count(const char *folder, bool unified)
 {
     char quota[LINE_BYTES], period[LINE_BYTES], *rest;
     if (!first_line(folder, unified ? "cpu.max" : "cpu.cfs_quota_us", quota) ||
         (!unified && !first_line(folder, "cpu.cfs_period_us", period)))
         return 0;
-    const long long quota_us = strtoll(quota, &rest, 10), period_us = strtoll(unified ? rest : period, NULL, 10);
+    const long long quota_us = strtoll(quota, &rest, 10),
+                    period_us = strtoll(unified ? rest : period, NULL, 10);
     if (quota_us <= 0 || period_us <= 0)
         return 0;
     const long long count = (quota_us - 1) / period_us + 1;
@@ -158,7 +165,9 @@ static int thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
     return error;
 }
 
-enum { LOOP_THREADS_MAX = 256 }; /* their structs are on the stack, and such loops gain nothing from more threads */
+enum {
+    LOOP_THREADS_MAX = 256
+}; /* their structs are on the stack, and such loops gain nothing from more threads */
 
 struct loop {
     thread_work_fn *work;
@@ -262,7 +271,8 @@ static void ticker_destroy(struct ticker *ticker)
     hostmem_free(ticker);
 }
 
-enum gt_status ticker_start(struct hostmem *mem, double seconds, ticker_fn *tick, void *context, struct ticker **out)
+enum gt_status ticker_start(struct hostmem *mem, double seconds, ticker_fn *tick, void *context,
+                            struct ticker **out)
 {
     struct ticker *ticker;
     assert(seconds > 0.0 && tick != NULL);
@@ -295,8 +305,8 @@ void ticker_stop(struct ticker *ticker)
 
 /* ---- contention ---- */
 
-/* Reads /proc/self/task/ID/schedstat, a line of three numbers: nanoseconds on a processor, nanoseconds waiting for
- * one, and a count of time slices. */
+/* Reads /proc/self/task/ID/schedstat, a line of three numbers: nanoseconds on a processor,
+ * nanoseconds waiting for one, and a count of time slices. */
 void contention_read(struct contention *out)
 {
     DIR *threads = opendir("/proc/self/task");
@@ -307,8 +317,11 @@ void contention_read(struct contention *out)
         if (!entry)
             break;
         thread->id = strtoll(entry->d_name, NULL, 10);
-        FILE *file = thread->id > 0 ? fopen(TEXT(300, "/proc/self/task/%s/schedstat", entry->d_name), "re") : NULL;
-        out->count += file && fscanf(file, "%" SCNd64 " %" SCNd64, &thread->run_ns, &thread->wait_ns) == 2;
+        FILE *file = thread->id > 0
+                         ? fopen(TEXT(300, "/proc/self/task/%s/schedstat", entry->d_name), "re")
+                         : NULL;
+        out->count +=
+            file && fscanf(file, "%" SCNd64 " %" SCNd64, &thread->run_ns, &thread->wait_ns) == 2;
         if (file)
             fclose(file);
     }
@@ -317,7 +330,8 @@ void contention_read(struct contention *out)
     out->at_ns = clock_monotonic_ns();
 }
 
-double contention_share(const struct contention *before, const struct contention *after, int processors)
+double contention_share(const struct contention *before, const struct contention *after,
+                        int processors)
 {
     const double passed_ns = (double)(after->at_ns - before->at_ns);
     double waited_ns = 0.0, ran_ns = 0.0;
@@ -333,6 +347,7 @@ double contention_share(const struct contention *before, const struct contention
     if (!(passed_ns > 0.0))
         return 0.0;
     const double waited = waited_ns / passed_ns, taken = processors - ran_ns / passed_ns;
-    const double likely = taken * (1.0 + 1.0 / processors) / 2.0, share = waited < likely ? waited : likely;
+    const double likely = taken * (1.0 + 1.0 / processors) / 2.0,
+                 share = waited < likely ? waited : likely;
     return share < 0.0 ? 0.0 : share > 1.0 ? 1.0 : share;
 }

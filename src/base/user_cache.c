@@ -1,9 +1,9 @@
 /* The user's cache: one file per name, `HASH.SUFFIX`.
  *
- * A file consists of a header (magic, lengths, CRC-32C of everything after it), the full key and the data.  It is used
- * if the user owns the folder and the file, no one else may write to them, the length is exact, and checksum and key
- * match.  The file's name is only a hash of the name.  Files are replaced atomically, so readers see the old file or
- * the new one.
+ * A file consists of a header (magic, lengths, CRC-32C of everything after it), the full key and
+ * the data.  It is used if the user owns the folder and the file, no one else may write to them,
+ * the length is exact, and checksum and key match.  The file's name is only a hash of the name.
+ * Files are replaced atomically, so readers see the old file or the new one.
  */
 #include "base/user_cache.h"
 
@@ -33,8 +33,8 @@ static bool is_own(const struct stat *status)
     return status->st_uid == geteuid() && (status->st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-/* Writes $XDG_CACHE_HOME (if absolute, else ~/.cache) to `above`.  Returns false when there is no home or the path is
- * too long. */
+/* Writes $XDG_CACHE_HOME (if absolute, else ~/.cache) to `above`.  Returns false when there is no
+ * home or the path is too long. */
 static bool root_above(char above[static FILE_PATH_MAX])
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -61,33 +61,38 @@ bool user_cache_folder(const struct user_cache *cache, char *folder, bool create
     }
     if (lstat(folder, &status) != 0)
         return false;
-    return S_ISDIR(status.st_mode) && is_own(&status) && access(folder, create ? W_OK | X_OK : X_OK) == 0;
+    return S_ISDIR(status.st_mode) && is_own(&status) &&
+           access(folder, create ? W_OK | X_OK : X_OK) == 0;
 }
 
-static bool path_of(const struct user_cache *cache, const char *name, bool create, char path[static FILE_PATH_MAX])
+static bool path_of(const struct user_cache *cache, const char *name, bool create,
+                    char path[static FILE_PATH_MAX])
 {
     char folder[FILE_PATH_MAX];
     if (!user_cache_folder(cache, folder, create))
         return false;
-    return snprintf(path, FILE_PATH_MAX, "%s/%016" PRIx64 "%s", folder, hash_fnv1a(name, strlen(name)), cache->suffix) <
+    return snprintf(path, FILE_PATH_MAX, "%s/%016" PRIx64 "%s", folder,
+                    hash_fnv1a(name, strlen(name)), cache->suffix) <
            FILE_PATH_MAX; /* two names may share a hash: the key in the file decides */
 }
 
 /* Returns NULL when the header and the bytes after it are valid, else the fault. */
-static const char *fault_of(const struct user_cache *cache, const struct header *header, const uint8_t *after,
-                            uint64_t rest)
+static const char *fault_of(const struct user_cache *cache, const struct header *header,
+                            const uint8_t *after, uint64_t rest)
 {
     if (memcmp(header->magic, cache->magic, MAGIC_BYTES) != 0 || header->reserved != 0)
         return "its header is not one of ours";
     if (header->key_bytes >= USER_CACHE_KEY_MAX || header->data_bytes > rest ||
         header->key_bytes != rest - header->data_bytes || header->data_bytes == 0)
         return "its length is not the one it states";
-    return file_crc32c(0, after, (size_t)rest) == header->crc32c ? NULL : "its checksum does not hold";
+    return file_crc32c(0, after, (size_t)rest) == header->crc32c ? NULL
+                                                                 : "its checksum does not hold";
 }
 
-/* Reads the whole file into malloc'ed memory and checks its header.  If it is not trusted, *why is the reason. */
-static enum user_cache_file file_read(const struct user_cache *cache, int fd, struct header *header, char **out,
-                                      const char **why)
+/* Reads the whole file into malloc'ed memory and checks its header.  If it is not trusted, *why is
+ * the reason. */
+static enum user_cache_file file_read(const struct user_cache *cache, int fd, struct header *header,
+                                      char **out, const char **why)
 {
     struct stat status;
     *why = "it cannot be read";
@@ -96,7 +101,9 @@ static enum user_cache_file file_read(const struct user_cache *cache, int fd, st
     const size_t size = (size_t)status.st_size;
     const bool ours = S_ISREG(status.st_mode) && is_own(&status);
     if (!ours || size > cache->file_bytes_max || size < sizeof *header) {
-        *why = !ours ? "it is not a file of yours alone" : size < sizeof *header ? "it is too short" : "it is too long";
+        *why = !ours                   ? "it is not a file of yours alone"
+               : size < sizeof *header ? "it is too short"
+                                       : "it is too long";
         return USER_CACHE_REFUSED;
     }
     char *bytes = malloc(size);
@@ -114,8 +121,8 @@ static enum user_cache_file file_read(const struct user_cache *cache, int fd, st
     return USER_CACHE_REFUSED;
 }
 
-enum user_cache_file user_cache_load(const struct user_cache *cache, const char *name, const char *key, void **out,
-                                     size_t *out_bytes)
+enum user_cache_file user_cache_load(const struct user_cache *cache, const char *name,
+                                     const char *key, void **out, size_t *out_bytes)
 {
     char path[FILE_PATH_MAX], *bytes = NULL;
     const char *why = "it cannot be opened";
@@ -139,9 +146,11 @@ enum user_cache_file user_cache_load(const struct user_cache *cache, const char 
     }
     const size_t key_bytes = (size_t)header.key_bytes, data_bytes = (size_t)header.data_bytes;
     const char *stored = bytes + sizeof header;
-    if (key_bytes != strlen(key) || memcmp(stored, key, key_bytes) != 0) { /* the caller will replace it */
+    if (key_bytes != strlen(key) ||
+        memcmp(stored, key, key_bytes) != 0) { /* the caller will replace it */
         if (strcmp(name, key) != 0)
-            log_note("%s: was made for %.*s, not for %s; %s", path, (int)key_bytes, stored, key, cache->otherwise);
+            log_note("%s: was made for %.*s, not for %s; %s", path, (int)key_bytes, stored, key,
+                     cache->otherwise);
         free(bytes);
         return USER_CACHE_REFUSED;
     }
@@ -151,8 +160,10 @@ enum user_cache_file user_cache_load(const struct user_cache *cache, const char 
     return USER_CACHE_READ;
 }
 
-/* Returns how many bytes the cache's files have together.  Sets `oldest` to the path of the oldest file, or to "". */
-static uint64_t folder_bytes(const struct user_cache *cache, const char *folder, char oldest[static FILE_PATH_MAX])
+/* Returns how many bytes the cache's files have together.  Sets `oldest` to the path of the oldest
+ * file, or to "". */
+static uint64_t folder_bytes(const struct user_cache *cache, const char *folder,
+                             char oldest[static FILE_PATH_MAX])
 {
     uint64_t total = 0;
     int64_t oldest_s = 0;
@@ -182,14 +193,16 @@ static void folder_bound(const struct user_cache *cache, const char *folder, uin
             break;
 }
 
-bool user_cache_store(const struct user_cache *cache, const char *name, const char *key, const void *data, size_t bytes)
+bool user_cache_store(const struct user_cache *cache, const char *name, const char *key,
+                      const void *data, size_t bytes)
 {
     char path[FILE_PATH_MAX], folder[FILE_PATH_MAX];
     const size_t key_bytes = strlen(key);
     struct header header = {.key_bytes = key_bytes, .data_bytes = bytes};
     struct file_replacement file;
     if (bytes == 0 || key_bytes >= USER_CACHE_KEY_MAX ||
-        bytes > cache->file_bytes_max - USER_CACHE_KEY_MAX - sizeof header || !path_of(cache, name, true, path))
+        bytes > cache->file_bytes_max - USER_CACHE_KEY_MAX - sizeof header ||
+        !path_of(cache, name, true, path))
         return false;
     file_folder_of(folder, path);
     file_remove_leftovers(folder, false);

@@ -1,8 +1,9 @@
 /* UTF-8 decoding and encoding, one character at a time.
  *
- * The first byte gives the length and the range that the second byte must be in; that range alone excludes overlong
- * forms, surrogates and everything above U+10FFFF (table 3-7 of the Unicode standard), so nothing is checked twice.
- * There is no state: callers that read in chunks keep the bytes of an incomplete character.
+ * The first byte gives the length and the range that the second byte must be in; that range alone
+ * excludes overlong forms, surrogates and everything above U+10FFFF (table 3-7 of the Unicode
+ * standard), so nothing is checked twice. There is no state: callers that read in chunks keep the
+ * bytes of an incomplete character.
  */
 #include "base/utf8.h"
 
@@ -22,9 +23,11 @@ static struct utf8_lead utf8_lead_of(unsigned char byte)
     if (byte >= 0xC2 && byte <= 0xDF)
         return (struct utf8_lead){2, 0x80, 0xBF, byte & 0x1F};
     if (byte >= 0xE0 && byte <= 0xEF)
-        return (struct utf8_lead){3, byte == 0xE0 ? 0xA0 : 0x80, byte == 0xED ? 0x9F : 0xBF, byte & 0x0F};
+        return (struct utf8_lead){3, byte == 0xE0 ? 0xA0 : 0x80, byte == 0xED ? 0x9F : 0xBF,
+                                  byte & 0x0F};
     if (byte >= 0xF0 && byte <= 0xF4)
-        return (struct utf8_lead){4, byte == 0xF0 ? 0x90 : 0x80, byte == 0xF4 ? 0x8F : 0xBF, byte & 0x07};
+        return (struct utf8_lead){4, byte == 0xF0 ? 0x90 : 0x80, byte == 0xF4 ? 0x8F : 0xBF,
+                                  byte & 0x07};
     return (struct utf8_lead){0, 0, 0, 0};
 }
 
@@ -96,7 +99,8 @@ size_t utf8_valid_end(const unsigned char *bytes, size_t at, size_t count)
 size_t utf8_count_invalid(const unsigned char *bytes, size_t count)
 {
     size_t invalid = 0;
-    for (size_t at = utf8_valid_end(bytes, 0, count); at < count; at = utf8_valid_end(bytes, at + 1, count))
+    for (size_t at = utf8_valid_end(bytes, 0, count); at < count;
+         at = utf8_valid_end(bytes, at + 1, count))
         invalid++;
     return invalid;
 }

@@ -1,7 +1,8 @@
 /* gpt-export: writes a trained model for transformers, llama.cpp, Ollama or llm.c.
  *
- * This file reads the command line, opens the checkpoint and its tokenizer, and chooses the exit status; io/export.c
- * does the work.  Flags are --name=value or --name value; '-' equals '_'.  They may follow OUTPUT; "--" ends them.
+ * This file reads the command line, opens the checkpoint and its tokenizer, and chooses the exit
+ * status; io/export.c does the work.  Flags are --name=value or --name value; '-' equals '_'.  They
+ * may follow OUTPUT; "--" ends them.
  */
 #include "base/clock.h"
 #include "base/file.h"
@@ -70,15 +71,16 @@ static void print_help(void)
 
 static enum gt_status arguments_read(struct arguments *arguments, int argc, char **argv)
 {
-    const char *types[DTYPE_F16 + GGUF_MIXTURES + 1] = {dtype_name(DTYPE_F32), dtype_name(DTYPE_BF16),
-                                                        dtype_name(DTYPE_F16)};
+    const char *types[DTYPE_F16 + GGUF_MIXTURES + 1] = {
+        dtype_name(DTYPE_F32), dtype_name(DTYPE_BF16), dtype_name(DTYPE_F16)};
     for (int i = 1; i < GGUF_MIXTURES; i++)
         types[DTYPE_F16 + i] = gguf_mixture_word((enum gguf_mixture)i);
     const struct flag known[] = {
         {.name = "help", .to = &arguments->help},
         {.name = "version", .to = &arguments->version},
         {.name = "force", .to = &arguments->force},
-        {"out-dir", FLAG_TEXT, &arguments->out_dir, .room = arguments->out_dir_room, .expected = "a folder"},
+        {"out-dir", FLAG_TEXT, &arguments->out_dir, .room = arguments->out_dir_room,
+         .expected = "a folder"},
         {.name = "checkpoint", .kind = FLAG_TEXT, .to = &arguments->checkpoint},
         {"format", FLAG_WORD, &arguments->format, .words = export_format_words},
         {"dtype", FLAG_WORD, &arguments->type, .words = types},
@@ -92,7 +94,8 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
     if (count > 1)
         return flags_error(PROGRAM, "only one OUTPUT can be given", argv[1]);
     if (arguments->format < 0)
-        return FAIL(GT_USAGE, "choose a format: --format=hf, gguf, llmc, peft, ollama or gguf-lora");
+        return FAIL(GT_USAGE,
+                    "choose a format: --format=hf, gguf, llmc, peft, ollama or gguf-lora");
     if (count == 0 || argv[0][0] == '\0' || strcmp(argv[0], "-") == 0)
         return FAIL(GT_USAGE, "name the OUTPUT file or folder to write");
     return GT_OK;
@@ -100,9 +103,10 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
 
 /* ---- the work ---- */
 
-/* Opens the tokenizer in the model's folder, or sets NULL if there is none.  It must be the one used in training. */
-static enum gt_status tokenizer_open(struct hostmem *mem, const char *folder, const struct checkpoint *checkpoint,
-                                     struct tokenizer **out)
+/* Opens the tokenizer in the model's folder, or sets NULL if there is none.  It must be the one
+ * used in training. */
+static enum gt_status tokenizer_open(struct hostmem *mem, const char *folder,
+                                     const struct checkpoint *checkpoint, struct tokenizer **out)
 {
     bool exists;
     if (checkpoint->kind == CHECKPOINT_GGUF)
@@ -117,8 +121,8 @@ static enum gt_status tokenizer_open(struct hostmem *mem, const char *folder, co
     const int32_t vocab_size = checkpoint->config.vocab_size;
     if ((*out)->vocab_size <= vocab_size)
         return GT_OK;
-    return FAIL(GT_DATA, "%s: the tokenizer has %" PRId64 " tokens, but the model only %" PRId32, folder,
-                (*out)->vocab_size, vocab_size);
+    return FAIL(GT_DATA, "%s: the tokenizer has %" PRId64 " tokens, but the model only %" PRId32,
+                folder, (*out)->vocab_size, vocab_size);
 }
 
 /* Gives the commands that make the model in Ollama and start a conversation. */
@@ -146,23 +150,28 @@ static enum gt_status export_opened(struct hostmem *mem, const struct arguments 
     TRY(tokenizer_open(mem, arguments->out_dir, checkpoint, &tokenizer));
     TRY(file_trim(name, arguments->out_dir));
     const bool blocks = arguments->type > DTYPE_F16;
-    const enum gguf_mixture mixture = blocks ? (enum gguf_mixture)(arguments->type - DTYPE_F16) : GGUF_NO_MIXTURE;
-    const enum dtype usual = export_dtype_default((enum export_format)arguments->format, checkpoint);
+    const enum gguf_mixture mixture =
+        blocks ? (enum gguf_mixture)(arguments->type - DTYPE_F16) : GGUF_NO_MIXTURE;
+    const enum dtype usual =
+        export_dtype_default((enum export_format)arguments->format, checkpoint);
     const enum dtype dtype = blocks || arguments->type < 0 ? usual : (enum dtype)arguments->type;
-    const struct export_options options = {.mem = mem,
-                                           .format = (enum export_format)arguments->format,
-                                           .checkpoint = checkpoint,
-                                           .tokenizer = tokenizer,
-                                           .output = arguments->output,
-                                           .name = file_name_of(name), /* some formats store it as the model's */
-                                           .run = arguments->out_dir,
-                                           .dtype = dtype,
-                                           .mixture = mixture,
-                                           .force = arguments->force};
+    const struct export_options options = {
+        .mem = mem,
+        .format = (enum export_format)arguments->format,
+        .checkpoint = checkpoint,
+        .tokenizer = tokenizer,
+        .output = arguments->output,
+        .name = file_name_of(name), /* some formats store it as the model's */
+        .run = arguments->out_dir,
+        .dtype = dtype,
+        .mixture = mixture,
+        .force = arguments->force};
     TRY(export_run(&options));
-    const struct export_check check = {.options = &options, .model = model, .tokens = arguments->evaluate};
+    const struct export_check check = {
+        .options = &options, .model = model, .tokens = arguments->evaluate};
     TRY(export_check_run(&check));
-    log_result("%s: %s, %s, written in %.1f s", arguments->output, export_format_words[arguments->format],
+    log_result("%s: %s, %s, written in %.1f s", arguments->output,
+               export_format_words[arguments->format],
                blocks ? gguf_mixture_word(mixture) : dtype_name(dtype),
                (double)(clock_monotonic_ns() - start_ns) * 1e-9);
     if (options.format == EXPORT_OLLAMA)

@@ -1,7 +1,8 @@
 /* gpt-prepare: turns text files and folders into a data set for gpt-train.
  *
- * This file reads the command line, draws the progress line and chooses the exit status; data/prepare.c does the work.
- * Flags are --name=value or --name value; '-' equals '_'.  They may follow inputs; "--" ends them.
+ * This file reads the command line, draws the progress line and chooses the exit status;
+ * data/prepare.c does the work. Flags are --name=value or --name value; '-' equals '_'.  They may
+ * follow inputs; "--" ends them.
  */
 #include "base/clock.h"
 #include "base/file.h"
@@ -50,7 +51,8 @@ static void print_help(void);
 
 int main(int argc, char **argv)
 {
-    struct arguments arguments = {.tokenizer = "bytes", .spec = {.val_fraction = 0.1, .seed = SEED_DEFAULT}};
+    struct arguments arguments = {.tokenizer = "bytes",
+                                  .spec = {.val_fraction = 0.1, .seed = SEED_DEFAULT}};
     program_begin(PROGRAM);
     enum gt_status status = arguments_read(&arguments, argc, argv);
     if (status == GT_OK && !program_answers(PROGRAM, arguments.help, arguments.version, print_help))
@@ -158,7 +160,8 @@ static enum gt_status out_dir_from_input(struct arguments *arguments, const char
     if (dot != NULL && dot > name) /* a leading dot does not begin an extension */
         *dot = '\0';
     if (name[strspn(name, ".")] == '\0' || strcmp(input, CORPUS_STDIN) == 0)
-        return FAIL(GT_USAGE, "INPUT %s: choose a folder for the data set: give --out-dir=DIR", input);
+        return FAIL(GT_USAGE, "INPUT %s: choose a folder for the data set: give --out-dir=DIR",
+                    input);
     arguments->out_dir = file_join(arguments->out_dir_room, "data", name);
     return GT_OK;
 }
@@ -179,12 +182,14 @@ static enum gt_status arguments_finish(struct arguments *arguments)
         return flags_error(PROGRAM, "needs --chat", "--train-on");
     if (spec->block_size % 8 != 0)
         return flags_error(PROGRAM, "must be a multiple of 8", "--block-size");
-    if (spec->chat != CHAT_NONE && (spec->separator != PREPARE_SEPARATOR_AUTO || spec->shard_tokens != 0 ||
-                                    spec->split == PREPARE_SPLIT_POSITION || spec->format == DOCUMENTS_TEXT))
-        return flags_error(PROGRAM,
-                           "does not go with --document-separator, --shard-tokens, --val-split=position or "
-                           "--format=text",
-                           "--chat");
+    if (spec->chat != CHAT_NONE &&
+        (spec->separator != PREPARE_SEPARATOR_AUTO || spec->shard_tokens != 0 ||
+         spec->split == PREPARE_SPLIT_POSITION || spec->format == DOCUMENTS_TEXT))
+        return flags_error(
+            PROGRAM,
+            "does not go with --document-separator, --shard-tokens, --val-split=position or "
+            "--format=text",
+            "--chat");
     if (spec->block_size == 0)
         spec->block_size = BLOCK_SIZE_DEFAULT;
     if (spec->vocab_size == 0)
@@ -209,8 +214,10 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
          .to = &arguments->tokenizer,
          .room = arguments->tokenizer_room,
          .expected = "bytes, chars, gpt2, train, a path or OWNER/NAME"},
-        {"vocab-size", FLAG_NUMBER, &spec->vocab_size, .min = BPE_TRAIN_VOCAB_MIN, .max = BPE_TRAIN_VOCAB_MAX},
-        {"out-dir", FLAG_TEXT, &arguments->out_dir, .room = arguments->out_dir_room, .expected = "a folder"},
+        {"vocab-size", FLAG_NUMBER, &spec->vocab_size, .min = BPE_TRAIN_VOCAB_MIN,
+         .max = BPE_TRAIN_VOCAB_MAX},
+        {"out-dir", FLAG_TEXT, &arguments->out_dir, .room = arguments->out_dir_room,
+         .expected = "a folder"},
         {"format", FLAG_WORD, &spec->format, .words = documents_format_words},
         {"field", FLAG_TEXT, &spec->field, .expected = "the name of a field"},
         {"encoding", FLAG_TEXT, &spec->encoding, .expected = "the name of an encoding"},
@@ -248,18 +255,22 @@ static void progress_show_bytes(void *context, uint64_t done_bytes, uint64_t tot
     const struct progress_view view = {
         .what = PROGRAM,
         .fraction = total_bytes > 0 ? (double)done_bytes / (double)total_bytes : -1.0,
-        .count = total_bytes > 0 ? TEXT(32, "of %s", LOG_BYTES(total_bytes)) : LOG_BYTES(done_bytes),
+        .count =
+            total_bytes > 0 ? TEXT(32, "of %s", LOG_BYTES(total_bytes)) : LOG_BYTES(done_bytes),
         .note = rate > 0 ? TEXT(32, "%.1f MB/s", rate * 1e-6) : "",
-        .seconds_left = rate > 0 && total_bytes > done_bytes ? (double)(total_bytes - done_bytes) / rate : -1.0};
+        .seconds_left = rate > 0 && total_bytes > done_bytes
+                            ? (double)(total_bytes - done_bytes) / rate
+                            : -1.0};
     progress_draw(&line->progress, &view);
 }
 
 /* ---- the suggestion ----
  *
- * Size: a model needs about 20 tokens per parameter (Hoffmann et al. 2022, "Training Compute-Optimal Large Language
- * Models"), so the amount of text limits the size; a small text is repeated for several epochs.  Time: 6 FLOPs per
- * parameter and token, plus attention, at a rate that processors reach with small models.  gpt-prepare does not look
- * for cards; `gpt-train --plan` does. */
+ * Size: a model needs about 20 tokens per parameter (Hoffmann et al. 2022, "Training
+ * Compute-Optimal Large Language Models"), so the amount of text limits the size; a small text is
+ * repeated for several epochs.  Time: 6 FLOPs per parameter and token, plus attention, at a rate
+ * that processors reach with small models.  gpt-prepare does not look for cards; `gpt-train --plan`
+ * does. */
 
 #define TOKENS_PER_PARAMETER 20.0
 #define EPOCHS_MAX 40.0
@@ -287,17 +298,21 @@ struct training {
     double parameters, tokens, iterations, seconds;
 };
 
-static struct training training_of(const struct model_size *size, const struct prepare_result *result, int processors)
+static struct training training_of(const struct model_size *size,
+                                   const struct prepare_result *result, int processors)
 {
     const double channels = size->n_embd, vocab = (double)result->vocab_size;
     const double matrices = 12 * channels * channels * size->n_layer + vocab * channels;
-    const double flops = 6 * matrices + 12 * channels * size->block_size * size->n_layer; /* per token */
+    const double flops =
+        6 * matrices + 12 * channels * size->block_size * size->n_layer; /* per token */
     const double update = (double)size->batch_size * size->block_size * size->accumulation;
-    const double repeated = EPOCHS_MAX * (double)result->train_tokens, rate = PROCESSOR_FLOPS * processors;
+    const double repeated = EPOCHS_MAX * (double)result->train_tokens,
+                 rate = PROCESSOR_FLOPS * processors;
     struct training training = {.parameters = matrices + channels * size->block_size};
     training.tokens = TOKENS_PER_PARAMETER * training.parameters;
     training.tokens = training.tokens < repeated ? training.tokens : repeated;
-    if (size == sizes && training.tokens * flops > HOURS_MAX * 3600 * rate) /* there is no smaller size */
+    if (size == sizes &&
+        training.tokens * flops > HOURS_MAX * 3600 * rate) /* there is no smaller size */
         training.tokens = HOURS_MAX * 3600 * rate / flops;
     training.iterations = training.tokens / update;
     if (training.iterations < ITERATIONS_MIN)
@@ -310,7 +325,8 @@ static struct training training_of(const struct model_size *size, const struct p
 static size_t size_for_text(const struct prepare_result *result)
 {
     size_t i = sizeof sizes / sizeof sizes[0] - 1;
-    while (i > 0 && TOKENS_PER_PARAMETER * training_of(&sizes[i], result, 1).parameters > (double)result->train_tokens)
+    while (i > 0 && TOKENS_PER_PARAMETER * training_of(&sizes[i], result, 1).parameters >
+                        (double)result->train_tokens)
         i--;
     return i;
 }
@@ -326,7 +342,8 @@ static int64_t rounded(double value)
 
 #define FOLDERS_TEXT_MAX (3 * FILE_PATH_MAX)
 
-/* Writes "--dataset=... --out_dir=..." for gpt-train.  Returns `text`, which is empty if the path cannot be written. */
+/* Writes "--dataset=... --out_dir=..." for gpt-train.  Returns `text`, which is empty if the path
+ * cannot be written. */
 static char *folders_text(char text[static FOLDERS_TEXT_MAX], const char *out_dir)
 {
     char path[FILE_PATH_MAX], quoted[2][FILE_PATH_MAX];
@@ -336,46 +353,55 @@ static char *folders_text(char text[static FOLDERS_TEXT_MAX], const char *out_di
     const char *name = file_name_of(path);
     const bool in_data = name == path + 5 && strncmp(path, "data/", 5) == 0;
     /* gpt-train would look for a name without a slash below data/. */
-    const char *dataset = TEXT(FILE_PATH_MAX + 2, "%s%s", name == path ? "./" : "", in_data ? name : path);
-    snprintf(text, FOLDERS_TEXT_MAX, "--dataset=%s --out_dir=%s",
-             file_shell_quote(quoted[0], sizeof quoted[0], dataset),
-             file_shell_quote(quoted[1], sizeof quoted[1], TEXT(FILE_PATH_MAX + 8, "out-%s", name)));
+    const char *dataset =
+        TEXT(FILE_PATH_MAX + 2, "%s%s", name == path ? "./" : "", in_data ? name : path);
+    snprintf(
+        text, FOLDERS_TEXT_MAX, "--dataset=%s --out_dir=%s",
+        file_shell_quote(quoted[0], sizeof quoted[0], dataset),
+        file_shell_quote(quoted[1], sizeof quoted[1], TEXT(FILE_PATH_MAX + 8, "out-%s", name)));
     return text;
 }
 
-/* Suggests to tune the model whose tokenizer made the ids.  Returns false if it is that of no model. */
+/* Suggests to tune the model whose tokenizer made the ids.  Returns false if it is that of no
+ * model. */
 static bool suggest_tuning(const struct arguments *arguments)
 {
     char folders[FOLDERS_TEXT_MAX], quoted[FILE_PATH_MAX];
     const char *model = arguments->tokenizer;
     const bool folder = file_is_folder(model) && file_exists(FILE_IN(model, "config.json"));
-    if ((!folder && !hf_hub_is_repository(model)) || folders_text(folders, arguments->out_dir)[0] == '\0')
+    if ((!folder && !hf_hub_is_repository(model)) ||
+        folders_text(folders, arguments->out_dir)[0] == '\0')
         return false;
-    const char *from = TEXT(FILE_PATH_MAX, "%s%s", folder && strchr(model, '/') == NULL ? "./" : "", model);
+    const char *from =
+        TEXT(FILE_PATH_MAX, "%s%s", folder && strchr(model, '/') == NULL ? "./" : "", model);
     log_result("to tune that model, with adapters:");
-    log_result("  gpt-train --init_from=%s --lora_rank=16 \\", file_shell_quote(quoted, sizeof quoted, from));
+    log_result("  gpt-train --init_from=%s --lora_rank=16 \\",
+               file_shell_quote(quoted, sizeof quoted, from));
     log_result("    %s", folders);
     return true;
 }
 
-static void command_print(const char *out_dir, const struct model_size *size, int64_t block_size, int64_t iterations,
-                          bool is_chat)
+static void command_print(const char *out_dir, const struct model_size *size, int64_t block_size,
+                          int64_t iterations, bool is_chat)
 {
     char folders[FOLDERS_TEXT_MAX];
     if (folders_text(folders, out_dir)[0] == '\0')
         return;
     log_result("  gpt-train %s \\", folders);
-    log_result("    --n_layer=%d --n_head=%d --n_embd=%d --block_size=%" PRId64 " --batch_size=%d \\", size->n_layer,
-               size->n_head, size->n_embd, block_size, size->batch_size);
-    log_result("    --gradient_accumulation_steps=%d --max_iters=%" PRId64 " --lr_decay_iters=%" PRId64 " \\",
+    log_result("    --n_layer=%d --n_head=%d --n_embd=%d --block_size=%" PRId64
+               " --batch_size=%d \\",
+               size->n_layer, size->n_head, size->n_embd, block_size, size->batch_size);
+    log_result("    --gradient_accumulation_steps=%d --max_iters=%" PRId64
+               " --lr_decay_iters=%" PRId64 " \\",
                size->accumulation, iterations, iterations);
-    log_result("    --learning_rate=%s --min_lr=%s --warmup_iters=%" PRId64 " \\", size->learning_rate, size->min_lr,
-               iterations / 20);
+    log_result("    --learning_rate=%s --min_lr=%s --warmup_iters=%" PRId64 " \\",
+               size->learning_rate, size->min_lr, iterations / 20);
     log_result("    --eval_interval=%" PRId64 " --eval_iters=20%s", iterations / 10,
                is_chat ? " --document_mask=True" : "");
 }
 
-/* Suggests a size that suits the amount of text and this machine, with an estimate of the time and a command. */
+/* Suggests a size that suits the amount of text and this machine, with an estimate of the time and
+ * a command. */
 static void suggest(const char *out_dir, const struct prepare_result *result)
 {
     const int processors = thread_count_available();
@@ -394,16 +420,17 @@ static void suggest(const char *out_dir, const struct prepare_result *result)
         log_result("this is too little text to train on");
         return;
     }
-    log_result("a model for this text and %d processor%s: %s, %.1f million parameters, about %s", processors,
-               processors == 1 ? "" : "s", size->name, training.parameters * 1e-6,
+    log_result("a model for this text and %d processor%s: %s, %.1f million parameters, about %s",
+               processors, processors == 1 ? "" : "s", size->name, training.parameters * 1e-6,
                CLOCK_DURATION((double)rounded(training.seconds)));
     command_print(out_dir, size, block_size, rounded(training.iterations), result->row_tokens > 0);
     log_result("(the time is an estimate; with --plan the command tells memory and time)");
     if (chosen < most)
-        log_result("on a graphics card, this text is enough for %.0f million parameters: --n_layer=%d --n_head=%d "
-                   "--n_embd=%d --block_size=%d",
-                   training_of(&sizes[most], result, processors).parameters * 1e-6, sizes[most].n_layer,
-                   sizes[most].n_head, sizes[most].n_embd, sizes[most].block_size);
+        log_result(
+            "on a graphics card, this text is enough for %.0f million parameters: --n_layer=%d --n_head=%d "
+            "--n_embd=%d --block_size=%d",
+            training_of(&sizes[most], result, processors).parameters * 1e-6, sizes[most].n_layer,
+            sizes[most].n_head, sizes[most].n_embd, sizes[most].block_size);
 }
 
 /* ---- the report ---- */
@@ -425,7 +452,8 @@ static char *count_text(char text[static 32], int64_t count)
 }
 
 /* "1 document", "3 documents" */
-#define COUNTED(count, noun) TEXT(64, "%s %s%s", COUNT_TEXT((int64_t)(count)), noun, (count) == 1 ? "" : "s")
+#define COUNTED(count, noun) \
+    TEXT(64, "%s %s%s", COUNT_TEXT((int64_t)(count)), noun, (count) == 1 ? "" : "s")
 
 static void report_counts(const struct prepare_spec *spec, const struct prepare_result *result)
 {
@@ -434,45 +462,56 @@ static void report_counts(const struct prepare_spec *spec, const struct prepare_
     const struct prepare_counts *counts = &result->counts;
     if (result->many_documents)
         log_result("%s, %s left out",
-                   COUNTED(documents->document_count - counts->duplicates - counts->targetless, "document"),
+                   COUNTED(documents->document_count - counts->duplicates - counts->targetless,
+                           "document"),
                    COUNTED(documents->empty_count, "empty one"));
     if (counts->duplicates > 0)
         log_result("%s left out", COUNTED(counts->duplicates, "exact duplicate"));
     if (documents->bad_line_count > 0)
         log_warning("%s left out", COUNTED(documents->bad_line_count, "bad line"));
     if (documents->skipped_count > 0)
-        log_note("%s left out, not text: %s (give one as INPUT to see why)", COUNTED(documents->skipped_count, "file"),
+        log_note("%s left out, not text: %s (give one as INPUT to see why)",
+                 COUNTED(documents->skipped_count, "file"),
                  prepare_kinds_text(kinds, documents->kinds));
     const bool has_lines = documents->line_end_count > 0, has_marks = documents->mark_count > 0;
     if (documents->converted_count > 0)
-        log_note(
-            "%s%s: %s%s%s", documents->converted,
-            documents->converted_count > 1 ? TEXT(64, " and %s", COUNTED(documents->converted_count - 1, "other text"))
-                                           : "",
-            has_lines ? TEXT(96, "%s (\\r\\n or \\r) read as \\n", COUNTED(documents->line_end_count, "line end")) : "",
-            has_lines && has_marks ? ", " : "",
-            has_marks ? TEXT(96, "%s left out", COUNTED(documents->mark_count, "byte-order mark")) : "");
+        log_note("%s%s: %s%s%s", documents->converted,
+                 documents->converted_count > 1
+                     ? TEXT(64, " and %s", COUNTED(documents->converted_count - 1, "other text"))
+                     : "",
+                 has_lines ? TEXT(96, "%s (\\r\\n or \\r) read as \\n",
+                                  COUNTED(documents->line_end_count, "line end"))
+                           : "",
+                 has_lines && has_marks ? ", " : "",
+                 has_marks
+                     ? TEXT(96, "%s left out", COUNTED(documents->mark_count, "byte-order mark"))
+                     : "");
     if (counts->cut_conversations > 0)
-        log_warning("%s longer than %" PRId64 " tokens cut at the end; a larger --block-size keeps more",
+        log_warning("%s longer than %" PRId64
+                    " tokens cut at the end; a larger --block-size keeps more",
                     COUNTED(counts->cut_conversations, "conversation"), spec->block_size);
     if (counts->targetless > 0)
-        log_warning("%s left out: no answer that counts begins within --block-size=%" PRId64 " tokens%s",
+        log_warning("%s left out: no answer that counts begins within --block-size=%" PRId64
+                    " tokens%s",
                     COUNTED(counts->targetless, "conversation"), spec->block_size,
-                    counts->targetless_needs > 0 ? TEXT(64, "; --block-size=%" PRId64 " would keep the first",
-                                                        (counts->targetless_needs + 7) / 8 * 8)
-                                                 : "");
+                    counts->targetless_needs > 0
+                        ? TEXT(64, "; --block-size=%" PRId64 " would keep the first",
+                               (counts->targetless_needs + 7) / 8 * 8)
+                        : "");
     if (counts->invalid_bytes > 0)
         log_warning("not UTF-8: %s in %s, kept as they are; --encoding=NAME converts text",
-                    COUNTED(counts->invalid_bytes, "byte"), COUNTED(counts->invalid_documents, "document"));
+                    COUNTED(counts->invalid_bytes, "byte"),
+                    COUNTED(counts->invalid_documents, "document"));
     if (counts->zero_documents > 0)
         log_warning("zero bytes in %s, kept; text in UTF-16 needs --encoding=UTF-16LE or UTF-16BE",
                     COUNTED(counts->zero_documents, "document"));
-    if (spec->tokenizer == TOKENIZER_BPE && counts->forced_cuts > 0) /* a token could span the cut */
+    if (spec->tokenizer == TOKENIZER_BPE &&
+        counts->forced_cuts > 0) /* a token could span the cut */
         log_note("256 KiB of text without a space were cut before tokenizing, in %s",
                  COUNTED(counts->forced_cuts, "place"));
     if (spec->dedup && documents->long_count > 0)
-        log_note("%s longer than %zu MiB not compared with others", COUNTED(documents->long_count, "document"),
-                 DOCUMENT_BYTES_MAX >> 20);
+        log_note("%s longer than %zu MiB not compared with others",
+                 COUNTED(documents->long_count, "document"), DOCUMENT_BYTES_MAX >> 20);
 }
 
 static void report_result(const struct arguments *arguments, const struct prepare_result *result)
@@ -484,7 +523,8 @@ static void report_result(const struct arguments *arguments, const struct prepar
     log_result("val has %s", COUNTED(result->val_tokens, "token"));
     if (arguments->spec.chat != CHAT_NONE)
         log_result("%s %s", COUNTED(result->counts.answer_tokens, "token"),
-                   arguments->spec.train_on == CHAT_TRAIN_ASSISTANT ? "of the assistant count" : "count");
+                   arguments->spec.train_on == CHAT_TRAIN_ASSISTANT ? "of the assistant count"
+                                                                    : "count");
     log_result("written to %s", arguments->out_dir);
     if (!suggest_tuning(arguments))
         suggest(arguments->out_dir, result);
@@ -493,7 +533,8 @@ static void report_result(const struct arguments *arguments, const struct prepar
 /* ---- the work ---- */
 
 /* Loads an existing vocabulary; the other kinds are made from the text. */
-static enum gt_status tokenizer_open(struct hostmem *mem, struct arguments *arguments, struct tokenizer **out)
+static enum gt_status tokenizer_open(struct hostmem *mem, struct arguments *arguments,
+                                     struct tokenizer **out)
 {
     const char *name = arguments->tokenizer;
     arguments->spec.tokenizer = TOKENIZER_BPE;
@@ -503,12 +544,14 @@ static enum gt_status tokenizer_open(struct hostmem *mem, struct arguments *argu
         return GT_OK;
     TRY(gguf_is_file(name) ? gguf_tokenizer_open(mem, name, out) : tokenizer_find(mem, name, out));
     if (*out == NULL)
-        return FAIL(GT_UNSUPPORTED, "--tokenizer=%s: this file has no tokenizer that is read here", name);
+        return FAIL(GT_UNSUPPORTED, "--tokenizer=%s: this file has no tokenizer that is read here",
+                    name);
     if ((*out)->kind == TOKENIZER_BPE)
         return GT_OK;
-    return FAIL(GT_USAGE,
-                "--tokenizer=%s: this vocabulary is of kind %s, which is made from the inputs; give --tokenizer=%s",
-                name, tokenizer_kind_names[(*out)->kind], tokenizer_kind_names[(*out)->kind]);
+    return FAIL(
+        GT_USAGE,
+        "--tokenizer=%s: this vocabulary is of kind %s, which is made from the inputs; give --tokenizer=%s",
+        name, tokenizer_kind_names[(*out)->kind], tokenizer_kind_names[(*out)->kind]);
 }
 
 /* Finds the template for --chat, and notes which one it is. */

@@ -1,6 +1,7 @@
 /* gpt-report: makes a page, or TensorBoard's files, of runs' metrics.jsonl.
  *
- * This file reads the command line, opens the runs and chooses the exit status; src/report does the work.
+ * This file reads the command line, opens the runs and chooses the exit status; src/report does the
+ * work.
  */
 #include "cli/program.h"
 #include "report/report_events.h"
@@ -52,13 +53,16 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
         {.name = "help", .to = &arguments->help},
         {.name = "version", .to = &arguments->version},
         {.name = "format", .kind = FLAG_WORD, .to = &arguments->format, .words = formats},
-        {"output", FLAG_TEXT, &arguments->output, .room = arguments->output_room, .expected = "a path"},
+        {"output", FLAG_TEXT, &arguments->output, .room = arguments->output_room,
+         .expected = "a path"},
         {.name = NULL}};
     arguments->runs = argv;
     TRY(flags_read(PROGRAM, known, argc, argv, &arguments->count));
-    if (arguments->help || arguments->version || (arguments->count > 0 && arguments->count <= RUNS_MAX))
+    if (arguments->help || arguments->version ||
+        (arguments->count > 0 && arguments->count <= RUNS_MAX))
         return GT_OK;
-    return FAIL(GT_USAGE, "name the folders of 1 to %d runs; " PROGRAM " --help shows how", RUNS_MAX);
+    return FAIL(GT_USAGE, "name the folders of 1 to %d runs; " PROGRAM " --help shows how",
+                RUNS_MAX);
 }
 
 static enum gt_status page_write(const struct arguments *arguments)
@@ -81,7 +85,8 @@ static enum gt_status page_write(const struct arguments *arguments)
     return status;
 }
 
-/* TensorBoard shows each folder below --logdir as a run.  The number keeps runs of one name apart. */
+/* TensorBoard shows each folder below --logdir as a run.  The number keeps runs of one name apart.
+ */
 static enum gt_status events_write(const struct arguments *arguments)
 {
     for (int i = 0; i < arguments->count; i++) {

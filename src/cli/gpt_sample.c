@@ -1,9 +1,10 @@
 /* gpt-sample: writes text with a trained model.
  *
- * The samples go to standard output, each followed by nanoGPT's line of dashes.  Several are computed at once, because
- * reading the weights dominates the time per token.  The first sample of a group is printed as it is generated, the
- * others after it.  The tokenizer is the one that gpt-train copied into the checkpoint's folder, else that of the data
- * set that the checkpoint names, as in nanoGPT's sample.py.
+ * The samples go to standard output, each followed by nanoGPT's line of dashes.  Several are
+ * computed at once, because reading the weights dominates the time per token.  The first sample of
+ * a group is printed as it is generated, the others after it.  The tokenizer is the one that
+ * gpt-train copied into the checkpoint's folder, else that of the data set that the checkpoint
+ * names, as in nanoGPT's sample.py.
  *
  * With --chat, each line of standard input is what the user says: sample_chat.c.
  */
@@ -73,7 +74,8 @@ int main(int argc, char **argv)
     struct sample sample = {.config = &config};
     bool answered;
     program_spin_limit(argv);
-    enum gt_status status = program_start(&config, CONFIG_SAMPLE, "gpt-sample", argc, argv, &answered);
+    enum gt_status status =
+        program_start(&config, CONFIG_SAMPLE, "gpt-sample", argc, argv, &answered);
     if (status == GT_OK && !answered)
         status = hostmem_create(&sample.mem);
     if (status == GT_OK && !answered)
@@ -82,7 +84,8 @@ int main(int argc, char **argv)
     return program_exit_status(status);
 }
 
-/* Sets *out_found if `place` has a tokenizer.  If a folder has only a meta.pkl, `place` becomes its path. */
+/* Sets *out_found if `place` has a tokenizer.  If a folder has only a meta.pkl, `place` becomes its
+ * path. */
 static enum gt_status place_look(char place[static FILE_PATH_MAX], bool *out_found)
 {
     TRY(tokenizer_import_folder(place, out_found));
@@ -95,19 +98,24 @@ static enum gt_status place_look(char place[static FILE_PATH_MAX], bool *out_fou
     return GT_OK;
 }
 
-/* Sets sample->vocabulary: the key `tokenizer`, else the model's folder, else those of the data sets that the
- * checkpoint names; *out_found is set if a tokenizer is there.  GPT-2's is the fallback where nanoGPT's sample.py uses
- * it, and for a downloaded GPT-2. */
+/* Sets sample->vocabulary: the key `tokenizer`, else the model's folder, else those of the data
+ * sets that the checkpoint names; *out_found is set if a tokenizer is there.  GPT-2's is the
+ * fallback where nanoGPT's sample.py uses it, and for a downloaded GPT-2. */
 static enum gt_status vocabulary_find(struct sample *sample, bool *out_found)
 {
     const struct config *config = sample->config;
     const struct checkpoint *checkpoint = sample->source.checkpoint;
-    const bool named = config->tokenizer[0] != '\0', downloaded = hf_cache_is_name(config->init_from);
-    const bool is_word = strcmp(config->tokenizer, "bytes") == 0 || strcmp(config->tokenizer, "gpt2") == 0;
-    const bool of_nanogpt = checkpoint->kind == CHECKPOINT_NANOGPT && checkpoint->config.vocab_size >= GPT2_TOKENS;
-    const char *dataset = json_string_value(json_object_get(checkpoint->record.state.configuration, "dataset"));
+    const bool named = config->tokenizer[0] != '\0',
+               downloaded = hf_cache_is_name(config->init_from);
+    const bool is_word =
+        strcmp(config->tokenizer, "bytes") == 0 || strcmp(config->tokenizer, "gpt2") == 0;
+    const bool of_nanogpt =
+        checkpoint->kind == CHECKPOINT_NANOGPT && checkpoint->config.vocab_size >= GPT2_TOKENS;
+    const char *dataset =
+        json_string_value(json_object_get(checkpoint->record.state.configuration, "dataset"));
     *out_found = false;
-    snprintf(sample->vocabulary, sizeof sample->vocabulary, "%s", named ? config->tokenizer : sample->model);
+    snprintf(sample->vocabulary, sizeof sample->vocabulary, "%s",
+             named ? config->tokenizer : sample->model);
     if (!is_word)
         TRY(place_look(sample->vocabulary, out_found));
     if (*out_found || named)
@@ -120,7 +128,8 @@ static enum gt_status vocabulary_find(struct sample *sample, bool *out_found)
         TRY(place_look(sample->vocabulary, out_found));
     }
     if (!*out_found && !of_nanogpt && !downloaded)
-        return FAIL(GT_DATA, "%s: the model has no tokenizer; name one with --tokenizer=PATH, gpt2 or bytes",
+        return FAIL(GT_DATA,
+                    "%s: the model has no tokenizer; name one with --tokenizer=PATH, gpt2 or bytes",
                     sample->model);
     if (!*out_found)
         snprintf(sample->vocabulary, sizeof sample->vocabulary, "gpt2");
@@ -131,7 +140,8 @@ static enum gt_status vocabulary_find(struct sample *sample, bool *out_found)
 static enum gt_status tokenizer_open(struct sample *sample)
 {
     bool found;
-    if (sample->source.checkpoint->kind == CHECKPOINT_GGUF && sample->config->tokenizer[0] == '\0') {
+    if (sample->source.checkpoint->kind == CHECKPOINT_GGUF &&
+        sample->config->tokenizer[0] == '\0') {
         snprintf(sample->vocabulary, sizeof sample->vocabulary, "%s", sample->model);
         TRY(gguf_tokenizer_open(sample->mem, sample->model, &sample->tokenizer));
         if (sample->tokenizer != NULL)
@@ -154,7 +164,9 @@ static const char *prompt_path(const struct config *config)
     static const char prefix[] = "FILE:";
     if (config->prompt_file[0] != '\0')
         return config->prompt_file;
-    return strncmp(config->start, prefix, sizeof prefix - 1) == 0 ? config->start + sizeof prefix - 1 : NULL;
+    return strncmp(config->start, prefix, sizeof prefix - 1) == 0
+               ? config->start + sizeof prefix - 1
+               : NULL;
 }
 
 /* Reads the file into `out`, which the caller must free().  An unreadable file is a bad value. */
@@ -176,15 +188,17 @@ static enum gt_status prompt_read(struct sample *sample)
     char *text = NULL;
     enum gt_status status = GT_OK;
     if (config->prompt_file[0] != '\0' && config_key_was_set(config, CONFIG_KEY_start))
-        return FAIL(GT_USAGE, "--start and --prompt_file both give the text to begin with; use one of them");
+        return FAIL(GT_USAGE,
+                    "--start and --prompt_file both give the text to begin with; use one of them");
     if (path != NULL)
         TRY(prompt_file_read(path, &text, &count));
     if (count == 0)
-        status = FAIL(GT_USAGE, "%s is empty; a sample needs at least one character to begin with", name);
-    THEN(status, HOSTMEM_NEW(sample->mem, count * tokenizer_pipeline(sample->tokenizer)->growth + 1, "prompt",
-                             &sample->prompt));
-    THEN(status, tokenizer_encode_prompt(sample->tokenizer, path != NULL ? text : config->start, count, name,
-                                         sample->prompt, &sample->prompt_count));
+        status = FAIL(GT_USAGE, "%s is empty; a sample needs at least one character to begin with",
+                      name);
+    THEN(status, HOSTMEM_NEW(sample->mem, count * tokenizer_pipeline(sample->tokenizer)->growth + 1,
+                             "prompt", &sample->prompt));
+    THEN(status, tokenizer_encode_prompt(sample->tokenizer, path != NULL ? text : config->start,
+                                         count, name, sample->prompt, &sample->prompt_count));
     free(text);
     return status;
 }
@@ -193,18 +207,20 @@ static enum gt_status prompt_read(struct sample *sample)
 static uint64_t cache_bytes(const struct model_config *config, enum dtype dtype)
 {
     const uint64_t width = (uint64_t)model_head_dim(config) * (uint64_t)config->n_kv_head;
-    return 2 * (uint64_t)config->n_layer * (uint64_t)config->block_size * width * dtype_size_bytes(dtype);
+    return 2 * (uint64_t)config->n_layer * (uint64_t)config->block_size * width *
+           dtype_size_bytes(dtype);
 }
 
-/* Returns the number of samples to compute at once: at most sample_batch, else at most BATCH_MAX and as many as have
- * room for their caches in an eighth of the budget.  All groups have about the same size. */
+/* Returns the number of samples to compute at once: at most sample_batch, else at most BATCH_MAX
+ * and as many as have room for their caches in an eighth of the budget.  All groups have about the
+ * same size. */
 static int64_t batch_choose(const struct sample *sample, const struct model_config *config)
 {
     const int64_t samples = sample->config->chat ? 1 : sample->config->num_samples;
     int64_t most = sample->config->sample_batch;
     if (most == 0) {
-        const uint64_t fit =
-            sample->session.device.machine_budget_bytes / 8 / cache_bytes(config, sample->session.device.dtype);
+        const uint64_t fit = sample->session.device.machine_budget_bytes / 8 /
+                             cache_bytes(config, sample->session.device.dtype);
         most = fit < BATCH_MAX ? (int64_t)fit : BATCH_MAX;
     }
     most = most < 1 ? 1 : most;
@@ -230,7 +246,8 @@ static enum gt_status tokenizer_check(const struct sample *sample)
 {
     const int64_t tokens = sample->tokenizer->vocab_size;
     const int32_t vocab_size = sample->source.checkpoint->config.vocab_size;
-    TRY(checkpoint_tokenizer_check(sample->source.checkpoint, sample->tokenizer, sample->vocabulary));
+    TRY(checkpoint_tokenizer_check(sample->source.checkpoint, sample->tokenizer,
+                                   sample->vocabulary));
     if (tokens <= vocab_size)
         return GT_OK;
     return FAIL(GT_DATA,
@@ -246,9 +263,13 @@ static void context_report(const struct sample *sample)
     const int32_t block = checkpoint->config.block_size;
     const int64_t prompt = (int64_t)sample->prompt_count;
     if (prompt > block)
-        log_note("the prompt has %" PRId64 " tokens; the model sees the last %" PRId32 " (block_size)", prompt, block);
+        log_note("the prompt has %" PRId64 " tokens; the model sees the last %" PRId32
+                 " (block_size)",
+                 prompt, block);
     if (prompt + sample->config->max_new_tokens - 1 > block)
-        log_note("text beyond block_size=%" PRId32 " tokens is slower: each token recomputes the context", block);
+        log_note("text beyond block_size=%" PRId32
+                 " tokens is slower: each token recomputes the context",
+                 block);
 }
 
 /* Returns the most tokens of a sequence; a conversation's are those of the context. */
@@ -264,7 +285,8 @@ static enum gt_status model_open(struct sample *sample)
     struct model_config config = sample->source.checkpoint->config;
     const int64_t tokens = tokens_most(sample);
     if (config.position == POSITION_ROPE && tokens < config.block_size)
-        config.block_size = (int32_t)tokens; /* the table of angles needs no row that is never used */
+        config.block_size =
+            (int32_t)tokens; /* the table of angles needs no row that is never used */
     TRY(session_open(sample->mem, sample->config, &sample->session));
     sample->batch = batch_choose(sample, &config);
     struct model_options options = {
@@ -272,7 +294,8 @@ static enum gt_status model_open(struct sample *sample)
         .dtype = sample->session.device.dtype,
         .generate = true,
         .generate_batch = (int32_t)sample->batch,
-        .prefill_time = config.block_size < SESSION_PREFILL_TIME_MAX ? config.block_size : SESSION_PREFILL_TIME_MAX,
+        .prefill_time = config.block_size < SESSION_PREFILL_TIME_MAX ? config.block_size
+                                                                     : SESSION_PREFILL_TIME_MAX,
     };
     TRY(session_plan(&sample->session, &options));
     TRY(session_start(&sample->session));
@@ -291,7 +314,8 @@ static void text_drop(void *context, const char *text, size_t count)
 }
 
 /* Adds a token and passes the text that can be printed to `show`. */
-static void text_push(const struct sample *sample, struct sample_text *text, int32_t token, stop_text_fn *show)
+static void text_push(const struct sample *sample, struct sample_text *text, int32_t token,
+                      stop_text_fn *show)
 {
     char bytes[TOKENIZER_TEXT_MAX];
     size_t count = tokenizer_stream_push(sample->tokenizer, &text->stream, token, bytes);
@@ -306,7 +330,8 @@ static void text_begin(const struct sample *sample, struct sample_text *text, st
     const bool has_bos = sample->prompt[0] == tokenizer_pipeline(sample->tokenizer)->bos;
     *text = (struct sample_text){0};
     for (size_t i = has_bos ? 1 : 0; i < sample->prompt_count; i++)
-        show(NULL, bytes, tokenizer_stream_push(sample->tokenizer, &text->stream, sample->prompt[i], bytes));
+        show(NULL, bytes,
+             tokenizer_stream_push(sample->tokenizer, &text->stream, sample->prompt[i], bytes));
 }
 
 /* Shows what is left of a text, and `after`. */
@@ -335,7 +360,9 @@ static enum gt_status group_step(struct sample *sample, int64_t count, bool *out
         all_ended = all_ended && text->stop.found;
     }
     *out_all_ended = all_ended;
-    return fflush(stdout) == 0 ? GT_OK : GT_IO; /* the reader is gone or the disk is full; main() reports it */
+    return fflush(stdout) == 0
+               ? GT_OK
+               : GT_IO; /* the reader is gone or the disk is full; main() reports it */
 }
 
 /* Prints a sample that was computed along with the first one. */
@@ -378,7 +405,8 @@ static enum gt_status generator_open(struct sample *sample)
     };
     TRY(HOSTMEM_NEW(sample->mem, (size_t)sample->batch, "texts of samples", &sample->texts));
     TRY(HOSTMEM_NEW(sample->mem, (size_t)sample->batch, "drawn tokens", &sample->drawn));
-    return generator_create(sample->mem, &sample->session, &options, tokens_most(sample) + 1, &sample->generator);
+    return generator_create(sample->mem, &sample->session, &options, tokens_most(sample) + 1,
+                            &sample->generator);
 }
 
 /* Opens the conversation of --chat. */
@@ -416,8 +444,9 @@ static enum gt_status samples_write(struct sample *sample)
     double seconds = (double)(clock_monotonic_ns() - start_ns) / 1e9;
     fflush(stdout);
     if (status == GT_OK && !chat) /* the user's time is not the model's */
-        log_note("%" PRId64 " tokens in %.2f s, %.1f tokens/s, %" PRId64 " sample%s at a time", sample->tokens_written,
-                 seconds, (double)sample->tokens_written / seconds, sample->batch, sample->batch == 1 ? "" : "s");
+        log_note("%" PRId64 " tokens in %.2f s, %.1f tokens/s, %" PRId64 " sample%s at a time",
+                 sample->tokens_written, seconds, (double)sample->tokens_written / seconds,
+                 sample->batch, sample->batch == 1 ? "" : "s");
     return status;
 }
 

@@ -1,7 +1,7 @@
 /* gpt-train: trains a GPT.
  *
- * This file reads the command line, starts or joins ranks, chooses what is done, and the exit status.  train/, judge/
- * and answer/ do the work.
+ * This file reads the command line, starts or joins ranks, chooses what is done, and the exit
+ * status.  train/, judge/ and answer/ do the work.
  */
 #include "answer/answer.h"
 #include "answer/compare.h"
@@ -50,18 +50,22 @@ static enum gt_status rank_set(struct config *config, const struct dist *dist)
     if (config->devices[0] == '\0')
         return GT_OK;
     if (!config_device_take(config, config->local_ranks - 1))
-        return FAIL(GT_USAGE, "devices='%s' names fewer cards than the %" PRId32 " ranks of this machine",
+        return FAIL(GT_USAGE,
+                    "devices='%s' names fewer cards than the %" PRId32 " ranks of this machine",
                     config->devices, config->local_ranks);
     (void)config_device_take(config, config->local_rank);
     return GT_OK;
 }
 
 /* `dist` is NULL if this process is the only one. */
-static enum gt_status mode_run(enum mode mode, struct hostmem *mem, struct config *config, struct dist *dist)
+static enum gt_status mode_run(enum mode mode, struct hostmem *mem, struct config *config,
+                               struct dist *dist)
 {
     if (is_shared(mode) && config->device_profile[0] != '\0')
-        return FAIL(GT_USAGE, "device_profile='%s' is only for planning; add --plan, or leave it out to train",
-                    config->device_profile);
+        return FAIL(
+            GT_USAGE,
+            "device_profile='%s' is only for planning; add --plan, or leave it out to train",
+            config->device_profile);
     switch (mode) {
     case MODE_EXPLAIN:
         return explain_error(config->explain);
@@ -105,7 +109,8 @@ int main(int argc, char **argv)
     status = program_start(&config, CONFIG_TRAIN, "gpt-train", argc, argv, &answered);
     const enum mode mode = mode_of(&config);
     const int64_t sharers = dist.ranks > 0 ? dist.local_ranks : config.ranks;
-    if (sharers > 1 && mode != MODE_JUDGE && config.threads == 0 && getenv("OMP_NUM_THREADS") == NULL)
+    if (sharers > 1 && mode != MODE_JUDGE && config.threads == 0 &&
+        getenv("OMP_NUM_THREADS") == NULL)
         config.threads = max_i64(thread_count_cores(THREAD_CORES_FOLDER) / sharers, 1);
     if (status == GT_OK && !answered && tasks == 1 && config.ranks > 1 && is_shared(mode) &&
         dist_launch((int32_t)config.ranks, config.rank_timeout, &dist, &exit_status))
@@ -118,5 +123,7 @@ int main(int argc, char **argv)
         report_block_print(&config, NULL, status);
     exit_status = program_exit_status(status);
     dist_leave(&dist, exit_status, status == GT_STOPPED);
-    return status == GT_STOPPED && dist.close != NULL && dist.rank > 0 ? 0 : exit_status; /* rank 0 has it */
+    return status == GT_STOPPED && dist.close != NULL && dist.rank > 0
+               ? 0
+               : exit_status; /* rank 0 has it */
 }

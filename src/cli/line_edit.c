@@ -1,7 +1,7 @@
 /* Lines that the user types.
  *
- * libedit's readline() is used where standard input and output are a terminal and the build has libedit.  It does not
- * return lines of a pipe as they are, and so does not see them.
+ * libedit's readline() is used where standard input and output are a terminal and the build has
+ * libedit.  It does not return lines of a pipe as they are, and so does not see them.
  */
 #include <config.h>
 
@@ -27,7 +27,8 @@ void line_edit_open(struct line_edit *editor)
         (void)setlocale(LC_CTYPE, ""); /* for the width of characters */
 #else
     if (editor->prompts && isatty(STDOUT_FILENO) != 0)
-        log_note("this gpt-sample was built without libedit, so lines cannot be edited (Debian: libedit-dev)");
+        log_note(
+            "this gpt-sample was built without libedit, so lines cannot be edited (Debian: libedit-dev)");
 #endif
 }
 

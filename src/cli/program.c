@@ -1,10 +1,12 @@
-/* The start and the end of every program, the check for a model, and the flags of programs without a configuration.
+/* The start and the end of every program, the check for a model, and the flags of programs without
+ * a configuration.
  *
- * First the start repairs the state that the caller left: if a descriptor from 0 to 2 is closed, the first file that
- * we open gets its number, and text for the terminal would go into a checkpoint.  A program fails if it cannot write
- * all of its standard output, because half an answer looks like a whole one.  If the reader has gone (`| head`), the
- * program prints no message and returns the status of one that SIGPIPE killed.  program_start.c has the command line
- * of the programs with a struct config.
+ * First the start repairs the state that the caller left: if a descriptor from 0 to 2 is closed,
+ * the first file that we open gets its number, and text for the terminal would go into a
+ * checkpoint.  A program fails if it cannot write all of its standard output, because half an
+ * answer looks like a whole one.  If the reader has gone (`| head`), the program prints no message
+ * and returns the status of one that SIGPIPE killed.  program_start.c has the command line of the
+ * programs with a struct config.
  */
 #include "cli/program.h"
 
@@ -23,8 +25,9 @@
 void program_descriptors_hold(void)
 {
     for (int fd = 0; fd <= 2; fd++) {
-        /* Open it in the wrong direction, so that reads and writes fail as on a closed descriptor, and without
-         * O_CLOEXEC, because child processes have the same problem.  If this fails, nothing changes. */
+        /* Open it in the wrong direction, so that reads and writes fail as on a closed descriptor,
+         * and without O_CLOEXEC, because child processes have the same problem.  If this fails,
+         * nothing changes. */
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
             (void)!open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
     }
@@ -33,14 +36,16 @@ void program_descriptors_hold(void)
 void program_begin(const char *name)
 {
     program_descriptors_hold();
-    (void)signal(SIGCHLD, SIG_DFL); /* if the caller ignored it, our children would be reaped before we wait for them */
+    (void)signal(SIGCHLD, SIG_DFL); /* if the caller ignored it, our children would be reaped before
+                                       we wait for them */
     log_program_set(name);
     stop_ignore_writes();
 }
 
 void program_version_print(const char *name)
 {
-    printf("%s (gpt-train) %s\nBackends:  %s\nLibraries: %s\n", name, PACKAGE_VERSION, BUILD_BACKENDS, BUILD_LIBRARIES);
+    printf("%s (gpt-train) %s\nBackends:  %s\nLibraries: %s\n", name, PACKAGE_VERSION,
+           BUILD_BACKENDS, BUILD_LIBRARIES);
 }
 
 bool program_answers(const char *name, bool help, bool version, void (*print_help)(void))
@@ -75,14 +80,17 @@ enum gt_status program_model_check(const char *path)
     TRY(file_look(path, &exists));
     TRY(file_look(FILE_IN(path, "lock"), &begun)); /* gpt-train's: a run has begun */
     if (checkpoint_keep_earlier_last(path, earlier))
-        return FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: no model here; an earlier run is in %s", path, earlier);
-    return FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: %s", path,
-                !exists ? "no such folder; train a model with gpt-train, or use --out_dir"
-                : begun ? "no checkpoint yet; gpt-train saves the first one after eval_interval iterations"
-                        : "no model here; train one with gpt-train, or use --out_dir");
+        return FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: no model here; an earlier run is in %s", path,
+                    earlier);
+    return FAIL(
+        GT_DATA, ERROR_NO_CHECKPOINT "%s: %s", path,
+        !exists ? "no such folder; train a model with gpt-train, or use --out_dir"
+        : begun ? "no checkpoint yet; gpt-train saves the first one after eval_interval iterations"
+                : "no model here; train one with gpt-train, or use --out_dir");
 }
 
-/* ---- flags, looked up in a table; config/config_args.c reads keys, which files can set too ---- */
+/* ---- flags, looked up in a table; config/config_args.c reads keys, which files can set too ----
+ */
 
 /* Returns true if `flag` (up to its '=') is --`name`; -h equals --help. */
 static bool flag_is(const char *flag, const char *name)
@@ -142,7 +150,8 @@ static enum gt_status read_number(const struct flag *flag, const char *value)
         memcpy(flag->to, &number, sizeof number);
         return GT_OK;
     }
-    return value_error(flag, value, TEXT(80, "a whole number from %" PRId64 " to %" PRId64, flag->min, flag->max));
+    return value_error(
+        flag, value, TEXT(80, "a whole number from %" PRId64 " to %" PRId64, flag->min, flag->max));
 }
 
 static enum gt_status read_fraction(const struct flag *flag, const char *value)
@@ -179,7 +188,8 @@ static bool is_word(const struct flag *flag, const char *text)
 }
 
 /* Reads the flag argv[*at].  If its value is the next argument, advances *at to that. */
-static enum gt_status flag_read(const char *program, const struct flag *flags, int argc, char **argv, int *at)
+static enum gt_status flag_read(const char *program, const struct flag *flags, int argc,
+                                char **argv, int *at)
 {
     const char *argument = argv[*at], *equals = strchr(argument, '=');
     const struct flag *flag = flags;
@@ -189,7 +199,8 @@ static enum gt_status flag_read(const char *program, const struct flag *flags, i
         return unknown_error(program, flags, argument);
     if (flag->kind == FLAG_SWITCH && equals != NULL)
         return flags_error(program, "takes no value", argument);
-    if (flag->kind == FLAG_MAY_WORD && equals == NULL && !is_word(flag, *at + 1 < argc ? argv[*at + 1] : "")) {
+    if (flag->kind == FLAG_MAY_WORD && equals == NULL &&
+        !is_word(flag, *at + 1 < argc ? argv[*at + 1] : "")) {
         memcpy(flag->to, &(int){(int)flag->max}, sizeof(int));
         return GT_OK;
     }
@@ -213,7 +224,8 @@ static enum gt_status flag_read(const char *program, const struct flag *flags, i
     }
 }
 
-enum gt_status flags_read(const char *program, const struct flag *flags, int argc, char **argv, int *count)
+enum gt_status flags_read(const char *program, const struct flag *flags, int argc, char **argv,
+                          int *count)
 {
     bool ended = false;
     for (int i = 1; i < argc; i++) {

@@ -1,4 +1,5 @@
-/* The start of the programs that have a struct config: the command line, --help, --version and --list-devices.
+/* The start of the programs that have a struct config: the command line, --help, --version and
+ * --list-devices.
  *
  * It is separate from program.c because it refers to the backends, which gpt-prepare does not link.
  */
@@ -23,8 +24,8 @@ static enum gt_status stack_check(void)
     struct rlimit limit;
     if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= STACK_BYTES_MIN)
         return GT_OK;
-    return FAIL(GT_FAILURE, "the stack is limited to %s (ulimit -s), at least %s are needed", LOG_BYTES(limit.rlim_cur),
-                LOG_BYTES(STACK_BYTES_MIN));
+    return FAIL(GT_FAILURE, "the stack is limited to %s (ulimit -s), at least %s are needed",
+                LOG_BYTES(limit.rlim_cur), LOG_BYTES(STACK_BYTES_MIN));
 }
 
 static enum gt_status device_print(const struct backend_ops *ops, int32_t index)
@@ -38,9 +39,10 @@ static enum gt_status device_print(const struct backend_ops *ops, int32_t index)
         char holders[BACKEND_HOLDERS_TEXT_MAX], dtypes[128] = "";
         for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
             if (info.dtypes >> dtype & 1u)
-                snprintf(dtypes + strlen(dtypes), sizeof dtypes - strlen(dtypes), " %s", dtype_name((enum dtype)dtype));
-        log_result("%s:%" PRId32 "  %s  %s in total, %s free, dtypes%s", ops->name, index, info.device,
-                   LOG_BYTES(info.total_bytes), LOG_BYTES(info.free_bytes), dtypes);
+                snprintf(dtypes + strlen(dtypes), sizeof dtypes - strlen(dtypes), " %s",
+                         dtype_name((enum dtype)dtype));
+        log_result("%s:%" PRId32 "  %s  %s in total, %s free, dtypes%s", ops->name, index,
+                   info.device, LOG_BYTES(info.total_bytes), LOG_BYTES(info.free_bytes), dtypes);
         log_result("       %s%s%s", info.detail, info.limits[0] != '\0' ? "; " : "", info.limits);
         if (info.largest_allocation_bytes < info.total_bytes)
             log_result("       largest allocation %s", LOG_BYTES(info.largest_allocation_bytes));
@@ -70,8 +72,8 @@ static enum gt_status devices_print(void)
     return listed > 0 ? GT_OK : last;
 }
 
-enum gt_status program_start(struct config *config, enum config_program program, const char *name, int argc,
-                             char **argv, bool *answered)
+enum gt_status program_start(struct config *config, enum config_program program, const char *name,
+                             int argc, char **argv, bool *answered)
 {
     *answered = false;
     program_begin(name);

@@ -1,4 +1,5 @@
-/* The re-execution of the programs that compute or link with BLAS: two libraries read their settings before main().
+/* The re-execution of the programs that compute or link with BLAS: two libraries read their
+ * settings before main().
  *
  * It is separate from program.c because gpt-prepare must not start a program.
  */
@@ -10,9 +11,10 @@
 
 #include "base/file.h"
 
-/* The library's default, 300,000 pauses, is 16 ms on recent processors.  If another program needs the core, a step of
- * a tiny model then takes a second instead of 25 ms.  With 10,000 nothing is lost on an idle machine (median of 150
- * steps of config/shakespeare_char_cpu.py on two cores: 26.7 and 27.0 ms before, 26.5 and 25.4 ms after). */
+/* The library's default, 300,000 pauses, is 16 ms on recent processors.  If another program needs
+ * the core, a step of a tiny model then takes a second instead of 25 ms.  With 10,000 nothing is
+ * lost on an idle machine (median of 150 steps of config/shakespeare_char_cpu.py on two cores: 26.7
+ * and 27.0 ms before, 26.5 and 25.4 ms after). */
 #define SPIN_COUNT "10000"
 
 void program_spin_limit(char **argv)
@@ -28,9 +30,10 @@ void program_spin_limit(char **argv)
     if (length <= 0 || setenv("GOMP_SPINCOUNT", SPIN_COUNT, 1) != 0)
         return;
     path[length] = '\0';
-    /* Otherwise OpenBLAS starts threads that we never use.  Each maps 128 MiB; under ulimit -v OpenBLAS retries
-     * forever, also at exit. */
+    /* Otherwise OpenBLAS starts threads that we never use.  Each maps 128 MiB; under ulimit -v
+     * OpenBLAS retries forever, also at exit. */
     (void)setenv("OPENBLAS_NUM_THREADS", "1", 0);
-    /* libgomp reads the variable before main(), hence the re-execution.  If that fails, the program still works. */
+    /* libgomp reads the variable before main(), hence the re-execution.  If that fails, the program
+     * still works. */
     execv(path, argv);
 }

@@ -1,8 +1,8 @@
 /* A conversation with a model.
  *
- * Each line of the input is a message, or a command that begins with a slash.  The whole conversation is rendered for
- * every answer, because a template may rewrite earlier turns; what the generator has read already is not read again
- * where the ids begin with it.
+ * Each line of the input is a message, or a command that begins with a slash.  The whole
+ * conversation is rendered for every answer, because a template may rewrite earlier turns; what the
+ * generator has read already is not read again where the ids begin with it.
  */
 #include "cli/sample_chat.h"
 
@@ -55,8 +55,8 @@ static void end_add(struct sample_chat *chat, int64_t id)
         chat->ends[chat->end_count++] = (int32_t)id;
 }
 
-/* Adds the end tokens of generation_config.json, a number or a list, or else of what the tokenizer has of it.  A broken
- * file is noted: the model still works. */
+/* Adds the end tokens of generation_config.json, a number or a list, or else of what the tokenizer
+ * has of it.  A broken file is noted: the model still works. */
 static enum gt_status ends_read(struct sample_chat *chat)
 {
     const char *path = FILE_IN(chat->spec.model, GENERATION_NAME);
@@ -78,10 +78,11 @@ static enum gt_status kind_find(struct sample_chat *chat)
     const struct tokenizer *tokenizer = chat->spec.tokenizer;
     chat->kind = chat_kind_of(tokenizer);
     if (tokenizer->template != NULL && tokenizer->chat == CHAT_NONE)
-        return FAIL(GT_USAGE,
-                    "%s: the model's chat template is not one that is known here; export it with gpt-export and use a "
-                    "program that runs templates, such as llama.cpp",
-                    chat->spec.vocabulary);
+        return FAIL(
+            GT_USAGE,
+            "%s: the model's chat template is not one that is known here; export it with gpt-export and use a "
+            "program that runs templates, such as llama.cpp",
+            chat->spec.vocabulary);
     if (chat->kind == CHAT_NONE)
         return FAIL(
             GT_USAGE,
@@ -91,7 +92,8 @@ static enum gt_status kind_find(struct sample_chat *chat)
     return GT_OK;
 }
 
-/* Adds a message at the end, or as the system's at the beginning.  Bytes that are not UTF-8 become U+FFFD. */
+/* Adds a message at the end, or as the system's at the beginning.  Bytes that are not UTF-8 become
+ * U+FFFD. */
 static enum gt_status message_add(struct sample_chat *chat, const char *role, const char *text)
 {
     json_t *messages = chat->conversation.messages;
@@ -105,15 +107,17 @@ static enum gt_status message_add(struct sample_chat *chat, const char *role, co
         at += used > 0 ? (size_t)used : 1;
     }
     json_t *content = valid != NULL ? json_stringn(valid, count) : NULL;
-    json_t *message =
-        content != NULL ? json_pack("{s:s, s:o, s:b}", "role", role, "content", content, "counts", 0) : NULL;
+    json_t *message = content != NULL ? json_pack("{s:s, s:o, s:b}", "role", role, "content",
+                                                  content, "counts", 0)
+                                      : NULL;
     const size_t place = strcmp(role, "system") == 0 ? 0 : json_array_size(messages);
     const int failed = message == NULL || json_array_insert_new(messages, place, message) != 0;
     free(valid);
     return failed ? FAIL(GT_NO_MEMORY, "out of memory for a message") : GT_OK;
 }
 
-enum gt_status sample_chat_open(struct hostmem *mem, const struct sample_chat_spec *spec, struct sample_chat **out)
+enum gt_status sample_chat_open(struct hostmem *mem, const struct sample_chat_spec *spec,
+                                struct sample_chat **out)
 {
     struct sample_chat *chat;
     const bool has_system = config_key_was_set(spec->config, CONFIG_KEY_start);
@@ -128,15 +132,17 @@ enum gt_status sample_chat_open(struct hostmem *mem, const struct sample_chat_sp
         end_add(chat, tokenizer_eot(spec->tokenizer));
     }
     THEN(status, ends_read(chat));
-    THEN(status, chat_encoder_create(chat, spec->tokenizer, chat->kind, TEXT_BYTES_MAX, &chat->encoder));
-    THEN(status, HOSTMEM_NEW(chat, TEXT_BYTES_MAX, "a conversation's text", &chat->text.text));
     THEN(status,
-         HOSTMEM_NEW(chat, TEXT_BYTES_MAX * tokenizer_pipeline(spec->tokenizer)->growth, "its tokens", &chat->prompt));
+         chat_encoder_create(chat, spec->tokenizer, chat->kind, TEXT_BYTES_MAX, &chat->encoder));
+    THEN(status, HOSTMEM_NEW(chat, TEXT_BYTES_MAX, "a conversation's text", &chat->text.text));
+    THEN(status, HOSTMEM_NEW(chat, TEXT_BYTES_MAX * tokenizer_pipeline(spec->tokenizer)->growth,
+                             "its tokens", &chat->prompt));
     if (status == GT_OK && has_system && spec->config->start[0] != '\0')
-        status = chat_has_system(chat->kind)
-                     ? message_add(chat, "system", spec->config->start)
-                     : FAIL(GT_USAGE, "--start: the template %s has no place for a system's message",
-                            chat_words[chat->kind]);
+        status =
+            chat_has_system(chat->kind)
+                ? message_add(chat, "system", spec->config->start)
+                : FAIL(GT_USAGE, "--start: the template %s has no place for a system's message",
+                       chat_words[chat->kind]);
     return FINISH(status, out, chat, hostmem_free);
 }
 
@@ -162,7 +168,8 @@ static bool oldest_drop(struct sample_chat *chat)
     return true;
 }
 
-/* Sets the prompt to the conversation so far and the beginning of an answer; *out_fits is false if it is too long. */
+/* Sets the prompt to the conversation so far and the beginning of an answer; *out_fits is false if
+ * it is too long. */
 static enum gt_status prompt_make(struct sample_chat *chat, bool *out_fits)
 {
     const enum chat_rendered done =
@@ -170,13 +177,14 @@ static enum gt_status prompt_make(struct sample_chat *chat, bool *out_fits)
     *out_fits = done == CHAT_RENDERED;
     if (!*out_fits)
         return GT_OK;
-    TRY(chat_encode(chat->encoder, chat->text.text, chat->text.count, chat->prompt, &chat->prompt_count));
+    TRY(chat_encode(chat->encoder, chat->text.text, chat->text.count, chat->prompt,
+                    &chat->prompt_count));
     *out_fits = (int64_t)chat->prompt_count < chat->spec.block;
     return GT_OK;
 }
 
-/* Makes a prompt that fits, without the oldest turns if need be; *out_fits is false if the last message alone is too
- * long, which then is removed. */
+/* Makes a prompt that fits, without the oldest turns if need be; *out_fits is false if the last
+ * message alone is too long, which then is removed. */
 static enum gt_status history_fit(struct sample_chat *chat, bool *out_fits)
 {
     size_t dropped = 0;
@@ -186,13 +194,15 @@ static enum gt_status history_fit(struct sample_chat *chat, bool *out_fits)
         TRY(prompt_make(chat, out_fits));
     }
     if (dropped > 0)
-        log_note("the conversation fills the %" PRId64 " tokens of block_size: the oldest %s", chat->spec.block,
+        log_note("the conversation fills the %" PRId64 " tokens of block_size: the oldest %s",
+                 chat->spec.block,
                  dropped == 1 ? "turn leaves it" : TEXT(48, "%zu turns leave it", dropped));
     if (*out_fits)
         return GT_OK;
-    log_warning("this message has %zu tokens with the template; block_size is %" PRId64, chat->prompt_count,
-                chat->spec.block);
-    json_array_remove(chat->conversation.messages, json_array_size(chat->conversation.messages) - 1);
+    log_warning("this message has %zu tokens with the template; block_size is %" PRId64,
+                chat->prompt_count, chat->spec.block);
+    json_array_remove(chat->conversation.messages,
+                      json_array_size(chat->conversation.messages) - 1);
     return GT_OK;
 }
 
@@ -201,7 +211,8 @@ static void prompt_give(struct sample_chat *chat)
 {
     const int64_t count = (int64_t)chat->prompt_count;
     const int32_t *has = chat->used > 0 ? generator_sequence(chat->generator, 0) : NULL;
-    if (chat->used > 0 && chat->used < count && memcmp(has, chat->prompt, (size_t)chat->used * sizeof has[0]) == 0)
+    if (chat->used > 0 && chat->used < count &&
+        memcmp(has, chat->prompt, (size_t)chat->used * sizeof has[0]) == 0)
         generator_extend(chat->generator, chat->prompt + chat->used, count - chat->used);
     else
         generator_begin(chat->generator, 0, chat->prompt, count);
@@ -231,20 +242,23 @@ static void text_push(struct sample_chat *chat, const char *text, size_t count)
         (void)stop_text_push(&chat->stop, chat->spec.stops, text, count, text_show, chat);
 }
 
-/* Writes the answer as it is drawn, up to a token that ends it, a stop text, or the end of the context. */
+/* Writes the answer as it is drawn, up to a token that ends it, a stop text, or the end of the
+ * context. */
 static enum gt_status answer_draw(struct sample_chat *chat)
 {
     char bytes[TOKENIZER_TEXT_MAX];
     int32_t token = -1;
     chat->stream = (struct tokenizer_stream){.held_count = 0};
     chat->stop = (struct stop_text){0};
-    for (int64_t i = 0; i < chat->spec.config->max_new_tokens && chat->used < chat->spec.block && !chat->stop.found;
+    for (int64_t i = 0; i < chat->spec.config->max_new_tokens && chat->used < chat->spec.block &&
+                        !chat->stop.found;
          i++) {
         TRY(generator_next(chat->generator, &token));
         chat->used++;
         if (is_end(chat, token))
             break;
-        text_push(chat, bytes, tokenizer_stream_push(chat->spec.tokenizer, &chat->stream, token, bytes));
+        text_push(chat, bytes,
+                  tokenizer_stream_push(chat->spec.tokenizer, &chat->stream, token, bytes));
         if (fflush(stdout) != 0)
             return GT_IO;
     }
@@ -276,14 +290,16 @@ static enum gt_status answer_write(struct sample_chat *chat)
 static void message_warn(const struct sample_chat *chat, const char *text, const char *where)
 {
     struct tokenizer_unknown unknown = {0};
-    unknown.total = bpe_count_unknown(chat->spec.tokenizer->bpe, text, strlen(text), unknown.counts);
+    unknown.total =
+        bpe_count_unknown(chat->spec.tokenizer->bpe, text, strlen(text), unknown.counts);
     tokenizer_unknown_warn(chat->spec.tokenizer, &unknown, where);
 }
 
 static enum gt_status system_set(struct sample_chat *chat, const char *text)
 {
     if (!chat_has_system(chat->kind)) {
-        log_warning("/system: the template %s has no place for a system's message", chat_words[chat->kind]);
+        log_warning("/system: the template %s has no place for a system's message",
+                    chat_words[chat->kind]);
         return GT_OK;
     }
     if (has_role(chat, 0, "system"))
@@ -315,8 +331,9 @@ static enum gt_status command_run(struct sample_chat *chat, const char *line, bo
     else if (word == sizeof system_word - 1 && memcmp(line, system_word, word) == 0)
         return system_set(chat, line + word + strspn(line + word, " \t"));
     else
-        log_warning("%.*s: no such command; there are /reset and /system TEXT, and a message may begin with a blank",
-                    (int)size_min(word, 40), line);
+        log_warning(
+            "%.*s: no such command; there are /reset and /system TEXT, and a message may begin with a blank",
+            (int)size_min(word, 40), line);
     return GT_OK;
 }
 

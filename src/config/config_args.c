@@ -1,8 +1,10 @@
-/* Reads a command line as nanoGPT does: files and --key=value from left to right; the last setting wins.
+/* Reads a command line as nanoGPT does: files and --key=value from left to right; the last setting
+ * wins.
  *
- * The type of the key determines how a value is read, without quotes: numbers as in a file, booleans in eight
- * spellings, strings verbatim (but quotes around a valid literal are removed, because nanoGPT's users expect that).
- * Only files may contain arithmetic.  After a mistake the reader continues, so that it reports all of them.
+ * The type of the key determines how a value is read, without quotes: numbers as in a file,
+ * booleans in eight spellings, strings verbatim (but quotes around a valid literal are removed,
+ * because nanoGPT's users expect that). Only files may contain arithmetic.  After a mistake the
+ * reader continues, so that it reports all of them.
  */
 #include "config/config_args.h"
 
@@ -22,7 +24,8 @@ struct args {
 /* Returns true if the argument can be the value of the preceding flag. */
 static bool is_value(const char *text)
 {
-    return text[0] != '-' || text[1] == '\0' || text[1] == '.' || (text[1] >= '0' && text[1] <= '9');
+    return text[0] != '-' || text[1] == '\0' || text[1] == '.' ||
+           (text[1] >= '0' && text[1] <= '9');
 }
 
 /* Reads --key without '=': a switch, or a key whose value is the next argument. */
@@ -45,13 +48,19 @@ static enum gt_status read_spaced(struct args *args, enum config_key key)
 }
 
 /* Reads a flag of another program's name: --name=value, --name value, or a switch. */
-static enum gt_status read_other(struct args *args, const struct config_other *other, const char *given)
+static enum gt_status read_other(struct args *args, const struct config_other *other,
+                                 const char *given)
 {
-    const char *flag = args->argv[args->at], *next = args->at + 1 < args->argc ? args->argv[args->at + 1] : NULL;
+    const char *flag = args->argv[args->at],
+               *next = args->at + 1 < args->argc ? args->argv[args->at + 1] : NULL;
     const struct config_origin origin = {.source = flag};
     const bool follows = given == NULL && next != NULL && is_value(next) && !file_exists(next);
     args->at += follows;
-    return config_other_text_set(args->config, other, follows ? next : given != NULL ? given : "True", &origin);
+    return config_other_text_set(args->config, other,
+                                 follows         ? next
+                                 : given != NULL ? given
+                                                 : "True",
+                                 &origin);
 }
 
 /* Skips the argument that is the value of a flag without effect. */
@@ -62,17 +71,20 @@ static void skip_value(struct args *args, bool has_value)
         args->at++;
 }
 
-static enum gt_status refuse_flag(struct args *args, const char *argument, const char *name, size_t length,
-                                  enum config_key key)
+static enum gt_status refuse_flag(struct args *args, const char *argument, const char *name,
+                                  size_t length, enum config_key key)
 {
     char hint[CONFIG_HINT_MAX];
     enum config_program program = args->config->program;
     if (key != CONFIG_KEY_COUNT)
-        return FAIL(GT_USAGE, "%s: %s is a key of %s, not of %s", argument, config_key_info_get(key)->name,
+        return FAIL(GT_USAGE, "%s: %s is a key of %s, not of %s", argument,
+                    config_key_info_get(key)->name,
                     config_program_name(program == CONFIG_TRAIN ? CONFIG_SAMPLE : CONFIG_TRAIN),
                     config_program_name(program));
-    skip_value(args, name[length] == '='); /* its value would otherwise be reported as a missing file */
-    return FAIL(GT_USAGE, ERROR_UNKNOWN_KEY "%s: unknown key %.*s%s", argument, (int)(length < 80 ? length : 80), name,
+    skip_value(args,
+               name[length] == '='); /* its value would otherwise be reported as a missing file */
+    return FAIL(GT_USAGE, ERROR_UNKNOWN_KEY "%s: unknown key %.*s%s", argument,
+                (int)(length < 80 ? length : 80), name,
                 config_key_hint(hint, name, length, program));
 }
 
@@ -91,15 +103,16 @@ static enum gt_status read_flag(struct args *args)
         skip_value(args, name[length] == '=');
         return GT_OK;
     }
-    if (key == CONFIG_KEY_COUNT || (config_key_info_get(key)->programs & (unsigned)args->config->program) == 0)
+    if (key == CONFIG_KEY_COUNT ||
+        (config_key_info_get(key)->programs & (unsigned)args->config->program) == 0)
         return refuse_flag(args, argument, name, length, key);
     const struct config_origin origin = {.source = argument};
     return name[length] == '=' ? config_text_assign(args->config, key, name + length + 1, &origin)
                                : read_spaced(args, key);
 }
 
-/* Reads an argument without dashes, a file.  Reports a key that lacks its dashes, and tells users of gpt-sample how a
- * prompt or a folder is given. */
+/* Reads an argument without dashes, a file.  Reports a key that lacks its dashes, and tells users
+ * of gpt-sample how a prompt or a folder is given. */
 static enum gt_status read_word(struct args *args, const char *argument)
 {
     const bool sample = args->config->program == CONFIG_SAMPLE;
@@ -109,8 +122,10 @@ static enum gt_status read_word(struct args *args, const char *argument)
     if (sample && file_is_folder(argument))
         return FAIL(GT_USAGE, "%s: is a folder; write --out_dir=%s", argument, argument);
     if (sample && !file_exists(argument))
-        return FAIL(GT_USAGE, "%.60s: no such file; write --start=\"%.60s\" for a prompt, --out_dir=DIR for a model",
-                    argument, argument);
+        return FAIL(
+            GT_USAGE,
+            "%.60s: no such file; write --start=\"%.60s\" for a prompt, --out_dir=DIR for a model",
+            argument, argument);
     return config_read_file(args->config, argument);
 }
 
@@ -124,7 +139,8 @@ static enum gt_status read_argument(struct args *args)
     return read_word(args, argument);
 }
 
-/* Sets `help` or `version` if --help, --help=all, -h or --version occurs anywhere.  Returns true if one does. */
+/* Sets `help` or `version` if --help, --help=all, -h or --version occurs anywhere.  Returns true if
+ * one does. */
 static bool find_question(struct config *config, int argc, char *const argv[])
 {
     for (int i = 1; i < argc; i++) {
@@ -155,22 +171,27 @@ int64_t config_tasks(bool *first)
     return 1;
 }
 
-/* The ranks are the launcher's tasks.  torchrun's tasks could not become ranks, as it is no launcher of MPI. */
+/* The ranks are the launcher's tasks.  torchrun's tasks could not become ranks, as it is no
+ * launcher of MPI. */
 static enum gt_status ranks_settle(struct config *config)
 {
     const char *world = getenv("WORLD_SIZE");
     bool first;
     const int64_t tasks = config_tasks(&first);
     if (tasks > 1 && tasks != config->ranks && config_key_was_set(config, CONFIG_KEY_ranks))
-        return FAIL(GT_USAGE, "ranks=%" PRId64 ", but a launcher started %" PRId64 " tasks; leave --ranks out",
+        return FAIL(GT_USAGE,
+                    "ranks=%" PRId64 ", but a launcher started %" PRId64
+                    " tasks; leave --ranks out",
                     config->ranks, tasks);
     if (tasks > 1)
         config->ranks = tasks;
-    else if (world != NULL && strtol(world, NULL, 10) > 1 && getenv("RANK") != NULL && getenv("LOCAL_RANK") != NULL)
-        return FAIL(GT_USAGE,
-                    "WORLD_SIZE=%s: this is torchrun's environment; type the command once, without torchrun, and add "
-                    "--ranks=%s; on several machines: mpirun -n %s gpt-train ...",
-                    world, world, world);
+    else if (world != NULL && strtol(world, NULL, 10) > 1 && getenv("RANK") != NULL &&
+             getenv("LOCAL_RANK") != NULL)
+        return FAIL(
+            GT_USAGE,
+            "WORLD_SIZE=%s: this is torchrun's environment; type the command once, without torchrun, and add "
+            "--ranks=%s; on several machines: mpirun -n %s gpt-train ...",
+            world, world, world);
     return GT_OK;
 }
 

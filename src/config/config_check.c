@@ -1,7 +1,8 @@
 /* Checks of more than one key, and notes about nanoGPT's keys that have another meaning here.
  *
- * config_key_assign() has already checked the range of each key.  Checks skip a key whose value was rejected, so that
- * one mistake gives one message.  A configuration that nanoGPT runs, and that we can run, gets at most a warning.
+ * config_key_assign() has already checked the range of each key.  Checks skip a key whose value was
+ * rejected, so that one mistake gives one message.  A configuration that nanoGPT runs, and that we
+ * can run, gets at most a warning.
  */
 #include "config/config_check.h"
 
@@ -14,8 +15,8 @@
 
 #define ETHERNET_SHARE 0.94 /* of the line rate, which is left to data over TCP */
 
-/* Returns true if a checkpoint that is still to be read will set the key.  A resumed run takes the whole configuration
- * from it, other runs only the model's shape. */
+/* Returns true if a checkpoint that is still to be read will set the key.  A resumed run takes the
+ * whole configuration from it, other runs only the model's shape. */
 static bool is_awaited(const struct config *config, enum config_key key)
 {
     unsigned flags = config_key_info_get(key)->flags;
@@ -39,8 +40,8 @@ static bool is_resolved(const struct config *config, enum config_key key)
 #define DESCRIBED CONFIG_KEY_DESCRIBED
 
 /* Logs "FIRST PROBLEM SECOND". */
-static enum gt_status refuse_pair(const struct config *config, enum config_key first, const char *problem,
-                                  enum config_key second)
+static enum gt_status refuse_pair(const struct config *config, enum config_key first,
+                                  const char *problem, enum config_key second)
 {
     return FAIL(GT_USAGE, "%s %s %s", DESCRIBED(config, first), problem, DESCRIBED(config, second));
 }
@@ -50,17 +51,20 @@ static bool are_resolved(const struct config *config, enum config_key first, enu
     return is_resolved(config, first) && is_resolved(config, second);
 }
 
-/* If the vocabulary comes from the dataset, its size is unknown here; the message uses nanoGPT's and says so. */
+/* If the vocabulary comes from the dataset, its size is unknown here; the message uses nanoGPT's
+ * and says so. */
 static enum gt_status check_heads(const struct config *config)
 {
     struct heads_shape shape = {config->n_layer, config->n_head, config->n_embd,
-                                config->vocab_size > 0 ? config->vocab_size : VOCAB_SIZE_USUAL, config->bias};
+                                config->vocab_size > 0 ? config->vocab_size : VOCAB_SIZE_USUAL,
+                                config->bias};
     char nearest[HEADS_TEXT_MAX];
     if (!are_resolved(config, CONFIG_KEY_n_embd, CONFIG_KEY_n_head) || config->head_dim > 0 ||
         config->n_embd % config->n_head == 0)
         return GT_OK;
-    return FAIL(GT_USAGE, "%s is not a multiple of %s: %s; vocabulary %" PRId64, DESCRIBED(config, CONFIG_KEY_n_embd),
-                DESCRIBED(config, CONFIG_KEY_n_head), heads_nearest_text(nearest, &shape), shape.vocab_size);
+    return FAIL(GT_USAGE, "%s is not a multiple of %s: %s; vocabulary %" PRId64,
+                DESCRIBED(config, CONFIG_KEY_n_embd), DESCRIBED(config, CONFIG_KEY_n_head),
+                heads_nearest_text(nearest, &shape), shape.vocab_size);
 }
 
 static enum gt_status check_kv_heads(const struct config *config)
@@ -74,12 +78,14 @@ static enum gt_status check_kv_heads(const struct config *config)
 /* Checks that the keys which leave blocks without a window leave some with one. */
 static enum gt_status check_window(const struct config *config)
 {
-    const enum config_key keys[] = {CONFIG_KEY_sliding_window_pattern, CONFIG_KEY_max_window_layers};
+    const enum config_key keys[] = {CONFIG_KEY_sliding_window_pattern,
+                                    CONFIG_KEY_max_window_layers};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (are_resolved(config, CONFIG_KEY_sliding_window, keys[i]) && config->sliding_window == 0 &&
-            config_key_value(config, keys[i]).integer != 0)
+        if (are_resolved(config, CONFIG_KEY_sliding_window, keys[i]) &&
+            config->sliding_window == 0 && config_key_value(config, keys[i]).integer != 0)
             return refuse_pair(config, keys[i], "has no effect with", CONFIG_KEY_sliding_window);
-    if (config->sliding_window_pattern == 1 && is_resolved(config, CONFIG_KEY_sliding_window_pattern))
+    if (config->sliding_window_pattern == 1 &&
+        is_resolved(config, CONFIG_KEY_sliding_window_pattern))
         return FAIL(GT_USAGE, "%s leaves no block with a window; use 2 or more, or 0",
                     DESCRIBED(config, CONFIG_KEY_sliding_window_pattern));
     return GT_OK;
@@ -93,29 +99,35 @@ static enum gt_status check_rope(const struct config *config)
     config_arch_resolve(&settled);
     if (is_awaited(config, CONFIG_KEY_position))
         return GT_OK;
-    if (!config->origin[CONFIG_KEY_rope_scaling].bad && !rope_scaling_read(config->rope_scaling, &rope))
-        return FAIL(GT_USAGE,
-                    "%s: expected linear:FACTOR, or llama3:FACTOR,LOW,HIGH,CONTEXT with FACTOR >= 1, 0 < LOW < HIGH",
-                    DESCRIBED(config, CONFIG_KEY_rope_scaling));
+    if (!config->origin[CONFIG_KEY_rope_scaling].bad &&
+        !rope_scaling_read(config->rope_scaling, &rope))
+        return FAIL(
+            GT_USAGE,
+            "%s: expected linear:FACTOR, or llama3:FACTOR,LOW,HIGH,CONTEXT with FACTOR >= 1, 0 < LOW < HIGH",
+            DESCRIBED(config, CONFIG_KEY_rope_scaling));
     const bool turns = settled.position == 1 + POSITION_ROPE;
     enum gt_status status = GT_OK;
     if (!turns && settled.qk_norm != 1 + QK_NORM_NONE)
-        status = FAIL(GT_USAGE, "%s needs rotary positions, but there is %s", DESCRIBED(&settled, CONFIG_KEY_qk_norm),
-                      DESCRIBED(&settled, CONFIG_KEY_position));
+        status =
+            FAIL(GT_USAGE, "%s needs rotary positions, but there is %s",
+                 DESCRIBED(&settled, CONFIG_KEY_qk_norm), DESCRIBED(&settled, CONFIG_KEY_position));
     /* An export folds the norm into the table, of which only the blocks may be readers. */
     if (config->embed_norm && (!turns || config->tie_embeddings))
-        status = FAIL(GT_USAGE, "%s needs position='rope' and tie_embeddings=False, but there is %s",
-                      DESCRIBED(config, CONFIG_KEY_embed_norm),
-                      DESCRIBED(&settled, turns ? CONFIG_KEY_tie_embeddings : CONFIG_KEY_position));
+        status =
+            FAIL(GT_USAGE, "%s needs position='rope' and tie_embeddings=False, but there is %s",
+                 DESCRIBED(config, CONFIG_KEY_embed_norm),
+                 DESCRIBED(&settled, turns ? CONFIG_KEY_tie_embeddings : CONFIG_KEY_position));
     /* The op that rotates is also the one of these norms. */
     if (settled.no_rope_layer_interval > 0 && settled.qk_norm != 1 + QK_NORM_NONE)
         status = FAIL(GT_USAGE, "%s needs qk_norm='none', but there is %s",
-                      DESCRIBED(&settled, CONFIG_KEY_no_rope_layer_interval), DESCRIBED(&settled, CONFIG_KEY_qk_norm));
+                      DESCRIBED(&settled, CONFIG_KEY_no_rope_layer_interval),
+                      DESCRIBED(&settled, CONFIG_KEY_qk_norm));
     return status;
 }
 
 /* Checks that the value of `first` is at most that of `second`. */
-static enum gt_status check_most(const struct config *config, enum config_key first, enum config_key second)
+static enum gt_status check_most(const struct config *config, enum config_key first,
+                                 enum config_key second)
 {
     if (are_resolved(config, first, second) &&
         config_key_value(config, first).integer > config_key_value(config, second).integer)
@@ -126,7 +138,8 @@ static enum gt_status check_most(const struct config *config, enum config_key fi
 /* A micro-step computes sequences of one part of an update. */
 static enum gt_status check_micro_batch(const struct config *config)
 {
-    const int64_t samples = config->batch_size * config->gradient_accumulation_steps / config->parts;
+    const int64_t samples =
+        config->batch_size * config->gradient_accumulation_steps / config->parts;
     if (!are_resolved(config, CONFIG_KEY_batch_size, CONFIG_KEY_gradient_accumulation_steps) ||
         !are_resolved(config, CONFIG_KEY_micro_batch, CONFIG_KEY_parts) || config->micro_batch == 0)
         return GT_OK;
@@ -134,8 +147,10 @@ static enum gt_status check_micro_batch(const struct config *config)
         return FAIL(GT_USAGE, "%s is larger than the %" PRId64 " sequences of %s",
                     DESCRIBED(config, CONFIG_KEY_micro_batch), samples,
                     config->parts > 1 ? "a part of an update" : "an update");
-    if (is_resolved(config, CONFIG_KEY_block_size) && config->micro_batch > BATCH_TOKENS_MAX / config->block_size)
-        return FAIL(GT_USAGE, "micro_batch=%" PRId64 " x block_size=%" PRId64 " is 2^31 tokens or more",
+    if (is_resolved(config, CONFIG_KEY_block_size) &&
+        config->micro_batch > BATCH_TOKENS_MAX / config->block_size)
+        return FAIL(GT_USAGE,
+                    "micro_batch=%" PRId64 " x block_size=%" PRId64 " is 2^31 tokens or more",
                     config->micro_batch, config->block_size);
     return GT_OK;
 }
@@ -144,8 +159,10 @@ static enum gt_status check_micro_batch(const struct config *config)
 static enum gt_status check_limits(const struct config *config)
 {
     const enum gt_status batch = check_micro_batch(config);
-    const enum gt_status block = check_most(config, CONFIG_KEY_eval_block_size, CONFIG_KEY_block_size);
-    const enum gt_status cooldown = check_most(config, CONFIG_KEY_cooldown_iters, CONFIG_KEY_lr_decay_iters);
+    const enum gt_status block =
+        check_most(config, CONFIG_KEY_eval_block_size, CONFIG_KEY_block_size);
+    const enum gt_status cooldown =
+        check_most(config, CONFIG_KEY_cooldown_iters, CONFIG_KEY_lr_decay_iters);
     return batch != GT_OK || block != GT_OK ? GT_USAGE : cooldown;
 }
 
@@ -153,14 +170,17 @@ static enum gt_status check_checkpoint(const struct config *config)
 {
     if (config->checkpoint[0] == '\0' || strcmp(config->init_from, "scratch") != 0)
         return GT_OK;
-    return FAIL(GT_USAGE, "checkpoint = '%s' names a checkpoint to begin from: add --init_from=resume, or a folder",
-                config->checkpoint);
+    return FAIL(
+        GT_USAGE,
+        "checkpoint = '%s' names a checkpoint to begin from: add --init_from=resume, or a folder",
+        config->checkpoint);
 }
 
 /* Bounds the tokens per update, so that no later product of these sizes overflows. */
 static enum gt_status check_tokens(const struct config *config)
 {
-    const int64_t factors[] = {config->batch_size, config->block_size, config->gradient_accumulation_steps};
+    const int64_t factors[] = {config->batch_size, config->block_size,
+                               config->gradient_accumulation_steps};
     size_t tokens = 0;
     if (!are_resolved(config, CONFIG_KEY_batch_size, CONFIG_KEY_block_size) ||
         !is_resolved(config, CONFIG_KEY_gradient_accumulation_steps))
@@ -182,8 +202,10 @@ static enum gt_status check_tokens(const struct config *config)
 #define DIVISORS_SHOWN 4
 #define DIVISORS_TEXT_MAX 64
 
-/* Writes "2, 4, 5 or 10": the divisors of `count`, from `least` to the most ranks, that are nearest to `near`. */
-static char *divisors_text(char out[static DIVISORS_TEXT_MAX], int64_t count, int64_t least, int64_t near)
+/* Writes "2, 4, 5 or 10": the divisors of `count`, from `least` to the most ranks, that are nearest
+ * to `near`. */
+static char *divisors_text(char out[static DIVISORS_TEXT_MAX], int64_t count, int64_t least,
+                           int64_t near)
 {
     int64_t shown[DIVISORS_SHOWN + 1]; /* in order; the last one is spare */
     const int64_t most = min_i64(count, config_key_info_get(CONFIG_KEY_ranks)->int_max);
@@ -212,7 +234,8 @@ static char *divisors_text(char out[static DIVISORS_TEXT_MAX], int64_t count, in
 /* Nobody has set the parts of an update, so that it has as many as there are ranks. */
 static enum gt_status refuse_ranks(const struct config *config, int64_t samples)
 {
-    const int64_t ranks = config->ranks, batch = config->batch_size, each = config->gradient_accumulation_steps;
+    const int64_t ranks = config->ranks, batch = config->batch_size,
+                  each = config->gradient_accumulation_steps;
     int64_t steps = each;
     while (batch % ranks * (steps % ranks) % ranks != 0)
         steps++;
@@ -221,17 +244,19 @@ static enum gt_status refuse_ranks(const struct config *config, int64_t samples)
     (void)divisors_text(divisors, samples, 2, ranks);
     return FAIL(GT_USAGE,
                 "%s the %" PRId64 " sequences of an update (batch_size %" PRId64
-                " x gradient_accumulation_steps %" PRId64 "): use %s%s%sgradient_accumulation_steps=%" PRId64,
+                " x gradient_accumulation_steps %" PRId64
+                "): use %s%s%sgradient_accumulation_steps=%" PRId64,
                 typed ? TEXT(48, "--ranks=%" PRId64 " does not divide", ranks)
                       : TEXT(48, "%" PRId64 " ranks do not divide", ranks),
-                samples, batch, each, divisors, divisors[0] != '\0' ? " ranks" : "", divisors[0] != '\0' ? ", or " : "",
-                steps);
+                samples, batch, each, divisors, divisors[0] != '\0' ? " ranks" : "",
+                divisors[0] != '\0' ? ", or " : "", steps);
 }
 
 /* The parts of an update have equally many sequences, and the ranks equally many parts. */
 static enum gt_status check_parts(const struct config *config)
 {
-    const int64_t samples = config->batch_size * config->gradient_accumulation_steps, parts = config->parts;
+    const int64_t samples = config->batch_size * config->gradient_accumulation_steps,
+                  parts = config->parts;
     const char *whose = config->origin[CONFIG_KEY_parts].checkpoint ? "the checkpoint's " : "";
     char divisors[DIVISORS_TEXT_MAX];
     if (!are_resolved(config, CONFIG_KEY_batch_size, CONFIG_KEY_gradient_accumulation_steps) ||
@@ -241,12 +266,15 @@ static enum gt_status check_parts(const struct config *config)
         return refuse_ranks(config, samples);
     if (samples % parts != 0)
         return FAIL(GT_USAGE,
-                    "%sparts=%" PRId64 " does not divide the %" PRId64 " sequences of an update (batch_size %" PRId64
+                    "%sparts=%" PRId64 " does not divide the %" PRId64
+                    " sequences of an update (batch_size %" PRId64
                     " x gradient_accumulation_steps %" PRId64 "): use %s parts",
                     whose, parts, samples, config->batch_size, config->gradient_accumulation_steps,
                     divisors_text(divisors, samples, 1, parts));
     if (parts % config->ranks != 0)
-        return FAIL(GT_USAGE, "ranks=%" PRId64 " does not divide %s%" PRId64 " part%s of an update: use %s rank%s",
+        return FAIL(GT_USAGE,
+                    "ranks=%" PRId64 " does not divide %s%" PRId64
+                    " part%s of an update: use %s rank%s",
                     config->ranks, whose[0] != '\0' ? whose : "the ", parts, parts == 1 ? "" : "s",
                     divisors_text(divisors, parts, 1, config->ranks), parts == 1 ? "" : "s");
     return GT_OK;
@@ -275,17 +303,20 @@ static enum gt_status check_chunks(const struct config *config)
     if (batch <= BATCH_TOKENS_MAX / config->block_size &&
         size_ceil_div(batch * config->block_size, config->loss_chunk) <= LOSS_CHUNKS_MAX)
         return GT_OK;
-    return FAIL(GT_USAGE, "loss_chunk=%" PRId64 " cuts %" PRId64 " x %" PRId64 " tokens into more than %d chunks",
+    return FAIL(GT_USAGE,
+                "loss_chunk=%" PRId64 " cuts %" PRId64 " x %" PRId64
+                " tokens into more than %d chunks",
                 config->loss_chunk, batch, config->block_size, LOSS_CHUNKS_MAX);
 }
 
-/* A beta of 1 in fp32 would divide by zero; one close to 1 needs a table of corrections as long as the run. */
+/* A beta of 1 in fp32 would divide by zero; one close to 1 needs a table of corrections as long as
+ * the run. */
 static enum gt_status check_betas(const struct config *config)
 {
     if (1.0 - config->beta1 >= BETA_DISTANCE_MIN && 1.0 - config->beta2 >= BETA_DISTANCE_MIN)
         return GT_OK;
-    return FAIL(GT_USAGE, "beta1=%g and beta2=%g must be at most 1 - %g", config->beta1, config->beta2,
-                BETA_DISTANCE_MIN);
+    return FAIL(GT_USAGE, "beta1=%g and beta2=%g must be at most 1 - %g", config->beta1,
+                config->beta2, BETA_DISTANCE_MIN);
 }
 
 #define DEVICE_DIGITS_MAX 2 /* longer numbers are part of a name: 3060 */
@@ -309,7 +340,8 @@ static const char *const *backend_words(void)
     return config_key_info_get(CONFIG_KEY_backend)->words;
 }
 
-/* Returns the backend that runs on `device`, or CONFIG_BACKEND_AUTO if it is not the device of one. */
+/* Returns the backend that runs on `device`, or CONFIG_BACKEND_AUTO if it is not the device of one.
+ */
 static int device_owner(const char *device)
 {
     const char *const *words = backend_words();
@@ -324,9 +356,11 @@ static int device_owner(const char *device)
 /* The backends that a build may lack. */
 static const struct {
     const char *lacking; /* why a build lacks it */
-    bool is_pytorch;     /* PyTorch calls its devices by the same word, so files for nanoGPT name them */
+    bool
+        is_pytorch; /* PyTorch calls its devices by the same word, so files for nanoGPT name them */
 } optional[] = {
-#define CONFIG_OPTIONAL_BACKEND(enumerator, is_pytorch, lacking) [enumerator] = {lacking, is_pytorch},
+#define CONFIG_OPTIONAL_BACKEND(enumerator, is_pytorch, lacking) \
+    [enumerator] = {lacking, is_pytorch},
 #include "config/keys.def"
 };
 
@@ -352,19 +386,21 @@ static bool is_argument(const struct config *config, enum config_key key)
     return origin->source != NULL && origin->line == 0 && !origin->checkpoint;
 }
 
-/* Returns true if `device` and `backend` name different backends.  That is an error, unless one of them is an argument
- * and the other is from a file; then the argument wins.  --backend must work for a file that names a device, too. */
+/* Returns true if `device` and `backend` name different backends.  That is an error, unless one of
+ * them is an argument and the other is from a file; then the argument wins.  --backend must work
+ * for a file that names a device, too. */
 static bool is_contradiction(const struct config *config, bool *is_error)
 {
     const int owner = device_owner(config->device);
     *is_error = is_argument(config, CONFIG_KEY_device) == is_argument(config, CONFIG_KEY_backend);
-    return are_resolved(config, CONFIG_KEY_device, CONFIG_KEY_backend) && config->device_profile[0] == '\0' &&
-           elsewhere_why(config) == NULL && owner != CONFIG_BACKEND_AUTO && config->backend != CONFIG_BACKEND_AUTO &&
+    return are_resolved(config, CONFIG_KEY_device, CONFIG_KEY_backend) &&
+           config->device_profile[0] == '\0' && elsewhere_why(config) == NULL &&
+           owner != CONFIG_BACKEND_AUTO && config->backend != CONFIG_BACKEND_AUTO &&
            config->backend != owner;
 }
 
-/* If this build lacks the backend of a PyTorch device, a device from a file gives a note, and the run uses what it
- * finds; a device from the command line is an error. */
+/* If this build lacks the backend of a PyTorch device, a device from a file gives a note, and the
+ * run uses what it finds; a device from the command line is an error. */
 static enum gt_status check_device(const struct config *config)
 {
     const char *device = config->device, *why = elsewhere_why(config);
@@ -372,18 +408,24 @@ static enum gt_status check_device(const struct config *config)
     if (config->origin[CONFIG_KEY_device].bad || strcmp(device, "auto") == 0 || is_index(device))
         return GT_OK;
     if (strchr(device, ',') != NULL)
-        return FAIL(GT_USAGE, "device='%s': one device is expected; --devices=%s gives a run several", device, device);
-    if (why != NULL && (!is_argument(config, CONFIG_KEY_device) || config->device_profile[0] != '\0'))
+        return FAIL(GT_USAGE,
+                    "device='%s': one device is expected; --devices=%s gives a run several", device,
+                    device);
+    if (why != NULL &&
+        (!is_argument(config, CONFIG_KEY_device) || config->device_profile[0] != '\0'))
         return GT_OK; /* config_notes() logs it */
     if (why != NULL)
-        return FAIL(GT_USAGE, ERROR_NO_DEVICE "device='%s': %s; leave --device out to use what this machine has",
-                    device, why);
-    if (device_owner(device) == CONFIG_BACKEND_AUTO)
         return FAIL(GT_USAGE,
                     ERROR_NO_DEVICE
-                    "%s: unknown device '%s'; use auto, cpu, cuda, cuda:0, opencl:0 or part of a card's "
-                    "name (cuda:3060)",
-                    CONFIG_ORIGIN_TEXT(&config->origin[CONFIG_KEY_device]), device);
+                    "device='%s': %s; leave --device out to use what this machine has",
+                    device, why);
+    if (device_owner(device) == CONFIG_BACKEND_AUTO)
+        return FAIL(
+            GT_USAGE,
+            ERROR_NO_DEVICE
+            "%s: unknown device '%s'; use auto, cpu, cuda, cuda:0, opencl:0 or part of a card's "
+            "name (cuda:3060)",
+            CONFIG_ORIGIN_TEXT(&config->origin[CONFIG_KEY_device]), device);
     if (is_contradiction(config, &is_error) && is_error)
         return refuse_pair(config, CONFIG_KEY_device, "contradicts", CONFIG_KEY_backend);
     return GT_OK;
@@ -391,11 +433,13 @@ static enum gt_status check_device(const struct config *config)
 
 struct config_device config_device(const struct config *config)
 {
-    const char *colon = strchr(config->device, ':'), *part = colon != NULL ? colon + 1 : config->device;
+    const char *colon = strchr(config->device, ':'),
+               *part = colon != NULL ? colon + 1 : config->device;
     struct config_device device = {.backend = config->backend, .index = -1};
     bool is_error;
     if (!config->origin[CONFIG_KEY_device].bad && elsewhere_why(config) == NULL &&
-        !(is_contradiction(config, &is_error) && (is_error || is_argument(config, CONFIG_KEY_backend)))) {
+        !(is_contradiction(config, &is_error) &&
+          (is_error || is_argument(config, CONFIG_KEY_backend)))) {
         const int owner = device_owner(config->device);
         if (owner != CONFIG_BACKEND_AUTO && config->device_profile[0] == '\0')
             device.backend = owner;
@@ -414,15 +458,17 @@ static enum gt_status check_backend(const struct config *config)
     char built[64] = "";
     const char *const *words = backend_words();
     const int wanted = config_device(config).backend;
-    if (is_built(config, wanted) || config->origin[CONFIG_KEY_backend].bad || config->device_profile[0] != '\0')
+    if (is_built(config, wanted) || config->origin[CONFIG_KEY_backend].bad ||
+        config->device_profile[0] != '\0')
         return GT_OK;
     for (int backend = CONFIG_BACKEND_CPU; words[backend] != NULL; backend++)
         if (is_built(config, backend))
-            snprintf(built + strlen(built), sizeof built - strlen(built), "%s%s", built[0] != '\0' ? ", " : "",
-                     words[backend]);
+            snprintf(built + strlen(built), sizeof built - strlen(built), "%s%s",
+                     built[0] != '\0' ? ", " : "", words[backend]);
     const bool by_device = !config_key_was_set(config, CONFIG_KEY_backend);
     return FAIL(GT_USAGE, ERROR_NO_DEVICE "%s: %s; this build has %s",
-                DESCRIBED(config, by_device ? CONFIG_KEY_device : CONFIG_KEY_backend), optional[wanted].lacking, built);
+                DESCRIBED(config, by_device ? CONFIG_KEY_device : CONFIG_KEY_backend),
+                optional[wanted].lacking, built);
 }
 
 /* `recompute` must be one level, or several with numbers of blocks that the model has. */
@@ -431,7 +477,8 @@ static enum gt_status check_recompute(const struct config *config)
     struct recompute_mix mix;
     const char *why;
     int64_t layers = is_resolved(config, CONFIG_KEY_n_layer) ? config->n_layer : 0;
-    if (!is_resolved(config, CONFIG_KEY_recompute) || recompute_read(config->recompute, layers, &mix, &why))
+    if (!is_resolved(config, CONFIG_KEY_recompute) ||
+        recompute_read(config->recompute, layers, &mix, &why))
         return GT_OK;
     return FAIL(GT_USAGE, "%s %s", DESCRIBED(config, CONFIG_KEY_recompute), why);
 }
@@ -472,19 +519,24 @@ static enum gt_status check_expected(const struct config *config)
     struct config_band band;
     if (config_expected_losses(config, -1, &band))
         return GT_OK;
-    return FAIL(GT_USAGE, "%s: expected points such as 250:2.3-2.6 (iteration, lowest, highest), separated by blanks",
-                DESCRIBED(config, CONFIG_KEY_expected_losses));
+    return FAIL(
+        GT_USAGE,
+        "%s: expected points such as 250:2.3-2.6 (iteration, lowest, highest), separated by blanks",
+        DESCRIBED(config, CONFIG_KEY_expected_losses));
 }
 
-/* Maps per_device_train_batch_size to batch_size.  A resumed run has the sequences of its updates in the checkpoint. */
+/* Maps per_device_train_batch_size to batch_size.  A resumed run has the sequences of its updates
+ * in the checkpoint. */
 static enum gt_status check_per_device(struct config *config)
 {
     const struct config_origin *origin = &config->origin[CONFIG_KEY_per_device_train_batch_size];
     struct config_origin *batch = &config->origin[CONFIG_KEY_batch_size];
-    if (config->per_device_train_batch_size == 0 || origin->bad || strcmp(config->init_from, "resume") == 0)
+    if (config->per_device_train_batch_size == 0 || origin->bad ||
+        strcmp(config->init_from, "resume") == 0)
         return GT_OK;
     if (config_key_was_set(config, CONFIG_KEY_batch_size) && batch->source != origin->source)
-        return refuse_pair(config, CONFIG_KEY_per_device_train_batch_size, "contradicts", CONFIG_KEY_batch_size);
+        return refuse_pair(config, CONFIG_KEY_per_device_train_batch_size, "contradicts",
+                           CONFIG_KEY_batch_size);
     config->batch_size = config->per_device_train_batch_size * config->ranks;
     *batch = *origin;
     if (config->origin[CONFIG_KEY_gradient_accumulation_steps].source != NULL)
@@ -514,7 +566,8 @@ static enum gt_status check_answer(struct config *config, enum config_key key, c
     if (config_key_value(config, key).text[0] == '\0')
         return FAIL(GT_USAGE, "%s: name a %s", config->origin[key].source, expected);
     if (config->plan != CONFIG_PLAN_OFF && config->plan != CONFIG_PLAN_TEXT)
-        return FAIL(GT_USAGE, "%s prints its plan as text only; leave --plan out", DESCRIBED(config, key));
+        return FAIL(GT_USAGE, "%s prints its plan as text only; leave --plan out",
+                    DESCRIBED(config, key));
     config->plan = CONFIG_PLAN_TEXT;
     return GT_OK;
 }
@@ -525,12 +578,15 @@ static enum gt_status check_lora(const struct config *config)
     if (config->lora_rank == 0)
         return GT_OK;
     if (config->optimizer == CONFIG_OPTIMIZER_MUON)
-        return refuse_pair(config, CONFIG_KEY_lora_rank, "trains adapters, which only adamw updates, but there is",
+        return refuse_pair(config, CONFIG_KEY_lora_rank,
+                           "trains adapters, which only adamw updates, but there is",
                            CONFIG_KEY_optimizer);
-    if (strcmp(config->init_from, "scratch") != 0 || config->plan != CONFIG_PLAN_OFF) /* a plan needs no weights */
+    if (strcmp(config->init_from, "scratch") != 0 ||
+        config->plan != CONFIG_PLAN_OFF) /* a plan needs no weights */
         return GT_OK;
     return FAIL(GT_USAGE,
-                "lora_rank=%" PRId64 " trains adapters of a model: name the model, as in --init_from=OWNER/NAME",
+                "lora_rank=%" PRId64
+                " trains adapters of a model: name the model, as in --init_from=OWNER/NAME",
                 config->lora_rank);
 }
 
@@ -547,7 +603,8 @@ static void note_legacy(const struct config *config)
     if (config->compile && config_key_was_set(config, CONFIG_KEY_compile))
         log_note("compile=True is ignored: the kernels are compiled already");
     if (config->wandb_log && config->program == CONFIG_TRAIN)
-        log_note("wandb_log=True is ignored: metrics go to %s/metrics.jsonl, and nothing is sent", config->out_dir);
+        log_note("wandb_log=True is ignored: metrics go to %s/metrics.jsonl, and nothing is sent",
+                 config->out_dir);
 }
 
 bool config_device_take(struct config *config, int32_t rank)
@@ -572,7 +629,8 @@ static enum gt_status check_devices(struct config *config)
         TRY(check_device(config));
         for (int32_t i = 0; i < count && config_device_take(&other, i); i++)
             if (strcmp(other.device, config->device) == 0)
-                return FAIL(GT_USAGE, "devices='%s' names %s twice", config->devices, config->device);
+                return FAIL(GT_USAGE, "devices='%s' names %s twice", config->devices,
+                            config->device);
     }
     if (!config_key_was_set(config, CONFIG_KEY_ranks))
         config->ranks = count;
@@ -610,7 +668,8 @@ enum gt_status config_check(struct config *config)
         config->parts = config->ranks;
     failed = (train && check_per_device(config) != GT_OK) || failed;
     /* They set `plan`, which other checks ask for. */
-    failed = (train && (check_answer(config, CONFIG_KEY_explain_oom, "file, or - for standard input") != GT_OK ||
+    failed = (train && (check_answer(config, CONFIG_KEY_explain_oom,
+                                     "file, or - for standard input") != GT_OK ||
                         check_answer(config, CONFIG_KEY_compare, "configuration file") != GT_OK)) ||
              failed;
     for (size_t i = 0; i < (train ? sizeof checks / sizeof checks[0] : 2); i++)
@@ -624,8 +683,10 @@ void config_notes(const struct config *config)
 {
     const bool is_backend = is_argument(config, CONFIG_KEY_backend);
     bool is_error;
-    const char *device = DESCRIBED(config, CONFIG_KEY_device), *backend = DESCRIBED(config, CONFIG_KEY_backend);
+    const char *device = DESCRIBED(config, CONFIG_KEY_device),
+               *backend = DESCRIBED(config, CONFIG_KEY_backend);
     if (is_contradiction(config, &is_error))
-        log_note("ignoring %s because of %s", is_backend ? device : backend, is_backend ? backend : device);
+        log_note("ignoring %s because of %s", is_backend ? device : backend,
+                 is_backend ? backend : device);
     note_legacy(config);
 }

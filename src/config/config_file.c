@@ -1,16 +1,18 @@
-/* Reads a configuration in nanoGPT's syntax: a small subset of Python, which is parsed and never executed.
+/* Reads a configuration in nanoGPT's syntax: a small subset of Python, which is parsed and never
+ * executed.
  *
- * Statements, one per line or separated by `;`:  NAME = EXPRESSION,  imports, and string literals on their own
- * (docstrings), which are skipped.  Expressions: int, float and str literals, f-strings with names in their braces,
- * True, False, None, names set earlier and keys, + - * / // % **, unary + and -, brackets, adjacent and added strings,
- * str(...), int(...), float(...), time.time() after its import; for device and dtype also A if torch... else B, which
- * is auto.
+ * Statements, one per line or separated by `;`:  NAME = EXPRESSION,  imports, and string literals
+ * on their own (docstrings), which are skipped.  Expressions: int, float and str literals,
+ * f-strings with names in their braces, True, False, None, names set earlier and keys, + - * / // %
+ * **, unary + and -, brackets, adjacent and added strings, str(...), int(...), float(...),
+ * time.time() after its import; for device and dtype also A if torch... else B, which is auto.
  *
- * A name that is no key is one of the file's own if a later statement uses it or if it begins with an underscore;
- * wandb_... may stand unused.  Any other is an error, and so is one that is close to a key: it counts as the
- * file's own only if that very key is set from it.  The parser resolves operators by precedence on an explicit
- * stack of bounded depth.  After a mistake it continues with the next statement, so that all mistakes of a file are
- * reported at once, each by one line: a name whose value could not be read makes no second one.
+ * A name that is no key is one of the file's own if a later statement uses it or if it begins with
+ * an underscore; wandb_... may stand unused.  Any other is an error, and so is one that is close to
+ * a key: it counts as the file's own only if that very key is set from it.  The parser resolves
+ * operators by precedence on an explicit stack of bounded depth.  After a mistake it continues with
+ * the next statement, so that all mistakes of a file are reported at once, each by one line: a name
+ * whose value could not be read makes no second one.
  */
 #include <config.h>
 
@@ -70,10 +72,12 @@ struct reader {
 
 /* Logs an error at the position of `token`, counts it and has the value GT_USAGE. */
 #define FAIL_AT(reader, token, ...) fail_at(reader, token, TEXT(512, __VA_ARGS__))
-static enum gt_status fail_at(struct reader *reader, const struct config_token *token, const char *message)
+static enum gt_status fail_at(struct reader *reader, const struct config_token *token,
+                              const char *message)
 {
     reader->error_count++;
-    return FAIL(GT_USAGE, "%s:%d:%d: %s", reader->path, (int)token->line, (int)token->column, message);
+    return FAIL(GT_USAGE, "%s:%d:%d: %s", reader->path, (int)token->line, (int)token->column,
+                message);
 }
 
 /* Logs that the current token is not what the grammar requires.  A long token is cut. */
@@ -83,7 +87,7 @@ static enum gt_status fail_expected(struct reader *reader, const char *wanted)
     const char *found = token->type == CONFIG_TOKEN_END       ? "the end of the file"
                         : token->type == CONFIG_TOKEN_NEWLINE ? "the end of the line"
                         : token->length > 32                  ? TEXT(64, "%.32s...", token->start)
-                                                              : TEXT(64, "%.*s", (int)token->length, token->start);
+                                             : TEXT(64, "%.*s", (int)token->length, token->start);
     if (token->type == CONFIG_TOKEN_BAD)
         return FAIL_AT(reader, token, "%s: %s", token->message, found);
     return FAIL_AT(reader, &reader->token, "expected %s, found %s", wanted, found);
@@ -109,12 +113,14 @@ static enum gt_status expect(struct reader *reader, const char *text)
 
 /* ---- the stack of an expression ---- */
 
-static enum gt_status push_pending(struct reader *reader, enum pending_kind kind, enum config_operator op,
-                                   int precedence)
+static enum gt_status push_pending(struct reader *reader, enum pending_kind kind,
+                                   enum config_operator op, int precedence)
 {
     if (reader->pending_count == STACK_MAX)
-        return FAIL_AT(reader, &reader->token, "nested too deeply: over %d operators and brackets are open", STACK_MAX);
-    reader->pending[reader->pending_count++] = (struct pending){kind, op, CALLS, precedence, reader->token};
+        return FAIL_AT(reader, &reader->token,
+                       "nested too deeply: over %d operators and brackets are open", STACK_MAX);
+    reader->pending[reader->pending_count++] =
+        (struct pending){kind, op, CALLS, precedence, reader->token};
     return GT_OK;
 }
 
@@ -126,8 +132,8 @@ static void push_value(struct reader *reader, const struct config_value *value)
 }
 
 /* Stores the concatenation of two texts in the pool. */
-static enum gt_status join(struct reader *reader, const struct config_token *token, const char *left, const char *right,
-                           struct config_value *out)
+static enum gt_status join(struct reader *reader, const struct config_token *token,
+                           const char *left, const char *right, struct config_value *out)
 {
     const size_t left_length = strlen(left), right_length = strlen(right);
     char *joined = config_lex_reserve(&reader->lex, left_length + right_length);
@@ -145,13 +151,15 @@ static enum gt_status apply_binary(struct reader *reader, const struct pending *
     struct config_value *right = &reader->values[reader->value_count - 1];
     assert(reader->value_count >= 2);
     reader->value_count--;
-    if (pending->op == CONFIG_OPERATOR_ADD && left->type == CONFIG_VALUE_STRING && right->type == CONFIG_VALUE_STRING)
+    if (pending->op == CONFIG_OPERATOR_ADD && left->type == CONFIG_VALUE_STRING &&
+        right->type == CONFIG_VALUE_STRING)
         return join(reader, &pending->token, left->text, right->text, left);
     const char *why = config_value_binary(pending->op, left, right, left);
     if (why == NULL)
         return GT_OK;
     return FAIL_AT(reader, &pending->token, "%s %.*s %s: %s", config_value_type_name(left->type),
-                   (int)pending->token.length, pending->token.start, config_value_type_name(right->type), why);
+                   (int)pending->token.length, pending->token.start,
+                   config_value_type_name(right->type), why);
 }
 
 /* Calls str(), int() or float() of the topmost value. */
@@ -162,12 +170,13 @@ static enum gt_status apply_call(struct reader *reader, const struct pending *pe
     assert(reader->value_count >= 1);
     if (pending->call == CALL_STR)
         return text ? GT_OK : join(reader, &pending->token, CONFIG_VALUE_TEXT(value), "", value);
-    if (text || value->type == CONFIG_VALUE_NONE || (pending->call == CALL_INT && real && fabs(value->real) > 0x1p62))
-        return FAIL_AT(reader, &pending->token, "%s(%s) is not evaluated here; write its value", calls[pending->call],
-                       CONFIG_VALUE_TEXT(value));
+    if (text || value->type == CONFIG_VALUE_NONE ||
+        (pending->call == CALL_INT && real && fabs(value->real) > 0x1p62))
+        return FAIL_AT(reader, &pending->token, "%s(%s) is not evaluated here; write its value",
+                       calls[pending->call], CONFIG_VALUE_TEXT(value));
     if (pending->call == CALL_INT)
-        *value =
-            (struct config_value){.type = CONFIG_VALUE_INT, .integer = real ? (int64_t)value->real : value->integer};
+        *value = (struct config_value){.type = CONFIG_VALUE_INT,
+                                       .integer = real ? (int64_t)value->real : value->integer};
     else if (!real)
         *value = (struct config_value){.type = CONFIG_VALUE_REAL, .real = (double)value->integer};
     return GT_OK;
@@ -184,19 +193,22 @@ static enum gt_status apply_top(struct reader *reader)
         return apply_binary(reader, pending);
     if (pending->kind == PENDING_CALL)
         return apply_call(reader, pending);
-    const char *why = pending->kind == PENDING_UNARY ? config_value_unary(pending->op, value, value) : NULL;
+    const char *why =
+        pending->kind == PENDING_UNARY ? config_value_unary(pending->op, value, value) : NULL;
     if (why != NULL)
-        return FAIL_AT(reader, &pending->token, "%.*s %s: %s", (int)pending->token.length, pending->token.start,
-                       config_value_type_name(value->type), why);
+        return FAIL_AT(reader, &pending->token, "%.*s %s: %s", (int)pending->token.length,
+                       pending->token.start, config_value_type_name(value->type), why);
     return GT_OK;
 }
 
-/* Applies pending operators down to the next bracket, while they bind at least as tightly as `precedence`. */
+/* Applies pending operators down to the next bracket, while they bind at least as tightly as
+ * `precedence`. */
 static enum gt_status apply_down_to(struct reader *reader, int precedence)
 {
     while (reader->pending_count > 0) {
         const struct pending *top = &reader->pending[reader->pending_count - 1];
-        if (top->kind == PENDING_BRACKET || top->kind == PENDING_CALL || top->precedence < precedence)
+        if (top->kind == PENDING_BRACKET || top->kind == PENDING_CALL ||
+            top->precedence < precedence)
             break;
         TRY(apply_top(reader));
     }
@@ -209,7 +221,8 @@ static enum gt_status apply_down_to(struct reader *reader, int precedence)
 static enum gt_status read_time(struct reader *reader)
 {
     static const char *const rest[] = {".", "time", "(", ")"};
-    const struct config_value value = {.type = CONFIG_VALUE_REAL, .real = (double)reader->config->wall_s};
+    const struct config_value value = {.type = CONFIG_VALUE_REAL,
+                                       .real = (double)reader->config->wall_s};
     if (!reader->time_imported)
         return FAIL_AT(reader, &reader->token, "write `import time` before this use of time");
     advance(reader);
@@ -271,9 +284,10 @@ static enum gt_status fail_no_value(struct reader *reader, const struct config_t
     const int length = (int)(name->length < 40 ? name->length : 40);
     advance(reader);
     if (looking_at(reader, "(") || looking_at(reader, "."))
-        return FAIL_AT(reader, name,
-                       "the name %.*s has no value: functions and modules are not evaluated here; write the value",
-                       length, name->start);
+        return FAIL_AT(
+            reader, name,
+            "the name %.*s has no value: functions and modules are not evaluated here; write the value",
+            length, name->start);
     temporary_spoil(reader, name);
     if (is_mistaken(reader, name))
         config_key_hint(hint, name->start, name->length, reader->config->program);
@@ -281,8 +295,8 @@ static enum gt_status fail_no_value(struct reader *reader, const struct config_t
                    hint[0] != '\0' ? hint : "; a line above must set it");
 }
 
-/* Returns the value of the current token, a constant, a temporary or a key, and advances.  A temporary that has none
- * because of an earlier error returns GT_USAGE without a line. */
+/* Returns the value of the current token, a constant, a temporary or a key, and advances.  A
+ * temporary that has none because of an earlier error returns GT_USAGE without a line. */
 static enum gt_status name_value(struct reader *reader, struct config_value *out)
 {
     const struct config_token name = reader->token;
@@ -318,11 +332,12 @@ static enum gt_status read_braces(struct reader *reader, struct config_value *te
     if (is_name)
         TRY(name_value(reader, &value));
     if (!is_name || !looking_at(reader, "}"))
-        return FAIL_AT(reader, &first,
-                       "only a name is evaluated in an f-string's braces; set one on a line above, or add strings: "
-                       "'text' + str(VALUE)");
-    TRY(join(reader, &first, text->text, value.type == CONFIG_VALUE_STRING ? value.text : CONFIG_VALUE_TEXT(&value),
-             text));
+        return FAIL_AT(
+            reader, &first,
+            "only a name is evaluated in an f-string's braces; set one on a line above, or add strings: "
+            "'text' + str(VALUE)");
+    TRY(join(reader, &first, text->text,
+             value.type == CONFIG_VALUE_STRING ? value.text : CONFIG_VALUE_TEXT(&value), text));
     advance(reader);
     return GT_OK;
 }
@@ -333,7 +348,8 @@ static enum gt_status read_literal(struct reader *reader)
     struct config_value value = reader->token.value;
     bool open = reader->token.open;
     advance(reader);
-    while (open || (value.type == CONFIG_VALUE_STRING && reader->token.type == CONFIG_TOKEN_STRING)) {
+    while (open ||
+           (value.type == CONFIG_VALUE_STRING && reader->token.type == CONFIG_TOKEN_STRING)) {
         if (open)
             TRY(read_braces(reader, &value));
         if (reader->token.type != CONFIG_TOKEN_STRING) /* the rest of an f-string is one, or bad */
@@ -375,7 +391,8 @@ static bool at_condition(const struct reader *reader)
 
 static enum gt_status fail_condition(struct reader *reader)
 {
-    return FAIL_AT(reader, &reader->token, "a condition is not evaluated here; write the value that it gives");
+    return FAIL_AT(reader, &reader->token,
+                   "a condition is not evaluated here; write the value that it gives");
 }
 
 /* Reads an operand, or a bracket or sign that precedes one. */
@@ -421,8 +438,8 @@ static enum gt_status finish_expression(struct reader *reader)
         return FAIL_AT(reader, open, "this bracket is never closed");
     if (at_condition(reader))
         return fail_condition(reader);
-    return fail_expected(reader,
-                         TEXT(80, "an operator, or ')' for line %d, column %d", (int)open->line, (int)open->column));
+    return fail_expected(reader, TEXT(80, "an operator, or ')' for line %d, column %d",
+                                      (int)open->line, (int)open->column));
 }
 
 /* Reads what follows a value. */
@@ -465,16 +482,18 @@ static enum gt_status read_expression(struct reader *reader, struct config_value
 
 /* ---- statements ---- */
 
-/* Returns true if a later statement uses the name: one that sets the key `only` (CONFIG_KEY_COUNT: any), and not just
- * within the text of an f-string unless `text`. */
-static bool is_used(const struct reader *reader, const struct config_token *name, enum config_key only, bool text)
+/* Returns true if a later statement uses the name: one that sets the key `only` (CONFIG_KEY_COUNT:
+ * any), and not just within the text of an f-string unless `text`. */
+static bool is_used(const struct reader *reader, const struct config_token *name,
+                    enum config_key only, bool text)
 {
     struct config_lex lex = reader->lex; /* a copy: it reads ahead */
     const size_t pool_used = lex.pool_used;
     struct config_token token = reader->token, target = {.type = CONFIG_TOKEN_END};
     bool behind = false, first = false;
     for (; token.type != CONFIG_TOKEN_END; config_lex_next(&lex, &token)) {
-        const bool same = behind && !first && token.type == CONFIG_TOKEN_NAME && token.length == name->length &&
+        const bool same = behind && !first && token.type == CONFIG_TOKEN_NAME &&
+                          token.length == name->length &&
                           memcmp(token.start, name->start, name->length) == 0;
         if (first)
             target = token;
@@ -497,48 +516,57 @@ static bool is_free(const struct config_token *name)
 /* Returns true if a name that is no key is one of the file's own. */
 static bool is_own(struct reader *reader, const struct config_token *name)
 {
-    const enum config_key near = config_key_nearest(name->start, name->length, reader->config->program);
+    const enum config_key near =
+        config_key_nearest(name->start, name->length, reader->config->program);
     return is_free(name) || temporary_find(reader, name) != NULL ||
            is_used(reader, name, near, !is_mistaken(reader, name));
 }
 
-/* Returns the row of another program's name for a key, unless the name is one of the file's own or only near to one. */
+/* Returns the row of another program's name for a key, unless the name is one of the file's own or
+ * only near to one. */
 static const struct config_other *other_of(struct reader *reader, const struct config_token *name)
 {
-    const struct config_other *other = config_other_find(name->start, name->length, reader->config->program);
+    const struct config_other *other =
+        config_other_find(name->start, name->length, reader->config->program);
     return other == NULL || other->kind == CONFIG_OTHER_HINT || is_own(reader, name) ? NULL : other;
 }
 
 /* Notes a number that is no key and changes nothing but a text, as other programs' keys do. */
-static void note_own(const struct reader *reader, const struct config_token *name, const struct config_value *value)
+static void note_own(const struct reader *reader, const struct config_token *name,
+                     const struct config_value *value)
 {
-    if (!is_free(name) && value->type != CONFIG_VALUE_STRING && !is_used(reader, name, CONFIG_KEY_COUNT, false))
-        log_note("%s:%d:%d: %.*s is no key: only a text uses it", reader->path, (int)name->line, (int)name->column,
-                 (int)name->length, name->start);
+    if (!is_free(name) && value->type != CONFIG_VALUE_STRING &&
+        !is_used(reader, name, CONFIG_KEY_COUNT, false))
+        log_note("%s:%d:%d: %.*s is no key: only a text uses it", reader->path, (int)name->line,
+                 (int)name->column, (int)name->length, name->start);
 }
 
 /* Checks that `name` may be assigned to in a file. */
-static enum gt_status check_target(struct reader *reader, const struct config_token *name, enum config_key key)
+static enum gt_status check_target(struct reader *reader, const struct config_token *name,
+                                   enum config_key key)
 {
     const int length = (int)(name->length < 80 ? name->length : 80);
     char hint[CONFIG_HINT_MAX];
     if (key == CONFIG_KEY_COUNT && !is_own(reader, name) && other_of(reader, name) == NULL) {
-        log_error(ERROR_UNKNOWN_KEY "%s:%d:%d: unknown key %.*s%s", reader->path, (int)name->line, (int)name->column,
-                  length, name->start,
+        log_error(ERROR_UNKNOWN_KEY "%s:%d:%d: unknown key %.*s%s", reader->path, (int)name->line,
+                  (int)name->column, length, name->start,
                   is_mistaken(reader, name)
                       ? config_key_hint(hint, name->start, name->length, reader->config->program)
-                      : TEXT(CONFIG_HINT_MAX, ", which nothing below uses; for a name of your own write _%.*s", length,
-                             name->start));
+                      : TEXT(CONFIG_HINT_MAX,
+                             ", which nothing below uses; for a name of your own write _%.*s",
+                             length, name->start));
         reader->error_count++;
         return GT_USAGE;
     }
     if (key != CONFIG_KEY_COUNT && (config_key_info_get(key)->flags & CONFIG_FLAG_ONLY) != 0)
-        return FAIL_AT(reader, name, "%s belongs to the command line, not into a file", config_key_info_get(key)->name);
+        return FAIL_AT(reader, name, "%s belongs to the command line, not into a file",
+                       config_key_info_get(key)->name);
     return GT_OK;
 }
 
-static enum gt_status store(struct reader *reader, const struct config_token *name, enum config_key key,
-                            const struct config_other *other, const struct config_value *value)
+static enum gt_status store(struct reader *reader, const struct config_token *name,
+                            enum config_key key, const struct config_other *other,
+                            const struct config_value *value)
 {
     struct config_origin origin = {reader->path, name->line, name->column, false, false};
     if (key == CONFIG_KEY_COUNT && other != NULL) {
@@ -573,7 +601,8 @@ static enum gt_status expect_end(struct reader *reader)
     return fail_expected(reader, "the end of the statement");
 }
 
-/* Skips the rest of the line, including brackets that span lines, and the indented block below it. */
+/* Skips the rest of the line, including brackets that span lines, and the indented block below it.
+ */
 static void recover(struct reader *reader)
 {
     bool inside = true;
@@ -584,8 +613,10 @@ static void recover(struct reader *reader)
     }
 }
 
-/* Reads `if torch... else TEXT` behind a text.  What torch knows of the machine is what auto finds out. */
-static enum gt_status read_torch_choice(struct reader *reader, enum config_key key, struct config_value *value)
+/* Reads `if torch... else TEXT` behind a text.  What torch knows of the machine is what auto finds
+ * out. */
+static enum gt_status read_torch_choice(struct reader *reader, enum config_key key,
+                                        struct config_value *value)
 {
     const bool has_auto = key == CONFIG_KEY_dtype || key == CONFIG_KEY_device;
     const struct config_token begin = reader->token;
@@ -607,7 +638,8 @@ static enum gt_status read_torch_choice(struct reader *reader, enum config_key k
 }
 
 /* Reads EXPRESSION to the end of the statement. */
-static enum gt_status read_value(struct reader *reader, enum config_key key, struct config_value *value)
+static enum gt_status read_value(struct reader *reader, enum config_key key,
+                                 struct config_value *value)
 {
     TRY(read_expression(reader, value));
     if (looking_at(reader, "if"))
@@ -616,19 +648,21 @@ static enum gt_status read_value(struct reader *reader, enum config_key key, str
 }
 
 /* Marks what a statement would have set, so that it causes no second error. */
-static void target_spoil(struct reader *reader, const struct config_token *name, enum config_key key)
+static void target_spoil(struct reader *reader, const struct config_token *name,
+                         enum config_key key)
 {
     if (key == CONFIG_KEY_COUNT)
         temporary_spoil(reader, name);
     else
-        reader->config->origin[key] =
-            (struct config_origin){.source = reader->path, .line = name->line, .column = name->column, .bad = true};
+        reader->config->origin[key] = (struct config_origin){
+            .source = reader->path, .line = name->line, .column = name->column, .bad = true};
 }
 
 /* Returns true for a list, tuple or dictionary of wandb's, which is skipped. */
 static bool is_skipped(const struct reader *reader, const struct config_token *name)
 {
-    return config_name_is_wandb(name->start, name->length) && (looking_at(reader, "[") || looking_at(reader, "{"));
+    return config_name_is_wandb(name->start, name->length) &&
+           (looking_at(reader, "[") || looking_at(reader, "{"));
 }
 
 /* Reads NAME = EXPRESSION. */
@@ -641,9 +675,12 @@ static enum gt_status read_assignment(struct reader *reader)
     const struct config_other *other = key == CONFIG_KEY_COUNT ? other_of(reader, &name) : NULL;
     if (other != NULL && other->kind == CONFIG_OTHER_SAME)
         key = other->key;
-    if (!looking_at(reader, "=") && key == CONFIG_KEY_COUNT && name.start[0] != '_') /* Python's statements too */
-        return FAIL_AT(reader, &name, "%.*s is not supported: a configuration may hold only assignments (NAME = VALUE)",
-                       (int)(name.length < 80 ? name.length : 80), name.start);
+    if (!looking_at(reader, "=") && key == CONFIG_KEY_COUNT &&
+        name.start[0] != '_') /* Python's statements too */
+        return FAIL_AT(
+            reader, &name,
+            "%.*s is not supported: a configuration may hold only assignments (NAME = VALUE)",
+            (int)(name.length < 80 ? name.length : 80), name.start);
     if (!looking_at(reader, "="))
         return fail_expected(reader, "'=' (a configuration holds assignments only)");
     advance(reader);
@@ -665,7 +702,8 @@ static enum gt_status read_assignment(struct reader *reader)
     return GT_OK;
 }
 
-/* Reads `import a.b as c, d` or `from a import b`.  Modules are not loaded; of time, time.time() is known. */
+/* Reads `import a.b as c, d` or `from a import b`.  Modules are not loaded; of time, time.time() is
+ * known. */
 static enum gt_status read_import(struct reader *reader)
 {
     const bool from = looking_at(reader, "from");
@@ -673,8 +711,9 @@ static enum gt_status read_import(struct reader *reader)
     advance(reader);
     if (reader->token.type != CONFIG_TOKEN_NAME && !looking_at(reader, "."))
         return fail_expected(reader, "a module");
-    while (reader->token.type == CONFIG_TOKEN_NAME || looking_at(reader, ".") || looking_at(reader, ",") ||
-           looking_at(reader, "(") || looking_at(reader, ")") || looking_at(reader, "*")) {
+    while (reader->token.type == CONFIG_TOKEN_NAME || looking_at(reader, ".") ||
+           looking_at(reader, ",") || looking_at(reader, "(") || looking_at(reader, ")") ||
+           looking_at(reader, "*")) {
         if (!from && looking_at(reader, "time") && strcmp(before, ".") != 0)
             reader->time_imported = true;
         before = looking_at(reader, ".") ? "." : "";
@@ -686,8 +725,9 @@ static enum gt_status read_import(struct reader *reader)
 static enum gt_status read_statement(struct reader *reader)
 {
     if (reader->token.indented)
-        return FAIL_AT(reader, &reader->token,
-                       "indented line: a configuration may hold only assignments that start in the first column");
+        return FAIL_AT(
+            reader, &reader->token,
+            "indented line: a configuration may hold only assignments that start in the first column");
     if (looking_at(reader, "import") || looking_at(reader, "from")) {
         TRY(read_import(reader));
     } else if (reader->token.type == CONFIG_TOKEN_NAME) {
@@ -715,14 +755,16 @@ static void read_statements(struct reader *reader)
         reader->lex.pool_used = reader->pool_kept;
     }
     if (reader->token.type != CONFIG_TOKEN_END)
-        log_error("%s:%d: %d mistakes; the rest of the file was not read", reader->path, (int)reader->token.line,
-                  reader->error_count);
+        log_error("%s:%d: %d mistakes; the rest of the file was not read", reader->path,
+                  (int)reader->token.line, reader->error_count);
 }
 
-/* Notes the keys of the other program.  They are legal, so that both can share a file, but have no effect here. */
+/* Notes the keys of the other program.  They are legal, so that both can share a file, but have no
+ * effect here. */
 static void note_foreign(const struct reader *reader)
 {
-    const char *other = config_program_name(reader->config->program == CONFIG_TRAIN ? CONFIG_SAMPLE : CONFIG_TRAIN);
+    const char *other =
+        config_program_name(reader->config->program == CONFIG_TRAIN ? CONFIG_SAMPLE : CONFIG_TRAIN);
     if (reader->foreign_count == 1)
         log_note("%s: ignoring %s, a key of %s", reader->path, reader->foreign_name, other);
     else if (reader->foreign_count > 1)
@@ -730,9 +772,11 @@ static void note_foreign(const struct reader *reader)
                  reader->foreign_count - 1, other);
 }
 
-enum gt_status config_parse_text(struct config *config, const char *name, const char *text, size_t count)
+enum gt_status config_parse_text(struct config *config, const char *name, const char *text,
+                                 size_t count)
 {
-    /* Half of the pool is for the strings of one statement, the other half for copies made by names and +. */
+    /* Half of the pool is for the strings of one statement, the other half for copies made by names
+     * and +. */
     const size_t pool_size = 2 * count + 65536;
     const char *zero = memchr(text, 0, count);
     if (zero != NULL || count > FILE_SIZE_MAX)
@@ -740,7 +784,8 @@ enum gt_status config_parse_text(struct config *config, const char *name, const 
                     zero != NULL ? "it holds a zero byte" : "it is over 1 MiB");
     struct reader *reader = calloc(1, sizeof *reader + pool_size);
     if (reader == NULL)
-        return FAIL(GT_NO_MEMORY, "%s: no memory to read it: need %zu B", name, sizeof *reader + pool_size);
+        return FAIL(GT_NO_MEMORY, "%s: no memory to read it: need %zu B", name,
+                    sizeof *reader + pool_size);
     reader->config = config;
     reader->path = name;
     config_lex_begin(&reader->lex, text, count, (char *)(reader + 1), pool_size);
@@ -751,11 +796,12 @@ enum gt_status config_parse_text(struct config *config, const char *name, const 
     return error_count == 0 ? GT_OK : GT_USAGE;
 }
 
-/* Writes the path of an installed configuration to `out`, if a bare name that is not in the current folder is one's.
- * Returns the path to read. */
+/* Writes the path of an installed configuration to `out`, if a bare name that is not in the current
+ * folder is one's. Returns the path to read. */
 static const char *installed_path(char out[static FILE_PATH_MAX], const char *path)
 {
-    const char *wanted = getenv("GPT_TRAIN_CONFIG_DIR"), *folder = wanted != NULL ? wanted : PKGDATA_DIR "/config";
+    const char *wanted = getenv("GPT_TRAIN_CONFIG_DIR"),
+               *folder = wanted != NULL ? wanted : PKGDATA_DIR "/config";
     const bool is_bare = strchr(path, '/') == NULL && !file_exists(path);
     return is_bare && file_exists(file_join(out, folder, path)) ? out : path;
 }

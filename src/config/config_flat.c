@@ -1,9 +1,11 @@
-/* Reads a configuration that is a flat list of keys and values, in YAML or JSON, as other programs have them.
+/* Reads a configuration that is a flat list of keys and values, in YAML or JSON, as other programs
+ * have them.
  *
- * Values are read as those of flags are: by the type of their key.  A list of scalars is their text with commas between
- * them; null leaves the default.  What is nested is refused with what to write, once for each key at the top.  libyaml
- * splits YAML into events, jansson reads JSON; jansson does not say where a member stands, so that the reader searches
- * the text for its name.  After a mistake the reader continues, so that it reports all of them.
+ * Values are read as those of flags are: by the type of their key.  A list of scalars is their text
+ * with commas between them; null leaves the default.  What is nested is refused with what to write,
+ * once for each key at the top.  libyaml splits YAML into events, jansson reads JSON; jansson does
+ * not say where a member stands, so that the reader searches the text for its name.  After a
+ * mistake the reader continues, so that it reports all of them.
  */
 #include <config.h>
 
@@ -41,47 +43,57 @@ struct member {
 static void member_add(struct member *member, const char *text)
 {
     const size_t used = strlen(member->text);
-    snprintf(member->text + used, sizeof member->text - used, "%s%s", member->items > 0 ? "," : "", text);
+    snprintf(member->text + used, sizeof member->text - used, "%s%s", member->items > 0 ? "," : "",
+             text);
     member->items++;
 }
 
 /* Refuses a nested value, unless its name has an answer. */
 static enum gt_status nested_refuse(const struct flat *flat, const struct member *member,
-                                    const struct config_other *other, const struct config_origin *origin)
+                                    const struct config_other *other,
+                                    const struct config_origin *origin)
 {
     const struct config_value on = {.type = CONFIG_VALUE_BOOL, .integer = 1};
-    if (other != NULL && (other->kind == CONFIG_OTHER_NEEDLESS || other->kind == CONFIG_OTHER_LACKING))
+    if (other != NULL &&
+        (other->kind == CONFIG_OTHER_NEEDLESS || other->kind == CONFIG_OTHER_LACKING))
         return config_other_set(flat->config, other, &on, origin);
-    return FAIL(GT_USAGE,
-                "%s: %s is nested, and a configuration here is a flat list; write the keys that matter at the top "
-                "level, as in %s: VALUE (doc/finetune.md has the names)",
-                CONFIG_ORIGIN_TEXT(origin), member->name, member->inner[0] != '\0' ? member->inner : "learning_rate");
+    return FAIL(
+        GT_USAGE,
+        "%s: %s is nested, and a configuration here is a flat list; write the keys that matter at the top "
+        "level, as in %s: VALUE (doc/finetune.md has the names)",
+        CONFIG_ORIGIN_TEXT(origin), member->name,
+        member->inner[0] != '\0' ? member->inner : "learning_rate");
 }
 
 static enum gt_status member_assign(const struct flat *flat, const struct member *member)
 {
     const enum config_program program = flat->config->program;
-    const struct config_origin origin = {.source = flat->path, .line = member->line, .column = member->column};
-    const struct config_other *other = config_other_find(member->name, strlen(member->name), CONFIG_BOTH);
+    const struct config_origin origin = {
+        .source = flat->path, .line = member->line, .column = member->column};
+    const struct config_other *other =
+        config_other_find(member->name, strlen(member->name), CONFIG_BOTH);
     enum config_key key = config_key_find(member->name, strlen(member->name));
     char hint[CONFIG_HINT_MAX];
     if (key == CONFIG_KEY_COUNT && other != NULL && other->kind == CONFIG_OTHER_SAME)
         key = other->key;
-    const bool ours = key != CONFIG_KEY_COUNT, unknown = !ours && (other == NULL || other->kind == CONFIG_OTHER_HINT);
+    const bool ours = key != CONFIG_KEY_COUNT,
+               unknown = !ours && (other == NULL || other->kind == CONFIG_OTHER_HINT);
     if (unknown && config_name_is_wandb(member->name, strlen(member->name)))
         return GT_OK;
     if (member->nested)
         return nested_refuse(flat, member, ours ? NULL : other, &origin);
     if (unknown)
-        return FAIL(GT_USAGE, ERROR_UNKNOWN_KEY "%s: unknown key %s%s", CONFIG_ORIGIN_TEXT(&origin), member->name,
+        return FAIL(GT_USAGE, ERROR_UNKNOWN_KEY "%s: unknown key %s%s", CONFIG_ORIGIN_TEXT(&origin),
+                    member->name,
                     config_key_hint(hint, member->name, strlen(member->name), program));
-    if (member->is_null || ((ours ? config_key_info_get(key)->programs : other->programs) & (unsigned)program) == 0)
+    if (member->is_null ||
+        ((ours ? config_key_info_get(key)->programs : other->programs) & (unsigned)program) == 0)
         return GT_OK; /* its default, or the other program's, which may share the file */
     if (!ours)
         return config_other_text_set(flat->config, other, member->text, &origin);
     if ((config_key_info_get(key)->flags & CONFIG_FLAG_ONLY) != 0)
-        return FAIL(GT_USAGE, "%s: %s belongs to the command line, not into a file", CONFIG_ORIGIN_TEXT(&origin),
-                    config_key_info_get(key)->name);
+        return FAIL(GT_USAGE, "%s: %s belongs to the command line, not into a file",
+                    CONFIG_ORIGIN_TEXT(&origin), config_key_info_get(key)->name);
     return config_text_assign(flat->config, key, member->text, &origin);
 }
 
@@ -90,10 +102,12 @@ static enum gt_status member_assign(const struct flat *flat, const struct member
 /* Sets the place of a member: that of its name in the text. */
 static void place_find(struct member *member, const char *text)
 {
-    const char *quoted = TEXT(NAME_BYTES_MAX + 2, "\"%s\"", member->name), *at = strstr(text, quoted);
+    const char *quoted = TEXT(NAME_BYTES_MAX + 2, "\"%s\"", member->name),
+               *at = strstr(text, quoted);
     member->line = 1;
     const char *start = text;
-    for (const char *end; at != NULL && (end = strchr(start, '\n')) != NULL && end < at; start = end + 1)
+    for (const char *end; at != NULL && (end = strchr(start, '\n')) != NULL && end < at;
+         start = end + 1)
         member->line++;
     member->column = at != NULL ? (int32_t)(at - start) + 1 : 1;
 }
@@ -116,7 +130,8 @@ static bool scalar_add(struct member *member, const json_t *value)
 
 static void member_from_json(struct member *member, const char *name, json_t *value)
 {
-    const char *inner = json_is_object(value) ? json_object_iter_key(json_object_iter(value)) : NULL;
+    const char *inner =
+        json_is_object(value) ? json_object_iter_key(json_object_iter(value)) : NULL;
     *member = (struct member){.is_null = json_is_null(value)};
     snprintf(member->name, sizeof member->name, "%s", name);
     snprintf(member->inner, sizeof member->inner, "%s", inner != NULL ? inner : "");
@@ -134,7 +149,8 @@ static enum gt_status json_read(struct flat *flat, const char *text, size_t coun
     if (json_load(text, count, 0, &error, &root) != GT_OK || !json_is_object(root)) {
         const bool read = root != NULL;
         json_decref(root);
-        return FAIL(GT_USAGE, "%s:%d:%d: %s", flat->path, read ? 1 : error.line, read ? 1 : error.column,
+        return FAIL(GT_USAGE, "%s:%d:%d: %s", flat->path, read ? 1 : error.line,
+                    read ? 1 : error.column,
                     read ? "a configuration is an object of keys and values" : error.text);
     }
     json_object_foreach(root, name, value)
@@ -155,13 +171,16 @@ static bool is_null_text(const yaml_event_t *event)
 {
     const char *text = (const char *)event->data.scalar.value;
     return event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
-           (text[0] == '\0' || strcmp(text, "null") == 0 || strcmp(text, "~") == 0 || strcmp(text, "None") == 0);
+           (text[0] == '\0' || strcmp(text, "null") == 0 || strcmp(text, "~") == 0 ||
+            strcmp(text, "None") == 0);
 }
 
-/* Takes an event within the value of a member; `depth` counts the open lists and mappings, the file's included. */
+/* Takes an event within the value of a member; `depth` counts the open lists and mappings, the
+ * file's included. */
 static void value_take(struct member *member, const yaml_event_t *event, int depth)
 {
-    const char *text = event->type == YAML_SCALAR_EVENT ? (const char *)event->data.scalar.value : "";
+    const char *text =
+        event->type == YAML_SCALAR_EVENT ? (const char *)event->data.scalar.value : "";
     const bool flat = event->type == YAML_SCALAR_EVENT && !member->nested && depth <= 2;
     if (event->type == YAML_MAPPING_START_EVENT || event->type == YAML_ALIAS_EVENT || depth > 2)
         member->nested = true;
@@ -175,24 +194,27 @@ static void value_take(struct member *member, const yaml_event_t *event, int dep
 
 static void name_take(struct member *member, const yaml_event_t *event)
 {
-    *member =
-        (struct member){.line = (int32_t)event->start_mark.line + 1, .column = (int32_t)event->start_mark.column + 1};
+    *member = (struct member){.line = (int32_t)event->start_mark.line + 1,
+                              .column = (int32_t)event->start_mark.column + 1};
     snprintf(member->name, sizeof member->name, "%s", (const char *)event->data.scalar.value);
 }
 
 /* Handles an event; *depth is 1 between the members of the file's mapping. */
-static enum gt_status event_take(struct flat *flat, const yaml_event_t *event, struct member *member, int *depth,
-                                 bool *named)
+static enum gt_status event_take(struct flat *flat, const yaml_event_t *event,
+                                 struct member *member, int *depth, bool *named)
 {
-    const bool opens = event->type == YAML_MAPPING_START_EVENT || event->type == YAML_SEQUENCE_START_EVENT;
-    const bool closes = event->type == YAML_MAPPING_END_EVENT || event->type == YAML_SEQUENCE_END_EVENT;
+    const bool opens =
+        event->type == YAML_MAPPING_START_EVENT || event->type == YAML_SEQUENCE_START_EVENT;
+    const bool closes =
+        event->type == YAML_MAPPING_END_EVENT || event->type == YAML_SEQUENCE_END_EVENT;
     const bool is_value = event->type == YAML_SCALAR_EVENT || event->type == YAML_ALIAS_EVENT;
     if (!opens && !closes && !is_value)
         return GT_OK;
     const bool is_list = *depth == 0 && event->type != YAML_MAPPING_START_EVENT;
     if (is_list || (*depth == 1 && !*named && !closes && event->type != YAML_SCALAR_EVENT))
-        return FAIL(GT_USAGE, "%s:%zu:%zu: a configuration is a list of keys and values: NAME: VALUE", flat->path,
-                    event->start_mark.line + 1, event->start_mark.column + 1);
+        return FAIL(GT_USAGE,
+                    "%s:%zu:%zu: a configuration is a list of keys and values: NAME: VALUE",
+                    flat->path, event->start_mark.line + 1, event->start_mark.column + 1);
     if (*depth == 1 && !*named && !closes)
         name_take(member, event);
     else if (*depth > 0 && *named && !closes)
@@ -221,7 +243,8 @@ static enum gt_status yaml_read(struct flat *flat, const char *text, size_t coun
     while (more && status == GT_OK) {
         if (yaml_parser_parse(&parser, &event) == 0) {
             status = FAIL(GT_USAGE, "%s:%zu:%zu: %s", flat->path, parser.problem_mark.line + 1,
-                          parser.problem_mark.column + 1, parser.problem != NULL ? parser.problem : "not YAML");
+                          parser.problem_mark.column + 1,
+                          parser.problem != NULL ? parser.problem : "not YAML");
             break;
         }
         more = event.type != YAML_STREAM_END_EVENT;
@@ -259,7 +282,9 @@ enum gt_status config_read_file(struct config *config, const char *path)
     char *text;
     size_t count;
     if (ends_with(path, ".toml"))
-        return FAIL(GT_USAGE, "%s: TOML is not read; write its keys as NAME = VALUE lines in a file NAME.py", path);
+        return FAIL(GT_USAGE,
+                    "%s: TOML is not read; write its keys as NAME = VALUE lines in a file NAME.py",
+                    path);
     if (!json && !ends_with(path, ".yaml") && !ends_with(path, ".yml"))
         return config_parse_file(config, path);
     TRY(file_read_all(path, FLAT_BYTES_MAX, &text, &count));

@@ -1,8 +1,8 @@
 /* --help, from the table of keys.
  *
- * Prints the groups in table order, and for each key its form, its help text and its default.  Plain --help prints the
- * common keys, each with its text up to the first semicolon; that part must make sense by itself.  Lines are folded
- * between words at 80 columns.
+ * Prints the groups in table order, and for each key its form, its help text and its default. Plain
+ * --help prints the common keys, each with its text up to the first semicolon; that part must make
+ * sense by itself.  Lines are folded between words at 80 columns.
  */
 #include "config/config_help.h"
 
@@ -22,10 +22,13 @@ static void key_form(char out[static 256], const struct config_key_info *info)
                                         [CONFIG_TYPE_CHOICE] = ""};
     const bool bare = info->type == CONFIG_TYPE_BOOL || (info->flags & CONFIG_BARE) != 0;
     char value[128];
-    size_t used = (size_t)snprintf(value, 128, "%s", (info->flags & CONFIG_PATH) != 0 ? "PATH" : forms[info->type]);
+    size_t used = (size_t)snprintf(value, 128, "%s",
+                                   (info->flags & CONFIG_PATH) != 0 ? "PATH" : forms[info->type]);
     /* The first word of a bare key is its value when the flag is absent, so it is not listed. */
-    for (size_t i = bare; info->type == CONFIG_TYPE_CHOICE && info->words[i] != NULL && used < 128; i++)
-        used += (size_t)snprintf(value + used, 128 - used, "%s%s", used == 0 ? "" : "|", info->words[i]);
+    for (size_t i = bare; info->type == CONFIG_TYPE_CHOICE && info->words[i] != NULL && used < 128;
+         i++)
+        used += (size_t)snprintf(value + used, 128 - used, "%s%s", used == 0 ? "" : "|",
+                                 info->words[i]);
     if ((info->flags & CONFIG_FLAG_ONLY) != 0 && info->type == CONFIG_TYPE_BOOL)
         snprintf(out, 256, "--%s", info->name);
     else
@@ -35,13 +38,16 @@ static void key_form(char out[static 256], const struct config_key_info *info)
 /* A space at which no line is broken. */
 #define HARD_SPACE '\x1f'
 
-/* Writes "help text (default 12)", with a hard space before the default; if `brief`, only up to the first semicolon. */
-static void key_text(char out[static 512], const struct config *defaults, enum config_key key, bool brief)
+/* Writes "help text (default 12)", with a hard space before the default; if `brief`, only up to the
+ * first semicolon. */
+static void key_text(char out[static 512], const struct config *defaults, enum config_key key,
+                     bool brief)
 {
     const struct config_key_info *info = config_key_info_get(key);
     const struct config_value value = config_key_value(defaults, key);
     const int length = (int)(brief ? strcspn(info->help, ";") : strlen(info->help));
-    const bool bare = (info->flags & (CONFIG_FLAG_ONLY | CONFIG_BARE)) != 0 || strstr(info->help, "(default") != NULL;
+    const bool bare = (info->flags & (CONFIG_FLAG_ONLY | CONFIG_BARE)) != 0 ||
+                      strstr(info->help, "(default") != NULL;
     const char *text = CONFIG_KEY_TEXT(defaults, key);
     if (bare || strcmp(text, "''") == 0)
         snprintf(out, 512, "%.*s", length, info->help);
@@ -50,8 +56,8 @@ static void key_text(char out[static 512], const struct config *defaults, enum c
                  info->type == CONFIG_TYPE_CHOICE ? value.text : text);
 }
 
-/* Prints the words of `text` behind `column` characters of its line, folded and indented.  A word that is too long for
- * a line gets its own. */
+/* Prints the words of `text` behind `column` characters of its line, folded and indented.  A word
+ * that is too long for a line gets its own. */
 static void fold(FILE *stream, int column, const char *text)
 {
     while (*text != '\0') {
@@ -85,18 +91,20 @@ static void help_key(FILE *stream, const struct config *defaults, enum config_ke
 
 static void help_head(FILE *stream, enum config_program program, bool all)
 {
-    static const char *const train = "Usage: gpt-train [CONFIG.py ...] [--KEY=VALUE ...]\n\n"
-                                     "Trains a GPT.  All memory is planned before the first step.\n\n"
-                                     "Examples\n"
-                                     "  gpt-train config/shakespeare_char_cpu.py             train\n"
-                                     "  gpt-train --init_from=resume --out_dir=out           continue a run\n"
-                                     "  gpt-train --plan --device_profile=rtx3060            show memory and time\n"
-                                     "  gpt-train --init_from=Qwen/Qwen3-4B --lora_rank=16 --dataset=chats\n";
-    static const char *const sample = "Usage: gpt-sample [CONFIG.py ...] [--KEY=VALUE ...]\n\n"
-                                      "Writes text with a model that gpt-train trained.\n\n"
-                                      "Examples\n"
-                                      "  gpt-sample --out_dir=out --start='Once upon a time'\n"
-                                      "  gpt-sample --init_from=gpt2 --num_samples=1 --temperature=0.6\n";
+    static const char *const train =
+        "Usage: gpt-train [CONFIG.py ...] [--KEY=VALUE ...]\n\n"
+        "Trains a GPT.  All memory is planned before the first step.\n\n"
+        "Examples\n"
+        "  gpt-train config/shakespeare_char_cpu.py             train\n"
+        "  gpt-train --init_from=resume --out_dir=out           continue a run\n"
+        "  gpt-train --plan --device_profile=rtx3060            show memory and time\n"
+        "  gpt-train --init_from=Qwen/Qwen3-4B --lora_rank=16 --dataset=chats\n";
+    static const char *const sample =
+        "Usage: gpt-sample [CONFIG.py ...] [--KEY=VALUE ...]\n\n"
+        "Writes text with a model that gpt-train trained.\n\n"
+        "Examples\n"
+        "  gpt-sample --out_dir=out --start='Once upon a time'\n"
+        "  gpt-sample --init_from=gpt2 --num_samples=1 --temperature=0.6\n";
     fputs(program == CONFIG_SAMPLE ? sample : train, stream);
     if (all)
         fputs("\nFiles and flags are read from left to right; the last value wins.  Files hold\n"
@@ -124,7 +132,8 @@ void config_print_help(FILE *stream, enum config_program program, bool all)
             continue;
         }
         const struct config_key_info *info = config_key_info_get(key++);
-        if ((info->programs & (unsigned)program) == 0 || (!all && (info->flags & CONFIG_COMMON) == 0))
+        if ((info->programs & (unsigned)program) == 0 ||
+            (!all && (info->flags & CONFIG_COMMON) == 0))
             continue;
         if (title != NULL)
             fprintf(stream, "\n%s\n", title);
@@ -136,6 +145,6 @@ void config_print_help(FILE *stream, enum config_program program, bool all)
               "128+N stopped by signal N.\n",
               stream);
     else
-        fprintf(stream, "\n%s --help=all lists every key; man %s explains more.\n", config_program_name(program),
-                config_program_name(program));
+        fprintf(stream, "\n%s --help=all lists every key; man %s explains more.\n",
+                config_program_name(program), config_program_name(program));
 }

@@ -1,8 +1,9 @@
-/* The configuration in a checkpoint: one flat JSON object of all keys that are not CONFIG_INVOCATION.
+/* The configuration in a checkpoint: one flat JSON object of all keys that are not
+ * CONFIG_INVOCATION.
  *
- * Reading treats the object as untrusted.  Every value passes the same type and range checks as a flag.  An unknown key
- * is an error, because it may change the meaning of the others.  Keys that this invocation set keep their value, but
- * nothing can change the shape of an existing model.
+ * Reading treats the object as untrusted.  Every value passes the same type and range checks as a
+ * flag.  An unknown key is an error, because it may change the meaning of the others.  Keys that
+ * this invocation set keep their value, but nothing can change the shape of an existing model.
  */
 #include "config/config_json.h"
 
@@ -10,7 +11,8 @@
 #include "config/config_key.h"
 #include "config/config_value.h"
 
-_Static_assert(sizeof((struct config_change *)0)->was == CONFIG_VALUE_TEXT_MAX, "config_key_text() fills it");
+_Static_assert(sizeof((struct config_change *)0)->was == CONFIG_VALUE_TEXT_MAX,
+               "config_key_text() fills it");
 
 static bool is_stored(const struct config_key_info *info)
 {
@@ -23,7 +25,8 @@ static json_t *json_from_value(const struct config_value *value)
         return json_string(value->text);
     if (value->type == CONFIG_VALUE_REAL)
         return json_real(value->real);
-    return value->type == CONFIG_VALUE_BOOL ? json_boolean(value->integer != 0) : json_integer(value->integer);
+    return value->type == CONFIG_VALUE_BOOL ? json_boolean(value->integer != 0)
+                                            : json_integer(value->integer);
 }
 
 enum gt_status config_to_json(const struct config *config, json_t **out)
@@ -36,7 +39,8 @@ enum gt_status config_to_json(const struct config *config, json_t **out)
         if (is_stored(info))
             complete = json_object_set_new(object, info->name, json_from_value(&value)) == 0;
     }
-    const enum gt_status status = complete ? GT_OK : FAIL(GT_NO_MEMORY, "no memory for the configuration as JSON");
+    const enum gt_status status =
+        complete ? GT_OK : FAIL(GT_NO_MEMORY, "no memory for the configuration as JSON");
     return FINISH(status, out, object, json_decref);
 }
 
@@ -46,7 +50,8 @@ static bool value_from_json(const json_t *json, struct config_value *out)
     if (json_is_boolean(json))
         *out = (struct config_value){.type = CONFIG_VALUE_BOOL, .integer = json_is_true(json)};
     else if (json_is_integer(json))
-        *out = (struct config_value){.type = CONFIG_VALUE_INT, .integer = (int64_t)json_integer_value(json)};
+        *out = (struct config_value){.type = CONFIG_VALUE_INT,
+                                     .integer = (int64_t)json_integer_value(json)};
     else if (json_is_real(json))
         *out = (struct config_value){.type = CONFIG_VALUE_REAL, .real = json_real_value(json)};
     else if (json_is_string(json))
@@ -68,9 +73,11 @@ static bool is_open(const struct config *config, enum config_key key)
     return value.type == CONFIG_VALUE_REAL ? value.real == 0.0 : value.integer == 0;
 }
 
-/* Assigns the checkpoint's value to `trial` and writes both values to `out`.  Returns false if it is invalid. */
-static bool change_read(const struct config *config, enum config_key key, const struct config_value *value,
-                        const struct config_origin *origin, struct config *trial, struct config_change *out)
+/* Assigns the checkpoint's value to `trial` and writes both values to `out`.  Returns false if it
+ * is invalid. */
+static bool change_read(const struct config *config, enum config_key key,
+                        const struct config_value *value, const struct config_origin *origin,
+                        struct config *trial, struct config_change *out)
 {
     if (config_key_assign(trial, key, value, origin) != GT_OK)
         return false;
@@ -80,10 +87,11 @@ static bool change_read(const struct config *config, enum config_key key, const 
     return true;
 }
 
-/* For a key that this invocation set: checks that the checkpoint's value is valid, and, for a key of the model's shape,
- * equal.  `trial` is scratch. */
-static enum gt_status keep_own(const struct config *config, enum config_key key, const struct config_value *value,
-                               const struct config_origin *origin, struct config *trial)
+/* For a key that this invocation set: checks that the checkpoint's value is valid, and, for a key
+ * of the model's shape, equal.  `trial` is scratch. */
+static enum gt_status keep_own(const struct config *config, enum config_key key,
+                               const struct config_value *value, const struct config_origin *origin,
+                               struct config *trial)
 {
     struct config_change change;
     if (!change_read(config, key, value, origin, trial, &change))
@@ -91,8 +99,10 @@ static enum gt_status keep_own(const struct config *config, enum config_key key,
     if ((config_key_info_get(key)->flags & CONFIG_FIXED) == 0 || is_open(trial, key) ||
         strcmp(change.is, change.was) == 0)
         return GT_OK;
-    return FAIL(GT_USAGE, ERROR_OTHER_SHAPE "%s: %s = %s cannot be resumed from %s, whose model has %s",
-                CONFIG_ORIGIN_TEXT(&config->origin[key]), change.name, change.is, origin->source, change.was);
+    return FAIL(GT_USAGE,
+                ERROR_OTHER_SHAPE "%s: %s = %s cannot be resumed from %s, whose model has %s",
+                CONFIG_ORIGIN_TEXT(&config->origin[key]), change.name, change.is, origin->source,
+                change.was);
 }
 
 static enum gt_status read_member(struct config *config, const char *name, const json_t *json,
@@ -102,10 +112,12 @@ static enum gt_status read_member(struct config *config, const char *name, const
     struct config_value value;
     if (key == CONFIG_KEY_COUNT || !is_stored(config_key_info_get(key)) ||
         strcmp(config_key_info_get(key)->name, name) != 0)
-        return FAIL(GT_DATA, "%s: configuration: unknown key \"%s\"; was it written by a newer release?",
+        return FAIL(GT_DATA,
+                    "%s: configuration: unknown key \"%s\"; was it written by a newer release?",
                     origin->source, name);
     if (!value_from_json(json, &value))
-        return FAIL(GT_DATA, "%s: configuration: %s is neither a number, a string nor a boolean", origin->source, name);
+        return FAIL(GT_DATA, "%s: configuration: %s is neither a number, a string nor a boolean",
+                    origin->source, name);
     if (config_key_was_set(config, key) && !is_open(config, key))
         return keep_own(config, key, &value, origin, trial);
     return config_key_assign(config, key, &value, origin) == GT_OK ? GT_OK : GT_DATA;
@@ -143,7 +155,8 @@ bool config_key_change(const struct config *config, enum config_key key, const j
     struct config_value value;
     if ((info->flags & CONFIG_RESULTS) == 0 || !config_key_was_set(config, key) ||
         !value_from_json(json_object_get(object, info->name), &value) ||
-        !change_read(config, key, &value, &origin, &trial, &change) || strcmp(change.was, change.is) == 0)
+        !change_read(config, key, &value, &origin, &trial, &change) ||
+        strcmp(change.was, change.is) == 0)
         return false;
     *out = change;
     return true;

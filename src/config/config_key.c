@@ -1,7 +1,8 @@
-/* The table of keys as data: names, defaults, types, ranges; finding a key, reading and assigning one.
+/* The table of keys as data: names, defaults, types, ranges; finding a key, reading and assigning
+ * one.
  *
- * keys.def is expanded once per column.  Only this file accesses fields by offset.  Files, flags and checkpoints all
- * set values through config_key_assign(), so that the same rules apply to each.
+ * keys.def is expanded once per column.  Only this file accesses fields by offset.  Files, flags
+ * and checkpoints all set values through config_key_assign(), so that the same rules apply to each.
  */
 #include "config/config_key.h"
 
@@ -12,11 +13,13 @@
 #include "base/utf8.h"
 #include "config/config_value.h"
 
-#define CONFIG_WORDS(name, enumerators, words)                           \
-    static const char *const words_##name[] = {CONFIG_LIST words, NULL}; \
-    _Static_assert(sizeof words_##name / sizeof words_##name[0] == config_##name##_count + 1, "a word each");
+#define CONFIG_WORDS(name, enumerators, words)                                                \
+    static const char *const words_##name[] = {CONFIG_LIST words, NULL};                      \
+    _Static_assert(sizeof words_##name / sizeof words_##name[0] == config_##name##_count + 1, \
+                   "a word each");
 #include "config/keys.def"
-#define SHAPE_WORDS(name, words) static const char *const words_##name[] = {"auto", CONFIG_LIST words, NULL};
+#define SHAPE_WORDS(name, words) \
+    static const char *const words_##name[] = {"auto", CONFIG_LIST words, NULL};
 #include "base/shape.def"
 static const char *const words_arch[] = {
     "auto",
@@ -104,8 +107,9 @@ static char name_char(const char *name, size_t at)
 
 #define NAME_LENGTH_MAX 40
 
-/* Returns the edit distance of two names (insertion, deletion, substitution, transposition of neighbours), or INT_MAX
- * if either is longer than NAME_LENGTH_MAX: Damerau's edits without overlaps, in three rolling rows. */
+/* Returns the edit distance of two names (insertion, deletion, substitution, transposition of
+ * neighbours), or INT_MAX if either is longer than NAME_LENGTH_MAX: Damerau's edits without
+ * overlaps, in three rolling rows. */
 static int name_distance(const char *name, size_t length, const char *known)
 {
     int rows[3][NAME_LENGTH_MAX + 1];
@@ -123,7 +127,8 @@ static int name_distance(const char *name, size_t length, const char *known)
         for (size_t j = 1; j <= known_length; j++) {
             now[j] = last[j - 1] + (c == name_char(known, j - 1) ? 0 : 1);
             now[j] = (int)min_i64(now[j], min_i64(now[j - 1], last[j]) + 1);
-            if (i > 1 && j > 1 && c == name_char(known, j - 2) && name_char(name, i - 2) == name_char(known, j - 1))
+            if (i > 1 && j > 1 && c == name_char(known, j - 2) &&
+                name_char(name, i - 2) == name_char(known, j - 1))
                 now[j] = (int)min_i64(now[j], before[j - 2] + 1);
         }
     }
@@ -136,8 +141,9 @@ void config_nearest_try(struct config_nearest *nearest, const char *known)
     /* One error may be in a short name, and one more for each eight letters of a longer one. */
     const int limit = nearest->known != NULL ? nearest->distance : length / 8 + 2;
     /* The difference of the lengths is a lower bound of the distance. */
-    const int distance =
-        abs((int)strlen(known) - length) < limit ? name_distance(nearest->name, nearest->length, known) : INT_MAX;
+    const int distance = abs((int)strlen(known) - length) < limit
+                             ? name_distance(nearest->name, nearest->length, known)
+                             : INT_MAX;
     if (distance >= limit)
         return;
     nearest->known = known;
@@ -188,15 +194,18 @@ struct config_value config_key_value(const struct config *config, enum config_ke
     case CONFIG_TYPE_REAL:
         return (struct config_value){.type = CONFIG_VALUE_REAL, .real = *(const double *)at};
     case CONFIG_TYPE_BOOL:
-        return (struct config_value){.type = CONFIG_VALUE_BOOL, .integer = *(const bool *)at ? 1 : 0};
+        return (struct config_value){.type = CONFIG_VALUE_BOOL,
+                                     .integer = *(const bool *)at ? 1 : 0};
     case CONFIG_TYPE_STRING:
         return (struct config_value){.type = CONFIG_VALUE_STRING, .text = at};
     default:
-        return (struct config_value){.type = CONFIG_VALUE_STRING, .text = info->words[*(const int *)at]};
+        return (struct config_value){.type = CONFIG_VALUE_STRING,
+                                     .text = info->words[*(const int *)at]};
     }
 }
 
-char *config_key_text(char out[static CONFIG_VALUE_TEXT_MAX], const struct config *config, enum config_key key)
+char *config_key_text(char out[static CONFIG_VALUE_TEXT_MAX], const struct config *config,
+                      enum config_key key)
 {
     struct config_value value = config_key_value(config, key);
     return config_value_text(out, &value);
@@ -219,10 +228,11 @@ char *config_origin_text(char *out, size_t size, const struct config_origin *ori
     return out;
 }
 
-char *config_key_described(char out[static CONFIG_ORIGIN_TEXT_MAX], const struct config *config, enum config_key key)
+char *config_key_described(char out[static CONFIG_ORIGIN_TEXT_MAX], const struct config *config,
+                           enum config_key key)
 {
-    snprintf(out, CONFIG_ORIGIN_TEXT_MAX, "%s=%s (%s)", config_key_info_get(key)->name, CONFIG_KEY_TEXT(config, key),
-             CONFIG_ORIGIN_TEXT(&config->origin[key]));
+    snprintf(out, CONFIG_ORIGIN_TEXT_MAX, "%s=%s (%s)", config_key_info_get(key)->name,
+             CONFIG_KEY_TEXT(config, key), CONFIG_ORIGIN_TEXT(&config->origin[key]));
     return out;
 }
 
@@ -239,7 +249,8 @@ struct assignment {
 /* Returns true if the value is a float that an int64_t holds exactly. */
 static bool is_whole(const struct config_value *value)
 {
-    return value->type == CONFIG_VALUE_REAL && fabs(value->real) <= 0x1p53 && floor(value->real) == value->real;
+    return value->type == CONFIG_VALUE_REAL && fabs(value->real) <= 0x1p53 &&
+           floor(value->real) == value->real;
 }
 
 /* Logs "PLACE: KEY: expected WANTED, found TYPE VALUE", and how a float becomes an int. */
@@ -252,28 +263,31 @@ static enum gt_status refuse_type(const struct assignment *at, const char *wante
         snprintf(way, sizeof way, "; write %.0f", at->value->real);
     else if (at->info->type == CONFIG_TYPE_INT && fraction)
         snprintf(way, sizeof way, "; // divides without a fraction, and int(...) drops it");
-    return FAIL(GT_USAGE, ERROR_BAD_VALUE "%s: %s: expected %s, found %s%s%s%s", CONFIG_ORIGIN_TEXT(at->origin),
-                at->info->name, wanted, config_value_type_name(at->value->type), none ? "" : " ",
+    return FAIL(GT_USAGE, ERROR_BAD_VALUE "%s: %s: expected %s, found %s%s%s%s",
+                CONFIG_ORIGIN_TEXT(at->origin), at->info->name, wanted,
+                config_value_type_name(at->value->type), none ? "" : " ",
                 none ? "" : CONFIG_VALUE_TEXT(at->value), way);
 }
 
 /* Logs "PLACE: KEY = VALUE PROBLEM". */
 static enum gt_status refuse_value(const struct assignment *at, const char *problem)
 {
-    return FAIL(GT_USAGE, ERROR_BAD_VALUE "%s: %s = %s %s", CONFIG_ORIGIN_TEXT(at->origin), at->info->name,
-                CONFIG_VALUE_TEXT(at->value), problem);
+    return FAIL(GT_USAGE, ERROR_BAD_VALUE "%s: %s = %s %s", CONFIG_ORIGIN_TEXT(at->origin),
+                at->info->name, CONFIG_VALUE_TEXT(at->value), problem);
 }
 
 static enum gt_status assign_int(const struct assignment *at)
 {
     const struct config_key_info *info = at->info;
-    const bool none = at->value->type == CONFIG_VALUE_NONE && (info->flags & CONFIG_NONE_IS_ZERO) != 0;
+    const bool none =
+        at->value->type == CONFIG_VALUE_NONE && (info->flags & CONFIG_NONE_IS_ZERO) != 0;
     const bool whole = (info->flags & CONFIG_WHOLE) != 0 && is_whole(at->value);
     const int64_t integer = none ? 0 : whole ? (int64_t)at->value->real : at->value->integer;
     if (at->value->type != CONFIG_VALUE_INT && !none && !whole)
         return refuse_type(at, "an int");
     if (!none && (integer < info->int_min || integer > info->int_max))
-        return refuse_value(at, TEXT(80, "is out of range: [%" PRId64 ", %" PRId64 "]", info->int_min, info->int_max));
+        return refuse_value(at, TEXT(80, "is out of range: [%" PRId64 ", %" PRId64 "]",
+                                     info->int_min, info->int_max));
     *(int64_t *)at->field = integer;
     return GT_OK;
 }
@@ -281,7 +295,8 @@ static enum gt_status assign_int(const struct assignment *at)
 static enum gt_status assign_real(const struct assignment *at)
 {
     const struct config_key_info *info = at->info;
-    const bool min_open = (info->flags & CONFIG_MIN_OPEN) != 0, max_open = (info->flags & CONFIG_MAX_OPEN) != 0;
+    const bool min_open = (info->flags & CONFIG_MIN_OPEN) != 0,
+               max_open = (info->flags & CONFIG_MAX_OPEN) != 0;
     const bool is_int = at->value->type == CONFIG_VALUE_INT;
     const double real = is_int ? (double)at->value->integer : at->value->real;
     if (!is_int && at->value->type != CONFIG_VALUE_REAL)
@@ -290,8 +305,8 @@ static enum gt_status assign_real(const struct assignment *at)
     if (!((min_open ? real > info->real_min : real >= info->real_min) &&
           (max_open ? real < info->real_max : real <= info->real_max)))
         return refuse_value(at, TEXT(120, "is out of range: %c%s, %s%c", min_open ? '(' : '[',
-                                     CONFIG_REAL_TEXT(info->real_min), CONFIG_REAL_TEXT(info->real_max),
-                                     max_open ? ')' : ']'));
+                                     CONFIG_REAL_TEXT(info->real_min),
+                                     CONFIG_REAL_TEXT(info->real_max), max_open ? ')' : ']'));
     *(double *)at->field = real;
     return GT_OK;
 }
@@ -306,7 +321,8 @@ static enum gt_status assign_bool(const struct assignment *at)
 
 static enum gt_status assign_string(const struct assignment *at)
 {
-    const bool none = at->value->type == CONFIG_VALUE_NONE, stored = (at->info->flags & CONFIG_INVOCATION) == 0;
+    const bool none = at->value->type == CONFIG_VALUE_NONE,
+               stored = (at->info->flags & CONFIG_INVOCATION) == 0;
     char at_home[FILE_PATH_MAX];
     const char *text = none ? "" : at->value->text;
     if (at->value->type != CONFIG_VALUE_STRING && !none)
@@ -314,7 +330,8 @@ static enum gt_status assign_string(const struct assignment *at)
     if ((at->info->flags & (CONFIG_PATH | CONFIG_HOME)) != 0)
         text = file_expand_home(at_home, text);
     if (strlen(text) >= at->info->capacity)
-        return refuse_value(at, TEXT(80, "is too long: %zu bytes, at most %zu", strlen(text), at->info->capacity - 1));
+        return refuse_value(at, TEXT(80, "is too long: %zu bytes, at most %zu", strlen(text),
+                                     at->info->capacity - 1));
     if (text[0] == '\0' && (at->info->flags & CONFIG_NEEDED) != 0)
         return refuse_value(at, "is empty");
     /* A checkpoint stores only valid text; a path of this invocation may contain any bytes. */
@@ -335,7 +352,8 @@ static enum gt_status assign_choice(const struct assignment *at)
             *(int *)at->field = i;
             return GT_OK;
         }
-        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i == 0 ? "" : ", ", at->info->words[i]);
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i == 0 ? "" : ", ",
+                 at->info->words[i]);
     }
     for (size_t i = 0; i < sizeof word_rules / sizeof word_rules[0]; i++) {
         if (word_rules[i].key == at->key && strcmp(word_rules[i].word, at->value->text) == 0) {
@@ -347,12 +365,14 @@ static enum gt_status assign_choice(const struct assignment *at)
     return refuse_value(at, TEXT(256, "is none of %s", list));
 }
 
-enum gt_status config_key_assign(struct config *config, enum config_key key, const struct config_value *value,
+enum gt_status config_key_assign(struct config *config, enum config_key key,
+                                 const struct config_value *value,
                                  const struct config_origin *origin)
 {
     enum gt_status (*const assign[])(const struct assignment *) = {
-        [CONFIG_TYPE_INT] = assign_int,       [CONFIG_TYPE_REAL] = assign_real,     [CONFIG_TYPE_BOOL] = assign_bool,
-        [CONFIG_TYPE_STRING] = assign_string, [CONFIG_TYPE_CHOICE] = assign_choice,
+        [CONFIG_TYPE_INT] = assign_int,       [CONFIG_TYPE_REAL] = assign_real,
+        [CONFIG_TYPE_BOOL] = assign_bool,     [CONFIG_TYPE_STRING] = assign_string,
+        [CONFIG_TYPE_CHOICE] = assign_choice,
     };
     const struct config_key_info *info = config_key_info_get(key);
     const struct assignment at = {info, key, value, origin, (char *)config + info->offset};
@@ -362,8 +382,8 @@ enum gt_status config_key_assign(struct config *config, enum config_key key, con
     config_key_text(was, config, key);
     const enum gt_status status = assign[info->type](&at);
     config->origin[key] = *origin;
-    if (status == GT_OK && origin->line > 0 && before.source != NULL && before.line == 0 && !before.checkpoint &&
-        strcmp(was, config_key_text(is, config, key)) != 0)
+    if (status == GT_OK && origin->line > 0 && before.source != NULL && before.line == 0 &&
+        !before.checkpoint && strcmp(was, config_key_text(is, config, key)) != 0)
         log_note("%s: %s=%s replaces %s of the command line; a flag after the file would stay",
                  CONFIG_ORIGIN_TEXT(origin), info->name, is, was);
     config->origin[key].bad = status != GT_OK;

@@ -5,7 +5,13 @@
 #include "config/config.h"
 #include "config/config_value.h"
 
-enum config_type { CONFIG_TYPE_INT, CONFIG_TYPE_REAL, CONFIG_TYPE_BOOL, CONFIG_TYPE_STRING, CONFIG_TYPE_CHOICE };
+enum config_type {
+    CONFIG_TYPE_INT,
+    CONFIG_TYPE_REAL,
+    CONFIG_TYPE_BOOL,
+    CONFIG_TYPE_STRING,
+    CONFIG_TYPE_CHOICE
+};
 
 struct config_key_info {
     const char *name;
@@ -34,7 +40,8 @@ struct config_nearest {
     int distance;      /* number of edits */
 };
 void config_nearest_try(struct config_nearest *nearest, const char *known);
-/* Returns the key of `program` whose name a mistyped one most likely meant; CONFIG_KEY_COUNT if none is close. */
+/* Returns the key of `program` whose name a mistyped one most likely meant; CONFIG_KEY_COUNT if
+ * none is close. */
 enum config_key config_key_nearest(const char *name, size_t length, enum config_program program);
 /* Returns true if the name as typed is `known`; `-` equals `_`. */
 bool config_name_is(const char *name, size_t length, const char *known);
@@ -43,30 +50,36 @@ bool config_name_is_wandb(const char *name, size_t length);
 
 /* Returns the current value.  A string points into `config`, a word of a choice into the table. */
 struct config_value config_key_value(const struct config *config, enum config_key key);
-/* Writes the value as a Python literal, for --help and messages.  Returns `out`; the macro's lives as long as the
- * enclosing block, as those of the macros below do. */
-char *config_key_text(char out[static CONFIG_VALUE_TEXT_MAX], const struct config *config, enum config_key key);
+/* Writes the value as a Python literal, for --help and messages.  Returns `out`; the macro's lives
+ * as long as the enclosing block, as those of the macros below do. */
+char *config_key_text(char out[static CONFIG_VALUE_TEXT_MAX], const struct config *config,
+                      enum config_key key);
 #define CONFIG_KEY_TEXT(config, key) config_key_text((char[CONFIG_VALUE_TEXT_MAX]){0}, config, key)
 
-/* Checks type and range, then sets field and origin.  The only conversions are from int to float and, for keys with
- * CONFIG_WHOLE, from a float without fraction to int.
- * Errors: GT_USAGE, logged with the place that `origin` names. */
-enum gt_status config_key_assign(struct config *config, enum config_key key, const struct config_value *value,
+/* Checks type and range, then sets field and origin.  The only conversions are from int to float
+ * and, for keys with CONFIG_WHOLE, from a float without fraction to int. Errors: GT_USAGE, logged
+ * with the place that `origin` names. */
+enum gt_status config_key_assign(struct config *config, enum config_key key,
+                                 const struct config_value *value,
                                  const struct config_origin *origin);
 
-/* Writes the origin of a value: "FILE:LINE:COLUMN", "--key=value", or "the default", cut at `size`.  Returns `out`. */
+/* Writes the origin of a value: "FILE:LINE:COLUMN", "--key=value", or "the default", cut at `size`.
+ * Returns `out`. */
 char *config_origin_text(char *out, size_t size, const struct config_origin *origin);
 #define CONFIG_ORIGIN_TEXT_MAX (FILE_PATH_MAX + 32)
-#define CONFIG_ORIGIN_TEXT(origin) config_origin_text((char[CONFIG_ORIGIN_TEXT_MAX]){0}, CONFIG_ORIGIN_TEXT_MAX, origin)
+#define CONFIG_ORIGIN_TEXT(origin) \
+    config_origin_text((char[CONFIG_ORIGIN_TEXT_MAX]){0}, CONFIG_ORIGIN_TEXT_MAX, origin)
 /* Writes "n_embd=100 (x.py:3:1)".  Returns `out`. */
-char *config_key_described(char out[static CONFIG_ORIGIN_TEXT_MAX], const struct config *config, enum config_key key);
-#define CONFIG_KEY_DESCRIBED(config, key) config_key_described((char[CONFIG_ORIGIN_TEXT_MAX]){0}, config, key)
+char *config_key_described(char out[static CONFIG_ORIGIN_TEXT_MAX], const struct config *config,
+                           enum config_key key);
+#define CONFIG_KEY_DESCRIBED(config, key) \
+    config_key_described((char[CONFIG_ORIGIN_TEXT_MAX]){0}, config, key)
 
 /* Sets every key to `program`'s default, and clears the origins. */
 void config_defaults(struct config *config, enum config_program program);
 
-/* Records that this build includes the backend `name`.  Call it for each backend before the arguments are parsed.
- * Names that are not words of the key `backend` are ignored. */
+/* Records that this build includes the backend `name`.  Call it for each backend before the
+ * arguments are parsed. Names that are not words of the key `backend` are ignored. */
 void config_backend_add(struct config *config, const char *name);
 
 /* Returns true if a file or a flag of this invocation set the key. */

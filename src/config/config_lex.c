@@ -1,8 +1,9 @@
 /* The lexer of the configuration language.
  *
- * It scans the text once and never reads past `count`; a zero byte is an error like any other stray byte.  Numbers are
- * converted without their prefix and underscores.  String prefixes other than f (b'', r''), imaginary numbers and names
- * outside ASCII are rejected: nanoGPT's files do not use them.
+ * It scans the text once and never reads past `count`; a zero byte is an error like any other stray
+ * byte.  Numbers are converted without their prefix and underscores.  String prefixes other than f
+ * (b'', r''), imaginary numbers and names outside ASCII are rejected: nanoGPT's files do not use
+ * them.
  */
 #include "config/config_lex.h"
 
@@ -55,7 +56,8 @@ static void take_newline(struct config_lex *lex)
         lex->line++;
 }
 
-void config_lex_begin(struct config_lex *lex, const char *text, size_t count, char *pool, size_t pool_size)
+void config_lex_begin(struct config_lex *lex, const char *text, size_t count, char *pool,
+                      size_t pool_size)
 {
     const size_t mark = count >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
     *lex = (struct config_lex){.text = text,
@@ -81,8 +83,8 @@ char *config_lex_reserve(struct config_lex *lex, size_t count)
 
 bool config_token_is(const struct config_token *token, const char *text)
 {
-    return (token->type == CONFIG_TOKEN_NAME || token->type == CONFIG_TOKEN_MARK) && strlen(text) == token->length &&
-           memcmp(token->start, text, token->length) == 0;
+    return (token->type == CONFIG_TOKEN_NAME || token->type == CONFIG_TOKEN_MARK) &&
+           strlen(text) == token->length && memcmp(token->start, text, token->length) == 0;
 }
 
 /* Skips blanks, comments, line continuations and, inside brackets, newlines. */
@@ -117,7 +119,8 @@ static void token_spoil(struct config_token *token, const char *message)
 
 #define NUMBER_LENGTH_MAX 60
 
-/* Sets the value of a number's text without prefix and underscores, whose characters were `good` so far. */
+/* Sets the value of a number's text without prefix and underscores, whose characters were `good` so
+ * far. */
 static void number_set(struct config_token *token, const char *text, int base, bool real, bool good)
 {
     char *end;
@@ -125,8 +128,10 @@ static void number_set(struct config_token *token, const char *text, int base, b
     if (real)
         token->value = (struct config_value){.type = CONFIG_VALUE_REAL, .real = strtod(text, &end)};
     else
-        token->value = (struct config_value){.type = CONFIG_VALUE_INT, .integer = strtoll(text, &end, base)};
-    const bool zeros = !real && base == 10 && text[0] == '0' && text[strspn(text, "0")] != '\0'; /* 012 is none */
+        token->value =
+            (struct config_value){.type = CONFIG_VALUE_INT, .integer = strtoll(text, &end, base)};
+    const bool zeros =
+        !real && base == 10 && text[0] == '0' && text[strspn(text, "0")] != '\0'; /* 012 is none */
     if (!good || zeros || text[0] == '\0' || *end != '\0')
         token_spoil(token, "this is not a number");
     else if (real && !isfinite(token->value.real))
@@ -135,8 +140,8 @@ static void number_set(struct config_token *token, const char *text, int base, b
         token_spoil(token, "this integer does not fit 64 bits");
 }
 
-/* Takes everything that may belong to a number: letters, digits, points, and a sign after an exponent's e.  An
- * underscore may stand between two digits, and after the prefix. */
+/* Takes everything that may belong to a number: letters, digits, points, and a sign after an
+ * exponent's e.  An underscore may stand between two digits, and after the prefix. */
 static void lex_number(struct config_lex *lex, struct config_token *token)
 {
     const char prefix = peek(lex, 0) == '0' ? (char)(peek(lex, 1) | 0x20) : '\0';
@@ -147,7 +152,8 @@ static void lex_number(struct config_lex *lex, struct config_token *token)
     token->type = CONFIG_TOKEN_NUMBER;
     lex->position += base == 10 ? 0 : 2;
     for (char c = peek(lex, 0);
-         is_name_part(c) || c == '.' || (real && (before | 0x20) == 'e' && (c == '+' || c == '-')); c = peek(lex, 0)) {
+         is_name_part(c) || c == '.' || (real && (before | 0x20) == 'e' && (c == '+' || c == '-'));
+         c = peek(lex, 0)) {
         lex->position++;
         real = real || (base == 10 && (c == '.' || (c | 0x20) == 'e'));
         if (c == '_')
@@ -164,7 +170,8 @@ static void lex_number(struct config_lex *lex, struct config_token *token)
 
 /* ---- strings ---- */
 
-/* Adds a byte to the pool; one byte is reserved for the final zero.  lex_string() reports a full pool. */
+/* Adds a byte to the pool; one byte is reserved for the final zero.  lex_string() reports a full
+ * pool. */
 static void put_byte(struct config_lex *lex, unsigned byte)
 {
     if (lex->pool_used + 1 < lex->pool_size)
@@ -257,7 +264,8 @@ static void lex_piece(struct config_lex *lex, struct config_token *token, char q
     const bool format = in_format(lex);
     const char *problem = NULL;
     token->type = CONFIG_TOKEN_STRING;
-    while (problem == NULL && !lex->pool_full && !token->open && !at_end_of_string(lex, quote, triple)) {
+    while (problem == NULL && !lex->pool_full && !token->open &&
+           !at_end_of_string(lex, quote, triple)) {
         token->open = format && peek(lex, 0) == '{' && peek(lex, 1) != '{';
         if (!token->open)
             problem = string_character(lex, triple);
@@ -312,7 +320,8 @@ static void lex_name(struct config_lex *lex, struct config_token *token)
 
 static void lex_mark(struct config_lex *lex, struct config_token *token)
 {
-    static const char *const pairs[] = {"**", "//", "==", "!=", "<=", ">=", "->", ":=", "+=", "-=", "*=", "/=", "%="};
+    static const char *const pairs[] = {"**", "//", "==", "!=", "<=", ">=", "->",
+                                        ":=", "+=", "-=", "*=", "/=", "%="};
     char c = peek(lex, 0);
     token->type = CONFIG_TOKEN_MARK;
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
@@ -383,7 +392,8 @@ bool config_lex_literal(const char *text, char *pool, size_t pool_size, struct c
         return false;
     if (token.type != CONFIG_TOKEN_NUMBER && (token.type != CONFIG_TOKEN_STRING || sign))
         return false;
-    if (negative && config_value_unary(CONFIG_OPERATOR_SUBTRACT, &token.value, &token.value) != NULL)
+    if (negative &&
+        config_value_unary(CONFIG_OPERATOR_SUBTRACT, &token.value, &token.value) != NULL)
         return false;
     *out = token.value;
     return true;

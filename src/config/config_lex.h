@@ -1,9 +1,9 @@
 /* The lexer of the configuration language: splits a text in memory into Python's tokens.
  *
- * Newlines end a statement only outside brackets.  Comments and line continuations produce no tokens.  Numbers and
- * strings are returned as values; decoded strings are stored in a pool that the caller provides.  An f-string is a
- * string token for each of its pieces, perhaps empty, with the tokens of the braces between them, of which only the
- * closing one is a token.
+ * Newlines end a statement only outside brackets.  Comments and line continuations produce no
+ * tokens.  Numbers and strings are returned as values; decoded strings are stored in a pool that
+ * the caller provides.  An f-string is a string token for each of its pieces, perhaps empty, with
+ * the tokens of the braces between them, of which only the closing one is a token.
  */
 #ifndef GPT_TRAIN_CONFIG_CONFIG_LEX_H
 #define GPT_TRAIN_CONFIG_CONFIG_LEX_H
@@ -49,11 +49,13 @@ struct config_lex {
     bool format_inside; /* within its braces */
 };
 
-/* Starts at the beginning of text[count], after a byte order mark.  Decoded strings go to pool[pool_size]. */
-void config_lex_begin(struct config_lex *lex, const char *text, size_t count, char *pool, size_t pool_size);
+/* Starts at the beginning of text[count], after a byte order mark.  Decoded strings go to
+ * pool[pool_size]. */
+void config_lex_begin(struct config_lex *lex, const char *text, size_t count, char *pool,
+                      size_t pool_size);
 
-/* Reads the next token.  Except at the end of the text or of a line within an f-string, which it ends, even a bad token
- * consumes at least one byte, so that reading terminates. */
+/* Reads the next token.  Except at the end of the text or of a line within an f-string, which it
+ * ends, even a bad token consumes at least one byte, so that reading terminates. */
 void config_lex_next(struct config_lex *lex, struct config_token *token);
 
 /* Returns true if the token is the name or mark `text`. */
@@ -62,8 +64,8 @@ bool config_token_is(const struct config_token *token, const char *text);
 /* Returns `count` bytes of the pool, followed by a zero, or NULL when the pool is full. */
 char *config_lex_reserve(struct config_lex *lex, size_t count);
 
-/* Parses a value of the command line: one number with an optional sign, or one string literal, which goes to `pool`.
- * Returns false if the whole text is neither. */
+/* Parses a value of the command line: one number with an optional sign, or one string literal,
+ * which goes to `pool`. Returns false if the whole text is neither. */
 bool config_lex_literal(const char *text, char *pool, size_t pool_size, struct config_value *out);
 
 #endif

@@ -1,8 +1,9 @@
-/* Values as text; names that other programs have for keys: finds them, and does what they ask for (names.def).
+/* Values as text; names that other programs have for keys: finds them, and does what they ask for
+ * (names.def).
  *
- * A name with the same meaning is only another name, and the caller assigns the key.  Of the others, some become a
- * value of a key, some are not needed here, and some are refused; a name that is off needs no answer, because files of
- * other programs write down their defaults.
+ * A name with the same meaning is only another name, and the caller assigns the key.  Of the
+ * others, some become a value of a key, some are not needed here, and some are refused; a name that
+ * is off needs no answer, because files of other programs write down their defaults.
  */
 #include "config/config_names.h"
 
@@ -31,30 +32,40 @@ enum gt_status config_text_assign(struct config *config, enum config_key key, co
         value = (struct config_value){.type = CONFIG_VALUE_BOOL, .integer = boolean};
     else if ((info->flags & CONFIG_NONE_IS_ZERO) != 0 && strcmp(text, "None") == 0)
         value = (struct config_value){.type = CONFIG_VALUE_NONE};
-    else if (config_lex_literal(text, pool, sizeof pool, &literal) && (literal.type == CONFIG_VALUE_STRING) == is_text)
+    else if (config_lex_literal(text, pool, sizeof pool, &literal) &&
+             (literal.type == CONFIG_VALUE_STRING) == is_text)
         value = literal;
     return config_key_assign(config, key, &value, origin);
 }
 
 static const struct config_other table[] = {
-#define CONFIG_SAME_NAME(name, programs, key) {#name, CONFIG_OTHER_SAME, programs, CONFIG_KEY_##key, NULL},
-#define CONFIG_UPDATES_NAME(name, programs, key) {#name, CONFIG_OTHER_UPDATES, programs, CONFIG_KEY_##key, NULL},
-#define CONFIG_TRUE_NAME(name, programs, key, word) {#name, CONFIG_OTHER_TRUE, programs, CONFIG_KEY_##key, word},
-#define CONFIG_NEEDLESS_NAME(name, programs, answer) {#name, CONFIG_OTHER_NEEDLESS, programs, CONFIG_KEY_COUNT, answer},
-#define CONFIG_LACKING_NAME(name, programs, answer) {#name, CONFIG_OTHER_LACKING, programs, CONFIG_KEY_COUNT, answer},
-#define CONFIG_OTHER_NAME(name, programs, answer) {#name, CONFIG_OTHER_HINT, programs, CONFIG_KEY_COUNT, answer},
+#define CONFIG_SAME_NAME(name, programs, key) \
+    {#name, CONFIG_OTHER_SAME, programs, CONFIG_KEY_##key, NULL},
+#define CONFIG_UPDATES_NAME(name, programs, key) \
+    {#name, CONFIG_OTHER_UPDATES, programs, CONFIG_KEY_##key, NULL},
+#define CONFIG_TRUE_NAME(name, programs, key, word) \
+    {#name, CONFIG_OTHER_TRUE, programs, CONFIG_KEY_##key, word},
+#define CONFIG_NEEDLESS_NAME(name, programs, answer) \
+    {#name, CONFIG_OTHER_NEEDLESS, programs, CONFIG_KEY_COUNT, answer},
+#define CONFIG_LACKING_NAME(name, programs, answer) \
+    {#name, CONFIG_OTHER_LACKING, programs, CONFIG_KEY_COUNT, answer},
+#define CONFIG_OTHER_NAME(name, programs, answer) \
+    {#name, CONFIG_OTHER_HINT, programs, CONFIG_KEY_COUNT, answer},
 #include "config/names.def"
 };
 
-const struct config_other *config_other_find(const char *name, size_t length, enum config_program program)
+const struct config_other *config_other_find(const char *name, size_t length,
+                                             enum config_program program)
 {
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
-        if ((table[i].programs & (unsigned)program) != 0 && config_name_is(name, length, table[i].name))
+        if ((table[i].programs & (unsigned)program) != 0 &&
+            config_name_is(name, length, table[i].name))
             return &table[i];
     return NULL;
 }
 
-char *config_key_hint(char out[static CONFIG_HINT_MAX], const char *name, size_t length, enum config_program program)
+char *config_key_hint(char out[static CONFIG_HINT_MAX], const char *name, size_t length,
+                      enum config_program program)
 {
     const struct config_other *other = config_other_find(name, length, program);
     const enum config_key near = config_key_nearest(name, length, program);
@@ -90,15 +101,17 @@ static char *answer_text(char out[static ANSWER_MAX], const struct config_other 
     const char *mark = strstr(other->text, "{}"), *rest = mark != NULL ? mark + 2 : "";
     const bool text = value->type == CONFIG_VALUE_STRING;
     const char *shown = mark == NULL ? "" : text ? value->text : CONFIG_VALUE_TEXT(value);
-    snprintf(out, ANSWER_MAX, "%s: %s%s%.*s%.80s%s", CONFIG_ORIGIN_TEXT(origin), origin->line > 0 ? other->name : "",
-             origin->line > 0 ? ": " : "", (int)(mark != NULL ? mark - other->text : (ptrdiff_t)strlen(other->text)),
-             other->text, shown, rest);
+    snprintf(out, ANSWER_MAX, "%s: %s%s%.*s%.80s%s", CONFIG_ORIGIN_TEXT(origin),
+             origin->line > 0 ? other->name : "", origin->line > 0 ? ": " : "",
+             (int)(mark != NULL ? mark - other->text : (ptrdiff_t)strlen(other->text)), other->text,
+             shown, rest);
     return out;
 }
 
 /* Sets a key that counts from 0 to the last of so many updates. */
 static enum gt_status updates_set(struct config *config, const struct config_other *other,
-                                  const struct config_value *value, const struct config_origin *origin)
+                                  const struct config_value *value,
+                                  const struct config_origin *origin)
 {
     struct config_value last = *value;
     if (value->type == CONFIG_VALUE_INT && value->integer < 1)
@@ -109,14 +122,15 @@ static enum gt_status updates_set(struct config *config, const struct config_oth
 }
 
 enum gt_status config_other_set(struct config *config, const struct config_other *other,
-                                const struct config_value *value, const struct config_origin *origin)
+                                const struct config_value *value,
+                                const struct config_origin *origin)
 {
     const struct config_value word = {.type = CONFIG_VALUE_STRING, .text = other->text};
     char text[ANSWER_MAX];
     assert(other->kind != CONFIG_OTHER_SAME);
     if (other->kind == CONFIG_OTHER_HINT)
-        return FAIL(GT_USAGE, ERROR_UNKNOWN_KEY "%s: unknown key %s%s", CONFIG_ORIGIN_TEXT(origin), other->name,
-                    other->text);
+        return FAIL(GT_USAGE, ERROR_UNKNOWN_KEY "%s: unknown key %s%s", CONFIG_ORIGIN_TEXT(origin),
+                    other->name, other->text);
     if (other->kind == CONFIG_OTHER_UPDATES)
         return value->type == CONFIG_VALUE_NONE ? GT_OK : updates_set(config, other, value, origin);
     if (is_off(value))
@@ -129,8 +143,8 @@ enum gt_status config_other_set(struct config *config, const struct config_other
     return GT_OK;
 }
 
-enum gt_status config_other_text_set(struct config *config, const struct config_other *other, const char *text,
-                                     const struct config_origin *origin)
+enum gt_status config_other_text_set(struct config *config, const struct config_other *other,
+                                     const char *text, const struct config_origin *origin)
 {
     struct config_value value = {.type = CONFIG_VALUE_STRING, .text = text}, literal;
     const int boolean = config_boolean_word(text);

@@ -23,10 +23,13 @@ struct config_other {
 };
 
 /* Returns the row of a name that other programs have and that is no key here, or NULL. */
-const struct config_other *config_other_find(const char *name, size_t length, enum config_program program);
-/* Does what a name that is not just another name of a key asks for, as its row says.  Errors: GT_USAGE, logged. */
+const struct config_other *config_other_find(const char *name, size_t length,
+                                             enum config_program program);
+/* Does what a name that is not just another name of a key asks for, as its row says.  Errors:
+ * GT_USAGE, logged. */
 enum gt_status config_other_set(struct config *config, const struct config_other *other,
-                                const struct config_value *value, const struct config_origin *origin);
+                                const struct config_value *value,
+                                const struct config_origin *origin);
 
 /* ---- values as text: of the command line, and of files in YAML and JSON ---- */
 
@@ -36,11 +39,13 @@ int config_boolean_word(const char *text);
 enum gt_status config_text_assign(struct config *config, enum config_key key, const char *text,
                                   const struct config_origin *origin);
 /* The same for config_other_set(). */
-enum gt_status config_other_text_set(struct config *config, const struct config_other *other, const char *text,
-                                     const struct config_origin *origin);
+enum gt_status config_other_text_set(struct config *config, const struct config_other *other,
+                                     const char *text, const struct config_origin *origin);
 
-/* Writes " (did you mean n_layer?)", or our name for a key of another program, to `out`.  Returns `out`. */
+/* Writes " (did you mean n_layer?)", or our name for a key of another program, to `out`.  Returns
+ * `out`. */
 #define CONFIG_HINT_MAX 128
-char *config_key_hint(char out[static CONFIG_HINT_MAX], const char *name, size_t length, enum config_program program);
+char *config_key_hint(char out[static CONFIG_HINT_MAX], const char *name, size_t length,
+                      enum config_program program);
 
 #endif

@@ -1,11 +1,12 @@
-/* Keys whose text has a form of its own, memory_budget and expected_losses, and the model's shape, as the keys give it.
+/* Keys whose text has a form of its own, memory_budget and expected_losses, and the model's shape,
+ * as the keys give it.
  *
- * GB is 10^9 bytes and GiB is 2^30, because the memory of cards is sold in one unit and reported in the other.  A
- * percentage refers to the device's total memory, not to its free memory.
+ * GB is 10^9 bytes and GiB is 2^30, because the memory of cards is sold in one unit and reported in
+ * the other.  A percentage refers to the device's total memory, not to its free memory.
  *
- * Expected losses are parsed on each query, once per evaluation.  A band applies only to the settings of the file that
- * states it, so a run that changes a setting that affects results is not compared.  Nothing here checks that the data
- * are the same.
+ * Expected losses are parsed on each query, once per evaluation.  A band applies only to the
+ * settings of the file that states it, so a run that changes a setting that affects results is not
+ * compared.  Nothing here checks that the data are the same.
  */
 #include "config/config_text.h"
 
@@ -38,7 +39,8 @@ static double unit_factor(const char *unit, uint64_t total_bytes)
 }
 
 /* Converts the amount of key `name`. */
-static enum gt_status amount_read(const char *name, const char *text, uint64_t total_bytes, uint64_t *out)
+static enum gt_status amount_read(const char *name, const char *text, uint64_t total_bytes,
+                                  uint64_t *out)
 {
     char *end;
     if (*text == '\0') {
@@ -52,13 +54,14 @@ static enum gt_status amount_read(const char *name, const char *text, uint64_t t
     if (beyond || !(bytes >= 1.0 && bytes <= BUDGET_BYTES_MAX))
         return FAIL(GT_USAGE, "invalid %s '%s'; examples: 11.4GiB, 500MiB, 80%%", name, text);
     if (*unit == '\0' && bytes < BUDGET_BARE_MIN)
-        return FAIL(GT_USAGE, "%s '%s' means %.0f bytes; did you mean %.*sGiB?", name, text, floor(bytes),
-                    (int)(end - text), text);
+        return FAIL(GT_USAGE, "%s '%s' means %.0f bytes; did you mean %.*sGiB?", name, text,
+                    floor(bytes), (int)(end - text), text);
     *out = (uint64_t)bytes;
     return GT_OK;
 }
 
-enum gt_status config_memory_budget(const struct config *config, uint64_t total_bytes, uint64_t *out)
+enum gt_status config_memory_budget(const struct config *config, uint64_t total_bytes,
+                                    uint64_t *out)
 {
     return amount_read("memory_budget", config->memory_budget, total_bytes, out);
 }
@@ -78,7 +81,8 @@ bool config_expected_losses(const struct config *config, int64_t iter, struct co
         int length = 0;
         struct config_band band;
         if (sscanf(text, POINT_FORMAT, &at, &band.low, &band.high, &length) != 3 || length == 0 ||
-            !(band.low > 0.0 && band.low < band.high) || (text[length] != '\0' && text[length] != ' '))
+            !(band.low > 0.0 && band.low < band.high) ||
+            (text[length] != '\0' && text[length] != ' '))
             return false;
         if (at == iter) {
             *out = band;
@@ -89,13 +93,16 @@ bool config_expected_losses(const struct config *config, int64_t iter, struct co
     return iter < 0 || found;
 }
 
-/* Returns true if the key cannot invalidate the losses: it has its default, or the file that states them set it. */
-static bool is_expected(const struct config *config, const struct config *defaults, enum config_key key)
+/* Returns true if the key cannot invalidate the losses: it has its default, or the file that states
+ * them set it. */
+static bool is_expected(const struct config *config, const struct config *defaults,
+                        enum config_key key)
 {
     const struct config_origin *origin = &config->origin[key];
-    if ((config_key_info_get(key)->flags & (CONFIG_RESULTS | CONFIG_FIXED)) == 0 || origin->source == NULL ||
-        key == CONFIG_KEY_seed ||
-        key == CONFIG_KEY_vocab_size) /* seeds give similar losses; the vocabulary depends on the data */
+    if ((config_key_info_get(key)->flags & (CONFIG_RESULTS | CONFIG_FIXED)) == 0 ||
+        origin->source == NULL || key == CONFIG_KEY_seed ||
+        key == CONFIG_KEY_vocab_size) /* seeds give similar losses; the vocabulary depends on the
+                                         data */
         return true;
     if (!origin->checkpoint)
         return strcmp(origin->source, config->origin[CONFIG_KEY_expected_losses].source) == 0;
@@ -134,7 +141,8 @@ static void sizes_resolve(struct config *config)
     if (config->n_inner == 0 && config->mlp == 1 + MLP_GELU)
         config->n_inner = 4 * config->n_embd;
     if (config->n_inner == 0)
-        config->n_inner = (8 * config->n_embd + 3 * INNER_MULTIPLE - 1) / (3 * INNER_MULTIPLE) * INNER_MULTIPLE;
+        config->n_inner =
+            (8 * config->n_embd + 3 * INNER_MULTIPLE - 1) / (3 * INNER_MULTIPLE) * INNER_MULTIPLE;
 }
 
 void config_arch_resolve(struct config *config)
@@ -143,11 +151,14 @@ void config_arch_resolve(struct config *config)
     const struct shape *shape = &arch_get((enum arch_kind)(config->arch - 1))->shape;
 #define SHAPE_INT(name, ...) config->name = config->name == 0 ? shape->name : config->name;
 #define SHAPE_REAL(name, ...) config->name = config->name == 0.0 ? shape->name : config->name;
-#define SHAPE_PART(name, place, ...) config->name = config->name == 0.0 ? shape->place : config->name;
-#define SHAPE_BOOL(name, ...) config->name = is_unset(config, CONFIG_KEY_##name) ? shape->name : config->name;
+#define SHAPE_PART(name, place, ...) \
+    config->name = config->name == 0.0 ? shape->place : config->name;
+#define SHAPE_BOOL(name, ...) \
+    config->name = is_unset(config, CONFIG_KEY_##name) ? shape->name : config->name;
 #define SHAPE_UNLESS(name, field, ...) \
     config->name = is_unset(config, CONFIG_KEY_##name) ? !shape->field : config->name;
-#define SHAPE_CHOICE(name, ...) config->name = config->name == 0 ? 1 + (int)shape->name : config->name;
+#define SHAPE_CHOICE(name, ...) \
+    config->name = config->name == 0 ? 1 + (int)shape->name : config->name;
 #include "base/shape.def"
     sizes_resolve(config);
 }

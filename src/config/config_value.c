@@ -1,7 +1,8 @@
 /* Arithmetic and text of the configuration language's values.
  *
  * Integers stay in int64_t and no operation overflows unnoticed; floats are computed in double
- * and rejected when the result is not finite.  The reader joins strings, because that needs its storage.
+ * and rejected when the result is not finite.  The reader joins strings, because that needs its
+ * storage.
  */
 #include "config/config_value.h"
 
@@ -57,8 +58,8 @@ static const char *int_binary(enum config_operator op, int64_t a, int64_t b, int
 
 static const char *real_binary(enum config_operator op, double a, double b, double *out)
 {
-    const bool divides =
-        op == CONFIG_OPERATOR_DIVIDE || op == CONFIG_OPERATOR_FLOOR_DIVIDE || op == CONFIG_OPERATOR_MODULO;
+    const bool divides = op == CONFIG_OPERATOR_DIVIDE || op == CONFIG_OPERATOR_FLOOR_DIVIDE ||
+                         op == CONFIG_OPERATOR_MODULO;
     if (b == 0.0 && divides)
         return zero_divisor;
     double modulo = divides ? fmod(a, b) : 0.0;
@@ -76,7 +77,8 @@ static const char *real_binary(enum config_operator op, double a, double b, doub
 
 static bool value_is_number(const struct config_value *value)
 {
-    return value->type == CONFIG_VALUE_BOOL || value->type == CONFIG_VALUE_INT || value->type == CONFIG_VALUE_REAL;
+    return value->type == CONFIG_VALUE_BOOL || value->type == CONFIG_VALUE_INT ||
+           value->type == CONFIG_VALUE_REAL;
 }
 
 static double value_as_real(const struct config_value *value)
@@ -88,7 +90,8 @@ const char *config_value_binary(enum config_operator op, const struct config_val
                                 const struct config_value *right, struct config_value *out)
 {
     const bool real = left->type == CONFIG_VALUE_REAL || right->type == CONFIG_VALUE_REAL ||
-                      op == CONFIG_OPERATOR_DIVIDE || (op == CONFIG_OPERATOR_POWER && right->integer < 0);
+                      op == CONFIG_OPERATOR_DIVIDE ||
+                      (op == CONFIG_OPERATOR_POWER && right->integer < 0);
     struct config_value result = {.type = real ? CONFIG_VALUE_REAL : CONFIG_VALUE_INT};
     const char *why = NULL;
     assert(op <= CONFIG_OPERATOR_POWER);
@@ -103,25 +106,30 @@ const char *config_value_binary(enum config_operator op, const struct config_val
     return why;
 }
 
-const char *config_value_unary(enum config_operator op, const struct config_value *in, struct config_value *out)
+const char *config_value_unary(enum config_operator op, const struct config_value *in,
+                               struct config_value *out)
 {
     /* Multiplying by -1 negates a float zero, as Python does; subtracting from 0 would not. */
-    const struct config_value other = {.type = CONFIG_VALUE_INT, .integer = op == CONFIG_OPERATOR_SUBTRACT ? -1 : 0};
-    return config_value_binary(op == CONFIG_OPERATOR_SUBTRACT ? CONFIG_OPERATOR_MULTIPLY : CONFIG_OPERATOR_ADD, in,
-                               &other, out);
+    const struct config_value other = {.type = CONFIG_VALUE_INT,
+                                       .integer = op == CONFIG_OPERATOR_SUBTRACT ? -1 : 0};
+    return config_value_binary(op == CONFIG_OPERATOR_SUBTRACT ? CONFIG_OPERATOR_MULTIPLY
+                                                              : CONFIG_OPERATOR_ADD,
+                               in, &other, out);
 }
 
 char *config_real_text(char text[static CONFIG_REAL_TEXT_MAX], double value)
 {
     int precision = 0;
     assert(isfinite(value));
-    /* 17 significant digits always parse back.  The program stays in the "C" locale, so the decimal point is '.'. */
+    /* 17 significant digits always parse back.  The program stays in the "C" locale, so the decimal
+     * point is '.'. */
     do {
         snprintf(text, CONFIG_REAL_TEXT_MAX, "%.*e", precision, value);
     } while (strtod(text, NULL) != value && ++precision <= 16);
     const int exponent = (int)strtol(strchr(text, 'e') + 1, NULL, 10);
     if (exponent >= -4 && exponent < 16) /* as repr() does */
-        snprintf(text, CONFIG_REAL_TEXT_MAX, "%.*f", precision > exponent ? precision - exponent : 1, value);
+        snprintf(text, CONFIG_REAL_TEXT_MAX, "%.*f",
+                 precision > exponent ? precision - exponent : 1, value);
     return text;
 }
 

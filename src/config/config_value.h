@@ -1,4 +1,5 @@
-/* Values of the configuration language: Python's None, bool, int, float and str, and their arithmetic.
+/* Values of the configuration language: Python's None, bool, int, float and str, and their
+ * arithmetic.
  *
  * Integers have 64 bits.  Overflow is an error, and so is a float that is not finite.
  */
@@ -35,15 +36,17 @@ enum config_operator {
 /* Returns Python's name of the type, for messages: "None", "bool", "int", "float" or "str". */
 const char *config_value_type_name(enum config_value_type type);
 
-/* Computes out = left OP right for numbers, with Python's rules: bool counts as int, `/` gives a float, `//` rounds
- * down, `%` takes the divisor's sign, int ** negative int is a float.  `out` may be one of the operands.  Returns NULL,
- * or what is wrong, for the caller's message. */
+/* Computes out = left OP right for numbers, with Python's rules: bool counts as int, `/` gives a
+ * float, `//` rounds down, `%` takes the divisor's sign, int ** negative int is a float.  `out` may
+ * be one of the operands.  Returns NULL, or what is wrong, for the caller's message. */
 const char *config_value_binary(enum config_operator op, const struct config_value *left,
                                 const struct config_value *right, struct config_value *out);
 /* Computes unary plus (ADD) and minus (SUBTRACT), with the same errors. */
-const char *config_value_unary(enum config_operator op, const struct config_value *in, struct config_value *out);
+const char *config_value_unary(enum config_operator op, const struct config_value *in,
+                               struct config_value *out);
 
-/* Writes Python's repr() of a finite float: the shortest digits that parse back to it ("6e-05", "600.0"). */
+/* Writes Python's repr() of a finite float: the shortest digits that parse back to it ("6e-05",
+ * "600.0"). */
 #define CONFIG_REAL_TEXT_MAX 40
 char *config_real_text(char text[static CONFIG_REAL_TEXT_MAX], double value);
 #define CONFIG_REAL_TEXT(value) config_real_text((char[CONFIG_REAL_TEXT_MAX]){0}, value)

@@ -1,11 +1,13 @@
 /* Byte-pair encoding: the vocabulary and its two hash tables, and the merging of one piece.
  *
- * All token texts are in one byte string.  During construction a hash table finds texts.  For encoding, a second table
- * finds pairs of ids.  Both use open addressing with linear probing and are at most half full.
+ * All token texts are in one byte string.  During construction a hash table finds texts.  For
+ * encoding, a second table finds pairs of ids.  Both use open addressing with linear probing and
+ * are at most half full.
  *
- * A piece is a linked list of tokens with a heap of (rank, place), which orders by rank and then from left to right, so
- * that long pieces (a line of dashes, base64, a language without spaces) take no more time per byte than short ones.  A
- * heap entry whose rank differs from its place's current rank is stale and is dropped.
+ * A piece is a linked list of tokens with a heap of (rank, place), which orders by rank and then
+ * from left to right, so that long pieces (a line of dashes, base64, a language without spaces)
+ * take no more time per byte than short ones.  A heap entry whose rank differs from its place's
+ * current rank is stale and is dropped.
  */
 #include "data/bpe.h"
 
@@ -39,7 +41,8 @@ struct bpe_pair {
     int32_t result;
 };
 
-const struct bpe_pipeline bpe_pipeline_of_gpt2 = {.split = BPE_SPLIT_GPT2, .growth = 1, .bos = -1, .unknown = -1};
+const struct bpe_pipeline bpe_pipeline_of_gpt2 = {
+    .split = BPE_SPLIT_GPT2, .growth = 1, .bos = -1, .unknown = -1};
 
 static size_t table_capacity(size_t count)
 {
@@ -65,8 +68,10 @@ static enum gt_status bpe_allocate(struct bpe *bpe, const struct bpe_spec *spec)
 
 enum gt_status bpe_create(const void *owner, const struct bpe_spec *spec, struct bpe **out)
 {
-    assert(spec->vocab_size >= 1 && spec->vocab_size <= BPE_VOCAB_MAX && spec->text_bytes <= BPE_TEXT_BYTES_MAX);
-    assert(spec->merge_count <= BPE_MERGES_MAX && (spec->rank == BPE_RANK_MERGE || spec->merge_count == 0));
+    assert(spec->vocab_size >= 1 && spec->vocab_size <= BPE_VOCAB_MAX &&
+           spec->text_bytes <= BPE_TEXT_BYTES_MAX);
+    assert(spec->merge_count <= BPE_MERGES_MAX &&
+           (spec->rank == BPE_RANK_MERGE || spec->merge_count == 0));
     struct bpe *bpe;
     TRY(HOSTMEM_NEW(owner, 1, "byte-pair encoding", &bpe));
     bpe->vocab_size = spec->vocab_size;
@@ -101,7 +106,9 @@ static size_t index_slot(const struct bpe *bpe, const char *bytes, size_t count,
 int32_t bpe_find(const struct bpe *bpe, const char *bytes, size_t count)
 {
     assert(bpe->index != NULL);
-    return (int32_t)bpe->index[index_slot(bpe, bytes, count, hash_fnv1a(bytes, count))].id_plus_one - 1;
+    return (int32_t)bpe->index[index_slot(bpe, bytes, count, hash_fnv1a(bytes, count))]
+               .id_plus_one -
+           1;
 }
 
 /* Returns the byte that a text like <0x0A> stands for, or -1. */
@@ -129,7 +136,8 @@ static void token_show(struct bpe *bpe, int32_t id)
     bpe->byte_ids[byte] = id;
 }
 
-enum bpe_add bpe_add_token(struct bpe *bpe, int32_t id, const char *bytes, size_t count, bool special)
+enum bpe_add bpe_add_token(struct bpe *bpe, int32_t id, const char *bytes, size_t count,
+                           bool special)
 {
     assert(id >= 0 && (size_t)id < bpe->vocab_size);
     struct bpe_token *token = &bpe->tokens[id];
@@ -142,8 +150,10 @@ enum bpe_add bpe_add_token(struct bpe *bpe, int32_t id, const char *bytes, size_
     if (!special && bpe->index[slot].id_plus_one != 0)
         return BPE_TEXT_TAKEN;
     memcpy(bpe->text + bpe->text_count, bytes, count);
-    *token = (struct bpe_token){
-        .offset = (uint32_t)bpe->text_count, .count = (uint16_t)count, .shown = (uint16_t)count, .special = special};
+    *token = (struct bpe_token){.offset = (uint32_t)bpe->text_count,
+                                .count = (uint16_t)count,
+                                .shown = (uint16_t)count,
+                                .special = special};
     bpe->text_count += count;
     bpe->special_count += special;
     if (bpe->pipeline.characters)
@@ -157,15 +167,16 @@ enum bpe_add bpe_add_token(struct bpe *bpe, int32_t id, const char *bytes, size_
 }
 
 /* Reads a token that is written in GPT-2's alphabet.  Returns BPE_ADDED when it could be added. */
-static enum bpe_add written_read(const char *text, size_t count, char bytes[static 2 * BPE_TOKEN_BYTES_MAX],
-                                 size_t *out_count)
+static enum bpe_add written_read(const char *text, size_t count,
+                                 char bytes[static 2 * BPE_TOKEN_BYTES_MAX], size_t *out_count)
 {
     if (count == 0 || count > (size_t)2 * BPE_TOKEN_BYTES_MAX)
         return BPE_TEXT_BAD;
     return bpe_alphabet_read(text, count, bytes, out_count) ? BPE_ADDED : BPE_TEXT_FOREIGN;
 }
 
-enum bpe_add bpe_add_written(struct bpe *bpe, int32_t id, const char *text, size_t count, bool special)
+enum bpe_add bpe_add_written(struct bpe *bpe, int32_t id, const char *text, size_t count,
+                             bool special)
 {
     char bytes[2 * BPE_TOKEN_BYTES_MAX];
     const bool plain = special || bpe->pipeline.characters;
@@ -181,15 +192,18 @@ static int32_t find_written(const struct bpe *bpe, const char *text, size_t coun
     return written_read(text, count, bytes, &count) == BPE_ADDED ? bpe_find(bpe, bytes, count) : -1;
 }
 
-bool bpe_add_written_merge(struct bpe *bpe, const char *left, size_t left_count, const char *right, size_t right_count)
+bool bpe_add_written_merge(struct bpe *bpe, const char *left, size_t left_count, const char *right,
+                           size_t right_count)
 {
-    const int32_t left_id = find_written(bpe, left, left_count), right_id = find_written(bpe, right, right_count);
+    const int32_t left_id = find_written(bpe, left, left_count),
+                  right_id = find_written(bpe, right, right_count);
     return left_id >= 0 && right_id >= 0 && bpe_add_merge(bpe, left_id, right_id);
 }
 
 bool bpe_add_merge(struct bpe *bpe, int32_t left, int32_t right)
 {
-    assert(left >= 0 && right >= 0 && (size_t)left < bpe->vocab_size && (size_t)right < bpe->vocab_size);
+    assert(left >= 0 && right >= 0 && (size_t)left < bpe->vocab_size &&
+           (size_t)right < bpe->vocab_size);
     assert(bpe->merge_count < bpe->merge_capacity);
     const struct bpe_token *a = &bpe->tokens[left], *b = &bpe->tokens[right];
     char joined[2 * BPE_TOKEN_BYTES_MAX];
@@ -199,7 +213,8 @@ bool bpe_add_merge(struct bpe *bpe, int32_t left, int32_t right)
     const int32_t result = bpe_find(bpe, joined, count);
     if (result < 0)
         return false;
-    bpe->merges[bpe->merge_count++] = (struct bpe_merge){.left = left, .right = right, .result = result};
+    bpe->merges[bpe->merge_count++] =
+        (struct bpe_merge){.left = left, .right = right, .result = result};
     return true;
 }
 
@@ -253,7 +268,8 @@ static enum gt_status check_complete(const struct bpe *bpe, const char *source)
 {
     for (size_t id = 0; id < bpe->vocab_size; id++)
         if (bpe->tokens[id].count == 0)
-            return FAIL(GT_DATA, "%s: no token has the id %zu, of %zu", source, id, bpe->vocab_size);
+            return FAIL(GT_DATA, "%s: no token has the id %zu, of %zu", source, id,
+                        bpe->vocab_size);
     int bytes = 0, lacking = 256;
     for (int byte = 255; byte >= 0; byte--) {
         bytes += bpe->byte_ids[byte] >= 0;
@@ -261,11 +277,13 @@ static enum gt_status check_complete(const struct bpe *bpe, const char *source)
     }
     /* tiktoken fails on such a byte; Hugging Face's tokenizers leave it out. */
     if (bytes < 256 && bpe->pipeline.characters)
-        return FAIL(GT_UNSUPPORTED, "%s: byte_fallback needs the tokens <0x00> to <0xFF>, and <0x%02X> is missing",
+        return FAIL(GT_UNSUPPORTED,
+                    "%s: byte_fallback needs the tokens <0x00> to <0xFF>, and <0x%02X> is missing",
                     source, (unsigned)lacking);
     if (bytes == 0 || (bytes < 256 && bpe->rank == BPE_RANK_TOKEN))
-        return FAIL(GT_DATA, "%s: the byte 0x%02X is no token, so this is not a byte-level vocabulary", source,
-                    (unsigned)lacking);
+        return FAIL(GT_DATA,
+                    "%s: the byte 0x%02X is no token, so this is not a byte-level vocabulary",
+                    source, (unsigned)lacking);
     return GT_OK;
 }
 
@@ -325,7 +343,8 @@ static struct bpe_pair *pair_slot(const struct bpe *bpe, int32_t left, int32_t r
 /* A later merge of the same pair replaces the earlier one, as in encoder.py's dict. */
 static void pair_insert(struct bpe *bpe, int32_t left, int32_t right, uint32_t rank, int32_t result)
 {
-    *pair_slot(bpe, left, right) = (struct bpe_pair){.key = pair_key(left, right), .rank = rank, .result = result};
+    *pair_slot(bpe, left, right) =
+        (struct bpe_pair){.key = pair_key(left, right), .rank = rank, .result = result};
 }
 
 static enum gt_status pairs_allocate(struct bpe *bpe, size_t count)
@@ -397,7 +416,8 @@ static uint32_t hash_all(const struct bpe *bpe)
     return json != NULL ? file_crc32c(crc, json, strlen(json)) : crc;
 }
 
-/* Finds out whether a piece may end where a word does: no merge may make a token that reaches over it. */
+/* Finds out whether a piece may end where a word does: no merge may make a token that reaches over
+ * it. */
 static void find_whole(struct bpe *bpe)
 {
     bpe->whole = bpe->pipeline.ignore_merges;
@@ -484,7 +504,8 @@ struct piece {
     size_t heap_count;
 };
 
-_Static_assert(3 * sizeof(uint64_t) + 4 * sizeof(uint32_t) == 40, "bytes of scratch for each of a piece");
+_Static_assert(3 * sizeof(uint64_t) + 4 * sizeof(uint32_t) == 40,
+               "bytes of scratch for each of a piece");
 
 static enum gt_status scratch_reserve(struct bpe_scratch *scratch, size_t count)
 {
@@ -553,7 +574,8 @@ static void place_merge(struct piece *piece, uint32_t place)
         place_rank(piece, piece->previous[place]);
 }
 
-/* Sets ids to the tokens of the bytes.  Returns their number: bytes without a token may be left out. */
+/* Sets ids to the tokens of the bytes.  Returns their number: bytes without a token may be left
+ * out. */
 static size_t bytes_read(const struct bpe *bpe, const char *bytes, size_t count, int32_t *ids)
 {
     const struct bpe_pipeline *pipeline = &bpe->pipeline;
@@ -561,7 +583,8 @@ static size_t bytes_read(const struct bpe *bpe, const char *bytes, size_t count,
     bool after_unknown = false;
     for (size_t i = 0; i < count; i++) {
         const int32_t id = bpe->byte_ids[(unsigned char)bytes[i]];
-        const bool left_out = id < 0 && (pipeline->unknown < 0 || (after_unknown && pipeline->fuse_unknown));
+        const bool left_out =
+            id < 0 && (pipeline->unknown < 0 || (after_unknown && pipeline->fuse_unknown));
         if (!left_out)
             ids[id_count++] = id < 0 ? pipeline->unknown : id;
         after_unknown = id < 0;
@@ -569,7 +592,8 @@ static size_t bytes_read(const struct bpe *bpe, const char *bytes, size_t count,
     return id_count;
 }
 
-/* Sets ids to the tokens of the characters, or of the bytes of those without one.  Returns their number. */
+/* Sets ids to the tokens of the characters, or of the bytes of those without one.  Returns their
+ * number. */
 static size_t characters_read(const struct bpe *bpe, const char *text, size_t count, int32_t *ids)
 {
     size_t id_count = 0;
@@ -587,7 +611,8 @@ static size_t characters_read(const struct bpe *bpe, const char *text, size_t co
     return id_count;
 }
 
-static size_t piece_merge(const struct bpe *bpe, void *scratch, const char *bytes, size_t count, int32_t *out)
+static size_t piece_merge(const struct bpe *bpe, void *scratch, const char *bytes, size_t count,
+                          int32_t *out)
 {
     struct piece piece = {.bpe = bpe, .heap = scratch};
     piece.ids = (int32_t *)(void *)(piece.heap + 3 * count);
@@ -617,8 +642,8 @@ static size_t piece_merge(const struct bpe *bpe, void *scratch, const char *byte
     return ids;
 }
 
-enum gt_status bpe_encode_piece(const struct bpe *bpe, struct bpe_scratch *scratch, const char *bytes, size_t count,
-                                int32_t *out, size_t *out_count)
+enum gt_status bpe_encode_piece(const struct bpe *bpe, struct bpe_scratch *scratch,
+                                const char *bytes, size_t count, int32_t *out, size_t *out_count)
 {
     assert(bpe->pairs != NULL);
     const int32_t whole = bpe->pipeline.ignore_merges ? bpe_find(bpe, bytes, count) : -1;
@@ -632,7 +657,8 @@ enum gt_status bpe_encode_piece(const struct bpe *bpe, struct bpe_scratch *scrat
     return GT_OK;
 }
 
-size_t bpe_count_unknown(const struct bpe *bpe, const char *bytes, size_t count, uint64_t counts[static 256])
+size_t bpe_count_unknown(const struct bpe *bpe, const char *bytes, size_t count,
+                         uint64_t counts[static 256])
 {
     size_t found = 0;
     if (bpe->pipeline.ignore_merges && bpe_find(bpe, bytes, count) >= 0)
@@ -647,12 +673,18 @@ size_t bpe_count_unknown(const struct bpe *bpe, const char *bytes, size_t count,
 
 /* ---- GPT-2's alphabet ---- */
 
-/* Runs of bytes in the order of their characters: the printable ones, which represent themselves, then those that map
- * to consecutive characters from U+0100. */
+/* Runs of bytes in the order of their characters: the printable ones, which represent themselves,
+ * then those that map to consecutive characters from U+0100. */
 static const struct {
     int begin, count;
 } runs[] = {{33, 94}, {161, 12}, {174, 82}, {0, 33}, {127, 34}, {173, 1}};
-enum { RUNS_DIRECT = 3, RUNS = sizeof runs / sizeof runs[0], DIRECT_COUNT = 188, SHIFTED = 0x100, SHIFTED_END = 0x144 };
+enum {
+    RUNS_DIRECT = 3,
+    RUNS = sizeof runs / sizeof runs[0],
+    DIRECT_COUNT = 188,
+    SHIFTED = 0x100,
+    SHIFTED_END = 0x144
+};
 
 unsigned char bpe_alphabet_byte(int rank)
 {
@@ -685,7 +717,8 @@ size_t bpe_alphabet_write(const char *bytes, size_t count, char *out)
     return length;
 }
 
-size_t bpe_alphabet_write_pair(const char *left, size_t left_count, const char *right, size_t right_count, char *out)
+size_t bpe_alphabet_write_pair(const char *left, size_t left_count, const char *right,
+                               size_t right_count, char *out)
 {
     size_t length = bpe_alphabet_write(left, left_count, out);
     out[length++] = ' ';
@@ -699,9 +732,10 @@ size_t bpe_merge_write(const struct bpe *bpe, size_t index, char out[static BPE_
     const struct bpe_token *left = &bpe->tokens[bpe->merges[index].left];
     const struct bpe_token *right = &bpe->tokens[bpe->merges[index].right];
     if (bpe->pipeline.characters)
-        return (size_t)snprintf(out, BPE_MERGE_BYTES, "%.*s %.*s", left->count, bpe->text + left->offset, right->count,
-                                bpe->text + right->offset);
-    return bpe_alphabet_write_pair(bpe->text + left->offset, left->count, bpe->text + right->offset, right->count, out);
+        return (size_t)snprintf(out, BPE_MERGE_BYTES, "%.*s %.*s", left->count,
+                                bpe->text + left->offset, right->count, bpe->text + right->offset);
+    return bpe_alphabet_write_pair(bpe->text + left->offset, left->count, bpe->text + right->offset,
+                                   right->count, out);
 }
 
 bool bpe_alphabet_read(const char *text, size_t count, char *out, size_t *out_count)
@@ -712,8 +746,9 @@ bool bpe_alphabet_read(const char *text, size_t count, char *out, size_t *out_co
         const int used = utf8_decode((const unsigned char *)text + at, count - at, &code_point);
         if (used <= 0 || code_point >= SHIFTED_END)
             return false;
-        const int byte =
-            code_point < SHIFTED ? (int)code_point : bpe_alphabet_byte((int)code_point - SHIFTED + DIRECT_COUNT);
+        const int byte = code_point < SHIFTED
+                             ? (int)code_point
+                             : bpe_alphabet_byte((int)code_point - SHIFTED + DIRECT_COUNT);
         if (byte_character(byte) != code_point)
             return false;
         out[length++] = (char)byte;

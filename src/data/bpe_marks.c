@@ -1,4 +1,5 @@
-/* SentencePiece's marks: puts them into text, finds pieces between them, and makes them spaces again.
+/* SentencePiece's marks: puts them into text, finds pieces between them, and makes them spaces
+ * again.
  *
  * Knows nothing of vocabularies.  Text need not be UTF-8: only the three bytes of the mark matter.
  */
@@ -11,7 +12,8 @@ static bool is_mark(const char *text, size_t count, size_t at)
     return count - at >= BPE_MARK_BYTES && memcmp(text + at, BPE_MARK, BPE_MARK_BYTES) == 0;
 }
 
-static bool goes_before(struct bpe_marks marks, enum bpe_place place, const char *text, size_t count)
+static bool goes_before(struct bpe_marks marks, enum bpe_place place, const char *text,
+                        size_t count)
 {
     const bool there = is_mark(text, count, 0) || (marks.spaces && text[0] == ' ');
     if (place == BPE_PLACE_WITHIN || marks.before == BPE_MARK_NEVER)
@@ -21,8 +23,8 @@ static bool goes_before(struct bpe_marks marks, enum bpe_place place, const char
     return marks.before == BPE_MARK_EVEN || !there;
 }
 
-enum gt_status bpe_marks_put(struct bpe_marks marks, enum bpe_place place, const char *text, size_t count, char **out,
-                             size_t *out_count)
+enum gt_status bpe_marks_put(struct bpe_marks marks, enum bpe_place place, const char *text,
+                             size_t count, char **out, size_t *out_count)
 {
     *out = NULL;
     const bool before = count > 0 && goes_before(marks, place, text, count);

@@ -1,7 +1,8 @@
 /* SentencePiece's marks: U+2581 stands for a space, and for the beginning of a text.
  *
- * In tokenizer.json a normalizer or the pre-tokenizer "Metaspace" puts them there.  The rest of such a pipeline has no
- * split: a whole text is one piece, unless its vocabulary shows that no token reaches over the beginning of a word.
+ * In tokenizer.json a normalizer or the pre-tokenizer "Metaspace" puts them there.  The rest of
+ * such a pipeline has no split: a whole text is one piece, unless its vocabulary shows that no
+ * token reaches over the beginning of a word.
  */
 #ifndef GPT_TRAIN_DATA_BPE_MARKS_H
 #define GPT_TRAIN_DATA_BPE_MARKS_H
@@ -31,12 +32,12 @@ enum bpe_place {
     BPE_PLACE_WITHIN /* where another text ended that is a part of the same */
 };
 
-/* Sets *out to text with its marks, which the caller free()s, or to NULL when that is the text itself.  May run in any
- * thread.  Errors: GT_NO_MEMORY, not logged. */
-enum gt_status bpe_marks_put(struct bpe_marks marks, enum bpe_place place, const char *text, size_t count, char **out,
-                             size_t *out_count);
-/* Returns the length of the piece at the beginning of a text, 1 <= count: up to the next mark, or unless `each` up to
- * the next one behind another character. */
+/* Sets *out to text with its marks, which the caller free()s, or to NULL when that is the text
+ * itself.  May run in any thread.  Errors: GT_NO_MEMORY, not logged. */
+enum gt_status bpe_marks_put(struct bpe_marks marks, enum bpe_place place, const char *text,
+                             size_t count, char **out, size_t *out_count);
+/* Returns the length of the piece at the beginning of a text, 1 <= count: up to the next mark, or
+ * unless `each` up to the next one behind another character. */
 size_t bpe_marks_piece(const char *text, size_t count, bool each);
 /* Returns true if a mark in the text, or what follows a newline, is behind another character. */
 bool bpe_marks_inside(const char *text, size_t count);

@@ -1,10 +1,11 @@
 /* Splits of text, with PCRE2, and its normalization, with ICU.
  *
- * Each pattern is anchored and matches any character, so each match is the next piece.  Character classes are written
- * out, because PCRE2's \s has characters that Rust's and Python's \s lack, and because PCRE2 10.42 only knows the
- * letters and numbers of Unicode 14.0; those of 15.0, 15.1 and 16.0 are added.  Repeats of letters, numbers and signs
- * are possessive, so only white space backtracks.  This file validates UTF-8 once and turns off PCRE2's own check.
- * ASCII words, which are most of most texts, are found without PCRE2.
+ * Each pattern is anchored and matches any character, so each match is the next piece.  Character
+ * classes are written out, because PCRE2's \s has characters that Rust's and Python's \s lack, and
+ * because PCRE2 10.42 only knows the letters and numbers of Unicode 14.0; those of 15.0, 15.1
+ * and 16.0 are added.  Repeats of letters, numbers and signs are possessive, so only white space
+ * backtracks.  This file validates UTF-8 once and turns off PCRE2's own check. ASCII words, which
+ * are most of most texts, are found without PCRE2.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -21,7 +22,8 @@
 
 #include "base/utf8.h"
 
-#define SPACE "\\t-\\r\\x20\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
+#define SPACE \
+    "\\t-\\r\\x20\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
 #define LETTER                                                                                                        \
     "A-Za-z\\p{L}\\x{1C89}-\\x{1C8A}\\x{A7CB}-\\x{A7CD}\\x{A7DA}-\\x{A7DC}\\x{105C0}-\\x{105F3}\\x{10D4A}-\\x{10D65}" \
     "\\x{10D6F}-\\x{10D85}\\x{10EC2}-\\x{10EC4}\\x{1123F}-\\x{11240}\\x{11380}-\\x{11389}\\x{1138B}\\x{1138E}"        \
@@ -35,22 +37,27 @@
 
 #define ENDINGS "'(?:[sdmt]|ll|ve|re)"
 #define SIGNS "\\x20?[^" SPACE LETTER NUMBER "]++"
-/* White space but for its last character where text follows; `breaks` are characters that end a text. */
+/* White space but for its last character where text follows; `breaks` are characters that end a
+ * text. */
 #define SPACES(breaks) "|[" SPACE "]+(?![^" SPACE breaks "])|[" SPACE "]"
-#define OF_LLAMA(number)                                                                                \
-    "(?i:" ENDINGS ")|[^\\r\\n" LETTER NUMBER "]?[" LETTER "]++|" number "|" SIGNS "[\\r\\n]*+|[" SPACE \
-    "]*[\\r\\n]++" SPACES("")
+#define OF_LLAMA(number)                                                           \
+    "(?i:" ENDINGS ")|[^\\r\\n" LETTER NUMBER "]?[" LETTER "]++|" number "|" SIGNS \
+    "[\\r\\n]*+|[" SPACE "]*[\\r\\n]++" SPACES("")
 #define REGEX_OF_LLAMA(number)                                           \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" number \
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 const struct bpe_split_form bpe_splits[] = {
-    [BPE_SPLIT_GPT2] = {"gpt2", "gpt-2", NULL, ENDINGS "|\\x20?[" LETTER "]++|\\x20?[" NUMBER "]++|" SIGNS SPACES(""),
+    [BPE_SPLIT_GPT2] = {"gpt2", "gpt-2", NULL,
+                        ENDINGS "|\\x20?[" LETTER "]++|\\x20?[" NUMBER "]++|" SIGNS SPACES(""),
                         false},
-    [BPE_SPLIT_SMOLLM] = {"smollm", "smollm", NULL, ENDINGS "|\\x20?[" LETTER "]++|[" NUMBER "]|" SIGNS SPACES(NUMBER),
+    [BPE_SPLIT_SMOLLM] = {"smollm", "smollm", NULL,
+                          ENDINGS "|\\x20?[" LETTER "]++|[" NUMBER "]|" SIGNS SPACES(NUMBER),
                           false},
-    [BPE_SPLIT_LLAMA3] = {"llama3", "llama-bpe", REGEX_OF_LLAMA("\\p{N}{1,3}"), OF_LLAMA("[" NUMBER "]{1,3}+"), true},
-    [BPE_SPLIT_QWEN2] = {"qwen2", "qwen2", REGEX_OF_LLAMA("\\p{N}"), OF_LLAMA("[" NUMBER "]"), true},
+    [BPE_SPLIT_LLAMA3] = {"llama3", "llama-bpe", REGEX_OF_LLAMA("\\p{N}{1,3}"),
+                          OF_LLAMA("[" NUMBER "]{1,3}+"), true},
+    [BPE_SPLIT_QWEN2] = {"qwen2", "qwen2", REGEX_OF_LLAMA("\\p{N}"), OF_LLAMA("[" NUMBER "]"),
+                         true},
     [BPE_SPLIT_MARKS] = {"marks", "default-marks", NULL, "(?s:.)", true},
 };
 
@@ -70,13 +77,14 @@ static enum gt_status pattern_compile(struct bpe_splitter *splitter)
     const char *pattern = bpe_splits[splitter->split].pattern;
     int error = 0;
     PCRE2_SIZE at = 0;
-    splitter->code =
-        pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_ANCHORED, &error, &at, NULL);
+    splitter->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
+                                   PCRE2_UTF | PCRE2_ANCHORED, &error, &at, NULL);
     if (splitter->code == NULL) {
         char text[128] = "";
         (void)pcre2_get_error_message(error, (PCRE2_UCHAR *)text, sizeof text);
         return FAIL(error == PCRE2_ERROR_HEAP_FAILED ? GT_NO_MEMORY : GT_FAILURE,
-                    "PCRE2 refuses the pattern of the tokenizer's split at %zu: %s", (size_t)at, text);
+                    "PCRE2 refuses the pattern of the tokenizer's split at %zu: %s", (size_t)at,
+                    text);
     }
     /* Without a JIT or executable memory, the interpreter gives the same matches. */
     splitter->jit = pcre2_jit_compile(splitter->code, PCRE2_JIT_COMPLETE) == 0;
@@ -93,7 +101,8 @@ static void splitter_close(void *object)
     pcre2_code_free(splitter->code);
 }
 
-enum gt_status bpe_splitter_create(const void *owner, enum bpe_split split, struct bpe_splitter **out)
+enum gt_status bpe_splitter_create(const void *owner, enum bpe_split split,
+                                   struct bpe_splitter **out)
 {
     struct bpe_splitter *splitter;
     TRY(HOSTMEM_NEW(owner, 1, "splitter", &splitter));
@@ -111,7 +120,8 @@ static void stretch_begin(struct bpe_splitter *splitter)
     uint32_t code_point;
     splitter->valid_end = utf8_valid_end(bytes, splitter->at, splitter->count);
     size_t end = splitter->valid_end;
-    while (end < splitter->count && utf8_decode(bytes + end, splitter->count - end, &code_point) <= 0)
+    while (end < splitter->count &&
+           utf8_decode(bytes + end, splitter->count - end, &code_point) <= 0)
         end++;
     splitter->stretch_end = end;
 }
@@ -136,8 +146,9 @@ static bool is_digit(unsigned char byte)
     return byte >= '0' && byte <= '9';
 }
 
-/* Returns the length of the piece at `bytes` when it consists of ASCII letters, or digits in GPT-2's split, optionally
- * after a space, and the next byte is ASCII and so shows that it ends; else 0. */
+/* Returns the length of the piece at `bytes` when it consists of ASCII letters, or digits in
+ * GPT-2's split, optionally after a space, and the next byte is ASCII and so shows that it ends;
+ * else 0. */
 static size_t piece_plain(const unsigned char *bytes, size_t count, enum bpe_split split)
 {
     size_t at = bytes[0] == ' ' ? 1 : 0;
@@ -157,12 +168,15 @@ static size_t piece_match(const struct bpe_splitter *splitter, const char *text,
     const PCRE2_SPTR subject = (PCRE2_SPTR)text;
     int found;
     if (splitter->jit)
-        found = pcre2_jit_match(splitter->code, subject, count, 0, PCRE2_NO_UTF_CHECK, splitter->match, NULL);
+        found = pcre2_jit_match(splitter->code, subject, count, 0, PCRE2_NO_UTF_CHECK,
+                                splitter->match, NULL);
     else
-        found = pcre2_match(splitter->code, subject, count, 0, PCRE2_NO_UTF_CHECK, splitter->match, NULL);
+        found = pcre2_match(splitter->code, subject, count, 0, PCRE2_NO_UTF_CHECK, splitter->match,
+                            NULL);
     assert(found == 1);
     const size_t length = found == 1 ? pcre2_get_ovector_pointer(splitter->match)[1] : 0;
-    /* The pattern matches every character; if PCRE2 still hits a limit, the rest becomes one piece. */
+    /* The pattern matches every character; if PCRE2 still hits a limit, the rest becomes one piece.
+     */
     return length > 0 ? length : count;
 }
 
@@ -189,8 +203,9 @@ size_t bpe_splitter_next(struct bpe_splitter *splitter, const char **out)
 
 /* ---- cutting ---- */
 
-/* Returns true when the character that ends at text[end - 1] is certainly not white space.  Unicode's white space
- * begins with C2, E1 or E2, or is E3 80 80.  Returns false for bytes that are not UTF-8. */
+/* Returns true when the character that ends at text[end - 1] is certainly not white space.
+ * Unicode's white space begins with C2, E1 or E2, or is E3 80 80.  Returns false for bytes that are
+ * not UTF-8. */
 static bool ends_in_visible(const char *text, size_t end)
 {
     const unsigned char *bytes = (const unsigned char *)text;
@@ -206,12 +221,14 @@ static bool ends_in_visible(const char *text, size_t end)
     return false;
 }
 
-/* Returns the last place up to `count` that is not inside a character, or `count` when these bytes are not UTF-8. */
+/* Returns the last place up to `count` that is not inside a character, or `count` when these bytes
+ * are not UTF-8. */
 static size_t cut_between_characters(const char *text, size_t count)
 {
     for (size_t back = 1; back <= 3 && back < count; back++) {
         uint32_t code_point = 0;
-        const int length = utf8_decode((const unsigned char *)text + count - back, back, &code_point);
+        const int length =
+            utf8_decode((const unsigned char *)text + count - back, back, &code_point);
         if (length == UTF8_INCOMPLETE)
             return count - back;
         if (length > 0)
@@ -244,8 +261,9 @@ size_t bpe_split_cut(const char *text, size_t count, bool joins_newlines, bool *
 
 /* ---- normalization form C, with ICU ----
  *
- * Text without a byte above 0xCB is normalized already: below U+0300 no character combines.  Other text goes through
- * UTF-16, which ICU works in.  It is normalized in stretches of valid UTF-8, with the bytes between them copied. */
+ * Text without a byte above 0xCB is normalized already: below U+0300 no character combines.  Other
+ * text goes through UTF-16, which ICU works in.  It is normalized in stretches of valid UTF-8, with
+ * the bytes between them copied. */
 
 #ifdef HAVE_ICU
 #define FIRST_LEAD 0xCC /* of U+0300 */
@@ -260,7 +278,8 @@ static bool is_plain(const char *text, size_t count)
     return true;
 }
 
-/* Normalizes valid UTF-8 to `out`, which has room; `wide` is for 4 * count units.  Returns the length. */
+/* Normalizes valid UTF-8 to `out`, which has room; `wide` is for 4 * count units.  Returns the
+ * length. */
 static size_t stretch_normalize(const char *text, size_t count, UChar *wide, char *out)
 {
     UErrorCode error = U_ZERO_ERROR;

@@ -1,13 +1,15 @@
 /* Training a byte-pair encoding: counts the pieces of a text, and merges.
  *
- * Distinct pieces are stored once, with a count, in an open-addressing table; their texts are concatenated in one
- * array.  The memory of the merging depends only on the distinct pieces, not on the text.
+ * Distinct pieces are stored once, with a count, in an open-addressing table; their texts are
+ * concatenated in one array.  The memory of the merging depends only on the distinct pieces, not on
+ * the text.
  *
- * Every distinct piece is an array of ids, initially its bytes.  A table stores for each adjacent pair of ids its count
- * over the text and a list of the pieces that contain it or once did; a heap orders pairs by count and then by ids.  A
- * merge touches only the pieces of its pair and updates the counts of the adjacent pairs.  A popped heap entry with an
- * outdated count is reinserted with the current one.  This keeps the heap simple and the order exact, because counts of
- * old pairs only fall, and pairs whose count rose are inserted again.
+ * Every distinct piece is an array of ids, initially its bytes.  A table stores for each adjacent
+ * pair of ids its count over the text and a list of the pieces that contain it or once did; a heap
+ * orders pairs by count and then by ids.  A merge touches only the pieces of its pair and updates
+ * the counts of the adjacent pairs.  A popped heap entry with an outdated count is reinserted with
+ * the current one.  This keeps the heap simple and the order exact, because counts of old pairs
+ * only fall, and pairs whose count rose are inserted again.
  */
 
 #include "data/bpe_train.h"
@@ -43,7 +45,8 @@ struct bpe_trainer {
     size_t special_count;
 };
 
-enum gt_status bpe_trainer_create(const void *owner, const char *const *specials, struct bpe_trainer **out)
+enum gt_status bpe_trainer_create(const void *owner, const char *const *specials,
+                                  struct bpe_trainer **out)
 {
     struct bpe_trainer *trainer;
     TRY(HOSTMEM_NEW(owner, 1, "training a tokenizer", &trainer));
@@ -72,7 +75,8 @@ static size_t table_slot(const struct bpe_trainer *trainer, const char *bytes, s
 static enum gt_status table_reserve(struct bpe_trainer *trainer)
 {
     uint32_t *larger;
-    const size_t pieces = trainer->piece_count, now = trainer->table == NULL ? 0 : trainer->table_mask + 1;
+    const size_t pieces = trainer->piece_count,
+                 now = trainer->table == NULL ? 0 : trainer->table_mask + 1;
     if (2 * (pieces + 1) <= now)
         return GT_OK;
     const size_t capacity = now == 0 ? (size_t)2 * BPE_PIECES_MIN : 2 * now;
@@ -82,7 +86,8 @@ static enum gt_status table_reserve(struct bpe_trainer *trainer)
     trainer->table_mask = capacity - 1;
     for (size_t i = 0; i < pieces; i++) {
         const struct bpe_piece *piece = &trainer->pieces[i];
-        trainer->table[table_slot(trainer, trainer->text + piece->offset, piece->length)] = (uint32_t)i + 1;
+        trainer->table[table_slot(trainer, trainer->text + piece->offset, piece->length)] =
+            (uint32_t)i + 1;
     }
     return GT_OK;
 }
@@ -214,10 +219,12 @@ static enum gt_status pair_gain(struct train *train, int32_t left, int32_t right
     if (pair->first_node != NODE_NONE && train->nodes[pair->first_node].piece == piece)
         return GT_OK;
     if (train->node_count >= NODE_NONE - 1)
-        return FAIL(GT_NO_MEMORY, "training a tokenizer: too much text, with more than %u pairs; give less",
+        return FAIL(GT_NO_MEMORY,
+                    "training a tokenizer: too much text, with more than %u pairs; give less",
                     NODE_NONE - 1);
     TRY(HOSTMEM_GROW(train, &train->nodes, train->node_count + 1, "places of pairs"));
-    train->nodes[train->node_count] = (struct pair_node){.piece = (uint32_t)piece, .next = pair->first_node};
+    train->nodes[train->node_count] =
+        (struct pair_node){.piece = (uint32_t)piece, .next = pair->first_node};
     pair->first_node = (uint32_t)train->node_count++;
     return GT_OK;
 }
@@ -233,7 +240,8 @@ static void heap_sink(struct train *train, struct pair_entry entry)
 {
     size_t at = 0;
     for (size_t child = 1; child < train->heap_count; child = 2 * at + 1) {
-        if (child + 1 < train->heap_count && entry_before(&train->heap[child + 1], &train->heap[child]))
+        if (child + 1 < train->heap_count &&
+            entry_before(&train->heap[child + 1], &train->heap[child]))
             child++;
         if (!entry_before(&train->heap[child], &entry))
             break;
@@ -262,8 +270,9 @@ static bool heap_pop(struct train *train, uint64_t *out)
         const struct pair_entry top = train->heap[0];
         const int64_t now = train->pairs[pair_slot(train, top.key)].count;
         const bool is_current = top.count == now;
-        heap_sink(train, is_current || now == 0 ? train->heap[--train->heap_count]
-                                                : (struct pair_entry){.count = now, .key = top.key});
+        heap_sink(train, is_current || now == 0
+                             ? train->heap[--train->heap_count]
+                             : (struct pair_entry){.count = now, .key = top.key});
         if (is_current) {
             *out = top.key;
             return true;
@@ -286,7 +295,8 @@ static enum gt_status fresh_enter(struct train *train)
 
 /* ---- merging ---- */
 
-static enum gt_status piece_merge(struct train *train, size_t piece, int32_t left, int32_t right, int32_t result)
+static enum gt_status piece_merge(struct train *train, size_t piece, int32_t left, int32_t right,
+                                  int32_t result)
 {
     int32_t *symbols = train->symbols + train->counts->pieces[piece].offset;
     const size_t count = train->lengths[piece];
@@ -312,7 +322,8 @@ static enum gt_status piece_merge(struct train *train, size_t piece, int32_t lef
     return GT_OK;
 }
 
-/* Returns the token that the pair makes, a new one unless its text already is a token; -1 when it would be too long. */
+/* Returns the token that the pair makes, a new one unless its text already is a token; -1 when it
+ * would be too long. */
 static int32_t token_make(struct train *train, int32_t left, int32_t right)
 {
     char text[2 * BPE_TOKEN_BYTES_MAX];
@@ -357,12 +368,14 @@ static enum gt_status train_allocate(struct train *train)
 {
     TRY(HOSTMEM_NEW(train, train->counts->text_count, "ids of pieces", &train->symbols));
     TRY(HOSTMEM_NEW(train, train->counts->piece_count, "lengths of pieces", &train->lengths));
-    /* Tokens are 6 bytes long on average; one without room is not created.  Several merges may have the same result. */
+    /* Tokens are 6 bytes long on average; one without room is not created.  Several merges may have
+     * the same result. */
     const size_t text_bytes = 65536 + 128 * train->vocab_target;
-    const struct bpe_spec spec = {.vocab_size = train->vocab_target + train->counts->special_count + 1,
-                                  .text_bytes = text_bytes < BPE_TEXT_BYTES_MAX ? text_bytes : BPE_TEXT_BYTES_MAX,
-                                  .merge_count = 2 * train->vocab_target,
-                                  .rank = BPE_RANK_MERGE};
+    const struct bpe_spec spec = {
+        .vocab_size = train->vocab_target + train->counts->special_count + 1,
+        .text_bytes = text_bytes < BPE_TEXT_BYTES_MAX ? text_bytes : BPE_TEXT_BYTES_MAX,
+        .merge_count = 2 * train->vocab_target,
+        .rank = BPE_RANK_MERGE};
     return bpe_create(train, &spec, &train->bpe);
 }
 
@@ -408,14 +421,15 @@ static enum gt_status train_complete(struct train *train)
     return bpe_finish(train->bpe, "the trained vocabulary");
 }
 
-enum gt_status bpe_trainer_finish(struct bpe_trainer *trainer, const void *owner, int64_t vocab_size,
-                                  struct tokenizer **out)
+enum gt_status bpe_trainer_finish(struct bpe_trainer *trainer, const void *owner,
+                                  int64_t vocab_size, struct tokenizer **out)
 {
     assert(vocab_size >= BPE_TRAIN_VOCAB_MIN && vocab_size <= BPE_TRAIN_VOCAB_MAX);
     struct train *train;
     hostmem_free(trainer->table);
     trainer->table = NULL;
-    const int64_t target = max_i64(vocab_size - 1 - (int64_t)trainer->special_count, BPE_TRAIN_VOCAB_MIN - 1);
+    const int64_t target =
+        max_i64(vocab_size - 1 - (int64_t)trainer->special_count, BPE_TRAIN_VOCAB_MIN - 1);
     TRY(HOSTMEM_NEW(trainer, 1, "training a tokenizer", &train));
     train->counts = trainer;
     train->vocab_target = (size_t)target;

@@ -1,7 +1,8 @@
 /* Chat templates and vocabularies, and from rendered text to ids.
  *
- * The text between two special tokens is encoded as one, so that the ids are those of transformers, even where a token
- * spans the beginning of an answer.  Where it begins among the ids follows from the bytes of what comes before it.
+ * The text between two special tokens is encoded as one, so that the ids are those of transformers,
+ * even where a token spans the beginning of an answer.  Where it begins among the ids follows from
+ * the bytes of what comes before it.
  */
 #include "data/chat.h"
 
@@ -21,7 +22,8 @@ const char *const *chat_specials(enum chat_kind kind)
 
 static bool special_has(const struct tokenizer *tokenizer, const char *text)
 {
-    return tokenizer != NULL && tokenizer->bpe != NULL && bpe_special_find(tokenizer->bpe, text) >= 0;
+    return tokenizer != NULL && tokenizer->bpe != NULL &&
+           bpe_special_find(tokenizer->bpe, text) >= 0;
 }
 
 /* Returns the first token of the template that the vocabulary lacks, or NULL. */
@@ -37,7 +39,8 @@ static const char *special_lacking(const struct tokenizer *tokenizer, enum chat_
 
 const char *chat_jinja(const struct tokenizer *tokenizer)
 {
-    return tokenizer->template != NULL ? tokenizer->template : chat_template_of(chat_kind_of(tokenizer))->jinja;
+    return tokenizer->template != NULL ? tokenizer->template
+                                       : chat_template_of(chat_kind_of(tokenizer))->jinja;
 }
 
 enum chat_kind chat_kind_of(const struct tokenizer *tokenizer)
@@ -55,7 +58,9 @@ int32_t chat_end(const struct tokenizer *tokenizer)
     const enum chat_kind kind = chat_kind_of(tokenizer);
     const struct chat_template *template = chat_template_of(kind);
     const int32_t end =
-        kind != CHAT_NONE ? bpe_special_find(tokenizer->bpe, template->specials[template->end_special]) : -1;
+        kind != CHAT_NONE
+            ? bpe_special_find(tokenizer->bpe, template->specials[template->end_special])
+            : -1;
     return end >= 0 ? end : tokenizer_eot(tokenizer);
 }
 
@@ -71,7 +76,8 @@ const char *chat_jinja_learnt(const struct tokenizer *tokenizer)
 
 int32_t chat_end_learnt(const struct tokenizer *tokenizer)
 {
-    return chat_kind_learnt(tokenizer) != CHAT_NONE ? chat_end(tokenizer) : tokenizer_eot(tokenizer);
+    return chat_kind_learnt(tokenizer) != CHAT_NONE ? chat_end(tokenizer)
+                                                    : tokenizer_eot(tokenizer);
 }
 
 bool chat_has_system(enum chat_kind kind)
@@ -96,38 +102,45 @@ static enum gt_status chat_check(const struct tokenizer *tokenizer, enum chat_ki
         return GT_OK;
     for (const char *const *text = chat_specials(kind); *text != NULL; text++)
         if (!special_has(tokenizer, *text))
-            snprintf(lacking + strlen(lacking), sizeof lacking - strlen(lacking), "%s%s", lacking[0] ? ", " : "",
-                     *text);
+            snprintf(lacking + strlen(lacking), sizeof lacking - strlen(lacking), "%s%s",
+                     lacking[0] ? ", " : "", *text);
     if (lacking[0] == '\0')
         snprintf(lacking, sizeof lacking, BPE_EOT_TEXT);
     if (other != CHAT_NONE && other != kind)
-        return FAIL(GT_USAGE, "--chat=%s: the vocabulary has no token %s, but those of --chat=%s", chat_words[kind],
-                    lacking, chat_words[other]);
-    return FAIL(GT_USAGE,
-                "--chat=%s: the vocabulary has no token %s; take that of the model's Instruct version, or let "
-                "--tokenizer=train make one for a new model",
-                chat_words[kind], lacking);
+        return FAIL(GT_USAGE, "--chat=%s: the vocabulary has no token %s, but those of --chat=%s",
+                    chat_words[kind], lacking, chat_words[other]);
+    return FAIL(
+        GT_USAGE,
+        "--chat=%s: the vocabulary has no token %s; take that of the model's Instruct version, or let "
+        "--tokenizer=train make one for a new model",
+        chat_words[kind], lacking);
 }
 
 /* Logs that --chat without a word finds no template, and returns GT_USAGE. */
 static enum gt_status auto_refuse(const struct tokenizer *tokenizer)
 {
     if (tokenizer != NULL && tokenizer->template != NULL)
-        return FAIL(GT_USAGE, "--chat: the model's chat template is not one that is known here; --chat=chatml and the "
-                              "other words of --help choose a template, which the model then learns");
-    return FAIL(GT_USAGE, "--chat: the vocabulary comes with no chat template, and has no tokens of one; name the "
-                          "model with --tokenizer=OWNER/NAME, or let --tokenizer=train make a vocabulary for ChatML");
+        return FAIL(
+            GT_USAGE,
+            "--chat: the model's chat template is not one that is known here; --chat=chatml and the "
+            "other words of --help choose a template, which the model then learns");
+    return FAIL(
+        GT_USAGE,
+        "--chat: the vocabulary comes with no chat template, and has no tokens of one; name the "
+        "model with --tokenizer=OWNER/NAME, or let --tokenizer=train make a vocabulary for ChatML");
 }
 
-enum gt_status chat_choose(const struct tokenizer *tokenizer, enum chat_kind kind, enum chat_kind *out)
+enum gt_status chat_choose(const struct tokenizer *tokenizer, enum chat_kind kind,
+                           enum chat_kind *out)
 {
-    const bool unknown = tokenizer != NULL && tokenizer->template != NULL && tokenizer->chat == CHAT_NONE;
+    const bool unknown =
+        tokenizer != NULL && tokenizer->template != NULL && tokenizer->chat == CHAT_NONE;
     const enum chat_kind own = unknown ? CHAT_NONE : chat_kind_of(tokenizer);
     if (kind == CHAT_AUTO && own == CHAT_NONE)
         return auto_refuse(tokenizer);
     if (kind != CHAT_AUTO && own != CHAT_NONE && own != kind && tokenizer->template != NULL)
-        log_warning("--chat=%s: the model's own template is %s, which it knows already", chat_words[kind],
-                    chat_words[own]);
+        log_warning("--chat=%s: the model's own template is %s, which it knows already",
+                    chat_words[kind], chat_words[own]);
     *out = kind == CHAT_AUTO ? own : kind;
     return chat_check(tokenizer, *out);
 }
@@ -145,14 +158,16 @@ bool chat_next(const char *text, size_t count, size_t *at, struct chat_part *out
         return true;
     }
     const char *mark = memchr(text + *at, CHAT_MARK[0], count - *at);
-    *out = (struct chat_part){.text = text + *at, .count = mark != NULL ? (size_t)(mark - text) - *at : count - *at};
+    *out = (struct chat_part){.text = text + *at,
+                              .count = mark != NULL ? (size_t)(mark - text) - *at : count - *at};
     *at += out->count;
     return true;
 }
 
 size_t chat_cut(const char *text, size_t most)
 {
-    while (most > 0 && (((unsigned char)text[most] & 0xC0u) == 0x80 || text[most - 1] == CHAT_MARK[0]))
+    while (most > 0 &&
+           (((unsigned char)text[most] & 0xC0u) == 0x80 || text[most - 1] == CHAT_MARK[0]))
         most--;
     return most;
 }
@@ -180,8 +195,8 @@ struct chat_encoder {
     struct tokenizer_unknown unknown;
 };
 
-enum gt_status chat_encoder_create(const void *owner, const struct tokenizer *tokenizer, enum chat_kind kind,
-                                   size_t room, struct chat_encoder **out)
+enum gt_status chat_encoder_create(const void *owner, const struct tokenizer *tokenizer,
+                                   enum chat_kind kind, size_t room, struct chat_encoder **out)
 {
     struct chat_encoder *encoder;
     TRY(HOSTMEM_NEW(owner, 1, "encoding conversations", &encoder));
@@ -189,7 +204,8 @@ enum gt_status chat_encoder_create(const void *owner, const struct tokenizer *to
     encoder->template = chat_template_of(kind);
     enum gt_status status = tokenizer_encoder_create(encoder, tokenizer, &encoder->encoder);
     THEN(status, HOSTMEM_NEW(encoder, room, "text between special tokens", &encoder->run));
-    THEN(status, HOSTMEM_NEW(encoder, room * tokenizer_pipeline(tokenizer)->growth, "its tokens", &encoder->before));
+    THEN(status, HOSTMEM_NEW(encoder, room * tokenizer_pipeline(tokenizer)->growth, "its tokens",
+                             &encoder->before));
     return FINISH(status, out, encoder, hostmem_free);
 }
 
@@ -220,16 +236,17 @@ static size_t ids_bytes(const struct chat_encoder *encoder, const int32_t *ids, 
     return bytes;
 }
 
-/* Sets *out to the index of the id that begins at a place of the run, or before it and ends after it.  What comes
- * before is encoded for its number of bytes, because a tokenizer may normalize. */
-static enum gt_status step_find(struct chat_encoder *encoder, size_t at, const int32_t *ids, size_t count, size_t *out)
+/* Sets *out to the index of the id that begins at a place of the run, or before it and ends after
+ * it.  What comes before is encoded for its number of bytes, because a tokenizer may normalize. */
+static enum gt_status step_find(struct chat_encoder *encoder, size_t at, const int32_t *ids,
+                                size_t count, size_t *out)
 {
     struct tokenizer_fault fault;
     size_t before = 0, index = 0, bytes = 0;
     tokenizer_encoder_place(encoder->encoder, encoder->place);
     if (at > 0 && at < encoder->run_count)
-        TRY(tokenizer_encoder_run(encoder->encoder, encoder->run, at, TOKENIZER_SPECIAL_AS_TEXT, encoder->before,
-                                  &before, &fault));
+        TRY(tokenizer_encoder_run(encoder->encoder, encoder->run, at, TOKENIZER_SPECIAL_AS_TEXT,
+                                  encoder->before, &before, &fault));
     const size_t wanted = ids_bytes(encoder, encoder->before, before);
     while (index < count && (bytes += ids_bytes(encoder, ids + index, 1)) <= wanted)
         index++;
@@ -245,8 +262,8 @@ static enum gt_status run_encode(struct chat_encoder *encoder, int32_t *out, siz
     const struct tokenizer_unknown before = *tokenizer_encoder_unknown(encoder->encoder);
     tokenizer_encoder_place(encoder->encoder, encoder->place);
     if (encoder->run_count > 0)
-        TRY(tokenizer_encoder_run(encoder->encoder, encoder->run, encoder->run_count, TOKENIZER_SPECIAL_AS_TEXT, out,
-                                  &count, &fault));
+        TRY(tokenizer_encoder_run(encoder->encoder, encoder->run, encoder->run_count,
+                                  TOKENIZER_SPECIAL_AS_TEXT, out, &count, &fault));
     unknown_add(encoder, &before);
     for (size_t i = 0; i < encoder->step_count; i++)
         TRY(step_find(encoder, encoder->steps[i].at, out, count, &begins[i]));
@@ -267,8 +284,8 @@ static bool part_add(struct chat_encoder *encoder, const struct chat_part *part)
 {
     if (part->mark == CHAT_MARK_COUNT || part->mark == CHAT_MARK_IGNORE) {
         assert(encoder->step_count < STEPS_MAX);
-        encoder->steps[encoder->step_count++] =
-            (struct step){.at = encoder->run_count, .counted = part->mark == CHAT_MARK_COUNT ? CHAT_COUNTED : 0};
+        encoder->steps[encoder->step_count++] = (struct step){
+            .at = encoder->run_count, .counted = part->mark == CHAT_MARK_COUNT ? CHAT_COUNTED : 0};
         return true;
     }
     if (part->mark != 0)
@@ -289,8 +306,8 @@ static int32_t special_id(const struct chat_encoder *encoder, char mark)
     return bpe_special_find(encoder->tokenizer->bpe, encoder->template->specials[mark - '0']);
 }
 
-enum gt_status chat_encode(struct chat_encoder *encoder, const char *text, size_t count, int32_t *out,
-                           size_t *out_count)
+enum gt_status chat_encode(struct chat_encoder *encoder, const char *text, size_t count,
+                           int32_t *out, size_t *out_count)
 {
     struct chat_part part;
     size_t ids = 0, at = 0, more = 0;
@@ -302,7 +319,8 @@ enum gt_status chat_encode(struct chat_encoder *encoder, const char *text, size_
             continue;
         TRY(run_encode(encoder, out + ids, &more));
         ids += more;
-        encoder->place = ids > 0 ? BPE_PLACE_WITHIN : encoder->place; /* a run that ended for its steps goes on */
+        encoder->place = ids > 0 ? BPE_PLACE_WITHIN
+                                 : encoder->place; /* a run that ended for its steps goes on */
         if (part.mark == 0 || part.mark == CHAT_MARK_COUNT || part.mark == CHAT_MARK_IGNORE)
             continue;
         const int32_t id = special_id(encoder, part.mark);

@@ -1,10 +1,12 @@
-/* Conversations: how records of other programs are read, and how a conversation becomes tokens in a chat template.
+/* Conversations: how records of other programs are read, and how a conversation becomes tokens in a
+ * chat template.
  *
- * A record (chat_forms.c) becomes a list of messages, which is rendered as a whole (chat_render.c) in one of the
- * families of templates (chat_templates.c).  In the rendered text a byte that UTF-8 does not have marks what is no
- * text: the special tokens of the template, and where the tokens begin and end that the model learns to write.  The
- * text between two special tokens is then encoded as one, as transformers does; in it the texts of special tokens are
- * ordinary text, so that no message can end itself.
+ * A record (chat_forms.c) becomes a list of messages, which is rendered as a whole (chat_render.c)
+ * in one of the families of templates (chat_templates.c).  In the rendered text a byte that UTF-8
+ * does not have marks what is no text: the special tokens of the template, and where the tokens
+ * begin and end that the model learns to write.  The text between two special tokens is then
+ * encoded as one, as transformers does; in it the texts of special tokens are ordinary text, so
+ * that no message can end itself.
  */
 #ifndef GPT_TRAIN_DATA_CHAT_H
 #define GPT_TRAIN_DATA_CHAT_H
@@ -28,22 +30,26 @@ const char *const *chat_specials(enum chat_kind kind);
 bool chat_has_system(enum chat_kind kind);
 /* Gives a vocabulary the template of --chat=`kind`, in place of its model's if that is another. */
 void chat_use(struct tokenizer *tokenizer, enum chat_kind kind);
-/* Returns the template in Jinja, as Hugging Face's tokenizers and GGUF files have it: the model's own, else ours; NULL
- * when there is neither. */
+/* Returns the template in Jinja, as Hugging Face's tokenizers and GGUF files have it: the model's
+ * own, else ours; NULL when there is neither. */
 const char *chat_jinja(const struct tokenizer *tokenizer);
-/* Returns the vocabulary's template: the chosen one, else its model's; without either ours of which it has all special
- * tokens and the end-of-text token; else CHAT_NONE. */
+/* Returns the vocabulary's template: the chosen one, else its model's; without either ours of which
+ * it has all special tokens and the end-of-text token; else CHAT_NONE. */
 enum chat_kind chat_kind_of(const struct tokenizer *tokenizer);
-/* Returns the token that ends the model's text: the template's, else the end-of-text token, else -1. */
+/* Returns the token that ends the model's text: the template's, else the end-of-text token, else
+ * -1. */
 int32_t chat_end(const struct tokenizer *tokenizer);
-/* The same of a model that others are to use: without a template that belongs to it (has_template) the vocabulary's
- * does not count, since the model need not have seen it.  `tokenizer` may be NULL. */
+/* The same of a model that others are to use: without a template that belongs to it (has_template)
+ * the vocabulary's does not count, since the model need not have seen it.  `tokenizer` may be NULL.
+ */
 enum chat_kind chat_kind_learnt(const struct tokenizer *tokenizer);
 const char *chat_jinja_learnt(const struct tokenizer *tokenizer);
 int32_t chat_end_learnt(const struct tokenizer *tokenizer);
-/* Finds the template for --chat=`kind`, where CHAT_AUTO stands for the model's own, and checks that the vocabulary
- * (NULL: bytes or characters) has its tokens.  Errors: GT_USAGE, which names the missing ones or how to choose. */
-enum gt_status chat_choose(const struct tokenizer *tokenizer, enum chat_kind kind, enum chat_kind *out);
+/* Finds the template for --chat=`kind`, where CHAT_AUTO stands for the model's own, and checks that
+ * the vocabulary (NULL: bytes or characters) has its tokens.  Errors: GT_USAGE, which names the
+ * missing ones or how to choose. */
+enum gt_status chat_choose(const struct tokenizer *tokenizer, enum chat_kind kind,
+                           enum chat_kind *out);
 
 /* ---- rendered text ---- */
 
@@ -60,15 +66,16 @@ size_t chat_cut(const char *text, size_t most);
 
 struct chat_encoder;
 
-/* For rendered text of up to `room` bytes.  The tokenizer is borrowed.  Main thread only.  Errors: GT_NO_MEMORY. */
-enum gt_status chat_encoder_create(const void *owner, const struct tokenizer *tokenizer, enum chat_kind kind,
-                                   size_t room, struct chat_encoder **out);
+/* For rendered text of up to `room` bytes.  The tokenizer is borrowed.  Main thread only.  Errors:
+ * GT_NO_MEMORY. */
+enum gt_status chat_encoder_create(const void *owner, const struct tokenizer *tokenizer,
+                                   enum chat_kind kind, size_t room, struct chat_encoder **out);
 /* Returns the bytes without a token of all texts; see tokenizer_encoder_unknown(). */
 const struct tokenizer_unknown *chat_encoder_unknown(const struct chat_encoder *encoder);
-/* Sets out[*out_count], at most `count` times the pipeline's growth, to the ids of rendered text, with CHAT_COUNTED
- * where they count; a token that begins before what counts and ends in it does.  Runs in any thread.  Errors: those of
- * tokenizer_encoder_run(). */
-enum gt_status chat_encode(struct chat_encoder *encoder, const char *text, size_t count, int32_t *out,
-                           size_t *out_count);
+/* Sets out[*out_count], at most `count` times the pipeline's growth, to the ids of rendered text,
+ * with CHAT_COUNTED where they count; a token that begins before what counts and ends in it does.
+ * Runs in any thread.  Errors: those of tokenizer_encoder_run(). */
+enum gt_status chat_encode(struct chat_encoder *encoder, const char *text, size_t count,
+                           int32_t *out, size_t *out_count);
 
 #endif

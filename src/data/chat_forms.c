@@ -1,8 +1,9 @@
 /* Reads records that hold conversations, in the forms that other programs use.
  *
- * A form is recognised by the names and the types of a record's fields, and the first record's is that of all.  Every
- * form becomes a list of messages with a role and a text, which chat_render.c writes.  Fields that would change what is
- * to be learned and that no template writes are refused by name; others are ignored.
+ * A form is recognised by the names and the types of a record's fields, and the first record's is
+ * that of all.  Every form becomes a list of messages with a role and a text, which chat_render.c
+ * writes.  Fields that would change what is to be learned and that no template writes are refused
+ * by name; others are ignored.
  */
 #include "data/chat_forms.h"
 
@@ -14,11 +15,14 @@ struct chat_pair {
     const char *question, *more, *answer, *name;
 };
 
-static const struct chat_pair pairs[] = {
-    {"instruction", "input", "output", "Alpaca"},          {"instruction", "context", "response", "Dolly"},
-    {"prompt", "", "completion", "prompt and completion"}, {"prompt", "", "response", "prompt and response"},
-    {"query", "", "response", "query and response"},       {"question", "", "answer", "question and answer"},
-    {"problem", "", "solution", "problem and solution"},   {"input", "", "output", "input and output"}};
+static const struct chat_pair pairs[] = {{"instruction", "input", "output", "Alpaca"},
+                                         {"instruction", "context", "response", "Dolly"},
+                                         {"prompt", "", "completion", "prompt and completion"},
+                                         {"prompt", "", "response", "prompt and response"},
+                                         {"query", "", "response", "query and response"},
+                                         {"question", "", "answer", "question and answer"},
+                                         {"problem", "", "solution", "problem and solution"},
+                                         {"input", "", "output", "input and output"}};
 
 /* A record that is being read. */
 struct reading {
@@ -53,18 +57,23 @@ static const json_t *first_get(const json_t *list, const char *field)
     return json_object_get(json_array_get(list, 0), field);
 }
 
-/* Returns true for a list that may hold messages: of objects with `field`, or any under a name that says so. */
+/* Returns true for a list that may hold messages: of objects with `field`, or any under a name that
+ * says so. */
 static bool is_list_of(const char *key, const json_t *value, const char *field)
 {
     const bool sharegpt = field[0] == 'f';
-    const bool named = strcmp(key, sharegpt ? "conversations" : "messages") == 0 && json_is_array(value);
-    return first_get(value, field) != NULL || (named && (sharegpt || first_get(value, "from") == NULL));
+    const bool named =
+        strcmp(key, sharegpt ? "conversations" : "messages") == 0 && json_is_array(value);
+    return first_get(value, field) != NULL ||
+           (named && (sharegpt || first_get(value, "from") == NULL));
 }
 
 /* Sets `out` to the name of a list of messages that have `field`; some names come before others. */
-static bool list_find(const json_t *root, const char *only, const char *field, char out[static CHAT_KEY_BYTES])
+static bool list_find(const json_t *root, const char *only, const char *field,
+                      char out[static CHAT_KEY_BYTES])
 {
-    static const char *const first[] = {"messages", "conversations", "conversation", "chosen", NULL};
+    static const char *const first[] = {"messages", "conversations", "conversation", "chosen",
+                                        NULL};
     const char *key = NULL, *found = NULL;
     json_t *value = NULL;
     for (const char *const *name = first; *name != NULL && found == NULL && only == NULL; name++)
@@ -72,7 +81,8 @@ static bool list_find(const json_t *root, const char *only, const char *field, c
             found = *name;
     json_object_foreach((json_t *)root, key, value) /* changes nothing */
     {
-        if (found == NULL && (only == NULL || strcmp(only, key) == 0) && is_list_of(key, value, field))
+        if (found == NULL && (only == NULL || strcmp(only, key) == 0) &&
+            is_list_of(key, value, field))
             found = key;
     }
     if (found != NULL)
@@ -85,7 +95,8 @@ static const struct chat_pair *pair_find(const json_t *root, json_type type)
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         const json_t *question = json_object_get(root, pairs[i].question);
         const json_t *answer = json_object_get(root, pairs[i].answer);
-        if (question != NULL && answer != NULL && json_typeof(question) == type && json_typeof(answer) == type)
+        if (question != NULL && answer != NULL && json_typeof(question) == type &&
+            json_typeof(answer) == type)
             return &pairs[i];
     }
     return NULL;
@@ -99,7 +110,8 @@ void chat_form_find(const json_t *root, const char *field, struct chat_form *out
         out->kind = CHAT_FORM_MESSAGES;
     else if (list_find(root, field, "from", out->key))
         out->kind = CHAT_FORM_SHAREGPT;
-    if (out->kind != CHAT_FORM_NONE && strcmp(out->key, "prompt") != 0 && strcmp(out->key, "completion") != 0)
+    if (out->kind != CHAT_FORM_NONE && strcmp(out->key, "prompt") != 0 &&
+        strcmp(out->key, "completion") != 0)
         return;
     out->kind = CHAT_FORM_NONE;
     if (field == NULL && (out->pair = pair_find(root, JSON_ARRAY)) != NULL)
@@ -122,7 +134,8 @@ char *chat_form_text(const struct chat_form *form, char out[static CHAT_FORM_BYT
     else if (form->kind == CHAT_FORM_SHAREGPT)
         snprintf(out, CHAT_FORM_BYTES, "ShareGPT (%s, with from and value)", form->key);
     else
-        snprintf(out, CHAT_FORM_BYTES, form->kind == CHAT_FORM_TEXT ? "text (%s)" : "messages (%s)", form->key);
+        snprintf(out, CHAT_FORM_BYTES, form->kind == CHAT_FORM_TEXT ? "text (%s)" : "messages (%s)",
+                 form->key);
     return out;
 }
 
@@ -150,8 +163,9 @@ static const char *key_set(const json_t *object, const char *const *keys)
 
 static bool root_check(const struct reading *reading)
 {
-    static const char *const keys[] = {"functions", "function_call",        "images", "image", "videos",
-                                       "audios",    "chat_template_kwargs", NULL};
+    static const char *const keys[] = {
+        "functions", "function_call",        "images", "image", "videos",
+        "audios",    "chat_template_kwargs", NULL};
     const char *key = key_set(reading->root, keys);
     const json_t *weight = json_object_get(reading->root, "weight");
     const bool is_pair = reading->reader->form.kind == CHAT_FORM_PAIR;
@@ -159,25 +173,31 @@ static bool root_check(const struct reading *reading)
         key = "weight";
     if (key == NULL && !is_pair && is_set(json_object_get(reading->root, "history")))
         key = "history";
-    if (key == NULL && reading->template->tools == CHAT_TOOLS_NONE && is_set(json_object_get(reading->root, "tools")))
-        return refuse(reading, TEXT(128, "the field \"tools\" is not supported: the template %s has no tools",
-                                    reading->template->word));
+    if (key == NULL && reading->template->tools == CHAT_TOOLS_NONE &&
+        is_set(json_object_get(reading->root, "tools")))
+        return refuse(
+            reading, TEXT(128, "the field \"tools\" is not supported: the template %s has no tools",
+                          reading->template->word));
     return key == NULL || refuse(reading, TEXT(96, "the field \"%s\" is not supported", key));
 }
 
 /* Refuses a message; the reason begins with its number. */
 static json_t *message_refuse(const struct reading *reading, const char *text)
 {
-    snprintf(reading->reason, CHAT_REASON_BYTES, "message %zu %s", json_array_size(reading->messages) + 1, text);
+    snprintf(reading->reason, CHAT_REASON_BYTES, "message %zu %s",
+             json_array_size(reading->messages) + 1, text);
     return NULL;
 }
 
 /* Returns the field of a message that no template writes, or NULL. */
-static const char *message_key(const struct reading *reading, const json_t *message, enum chat_role role)
+static const char *message_key(const struct reading *reading, const json_t *message,
+                               enum chat_role role)
 {
-    static const char *const keys[] = {"function_call", "reasoning", "thinking", "prefix", "refusal", "audio",
-                                       "images",        "image",     "videos",   "audios", NULL};
-    static const char *const switches[] = {"train", "training", "loss"}; /* other programs' weight */
+    static const char *const keys[] = {"function_call", "reasoning", "thinking", "prefix",
+                                       "refusal",       "audio",     "images",   "image",
+                                       "videos",        "audios",    NULL};
+    static const char *const switches[] = {"train", "training",
+                                           "loss"}; /* other programs' weight */
     const char *key = key_set(message, keys);
     const bool has_tools = reading->template->tools != CHAT_TOOLS_NONE;
     for (size_t i = 0; i < sizeof switches / sizeof switches[0] && role == CHAT_ASSISTANT; i++)
@@ -187,7 +207,8 @@ static const char *message_key(const struct reading *reading, const json_t *mess
         key = key_set(message, (const char *const[]){"tool_call_id", "name", NULL});
     if (key == NULL && (!has_tools || role != CHAT_ASSISTANT))
         key = key_set(message, (const char *const[]){"tool_calls", NULL});
-    if (key == NULL && (reading->template->thinking != CHAT_THINKING_QWEN || role != CHAT_ASSISTANT))
+    if (key == NULL &&
+        (reading->template->thinking != CHAT_THINKING_QWEN || role != CHAT_ASSISTANT))
         key = key_set(message, (const char *const[]){"reasoning_content", NULL});
     return key;
 }
@@ -197,7 +218,8 @@ static const char *message_key(const struct reading *reading, const json_t *mess
 static bool role_find(const char *name, enum chat_role *out)
 {
     for (int role = 0; role < CHAT_ROLES; role++)
-        for (const char *const *known = names_of_role((enum chat_role)role); *known != NULL; known++)
+        for (const char *const *known = names_of_role((enum chat_role)role); *known != NULL;
+             known++)
             if (strcmp(*known, name) == 0) {
                 *out = (enum chat_role)role;
                 return true;
@@ -221,8 +243,10 @@ static json_t *content_read(const struct reading *reading, const json_t *content
         const char *type = json_string_value(json_object_get(part, "type"));
         json_t *joined = NULL;
         if (!json_is_string(text) || (type != NULL && strcmp(type, "text") != 0))
-            message_refuse(reading, TEXT(128, "has a part of type \"%.40s\" in its content; only text is supported",
-                                         type != NULL ? type : "unknown"));
+            message_refuse(
+                reading,
+                TEXT(128, "has a part of type \"%.40s\" in its content; only text is supported",
+                     type != NULL ? type : "unknown"));
         else
             joined = json_sprintf("%s%s", json_string_value(whole), json_string_value(text));
         json_decref(whole);
@@ -231,7 +255,8 @@ static json_t *content_read(const struct reading *reading, const json_t *content
     return whole;
 }
 
-/* Reads whether an answer counts.  Returns false if its weight is neither 0 nor 1, or if another role has one. */
+/* Reads whether an answer counts.  Returns false if its weight is neither 0 nor 1, or if another
+ * role has one. */
 static bool weight_read(const json_t *message, bool is_answer, bool *out)
 {
     const json_t *weight = json_object_get(message, "weight");
@@ -246,9 +271,11 @@ static bool calls_check(const struct reading *reading, const json_t *calls)
 {
     bool good = json_is_array(calls);
     for (size_t i = 0; i < json_array_size(calls); i++) {
-        const json_t *call = json_array_get(calls, i), *function = json_object_get(call, "function");
+        const json_t *call = json_array_get(calls, i),
+                     *function = json_object_get(call, "function");
         const json_t *given = function != NULL ? function : call;
-        good = good && json_is_string(json_object_get(given, "name")) && json_object_get(given, "arguments") != NULL;
+        good = good && json_is_string(json_object_get(given, "name")) &&
+               json_object_get(given, "arguments") != NULL;
     }
     if (!good)
         message_refuse(reading, "has \"tool_calls\" that are no list of names and arguments");
@@ -270,7 +297,8 @@ static json_t *call_of_text(const struct reading *reading, const json_t *text)
 }
 
 /* Adds reasoning and calls to a message whose role and text are known. */
-static json_t *extras_add(const struct reading *reading, json_t *made, const json_t *reasoning, json_t *calls)
+static json_t *extras_add(const struct reading *reading, json_t *made, const json_t *reasoning,
+                          json_t *calls)
 {
     int failures = made == NULL;
     bool good = true;
@@ -285,7 +313,8 @@ static json_t *extras_add(const struct reading *reading, json_t *made, const jso
 }
 
 /* Returns the message with our names, or NULL with the reason (empty: out of memory). */
-static json_t *message_make(const struct reading *reading, const json_t *message, bool sharegpt, bool learns)
+static json_t *message_make(const struct reading *reading, const json_t *message, bool sharegpt,
+                            bool learns)
 {
     const char *name = json_string_value(json_object_get(message, sharegpt ? "from" : "role"));
     const json_t *content = json_object_get(message, sharegpt ? "value" : "content");
@@ -293,26 +322,30 @@ static json_t *message_make(const struct reading *reading, const json_t *message
     bool counts = false;
     if (name == NULL)
         return message_refuse(reading, sharegpt ? "has no \"from\"" : "has no \"role\"");
-    const bool known = role_find(name, &role) &&
-                       (sharegpt || names_of_role(role)[0] == NULL || strcmp(name, names_of_role(role)[0]) == 0);
+    const bool known = role_find(name, &role) && (sharegpt || names_of_role(role)[0] == NULL ||
+                                                  strcmp(name, names_of_role(role)[0]) == 0);
     const bool is_call = known && strcmp(name, "function_call") == 0;
     const bool has_tools = reading->template->tools != CHAT_TOOLS_NONE;
     if (!known || ((role == CHAT_TOOL || is_call) && !has_tools))
-        return message_refuse(reading,
-                              TEXT(192, "has the role \"%.40s\"; %s supports system, user%s assistant%s", name,
-                                   reading->template->word, has_tools ? "," : " and", has_tools ? " and tool" : ""));
+        return message_refuse(
+            reading,
+            TEXT(192, "has the role \"%.40s\"; %s supports system, user%s assistant%s", name,
+                 reading->template->word, has_tools ? "," : " and", has_tools ? " and tool" : ""));
     const char *key = message_key(reading, message, role);
     if (key != NULL)
-        return message_refuse(reading, TEXT(160, "has the field \"%s\", which is not supported%s", key,
-                                            json_is_false(json_object_get(message, key)) ? "; \"weight\": 0 is" : ""));
-    if (!weight_read(message, role == CHAT_ASSISTANT, &counts))
         return message_refuse(
-            reading, TEXT(96, "has a \"weight\" that is not %s", role == CHAT_ASSISTANT ? "0 or 1" : "an answer's"));
+            reading,
+            TEXT(160, "has the field \"%s\", which is not supported%s", key,
+                 json_is_false(json_object_get(message, key)) ? "; \"weight\": 0 is" : ""));
+    if (!weight_read(message, role == CHAT_ASSISTANT, &counts))
+        return message_refuse(reading, TEXT(96, "has a \"weight\" that is not %s",
+                                            role == CHAT_ASSISTANT ? "0 or 1" : "an answer's"));
     const json_t *given = json_object_get(message, "tool_calls");
     json_t *calls = is_call ? call_of_text(reading, content) : json_incref((json_t *)given);
     if (is_call && calls == NULL)
         return NULL;
-    json_t *text = is_set(calls) && (is_call || !is_set(content)) ? json_string("") : content_read(reading, content);
+    json_t *text = is_set(calls) && (is_call || !is_set(content)) ? json_string("")
+                                                                  : content_read(reading, content);
     if (text != NULL && counts && json_string_length(text) == 0 && !is_set(calls)) {
         json_decref(text);
         text = message_refuse(reading, "is an empty answer of the assistant");
@@ -321,8 +354,8 @@ static json_t *message_make(const struct reading *reading, const json_t *message
         json_decref(calls);
         return NULL;
     }
-    json_t *made =
-        json_pack("{s:s, s:o, s:b}", "role", names_of_role(role)[0], "content", text, "counts", counts && learns);
+    json_t *made = json_pack("{s:s, s:o, s:b}", "role", names_of_role(role)[0], "content", text,
+                             "counts", counts && learns);
     return extras_add(reading, made, json_object_get(message, "reasoning_content"), calls);
 }
 
@@ -338,12 +371,14 @@ static bool messages_add(struct reading *reading, const json_t *list, bool share
 
 static bool text_add(struct reading *reading, const char *role, const char *text, bool counts)
 {
-    return json_array_append_new(reading->messages,
-                                 json_pack("{s:s, s:s, s:b}", "role", role, "content", text, "counts", counts)) == 0;
+    return json_array_append_new(reading->messages, json_pack("{s:s, s:s, s:b}", "role", role,
+                                                              "content", text, "counts", counts)) ==
+           0;
 }
 
 /* Adds a question, with what belongs to it after an empty line, and its answer. */
-static bool turn_add(struct reading *reading, const char *question, const char *more, const char *answer)
+static bool turn_add(struct reading *reading, const char *question, const char *more,
+                     const char *answer)
 {
     json_t *joined = json_sprintf(more[0] != '\0' ? "%s\n\n%s" : "%s%s", question, more);
     const bool good = joined != NULL && text_add(reading, "user", json_string_value(joined), false);
@@ -373,16 +408,19 @@ static bool pair_add(struct reading *reading, const struct chat_pair *pair)
     const json_t *root = reading->root;
     const char *more = json_string_value(json_object_get(root, pair->more));
     return history_add(reading, json_object_get(root, "history")) &&
-           turn_add(reading, json_string_value(json_object_get(root, pair->question)), more != NULL ? more : "",
+           turn_add(reading, json_string_value(json_object_get(root, pair->question)),
+                    more != NULL ? more : "",
                     json_string_value(json_object_get(root, pair->answer)));
 }
 
 /* ---- a conversation ---- */
 
-/* Adds the system's message of the record, else that of --system, unless the messages have their own. */
+/* Adds the system's message of the record, else that of --system, unless the messages have their
+ * own. */
 static bool system_add(struct reading *reading)
 {
-    const char *name = is_set(json_object_get(reading->root, "system")) ? "system" : "system_prompt";
+    const char *name =
+        is_set(json_object_get(reading->root, "system")) ? "system" : "system_prompt";
     const json_t *own = json_object_get(reading->root, name);
     const char *first = json_string_value(first_get(reading->messages, "role"));
     const bool has_one = first != NULL && strcmp(first, "system") == 0;
@@ -390,19 +428,21 @@ static bool system_add(struct reading *reading)
     if (is_set(own) && text == NULL)
         return refuse(reading, TEXT(64, "the field \"%s\" is no text", name));
     if (is_set(own) && has_one)
-        return refuse(reading, TEXT(96, "both the field \"%s\" and the first message are the system's", name));
+        return refuse(
+            reading,
+            TEXT(96, "both the field \"%s\" and the first message are the system's", name));
     if (text == NULL || has_one || json_array_size(reading->messages) == 0)
         return true;
     if (reading->template->system == CHAT_SYSTEM_REFUSED)
-        return refuse(reading,
-                      TEXT(96, "the template %s has no place for a system's message", reading->template->word));
+        return refuse(reading, TEXT(96, "the template %s has no place for a system's message",
+                                    reading->template->word));
     json_t *message = json_pack("{s:s, s:s, s:b}", "role", "system", "content", text, "counts", 0);
     return json_array_insert_new(reading->messages, 0, message) == 0;
 }
 
 /* Returns what is wrong with the order of a role after another, or NULL. */
-static const char *order_fault(const struct chat_template *template, enum chat_role before, enum chat_role role,
-                               bool is_first)
+static const char *order_fault(const struct chat_template *template, enum chat_role before,
+                               enum chat_role role, bool is_first)
 {
     if (role == CHAT_SYSTEM && template->system == CHAT_SYSTEM_REFUSED)
         return "is the system's, for which the template has no place";
@@ -435,14 +475,16 @@ static bool order_check(const struct reading *reading)
     return answers > 0 || refuse(reading, "no message is the assistant's");
 }
 
-/* Returns the tools, a list or, as in ShareGPT's files, a text of JSON; *out is NULL without any. */
+/* Returns the tools, a list or, as in ShareGPT's files, a text of JSON; *out is NULL without any.
+ */
 static bool tools_read(const struct reading *reading, json_t **out)
 {
     json_t *given = json_object_get(reading->root, "tools");
     *out = NULL;
     if (!is_set(given))
         return true;
-    *out = json_is_string(given) ? json_loads(json_string_value(given), 0, NULL) : json_incref(given);
+    *out =
+        json_is_string(given) ? json_loads(json_string_value(given), 0, NULL) : json_incref(given);
     if (json_is_array(*out))
         return true;
     json_decref(*out);
@@ -458,10 +500,12 @@ static bool conversation_read(struct reading *reading)
     if (form->kind == CHAT_FORM_PAIR)
         good = good && pair_add(reading, form->pair);
     else if (form->kind == CHAT_FORM_LISTS)
-        good = good && messages_add(reading, json_object_get(root, form->pair->question), false, false) &&
+        good = good &&
+               messages_add(reading, json_object_get(root, form->pair->question), false, false) &&
                messages_add(reading, json_object_get(root, form->pair->answer), false, true);
     else
-        good = good && messages_add(reading, json_object_get(root, form->key), form->kind == CHAT_FORM_SHAREGPT, true);
+        good = good && messages_add(reading, json_object_get(root, form->key),
+                                    form->kind == CHAT_FORM_SHAREGPT, true);
     return good && system_add(reading) && order_check(reading);
 }
 
@@ -474,26 +518,31 @@ static bool form_check(struct chat_reader *reader, const struct reading *reading
     char texts[2][CHAT_FORM_BYTES];
     chat_form_find(reading->root, reader->field, &form);
     if (form.kind == CHAT_FORM_NONE)
-        return refuse(reading,
-                      TEXT(400, "no conversation in this record: expected %s",
-                           reader->field != NULL
-                               ? TEXT(128, "a list of messages, or a text, in the field \"%.60s\"", reader->field)
-                               : "a field messages or conversations, instruction and output, prompt and "
-                                 "completion, question and answer, or text; --field=NAME names another list "
-                                 "of messages"));
+        return refuse(
+            reading,
+            TEXT(400, "no conversation in this record: expected %s",
+                 reader->field != NULL
+                     ? TEXT(128, "a list of messages, or a text, in the field \"%.60s\"",
+                            reader->field)
+                     : "a field messages or conversations, instruction and output, prompt and "
+                       "completion, question and answer, or text; --field=NAME names another list "
+                       "of messages"));
     if (reader->form.kind == CHAT_FORM_NONE)
         reader->form = form;
     if (form_equal(&reader->form, &form))
         return true;
-    return refuse(reading, TEXT(400, "this record has the form %s, the first one %s: prepare them separately",
-                                chat_form_text(&form, texts[0]), chat_form_text(&reader->form, texts[1])));
+    return refuse(
+        reading, TEXT(400, "this record has the form %s, the first one %s: prepare them separately",
+                      chat_form_text(&form, texts[0]), chat_form_text(&reader->form, texts[1])));
 }
 
-enum gt_status chat_record_render(struct chat_reader *reader, const json_t *root, struct chat_text *out,
-                                  char reason[static CHAT_REASON_BYTES])
+enum gt_status chat_record_render(struct chat_reader *reader, const json_t *root,
+                                  struct chat_text *out, char reason[static CHAT_REASON_BYTES])
 {
-    struct reading reading = {
-        .reader = reader, .template = chat_template_of(reader->kind), .root = root, .reason = reason};
+    struct reading reading = {.reader = reader,
+                              .template = chat_template_of(reader->kind),
+                              .root = root,
+                              .reason = reason};
     struct chat_conversation conversation = {.tools = NULL};
     reason[0] = '\0';
     if (!json_is_object(root)) {
@@ -503,19 +552,23 @@ enum gt_status chat_record_render(struct chat_reader *reader, const json_t *root
     if (!form_check(reader, &reading))
         return GT_DATA;
     if (reader->form.kind == CHAT_FORM_TEXT) {
-        if (chat_text_render(reader->kind, json_object_get(root, reader->form.key), reader->train_on, out))
+        if (chat_text_render(reader->kind, json_object_get(root, reader->form.key),
+                             reader->train_on, out))
             return GT_OK;
         refuse(&reading, "the text is longer than a document may be");
         return GT_DATA;
     }
     reading.messages = json_array();
-    bool good = reading.messages != NULL && conversation_read(&reading) && tools_read(&reading, &conversation.tools);
+    bool good = reading.messages != NULL && conversation_read(&reading) &&
+                tools_read(&reading, &conversation.tools);
     conversation.messages = reading.messages;
     if (good) {
-        const enum chat_rendered done = chat_render(reader->kind, &conversation, reader->train_on, false, out);
+        const enum chat_rendered done =
+            chat_render(reader->kind, &conversation, reader->train_on, false, out);
         good = done == CHAT_RENDERED ||
-               refuse(&reading, done == CHAT_TOO_DEEP ? "its tools are nested too deeply"
-                                                      : "the conversation is longer than a document may be");
+               refuse(&reading, done == CHAT_TOO_DEEP
+                                    ? "its tools are nested too deeply"
+                                    : "the conversation is longer than a document may be");
     }
     json_decref(reading.messages);
     json_decref(conversation.tools);

@@ -27,7 +27,8 @@ struct chat_form {
     char key[CHAT_KEY_BYTES]; /* the field, or "" */
 };
 
-/* Recognises the form of a record, an object; `field` (NULL: any) is the only one that may hold it. */
+/* Recognises the form of a record, an object; `field` (NULL: any) is the only one that may hold it.
+ */
 void chat_form_find(const json_t *root, const char *field, struct chat_form *out);
 /* "Alpaca (instruction, input, output)"; returns `out`. */
 char *chat_form_text(const struct chat_form *form, char out[static CHAT_FORM_BYTES]);
@@ -41,9 +42,10 @@ struct chat_reader {
     struct chat_form form; /* the first record's; zero at first */
 };
 
-/* Renders a record's conversation and the end of text after it.  Errors: GT_DATA, with the reason and nothing logged,
- * for a record in another form than the first, or that is no conversation to learn from; GT_NO_MEMORY. */
-enum gt_status chat_record_render(struct chat_reader *reader, const json_t *root, struct chat_text *out,
-                                  char reason[static CHAT_REASON_BYTES]);
+/* Renders a record's conversation and the end of text after it.  Errors: GT_DATA, with the reason
+ * and nothing logged, for a record in another form than the first, or that is no conversation to
+ * learn from; GT_NO_MEMORY. */
+enum gt_status chat_record_render(struct chat_reader *reader, const json_t *root,
+                                  struct chat_text *out, char reason[static CHAT_REASON_BYTES]);
 
 #endif

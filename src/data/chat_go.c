@@ -1,13 +1,14 @@
 /* Writes a family's template in Go's text/template, from its row in chat_templates.c.
  *
- * What Go's prints is what chat_render.c writes, with these differences.  An answer at the end of the messages stays
- * open, so that the model continues it.  White space around texts stays, because Go's templates cannot remove it.  The
- * reasoning of an answer is in .Thinking, where Ollama puts it; SmolLM3's mode is Ollama's, not a word in the system's
- * message.  Tools are left out: their JSON would be written by Ollama, in another form than the model was trained on.
- * A system's message that a family has no place for is written before the user's first text.
+ * What Go's prints is what chat_render.c writes, with these differences.  An answer at the end of
+ * the messages stays open, so that the model continues it.  White space around texts stays, because
+ * Go's templates cannot remove it.  The reasoning of an answer is in .Thinking, where Ollama puts
+ * it; SmolLM3's mode is Ollama's, not a word in the system's message.  Tools are left out: their
+ * JSON would be written by Ollama, in another form than the model was trained on. A system's
+ * message that a family has no place for is written before the user's first text.
  *
- * Ollama finds the tags of the reasoning in the text before and after .Thinking.  Source: Ollama's docs/template.md,
- * template/template.go and thinking/template.go.
+ * Ollama finds the tags of the reasoning in the text before and after .Thinking.  Source: Ollama's
+ * docs/template.md, template/template.go and thinking/template.go.
  */
 #include "data/chat_go.h"
 
@@ -35,7 +36,8 @@ static void put_if(const struct writer *writer, const char *condition)
 }
 
 /* One text or another, which depends on a condition. */
-static void put_choice(const struct writer *writer, const char *condition, const char *text, const char *other)
+static void put_choice(const struct writer *writer, const char *condition, const char *text,
+                       const char *other)
 {
     put_if(writer, condition);
     (void)fprintf(writer->stream, "%s{{ else }}%s{{ end }}", text, other);
@@ -57,7 +59,8 @@ static void head_put(const struct writer *writer)
 
 static void empty_system_put(const struct writer *writer)
 {
-    put_choice(writer, NO_THINK, writer->template->empty_system_no_think, writer->template->empty_system);
+    put_choice(writer, NO_THINK, writer->template->empty_system_no_think,
+               writer->template->empty_system);
 }
 
 /* Ends the system's message; SmolLM3's template leaves the end of the turn out. */
@@ -117,16 +120,19 @@ static void user_put(const struct writer *writer)
     put(writer, template->after);
 }
 
-/* Qwen's answers before the last question lose their reasoning; without tools one answer at most comes after it. */
+/* Qwen's answers before the last question lose their reasoning; without tools one answer at most
+ * comes after it. */
 static void reasoning_put(const struct writer *writer)
 {
     if (writer->template->thinking == CHAT_THINKING_QWEN)
-        put(writer, "{{ if $last }}" CHAT_THINK_BEGIN "\n{{ .Thinking }}\n" CHAT_THINK_END "\n\n{{ end }}");
+        put(writer,
+            "{{ if $last }}" CHAT_THINK_BEGIN "\n{{ .Thinking }}\n" CHAT_THINK_END "\n\n{{ end }}");
     if (!is_smol(writer))
         return;
     put_if(writer, NO_THINK);
     put(writer, writer->template->think);
-    put(writer, "{{ else if .Thinking }}" CHAT_THINK_BEGIN "\n{{ .Thinking }}\n" CHAT_THINK_END "\n{{ end }}");
+    put(writer, "{{ else if .Thinking }}" CHAT_THINK_BEGIN "\n{{ .Thinking }}\n" CHAT_THINK_END
+                "\n{{ end }}");
 }
 
 static void answer_put(const struct writer *writer)
@@ -140,7 +146,8 @@ static void answer_put(const struct writer *writer)
     put(writer, "{{ end }}");
 }
 
-/* The beginning of an answer.  A space at its end belongs to the answer's first token, and is left to the model. */
+/* The beginning of an answer.  A space at its end belongs to the answer's first token, and is left
+ * to the model. */
 static void prompt_put(const struct writer *writer)
 {
     const struct chat_template *template = writer->template;

@@ -1,7 +1,8 @@
-/* Text that a conversation is rendered to: bytes, JSON as Python writes it, and Python's white space.
+/* Text that a conversation is rendered to: bytes, JSON as Python writes it, and Python's white
+ * space.
  *
- * transformers renders templates in Python, so that lists of tools and arguments of calls are written by json.dumps(),
- * and texts are trimmed by str.strip().
+ * transformers renders templates in Python, so that lists of tools and arguments of calls are
+ * written by json.dumps(), and texts are trimmed by str.strip().
  */
 #include "data/chat_out.h"
 
@@ -45,7 +46,8 @@ static void string_write(struct chat_out *out, const char *text, size_t count)
     chat_out_text(out, "\"");
 }
 
-/* Python's repr(): the fewest digits that give the number again, and an exponent below 1e-4 or from 1e16 on. */
+/* Python's repr(): the fewest digits that give the number again, and an exponent below 1e-4 or from
+ * 1e16 on. */
 static void real_write(struct chat_out *out, double value)
 {
     char digits[40];
@@ -90,11 +92,13 @@ static void line_begin(struct chat_out *out, int indent, size_t depth)
         chat_out_text(out, " ");
 }
 
-/* Takes the next element of a level, after writing what separates it and its key.  NULL: there is none. */
+/* Takes the next element of a level, after writing what separates it and its key.  NULL: there is
+ * none. */
 static const json_t *level_next(struct chat_out *out, struct level *level, int indent, size_t depth)
 {
     const bool is_list = json_is_array(level->value);
-    const json_t *value = is_list ? json_array_get(level->value, level->index) : json_object_iter_value(level->next);
+    const json_t *value =
+        is_list ? json_array_get(level->value, level->index) : json_object_iter_value(level->next);
     if (value == NULL)
         return NULL;
     if (level->index > 0)
@@ -118,7 +122,8 @@ bool chat_out_json(struct chat_out *out, const json_t *value, int indent)
         if (value != NULL && (json_is_array(value) || json_is_object(value))) {
             if (depth == DEPTH_MAX)
                 return false;
-            levels[depth++] = (struct level){.value = value, .next = json_object_iter((json_t *)value)};
+            levels[depth++] =
+                (struct level){.value = value, .next = json_object_iter((json_t *)value)};
             chat_out_text(out, json_is_array(value) ? "[" : "{");
         } else if (value != NULL) {
             scalar_write(out, value);
@@ -141,8 +146,10 @@ bool chat_out_json(struct chat_out *out, const json_t *value, int indent)
 
 static bool is_space(uint32_t code_point)
 {
-    static const uint32_t others[] = {0x20, 0x85, 0xA0, 0x1680, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000};
-    bool found = (code_point >= 9 && code_point <= 13) || (code_point >= 0x1C && code_point <= 0x1F) ||
+    static const uint32_t others[] = {0x20,   0x85,   0xA0,   0x1680, 0x2028,
+                                      0x2029, 0x202F, 0x205F, 0x3000};
+    bool found = (code_point >= 9 && code_point <= 13) ||
+                 (code_point >= 0x1C && code_point <= 0x1F) ||
                  (code_point >= 0x2000 && code_point <= 0x200A);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         found = found || code_point == others[i];

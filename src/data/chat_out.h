@@ -1,4 +1,5 @@
-/* Text that a conversation is rendered to: bytes, JSON as Python writes it, and Python's white space. */
+/* Text that a conversation is rendered to: bytes, JSON as Python writes it, and Python's white
+ * space. */
 #ifndef GPT_TRAIN_DATA_CHAT_OUT_H
 #define GPT_TRAIN_DATA_CHAT_OUT_H
 
@@ -13,8 +14,8 @@ struct chat_out {
 
 void chat_out_bytes(struct chat_out *out, const char *bytes, size_t count);
 void chat_out_text(struct chat_out *out, const char *text);
-/* Writes JSON as Python's json.dumps(value, ensure_ascii=False) does; `indent` 0: in one line.  Returns false for a
- * value that is nested too deeply. */
+/* Writes JSON as Python's json.dumps(value, ensure_ascii=False) does; `indent` 0: in one line.
+ * Returns false for a value that is nested too deeply. */
 bool chat_out_json(struct chat_out *out, const json_t *value, int indent);
 
 /* Removes the white space of Python's str.strip() from text[*count]. */

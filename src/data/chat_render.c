@@ -1,8 +1,9 @@
-/* Renders a conversation in a family's template: one mechanism, which the rows of chat_templates.c drive.
+/* Renders a conversation in a family's template: one mechanism, which the rows of chat_templates.c
+ * drive.
  *
- * A conversation is always rendered as a whole, because what a turn becomes may depend on later ones: Qwen3 drops the
- * reasoning of answers before the last question.  The marks of what counts are set around each answer as it stands
- * there.
+ * A conversation is always rendered as a whole, because what a turn becomes may depend on later
+ * ones: Qwen3 drops the reasoning of answers before the last question.  The marks of what counts
+ * are set around each answer as it stands there.
  */
 #include "data/chat_render.h"
 
@@ -84,7 +85,8 @@ static void text_write(const struct rendering *rendering, struct span text)
     while (text.count > 0) {
         size_t length = 0;
         char mark = '0';
-        for (const char *const *special = rendering->template->specials; *special != NULL && length == 0; special++) {
+        for (const char *const *special = rendering->template->specials;
+             *special != NULL && length == 0; special++) {
             length = span_begins(text, *special) ? strlen(*special) : 0;
             mark = (char)(mark + (length == 0));
         }
@@ -179,7 +181,8 @@ static void smol_system_write(const struct rendering *rendering, struct span tex
     chat_out_text(out, "\n\n");
 }
 
-static bool tools_write(const struct rendering *rendering, const char *before, const char *after, int indent)
+static bool tools_write(const struct rendering *rendering, const char *before, const char *after,
+                        int indent)
 {
     const json_t *tools = rendering->conversation->tools;
     bool good = true;
@@ -193,27 +196,31 @@ static bool tools_write(const struct rendering *rendering, const char *before, c
 
 static bool qwen_tools_write(const struct rendering *rendering)
 {
-    chat_out_text(rendering->out, "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
-                                  "You are provided with function signatures within <tools></tools> XML tags:\n"
-                                  "<tools>");
-    const bool good = tools_write(rendering, "\n", "", 0);
     chat_out_text(rendering->out,
-                  "\n</tools>\n\nFor each function call, return a json object with function name and arguments within "
-                  "<tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": "
-                  "<args-json-object>}\n</tool_call>");
+                  "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
+                  "You are provided with function signatures within <tools></tools> XML tags:\n"
+                  "<tools>");
+    const bool good = tools_write(rendering, "\n", "", 0);
+    chat_out_text(
+        rendering->out,
+        "\n</tools>\n\nFor each function call, return a json object with function name and arguments within "
+        "<tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": "
+        "<args-json-object>}\n</tool_call>");
     return good;
 }
 
 static bool llama_tools_write(const struct rendering *rendering)
 {
-    chat_out_text(rendering->out,
-                  "Given the following functions, please respond with a JSON for a function call with its proper "
-                  "arguments that best answers the given prompt.\n\nRespond in the format {\"name\": function name, "
-                  "\"parameters\": dictionary of argument name and its value}.Do not use variables.\n\n");
+    chat_out_text(
+        rendering->out,
+        "Given the following functions, please respond with a JSON for a function call with its proper "
+        "arguments that best answers the given prompt.\n\nRespond in the format {\"name\": function name, "
+        "\"parameters\": dictionary of argument name and its value}.Do not use variables.\n\n");
     return tools_write(rendering, "", "\n\n", 4);
 }
 
-/* Writes the first system message, the template's own where there is none, and the tools that belong there. */
+/* Writes the first system message, the template's own where there is none, and the tools that
+ * belong there. */
 static bool system_write(const struct rendering *rendering)
 {
     const struct chat_template *template = rendering->template;
@@ -255,22 +262,26 @@ static bool user_prefix_write(const struct rendering *rendering, size_t index)
     const struct message first = message_at(rendering, 0);
     const bool has_system = first.role == CHAT_SYSTEM;
     const bool is_first = index == (size_t)has_system;
-    if (has_system && ((template->system == CHAT_SYSTEM_FIRST_USER && is_first) ||
-                       (template->system == CHAT_SYSTEM_LAST_USER && index + 1 == rendering->count))) {
+    if (has_system &&
+        ((template->system == CHAT_SYSTEM_FIRST_USER && is_first) ||
+         (template->system == CHAT_SYSTEM_LAST_USER && index + 1 == rendering->count))) {
         span_write(rendering, first.text, false);
         chat_out_text(rendering->out, "\n\n");
     }
-    const bool has_tools = template->tools == CHAT_TOOLS_LLAMA && json_array_size(rendering->conversation->tools) > 0;
+    const bool has_tools =
+        template->tools == CHAT_TOOLS_LLAMA && json_array_size(rendering->conversation->tools) > 0;
     return !has_tools || !is_first || llama_tools_write(rendering);
 }
 
 /* Qwen joins the results that follow one another in one turn. */
-static void result_write(const struct rendering *rendering, size_t index, const struct message *message)
+static void result_write(const struct rendering *rendering, size_t index,
+                         const struct message *message)
 {
     const struct chat_template *template = rendering->template;
     struct chat_out *out = rendering->out;
     const bool first = index == 0 || message_at(rendering, index - 1).role != CHAT_TOOL;
-    const bool last = index + 1 == rendering->count || message_at(rendering, index + 1).role != CHAT_TOOL;
+    const bool last =
+        index + 1 == rendering->count || message_at(rendering, index + 1).role != CHAT_TOOL;
     const json_t *object = json_array_get(rendering->conversation->messages, index);
     const bool is_llama = template->tools == CHAT_TOOLS_LLAMA;
     if (first || is_llama)
@@ -289,7 +300,8 @@ static void result_write(const struct rendering *rendering, size_t index, const 
 static bool call_write(const struct rendering *rendering, const json_t *call)
 {
     const json_t *function = json_object_get(call, "function");
-    const json_t *given = function != NULL ? function : call, *arguments = json_object_get(given, "arguments");
+    const json_t *given = function != NULL ? function : call,
+                 *arguments = json_object_get(given, "arguments");
     const enum chat_tools tools = rendering->template->tools;
     struct chat_out *out = rendering->out;
     chat_out_text(out, tools == CHAT_TOOLS_LLAMA ? "{\"name\": \"" : "<tool_call>\n{\"name\": \"");
@@ -318,13 +330,15 @@ static bool calls_write(const struct rendering *rendering, const struct message 
 static void reasoning_split(struct message *message)
 {
     struct span whole = message->text;
-    const size_t first = span_find(whole, CHAT_THINK_END, false), last = span_find(whole, CHAT_THINK_END, true);
+    const size_t first = span_find(whole, CHAT_THINK_END, false),
+                 last = span_find(whole, CHAT_THINK_END, true);
     if (message->reasoning.text != NULL || first == whole.count)
         return;
     struct span before = span_without_newlines((struct span){whole.text, first}, false, true);
     const size_t begin = span_find(before, CHAT_THINK_BEGIN, true);
     const size_t skip = begin < before.count ? begin + strlen(CHAT_THINK_BEGIN) : 0;
-    message->reasoning = span_without_newlines((struct span){before.text + skip, before.count - skip}, true, false);
+    message->reasoning =
+        span_without_newlines((struct span){before.text + skip, before.count - skip}, true, false);
     message->text.text = whole.text + last + strlen(CHAT_THINK_END);
     message->text.count = whole.count - last - strlen(CHAT_THINK_END);
     message->text = span_without_newlines(message->text, true, false);
@@ -338,14 +352,15 @@ static void answer_begin(const struct rendering *rendering, bool marks, const ch
         mark_write(rendering->out, CHAT_MARK_COUNT);
 }
 
-static void answer_text_write(const struct rendering *rendering, size_t index, struct message *message, bool marks)
+static void answer_text_write(const struct rendering *rendering, size_t index,
+                              struct message *message, bool marks)
 {
     const struct chat_template *template = rendering->template;
     const bool qwen = template->thinking == CHAT_THINKING_QWEN;
     if (qwen)
         reasoning_split(message);
-    const bool thinks =
-        qwen && index > rendering->last_question && (index + 1 == rendering->count || message->reasoning.count > 0);
+    const bool thinks = qwen && index > rendering->last_question &&
+                        (index + 1 == rendering->count || message->reasoning.count > 0);
     if (thinks) {
         const char *prompt = template->think != NULL ? template->think : "";
         answer_begin(rendering, marks, prompt);
@@ -356,7 +371,8 @@ static void answer_text_write(const struct rendering *rendering, size_t index, s
     } else {
         answer_begin(rendering, marks, rendering->no_think ? template->think : "");
     }
-    const bool calls_only = template->tools == CHAT_TOOLS_LLAMA && json_array_size(message->calls) > 0;
+    const bool calls_only =
+        template->tools == CHAT_TOOLS_LLAMA && json_array_size(message->calls) > 0;
     const bool strips = thinks || template->thinking == CHAT_THINKING_SMOL;
     if (!calls_only)
         span_write(rendering, span_without_newlines(message->text, strips, false),
@@ -366,7 +382,8 @@ static void answer_text_write(const struct rendering *rendering, size_t index, s
 static bool answer_write(const struct rendering *rendering, size_t index, struct message *message)
 {
     const bool all = rendering->train_on == CHAT_TRAIN_ALL;
-    const bool wanted = rendering->train_on != CHAT_TRAIN_COMPLETION || index == rendering->last_answer;
+    const bool wanted =
+        rendering->train_on != CHAT_TRAIN_COMPLETION || index == rendering->last_answer;
     const bool marks = !all && wanted && message->counts;
     if (all && !message->counts)
         mark_write(rendering->out, CHAT_MARK_IGNORE);
@@ -409,21 +426,24 @@ static void rendering_prepare(struct rendering *rendering)
     rendering->last_question = rendering->count - 1;
     for (size_t i = 0; i < rendering->count; i++) {
         const struct message message = message_at(rendering, i);
-        const bool is_result = span_begins(message.text, RESULT_BEGIN) && span_ends(message.text, RESULT_END);
+        const bool is_result =
+            span_begins(message.text, RESULT_BEGIN) && span_ends(message.text, RESULT_END);
         if (message.role == CHAT_USER && !is_result)
             rendering->last_question = i;
         if (message.role == CHAT_ASSISTANT)
             rendering->last_answer = i;
     }
     const struct message first = message_at(rendering, 0);
-    rendering->no_think = rendering->template->thinking == CHAT_THINKING_SMOL && first.role == CHAT_SYSTEM &&
+    rendering->no_think = rendering->template->thinking == CHAT_THINKING_SMOL &&
+                          first.role == CHAT_SYSTEM &&
                           span_find(first.text, CHAT_SMOL_NO_THINK, false) < first.text.count;
 }
 
 static void prompt_write(const struct rendering *rendering)
 {
     const struct chat_template *template = rendering->template;
-    const bool thinks = template->think != NULL && (template->thinking != CHAT_THINKING_SMOL || rendering->no_think);
+    const bool thinks = template->think != NULL &&
+                        (template->thinking != CHAT_THINKING_SMOL || rendering->no_think);
     markup_write(rendering, template->before[CHAT_ASSISTANT]);
     chat_out_text(rendering->out, thinks ? template->think : "");
 }
@@ -432,8 +452,10 @@ enum chat_rendered chat_render(enum chat_kind kind, const struct chat_conversati
                                enum chat_train_on train_on, bool asks, struct chat_text *text)
 {
     struct chat_out out = {.text = text->text, .room = text->room};
-    struct rendering rendering = {
-        .template = chat_template_of(kind), .conversation = conversation, .train_on = train_on, .out = &out};
+    struct rendering rendering = {.template = chat_template_of(kind),
+                                  .conversation = conversation,
+                                  .train_on = train_on,
+                                  .out = &out};
     assert(json_array_size(conversation->messages) > 0);
     rendering_prepare(&rendering);
     if (train_on == CHAT_TRAIN_ALL)
@@ -454,7 +476,8 @@ enum chat_rendered chat_render(enum chat_kind kind, const struct chat_conversati
 
 /* ---- a text that is rendered already ---- */
 
-/* Writes a text with marks for the special tokens in it, and around the answers, of which only the last may count. */
+/* Writes a text with marks for the special tokens in it, and around the answers, of which only the
+ * last may count. */
 static size_t answers_write(struct rendering *rendering, struct span text, size_t only)
 {
     const struct chat_template *template = rendering->template;
@@ -482,7 +505,8 @@ static size_t answers_write(struct rendering *rendering, struct span text, size_
     return answers;
 }
 
-bool chat_text_render(enum chat_kind kind, const json_t *value, enum chat_train_on train_on, struct chat_text *text)
+bool chat_text_render(enum chat_kind kind, const json_t *value, enum chat_train_on train_on,
+                      struct chat_text *text)
 {
     struct chat_out out = {.text = text->text, .room = text->room};
     struct rendering rendering = {.template = chat_template_of(kind)};

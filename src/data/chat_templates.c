@@ -1,65 +1,75 @@
 /* The chat templates of models, a row for each family, and how a model's own is recognised.
  *
- * A model's template is a program in Jinja.  None is run here: its text is looked up by its checksum, else by marks
- * that only one family has, and the row says what the program would write.
+ * A model's template is a program in Jinja.  None is run here: its text is looked up by its
+ * checksum, else by marks that only one family has, and the row says what the program would write.
  *
- * Sources: the templates of the models named, as transformers' apply_chat_template() runs them; TRL's
- * trl/chat_templates has copies of most (TRL 1.16).
+ * Sources: the templates of the models named, as transformers' apply_chat_template() runs them;
+ * TRL's trl/chat_templates has copies of most (TRL 1.16).
  */
 #include "data/chat_templates.h"
 
 #include "data/chat_kind.h"
 #include "data/chat_out.h"
 
-#define CHATML                                                                                               \
-    .specials = {"<|im_start|>", "<|im_end|>"}, .end_special = 1, .begin = "",                               \
-    .before = {"<|im_start|>system\n", "<|im_start|>user\n", "<|im_start|>assistant\n", "<|im_start|>user"}, \
+#define CHATML                                                                          \
+    .specials = {"<|im_start|>", "<|im_end|>"}, .end_special = 1, .begin = "",          \
+    .before = {"<|im_start|>system\n", "<|im_start|>user\n", "<|im_start|>assistant\n", \
+               "<|im_start|>user"},                                                     \
     .end = "<|im_end|>", .tail = "\n", .after = "<|im_end|>\n"
-#define LLAMA3                                                                                                     \
-    .specials = {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}, .end_special = 3, \
-    .begin = "<|begin_of_text|>",                                                                                  \
-    .before = {"<|start_header_id|>system<|end_header_id|>\n\n", "<|start_header_id|>user<|end_header_id|>\n\n",   \
-               "<|start_header_id|>assistant<|end_header_id|>\n\n",                                                \
-               "<|start_header_id|>ipython<|end_header_id|>\n\n"},                                                 \
+#define LLAMA3                                                                                   \
+    .specials = {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}, \
+    .end_special = 3, .begin = "<|begin_of_text|>",                                              \
+    .before = {"<|start_header_id|>system<|end_header_id|>\n\n",                                 \
+               "<|start_header_id|>user<|end_header_id|>\n\n",                                   \
+               "<|start_header_id|>assistant<|end_header_id|>\n\n",                              \
+               "<|start_header_id|>ipython<|end_header_id|>\n\n"},                               \
     .end = "<|eot_id|>", .tail = "", .after = "<|eot_id|>"
-#define GEMMA                                                                                                \
-    .specials = {"<bos>", "<start_of_turn>", "<end_of_turn>"}, .end_special = 2, .begin = "<bos>",           \
-    .before = {"", "<start_of_turn>user\n", "<start_of_turn>model\n"}, .end = "<end_of_turn>", .tail = "\n", \
-    .after = "<end_of_turn>\n", .alternates = true, .one_system = true, .trims = true
-#define PHI3 \
-    .specials = {"<|system|>", "<|user|>", "<|assistant|>", "<|end|>"}, .end_special = 3, .begin = "", .end = "<|end|>"
+#define GEMMA                                                                                      \
+    .specials = {"<bos>", "<start_of_turn>", "<end_of_turn>"}, .end_special = 2, .begin = "<bos>", \
+    .before = {"", "<start_of_turn>user\n", "<start_of_turn>model\n"}, .end = "<end_of_turn>",     \
+    .tail = "\n", .after = "<end_of_turn>\n", .alternates = true, .one_system = true,              \
+    .trims = true
+#define PHI3                                                                              \
+    .specials = {"<|system|>", "<|user|>", "<|assistant|>", "<|end|>"}, .end_special = 3, \
+    .begin = "", .end = "<|end|>"
 #define LLAMA_HEAD "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
 #define SMOL "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
-#define SMOL_HEAD "## Metadata\n\nKnowledge Cutoff Date: June 2025\nToday Date: 08 July 2025\nReasoning Mode: "
-#define SMOL_THINKS                                                                                                 \
-    SMOL ". Your role as an assistant involves thoroughly exploring questions through a systematic thinking "       \
-         "process before providing the final precise and accurate solutions. This requires engaging in a "          \
-         "comprehensive cycle of analysis, summarizing, exploration, reassessment, reflection, backtracking, and "  \
-         "iteration to develop well-considered thinking process. Please structure your response into two main "     \
-         "sections: Thought and Solution using the specified format: <think> Thought section </think> Solution "    \
-         "section. In the Thought section, detail your reasoning process in steps. Each step should include "       \
-         "detailed considerations such as analysing questions, summarizing relevant findings, brainstorming new "   \
-         "ideas, verifying the accuracy of the current steps, refining any errors, and revisiting previous steps. " \
-         "In the Solution section, based on various attempts, explorations, and reflections from the Thought "      \
-         "section, systematically present the final solution that you deem correct. The Solution section should "   \
-         "be logical, accurate, and concise and detail necessary steps needed to reach the conclusion."
+#define SMOL_HEAD \
+    "## Metadata\n\nKnowledge Cutoff Date: June 2025\nToday Date: 08 July 2025\nReasoning Mode: "
+#define SMOL_THINKS                                                                                                \
+    SMOL                                                                                                           \
+        ". Your role as an assistant involves thoroughly exploring questions through a systematic thinking "       \
+        "process before providing the final precise and accurate solutions. This requires engaging in a "          \
+        "comprehensive cycle of analysis, summarizing, exploration, reassessment, reflection, backtracking, and "  \
+        "iteration to develop well-considered thinking process. Please structure your response into two main "     \
+        "sections: Thought and Solution using the specified format: <think> Thought section </think> Solution "    \
+        "section. In the Thought section, detail your reasoning process in steps. Each step should include "       \
+        "detailed considerations such as analysing questions, summarizing relevant findings, brainstorming new "   \
+        "ideas, verifying the accuracy of the current steps, refining any errors, and revisiting previous steps. " \
+        "In the Solution section, based on various attempts, explorations, and reflections from the Thought "      \
+        "section, systematically present the final solution that you deem correct. The Solution section should "   \
+        "be logical, accurate, and concise and detail necessary steps needed to reach the conclusion."
 
 /* In the order in which marks are compared; the two without a model's text come first. */
 static const struct chat_template templates[CHAT_KIND_COUNT] = {
     [CHAT_NONE] = {.word = "none"},
-    [CHAT_CHATML] = {CHATML, .word = "chatml",
-                     .jinja = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + "
-                              "message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_prompt %}"
-                              "{{ '<|im_start|>assistant\\n' }}{% endif %}",
-                     .marks = {"<|im_start|>", "<|im_end|>", "message['content']"},
-                     .foreign = {"You are ", "tools", "think", "<|im_sep|>", "messages[0]", "trim"}},
-    [CHAT_LLAMA3] = {LLAMA3, .word = "llama3",
-                     .jinja = "{{ '<|begin_of_text|>' }}{% for message in messages %}{{ '<|start_header_id|>' + "
-                              "message['role'] + '<|end_header_id|>\\n\\n' + message['content'] + '<|eot_id|>' }}"
-                              "{% endfor %}{% if add_generation_prompt %}"
-                              "{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}",
-                     .marks = {"<|start_header_id|>", "<|eot_id|>"},
-                     .foreign = {"trim", "tools", "Date", "<|reserved", "system"}},
+    [CHAT_CHATML] =
+        {CHATML, .word = "chatml",
+         .jinja =
+             "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + "
+             "message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_prompt %}"
+             "{{ '<|im_start|>assistant\\n' }}{% endif %}",
+         .marks = {"<|im_start|>", "<|im_end|>", "message['content']"},
+         .foreign = {"You are ", "tools", "think", "<|im_sep|>", "messages[0]", "trim"}},
+    [CHAT_LLAMA3] =
+        {LLAMA3, .word = "llama3",
+         .jinja =
+             "{{ '<|begin_of_text|>' }}{% for message in messages %}{{ '<|start_header_id|>' + "
+             "message['role'] + '<|end_header_id|>\\n\\n' + message['content'] + '<|eot_id|>' }}"
+             "{% endfor %}{% if add_generation_prompt %}"
+             "{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}",
+         .marks = {"<|start_header_id|>", "<|eot_id|>"},
+         .foreign = {"trim", "tools", "Date", "<|reserved", "system"}},
     [CHAT_SMOLLM2] = {CHATML, .word = "smollm2", .system_default = SMOL,
                       .hashes = {{0x2e69d16226f7a49a, 0x00ff25c6571100c2}},
                       .marks = {"<|im_start|>", "named SmolLM, trained by Hugging Face<|im_end|>",
@@ -69,49 +79,62 @@ static const struct chat_template templates[CHAT_KIND_COUNT] = {
                     .marks = {"<|im_start|>", "You are a helpful assistant.<|im_end|>",
                               "messages[0]['role'] != 'system'"},
                     .foreign = {"tools", "think", "vision", "image"}},
-    [CHAT_QWEN25] = {CHATML, .word = "qwen2.5",
-                     .system_default = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
-                     .tools = CHAT_TOOLS_QWEN, .hashes = {{0xe65f524db0aaa652, 0xb3989a570916477f}},
-                     .marks = {"<|im_start|>", "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
-                               "<tool_response>", "</tools>"},
-                     .foreign = {"think", "vision", "image"}},
-    [CHAT_QWEN3] = {CHATML, .word = "qwen3", .thinking = CHAT_THINKING_QWEN, .tools = CHAT_TOOLS_QWEN3,
-                    .hashes = {{0x19517b25701b03ef, 0x76cbcc05953b5f1f}},
-                    .marks = {"<|im_start|>", "loop.index0 > ns.last_query_index %}", "reasoning_content",
-                              "enable_thinking is false", "<tool_response>", "\"arguments\": "},
+    [CHAT_QWEN25] =
+        {CHATML, .word = "qwen2.5",
+         .system_default = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
+         .tools = CHAT_TOOLS_QWEN, .hashes = {{0xe65f524db0aaa652, 0xb3989a570916477f}},
+         .marks = {"<|im_start|>",
+                   "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
+                   "<tool_response>", "</tools>"},
+         .foreign = {"think", "vision", "image"}},
+    [CHAT_QWEN3] = {CHATML, .word = "qwen3", .thinking = CHAT_THINKING_QWEN,
+                    .tools = CHAT_TOOLS_QWEN3, .hashes = {{0x19517b25701b03ef, 0x76cbcc05953b5f1f}},
+                    .marks = {"<|im_start|>", "loop.index0 > ns.last_query_index %}",
+                              "reasoning_content", "enable_thinking is false", "<tool_response>",
+                              "\"arguments\": "},
                     .foreign = {"<function=", "vision", "image", "preserve_thinking"}},
     [CHAT_QWEN3_INSTRUCT] = {CHATML, .word = "qwen3-instruct", .tools = CHAT_TOOLS_QWEN3,
                              .hashes = {{0x338548f49c340b5f, 0xfd083045e35d3db1}},
                              .marks = {"<|im_start|>", "<tool_response>", "</tools>",
                                        "\"arguments\": ", "tool_call.arguments is string"},
-                             .foreign = {"<function=", "vision", "image", "think", "created by Alibaba"}},
-    [CHAT_QWEN3_THINKING] = {CHATML, .word = "qwen3-thinking", .think = "<think>\n", .thinking = CHAT_THINKING_QWEN,
-                             .tools = CHAT_TOOLS_QWEN3,
-                             .marks = {"<|im_start|>", "loop.index0 > ns.last_query_index %}", "reasoning_content",
-                                       "assistant\\n<think>\\n' }}", "<tool_response>", "\"arguments\": "},
-                             .foreign = {"<function=", "vision", "image", "preserve_thinking", "enable_thinking"}},
-    [CHAT_SMOLLM3] = {CHATML, .word = "smollm3", .think = "<think>\n\n</think>\n", .system_default = "",
-                      .head = SMOL_HEAD, .one_system = true, .empty_system = SMOL_THINKS,
-                      .empty_system_no_think = SMOL ".", .thinking = CHAT_THINKING_SMOL,
+                             .foreign = {"<function=", "vision", "image", "think",
+                                         "created by Alibaba"}},
+    [CHAT_QWEN3_THINKING] = {CHATML, .word = "qwen3-thinking", .think = "<think>\n",
+                             .thinking = CHAT_THINKING_QWEN, .tools = CHAT_TOOLS_QWEN3,
+                             .marks = {"<|im_start|>", "loop.index0 > ns.last_query_index %}",
+                                       "reasoning_content", "assistant\\n<think>\\n' }}",
+                                       "<tool_response>", "\"arguments\": "},
+                             .foreign = {"<function=", "vision", "image", "preserve_thinking",
+                                         "enable_thinking"}},
+    [CHAT_SMOLLM3] = {CHATML, .word = "smollm3", .think = "<think>\n\n</think>\n",
+                      .system_default = "", .head = SMOL_HEAD, .one_system = true,
+                      .empty_system = SMOL_THINKS, .empty_system_no_think = SMOL ".",
+                      .thinking = CHAT_THINKING_SMOL,
                       .marks = {"<|im_start|>", "named SmolLM", "Knowledge Cutoff Date: June 2025",
                                 "## Custom Instructions", "/system_override", "xml_tools"}},
     [CHAT_LLAMA3_META] = {LLAMA3, .word = "meta-llama3", .trims = true,
                           .hashes = {{0xfef413d669ab8165, 0x311fcfd4a2b4804b}},
-                          .marks = {"<|start_header_id|>", "<|eot_id|>", "message['content'] | trim", "bos_token"},
+                          .marks = {"<|start_header_id|>", "<|eot_id|>",
+                                    "message['content'] | trim", "bos_token"},
                           .foreign = {"tools", "Date", "system"}},
-    [CHAT_LLAMA31] = {LLAMA3, .word = "llama3.1", .system_default = "", .head = LLAMA_HEAD, .trims = true,
-                      .tools = CHAT_TOOLS_LLAMA, .hashes = {{0x6bbcf45e8e0a76b2, 0xd854c4ad42ef7805}},
-                      .marks = {"<|start_header_id|>", "<|eot_id|>", "Cutting Knowledge Date: December 2023",
+    [CHAT_LLAMA31] = {LLAMA3, .word = "llama3.1", .system_default = "", .head = LLAMA_HEAD,
+                      .trims = true, .tools = CHAT_TOOLS_LLAMA,
+                      .hashes = {{0x6bbcf45e8e0a76b2, 0xd854c4ad42ef7805}},
+                      .marks = {"<|start_header_id|>", "<|eot_id|>",
+                                "Cutting Knowledge Date: December 2023",
                                 "date_string = \"26 Jul 2024\"", "builtin_tools"},
                       .foreign = {"strftime_now", "image"}},
-    [CHAT_LLAMA32] = {LLAMA3, .word = "llama3.2", .system_default = "", .head = LLAMA_HEAD, .trims = true,
-                      .tools = CHAT_TOOLS_LLAMA, .hashes = {{0xd3f991f26e08410b, 0x72aae6836d758abc}},
-                      .marks = {"<|start_header_id|>", "<|eot_id|>", "Cutting Knowledge Date: December 2023",
+    [CHAT_LLAMA32] = {LLAMA3, .word = "llama3.2", .system_default = "", .head = LLAMA_HEAD,
+                      .trims = true, .tools = CHAT_TOOLS_LLAMA,
+                      .hashes = {{0xd3f991f26e08410b, 0x72aae6836d758abc}},
+                      .marks = {"<|start_header_id|>", "<|eot_id|>",
+                                "Cutting Knowledge Date: December 2023",
                                 "strftime_now(\"%d %b %Y\")"},
                       .foreign = {"builtin_tools", "image"}},
     [CHAT_GEMMA] = {GEMMA, .word = "gemma", .system = CHAT_SYSTEM_REFUSED,
                     .hashes = {{0x94a99266813c92a5, 0x746268be160bbece}},
-                    .marks = {"<start_of_turn>", "<end_of_turn>", "System role not supported", "| trim"},
+                    .marks = {"<start_of_turn>", "<end_of_turn>", "System role not supported",
+                              "| trim"},
                     .foreign = {"tools", "first_user_prefix"}},
     [CHAT_GEMMA3] = {GEMMA, .word = "gemma3", .system = CHAT_SYSTEM_FIRST_USER,
                      .hashes = {{0x7be3cddfddebd59b, 0xa5cdd134c2f84b73}},
@@ -129,13 +152,17 @@ static const struct chat_template templates[CHAT_KIND_COUNT] = {
                       .one_system = true,
                       .alternates = true,
                       .trims_answers = true,
-                      .marks = {"\"[INST] \" + system_message", "\"[INST] \" + message[\"content\"] + \"[/INST]\"",
+                      .marks = {"\"[INST] \" + system_message",
+                                "\"[INST] \" + message[\"content\"] + \"[/INST]\"",
                                 "\" \" + message[\"content\"]|trim + eos_token"},
                       .foreign = {"[SYSTEM_PROMPT]"}},
-    [CHAT_PHI3] = {PHI3, .word = "phi3", .before = {"<|system|>\n", "<|user|>\n", "<|assistant|>\n"}, .tail = "\n",
+    [CHAT_PHI3] = {PHI3, .word = "phi3",
+                   .before = {"<|system|>\n", "<|user|>\n", "<|assistant|>\n"}, .tail = "\n",
                    .after = "<|end|>\n",
-                   .hashes = {{0x49a001119ed34c86, 0x4771e522f3eedb06}, {0x4b5de741df4671f9, 0x063e709b363ab0ab}},
-                   .marks = {"<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "{{ eos_token }}"},
+                   .hashes = {{0x49a001119ed34c86, 0x4771e522f3eedb06},
+                              {0x4b5de741df4671f9, 0x063e709b363ab0ab}},
+                   .marks = {"<|system|>", "<|user|>", "<|assistant|>", "<|end|>",
+                             "{{ eos_token }}"},
                    .foreign = {"<|im_start|>", "trim", "tools", "think"}},
     [CHAT_PHI4] = {.word = "phi4",
                    .specials = {"<|im_start|>", "<|im_sep|>", "<|im_end|>"},
@@ -149,9 +176,11 @@ static const struct chat_template templates[CHAT_KIND_COUNT] = {
                    .marks = {"<|im_start|>system<|im_sep|>", "<|im_start|>user<|im_sep|>",
                              "<|im_start|>assistant<|im_sep|>"},
                    .foreign = {"think", "You are ", "tools"}},
-    [CHAT_PHI4_MINI] = {PHI3, .word = "phi4-mini", .before = {"<|system|>", "<|user|>", "<|assistant|>"}, .tail = "",
+    [CHAT_PHI4_MINI] = {PHI3, .word = "phi4-mini",
+                        .before = {"<|system|>", "<|user|>", "<|assistant|>"}, .tail = "",
                         .after = "<|end|>",
-                        .marks = {"'<|' + message['role'] + '|>'", "<|end|>", "eos_token", "<|tool|>"},
+                        .marks = {"'<|' + message['role'] + '|>'", "<|end|>", "eos_token",
+                                  "<|tool|>"},
                         .foreign = {"think"}},
 };
 
@@ -192,7 +221,8 @@ enum chat_kind chat_recognise(const char *jinja, bool *out_exact)
     }
     *out_exact = false;
     for (int kind = CHAT_NONE + 1; kind < CHAT_KIND_COUNT; kind++)
-        if (has_words(jinja, templates[kind].marks, false) && !has_words(jinja, templates[kind].foreign, true))
+        if (has_words(jinja, templates[kind].marks, false) &&
+            !has_words(jinja, templates[kind].foreign, true))
             return (enum chat_kind)kind;
     return CHAT_NONE;
 }

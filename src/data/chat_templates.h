@@ -20,7 +20,8 @@ enum chat_system_place {
 enum chat_thinking {
     CHAT_THINKING_NONE,
     CHAT_THINKING_QWEN, /* a block before the answers after the last question; others lose it */
-    CHAT_THINKING_SMOL  /* part of the text; an empty block where the system's message says /no_think */
+    CHAT_THINKING_SMOL /* part of the text; an empty block where the system's message says /no_think
+                        */
 };
 
 enum chat_tools {
@@ -33,7 +34,8 @@ enum chat_tools {
 /* Around an answer's reasoning. */
 #define CHAT_THINK_BEGIN "<think>"
 #define CHAT_THINK_END "</think>"
-/* In the system's message of SmolLM3, after its head: the mode, which words in its text can set, and what follows. */
+/* In the system's message of SmolLM3, after its head: the mode, which words in its text can set,
+ * and what follows. */
 #define CHAT_SMOL_THINKS "/think"
 #define CHAT_SMOL_NO_THINK "/no_think"
 #define CHAT_SMOL_INSTRUCTIONS "\n\n## Custom Instructions\n\n"
@@ -47,12 +49,14 @@ struct chat_template {
     size_t end_special; /* ends an answer */
     const char *begin;  /* of a conversation */
     const char *before[CHAT_ROLES];
-    const char *end, *tail;     /* of an answer: the first counts */
-    const char *after;          /* other messages */
-    const char *think;          /* what the prompt for an answer adds to before[CHAT_ASSISTANT], or NULL */
+    const char *end, *tail; /* of an answer: the first counts */
+    const char *after;      /* other messages */
+    const char *think; /* what the prompt for an answer adds to before[CHAT_ASSISTANT], or NULL */
     const char *system_default; /* where no message is the system's, or NULL */
-    const char *head;           /* of the first system message, or NULL; its date is fixed, so that the data are, too */
-    const char *empty_system, *empty_system_no_think; /* SmolLM3: its text in place of an empty one */
+    const char *head; /* of the first system message, or NULL; its date is fixed, so that the data
+                         are, too */
+    const char *empty_system,
+        *empty_system_no_think; /* SmolLM3: its text in place of an empty one */
     enum chat_system_place system;
     bool one_system;    /* only the first message may be the system's */
     bool alternates;    /* the user and the assistant speak in turn, the user first */
@@ -62,16 +66,16 @@ struct chat_template {
     enum chat_tools tools;
     const char *jinja; /* ours, or NULL */
 
-    /* The texts of models' templates that this family writes: their checksums without white space around them, and
-     * what all of them have and none has. */
+    /* The texts of models' templates that this family writes: their checksums without white space
+     * around them, and what all of them have and none has. */
     struct document_hash hashes[3];
     const char *marks[CHAT_WORDS_MAX], *foreign[CHAT_WORDS_MAX];
 };
 
 const struct chat_template *chat_template_of(enum chat_kind kind);
 
-/* Returns the family that writes what the template `jinja` of a model writes, or CHAT_NONE.  *out_exact is false when
- * only its marks say so. */
+/* Returns the family that writes what the template `jinja` of a model writes, or CHAT_NONE.
+ * *out_exact is false when only its marks say so. */
 enum chat_kind chat_recognise(const char *jinja, bool *out_exact);
 
 #endif

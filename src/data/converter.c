@@ -1,8 +1,8 @@
 /* Parquet files by way of another program.
  *
- * posix_spawnp() finds the program on PATH.  Its standard error goes to a file without a name, from which the message
- * of a failure is quoted: a pipe could fill and stop it.  A last line without its end shows that the program was cut
- * off even if it says otherwise.
+ * posix_spawnp() finds the program on PATH.  Its standard error goes to a file without a name, from
+ * which the message of a failure is quoted: a pipe could fill and stop it.  A last line without its
+ * end shows that the program was cut off even if it says otherwise.
  */
 #include "data/converter.h"
 
@@ -31,41 +31,42 @@ struct converter {
     bool in_line;     /* the last byte did not end a line */
 };
 
-/* Rows in batches, whatever module there is.  No module is loaded from the working directory, where anybody's files may
- * be. */
-static const char python[] = "import sys\n"
-                             "sys.path[:] = [folder for folder in sys.path if folder]\n"
-                             "import importlib, json\n"
-                             "def find():\n"
-                             "    for name in 'pyarrow.parquet', 'polars', 'duckdb':\n"
-                             "        try:\n"
-                             "            return name, importlib.import_module(name)\n"
-                             "        except ImportError:\n"
-                             "            pass\n"
-                             "    sys.exit(9)\n"
-                             "def batches(name, module, path):\n"
-                             "    if name == 'pyarrow.parquet':\n"
-                             "        for batch in module.ParquetFile(path).iter_batches(1000):\n"
-                             "            yield batch.to_pylist()\n"
-                             "    elif name == 'polars':\n"
-                             "        lazy = module.scan_parquet(path, glob=False)\n"
-                             "        for at in range(0, lazy.select(module.len()).collect().item(), 1000):\n"
-                             "            yield lazy.slice(at, 1000).collect().to_dicts()\n"
-                             "    else:\n"
-                             "        rows = module.connect().execute('SELECT * FROM read_parquet(?)', [path])\n"
-                             "        names = [column[0] for column in rows.description]\n"
-                             "        part = rows.fetchmany(1000)\n"
-                             "        while part:\n"
-                             "            yield [dict(zip(names, row)) for row in part]\n"
-                             "            part = rows.fetchmany(1000)\n"
-                             "try:\n"
-                             "    out = open(1, 'w', encoding='utf-8')\n"
-                             "    for batch in batches(*find(), sys.argv[1]):\n"
-                             "        for row in batch:\n"
-                             "            out.write(json.dumps(row, ensure_ascii=False, default=str) + '\\n')\n"
-                             "    out.close()\n"
-                             "except Exception as error:\n"
-                             "    sys.exit(f'{type(error).__name__}: {error}')\n";
+/* Rows in batches, whatever module there is.  No module is loaded from the working directory, where
+ * anybody's files may be. */
+static const char python[] =
+    "import sys\n"
+    "sys.path[:] = [folder for folder in sys.path if folder]\n"
+    "import importlib, json\n"
+    "def find():\n"
+    "    for name in 'pyarrow.parquet', 'polars', 'duckdb':\n"
+    "        try:\n"
+    "            return name, importlib.import_module(name)\n"
+    "        except ImportError:\n"
+    "            pass\n"
+    "    sys.exit(9)\n"
+    "def batches(name, module, path):\n"
+    "    if name == 'pyarrow.parquet':\n"
+    "        for batch in module.ParquetFile(path).iter_batches(1000):\n"
+    "            yield batch.to_pylist()\n"
+    "    elif name == 'polars':\n"
+    "        lazy = module.scan_parquet(path, glob=False)\n"
+    "        for at in range(0, lazy.select(module.len()).collect().item(), 1000):\n"
+    "            yield lazy.slice(at, 1000).collect().to_dicts()\n"
+    "    else:\n"
+    "        rows = module.connect().execute('SELECT * FROM read_parquet(?)', [path])\n"
+    "        names = [column[0] for column in rows.description]\n"
+    "        part = rows.fetchmany(1000)\n"
+    "        while part:\n"
+    "            yield [dict(zip(names, row)) for row in part]\n"
+    "            part = rows.fetchmany(1000)\n"
+    "try:\n"
+    "    out = open(1, 'w', encoding='utf-8')\n"
+    "    for batch in batches(*find(), sys.argv[1]):\n"
+    "        for row in batch:\n"
+    "            out.write(json.dumps(row, ensure_ascii=False, default=str) + '\\n')\n"
+    "    out.close()\n"
+    "except Exception as error:\n"
+    "    sys.exit(f'{type(error).__name__}: {error}')\n";
 
 bool converter_is_parquet(const unsigned char *bytes, size_t count)
 {
@@ -86,7 +87,8 @@ static void converter_close(void *object)
     }
 }
 
-/* Starts argv[0] with its output in `out`.  Returns 0 or an errno: ENOENT if there is no such program. */
+/* Starts argv[0] with its output in `out`.  Returns 0 or an errno: ENOENT if there is no such
+ * program. */
 static int program_start(struct converter *converter, char *const *argv, int out)
 {
     posix_spawn_file_actions_t actions;
@@ -135,9 +137,12 @@ static enum gt_status programs_try(struct converter *converter, int out)
     if (error == 0)
         return GT_OK;
     if (error == ENOENT)
-        return FAIL(GT_UNSUPPORTED, "%s: " NEEDS ", and none is on PATH: install Python 3, then pip install pyarrow",
+        return FAIL(GT_UNSUPPORTED,
+                    "%s: " NEEDS
+                    ", and none is on PATH: install Python 3, then pip install pyarrow",
                     converter->path);
-    return FAIL(GT_IO, "%s: %s cannot be started: %s", converter->path, converter->name, strerror(error));
+    return FAIL(GT_IO, "%s: %s cannot be started: %s", converter->path, converter->name,
+                strerror(error));
 }
 
 enum gt_status converter_open(const void *owner, const char *path, struct converter **out)
@@ -151,7 +156,8 @@ enum gt_status converter_open(const void *owner, const char *path, struct conver
     enum gt_status status = GT_OK;
     converter->words = tmpfile();
     if (converter->words == NULL || pipe(ends) != 0)
-        status = FAIL(GT_IO, "%s: no file or pipe for the program that reads it: %s", path, strerror(errno));
+        status = FAIL(GT_IO, "%s: no file or pipe for the program that reads it: %s", path,
+                      strerror(errno));
     if (status == GT_OK) {
         converter->fd = ends[0];
         fcntl(ends[0], F_SETFD, FD_CLOEXEC);
@@ -184,20 +190,25 @@ static enum gt_status converter_end(struct converter *converter)
     }
     converter->pid = 0;
     if (WIFSIGNALED(result))
-        return FAIL(GT_FAILURE, "%s: signal %d ended %s, which was reading this file (9: perhaps for lack of memory)",
-                    converter->path, WTERMSIG(result), converter->name);
+        return FAIL(
+            GT_FAILURE,
+            "%s: signal %d ended %s, which was reading this file (9: perhaps for lack of memory)",
+            converter->path, WTERMSIG(result), converter->name);
     if (WEXITSTATUS(result) == STATUS_NO_MODULE && strcmp(converter->name, "python3") == 0)
-        return FAIL(GT_UNSUPPORTED, "%s: " NEEDS ", and this python3 has none of them: pip install pyarrow",
+        return FAIL(GT_UNSUPPORTED,
+                    "%s: " NEEDS ", and this python3 has none of them: pip install pyarrow",
                     converter->path);
     if (WEXITSTATUS(result) != 0)
-        return FAIL(GT_DATA, "%s: %s could not read this file: %s", converter->path, converter->name,
-                    last_words(converter, words));
+        return FAIL(GT_DATA, "%s: %s could not read this file: %s", converter->path,
+                    converter->name, last_words(converter, words));
     if (converter->in_line)
-        return FAIL(GT_FAILURE, "%s: %s stopped in the middle of a row", converter->path, converter->name);
+        return FAIL(GT_FAILURE, "%s: %s stopped in the middle of a row", converter->path,
+                    converter->name);
     return GT_OK;
 }
 
-enum gt_status converter_read(struct converter *converter, unsigned char *out, size_t capacity, size_t *out_count)
+enum gt_status converter_read(struct converter *converter, unsigned char *out, size_t capacity,
+                              size_t *out_count)
 {
     ssize_t got = 0;
     *out_count = 0;
@@ -207,7 +218,8 @@ enum gt_status converter_read(struct converter *converter, unsigned char *out, s
         got = read(converter->fd, out, capacity);
     } while (got < 0 && errno == EINTR);
     if (got < 0)
-        return FAIL(GT_IO, "%s: the pipe from %s: %s", converter->path, converter->name, strerror(errno));
+        return FAIL(GT_IO, "%s: the pipe from %s: %s", converter->path, converter->name,
+                    strerror(errno));
     if (got == 0)
         return converter_end(converter);
     converter->in_line = out[got - 1] != '\n';

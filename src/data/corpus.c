@@ -1,7 +1,8 @@
 /* A corpus: walks folders without recursion.
  *
- * The walk appends the folders it finds to the list that it iterates over, so depth is unlimited.  The files of one
- * input are sorted when its walk ends, which makes the order independent of the file system.  input.c reads them.
+ * The walk appends the folders it finds to the list that it iterates over, so depth is unlimited.
+ * The files of one input are sorted when its walk ends, which makes the order independent of the
+ * file system.  input.c reads them.
  */
 #include "data/corpus.h"
 
@@ -26,8 +27,8 @@ struct corpus_walk {
     size_t folder_count;
 };
 
-/* Identifies the output folder, so that outputs are not taken for inputs.  A folder that does not exist has no
- * identity. */
+/* Identifies the output folder, so that outputs are not taken for inputs.  A folder that does not
+ * exist has no identity. */
 static enum gt_status out_dir_know(struct corpus_walk *walk, const char *out_dir)
 {
     struct stat info;
@@ -46,14 +47,16 @@ static enum gt_status out_dir_know(struct corpus_walk *walk, const char *out_dir
 /* Times before 1677 and from 2262 on wrap around, since they are only compared. */
 static int64_t changed_ns_of(const struct stat *info)
 {
-    return (int64_t)((uint64_t)info->PLATFORM_MTIM.tv_sec * 1000000000 + (uint64_t)info->PLATFORM_MTIM.tv_nsec);
+    return (int64_t)((uint64_t)info->PLATFORM_MTIM.tv_sec * 1000000000 +
+                     (uint64_t)info->PLATFORM_MTIM.tv_nsec);
 }
 
 /* Adds a file; `info` is NULL for standard input. */
-static enum gt_status walk_add_file(struct corpus_walk *walk, const char *path, const struct stat *info,
-                                    bool from_folder)
+static enum gt_status walk_add_file(struct corpus_walk *walk, const char *path,
+                                    const struct stat *info, bool from_folder)
 {
-    struct corpus_file file = {.input = walk->input, .from_folder = from_folder, .is_stdin = info == NULL};
+    struct corpus_file file = {
+        .input = walk->input, .from_folder = from_folder, .is_stdin = info == NULL};
     struct corpus *corpus = walk->corpus;
     TRY(HOSTMEM_GROW(corpus, &corpus->files, corpus->file_count + 1, "list of files"));
     file.size_bytes = info != NULL ? (uint64_t)info->st_size : 0;
@@ -89,11 +92,12 @@ static bool walk_is_out_dir(const struct corpus_walk *walk, const struct stat *i
     return walk->out_known && info->st_dev == walk->out_device && info->st_ino == walk->out_inode;
 }
 
-static enum gt_status walk_entry(struct corpus_walk *walk, int fd, const char *folder, const char *name,
-                                 bool in_out_dir)
+static enum gt_status walk_entry(struct corpus_walk *walk, int fd, const char *folder,
+                                 const char *name, bool in_out_dir)
 {
     struct stat info;
-    if (name[0] == '.' || (in_out_dir && walk->spec->is_output != NULL && walk->spec->is_output(name)))
+    if (name[0] == '.' ||
+        (in_out_dir && walk->spec->is_output != NULL && walk->spec->is_output(name)))
         return GT_OK;
     const char *path = FILE_IN(folder, name);
     if (fstatat(fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0)
@@ -134,18 +138,22 @@ static bool walk_is_output(const struct corpus_walk *walk, const char *path)
     return stat(folder, &info) == 0 && walk_is_out_dir(walk, &info);
 }
 
-/* Adds a file that the user named, whatever its name.  Refuses one that the output would replace, whether by this name
- * or by the target of a link. */
-static enum gt_status walk_input_file(struct corpus_walk *walk, const char *path, const struct stat *info)
+/* Adds a file that the user named, whatever its name.  Refuses one that the output would replace,
+ * whether by this name or by the target of a link. */
+static enum gt_status walk_input_file(struct corpus_walk *walk, const char *path,
+                                      const struct stat *info)
 {
     char *target = realpath(path, NULL);
-    const bool is_output = walk_is_output(walk, path) ||
-                           (target != NULL && strlen(target) < FILE_PATH_MAX && walk_is_output(walk, target));
+    const bool is_output =
+        walk_is_output(walk, path) ||
+        (target != NULL && strlen(target) < FILE_PATH_MAX && walk_is_output(walk, target));
     free(target);
     if (!is_output)
         return walk_add_file(walk, path, info, false);
-    return FAIL(GT_USAGE, "INPUT %s: the output would replace this file; choose another --out-dir, or move the file",
-                path);
+    return FAIL(
+        GT_USAGE,
+        "INPUT %s: the output would replace this file; choose another --out-dir, or move the file",
+        path);
 }
 
 static enum gt_status walk_input(struct corpus_walk *walk, const char *path)
@@ -154,7 +162,8 @@ static enum gt_status walk_input(struct corpus_walk *walk, const char *path)
     if (strcmp(path, CORPUS_STDIN) == 0)
         return walk_add_stdin(walk);
     if (stat(path, &info) != 0 || strlen(path) >= FILE_PATH_MAX)
-        return FAIL(GT_USAGE, "INPUT %s: %s", path, strerror(strlen(path) >= FILE_PATH_MAX ? ENAMETOOLONG : errno));
+        return FAIL(GT_USAGE, "INPUT %s: %s", path,
+                    strerror(strlen(path) >= FILE_PATH_MAX ? ENAMETOOLONG : errno));
     if (S_ISREG(info.st_mode))
         return walk_input_file(walk, path, &info);
     if (!S_ISDIR(info.st_mode))
@@ -165,7 +174,8 @@ static enum gt_status walk_input(struct corpus_walk *walk, const char *path)
     const size_t first_file = walk->corpus->file_count;
     size_t next = walk->folder_count;
     TRY(walk_add_folder(walk, path));
-    /* Bounded by the folders below `path`: links are not followed, so each folder is visited once. */
+    /* Bounded by the folders below `path`: links are not followed, so each folder is visited once.
+     */
     for (; next < walk->folder_count; next++)
         TRY(walk_folder(walk, walk->folders[next]));
     const size_t found = walk->corpus->file_count - first_file;
@@ -215,8 +225,8 @@ enum gt_status corpus_file_check(const struct corpus_file *file)
     if ((uint64_t)info.st_size == file->size_bytes && changed_ns_of(&info) == file->changed_ns)
         return GT_OK;
     return FAIL(GT_DATA,
-                "%s: the file changed while it was read: it had %" PRIu64 " bytes when it was listed, it has %" PRIu64
-                " now, or its time changed",
+                "%s: the file changed while it was read: it had %" PRIu64
+                " bytes when it was listed, it has %" PRIu64 " now, or its time changed",
                 file->path, file->size_bytes, (uint64_t)info.st_size);
 }
 

@@ -1,7 +1,7 @@
 /* The set of documents seen so far: linear probing in a table that doubles.
  *
- * A zero entry marks an empty slot, so a document whose checksum is zero (chance 2^-128) always counts as new.  The
- * table is at most 7/8 full.
+ * A zero entry marks an empty slot, so a document whose checksum is zero (chance 2^-128) always
+ * counts as new.  The table is at most 7/8 full.
  */
 #include "data/dedup.h"
 
@@ -52,11 +52,14 @@ static uint64_t sip_squeeze(uint64_t v[static 4])
     return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
-struct document_hash document_hash_keyed(uint64_t key_low, uint64_t key_high, const void *bytes, size_t count)
+struct document_hash document_hash_keyed(uint64_t key_low, uint64_t key_high, const void *bytes,
+                                         size_t count)
 {
     const unsigned char *next = bytes;
-    uint64_t v[4] = {key_low ^ UINT64_C(0x736f6d6570736575), key_high ^ UINT64_C(0x646f72616e646f6d) ^ UINT64_C(0xee),
-                     key_low ^ UINT64_C(0x6c7967656e657261), key_high ^ UINT64_C(0x7465646279746573)};
+    uint64_t v[4] = {key_low ^ UINT64_C(0x736f6d6570736575),
+                     key_high ^ UINT64_C(0x646f72616e646f6d) ^ UINT64_C(0xee),
+                     key_low ^ UINT64_C(0x6c7967656e657261),
+                     key_high ^ UINT64_C(0x7465646279746573)};
     size_t left = count;
     for (; left >= 8; left -= 8, next += 8)
         sip_absorb(v, le_read(next, 8));
@@ -71,7 +74,8 @@ struct document_hash document_hash_keyed(uint64_t key_low, uint64_t key_high, co
 
 struct document_hash document_hash_of(const void *bytes, size_t count)
 {
-    return document_hash_keyed(UINT64_C(0x6770742d74726169), UINT64_C(0x6e20646f63756d65), bytes, count);
+    return document_hash_keyed(UINT64_C(0x6770742d74726169), UINT64_C(0x6e20646f63756d65), bytes,
+                               count);
 }
 
 /* Hashes the checksum once more, with the seed as the key, and takes 53 bits. */
@@ -86,10 +90,12 @@ double document_hash_draw(struct document_hash hash, uint64_t seed)
 /* ---- the table ---- */
 
 /* Returns the slot of the entry, or the empty slot for it.  Bounded: the table is never full. */
-static struct document_hash *slot_find(struct document_hash *slots, size_t slot_count, struct document_hash hash)
+static struct document_hash *slot_find(struct document_hash *slots, size_t slot_count,
+                                       struct document_hash hash)
 {
     size_t at = (size_t)hash.low & (slot_count - 1);
-    while ((slots[at].low | slots[at].high) != 0 && (slots[at].low != hash.low || slots[at].high != hash.high))
+    while ((slots[at].low | slots[at].high) != 0 &&
+           (slots[at].low != hash.low || slots[at].high != hash.high))
         at = (at + 1) & (slot_count - 1);
     return &slots[at];
 }
@@ -116,7 +122,8 @@ static enum gt_status table_reserve(struct dedup *dedup)
     if (dedup->slot_count < dedup->slot_count_max)
         return table_grow(dedup);
     if (!dedup->full)
-        log_warning("--dedup remembers %" PRIu64 " documents: later ones are compared with these, but not with one "
+        log_warning("--dedup remembers %" PRIu64
+                    " documents: later ones are compared with these, but not with one "
                     "another",
                     dedup->count);
     dedup->full = true;

@@ -1,8 +1,8 @@
 /* Reads the documents of a corpus.
  *
- * One buffer receives blocks of the text; a document is a part of it.  For a JSONL file, that part is the line, and
- * jansson owns the document's text.  The state advances only when a document is returned, so it always describes what
- * was read up to the caller's document.
+ * One buffer receives blocks of the text; a document is a part of it.  For a JSONL file, that part
+ * is the line, and jansson owns the document's text.  The state advances only when a document is
+ * returned, so it always describes what was read up to the caller's document.
  */
 #include "data/documents.h"
 
@@ -47,7 +47,8 @@ struct documents {
 
 const char *const documents_format_words[] = {"auto", "text", "jsonl", NULL};
 const char *const documents_end_words[] = {"file", "blank-line", "end-of-text", NULL};
-_Static_assert(sizeof documents_end_words / sizeof documents_end_words[0] == DOCUMENTS_END_COUNT + 1,
+_Static_assert(sizeof documents_end_words / sizeof documents_end_words[0] ==
+                   DOCUMENTS_END_COUNT + 1,
                "a word for every end");
 
 /* ---- creation ---- */
@@ -59,7 +60,8 @@ static void documents_close(void *object)
     json_decref(documents->columns.names);
 }
 
-enum gt_status documents_create(const void *owner, const struct documents_spec *spec, struct documents **out)
+enum gt_status documents_create(const void *owner, const struct documents_spec *spec,
+                                struct documents **out)
 {
     struct documents *documents;
     TRY(HOSTMEM_NEW(owner, 1, "document reader", &documents));
@@ -68,7 +70,8 @@ enum gt_status documents_create(const void *owner, const struct documents_spec *
     enum gt_status status = HOSTMEM_NEW(documents, BUFFER_BYTES, "a document", &documents->buffer);
     documents->conversation.room = DOCUMENT_BYTES_MAX;
     if (status == GT_OK && spec->chat.kind != CHAT_NONE)
-        status = HOSTMEM_NEW(documents, DOCUMENT_BYTES_MAX, "a conversation", &documents->conversation.text);
+        status = HOSTMEM_NEW(documents, DOCUMENT_BYTES_MAX, "a conversation",
+                             &documents->conversation.text);
     bool is_ascii = true;
     if (status == GT_OK && spec->encoding != NULL)
         status = text_encoding_check(spec->encoding, &is_ascii);
@@ -83,7 +86,8 @@ const struct documents_state *documents_state_get(const struct documents *docume
 
 uint64_t documents_file_bytes(const struct documents *documents)
 {
-    return documents->files_bytes + (documents->input != NULL ? input_info_get(documents->input)->file_bytes : 0);
+    return documents->files_bytes +
+           (documents->input != NULL ? input_info_get(documents->input)->file_bytes : 0);
 }
 
 /* ---- the bytes of a text ---- */
@@ -95,10 +99,12 @@ static void converted_count(struct documents *documents)
     state->converted_count += !documents->converted;
     documents->converted = true;
     if (state->converted[0] == '\0')
-        snprintf(state->converted, sizeof state->converted, "%s", input_info_get(documents->input)->label);
+        snprintf(state->converted, sizeof state->converted, "%s",
+                 input_info_get(documents->input)->label);
 }
 
-/* Makes "\n" of every "\r\n" and "\r" in the buffer from `at` on, where the bytes begin that were just read. */
+/* Makes "\n" of every "\r\n" and "\r" in the buffer from `at` on, where the bytes begin that were
+ * just read. */
 static void lines_convert(struct documents *documents, size_t at)
 {
     char *buffer = documents->buffer;
@@ -116,7 +122,8 @@ static void lines_convert(struct documents *documents, size_t at)
     converted_count(documents);
 }
 
-/* Reads until the buffer has at least `count` bytes (at most DOCUMENT_BYTES_MAX + BLOCK_BYTES), or the text ends. */
+/* Reads until the buffer has at least `count` bytes (at most DOCUMENT_BYTES_MAX + BLOCK_BYTES), or
+ * the text ends. */
 static enum gt_status buffer_fill(struct documents *documents, size_t count)
 {
     documents->end -= documents->begin;
@@ -127,8 +134,9 @@ static enum gt_status buffer_fill(struct documents *documents, size_t count)
         unsigned char *to = (unsigned char *)documents->buffer + documents->end;
         if (documents->decodes && room < DECODE_BYTES_MIN)
             room = DECODE_BYTES_MIN;
-        TRY(documents->decodes ? text_decoder_read(documents->decoder, documents->input, to, room, &got)
-                               : input_read(documents->input, to, room, &got));
+        TRY(documents->decodes
+                ? text_decoder_read(documents->decoder, documents->input, to, room, &got)
+                : input_read(documents->input, to, room, &got));
         documents->end += got;
         documents->text_ended = got == 0;
         if (documents->converts_lines)
@@ -196,9 +204,10 @@ static enum gt_status text_begin(struct documents *documents, bool *out_found)
     documents->text_ended = documents->decodes = false;
     documents->converts_lines = documents->after_return = documents->converted = false;
     documents->begin = documents->end = 0;
-    documents->is_jsonl =
-        documents->spec.format == DOCUMENTS_JSONL || input_info_get(documents->input)->is_converted ||
-        (documents->spec.format == DOCUMENTS_BY_NAME && input_name_is_jsonl(input_info_get(documents->input)->name));
+    documents->is_jsonl = documents->spec.format == DOCUMENTS_JSONL ||
+                          input_info_get(documents->input)->is_converted ||
+                          (documents->spec.format == DOCUMENTS_BY_NAME &&
+                           input_name_is_jsonl(input_info_get(documents->input)->name));
     state->offset = state->line = documents->line_ends = 0;
     state->in_document = false;
     json_decref(documents->columns.names);
@@ -206,8 +215,8 @@ static enum gt_status text_begin(struct documents *documents, bool *out_found)
     return GT_OK;
 }
 
-/* Converts the first block of a text: leaves out its mark, or gives it to the decoder of another encoding than UTF-8.
- * From here on, the text is converted as it is read. */
+/* Converts the first block of a text: leaves out its mark, or gives it to the decoder of another
+ * encoding than UTF-8. From here on, the text is converted as it is read. */
 static enum gt_status text_convert(struct documents *documents)
 {
     size_t mark_length = 0;
@@ -216,8 +225,8 @@ static enum gt_status text_convert(struct documents *documents)
     const char *encoding = mark != NULL ? mark : documents->spec.encoding;
     documents->converts_lines = !documents->is_jsonl;
     if (encoding != NULL && (mark == NULL || strcmp(mark, "UTF-8") != 0)) {
-        TRY(text_decoder_begin(documents, &documents->decoder, encoding, documents->input, bytes, documents->end,
-                               mark_length));
+        TRY(text_decoder_begin(documents, &documents->decoder, encoding, documents->input, bytes,
+                               documents->end, mark_length));
         documents->decodes = true;
         documents->text_ended = false;
         documents->end = 0;
@@ -232,7 +241,8 @@ static enum gt_status text_convert(struct documents *documents)
     return GT_OK;
 }
 
-/* Sets `out` to ".png" for "a/b.png"; "no extension" when the name has none, or one that is not a short word. */
+/* Sets `out` to ".png" for "a/b.png"; "no extension" when the name has none, or one that is not a
+ * short word. */
 static void kind_name(const struct input *input, char out[static DOCUMENTS_KIND_BYTES])
 {
     const char *name = input_info_get(input)->name;
@@ -254,7 +264,8 @@ static void kind_count(struct documents *documents)
     struct documents_kind *kind = documents->state.kinds;
     size_t i = 0;
     kind_name(documents->input, name);
-    while (i < DOCUMENTS_KINDS_MAX - 1 && kind[i].name[0] != '\0' && strcmp(kind[i].name, name) != 0)
+    while (i < DOCUMENTS_KINDS_MAX - 1 && kind[i].name[0] != '\0' &&
+           strcmp(kind[i].name, name) != 0)
         i++;
     if (kind[i].count == 0)
         snprintf(kind[i].name, sizeof name, "%s", i < DOCUMENTS_KINDS_MAX - 1 ? name : "other");
@@ -262,7 +273,8 @@ static void kind_count(struct documents *documents)
     documents->state.skipped_count++;
 }
 
-/* Logs the kind of a file that is not text, and how the user can extract text from it.  Returns GT_USAGE. */
+/* Logs the kind of a file that is not text, and how the user can extract text from it.  Returns
+ * GT_USAGE. */
 static enum gt_status text_refuse(const struct documents *documents, const struct text_kind *kind)
 {
     char quoted[FILE_PATH_MAX];
@@ -272,13 +284,15 @@ static enum gt_status text_refuse(const struct documents *documents, const struc
                   ? "conversations as JSON lines, a JSON list, CSV or Parquet"
                   : "text and JSON lines (--format=text takes its bytes as they are)");
     if (kind->advice != NULL)
-        log_note("%s%s%s", kind->advice, kind->tail != NULL ? file_shell_quote(quoted, sizeof quoted, label) : "",
+        log_note("%s%s%s", kind->advice,
+                 kind->tail != NULL ? file_shell_quote(quoted, sizeof quoted, label) : "",
                  kind->tail != NULL ? kind->tail : "");
     return GT_USAGE;
 }
 
-/* Reads the first block.  If it is not text and the user did not name the file, sets *out_skip.  If the user named it,
- * returns an error, except when a zero byte is the only sign that it is not text. */
+/* Reads the first block.  If it is not text and the user did not name the file, sets *out_skip.  If
+ * the user named it, returns an error, except when a zero byte is the only sign that it is not
+ * text. */
 static enum gt_status text_look(struct documents *documents, bool *out_skip)
 {
     size_t mark_length = 0;
@@ -291,24 +305,30 @@ static enum gt_status text_look(struct documents *documents, bool *out_skip)
     const struct text_kind *kind = NULL;
     if (documents->spec.format != DOCUMENTS_TEXT)
         kind = text_kind_of(block, documents->end, is_json);
-    const bool wide = documents->wide || (text_mark_of(block, documents->end, &mark_length) && mark_length != 3);
+    const bool wide =
+        documents->wide || (text_mark_of(block, documents->end, &mark_length) && mark_length != 3);
     const bool has_zero = !documents->is_jsonl && !wide && memchr(block, 0, documents->end) != NULL;
-    const bool foreign = is_chat && !input_info_get(documents->input)->is_converted && !input_name_has_records(name);
-    *out_skip = (file_current(documents)->from_folder || input_info_get(documents->input)->is_member) &&
-                (kind != NULL || has_zero || foreign);
+    const bool foreign =
+        is_chat && !input_info_get(documents->input)->is_converted && !input_name_has_records(name);
+    *out_skip =
+        (file_current(documents)->from_folder || input_info_get(documents->input)->is_member) &&
+        (kind != NULL || has_zero || foreign);
     if (*out_skip)
         kind_count(documents);
     else if (kind != NULL)
         return text_refuse(documents, kind);
-    const bool as_it_is = documents->spec.encoding == NULL && (has_zero || documents->spec.format == DOCUMENTS_TEXT);
+    const bool as_it_is =
+        documents->spec.encoding == NULL && (has_zero || documents->spec.format == DOCUMENTS_TEXT);
     return *out_skip || as_it_is ? GT_OK : text_convert(documents);
 }
 
-/* Returns whether the rows of the current file are read if it is Parquet: not in a folder of texts. */
+/* Returns whether the rows of the current file are read if it is Parquet: not in a folder of texts.
+ */
 static bool file_converts(const struct documents *documents)
 {
     const enum documents_format format = documents->spec.format;
-    return format == DOCUMENTS_JSONL || (format == DOCUMENTS_BY_NAME && !file_current(documents)->from_folder);
+    return format == DOCUMENTS_JSONL ||
+           (format == DOCUMENTS_BY_NAME && !file_current(documents)->from_folder);
 }
 
 /* Begins the records of a text, of which the first block is read. */
@@ -334,7 +354,8 @@ static enum gt_status text_ensure(struct documents *documents, bool *out_found)
             return GT_OK;
         if (documents->input == NULL)
             TRY(input_open(documents, file_current(documents), documents->spec.stdin_path,
-                           documents->state.input.crc32c, file_converts(documents), &documents->input));
+                           documents->state.input.crc32c, file_converts(documents),
+                           &documents->input));
         TRY(text_begin(documents, &found));
         if (!found) {
             TRY(file_finish(documents, false));
@@ -356,11 +377,14 @@ static enum gt_status text_ensure(struct documents *documents, bool *out_found)
 /* ---- documents of a text ---- */
 
 static const char *const end_marks[] = {"", "\n\n", "<|endoftext|>"};
-_Static_assert(sizeof end_marks / sizeof end_marks[0] == DOCUMENTS_END_COUNT, "a mark for every end");
+_Static_assert(sizeof end_marks / sizeof end_marks[0] == DOCUMENTS_END_COUNT,
+               "a mark for every end");
 
-/* Returns how many of the `count` bytes at `bytes` belong to the first document: all, or those up to the end of the
- * mark that ends it.  Does not look for a mark that ends within the first `searched` bytes. */
-static size_t part_length(const char *mark, const char *bytes, size_t searched, size_t count, bool *out_ends)
+/* Returns how many of the `count` bytes at `bytes` belong to the first document: all, or those up
+ * to the end of the mark that ends it.  Does not look for a mark that ends within the first
+ * `searched` bytes. */
+static size_t part_length(const char *mark, const char *bytes, size_t searched, size_t count,
+                          bool *out_ends)
 {
     const size_t length = strlen(mark);
     *out_ends = false;
@@ -376,15 +400,16 @@ static size_t part_length(const char *mark, const char *bytes, size_t searched, 
     return count;
 }
 
-/* Reads until the buffer has what `mark` or the text ends, or its first `most` bytes.  Sets *out_count to their number,
- * and *out_ends to whether it ends there. */
-static enum gt_status part_read(struct documents *documents, const char *mark, size_t most, size_t *out_count,
-                                bool *out_ends)
+/* Reads until the buffer has what `mark` or the text ends, or its first `most` bytes.  Sets
+ * *out_count to their number, and *out_ends to whether it ends there. */
+static enum gt_status part_read(struct documents *documents, const char *mark, size_t most,
+                                size_t *out_count, bool *out_ends)
 {
     size_t searched = 0;
     for (;;) {
         const size_t count = size_min(documents->end - documents->begin, most);
-        *out_count = part_length(mark, documents->buffer + documents->begin, searched, count, out_ends);
+        *out_count =
+            part_length(mark, documents->buffer + documents->begin, searched, count, out_ends);
         if (*out_ends || count == most)
             return GT_OK;
         *out_ends = documents->text_ended;
@@ -395,15 +420,16 @@ static enum gt_status part_read(struct documents *documents, const char *mark, s
     }
 }
 
-/* With end-of-text marks: removes from a part of a document the newline that follows the previous mark and, if the part
- * ends the document (`ends`), the mark at its end. */
+/* With end-of-text marks: removes from a part of a document the newline that follows the previous
+ * mark and, if the part ends the document (`ends`), the mark at its end. */
 static void text_trim(const struct documents *documents, bool ends, struct document *out)
 {
     const char *mark = end_marks[DOCUMENTS_END_OF_TEXT];
     const struct documents_state *state = &documents->state;
     if (documents->spec.end != DOCUMENTS_END_OF_TEXT)
         return;
-    if (ends && out->count >= strlen(mark) && memcmp(out->text + out->count - strlen(mark), mark, strlen(mark)) == 0)
+    if (ends && out->count >= strlen(mark) &&
+        memcmp(out->text + out->count - strlen(mark), mark, strlen(mark)) == 0)
         out->count -= strlen(mark);
     if (!state->in_document && state->offset > 0 && out->count > 0 && out->text[0] == '\n') {
         out->text++;
@@ -411,7 +437,8 @@ static void text_trim(const struct documents *documents, bool ends, struct docum
     }
 }
 
-/* Returns the next part of a document; *out_found is false when it is empty, or when the text has no more. */
+/* Returns the next part of a document; *out_found is false when it is empty, or when the text has
+ * no more. */
 static enum gt_status text_next(struct documents *documents, struct document *out, bool *out_found)
 {
     struct documents_state *state = &documents->state;
@@ -421,7 +448,8 @@ static enum gt_status text_next(struct documents *documents, struct document *ou
     const char *text = documents->buffer + documents->begin;
     if (!ends)
         count = bpe_split_cut(text, count, documents->spec.joins_newlines, &forced);
-    *out = (struct document){.text = text, .count = count, .continues = state->in_document, .unfinished = !ends};
+    *out = (struct document){
+        .text = text, .count = count, .continues = state->in_document, .unfinished = !ends};
     text_trim(documents, ends, out);
     out->place = state->offset + (uint64_t)(out->text - text);
     *out_found = out->count > 0 || out->continues;
@@ -446,8 +474,9 @@ bool jsonl_line_is_blank(const char *line, size_t count)
 static const char *type_text(const json_t *value)
 {
     static const char *const texts[] = {
-        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "a list",   [JSON_STRING] = "a string", [JSON_INTEGER] = "a number",
-        [JSON_REAL] = "a number",    [JSON_TRUE] = "a boolean", [JSON_FALSE] = "a boolean", [JSON_NULL] = "null"};
+        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "a list",  [JSON_STRING] = "a string",
+        [JSON_INTEGER] = "a number", [JSON_REAL] = "a number", [JSON_TRUE] = "a boolean",
+        [JSON_FALSE] = "a boolean",  [JSON_NULL] = "null"};
     return texts[json_typeof(value)];
 }
 
@@ -460,15 +489,17 @@ static void reason_missing(json_t *root, const char *field, char reason[static J
     size_t used = 0;
     json_object_foreach(root, key, value)
     {
-        const int more = snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "", key);
+        const int more =
+            snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "", key);
         used += (size_t)more;
         if (used >= sizeof names)
             break;
     }
-    snprintf(reason, JSONL_REASON_BYTES,
-             "field \"%.60s\" is missing; the line has %s: choose one with --field=NAME, or take whole lines with "
-             "--format=text",
-             field, used > 0 ? names : "none");
+    snprintf(
+        reason, JSONL_REASON_BYTES,
+        "field \"%.60s\" is missing; the line has %s: choose one with --field=NAME, or take whole lines with "
+        "--format=text",
+        field, used > 0 ? names : "none");
 }
 
 /* Returns the field's value, a text, or NULL with the reason. */
@@ -482,7 +513,8 @@ static json_t *root_field(json_t *root, const char *field, char reason[static JS
     if (value == NULL)
         reason_missing(root, field, reason);
     else if (!json_is_string(value))
-        snprintf(reason, JSONL_REASON_BYTES, "field \"%.100s\": expected a string, found %s", field, type_text(value));
+        snprintf(reason, JSONL_REASON_BYTES, "field \"%.100s\": expected a string, found %s", field,
+                 type_text(value));
     return json_is_string(value) ? value : NULL;
 }
 
@@ -491,9 +523,11 @@ static enum gt_status record_parse(const char *line, size_t count, size_t flags,
                                    char reason[static JSONL_REASON_BYTES])
 {
     json_error_t error;
-    const enum gt_status status = json_load(line, count, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | flags, &error, out);
+    const enum gt_status status =
+        json_load(line, count, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | flags, &error, out);
     if (status == GT_DATA)
-        snprintf(reason, JSONL_REASON_BYTES, "column %d: not valid JSON: %s", error.column, error.text);
+        snprintf(reason, JSONL_REASON_BYTES, "column %d: not valid JSON: %s", error.column,
+                 error.text);
     return status;
 }
 
@@ -520,12 +554,14 @@ static uint64_t lines_count(const struct documents *documents, size_t count)
     return lines;
 }
 
-/* Returns true, with the name of the form, for a line that holds a conversation but was to be read as text. */
+/* Returns true, with the name of the form, for a line that holds a conversation but was to be read
+ * as text. */
 static bool line_is_chat(const struct documents *documents, const char *line, size_t count,
                          char out[static CHAT_FORM_BYTES])
 {
     struct chat_form form = {.kind = CHAT_FORM_NONE};
-    if (documents->spec.chat.kind != CHAT_NONE || documents->spec.chat_flags == NULL || line == NULL)
+    if (documents->spec.chat.kind != CHAT_NONE || documents->spec.chat_flags == NULL ||
+        line == NULL)
         return false;
     json_t *root = json_loadb(line, count, 0, NULL);
     if (json_is_object(root))
@@ -536,9 +572,10 @@ static bool line_is_chat(const struct documents *documents, const char *line, si
     return form.kind != CHAT_FORM_NONE && form.kind != CHAT_FORM_TEXT;
 }
 
-/* Reads the next line; *out_found is false at the text's end.  *out_line is NULL when the line is longer than
- * DOCUMENT_BYTES_MAX. */
-static enum gt_status line_read(struct documents *documents, const char **out_line, size_t *out_count, bool *out_found)
+/* Reads the next line; *out_found is false at the text's end.  *out_line is NULL when the line is
+ * longer than DOCUMENT_BYTES_MAX. */
+static enum gt_status line_read(struct documents *documents, const char **out_line,
+                                size_t *out_count, bool *out_found)
 {
     const uint64_t offset = documents->state.offset;
     bool ends = false, is_whole = true;
@@ -553,9 +590,10 @@ static enum gt_status line_read(struct documents *documents, const char **out_li
     return GT_OK;
 }
 
-/* Reads the next element of a list, or row of a table, in the same way.  The line is the one in which it begins. */
-static enum gt_status record_read(struct documents *documents, const char **out_record, size_t *out_count,
-                                  bool *out_found)
+/* Reads the next element of a list, or row of a table, in the same way.  The line is the one in
+ * which it begins. */
+static enum gt_status record_read(struct documents *documents, const char **out_record,
+                                  size_t *out_count, bool *out_found)
 {
     struct record_scan *scan = &documents->scan;
     const char *label = input_info_get(documents->input)->label, *fault = NULL;
@@ -572,7 +610,8 @@ static enum gt_status record_read(struct documents *documents, const char **out_
         if (documents->end - documents->begin == scanned)
             TRY(buffer_fill(documents, scanned + BLOCK_BYTES));
         const size_t left = documents->end - documents->begin - scanned;
-        ends = left == 0 || record_scan_run(scan, documents->buffer + documents->begin + scanned, left, &used, &fault);
+        ends = left == 0 || record_scan_run(scan, documents->buffer + documents->begin + scanned,
+                                            left, &used, &fault);
         scanned += left > 0 ? used : 0;
         fault = left == 0 && fault == NULL ? record_scan_end(scan) : fault;
     }
@@ -588,39 +627,45 @@ static enum gt_status record_read(struct documents *documents, const char **out_
     return GT_OK;
 }
 
-/* Handles a line that is not valid.  Returns GT_DATA, or with --bad-lines=skip counts the line and returns GT_OK. */
+/* Handles a line that is not valid.  Returns GT_DATA, or with --bad-lines=skip counts the line and
+ * returns GT_OK. */
 static enum gt_status line_refuse(struct documents *documents, const char *line, size_t count)
 {
     const char *label = input_info_get(documents->input)->label;
     char form[CHAT_FORM_BYTES];
     if (!documents->spec.skip_bad_lines && line_is_chat(documents, line, count, form))
-        return FAIL(GT_DATA, "%s: line %" PRIu64 ": this is a conversation, in the form %s: give %s", label,
+        return FAIL(GT_DATA,
+                    "%s: line %" PRIu64 ": this is a conversation, in the form %s: give %s", label,
                     documents->state.line, form, documents->spec.chat_flags);
     if (!documents->spec.skip_bad_lines)
-        return FAIL(GT_DATA, "%s: line %" PRIu64 ": %s; --bad-lines=skip leaves such lines out", label,
-                    documents->state.line, documents->reason);
+        return FAIL(GT_DATA, "%s: line %" PRIu64 ": %s; --bad-lines=skip leaves such lines out",
+                    label, documents->state.line, documents->reason);
     documents->state.bad_line_count++;
     if (documents->state.bad_line_count <= NOTES_MAX && !documents->spec.quiet)
-        log_warning("%s: line %" PRIu64 ": skipped: %s%s", label, documents->state.line, documents->reason,
-                    documents->state.bad_line_count == NOTES_MAX ? " (others like it are only counted)" : "");
+        log_warning(
+            "%s: line %" PRIu64 ": skipped: %s%s", label, documents->state.line, documents->reason,
+            documents->state.bad_line_count == NOTES_MAX ? " (others like it are only counted)"
+                                                         : "");
     return GT_OK;
 }
 
 /* Reads a row of a table into an object; NULL for the one with the names of the columns. */
-static enum gt_status row_parse(struct documents *documents, const char *row, size_t count, json_t **out)
+static enum gt_status row_parse(struct documents *documents, const char *row, size_t count,
+                                json_t **out)
 {
     const char *reason = NULL;
-    const enum gt_status status = documents->columns.names == NULL
-                                      ? record_columns_read(&documents->columns, row, count, &reason)
-                                      : record_row_read(&documents->columns, row, count, out, &reason);
+    const enum gt_status status =
+        documents->columns.names == NULL
+            ? record_columns_read(&documents->columns, row, count, &reason)
+            : record_row_read(&documents->columns, row, count, out, &reason);
     if (status == GT_DATA)
         snprintf(documents->reason, sizeof documents->reason, "%s", reason);
     return status;
 }
 
 /* Sets `out` to the conversation of a record.  The form is logged with the first one. */
-static enum gt_status conversation_parse(struct documents *documents, const char *record, size_t count,
-                                         struct document *out)
+static enum gt_status conversation_parse(struct documents *documents, const char *record,
+                                         size_t count, struct document *out)
 {
     struct chat_reader *reader = &documents->spec.chat;
     const bool is_first = reader->form.kind == CHAT_FORM_NONE;
@@ -631,7 +676,8 @@ static enum gt_status conversation_parse(struct documents *documents, const char
         TRY(record_parse(record, count, 0, &root, documents->reason));
     if (root == NULL)
         return GT_OK;
-    const enum gt_status status = chat_record_render(reader, root, &documents->conversation, documents->reason);
+    const enum gt_status status =
+        chat_record_render(reader, root, &documents->conversation, documents->reason);
     json_decref(root);
     if (is_first && reader->form.kind != CHAT_FORM_NONE && !documents->spec.quiet)
         log_note("%s: conversations in the form %s", input_info_get(documents->input)->label,
@@ -642,7 +688,8 @@ static enum gt_status conversation_parse(struct documents *documents, const char
 }
 
 /* Sets `out` to the text of the line's field, or to the conversation that it holds. */
-static enum gt_status field_parse(struct documents *documents, const char *line, size_t count, struct document *out)
+static enum gt_status field_parse(struct documents *documents, const char *line, size_t count,
+                                  struct document *out)
 {
     if (documents->spec.chat.kind != CHAT_NONE)
         return conversation_parse(documents, line, count, out);
@@ -654,19 +701,21 @@ static enum gt_status field_parse(struct documents *documents, const char *line,
     return GT_OK;
 }
 
-/* Sets `out` to the document of a line; `line` is NULL if the line is too long.  *out_found is false for a line that is
- * blank, bad or empty. */
-static enum gt_status line_parse(struct documents *documents, const char *line, size_t count, struct document *out,
-                                 bool *out_found)
+/* Sets `out` to the document of a line; `line` is NULL if the line is too long.  *out_found is
+ * false for a line that is blank, bad or empty. */
+static enum gt_status line_parse(struct documents *documents, const char *line, size_t count,
+                                 struct document *out, bool *out_found)
 {
-    const bool has_names = documents->scan.form == RECORD_CSV && documents->columns.names == NULL; /* of columns */
+    const bool has_names =
+        documents->scan.form == RECORD_CSV && documents->columns.names == NULL; /* of columns */
     *out = (struct document){.place = documents->state.line, .is_line = true};
     *out_found = false;
     if (line != NULL && jsonl_line_is_blank(line, count))
         return GT_OK;
     enum gt_status status = GT_DATA;
     if (line == NULL)
-        snprintf(documents->reason, sizeof documents->reason, "longer than %zu bytes", DOCUMENT_BYTES_MAX);
+        snprintf(documents->reason, sizeof documents->reason, "longer than %zu bytes",
+                 DOCUMENT_BYTES_MAX);
     else
         status = field_parse(documents, line, count, out);
     if (status != GT_OK)

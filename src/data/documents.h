@@ -1,16 +1,18 @@
 /* Reads the documents of a corpus, one after the other.
  *
- * A document is a text (a file, an archive's member, standard input), a part of a text between blank lines or end
- * marks, or one field of each line of a JSONL file.  The reader holds at most DOCUMENT_BYTES_MAX bytes of a document: a
- * longer one comes in parts, cut where the cut changes no token of a byte-level BPE, see bpe_split_cut().  A JSONL line
- * that is longer is a bad line.
+ * A document is a text (a file, an archive's member, standard input), a part of a text between
+ * blank lines or end marks, or one field of each line of a JSONL file.  The reader holds at most
+ * DOCUMENT_BYTES_MAX bytes of a document: a longer one comes in parts, cut where the cut changes no
+ * token of a byte-level BPE, see bpe_split_cut().  A JSONL line that is longer is a bad line.
  *
- * With a chat template, every text holds conversations: JSON lines, one JSON list, or CSV with the names of the columns
- * in its first row (records.h).  Files in folders with other names are skipped.
+ * With a chat template, every text holds conversations: JSON lines, one JSON list, or CSV with the
+ * names of the columns in its first row (records.h).  Files in folders with other names are
+ * skipped.
  *
- * In a text, "\r\n" and "\r" are read as "\n", as Python's open() does, and a byte-order mark at the beginning is left
- * out.  JSONL is left without its mark, too; what its strings have escaped stays.  With DOCUMENTS_TEXT and no encoding,
- * and in a text with a zero byte in its first MiB, all bytes stay as they are.
+ * In a text, "\r\n" and "\r" are read as "\n", as Python's open() does, and a byte-order mark at
+ * the beginning is left out.  JSONL is left without its mark, too; what its strings have escaped
+ * stays.  With DOCUMENTS_TEXT and no encoding, and in a text with a zero byte in its first MiB, all
+ * bytes stay as they are.
  */
 #ifndef GPT_TRAIN_DATA_DOCUMENTS_H
 #define GPT_TRAIN_DATA_DOCUMENTS_H
@@ -28,7 +30,8 @@ enum documents_format { DOCUMENTS_BY_NAME, DOCUMENTS_TEXT, DOCUMENTS_JSONL };
 enum documents_end {
     DOCUMENTS_END_OF_FILE,
     DOCUMENTS_BLANK_LINE,  /* after "\n\n", which belongs to it (llm.c's tinyshakespeare.py) */
-    DOCUMENTS_END_OF_TEXT, /* at "<|endoftext|>", which is dropped with a newline after it (TinyStories' files) */
+    DOCUMENTS_END_OF_TEXT, /* at "<|endoftext|>", which is dropped with a newline after it
+                              (TinyStories' files) */
     DOCUMENTS_END_COUNT
 };
 
@@ -43,14 +46,17 @@ struct documents_input {
 };
 
 struct documents_spec {
-    const struct corpus *corpus;    /* borrowed; outlives the reader */
-    struct documents_input *inputs; /* borrowed: one per INPUT, each set after the last file of that INPUT */
+    const struct corpus *corpus; /* borrowed; outlives the reader */
+    struct documents_input
+        *inputs; /* borrowed: one per INPUT, each set after the last file of that INPUT */
     enum documents_format format;
     const char *field;       /* for JSONL; borrowed */
     struct chat_reader chat; /* with a kind: records are conversations, its documents; see below */
-    const char *chat_flags;  /* that read conversations with this vocabulary: "--chat=llama3"; borrowed; NULL: none */
-    const char *encoding;    /* of texts without a byte-order mark; borrowed; NULL: UTF-8 or unknown, not converted */
-    const char *stdin_path;  /* a file with a copy of standard input, or NULL */
+    const char *chat_flags;  /* that read conversations with this vocabulary: "--chat=llama3";
+                                borrowed; NULL: none */
+    const char *encoding;   /* of texts without a byte-order mark; borrowed; NULL: UTF-8 or unknown,
+                               not converted */
+    const char *stdin_path; /* a file with a copy of standard input, or NULL */
     enum documents_end end;
     bool joins_newlines; /* of bpe_split_cut() */
     bool skip_bad_lines; /* JSONL: false makes them an error */
@@ -63,7 +69,8 @@ struct documents_spec {
 
 /* The number of skipped files with one name extension. */
 struct documents_kind {
-    char name[DOCUMENTS_KIND_BYTES]; /* ".png"; "no extension"; the last entry may be "other"; padded with zeros */
+    char name[DOCUMENTS_KIND_BYTES]; /* ".png"; "no extension"; the last entry may be "other";
+                                        padded with zeros */
     uint64_t count;
 };
 
@@ -75,12 +82,15 @@ struct documents_state {
     bool in_document;             /* an unfinished part was returned */
     struct documents_input input; /* totals of the current file's INPUT, without that file */
     uint64_t document_count, empty_count, long_count, bad_line_count;
-    uint64_t file_count, skipped_count;        /* files read; files and members skipped because they are not text */
-    uint64_t text_bytes;                       /* of all documents */
-    uint64_t line_end_count, mark_count;       /* ends of lines that were converted, marks that were left out, */
-    uint64_t converted_count;                  /* in this number of texts; */
+    uint64_t file_count,
+        skipped_count;   /* files read; files and members skipped because they are not text */
+    uint64_t text_bytes; /* of all documents */
+    uint64_t line_end_count,
+        mark_count;           /* ends of lines that were converted, marks that were left out, */
+    uint64_t converted_count; /* in this number of texts; */
     char converted[DOCUMENTS_CONVERTED_BYTES]; /* the first of them, cut to fit */
-    struct documents_kind kinds[DOCUMENTS_KINDS_MAX]; /* of the skipped ones; an empty name ends the list */
+    struct documents_kind
+        kinds[DOCUMENTS_KINDS_MAX]; /* of the skipped ones; an empty name ends the list */
 };
 
 struct document {
@@ -96,13 +106,15 @@ struct document {
 struct documents;
 
 /* Errors: GT_NO_MEMORY, those of text_encoding_check(). */
-enum gt_status documents_create(const void *owner, const struct documents_spec *spec, struct documents **out);
+enum gt_status documents_create(const void *owner, const struct documents_spec *spec,
+                                struct documents **out);
 
-/* Returns the next document; *out_found is false at the end.  Empty documents are counted and skipped.  Texts that the
- * user did not name are skipped when they are not text (text_kind.h, or a zero byte in the first MiB).  Errors:
- * GT_USAGE (a file named by the user that text_kind.h recognises), GT_DATA (a broken archive, a bad line, bytes that
- * are invalid in the encoding: the place is named; a file that changed since it was listed), GT_UNSUPPORTED (UTF-16
- * without iconv), GT_IO, GT_NO_MEMORY. */
+/* Returns the next document; *out_found is false at the end.  Empty documents are counted and
+ * skipped.  Texts that the user did not name are skipped when they are not text (text_kind.h, or a
+ * zero byte in the first MiB).  Errors: GT_USAGE (a file named by the user that text_kind.h
+ * recognises), GT_DATA (a broken archive, a bad line, bytes that are invalid in the encoding: the
+ * place is named; a file that changed since it was listed), GT_UNSUPPORTED (UTF-16 without iconv),
+ * GT_IO, GT_NO_MEMORY. */
 enum gt_status documents_next(struct documents *documents, struct document *out, bool *out_found);
 
 const struct documents_state *documents_state_get(const struct documents *documents);
@@ -116,9 +128,10 @@ uint64_t documents_file_bytes(const struct documents *documents);
 /* Returns true when the line contains only white space. */
 bool jsonl_line_is_blank(const char *line, size_t count);
 
-/* Extracts `field` of the object in line[count], a text, which may contain zero bytes.  The caller releases it with
- * json_decref().  Errors: GT_DATA, with the cause in `reason` and nothing logged, when the line is not a JSON object (a
- * duplicate key, text after it, or not UTF-8), or when the field is missing or no text; GT_NO_MEMORY. */
+/* Extracts `field` of the object in line[count], a text, which may contain zero bytes.  The caller
+ * releases it with json_decref().  Errors: GT_DATA, with the cause in `reason` and nothing logged,
+ * when the line is not a JSON object (a duplicate key, text after it, or not UTF-8), or when the
+ * field is missing or no text; GT_NO_MEMORY. */
 enum gt_status jsonl_line_value(const char *line, size_t count, const char *field, json_t **out,
                                 char reason[static JSONL_REASON_BYTES]);
 

@@ -1,9 +1,11 @@
-/* Paths into the cache of Hugging Face's tools, and the search for GPT-2's vocabulary on this machine.
+/* Paths into the cache of Hugging Face's tools, and the search for GPT-2's vocabulary on this
+ * machine.
  *
- * The snapshot's name comes from a file that anyone may have written, so it is validated before it becomes part of a
- * path.  Only the reference "main" is followed; a repository without it (hf download --revision=...) may have one
- * snapshot.  The places of the vocabulary are tried in a fixed order, and the first
- * with files for tokenizer_import() is used; their content must have the hash of GPT-2's.
+ * The snapshot's name comes from a file that anyone may have written, so it is validated before it
+ * becomes part of a path.  Only the reference "main" is followed; a repository without it (hf
+ * download --revision=...) may have one snapshot.  The places of the vocabulary are tried in a
+ * fixed order, and the first with files for tokenizer_import() is used; their content must have the
+ * hash of GPT-2's.
  */
 #include "data/hf_hub.h"
 
@@ -57,7 +59,8 @@ static struct snapshots snapshots_list(const char *repository)
     DIR *dir = NULL;
     while (file_is_folder(folder) && (name = file_next(folder, &dir, &status)) != NULL) {
         const size_t length = strlen(name), used = strlen(all.names);
-        if (strspn(name, HEXADECIMAL) != length || length >= sizeof all.first || !file_is_folder(FILE_IN(folder, name)))
+        if (strspn(name, HEXADECIMAL) != length || length >= sizeof all.first ||
+            !file_is_folder(FILE_IN(folder, name)))
             continue;
         if (all.count++ == 0)
             memcpy(all.first, name, length + 1);
@@ -91,17 +94,20 @@ bool hf_hub_snapshot(const char *hub, const char *repository, char out[static FI
 
 bool hf_hub_is_repository(const char *name)
 {
-    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
     const size_t count = strspn(name, allowed);
     if (name[0] == '.' || count == 0 || name[count] != '/')
         return false;
     const size_t rest = strspn(name + count + 1, allowed);
-    return rest > 0 && name[count + 1 + rest] == '\0' && !file_is_folder(TEXT(FILE_PATH_MAX, "%.*s", (int)count, name));
+    return rest > 0 && name[count + 1 + rest] == '\0' &&
+           !file_is_folder(TEXT(FILE_PATH_MAX, "%.*s", (int)count, name));
 }
 
 /* The name of the folder of the model OWNER/NAME. */
-#define REPOSITORY_OF(name) \
-    TEXT(REF_BYTES_MAX, "models--%.*s--%s", (int)strcspn(name, "/"), name, (name) + strcspn(name, "/") + 1)
+#define REPOSITORY_OF(name)                                                \
+    TEXT(REF_BYTES_MAX, "models--%.*s--%s", (int)strcspn(name, "/"), name, \
+         (name) + strcspn(name, "/") + 1)
 
 bool hf_hub_holds(const char *name)
 {
@@ -118,11 +124,14 @@ enum gt_status hf_hub_find(const char *name, char out[static FILE_PATH_MAX])
     const char *folder = FILE_IN(hub, repository);
     const struct snapshots all = snapshots_list(folder);
     if (all.count > 1 && !file_exists(FILE_IN(folder, "refs/main")))
-        return FAIL(GT_DATA, "%s: %s has no refs/main and several snapshots; give the path of one: %s/snapshots/{%s}",
-                    name, folder, folder, all.names);
-    return FAIL(GT_DATA,
-                "%s: there is no such folder here, and no %s/%s; to download it: hf download %s --exclude 'original/*'",
-                name, hub, repository, name);
+        return FAIL(
+            GT_DATA,
+            "%s: %s has no refs/main and several snapshots; give the path of one: %s/snapshots/{%s}",
+            name, folder, folder, all.names);
+    return FAIL(
+        GT_DATA,
+        "%s: there is no such folder here, and no %s/%s; to download it: hf download %s --exclude 'original/*'",
+        name, hub, repository, name);
 }
 
 /* ---- vocabularies ---- */
@@ -136,14 +145,16 @@ struct search {
 static void place_note(struct search *search, const char *place)
 {
     const size_t used = strlen(search->places);
-    (void)snprintf(search->places + used, sizeof search->places - used, "%s%s", used > 0 ? ", " : "", place);
+    (void)snprintf(search->places + used, sizeof search->places - used, "%s%s",
+                   used > 0 ? ", " : "", place);
 }
 
 /* Looks into a folder unless an earlier place had the files. */
 static void place_try(struct search *search, const char *folder)
 {
     bool holds = false;
-    if (search->found[0] == '\0' && file_is_folder(folder) && tokenizer_import_folder(folder, &holds) == GT_OK && holds)
+    if (search->found[0] == '\0' && file_is_folder(folder) &&
+        tokenizer_import_folder(folder, &holds) == GT_OK && holds)
         file_join(search->found, "", folder);
 }
 
@@ -185,9 +196,11 @@ static void search_list(struct search *search, const char *list)
 
 static void search_data(struct search *search)
 {
-    const char *data = variable("XDG_DATA_HOME"), *home = variable("HOME"), *folders = variable("XDG_DATA_DIRS");
+    const char *data = variable("XDG_DATA_HOME"), *home = variable("HOME"),
+               *folders = variable("XDG_DATA_DIRS");
     if (data != NULL || home != NULL) {
-        file_join(search->own, data != NULL ? data : home, data != NULL ? OWN_FOLDER : ".local/share/" OWN_FOLDER);
+        file_join(search->own, data != NULL ? data : home,
+                  data != NULL ? OWN_FOLDER : ".local/share/" OWN_FOLDER);
         place_try(search, search->own);
         place_note(search, search->own);
     }
@@ -198,12 +211,13 @@ static void search_data(struct search *search)
 static enum gt_status not_found(const struct search *search)
 {
     const char *folder = search->own[0] != '\0' ? search->own : GPT2_NAME;
-    return FAIL(GT_USAGE,
-                "gpt2: GPT-2's vocabulary is not on this machine; looked in %s; to fetch it: mkdir -p %s && cd "
-                "%s && curl -O https://openaipublic.blob.core.windows.net/gpt-2/encodings/main/vocab.bpe -O "
-                "https://openaipublic.blob.core.windows.net/gpt-2/encodings/main/encoder.json  (or: hf download gpt2 "
-                "vocab.json merges.txt)",
-                search->places, folder, folder);
+    return FAIL(
+        GT_USAGE,
+        "gpt2: GPT-2's vocabulary is not on this machine; looked in %s; to fetch it: mkdir -p %s && cd "
+        "%s && curl -O https://openaipublic.blob.core.windows.net/gpt-2/encodings/main/vocab.bpe -O "
+        "https://openaipublic.blob.core.windows.net/gpt-2/encodings/main/encoder.json  (or: hf download gpt2 "
+        "vocab.json merges.txt)",
+        search->places, folder, folder);
 }
 
 static enum gt_status find_gpt2(const void *owner, struct tokenizer **out)
@@ -218,8 +232,8 @@ static enum gt_status find_gpt2(const void *owner, struct tokenizer **out)
     TRY(tokenizer_import(owner, search.found, &tokenizer));
     const uint32_t hash = tokenizer->hash;
     if (hash != GPT2_HASH_MERGES && hash != GPT2_HASH_RANKS) {
-        log_error("%s: this is not GPT-2's vocabulary (crc32c:%08" PRIx32 ", GPT-2's is crc32c:%08" PRIx32
-                  "); to use it all the same, give its path",
+        log_error("%s: this is not GPT-2's vocabulary (crc32c:%08" PRIx32
+                  ", GPT-2's is crc32c:%08" PRIx32 "); to use it all the same, give its path",
                   search.found, hash, GPT2_HASH_MERGES);
         hostmem_free(tokenizer);
         return GT_DATA;

@@ -1,10 +1,11 @@
 /* One file of a corpus as a sequence of texts.
  *
- * Plain files and standard input are read with read(2); names with a suffix of compression or tar go through
- * libarchive's streaming reader.  Each of their levels has its own reader.  The first reads the file; the others read
- * the current member of the level above.  Only gzip, bzip2, xz, zstd, tar and "raw" (a single compressed text) are
- * enabled, and only where libarchive implements them itself, because it would start a program for a compression that it
- * was built without.  After the first level ends, the rest of the file is read, so that the checksum covers all of it.
+ * Plain files and standard input are read with read(2); names with a suffix of compression or tar
+ * go through libarchive's streaming reader.  Each of their levels has its own reader.  The first
+ * reads the file; the others read the current member of the level above.  Only gzip, bzip2, xz,
+ * zstd, tar and "raw" (a single compressed text) are enabled, and only where libarchive implements
+ * them itself, because it would start a program for a compression that it was built without.  After
+ * the first level ends, the rest of the file is read, so that the checksum covers all of it.
  * documents.c decides which texts are documents and where each one ends.
  */
 #ifdef HAVE_CONFIG_H
@@ -38,8 +39,8 @@ struct input {
 
 /* ---- names ---- */
 
-/* Returns the length of name[count] without the first of the endings that it has, or `count`.  The list ends with
- * NULL. */
+/* Returns the length of name[count] without the first of the endings that it has, or `count`.  The
+ * list ends with NULL. */
 static size_t name_without(const char *name, size_t count, const char *const *endings)
 {
     for (; *endings != NULL; endings++) {
@@ -85,7 +86,8 @@ bool input_name_has_records(const char *name)
 /* ---- the file's bytes ---- */
 
 /* Reads the next bytes of the file; *out_count is 0 at its end. */
-static enum gt_status file_pull(struct input *input, unsigned char *out, size_t capacity, size_t *out_count)
+static enum gt_status file_pull(struct input *input, unsigned char *out, size_t capacity,
+                                size_t *out_count)
 {
     ssize_t got;
     do {
@@ -137,7 +139,8 @@ static struct packed_level *level_last(const struct input *input)
     return &input->packed->levels[input->packed->depth - 1];
 }
 
-/* libarchive's read callback: level 0 reads the file, the others read the current member of the level above. */
+/* libarchive's read callback: level 0 reads the file, the others read the current member of the
+ * level above. */
 static la_ssize_t level_pull(struct archive *archive, void *context, const void **out_block)
 {
     struct packed_level *level = context;
@@ -146,7 +149,8 @@ static la_ssize_t level_pull(struct archive *archive, void *context, const void 
     if (level == &packed->levels[0]) {
         size_t count = 0;
         if (packed->file_status == GT_OK) /* libarchive may call again after an error */
-            packed->file_status = file_pull(level->input, level->block, ARCHIVE_BLOCK_BYTES, &count);
+            packed->file_status =
+                file_pull(level->input, level->block, ARCHIVE_BLOCK_BYTES, &count);
         if (packed->file_status != GT_OK)
             archive_set_error(archive, EIO, "the file cannot be read");
         return packed->file_status == GT_OK ? (la_ssize_t)count : ARCHIVE_FATAL;
@@ -170,21 +174,24 @@ static enum gt_status level_refuse(const struct input *input)
     return archive_errno(archive) == ENOMEM ? GT_NO_MEMORY : GT_DATA;
 }
 
-/* Enables the formats and compressions.  Refuses one that libarchive would run an external program for. */
+/* Enables the formats and compressions.  Refuses one that libarchive would run an external program
+ * for. */
 static enum gt_status level_enable(const struct input *input, struct archive *archive)
 {
     static const struct {
         const char *name;
         int (*enable)(struct archive *archive);
-    } parts[] = {{"gzip", archive_read_support_filter_gzip},  {"bzip2", archive_read_support_filter_bzip2},
-                 {"xz", archive_read_support_filter_xz},      {"zstd", archive_read_support_filter_zstd},
-                 {"tar", archive_read_support_format_tar},    {"raw", archive_read_support_format_raw},
-                 {"empty", archive_read_support_format_empty}};
+    } parts[] = {
+        {"gzip", archive_read_support_filter_gzip},  {"bzip2", archive_read_support_filter_bzip2},
+        {"xz", archive_read_support_filter_xz},      {"zstd", archive_read_support_filter_zstd},
+        {"tar", archive_read_support_format_tar},    {"raw", archive_read_support_format_raw},
+        {"empty", archive_read_support_format_empty}};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (parts[i].enable(archive) != ARCHIVE_OK)
-            return FAIL(GT_UNSUPPORTED,
-                        "%s: this system's libarchive was built without %s; decompress it, or pipe it in",
-                        input->info.label, parts[i].name);
+            return FAIL(
+                GT_UNSUPPORTED,
+                "%s: this system's libarchive was built without %s; decompress it, or pipe it in",
+                input->info.label, parts[i].name);
     return GT_OK;
 }
 
@@ -192,8 +199,8 @@ static enum gt_status level_open(struct input *input)
 {
     struct packed *packed = input->packed;
     if (packed->depth == INPUT_DEPTH_MAX)
-        return FAIL(GT_DATA, "%s: archives in archives are followed to a depth of %d", input->info.label,
-                    INPUT_DEPTH_MAX);
+        return FAIL(GT_DATA, "%s: archives in archives are followed to a depth of %d",
+                    input->info.label, INPUT_DEPTH_MAX);
     struct packed_level *level = &packed->levels[packed->depth];
     level->input = input;
     level->members = 0;
@@ -215,7 +222,8 @@ static enum gt_status packed_open(struct input *input)
     TRY(file_open_read(input->file->path, &input->fd, &size_bytes));
     if (size_bytes > 0)
         return level_open(input);
-    return FAIL(GT_DATA, "%s: the file is empty, neither a compressed file nor an archive", input->info.label);
+    return FAIL(GT_DATA, "%s: the file is empty, neither a compressed file nor an archive",
+                input->info.label);
 }
 
 static void packed_close(struct input *input)
@@ -224,8 +232,8 @@ static void packed_close(struct input *input)
         archive_read_free(input->packed->levels[--input->packed->depth].archive);
 }
 
-/* Returns false for absolute names and names with a "..", which can only be meant to leave the archive.  *out_hidden is
- * true when any part of the name begins with a dot, except "." itself. */
+/* Returns false for absolute names and names with a "..", which can only be meant to leave the
+ * archive.  *out_hidden is true when any part of the name begins with a dot, except "." itself. */
 static bool name_is_safe(const char *name, bool *out_hidden)
 {
     bool is_safe = name[0] != '/' && name[0] != '\0';
@@ -246,13 +254,15 @@ static void label_set(struct input *input)
     size_t used = (size_t)snprintf(packed->label, sizeof packed->label, "%s", input->file->path);
     for (size_t i = 0; i < packed->depth && used < sizeof packed->label; i++)
         if (packed->levels[i].name[0] != '\0')
-            used += (size_t)snprintf(packed->label + used, sizeof packed->label - used, ": member %s",
-                                     packed->levels[i].name);
+            used += (size_t)snprintf(packed->label + used, sizeof packed->label - used,
+                                     ": member %s", packed->levels[i].name);
     input->info.label = packed->label;
 }
 
-/* Stores the name of the member whose header was read.  *out_wanted is true for a regular file with no hidden name. */
-static enum gt_status level_take_member(struct input *input, struct archive_entry *entry, bool *out_wanted)
+/* Stores the name of the member whose header was read.  *out_wanted is true for a regular file with
+ * no hidden name. */
+static enum gt_status level_take_member(struct input *input, struct archive_entry *entry,
+                                        bool *out_wanted)
 {
     struct packed_level *level = level_last(input);
     const char *name = archive_entry_pathname(entry);
@@ -263,18 +273,23 @@ static enum gt_status level_take_member(struct input *input, struct archive_entr
     if (name != NULL)
         snprintf(level->name, sizeof level->name, "%s", name);
     else
-        snprintf(level->name, sizeof level->name, "number-%llu", (unsigned long long)level->members);
+        snprintf(level->name, sizeof level->name, "number-%llu",
+                 (unsigned long long)level->members);
     label_set(input);
-    if (!name_is_safe(name != NULL ? name : level->name, &is_hidden) || (name != NULL && strlen(name) >= NAME_BYTES))
-        return FAIL(GT_DATA,
-                    "%s: the member's name is absolute, has a \"..\" in it, or has %d bytes or more; such an "
-                    "archive is refused",
-                    input->info.label, NAME_BYTES);
-    *out_wanted = archive_entry_filetype(entry) == AE_IFREG && archive_entry_hardlink(entry) == NULL && !is_hidden;
+    if (!name_is_safe(name != NULL ? name : level->name, &is_hidden) ||
+        (name != NULL && strlen(name) >= NAME_BYTES))
+        return FAIL(
+            GT_DATA,
+            "%s: the member's name is absolute, has a \"..\" in it, or has %d bytes or more; such an "
+            "archive is refused",
+            input->info.label, NAME_BYTES);
+    *out_wanted = archive_entry_filetype(entry) == AE_IFREG &&
+                  archive_entry_hardlink(entry) == NULL && !is_hidden;
     return GT_OK;
 }
 
-/* "x.tar", "x.tar.gz", "x.tgz": the suffixes of compressed archives are the ones that begin with a t. */
+/* "x.tar", "x.tar.gz", "x.tgz": the suffixes of compressed archives are the ones that begin with a
+ * t. */
 static bool name_is_tar(const char *name)
 {
     static const char *const endings[] = {".tar", NULL};
@@ -282,25 +297,28 @@ static bool name_is_tar(const char *name)
     return strncmp(name + stem, ".t", 2) == 0 || name_without(name, stem, endings) < stem;
 }
 
-/* Starts a single compressed text, named after the file or member that contains it, without the suffix.  An archive
- * with a damaged first header looks like one. */
+/* Starts a single compressed text, named after the file or member that contains it, without the
+ * suffix.  An archive with a damaged first header looks like one. */
 static enum gt_status level_take_raw(struct input *input)
 {
     struct packed_level *level = level_last(input);
     const char *holder = input->packed->depth > 1 ? level[-1].name : input->file->path;
     if (archive_filter_count(level->archive) <= 1)
-        return FAIL(GT_DATA, "%s: is neither compressed nor a tar archive, although its name says so",
+        return FAIL(GT_DATA,
+                    "%s: is neither compressed nor a tar archive, although its name says so",
                     input->info.label);
     if (name_is_tar(holder))
-        return FAIL(GT_DATA, "%s: holds no tar archive, although its name says so, or its first header is damaged",
-                    input->info.label);
+        return FAIL(
+            GT_DATA,
+            "%s: holds no tar archive, although its name says so, or its first header is damaged",
+            input->info.label);
     holder = file_name_of(holder);
     snprintf(level->name, sizeof level->name, "%.*s", (int)input_name_stem(holder), holder);
     return GT_OK;
 }
 
-/* Reads the rest of the file for its checksum.  When libarchive already has all the data it needs, it treats a read
- * error as the end of the file, so file_status is checked first. */
+/* Reads the rest of the file for its checksum.  When libarchive already has all the data it needs,
+ * it treats a read error as the end of the file, so file_status is checked first. */
 static enum gt_status packed_drain(struct input *input)
 {
     size_t count = 1;
@@ -311,15 +329,17 @@ static enum gt_status packed_drain(struct input *input)
     return GT_OK;
 }
 
-/* Returns true when a member's header is complete.  libarchive warns about a name that the locale cannot represent,
- * which is harmless, but also about an unreadable pax header, which loses a name or a size.  After a header with a
- * wrong checksum it would retry at the next block, which would skip the member. */
+/* Returns true when a member's header is complete.  libarchive warns about a name that the locale
+ * cannot represent, which is harmless, but also about an unreadable pax header, which loses a name
+ * or a size.  After a header with a wrong checksum it would retry at the next block, which would
+ * skip the member. */
 static bool header_is_whole(struct archive *archive, int result)
 {
     return result == ARCHIVE_OK || (result == ARCHIVE_WARN && archive_errno(archive) == NAME_ERRNO);
 }
 
-/* Takes the level's next entry; *out_found is true when it is a text.  At the end of the level it is closed. */
+/* Takes the level's next entry; *out_found is true when it is a text.  At the end of the level it
+ * is closed. */
 static enum gt_status level_step(struct input *input, bool *out_found)
 {
     struct packed_level *level = level_last(input);
@@ -357,7 +377,8 @@ static enum gt_status packed_next(struct input *input, bool *out_found)
     return GT_OK;
 }
 
-static enum gt_status packed_read(struct input *input, unsigned char *out, size_t capacity, size_t *out_count)
+static enum gt_status packed_read(struct input *input, unsigned char *out, size_t capacity,
+                                  size_t *out_count)
 {
     assert(!input->packed->ended && input->packed->depth > 0);
     const la_ssize_t got = archive_read_data(level_last(input)->archive, out, capacity);
@@ -371,10 +392,11 @@ static enum gt_status packed_read(struct input *input, unsigned char *out, size_
 
 static enum gt_status packed_open(struct input *input)
 {
-    return FAIL(GT_UNSUPPORTED,
-                "%s: this gpt-prepare was built without libarchive and cannot read compressed files or archives; "
-                "decompress it, or pipe it in: xz -dc FILE | gpt-prepare -",
-                input->info.label);
+    return FAIL(
+        GT_UNSUPPORTED,
+        "%s: this gpt-prepare was built without libarchive and cannot read compressed files or archives; "
+        "decompress it, or pipe it in: xz -dc FILE | gpt-prepare -",
+        input->info.label);
 }
 
 /* Never called, because `packed` is NULL. */
@@ -392,11 +414,13 @@ static enum gt_status parquet_probe(struct input *input)
     unsigned char head[4];
     const ssize_t count = pread(input->fd, head, sizeof head, 0);
     input->info.is_converted = count > 0 && converter_is_parquet(head, (size_t)count);
-    return input->info.is_converted ? converter_open(input, input->file->path, &input->converter) : GT_OK;
+    return input->info.is_converted ? converter_open(input, input->file->path, &input->converter)
+                                    : GT_OK;
 }
 
 /* Reads rows; after the last one the file itself, for the checksum. */
-static enum gt_status parquet_read(struct input *input, unsigned char *out, size_t capacity, size_t *out_count)
+static enum gt_status parquet_read(struct input *input, unsigned char *out, size_t capacity,
+                                   size_t *out_count)
 {
     size_t count = 1;
     TRY(converter_read(input->converter, out, capacity, out_count));
@@ -428,8 +452,8 @@ static void input_close(void *object)
         close(input->fd);
 }
 
-enum gt_status input_open(const void *owner, const struct corpus_file *file, const char *stdin_path, uint32_t crc32c,
-                          bool converts, struct input **out)
+enum gt_status input_open(const void *owner, const struct corpus_file *file, const char *stdin_path,
+                          uint32_t crc32c, bool converts, struct input **out)
 {
     struct input *input;
     TRY(HOSTMEM_NEW(owner, 1, "an input", &input));
@@ -452,7 +476,8 @@ enum gt_status input_next(struct input *input, bool *out_found)
     return GT_OK;
 }
 
-enum gt_status input_read(struct input *input, unsigned char *out, size_t capacity, size_t *out_count)
+enum gt_status input_read(struct input *input, unsigned char *out, size_t capacity,
+                          size_t *out_count)
 {
     assert(input->started && capacity > 0);
     if (input->converter != NULL)

@@ -1,17 +1,19 @@
 /* Reads manifest.json of a data set.
  *
- * Readers compare a data set with it.  The number of tokens detects files that were cut, extended, added or removed.
- * The hash detects a different tokenizer, whose ids would mean other text.  The contents of token files are not hashed,
- * because that would read all of them at each start.
+ * Readers compare a data set with it.  The number of tokens detects files that were cut, extended,
+ * added or removed. The hash detects a different tokenizer, whose ids would mean other text.  The
+ * contents of token files are not hashed, because that would read all of them at each start.
  */
 #include "data/manifest.h"
 
 #include "base/file.h"
 #include "base/json.h"
 
-#define REMEDY "run gpt-prepare again, or delete " PREPARE_MANIFEST_NAME " if you meant to change it"
+#define REMEDY \
+    "run gpt-prepare again, or delete " PREPARE_MANIFEST_NAME " if you meant to change it"
 
-static enum gt_status content_check(const json_t *root, const char *path, const int64_t tokens[static 2],
+static enum gt_status content_check(const json_t *root, const char *path,
+                                    const int64_t tokens[static 2],
                                     const struct tokenizer *tokenizer)
 {
     for (int split = TOKEN_TRAIN; split <= TOKEN_VAL; split++) {
@@ -19,7 +21,8 @@ static enum gt_status content_check(const json_t *root, const char *path, const 
         const json_t *said = json_object_get(json_object_get(root, name), "tokens");
         if (json_is_integer(said) && json_integer_value(said) != tokens[split])
             return FAIL(GT_DATA,
-                        "%s lists %" JSON_INTEGER_FORMAT " tokens for the %s split, but its files hold %" PRId64
+                        "%s lists %" JSON_INTEGER_FORMAT
+                        " tokens for the %s split, but its files hold %" PRId64
                         ": the data set has changed since it was made; " REMEDY,
                         path, json_integer_value(said), name, tokens[split]);
     }
@@ -51,12 +54,14 @@ static enum gt_status manifest_open(const char *folder, json_t **out)
     return GT_OK;
 }
 
-enum gt_status manifest_check(const char *folder, const int64_t tokens[static 2], const struct tokenizer *tokenizer)
+enum gt_status manifest_check(const char *folder, const int64_t tokens[static 2],
+                              const struct tokenizer *tokenizer)
 {
     json_t *root;
     TRY(manifest_open(folder, &root));
     const char *path = FILE_IN(folder, PREPARE_MANIFEST_NAME);
-    const enum gt_status status = root != NULL ? content_check(root, path, tokens, tokenizer) : GT_OK;
+    const enum gt_status status =
+        root != NULL ? content_check(root, path, tokens, tokenizer) : GT_OK;
     json_decref(root);
     return status;
 }

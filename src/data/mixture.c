@@ -1,15 +1,16 @@
 /* Reads the key `dataset`, and divides samples among data sets.
  *
- * The samples are divided in two repeatedly: the last data set against all before it, then the last of those, and so
- * on.  Of the first n samples, floor(n * a / b) go to the data sets before, where a and b are integer weights; sample n
- * is one of them if that number grows from n to n + 1.  The number itself counts the earlier ones, so that no state is
- * needed.
+ * The samples are divided in two repeatedly: the last data set against all before it, then the last
+ * of those, and so on.  Of the first n samples, floor(n * a / b) go to the data sets before, where
+ * a and b are integer weights; sample n is one of them if that number grows from n to n + 1.  The
+ * number itself counts the earlier ones, so that no state is needed.
  */
 #include "data/mixture.h"
 
 #include <math.h>
 
-#define WEIGHTS 1073741824.0 /* the sum of all weights, up to rounding; products of two stay below 2^63 */
+#define WEIGHTS \
+    1073741824.0 /* the sum of all weights, up to rounding; products of two stay below 2^63 */
 
 /* Refuses a data set that is a file: `text` as it was given, or below data. */
 static enum gt_status part_check(const struct mixture_part *part, const char *text)
@@ -20,19 +21,22 @@ static enum gt_status part_check(const struct mixture_part *part, const char *te
     if (file_is_folder(part->folder) || file_is_folder(file) || !file_exists(file))
         return GT_OK;
     if (length < 4 || strcmp(file + length - 4, ".bin") != 0)
-        return FAIL(GT_USAGE, "dataset: %s is a file; gpt-prepare makes a data set of text: gpt-prepare %s", text,
-                    file);
+        return FAIL(GT_USAGE,
+                    "dataset: %s is a file; gpt-prepare makes a data set of text: gpt-prepare %s",
+                    text, file);
     file_folder_of(folder, file);
     const bool in_data = strncmp(folder, "data/", 5) == 0 && strchr(folder + 5, '/') == NULL;
     const bool is_name = strchr(folder, '/') == NULL; /* which gpt-train would look for in data */
-    return FAIL(GT_USAGE, "dataset: %s is a file; name its folder: --dataset=%s%s", text, is_name ? "./" : "",
+    return FAIL(GT_USAGE, "dataset: %s is a file; name its folder: --dataset=%s%s", text,
+                is_name ? "./" : "",
                 in_data                               ? folder + 5
                 : is_name && strcmp(folder, ".") == 0 ? ""
                                                       : folder);
 }
 
 /* Adds the data set that the first `length` characters of `name` name. */
-static enum gt_status part_add(struct mixture *mixture, const char *name, size_t length, double share)
+static enum gt_status part_add(struct mixture *mixture, const char *name, size_t length,
+                               double share)
 {
     char text[FILE_PATH_MAX], at_home[FILE_PATH_MAX];
     struct mixture_part *part = &mixture->parts[mixture->count];
@@ -48,8 +52,10 @@ static enum gt_status part_add(struct mixture *mixture, const char *name, size_t
         if (strcmp(other->folder, part->folder) == 0)
             return FAIL(GT_USAGE, "dataset: %s is named twice; add its shares", text);
         if (file_is_same(other->folder, part->folder))
-            return FAIL(GT_USAGE, "dataset: %.*s and %s are one folder, named twice; name it once, with both shares",
-                        other->name_length, other->name, text);
+            return FAIL(
+                GT_USAGE,
+                "dataset: %.*s and %s are one folder, named twice; name it once, with both shares",
+                other->name_length, other->name, text);
     }
     mixture->count++;
     return GT_OK;
@@ -66,12 +72,14 @@ static enum gt_status list_parse(const char *text, struct mixture *out)
         const double share = colon != NULL ? strtod(colon + 1, &rest) : 0.0;
         sum += share;
         if (colon == NULL || colon == item || *rest != '\0' || !(share > 0.0 && isfinite(sum)))
-            return FAIL(GT_USAGE,
-                        "dataset='%s': '%s' is not NAME:SHARE with a share above 0; a mixture is written "
-                        "--dataset=old:0.7,mine:0.3",
-                        text, item);
+            return FAIL(
+                GT_USAGE,
+                "dataset='%s': '%s' is not NAME:SHARE with a share above 0; a mixture is written "
+                "--dataset=old:0.7,mine:0.3",
+                text, item);
         if (out->count == MIXTURE_MAX)
-            return FAIL(GT_USAGE, "dataset='%s': a mixture has at most %d data sets", text, MIXTURE_MAX);
+            return FAIL(GT_USAGE, "dataset='%s': a mixture has at most %d data sets", text,
+                        MIXTURE_MAX);
         TRY(part_add(out, at, (size_t)(colon - item), share));
     }
     for (int i = 0; i < out->count; i++) {
@@ -92,7 +100,8 @@ enum gt_status mixture_parse(const char *text, struct mixture *out)
     return list_parse(text, out);
 }
 
-enum gt_status mixture_tokenizer_open(const void *owner, const struct mixture *mixture, struct tokenizer **out)
+enum gt_status mixture_tokenizer_open(const void *owner, const struct mixture *mixture,
+                                      struct tokenizer **out)
 {
     struct tokenizer *tokenizers[MIXTURE_MAX] = {NULL};
     enum gt_status status = GT_OK;
@@ -101,10 +110,13 @@ enum gt_status mixture_tokenizer_open(const void *owner, const struct mixture *m
         status = tokenizer_open_dataset(owner, mixture->parts[i].folder, &tokenizers[i]);
         if (tokenizers[known] == NULL)
             known = i;
-        if (status != GT_OK || tokenizers[i] == NULL || tokenizers[known]->hash == tokenizers[i]->hash)
+        if (status != GT_OK || tokenizers[i] == NULL ||
+            tokenizers[known]->hash == tokenizers[i]->hash)
             continue;
-        status = FAIL(GT_DATA, "%s: its tokenizer is not that of %s; prepare it again with gpt-prepare --tokenizer=%s",
-                      mixture->parts[i].folder, mixture->parts[known].folder, mixture->parts[known].folder);
+        status = FAIL(
+            GT_DATA,
+            "%s: its tokenizer is not that of %s; prepare it again with gpt-prepare --tokenizer=%s",
+            mixture->parts[i].folder, mixture->parts[known].folder, mixture->parts[known].folder);
     }
     for (int i = 0; i < mixture->count; i++)
         if (i != known || status != GT_OK)
@@ -128,7 +140,8 @@ struct mixture_place mixture_place(const struct mixture *mixture, int64_t sample
         all += mixture->parts[i].weight;
     int part = mixture->count - 1;
     for (; part > 0; part--) {
-        const int64_t before = all - mixture->parts[part].weight, number = share_of(sample, before, all);
+        const int64_t before = all - mixture->parts[part].weight,
+                      number = share_of(sample, before, all);
         if (share_of(sample + 1, before, all) == number)
             return (struct mixture_place){.part = part, .number = sample - number};
         sample = number;

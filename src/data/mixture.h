@@ -1,9 +1,9 @@
 /* A mixture of data sets: which ones a run reads, and which one each of its samples comes from.
  *
- * dataset='old:0.7,mine:0.3' names several data sets with shares, which are divided by their sum.  A sample is
- * block_size tokens whatever it comes from, so shares of samples are shares of tokens.  Which data set sample n comes
- * from is a function of n alone, and among any n samples in a row a data set has its share to within one sample per
- * data set.
+ * dataset='old:0.7,mine:0.3' names several data sets with shares, which are divided by their sum.
+ * A sample is block_size tokens whatever it comes from, so shares of samples are shares of tokens.
+ * Which data set sample n comes from is a function of n alone, and among any n samples in a row a
+ * data set has its share to within one sample per data set.
  */
 #ifndef GPT_TRAIN_DATA_MIXTURE_H
 #define GPT_TRAIN_DATA_MIXTURE_H
@@ -26,14 +26,17 @@ struct mixture {
     struct mixture_part parts[MIXTURE_MAX];
 };
 
-/* Reads the key `dataset`: the name of a data set, or NAME:SHARE,NAME:SHARE...  A name means the folder data/NAME, or
- * ./NAME if there is only that; a name with a slash is a path, which may begin with "~/".  A text that is the name of a
- * folder is never a list.  `text` must outlive the mixture.  Errors: GT_USAGE (also for two names of one folder). */
+/* Reads the key `dataset`: the name of a data set, or NAME:SHARE,NAME:SHARE...  A name means the
+ * folder data/NAME, or
+ * ./NAME if there is only that; a name with a slash is a path, which may begin with "~/".  A text
+ * that is the name of a folder is never a list.  `text` must outlive the mixture.  Errors: GT_USAGE
+ * (also for two names of one folder). */
 enum gt_status mixture_parse(const char *text, struct mixture *out);
 
-/* Opens the data sets' tokenizer; NULL if none of them has one.  Errors: GT_DATA if two have different ones; those of
- * tokenizer_open_dataset(). */
-enum gt_status mixture_tokenizer_open(const void *owner, const struct mixture *mixture, struct tokenizer **out);
+/* Opens the data sets' tokenizer; NULL if none of them has one.  Errors: GT_DATA if two have
+ * different ones; those of tokenizer_open_dataset(). */
+enum gt_status mixture_tokenizer_open(const void *owner, const struct mixture *mixture,
+                                      struct tokenizer **out);
 
 /* The source of a sample: part `part`, of whose samples it is number `number`. */
 struct mixture_place {

@@ -1,8 +1,9 @@
 /* Preparing a data set: the sequence of steps.
  *
- * A run lists the inputs, locks the folder, looks for an unfinished run, possibly copies standard input and learns a
- * vocabulary, encodes (prepare_encode.c), and publishes (prepare_commit.c).  This file opens and closes the run,
- * resolves the options left open, learns the vocabulary, and decides what a failed run leaves behind.
+ * A run lists the inputs, locks the folder, looks for an unfinished run, possibly copies standard
+ * input and learns a vocabulary, encodes (prepare_encode.c), and publishes (prepare_commit.c). This
+ * file opens and closes the run, resolves the options left open, learns the vocabulary, and decides
+ * what a failed run leaves behind.
  */
 #include "data/prepare.h"
 
@@ -27,22 +28,26 @@
 
 #define COPY_BYTES ((size_t)1 << 20)
 
-const char *const prepare_separator_words[] = {"auto", "none", "newline", "before", "between", "after", NULL};
-_Static_assert(sizeof prepare_separator_words / sizeof prepare_separator_words[0] == PREPARE_SEPARATOR_COUNT + 1,
+const char *const prepare_separator_words[] = {"auto",    "none",  "newline", "before",
+                                               "between", "after", NULL};
+_Static_assert(sizeof prepare_separator_words / sizeof prepare_separator_words[0] ==
+                   PREPARE_SEPARATOR_COUNT + 1,
                "a word for every separator");
 const char *const prepare_split_words[] = {"auto", "position", "document", NULL};
-_Static_assert(sizeof prepare_split_words / sizeof prepare_split_words[0] == PREPARE_SPLIT_COUNT + 1,
+_Static_assert(sizeof prepare_split_words / sizeof prepare_split_words[0] ==
+                   PREPARE_SPLIT_COUNT + 1,
                "a word for every split");
 
 /* ---- helpers ---- */
 
-char *prepare_kinds_text(char text[static PREPARE_KINDS_TEXT_BYTES], const struct documents_kind *kinds)
+char *prepare_kinds_text(char text[static PREPARE_KINDS_TEXT_BYTES],
+                         const struct documents_kind *kinds)
 {
     size_t used = 0;
     text[0] = '\0';
     for (size_t i = 0; i < DOCUMENTS_KINDS_MAX && kinds[i].count > 0; i++)
-        used += (size_t)snprintf(text + used, PREPARE_KINDS_TEXT_BYTES - used, "%s%" PRIu64 " %s", i > 0 ? ", " : "",
-                                 kinds[i].count, kinds[i].name);
+        used += (size_t)snprintf(text + used, PREPARE_KINDS_TEXT_BYTES - used, "%s%" PRIu64 " %s",
+                                 i > 0 ? ", " : "", kinds[i].count, kinds[i].name);
     return text;
 }
 
@@ -53,7 +58,8 @@ static enum gt_status refuse_empty(const struct prepare *prep, const struct docu
     return FAIL(GT_DATA, "INPUT %s%s: no text in %" PRIu64 " file%s%s%s", prep->spec->inputs[0],
                 prep->spec->input_count > 1 ? " ..." : "", state->file_count + state->skipped_count,
                 state->file_count + state->skipped_count == 1 ? "" : "s",
-                state->skipped_count > 0 ? "; not text: " : "", prepare_kinds_text(kinds, state->kinds));
+                state->skipped_count > 0 ? "; not text: " : "",
+                prepare_kinds_text(kinds, state->kinds));
 }
 
 /* ---- resolving options ---- */
@@ -63,8 +69,10 @@ static void choose_split(struct prepare *prep)
     const struct corpus *corpus = prep->corpus;
     prep->many = prep->spec->end != DOCUMENTS_END_OF_FILE || prep->spec->format == DOCUMENTS_JSONL;
     for (size_t i = 0; i < corpus->file_count && !prep->many; i++)
-        prep->many = input_name_is_packed(corpus->files[i].path) || input_name_is_parquet(corpus->files[i].path) ||
-                     (prep->spec->format == DOCUMENTS_BY_NAME && input_name_is_jsonl(corpus->files[i].path));
+        prep->many =
+            input_name_is_packed(corpus->files[i].path) ||
+            input_name_is_parquet(corpus->files[i].path) ||
+            (prep->spec->format == DOCUMENTS_BY_NAME && input_name_is_jsonl(corpus->files[i].path));
     prep->split = prep->spec->split;
     if (prep->split == PREPARE_SPLIT_AUTO)
         prep->split = prep->many ? PREPARE_SPLIT_DOCUMENT : PREPARE_SPLIT_POSITION;
@@ -73,16 +81,19 @@ static void choose_split(struct prepare *prep)
 static enum gt_status choose_separator(struct prepare *prep)
 {
     const bool is_bpe = prep->spec->tokenizer == TOKENIZER_BPE;
-    const bool has_eot = is_bpe && (prep->spec->given == NULL || tokenizer_eot(prep->spec->given) >= 0);
+    const bool has_eot =
+        is_bpe && (prep->spec->given == NULL || tokenizer_eot(prep->spec->given) >= 0);
     prep->separator = prep->spec->separator;
     if (prep->separator == PREPARE_SEPARATOR_AUTO && !has_eot)
         prep->separator = is_bpe ? PREPARE_SEPARATOR_NONE : PREPARE_SEPARATOR_NEWLINE;
     if (prep->separator == PREPARE_SEPARATOR_AUTO)
-        prep->separator = prep->many || prep->corpus->file_count > 1 ? PREPARE_SEPARATOR_AFTER : PREPARE_SEPARATOR_NONE;
+        prep->separator = prep->many || prep->corpus->file_count > 1 ? PREPARE_SEPARATOR_AFTER
+                                                                     : PREPARE_SEPARATOR_NONE;
     if (prep->separator >= PREPARE_SEPARATOR_BEFORE && !has_eot)
-        return FAIL(GT_USAGE,
-                    "--document-separator=%s: the tokenizer %s has no end-of-text token; choose none or newline",
-                    prepare_separator_words[prep->separator], tokenizer_kind_names[prep->spec->tokenizer]);
+        return FAIL(
+            GT_USAGE,
+            "--document-separator=%s: the tokenizer %s has no end-of-text token; choose none or newline",
+            prepare_separator_words[prep->separator], tokenizer_kind_names[prep->spec->tokenizer]);
     if (prep->separator == PREPARE_SEPARATOR_NEWLINE && is_bpe && prep->spec->given != NULL &&
         tokenizer_id_of(prep->spec->given, '\n') < 0)
         return FAIL(GT_USAGE, "--document-separator=newline: the tokenizer has no newline token");
@@ -110,8 +121,10 @@ static enum gt_status prepare_open(struct prepare *prep)
                                             .is_output = prepare_is_output};
     TRY(corpus_create(prep, &corpus_spec, &prep->corpus));
     if (prep->corpus->size_bytes == 0 && !prep->corpus->has_stdin)
-        return refuse_empty(prep, &(struct documents_state){.file_count = prep->corpus->file_count});
-    prep->learns = spec->tokenizer == TOKENIZER_CHARS || (spec->tokenizer == TOKENIZER_BPE && spec->given == NULL);
+        return refuse_empty(prep,
+                            &(struct documents_state){.file_count = prep->corpus->file_count});
+    prep->learns = spec->tokenizer == TOKENIZER_CHARS ||
+                   (spec->tokenizer == TOKENIZER_BPE && spec->given == NULL);
     choose_split(prep);
     TRY(choose_separator(prep));
     TRY(HOSTMEM_NEW(prep, spec->input_count, "input records", &prep->inputs));
@@ -173,33 +186,38 @@ struct learner {
 static enum gt_status text_refuse(const struct document *document, size_t offset, const char *what)
 {
     if (document->is_line)
-        return FAIL(GT_DATA, "%s: line %" PRIu64 ": byte %zu of the text %s", document->label, document->place, offset,
-                    what);
-    return FAIL(GT_DATA, "%s: byte %" PRIu64 " %s", document->label, document->place + offset, what);
+        return FAIL(GT_DATA, "%s: line %" PRIu64 ": byte %zu of the text %s", document->label,
+                    document->place, offset, what);
+    return FAIL(GT_DATA, "%s: byte %" PRIu64 " %s", document->label, document->place + offset,
+                what);
 }
 
 static enum gt_status refuse_not_utf8(const struct document *document, size_t at)
 {
     const char *latin = text_guess_latin(document->text, document->count);
-    return text_refuse(document, at,
-                       TEXT(128, "is not UTF-8%s; give --encoding=%s, or --tokenizer=bytes, which takes any bytes",
-                            latin != NULL ? " but looks like Latin-1" : "", latin != NULL ? latin : "NAME"));
+    return text_refuse(
+        document, at,
+        TEXT(128, "is not UTF-8%s; give --encoding=%s, or --tokenizer=bytes, which takes any bytes",
+             latin != NULL ? " but looks like Latin-1" : "", latin != NULL ? latin : "NAME"));
 }
 
 static enum gt_status learn_chars(struct learner *learner, const struct document *document)
 {
     for (size_t at = 0; at < document->count;) {
         uint32_t code_point = 0;
-        const int length = utf8_decode((const unsigned char *)document->text + at, document->count - at, &code_point);
+        const int length = utf8_decode((const unsigned char *)document->text + at,
+                                       document->count - at, &code_point);
         if (length <= 0)
             return refuse_not_utf8(document, at);
         if (code_point == 0)
-            return text_refuse(document, at, "is zero, so this is no text; --tokenizer=bytes takes any bytes");
+            return text_refuse(document, at,
+                               "is zero, so this is no text; --tokenizer=bytes takes any bytes");
         learner->seen[code_point] = true;
         at += (size_t)length;
     }
     /* A newline may be inserted between two documents. */
-    if (learner->prep->separator == PREPARE_SEPARATOR_NEWLINE && learner->open_line && !document->continues)
+    if (learner->prep->separator == PREPARE_SEPARATOR_NEWLINE && learner->open_line &&
+        !document->continues)
         learner->seen['\n'] = true;
     if (document->count > 0)
         learner->open_line = document->text[document->count - 1] != '\n';
@@ -260,7 +278,8 @@ static enum gt_status learn_finish(const struct learner *learner)
     TRY(bpe_trainer_finish(learner->trainer, prep, prep->spec->vocab_size, &prep->learned));
     prep->learned->chat = prep->spec->chat;
     if (prep->learned->vocab_size < prep->spec->vocab_size)
-        log_note("the text is too short for --vocab-size=%" PRId64 "; the vocabulary has %" PRId64 " tokens",
+        log_note("the text is too short for --vocab-size=%" PRId64 "; the vocabulary has %" PRId64
+                 " tokens",
                  prep->spec->vocab_size, prep->learned->vocab_size);
     return GT_OK;
 }
@@ -270,9 +289,10 @@ static enum gt_status prepare_learn(struct prepare *prep)
     struct learner learner = {.prep = prep};
     assert(prep->learns && prep->learned == NULL);
     TRY(prepare_open_documents(prep, false));
-    enum gt_status status = prep->spec->tokenizer == TOKENIZER_BPE
-                                ? bpe_trainer_create(prep, chat_specials(prep->spec->chat), &learner.trainer)
-                                : HOSTMEM_NEW(prep, UTF8_CODE_POINTS, "characters seen", &learner.seen);
+    enum gt_status status =
+        prep->spec->tokenizer == TOKENIZER_BPE
+            ? bpe_trainer_create(prep, chat_specials(prep->spec->chat), &learner.trainer)
+            : HOSTMEM_NEW(prep, UTF8_CODE_POINTS, "characters seen", &learner.seen);
     THEN(status, learn_all(&learner));
     THEN(status, learn_finish(&learner));
     if (status == GT_OK)
@@ -298,7 +318,8 @@ static enum gt_status tokenizer_learn(struct prepare *prep)
         return tokenizer_save(prep->learned, path);
     }
     TRY(file_look(path, &exists));
-    return tokenizer_open_file(prep, exists ? path : FILE_IN(prep->spec->out_dir, TOKENIZER_FILE_NAME), &prep->learned);
+    return tokenizer_open_file(
+        prep, exists ? path : FILE_IN(prep->spec->out_dir, TOKENIZER_FILE_NAME), &prep->learned);
 }
 
 static enum gt_status prepare_tokenizer(struct prepare *prep)
@@ -321,10 +342,11 @@ static enum gt_status refuse_targetless(const struct prepare *prep)
     const int64_t row = prep->spec->block_size, needs = (counts->targetless_needs + 7) / 8 * 8;
     const char *inputs = prep->spec->inputs[0], *more = prep->spec->input_count > 1 ? " ..." : "";
     if (needs == 0)
-        return FAIL(GT_DATA,
-                    "INPUT %s%s: no conversation has an answer that counts, so nothing can be learned; each has the "
-                    "weight 0 or comes after 256 KiB of prompt",
-                    inputs, more);
+        return FAIL(
+            GT_DATA,
+            "INPUT %s%s: no conversation has an answer that counts, so nothing can be learned; each has the "
+            "weight 0 or comes after 256 KiB of prompt",
+            inputs, more);
     return FAIL(
         GT_DATA,
         "INPUT %s%s: --block-size=%" PRId64 " is too small: the prompts of all %" PRIu64
@@ -338,24 +360,27 @@ static enum gt_status split_refuse(const struct prepare *prep, int64_t train, in
     const struct prepare_spec *spec = prep->spec;
     const uint64_t documents = prep->progress.documents.document_count;
     if (train + val == 0 && prep->progress.counts.unknown_bytes > 0)
-        return FAIL(GT_DATA, "INPUT %s%s: no byte of the text has a token in the vocabulary", spec->inputs[0],
-                    spec->input_count > 1 ? " ..." : "");
+        return FAIL(GT_DATA, "INPUT %s%s: no byte of the text has a token in the vocabulary",
+                    spec->inputs[0], spec->input_count > 1 ? " ..." : "");
     if (train + val == 0 && prep->progress.counts.targetless > 0)
         return refuse_targetless(prep);
     if (train + val == 0)
         return refuse_empty(prep, &prep->progress.documents);
-    return FAIL(
-        GT_DATA,
-        "INPUT %s%s: %" PRId64 " token%s in %" PRIu64 " document%s: --val-fraction=%g and --val-split=%s leave "
-        "%" PRId64 " for training and %" PRId64 " for validation; each needs at least 1%s",
-        spec->inputs[0], spec->input_count > 1 ? " ..." : "", train + val, train + val == 1 ? "" : "s", documents,
-        documents == 1 ? "" : "s", spec->val_fraction, prepare_split_words[prep->split], train, val,
-        prep->progress.counts.targetless > 0
-            ? TEXT(96, "; %" PRIu64 " without a target within --block-size left out", prep->progress.counts.targetless)
-            : "");
+    return FAIL(GT_DATA,
+                "INPUT %s%s: %" PRId64 " token%s in %" PRIu64
+                " document%s: --val-fraction=%g and --val-split=%s leave "
+                "%" PRId64 " for training and %" PRId64 " for validation; each needs at least 1%s",
+                spec->inputs[0], spec->input_count > 1 ? " ..." : "", train + val,
+                train + val == 1 ? "" : "s", documents, documents == 1 ? "" : "s",
+                spec->val_fraction, prepare_split_words[prep->split], train, val,
+                prep->progress.counts.targetless > 0
+                    ? TEXT(96, "; %" PRIu64 " without a target within --block-size left out",
+                           prep->progress.counts.targetless)
+                    : "");
 }
 
-/* Splits all tokens by position.  The unit is a character of the tokens' text, which for bytes and chars is a token. */
+/* Splits all tokens by position.  The unit is a character of the tokens' text, which for bytes and
+ * chars is a token. */
 static enum gt_status split_by_position(struct prepare *prep, int64_t tokens, int64_t *out_train)
 {
     const int64_t units = prep->weights != NULL ? prep->progress.weight : tokens;
@@ -363,7 +388,8 @@ static enum gt_status split_by_position(struct prepare *prep, int64_t tokens, in
     *out_train = train;
     if (prep->weights == NULL)
         return GT_OK;
-    return token_writer_border(prep->writer, prep->weights, prep->tokenizer->vocab_size, units - train, out_train);
+    return token_writer_border(prep->writer, prep->weights, prep->tokenizer->vocab_size,
+                               units - train, out_train);
 }
 
 static enum gt_status prepare_finish(struct prepare *prep)
@@ -380,7 +406,8 @@ static enum gt_status prepare_finish(struct prepare *prep)
         return split_refuse(prep, train, val);
     if (prep->masks != NULL)
         TRY(token_writer_finish(prep->masks, -1, &prep->mask_files, &prep->mask_count));
-    return token_writer_finish(prep->writer, by_position ? train : -1, &prep->files, &prep->file_count);
+    return token_writer_finish(prep->writer, by_position ? train : -1, &prep->files,
+                               &prep->file_count);
 }
 
 /* Token counts come from the commit list, because a run that only had to commit has no others. */
@@ -396,7 +423,8 @@ static void prepare_result_fill(const struct prepare *prep, struct prepare_resul
         const json_t *entry = json_array_get(prep->commit, i);
         const char *name = json_string_value(json_array_get(entry, 1));
         if (json_array_size(entry) == 4 && strstr(name, ".mask") == NULL)
-            *(name[0] == 't' ? &out->train_tokens : &out->val_tokens) += json_integer_value(json_array_get(entry, 2));
+            *(name[0] == 't' ? &out->train_tokens : &out->val_tokens) +=
+                json_integer_value(json_array_get(entry, 2));
     }
 }
 
@@ -404,13 +432,15 @@ static void prepare_clear(struct prepare *prep, enum gt_status status)
 {
     if (prep->stdin_copied)
         unlink(prep->stdin_path);
-    /* Other inputs or options cannot cure these failures, and a saved state exists to retry from. */
-    const bool is_kept =
-        prep->saved != PREPARE_PHASE_NEW && (status == GT_IO || status == GT_NO_MEMORY || status == GT_FAILURE);
+    /* Other inputs or options cannot cure these failures, and a saved state exists to retry from.
+     */
+    const bool is_kept = prep->saved != PREPARE_PHASE_NEW &&
+                         (status == GT_IO || status == GT_NO_MEMORY || status == GT_FAILURE);
     if (status == GT_OK || (prep->owns_files && !is_kept && prep->saved != PREPARE_PHASE_COMMIT))
         (void)prepare_clean(prep);
     else if (prep->owns_files && is_kept)
-        log_note("%s: the work so far is kept; give the same command again to continue", prep->spec->out_dir);
+        log_note("%s: the work so far is kept; give the same command again to continue",
+                 prep->spec->out_dir);
     unlink(FILE_IN(prep->spec->out_dir, PREPARE_LOCK_NAME)); /* while this run still has the lock */
     file_unlock(prep->lock_fd);
 }
@@ -441,7 +471,8 @@ static enum gt_status prepare_steps(struct prepare *prep)
     return prepare_commit(prep);
 }
 
-enum gt_status prepare_run(const void *owner, const struct prepare_spec *spec, struct prepare_result *out)
+enum gt_status prepare_run(const void *owner, const struct prepare_spec *spec,
+                           struct prepare_result *out)
 {
     assert(spec->input_count > 0 && spec->out_dir != NULL);
     assert(spec->val_fraction >= 0 && spec->val_fraction < 1);

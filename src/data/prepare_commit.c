@@ -1,8 +1,8 @@
-/* The end of a run: renames NAME.partial to NAME.  A kill at any moment leaves the old data set, none, or the new one,
- * and a later run finishes the renames.
+/* The end of a run: renames NAME.partial to NAME.  A kill at any moment leaves the old data set,
+ * none, or the new one, and a later run finishes the renames.
  *
- * First everything is written and synced; then the list of renames is saved as the state; only then are old files
- * removed and new ones renamed, the manifest last.  Every step may be repeated.
+ * First everything is written and synced; then the list of renames is saved as the state; only then
+ * are old files removed and new ones renamed, the manifest last.  Every step may be repeated.
  */
 #include "data/prepare_commit.h"
 
@@ -25,7 +25,8 @@ static bool is_partial(const char *name)
 /* Returns true for `known`, with or without TOKEN_WRITER_PARTIAL at the end. */
 static bool name_is(const char *name, const char *known)
 {
-    return strcmp(name, known) == 0 || strcmp(name, TEXT(64, "%s" TOKEN_WRITER_PARTIAL, known)) == 0;
+    return strcmp(name, known) == 0 ||
+           strcmp(name, TEXT(64, "%s" TOKEN_WRITER_PARTIAL, known)) == 0;
 }
 
 /* Returns true for gpt_tokenizer.json and the tokenizer's files for other programs. */
@@ -39,16 +40,18 @@ static bool name_is_tokenizer(const char *name)
 
 bool prepare_is_output(const char *name)
 {
-    return name_is_tokenizer(name) || name_is(name, PREPARE_MANIFEST_NAME) || token_writer_is_name(name);
+    return name_is_tokenizer(name) || name_is(name, PREPARE_MANIFEST_NAME) ||
+           token_writer_is_name(name);
 }
 
 /* ---- the list ----
  *
- * An entry is [NAME], a file to remove, or [NAME.partial, NAME], one to rename, with the tokens and the bytes behind
- * these two when it is a token file.  The manifest comes last. */
+ * An entry is [NAME], a file to remove, or [NAME.partial, NAME], one to rename, with the tokens and
+ * the bytes behind these two when it is a token file.  The manifest comes last. */
 
 /* Adds the rename of NAME.partial to the list, and sets `out` to the path of NAME.partial. */
-static enum gt_status list_add_rename(const struct prepare *prep, const char *name, char out[static FILE_PATH_MAX])
+static enum gt_status list_add_rename(const struct prepare *prep, const char *name,
+                                      char out[static FILE_PATH_MAX])
 {
     file_join(out, prep->spec->out_dir, TEXT(64, "%s" TOKEN_WRITER_PARTIAL, name));
     json_t *entry = json_pack("[s, s]", file_name_of(out), name);
@@ -79,10 +82,11 @@ static enum gt_status files_add(const struct prepare *prep)
     int failures = 0;
     for (size_t i = 0; i < prep->file_count + prep->mask_count; i++) {
         const bool is_mask = i >= prep->file_count;
-        const struct token_file *file = is_mask ? &prep->mask_files[i - prep->file_count] : &prep->files[i];
-        failures |=
-            json_array_append_new(prep->commit, json_pack("[s, s, I, I]", file->partial, file->name,
-                                                          (json_int_t)file->tokens, (json_int_t)file->size_bytes));
+        const struct token_file *file =
+            is_mask ? &prep->mask_files[i - prep->file_count] : &prep->files[i];
+        failures |= json_array_append_new(
+            prep->commit, json_pack("[s, s, I, I]", file->partial, file->name,
+                                    (json_int_t)file->tokens, (json_int_t)file->size_bytes));
     }
     return prepare_json_check(prep->commit, failures, LIST);
 }
@@ -95,11 +99,12 @@ static enum gt_status list_add_old(const struct prepare *prep, const char *name)
         if (new != NULL && strcmp(new, name) == 0)
             return GT_OK;
     }
-    return prepare_json_check(prep->commit, json_array_insert_new(prep->commit, 0, json_pack("[s]", name)), LIST);
+    return prepare_json_check(prep->commit,
+                              json_array_insert_new(prep->commit, 0, json_pack("[s]", name)), LIST);
 }
 
-/* Returns true when a manifest's list of tokenizer files is valid.  Manifests of version 1 and of other programs have
- * none. */
+/* Returns true when a manifest's list of tokenizer files is valid.  Manifests of version 1 and of
+ * other programs have none. */
 static bool exports_are_listed(const json_t *manifest)
 {
     const json_t *list = json_object_get(manifest, "tokenizer_files");
@@ -141,10 +146,11 @@ static enum gt_status old_manifest_open(const struct prepare *prep, json_t **out
         return GT_OK;
     json_decref(*out);
     *out = NULL;
-    return FAIL(GT_DATA,
-                "%s: not a manifest of gpt-prepare's, so it does not say which files belong to the data set there; "
-                "move them away",
-                path);
+    return FAIL(
+        GT_DATA,
+        "%s: not a manifest of gpt-prepare's, so it does not say which files belong to the data set there; "
+        "move them away",
+        path);
 }
 
 enum gt_status prepare_check_old(const struct prepare *prep)
@@ -203,8 +209,8 @@ static enum gt_status commit_remove(const struct prepare *prep, const char *name
     return unlink(path) == 0 || errno == ENOENT ? GT_OK : file_error(path, "remove");
 }
 
-static enum gt_status commit_rename(const struct prepare *prep, const char *partial, const char *name,
-                                    const json_t *entry)
+static enum gt_status commit_rename(const struct prepare *prep, const char *partial,
+                                    const char *name, const json_t *entry)
 {
     const json_int_t tokens = json_integer_value(json_array_get(entry, 2));
     const json_int_t size_bytes = json_integer_value(json_array_get(entry, 3));
@@ -215,13 +221,15 @@ static enum gt_status commit_rename(const struct prepare *prep, const char *part
         return prepare_state_refuse(prep, "commit");
     memcpy(file.partial, partial, strlen(partial) + 1);
     memcpy(file.name, name, strlen(name) + 1);
-    const struct token_writer_spec *spec = strstr(name, ".mask") != NULL ? &prep->mask_spec : &prep->writer_spec;
+    const struct token_writer_spec *spec =
+        strstr(name, ".mask") != NULL ? &prep->mask_spec : &prep->writer_spec;
     return token_file_settle(spec, &file);
 }
 
 static enum gt_status commit_entry(const struct prepare *prep, const json_t *entry)
 {
-    const char *from = json_string_value(json_array_get(entry, 0)), *to = json_string_value(json_array_get(entry, 1));
+    const char *from = json_string_value(json_array_get(entry, 0)),
+               *to = json_string_value(json_array_get(entry, 1));
     const size_t parts = json_array_size(entry);
     if (!name_is_ours(from) || (parts > 1 && !name_is_ours(to)))
         return prepare_state_refuse(prep, "commit");
@@ -230,12 +238,13 @@ static enum gt_status commit_entry(const struct prepare *prep, const json_t *ent
     return commit_rename(prep, from, to, entry);
 }
 
-/* Removes the old manifest, unless the new one is already in place, and syncs: a power cut must not bring it back among
- * new files. */
+/* Removes the old manifest, unless the new one is already in place, and syncs: a power cut must not
+ * bring it back among new files. */
 static enum gt_status commit_begin(const struct prepare *prep)
 {
     bool exists;
-    TRY(file_look(FILE_IN(prep->spec->out_dir, PREPARE_MANIFEST_NAME TOKEN_WRITER_PARTIAL), &exists));
+    TRY(file_look(FILE_IN(prep->spec->out_dir, PREPARE_MANIFEST_NAME TOKEN_WRITER_PARTIAL),
+                  &exists));
     if (!exists)
         return GT_OK;
     TRY(commit_remove(prep, PREPARE_MANIFEST_NAME));
@@ -256,16 +265,18 @@ enum gt_status prepare_commit(struct prepare *prep)
     return file_sync_folder(prep->spec->out_dir);
 }
 
-/* Removes the finished outputs if `whole`, else the partial ones as far as that works.  A folder with such a name is
- * not part of a data set and is ignored. */
+/* Removes the finished outputs if `whole`, else the partial ones as far as that works.  A folder
+ * with such a name is not part of a data set and is ignored. */
 static enum gt_status outputs_remove(const struct prepare *prep, bool whole)
 {
     DIR *dir = NULL;
     enum gt_status status = GT_OK;
-    for (const char *name; (name = file_next(prep->spec->out_dir, &dir, whole ? &status : NULL)) != NULL;)
-        if (prepare_is_output(name) && whole != is_partial(name) && unlinkat(dirfd(dir), name, 0) != 0 && whole &&
-            errno != EISDIR)
-            status = file_error(FILE_IN(prep->spec->out_dir, name), "remove what a stopped run has half replaced");
+    for (const char *name;
+         (name = file_next(prep->spec->out_dir, &dir, whole ? &status : NULL)) != NULL;)
+        if (prepare_is_output(name) && whole != is_partial(name) &&
+            unlinkat(dirfd(dir), name, 0) != 0 && whole && errno != EISDIR)
+            status = file_error(FILE_IN(prep->spec->out_dir, name),
+                                "remove what a stopped run has half replaced");
     return status;
 }
 
@@ -283,8 +294,9 @@ static enum gt_status list_is_begun(const struct prepare *prep, const json_t *li
     return GT_OK;
 }
 
-/* Removes the outputs of a commit that was stopped halfway.  They go before the state, because without it nothing would
- * show that they are half a data set.  If the commit had not started, the old data set is complete and stays. */
+/* Removes the outputs of a commit that was stopped halfway.  They go before the state, because
+ * without it nothing would show that they are half a data set.  If the commit had not started, the
+ * old data set is complete and stays. */
 static enum gt_status half_commit_remove(const struct prepare *prep)
 {
     bool exists, begun = false, whole = true;

@@ -1,13 +1,15 @@
-/* From text to token files: batches of documents are cut into pieces, encoded by several threads, and written in order.
+/* From text to token files: batches of documents are cut into pieces, encoded by several threads,
+ * and written in order.
  *
- * The main thread fills a batch and decides which split each document goes to.  Then the threads encode its pieces,
- * each into its own part of one buffer.  Then the main thread writes them.  Pieces are cut by content alone
- * (bpe_split_cut()), so the output does not depend on the number of threads.  The run can be saved after a batch: the
- * saved state covers exactly the documents written, without the one that was just read.
+ * The main thread fills a batch and decides which split each document goes to.  Then the threads
+ * encode its pieces, each into its own part of one buffer.  Then the main thread writes them.
+ * Pieces are cut by content alone (bpe_split_cut()), so the output does not depend on the number of
+ * threads.  The run can be saved after a batch: the saved state covers exactly the documents
+ * written, without the one that was just read.
  *
- * A continued run does the same from the beginning of the text, but neither encodes nor writes what the stopped run has
- * written.  So it needs no other state, and detects whether the text has changed.  Reading is fast compared with
- * tokenizing.
+ * A continued run does the same from the beginning of the text, but neither encodes nor writes what
+ * the stopped run has written.  So it needs no other state, and detects whether the text has
+ * changed.  Reading is fast compared with tokenizing.
  */
 #include "data/prepare_encode.h"
 
@@ -34,10 +36,11 @@ static enum gt_status threads_open(struct prepare *prep)
     TRY(HOSTMEM_NEW(prep, (size_t)prep->spec->threads, "encoders", &prep->chats));
     TRY(HOSTMEM_NEW(prep, (size_t)prep->spec->threads, "tokens of threads", &prep->ids));
     for (int i = 0; i < prep->spec->threads; i++) {
-        TRY(is_chat ? chat_encoder_create(prep, prep->tokenizer, prep->spec->chat, PIECE_BYTES, &prep->chats[i])
+        TRY(is_chat ? chat_encoder_create(prep, prep->tokenizer, prep->spec->chat, PIECE_BYTES,
+                                          &prep->chats[i])
                     : tokenizer_encoder_create(prep, prep->tokenizer, &prep->encoders[i]));
-        TRY(HOSTMEM_NEW(prep, PIECE_BYTES * tokenizer_pipeline(prep->tokenizer)->growth, "tokens of a piece",
-                        &prep->ids[i]));
+        TRY(HOSTMEM_NEW(prep, PIECE_BYTES * tokenizer_pipeline(prep->tokenizer)->growth,
+                        "tokens of a piece", &prep->ids[i]));
     }
     return GT_OK;
 }
@@ -49,18 +52,20 @@ static void writer_choose(struct prepare *prep)
     spec->folder = prep->spec->out_dir;
     spec->width_bytes = prep->tokenizer->vocab_size > UINT16_MAX + 1 ? 4 : 2;
     spec->shard_tokens = prep->spec->shard_tokens;
-    prep->mask_spec =
-        (struct token_writer_spec){.folder = spec->folder,
-                                   .width_bytes = 1,
-                                   .mask_row = prep->spec->chat != CHAT_NONE ? prep->spec->block_size : 0};
-    const uint64_t most = INT32_MAX / (prep->spec->encoding != NULL ? 8 : 2); /* the text may be longer in UTF-8 */
-    const bool small =
-        (!prep->many || prep->spec->chat != CHAT_NONE) && !prep->corpus->has_stdin && prep->corpus->size_bytes < most;
+    prep->mask_spec = (struct token_writer_spec){
+        .folder = spec->folder,
+        .width_bytes = 1,
+        .mask_row = prep->spec->chat != CHAT_NONE ? prep->spec->block_size : 0};
+    const uint64_t most =
+        INT32_MAX / (prep->spec->encoding != NULL ? 8 : 2); /* the text may be longer in UTF-8 */
+    const bool small = (!prep->many || prep->spec->chat != CHAT_NONE) && !prep->corpus->has_stdin &&
+                       prep->corpus->size_bytes < most;
     if (spec->width_bytes == 4 && spec->shard_tokens == 0 && !small)
         spec->shard_tokens = (int64_t)1 << 30;
 }
 
-/* Counts the characters of each token of a bpe, for a split by position; a token that is not from the text has none. */
+/* Counts the characters of each token of a bpe, for a split by position; a token that is not from
+ * the text has none. */
 static enum gt_status weights_make(struct prepare *prep)
 {
     const struct tokenizer *tokenizer = prep->tokenizer;
@@ -89,7 +94,8 @@ enum gt_status prepare_encode_open(struct prepare *prep)
     TRY(threads_open(prep));
     prep->lacks_bytes = prep->tokenizer->bpe != NULL && bpe_lacks_bytes(prep->tokenizer->bpe);
     TRY(HOSTMEM_NEW(prep, BATCH_BYTES, "text of a batch", &prep->text));
-    const size_t width = prep->spec->chat != CHAT_NONE ? sizeof(int32_t) : prep->writer_spec.width_bytes;
+    const size_t width =
+        prep->spec->chat != CHAT_NONE ? sizeof(int32_t) : prep->writer_spec.width_bytes;
     prep->packed_width = width * tokenizer_pipeline(prep->tokenizer)->growth;
     TRY(hostmem_alloc(prep, BATCH_BYTES, prep->packed_width, "tokens of a batch", &prep->packed));
     TRY(HOSTMEM_NEW(prep, BATCH_PIECES_MAX, "pieces of a batch", &prep->pieces));
@@ -130,16 +136,20 @@ static void piece_encode(void *context, size_t index, int thread)
     const uint64_t unknown_before = unknown->total;
     size_t count = 0;
     if (prep->spec->chat != CHAT_NONE) {
-        piece->status = chat_encode(prep->chats[thread], text, piece->count, prep->ids[thread], &count);
+        piece->status =
+            chat_encode(prep->chats[thread], text, piece->count, prep->ids[thread], &count);
         piece->unknown_count = unknown->total - unknown_before;
-        memcpy(prep->packed + piece->offset * prep->packed_width, prep->ids[thread], count * sizeof(int32_t));
+        memcpy(prep->packed + piece->offset * prep->packed_width, prep->ids[thread],
+               count * sizeof(int32_t));
         piece->tokens = (int64_t)count;
         return;
     }
-    tokenizer_encoder_place(prep->encoders[thread], piece->first ? BPE_PLACE_BEGIN : BPE_PLACE_WITHIN);
+    tokenizer_encoder_place(prep->encoders[thread],
+                            piece->first ? BPE_PLACE_BEGIN : BPE_PLACE_WITHIN);
     if (!prep->replays || prep->lacks_bytes) /* which are counted again */
-        piece->status = tokenizer_encoder_run(prep->encoders[thread], text, piece->count, TOKENIZER_SPECIAL_AS_TEXT,
-                                              prep->ids[thread], &count, &piece->fault);
+        piece->status = tokenizer_encoder_run(prep->encoders[thread], text, piece->count,
+                                              TOKENIZER_SPECIAL_AS_TEXT, prep->ids[thread], &count,
+                                              &piece->fault);
     if (piece->status != GT_OK)
         return;
     assert(count * width <= piece->count * prep->packed_width);
@@ -155,8 +165,8 @@ static void piece_encode(void *context, size_t index, int thread)
 /* ---- writing ---- */
 
 /* Writes tokens, or bytes of the mask, unless the stopped run has. */
-static enum gt_status put(const struct prepare *prep, struct token_writer *writer, enum token_split split,
-                          const unsigned char *bytes, int64_t count)
+static enum gt_status put(const struct prepare *prep, struct token_writer *writer,
+                          enum token_split split, const unsigned char *bytes, int64_t count)
 {
     return prep->replays ? GT_OK : token_writer_put(writer, split, bytes, count);
 }
@@ -171,15 +181,16 @@ static enum gt_status put_token(struct prepare *prep, enum token_split split, in
     return put(prep, prep->writer, split, bytes, 1);
 }
 
-/* Writes the separator before a document, which depends on the earlier documents of its split, and the tokenizer's
- * first token. */
+/* Writes the separator before a document, which depends on the earlier documents of its split, and
+ * the tokenizer's first token. */
 static enum gt_status put_before(struct prepare *prep, enum token_split split)
 {
     const bool later = prep->progress.has_document[split];
     prep->progress.has_document[split] = true;
     if (prep->separator == PREPARE_SEPARATOR_NEWLINE && prep->progress.open_line[split])
         TRY(put_token(prep, split, tokenizer_id_of(prep->tokenizer, '\n')));
-    if (prep->separator == PREPARE_SEPARATOR_BEFORE || (prep->separator == PREPARE_SEPARATOR_BETWEEN && later))
+    if (prep->separator == PREPARE_SEPARATOR_BEFORE ||
+        (prep->separator == PREPARE_SEPARATOR_BETWEEN && later))
         TRY(put_token(prep, split, tokenizer_eot(prep->tokenizer)));
     const int32_t bos = tokenizer_pipeline(prep->tokenizer)->bos;
     return bos >= 0 ? put_token(prep, split, bos) : GT_OK;
@@ -217,7 +228,8 @@ static void latin_note(struct prepare *prep, const struct prepare_piece *piece)
     prep->latin_said |= latin != NULL;
 }
 
-/* Counts bytes without a token, and notes where the first is: exactly, unless the text was normalized. */
+/* Counts bytes without a token, and notes where the first is: exactly, unless the text was
+ * normalized. */
 static void unknown_count(struct prepare *prep, const struct prepare_piece *piece)
 {
     const bool is_first = prep->progress.counts.unknown_bytes == 0;
@@ -228,8 +240,8 @@ static void unknown_count(struct prepare *prep, const struct prepare_piece *piec
         return;
     while (at < piece->count && !bpe_is_unknown(prep->tokenizer->bpe, text[at]))
         at++;
-    snprintf(prep->unknown_first, sizeof prep->unknown_first, "%s: %s %" PRIu64, path, piece->is_line ? "line" : "byte",
-             piece->is_line ? piece->place : piece->place + at);
+    snprintf(prep->unknown_first, sizeof prep->unknown_first, "%s: %s %" PRIu64, path,
+             piece->is_line ? "line" : "byte", piece->is_line ? piece->place : piece->place + at);
 }
 
 /* Warns about the bytes without a token of the whole run. */
@@ -242,7 +254,8 @@ static void unknown_note(const struct prepare *prep)
         for (int byte = 0; byte < 256; byte++)
             all.counts[byte] += one->counts[byte];
     }
-    tokenizer_unknown_warn(prep->tokenizer, &all, TEXT(FILE_PATH_MAX + 64, "from %s on", prep->unknown_first));
+    tokenizer_unknown_warn(prep->tokenizer, &all,
+                           TEXT(FILE_PATH_MAX + 64, "from %s on", prep->unknown_first));
 }
 
 static enum gt_status piece_put(struct prepare *prep, const struct prepare_piece *piece)
@@ -252,7 +265,8 @@ static enum gt_status piece_put(struct prepare *prep, const struct prepare_piece
         return piece_refuse(prep, piece);
     if (piece->first)
         TRY(put_before(prep, piece->split));
-    TRY(put(prep, prep->writer, piece->split, prep->packed + piece->offset * prep->packed_width, piece->tokens));
+    TRY(put(prep, prep->writer, piece->split, prep->packed + piece->offset * prep->packed_width,
+            piece->tokens));
     unknown_count(prep, piece);
     progress->weight += piece->weight;
     progress->counts.invalid_bytes += piece->invalid_count;
@@ -267,10 +281,11 @@ static enum gt_status piece_put(struct prepare *prep, const struct prepare_piece
 
 /* ---- conversations ----
  *
- * They are packed into rows of --block-size tokens.  Those of a batch are sorted by length; a row takes the longest one
- * that fits into what is left of it, again and again (best fit), and end-of-text tokens fill the rest.  After the last
- * row comes one token more, because the last target of a sample is the token after it.  A conversation of which no
- * token in a row counts teaches nothing and is left out. */
+ * They are packed into rows of --block-size tokens.  Those of a batch are sorted by length; a row
+ * takes the longest one that fits into what is left of it, again and again (best fit), and
+ * end-of-text tokens fill the rest.  After the last row comes one token more, because the last
+ * target of a sample is the token after it.  A conversation of which no token in a row counts
+ * teaches nothing and is left out. */
 
 /* By split, then the longest first, then in the order of the text. */
 static int piece_compare(const void *a, const void *b)
@@ -330,7 +345,8 @@ static enum gt_status row_add(struct prepare *prep, struct row *row, int32_t id)
 }
 
 /* Adds a conversation, of which no tokens are left. */
-static enum gt_status row_add_piece(struct prepare *prep, struct row *row, struct prepare_piece *piece)
+static enum gt_status row_add_piece(struct prepare *prep, struct row *row,
+                                    struct prepare_piece *piece)
 {
     const int32_t *ids = piece_ids(prep, piece);
     for (; piece->tokens > 0; piece->tokens--)
@@ -373,7 +389,8 @@ static enum gt_status rows_end(struct prepare *prep)
     return GT_OK;
 }
 
-/* Encodes and writes the batch, empties it, and saves the state when enough text has been written. */
+/* Encodes and writes the batch, empties it, and saves the state when enough text has been written.
+ */
 static enum gt_status batch_run(struct prepare *prep)
 {
     thread_for_each(prep->spec->threads, prep->piece_count, piece_encode, prep);
@@ -382,7 +399,8 @@ static enum gt_status batch_run(struct prepare *prep)
     if (prep->masks != NULL)
         TRY(rows_put(prep));
     prep->piece_count = prep->text_count = 0;
-    if (prep->replays || prep->progress.documents.text_bytes - prep->saved_at_bytes < prep->spec->save_every_bytes)
+    if (prep->replays ||
+        prep->progress.documents.text_bytes - prep->saved_at_bytes < prep->spec->save_every_bytes)
         return GT_OK;
     TRY(token_writer_sync(prep->writer));
     if (prep->masks != NULL)
@@ -393,10 +411,10 @@ static enum gt_status batch_run(struct prepare *prep)
 
 /* ---- filling ---- */
 
-/* Chooses the split of a document, and checks whether it is a copy.  A long document's split depends on its first
- * part. */
-static enum gt_status document_place(struct prepare *prep, const struct document *document, enum token_split *out_split,
-                                     bool *out_known)
+/* Chooses the split of a document, and checks whether it is a copy.  A long document's split
+ * depends on its first part. */
+static enum gt_status document_place(struct prepare *prep, const struct document *document,
+                                     enum token_split *out_split, bool *out_known)
 {
     *out_known = false;
     *out_split = prep->progress.long_split;
@@ -410,11 +428,13 @@ static enum gt_status document_place(struct prepare *prep, const struct document
     if (by_document && document_hash_draw(hash, prep->spec->seed) < prep->spec->val_fraction)
         *out_split = TOKEN_VAL;
     prep->progress.long_split = *out_split;
-    return prep->dedup != NULL && !document->unfinished ? dedup_add(prep->dedup, hash, out_known) : GT_OK;
+    return prep->dedup != NULL && !document->unfinished ? dedup_add(prep->dedup, hash, out_known)
+                                                        : GT_OK;
 }
 
 /* Cuts the text at the end of the batch into pieces. */
-static void pieces_add(struct prepare *prep, const struct document *document, enum token_split split)
+static void pieces_add(struct prepare *prep, const struct document *document,
+                       enum token_split split)
 {
     const size_t end = prep->text_count + document->count;
     const uint64_t file = documents_state_get(prep->documents)->file;
@@ -424,17 +444,20 @@ static void pieces_add(struct prepare *prep, const struct document *document, en
     do {
         bool forced = false;
         const size_t left = end - at;
-        const size_t count = left <= PIECE_BYTES ? left : bpe_split_cut(prep->text + at, PIECE_BYTES, joins, &forced);
+        const size_t count = left <= PIECE_BYTES
+                                 ? left
+                                 : bpe_split_cut(prep->text + at, PIECE_BYTES, joins, &forced);
         const bool ends = at + count == end;
         assert(prep->piece_count < BATCH_PIECES_MAX);
-        prep->pieces[prep->piece_count++] = (struct prepare_piece){.offset = at,
-                                                                   .count = count,
-                                                                   .split = split,
-                                                                   .first = begins,
-                                                                   .last = ends && !document->unfinished,
-                                                                   .file = file,
-                                                                   .place = document->place,
-                                                                   .is_line = document->is_line};
+        prep->pieces[prep->piece_count++] =
+            (struct prepare_piece){.offset = at,
+                                   .count = count,
+                                   .split = split,
+                                   .first = begins,
+                                   .last = ends && !document->unfinished,
+                                   .file = file,
+                                   .place = document->place,
+                                   .is_line = document->is_line};
         if (!document->is_line)
             prep->pieces[prep->piece_count - 1].place += at - prep->text_count;
         prep->progress.counts.forced_cuts += forced;
@@ -444,8 +467,8 @@ static void pieces_add(struct prepare *prep, const struct document *document, en
     prep->text_count = end;
 }
 
-/* Returns true when the batch has room for `count` more bytes.  Any two adjacent pieces of a document together exceed
- * PIECE_BYTES, which bounds their number. */
+/* Returns true when the batch has room for `count` more bytes.  Any two adjacent pieces of a
+ * document together exceed PIECE_BYTES, which bounds their number. */
 static bool batch_takes(const struct prepare *prep, size_t count)
 {
     return count <= BATCH_BYTES - prep->text_count &&
@@ -457,10 +480,13 @@ static enum gt_status replay_end(struct prepare *prep)
 {
     const struct prepare_text *text = &prep->progress.text, *then = &prep->stopped;
     if (text->parts != then->parts || text->bytes != then->bytes || text->crc32c != then->crc32c)
-        return FAIL(GT_DATA, "%s: the text changed after the stopped run read it; start again with --restart",
-                    prep->spec->out_dir);
+        return FAIL(
+            GT_DATA,
+            "%s: the text changed after the stopped run read it; start again with --restart",
+            prep->spec->out_dir);
     if (prep->weights != NULL && prep->phase == PREPARE_PHASE_ENCODE)
-        TRY(token_writer_weight(prep->writer, prep->weights, prep->tokenizer->vocab_size, &prep->progress.weight));
+        TRY(token_writer_weight(prep->writer, prep->weights, prep->tokenizer->vocab_size,
+                                &prep->progress.weight));
     prep->replays = false;
     prep->owns_files = true;
     prep->saved_at_bytes = prep->progress.documents.text_bytes;
@@ -479,7 +505,8 @@ static enum gt_status document_add(struct prepare *prep, const struct document *
     /* The rows depend on the batches of conversations, so save_every must not. */
     const uint64_t most = prep->masks != NULL ? CONVERSATIONS_BYTES : prep->spec->save_every_bytes;
     struct prepare_text *read = &prep->progress.text;
-    const bool caught_up = prep->replays && prep->phase == PREPARE_PHASE_ENCODE && read->parts == prep->stopped.parts;
+    const bool caught_up =
+        prep->replays && prep->phase == PREPARE_PHASE_ENCODE && read->parts == prep->stopped.parts;
     if (caught_up || !batch_takes(prep, document->count) || prep->text_count >= most)
         TRY(batch_run(prep));
     if (caught_up)

@@ -1,4 +1,5 @@
-/* Encodes the documents: batches of text become tokens in several threads, which one thread writes in order. */
+/* Encodes the documents: batches of text become tokens in several threads, which one thread writes
+ * in order. */
 #ifndef GPT_TRAIN_DATA_PREPARE_ENCODE_H
 #define GPT_TRAIN_DATA_PREPARE_ENCODE_H
 

@@ -1,4 +1,5 @@
-/* manifest.json: the sources of a data set, the options, and the contents; and the state of an unfinished run. */
+/* manifest.json: the sources of a data set, the options, and the contents; and the state of an
+ * unfinished run. */
 #ifndef GPT_TRAIN_DATA_PREPARE_MANIFEST_H
 #define GPT_TRAIN_DATA_PREPARE_MANIFEST_H
 
@@ -16,7 +17,8 @@ enum gt_status prepare_state_refuse(const struct prepare *prep, const char *fiel
 
 /* Returns the end of the tokenizer's files to write, which begin with TOKENIZER_FILE_OURS. */
 int prepare_tokenizer_files(const struct prepare *prep);
-/* Logs one line about the JSON of `what` and returns GT_NO_MEMORY when `value` is NULL or `failures` is not 0. */
+/* Logs one line about the JSON of `what` and returns GT_NO_MEMORY when `value` is NULL or
+ * `failures` is not 0. */
 enum gt_status prepare_json_check(const json_t *value, int failures, const char *what);
 
 #endif

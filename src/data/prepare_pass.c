@@ -18,22 +18,22 @@ static const char *chat_flags(const struct prepare_spec *spec)
 
 enum gt_status prepare_open_documents(struct prepare *prep, bool second)
 {
-    const struct documents_spec spec = {.corpus = prep->corpus,
-                                        .inputs = prep->inputs,
-                                        .format = prep->spec->format,
-                                        .field = prep->spec->field != NULL ? prep->spec->field : "text",
-                                        .chat = {.kind = prep->spec->chat,
-                                                 .field = prep->spec->field,
-                                                 .system = prep->spec->system,
-                                                 .train_on = prep->spec->train_on},
-                                        .chat_flags = chat_flags(prep->spec),
-                                        .encoding = prep->spec->encoding,
-                                        .stdin_path = prep->stdin_copied ? prep->stdin_path : NULL,
-                                        .end = prep->spec->end,
-                                        .joins_newlines =
-                                            bpe_splits[tokenizer_pipeline(prep->spec->given)->split].joins_newlines,
-                                        .skip_bad_lines = prep->spec->skip_bad_lines,
-                                        .quiet = second && prep->learns};
+    const struct documents_spec spec = {
+        .corpus = prep->corpus,
+        .inputs = prep->inputs,
+        .format = prep->spec->format,
+        .field = prep->spec->field != NULL ? prep->spec->field : "text",
+        .chat = {.kind = prep->spec->chat,
+                 .field = prep->spec->field,
+                 .system = prep->spec->system,
+                 .train_on = prep->spec->train_on},
+        .chat_flags = chat_flags(prep->spec),
+        .encoding = prep->spec->encoding,
+        .stdin_path = prep->stdin_copied ? prep->stdin_path : NULL,
+        .end = prep->spec->end,
+        .joins_newlines = bpe_splits[tokenizer_pipeline(prep->spec->given)->split].joins_newlines,
+        .skip_bad_lines = prep->spec->skip_bad_lines,
+        .quiet = second && prep->learns};
     return documents_create(prep, &spec, &prep->documents);
 }
 

@@ -4,7 +4,8 @@
 
 #include "data/prepare_state.h"
 
-/* Calls the progress function of the spec, with `force` also when little was read since the last call. */
+/* Calls the progress function of the spec, with `force` also when little was read since the last
+ * call. */
 void prepare_report(struct prepare *prep, bool force);
 /* Opens the documents for the first or the `second` pass. */
 enum gt_status prepare_open_documents(struct prepare *prep, bool second);

@@ -13,8 +13,9 @@
 
 /* The text or token between documents. */
 enum prepare_separator {
-    PREPARE_SEPARATOR_AUTO,    /* no end-of-text token: newline (given bpe: none); a single text: none; else after */
-    PREPARE_SEPARATOR_NONE,    /* nothing */
+    PREPARE_SEPARATOR_AUTO, /* no end-of-text token: newline (given bpe: none); a single text: none;
+                               else after */
+    PREPARE_SEPARATOR_NONE, /* nothing */
     PREPARE_SEPARATOR_NEWLINE, /* a newline, unless the document ends in one */
     PREPARE_SEPARATOR_BEFORE,  /* end-of-text before each document (llm.c) */
     PREPARE_SEPARATOR_BETWEEN, /* end-of-text between documents */
@@ -23,7 +24,8 @@ enum prepare_separator {
 };
 
 enum prepare_split {
-    PREPARE_SPLIT_AUTO,     /* by document for JSONL, archives and texts of several documents; else by position */
+    PREPARE_SPLIT_AUTO, /* by document for JSONL, archives and texts of several documents; else by
+                           position */
     PREPARE_SPLIT_POSITION, /* the last part of all tokens is val */
     PREPARE_SPLIT_DOCUMENT, /* each document goes to val with probability val_fraction */
     PREPARE_SPLIT_COUNT
@@ -51,10 +53,11 @@ struct prepare_spec {
     enum chat_kind chat;         /* the documents are conversations; each split gets a mask */
     const char *system;          /* the system's message of conversations without one, or NULL */
     enum chat_train_on train_on; /* what counts in conversations */
-    int64_t block_size;          /* of conversations: tokens of a row, a multiple of 8; longer ones are cut */
-    const char *encoding;        /* of the inputs; NULL: UTF-8, or that of the byte-order mark */
-    enum documents_end end;      /* of documents inside a text */
-    bool skip_bad_lines;         /* for JSONL */
+    int64_t
+        block_size; /* of conversations: tokens of a row, a multiple of 8; longer ones are cut */
+    const char *encoding;   /* of the inputs; NULL: UTF-8, or that of the byte-order mark */
+    enum documents_end end; /* of documents inside a text */
+    bool skip_bad_lines;    /* for JSONL */
     enum prepare_separator separator;
     enum prepare_split split;
     uint64_t seed;                 /* for the split by document */
@@ -68,14 +71,17 @@ struct prepare_spec {
 };
 
 struct prepare_counts {
-    uint64_t duplicates;                       /* documents left out */
-    uint64_t forced_cuts;                      /* places where the cut may have split a token */
-    uint64_t invalid_bytes, invalid_documents; /* bytes that are not UTF-8, and documents with such */
-    uint64_t zero_documents;                   /* documents with a zero byte */
-    uint64_t unknown_bytes;                    /* bytes that have no token in the vocabulary */
-    uint64_t cut_conversations, answer_tokens; /* longer than a row or 256 KiB; tokens that count as targets */
-    uint64_t targetless;                       /* conversations left out: none of their tokens in a row counts */
-    int64_t targetless_needs;                  /* the shortest row with a target of one of them, or 0: there is none */
+    uint64_t duplicates;  /* documents left out */
+    uint64_t forced_cuts; /* places where the cut may have split a token */
+    uint64_t invalid_bytes,
+        invalid_documents;   /* bytes that are not UTF-8, and documents with such */
+    uint64_t zero_documents; /* documents with a zero byte */
+    uint64_t unknown_bytes;  /* bytes that have no token in the vocabulary */
+    uint64_t cut_conversations,
+        answer_tokens;   /* longer than a row or 256 KiB; tokens that count as targets */
+    uint64_t targetless; /* conversations left out: none of their tokens in a row counts */
+    int64_t
+        targetless_needs; /* the shortest row with a target of one of them, or 0: there is none */
 };
 
 struct prepare_result {

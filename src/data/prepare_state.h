@@ -26,7 +26,7 @@ struct prepare_piece {
     enum token_split split;
     bool first, last; /* piece of its document */
     uint64_t file;    /* index in the corpus, for messages */
-    uint64_t place;   /* where it starts in the file: a byte of the text, or with `is_line` a line */
+    uint64_t place; /* where it starts in the file: a byte of the text, or with `is_line` a line */
     bool is_line;
     int64_t tokens;
     uint64_t unknown_count; /* bytes without a token */
@@ -61,12 +61,13 @@ struct prepare {
     struct corpus *corpus;
     enum prepare_split split;         /* resolved, never AUTO */
     enum prepare_separator separator; /* resolved, never AUTO */
-    bool learns;                      /* the vocabulary comes from the inputs, which are read twice */
-    bool many;                        /* see PREPARE_SPLIT_AUTO */
+    bool learns; /* the vocabulary comes from the inputs, which are read twice */
+    bool many;   /* see PREPARE_SPLIT_AUTO */
     bool folder_made;
-    int lock_fd;              /* -1: not locked */
-    bool owns_files;          /* temporary files in out_dir belong to this run */
-    enum prepare_phase saved; /* of the saved state; one that lists the renames goes only when they are complete */
+    int lock_fd;     /* -1: not locked */
+    bool owns_files; /* temporary files in out_dir belong to this run */
+    enum prepare_phase
+        saved; /* of the saved state; one that lists the renames goes only when they are complete */
     char stdin_path[FILE_PATH_MAX], state_path[FILE_PATH_MAX];
     bool stdin_copied;
     uint64_t stdin_bytes; /* of its copy */
@@ -91,13 +92,15 @@ struct prepare {
     int32_t **ids;                       /* for each thread, those of PIECE_BYTES of text */
     char *text;                          /* of the batch: BATCH_BYTES bytes */
     size_t text_count;
-    unsigned char *packed; /* tokens of the batch; a piece's tokens start at its offset * packed_width */
-    bool lacks_bytes;      /* the vocabulary has no token for some bytes */
-    size_t packed_width;   /* bytes for the tokens of a byte of text */
+    unsigned char
+        *packed;      /* tokens of the batch; a piece's tokens start at its offset * packed_width */
+    bool lacks_bytes; /* the vocabulary has no token for some bytes */
+    size_t packed_width; /* bytes for the tokens of a byte of text */
     struct prepare_piece *pieces;
     size_t piece_count;
     uint64_t saved_at_bytes; /* bytes of text at the last save */
-    int32_t *weights;        /* for a split by position with a bpe: the characters of each token; else NULL */
+    int32_t
+        *weights; /* for a split by position with a bpe: the characters of each token; else NULL */
     bool latin_said;
     char unknown_first[FILE_PATH_MAX + 32]; /* where the first byte without a token is */
 

@@ -1,7 +1,8 @@
 /* Where records begin and end, and the rows of CSV files.
  *
- * Elements of a list are found by counting brackets outside texts; jansson then reads each by itself.  Rows are read as
- * Python's csv module reads them: two quotes in a quoted field are one, and line ends in it stay as they are.
+ * Elements of a list are found by counting brackets outside texts; jansson then reads each by
+ * itself.  Rows are read as Python's csv module reads them: two quotes in a quoted field are one,
+ * and line ends in it stay as they are.
  */
 #include "data/records.h"
 
@@ -72,7 +73,8 @@ static bool list_run(struct record_scan *scan, const char *bytes, size_t count, 
         scan->start += scan->begun ? 0 : at;
         scan->in_scalar = (!scan->begun && memchr("{[\"", bytes[at], 3) == NULL) || scan->in_scalar;
         scan->begun = true;
-        if (scan->in_scalar && (memchr(SPACES, bytes[at], 4) != NULL || bytes[at] == ',' || bytes[at] == ']')) {
+        if (scan->in_scalar &&
+            (memchr(SPACES, bytes[at], 4) != NULL || bytes[at] == ',' || bytes[at] == ']')) {
             *out_used = at;
             return true;
         }
@@ -117,13 +119,17 @@ const char *record_scan_end(const struct record_scan *scan)
 {
     if (scan->form == RECORD_CSV)
         return scan->in_text ? "a quote opens here and the file ends before it is closed" : NULL;
-    return scan->form == RECORD_LIST && !scan->closed ? "the list is not closed: the file is cut short" : NULL;
+    return scan->form == RECORD_LIST && !scan->closed
+               ? "the list is not closed: the file is cut short"
+               : NULL;
 }
 
 /* ---- rows ---- */
 
-/* Takes the next field at row[*at] into `out`, which has room for the row.  Returns false when its quotes are wrong. */
-static bool field_take(char separator, const char *row, size_t count, size_t *at, char *out, size_t *out_count)
+/* Takes the next field at row[*at] into `out`, which has room for the row.  Returns false when its
+ * quotes are wrong. */
+static bool field_take(char separator, const char *row, size_t count, size_t *at, char *out,
+                       size_t *out_count)
 {
     bool quoted = *at < count && row[*at] == '"';
     size_t length = 0;
@@ -156,7 +162,8 @@ static json_t *fields_read(char separator, const char *row, size_t count, const 
         const bool good = field_take(separator, row, count, &at, field, &length);
         json_t *text = good ? json_stringn(field, length) : NULL;
         if (!good)
-            *reason = "a quote inside a field that is not quoted, or a quoted field that goes on after its quote";
+            *reason =
+                "a quote inside a field that is not quoted, or a quoted field that goes on after its quote";
         else if (text == NULL)
             *reason = "not valid UTF-8";
         else if (json_array_append_new(list, text) != 0)
@@ -164,7 +171,8 @@ static json_t *fields_read(char separator, const char *row, size_t count, const 
         more = more && at < count;
         if (more)
             at++;
-        if (more && at == count && *reason == NULL) /* a separator at the end: one empty field more */
+        if (more && at == count &&
+            *reason == NULL) /* a separator at the end: one empty field more */
             more = json_array_append_new(list, json_string("")) != 0;
     }
     free(field);
@@ -181,12 +189,15 @@ static size_t without_line_end(const char *row, size_t count)
     return count;
 }
 
-enum gt_status record_columns_read(struct record_columns *columns, const char *row, size_t count, const char **reason)
+enum gt_status record_columns_read(struct record_columns *columns, const char *row, size_t count,
+                                   const char **reason)
 {
     count = without_line_end(row, count);
     columns->separator = ',';
     if (memchr(row, ',', count) == NULL)
-        columns->separator = memchr(row, '\t', count) != NULL ? '\t' : memchr(row, ';', count) != NULL ? ';' : ',';
+        columns->separator = memchr(row, '\t', count) != NULL  ? '\t'
+                             : memchr(row, ';', count) != NULL ? ';'
+                                                               : ',';
     json_t *names = fields_read(columns->separator, row, count, reason);
     for (size_t i = 0; i < json_array_size(names) && *reason == NULL; i++)
         for (size_t k = 0; k < i && *reason == NULL; k++)
@@ -208,15 +219,17 @@ enum gt_status record_columns_read(struct record_columns *columns, const char *r
 static json_t *value_of(json_t *text)
 {
     const char *bytes = json_string_value(text);
-    json_t *list = bytes[strspn(bytes, SPACES)] == '[' ? json_loads(bytes, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    json_t *list = bytes[strspn(bytes, SPACES)] == '['
+                       ? json_loads(bytes, JSON_REJECT_DUPLICATES, NULL)
+                       : NULL;
     if (json_is_object(json_array_get(list, 0)))
         return list;
     json_decref(list);
     return json_incref(text);
 }
 
-enum gt_status record_row_read(const struct record_columns *columns, const char *row, size_t count, json_t **out,
-                               const char **reason)
+enum gt_status record_row_read(const struct record_columns *columns, const char *row, size_t count,
+                               json_t **out, const char **reason)
 {
     json_t *fields = fields_read(columns->separator, row, without_line_end(row, count), reason);
     json_t *object = json_object();
@@ -224,8 +237,9 @@ enum gt_status record_row_read(const struct record_columns *columns, const char 
     if (fields != NULL && json_array_size(fields) != json_array_size(columns->names))
         *reason = "another number of fields than the first row";
     for (size_t i = 0; i < json_array_size(fields) && *reason == NULL; i++)
-        failures |= json_object_set_new(object, json_string_value(json_array_get(columns->names, i)),
-                                        value_of(json_array_get(fields, i)));
+        failures |=
+            json_object_set_new(object, json_string_value(json_array_get(columns->names, i)),
+                                value_of(json_array_get(fields, i)));
     json_decref(fields);
     object = json_whole(object, failures || *reason != NULL);
     if (*reason != NULL)

@@ -1,7 +1,8 @@
 /* Sample order, from Philox counters and prefix sums over the shards; and batches.
  *
- * Each shard has a number of starts, of blocks and of windows; their running totals turn "the k-th start" into a shard
- * and an offset by bisection.  Draws never depend on an earlier draw.  tokens.c reads the tokens.
+ * Each shard has a number of starts, of blocks and of windows; their running totals turn "the k-th
+ * start" into a shard and an offset by bisection.  Draws never depend on an earlier draw.  tokens.c
+ * reads the tokens.
  */
 #include "data/sampler.h"
 
@@ -38,7 +39,8 @@ int64_t sampler_window_count(const struct sampler *sampler, bool tail)
     return sampler->shards[sampler->shard_count].before[tail ? UNIT_WINDOW : UNIT_BLOCK];
 }
 
-static enum gt_status sampler_count_shards(struct sampler *sampler, const struct token_source *source)
+static enum gt_status sampler_count_shards(struct sampler *sampler,
+                                           const struct token_source *source)
 {
     for (size_t i = 0; i < sampler->shard_count; i++) {
         struct sampler_shard *shard = &sampler->shards[i], *next = &sampler->shards[i + 1];
@@ -47,9 +49,11 @@ static enum gt_status sampler_count_shards(struct sampler *sampler, const struct
         const bool usable = shard->length > sampler->block_size;
         const int64_t targets = usable ? shard->length - 1 : 0;
         const int64_t blocks = targets / sampler->block_size;
-        next->before[UNIT_START] = shard->before[UNIT_START] + (usable ? shard->length - sampler->block_size : 0);
+        next->before[UNIT_START] =
+            shard->before[UNIT_START] + (usable ? shard->length - sampler->block_size : 0);
         next->before[UNIT_BLOCK] = shard->before[UNIT_BLOCK] + blocks;
-        next->before[UNIT_WINDOW] = shard->before[UNIT_WINDOW] + blocks + (targets % sampler->block_size != 0);
+        next->before[UNIT_WINDOW] =
+            shard->before[UNIT_WINDOW] + blocks + (targets % sampler->block_size != 0);
     }
     if (sampler_start_count(sampler) > 0)
         return GT_OK;
@@ -57,7 +61,8 @@ static enum gt_status sampler_count_shards(struct sampler *sampler, const struct
                 source->shards[0].path, sampler->block_size + 1);
 }
 
-enum gt_status sampler_create(const void *owner, const struct sampler_spec *spec, struct sampler **out)
+enum gt_status sampler_create(const void *owner, const struct sampler_spec *spec,
+                              struct sampler **out)
 {
     assert(spec->block_size >= 1);
     assert(spec->samples_per_step >= 1 && spec->samples_per_step <= INT32_MAX);
@@ -69,17 +74,19 @@ enum gt_status sampler_create(const void *owner, const struct sampler_spec *spec
     sampler->samples_per_step = spec->samples_per_step;
     sampler->drawn = spec->source->row > 0 ? UNIT_BLOCK : UNIT_START;
     sampler->shard_count = spec->source->shard_count;
-    enum gt_status status = HOSTMEM_NEW(sampler, sampler->shard_count + 1, "sampler shards", &sampler->shards);
+    enum gt_status status =
+        HOSTMEM_NEW(sampler, sampler->shard_count + 1, "sampler shards", &sampler->shards);
     THEN(status, sampler_count_shards(sampler, spec->source));
     return FINISH(status, out, sampler, hostmem_free);
 }
 
 /* ---- from the k-th start, block or window to a position ---- */
 
-/* Returns the shard that contains unit `index`; *out_within is the unit's index in it.  Shards without units are never
- * returned. */
-static const struct sampler_shard *sampler_find_unit(const struct sampler *sampler, enum sampler_unit unit,
-                                                     int64_t index, int64_t *out_within)
+/* Returns the shard that contains unit `index`; *out_within is the unit's index in it.  Shards
+ * without units are never returned. */
+static const struct sampler_shard *sampler_find_unit(const struct sampler *sampler,
+                                                     enum sampler_unit unit, int64_t index,
+                                                     int64_t *out_within)
 {
     size_t low = 0, high = sampler->shard_count;
     assert(index >= 0 && index < sampler->shards[high].before[unit]);
@@ -95,7 +102,8 @@ static const struct sampler_shard *sampler_find_unit(const struct sampler *sampl
 }
 
 /* Returns the position of a start or block. */
-static int64_t sampler_position_of(const struct sampler *sampler, enum sampler_unit unit, int64_t index)
+static int64_t sampler_position_of(const struct sampler *sampler, enum sampler_unit unit,
+                                   int64_t index)
 {
     int64_t within = 0;
     const struct sampler_shard *shard = sampler_find_unit(sampler, unit, index, &within);
@@ -107,23 +115,28 @@ static int64_t sampler_position_of(const struct sampler *sampler, enum sampler_u
 struct sampler_window sampler_window_at(const struct sampler *sampler, bool tail, int64_t index)
 {
     if (!tail)
-        return (struct sampler_window){.position = sampler_position_of(sampler, UNIT_BLOCK, index), .ignored = 0};
+        return (struct sampler_window){.position = sampler_position_of(sampler, UNIT_BLOCK, index),
+                                       .ignored = 0};
     int64_t within = 0;
     const struct sampler_shard *shard = sampler_find_unit(sampler, UNIT_WINDOW, index, &within);
     const int64_t start = within * sampler->block_size;
     const int64_t start_last = shard->length - 1 - sampler->block_size;
     if (start <= start_last)
         return (struct sampler_window){.position = shard->first + start, .ignored = 0};
-    return (struct sampler_window){.position = shard->first + start_last, .ignored = start - start_last};
+    return (struct sampler_window){.position = shard->first + start_last,
+                                   .ignored = start - start_last};
 }
 
 /* ---- draws ---- */
 
-static int64_t sampler_draw(const struct sampler *sampler, enum rng_purpose purpose, struct philox_block counter)
+static int64_t sampler_draw(const struct sampler *sampler, enum rng_purpose purpose,
+                            struct philox_block counter)
 {
-    const struct philox_block random = philox4x32_10(philox_key_make(sampler->seed, purpose), counter);
+    const struct philox_block random =
+        philox4x32_10(philox_key_make(sampler->seed, purpose), counter);
     const uint64_t count = (uint64_t)sampler->shards[sampler->shard_count].before[sampler->drawn];
-    return sampler_position_of(sampler, sampler->drawn, (int64_t)philox_below(random.word[0], random.word[1], count));
+    return sampler_position_of(sampler, sampler->drawn,
+                               (int64_t)philox_below(random.word[0], random.word[1], count));
 }
 
 int64_t sampler_position(const struct sampler *sampler, int64_t step, int64_t sample)
@@ -133,34 +146,40 @@ int64_t sampler_position(const struct sampler *sampler, int64_t step, int64_t sa
     const int64_t number = step * sampler->samples_per_step + sample;
     if (sampler->kind == SAMPLER_RANDOM) {
         const uint64_t step_bits = (uint64_t)step;
-        return sampler_draw(
-            sampler, RNG_SAMPLE,
-            (struct philox_block){{(uint32_t)sample, 0, (uint32_t)step_bits, (uint32_t)(step_bits >> 32)}});
+        return sampler_draw(sampler, RNG_SAMPLE,
+                            (struct philox_block){{(uint32_t)sample, 0, (uint32_t)step_bits,
+                                                   (uint32_t)(step_bits >> 32)}});
     }
     const int64_t blocks = sampler_window_count(sampler, false);
-    return sampler_position_of(sampler, UNIT_BLOCK,
-                               sampler_permute(sampler->seed, number / blocks, blocks, number % blocks));
+    return sampler_position_of(
+        sampler, UNIT_BLOCK,
+        sampler_permute(sampler->seed, number / blocks, blocks, number % blocks));
 }
 
-int64_t sampler_position_eval(const struct sampler *sampler, enum token_split split, int64_t evaluation, int64_t sample)
+int64_t sampler_position_eval(const struct sampler *sampler, enum token_split split,
+                              int64_t evaluation, int64_t sample)
 {
     assert(evaluation >= 0 && evaluation <= UINT32_MAX);
     assert(sample >= 0 && sample <= UINT32_MAX);
-    return sampler_draw(sampler, RNG_EVAL,
-                        (struct philox_block){{(uint32_t)sample, (uint32_t)split, (uint32_t)evaluation, 0}});
+    return sampler_draw(
+        sampler, RNG_EVAL,
+        (struct philox_block){{(uint32_t)sample, (uint32_t)split, (uint32_t)evaluation, 0}});
 }
 
 /* ---- the keyed permutation ---- */
 
-/* Runs the network once over [0, 2^bits).  The halves have bits/2 bits and the rest.  They swap in every round, so
- * after an even number of rounds the widths are the initial ones again. */
-static uint64_t feistel_encrypt(struct philox_key key, uint64_t epoch, unsigned bits, uint64_t value)
+/* Runs the network once over [0, 2^bits).  The halves have bits/2 bits and the rest.  They swap in
+ * every round, so after an even number of rounds the widths are the initial ones again. */
+static uint64_t feistel_encrypt(struct philox_key key, uint64_t epoch, unsigned bits,
+                                uint64_t value)
 {
     unsigned left_bits = bits / 2, right_bits = bits - bits / 2;
     uint64_t left = value >> right_bits, right = value & ((UINT64_C(1) << right_bits) - 1);
     for (uint32_t round = 0; round < FEISTEL_ROUNDS; round++) {
-        const struct philox_block counter = {{round, (uint32_t)right, (uint32_t)epoch, (uint32_t)(epoch >> 32)}};
-        const uint64_t mixed = philox4x32_10(key, counter).word[0] & ((UINT64_C(1) << left_bits) - 1);
+        const struct philox_block counter = {
+            {round, (uint32_t)right, (uint32_t)epoch, (uint32_t)(epoch >> 32)}};
+        const uint64_t mixed =
+            philox4x32_10(key, counter).word[0] & ((UINT64_C(1) << left_bits) - 1);
         const uint64_t left_next = right;
         right = left ^ mixed;
         left = left_next;
@@ -180,8 +199,8 @@ int64_t sampler_permute(uint64_t seed, int64_t epoch, int64_t count, int64_t ind
         bits++;
     assert(bits < 63);
     const struct philox_key key = philox_key_make(seed, RNG_EPOCH);
-    /* At the latest the cycle returns to `index`, so the walk ends within 2^bits steps; it takes at most 2 on
-     * average. */
+    /* At the latest the cycle returns to `index`, so the walk ends within 2^bits steps; it takes at
+     * most 2 on average. */
     uint64_t value = (uint64_t)index;
     for (uint64_t walk = 0; walk < (UINT64_C(1) << bits); walk++) {
         value = feistel_encrypt(key, (uint64_t)epoch, bits, value);
@@ -194,9 +213,10 @@ int64_t sampler_permute(uint64_t seed, int64_t epoch, int64_t count, int64_t ind
 
 /* ---- batches ----
  *
- * The order is a least-significant-digit radix sort of row numbers by id, one byte per pass, with as many passes as the
- * largest id has bytes.  Each pass is stable and the rows start out ascending, so rows with the same id stay ascending
- * and the sum over them has the same order on every machine.
+ * The order is a least-significant-digit radix sort of row numbers by id, one byte per pass, with
+ * as many passes as the largest id has bytes.  Each pass is stable and the rows start out
+ * ascending, so rows with the same id stay ascending and the sum over them has the same order on
+ * every machine.
  */
 
 struct batch_builder {
@@ -216,7 +236,8 @@ enum gt_status batch_builder_create(const void *owner, int64_t rows_max, int64_t
     TRY(HOSTMEM_NEW(owner, 1, "batch builder", &builder));
     builder->rows_max = rows_max;
     builder->block_size_max = block_size_max;
-    enum gt_status status = HOSTMEM_NEW(builder, (size_t)block_size_max + 1, "batch block", &builder->block);
+    enum gt_status status =
+        HOSTMEM_NEW(builder, (size_t)block_size_max + 1, "batch block", &builder->block);
     THEN(status, HOSTMEM_NEW(builder, (size_t)rows_max, "batch rows", &builder->rows));
     return FINISH(status, out, builder, hostmem_free);
 }
@@ -231,8 +252,9 @@ static void documents_mark(const int32_t *ids, int64_t count, int32_t end, int32
     }
 }
 
-enum gt_status batch_sample_read(struct batch_builder *builder, struct token_source *source, int64_t position,
-                                 int64_t block_size, int64_t sample, const struct batch_tensors *out)
+enum gt_status batch_sample_read(struct batch_builder *builder, struct token_source *source,
+                                 int64_t position, int64_t block_size, int64_t sample,
+                                 const struct batch_tensors *out)
 {
     const int64_t row = sample * block_size;
     assert(block_size >= 1 && block_size <= builder->block_size_max);
@@ -248,8 +270,8 @@ enum gt_status batch_sample_read(struct batch_builder *builder, struct token_sou
 }
 
 /* Runs one stable pass: `to` = `from` sorted by the byte of the id at bit `shift`. */
-static void order_pass(int32_t counts[DIGITS], const int32_t *ids, int64_t rows, unsigned shift, const int32_t *from,
-                       int32_t *to)
+static void order_pass(int32_t counts[DIGITS], const int32_t *ids, int64_t rows, unsigned shift,
+                       const int32_t *from, int32_t *to)
 {
     memset(counts, 0, DIGITS * sizeof counts[0]);
     for (int64_t i = 0; i < rows; i++)
@@ -264,7 +286,8 @@ static void order_pass(int32_t counts[DIGITS], const int32_t *ids, int64_t rows,
         to[counts[(uint32_t)ids[from[i]] >> shift & 0xFFu]++] = from[i];
 }
 
-static void order_mark_groups(const int32_t *ids, int64_t rows, const int32_t *order, int32_t *starts)
+static void order_mark_groups(const int32_t *ids, int64_t rows, const int32_t *order,
+                              int32_t *starts)
 {
     int32_t groups = 0;
     memset(starts, 0, ((size_t)rows + 2) * sizeof starts[0]);
@@ -276,7 +299,8 @@ static void order_mark_groups(const int32_t *ids, int64_t rows, const int32_t *o
     assert(groups >= 1 && groups <= rows);
 }
 
-void batch_order_build(struct batch_builder *builder, const int32_t *ids, int64_t rows, int32_t *order, int32_t *starts)
+void batch_order_build(struct batch_builder *builder, const int32_t *ids, int64_t rows,
+                       int32_t *order, int32_t *starts)
 {
     assert(rows >= 1 && rows <= builder->rows_max);
     int32_t id_max = 0;

@@ -1,8 +1,9 @@
 /* Finds stop texts in a stream.
  *
- * The held bytes are always the beginning of some stop text, so they are shorter than the longest.  Each new byte is
- * appended; then bytes leave at the front until the rest is such a beginning again.  The cost per byte is proportional
- * to the length of the stop texts, which is negligible compared with computing a token.
+ * The held bytes are always the beginning of some stop text, so they are shorter than the longest.
+ * Each new byte is appended; then bytes leave at the front until the rest is such a beginning
+ * again.  The cost per byte is proportional to the length of the stop texts, which is negligible
+ * compared with computing a token.
  */
 #include "data/stop_text.h"
 
@@ -46,19 +47,22 @@ enum gt_status stop_texts_parse(const char *list, const char *what, struct stop_
     return GT_OK;
 }
 
-/* Returns true when bytes[count] is a proper beginning of a text, or with `whole` when it is a text. */
+/* Returns true when bytes[count] is a proper beginning of a text, or with `whole` when it is a
+ * text. */
 static bool matches(const struct stop_texts *texts, const char *bytes, size_t count, bool whole)
 {
     for (size_t i = 0; i < texts->count; i++) {
         const size_t length = texts->at[i].count;
-        if ((whole ? length == count : length > count) && memcmp(texts->at[i].bytes, bytes, count) == 0)
+        if ((whole ? length == count : length > count) &&
+            memcmp(texts->at[i].bytes, bytes, count) == 0)
             return true;
     }
     return false;
 }
 
 /* Returns the start of the longest suffix of bytes[count] that matches, or `count`. */
-static size_t first_match(const struct stop_texts *texts, const char *bytes, size_t count, bool whole)
+static size_t first_match(const struct stop_texts *texts, const char *bytes, size_t count,
+                          bool whole)
 {
     size_t first = 0;
     while (first < count && !matches(texts, bytes + first, count - first, whole))
@@ -66,8 +70,8 @@ static size_t first_match(const struct stop_texts *texts, const char *bytes, siz
     return first;
 }
 
-static void byte_push(struct stop_text *state, const struct stop_texts *texts, char byte, stop_text_fn *show,
-                      void *context)
+static void byte_push(struct stop_text *state, const struct stop_texts *texts, char byte,
+                      stop_text_fn *show, void *context)
 {
     char bytes[STOP_TEXT_BYTES_MAX + 1];
     const size_t count = state->held_count + 1;
@@ -84,8 +88,8 @@ static void byte_push(struct stop_text *state, const struct stop_texts *texts, c
     memcpy(state->held, bytes + first, state->held_count);
 }
 
-bool stop_text_push(struct stop_text *state, const struct stop_texts *texts, const char *text, size_t count,
-                    stop_text_fn *show, void *context)
+bool stop_text_push(struct stop_text *state, const struct stop_texts *texts, const char *text,
+                    size_t count, stop_text_fn *show, void *context)
 {
     if (texts->count == 0 && count > 0)
         show(context, text, count);

@@ -1,8 +1,9 @@
 /* Examines the first bytes of a file, and converts texts in other encodings.
  *
- * Formats are recognised by the magic numbers in their specifications, if these are long or unusual enough not to begin
- * a text.  The decoder's buffer contains the bytes that are not yet converted; a character that is cut off at its end
- * waits there for the rest.  The shift state of stateful encodings is in iconv's descriptor, new for each text.
+ * Formats are recognised by the magic numbers in their specifications, if these are long or unusual
+ * enough not to begin a text.  The decoder's buffer contains the bytes that are not yet converted;
+ * a character that is cut off at its end waits there for the rest.  The shift state of stateful
+ * encodings is in iconv's descriptor, new for each text.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -64,9 +65,11 @@ static const struct text_magic magics[] = {
 static const struct text_kind safetensors = {"a model in safetensors", NULL, NULL};
 static const struct text_kind json_list = {
     "one JSON list, not JSON lines",
-    "python3 -c 'import json, sys; [print(json.dumps(row)) for row in json.load(open(sys.argv[1]))]' ", " >text.jsonl"};
+    "python3 -c 'import json, sys; [print(json.dumps(row)) for row in json.load(open(sys.argv[1]))]' ",
+    " >text.jsonl"};
 
-/* The file begins with the header's length in eight little-endian bytes, and the header, which is a JSON object. */
+/* The file begins with the header's length in eight little-endian bytes, and the header, which is a
+ * JSON object. */
 static bool is_safetensors(const unsigned char *bytes, size_t count)
 {
     return count > 9 && memcmp(bytes + 3, "\0\0\0\0\0{\"", 7) == 0;
@@ -84,7 +87,8 @@ const struct text_kind *text_kind_of(const unsigned char *bytes, size_t count, b
 {
     for (size_t i = 0; i < sizeof magics / sizeof magics[0]; i++) {
         const struct text_magic *magic = &magics[i];
-        if (count >= magic->offset + magic->length && memcmp(bytes + magic->offset, magic->bytes, magic->length) == 0)
+        if (count >= magic->offset + magic->length &&
+            memcmp(bytes + magic->offset, magic->bytes, magic->length) == 0)
             return &magic->kind;
     }
     if (is_safetensors(bytes, count))
@@ -113,8 +117,8 @@ const char *text_mark_of(const unsigned char *bytes, size_t count, size_t *out_l
 
 const char *text_guess_latin(const char *text, size_t count)
 {
-    /* The range 0x80 to 0x9F has control characters in Latin-1; in Windows-1252 these are the euro, quotes, dashes and
-     * the like. */
+    /* The range 0x80 to 0x9F has control characters in Latin-1; in Windows-1252 these are the euro,
+     * quotes, dashes and the like. */
     static const char punctuation[] = "\x80\x82\x84\x85\x8c\x91\x92\x93\x94\x95\x96\x97\x9c";
     const unsigned char *bytes = (const unsigned char *)text;
     size_t high = 0, runs = 0, windows = 0;
@@ -152,16 +156,19 @@ static enum gt_status encoding_open(const char *encoding, const struct input *in
     *out = iconv_open("UTF-8", encoding);
     if (*out != CLOSED)
         return GT_OK;
-    return FAIL(GT_USAGE, "--encoding=%s: this system does not know this encoding; iconv -l lists those that it does",
-                encoding);
+    return FAIL(
+        GT_USAGE,
+        "--encoding=%s: this system does not know this encoding; iconv -l lists those that it does",
+        encoding);
 #else
     *out = CLOSED;
     if (input != NULL)
         log_note("%s: this text is %s", input_info_get(input)->label, encoding);
-    return FAIL(GT_UNSUPPORTED,
-                "this gpt-prepare was built without iconv and reads UTF-8 only; convert the text first: "
-                "iconv -f %s -t UTF-8 FILE >text.txt",
-                encoding);
+    return FAIL(
+        GT_UNSUPPORTED,
+        "this gpt-prepare was built without iconv and reads UTF-8 only; convert the text first: "
+        "iconv -f %s -t UTF-8 FILE >text.txt",
+        encoding);
 #endif
 }
 
@@ -171,7 +178,8 @@ enum gt_status text_encoding_check(const char *encoding, bool *out_is_ascii)
     size_t in_left = 1, out_left = sizeof converted;
     iconv_t state;
     TRY(encoding_open(encoding, NULL, &state));
-    *out_is_ascii = iconv(state, &in, &in_left, &out, &out_left) != (size_t)-1 && converted[0] == 'A';
+    *out_is_ascii =
+        iconv(state, &in, &in_left, &out, &out_left) != (size_t)-1 && converted[0] == 'A';
     iconv_close(state);
     return GT_OK;
 }
@@ -183,8 +191,9 @@ static void decoder_close(void *object)
         iconv_close(decoder->state);
 }
 
-enum gt_status text_decoder_begin(const void *owner, struct text_decoder **out, const char *encoding,
-                                  const struct input *input, const unsigned char *bytes, size_t count, size_t skip)
+enum gt_status text_decoder_begin(const void *owner, struct text_decoder **out,
+                                  const char *encoding, const struct input *input,
+                                  const unsigned char *bytes, size_t count, size_t skip)
 {
     assert(count <= RAW_BYTES && skip <= count);
     if (*out == NULL)
@@ -218,14 +227,16 @@ static enum gt_status raw_fill(struct text_decoder *decoder, struct input *input
     return GT_OK;
 }
 
-/* Converts as much of the buffer as fits; at the end, flushes iconv.  *out_starved is true when the rest is an
- * incomplete character.  Returns false when the bytes are invalid. */
-static bool raw_convert(struct text_decoder *decoder, char **out, size_t *out_left, bool *out_starved)
+/* Converts as much of the buffer as fits; at the end, flushes iconv.  *out_starved is true when the
+ * rest is an incomplete character.  Returns false when the bytes are invalid. */
+static bool raw_convert(struct text_decoder *decoder, char **out, size_t *out_left,
+                        bool *out_starved)
 {
     char *in = (char *)decoder->raw + decoder->raw_used;
     size_t in_left = decoder->raw_count - decoder->raw_used;
     const bool flush = in_left == 0 && decoder->raw_ended;
-    const size_t result = iconv(decoder->state, flush ? NULL : &in, flush ? NULL : &in_left, out, out_left);
+    const size_t result =
+        iconv(decoder->state, flush ? NULL : &in, flush ? NULL : &in_left, out, out_left);
     const int reason = result == (size_t)-1 ? errno : 0;
     decoder->raw_used = decoder->raw_count - in_left;
     decoder->flushed = flush && reason == 0;
@@ -233,8 +244,8 @@ static bool raw_convert(struct text_decoder *decoder, char **out, size_t *out_le
     return reason == 0 || reason == E2BIG || (reason == EINVAL && !decoder->raw_ended);
 }
 
-enum gt_status text_decoder_read(struct text_decoder *decoder, struct input *input, unsigned char *out, size_t capacity,
-                                 size_t *out_count)
+enum gt_status text_decoder_read(struct text_decoder *decoder, struct input *input,
+                                 unsigned char *out, size_t capacity, size_t *out_count)
 {
     char *to = (char *)out;
     size_t left = capacity;
@@ -244,8 +255,11 @@ enum gt_status text_decoder_read(struct text_decoder *decoder, struct input *inp
         if ((starved || decoder->raw_used == decoder->raw_count) && !decoder->raw_ended)
             TRY(raw_fill(decoder, input));
         if (!raw_convert(decoder, &to, &left, &starved))
-            return FAIL(GT_DATA, "%s: byte %" PRIu64 " is not valid in %s; --encoding names the encoding of the text",
-                        input_info_get(input)->label, decoder->raw_offset + decoder->raw_used, decoder->encoding);
+            return FAIL(GT_DATA,
+                        "%s: byte %" PRIu64
+                        " is not valid in %s; --encoding names the encoding of the text",
+                        input_info_get(input)->label, decoder->raw_offset + decoder->raw_used,
+                        decoder->encoding);
     }
     *out_count = capacity - left;
     return GT_OK;

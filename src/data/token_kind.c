@@ -1,7 +1,9 @@
-/* Tells token files from others by their first bytes, and 16-bit ids from other numbers by statistics.
+/* Tells token files from others by their first bytes, and 16-bit ids from other numbers by
+ * statistics.
  *
- * A magic number of two or three bytes can be the first id of a good file, so the fields that follow it are compared
- * too.  The statistics are about different values, because one that repeats is no new evidence.
+ * A magic number of two or three bytes can be the first id of a good file, so the fields that
+ * follow it are compared too.  The statistics are about different values, because one that repeats
+ * is no new evidence.
  */
 #include "data/token_kind.h"
 
@@ -12,30 +14,33 @@
 #include "base/file.h"
 #include "base/utf8.h"
 
-#define SURE 48               /* numbers that must agree */
-#define CONFINED_BITS 48.0    /* of evidence that low bytes have a range of their own */
-#define CONFINED_END 240      /* such low bytes are below it */
-#define TEXT_WORDS 24         /* different pairs of bytes of a text */
-#define TEXT_HIGH_BYTES 8     /* different second bytes of these: ids of a narrow range have one or two */
+#define SURE 48            /* numbers that must agree */
+#define CONFINED_BITS 48.0 /* of evidence that low bytes have a range of their own */
+#define CONFINED_END 240   /* such low bytes are below it */
+#define TEXT_WORDS 24      /* different pairs of bytes of a text */
+#define TEXT_HIGH_BYTES \
+    8 /* different second bytes of these: ids of a narrow range have one or two */
 #define WIDE_ID_END (1 << 18) /* vocabularies are smaller */
 #define WIDE_ID_LEAST (-256)  /* ids that mark what is ignored */
 #define REAL_LEAST 0x1p-24    /* of real numbers that somebody stores */
 
 /* ---- headers that are read ---- */
 
-static bool has_bytes(const unsigned char *bytes, size_t count, size_t offset, size_t length, const char *wanted)
+static bool has_bytes(const unsigned char *bytes, size_t count, size_t offset, size_t length,
+                      const char *wanted)
 {
     return count >= offset + length && memcmp(bytes + offset, wanted, length) == 0;
 }
 
-/* llmq's scripts/tokenize_data.py: 8 bytes of magic, then int32: version, bytes of an id, ids, vocabulary, and whether
- * masks follow the ids. */
+/* llmq's scripts/tokenize_data.py: 8 bytes of magic, then int32: version, bytes of an id, ids,
+ * vocabulary, and whether masks follow the ids. */
 static bool layout_llmq(const unsigned char *bytes, size_t count, struct token_layout *out)
 {
     const size_t head = 1024;
     if (count < head || !has_bytes(bytes, count, 0, 8, "BIN.TOK\n"))
         return false;
-    const uint64_t version = le_read(bytes + 8, 4), width = le_read(bytes + 12, 4), masks = le_read(bytes + 24, 4);
+    const uint64_t version = le_read(bytes + 8, 4), width = le_read(bytes + 12, 4),
+                   masks = le_read(bytes + 24, 4);
     *out = (struct token_layout){"an llmq token file", head, le_read(bytes + 16, 4), (size_t)width};
     return (version == 1 || (version == 2 && masks == 0)) && width == 4;
 }
@@ -51,17 +56,19 @@ static bool layout_nemo(const unsigned char *bytes, size_t count, struct token_l
     return width == 2 || width == 4;
 }
 
-/* lit-gpt's packed_dataset.py: 7 bytes of magic, a version in 8 bytes, the code of the type in 1, the ids in 8. */
+/* lit-gpt's packed_dataset.py: 7 bytes of magic, a version in 8 bytes, the code of the type in 1,
+ * the ids in 8. */
 static bool layout_litgpt(const unsigned char *bytes, size_t count, struct token_layout *out)
 {
     if (count < 24 || !has_bytes(bytes, count, 0, 15, "LITPKDS\1\0\0\0\0\0\0\0"))
         return false;
-    *out = (struct token_layout){"a lit-gpt token file", 24, le_read(bytes + 16, 8), bytes[15] == 4 ? 4 : 2};
+    *out = (struct token_layout){"a lit-gpt token file", 24, le_read(bytes + 16, 8),
+                                 bytes[15] == 4 ? 4 : 2};
     return bytes[15] == 4 || bytes[15] == 8;
 }
 
-/* numpy/lib/format.py: 6 bytes of magic, 2 of version, the length of the header in 2 bytes (4 from version 2 on), and
- * the header, a Python dictionary. */
+/* numpy/lib/format.py: 6 bytes of magic, 2 of version, the length of the header in 2 bytes (4 from
+ * version 2 on), and the header, a Python dictionary. */
 static bool layout_npy(const unsigned char *bytes, size_t count, struct token_layout *out)
 {
     char text[TOKEN_KIND_HEAD_BYTES + 1];
@@ -80,32 +87,37 @@ static bool layout_npy(const unsigned char *bytes, size_t count, struct token_la
     const char *type = descr + strlen("'descr': '<");
     const bool narrow = strncmp(type, "u2'", 3) == 0;
     const bool known = narrow || strncmp(type, "u4'", 3) == 0 || strncmp(type, "i4'", 3) == 0;
-    *out = (struct token_layout){"a NumPy array", begin + length, strtoull(shape + strlen("'shape': ("), &end, 10),
-                                 narrow ? 2 : 4};
+    *out = (struct token_layout){"a NumPy array", begin + length,
+                                 strtoull(shape + strlen("'shape': ("), &end, 10), narrow ? 2 : 4};
     return known && strncmp(end, ",)", 2) == 0;
 }
 
 bool token_layout_find(const unsigned char *bytes, size_t count, struct token_layout *out)
 {
-    return layout_llmq(bytes, count, out) || layout_nemo(bytes, count, out) || layout_litgpt(bytes, count, out) ||
-           layout_npy(bytes, count, out);
+    return layout_llmq(bytes, count, out) || layout_nemo(bytes, count, out) ||
+           layout_litgpt(bytes, count, out) || layout_npy(bytes, count, out);
 }
 
 /* ---- first bytes ---- */
 
 #define TO_TOKENS "gpt-prepare makes token files of it: gpt-prepare --out-dir=data/NAME "
-#define UNPACK(ending, program) "unpack it: sh -c 'mv \"$0\" \"$0" ending "\" && " program " \"$0" ending "\"' "
+#define UNPACK(ending, program) \
+    "unpack it: sh -c 'mv \"$0\" \"$0" ending "\" && " program " \"$0" ending "\"' "
 
 static const struct token_kind gzip = {"compressed by gzip", NULL, UNPACK(".gz", "gunzip"), ""};
 static const struct token_kind zip = {"a zip archive", NULL, "unpack it: unzip ", ""};
-static const struct token_kind npz = {"a NumPy archive (.npz)", "np.load(p); a = a[a.files[0]]", NULL, NULL};
-static const struct token_kind torch = {"a file of torch.save()", "__import__(\"torch\").load(p).numpy()", NULL, NULL};
-static const struct token_kind pickle = {"a Python pickle", "np.asarray(__import__(\"pickle\").load(open(p, \"rb\")))",
-                                         NULL, NULL};
-static const struct token_kind safetensors = {"a model in safetensors", NULL, "--init_from names a model", NULL};
+static const struct token_kind npz = {"a NumPy archive (.npz)", "np.load(p); a = a[a.files[0]]",
+                                      NULL, NULL};
+static const struct token_kind torch = {"a file of torch.save()",
+                                        "__import__(\"torch\").load(p).numpy()", NULL, NULL};
+static const struct token_kind pickle = {
+    "a Python pickle", "np.asarray(__import__(\"pickle\").load(open(p, \"rb\")))", NULL, NULL};
+static const struct token_kind safetensors = {"a model in safetensors", NULL,
+                                              "--init_from names a model", NULL};
 static const struct token_kind utf16 = {"text in UTF-16", NULL, TO_TOKENS, ""};
-static const struct token_kind html = {"a web page, such as a server's answer to a wrong address", NULL,
-                                       "download the data again, from the address of the file itself", NULL};
+static const struct token_kind html = {
+    "a web page, such as a server's answer to a wrong address", NULL,
+    "download the data again, from the address of the file itself", NULL};
 static const struct token_kind json_lines = {"JSON", NULL, TO_TOKENS "--format=jsonl ", ""};
 static const struct token_kind text = {"text", NULL, TO_TOKENS, ""};
 
@@ -119,10 +131,19 @@ static const struct {
      "BIN.TOK\n",
      {"a token file of llmq with a mask, or of a version that is not known", NULL,
       "gpt-prepare --chat makes token files with a mask", NULL}},
-    {7, "LITPKDS", {"a token file of lit-gpt whose ids have neither 16 nor 32 bits", NULL, "write it again", NULL}},
-    {6, "\x93NUMPY", {"a NumPy array, but not a list of 16- or 32-bit whole numbers", "np.load(p)", NULL, NULL}},
-    {8, "MMIDIDX", {"the index of a Megatron data set", NULL, "its ids are in the .bin beside it", NULL}},
-    {8, "TNTIDX\0", {"the index of a fairseq data set", NULL, "its ids are in the .bin beside it", NULL}},
+    {7,
+     "LITPKDS",
+     {"a token file of lit-gpt whose ids have neither 16 nor 32 bits", NULL, "write it again",
+      NULL}},
+    {6,
+     "\x93NUMPY",
+     {"a NumPy array, but not a list of 16- or 32-bit whole numbers", "np.load(p)", NULL, NULL}},
+    {8,
+     "MMIDIDX",
+     {"the index of a Megatron data set", NULL, "its ids are in the .bin beside it", NULL}},
+    {8,
+     "TNTIDX\0",
+     {"the index of a fairseq data set", NULL, "its ids are in the .bin beside it", NULL}},
     {27,
      "version https://git-lfs.git",
      {"a pointer of Git LFS, without the data", NULL, "git lfs pull fetches the file", NULL}},
@@ -136,7 +157,9 @@ static const struct {
     {8, "\x89HDF\r\n\x1a\n", {"an HDF5 file", NULL, "write its ids as 16-bit numbers", NULL}},
     {7, "\3757zXZ\0", {"compressed by xz", NULL, UNPACK(".xz", "unxz"), ""}},
     {10, "BZh91AY&SY", {"compressed by bzip2", NULL, UNPACK(".bz2", "bunzip2"), ""}},
-    {16, "SQLite format 3", {"an SQLite database", NULL, "write its text as JSON lines, for gpt-prepare", NULL}},
+    {16,
+     "SQLite format 3",
+     {"an SQLite database", NULL, "write its text as JSON lines, for gpt-prepare", NULL}},
 };
 
 /* Returns true if few bytes are zero, as in compressed data; of small ids, half are. */
@@ -152,15 +175,15 @@ static bool is_dense(const unsigned char *bytes, size_t count)
 static bool is_gzip(const unsigned char *bytes, size_t count)
 {
     return count > 18 && has_bytes(bytes, count, 0, 3, "\x1f\x8b\x08") && bytes[3] < 32 &&
-           (bytes[8] == 0 || bytes[8] == 2 || bytes[8] == 4) && (bytes[9] <= 13 || bytes[9] == 255) &&
-           is_dense(bytes + 10, count - 10);
+           (bytes[8] == 0 || bytes[8] == 2 || bytes[8] == 4) &&
+           (bytes[9] <= 13 || bytes[9] == 255) && is_dense(bytes + 10, count - 10);
 }
 
 /* RFC 8878: the magic is an id above 64,000, and a bit of the descriptor is reserved. */
 static bool is_zstd(const unsigned char *bytes, size_t count)
 {
-    return count > 8 && has_bytes(bytes, count, 0, 4, "\x28\xb5\x2f\xfd") && (bytes[4] & 0x18) == 0 &&
-           is_dense(bytes + 5, count - 5);
+    return count > 8 && has_bytes(bytes, count, 0, 4, "\x28\xb5\x2f\xfd") &&
+           (bytes[4] & 0x18) == 0 && is_dense(bytes + 5, count - 5);
 }
 
 /* PKWARE's APPNOTE, 4.3.7: a local header with a name in ASCII, of a stored or deflated member. */
@@ -180,9 +203,11 @@ static const struct token_kind *zip_kind(const unsigned char *bytes, size_t coun
     return length > 8 && memcmp(name + length - 8, "data.pkl", 8) == 0 ? &torch : &zip;
 }
 
-/* Python's pickletools: protocol 4 begins with a frame, whose length has 8 bytes; protocols 2 and 3 with the magic
- * number of torch.save(), the name of NumPy's array, or an empty list or dictionary, which is stored as number 0. */
-static const struct token_kind *pickle_kind(const unsigned char *bytes, size_t count, uint64_t size_bytes)
+/* Python's pickletools: protocol 4 begins with a frame, whose length has 8 bytes; protocols 2 and 3
+ * with the magic number of torch.save(), the name of NumPy's array, or an empty list or dictionary,
+ * which is stored as number 0. */
+static const struct token_kind *pickle_kind(const unsigned char *bytes, size_t count,
+                                            uint64_t size_bytes)
 {
     static const struct token_kind dictionary = {"a pickled dictionary of Python", NULL,
                                                  "write its ids as 16-bit numbers", NULL};
@@ -204,7 +229,8 @@ static const struct token_kind *pickle_kind(const unsigned char *bytes, size_t c
 static bool is_safetensors(const unsigned char *bytes, size_t count, uint64_t size_bytes)
 {
     return count > 16 && le_read(bytes, 8) < size_bytes && has_bytes(bytes, count, 8, 2, "{\"") &&
-           memchr(bytes + 10, ':', count - 10) != NULL && bytes[10] >= ' ' && bytes[11] >= ' ' && bytes[12] >= ' ';
+           memchr(bytes + 10, ':', count - 10) != NULL && bytes[10] >= ' ' && bytes[11] >= ' ' &&
+           bytes[12] >= ' ';
 }
 
 /* ---- different 16-bit words ---- */
@@ -236,8 +262,9 @@ static void words_add_bytes(struct words *words, const unsigned char *bytes, siz
 
 /* ---- text ---- */
 
-/* Both bytes are letters, digits, signs or the like for one id in five of GPT-2's, so 24 different ones are for one
- * file in 10^16.  A file of an odd size is refused anyway.  The block may end within a character. */
+/* Both bytes are letters, digits, signs or the like for one id in five of GPT-2's, so 24 different
+ * ones are for one file in 10^16.  A file of an odd size is refused anyway.  The block may end
+ * within a character. */
 static bool is_text(const unsigned char *bytes, size_t count, uint64_t size_bytes)
 {
     struct words words = {.different = 0}, highs = {.different = 0};
@@ -246,7 +273,8 @@ static bool is_text(const unsigned char *bytes, size_t count, uint64_t size_byte
         const int length = utf8_decode(bytes + at, count - at, &code_point);
         if (length == UTF8_INCOMPLETE)
             break;
-        if (length <= 0 || (code_point < ' ' && strchr("\t\n\f\r\033", (int)code_point) == NULL) || code_point == 0)
+        if (length <= 0 || (code_point < ' ' && strchr("\t\n\f\r\033", (int)code_point) == NULL) ||
+            code_point == 0)
             return false;
         at += (size_t)length;
     }
@@ -275,14 +303,19 @@ static const struct token_kind *text_kind(const unsigned char *bytes, size_t cou
     while (at < count && isspace(bytes[at]))
         at++;
     for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++)
-        if (count - at > strlen(pages[i]) && strncasecmp((const char *)bytes + at, pages[i], strlen(pages[i])) == 0)
+        if (count - at > strlen(pages[i]) &&
+            strncasecmp((const char *)bytes + at, pages[i], strlen(pages[i])) == 0)
             return &html;
-    return count - at > 1 && bytes[at] == '{' && memchr("\" \r\n}", bytes[at + 1], 5) != NULL ? &json_lines : &text;
+    return count - at > 1 && bytes[at] == '{' && memchr("\" \r\n}", bytes[at + 1], 5) != NULL
+               ? &json_lines
+               : &text;
 }
 
-const struct token_kind *token_kind_of_head(const unsigned char *bytes, size_t count, uint64_t size_bytes)
+const struct token_kind *token_kind_of_head(const unsigned char *bytes, size_t count,
+                                            uint64_t size_bytes)
 {
-    static const struct token_kind zstd = {"compressed by zstd", NULL, UNPACK(".zst", "unzstd --rm"), ""};
+    static const struct token_kind zstd = {"compressed by zstd", NULL,
+                                           UNPACK(".zst", "unzstd --rm"), ""};
     for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++)
         if (has_bytes(bytes, count, 0, heads[i].length, heads[i].bytes))
             return &heads[i].kind;
@@ -318,9 +351,10 @@ struct wide {
     {                                                                   \
         "an array of real numbers", NULL, "ids are whole numbers", NULL \
     }
-#define REAL_IDS(bits, type)                                                                                   \
-    {                                                                                                          \
-        "an array of whole numbers in " bits "-bit floating point", "np.fromfile(p, \"" type "\")", NULL, NULL \
+#define REAL_IDS(bits, type)                                        \
+    {                                                               \
+        "an array of whole numbers in " bits "-bit floating point", \
+            "np.fromfile(p, \"" type "\")", NULL, NULL              \
     }
 
 /* In this order: what fits two types is of the first. */
@@ -360,10 +394,11 @@ static bool size_is_usual(double size)
     return size >= REAL_LEAST && size <= 1 / REAL_LEAST;
 }
 
-/* Real numbers: a quarter of all 16-bit words are the highest word of one with a usual exponent, so that 24 different
- * words are by chance in 2^-48 of all files.  Their lowest words are any: if most of these are such words, too, all ids
- * are in a part of the vocabulary.  One word in 25 is that of a whole number that can be an id, so that 11 are; or the
- * whole numbers have a 0 among them, see fits_whole(). */
+/* Real numbers: a quarter of all 16-bit words are the highest word of one with a usual exponent, so
+ * that 24 different words are by chance in 2^-48 of all files.  Their lowest words are any: if most
+ * of these are such words, too, all ids are in a part of the vocabulary.  One word in 25 is that of
+ * a whole number that can be an id, so that 11 are; or the whole numbers have a 0 among them, see
+ * fits_whole(). */
 static bool fits_reals(const struct wide *wide, const unsigned char *bytes, size_t count, bool sure)
 {
     const int top_bit = wide->bytes == 8 ? 48 : 16; /* where the highest word begins */
@@ -378,7 +413,8 @@ static bool fits_reals(const struct wide *wide, const unsigned char *bytes, size
             continue;
         if (!size_is_usual(fabs(value)))
             return false;
-        if (wide->is_whole && (value != floor(value) || value < WIDE_ID_LEAST || value >= WIDE_ID_END))
+        if (wide->is_whole &&
+            (value != floor(value) || value < WIDE_ID_LEAST || value >= WIDE_ID_END))
             return false;
         words_add(&tops, (uint64_t)bits >> top_bit & UINT16_MAX);
         twins += size_is_usual(fabs(real_of(wide, (int64_t)((uint64_t)bits << top_bit))));
@@ -386,12 +422,14 @@ static bool fits_reals(const struct wide *wide, const unsigned char *bytes, size
     }
     if (!sure || numbers < SURE)
         return !sure;
-    return wide->is_whole ? has_zero || tops.different >= 11 : tops.different >= SURE / 2 && twins * 2 < numbers;
+    return wide->is_whole ? has_zero || tops.different >= 11
+                          : tops.different >= SURE / 2 && twins * 2 < numbers;
 }
 
-/* Whole numbers: words above the largest of the higher words are lowest words.  16-bit ids are above it at any place,
- * so that n of them are all at every second place in 2^-n of all files.  The exception is text of one character a line,
- * whose newline is often id 0: there, few different ids stand between the newlines, and none of them is 0. */
+/* Whole numbers: words above the largest of the higher words are lowest words.  16-bit ids are
+ * above it at any place, so that n of them are all at every second place in 2^-n of all files.  The
+ * exception is text of one character a line, whose newline is often id 0: there, few different ids
+ * stand between the newlines, and none of them is 0. */
 static bool fits_whole(const struct wide *wide, const unsigned char *bytes, size_t count, bool sure)
 {
     struct words lows = {.different = 0};
@@ -413,14 +451,15 @@ static bool fits_whole(const struct wide *wide, const unsigned char *bytes, size
     return !sure || (numbers >= SURE && (has_zero || lows.different >= 16));
 }
 
-/* Low bytes of ids have all values, whatever the high byte is, except under the highest, where the vocabulary ends.
- * If n different words have low bytes below b, that has a probability of (b / 256)^n.  Multiples of a number also have
- * a largest low byte, but few of those below it. */
+/* Low bytes of ids have all values, whatever the high byte is, except under the highest, where the
+ * vocabulary ends. If n different words have low bytes below b, that has a probability of (b /
+ * 256)^n.  Multiples of a number also have a largest low byte, but few of those below it. */
 static const struct token_kind *confined_kind(const unsigned char *bytes, size_t count, bool sure)
 {
-    static const struct token_kind narrow = {"an array of 8-bit numbers", "np.fromfile(p, \"u1\")", NULL, NULL};
-    static const struct token_kind swapped = {"an array of 16-bit numbers, big-endian", "np.fromfile(p, \">u2\")", NULL,
-                                              NULL};
+    static const struct token_kind narrow = {"an array of 8-bit numbers", "np.fromfile(p, \"u1\")",
+                                             NULL, NULL};
+    static const struct token_kind swapped = {"an array of 16-bit numbers, big-endian",
+                                              "np.fromfile(p, \">u2\")", NULL, NULL};
     struct words words = {.different = 0}, lows = {.different = 0};
     unsigned top = 0, largest = 0;
     for (size_t at = 0; at + 2 <= count; at += 2)
@@ -444,7 +483,8 @@ const struct token_kind *token_kind_of_numbers(const unsigned char *bytes, size_
 {
     for (size_t i = 0; i < sizeof wides / sizeof wides[0]; i++) {
         const struct wide *wide = &wides[i];
-        if (wide->is_real ? fits_reals(wide, bytes, count, sure) : fits_whole(wide, bytes, count, sure))
+        if (wide->is_real ? fits_reals(wide, bytes, count, sure)
+                          : fits_whole(wide, bytes, count, sure))
             return &wide->kind;
     }
     return confined_kind(bytes, count, sure);
@@ -457,13 +497,15 @@ enum gt_status token_kind_refuse(const struct token_kind *kind, const char *path
     char quoted[FILE_PATH_MAX];
     file_shell_quote(quoted, sizeof quoted, path);
     if (kind->load == NULL)
-        return FAIL(GT_DATA, "%s: this file is %s, not 16-bit token ids; %s%s%s", path, kind->name, kind->advice,
-                    kind->tail != NULL ? quoted : "", kind->tail != NULL ? kind->tail : "");
-    return FAIL(GT_DATA,
-                "%s: this file is %s, not 16-bit token ids; this command replaces it with llm.c's "
-                "32-bit tokens: python3 -c "
-                "'import numpy as np, os, sys; p = sys.argv[1]; a = %s; h = np.zeros(256, \"<i4\"); h[:3] = %d, %d, "
-                "a.size; open(p + \".new\", \"wb\").write(h.tobytes() + a.ravel().astype(\"<i4\").tobytes()); "
-                "os.replace(p + \".new\", p)' %s",
-                path, kind->name, kind->load, TOKEN_SHARD_MAGIC_U32, TOKEN_SHARD_VERSION_U32, quoted);
+        return FAIL(GT_DATA, "%s: this file is %s, not 16-bit token ids; %s%s%s", path, kind->name,
+                    kind->advice, kind->tail != NULL ? quoted : "",
+                    kind->tail != NULL ? kind->tail : "");
+    return FAIL(
+        GT_DATA,
+        "%s: this file is %s, not 16-bit token ids; this command replaces it with llm.c's "
+        "32-bit tokens: python3 -c "
+        "'import numpy as np, os, sys; p = sys.argv[1]; a = %s; h = np.zeros(256, \"<i4\"); h[:3] = %d, %d, "
+        "a.size; open(p + \".new\", \"wb\").write(h.tobytes() + a.ravel().astype(\"<i4\").tobytes()); "
+        "os.replace(p + \".new\", p)' %s",
+        path, kind->name, kind->load, TOKEN_SHARD_MAGIC_U32, TOKEN_SHARD_VERSION_U32, quoted);
 }

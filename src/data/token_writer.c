@@ -1,9 +1,10 @@
 /* Writes token files.
  *
- * Each split has one open file, the last of its shards; all shards before it are full.  Tokens go through a buffer to
- * write(2).  The header of a shard is written first, as that of a full shard, and replaced at the end if the last shard
- * is shorter.  At the end every file is read once for its checksum; what was written is often still in the page cache.
- * Only token_file_settle() renames files or shortens finished ones.
+ * Each split has one open file, the last of its shards; all shards before it are full.  Tokens go
+ * through a buffer to write(2).  The header of a shard is written first, as that of a full shard,
+ * and replaced at the end if the last shard is shorter.  At the end every file is read once for its
+ * checksum; what was written is often still in the page cache. Only token_file_settle() renames
+ * files or shortens finished ones.
  */
 #include "data/token_writer.h"
 
@@ -40,8 +41,9 @@ struct token_writer {
 /* ---- names ---- */
 
 /* "train.bin", or "train_000001.bin" for shard 0 of several. */
-static void shard_name(char out[static TOKEN_WRITER_NAME_BYTES], const struct token_writer_spec *spec,
-                       enum token_split split, size_t shard, const char *ending)
+static void shard_name(char out[static TOKEN_WRITER_NAME_BYTES],
+                       const struct token_writer_spec *spec, enum token_split split, size_t shard,
+                       const char *ending)
 {
     const char *number = spec->shard_tokens > 0 ? TEXT(24, "_%06zu", shard + 1) : "";
     (void)snprintf(out, TOKEN_WRITER_NAME_BYTES, "%s%s.%s%s", token_split_name(split), number,
@@ -50,7 +52,8 @@ static void shard_name(char out[static TOKEN_WRITER_NAME_BYTES], const struct to
 
 bool token_writer_is_name(const char *name)
 {
-    static const char *const endings[] = {".bin", ".bin" TOKEN_WRITER_PARTIAL, ".mask", ".mask" TOKEN_WRITER_PARTIAL};
+    static const char *const endings[] = {".bin", ".bin" TOKEN_WRITER_PARTIAL, ".mask",
+                                          ".mask" TOKEN_WRITER_PARTIAL};
     for (int split = 0; split < TOKEN_WRITER_SPLITS; split++) {
         const char *word = token_split_name((enum token_split)split);
         if (strncmp(name, word, strlen(word)) != 0)
@@ -65,8 +68,8 @@ bool token_writer_is_name(const char *name)
     return false;
 }
 
-static const char *shard_path(char out[static FILE_PATH_MAX], const struct token_writer *writer, enum token_split split,
-                              size_t shard)
+static const char *shard_path(char out[static FILE_PATH_MAX], const struct token_writer *writer,
+                              enum token_split split, size_t shard)
 {
     char name[TOKEN_WRITER_NAME_BYTES];
     shard_name(name, &writer->spec, split, shard, TOKEN_WRITER_PARTIAL);
@@ -83,8 +86,8 @@ static size_t header_bytes(const struct token_writer_spec *spec)
     return spec->shard_tokens > 0 || spec->width_bytes == 4 ? TOKEN_SHARD_HEADER_BYTES : 0;
 }
 
-static void header_make(unsigned char out[static TOKEN_SHARD_HEADER_BYTES], const struct token_writer_spec *spec,
-                        int64_t tokens)
+static void header_make(unsigned char out[static TOKEN_SHARD_HEADER_BYTES],
+                        const struct token_writer_spec *spec, int64_t tokens)
 {
     memset(out, 0, TOKEN_SHARD_HEADER_BYTES);
     if (spec->mask_row > 0) {
@@ -93,7 +96,8 @@ static void header_make(unsigned char out[static TOKEN_SHARD_HEADER_BYTES], cons
         return;
     }
     le_write(out, spec->width_bytes == 4 ? TOKEN_SHARD_MAGIC_U32 : TOKEN_SHARD_MAGIC_U16, 4);
-    le_write(out + 4, spec->width_bytes == 4 ? TOKEN_SHARD_VERSION_U32 : TOKEN_SHARD_VERSION_U16, 4);
+    le_write(out + 4, spec->width_bytes == 4 ? TOKEN_SHARD_VERSION_U32 : TOKEN_SHARD_VERSION_U16,
+             4);
     le_write(out + 8, (uint64_t)tokens, 4);
 }
 
@@ -123,7 +127,8 @@ static void writer_close(void *object)
             close(writer->splits[i].fd);
 }
 
-enum gt_status token_writer_create(const void *owner, const struct token_writer_spec *spec, struct token_writer **out)
+enum gt_status token_writer_create(const void *owner, const struct token_writer_spec *spec,
+                                   struct token_writer **out)
 {
     assert(spec->width_bytes == 2 || spec->width_bytes == 4 || spec->mask_row > 0);
     assert(spec->shard_tokens >= 0 && spec->shard_tokens <= INT32_MAX);
@@ -173,8 +178,8 @@ static enum gt_status shard_begin(struct token_writer *writer, enum token_split 
     const size_t shard = shard_count(writer, which);
     assert(split->fd < 0 && split->buffered == 0);
     if (shard == TOKEN_WRITER_SHARDS_MAX)
-        return FAIL(GT_UNSUPPORTED, "%s: more than %d shards; give a larger --shard-tokens", writer->spec.folder,
-                    TOKEN_WRITER_SHARDS_MAX);
+        return FAIL(GT_UNSUPPORTED, "%s: more than %d shards; give a larger --shard-tokens",
+                    writer->spec.folder, TOKEN_WRITER_SHARDS_MAX);
     shard_path(split->path, writer, which, shard);
     if (unlink(split->path) != 0 && errno != ENOENT)
         return file_error(split->path, "remove what an earlier run left");
@@ -204,8 +209,8 @@ static enum gt_status shard_end(struct writer_split *split)
     return sync_and_close(fd, split->path);
 }
 
-enum gt_status token_writer_put(struct token_writer *writer, enum token_split which, const unsigned char *bytes,
-                                int64_t count)
+enum gt_status token_writer_put(struct token_writer *writer, enum token_split which,
+                                const unsigned char *bytes, int64_t count)
 {
     struct writer_split *split = &writer->splits[which];
     const size_t width = writer->spec.width_bytes;
@@ -213,17 +218,20 @@ enum gt_status token_writer_put(struct token_writer *writer, enum token_split wh
     for (int64_t done = 0; done < count;) {
         const int64_t used = split->tokens % capacity;
         if (used == 0 && split->tokens > 0 && writer->spec.shard_tokens == 0)
-            return FAIL(GT_UNSUPPORTED,
-                        "%s: %s has more than %d tokens of 32 bits, which one file of llm.c's format cannot "
-                        "count; give --shard-tokens",
-                        writer->spec.folder, token_split_name(which), INT32_MAX);
+            return FAIL(
+                GT_UNSUPPORTED,
+                "%s: %s has more than %d tokens of 32 bits, which one file of llm.c's format cannot "
+                "count; give --shard-tokens",
+                writer->spec.folder, token_split_name(which), INT32_MAX);
         if (used == 0) {
             TRY(shard_end(split));
             TRY(shard_begin(writer, which));
         }
-        const int64_t room = min_i64(capacity - used, (int64_t)((BUFFER_BYTES - split->buffered) / width));
+        const int64_t room =
+            min_i64(capacity - used, (int64_t)((BUFFER_BYTES - split->buffered) / width));
         const int64_t taken = min_i64(count - done, room);
-        memcpy(split->buffer + split->buffered, bytes + (size_t)done * width, (size_t)taken * width);
+        memcpy(split->buffer + split->buffered, bytes + (size_t)done * width,
+               (size_t)taken * width);
         split->buffered += (size_t)taken * width;
         split->tokens += taken;
         done += taken;
@@ -249,7 +257,8 @@ enum gt_status token_writer_sync(struct token_writer *writer)
 /* ---- resuming ---- */
 
 /* Checks that a shard exists; opens the last one and truncates it to the saved length. */
-static enum gt_status shard_reopen(struct token_writer *writer, enum token_split which, size_t shard)
+static enum gt_status shard_reopen(struct token_writer *writer, enum token_split which,
+                                   size_t shard)
 {
     struct stat info;
     struct writer_split *split = &writer->splits[which];
@@ -258,9 +267,10 @@ static enum gt_status shard_reopen(struct token_writer *writer, enum token_split
     const uint64_t size = file_size(&writer->spec, shard_tokens(writer, which, shard));
     if (stat(path, &info) != 0)
         return file_error(path, "find what the stopped run wrote");
-    if (!S_ISREG(info.st_mode) || (uint64_t)info.st_size < size || (!last && (uint64_t)info.st_size != size))
-        return FAIL(GT_DATA, "%s: has %lld bytes; the stopped run had written %" PRIu64, path, (long long)info.st_size,
-                    size);
+    if (!S_ISREG(info.st_mode) || (uint64_t)info.st_size < size ||
+        (!last && (uint64_t)info.st_size != size))
+        return FAIL(GT_DATA, "%s: has %lld bytes; the stopped run had written %" PRIu64, path,
+                    (long long)info.st_size, size);
     if (!last)
         return GT_OK;
     split->fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -271,7 +281,8 @@ static enum gt_status shard_reopen(struct token_writer *writer, enum token_split
     return GT_OK;
 }
 
-enum gt_status token_writer_resume(struct token_writer *writer, enum token_split split, int64_t tokens)
+enum gt_status token_writer_resume(struct token_writer *writer, enum token_split split,
+                                   int64_t tokens)
 {
     writer->splits[split].tokens = tokens;
     for (size_t i = 0; i < shard_count(writer, split); i++)
@@ -291,13 +302,15 @@ struct border_walk {
 };
 
 /* Walks backwards over tokens[count] in a buffer. */
-static enum gt_status walk_buffer(struct border_walk *walk, const unsigned char *bytes, size_t width, int64_t count,
-                                  const char *path)
+static enum gt_status walk_buffer(struct border_walk *walk, const unsigned char *bytes,
+                                  size_t width, int64_t count, const char *path)
 {
     for (int64_t i = count - 1; i >= 0; i--) {
         const uint64_t id = le_read(bytes + (size_t)i * width, width);
         if (id >= (uint64_t)walk->vocab_size)
-            return FAIL(GT_DATA, "%s: id %" PRIu64 " is outside the vocabulary of %" PRId64 ": the file was changed",
+            return FAIL(GT_DATA,
+                        "%s: id %" PRIu64 " is outside the vocabulary of %" PRId64
+                        ": the file was changed",
                         path, id, walk->vocab_size);
         walk->ended = walk->weight_left == 0 || walk->weights[id] > walk->weight_left;
         if (walk->ended)
@@ -308,19 +321,23 @@ static enum gt_status walk_buffer(struct border_walk *walk, const unsigned char 
     return GT_OK;
 }
 
-/* Reads `count` tokens of a shard into the training split's buffer, which shard_end() has flushed. */
-static enum gt_status shard_read(const struct token_writer *writer, const char *path, int64_t first, int64_t count)
+/* Reads `count` tokens of a shard into the training split's buffer, which shard_end() has flushed.
+ */
+static enum gt_status shard_read(const struct token_writer *writer, const char *path, int64_t first,
+                                 int64_t count)
 {
     int fd = -1;
     uint64_t size_bytes = 0;
     TRY(file_open_read(path, &fd, &size_bytes));
-    const enum gt_status status = file_read_at(fd, path, file_size(&writer->spec, first), writer->splits[0].buffer,
-                                               (size_t)count * writer->spec.width_bytes);
+    const enum gt_status status =
+        file_read_at(fd, path, file_size(&writer->spec, first), writer->splits[0].buffer,
+                     (size_t)count * writer->spec.width_bytes);
     close(fd);
     return status;
 }
 
-static enum gt_status walk_shard(const struct token_writer *writer, size_t shard, struct border_walk *walk)
+static enum gt_status walk_shard(const struct token_writer *writer, size_t shard,
+                                 struct border_walk *walk)
 {
     char path[FILE_PATH_MAX];
     const size_t width = writer->spec.width_bytes;
@@ -341,20 +358,23 @@ static enum gt_status walk_back(struct token_writer *writer, struct border_walk 
     return GT_OK;
 }
 
-enum gt_status token_writer_weight(struct token_writer *writer, const int32_t *weights, int64_t vocab_size,
-                                   int64_t *out_weight)
+enum gt_status token_writer_weight(struct token_writer *writer, const int32_t *weights,
+                                   int64_t vocab_size, int64_t *out_weight)
 {
-    struct border_walk walk = {.weights = weights, .vocab_size = vocab_size, .weight_left = INT64_MAX};
+    struct border_walk walk = {
+        .weights = weights, .vocab_size = vocab_size, .weight_left = INT64_MAX};
     assert(writer->splits[TOKEN_TRAIN].buffered == 0);
     TRY(walk_back(writer, &walk));
     *out_weight = INT64_MAX - walk.weight_left;
     return GT_OK;
 }
 
-enum gt_status token_writer_border(struct token_writer *writer, const int32_t *weights, int64_t vocab_size,
-                                   int64_t val_weight, int64_t *out_train_tokens)
+enum gt_status token_writer_border(struct token_writer *writer, const int32_t *weights,
+                                   int64_t vocab_size, int64_t val_weight,
+                                   int64_t *out_train_tokens)
 {
-    struct border_walk walk = {.weights = weights, .vocab_size = vocab_size, .weight_left = val_weight};
+    struct border_walk walk = {
+        .weights = weights, .vocab_size = vocab_size, .weight_left = val_weight};
     struct writer_split *train = &writer->splits[TOKEN_TRAIN];
     TRY(shard_end(train));
     TRY(walk_back(writer, &walk));
@@ -364,10 +384,10 @@ enum gt_status token_writer_border(struct token_writer *writer, const int32_t *w
 
 /* ---- finishing ---- */
 
-/* Reads the tokens first .. first + tokens - 1 of a shard of `split`.  They continue *crc32c, or go to val if that is
- * NULL. */
-static enum gt_status shard_reread(struct token_writer *writer, enum token_split split, size_t shard, int64_t first,
-                                   int64_t tokens, uint32_t *crc32c)
+/* Reads the tokens first .. first + tokens - 1 of a shard of `split`.  They continue *crc32c, or go
+ * to val if that is NULL. */
+static enum gt_status shard_reread(struct token_writer *writer, enum token_split split,
+                                   size_t shard, int64_t first, int64_t tokens, uint32_t *crc32c)
 {
     char path[FILE_PATH_MAX];
     unsigned char *buffer = writer->splits[TOKEN_TRAIN].buffer;
@@ -385,8 +405,8 @@ static enum gt_status shard_reread(struct token_writer *writer, enum token_split
 }
 
 /* Lists the first `tokens` tokens of a shard as file number `number` of `split`. */
-static enum gt_status file_add(struct token_writer *writer, enum token_split written_as, size_t shard, int64_t tokens,
-                               enum token_split split, size_t number)
+static enum gt_status file_add(struct token_writer *writer, enum token_split written_as,
+                               size_t shard, int64_t tokens, enum token_split split, size_t number)
 {
     unsigned char header[TOKEN_SHARD_HEADER_BYTES];
     const struct token_writer_spec *spec = &writer->spec;
@@ -401,15 +421,16 @@ static enum gt_status file_add(struct token_writer *writer, enum token_split wri
     return shard_reread(writer, written_as, shard, 0, tokens, &file->crc32c);
 }
 
-/* Lists the files of both splits.  The tokens of train from position `train_tokens` on become val: those of the shard
- * with the boundary are copied, the shards after it get other names. */
+/* Lists the files of both splits.  The tokens of train from position `train_tokens` on become val:
+ * those of the shard with the boundary are copied, the shards after it get other names. */
 static enum gt_status files_list(struct token_writer *writer, int64_t train_tokens)
 {
     const size_t train_count = shard_count(writer, TOKEN_TRAIN);
     int64_t left = train_tokens; /* tokens that stay in train */
     size_t kept = 0;             /* shards with such tokens */
     for (; kept < train_count && left > 0; kept++) {
-        const int64_t tokens = shard_tokens(writer, TOKEN_TRAIN, kept), first = min_i64(left, tokens);
+        const int64_t tokens = shard_tokens(writer, TOKEN_TRAIN, kept),
+                      first = min_i64(left, tokens);
         TRY(file_add(writer, TOKEN_TRAIN, kept, first, TOKEN_TRAIN, kept));
         if (first < tokens)
             TRY(shard_reread(writer, TOKEN_TRAIN, kept, first, tokens - first, NULL));
@@ -420,12 +441,15 @@ static enum gt_status files_list(struct token_writer *writer, int64_t train_toke
     for (size_t i = 0; i < val_count; i++)
         TRY(file_add(writer, TOKEN_VAL, i, shard_tokens(writer, TOKEN_VAL, i), TOKEN_VAL, i));
     for (size_t i = kept; i < train_count; i++)
-        TRY(file_add(writer, TOKEN_TRAIN, i, shard_tokens(writer, TOKEN_TRAIN, i), TOKEN_VAL, val_count + i - kept));
+        TRY(file_add(writer, TOKEN_TRAIN, i, shard_tokens(writer, TOKEN_TRAIN, i), TOKEN_VAL,
+                     val_count + i - kept));
     return GT_OK;
 }
 
-/* Refuses a headerless file whose first bytes look like llm.c's header, because readers would mistake it for one. */
-static enum gt_status file_check_magic(const struct token_writer *writer, const struct token_file *file)
+/* Refuses a headerless file whose first bytes look like llm.c's header, because readers would
+ * mistake it for one. */
+static enum gt_status file_check_magic(const struct token_writer *writer,
+                                       const struct token_file *file)
 {
     if (header_bytes(&writer->spec) > 0 || file->tokens < 2)
         return GT_OK;
@@ -435,7 +459,8 @@ static enum gt_status file_check_magic(const struct token_writer *writer, const 
     if (word / 1000 != TOKEN_SHARD_MAGIC_U16 / 1000 && word != TOKEN_SHARD_MAGIC_U32)
         return GT_OK;
     return FAIL(GT_DATA,
-                "%s: its first two tokens look like the header of an llm.c file (%" PRIu32 "); give "
+                "%s: its first two tokens look like the header of an llm.c file (%" PRIu32
+                "); give "
                 "--shard-tokens, which writes a header",
                 path, word);
 }
@@ -460,8 +485,8 @@ enum gt_status token_writer_finish(struct token_writer *writer, int64_t train_to
 
 /* ---- settling ---- */
 
-static enum gt_status settle_content(const struct token_writer_spec *spec, const struct token_file *file,
-                                     const char *path)
+static enum gt_status settle_content(const struct token_writer_spec *spec,
+                                     const struct token_file *file, const char *path)
 {
     unsigned char header[TOKEN_SHARD_HEADER_BYTES];
     const size_t count = header_bytes(spec);
@@ -469,7 +494,8 @@ static enum gt_status settle_content(const struct token_writer_spec *spec, const
     header_make(header, spec, file->tokens);
     if (fd < 0)
         return file_error(path, "open");
-    enum gt_status status = ftruncate(fd, (off_t)file->size_bytes) == 0 ? GT_OK : file_error(path, "cut");
+    enum gt_status status =
+        ftruncate(fd, (off_t)file->size_bytes) == 0 ? GT_OK : file_error(path, "cut");
     if (status == GT_OK && count > 0 && pwrite(fd, header, count, 0) != (ssize_t)count)
         status = file_error(path, "write the header");
     if (status == GT_OK)
@@ -478,8 +504,8 @@ static enum gt_status settle_content(const struct token_writer_spec *spec, const
     return status;
 }
 
-/* Checks the length of a file that an earlier attempt renamed, because an older data set's file may be there
- * instead. */
+/* Checks the length of a file that an earlier attempt renamed, because an older data set's file may
+ * be there instead. */
 static enum gt_status settled_check(const char *path, uint64_t size_bytes)
 {
     int fd;
@@ -489,11 +515,13 @@ static enum gt_status settled_check(const char *path, uint64_t size_bytes)
     if (actual_bytes == size_bytes)
         return GT_OK;
     return FAIL(GT_DATA,
-                "%s: has %" PRIu64 " bytes, not %" PRIu64 ": the prepared file is gone; start again with --restart",
+                "%s: has %" PRIu64 " bytes, not %" PRIu64
+                ": the prepared file is gone; start again with --restart",
                 path, actual_bytes, size_bytes);
 }
 
-enum gt_status token_file_settle(const struct token_writer_spec *spec, const struct token_file *file)
+enum gt_status token_file_settle(const struct token_writer_spec *spec,
+                                 const struct token_file *file)
 {
     bool is_partial, is_named;
     const bool is_tokens = file->size_bytes > 0;

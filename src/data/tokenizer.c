@@ -1,8 +1,9 @@
 /* Tokenizers: the vocabulary, its file, encoding and streamed decoding.
  *
- * The vocabulary of chars is an ascending list of code points, so an id is found by bisection, and below U+0080 in one
- * step; bpe.c has that of bpe.  The file is untrusted JSON and is checked field by field.  prepare.c and
- * bpe_train.c make vocabularies from a corpus; tokenizer_import.c reads other projects' files.
+ * The vocabulary of chars is an ascending list of code points, so an id is found by bisection, and
+ * below U+0080 in one step; bpe.c has that of bpe.  The file is untrusted JSON and is checked field
+ * by field.  prepare.c and bpe_train.c make vocabularies from a corpus; tokenizer_import.c reads
+ * other projects' files.
  */
 #include "data/tokenizer.h"
 
@@ -24,7 +25,8 @@ const char *const tokenizer_kind_names[TOKENIZER_KIND_COUNT] = {"bytes", "chars"
 
 /* ---- creation ---- */
 
-static enum gt_status tokenizer_make(const void *owner, enum tokenizer_kind kind, size_t count, struct tokenizer **out)
+static enum gt_status tokenizer_make(const void *owner, enum tokenizer_kind kind, size_t count,
+                                     struct tokenizer **out)
 {
     const char *name = tokenizer_kind_names[kind];
     struct tokenizer *tokenizer;
@@ -47,7 +49,8 @@ enum gt_status tokenizer_create_chars(const void *owner, const uint32_t *code_po
     assert(count >= 1 && count <= UTF8_CODE_POINTS);
     struct tokenizer *tokenizer = NULL;
     TRY(tokenizer_make(owner, TOKENIZER_CHARS, count, &tokenizer));
-    const enum gt_status status = HOSTMEM_NEW(tokenizer, count, "vocabulary", &tokenizer->code_points);
+    const enum gt_status status =
+        HOSTMEM_NEW(tokenizer, count, "vocabulary", &tokenizer->code_points);
     memset(tokenizer->direct, -1, sizeof tokenizer->direct);
     for (size_t i = 0; i < count && status == GT_OK; i++) {
         const uint32_t value = code_points[i];
@@ -93,7 +96,8 @@ int32_t tokenizer_eot(const struct tokenizer *tokenizer)
 
 const struct bpe_pipeline *tokenizer_pipeline(const struct tokenizer *tokenizer)
 {
-    return tokenizer != NULL && tokenizer->bpe != NULL ? &tokenizer->bpe->pipeline : &bpe_pipeline_of_gpt2;
+    return tokenizer != NULL && tokenizer->bpe != NULL ? &tokenizer->bpe->pipeline
+                                                       : &bpe_pipeline_of_gpt2;
 }
 
 /* ---- the file ---- */
@@ -104,25 +108,29 @@ static enum gt_status code_points_read(const json_t *list, const char *path, uin
         const json_t *entry = json_array_get(list, i);
         const json_int_t value = json_is_integer(entry) ? json_integer_value(entry) : -1;
         if (value < 0 || value >= UTF8_CODE_POINTS || !utf8_is_scalar((uint32_t)value))
-            return FAIL(GT_DATA, "%s: field \"vocabulary\": entry %zu is not the code point of a character", path, i);
+            return FAIL(GT_DATA,
+                        "%s: field \"vocabulary\": entry %zu is not the code point of a character",
+                        path, i);
         if (i > 0 && out[i - 1] >= (uint32_t)value)
             return FAIL(GT_DATA,
-                        "%s: field \"vocabulary\": entry %zu (%" PRId64 ") is not above the one before it (%" PRIu32
-                        ")",
+                        "%s: field \"vocabulary\": entry %zu (%" PRId64
+                        ") is not above the one before it (%" PRIu32 ")",
                         path, i, (int64_t)value, out[i - 1]);
         out[i] = (uint32_t)value;
     }
     return GT_OK;
 }
 
-static enum gt_status vocabulary_read(const void *owner, const json_t *root, const char *path, struct tokenizer **out)
+static enum gt_status vocabulary_read(const void *owner, const json_t *root, const char *path,
+                                      struct tokenizer **out)
 {
     const json_t *list = json_object_get(root, "vocabulary");
     const size_t count = json_array_size(list);
     uint32_t *code_points;
     if (!json_is_array(list) || count < 1 || count > UTF8_CODE_POINTS)
-        return FAIL(GT_DATA, "%s: field \"vocabulary\": expected a list of 1 to %u code points, found %zu", path,
-                    UTF8_CODE_POINTS, count);
+        return FAIL(GT_DATA,
+                    "%s: field \"vocabulary\": expected a list of 1 to %u code points, found %zu",
+                    path, UTF8_CODE_POINTS, count);
     TRY(HOSTMEM_NEW(owner, count, "vocabulary", &code_points));
     enum gt_status status = code_points_read(list, path, code_points);
     THEN(status, tokenizer_create_chars(owner, code_points, count, out));
@@ -130,23 +138,27 @@ static enum gt_status vocabulary_read(const void *owner, const json_t *root, con
     return status;
 }
 
-static enum gt_status tokenizer_check_file(const json_t *root, const char *path, const struct tokenizer *tokenizer)
+static enum gt_status tokenizer_check_file(const json_t *root, const char *path,
+                                           const struct tokenizer *tokenizer)
 {
     int64_t vocab_size = 0;
     const char *hash = NULL;
     TRY(json_get_int(root, path, "vocab_size", 1, UTF8_CODE_POINTS, &vocab_size));
     TRY(json_get_string(root, path, "hash", &hash));
     if (vocab_size != tokenizer->vocab_size)
-        return FAIL(GT_DATA, "%s: field \"vocab_size\": %" PRId64 ", but the vocabulary has %" PRId64 " entries", path,
-                    vocab_size, tokenizer->vocab_size);
+        return FAIL(GT_DATA,
+                    "%s: field \"vocab_size\": %" PRId64 ", but the vocabulary has %" PRId64
+                    " entries",
+                    path, vocab_size, tokenizer->vocab_size);
     const char *expected = TOKENIZER_HASH_TEXT(tokenizer);
     if (strcmp(hash, expected) == 0)
         return GT_OK;
-    return FAIL(GT_DATA, "%s: field \"hash\": the file says %s, its vocabulary gives %s", path, hash, expected);
+    return FAIL(GT_DATA, "%s: field \"hash\": the file says %s, its vocabulary gives %s", path,
+                hash, expected);
 }
 
-static enum gt_status kind_read(const void *owner, const json_t *root, const char *path, enum tokenizer_kind kind,
-                                struct tokenizer **out)
+static enum gt_status kind_read(const void *owner, const json_t *root, const char *path,
+                                enum tokenizer_kind kind, struct tokenizer **out)
 {
     struct bpe *bpe = NULL;
     if (kind == TOKENIZER_BYTES)
@@ -173,7 +185,9 @@ static enum gt_status chat_read(const json_t *root, const char *path, struct tok
     while (kind < CHAT_KIND_COUNT && strcmp(word, chat_words[kind]) != 0)
         kind++;
     if (kind == CHAT_KIND_COUNT)
-        return FAIL(GT_UNSUPPORTED, "%s: field \"chat\": this release does not know the template \"%s\"", path, word);
+        return FAIL(GT_UNSUPPORTED,
+                    "%s: field \"chat\": this release does not know the template \"%s\"", path,
+                    word);
     tokenizer->chat = (enum chat_kind)kind;
     return GT_OK;
 }
@@ -185,17 +199,19 @@ static enum gt_status tokenizer_from_json(const void *owner, const json_t *root,
     int64_t version = 0;
     TRY(json_get_string(root, path, "format", &format));
     if (strcmp(format, FORMAT_NAME) != 0)
-        return FAIL(GT_DATA, "%s: field \"format\": expected \"%s\", found \"%s\"", path, FORMAT_NAME, format);
+        return FAIL(GT_DATA, "%s: field \"format\": expected \"%s\", found \"%s\"", path,
+                    FORMAT_NAME, format);
     TRY(json_get_int(root, path, "version", 1, INT32_MAX, &version));
     TRY(json_get_string(root, path, "kind", &kind));
     int which = 0;
     while (which < TOKENIZER_KIND_COUNT && strcmp(kind, tokenizer_kind_names[which]) != 0)
         which++;
     if (version != FORMAT_VERSION || which == TOKENIZER_KIND_COUNT)
-        return FAIL(GT_UNSUPPORTED,
-                    "%s: version %" PRId64
-                    ", kind \"%s\"; this release reads version %d, kinds \"bytes\", \"chars\" and \"bpe\"",
-                    path, version, kind, FORMAT_VERSION);
+        return FAIL(
+            GT_UNSUPPORTED,
+            "%s: version %" PRId64
+            ", kind \"%s\"; this release reads version %d, kinds \"bytes\", \"chars\" and \"bpe\"",
+            path, version, kind, FORMAT_VERSION);
     struct tokenizer *tokenizer = NULL;
     TRY(kind_read(owner, root, path, (enum tokenizer_kind)which, &tokenizer));
     enum gt_status status = tokenizer_check_file(root, path, tokenizer);
@@ -234,14 +250,16 @@ static json_t *vocabulary_to_json(const struct tokenizer *tokenizer)
     json_t *list = json_array();
     int failures = 0;
     for (int64_t i = 0; i < tokenizer->vocab_size; i++)
-        failures |= json_array_append_new(list, json_integer((json_int_t)tokenizer->code_points[i]));
+        failures |=
+            json_array_append_new(list, json_integer((json_int_t)tokenizer->code_points[i]));
     return json_whole(list, failures);
 }
 
 enum gt_status tokenizer_text(const struct tokenizer *tokenizer, char **out)
 {
-    json_t *root = json_pack("{s:s, s:i, s:s, s:I}", "format", FORMAT_NAME, "version", FORMAT_VERSION, "kind",
-                             tokenizer_kind_names[tokenizer->kind], "vocab_size", (json_int_t)tokenizer->vocab_size);
+    json_t *root = json_pack("{s:s, s:i, s:s, s:I}", "format", FORMAT_NAME, "version",
+                             FORMAT_VERSION, "kind", tokenizer_kind_names[tokenizer->kind],
+                             "vocab_size", (json_int_t)tokenizer->vocab_size);
     int failures = 0;
     if (tokenizer->code_points != NULL)
         failures |= json_object_set_new(root, "vocabulary", vocabulary_to_json(tokenizer));
@@ -253,7 +271,8 @@ enum gt_status tokenizer_text(const struct tokenizer *tokenizer, char **out)
     if (tokenizer->template != NULL)
         failures |= json_object_set_new(root, "chat_template", json_string(tokenizer->template));
     if (tokenizer->generation != NULL)
-        failures |= json_object_set_new(root, "generation", json_loads(tokenizer->generation, 0, NULL));
+        failures |=
+            json_object_set_new(root, "generation", json_loads(tokenizer->generation, 0, NULL));
     root = json_whole(root, failures);
     const enum gt_status status = json_text(root, 0, "\n", out);
     json_decref(root);
@@ -284,7 +303,8 @@ static int32_t bpe_id_of(const struct bpe *bpe, uint32_t code_point)
     const size_t length = utf8_encode(code_point, text);
     const enum gt_status status = bpe_encode_piece(bpe, &scratch, text, length, ids, &count);
     bpe_scratch_release(&scratch);
-    const bool whole = status == GT_OK && count == 1 && bpe_count_unknown(bpe, text, length, unknown) == 0;
+    const bool whole =
+        status == GT_OK && count == 1 && bpe_count_unknown(bpe, text, length, unknown) == 0;
     return whole ? ids[0] : -1;
 }
 
@@ -304,7 +324,8 @@ int32_t tokenizer_id_of(const struct tokenizer *tokenizer, uint32_t code_point)
         else
             high = middle;
     }
-    return low < tokenizer->vocab_size && tokenizer->code_points[low] == code_point ? (int32_t)low : -1;
+    return low < tokenizer->vocab_size && tokenizer->code_points[low] == code_point ? (int32_t)low
+                                                                                    : -1;
 }
 
 /* ---- decoding ---- */
@@ -321,7 +342,8 @@ static size_t text_append(char *out, size_t count, uint32_t code_point)
     return count + length;
 }
 
-size_t tokenizer_token_bytes(const struct tokenizer *tokenizer, int32_t id, char scratch[static 4], const char **out)
+size_t tokenizer_token_bytes(const struct tokenizer *tokenizer, int32_t id, char scratch[static 4],
+                             const char **out)
 {
     *out = scratch;
     if (id < 0 || id >= tokenizer->vocab_size)
@@ -347,8 +369,10 @@ bool tokenizer_has_same_tokens(const struct tokenizer *a, const struct tokenizer
     return a->vocab_size == b->vocab_size;
 }
 
-/* Moves complete characters from the held bytes to `out`, with U+FFFD for each byte that cannot start one. */
-static size_t stream_drain(struct tokenizer_stream *stream, size_t count, char out[static TOKENIZER_TEXT_MAX])
+/* Moves complete characters from the held bytes to `out`, with U+FFFD for each byte that cannot
+ * start one. */
+static size_t stream_drain(struct tokenizer_stream *stream, size_t count,
+                           char out[static TOKENIZER_TEXT_MAX])
 {
     while (stream->held_count > 0) {
         uint32_t code_point = UTF8_REPLACEMENT;
@@ -363,8 +387,8 @@ static size_t stream_drain(struct tokenizer_stream *stream, size_t count, char o
     return count;
 }
 
-size_t tokenizer_stream_push(const struct tokenizer *tokenizer, struct tokenizer_stream *stream, int32_t id,
-                             char out[static TOKENIZER_TEXT_MAX])
+size_t tokenizer_stream_push(const struct tokenizer *tokenizer, struct tokenizer_stream *stream,
+                             int32_t id, char out[static TOKENIZER_TEXT_MAX])
 {
     out[0] = '\0';
     if (id < 0 || id >= tokenizer->vocab_size) {
@@ -374,7 +398,8 @@ size_t tokenizer_stream_push(const struct tokenizer *tokenizer, struct tokenizer
     char scratch[4];
     const char *bytes = NULL;
     const size_t length = tokenizer_token_bytes(tokenizer, id, scratch, &bytes);
-    const bool strips = tokenizer_pipeline(tokenizer)->strips && !stream->begun && length > 0 && bytes[0] == ' ';
+    const bool strips =
+        tokenizer_pipeline(tokenizer)->strips && !stream->begun && length > 0 && bytes[0] == ' ';
     size_t count = 0;
     stream->begun = true;
     for (size_t i = strips; i < length; i++) {

@@ -1,10 +1,11 @@
 /* Encodes text in one thread.
  *
- * bytes and chars need only the tokenizer.  For bpe the text is split into pieces.  A cache has 2^16 entries of one
- * cache line each, and a newer piece replaces an older one in the same slot.  Pieces or results too long for an entry
- * are encoded every time.  Special tokens, when allowed, and literal ones cut the text before it is normalized and
- * split; those that are "normalized" cut it in between.  A vocabulary of characters gets its marks (bpe_marks.h) in
- * place of NFC, and is divided at them in place of a split.  Bytes without a token are counted.
+ * bytes and chars need only the tokenizer.  For bpe the text is split into pieces.  A cache has
+ * 2^16 entries of one cache line each, and a newer piece replaces an older one in the same slot.
+ * Pieces or results too long for an entry are encoded every time.  Special tokens, when allowed,
+ * and literal ones cut the text before it is normalized and split; those that are "normalized" cut
+ * it in between.  A vocabulary of characters gets its marks (bpe_marks.h) in place of NFC, and is
+ * divided at them in place of a split.  Bytes without a token are counted.
  */
 
 #include "data/tokenizer_encoder.h"
@@ -45,8 +46,8 @@ struct tokenizer_encoder {
     struct bpe_scratch scratch;
     struct needle *needles; /* by first byte, and then from long to short */
     size_t starts[257];     /* the first needle of each byte */
-    bool finds[2][2];       /* by enum tokenizer_special, then `normalized`: there are such tokens */
-    enum bpe_place place;   /* of the next text */
+    bool finds[2][2];     /* by enum tokenizer_special, then `normalized`: there are such tokens */
+    enum bpe_place place; /* of the next text */
     bool lacks_bytes;
     struct tokenizer_unknown unknown;
 };
@@ -70,8 +71,8 @@ static enum gt_status needle_normalize(struct tokenizer_encoder *encoder, struct
     const struct bpe_pipeline *pipeline = &encoder->bpe->pipeline;
     if (!needle->normalized || !pipeline->characters)
         return GT_OK;
-    enum gt_status status =
-        bpe_marks_put(pipeline->normalizer, BPE_PLACE_BEGIN, needle->text, needle->count, &marked, &count);
+    enum gt_status status = bpe_marks_put(pipeline->normalizer, BPE_PLACE_BEGIN, needle->text,
+                                          needle->count, &marked, &count);
     if (status == GT_OK && marked != NULL) {
         THEN(status, HOSTMEM_NEW(encoder, count, "an added token", &kept));
         if (status == GT_OK) {
@@ -138,8 +139,9 @@ enum gt_status tokenizer_encoder_create(const void *owner, const struct tokenize
 
 /* ---- bytes and chars ---- */
 
-static enum gt_status encode_chars(const struct tokenizer *tokenizer, const char *text, size_t count, int32_t *out,
-                                   size_t *out_count, struct tokenizer_fault *fault)
+static enum gt_status encode_chars(const struct tokenizer *tokenizer, const char *text,
+                                   size_t count, int32_t *out, size_t *out_count,
+                                   struct tokenizer_fault *fault)
 {
     size_t ids = 0, at = 0;
     while (at < count) {
@@ -147,7 +149,8 @@ static enum gt_status encode_chars(const struct tokenizer *tokenizer, const char
         const int length = utf8_decode((const unsigned char *)text + at, count - at, &code_point);
         const int32_t id = length > 0 ? tokenizer_id_of(tokenizer, code_point) : -1;
         if (id < 0) {
-            *fault = (struct tokenizer_fault){.at = at, .code_point = length > 0 ? code_point : UTF8_CODE_POINTS};
+            *fault = (struct tokenizer_fault){
+                .at = at, .code_point = length > 0 ? code_point : UTF8_CODE_POINTS};
             return GT_DATA;
         }
         out[ids++] = id;
@@ -187,8 +190,8 @@ static size_t cache_slot(const char *bytes, size_t count)
     return (size_t)((hash ^ hash >> 32) * UINT64_C(0xD6E8FEB86659FD93) >> (64 - CACHE_BITS));
 }
 
-static enum gt_status encode_piece(struct tokenizer_encoder *encoder, const char *bytes, size_t count, int32_t *out,
-                                   size_t *out_count)
+static enum gt_status encode_piece(struct tokenizer_encoder *encoder, const char *bytes,
+                                   size_t count, int32_t *out, size_t *out_count)
 {
     if (count > CACHED_BYTES_MAX)
         return bpe_encode_piece(encoder->bpe, &encoder->scratch, bytes, count, out, out_count);
@@ -209,8 +212,8 @@ static enum gt_status encode_piece(struct tokenizer_encoder *encoder, const char
     return GT_OK;
 }
 
-static enum gt_status encode_ordinary(struct tokenizer_encoder *encoder, const char *text, size_t count, int32_t *out,
-                                      size_t *out_count)
+static enum gt_status encode_ordinary(struct tokenizer_encoder *encoder, const char *text,
+                                      size_t count, int32_t *out, size_t *out_count)
 {
     const char *piece = NULL;
     size_t ids = 0;
@@ -220,7 +223,8 @@ static enum gt_status encode_ordinary(struct tokenizer_encoder *encoder, const c
         TRY(encode_piece(encoder, piece, length, out + ids, &piece_ids));
         ids += piece_ids;
         if (encoder->lacks_bytes)
-            encoder->unknown.total += bpe_count_unknown(encoder->bpe, piece, length, encoder->unknown.counts);
+            encoder->unknown.total +=
+                bpe_count_unknown(encoder->bpe, piece, length, encoder->unknown.counts);
     }
     assert(ids <= count);
     *out_count = ids;
@@ -228,13 +232,15 @@ static enum gt_status encode_ordinary(struct tokenizer_encoder *encoder, const c
 }
 
 /* The same in a vocabulary of characters. */
-static enum gt_status encode_characters(struct tokenizer_encoder *encoder, const char *text, size_t count,
-                                        enum bpe_place place, int32_t *out, size_t *out_count)
+static enum gt_status encode_characters(struct tokenizer_encoder *encoder, const char *text,
+                                        size_t count, enum bpe_place place, int32_t *out,
+                                        size_t *out_count)
 {
     const struct bpe_pipeline *pipeline = &encoder->bpe->pipeline;
     char *marked = NULL;
     size_t ids = 0, more = 0;
-    enum gt_status status = bpe_marks_put(pipeline->pretokenizer, place, text, count, &marked, &count);
+    enum gt_status status =
+        bpe_marks_put(pipeline->pretokenizer, place, text, count, &marked, &count);
     text = marked != NULL ? marked : text;
     for (size_t at = 0, length; at < count && status == GT_OK; at += length) {
         const bool whole = encoder->bpe->whole && !pipeline->each;
@@ -256,13 +262,16 @@ struct cut {
 };
 
 /* Returns the longest token to be found at text[at], or NULL. */
-static const struct needle *needle_at(const struct tokenizer_encoder *encoder, const struct cut *cut, size_t at)
+static const struct needle *needle_at(const struct tokenizer_encoder *encoder,
+                                      const struct cut *cut, size_t at)
 {
     const unsigned char first = (unsigned char)cut->text[at];
     for (size_t i = encoder->starts[first]; i < encoder->starts[first + 1]; i++) {
         const struct needle *needle = &encoder->needles[i];
-        if (needle->normalized == cut->normalized && (cut->special == TOKENIZER_SPECIAL_ALLOWED || needle->literal) &&
-            needle->count <= cut->count - at && memcmp(cut->text + at, needle->text, needle->count) == 0)
+        if (needle->normalized == cut->normalized &&
+            (cut->special == TOKENIZER_SPECIAL_ALLOWED || needle->literal) &&
+            needle->count <= cut->count - at &&
+            memcmp(cut->text + at, needle->text, needle->count) == 0)
             return needle;
     }
     return NULL;
@@ -274,8 +283,8 @@ static size_t space_at(const char *text, size_t count, size_t at)
     uint32_t c = 0;
     const int length = utf8_decode((const unsigned char *)text + at, count - at, &c);
     const bool ascii = (c >= 9 && c <= 13) || c == ' ';
-    const bool other = c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 ||
-                       c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+    const bool other = c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
+                       c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
     return length > 0 && (ascii || other) ? (size_t)length : 0;
 }
 
@@ -290,9 +299,10 @@ static size_t spaces_begin(const char *text, size_t least, size_t at)
     return at;
 }
 
-/* Steps over the text before the next token, *out_count bytes, and over the token, *out_id; -1: the text ended. */
-static bool cut_next(const struct tokenizer_encoder *encoder, struct cut *cut, const char **out, size_t *out_count,
-                     int32_t *out_id)
+/* Steps over the text before the next token, *out_count bytes, and over the token, *out_id; -1: the
+ * text ended. */
+static bool cut_next(const struct tokenizer_encoder *encoder, struct cut *cut, const char **out,
+                     size_t *out_count, int32_t *out_id)
 {
     const struct needle *found = NULL;
     size_t at = cut->at;
@@ -304,20 +314,22 @@ static bool cut_next(const struct tokenizer_encoder *encoder, struct cut *cut, c
         at++;
     *out = cut->text + cut->at;
     *out_id = found != NULL ? found->id : -1;
-    *out_count = (found != NULL && found->strip.left ? spaces_begin(cut->text, cut->at, at) : at) - cut->at;
+    *out_count =
+        (found != NULL && found->strip.left ? spaces_begin(cut->text, cut->at, at) : at) - cut->at;
     cut->at = cut->count + 1;
     if (found == NULL)
         return true;
     cut->at = at + found->count;
-    for (size_t space;
-         found->strip.right && cut->at < cut->count && (space = space_at(cut->text, cut->count, cut->at)) > 0;)
+    for (size_t space; found->strip.right && cut->at < cut->count &&
+                       (space = space_at(cut->text, cut->count, cut->at)) > 0;)
         cut->at += space;
     return true;
 }
 
 /* Encodes the text between two added tokens. */
-static enum gt_status encode_normalized(struct tokenizer_encoder *encoder, const struct cut *whole, const char *text,
-                                        size_t count, enum bpe_place place, int32_t *out, size_t *out_count)
+static enum gt_status encode_normalized(struct tokenizer_encoder *encoder, const struct cut *whole,
+                                        const char *text, size_t count, enum bpe_place place,
+                                        int32_t *out, size_t *out_count)
 {
     const struct bpe_pipeline *pipeline = &encoder->bpe->pipeline;
     struct cut cut = {.special = whole->special, .normalized = true, .text = text, .count = count};
@@ -332,8 +344,9 @@ static enum gt_status encode_normalized(struct tokenizer_encoder *encoder, const
         status = bpe_nfc(text, count, &normal, &cut.count);
     cut.text = normal != NULL ? normal : text;
     while (status == GT_OK && cut_next(encoder, &cut, &between, &between_count, &id)) {
-        status = pipeline->characters ? encode_characters(encoder, between, between_count, place, out + ids, &more)
-                                      : encode_ordinary(encoder, between, between_count, out + ids, &more);
+        status = pipeline->characters
+                     ? encode_characters(encoder, between, between_count, place, out + ids, &more)
+                     : encode_ordinary(encoder, between, between_count, out + ids, &more);
         ids += status == GT_OK ? more : 0;
         if (id >= 0)
             out[ids++] = id;
@@ -366,9 +379,9 @@ static enum gt_status encode_bpe(struct tokenizer_encoder *encoder, const char *
 
 /* ---- all kinds ---- */
 
-enum gt_status tokenizer_encoder_run(struct tokenizer_encoder *encoder, const char *text, size_t count,
-                                     enum tokenizer_special special, int32_t *out, size_t *out_count,
-                                     struct tokenizer_fault *fault)
+enum gt_status tokenizer_encoder_run(struct tokenizer_encoder *encoder, const char *text,
+                                     size_t count, enum tokenizer_special special, int32_t *out,
+                                     size_t *out_count, struct tokenizer_fault *fault)
 {
     switch (encoder->tokenizer->kind) {
     case TOKENIZER_CHARS:
@@ -395,8 +408,8 @@ const struct tokenizer_unknown *tokenizer_encoder_unknown(const struct tokenizer
     return &encoder->unknown;
 }
 
-void tokenizer_unknown_warn(const struct tokenizer *tokenizer, const struct tokenizer_unknown *unknown,
-                            const char *where)
+void tokenizer_unknown_warn(const struct tokenizer *tokenizer,
+                            const struct tokenizer_unknown *unknown, const char *where)
 {
     char bytes[256] = "";
     size_t used = 0, kinds = 0;
@@ -407,39 +420,42 @@ void tokenizer_unknown_warn(const struct tokenizer *tokenizer, const struct toke
     for (unsigned byte = 0; byte < 256; byte++) {
         kinds += unknown->counts[byte] > 0;
         if (unknown->counts[byte] > 0 && kinds <= UNKNOWN_SHOWN)
-            used += (size_t)snprintf(bytes + used, sizeof bytes - used, "%s0x%02X (%" PRIu64 ")", used > 0 ? ", " : "",
-                                     byte, unknown->counts[byte]);
+            used += (size_t)snprintf(bytes + used, sizeof bytes - used, "%s0x%02X (%" PRIu64 ")",
+                                     used > 0 ? ", " : "", byte, unknown->counts[byte]);
     }
     if (kinds > UNKNOWN_SHOWN)
         snprintf(bytes + used, sizeof bytes - used, " and %zu more", kinds - UNKNOWN_SHOWN);
     const size_t count = id >= 0 ? bpe_token(tokenizer->bpe, id, &text) : 0;
     const char *left_out = unknown->total == 1 ? "is left out" : "are left out";
-    log_warning("%s: the vocabulary has no token for %" PRIu64 " byte%s, which %s%.*s: %s", where, unknown->total,
-                unknown->total == 1 ? "" : "s", id >= 0 ? "became " : left_out, (int)size_min(count, 64),
-                count > 0 ? text : "", bytes);
+    log_warning("%s: the vocabulary has no token for %" PRIu64 " byte%s, which %s%.*s: %s", where,
+                unknown->total, unknown->total == 1 ? "" : "s", id >= 0 ? "became " : left_out,
+                (int)size_min(count, 64), count > 0 ? text : "", bytes);
 }
 
 void tokenizer_fault_report(const struct tokenizer *tokenizer, enum gt_status status,
                             const struct tokenizer_fault *fault, const char *source)
 {
     if (status == GT_NO_MEMORY)
-        log_error("%s: out of memory: text without a space to split it at needs 40 times its size", source);
+        log_error("%s: out of memory: text without a space to split it at needs 40 times its size",
+                  source);
     else if (fault->code_point == UTF8_CODE_POINTS)
         log_error("%s: byte %zu is not UTF-8", source, fault->at);
     else
-        log_error("%s: the character U+%04" PRIX32 " at byte %zu is not among the %" PRId64 " of the vocabulary",
+        log_error("%s: the character U+%04" PRIX32 " at byte %zu is not among the %" PRId64
+                  " of the vocabulary",
                   source, fault->code_point, fault->at, tokenizer->vocab_size);
 }
 
-enum gt_status tokenizer_encode_prompt(const struct tokenizer *tokenizer, const char *text, size_t count,
-                                       const char *source, int32_t *out, size_t *out_count)
+enum gt_status tokenizer_encode_prompt(const struct tokenizer *tokenizer, const char *text,
+                                       size_t count, const char *source, int32_t *out,
+                                       size_t *out_count)
 {
     struct tokenizer_encoder *encoder = NULL;
     struct tokenizer_fault fault = {.at = 0};
     TRY(tokenizer_encoder_create(tokenizer, tokenizer, &encoder));
     const int32_t bos = tokenizer_pipeline(tokenizer)->bos;
-    enum gt_status status =
-        tokenizer_encoder_run(encoder, text, count, TOKENIZER_SPECIAL_ALLOWED, out, out_count, &fault);
+    enum gt_status status = tokenizer_encoder_run(encoder, text, count, TOKENIZER_SPECIAL_ALLOWED,
+                                                  out, out_count, &fault);
     tokenizer_unknown_warn(tokenizer, tokenizer_encoder_unknown(encoder), source);
     if (status != GT_OK)
         tokenizer_fault_report(tokenizer, status, &fault, source);

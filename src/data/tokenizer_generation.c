@@ -1,5 +1,5 @@
-/* How a model generates text: the end tokens, the padding token and the choice of tokens in its generation_config.json,
- * which goes with its tokenizer into data, runs and exports.
+/* How a model generates text: the end tokens, the padding token and the choice of tokens in its
+ * generation_config.json, which goes with its tokenizer into data, runs and exports.
  */
 #include "data/tokenizer_generation.h"
 
@@ -26,13 +26,15 @@ enum gt_status tokenizer_generation_set(struct tokenizer *tokenizer, const json_
     return status;
 }
 
-/* Returns the id of the padding token of tokenizer_config.json, a text or an object with its content; -1: none. */
+/* Returns the id of the padding token of tokenizer_config.json, a text or an object with its
+ * content; -1: none. */
 static int32_t padding_find(const json_t *config, const struct tokenizer *tokenizer)
 {
     const json_t *value = json_object_get(config, "pad_token");
     const json_t *text = json_is_object(value) ? json_object_get(value, "content") : value;
-    return json_is_string(text) && tokenizer->bpe != NULL ? bpe_special_find(tokenizer->bpe, json_string_value(text))
-                                                          : -1;
+    return json_is_string(text) && tokenizer->bpe != NULL
+               ? bpe_special_find(tokenizer->bpe, json_string_value(text))
+               : -1;
 }
 
 enum gt_status tokenizer_generation_read(const char *folder, struct tokenizer *tokenizer)
@@ -42,8 +44,9 @@ enum gt_status tokenizer_generation_read(const char *folder, struct tokenizer *t
     if (tokenizer->generation != NULL)
         return GT_OK;
     TRY(json_parse_optional(FILE_IN(folder, GENERATION_NAME), GENERATION_BYTES_MAX, &error, &root));
-    enum gt_status status = json_parse_optional(FILE_IN(folder, tokenizer_file_names[TOKENIZER_FILE_CONFIG]),
-                                                TOKENIZER_IMPORT_BYTES_MAX, &error, &config);
+    enum gt_status status =
+        json_parse_optional(FILE_IN(folder, tokenizer_file_names[TOKENIZER_FILE_CONFIG]),
+                            TOKENIZER_IMPORT_BYTES_MAX, &error, &config);
     const int32_t padding = padding_find(config, tokenizer);
     if (!json_is_object(root) || json_is_true(json_object_get(root, "_from_model_config"))) {
         json_decref(root);

@@ -8,13 +8,15 @@
 #define GENERATION_NAME "generation_config.json"
 #define GENERATION_BYTES_MAX ((size_t)1 << 16)
 
-/* Gives the tokenizer the object, without the fields that say who wrote it.  Errors: GT_NO_MEMORY. */
+/* Gives the tokenizer the object, without the fields that say who wrote it.  Errors: GT_NO_MEMORY.
+ */
 enum gt_status tokenizer_generation_set(struct tokenizer *tokenizer, const json_t *object);
-/* Gives it a folder's file, and the padding token that tokenizer_config.json names, unless it has an object.  A broken
- * file counts as none, as does one that only repeats config.json (_from_model_config).  Errors: GT_IO, GT_NO_MEMORY. */
+/* Gives it a folder's file, and the padding token that tokenizer_config.json names, unless it has
+ * an object.  A broken file counts as none, as does one that only repeats config.json
+ * (_from_model_config).  Errors: GT_IO, GT_NO_MEMORY. */
 enum gt_status tokenizer_generation_read(const char *folder, struct tokenizer *tokenizer);
-/* *out = the object, which is empty if there is none or no tokenizer; release it with json_decref().  Errors:
- * GT_NO_MEMORY. */
+/* *out = the object, which is empty if there is none or no tokenizer; release it with
+ * json_decref().  Errors: GT_NO_MEMORY. */
 enum gt_status tokenizer_generation_get(const struct tokenizer *tokenizer, json_t **out);
 /* Returns the id in a field, a number or the item `index` of a list, or -1. */
 int64_t tokenizer_generation_id(const json_t *object, const char *field, size_t index);

@@ -1,8 +1,8 @@
 /* Imports vocabularies of other projects: chooses the files, and reads them.
  *
- * A file is recognised by its name.  Merges are lines "LEFT RIGHT" in GPT-2's alphabet; a first line that starts with
- * #version is skipped.  tiktoken's lines are "BASE64 RANK".  tokenizer_bpe.c reads what tokenizer.json has besides
- * vocabulary and merges.
+ * A file is recognised by its name.  Merges are lines "LEFT RIGHT" in GPT-2's alphabet; a first
+ * line that starts with #version is skipped.  tiktoken's lines are "BASE64 RANK".  tokenizer_bpe.c
+ * reads what tokenizer.json has besides vocabulary and merges.
  */
 
 #include "data/tokenizer_import.h"
@@ -14,16 +14,19 @@
 #include "data/tokenizer_export.h"
 #include "data/tokenizer_generation.h"
 
-/* The files of a folder in the order of preference; merges are NULL when the file is complete by itself. */
+/* The files of a folder in the order of preference; merges are NULL when the file is complete by
+ * itself. */
 static const struct {
     const char *name, *merges;
-} forms[] = {
-    {TOKENIZER_FILE_NAME, NULL}, {"tokenizer.json", NULL}, {"encoder.json", "vocab.bpe"}, {"vocab.json", "merges.txt"}};
+} forms[] = {{TOKENIZER_FILE_NAME, NULL},
+             {"tokenizer.json", NULL},
+             {"encoder.json", "vocab.bpe"},
+             {"vocab.json", "merges.txt"}};
 enum { FORM_COUNT = sizeof forms / sizeof forms[0] };
 
 /* Finishes the vocabulary, or releases it after an error. */
-static enum gt_status import_end(const void *owner, enum gt_status status, struct bpe *bpe, const char *path,
-                                 struct tokenizer **out)
+static enum gt_status import_end(const void *owner, enum gt_status status, struct bpe *bpe,
+                                 const char *path, struct tokenizer **out)
 {
     THEN(status, bpe_finish(bpe, path));
     if (status == GT_OK)
@@ -81,24 +84,28 @@ struct vocab_reading {
     struct bpe *bpe;
 };
 
-static enum gt_status token_refuse(const struct vocab_reading *reading, const char *text, const char *what)
+static enum gt_status token_refuse(const struct vocab_reading *reading, const char *text,
+                                   const char *what)
 {
     return FAIL(GT_DATA, "%s: the token \"%.*s\": %s", reading->path, 64, text, what);
 }
 
-static enum gt_status token_put(struct vocab_reading *reading, const char *text, const json_t *id_value, bool special)
+static enum gt_status token_put(struct vocab_reading *reading, const char *text,
+                                const json_t *id_value, bool special)
 {
-    static const char *const problems[] = {[BPE_ID_TAKEN] = "another token has its id",
-                                           [BPE_TEXT_TAKEN] = "is there twice",
-                                           [BPE_TEXT_BAD] = "expected 1 to 1024 bytes",
-                                           [BPE_TEXT_FOREIGN] =
-                                               "has a character that is not of GPT-2's alphabet of bytes"};
+    static const char *const problems[] = {
+        [BPE_ID_TAKEN] = "another token has its id",
+        [BPE_TEXT_TAKEN] = "is there twice",
+        [BPE_TEXT_BAD] = "expected 1 to 1024 bytes",
+        [BPE_TEXT_FOREIGN] = "has a character that is not of GPT-2's alphabet of bytes"};
     const json_int_t id = json_is_integer(id_value) ? json_integer_value(id_value) : -1;
     if (id < 0 || id >= (json_int_t)reading->id_count)
-        return FAIL(GT_DATA,
-                    "%s: the token \"%.*s\": the id is no number from 0 to %zu, which the number of tokens allows",
-                    reading->path, 64, text, reading->id_count - 1);
-    const enum bpe_add added = bpe_add_written(reading->bpe, (int32_t)id, text, strlen(text), special);
+        return FAIL(
+            GT_DATA,
+            "%s: the token \"%.*s\": the id is no number from 0 to %zu, which the number of tokens allows",
+            reading->path, 64, text, reading->id_count - 1);
+    const enum bpe_add added =
+        bpe_add_written(reading->bpe, (int32_t)id, text, strlen(text), special);
     return added == BPE_ADDED ? GT_OK : token_refuse(reading, text, problems[added]);
 }
 
@@ -107,7 +114,9 @@ static enum gt_status vocab_put(struct vocab_reading *reading)
 {
     const char *text = NULL;
     json_t *id = NULL;
-    json_t *vocab = (json_t *)reading->vocab; /* jansson's iteration needs a non-const pointer but changes nothing */
+    json_t *vocab =
+        (json_t *)
+            reading->vocab; /* jansson's iteration needs a non-const pointer but changes nothing */
     json_object_foreach(vocab, text, id)
     {
         const bool special = reading->added == NULL && strcmp(text, BPE_EOT_TEXT) == 0;
@@ -125,13 +134,15 @@ static enum gt_status added_put(struct vocab_reading *reading)
     {
         const json_t *inside = json_object_get(reading->vocab, text);
         if (inside != NULL && !json_equal(inside, id))
-            return token_refuse(reading, text, "its id in \"added_tokens\" is not that in \"vocab\"");
+            return token_refuse(reading, text,
+                                "its id in \"added_tokens\" is not that in \"vocab\"");
         TRY(token_put(reading, text, id, true));
     }
     return GT_OK;
 }
 
-static enum gt_status vocab_build(const void *owner, struct vocab_reading *reading, size_t merge_count)
+static enum gt_status vocab_build(const void *owner, struct vocab_reading *reading,
+                                  size_t merge_count)
 {
     size_t text_bytes = 0;
     const char *text = NULL;
@@ -144,9 +155,10 @@ static enum gt_status vocab_build(const void *owner, struct vocab_reading *readi
         text_bytes += strlen(text);
         reading->id_count += json_object_get(vocab, text) == NULL;
     }
-    if (reading->id_count == 0 || reading->id_count > BPE_VOCAB_MAX || text_bytes > BPE_TEXT_BYTES_MAX)
-        return FAIL(GT_DATA, "%s: %zu tokens of %zu bytes; expected 256 to %d tokens", reading->path, reading->id_count,
-                    text_bytes, BPE_VOCAB_MAX);
+    if (reading->id_count == 0 || reading->id_count > BPE_VOCAB_MAX ||
+        text_bytes > BPE_TEXT_BYTES_MAX)
+        return FAIL(GT_DATA, "%s: %zu tokens of %zu bytes; expected 256 to %d tokens",
+                    reading->path, reading->id_count, text_bytes, BPE_VOCAB_MAX);
     const struct bpe_spec spec = {.vocab_size = reading->id_count,
                                   .text_bytes = text_bytes,
                                   .merge_count = merge_count,
@@ -185,8 +197,9 @@ enum gt_status tokenizer_import_merges(struct bpe *bpe, const struct tokenizer_s
             return line_refuse(&lines, "is empty");
         }
         if (!merge_read(bpe, line, length))
-            return line_refuse(&lines,
-                               "expected two tokens of the vocabulary, one space between them, that make a third");
+            return line_refuse(
+                &lines,
+                "expected two tokens of the vocabulary, one space between them, that make a third");
     }
     return GT_OK;
 }
@@ -251,7 +264,8 @@ static int32_t rank_read(const char *text, size_t count, size_t limit)
 
 static const char *tiktoken_line(struct bpe *bpe, size_t ranks, const char *line, size_t count)
 {
-    static const char form[] = "expected a token of 1 to 1024 bytes in base64, a space, and its rank";
+    static const char form[] =
+        "expected a token of 1 to 1024 bytes in base64, a space, and its rank";
     static const char *const problems[] = {[BPE_ADDED] = NULL,
                                            [BPE_ID_TAKEN] = "the rank is there twice",
                                            [BPE_TEXT_TAKEN] = "the token is there twice",
@@ -270,7 +284,8 @@ static const char *tiktoken_line(struct bpe *bpe, size_t ranks, const char *line
     return problems[bpe_add_token(bpe, rank, bytes, length, false)];
 }
 
-static enum gt_status tiktoken_read(struct bpe *bpe, size_t ranks, const struct tokenizer_source *source)
+static enum gt_status tiktoken_read(struct bpe *bpe, size_t ranks,
+                                    const struct tokenizer_source *source)
 {
     struct lines lines = {.source = source};
     const char *line = NULL;
@@ -290,11 +305,14 @@ enum gt_status tokenizer_import_tiktoken(const void *owner, const struct tokeniz
     const size_t count = source->count;
     const size_t ranks = line_count(source) - (count == 0 || source->text[count - 1] == '\n');
     if (ranks == 0 || ranks >= BPE_VOCAB_MAX || count > TOKENIZER_IMPORT_BYTES_MAX - 64)
-        return FAIL(GT_DATA, "%s: %zu lines, expected 256 to %d", source->path, ranks, BPE_VOCAB_MAX - 1);
-    const struct bpe_spec spec = {.vocab_size = ranks + 1, .text_bytes = count + 64, .rank = BPE_RANK_TOKEN};
+        return FAIL(GT_DATA, "%s: %zu lines, expected 256 to %d", source->path, ranks,
+                    BPE_VOCAB_MAX - 1);
+    const struct bpe_spec spec = {
+        .vocab_size = ranks + 1, .text_bytes = count + 64, .rank = BPE_RANK_TOKEN};
     TRY(bpe_create(owner, &spec, &bpe));
     TRY(import_end(owner, tiktoken_read(bpe, ranks, source), bpe, source->path, out));
-    log_note("%s: this format does not say how text is split into pieces; GPT-2's pattern is used", source->path);
+    log_note("%s: this format does not say how text is split into pieces; GPT-2's pattern is used",
+             source->path);
     return GT_OK;
 }
 
@@ -316,10 +334,11 @@ static enum gt_status merges_put(struct bpe *bpe, const json_t *merges, const ch
 {
     for (size_t i = 0; i < json_array_size(merges); i++)
         if (!merge_put(bpe, json_array_get(merges, i)))
-            return FAIL(GT_DATA,
-                        "%s: field \"model.merges\": entry %zu: expected two tokens of the vocabulary that "
-                        "make a third",
-                        path, i);
+            return FAIL(
+                GT_DATA,
+                "%s: field \"model.merges\": entry %zu: expected two tokens of the vocabulary that "
+                "make a third",
+                path, i);
     return GT_OK;
 }
 
@@ -331,21 +350,27 @@ static json_t *added_object(const json_t *list)
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *token = json_array_get(list, i);
         json_t *id = json_object_get(token, "id");
-        failures |= json_object_set_new(object, json_string_value(json_object_get(token, "content")),
-                                        id != NULL ? json_incref(id) : json_null());
+        failures |=
+            json_object_set_new(object, json_string_value(json_object_get(token, "content")),
+                                id != NULL ? json_incref(id) : json_null());
     }
     return json_whole(object, failures);
 }
 
-static enum gt_status json_import(const void *owner, const json_t *root, const char *path, struct tokenizer **out)
+static enum gt_status json_import(const void *owner, const json_t *root, const char *path,
+                                  struct tokenizer **out)
 {
     const json_t *model = json_object_get(root, "model");
-    const json_t *vocab = json_object_get(model, "vocab"), *merges = json_object_get(model, "merges");
+    const json_t *vocab = json_object_get(model, "vocab"),
+                 *merges = json_object_get(model, "merges");
     struct bpe_pipeline pipeline;
     TRY(tokenizer_pipeline_read(root, path, &pipeline));
-    if (!json_is_object(vocab) || !json_is_array(merges) || json_array_size(merges) > BPE_MERGES_MAX)
-        return FAIL(GT_DATA, "%s: field \"model\": expected \"vocab\", an object, and \"merges\", a list of at most %d",
-                    path, BPE_MERGES_MAX);
+    if (!json_is_object(vocab) || !json_is_array(merges) ||
+        json_array_size(merges) > BPE_MERGES_MAX)
+        return FAIL(
+            GT_DATA,
+            "%s: field \"model\": expected \"vocab\", an object, and \"merges\", a list of at most %d",
+            path, BPE_MERGES_MAX);
     struct vocab_reading reading = {.path = path,
                                     .vocab = vocab,
                                     .characters = pipeline.characters,
@@ -359,7 +384,8 @@ static enum gt_status json_import(const void *owner, const json_t *root, const c
     return import_end(owner, status, reading.bpe, path, out);
 }
 
-enum gt_status tokenizer_import_json(const void *owner, const struct tokenizer_source *source, struct tokenizer **out)
+enum gt_status tokenizer_import_json(const void *owner, const struct tokenizer_source *source,
+                                     struct tokenizer **out)
 {
     json_t *root = NULL;
     TRY(json_parse(source->text, source->count, source->path, &root));
@@ -370,7 +396,8 @@ enum gt_status tokenizer_import_json(const void *owner, const struct tokenizer_s
 
 /* ---- choosing the files ---- */
 
-static const char expected[] = "tokenizer.json, vocab.bpe with encoder.json, merges.txt with vocab.json";
+static const char expected[] =
+    "tokenizer.json, vocab.bpe with encoder.json, merges.txt with vocab.json";
 
 static bool ends_with(const char *path, const char *end)
 {
@@ -379,14 +406,16 @@ static bool ends_with(const char *path, const char *end)
 }
 
 /* Reads and imports the file at `path`, or with `merges_path` a pair. */
-static enum gt_status import_files(const void *owner, const char *path, const char *merges_path, struct tokenizer **out)
+static enum gt_status import_files(const void *owner, const char *path, const char *merges_path,
+                                   struct tokenizer **out)
 {
     struct tokenizer_source source = {.path = path}, merges = {.path = merges_path};
     char *text = NULL, *merges_text = NULL;
     TRY(file_read_all(path, TOKENIZER_IMPORT_BYTES_MAX, &text, &source.count));
     enum gt_status status = GT_OK;
     if (merges_path != NULL)
-        status = file_read_all(merges_path, TOKENIZER_IMPORT_BYTES_MAX, &merges_text, &merges.count);
+        status =
+            file_read_all(merges_path, TOKENIZER_IMPORT_BYTES_MAX, &merges_text, &merges.count);
     source.text = text;
     merges.text = merges_text;
     if (status == GT_OK && merges_path != NULL)
@@ -436,17 +465,19 @@ static enum gt_status foreign_refuse(const char *path, const char *kind)
     if (kind != NULL)
         TRY(tiktoken_recognise(path, &is_tiktoken));
     if (!is_tiktoken && strcmp(kind, "SentencePiece") == 0)
-        return FAIL(GT_UNSUPPORTED,
-                    "%s: a SentencePiece model by itself cannot be read; transformers makes a tokenizer.json of it: "
-                    "python3 -c \"from transformers import AutoTokenizer as T; T.from_pretrained('.').save_pretrained"
-                    "('.')\" in its folder",
-                    path);
+        return FAIL(
+            GT_UNSUPPORTED,
+            "%s: a SentencePiece model by itself cannot be read; transformers makes a tokenizer.json of it: "
+            "python3 -c \"from transformers import AutoTokenizer as T; T.from_pretrained('.').save_pretrained"
+            "('.')\" in its folder",
+            path);
     if (!is_tiktoken)
         return tokenizer_pipeline_refuse_kind(path, kind);
-    return FAIL(GT_UNSUPPORTED,
-                "%s: this vocabulary is in tiktoken's form (as in Meta's download of Llama 3), which does not say how "
-                "text is split; give the tokenizer.json of the same model: hf download OWNER/NAME tokenizer.json",
-                path);
+    return FAIL(
+        GT_UNSUPPORTED,
+        "%s: this vocabulary is in tiktoken's form (as in Meta's download of Llama 3), which does not say how "
+        "text is split; give the tokenizer.json of the same model: hf download OWNER/NAME tokenizer.json",
+        path);
 }
 
 static enum gt_status import_file(const void *owner, const char *path, struct tokenizer **out)
@@ -455,8 +486,10 @@ static enum gt_status import_file(const void *owner, const char *path, struct to
     const char *name = file_name_of(path);
     file_folder_of(folder, path);
     for (int i = 0; i < FORM_COUNT; i++)
-        if (forms[i].merges != NULL && (strcmp(name, forms[i].name) == 0 || strcmp(name, forms[i].merges) == 0))
-            return import_files(owner, FILE_IN(folder, forms[i].name), FILE_IN(folder, forms[i].merges), out);
+        if (forms[i].merges != NULL &&
+            (strcmp(name, forms[i].name) == 0 || strcmp(name, forms[i].merges) == 0))
+            return import_files(owner, FILE_IN(folder, forms[i].name),
+                                FILE_IN(folder, forms[i].merges), out);
     if (strcmp(name, TOKENIZER_FILE_NAME) == 0)
         return tokenizer_open_file(owner, path, out);
     for (int i = 0; i < FOREIGN_COUNT; i++)
@@ -464,12 +497,13 @@ static enum gt_status import_file(const void *owner, const char *path, struct to
             return foreign_refuse(path, foreign[i].kind);
     if (ends_with(path, ".json") || ends_with(path, ".tiktoken"))
         return import_files(owner, path, NULL, out);
-    return FAIL(GT_USAGE, "%s: not the name of a vocabulary file; expected %s, NAME.tiktoken or %s", path, expected,
-                TOKENIZER_FILE_NAME);
+    return FAIL(GT_USAGE, "%s: not the name of a vocabulary file; expected %s, NAME.tiktoken or %s",
+                path, expected, TOKENIZER_FILE_NAME);
 }
 
 /* Chooses the file of a folder to start with; *out_found is false when there is none. */
-static enum gt_status folder_choose(const char *folder, char out[static FILE_PATH_MAX], bool *out_found)
+static enum gt_status folder_choose(const char *folder, char out[static FILE_PATH_MAX],
+                                    bool *out_found)
 {
     *out_found = false;
     for (int i = 0; i < FORM_COUNT && !*out_found; i++) {
@@ -495,13 +529,15 @@ static enum gt_status folder_refuse(const char *folder)
         if (exists)
             return foreign_refuse(FILE_IN(folder, foreign[i].name), foreign[i].kind);
     }
-    return FAIL(GT_USAGE,
-                "%s: this folder has no %s, or %s; of a model on Hugging Face's Hub: hf download OWNER/NAME "
-                "tokenizer.json",
-                folder, expected, TOKENIZER_FILE_NAME);
+    return FAIL(
+        GT_USAGE,
+        "%s: this folder has no %s, or %s; of a model on Hugging Face's Hub: hf download OWNER/NAME "
+        "tokenizer.json",
+        folder, expected, TOKENIZER_FILE_NAME);
 }
 
-/* Gives the tokenizer the template in `value`: a text, or a list with names, of which "default" is it. */
+/* Gives the tokenizer the template in `value`: a text, or a list with names, of which "default" is
+ * it. */
 static enum gt_status template_take(struct tokenizer *tokenizer, const json_t *value)
 {
     const char *text = json_string_value(value);
@@ -511,8 +547,10 @@ static enum gt_status template_take(struct tokenizer *tokenizer, const json_t *v
         if (name != NULL && strcmp(name, "default") == 0)
             text = json_string_value(json_object_get(entry, "template"));
     }
-    tokenizer->has_template = tokenizer->has_template || json_string_length(value) + json_array_size(value) > 0;
-    if (text == NULL || text[0] == '\0' || tokenizer->template != NULL || tokenizer->chat != CHAT_NONE)
+    tokenizer->has_template =
+        tokenizer->has_template || json_string_length(value) + json_array_size(value) > 0;
+    if (text == NULL || text[0] == '\0' || tokenizer->template != NULL ||
+        tokenizer->chat != CHAT_NONE)
         return GT_OK;
     return tokenizer_template_set(tokenizer, text);
 }
@@ -554,7 +592,8 @@ enum gt_status tokenizer_template_read(const char *folder, struct tokenizer *tok
 
 enum gt_status tokenizer_folder_has_template(const char *folder, bool *out)
 {
-    struct tokenizer chosen = {.chat = CHAT_CHATML}; /* a chosen template: the folder's text is not kept */
+    struct tokenizer chosen = {
+        .chat = CHAT_CHATML}; /* a chosen template: the folder's text is not kept */
     TRY(template_read(folder, &chosen));
     *out = chosen.has_template;
     return GT_OK;

@@ -1,9 +1,10 @@
 /* Token files: finds, validates and reads the shards of a split.
  *
- * Opening lists the files, reads each header once and checks it against the size of its file; positions are then a
- * prefix sum over shards.  Reading goes through a fixed staging buffer of bytes and is byte-order independent.  At most
- * TOKEN_FILES_OPEN_MAX files are open at a time: the oldest is closed for a new one, so that a thousand shards do not
- * hit the limit on descriptors.  The sampler chooses the positions that a step reads.
+ * Opening lists the files, reads each header once and checks it against the size of its file;
+ * positions are then a prefix sum over shards.  Reading goes through a fixed staging buffer of
+ * bytes and is byte-order independent.  At most TOKEN_FILES_OPEN_MAX files are open at a time: the
+ * oldest is closed for a new one, so that a thousand shards do not hit the limit on descriptors.
+ * The sampler chooses the positions that a step reads.
  */
 #include "data/tokens.h"
 
@@ -42,7 +43,8 @@ static enum gt_status source_add_path(struct token_source *source, const char *p
     return GT_OK;
 }
 
-/* Matches "train.bin", "train_01.bin", "train-a.bin", "train7.bin", "NAME_train.bin", "NAME_train_000001.bin". */
+/* Matches "train.bin", "train_01.bin", "train-a.bin", "train7.bin", "NAME_train.bin",
+ * "NAME_train_000001.bin". */
 static bool shard_name_matches(const char *name, const char *split)
 {
     const size_t length = strlen(name), split_length = strlen(split);
@@ -64,8 +66,8 @@ static int shard_compare(const void *a, const void *b)
 }
 
 /* Counts the matching files of a folder, and adds them to `source` unless that is NULL. */
-static enum gt_status source_scan_folder(struct token_source *source, const char *folder, const char *split,
-                                         size_t *out_count)
+static enum gt_status source_scan_folder(struct token_source *source, const char *folder,
+                                         const char *split, size_t *out_count)
 {
     DIR *dir = NULL;
     enum gt_status status = GT_OK;
@@ -80,7 +82,8 @@ static enum gt_status source_scan_folder(struct token_source *source, const char
     return status;
 }
 
-static enum gt_status source_list_folder(struct token_source *source, const char *folder, enum token_split split)
+static enum gt_status source_list_folder(struct token_source *source, const char *folder,
+                                         enum token_split split)
 {
     const char *name = token_split_name(split);
     const char *single = FILE_IN(folder, TEXT(16, "%s.bin", name));
@@ -90,15 +93,18 @@ static enum gt_status source_list_folder(struct token_source *source, const char
     if (exists)
         return source_add_path(source, single);
     if (access(folder, R_OK | X_OK) != 0)
-        return FAIL(GT_DATA,
-                    ERROR_NO_DATA "%s: cannot open this dataset folder: %s; gpt-prepare --out-dir=%s INPUT makes it",
-                    folder, strerror(errno), folder);
+        return FAIL(
+            GT_DATA,
+            ERROR_NO_DATA
+            "%s: cannot open this dataset folder: %s; gpt-prepare --out-dir=%s INPUT makes it",
+            folder, strerror(errno), folder);
     size_t count;
     TRY(source_scan_folder(source, folder, name, &count));
     if (count == 0)
         return FAIL(GT_DATA,
-                    ERROR_NO_DATA "%s: no %s tokens in this folder (looked for %s.bin, %s*.bin and *_%s*.bin); "
-                                  "gpt-prepare --out-dir=%s INPUT makes them",
+                    ERROR_NO_DATA
+                    "%s: no %s tokens in this folder (looked for %s.bin, %s*.bin and *_%s*.bin); "
+                    "gpt-prepare --out-dir=%s INPUT makes them",
                     folder, name, name, name, name, folder);
     qsort(source->shards, source->shard_count, sizeof source->shards[0], shard_compare);
     return GT_OK;
@@ -117,8 +123,8 @@ enum gt_status token_split_exists(const char *folder, enum token_split split, bo
 
 /* ---- headers ---- */
 
-/* Opens the shard's file if it is closed; closes the oldest one when too many are open.  The size of a file that was
- * open before must be the same. */
+/* Opens the shard's file if it is closed; closes the oldest one when too many are open.  The size
+ * of a file that was open before must be the same. */
 static enum gt_status shard_ensure_open(struct token_source *source, size_t index)
 {
     struct token_shard *shard = &source->shards[index];
@@ -138,8 +144,9 @@ static enum gt_status shard_ensure_open(struct token_source *source, size_t inde
     source->open_next = (source->open_next + 1) % TOKEN_FILES_OPEN_MAX;
     if (size_bytes == 0 || size_bytes == shard->size_bytes)
         return GT_OK;
-    return FAIL(GT_DATA, "%s: the file had %" PRIu64 " bytes when it was opened and has %" PRIu64 " now", shard->path,
-                size_bytes, shard->size_bytes);
+    return FAIL(GT_DATA,
+                "%s: the file had %" PRIu64 " bytes when it was opened and has %" PRIu64 " now",
+                shard->path, size_bytes, shard->size_bytes);
 }
 
 /* Returns the kind of an llm.c file that is not a token file, for the message. */
@@ -162,20 +169,24 @@ static enum gt_status shard_read_header(struct token_shard *shard, const unsigne
 {
     const uint32_t magic = (uint32_t)le_read(header, 4), version = (uint32_t)le_read(header + 4, 4);
     const uint32_t count = (uint32_t)le_read(header + 8, 4);
-    const uint32_t expected = magic == TOKEN_SHARD_MAGIC_U16 ? TOKEN_SHARD_VERSION_U16 : TOKEN_SHARD_VERSION_U32;
+    const uint32_t expected =
+        magic == TOKEN_SHARD_MAGIC_U16 ? TOKEN_SHARD_VERSION_U16 : TOKEN_SHARD_VERSION_U32;
     if (version != expected)
-        return FAIL(GT_DATA, "%s: header[1] (version) is %" PRIu32 "; magic %" PRIu32 " goes with version %" PRIu32,
+        return FAIL(GT_DATA,
+                    "%s: header[1] (version) is %" PRIu32 "; magic %" PRIu32
+                    " goes with version %" PRIu32,
                     shard->path, version, magic, expected);
     if (count == 0 || count > INT32_MAX)
-        return FAIL(GT_DATA, "%s: header[2] (token count) is %" PRId64 "; it must be positive", shard->path,
-                    (int64_t)(int32_t)count);
+        return FAIL(GT_DATA, "%s: header[2] (token count) is %" PRId64 "; it must be positive",
+                    shard->path, (int64_t)(int32_t)count);
     shard->width_bytes = magic == TOKEN_SHARD_MAGIC_U16 ? 2 : 4;
     shard->data_offset = TOKEN_SHARD_HEADER_BYTES;
     shard->length = (int64_t)count;
     const uint64_t need = TOKEN_SHARD_HEADER_BYTES + (uint64_t)count * shard->width_bytes;
     if (shard->size_bytes != need)
         return FAIL(GT_DATA,
-                    "%s: header[2] says %" PRIu32 " tokens of %zu bytes, which makes a file of %" PRIu64
+                    "%s: header[2] says %" PRIu32
+                    " tokens of %zu bytes, which makes a file of %" PRIu64
                     " bytes; it has %" PRIu64,
                     shard->path, count, shard->width_bytes, need, shard->size_bytes);
     return GT_OK;
@@ -184,21 +195,23 @@ static enum gt_status shard_read_header(struct token_shard *shard, const unsigne
 /* Sets width, offset and length from a header of another program. */
 static enum gt_status shard_lay_out(struct token_shard *shard, const struct token_layout *layout)
 {
-    const uint64_t most = (uint64_t)INT64_MAX / 8, count = layout->count < most ? layout->count : most;
+    const uint64_t most = (uint64_t)INT64_MAX / 8,
+                   count = layout->count < most ? layout->count : most;
     const uint64_t need = layout->offset_bytes + count * layout->width_bytes;
     if (count == 0 || shard->size_bytes != need)
         return FAIL(GT_DATA,
-                    "%s: %s whose header says %" PRIu64 " ids of %zu bytes, from byte %" PRIu64 " on, has %" PRIu64
-                    " bytes; this file has %" PRIu64,
-                    shard->path, layout->format, layout->count, layout->width_bytes, layout->offset_bytes, need,
-                    shard->size_bytes);
+                    "%s: %s whose header says %" PRIu64 " ids of %zu bytes, from byte %" PRIu64
+                    " on, has %" PRIu64 " bytes; this file has %" PRIu64,
+                    shard->path, layout->format, layout->count, layout->width_bytes,
+                    layout->offset_bytes, need, shard->size_bytes);
     shard->width_bytes = layout->width_bytes;
     shard->data_offset = layout->offset_bytes;
     shard->length = (int64_t)count;
     return GT_OK;
 }
 
-/* Sets *out_listed to whether the manifest beside the file says that gpt-prepare wrote it, with this size. */
+/* Sets *out_listed to whether the manifest beside the file says that gpt-prepare wrote it, with
+ * this size. */
 static enum gt_status manifest_lists(const struct token_shard *shard, bool *out_listed)
 {
     char folder[FILE_PATH_MAX];
@@ -212,23 +225,24 @@ static enum gt_status manifest_lists(const struct token_shard *shard, bool *out_
         return GT_OK;
     TRY(json_parse_file(path, PREPARE_MANIFEST_BYTES_MAX, &root));
     for (int split = TOKEN_TRAIN; split <= TOKEN_VAL; split++) {
-        const json_t *files =
-            json_object_get(json_object_get(root, token_split_name((enum token_split)split)), "files");
+        const json_t *files = json_object_get(
+            json_object_get(root, token_split_name((enum token_split)split)), "files");
         for (size_t i = 0; i < json_array_size(files); i++) {
             const json_t *file = json_array_get(files, i);
             const char *name = json_string_value(json_object_get(file, "file"));
             *out_listed |= name != NULL && strcmp(name, file_name_of(shard->path)) == 0 &&
-                           json_integer_value(json_object_get(file, "size_bytes")) == (json_int_t)shard->size_bytes;
+                           json_integer_value(json_object_get(file, "size_bytes")) ==
+                               (json_int_t)shard->size_bytes;
         }
     }
     json_decref(root);
     return GT_OK;
 }
 
-/* Finds out whether a file without a header, which begins with head[count], has other things than 16-bit ids.  Only if
- * the head does not contradict that, more of the file is read. */
-static enum gt_status shard_find_kind(const struct token_shard *shard, const unsigned char *head, size_t count,
-                                      const struct token_kind **out)
+/* Finds out whether a file without a header, which begins with head[count], has other things than
+ * 16-bit ids.  Only if the head does not contradict that, more of the file is read. */
+static enum gt_status shard_find_kind(const struct token_shard *shard, const unsigned char *head,
+                                      size_t count, const struct token_kind **out)
 {
     unsigned char sample[TOKEN_KIND_HEAD_BYTES + SAMPLE_PIECES * SAMPLE_PIECE_BYTES];
     size_t size = count / 8 * 8;
@@ -238,8 +252,8 @@ static enum gt_status shard_find_kind(const struct token_shard *shard, const uns
     memcpy(sample, head, size);
     const uint64_t rest = (shard->size_bytes - count) / SAMPLE_PIECES / 8 * 8;
     for (uint64_t i = 0; i < SAMPLE_PIECES && rest >= SAMPLE_PIECE_BYTES; i++) {
-        TRY(file_read_at(shard->fd, shard->path, size + i * rest, sample + size + i * SAMPLE_PIECE_BYTES,
-                         SAMPLE_PIECE_BYTES));
+        TRY(file_read_at(shard->fd, shard->path, size + i * rest,
+                         sample + size + i * SAMPLE_PIECE_BYTES, SAMPLE_PIECE_BYTES));
     }
     size += rest >= SAMPLE_PIECE_BYTES ? (size_t)SAMPLE_PIECES * SAMPLE_PIECE_BYTES : 0;
     *out = token_kind_of_numbers(sample, size, true);
@@ -247,7 +261,8 @@ static enum gt_status shard_find_kind(const struct token_shard *shard, const uns
 }
 
 /* Sets width, offset and length of a file without a header, if it has 16-bit ids. */
-static enum gt_status shard_take_narrow(struct token_shard *shard, const unsigned char *head, size_t count)
+static enum gt_status shard_take_narrow(struct token_shard *shard, const unsigned char *head,
+                                        size_t count)
 {
     const struct token_kind *kind = NULL;
     bool listed = false;
@@ -257,7 +272,8 @@ static enum gt_status shard_take_narrow(struct token_shard *shard, const unsigne
     if (kind != NULL && !listed)
         return token_kind_refuse(kind, shard->path);
     if (shard->size_bytes % 2 != 0)
-        return FAIL(GT_DATA, "%s: a file of 16-bit tokens has an even size; this one has %" PRIu64 " bytes",
+        return FAIL(GT_DATA,
+                    "%s: a file of 16-bit tokens has an even size; this one has %" PRIu64 " bytes",
                     shard->path, shard->size_bytes);
     shard->width_bytes = 2;
     shard->data_offset = 0;
@@ -272,18 +288,20 @@ static enum gt_status shard_recognise(struct token_shard *shard)
     struct token_layout layout;
     if (shard->size_bytes == 0)
         return FAIL(GT_DATA, "%s: the file is empty", shard->path);
-    const size_t available = shard->size_bytes < sizeof head ? (size_t)shard->size_bytes : sizeof head;
+    const size_t available =
+        shard->size_bytes < sizeof head ? (size_t)shard->size_bytes : sizeof head;
     TRY(file_read_at(shard->fd, shard->path, 0, head, available));
     const uint32_t magic = (uint32_t)le_read(head, 4);
     if (magic == TOKEN_SHARD_MAGIC_U16 || magic == TOKEN_SHARD_MAGIC_U32) {
         if (shard->size_bytes >= TOKEN_SHARD_HEADER_BYTES)
             return shard_read_header(shard, head);
-        return FAIL(GT_DATA, "%s: an llm.c token file has a header of %d bytes; this file has %" PRIu64, shard->path,
-                    TOKEN_SHARD_HEADER_BYTES, shard->size_bytes);
+        return FAIL(GT_DATA,
+                    "%s: an llm.c token file has a header of %d bytes; this file has %" PRIu64,
+                    shard->path, TOKEN_SHARD_HEADER_BYTES, shard->size_bytes);
     }
     if (llmc_kind_of(magic) != NULL)
-        return FAIL(GT_DATA, "%s: magic %" PRIu32 " marks an llm.c %s file, not tokens", shard->path, magic,
-                    llmc_kind_of(magic));
+        return FAIL(GT_DATA, "%s: magic %" PRIu32 " marks an llm.c %s file, not tokens",
+                    shard->path, magic, llmc_kind_of(magic));
     if (token_layout_find(head, available, &layout))
         return shard_lay_out(shard, &layout);
     return shard_take_narrow(shard, head, available);
@@ -297,11 +315,12 @@ static enum gt_status source_check_lengths(const struct token_source *source, in
         longest = max_i64(longest, source->shards[i].length);
     if (longest <= block_size)
         return FAIL(GT_DATA, "%s: %" PRId64 " tokens%s are fewer than block_size + 1 = %" PRId64,
-                    source->shards[0].path, longest, source->shard_count > 1 ? " in the longest shard" : "",
-                    block_size + 1);
+                    source->shards[0].path, longest,
+                    source->shard_count > 1 ? " in the longest shard" : "", block_size + 1);
     for (size_t i = 0; i < source->shard_count && block_size > 0; i++)
         if (source->shards[i].length <= block_size)
-            log_warning("%s: %" PRId64 " tokens are fewer than block_size + 1 = %" PRId64 "; this shard is not used",
+            log_warning("%s: %" PRId64 " tokens are fewer than block_size + 1 = %" PRId64
+                        "; this shard is not used",
                         source->shards[i].path, source->shards[i].length, block_size + 1);
     return GT_OK;
 }
@@ -320,7 +339,8 @@ static enum gt_status mask_read(struct token_source *source, struct token_shard 
         return GT_OK;
     TRY(file_read_all(path, SIZE_MAX / 2, &shard->mask, &count));
     const unsigned char *header = (const unsigned char *)shard->mask;
-    const bool is_mask = count == TOKEN_MASK_HEADER_BYTES + bytes && le_read(header, 8) == TOKEN_MASK_MAGIC;
+    const bool is_mask =
+        count == TOKEN_MASK_HEADER_BYTES + bytes && le_read(header, 8) == TOKEN_MASK_MAGIC;
     source->row = is_mask ? (int64_t)(le_read(header + 8, 8) & INT32_MAX) : 0;
     if (source->row <= 0 || shard->length % source->row != 1 || source->shard_count != 1)
         return FAIL(GT_DATA, "%s: not a mask of %s; run gpt-prepare again", path, shard->path);
@@ -329,13 +349,15 @@ static enum gt_status mask_read(struct token_source *source, struct token_shard 
         at++;
     if (at < shard->length)
         return GT_OK;
-    return FAIL(GT_DATA,
-                "%s: no token of %s counts, so nothing can be learned or measured; run gpt-prepare again with a "
-                "--block-size above %" PRId64 ", so that answers fit into the rows",
-                path, shard->path, source->row);
+    return FAIL(
+        GT_DATA,
+        "%s: no token of %s counts, so nothing can be learned or measured; run gpt-prepare again with a "
+        "--block-size above %" PRId64 ", so that answers fit into the rows",
+        path, shard->path, source->row);
 }
 
-static enum gt_status source_open_shards(struct token_source *source, const struct token_source_spec *spec)
+static enum gt_status source_open_shards(struct token_source *source,
+                                         const struct token_source_spec *spec)
 {
     for (size_t i = 0; i < source->shard_count; i++) {
         struct token_shard *shard = &source->shards[i];
@@ -343,7 +365,8 @@ static enum gt_status source_open_shards(struct token_source *source, const stru
         TRY(shard_recognise(shard));
         TRY(mask_read(source, shard));
         if (shard->length > INT64_MAX - source->length)
-            return FAIL(GT_DATA, "%s: all shards together have more than %" PRId64 " tokens", shard->path, INT64_MAX);
+            return FAIL(GT_DATA, "%s: all shards together have more than %" PRId64 " tokens",
+                        shard->path, INT64_MAX);
         shard->first = source->length;
         source->length += shard->length;
     }
@@ -372,7 +395,8 @@ static void source_close(void *object)
     }
 }
 
-enum gt_status token_source_open(const void *owner, const struct token_source_spec *spec, struct token_source **out)
+enum gt_status token_source_open(const void *owner, const struct token_source_spec *spec,
+                                 struct token_source **out)
 {
     assert(spec->path_count > 0 || spec->folder != NULL);
     assert(spec->vocab_size >= 0 && spec->block_size >= 0);
@@ -389,25 +413,29 @@ enum gt_status token_source_open(const void *owner, const struct token_source_sp
 
 /* ---- reading ---- */
 
-static enum gt_status shard_refuse_id(const struct token_source *source, const struct token_shard *shard, int64_t index,
-                                      uint32_t id)
+static enum gt_status shard_refuse_id(const struct token_source *source,
+                                      const struct token_shard *shard, int64_t index, uint32_t id)
 {
     if (source->vocab_size > 0)
-        log_error(ERROR_BAD_TOKEN "%s: token %" PRId64 " is id %" PRIu32 ", outside the vocabulary of %" PRId64,
+        log_error(ERROR_BAD_TOKEN "%s: token %" PRId64 " is id %" PRIu32
+                                  ", outside the vocabulary of %" PRId64,
                   shard->path, index, id, source->vocab_size);
     else
-        log_error(ERROR_BAD_TOKEN "%s: token %" PRId64 " is id %" PRIu32 ", above the largest possible, %" PRIu32,
+        log_error(ERROR_BAD_TOKEN "%s: token %" PRId64 " is id %" PRIu32
+                                  ", above the largest possible, %" PRIu32,
                   shard->path, index, id, source->id_limit - 1);
     return GT_DATA;
 }
 
 /* Converts the staged bytes to out[count]; `index` is that of the first id in the shard. */
-static enum gt_status shard_convert(const struct token_source *source, const struct token_shard *shard, int64_t index,
-                                    int64_t count, int32_t *out)
+static enum gt_status shard_convert(const struct token_source *source,
+                                    const struct token_shard *shard, int64_t index, int64_t count,
+                                    int32_t *out)
 {
     const unsigned char *bytes = source->staging;
     for (int64_t i = 0; i < count; i++) {
-        const uint32_t id = (uint32_t)(shard->width_bytes == 2 ? le_read(bytes + 2 * i, 2) : le_read(bytes + 4 * i, 4));
+        const uint32_t id = (uint32_t)(shard->width_bytes == 2 ? le_read(bytes + 2 * i, 2)
+                                                               : le_read(bytes + 4 * i, 4));
         if (id >= source->id_limit)
             return shard_refuse_id(source, shard, index + i, id);
         out[i] = (int32_t)id;
@@ -416,8 +444,8 @@ static enum gt_status shard_convert(const struct token_source *source, const str
 }
 
 /* Reads inside one shard, a staging buffer at a time. */
-static enum gt_status shard_read(struct token_source *source, size_t shard_index, int64_t index, int64_t count,
-                                 int32_t *out)
+static enum gt_status shard_read(struct token_source *source, size_t shard_index, int64_t index,
+                                 int64_t count, int32_t *out)
 {
     const struct token_shard *shard = &source->shards[shard_index];
     TRY(shard_ensure_open(source, shard_index));
@@ -425,13 +453,15 @@ static enum gt_status shard_read(struct token_source *source, size_t shard_index
     for (int64_t done = 0; done < count; done += staged_max) {
         const int64_t part = min_i64(count - done, staged_max);
         const uint64_t offset = shard->data_offset + (uint64_t)(index + done) * shard->width_bytes;
-        TRY(file_read_at(shard->fd, shard->path, offset, source->staging, (size_t)part * shard->width_bytes));
+        TRY(file_read_at(shard->fd, shard->path, offset, source->staging,
+                         (size_t)part * shard->width_bytes));
         TRY(shard_convert(source, shard, index + done, part, out + done));
     }
     return GT_OK;
 }
 
-enum gt_status token_source_read(struct token_source *source, int64_t position, int64_t count, int32_t *out)
+enum gt_status token_source_read(struct token_source *source, int64_t position, int64_t count,
+                                 int32_t *out)
 {
     assert(position >= 0 && count >= 0);
     assert(position <= source->length && count <= source->length - position);
@@ -449,7 +479,8 @@ enum gt_status token_source_read(struct token_source *source, int64_t position, 
     return GT_OK;
 }
 
-int64_t token_source_mask(const struct token_source *source, int64_t position, int64_t count, int32_t *targets)
+int64_t token_source_mask(const struct token_source *source, int64_t position, int64_t count,
+                          int32_t *targets)
 {
     const char *mask = source->shards[0].mask; /* tokens with a mask are one file */
     int64_t counted = 0;
@@ -495,7 +526,8 @@ enum gt_status token_source_digest(struct token_source *source, uint32_t *out)
     return GT_OK;
 }
 
-/* The commit removes the old manifest first and renames the new one last, so a folder with a manifest is complete. */
+/* The commit removes the old manifest first and renames the new one last, so a folder with a
+ * manifest is complete. */
 enum gt_status prepared_folder_check(const char *folder)
 {
     bool is_whole, has_state;
@@ -512,5 +544,8 @@ enum gt_status prepared_folder_check(const char *folder)
     json_decref(state);
     if (phase != PREPARE_PHASE_COMMIT)
         return status;
-    return FAIL(GT_DATA, "%s: gpt-prepare was stopped while it replaced this data set; give its command again", folder);
+    return FAIL(
+        GT_DATA,
+        "%s: gpt-prepare was stopped while it replaced this data set; give its command again",
+        folder);
 }

@@ -1,7 +1,8 @@
 /* Ranks that MPI's launcher started.
  *
- * Rank 0 watches all others, and rank 1 watches rank 0, by the signs of life that MPI carries.  A rank that fails tells
- * rank 0, which prints its error unless it ends by one of its own within the same seconds.
+ * Rank 0 watches all others, and rank 1 watches rank 0, by the signs of life that MPI carries.  A
+ * rank that fails tells rank 0, which prints its error unless it ends by one of its own within the
+ * same seconds.
  */
 
 #include "dist/comm_module.h"
@@ -51,12 +52,16 @@ static enum gt_status module_open(int64_t tasks, struct dist *dist)
     bool absent;
     const struct comm_module *module = module_load("mpi", COMM_MODULE_ABI, reason, &absent);
     if (module == NULL)
-        return FAIL(GT_UNSUPPORTED, "a launcher started %" PRId64 " tasks, and MPI cannot be used: %s", tasks, reason);
+        return FAIL(GT_UNSUPPORTED,
+                    "a launcher started %" PRId64 " tasks, and MPI cannot be used: %s", tasks,
+                    reason);
     if (!module->open(dist))
-        return FAIL(GT_UNSUPPORTED, "a launcher started %" PRId64 " tasks, and MPI cannot be started", tasks);
+        return FAIL(GT_UNSUPPORTED,
+                    "a launcher started %" PRId64 " tasks, and MPI cannot be started", tasks);
     if (dist->ranks != tasks)
         return FAIL(GT_UNSUPPORTED,
-                    "a launcher started %" PRId64 " tasks, but %s knows of %" PRId32 "; use that MPI's own mpirun, or "
+                    "a launcher started %" PRId64 " tasks, but %s knows of %" PRId32
+                    "; use that MPI's own mpirun, or "
                     "srun --mpi=pmix (srun --mpi=list shows what this Slurm has)",
                     tasks, dist->carrier, dist->ranks);
     return GT_OK;

@@ -1,9 +1,9 @@
 /* The module gpt-train-mpi.so: moves between ranks through MPI.
  *
- * One thread makes all calls of MPI, which therefore needs no more than MPI_THREAD_FUNNELED.  It posts the moves that
- * were started, tests those in progress, and four times per second sends a sign of life, with what the rank does: to
- * rank 0, and rank 0 to rank 1.  It polls without a pause only while the program waits.  It calls nothing of the
- * program but dist->tick().
+ * One thread makes all calls of MPI, which therefore needs no more than MPI_THREAD_FUNNELED.  It
+ * posts the moves that were started, tests those in progress, and four times per second sends a
+ * sign of life, with what the rank does: to rank 0, and rank 0 to rank 1.  It polls without a pause
+ * only while the program waits.  It calls nothing of the program but dist->tick().
  */
 #include <config.h>
 #include <mpi.h>
@@ -17,12 +17,15 @@
 
 #define SIGN_SECONDS 0.25
 #define TICK_SECONDS 0.05
-#define PAUSE_NS 50000        /* between polls while moves are in progress and the program computes */
-#define IDLE_NS 1000000       /* while nothing is */
-#define WAITING_SECONDS 0.001 /* polls have no pause if the program was seen waiting since then, */
-#define MOVING_SECONDS 0.1    /* and a move was posted or done */
-#define FAILED_SECONDS 10     /* that rank 0 has to end all ranks after another has failed */
-#define ALARM_SECONDS 60      /* for MPI to start, and to end: SIGALRM ends a rank whose MPI hangs then */
+#define PAUSE_NS 50000  /* between polls while moves are in progress and the program computes */
+#define IDLE_NS 1000000 /* while nothing is */
+#define WAITING_SECONDS                                                                       \
+    0.001                  /* polls have no pause if the program was seen waiting since then, \
+                            */
+#define MOVING_SECONDS 0.1 /* and a move was posted or done */
+#define FAILED_SECONDS 10  /* that rank 0 has to end all ranks after another has failed */
+#define ALARM_SECONDS \
+    60 /* for MPI to start, and to end: SIGALRM ends a rank whose MPI hangs then */
 
 enum { TAG_MOVE, TAG_SIGN };
 
@@ -48,7 +51,9 @@ static struct {
     struct sign own, said[DIST_RANKS_MAX];
     MPI_Request sending;
     double signed_s, ticked_s, failed_s;
-} world = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .sending = MPI_REQUEST_NULL};
+} world = {.mutex = PTHREAD_MUTEX_INITIALIZER,
+           .changed = PTHREAD_COND_INITIALIZER,
+           .sending = MPI_REQUEST_NULL};
 
 /* ---- the thread ---- */
 
@@ -61,9 +66,11 @@ static bool moves_carry(struct dist *dist)
         const struct dist_move *move = &dist->moves[world.posted % DIST_MOVES_MAX];
         MPI_Request *request = &world.requests[world.posted % DIST_MOVES_MAX];
         if (move->receive)
-            MPI_Irecv(move->data, (int)move->bytes, MPI_BYTE, move->peer, TAG_MOVE, MPI_COMM_WORLD, request);
+            MPI_Irecv(move->data, (int)move->bytes, MPI_BYTE, move->peer, TAG_MOVE, MPI_COMM_WORLD,
+                      request);
         else
-            MPI_Isend(move->data, (int)move->bytes, MPI_BYTE, move->peer, TAG_MOVE, MPI_COMM_WORLD, request);
+            MPI_Isend(move->data, (int)move->bytes, MPI_BYTE, move->peer, TAG_MOVE, MPI_COMM_WORLD,
+                      request);
     }
     for (uint64_t i = dist->done; i < started; i++) {
         int done;
@@ -87,11 +94,13 @@ static void sign_send(const struct dist *dist, double now_s)
         return;
     world.signed_s = now_s;
     world.own.iter = atomic_load(&seat->iter);
-    world.own.waits_for = atomic_load(&seat->waits_since_ns) != 0 ? atomic_load(&seat->waits_for) : -1;
+    world.own.waits_for =
+        atomic_load(&seat->waits_since_ns) != 0 ? atomic_load(&seat->waits_for) : -1;
     world.own.code = atomic_load(&seat->code);
     (void)snprintf(world.own.what, sizeof world.own.what, "%s", what != NULL ? what : "its start");
     (void)snprintf(world.own.error, sizeof world.own.error, "%s", seat->error);
-    MPI_Isend(&world.own, sizeof world.own, MPI_BYTE, dist->rank == 0, TAG_SIGN, MPI_COMM_WORLD, &world.sending);
+    MPI_Isend(&world.own, sizeof world.own, MPI_BYTE, dist->rank == 0, TAG_SIGN, MPI_COMM_WORLD,
+              &world.sending);
 }
 
 static void signs_receive(const struct dist *dist)
@@ -103,7 +112,8 @@ static void signs_receive(const struct dist *dist)
             return;
         struct sign *sign = &world.said[status.MPI_SOURCE];
         struct dist_seat *seat = &dist->seat[status.MPI_SOURCE];
-        MPI_Recv(sign, sizeof *sign, MPI_BYTE, status.MPI_SOURCE, TAG_SIGN, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Recv(sign, sizeof *sign, MPI_BYTE, status.MPI_SOURCE, TAG_SIGN, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
         atomic_store(&seat->iter, sign->iter);
         atomic_store(&seat->what, sign->what);
         atomic_store(&seat->waits_for, sign->waits_for);
@@ -176,7 +186,9 @@ static void *thread_run(void *argument)
 {
     struct dist *dist = argument;
     unsigned waits = 0;
-    double moved_s = 0.0, waited_s = 0.0; /* when a move was last posted or done, and the program last seen waiting */
+    double moved_s = 0.0,
+           waited_s =
+               0.0; /* when a move was last posted or done, and the program last seen waiting */
     (void)alarm(ALARM_SECONDS);
     world_open(dist);
     (void)alarm(0);

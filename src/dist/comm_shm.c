@@ -1,12 +1,13 @@
 /* Ranks in memory that they share: forks of one process, on one machine.
  *
- * The block is mapped before the fork, so it has no name and ends with the last process.  Each rank has a seat in it,
- * and each pair of ranks a ring for either direction: the sender writes into it, the receiver reads from it, and both
- * do so only while they wait, or start something.  All ranks are forks of one process, so a string literal has the same
- * address in each.
+ * The block is mapped before the fork, so it has no name and ends with the last process.  Each rank
+ * has a seat in it, and each pair of ranks a ring for either direction: the sender writes into it,
+ * the receiver reads from it, and both do so only while they wait, or start something.  All ranks
+ * are forks of one process, so a string literal has the same address in each.
  *
- * Ranks never time out themselves.  The process that started them looks every few milliseconds whether they have ended,
- * and whether they still give signs of life.  If it dies, the kernel ends them (on Linux).
+ * Ranks never time out themselves.  The process that started them looks every few milliseconds
+ * whether they have ended, and whether they still give signs of life.  If it dies, the kernel ends
+ * them (on Linux).
  */
 #include <errno.h>
 #include <signal.h>
@@ -24,7 +25,8 @@
 #include "base/size.h"
 
 #define LOOK_NS 20000000
-#define COPY_BYTES ((size_t)128 << 10) /* at once, so that the receiver copies what is still in the cache */
+#define COPY_BYTES \
+    ((size_t)128 << 10) /* at once, so that the receiver copies what is still in the cache */
 
 /* Counts bytes from the start of the run. */
 struct ring {
@@ -45,10 +47,12 @@ _Static_assert(sizeof(struct dist_shared) <= DIST_HEADER_BYTES, "all seats and r
 /* Copies what the ring has, or has room for.  Returns true if that was anything. */
 static bool ring_copy(const struct dist *dist, struct dist_move *move)
 {
-    const int32_t to = move->receive ? dist->rank : move->peer, from = move->receive ? move->peer : dist->rank;
+    const int32_t to = move->receive ? dist->rank : move->peer,
+                  from = move->receive ? move->peer : dist->rank;
     const size_t bytes = DIST_INBOX_BYTES / (size_t)dist->ranks;
     struct ring *ring = &dist->shared->ring[to][from];
-    char *data = (char *)dist->shared + DIST_HEADER_BYTES + (size_t)to * DIST_INBOX_BYTES + (size_t)from * bytes;
+    char *data = (char *)dist->shared + DIST_HEADER_BYTES + (size_t)to * DIST_INBOX_BYTES +
+                 (size_t)from * bytes;
     const uint64_t written = atomic_load(&ring->written), read = atomic_load(&ring->read);
     const size_t at = (size_t)((move->receive ? read : written) % bytes);
     size_t count = (size_t)(move->receive ? written - read : bytes - (written - read));
@@ -143,8 +147,8 @@ static void kill_all(struct launch *launch)
     reap(launch, 0);
 }
 
-/* Passes the first signal that this process received to the ranks; a second one ends everything.  Returns the signal
- * that is to end the run, or 0. */
+/* Passes the first signal that this process received to the ranks; a second one ends everything.
+ * Returns the signal that is to end the run, or 0. */
 static int signals_take(struct launch *launch, const sigset_t *set)
 {
     sigset_t pending;
@@ -163,13 +167,15 @@ static int signals_take(struct launch *launch, const sigset_t *set)
 }
 
 /* Ends all ranks because of one, with one line. */
-static int end_all(struct launch *launch, int32_t rank, const char *how, int64_t number, const char *unit)
+static int end_all(struct launch *launch, int32_t rank, const char *how, int64_t number,
+                   const char *unit)
 {
     kill_all(launch);
     return dist_watch_end(launch->dist, rank, how, number, unit);
 }
 
-/* Returns -1 while the ranks run, then the exit status.  If rank 0 fails too, it has printed its own error. */
+/* Returns -1 while the ranks run, then the exit status.  If rank 0 fails too, it has printed its
+ * own error. */
 static int look(struct launch *launch, const sigset_t *set)
 {
     bool all = true;
@@ -179,21 +185,25 @@ static int look(struct launch *launch, const sigset_t *set)
     for (int32_t r = 0; r < launch->dist->ranks; r++)
         all = all && launch->child[r].ended;
     if (launch->failed_ns == 0) {
-        const int32_t silent = all ? -1 : dist_watch_silent(&launch->watch, launch->dist, 0, launch->dist->ranks);
+        const int32_t silent =
+            all ? -1 : dist_watch_silent(&launch->watch, launch->dist, 0, launch->dist->ranks);
         if (silent >= 0)
-            return end_all(launch, silent, "has given no sign of life for", launch->dist->timeout_s, " s");
+            return end_all(launch, silent, "has given no sign of life for", launch->dist->timeout_s,
+                           " s");
         return all ? 0 : -1;
     }
     if (failed->signal != 0 && failed->signal != stop)
         return end_all(launch, launch->failed, "was ended by signal", failed->signal, "");
-    const bool late = failed->code != 128 + stop && clock_monotonic_ns() - launch->failed_ns > DIST_GRACE_NS;
+    const bool late =
+        failed->code != 128 + stop && clock_monotonic_ns() - launch->failed_ns > DIST_GRACE_NS;
     if (!first->ended && !late)
         return -1;
     const bool told = first->ended && first->code != 0 && first->signal == 0;
     const int code = told ? first->code : failed->code;
     kill_all(launch);
     if (!told)
-        log_error("rank %" PRId32 ": %s", launch->failed, launch->dist->shared->seat[launch->failed].error);
+        log_error("rank %" PRId32 ": %s", launch->failed,
+                  launch->dist->shared->seat[launch->failed].error);
     return code;
 }
 
@@ -204,12 +214,14 @@ bool dist_launch(int32_t ranks, int64_t timeout_s, struct dist *out, int *exit_s
     sigset_t set;
     *exit_status = 1;
     *out = (struct dist){.ranks = ranks, .local_ranks = ranks, .timeout_s = timeout_s};
-    out->shared = mmap(NULL, dist_shared_bytes(ranks), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    out->shared = mmap(NULL, dist_shared_bytes(ranks), PROT_READ | PROT_WRITE,
+                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (out->shared == MAP_FAILED) {
         log_error("out of memory for what %" PRId32 " ranks share: %s", ranks, strerror(errno));
         return true;
     }
-    (void)snprintf(out->carrier, sizeof out->carrier, "%s that they share", LOG_BYTES(dist_shared_bytes(ranks)));
+    (void)snprintf(out->carrier, sizeof out->carrier, "%s that they share",
+                   LOG_BYTES(dist_shared_bytes(ranks)));
     dist_shared_set(out, out->shared);
     sigemptyset(&set);
     for (int32_t r = 0; r < ranks; r++) {

@@ -1,10 +1,12 @@
 /* Moves between ranks, and the exchange of words that is made of them.
  *
- * Moves have numbers, in the order in which they are started; a wait is for all below one.  Words go to rank 0, which
- * sends all of them to everyone: two steps whatever the number of ranks.  What carries the bytes is in comm_*.c.
+ * Moves have numbers, in the order in which they are started; a wait is for all below one.  Words
+ * go to rank 0, which sends all of them to everyone: two steps whatever the number of ranks.  What
+ * carries the bytes is in comm_*.c.
  *
- * Every rank counts signs of life in its seat, from a thread of its own.  A rank that waits says for whom; the one that
- * it waits for is late.  Only rank 0 may be late without a note: it has the terminal, and saves and samples alone.
+ * Every rank counts signs of life in its seat, from a thread of its own.  A rank that waits says
+ * for whom; the one that it waits for is late.  Only rank 0 may be late without a note: it has the
+ * terminal, and saves and samples alone.
  */
 #include "dist/dist.h"
 
@@ -18,7 +20,9 @@
 #define PAUSE_NS 100000
 #define YIELDS 200
 #define LOOK_MOST_NS INT64_C(200000000) /* time between looks beyond this was not the ranks' */
-#define STOPPED_NS INT64_C(500000000)   /* without a look: this process was stopped, perhaps is the one that failed */
+#define STOPPED_NS \
+    INT64_C(       \
+        500000000) /* without a look: this process was stopped, perhaps is the one that failed */
 #define STOPPED_GRACE_NS INT64_C(3000000000) /* for the others to end it */
 #define LATE_S 10
 
@@ -56,7 +60,8 @@ void dist_wait(struct dist *dist, uint64_t until)
     struct dist_seat *seat = &dist->seat[dist->rank];
     for (int tries = 0;; tries++) {
         tries = dist->progress(dist) ? 0 : tries;
-        while (dist->done < dist->started && atomic_load(&dist->moves[dist->done % DIST_MOVES_MAX].done))
+        while (dist->done < dist->started &&
+               atomic_load(&dist->moves[dist->done % DIST_MOVES_MAX].done))
             dist->done++;
         if (dist->done >= until)
             break;
@@ -129,7 +134,8 @@ void dist_gather(struct dist *dist, const void *mine, size_t bytes, void *all)
 /* ---- looking after ranks ---- */
 
 /* Returns " on HOST", or nothing if all ranks are on one. */
-static const char *host_text(const struct dist *dist, int32_t rank, char text[static DIST_NAME_BYTES + 8])
+static const char *host_text(const struct dist *dist, int32_t rank,
+                             char text[static DIST_NAME_BYTES + 8])
 {
     const char *host = dist->host[rank];
     (void)snprintf(text, DIST_NAME_BYTES + 8, "%s%s", host[0] != '\0' ? " on " : "", host);
@@ -142,7 +148,8 @@ static const char *place_text(const struct dist *dist, int32_t rank, char text[s
     const char *what = atomic_load(&seat->what);
     const long long iter = atomic_load(&seat->iter);
     if (atomic_load(&seat->waits_since_ns) != 0)
-        (void)snprintf(text, 128, "iter %lld in its wait for rank %d", iter, atomic_load(&seat->waits_for));
+        (void)snprintf(text, 128, "iter %lld in its wait for rank %d", iter,
+                       atomic_load(&seat->waits_for));
     else
         (void)snprintf(text, 128, "iter %lld in %.90s", iter, what != NULL ? what : "its start");
     return text;
@@ -155,15 +162,16 @@ static void late_note(struct dist_watch *watch, const struct dist *dist, int32_t
     const int64_t since_ns = atomic_load(&seat->waits_since_ns);
     const int32_t late = atomic_load(&seat->waits_for);
     char host[DIST_NAME_BYTES + 8], place[128];
-    if (since_ns == 0 || clock_monotonic_ns() - since_ns < LATE_S * INT64_C(1000000000) || late == 0 ||
-        watch->rank[late].late || atomic_load(&dist->seat[late].waits_since_ns) != 0)
+    if (since_ns == 0 || clock_monotonic_ns() - since_ns < LATE_S * INT64_C(1000000000) ||
+        late == 0 || watch->rank[late].late || atomic_load(&dist->seat[late].waits_since_ns) != 0)
         return;
     watch->rank[late].late = true;
-    log_note("rank %" PRId32 " has waited %d s for rank %" PRId32 "%s, last seen at %s", waiting, LATE_S, late,
-             host_text(dist, late, host), place_text(dist, late, place));
+    log_note("rank %" PRId32 " has waited %d s for rank %" PRId32 "%s, last seen at %s", waiting,
+             LATE_S, late, host_text(dist, late, host), place_text(dist, late, place));
 }
 
-int32_t dist_watch_silent(struct dist_watch *watch, const struct dist *dist, int32_t begin, int32_t end)
+int32_t dist_watch_silent(struct dist_watch *watch, const struct dist *dist, int32_t begin,
+                          int32_t end)
 {
     const int64_t now_ns = clock_monotonic_ns();
     const int64_t gap_ns = watch->looked_ns > 0 ? now_ns - watch->looked_ns : 0;
@@ -184,17 +192,20 @@ int32_t dist_watch_silent(struct dist_watch *watch, const struct dist *dist, int
 
 void dist_unanswered(struct dist *dist)
 {
-    const int code = dist_watch_end(dist, dist->rank, "has had no answer of NCCL for", dist->timeout_s, " s");
+    const int code =
+        dist_watch_end(dist, dist->rank, "has had no answer of NCCL for", dist->timeout_s, " s");
     (void)fflush(NULL);
     if (dist->close != NULL)
         dist->close(dist, code);
     _exit(code); /* the main thread is within NCCL */
 }
 
-int dist_watch_end(const struct dist *dist, int32_t rank, const char *how, int64_t number, const char *unit)
+int dist_watch_end(const struct dist *dist, int32_t rank, const char *how, int64_t number,
+                   const char *unit)
 {
     char host[DIST_NAME_BYTES + 8], place[128];
-    log_error("rank %" PRId32 "%s %s %" PRId64 "%s, last seen at %s; all ranks were ended, and the last checkpoint is "
+    log_error("rank %" PRId32 "%s %s %" PRId64
+              "%s, last seen at %s; all ranks were ended, and the last checkpoint is "
               "unchanged",
               rank, host_text(dist, rank, host), how, number, unit, place_text(dist, rank, place));
     return 1;

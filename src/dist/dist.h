@@ -1,9 +1,10 @@
 /* Ranks: processes that train one model together.
  *
- * Ranks move bytes between each other; all that they do together is made of such moves, here and above.  Nothing here
- * knows what the bytes mean.  dist_launch() forks ranks on one machine, which move bytes through memory that they share
- * (comm_shm.c).  If MPI's launcher started the ranks, each calls dist_join() (comm_module.c and comm_mpi.c).
- * If a rank dies, fails or gives no sign of life, all ranks end.
+ * Ranks move bytes between each other; all that they do together is made of such moves, here and
+ * above.  Nothing here knows what the bytes mean.  dist_launch() forks ranks on one machine, which
+ * move bytes through memory that they share (comm_shm.c).  If MPI's launcher started the ranks,
+ * each calls dist_join() (comm_module.c and comm_mpi.c). If a rank dies, fails or gives no sign of
+ * life, all ranks end.
  */
 #ifndef GPT_TRAIN_DIST_DIST_H
 #define GPT_TRAIN_DIST_DIST_H
@@ -40,9 +41,9 @@ struct dist_seat {
     _Alignas(128) atomic_uint_fast64_t signs;
     atomic_llong iter;
     _Atomic(const char *) what;
-    atomic_llong waits_since_ns;  /* for a peer; 0: it does not wait */
-    atomic_int waits_for;         /* that peer */
-    atomic_int code;              /* the exit status with which it ends all ranks, or 0; with MPI only */
+    atomic_llong waits_since_ns; /* for a peer; 0: it does not wait */
+    atomic_int waits_for;        /* that peer */
+    atomic_int code; /* the exit status with which it ends all ranks, or 0; with MPI only */
     char error[DIST_ERROR_BYTES]; /* its last one */
 };
 
@@ -50,43 +51,50 @@ struct dist_seat {
 struct dist {
     int32_t rank, ranks;
     int32_t local_rank, local_ranks; /* among those of this machine */
-    atomic_llong timeout_s;          /* without a sign of life, or an answer of NCCL, that ends all ranks */
-    atomic_bool limited;             /* this rank is within NCCL */
-    int stop;               /* the signal that ends the run, or 0; since the last dist_gather(), on all ranks */
+    atomic_llong timeout_s; /* without a sign of life, or an answer of NCCL, that ends all ranks */
+    atomic_bool limited;    /* this rank is within NCCL */
+    int stop; /* the signal that ends the run, or 0; since the last dist_gather(), on all ranks */
     atomic_int *stop_word;  /* where a signal handler stores the signal that is to end the run */
     struct dist_seat *seat; /* of each rank */
     struct dist_shared *shared;
     char carrier[DIST_NAME_BYTES];              /* "Open MPI v4.1.4" */
     char host[DIST_RANKS_MAX][DIST_NAME_BYTES]; /* of each rank, where there can be several */
-    bool (*progress)(struct dist *dist);        /* carries moves on; returns true if it got further */
-    void (*close)(struct dist *dist,
-                  int code);        /* ends this rank, or all if `code` is not 0; NULL: who forked it does */
-    int (*tick)(struct dist *dist); /* called now and then; returns the status with which all must end, or 0 */
+    bool (*progress)(struct dist *dist); /* carries moves on; returns true if it got further */
+    void (*close)(
+        struct dist *dist,
+        int code); /* ends this rank, or all if `code` is not 0; NULL: who forked it does */
+    int (*tick)(struct dist *dist); /* called now and then; returns the status with which all must
+                                       end, or 0 */
     atomic_uint_fast64_t done;      /* moves before this one are done; */
     atomic_uint_fast64_t started;   /* those before this one are started */
     struct dist_move moves[DIST_MOVES_MAX];
 };
 
-/* Starts a move.  What a rank sends to another arrives there in the order in which both start such moves, and these are
- * of the same sizes.  If too many moves are in progress, waits for the oldest. */
+/* Starts a move.  What a rank sends to another arrives there in the order in which both start such
+ * moves, and these are of the same sizes.  If too many moves are in progress, waits for the oldest.
+ */
 void dist_send(struct dist *dist, int32_t peer, const void *data, size_t bytes);
 void dist_receive(struct dist *dist, int32_t peer, void *data, size_t bytes);
-/* Waits until the moves whose numbers are below `until` are done: dist->started, at one time or another. */
+/* Waits until the moves whose numbers are below `until` are done: dist->started, at one time or
+ * another. */
 void dist_wait(struct dist *dist, uint64_t until);
 /* Sets all[r * bytes ...] to mine[...] of rank r, on all ranks, which also agree on dist->stop. */
 void dist_gather(struct dist *dist, const void *mine, size_t bytes, void *all);
 
-/* Tells who watches that this rank is alive, and in `what`: a string literal, or NULL if that is unknown. */
+/* Tells who watches that this rank is alive, and in `what`: a string literal, or NULL if that is
+ * unknown. */
 void dist_sign(const struct dist *dist, const char *what);
 /* Ends all ranks because NCCL has not answered for `timeout_s` seconds. */
 _Noreturn void dist_unanswered(struct dist *dist);
 void dist_iter_set(const struct dist *dist, int64_t iter);
-/* Of a rank but the first: from now on its last error is kept in its seat, and nothing is printed. */
+/* Of a rank but the first: from now on its last error is kept in its seat, and nothing is printed.
+ */
 void dist_silence(const struct dist *dist);
 
 /* ---- for comm_*.c ---- */
 
-#define DIST_GRACE_NS INT64_C(2000000000) /* for rank 0 to print its own error, if all ranks have the same one */
+#define DIST_GRACE_NS \
+    INT64_C(2000000000) /* for rank 0 to print its own error, if all ranks have the same one */
 
 /* Who looks after ranks: which gives no sign of life, and which is late. */
 struct dist_watch {
@@ -99,19 +107,23 @@ struct dist_watch {
     } rank[DIST_RANKS_MAX];
 };
 
-/* Returns a rank from `begin` on and below `end` that has given no sign of life for dist->timeout_s, or -1.  Call it a
- * few times per second; time in which this process itself was stopped does not count.  Logs a note, once per rank, if
- * another waits for it for long. */
-int32_t dist_watch_silent(struct dist_watch *watch, const struct dist *dist, int32_t begin, int32_t end);
-/* Logs that a rank "was ended by signal" 9, or the like, where it was last seen, and that all end.  Returns 1. */
-int dist_watch_end(const struct dist *dist, int32_t rank, const char *how, int64_t number, const char *unit);
+/* Returns a rank from `begin` on and below `end` that has given no sign of life for
+ * dist->timeout_s, or -1.  Call it a few times per second; time in which this process itself was
+ * stopped does not count.  Logs a note, once per rank, if another waits for it for long. */
+int32_t dist_watch_silent(struct dist_watch *watch, const struct dist *dist, int32_t begin,
+                          int32_t end);
+/* Logs that a rank "was ended by signal" 9, or the like, where it was last seen, and that all end.
+ * Returns 1. */
+int dist_watch_end(const struct dist *dist, int32_t rank, const char *how, int64_t number,
+                   const char *unit);
 
-/* MPI has no common binary interface, so that all that needs its header is in a module (comm_mpi.c), which the site's
- * mpicc makes and which calls nothing of the program but through struct dist. */
+/* MPI has no common binary interface, so that all that needs its header is in a module
+ * (comm_mpi.c), which the site's mpicc makes and which calls nothing of the program but through
+ * struct dist. */
 struct comm_module {
     struct module_head head;
-    /* Makes this process one of MPI's ranks; a thread then carries moves and calls dist->tick().  Returns false if MPI
-     * cannot be started. */
+    /* Makes this process one of MPI's ranks; a thread then carries moves and calls dist->tick().
+     * Returns false if MPI cannot be started. */
     bool (*open)(struct dist *dist);
 };
 

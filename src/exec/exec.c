@@ -1,17 +1,17 @@
 /* Runs programs.
  *
  *   graph: op, its tensors --+
- *   graph: shapes, dtypes  --+-- plan_call() --> op_call: kind, attributes,   -- backend_run() --> segment + offset
- *   plan: addresses        --+                   shapes, dtypes, addresses                         is a pointer
- *                                                (once, in exec_create())     (each run)
+ *   graph: shapes, dtypes  --+-- plan_call() --> op_call: kind, attributes,   -- backend_run() -->
+ * segment + offset plan: addresses        --+                   shapes, dtypes, addresses is a
+ * pointer (once, in exec_create())     (each run)
  *
- * exec_create() turns each op into an op_call with addresses, in one array per program, and allocates the arena on the
- * device; nothing is allocated after that.  A plain run passes a whole program to the backend; exec_start() does not
- * wait for it.  Poison, the look callback, waits and timing pass ops one by one, but a device that can time a program
- * itself gets it whole.
+ * exec_create() turns each op into an op_call with addresses, in one array per program, and
+ * allocates the arena on the device; nothing is allocated after that.  A plain run passes a whole
+ * program to the backend; exec_start() does not wait for it.  Poison, the look callback, waits and
+ * timing pass ops one by one, but a device that can time a program itself gets it whole.
  *
- * Exchanges between ranks are exec's own, unless the device has them: they are moves of src/dist, and the device runs
- * what lies between them.
+ * Exchanges between ranks are exec's own, unless the device has them: they are moves of src/dist,
+ * and the device runs what lies between them.
  */
 #include "exec/exec.h"
 
@@ -41,7 +41,8 @@ struct exec {
     void *callback_context;
     struct dist *dist; /* NULL: no other ranks */
     char *staging;     /* [EXEC_STAGING_BYTES] */
-    uint64_t *moves;   /* [ops of the longest program]: the moves of an exchange are those before this one */
+    uint64_t *moves; /* [ops of the longest program]: the moves of an exchange are those before this
+                        one */
 };
 
 static enum gt_status programs_bind(struct exec *exec)
@@ -97,8 +98,8 @@ static enum gt_status exec_fill(struct exec *exec, bool poison)
     return exec->poison ? exec_poison_arena(exec->poison) : GT_OK;
 }
 
-enum gt_status exec_create(const void *owner, struct backend *device, const struct plan *plan, bool poison,
-                           struct exec **out)
+enum gt_status exec_create(const void *owner, struct backend *device, const struct plan *plan,
+                           bool poison, struct exec **out)
 {
     struct exec *exec;
     TRY(HOSTMEM_NEW(owner, 1, "exec", &exec));
@@ -109,8 +110,10 @@ enum gt_status exec_create(const void *owner, struct backend *device, const stru
     return FINISH(status, out, exec, hostmem_free);
 }
 
-/* Returns the address of element `first` of a tensor.  Asserts that `count` elements from there lie inside. */
-static struct address element_address(const struct exec *exec, int32_t tensor, int64_t first, int64_t count)
+/* Returns the address of element `first` of a tensor.  Asserts that `count` elements from there lie
+ * inside. */
+static struct address element_address(const struct exec *exec, int32_t tensor, int64_t first,
+                                      int64_t count)
 {
     assert(tensor >= 0 && tensor < exec->plan->tensor_count);
     int64_t elements = graph_tensor_elements(exec->graph, tensor);
@@ -129,7 +132,8 @@ static size_t element_bytes(const struct exec *exec, int32_t tensor, int64_t cou
     return (size_t)count * dtype_size_bytes(exec->graph->tensors[tensor].dtype);
 }
 
-enum gt_status exec_upload(struct exec *exec, int32_t tensor, int64_t first, const void *from, int64_t count)
+enum gt_status exec_upload(struct exec *exec, int32_t tensor, int64_t first, const void *from,
+                           int64_t count)
 {
     struct address at = element_address(exec, tensor, first, count);
     const struct tensor *storage = &exec->graph->tensors[graph_storage(exec->graph, tensor)];
@@ -145,8 +149,10 @@ enum gt_status exec_zero(struct exec *exec, int32_t tensor)
     const int64_t elements = graph_tensor_elements(exec->graph, tensor);
     const int64_t bytes = (int64_t)element_bytes(exec, tensor, 1);
     const int64_t in_a_float = (int64_t)sizeof(float) / bytes, most = ZEROS_BYTES / bytes;
-    const int64_t floats = exec->graph->tensors[tensor].home == SPACE_HOST ? 0 : elements / in_a_float;
-    struct op_call fill = {.kind = OP_FILL}; /* clears whole floats on the device; uploads clear the rest */
+    const int64_t floats =
+        exec->graph->tensors[tensor].home == SPACE_HOST ? 0 : elements / in_a_float;
+    struct op_call fill = {
+        .kind = OP_FILL}; /* clears whole floats on the device; uploads clear the rest */
     fill.operand[FILL_Y] = (struct operand){.at = element_address(exec, tensor, 0, elements),
                                             .present = true,
                                             .dtype = DTYPE_F32,
@@ -161,7 +167,8 @@ enum gt_status exec_zero(struct exec *exec, int32_t tensor)
     return GT_OK;
 }
 
-enum gt_status exec_download(struct exec *exec, int32_t tensor, int64_t first, void *to, int64_t count)
+enum gt_status exec_download(struct exec *exec, int32_t tensor, int64_t first, void *to,
+                             int64_t count)
 {
     struct address at = element_address(exec, tensor, first, count);
     return backend_download(exec->device, to, at, element_bytes(exec, tensor, count));
@@ -222,7 +229,8 @@ static void exchange_begin(const struct exec *exec, const struct op_call *call)
         dist_send(exec->dist, call->attrs.to, (char *)device->ops->memory(device, x->at, sent) + at,
                   size_min(MOVE_BYTES, sent - at));
     for (size_t at = 0; at < received; at += MOVE_BYTES)
-        dist_receive(exec->dist, call->attrs.from, (char *)device->ops->memory(device, y->at, received) + at,
+        dist_receive(exec->dist, call->attrs.from,
+                     (char *)device->ops->memory(device, y->at, received) + at,
                      size_min(MOVE_BYTES, received - at));
 }
 
@@ -230,7 +238,8 @@ static void exchange_begin(const struct exec *exec, const struct op_call *call)
 static enum gt_status exchange_staged(const struct exec *exec, const struct op_call *call)
 {
     struct address x = call->operand[EXCHANGE_X].at, y = call->operand[EXCHANGE_Y].at;
-    size_t sent = operand_bytes(&call->operand[EXCHANGE_X]), received = operand_bytes(&call->operand[EXCHANGE_Y]);
+    size_t sent = operand_bytes(&call->operand[EXCHANGE_X]),
+           received = operand_bytes(&call->operand[EXCHANGE_Y]);
     while (sent > 0 || received > 0) {
         const size_t out = size_min(MOVE_BYTES, sent), in = size_min(MOVE_BYTES, received);
         if (out > 0) {
@@ -250,8 +259,8 @@ static enum gt_status exchange_staged(const struct exec *exec, const struct op_c
     return GT_OK;
 }
 
-/* Begins an exchange, or waits for one.  With poison, and where the host does not reach the device's memory, all of it
- * happens at the wait. */
+/* Begins an exchange, or waits for one.  With poison, and where the host does not reach the
+ * device's memory, all of it happens at the wait. */
 static enum gt_status exchange_run(struct exec *exec, int32_t program, int32_t index)
 {
     const struct op_call *calls = exec->calls[program];
@@ -288,8 +297,9 @@ static enum gt_status calls_run(struct exec *exec, int32_t program)
     return GT_OK;
 }
 
-/* Runs an op and waits for it.  With poison, an asynchronous copy happens at its wait, so that an op in between
- * which reads its result finds poison, and one that overwrites its source spoils it. */
+/* Runs an op and waits for it.  With poison, an asynchronous copy happens at its wait, so that an
+ * op in between which reads its result finds poison, and one that overwrites its source spoils it.
+ */
 static enum gt_status call_start(struct exec *exec, int32_t program, int32_t index)
 {
     const struct op_call *call = &exec->calls[program][index];
@@ -342,7 +352,8 @@ bool exec_runs_ahead(const struct exec *exec)
     return exec->device->ops->download_later != NULL && !op_by_op(exec);
 }
 
-enum gt_status exec_download_later(struct exec *exec, int32_t tensor, int64_t first, void *to, int64_t count)
+enum gt_status exec_download_later(struct exec *exec, int32_t tensor, int64_t first, void *to,
+                                   int64_t count)
 {
     if (!exec_runs_ahead(exec))
         return exec_download(exec, tensor, first, to, count);
@@ -369,8 +380,8 @@ enum gt_status exec_run(struct exec *exec, int32_t program)
         TRY(calls_run(exec, program));
         return backend_sync(exec->device);
     }
-    if (exec->device->ops->run_timed != NULL && is_timed(exec, program) && !exec->poison && !exec->waits &&
-        !exec->look && device_calls(exec, exec->calls[program], count) == count)
+    if (exec->device->ops->run_timed != NULL && is_timed(exec, program) && !exec->poison &&
+        !exec->waits && !exec->look && device_calls(exec, exec->calls[program], count) == count)
         return program_run_timed(exec, program);
     if (exec->poison)
         TRY(exec_poison_program_begin(exec->poison, program));
@@ -379,11 +390,13 @@ enum gt_status exec_run(struct exec *exec, int32_t program)
     return exec->poison ? exec_poison_program_end(exec->poison, program) : GT_OK;
 }
 
-enum gt_status exec_peak_flops(struct exec *exec, enum dtype dtype, uint64_t bytes, double seconds, double *out)
+enum gt_status exec_peak_flops(struct exec *exec, enum dtype dtype, uint64_t bytes, double seconds,
+                               double *out)
 {
     struct address scratch = {.space = (uint8_t)exec->plan->segment[0].space};
     uint64_t most = exec->plan->segment[0].size_bytes;
-    TRY(backend_peak_flops(exec->device, dtype, scratch, (size_t)(bytes < most ? bytes : most), seconds, out));
+    TRY(backend_peak_flops(exec->device, dtype, scratch, (size_t)(bytes < most ? bytes : most),
+                           seconds, out));
     return exec->poison ? exec_poison_arena(exec->poison) : GT_OK;
 }
 

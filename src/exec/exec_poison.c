@@ -1,8 +1,9 @@
 /* Poison and guard bands.
  *
- * Lifetimes come from graph_ranges(), computed once per program.  A storage is fresh before its first op, except
- * inputs, which the host has written, and dead after its last op, except outputs.  A guard is written when its tensor
- * becomes live, and checked when it dies.  Guards of tensors that outlive the program are checked after every program.
+ * Lifetimes come from graph_ranges(), computed once per program.  A storage is fresh before its
+ * first op, except inputs, which the host has written, and dead after its last op, except outputs.
+ * A guard is written when its tensor becomes live, and checked when it dies.  Guards of tensors
+ * that outlive the program are checked after every program.
  */
 
 #include "exec/exec_poison.h"
@@ -31,8 +32,8 @@ static enum gt_status buffers_create(struct exec_poison *poison)
     return GT_OK;
 }
 
-enum gt_status exec_poison_create(const void *owner, struct backend *device, const struct plan *plan,
-                                  struct exec_poison **out)
+enum gt_status exec_poison_create(const void *owner, struct backend *device,
+                                  const struct plan *plan, struct exec_poison **out)
 {
     struct exec_poison *poison;
     TRY(HOSTMEM_NEW(owner, 1, "poison", &poison));
@@ -44,7 +45,8 @@ enum gt_status exec_poison_create(const void *owner, struct backend *device, con
     return FINISH(status, out, poison, hostmem_free);
 }
 
-static enum gt_status range_fill(struct exec_poison *poison, struct address at, uint64_t bytes, uint32_t word)
+static enum gt_status range_fill(struct exec_poison *poison, struct address at, uint64_t bytes,
+                                 uint32_t word)
 {
     for (size_t i = 0; i < CHUNK_WORDS && 4 * i < bytes; i++)
         poison->chunk[i] = word;
@@ -67,7 +69,8 @@ struct piece {
 static struct piece tensor_piece(const struct exec_poison *poison, int32_t tensor)
 {
     const struct graph *graph = poison->plan->graph;
-    return (struct piece){graph->tensors[tensor].name, poison->plan->tensor[tensor], graph_tensor_bytes(graph, tensor)};
+    return (struct piece){graph->tensors[tensor].name, poison->plan->tensor[tensor],
+                          graph_tensor_bytes(graph, tensor)};
 }
 
 static struct address guard_address(const struct exec_poison *poison, const struct piece *piece)
@@ -79,11 +82,13 @@ static struct address guard_address(const struct exec_poison *poison, const stru
 
 static enum gt_status guard_fill(struct exec_poison *poison, struct piece piece)
 {
-    return range_fill(poison, guard_address(poison, &piece), poison->plan->options.guard_bytes, POISON_GUARD);
+    return range_fill(poison, guard_address(poison, &piece), poison->plan->options.guard_bytes,
+                      POISON_GUARD);
 }
 
 /* `op` is the index of the current op, or -1 at the program's end. */
-static enum gt_status guard_check(struct exec_poison *poison, struct piece piece, int32_t program, int32_t op)
+static enum gt_status guard_check(struct exec_poison *poison, struct piece piece, int32_t program,
+                                  int32_t op)
 {
     struct address guard = guard_address(poison, &piece);
     const struct program *of = &poison->plan->graph->programs[program];
@@ -97,8 +102,10 @@ static enum gt_status guard_check(struct exec_poison *poison, struct piece piece
             return FAIL(GT_FAILURE,
                         "program %s, %s %" PRId32 " (%s): the guard of %s was overwritten %" PRIu64
                         " bytes beyond its end",
-                        program_kind_name(of->kind), op < 0 ? "after op" : "op", op < 0 ? of->count - 1 : op,
-                        op < 0 ? "its last" : op_declaration(of->ops[op].kind)->name, piece.name, done + 4 * i);
+                        program_kind_name(of->kind), op < 0 ? "after op" : "op",
+                        op < 0 ? of->count - 1 : op,
+                        op < 0 ? "its last" : op_declaration(of->ops[op].kind)->name, piece.name,
+                        done + 4 * i);
     }
     return GT_OK;
 }
@@ -109,8 +116,10 @@ static enum gt_status piece_begin(struct exec_poison *poison, struct piece piece
     return guard_fill(poison, piece);
 }
 
-/* Returns true for a placed storage of that lifetime and, unless it is LIFETIME_RUN, of that phase. */
-static bool storage_is(const struct exec_poison *poison, int32_t tensor, enum tensor_lifetime lifetime, int32_t phase)
+/* Returns true for a placed storage of that lifetime and, unless it is LIFETIME_RUN, of that phase.
+ */
+static bool storage_is(const struct exec_poison *poison, int32_t tensor,
+                       enum tensor_lifetime lifetime, int32_t phase)
 {
     const struct tensor *t = &poison->plan->graph->tensors[tensor];
     return t->base == TENSOR_NONE && t->lifetime == lifetime &&
@@ -147,13 +156,15 @@ enum gt_status exec_poison_program_begin(struct exec_poison *poison, int32_t pro
     const struct graph *graph = poison->plan->graph;
     TRY(exec_poison_phase(poison, graph->programs[program].phase));
     for (int32_t t = TENSOR_FIRST; t < graph->tensor_count; t++)
-        if (graph->tensors[t].base == TENSOR_NONE && graph->tensors[t].lifetime == LIFETIME_PROGRAM &&
+        if (graph->tensors[t].base == TENSOR_NONE &&
+            graph->tensors[t].lifetime == LIFETIME_PROGRAM &&
             poison->ranges[program][t].first < 0 && poison->ranges[program][t].last >= 0)
             TRY(guard_fill(poison, tensor_piece(poison, t)));
     return GT_OK;
 }
 
-static enum gt_status piece_end(struct exec_poison *poison, struct piece piece, int32_t program, int32_t op)
+static enum gt_status piece_end(struct exec_poison *poison, struct piece piece, int32_t program,
+                                int32_t op)
 {
     TRY(guard_check(poison, piece, program, op));
     return range_fill(poison, piece.at, piece.bytes, POISON_DEAD);
@@ -170,7 +181,8 @@ enum gt_status exec_poison_op(struct exec_poison *poison, int32_t program, int32
             continue;
         const int32_t storage = graph_storage(graph, at->operand[s]);
         const struct tensor_range *range = &poison->ranges[program][storage];
-        if (graph->tensors[storage].lifetime == LIFETIME_PROGRAM && (begins ? range->first : range->last) == op)
+        if (graph->tensors[storage].lifetime == LIFETIME_PROGRAM &&
+            (begins ? range->first : range->last) == op)
             TRY(begins ? piece_begin(poison, tensor_piece(poison, storage))
                        : piece_end(poison, tensor_piece(poison, storage), program, op));
     }
@@ -184,7 +196,8 @@ enum gt_status exec_poison_program_end(struct exec_poison *poison, int32_t progr
     const struct graph *graph = poison->plan->graph;
     const struct program *of = &graph->programs[program];
     for (int32_t t = TENSOR_FIRST; t < graph->tensor_count; t++) {
-        bool output = graph->tensors[t].base == TENSOR_NONE && graph->tensors[t].lifetime == LIFETIME_PROGRAM &&
+        bool output = graph->tensors[t].base == TENSOR_NONE &&
+                      graph->tensors[t].lifetime == LIFETIME_PROGRAM &&
                       poison->ranges[program][t].last == of->count;
         if (output || storage_is(poison, t, LIFETIME_RUN, 0) ||
             storage_is(poison, t, LIFETIME_PHASE, (int32_t)of->phase))

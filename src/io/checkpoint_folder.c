@@ -1,14 +1,16 @@
-/* The files of out_dir: publishes a generation and removes old ones; keeps checkpoints, as folders of hard links inside
- * out_dir; checkpoint_repair().
+/* The files of out_dir: publishes a generation and removes old ones; keeps checkpoints, as folders
+ * of hard links inside out_dir; checkpoint_repair().
  *
- * model.safetensors is a hard link to the generation's file, so it takes no space and cannot differ from it; on a file
- * system without links it is a copy.  Every change is one rename, so a reader sees the old file or the new one.  Only
- * regular files whose names have exactly our form are removed.  Sizes are compared before contents.
+ * model.safetensors is a hard link to the generation's file, so it takes no space and cannot differ
+ * from it; on a file system without links it is a copy.  Every change is one rename, so a reader
+ * sees the old file or the new one.  Only regular files whose names have exactly our form are
+ * removed.  Sizes are compared before contents.
  *
- * A kept folder is filled under the name checkpoint.tmp, synced and renamed; it is renamed back before its files are
- * removed.  A folder with one of our final names is therefore complete.  Files are linked, since no file of a
- * checkpoint is written to once it is in place.  They are copied if the file system refuses links; the metrics are
- * always copied, since they are appended to.  Nothing is allocated except the JSON of records.
+ * A kept folder is filled under the name checkpoint.tmp, synced and renamed; it is renamed back
+ * before its files are removed.  A folder with one of our final names is therefore complete.  Files
+ * are linked, since no file of a checkpoint is written to once it is in place.  They are copied if
+ * the file system refuses links; the metrics are always copied, since they are appended to. Nothing
+ * is allocated except the JSON of records.
  */
 
 #include "io/checkpoint_folder.h"
@@ -33,8 +35,8 @@
 bool checkpoint_publish_is_link(const char *folder, const char *name)
 {
     struct stat a, b;
-    return lstat(FILE_IN(folder, CHECKPOINT_MODEL_NAME), &a) == 0 && lstat(FILE_IN(folder, name), &b) == 0 &&
-           a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    return lstat(FILE_IN(folder, CHECKPOINT_MODEL_NAME), &a) == 0 &&
+           lstat(FILE_IN(folder, name), &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
 enum gt_status checkpoint_publish_model(const char *folder, const char *name, bool may_link)
@@ -43,7 +45,8 @@ enum gt_status checkpoint_publish_model(const char *folder, const char *name, bo
         return GT_OK; /* a rename between two names of one file would do nothing */
     const char *from = FILE_IN(folder, name);
     const char *to = FILE_IN(folder, CHECKPOINT_MODEL_NAME);
-    const char *aside = FILE_IN(folder, CHECKPOINT_MODEL_NAME ".tmp-0"); /* file_remove_leftovers() knows this form */
+    const char *aside = FILE_IN(folder, CHECKPOINT_MODEL_NAME
+                                ".tmp-0"); /* file_remove_leftovers() knows this form */
     (void)unlink(aside);
     if (!may_link || link(from, aside) != 0)
         return file_copy(from, to, UINT64_MAX);
@@ -54,7 +57,8 @@ enum gt_status checkpoint_publish_model(const char *folder, const char *name, bo
     return status;
 }
 
-/* Returns true when the file at `path` is what json_replace_file() would write.  Logs nothing when it is absent. */
+/* Returns true when the file at `path` is what json_replace_file() would write.  Logs nothing when
+ * it is absent. */
 static bool json_equals(const char *path, const json_t *value)
 {
     char *text;
@@ -75,7 +79,8 @@ enum gt_status checkpoint_publish_retract(const char *folder, const json_t *conf
     return errno == ENOENT ? GT_OK : file_error(path, "remove this file of another model");
 }
 
-enum gt_status checkpoint_publish_config(const char *folder, const json_t *config, bool *out_changed)
+enum gt_status checkpoint_publish_config(const char *folder, const json_t *config,
+                                         bool *out_changed)
 {
     const char *path = FILE_IN(folder, CHECKPOINT_CONFIG_NAME);
     mode_t mode;
@@ -87,11 +92,12 @@ enum gt_status checkpoint_publish_config(const char *folder, const json_t *confi
     TRY(file_look(path, &exists));
     TRY(checkpoint_publish_mode(folder, CHECKPOINT_FILE_MODEL, &mode,
                                 &is_known)); /* the config of a private model is private too */
-    return json_replace_file_told(path, config, CHECKPOINT_JSON_INDENT, !exists && is_known ? &mode : NULL,
-                                  out_changed);
+    return json_replace_file_told(path, config, CHECKPOINT_JSON_INDENT,
+                                  !exists && is_known ? &mode : NULL, out_changed);
 }
 
-enum gt_status checkpoint_publish_mode(const char *folder, enum checkpoint_file which, mode_t *out, bool *out_found)
+enum gt_status checkpoint_publish_mode(const char *folder, enum checkpoint_file which, mode_t *out,
+                                       bool *out_found)
 {
     struct stat info;
     DIR *dir = NULL;
@@ -112,7 +118,8 @@ enum gt_status checkpoint_publish_mode(const char *folder, enum checkpoint_file 
     return status;
 }
 
-void checkpoint_publish_clean(const char *folder, const char *model_name, const char *optimizer_name)
+void checkpoint_publish_clean(const char *folder, const char *model_name,
+                              const char *optimizer_name)
 {
     DIR *dir = NULL;
     for (const char *name; (name = file_next(folder, &dir, NULL)) != NULL;) {
@@ -134,7 +141,8 @@ struct family {
 };
 static const struct family earlier_runs = {"earlier-", 3}, kept_ones = {"checkpoint-", 6};
 
-#define NAME_OF(family, number) TEXT(NAME_MAX_BYTES, "%s%0*" PRId64, (family)->prefix, (family)->digits, number)
+#define NAME_OF(family, number) \
+    TEXT(NAME_MAX_BYTES, "%s%0*" PRId64, (family)->prefix, (family)->digits, number)
 
 /* Returns the highest number below `below` among the folders of a family; -1 if there is none. */
 static int64_t number_below(const char *out_dir, const struct family *family, int64_t below)
@@ -159,12 +167,12 @@ static int64_t number_last(const char *out_dir, const struct family *family)
 
 bool checkpoint_keep_belongs(const char *name)
 {
-    static const char *const names[] = {CHECKPOINT_RECORD_NAME, CHECKPOINT_MODEL_NAME, CHECKPOINT_CONFIG_NAME,
-                                        SAFETENSORS_INDEX_NAME};
+    static const char *const names[] = {CHECKPOINT_RECORD_NAME, CHECKPOINT_MODEL_NAME,
+                                        CHECKPOINT_CONFIG_NAME, SAFETENSORS_INDEX_NAME};
     static const char end[] = ".safetensors";
     const size_t length = strlen(name);
-    bool found = (strncmp(name, "model-", 6) == 0 || strncmp(name, "optimizer-", 10) == 0) && length > sizeof end &&
-                 strcmp(name + length - (sizeof end - 1), end) == 0;
+    bool found = (strncmp(name, "model-", 6) == 0 || strncmp(name, "optimizer-", 10) == 0) &&
+                 length > sizeof end && strcmp(name + length - (sizeof end - 1), end) == 0;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         found = found || strcmp(name, names[i]) == 0;
     for (size_t i = 0; i < TOKENIZER_FILES; i++)
@@ -186,8 +194,8 @@ static void folder_remove(const char *path)
     (void)rmdir(path);
 }
 
-/* Links a file into `folder`, or copies it.  The target of a symbolic link is copied too, since a relative link would
- * not reach it from here. */
+/* Links a file into `folder`, or copies it.  The target of a symbolic link is copied too, since a
+ * relative link would not reach it from here. */
 static enum gt_status file_add(const char *out_dir, const char *name, const char *folder)
 {
     struct stat info;
@@ -238,13 +246,15 @@ static enum gt_status folder_make(const char *out_dir, const char *path, const c
 /* Returns true when out_dir's model is the one in this folder. */
 static bool is_made(const char *out_dir, const struct family *family, int64_t number)
 {
-    return checkpoint_publish_is_link(out_dir, FILE_IN(NAME_OF(family, number), CHECKPOINT_MODEL_NAME));
+    return checkpoint_publish_is_link(out_dir,
+                                      FILE_IN(NAME_OF(family, number), CHECKPOINT_MODEL_NAME));
 }
 
 /* Removes a kept checkpoint, unless its folder contains other files. */
 static void kept_remove(const char *out_dir, int64_t iter)
 {
-    const char *path = FILE_IN(out_dir, NAME_OF(&kept_ones, iter)), *aside = FILE_IN(out_dir, ASIDE_NAME);
+    const char *path = FILE_IN(out_dir, NAME_OF(&kept_ones, iter)),
+               *aside = FILE_IN(out_dir, ASIDE_NAME);
     enum gt_status status = GT_OK;
     bool ours = true;
     if (!file_is_folder(path))
@@ -259,7 +269,8 @@ static void kept_remove(const char *out_dir, int64_t iter)
 
 /* ---- checkpoints of an earlier run ---- */
 
-/* Returns the number of the folder with out_dir's checkpoint if there is one (*made), else the next number. */
+/* Returns the number of the folder with out_dir's checkpoint if there is one (*made), else the next
+ * number. */
 static int64_t earlier_number(const char *out_dir, bool *made)
 {
     const int64_t last = number_last(out_dir, &earlier_runs);
@@ -301,14 +312,16 @@ enum gt_status checkpoint_keep_earlier(const char *out_dir, int64_t after, const
     const char *folder = FILE_IN(out_dir, NAME_OF(&earlier_runs, earlier_number(out_dir, &made)));
     if (!file_exists(FILE_IN(out_dir, CHECKPOINT_RECORD_NAME)) &&
         !file_exists(FILE_IN(out_dir, CHECKPOINT_MODEL_NAME)) &&
-        !file_exists(FILE_IN(out_dir, CHECKPOINT_CONFIG_NAME)) && number_last(out_dir, &kept_ones) <= after)
+        !file_exists(FILE_IN(out_dir, CHECKPOINT_CONFIG_NAME)) &&
+        number_last(out_dir, &kept_ones) <= after)
         return GT_OK;
     if (!made)
         TRY(folder_make(out_dir, folder, metrics));
     TRY(kept_move(out_dir, after, folder));
     if (file_exists(FILE_IN(folder, CHECKPOINT_RECORD_NAME)))
-        log_result("the earlier run is in %s now; to resume it: gpt-train --out_dir=%s --init_from=resume", folder,
-                   file_shell_quote(quoted, sizeof quoted, folder));
+        log_result(
+            "the earlier run is in %s now; to resume it: gpt-train --out_dir=%s --init_from=resume",
+            folder, file_shell_quote(quoted, sizeof quoted, folder));
     else
         log_result("the model that was in %s is in %s now", out_dir, folder);
     return GT_OK;
@@ -331,15 +344,17 @@ static enum gt_status record_look(const char *folder, int64_t *out_iter, double 
     return GT_OK;
 }
 
-/* Returns the iteration with the lowest validation loss among the kept checkpoints and out_dir's; -1 if there is none.
- * A record contains the lowest loss so far, so the best checkpoint is the first one with the lowest value. */
+/* Returns the iteration with the lowest validation loss among the kept checkpoints and out_dir's;
+ * -1 if there is none. A record contains the lowest loss so far, so the best checkpoint is the
+ * first one with the lowest value. */
 static int64_t best_iter(const char *out_dir)
 {
     int64_t iter, best = -1;
     double loss, least = INFINITY;
-    for (int64_t kept = number_last(out_dir, &kept_ones); kept >= 0; kept = number_below(out_dir, &kept_ones, kept)) {
-        if (record_look(FILE_IN(out_dir, NAME_OF(&kept_ones, kept)), &iter, &loss) == GT_OK && loss <= least &&
-            loss < INFINITY) {
+    for (int64_t kept = number_last(out_dir, &kept_ones); kept >= 0;
+         kept = number_below(out_dir, &kept_ones, kept)) {
+        if (record_look(FILE_IN(out_dir, NAME_OF(&kept_ones, kept)), &iter, &loss) == GT_OK &&
+            loss <= least && loss < INFINITY) {
             least = loss;
             best = iter;
         }
@@ -355,7 +370,8 @@ static enum gt_status last_keep(const char *out_dir)
     TRY(record_look(out_dir, &iter, &loss));
     if (iter < 0 || is_made(out_dir, &kept_ones, iter))
         return GT_OK;
-    kept_remove(out_dir, iter); /* an older checkpoint of this iteration, which was saved again since */
+    kept_remove(out_dir,
+                iter); /* an older checkpoint of this iteration, which was saved again since */
     return folder_make(out_dir, FILE_IN(out_dir, NAME_OF(&kept_ones, iter)), "");
 }
 
@@ -367,7 +383,8 @@ enum gt_status checkpoint_keep_last(const char *out_dir, int64_t keep)
         return GT_OK;
     const int64_t best = keep > 1 ? best_iter(out_dir) : -1;
     int64_t left = keep - 1;
-    for (int64_t iter = number_last(out_dir, &kept_ones); iter >= 0; iter = number_below(out_dir, &kept_ones, iter))
+    for (int64_t iter = number_last(out_dir, &kept_ones); iter >= 0;
+         iter = number_below(out_dir, &kept_ones, iter))
         if (left-- <= 0 && iter != best)
             kept_remove(out_dir, iter);
     return GT_OK;
@@ -376,7 +393,8 @@ enum gt_status checkpoint_keep_last(const char *out_dir, int64_t keep)
 size_t checkpoint_keep_count(const char *out_dir)
 {
     size_t count = 0;
-    for (int64_t iter = number_last(out_dir, &kept_ones); iter >= 0; iter = number_below(out_dir, &kept_ones, iter))
+    for (int64_t iter = number_last(out_dir, &kept_ones); iter >= 0;
+         iter = number_below(out_dir, &kept_ones, iter))
         count++;
     return count;
 }
@@ -388,19 +406,22 @@ static enum gt_status find_error(const char *out_dir, const char *which, int64_t
     size_t length = own >= 0 ? (size_t)snprintf(text, sizeof text, "%" PRId64, own) : 0;
     for (int64_t iter = number_last(out_dir, &kept_ones); iter >= 0 && length + 24 < sizeof text;
          iter = number_below(out_dir, &kept_ones, iter))
-        length += (size_t)snprintf(text + length, sizeof text - length, "%s%" PRId64, length > 0 ? ", " : "", iter);
-    return FAIL(GT_DATA, "--checkpoint=%s: %s holds no such checkpoint; it holds %s%s", which, out_dir,
-                length > 0 ? "those of iterations " : "none", text);
+        length += (size_t)snprintf(text + length, sizeof text - length, "%s%" PRId64,
+                                   length > 0 ? ", " : "", iter);
+    return FAIL(GT_DATA, "--checkpoint=%s: %s holds no such checkpoint; it holds %s%s", which,
+                out_dir, length > 0 ? "those of iterations " : "none", text);
 }
 
-enum gt_status checkpoint_keep_find(const char *out_dir, const char *which, char path[static FILE_PATH_MAX])
+enum gt_status checkpoint_keep_find(const char *out_dir, const char *which,
+                                    char path[static FILE_PATH_MAX])
 {
     const bool best = strcmp(which, "best") == 0;
     int64_t own;
     double loss;
     const size_t digits = strspn(which, "0123456789");
     if (!best && (digits == 0 || which[digits] != '\0' || digits > 18))
-        return FAIL(GT_USAGE, "--checkpoint=%s: expected the number of an iteration, or best", which);
+        return FAIL(GT_USAGE, "--checkpoint=%s: expected the number of an iteration, or best",
+                    which);
     TRY(record_look(out_dir, &own, &loss));
     const int64_t iter = best ? best_iter(out_dir) : strtoll(which, NULL, 10);
     const bool is_own = iter == own;
@@ -416,10 +437,12 @@ enum gt_status checkpoint_keep_find(const char *out_dir, const char *which, char
 static bool is_whole(const char *out_dir, const struct checkpoint_file_record *file)
 {
     struct stat info;
-    return stat(FILE_IN(out_dir, file->name), &info) == 0 && (uint64_t)info.st_size == file->size_bytes;
+    return stat(FILE_IN(out_dir, file->name), &info) == 0 &&
+           (uint64_t)info.st_size == file->size_bytes;
 }
 
-/* Does not publish a generation whose own file is missing or truncated; opening it will report the error. */
+/* Does not publish a generation whose own file is missing or truncated; opening it will report the
+ * error. */
 static enum gt_status repair_model(const char *out_dir, const struct checkpoint_record *record)
 {
     const struct checkpoint_file_record *file = &record->files[CHECKPOINT_FILE_MODEL];
@@ -451,7 +474,8 @@ enum gt_status checkpoint_repair(const char *out_dir)
     if (record.adapter == NULL)
         THEN(status, checkpoint_publish_config(out_dir, record.hf_config, &changed));
     if (status == GT_OK && changed)
-        log_note("%s/%s was updated to match %s", out_dir, CHECKPOINT_CONFIG_NAME, CHECKPOINT_RECORD_NAME);
+        log_note("%s/%s was updated to match %s", out_dir, CHECKPOINT_CONFIG_NAME,
+                 CHECKPOINT_RECORD_NAME);
     /* Else the other files may be all that is left. */
     if (status == GT_OK && is_whole(out_dir, model) && is_whole(out_dir, optimizer))
         checkpoint_publish_clean(out_dir, model->name, optimizer->name);

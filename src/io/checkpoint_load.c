@@ -1,9 +1,10 @@
 /* Loads the arrays of an open checkpoint.
  *
- * Each array in turn passes through the staging buffer to the caller.  Checksum, finiteness and zeros are recorded on
- * the way and checked after the last piece, the checksum first, so that a flipped bit is not reported as a NaN.  A
- * position table longer than the model's is read to its end for the checksum and passed on in part.  Nothing is undone
- * after a failure: the caller discards the model.
+ * Each array in turn passes through the staging buffer to the caller.  Checksum, finiteness and
+ * zeros are recorded on the way and checked after the last piece, the checksum first, so that a
+ * flipped bit is not reported as a NaN.  A position table longer than the model's is read to its
+ * end for the checksum and passed on in part.  Nothing is undone after a failure: the caller
+ * discards the model.
  */
 #include "io/checkpoint_load.h"
 
@@ -25,10 +26,10 @@ struct transfer {
     const struct safetensors *file;
     size_t index; /* in the file */
     enum checkpoint_part part;
-    const struct checkpoint_tensor *target;    /* NULL: a bias that the model does not have */
-    size_t offset;                             /* of the array's first element in the target */
-    size_t wanted;                             /* the number of elements to pass on, from the first */
-    enum dtype dtype;                          /* in which they are passed on */
+    const struct checkpoint_tensor *target; /* NULL: a bias that the model does not have */
+    size_t offset;                          /* of the array's first element in the target */
+    size_t wanted;                          /* the number of elements to pass on, from the first */
+    enum dtype dtype;                       /* in which they are passed on */
     const struct checkpoint_file_record *sums; /* NULL: no checksum is known */
     bool frozen;                               /* it belongs to the base of adapters */
     uint32_t *digest;                          /* takes its checksum; or NULL */
@@ -38,18 +39,23 @@ struct transfer {
 };
 
 /* Checks what the shapes of the tensors do not show. */
-static enum gt_status config_check(const struct checkpoint *checkpoint, const struct model_config *wanted)
+static enum gt_status config_check(const struct checkpoint *checkpoint,
+                                   const struct model_config *wanted)
 {
     const struct model_config *saved = &checkpoint->config;
     if (saved->n_layer != wanted->n_layer || saved->n_head != wanted->n_head)
-        return FAIL(GT_DATA, "%s: the checkpoint has n_layer=%d and n_head=%d; the model needs %d and %d",
-                    checkpoint->source, saved->n_layer, saved->n_head, wanted->n_layer, wanted->n_head);
+        return FAIL(
+            GT_DATA, "%s: the checkpoint has n_layer=%d and n_head=%d; the model needs %d and %d",
+            checkpoint->source, saved->n_layer, saved->n_head, wanted->n_layer, wanted->n_head);
     if (checkpoint->optimizer == NULL ||
-        (saved->bias == wanted->bias && (saved->block_size == wanted->block_size || saved->position == POSITION_ROPE)))
+        (saved->bias == wanted->bias &&
+         (saved->block_size == wanted->block_size || saved->position == POSITION_ROPE)))
         return GT_OK;
-    return FAIL(GT_DATA,
-                "%s: the optimizer state belongs to a model with bias=%d and block_size=%d; this model has %d and %d",
-                checkpoint->source, (int)saved->bias, saved->block_size, (int)wanted->bias, wanted->block_size);
+    return FAIL(
+        GT_DATA,
+        "%s: the optimizer state belongs to a model with bias=%d and block_size=%d; this model has %d and %d",
+        checkpoint->source, (int)saved->bias, saved->block_size, (int)wanted->bias,
+        wanted->block_size);
 }
 
 static void bad_note(struct bad_value *bad, size_t at, float value)
@@ -67,8 +73,9 @@ static void values_look(struct transfer *transfer, const void *values, size_t fi
         if (transfer->dtype == DTYPE_U8) {
             const int8_t exponent = ((const int8_t *)values)[i];
             transfer->in_range =
-                transfer->in_range && (transfer->part != CHECKPOINT_SCALES ||
-                                       (exponent >= STATE_EXPONENT_MIN && exponent <= STATE_EXPONENT_MAX));
+                transfer->in_range &&
+                (transfer->part != CHECKPOINT_SCALES ||
+                 (exponent >= STATE_EXPONENT_MIN && exponent <= STATE_EXPONENT_MAX));
             continue;
         }
         const float value = dtype_value(transfer->dtype, values, i);
@@ -80,23 +87,27 @@ static void values_look(struct transfer *transfer, const void *values, size_t fi
     }
 }
 
-static enum gt_status piece_load(struct transfer *transfer, const struct checkpoint_load_options *options, size_t first,
+static enum gt_status piece_load(struct transfer *transfer,
+                                 const struct checkpoint_load_options *options, size_t first,
                                  size_t count)
 {
     void *values = options->staging;
-    uint32_t *crc32c = transfer->sums != NULL || transfer->digest != NULL ? &transfer->crc32c : NULL;
-    TRY(safetensors_read(transfer->file, transfer->index, first, count, values, transfer->dtype, crc32c));
+    uint32_t *crc32c =
+        transfer->sums != NULL || transfer->digest != NULL ? &transfer->crc32c : NULL;
+    TRY(safetensors_read(transfer->file, transfer->index, first, count, values, transfer->dtype,
+                         crc32c));
     values_look(transfer, values, first, count);
     if (transfer->target == NULL || first >= transfer->wanted || options->write == NULL)
         return GT_OK;
     const size_t left = transfer->wanted - first;
-    return options->write(options->write_context, transfer->part, transfer->target->index, transfer->offset + first,
-                          count < left ? count : left, values, transfer->dtype);
+    return options->write(options->write_context, transfer->part, transfer->target->index,
+                          transfer->offset + first, count < left ? count : left, values,
+                          transfer->dtype);
 }
 
 /* Writes the indices of an element, such as "[48,0]". */
-static const char *place_text(char out[static SAFETENSORS_SHAPE_TEXT_MAX], const struct safetensors_tensor *tensor,
-                              size_t at)
+static const char *place_text(char out[static SAFETENSORS_SHAPE_TEXT_MAX],
+                              const struct safetensors_tensor *tensor, size_t at)
 {
     int64_t indices[SAFETENSORS_RANK_MAX];
     for (int32_t d = tensor->rank - 1; d >= 0; d--) {
@@ -120,20 +131,22 @@ static enum gt_status transfer_judge(const struct transfer *transfer, const char
                     "; the file is damaged",
                     path, name, transfer->crc32c, expected);
     if (transfer->not_finite.found)
-        return FAIL(GT_DATA,
-                    "%s: tensor %s: holds a value that is not finite, %g at %s; the file is damaged, or its training "
-                    "diverged",
-                    path, name, log_number((double)transfer->not_finite.value),
-                    place_text(place, &transfer->file->tensors[transfer->index], transfer->not_finite.at));
+        return FAIL(
+            GT_DATA,
+            "%s: tensor %s: holds a value that is not finite, %g at %s; the file is damaged, or its training "
+            "diverged",
+            path, name, log_number((double)transfer->not_finite.value),
+            place_text(place, &transfer->file->tensors[transfer->index], transfer->not_finite.at));
     if (transfer->too_large.found)
-        return FAIL(GT_UNSUPPORTED,
-                    "%s: tensor %s: holds %g at %s, which float16 cannot hold (at most 65504); add --dtype=float32, or "
-                    "bfloat16 where the device has it",
-                    path, name, (double)transfer->too_large.value,
-                    place_text(place, &transfer->file->tensors[transfer->index], transfer->too_large.at));
+        return FAIL(
+            GT_UNSUPPORTED,
+            "%s: tensor %s: holds %g at %s, which float16 cannot hold (at most 65504); add --dtype=float32, or "
+            "bfloat16 where the device has it",
+            path, name, (double)transfer->too_large.value,
+            place_text(place, &transfer->file->tensors[transfer->index], transfer->too_large.at));
     if (!transfer->in_range)
-        return FAIL(GT_DATA, "%s: tensor %s: holds an exponent outside %d to %d", path, name, STATE_EXPONENT_MIN,
-                    STATE_EXPONENT_MAX);
+        return FAIL(GT_DATA, "%s: tensor %s: holds an exponent outside %d to %d", path, name,
+                    STATE_EXPONENT_MIN, STATE_EXPONENT_MAX);
     if (transfer->target == NULL && !transfer->zero)
         return FAIL(GT_DATA, "%s: tensor %s: is not zero, but the model has no biases", path, name);
     return GT_OK;
@@ -144,13 +157,15 @@ static enum gt_status transfer_run(struct transfer *transfer, const char *source
 {
     transfer->zero = transfer->in_range = true;
     const size_t elements = transfer->file->tensors[transfer->index].elements;
-    const size_t count_max = options->staging_bytes / sizeof(float); /* the same for any dtype: whole blocks */
+    const size_t count_max =
+        options->staging_bytes / sizeof(float); /* the same for any dtype: whole blocks */
     for (size_t first = 0; first < elements; first += count_max) {
         const size_t count = elements - first < count_max ? elements - first : count_max;
         TRY(piece_load(transfer, options, first, count));
     }
     if (transfer->digest != NULL)
-        *transfer->digest = file_crc32c(*transfer->digest, &transfer->crc32c, sizeof transfer->crc32c);
+        *transfer->digest =
+            file_crc32c(*transfer->digest, &transfer->crc32c, sizeof transfer->crc32c);
     return transfer_judge(transfer, source);
 }
 
@@ -170,15 +185,18 @@ static const struct checkpoint_tensor *target_find(const struct checkpoint_load_
     return &options->tensors[i];
 }
 
-/* Chooses the dtype in which elements are passed on: the stored one if it is the model's, or codes; else fp32.  A
- * resumed run must compute on its own state, so another dtype is an error unless conversion was requested. */
-static enum gt_status dtype_choose(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options,
-                                   enum dtype here, struct transfer *transfer)
+/* Chooses the dtype in which elements are passed on: the stored one if it is the model's, or codes;
+ * else fp32.  A resumed run must compute on its own state, so another dtype is an error unless
+ * conversion was requested. */
+static enum gt_status dtype_choose(const struct checkpoint *checkpoint,
+                                   const struct checkpoint_load_options *options, enum dtype here,
+                                   struct transfer *transfer)
 {
     const struct safetensors_tensor *stored = &transfer->file->tensors[transfer->index];
-    transfer->dtype = stored->dtype == here || stored->dtype == DTYPE_U8 ? stored->dtype : DTYPE_F32;
-    if (stored->dtype == here || checkpoint->optimizer == NULL || options->convert || transfer->target == NULL ||
-        transfer->frozen)
+    transfer->dtype =
+        stored->dtype == here || stored->dtype == DTYPE_U8 ? stored->dtype : DTYPE_F32;
+    if (stored->dtype == here || checkpoint->optimizer == NULL || options->convert ||
+        transfer->target == NULL || transfer->frozen)
         return GT_OK;
     return FAIL(
         GT_DATA,
@@ -186,14 +204,20 @@ static enum gt_status dtype_choose(const struct checkpoint *checkpoint, const st
         safetensors_path(transfer->file, transfer->index), stored->name,
         stored->dtype < DTYPE_COUNT ? dtype_safetensors_name(stored->dtype) : "something else",
         dtype_safetensors_name(here),
-        checkpoint->kind == CHECKPOINT_NANOGPT ? ", and --resume_state=False takes the weights alone" : "");
+        checkpoint->kind == CHECKPOINT_NANOGPT
+            ? ", and --resume_state=False takes the weights alone"
+            : "");
 }
 
-static enum gt_status part_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options,
-                                const struct parameter_shape *tensor, enum checkpoint_part part, uint32_t *digest)
+static enum gt_status part_load(const struct checkpoint *checkpoint,
+                                const struct checkpoint_load_options *options,
+                                const struct parameter_shape *tensor, enum checkpoint_part part,
+                                uint32_t *digest)
 {
-    const bool is_weight = part == CHECKPOINT_PARAMETER, of_base = is_weight && tensor->adapter == ADAPTER_NONE;
-    const bool frozen = of_base && checkpoint->base[0] != '\0', ours = checkpoint->kind == CHECKPOINT_OURS;
+    const bool is_weight = part == CHECKPOINT_PARAMETER,
+               of_base = is_weight && tensor->adapter == ADAPTER_NONE;
+    const bool frozen = of_base && checkpoint->base[0] != '\0',
+               ours = checkpoint->kind == CHECKPOINT_OURS;
     const struct checkpoint_tensor *target = target_find(options, tensor);
     enum dtype here = target == NULL ? DTYPE_F32 : is_weight ? target->dtype : target->moment;
     struct transfer transfer = {.file = is_weight ? checkpoint->model : checkpoint->optimizer,
@@ -201,18 +225,21 @@ static enum gt_status part_load(const struct checkpoint *checkpoint, const struc
                                 .target = target,
                                 .offset = tensor->first,
                                 .wanted = parameter_elements(tensor),
-                                .sums = ours && !frozen ? &checkpoint->record.files[!is_weight] : NULL,
+                                .sums =
+                                    ours && !frozen ? &checkpoint->record.files[!is_weight] : NULL,
                                 .frozen = frozen,
                                 .digest = of_base ? digest : NULL};
     struct parameter_shape stored = *tensor;
     if (!is_weight)
         checkpoint_part_tensor(tensor, part, &stored);
-    if ((part == CHECKPOINT_SCALES && !safetensors_find(transfer.file, stored.name, &transfer.index)) ||
+    if ((part == CHECKPOINT_SCALES &&
+         !safetensors_find(transfer.file, stored.name, &transfer.index)) ||
         (part == CHECKPOINT_V && target != NULL && target->no_second))
         return GT_OK;
     TRY(hf_layout_find(transfer.file, &stored, &transfer.index));
     if (is_weight && transfer.file->tensors[transfer.index].dtype == DTYPE_U8)
-        return FAIL(GT_UNSUPPORTED, "%s: tensor %s: field \"dtype\": only F32, BF16 and F16 can be loaded",
+        return FAIL(GT_UNSUPPORTED,
+                    "%s: tensor %s: field \"dtype\": only F32, BF16 and F16 can be loaded",
                     safetensors_path(transfer.file, transfer.index), tensor->name);
     TRY(dtype_choose(checkpoint, options, part == CHECKPOINT_SCALES ? DTYPE_U8 : here, &transfer));
     return transfer_run(&transfer, checkpoint->source, options);
@@ -226,15 +253,17 @@ static bool is_trained(const struct model_config *config, const struct parameter
 /* Refuses a base other than the one on which the adapters were trained. */
 static enum gt_status base_check(const struct checkpoint *checkpoint, uint32_t digest)
 {
-    const char *text = json_string_value(json_object_get(checkpoint->record.adapter, CHECKPOINT_BASE_CRC));
+    const char *text =
+        json_string_value(json_object_get(checkpoint->record.adapter, CHECKPOINT_BASE_CRC));
     uint32_t expected;
     if (text != NULL && checkpoint_crc_parse(text, &expected) && expected == digest)
         return GT_OK;
-    return FAIL(GT_DATA, "%s: its adapters were trained on another model than what is in %s now", checkpoint->source,
-                checkpoint->base);
+    return FAIL(GT_DATA, "%s: its adapters were trained on another model than what is in %s now",
+                checkpoint->source, checkpoint->base);
 }
 
-enum gt_status checkpoint_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options)
+enum gt_status checkpoint_load(const struct checkpoint *checkpoint,
+                               const struct checkpoint_load_options *options)
 {
     assert(options->staging_bytes >= 2 * sizeof(float));
     TRY(config_check(checkpoint, options->config));
@@ -251,7 +280,8 @@ enum gt_status checkpoint_load(const struct checkpoint *checkpoint, const struct
         TRY(base_check(checkpoint, digest));
     if (options->base_crc32c != NULL)
         *options->base_crc32c = digest;
-    for (size_t i = 0; checkpoint->optimizer != NULL && i < parameters_count(options->config); i++) {
+    for (size_t i = 0; checkpoint->optimizer != NULL && i < parameters_count(options->config);
+         i++) {
         parameters_shape(options->config, i, &tensor);
         for (int k = 0; k < 3 && is_trained(options->config, &tensor); k++)
             TRY(part_load(checkpoint, options, &tensor, moments[k], NULL));
@@ -261,18 +291,22 @@ enum gt_status checkpoint_load(const struct checkpoint *checkpoint, const struct
 
 /* ---- the required contents of the optimizer's file ----
  *
- * The file itself determines which moments it has: Muon's matrices have no v, 8-bit moments have scales.  Here it must
- * only have one of the forms that a save writes; loading checks that it is the form that the run needs. */
+ * The file itself determines which moments it has: Muon's matrices have no v, 8-bit moments have
+ * scales.  Here it must only have one of the forms that a save writes; loading checks that it is
+ * the form that the run needs. */
 void checkpoint_part_tensor(const struct parameter_shape *tensor, enum checkpoint_part part,
                             struct parameter_shape *out)
 {
-    static const char *const prefixes[CHECKPOINT_PARTS] = {
-        [CHECKPOINT_PARAMETER] = "", [CHECKPOINT_M] = "m.", [CHECKPOINT_V] = "v.", [CHECKPOINT_SCALES] = "s."};
+    static const char *const prefixes[CHECKPOINT_PARTS] = {[CHECKPOINT_PARAMETER] = "",
+                                                           [CHECKPOINT_M] = "m.",
+                                                           [CHECKPOINT_V] = "v.",
+                                                           [CHECKPOINT_SCALES] = "s."};
     assert(part >= 0 && part < CHECKPOINT_PARTS);
     *out = *tensor;
     out->position_table = false;
     out->adapter = ADAPTER_NONE; /* the name has the prefix already */
-    (void)snprintf(out->name, sizeof out->name, "%s%s%.100s", prefixes[part], tensor->prefix, tensor->name);
+    (void)snprintf(out->name, sizeof out->name, "%s%s%.100s", prefixes[part], tensor->prefix,
+                   tensor->name);
     if (part != CHECKPOINT_SCALES)
         return;
     out->rank = 2;
@@ -280,8 +314,10 @@ void checkpoint_part_tensor(const struct parameter_shape *tensor, enum checkpoin
     out->dims[1] = state_blocks((int64_t)parameter_elements(tensor));
 }
 
-/* Checks the parts of one parameter and adds their number to *found.  A matrix may lack the second moment. */
-static enum gt_status moments_check(const struct safetensors *file, const struct parameter_shape *tensor, size_t *found)
+/* Checks the parts of one parameter and adds their number to *found.  A matrix may lack the second
+ * moment. */
+static enum gt_status moments_check(const struct safetensors *file,
+                                    const struct parameter_shape *tensor, size_t *found)
 {
     const char *expected = "F32, BF16 or U8";
     enum dtype dtype = DTYPE_COUNT; /* of the first moment */
@@ -289,23 +325,28 @@ static enum gt_status moments_check(const struct safetensors *file, const struct
         struct parameter_shape wanted;
         size_t index;
         checkpoint_part_tensor(tensor, (enum checkpoint_part)part, &wanted);
-        if ((part == CHECKPOINT_V && tensor->linear && !safetensors_find(file, wanted.name, &index)) ||
+        if ((part == CHECKPOINT_V && tensor->linear &&
+             !safetensors_find(file, wanted.name, &index)) ||
             (part == CHECKPOINT_SCALES && dtype != DTYPE_U8))
             continue;
         TRY(hf_layout_find(file, &wanted, &index));
         *found += 1;
         const enum dtype stored = file->tensors[index].dtype;
         const bool first = part == CHECKPOINT_M;
-        if (first ? stored != DTYPE_F32 && stored != DTYPE_BF16 && stored != DTYPE_U8 : stored != dtype)
-            return FAIL(GT_DATA, "%s: tensor %s: field \"dtype\" is %s, expected %s", file->path, wanted.name,
-                        stored < DTYPE_COUNT ? dtype_safetensors_name(stored) : "of another kind", expected);
+        if (first ? stored != DTYPE_F32 && stored != DTYPE_BF16 && stored != DTYPE_U8
+                  : stored != dtype)
+            return FAIL(GT_DATA, "%s: tensor %s: field \"dtype\" is %s, expected %s", file->path,
+                        wanted.name,
+                        stored < DTYPE_COUNT ? dtype_safetensors_name(stored) : "of another kind",
+                        expected);
         dtype = stored;
         expected = dtype_safetensors_name(dtype);
     }
     return GT_OK;
 }
 
-enum gt_status checkpoint_parts_check(const struct safetensors *file, const struct model_config *config)
+enum gt_status checkpoint_parts_check(const struct safetensors *file,
+                                      const struct model_config *config)
 {
     struct parameter_shape tensor;
     size_t found = 0;
@@ -316,21 +357,24 @@ enum gt_status checkpoint_parts_check(const struct safetensors *file, const stru
     }
     if (found == file->count)
         return GT_OK;
-    return FAIL(GT_DATA, "%s: has %zu tensors, but the model needs %zu", file->path, file->count, found);
+    return FAIL(GT_DATA, "%s: has %zu tensors, but the model needs %zu", file->path, file->count,
+                found);
 }
 
 /* ---- a model's tensors in a file ----
  *
- * Names are composed, never parsed, except to recognise the buffers that old versions of transformers saved like
- * weights. */
+ * Names are composed, never parsed, except to recognise the buffers that old versions of
+ * transformers saved like weights. */
 static bool shape_fits(const struct safetensors_tensor *found, const struct parameter_shape *wanted)
 {
     if (found->rank != wanted->rank || (wanted->rank == 2 && found->dims[1] != wanted->dims[1]))
         return false;
-    return found->dims[0] == wanted->dims[0] || (wanted->position_table && found->dims[0] > wanted->dims[0]);
+    return found->dims[0] == wanted->dims[0] ||
+           (wanted->position_table && found->dims[0] > wanted->dims[0]);
 }
 
-enum gt_status hf_layout_find(const struct safetensors *file, const struct parameter_shape *tensor, size_t *out_index)
+enum gt_status hf_layout_find(const struct safetensors *file, const struct parameter_shape *tensor,
+                              size_t *out_index)
 {
     size_t index;
     const bool prefixed = safetensors_find(file, HF_PREFIX "wte.weight", &index);
@@ -341,22 +385,25 @@ enum gt_status hf_layout_find(const struct safetensors *file, const struct param
     const bool of_base = tensor->adapter == ADAPTER_NONE || file->file_count == 0;
     if (!safetensors_find(file, name, &index))
         return FAIL(GT_DATA, "%s: %s is missing; the model needs %s",
-                    of_base ? file->path : file->files[file->file_count - 1].path, tensor->name, wanted);
+                    of_base ? file->path : file->files[file->file_count - 1].path, tensor->name,
+                    wanted);
     const struct safetensors_tensor *entry = &file->tensors[index];
     if (!shape_fits(entry, tensor))
-        return FAIL(GT_DATA, "%s: %s is %s; the model needs %s", safetensors_path(file, index), tensor->name,
-                    SAFETENSORS_SHAPE_TEXT(entry->dims, entry->rank), wanted);
+        return FAIL(GT_DATA, "%s: %s is %s; the model needs %s", safetensors_path(file, index),
+                    tensor->name, SAFETENSORS_SHAPE_TEXT(entry->dims, entry->rank), wanted);
     *out_index = index;
     return GT_OK;
 }
 
 bool hf_layout_is_buffer(const char *name)
 {
-    static const char *const endings[] = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq", ".position_ids"};
+    static const char *const endings[] = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq",
+                                          ".position_ids"};
     const char *dotted = TEXT(SAFETENSORS_NAME_MAX + 1, ".%s", name);
     const size_t length = strlen(dotted);
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
-        if (length >= strlen(endings[i]) && strcmp(dotted + length - strlen(endings[i]), endings[i]) == 0)
+        if (length >= strlen(endings[i]) &&
+            strcmp(dotted + length - strlen(endings[i]), endings[i]) == 0)
             return true;
     return false;
 }

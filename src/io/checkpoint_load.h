@@ -5,13 +5,16 @@
 #include "io/checkpoint.h"
 #include "io/safetensors_table.h"
 
-/* Transfers elements first ... to the device.  values[count] has type `dtype`: the dtype of the tensor here if the
- * file's is the same, or DTYPE_U8; else fp32.  Scales come before m, and m before v. */
-typedef enum gt_status checkpoint_write_fn(void *context, enum checkpoint_part part, int32_t index, size_t first,
-                                           size_t count, const void *values, enum dtype dtype);
+/* Transfers elements first ... to the device.  values[count] has type `dtype`: the dtype of the
+ * tensor here if the file's is the same, or DTYPE_U8; else fp32.  Scales come before m, and m
+ * before v. */
+typedef enum gt_status checkpoint_write_fn(void *context, enum checkpoint_part part, int32_t index,
+                                           size_t first, size_t count, const void *values,
+                                           enum dtype dtype);
 
 struct checkpoint_load_options {
-    const struct model_config *config;       /* of the running model: the checkpoint's, but block_size may be smaller */
+    const struct model_config
+        *config; /* of the running model: the checkpoint's, but block_size may be smaller */
     const struct checkpoint_tensor *tensors; /* as for saving */
     size_t tensor_count;
     checkpoint_write_fn *write; /* NULL: only verify; `tensors` is not used then */
@@ -19,37 +22,47 @@ struct checkpoint_load_options {
     void *staging; /* aligned to 4 bytes */
     size_t staging_bytes;
     uint32_t *base_crc32c; /* set to the checksum of all parameters that are no adapters; or NULL */
-    bool convert;          /* allow moments, and weights of a checkpoint with moments, in another dtype than here */
+    bool convert; /* allow moments, and weights of a checkpoint with moments, in another dtype than
+                     here */
 };
 
-/* Reads all parameters, and m and v if the checkpoint was opened with its optimizer.  Verifies checksums (in a
- * checkpoint of ours), finiteness, the range of scales, dtypes unless they may be converted, that biases are zero if
- * the model has none, and that the base of adapters of ours is the one that they were trained on.  Refuses a weight
- * that overflows in the dtype of the ops.  Values are passed on before their tensor is completely verified, so the
- * model must be discarded after a failure.  Errors: GT_IO, GT_DATA naming file and tensor, GT_UNSUPPORTED, errors of
+/* Reads all parameters, and m and v if the checkpoint was opened with its optimizer.  Verifies
+ * checksums (in a checkpoint of ours), finiteness, the range of scales, dtypes unless they may be
+ * converted, that biases are zero if the model has none, and that the base of adapters of ours is
+ * the one that they were trained on.  Refuses a weight that overflows in the dtype of the ops.
+ * Values are passed on before their tensor is completely verified, so the model must be discarded
+ * after a failure.  Errors: GT_IO, GT_DATA naming file and tensor, GT_UNSUPPORTED, errors of
  * `write`. */
-enum gt_status checkpoint_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options);
+enum gt_status checkpoint_load(const struct checkpoint *checkpoint,
+                               const struct checkpoint_load_options *options);
 
 /* ---- for the files of this folder ---- */
 
-/* Sets the name, with the prefix "", "m.", "v." or "s.", and the shape of a part of a parameter in a file. */
+/* Sets the name, with the prefix "", "m.", "v." or "s.", and the shape of a part of a parameter in
+ * a file. */
 void checkpoint_part_tensor(const struct parameter_shape *tensor, enum checkpoint_part part,
                             struct parameter_shape *out);
 #define HF_PREFIX "transformer."
-/* Finds `tensor` in `file`, whose names all have HF_PREFIX (save_pretrained of a GPT2LMHeadModel) or all lack it (the
- * hub's files).  The shapes must match, except that a position table may have more rows.  Errors: GT_DATA with
- * "FILE: h.3.attn.c_attn.weight is [768,2300]; the model needs [768,2304]", or "is missing". */
-enum gt_status hf_layout_find(const struct safetensors *file, const struct parameter_shape *tensor, size_t *out_index);
-/* Returns true for a name that old versions of transformers gave to what is no weight: the causal mask and its fill
- * value, the frequencies of rotary positions, the numbers of positions.  Source: _keys_to_ignore_on_load_unexpected. */
+/* Finds `tensor` in `file`, whose names all have HF_PREFIX (save_pretrained of a GPT2LMHeadModel)
+ * or all lack it (the hub's files).  The shapes must match, except that a position table may have
+ * more rows.  Errors: GT_DATA with "FILE: h.3.attn.c_attn.weight is [768,2300]; the model needs
+ * [768,2304]", or "is missing". */
+enum gt_status hf_layout_find(const struct safetensors *file, const struct parameter_shape *tensor,
+                              size_t *out_index);
+/* Returns true for a name that old versions of transformers gave to what is no weight: the causal
+ * mask and its fill value, the frequencies of rotary positions, the numbers of positions.  Source:
+ * _keys_to_ignore_on_load_unexpected. */
 bool hf_layout_is_buffer(const char *name);
-/* Checks that `file` contains exactly the tensors of `config`; the only others allowed are lm_head.weight, which is not
- * listed if it is the token embedding, and old buffers.  transformers' GPT-2 always
- * has biases, so the file of one without them has zeros, which have no effect.  Source: transformers modeling_gpt2.py,
- * GPT2Model and GPT2Block; modeling_llama.py.  Errors: GT_DATA, naming the tensor. */
+/* Checks that `file` contains exactly the tensors of `config`; the only others allowed are
+ * lm_head.weight, which is not listed if it is the token embedding, and old buffers.  transformers'
+ * GPT-2 always has biases, so the file of one without them has zeros, which have no effect. Source:
+ * transformers modeling_gpt2.py, GPT2Model and GPT2Block; modeling_llama.py.  Errors: GT_DATA,
+ * naming the tensor. */
 enum gt_status hf_layout_check(const struct safetensors *file, const struct model_config *config);
-/* Checks that the optimizer's file has exactly the required parts of every parameter: m; v, unless it is a block's
- * matrix whose optimizer has one moment; scales if the moments have 8 bits.  Errors: GT_DATA, naming the tensor. */
-enum gt_status checkpoint_parts_check(const struct safetensors *file, const struct model_config *config);
+/* Checks that the optimizer's file has exactly the required parts of every parameter: m; v, unless
+ * it is a block's matrix whose optimizer has one moment; scales if the moments have 8 bits. Errors:
+ * GT_DATA, naming the tensor. */
+enum gt_status checkpoint_parts_check(const struct safetensors *file,
+                                      const struct model_config *config);
 
 #endif

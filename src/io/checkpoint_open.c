@@ -1,10 +1,11 @@
 /* Recognises and opens a checkpoint.
  *
- * File names in the folder determine its kind.  One file then describes the model: the commit record, config.json of a
- * folder in Hugging Face's layout, or the file of llm.c or nanoGPT itself.  The headers of the weights must agree with
- * it in every name and shape.  A run may replace a checkpoint of ours in the meantime: its files are opened first, and
- * if one is gone, the record is read again.  Pickled weights are recognised so that the
- * error line can say how to convert them.  checkpoint_load.c verifies contents while loading them.
+ * File names in the folder determine its kind.  One file then describes the model: the commit
+ * record, config.json of a folder in Hugging Face's layout, or the file of llm.c or nanoGPT itself.
+ * The headers of the weights must agree with it in every name and shape.  A run may replace a
+ * checkpoint of ours in the meantime: its files are opened first, and if one is gone, the record is
+ * read again.  Pickled weights are recognised so that the error line can say how to convert them.
+ * checkpoint_load.c verifies contents while loading them.
  */
 #include "io/checkpoint_open.h"
 
@@ -29,14 +30,16 @@
 /* Refuses pickled weights, which other programs open. */
 static enum gt_status pickles_refuse(const char *folder)
 {
-    static const char *const names[] = {"pytorch_model.bin", "pytorch_model.bin.index.json", "adapter_model.bin"};
+    static const char *const names[] = {"pytorch_model.bin", "pytorch_model.bin.index.json",
+                                        "adapter_model.bin"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (file_exists(FILE_IN(folder, names[i])))
-            return FAIL(GT_UNSUPPORTED,
-                        "%s: %s: these weights are pickles, which can run code when they are read; convert them with "
-                        "transformers: AutoModelForCausalLM.from_pretrained(IN).save_pretrained(OUT, "
-                        "safe_serialization=True)",
-                        folder, names[i]);
+            return FAIL(
+                GT_UNSUPPORTED,
+                "%s: %s: these weights are pickles, which can run code when they are read; convert them with "
+                "transformers: AutoModelForCausalLM.from_pretrained(IN).save_pretrained(OUT, "
+                "safe_serialization=True)",
+                folder, names[i]);
     }
     return GT_OK;
 }
@@ -48,10 +51,12 @@ static enum gt_status file_probe(const char *path, enum checkpoint_kind *out)
     uint64_t size_bytes;
     unsigned char magic[4] = {0};
     TRY(file_open_read(path, &fd, &size_bytes));
-    enum gt_status status = file_read_at(fd, path, 0, magic, size_bytes < sizeof magic ? size_bytes : sizeof magic);
+    enum gt_status status =
+        file_read_at(fd, path, 0, magic, size_bytes < sizeof magic ? size_bytes : sizeof magic);
     (void)close(fd);
     TRY(status);
-    const uint32_t word = magic[0] | (uint32_t)magic[1] << 8 | (uint32_t)magic[2] << 16 | (uint32_t)magic[3] << 24;
+    const uint32_t word =
+        magic[0] | (uint32_t)magic[1] << 8 | (uint32_t)magic[2] << 16 | (uint32_t)magic[3] << 24;
     if (memcmp(magic, "PK\3\4", 4) == 0 || word == LLMC_MODEL_MAGIC) {
         *out = word == LLMC_MODEL_MAGIC ? CHECKPOINT_LLMC : CHECKPOINT_NANOGPT;
         return GT_OK;
@@ -61,14 +66,16 @@ static enum gt_status file_probe(const char *path, enum checkpoint_kind *out)
         return GT_OK;
     }
     if (magic[0] == 0x80 && magic[1] >= 2 && magic[1] <= 5)
-        return FAIL(GT_UNSUPPORTED,
-                    "%s: is a checkpoint of PyTorch before 1.6 (a pickle without a zip archive), which is not read "
-                    "here" NANOGPT_SAVE_AGAIN,
-                    path);
-    return FAIL(GT_DATA,
-                "%s: is a file, but neither GGUF, nanoGPT's ckpt.pt nor a model of llm.c; give the folder of other "
-                "checkpoints",
-                path);
+        return FAIL(
+            GT_UNSUPPORTED,
+            "%s: is a checkpoint of PyTorch before 1.6 (a pickle without a zip archive), which is not read "
+            "here" NANOGPT_SAVE_AGAIN,
+            path);
+    return FAIL(
+        GT_DATA,
+        "%s: is a file, but neither GGUF, nanoGPT's ckpt.pt nor a model of llm.c; give the folder of other "
+        "checkpoints",
+        path);
 }
 
 enum gt_status checkpoint_probe(const char *path, enum checkpoint_kind *out)
@@ -94,13 +101,15 @@ enum gt_status checkpoint_probe(const char *path, enum checkpoint_kind *out)
 /* ---- the output layer ---- */
 
 /* Compares two tensors of a file as numbers. */
-static enum gt_status tensors_compare(const struct safetensors *file, size_t a, size_t b, bool *out_equal)
+static enum gt_status tensors_compare(const struct safetensors *file, size_t a, size_t b,
+                                      bool *out_equal)
 {
     float left[HEAD_PIECE], right[HEAD_PIECE];
     const size_t elements = file->tensors[a].elements;
     bool equal = file->tensors[b].elements == elements;
     for (size_t first = 0; equal && first < elements; first += HEAD_PIECE) {
-        const size_t left_over = elements - first, count = left_over < HEAD_PIECE ? left_over : HEAD_PIECE;
+        const size_t left_over = elements - first,
+                     count = left_over < HEAD_PIECE ? left_over : HEAD_PIECE;
         TRY(safetensors_read(file, a, first, count, left, DTYPE_F32, NULL));
         TRY(safetensors_read(file, b, first, count, right, DTYPE_F32, NULL));
         equal = memcmp(left, right, count * sizeof left[0]) == 0;
@@ -109,9 +118,9 @@ static enum gt_status tensors_compare(const struct safetensors *file, size_t a, 
     return GT_OK;
 }
 
-/* Decides whether the output layer is the token embedding.  A head of the file that differs is used, whatever
- * tie_word_embeddings says, as in transformers 5 and llama.cpp; GPT-2's blocks here have none.  One that is equal stays
- * tied. */
+/* Decides whether the output layer is the token embedding.  A head of the file that differs is
+ * used, whatever tie_word_embeddings says, as in transformers 5 and llama.cpp; GPT-2's blocks here
+ * have none.  One that is equal stays tied. */
 static enum gt_status head_choose(struct checkpoint *checkpoint)
 {
     const struct safetensors *file = checkpoint->model;
@@ -125,7 +134,8 @@ static enum gt_status head_choose(struct checkpoint *checkpoint)
     if (!safetensors_find(file, "lm_head.weight", &head)) {
         if (checkpoint->rest.tied)
             return GT_OK;
-        return FAIL(GT_UNSUPPORTED, "%s: lm_head.weight is missing, but tie_word_embeddings is false", file->path);
+        return FAIL(GT_UNSUPPORTED,
+                    "%s: lm_head.weight is missing, but tie_word_embeddings is false", file->path);
     }
     TRY(hf_layout_find(file, &table, &wte));
     TRY(tensors_compare(file, head, wte, &equal));
@@ -148,8 +158,10 @@ static enum gt_status head_choose(struct checkpoint *checkpoint)
 static enum gt_status open_hf(struct checkpoint *checkpoint, const char *folder)
 {
     json_t *root;
-    TRY(json_parse_file(file_join(checkpoint->source, folder, CHECKPOINT_CONFIG_NAME), CONFIG_BYTES_MAX, &root));
-    enum gt_status status = hf_config_parse(root, checkpoint->source, &checkpoint->config, &checkpoint->rest);
+    TRY(json_parse_file(file_join(checkpoint->source, folder, CHECKPOINT_CONFIG_NAME),
+                        CONFIG_BYTES_MAX, &root));
+    enum gt_status status =
+        hf_config_parse(root, checkpoint->source, &checkpoint->config, &checkpoint->rest);
     json_decref(root);
     TRY(status);
     bool is_whole; /* all weights are in one file */
@@ -172,7 +184,8 @@ static enum gt_status adapter_describe(struct checkpoint *checkpoint, const json
 static enum gt_status open_peft(struct checkpoint *checkpoint, const char *folder)
 {
     struct checkpoint_record *record = &checkpoint->record;
-    TRY(json_parse_file(file_join(checkpoint->source, folder, PEFT_CONFIG_NAME), CONFIG_BYTES_MAX, &record->root));
+    TRY(json_parse_file(file_join(checkpoint->source, folder, PEFT_CONFIG_NAME), CONFIG_BYTES_MAX,
+                        &record->root));
     record->adapter = record->root; /* base_join() reads the targets */
     TRY(adapter_describe(checkpoint, record->adapter));
     return safetensors_open(checkpoint, FILE_IN(folder, PEFT_MODEL_NAME), true, &checkpoint->model);
@@ -190,42 +203,49 @@ static enum gt_status open_llmc(struct checkpoint *checkpoint, const char *path)
 static enum gt_status open_gguf(struct checkpoint *checkpoint, const char *path)
 {
     TRY(file_trim(checkpoint->source, path));
-    TRY(gguf_model_open(checkpoint, checkpoint->source, &checkpoint->config, &checkpoint->rest, &checkpoint->model));
+    TRY(gguf_model_open(checkpoint, checkpoint->source, &checkpoint->config, &checkpoint->rest,
+                        &checkpoint->model));
     return hf_layout_check(checkpoint->model, &checkpoint->config);
 }
 
-static enum gt_status open_nanogpt(struct checkpoint *checkpoint, const char *path, bool with_optimizer)
+static enum gt_status open_nanogpt(struct checkpoint *checkpoint, const char *path,
+                                   bool with_optimizer)
 {
-    TRY(file_trim(checkpoint->source, file_is_folder(path) ? FILE_IN(path, NANOGPT_CHECKPOINT_NAME) : path));
+    TRY(file_trim(checkpoint->source,
+                  file_is_folder(path) ? FILE_IN(path, NANOGPT_CHECKPOINT_NAME) : path));
     TRY(nanogpt_open(checkpoint, with_optimizer));
     TRY(head_choose(checkpoint));
-    return with_optimizer ? checkpoint_parts_check(checkpoint->optimizer, &checkpoint->config) : GT_OK;
+    return with_optimizer ? checkpoint_parts_check(checkpoint->optimizer, &checkpoint->config)
+                          : GT_OK;
 }
 
 /* ---- a checkpoint of ours ---- */
-static enum gt_status file_verify(const struct safetensors *table, const struct checkpoint_file_record *record)
+static enum gt_status file_verify(const struct safetensors *table,
+                                  const struct checkpoint_file_record *record)
 {
     const struct safetensors_file *file = &table->files[0];
     if (file->size_bytes != record->size_bytes)
-        return FAIL(GT_DATA, "%s: is %" PRIu64 " bytes long, but " CHECKPOINT_RECORD_NAME " says %" PRIu64, file->path,
-                    file->size_bytes, record->size_bytes);
+        return FAIL(GT_DATA,
+                    "%s: is %" PRIu64 " bytes long, but " CHECKPOINT_RECORD_NAME " says %" PRIu64,
+                    file->path, file->size_bytes, record->size_bytes);
     if (file->header_crc32c != record->header_crc32c)
         return FAIL(GT_DATA,
-                    "%s: the header's checksum is %08" PRIx32 ", but " CHECKPOINT_RECORD_NAME " says %08" PRIx32
-                    "; the file is damaged",
+                    "%s: the header's checksum is %08" PRIx32 ", but " CHECKPOINT_RECORD_NAME
+                    " says %08" PRIx32 "; the file is damaged",
                     file->path, file->header_crc32c, record->header_crc32c);
     return GT_OK;
 }
 
-/* Opens the first `count` files that the record names.  If one is gone, closes the others; that is an error only if
- * `must`. */
-static enum gt_status files_open(struct checkpoint *checkpoint, const char *folder, int count, bool must,
-                                 bool *out_whole)
+/* Opens the first `count` files that the record names.  If one is gone, closes the others; that is
+ * an error only if `must`. */
+static enum gt_status files_open(struct checkpoint *checkpoint, const char *folder, int count,
+                                 bool must, bool *out_whole)
 {
     struct safetensors **const tables[] = {&checkpoint->model, &checkpoint->optimizer};
     *out_whole = true;
     for (int i = 0; i < count && *out_whole; i++) {
-        TRY(safetensors_open(checkpoint, FILE_IN(folder, checkpoint->record.files[i].name), must, tables[i]));
+        TRY(safetensors_open(checkpoint, FILE_IN(folder, checkpoint->record.files[i].name), must,
+                             tables[i]));
         *out_whole = *tables[i] != NULL;
     }
     if (!*out_whole)
@@ -233,7 +253,8 @@ static enum gt_status files_open(struct checkpoint *checkpoint, const char *fold
     return GT_OK;
 }
 
-static enum gt_status open_ours(struct checkpoint *checkpoint, const char *folder, bool with_optimizer)
+static enum gt_status open_ours(struct checkpoint *checkpoint, const char *folder,
+                                bool with_optimizer)
 {
     const struct checkpoint_record *record = &checkpoint->record;
     const int count = with_optimizer ? CHECKPOINT_FILES : CHECKPOINT_FILE_OPTIMIZER;
@@ -244,7 +265,8 @@ static enum gt_status open_ours(struct checkpoint *checkpoint, const char *folde
         TRY(checkpoint_record_read(folder, &checkpoint->record));
         TRY(files_open(checkpoint, folder, count, left == 1, &is_whole));
     }
-    TRY(hf_config_parse(record->hf_config, checkpoint->source, &checkpoint->config, &checkpoint->rest));
+    TRY(hf_config_parse(record->hf_config, checkpoint->source, &checkpoint->config,
+                        &checkpoint->rest));
     if (record->adapter != NULL) {
         TRY(adapter_describe(checkpoint, record->adapter));
         TRY(peft_config_targets(record->adapter, checkpoint->source, &checkpoint->config,
@@ -259,7 +281,8 @@ static enum gt_status open_ours(struct checkpoint *checkpoint, const char *folde
     return checkpoint_parts_check(checkpoint->optimizer, &checkpoint->config);
 }
 
-static enum gt_status open_kind(struct checkpoint *checkpoint, const char *path, bool with_optimizer)
+static enum gt_status open_kind(struct checkpoint *checkpoint, const char *path,
+                                bool with_optimizer)
 {
     switch (checkpoint->kind) {
     case CHECKPOINT_OURS:
@@ -281,8 +304,8 @@ static enum gt_status open_kind(struct checkpoint *checkpoint, const char *path,
 static enum gt_status base_join(struct checkpoint *checkpoint, struct checkpoint *base)
 {
     const struct lora_config lora = checkpoint->config.lora;
-    if (base->base[0] != '\0' ||
-        (base->kind != CHECKPOINT_HF && base->kind != CHECKPOINT_GGUF && base->kind != CHECKPOINT_OURS))
+    if (base->base[0] != '\0' || (base->kind != CHECKPOINT_HF && base->kind != CHECKPOINT_GGUF &&
+                                  base->kind != CHECKPOINT_OURS))
         return FAIL(GT_UNSUPPORTED, CHECKPOINT_BASE_FORM, base->source);
     checkpoint->rest = base->rest;
     if (checkpoint->kind == CHECKPOINT_PEFT) {
@@ -318,25 +341,31 @@ static enum gt_status base_open(struct checkpoint *checkpoint)
     TRY(checkpoint_new(checkpoint, &base));
     TRY(checkpoint_probe(path, &base->kind));
     if (base->kind == CHECKPOINT_NONE)
-        return FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: the base of its adapters is not in %s; put it there%s",
+        return FAIL(GT_DATA,
+                    ERROR_NO_CHECKPOINT "%s: the base of its adapters is not in %s; put it there%s",
                     checkpoint->source, path,
-                    checkpoint->kind == CHECKPOINT_PEFT ? ", or write where it is as base_model_name_or_path" : "");
+                    checkpoint->kind == CHECKPOINT_PEFT
+                        ? ", or write where it is as base_model_name_or_path"
+                        : "");
     TRY(open_kind(base, path, false));
     TRY(base_join(checkpoint, base));
     hostmem_free(base);
     return GT_OK;
 }
 
-enum gt_status checkpoint_open(const void *owner, const char *path, bool with_optimizer, struct checkpoint **out)
+enum gt_status checkpoint_open(const void *owner, const char *path, bool with_optimizer,
+                               struct checkpoint **out)
 {
     enum checkpoint_kind kind;
     TRY(checkpoint_probe(path, &kind));
-    if (kind == CHECKPOINT_NONE || (with_optimizer && kind != CHECKPOINT_OURS && kind != CHECKPOINT_NANOGPT)) {
+    if (kind == CHECKPOINT_NONE ||
+        (with_optimizer && kind != CHECKPOINT_OURS && kind != CHECKPOINT_NANOGPT)) {
         char earlier[FILE_PATH_MAX];
         const bool has_earlier = checkpoint_keep_earlier_last(path, earlier);
         return FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: holds no checkpoint: %s%s%s", path,
                     with_optimizer ? CHECKPOINT_RECORD_NAME " is not there"
-                                   : "neither " CHECKPOINT_RECORD_NAME " nor both " CHECKPOINT_CONFIG_NAME
+                                   : "neither " CHECKPOINT_RECORD_NAME
+                                     " nor both " CHECKPOINT_CONFIG_NAME
                                      " and " CHECKPOINT_MODEL_NAME " are there",
                     has_earlier ? "; an earlier run is in " : "", has_earlier ? earlier : "");
     }
@@ -360,19 +389,21 @@ void checkpoint_blocks_log(const struct checkpoint *checkpoint)
         first = first != NULL ? first : block;
     }
     if (first != NULL)
-        log_note("%s: %zu of %zu tensors are quantised (%s ...) and become numbers as they are loaded", model->path,
-                 count, model->count, first->name);
+        log_note(
+            "%s: %zu of %zu tensors are quantised (%s ...) and become numbers as they are loaded",
+            model->path, count, model->count, first->name);
 }
 
 /* ---- the tokenizer ---- */
-enum gt_status checkpoint_tokenizer_check(const struct checkpoint *checkpoint, const struct tokenizer *tokenizer,
-                                          const char *what)
+enum gt_status checkpoint_tokenizer_check(const struct checkpoint *checkpoint,
+                                          const struct tokenizer *tokenizer, const char *what)
 {
-    const json_t *data = checkpoint && checkpoint->kind == CHECKPOINT_OURS ? checkpoint->record.state.data : NULL;
+    const json_t *data =
+        checkpoint && checkpoint->kind == CHECKPOINT_OURS ? checkpoint->record.state.data : NULL;
     const char *stored = json_string_value(json_object_get(data, "tokenizer"));
     const char *now = tokenizer ? TOKENIZER_HASH_TEXT(tokenizer) : "";
     if (!stored || !tokenizer || strcmp(stored, now) == 0)
         return GT_OK;
-    return FAIL(GT_DATA, "%s: this tokenizer (%s) is not the one that %s was trained with (%s)", what, now,
-                checkpoint->source, stored);
+    return FAIL(GT_DATA, "%s: this tokenizer (%s) is not the one that %s was trained with (%s)",
+                what, now, checkpoint->source, stored);
 }

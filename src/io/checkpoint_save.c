@@ -1,9 +1,10 @@
 /* Saves a checkpoint.
  *
- * The weights and the moments are streamed into two new files.  Then the commit record that names them is renamed into
- * place; from that moment the new checkpoint exists.  Finally the public files are updated and the previous generation
- * is removed.  If a step fails while the record cannot be in place yet, the save removes its new files.  A save never
- * writes to a file that a record names: a second save of the same iter uses other names.
+ * The weights and the moments are streamed into two new files.  Then the commit record that names
+ * them is renamed into place; from that moment the new checkpoint exists.  Finally the public files
+ * are updated and the previous generation is removed.  If a step fails while the record cannot be
+ * in place yet, the save removes its new files.  A save never writes to a file that a record names:
+ * a second save of the same iter uses other names.
  */
 #include "io/checkpoint_save.h"
 
@@ -29,8 +30,9 @@ struct save {
 
 /* An array of a file. */
 struct entry {
-    const struct checkpoint_tensor *parameter; /* NULL: a bias that the model does not have, saved as zeros */
-    size_t first;                              /* its first element in the part */
+    const struct checkpoint_tensor
+        *parameter; /* NULL: a bias that the model does not have, saved as zeros */
+    size_t first;   /* its first element in the part */
     enum checkpoint_part part;
     struct parameter_shape shape; /* as saved */
 };
@@ -42,12 +44,14 @@ enum gt_status checkpoint_config_check(const struct model_config *config)
     json_decref(hf_config);
     if (OPTIMIZER_PARTS * parameters_count(config) <= SAFETENSORS_TENSORS_MAX)
         return GT_OK;
-    return FAIL(GT_UNSUPPORTED,
-                "n_layer=%d is too many: the optimizer file would have %zu tensors; at most %d are supported",
-                config->n_layer, OPTIMIZER_PARTS * parameters_count(config), SAFETENSORS_TENSORS_MAX);
+    return FAIL(
+        GT_UNSUPPORTED,
+        "n_layer=%d is too many: the optimizer file would have %zu tensors; at most %d are supported",
+        config->n_layer, OPTIMIZER_PARTS * parameters_count(config), SAFETENSORS_TENSORS_MAX);
 }
 
-static const struct checkpoint_tensor *tensor_find(const struct checkpoint_save_options *options, const char *name)
+static const struct checkpoint_tensor *tensor_find(const struct checkpoint_save_options *options,
+                                                   const char *name)
 {
     for (size_t i = 0; i < options->tensor_count; i++)
         if (strcmp(options->tensors[i].name, name) == 0)
@@ -56,7 +60,8 @@ static const struct checkpoint_tensor *tensor_find(const struct checkpoint_save_
 }
 
 /* Chooses unused names, so that no file that a record may name is overwritten. */
-static enum gt_status names_choose(const char *out_dir, int64_t iter, struct checkpoint_record *record)
+static enum gt_status names_choose(const char *out_dir, int64_t iter,
+                                   struct checkpoint_record *record)
 {
     for (int attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
         bool taken = false;
@@ -69,14 +74,15 @@ static enum gt_status names_choose(const char *out_dir, int64_t iter, struct che
         if (!taken)
             return GT_OK;
     }
-    return FAIL(GT_IO, "%s: cannot save: there are already %d files of iter %" PRId64 "", out_dir, ATTEMPTS_MAX, iter);
+    return FAIL(GT_IO, "%s: cannot save: there are already %d files of iter %" PRId64 "", out_dir,
+                ATTEMPTS_MAX, iter);
 }
 
 /* ---- the files of a generation ---- */
-/* Returns GT_DIVERGED, logged, when a value is not finite.  Does not look at DTYPE_U8: codes and exponents are always
- * finite. */
-static enum gt_status values_check(const char *name, enum checkpoint_part part, enum dtype dtype, const void *values,
-                                   size_t count)
+/* Returns GT_DIVERGED, logged, when a value is not finite.  Does not look at DTYPE_U8: codes and
+ * exponents are always finite. */
+static enum gt_status values_check(const char *name, enum checkpoint_part part, enum dtype dtype,
+                                   const void *values, size_t count)
 {
     static const char *const parts[] = {[CHECKPOINT_PARAMETER] = "",
                                         [CHECKPOINT_M] = "the first moment of ",
@@ -85,8 +91,8 @@ static enum gt_status values_check(const char *name, enum checkpoint_part part, 
     for (size_t i = 0; i < count && dtype != DTYPE_U8; i++) {
         const float value = dtype_value(dtype, values, i);
         if (!isfinite(value))
-            return FAIL(GT_DIVERGED, "cannot save: %s%s holds a value that is not finite (%g)", parts[part], name,
-                        log_number((double)value));
+            return FAIL(GT_DIVERGED, "cannot save: %s%s holds a value that is not finite (%g)",
+                        parts[part], name, log_number((double)value));
     }
     return GT_OK;
 }
@@ -105,8 +111,9 @@ static bool part_exists(const struct checkpoint_tensor *tensor, enum checkpoint_
     return part != CHECKPOINT_SCALES || tensor->moment == DTYPE_U8;
 }
 
-/* Finds the array with a given index in a file.  The model's file has the tensors of the model, in its order; the
- * optimizer's has all first moments in this order, then all second moments, then all scales; some do not exist. */
+/* Finds the array with a given index in a file.  The model's file has the tensors of the model, in
+ * its order; the optimizer's has all first moments in this order, then all second moments, then all
+ * scales; some do not exist. */
 static void entry_get(const struct save *save, size_t index, struct entry *out)
 {
     const struct model_config *config = save->options->config;
@@ -134,7 +141,8 @@ static bool array_describe(void *context, size_t index, struct safetensors_tenso
     out->dtype = entry.parameter != NULL ? part_dtype(entry.parameter, entry.part) : DTYPE_F32;
     out->rank = entry.shape.rank;
     memcpy(out->dims, entry.shape.dims, sizeof entry.shape.dims);
-    return entry.parameter != NULL ? part_exists(entry.parameter, entry.part) : entry.part == CHECKPOINT_PARAMETER;
+    return entry.parameter != NULL ? part_exists(entry.parameter, entry.part)
+                                   : entry.part == CHECKPOINT_PARAMETER;
 }
 
 static enum gt_status array_fill(void *context, size_t index, size_t first, size_t count, void *out)
@@ -148,7 +156,8 @@ static enum gt_status array_fill(void *context, size_t index, size_t first, size
     }
     const enum dtype dtype = part_dtype(entry.parameter, entry.part);
     assert(dtype != DTYPE_F16);
-    TRY(options->read(options->read_context, entry.part, entry.parameter->index, entry.first + first, count, out));
+    TRY(options->read(options->read_context, entry.part, entry.parameter->index,
+                      entry.first + first, count, out));
     return values_check(entry.parameter->name, entry.part, dtype, out, count);
 }
 
@@ -157,14 +166,17 @@ static enum gt_status array_written(void *context, size_t index, uint32_t crc32c
     const struct save *save = context;
     struct entry entry;
     entry_get(save, index, &entry);
-    if (json_object_set_new(save->sums, entry.shape.name, json_string(CHECKPOINT_CRC_TEXT(crc32c))) == 0)
+    if (json_object_set_new(save->sums, entry.shape.name,
+                            json_string(CHECKPOINT_CRC_TEXT(crc32c))) == 0)
         return GT_OK;
     return FAIL(GT_NO_MEMORY, "out of memory for the checksums of a checkpoint");
 }
 
-/* Writes one file and fills its entry in the record, which uses `sums`; the caller releases `sums`. */
-static enum gt_status file_write(const struct checkpoint_save_options *options, enum checkpoint_file which,
-                                 json_t *sums, struct checkpoint_file_record *file)
+/* Writes one file and fills its entry in the record, which uses `sums`; the caller releases `sums`.
+ */
+static enum gt_status file_write(const struct checkpoint_save_options *options,
+                                 enum checkpoint_file which, json_t *sums,
+                                 struct checkpoint_file_record *file)
 {
     struct safetensors_result result;
     struct save save = {options, which, sums};
@@ -174,13 +186,14 @@ static enum gt_status file_write(const struct checkpoint_save_options *options, 
     const struct safetensors_source source = {.context = &save,
                                               .count = which == CHECKPOINT_FILE_MODEL
                                                            ? parameters_file_count(options->config)
-                                                           : OPTIMIZER_PARTS * parameters_count(options->config),
+                                                           : OPTIMIZER_PARTS *
+                                                                 parameters_count(options->config),
                                               .describe = array_describe,
                                               .fill = array_fill,
                                               .written = array_written,
                                               .mode = has_mode ? &mode : NULL};
-    TRY(safetensors_write(FILE_IN(options->out_dir, file->name), &source, options->staging, options->staging_bytes,
-                          &result));
+    TRY(safetensors_write(FILE_IN(options->out_dir, file->name), &source, options->staging,
+                          options->staging_bytes, &result));
     file->size_bytes = result.size_bytes;
     file->crc32c = result.crc32c;
     file->header_crc32c = result.header_crc32c;
@@ -193,13 +206,15 @@ static enum gt_status record_write(const struct checkpoint_save_options *options
 {
     json_t *root;
     TRY(checkpoint_record_make(record, &root));
-    enum gt_status status = json_replace_file_told(FILE_IN(options->out_dir, CHECKPOINT_RECORD_NAME), root,
-                                                   CHECKPOINT_JSON_INDENT, NULL, out_in_place);
+    enum gt_status status =
+        json_replace_file_told(FILE_IN(options->out_dir, CHECKPOINT_RECORD_NAME), root,
+                               CHECKPOINT_JSON_INDENT, NULL, out_in_place);
     json_decref(root);
     return status;
 }
 
-static enum gt_status generation_write(const struct checkpoint_save_options *options, struct checkpoint_record *record)
+static enum gt_status generation_write(const struct checkpoint_save_options *options,
+                                       struct checkpoint_record *record)
 {
     json_t *sums[CHECKPOINT_FILES] = {json_object(), json_object()};
     enum gt_status status = GT_OK;
@@ -216,20 +231,21 @@ static enum gt_status generation_write(const struct checkpoint_save_options *opt
     return status;
 }
 
-/* Updates the public files of a complete checkpoint.  Then removes the old generation, even if an update failed: its
- * space may be what the update lacked. */
+/* Updates the public files of a complete checkpoint.  Then removes the old generation, even if an
+ * update failed: its space may be what the update lacked. */
 static enum gt_status generation_publish(const struct checkpoint_save_options *options,
                                          const struct checkpoint_record *record)
 {
     const char *model_name = record->files[CHECKPOINT_FILE_MODEL].name;
     bool changed;
     const bool has_config = record->adapter == NULL; /* adapters are no model for other programs */
-    enum gt_status status =
-        checkpoint_publish_retract(options->out_dir, has_config ? record->hf_config : record->adapter);
+    enum gt_status status = checkpoint_publish_retract(
+        options->out_dir, has_config ? record->hf_config : record->adapter);
     THEN(status, checkpoint_publish_model(options->out_dir, model_name, true));
     if (has_config)
         THEN(status, checkpoint_publish_config(options->out_dir, record->hf_config, &changed));
-    checkpoint_publish_clean(options->out_dir, model_name, record->files[CHECKPOINT_FILE_OPTIMIZER].name);
+    checkpoint_publish_clean(options->out_dir, model_name,
+                             record->files[CHECKPOINT_FILE_OPTIMIZER].name);
     return status;
 }
 
@@ -237,20 +253,23 @@ static enum gt_status generation_publish(const struct checkpoint_save_options *o
 static enum gt_status adapter_make(const struct checkpoint_save_options *options, json_t **out)
 {
     TRY(peft_config_make(options->config, options->base, out));
-    return json_object_set_new(*out, CHECKPOINT_BASE_CRC, json_string(CHECKPOINT_CRC_TEXT(options->base_crc32c))) == 0
+    return json_object_set_new(*out, CHECKPOINT_BASE_CRC,
+                               json_string(CHECKPOINT_CRC_TEXT(options->base_crc32c))) == 0
                ? GT_OK
                : FAIL(GT_NO_MEMORY, "out of memory for the record of a checkpoint");
 }
 
 enum gt_status checkpoint_save(const struct checkpoint_save_options *options)
 {
-    assert(options->staging_bytes >= sizeof(float) && options->state.iter >= 0 && options->state.seed >= 0);
+    assert(options->staging_bytes >= sizeof(float) && options->state.iter >= 0 &&
+           options->state.seed >= 0);
     struct checkpoint_record record = {.state = options->state};
     json_t *hf_config, *adapter = NULL;
     TRY(names_choose(options->out_dir, options->state.iter, &record));
     TRY(hf_config_make(options->config, -1, -1, &hf_config));
     record.hf_config = hf_config;
-    enum gt_status status = options->config->lora.rank > 0 ? adapter_make(options, &adapter) : GT_OK;
+    enum gt_status status =
+        options->config->lora.rank > 0 ? adapter_make(options, &adapter) : GT_OK;
     record.adapter = adapter;
     THEN(status, generation_write(options, &record));
     THEN(status, generation_publish(options, &record));

@@ -1,19 +1,21 @@
 /* Writes a model, or its adapters alone, as a GGUF file: keys, list of tensors, data.
  *
- * Keys and list are made in memory and written at once.  Tensors are in the model's order.  Those of an architecture
- * whose reader needs it are followed by the output layer, a copy of the embedding, and those of a model with
- * rope_scaling llama3 by the divisors of its frequencies.  The architecture llama rotates neighbours in a head, so the
- * rows of its queries and keys, and those of B of their adapters, are written in that order.  llama.cpp computes the
- * tanh form of GELU, so a GPT-2 trained with the erf form is written with a warning.  Source: ggml's docs/gguf.md,
+ * Keys and list are made in memory and written at once.  Tensors are in the model's order.  Those
+ * of an architecture whose reader needs it are followed by the output layer, a copy of the
+ * embedding, and those of a model with rope_scaling llama3 by the divisors of its frequencies.  The
+ * architecture llama rotates neighbours in a head, so the rows of its queries and keys, and those
+ * of B of their adapters, are written in that order.  llama.cpp computes the tanh form of GELU, so
+ * a GPT-2 trained with the erf form is written with a warning.  Source: ggml's docs/gguf.md,
  * version 3; llama.cpp's src/models/.
  *
- * A vocabulary of characters becomes llama.cpp's "llama" tokenizer, which merges by scores: those of tokens that merges
- * make fall in their order, as SentencePiece's do, and those of other characters go on from there.
- * Any other tokenizer becomes llama.cpp's "gpt2" tokenizer, a byte-level BPE.  Kind bpe maps to it directly.  Kind
- * bytes is a vocabulary of 256 without merges.  Kind chars becomes a BPE too: each multi-byte character gets the merges that build
- * it, which llama.cpp applies without requiring tokens for the intermediate strings; a byte that is not a character has
- * no token.  Rows of the model beyond the vocabulary become unused tokens, because llama.cpp takes the number of rows
- * from this list.
+ * A vocabulary of characters becomes llama.cpp's "llama" tokenizer, which merges by scores: those
+ * of tokens that merges make fall in their order, as SentencePiece's do, and those of other
+ * characters go on from there. Any other tokenizer becomes llama.cpp's "gpt2" tokenizer, a
+ * byte-level BPE.  Kind bpe maps to it directly.  Kind bytes is a vocabulary of 256 without merges.
+ * Kind chars becomes a BPE too: each multi-byte character gets the merges that build it, which
+ * llama.cpp applies without requiring tokens for the intermediate strings; a byte that is not a
+ * character has no token.  Rows of the model beyond the vocabulary become unused tokens, because
+ * llama.cpp takes the number of rows from this list.
  */
 #include "io/export_gguf.h"
 
@@ -81,10 +83,12 @@ static void put_string(struct head *head, const char *text, size_t count)
 }
 
 /* The architecture goes before a name with a dot in front. */
-static void key(struct head *head, const char *name, enum gguf_value type, const void *value, size_t count)
+static void key(struct head *head, const char *name, enum gguf_value type, const void *value,
+                size_t count)
 {
     char full[GGUF_NAME_MAX];
-    const int length = snprintf(full, sizeof full, "%s%s", name[0] == '.' ? head->architecture : "", name);
+    const int length =
+        snprintf(full, sizeof full, "%s%s", name[0] == '.' ? head->architecture : "", name);
     head->keys++;
     put_string(head, full, (size_t)length);
     put_u32(head, (uint32_t)type);
@@ -126,7 +130,8 @@ static bool has_characters(const struct tokenizer *tokenizer)
     return tokenizer_pipeline(tokenizer)->characters;
 }
 
-/* The same of a token of a vocabulary of characters; llama.cpp's converter writes spaces in added tokens too. */
+/* The same of a token of a vocabulary of characters; llama.cpp's converter writes spaces in added
+ * tokens too. */
 static enum gguf_token character_token_text(const struct bpe *bpe, int32_t id, struct text *out)
 {
     const char *bytes = NULL;
@@ -170,8 +175,9 @@ static void bpe_merges_write(struct head *head, const struct bpe *bpe)
         put_string(head, line, bpe_merge_write(bpe, i, line));
 }
 
-/* Writes the merges of all characters; with a NULL writer it only counts them.  Returns their number.  Characters
- * ascend, so those with a common prefix are adjacent, and a merge is new unless the previous character has it too. */
+/* Writes the merges of all characters; with a NULL writer it only counts them.  Returns their
+ * number.  Characters ascend, so those with a common prefix are adjacent, and a merge is new unless
+ * the previous character has it too. */
 static uint64_t character_merges(struct head *head, const struct tokenizer *tokenizer)
 {
     char before[CHARACTER_BYTES_MAX] = {0};
@@ -185,7 +191,8 @@ static uint64_t character_merges(struct head *head, const struct tokenizer *toke
                 continue;
             merges++;
             if (head != NULL)
-                put_string(head, line, bpe_alphabet_write_pair(bytes, end - 1, bytes + end - 1, 1, line));
+                put_string(head, line,
+                           bpe_alphabet_write_pair(bytes, end - 1, bytes + end - 1, 1, line));
         }
         memset(before, 0, sizeof before);
         memcpy(before, bytes, count);
@@ -201,7 +208,8 @@ static void merges_write(struct head *head, const struct tokenizer *tokenizer)
         return;
     }
     const bool characters = tokenizer->kind == TOKENIZER_CHARS;
-    key_array(head, "tokenizer.ggml.merges", GGUF_STRING, characters ? character_merges(NULL, tokenizer) : 0);
+    key_array(head, "tokenizer.ggml.merges", GGUF_STRING,
+              characters ? character_merges(NULL, tokenizer) : 0);
     if (characters)
         (void)character_merges(head, tokenizer);
 }
@@ -233,8 +241,8 @@ static enum gt_status scores_put(struct head *head, const struct bpe *bpe, int32
 static void characters_put(struct head *head, const struct tokenizer *tokenizer, int32_t vocab_size)
 {
     const struct bpe_pipeline *pipeline = tokenizer_pipeline(tokenizer);
-    const bool before =
-        pipeline->normalizer.before != BPE_MARK_NEVER || pipeline->pretokenizer.before != BPE_MARK_NEVER;
+    const bool before = pipeline->normalizer.before != BPE_MARK_NEVER ||
+                        pipeline->pretokenizer.before != BPE_MARK_NEVER;
     const int32_t unknown = bpe_special_find(tokenizer->bpe, UNKNOWN_TEXT);
     head->failed = scores_put(head, tokenizer->bpe, vocab_size) != GT_OK;
     key(head, "tokenizer.ggml.add_space_prefix", GGUF_BOOL, &before, 1);
@@ -242,11 +250,13 @@ static void characters_put(struct head *head, const struct tokenizer *tokenizer,
         key_u32(head, "tokenizer.ggml.unknown_token_id", unknown);
 }
 
-/* Puts the tokenizer.ggml.* keys; the model has at least as many rows as the tokenizer has tokens. */
+/* Puts the tokenizer.ggml.* keys; the model has at least as many rows as the tokenizer has tokens.
+ */
 static void tokens_put(const struct export_options *options, struct head *head)
 {
     const struct tokenizer *tokenizer = options->tokenizer;
-    const int32_t vocab_size = options->checkpoint->config.vocab_size, end = export_end_token(options);
+    const int32_t vocab_size = options->checkpoint->config.vocab_size,
+                  end = export_end_token(options);
     const int32_t eot = tokenizer != NULL ? tokenizer_eot(tokenizer) : -1;
     const int32_t bos = tokenizer_pipeline(tokenizer)->bos;
     struct text text;
@@ -282,7 +292,8 @@ static void tokens_put(const struct export_options *options, struct head *head)
         key_string(head, "tokenizer.chat_template", chat_jinja_learnt(tokenizer));
 }
 
-/* Puts how tokens are chosen, where the base says it: for llama.cpp, and the whole object for our own reader. */
+/* Puts how tokens are chosen, where the base says it: for llama.cpp, and the whole object for our
+ * own reader. */
 static void generation_put(const struct export_options *options, struct head *head)
 {
     char *text = NULL;
@@ -293,7 +304,8 @@ static void generation_put(const struct export_options *options, struct head *he
         if (json_is_number(value) && gguf_sampling[i].type == GGUF_FLOAT32)
             key_f32(head, gguf_sampling[i].key, json_number_value(value));
         else if (json_is_number(value))
-            key(head, gguf_sampling[i].key, GGUF_INT32, &(int32_t){(int32_t)json_number_value(value)}, 4);
+            key(head, gguf_sampling[i].key, GGUF_INT32,
+                &(int32_t){(int32_t)json_number_value(value)}, 4);
     }
     if (json_text(head->generation, 0, "", &text) == GT_OK)
         key_string(head, GGUF_KEY_GENERATION, text);
@@ -303,11 +315,14 @@ static void generation_put(const struct export_options *options, struct head *he
 static void tokens_log(const struct tokenizer *tokenizer)
 {
     if (tokenizer == NULL)
-        log_note("the model has no tokenizer, so the file has none; llama.cpp will take token ids only");
+        log_note(
+            "the model has no tokenizer, so the file has none; llama.cpp will take token ids only");
     else if (!tokenizer_can_merge(tokenizer))
-        log_note("the tokenizer has ranks but no merges, which GGUF needs; the file has no tokenizer");
+        log_note(
+            "the tokenizer has ranks but no merges, which GGUF needs; the file has no tokenizer");
     else if (tokenizer_eot(tokenizer) < 0)
-        log_note("the tokenizer has no end-of-text token; llama.cpp would take token 11, so run it with --ignore-eos");
+        log_note(
+            "the tokenizer has no end-of-text token; llama.cpp would take token 11, so run it with --ignore-eos");
 }
 
 /* ---- the file ---- */
@@ -339,7 +354,8 @@ const char *export_gguf_lacks(const struct model_config *config, char text[stati
         what = "rope_scaling='llama3:...'";
     else if (arch->gguf_whole_heads && model_attention_width(config) != config->n_embd)
         what = "a head_dim other than n_embd / n_head";
-    else if (config->no_rope_layer_interval > 0 && config->no_rope_layer_interval != GGUF_ROPE_INTERVAL)
+    else if (config->no_rope_layer_interval > 0 &&
+             config->no_rope_layer_interval != GGUF_ROPE_INTERVAL)
         what = "a no_rope_layer_interval other than 4";
     else if (config->sliding_window > 0 && arch->window != WINDOW_ALWAYS)
         what = "sliding_window";
@@ -350,8 +366,8 @@ const char *export_gguf_lacks(const struct model_config *config, char text[stati
 }
 
 /* Puts the key of a property, and those that follow from it. */
-static void property_put(const struct model_config *config, const struct shape *shape, enum shape_property property,
-                         struct head *head)
+static void property_put(const struct model_config *config, const struct shape *shape,
+                         enum shape_property property, struct head *head)
 {
     const struct shape_row *row = shape_row_get(property);
     const char *name = arch_gguf_key(arch_of(shape), property);
@@ -371,9 +387,9 @@ static void property_put(const struct model_config *config, const struct shape *
 /* Puts the keys of the shape in the order of earlier releases; those of later properties follow. */
 static void shape_put(const struct model_config *config, struct head *head)
 {
-    static const enum shape_property first[] = {SHAPE_vocab_size, SHAPE_n_layer,  SHAPE_n_embd,
-                                                SHAPE_n_inner,    SHAPE_n_head,   SHAPE_norm_epsilon,
-                                                SHAPE_n_kv_head,  SHAPE_head_dim, SHAPE_rope_theta};
+    static const enum shape_property first[] = {
+        SHAPE_vocab_size,   SHAPE_n_layer,   SHAPE_n_embd,   SHAPE_n_inner,   SHAPE_n_head,
+        SHAPE_norm_epsilon, SHAPE_n_kv_head, SHAPE_head_dim, SHAPE_rope_theta};
     bool done[SHAPE_PROPERTIES] = {false};
     struct shape shape = config->shape;
     shape_sizes_fill(&shape);
@@ -385,7 +401,8 @@ static void shape_put(const struct model_config *config, struct head *head)
         if (!done[p])
             property_put(config, &shape, (enum shape_property)p, head);
     if (has_divisors(config)) /* which rope_freqs.weight does not tell completely */
-        key_string(head, GGUF_KEY_SCALING, rope_scaling_text((char[ROPE_SCALING_TEXT_MAX]){0}, &config->rope));
+        key_string(head, GGUF_KEY_SCALING,
+                   rope_scaling_text((char[ROPE_SCALING_TEXT_MAX]){0}, &config->rope));
     if (config->sliding_window > 0)
         key_u32(head, GGUF_KEY_WINDOW, config->sliding_window);
     if (config->position != POSITION_ROPE || config->rope.scaling != ROPE_SCALING_LINEAR)
@@ -414,8 +431,9 @@ static void keys_put(const struct export_options *options, struct head *head)
     generation_put(options, head);
 }
 
-/* Returns true if the file has the embedding a second time, as the output layer.  Where only old readers need it, a
- * quantised file, whose readers are newer, goes without: it would be most of a small one. */
+/* Returns true if the file has the embedding a second time, as the output layer.  Where only old
+ * readers need it, a quantised file, whose readers are newer, goes without: it would be most of a
+ * small one. */
 static bool has_copy(const struct export_options *options)
 {
     const struct model_config *config = &options->checkpoint->config;
@@ -431,19 +449,23 @@ static size_t entry_count(const struct export_options *options)
     return parameters_file_count(config) + (extra ? 1 : 0);
 }
 
-/* Sets the type of a tensor: of matrices that of the options, of vectors and the position table float32. */
+/* Sets the type of a tensor: of matrices that of the options, of vectors and the position table
+ * float32. */
 static void entry_type(const struct export_options *options, struct entry *entry)
 {
     const struct parameter_shape *source = &entry->source;
     const struct model_config *config = &options->checkpoint->config;
-    struct gguf_matrix matrix = {.name = entry->name, .blocks = config->n_layer, .columns = entry->columns};
-    entry->type = source->rank == 1 || source->position_table ? GGML_F32 : ggml_type_of(options->dtype);
+    struct gguf_matrix matrix = {
+        .name = entry->name, .blocks = config->n_layer, .columns = entry->columns};
+    entry->type =
+        source->rank == 1 || source->position_table ? GGML_F32 : ggml_type_of(options->dtype);
     entry->wanted = entry->type;
     if (options->mixture == GGUF_NO_MIXTURE || entry->type == GGML_F32)
         return;
     (void)sscanf(entry->name, "blk.%" SCNd32 ".", &matrix.block);
-    matrix.output = strcmp(entry->name, "output.weight") == 0 ||
-                    (!config->untied && !has_copy(options) && strcmp(entry->name, "token_embd.weight") == 0);
+    matrix.output =
+        strcmp(entry->name, "output.weight") == 0 ||
+        (!config->untied && !has_copy(options) && strcmp(entry->name, "token_embd.weight") == 0);
     entry->type = gguf_mixture_type(options->mixture, &matrix, &entry->wanted);
 }
 
@@ -461,13 +483,15 @@ static void entry_get(const struct export_options *options, size_t index, struct
         out->source = (struct parameter_shape){.rank = 1, .dims = {model_head_dim(config) / 2}};
         (void)snprintf(out->name, sizeof out->name, "rope_freqs.weight");
     }
-    out->source.linear = out->source.linear && model_is_gpt2(config); /* only Conv1D's weights are turned */
+    out->source.linear =
+        out->source.linear && model_is_gpt2(config); /* only Conv1D's weights are turned */
     out->columns = (size_t)out->source.dims[out->source.rank == 2 && !out->source.linear];
     entry_type(options, out);
     out->size_bytes = ggml_bytes(out->type, parameter_elements(&out->source));
 }
 
-/* ne[0] is the fastest dimension: the inputs of a linear layer after its transposition, the channels of a table. */
+/* ne[0] is the fastest dimension: the inputs of a linear layer after its transposition, the
+ * channels of a table. */
 static void info_put(const struct entry *entry, uint64_t offset, struct head *head)
 {
     const struct parameter_shape *source = &entry->source;
@@ -522,7 +546,8 @@ static enum gt_status head_make(const struct export_options *options, char **out
 }
 
 /* Writes what llama.cpp divides each pair's frequency by. */
-static enum gt_status divisors_write(const struct model_config *config, struct file_replacement *file)
+static enum gt_status divisors_write(const struct model_config *config,
+                                     struct file_replacement *file)
 {
     for (int32_t i = 0; i < model_head_dim(config) / 2; i++) {
         const float divisor = gguf_rope_divisor(config, i);
@@ -548,7 +573,8 @@ static void mixture_log(const struct export_options *options)
              ggml_blocks[first.wanted].name, ggml_blocks[first.type].name);
 }
 
-static enum gt_status data_write(const struct export_options *options, const struct export_weights *weights,
+static enum gt_status data_write(const struct export_options *options,
+                                 const struct export_weights *weights,
                                  struct file_replacement *file, struct progress *progress)
 {
     const struct model_config *config = &options->checkpoint->config;
@@ -564,19 +590,23 @@ static enum gt_status data_write(const struct export_options *options, const str
             TRY(divisors_write(config, file));
         else
             TRY(export_weights_write(weights, &entry.source, entry.head_dim, entry.type, file));
-        TRY(export_zeros_write(file, size_round_up(entry.size_bytes, GGUF_ALIGNMENT) - entry.size_bytes));
+        TRY(export_zeros_write(file,
+                               size_round_up(entry.size_bytes, GGUF_ALIGNMENT) - entry.size_bytes));
     }
     return GT_OK;
 }
 
-enum gt_status export_gguf_write(const struct export_options *options, const struct export_weights *weights)
+enum gt_status export_gguf_write(const struct export_options *options,
+                                 const struct export_weights *weights)
 {
     char *head = NULL;
     size_t head_bytes = 0;
     struct file_replacement file;
     struct progress progress;
-    if (options->checkpoint->config.mlp == MLP_GELU && options->checkpoint->config.gelu != GELU_TANH)
-        log_warning("the model was trained with gelu=erf, but llama.cpp computes tanh; logits will differ slightly");
+    if (options->checkpoint->config.mlp == MLP_GELU &&
+        options->checkpoint->config.gelu != GELU_TANH)
+        log_warning(
+            "the model was trained with gelu=erf, but llama.cpp computes tanh; logits will differ slightly");
     if (options->checkpoint->config.sliding_window > 0)
         log_warning("llama.cpp ignores sliding_window=%" PRId32
                     " of this architecture: after longer texts its tokens will differ",

@@ -1,12 +1,14 @@
-/* Writes a Hugging Face folder, with a model card: README.md with a head of metadata, and the picture memory.svg.
+/* Writes a Hugging Face folder, with a model card: README.md with a head of metadata, and the
+ * picture memory.svg.
  *
- * All files are written to the temporary folder OUTPUT.gpt-export.tmp, which is then renamed, so that a new OUTPUT is
- * always complete.  If OUTPUT exists (and --force was given), the temporary folder is inside it, since OUTPUT may be a
- * link or a mount point and a rename cannot cross file systems.  The files of OUTPUT are then replaced one by one, and
- * other files in it are left alone.  config.json is removed first and the new one put in place last, so that in between
- * no reader mixes files of two models.  The temporary folder is locked while its process lives, so that the next export
- * recognises the leftovers of a killed one; a process id would not be unique among machines or containers.  The
- * tensors have the names that save_pretrained() gives them.
+ * All files are written to the temporary folder OUTPUT.gpt-export.tmp, which is then renamed, so
+ * that a new OUTPUT is always complete.  If OUTPUT exists (and --force was given), the temporary
+ * folder is inside it, since OUTPUT may be a link or a mount point and a rename cannot cross file
+ * systems.  The files of OUTPUT are then replaced one by one, and other files in it are left alone.
+ * config.json is removed first and the new one put in place last, so that in between no reader
+ * mixes files of two models.  The temporary folder is locked while its process lives, so that the
+ * next export recognises the leftovers of a killed one; a process id would not be unique among
+ * machines or containers.  The tensors have the names that save_pretrained() gives them.
  */
 #include "io/export_hf.h"
 
@@ -47,11 +49,13 @@ struct hf_export {
     char aside[FILE_PATH_MAX];
 };
 
-/* Returns the name of a possible file of the folder.  The last one, config.json, makes the folder a model. */
+/* Returns the name of a possible file of the folder.  The last one, config.json, makes the folder a
+ * model. */
 static const char *file_name(size_t index)
 {
-    static const char *const rest[] = {CARD_NAME,       CARD_PICTURE,     CHECKPOINT_MODEL_NAME, GENERATION_NAME,
-                                       PEFT_MODEL_NAME, PEFT_CONFIG_NAME, CHECKPOINT_CONFIG_NAME};
+    static const char *const rest[] = {
+        CARD_NAME,       CARD_PICTURE,     CHECKPOINT_MODEL_NAME, GENERATION_NAME,
+        PEFT_MODEL_NAME, PEFT_CONFIG_NAME, CHECKPOINT_CONFIG_NAME};
     assert(index < FILES);
     return index < TOKENIZER_FILES ? tokenizer_file_names[index] : rest[index - TOKENIZER_FILES];
 }
@@ -76,8 +80,8 @@ static enum gt_status aside_create(struct hf_export *export)
 {
     char output[FILE_PATH_MAX];
     TRY(file_trim(output, export->options->output));
-    const int length =
-        snprintf(export->aside, sizeof export->aside, "%s%s", output, export->exists ? "/" ASIDE_NAME : "." ASIDE_NAME);
+    const int length = snprintf(export->aside, sizeof export->aside, "%s%s", output,
+                                export->exists ? "/" ASIDE_NAME : "." ASIDE_NAME);
     if (length >= FILE_PATH_MAX)
         return FAIL(GT_USAGE, "%.100s...: the path is too long", output);
     if (mkdir(export->aside, 0777) != 0 && errno != EEXIST)
@@ -85,8 +89,10 @@ static enum gt_status aside_create(struct hf_export *export)
     export->aside_fd = open(export->aside, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (export->aside_fd < 0)
         return file_error(export->aside, "open the folder");
-    if (flock(export->aside_fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) { /* else: no locks on this disk */
-        return FAIL(GT_USAGE, "%s: another export is writing to this folder; let it end first", export->aside);
+    if (flock(export->aside_fd, LOCK_EX | LOCK_NB) != 0 &&
+        errno == EWOULDBLOCK) { /* else: no locks on this disk */
+        return FAIL(GT_USAGE, "%s: another export is writing to this folder; let it end first",
+                    export->aside);
     }
     aside_empty(export->aside);
     return GT_OK;
@@ -105,32 +111,37 @@ static bool tensor_describe(void *context, size_t index, struct safetensors_tens
     return true;
 }
 
-static enum gt_status tensor_fill(void *context, size_t index, size_t first, size_t count, void *out)
+static enum gt_status tensor_fill(void *context, size_t index, size_t first, size_t count,
+                                  void *out)
 {
     const struct hf_export *export = context;
     struct parameter_shape tensor;
     parameters_file_shape(&export->options->checkpoint->config, index, &tensor);
-    return export_weights_read(export->weights, &tensor, false, first, count, export->options->dtype, out);
+    return export_weights_read(export->weights, &tensor, false, first, count,
+                               export->options->dtype, out);
 }
 
 static enum gt_status model_write(const struct hf_export *export)
 {
     struct safetensors_result result;
-    const struct safetensors_source source = {.context = (void *)export,
-                                              .count = parameters_file_count(&export->options->checkpoint->config),
-                                              .describe = tensor_describe,
-                                              .fill = tensor_fill};
-    const char *path = FILE_IN(export->aside, is_peft(export) ? PEFT_MODEL_NAME : CHECKPOINT_MODEL_NAME);
+    const struct safetensors_source source = {
+        .context = (void *)export,
+        .count = parameters_file_count(&export->options->checkpoint->config),
+        .describe = tensor_describe,
+        .fill = tensor_fill};
+    const char *path =
+        FILE_IN(export->aside, is_peft(export) ? PEFT_MODEL_NAME : CHECKPOINT_MODEL_NAME);
     /* As many elements as are read at a time; 16-bit ones use half of this buffer. */
-    const size_t staging_bytes = export->weights->capacity * dtype_size_bytes(export->options->dtype);
+    const size_t staging_bytes =
+        export->weights->capacity * dtype_size_bytes(export->options->dtype);
     return safetensors_write(path, &source, export->weights->turned, staging_bytes, &result);
 }
 
 /* ---- the model card ---- */
 
-/* The facts come from the model's configuration, the checkpoint's record and the run's metrics.jsonl, as far as they
- * exist.  The licence is the owner's to choose.  Texts are reduced to characters that mean nothing in YAML and
- * Markdown. */
+/* The facts come from the model's configuration, the checkpoint's record and the run's
+ * metrics.jsonl, as far as they exist.  The licence is the owner's to choose.  Texts are reduced to
+ * characters that mean nothing in YAML and Markdown. */
 struct card {
     const struct export_options *options;
     const json_t *config; /* the content of config.json */
@@ -139,7 +150,8 @@ struct card {
 
 #define PLAIN_MAX 128
 
-/* Writes the harmless characters of a JSON text to `out`, "unknown" if there is none.  Returns `out`. */
+/* Writes the harmless characters of a JSON text to `out`, "unknown" if there is none.  Returns
+ * `out`. */
 static char *plain(char out[static PLAIN_MAX], const json_t *value)
 {
     const char *text = json_is_string(value) ? json_string_value(value) : "unknown";
@@ -151,15 +163,20 @@ static char *plain(char out[static PLAIN_MAX], const json_t *value)
 }
 
 /* The head: YAML that the Hub reads. */
-static void head_write(FILE *out, const char *name, const char *dataset, const char *type, double loss)
+static void head_write(FILE *out, const char *name, const char *dataset, const char *type,
+                       double loss)
 {
-    fprintf(out, "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags:\n- gpt-train\n- %s\n", type);
+    fprintf(
+        out,
+        "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags:\n- gpt-train\n- %s\n",
+        type);
     if (isfinite(loss))
-        fprintf(out,
-                "model-index:\n- name: \"%s\"\n  results:\n  - task:\n      type: text-generation\n    dataset:\n"
-                "      name: \"%s\"\n      type: \"%s\"\n      split: validation\n    metrics:\n    - type: loss\n"
-                "      value: %.4f\n    - type: perplexity\n      value: %.4f\n",
-                name, dataset, dataset, loss, exp(loss));
+        fprintf(
+            out,
+            "model-index:\n- name: \"%s\"\n  results:\n  - task:\n      type: text-generation\n    dataset:\n"
+            "      name: \"%s\"\n      type: \"%s\"\n      split: validation\n    metrics:\n    - type: loss\n"
+            "      value: %.4f\n    - type: perplexity\n      value: %.4f\n",
+            name, dataset, dataset, loss, exp(loss));
     fputs("---\n\n", out);
 }
 
@@ -177,15 +194,19 @@ static void card_draw(const struct card *card, FILE *out)
     plain(data, dataset);
     head_write(out, name, strchr(data, ',') ? data : file_name_of(data),
                plain(text, json_object_get(card->config, "model_type")), loss);
-    fprintf(out, "# %s\n\nA language model trained with gpt-train.\n\n| | |\n|---|---|\n| class | %s |\n", name,
-            plain(text, json_array_get(json_object_get(card->config, "architectures"), 0)));
+    fprintf(
+        out,
+        "# %s\n\nA language model trained with gpt-train.\n\n| | |\n|---|---|\n| class | %s |\n",
+        name, plain(text, json_array_get(json_object_get(card->config, "architectures"), 0)));
     fprintf(out, "| parameters | %.2f million, without positions |\n",
             (double)model_parameter_count_no_positions(model) / 1e6);
-    fprintf(out, "| shape | %" PRId32 " layers, %" PRId32 " heads, %" PRId32 " channels, context %" PRId32 " |\n",
+    fprintf(out,
+            "| shape | %" PRId32 " layers, %" PRId32 " heads, %" PRId32
+            " channels, context %" PRId32 " |\n",
             model->n_layer, model->n_head, model->n_embd, model->block_size);
     if (checkpoint->kind == CHECKPOINT_OURS)
-        fprintf(out, "| training data | %s |\n| updates | %" PRId64 ", %" PRId64 " tokens |\n", data,
-                checkpoint->record.state.iter, checkpoint->record.state.tokens_seen);
+        fprintf(out, "| training data | %s |\n| updates | %" PRId64 ", %" PRId64 " tokens |\n",
+                data, checkpoint->record.state.iter, checkpoint->record.state.tokens_seen);
     if (isfinite(loss))
         fprintf(out, "| validation loss | %.4f at iteration %" PRId64 ", perplexity %.2f |\n", loss,
                 run->evaluated_iter, exp(loss));
@@ -193,9 +214,10 @@ static void card_draw(const struct card *card, FILE *out)
         fprintf(out, "| device | %s |\n", plain(text, json_object_get(run->facts, "device")));
     if (json_object_get(run->facts, "categories"))
         fputs("\n![Memory of the training run](" CARD_PICTURE ")\n", out);
-    fputs("\n    from transformers import pipeline\n    print(pipeline(\"text-generation\", \".\")(\"Once\"))\n\n"
-          "The licence is not stated: the owner adds `license:` to the head of this file.\n",
-          out);
+    fputs(
+        "\n    from transformers import pipeline\n    print(pipeline(\"text-generation\", \".\")(\"Once\"))\n\n"
+        "The licence is not stated: the owner adds `license:` to the head of this file.\n",
+        out);
 }
 
 static void picture_draw(const struct card *card, FILE *out)
@@ -203,7 +225,8 @@ static void picture_draw(const struct card *card, FILE *out)
     (void)report_memory_draw(card->run, out);
 }
 
-static enum gt_status drawn_write(const struct card *card, void (*draw)(const struct card *card, FILE *out),
+static enum gt_status drawn_write(const struct card *card,
+                                  void (*draw)(const struct card *card, FILE *out),
                                   const char *path)
 {
     FILE *out = fopen(path, "wxe");
@@ -232,7 +255,8 @@ static enum gt_status card_write(const struct hf_export *export, const json_t *c
 }
 
 /* ---- the other files ---- */
-static enum gt_status json_save(const struct hf_export *export, const char *name, const json_t *root)
+static enum gt_status json_save(const struct hf_export *export, const char *name,
+                                const json_t *root)
 {
     return json_replace_file(FILE_IN(export->aside, name), root, CHECKPOINT_JSON_INDENT);
 }
@@ -243,12 +267,15 @@ static enum gt_status configs_write(const struct hf_export *export)
     json_t *config = NULL, *generation = NULL;
     const struct tokenizer *tokenizer = export->options->tokenizer;
     /* The tokenizer's, else those in the checkpoint's config.json. */
-    const int32_t end = export_end_token(export->options), eot = tokenizer != NULL ? tokenizer_eot(tokenizer) : -1;
+    const int32_t end = export_end_token(export->options),
+                  eot = tokenizer != NULL ? tokenizer_eot(tokenizer) : -1;
     const int32_t bos = tokenizer_pipeline(tokenizer)->bos, begin = bos >= 0 ? bos : eot;
-    TRY(hf_config_make(&checkpoint->config, begin >= 0 ? begin : checkpoint->rest.bos_token, end, &config));
+    TRY(hf_config_make(&checkpoint->config, begin >= 0 ? begin : checkpoint->rest.bos_token, end,
+                       &config));
     enum gt_status status = export_generation_make(export->options, &generation);
     if (status == GT_OK &&
-        json_object_set_new(config, "torch_dtype", json_string(dtype_name(export->options->dtype))) != 0)
+        json_object_set_new(config, "torch_dtype",
+                            json_string(dtype_name(export->options->dtype))) != 0)
         status = FAIL(GT_NO_MEMORY, "out of memory: config.json");
     THEN(status, json_save(export, CHECKPOINT_CONFIG_NAME, config));
     THEN(status, json_save(export, GENERATION_NAME, generation));
@@ -264,7 +291,8 @@ static enum gt_status configs_write(const struct hf_export *export)
 static enum gt_status adapter_config_write(const struct hf_export *export)
 {
     json_t *config;
-    TRY(peft_config_make(&export->options->checkpoint->config, export->options->checkpoint->base, &config));
+    TRY(peft_config_make(&export->options->checkpoint->config, export->options->checkpoint->base,
+                         &config));
     const enum gt_status status = json_save(export, PEFT_CONFIG_NAME, config);
     json_decref(config);
     return status;
@@ -275,7 +303,8 @@ static enum gt_status folder_write(const struct hf_export *export)
     const struct export_options *options = export->options;
     TRY(is_peft(export) ? adapter_config_write(export) : configs_write(export));
     if (options->tokenizer != NULL)
-        TRY(tokenizer_files_save(options->tokenizer, options->checkpoint->config.block_size, export->aside));
+        TRY(tokenizer_files_save(options->tokenizer, options->checkpoint->config.block_size,
+                                 export->aside));
     else
         log_note("the model has no tokenizer, so the folder has none");
     TRY(model_write(export));
@@ -286,7 +315,9 @@ static enum gt_status folder_write(const struct hf_export *export)
 static enum gt_status file_remove(const char *output, const char *name)
 {
     const char *path = FILE_IN(output, name);
-    return unlink(path) == 0 || errno == ENOENT ? GT_OK : file_error(path, "remove this file of another model");
+    return unlink(path) == 0 || errno == ENOENT
+               ? GT_OK
+               : file_error(path, "remove this file of another model");
 }
 
 static enum gt_status file_publish(const struct hf_export *export, size_t index)
@@ -298,7 +329,8 @@ static enum gt_status file_publish(const struct hf_export *export, size_t index)
         return GT_OK;
     if (errno != ENOENT)
         return file_error(to, RENAME);
-    return file_remove(export->options->output, name); /* an earlier export's tokenizer is not of this model */
+    return file_remove(export->options->output,
+                       name); /* an earlier export's tokenizer is not of this model */
 }
 
 /* The syncs preserve this order across a power loss. */
@@ -318,17 +350,20 @@ static enum gt_status folder_publish(const struct hf_export *export)
     if (!export->exists) {
         if (rename(export->aside, output) != 0)
             return file_error(output, RENAME);
-        return file_sync_name(export->aside); /* it had the same parent, and does not end in a slash */
+        return file_sync_name(
+            export->aside); /* it had the same parent, and does not end in a slash */
     }
     TRY(file_remove(output, CHECKPOINT_CONFIG_NAME)); /* now the folder is not a model */
     enum gt_status status = files_publish(export);
     if (status != GT_OK)
-        log_warning("%s: may now hold files of two models and has no " CHECKPOINT_CONFIG_NAME "; repeat the export",
+        log_warning("%s: may now hold files of two models and has no " CHECKPOINT_CONFIG_NAME
+                    "; repeat the export",
                     output);
     return status;
 }
 
-enum gt_status export_hf_write(const struct export_options *options, const struct export_weights *weights)
+enum gt_status export_hf_write(const struct export_options *options,
+                               const struct export_weights *weights)
 {
     struct hf_export export = {.options = options, .weights = weights, .aside_fd = -1};
     TRY(file_look(options->output, &export.exists));

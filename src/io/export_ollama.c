@@ -1,9 +1,9 @@
-/* Writes a folder from which Ollama makes a model: model.gguf, and a Modelfile with the chat template, the words that
- * end an answer, and the length of the context.
+/* Writes a folder from which Ollama makes a model: model.gguf, and a Modelfile with the chat
+ * template, the words that end an answer, and the length of the context.
  *
- * Ollama's templates are Go's, so the model's Jinja template cannot be copied; data/chat_go.c writes one of the same
- * family.  The Modelfile is removed before the GGUF file is replaced and written after it: a folder with a Modelfile is
- * complete.  Source: Ollama's docs/modelfile.md.
+ * Ollama's templates are Go's, so the model's Jinja template cannot be copied; data/chat_go.c
+ * writes one of the same family.  The Modelfile is removed before the GGUF file is replaced and
+ * written after it: a folder with a Modelfile is complete.  Source: Ollama's docs/modelfile.md.
  */
 #include "io/export_ollama.h"
 
@@ -51,12 +51,14 @@ static void sampling_put(FILE *stream, const json_t *generation)
     }
 }
 
-static void modelfile_put(FILE *stream, const struct export_options *options, const json_t *generation)
+static void modelfile_put(FILE *stream, const struct export_options *options,
+                          const json_t *generation)
 {
     const struct tokenizer *tokenizer = options->tokenizer;
     const struct model_config *config = &options->checkpoint->config;
     const enum chat_kind kind = chat_kind_learnt(tokenizer);
-    const bool plain = chat_jinja_learnt(tokenizer) == NULL; /* the model has seen no conversations */
+    const bool plain =
+        chat_jinja_learnt(tokenizer) == NULL; /* the model has seen no conversations */
     const int32_t positions = model_positions(config);
     fprintf(stream, "# %s, by gpt-export\nFROM ./" EXPORT_OLLAMA_MODEL "\n", options->name);
     if (kind != CHAT_NONE) {
@@ -67,9 +69,11 @@ static void modelfile_put(FILE *stream, const struct export_options *options, co
         fputs("TEMPLATE \"\"\"{{ .Prompt }}\"\"\"\n", stream);
     }
     for (size_t i = 0; tokenizer_generation_id(generation, "eos_token_id", i) >= 0; i++)
-        stop_put(stream, tokenizer, (int32_t)tokenizer_generation_id(generation, "eos_token_id", i));
+        stop_put(stream, tokenizer,
+                 (int32_t)tokenizer_generation_id(generation, "eos_token_id", i));
     sampling_put(stream, generation);
-    fprintf(stream, "PARAMETER num_ctx %" PRId32 "\n", positions < CONTEXT_MAX ? positions : CONTEXT_MAX);
+    fprintf(stream, "PARAMETER num_ctx %" PRId32 "\n",
+            positions < CONTEXT_MAX ? positions : CONTEXT_MAX);
 }
 
 static enum gt_status modelfile_write(const struct export_options *options, const char *path)
@@ -87,21 +91,25 @@ static enum gt_status modelfile_write(const struct export_options *options, cons
     }
     json_decref(generation);
     const enum gt_status status =
-        failed ? FAIL(GT_NO_MEMORY, "out of memory: the Modelfile could not be made") : file_replace(path, text, count);
+        failed ? FAIL(GT_NO_MEMORY, "out of memory: the Modelfile could not be made")
+               : file_replace(path, text, count);
     free(text);
     return status;
 }
 
-enum gt_status export_ollama_write(const struct export_options *options, const struct export_weights *weights)
+enum gt_status export_ollama_write(const struct export_options *options,
+                                   const struct export_weights *weights)
 {
     struct export_options model = *options;
     char path[FILE_PATH_MAX], modelfile[FILE_PATH_MAX];
     model.output = file_join(path, options->output, EXPORT_OLLAMA_MODEL);
     file_join(modelfile, options->output, EXPORT_MODELFILE);
     if (options->tokenizer == NULL)
-        return FAIL(GT_USAGE, "%s: the model has no tokenizer, which Ollama needs; --format=gguf needs none",
+        return FAIL(GT_USAGE,
+                    "%s: the model has no tokenizer, which Ollama needs; --format=gguf needs none",
                     options->checkpoint->source);
-    if (chat_kind_learnt(options->tokenizer) == CHAT_NONE && chat_jinja_learnt(options->tokenizer) != NULL)
+    if (chat_kind_learnt(options->tokenizer) == CHAT_NONE &&
+        chat_jinja_learnt(options->tokenizer) != NULL)
         log_note(
             "the model's chat template is not one that is known here, so Ollama will look for one by itself; write "
             "TEMPLATE into %s if it finds none",

@@ -1,7 +1,7 @@
 /* Reads the checkpoint's weights for a writer, in the order, layout and dtype of another format.
  *
- * The whole checkpoint is first verified by loading it and discarding the values.  A matrix is transposed as it is read
- * (safetensors.h).  Nothing of a tensor is kept after it has been written.
+ * The whole checkpoint is first verified by loading it and discarding the values.  A matrix is
+ * transposed as it is read (safetensors.h).  Nothing of a tensor is kept after it has been written.
  */
 #include "io/export_weights.h"
 
@@ -14,17 +14,21 @@
 #include "io/export_options.h"
 #include "io/safetensors_table.h"
 
-enum gt_status export_weights_open(const void *owner, const struct checkpoint *checkpoint, struct export_weights *out)
+enum gt_status export_weights_open(const void *owner, const struct checkpoint *checkpoint,
+                                   struct export_weights *out)
 {
     const size_t row = (size_t)checkpoint->config.n_embd;
     struct export_weights weights = {.checkpoint = checkpoint,
                                      .threads = thread_count_available(),
-                                     .capacity = row < EXPORT_VALUES ? EXPORT_VALUES / row * row : EXPORT_VALUES};
+                                     .capacity = row < EXPORT_VALUES ? EXPORT_VALUES / row * row
+                                                                     : EXPORT_VALUES};
     TRY(HOSTMEM_NEW(owner, EXPORT_VALUES, "weights to export", &weights.values));
-    enum gt_status status = HOSTMEM_NEW(weights.values, EXPORT_VALUES, "exported weights", &weights.turned);
+    enum gt_status status =
+        HOSTMEM_NEW(weights.values, EXPORT_VALUES, "exported weights", &weights.turned);
     THEN(status, HOSTMEM_NEW(weights.values, 1, "adapter", &weights.adapter));
-    const struct checkpoint_load_options verify = {
-        .config = &checkpoint->config, .staging = weights.values, .staging_bytes = EXPORT_VALUES * sizeof(float)};
+    const struct checkpoint_load_options verify = {.config = &checkpoint->config,
+                                                   .staging = weights.values,
+                                                   .staging_bytes = EXPORT_VALUES * sizeof(float)};
     THEN(status, checkpoint_load(checkpoint, &verify));
     if (status == GT_OK)
         *out = weights;
@@ -49,7 +53,8 @@ static void rows_normalize(const struct model_config *config, size_t count, floa
 }
 
 /* Looks for a tensor's adapter and reads its factors, unless weights->adapter is that tensor's. */
-static enum gt_status adapter_read(const struct export_weights *weights, const struct parameter_shape *tensor)
+static enum gt_status adapter_read(const struct export_weights *weights,
+                                   const struct parameter_shape *tensor)
 {
     const struct safetensors *file = weights->checkpoint->model;
     struct export_adapter *adapter = weights->adapter;
@@ -58,7 +63,8 @@ static enum gt_status adapter_read(const struct export_weights *weights, const s
     const size_t out = (size_t)tensor->dims[gpt2], in = (size_t)tensor->dims[!gpt2];
     char name[2 * PARAMETER_NAME_MAX];
     size_t a, b;
-    const int length = snprintf(name, sizeof name, "base_model.model.%s%s", tensor->prefix, tensor->name);
+    const int length =
+        snprintf(name, sizeof name, "base_model.model.%s%s", tensor->prefix, tensor->name);
     if (strcmp(name, adapter->tensor) == 0)
         return GT_OK;
     (void)snprintf(adapter->tensor, sizeof adapter->tensor, "%s", name);
@@ -75,10 +81,11 @@ static enum gt_status adapter_read(const struct export_weights *weights, const s
     return safetensors_read(file, b, 0, rank * out, adapter->factors + rank * in, DTYPE_F32, NULL);
 }
 
-/* Adds alpha / rank B A, or its transpose in GPT-2 unless the tensor is `turned`, to elements first ... of a tensor, if
- * it has an adapter. */
-static enum gt_status adapter_add(const struct export_weights *weights, const struct parameter_shape *tensor,
-                                  bool turned, size_t first, size_t count, float *values)
+/* Adds alpha / rank B A, or its transpose in GPT-2 unless the tensor is `turned`, to elements first
+ * ... of a tensor, if it has an adapter. */
+static enum gt_status adapter_add(const struct export_weights *weights,
+                                  const struct parameter_shape *tensor, bool turned, size_t first,
+                                  size_t count, float *values)
 {
     const struct model_config *config = &weights->checkpoint->config;
     const size_t rank = (size_t)config->lora.rank, columns = (size_t)tensor->dims[!turned];
@@ -87,7 +94,8 @@ static enum gt_status adapter_add(const struct export_weights *weights, const st
     TRY(adapter_read(weights, tensor));
     for (size_t i = 0; weights->adapter->found && i < count; i++) {
         const size_t row = (first + i) / columns, column = (first + i) % columns;
-        const float *left = weights->adapter->factors + rank * in + rank * (is_turned ? column : row),
+        const float *left =
+                        weights->adapter->factors + rank * in + rank * (is_turned ? column : row),
                     *right = weights->adapter->factors + (is_turned ? row : column);
         float sum = 0.0f;
         for (size_t k = 0; k < rank; k++)
@@ -97,9 +105,11 @@ static enum gt_status adapter_add(const struct export_weights *weights, const st
     return GT_OK;
 }
 
-/* Rounds to `dtype`.  Rejects a finite value that would become an infinity, since that would make the model useless. */
-static enum gt_status narrow(const struct export_weights *weights, const struct parameter_shape *tensor,
-                             const float *values, size_t count, enum dtype dtype, void *out)
+/* Rounds to `dtype`.  Rejects a finite value that would become an infinity, since that would make
+ * the model useless. */
+static enum gt_status narrow(const struct export_weights *weights,
+                             const struct parameter_shape *tensor, const float *values,
+                             size_t count, enum dtype dtype, void *out)
 {
     const uint16_t exponent = dtype == DTYPE_F16 ? 0x7C00 : 0x7F80;
     dtype_convert(out, dtype, values, DTYPE_F32, count);
@@ -109,14 +119,16 @@ static enum gt_status narrow(const struct export_weights *weights, const struct 
     for (size_t i = 0; i < count; i++) {
         if ((bits[i] & exponent) != exponent)
             continue;
-        return FAIL(GT_UNSUPPORTED, "%s: tensor %s: holds %g, which %s cannot hold", weights->checkpoint->source,
-                    tensor->name, (double)values[i], dtype_name(dtype));
+        return FAIL(GT_UNSUPPORTED, "%s: tensor %s: holds %g, which %s cannot hold",
+                    weights->checkpoint->source, tensor->name, (double)values[i],
+                    dtype_name(dtype));
     }
     return GT_OK;
 }
 
-enum gt_status export_weights_read(const struct export_weights *weights, const struct parameter_shape *tensor,
-                                   bool turned, size_t first, size_t count, enum dtype dtype, void *out)
+enum gt_status export_weights_read(const struct export_weights *weights,
+                                   const struct parameter_shape *tensor, bool turned, size_t first,
+                                   size_t count, enum dtype dtype, void *out)
 {
     struct safetensors file = *weights->checkpoint->model;
     size_t index;
@@ -138,34 +150,40 @@ enum gt_status export_weights_read(const struct export_weights *weights, const s
 }
 
 /* Reads elements first ... of the tensor as the file orders them.  Without heads, it is one row. */
-static enum gt_status rows_read(const struct export_weights *weights, const struct parameter_shape *tensor,
-                                int32_t head_dim, size_t first, size_t count, enum dtype dtype)
+static enum gt_status rows_read(const struct export_weights *weights,
+                                const struct parameter_shape *tensor, int32_t head_dim,
+                                size_t first, size_t count, enum dtype dtype)
 {
     const size_t elements = parameter_elements(tensor), head = head_dim > 0 ? (size_t)head_dim : 1;
     const size_t columns = head_dim > 0 ? elements / (size_t)tensor->dims[0] : elements;
     for (size_t done = 0, run; done < count; done += run) {
-        const size_t row = (first + done) / columns, column = (first + done) % columns, place = row % head;
+        const size_t row = (first + done) / columns, column = (first + done) % columns,
+                     place = row % head;
         const size_t source = row - place + place / 2 + place % 2 * (head / 2);
         unsigned char *out = (unsigned char *)weights->turned + done * dtype_size_bytes(dtype);
         run = size_min(count - done, columns - column);
-        TRY(export_weights_read(weights, tensor, tensor->linear, source * columns + column, run, dtype, out));
+        TRY(export_weights_read(weights, tensor, tensor->linear, source * columns + column, run,
+                                dtype, out));
     }
     return GT_OK;
 }
 
 /* Encodes what rows_read() gave, into the buffer that it read through. */
-static enum gt_status values_encode(const struct export_weights *weights, const struct parameter_shape *tensor,
-                                    enum ggml_type type, size_t count)
+static enum gt_status values_encode(const struct export_weights *weights,
+                                    const struct parameter_shape *tensor, enum ggml_type type,
+                                    size_t count)
 {
-    if (ggml_encode_parallel(type, weights->turned, count, (unsigned char *)weights->values, weights->threads))
+    if (ggml_encode_parallel(type, weights->turned, count, (unsigned char *)weights->values,
+                             weights->threads))
         return GT_OK;
     return FAIL(GT_UNSUPPORTED, "%s: tensor %s: holds values with a scale that %s cannot hold",
                 weights->checkpoint->source, tensor->name, ggml_blocks[type].name);
 }
 
 /* A piece has whole rows, where one fits, so that it has whole blocks. */
-enum gt_status export_weights_write(const struct export_weights *weights, const struct parameter_shape *tensor,
-                                    int32_t head_dim, enum ggml_type type, struct file_replacement *file)
+enum gt_status export_weights_write(const struct export_weights *weights,
+                                    const struct parameter_shape *tensor, int32_t head_dim,
+                                    enum ggml_type type, struct file_replacement *file)
 {
     const size_t elements = parameter_elements(tensor);
     const size_t columns = tensor->rank == 2 ? (size_t)tensor->dims[!tensor->linear] : elements;
@@ -175,7 +193,8 @@ enum gt_status export_weights_write(const struct export_weights *weights, const 
     const void *bytes = blocks ? weights->values : weights->turned;
     for (size_t first = 0, count; first < elements; first += count) {
         count = size_min(elements - first, most);
-        TRY(rows_read(weights, tensor, head_dim, first, count, blocks ? DTYPE_F32 : ggml_blocks[type].dtype));
+        TRY(rows_read(weights, tensor, head_dim, first, count,
+                      blocks ? DTYPE_F32 : ggml_blocks[type].dtype));
         if (blocks)
             TRY(values_encode(weights, tensor, type, count));
         TRY(file_replacement_write(file, bytes, ggml_bytes(type, count)));

@@ -1,7 +1,8 @@
-/* A checkpoint's weights as a source of any part of a tensor, in any dtype, transposed if needed; and what all writers
- * of exports share.
+/* A checkpoint's weights as a source of any part of a tensor, in any dtype, transposed if needed;
+ * and what all writers of exports share.
  *
- * A writer writes options->output, replacing it if it exists.  Its errors are those of export_run().
+ * A writer writes options->output, replacing it if it exists.  Its errors are those of
+ * export_run().
  */
 #ifndef GPT_TRAIN_IO_EXPORT_WEIGHTS_H
 #define GPT_TRAIN_IO_EXPORT_WEIGHTS_H
@@ -19,30 +20,36 @@ struct export_adapter {
 
 struct export_weights {
     const struct checkpoint *checkpoint; /* outlives this struct */
-    size_t capacity;                /* elements in each buffer: whole rows of n_embd, where one fits; tests lower it */
-    int threads;                    /* that encode blocks */
-    float *values;                  /* [capacity] as read */
-    float *turned;                  /* [capacity] as written */
+    size_t capacity; /* elements in each buffer: whole rows of n_embd, where one fits; tests lower
+                        it */
+    int threads;     /* that encode blocks */
+    float *values;   /* [capacity] as read */
+    float *turned;   /* [capacity] as written */
     struct export_adapter *adapter; /* of the last tensor */
 };
 
-/* Reads the whole checkpoint once and verifies checksums, finiteness and biases, as checkpoint_load() does.  The owner
- * of all of `out` is out->values.  Errors: those of checkpoint_load(), GT_NO_MEMORY. */
-enum gt_status export_weights_open(const void *owner, const struct checkpoint *checkpoint, struct export_weights *out);
+/* Reads the whole checkpoint once and verifies checksums, finiteness and biases, as
+ * checkpoint_load() does.  The owner of all of `out` is out->values.  Errors: those of
+ * checkpoint_load(), GT_NO_MEMORY. */
+enum gt_status export_weights_open(const void *owner, const struct checkpoint *checkpoint,
+                                   struct export_weights *out);
 
-/* out[count] = elements first ... of `tensor`, transposed if `turned`, rounded to `dtype`.  `count` is at most the
- * capacity, and `out` is not weights->values.  Errors: GT_IO, GT_DATA; GT_UNSUPPORTED for a value beyond the dtype's
- * largest, naming the tensor. */
-enum gt_status export_weights_read(const struct export_weights *weights, const struct parameter_shape *tensor,
-                                   bool turned, size_t first, size_t count, enum dtype dtype, void *out);
+/* out[count] = elements first ... of `tensor`, transposed if `turned`, rounded to `dtype`.  `count`
+ * is at most the capacity, and `out` is not weights->values.  Errors: GT_IO, GT_DATA;
+ * GT_UNSUPPORTED for a value beyond the dtype's largest, naming the tensor. */
+enum gt_status export_weights_read(const struct export_weights *weights,
+                                   const struct parameter_shape *tensor, bool turned, size_t first,
+                                   size_t count, enum dtype dtype, void *out);
 
-/* Appends the tensor to `file`; a linear layer's weight is transposed to [out, in].  A head_dim D > 0 writes rows i and
- * i + D/2 of each head as rows 2 i and 2 i + 1.  Rows are whole blocks of `type`.  Errors: as above, and GT_IO. */
-enum gt_status export_weights_write(const struct export_weights *weights, const struct parameter_shape *tensor,
-                                    int32_t head_dim, enum ggml_type type, struct file_replacement *file);
+/* Appends the tensor to `file`; a linear layer's weight is transposed to [out, in].  A head_dim D >
+ * 0 writes rows i and i + D/2 of each head as rows 2 i and 2 i + 1.  Rows are whole blocks of
+ * `type`.  Errors: as above, and GT_IO. */
+enum gt_status export_weights_write(const struct export_weights *weights,
+                                    const struct parameter_shape *tensor, int32_t head_dim,
+                                    enum ggml_type type, struct file_replacement *file);
 
-/* Returns the token that ends a text for readers of the export: of the model's chat template, else the one that an
- * imported config.json names, else that which ends documents; -1: unknown. */
+/* Returns the token that ends a text for readers of the export: of the model's chat template, else
+ * the one that an imported config.json names, else that which ends documents; -1: unknown. */
 int32_t export_end_token(const struct export_options *options);
 
 /* Appends `count` zero bytes.  Errors: GT_IO. */

@@ -1,11 +1,13 @@
 /* Encodes and decodes ggml's blocks.
  *
- * The simple types choose their scale so that the value of the largest magnitude, or the largest and the smallest, are
- * represented.  A part of a K block is fitted: for each of several candidate scales the codes are rounded, and weighted
- * least squares give the scale (and minimum) that fits those codes best; the candidate with the smallest error wins.
- * The scales of the parts are then rounded to 6 or 8 bits, and the codes are rounded once more, to the scales as they
- * will be read.  Candidates, weights and the order of the sums are the reference's, so that files have its bytes where
- * the compiler keeps the order.  All arithmetic is fp32; codes are rounded to even by adding 1.5 * 2^23.
+ * The simple types choose their scale so that the value of the largest magnitude, or the largest
+ * and the smallest, are represented.  A part of a K block is fitted: for each of several candidate
+ * scales the codes are rounded, and weighted least squares give the scale (and minimum) that fits
+ * those codes best; the candidate with the smallest error wins. The scales of the parts are then
+ * rounded to 6 or 8 bits, and the codes are rounded once more, to the scales as they will be read.
+ * Candidates, weights and the order of the sums are the reference's, so that files have its bytes
+ * where the compiler keeps the order.  All arithmetic is fp32; codes are rounded to even by
+ * adding 1.5 * 2^23.
  */
 #include "io/ggml_block.h"
 
@@ -22,9 +24,11 @@
 #define Q6_VALUES 16 /* of a part of Q6_K */
 #define SCALE_MAX 63 /* of a part of Q4_K and Q5_K */
 #define PACKED_SCALES 12
-#define TINY 1e-15f       /* a part with no larger value, or scale, is zero */
-#define VALUE_MAX 0x1p22f /* about what the largest scales can represent; sums of larger values might overflow */
-#define JOB_VALUES 8192   /* encoded by a thread at a time */
+#define TINY 1e-15f /* a part with no larger value, or scale, is zero */
+#define VALUE_MAX                                                                                \
+    0x1p22f /* about what the largest scales can represent; sums of larger values might overflow \
+             */
+#define JOB_VALUES 8192 /* encoded by a thread at a time */
 
 static float f16_get(const unsigned char *bytes)
 {
@@ -83,7 +87,8 @@ static void q8_0_decode(const unsigned char *block, float *values)
 }
 
 /* Rounds values to codes 0 ... most. */
-static void codes_round(const float *values, float by, float shift, int most, uint8_t codes[static VALUES])
+static void codes_round(const float *values, float by, float shift, int most,
+                        uint8_t codes[static VALUES])
 {
     for (size_t i = 0; i < VALUES; i++)
         codes[i] = (uint8_t)clamp((int)(values[i] * by + shift), 0, most);
@@ -173,7 +178,8 @@ static void q5_1_decode(const unsigned char *block, float *values)
 }
 
 /* ---- Q4_K and Q5_K: value = scale * code - minimum, both with 6 bits for each part of 32 ---- */
-/* How candidates are tried: codes 0 ... most, and inverse scales (first + i * step + most) / range. */
+/* How candidates are tried: codes 0 ... most, and inverse scales (first + i * step + most) / range.
+ */
 struct search {
     int most, steps;
     float first, step;
@@ -189,13 +195,15 @@ struct sums {
     float weight, value, code, code_code, code_value;
 };
 
-static void candidate_round(const float *values, float by, float least, int most, uint8_t codes[static VALUES])
+static void candidate_round(const float *values, float by, float least, int most,
+                            uint8_t codes[static VALUES])
 {
     for (size_t i = 0; i < VALUES; i++)
         codes[i] = (uint8_t)clamp(nearest(by * (values[i] - least)), 0, most);
 }
 
-static float error_of(const float *values, const float *weights, const uint8_t *codes, float scale, float least)
+static float error_of(const float *values, const float *weights, const uint8_t *codes, float scale,
+                      float least)
 {
     float error = 0.0f;
     for (size_t i = 0; i < VALUES; i++) {
@@ -205,7 +213,8 @@ static float error_of(const float *values, const float *weights, const uint8_t *
     return error;
 }
 
-static void codes_sum(const float *values, const float *weights, const uint8_t *codes, struct sums *sums)
+static void codes_sum(const float *values, const float *weights, const uint8_t *codes,
+                      struct sums *sums)
 {
     sums->code = sums->code_code = sums->code_value = 0.0f;
     for (size_t i = 0; i < VALUES; i++) {
@@ -216,8 +225,8 @@ static void codes_sum(const float *values, const float *weights, const uint8_t *
     }
 }
 
-/* Sets scale and least value to the best ones for the codes; the least is not positive.  Returns false when the codes
- * do not determine them. */
+/* Sets scale and least value to the best ones for the codes; the least is not positive.  Returns
+ * false when the codes do not determine them. */
 static bool line_fit(const struct sums *sums, float *scale, float *least)
 {
     const float determinant = sums->weight * sums->code_code - sums->code * sums->code;
@@ -269,7 +278,8 @@ static void part_fit(const float *values, const struct search *search, struct pa
     candidate_round(values, by, least, search->most, out->codes);
     float error = error_of(values, weights, out->codes, out->scale, least);
     for (int i = 0; i <= search->steps; i++) {
-        const float tried = (search->first + search->step * (float)i + (float)search->most) / (most - least);
+        const float tried =
+            (search->first + search->step * (float)i + (float)search->most) / (most - least);
         candidate_round(values, tried, least, search->most, codes);
         codes_sum(values, weights, codes, &sums);
         if (!line_fit(&sums, &scale, &fitted))
@@ -284,10 +294,11 @@ static void part_fit(const float *values, const struct search *search, struct pa
     }
 }
 
-/* The 6-bit scales and minimums of 8 parts in 12 bytes: those of the first four parts in the low 6 bits of bytes 0 to 3
- * and 4 to 7; of the others the low 4 bits in bytes 8 to 11, and the high 2 bits above those of the first four. */
-static void scales_pack(const uint8_t scales[static K_PARTS], const uint8_t minimums[static K_PARTS],
-                        unsigned char *out)
+/* The 6-bit scales and minimums of 8 parts in 12 bytes: those of the first four parts in the low 6
+ * bits of bytes 0 to 3 and 4 to 7; of the others the low 4 bits in bytes 8 to 11, and the high 2
+ * bits above those of the first four. */
+static void scales_pack(const uint8_t scales[static K_PARTS],
+                        const uint8_t minimums[static K_PARTS], unsigned char *out)
 {
     for (size_t i = 0; i < K_PARTS / 2; i++) {
         const uint8_t scale = scales[i + 4], minimum = minimums[i + 4];
@@ -341,12 +352,13 @@ static void k_nibbles_put(const uint8_t codes[static K_VALUES], unsigned char *o
     for (size_t pair = 0; pair < K_PARTS / 2; pair++)
         for (size_t i = 0; i < VALUES; i++)
             out[pair * VALUES + i] =
-                (unsigned char)((codes[2 * pair * VALUES + i] & 15) | (codes[(2 * pair + 1) * VALUES + i] & 15) << 4);
+                (unsigned char)((codes[2 * pair * VALUES + i] & 15) |
+                                (codes[(2 * pair + 1) * VALUES + i] & 15) << 4);
 }
 
 /* `fifths` has bit p of byte i for value i of part p, or is NULL. */
-static void k_decode(const unsigned char *block, const unsigned char *fifths, const unsigned char *nibbles,
-                     float *values)
+static void k_decode(const unsigned char *block, const unsigned char *fifths,
+                     const unsigned char *nibbles, float *values)
 {
     const float scale = f16_get(block), minimum = f16_get(block + 2);
     for (size_t part = 0; part < K_PARTS; part++) {
@@ -409,8 +421,8 @@ static struct q6_sums q6_round(const float *values, float by, int8_t codes[stati
     return sums;
 }
 
-/* Returns the scale of a part; the codes of a part of zeros do not matter.  Minimizing the error, weighted by the
- * values' squares, maximizes code_value^2 / code_code. */
+/* Returns the scale of a part; the codes of a part of zeros do not matter.  Minimizing the error,
+ * weighted by the values' squares, maximizes code_value^2 / code_code. */
 static float q6_fit(const float *values, int8_t codes[static Q6_VALUES])
 {
     int8_t tried[Q6_VALUES];
@@ -423,7 +435,8 @@ static float q6_fit(const float *values, int8_t codes[static Q6_VALUES])
     float best = scale * sums.code_value;
     for (int i = -9; i <= 9; i++) {
         sums = q6_round(values, -(32.0f + 0.1f * (float)i) / most, tried);
-        if (i == 0 || !(sums.code_code > 0.0f) || !(sums.code_value * sums.code_value > best * sums.code_code))
+        if (i == 0 || !(sums.code_code > 0.0f) ||
+            !(sums.code_value * sums.code_value > best * sums.code_code))
             continue;
         scale = sums.code_value / sums.code_code;
         best = scale * sums.code_value;
@@ -432,8 +445,8 @@ static float q6_fit(const float *values, int8_t codes[static Q6_VALUES])
     return scale;
 }
 
-/* Codes + 32, 6 bits each.  Half a block has 64 bytes of low bits, which codes l and l + 64 share, and 32 bytes of high
- * bits, which codes l, l + 32, l + 64 and l + 96 share. */
+/* Codes + 32, 6 bits each.  Half a block has 64 bytes of low bits, which codes l and l + 64 share,
+ * and 32 bytes of high bits, which codes l, l + 32, l + 64 and l + 96 share. */
 static void q6_pack(const int8_t codes[static K_VALUES], unsigned char *low, unsigned char *high)
 {
     memset(low, 0, K_VALUES / 2);
@@ -450,7 +463,8 @@ static void q6_k_encode(const float *values, unsigned char *block)
 {
     int8_t codes[K_VALUES];
     float scales[Q6_PARTS];
-    unsigned char *low = block, *high = low + K_VALUES / 2, *parts = high + K_VALUES / 4, *at = parts + Q6_PARTS;
+    unsigned char *low = block, *high = low + K_VALUES / 2, *parts = high + K_VALUES / 4,
+                  *at = parts + Q6_PARTS;
     for (size_t i = 0; i < Q6_PARTS; i++)
         scales[i] = q6_fit(values + i * Q6_VALUES, codes + i * Q6_VALUES);
     const float most = largest(scales, Q6_PARTS);
@@ -475,8 +489,8 @@ static void q6_k_decode(const unsigned char *block, float *values)
     const float scale = f16_get(parts + Q6_PARTS);
     for (size_t i = 0; i < K_VALUES; i++) {
         const size_t half = i / 128, at = i % 128;
-        const int code = (low[half * 64 + at % 64] >> at / 64 * 4 & 15) | (high[half * 32 + at % 32] >> at / 32 * 2 & 3)
-                                                                              << 4;
+        const int code = (low[half * 64 + at % 64] >> at / 64 * 4 & 15) |
+                         (high[half * 32 + at % 32] >> at / 32 * 2 & 3) << 4;
         values[i] = scale * (float)(int8_t)parts[i / Q6_VALUES] * (float)(code - 32);
     }
 }
@@ -550,9 +564,11 @@ static void job_encode(void *context, size_t index, int thread)
                                            encoding->out + ggml_bytes(encoding->type, first));
 }
 
-bool ggml_encode_parallel(enum ggml_type type, const float *values, size_t count, unsigned char *out, int threads)
+bool ggml_encode_parallel(enum ggml_type type, const float *values, size_t count,
+                          unsigned char *out, int threads)
 {
-    struct encoding encoding = {.type = type, .values = values, .count = count, .out = out, .job_values = JOB_VALUES};
+    struct encoding encoding = {
+        .type = type, .values = values, .count = count, .out = out, .job_values = JOB_VALUES};
     const size_t jobs_max = sizeof encoding.failed / sizeof encoding.failed[0];
     while (encoding.job_values * jobs_max < count)
         encoding.job_values *= 2;

@@ -1,8 +1,9 @@
 /* The element types of ggml: numbers in blocks that share a scale, for GGUF files.
  *
- * A row of a tensor is a whole number of blocks.  Blocks of 32 values have one scale, and perhaps a minimum.  Blocks of
- * 256, the "K" types, consist of 8 or 16 parts with scales of 6 or 8 bits, which share a scale in turn.  Source: ggml
- * d99724f, src/ggml-common.h (layouts) and src/ggml-quants.c (the reference's choice of scales).
+ * A row of a tensor is a whole number of blocks.  Blocks of 32 values have one scale, and perhaps a
+ * minimum.  Blocks of 256, the "K" types, consist of 8 or 16 parts with scales of 6 or 8 bits,
+ * which share a scale in turn.  Source: ggml d99724f, src/ggml-common.h (layouts) and
+ * src/ggml-quants.c (the reference's choice of scales).
  */
 #ifndef GPT_TRAIN_IO_GGML_BLOCK_H
 #define GPT_TRAIN_IO_GGML_BLOCK_H
@@ -47,11 +48,12 @@ enum ggml_type ggml_type_of(enum dtype dtype);
 /* The bytes of `count` values, a whole number of blocks. */
 size_t ggml_bytes(enum ggml_type type, size_t count);
 
-/* out = `count` finite values, a whole number of blocks, in a type with blocks.  Returns false for values
- * whose scale overflows fp16. */
+/* out = `count` finite values, a whole number of blocks, in a type with blocks.  Returns false for
+ * values whose scale overflows fp16. */
 bool ggml_encode(enum ggml_type type, const float *values, size_t count, unsigned char *out);
 
 /* The same on several threads. */
-bool ggml_encode_parallel(enum ggml_type type, const float *values, size_t count, unsigned char *out, int threads);
+bool ggml_encode_parallel(enum ggml_type type, const float *values, size_t count,
+                          unsigned char *out, int threads);
 
 #endif

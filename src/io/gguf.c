@@ -1,8 +1,9 @@
 /* Parses the head of a GGUF file.
  *
- * The file's beginning is read into memory in growing pieces until the head ends in it, so that a model of many GB
- * costs no more than its head.  A value is skipped as it is checked; strings of arrays one by one, other arrays by
- * their size.  Arrays of arrays do not occur in models and are refused, so that nothing recurses.
+ * The file's beginning is read into memory in growing pieces until the head ends in it, so that a
+ * model of many GB costs no more than its head.  A value is skipped as it is checked; strings of
+ * arrays one by one, other arrays by their size.  Arrays of arrays do not occur in models and are
+ * refused, so that nothing recurses.
  */
 #include "io/gguf.h"
 
@@ -20,8 +21,9 @@
 #define TENSOR_BYTES_MIN 33 /* of a name of one byte and one dimension */
 
 static const uint8_t value_bytes[GGUF_VALUES] = {
-    [GGUF_UINT8] = 1,   [GGUF_INT8] = 1, [GGUF_UINT16] = 2, [GGUF_INT16] = 2, [GGUF_UINT32] = 4,  [GGUF_INT32] = 4,
-    [GGUF_FLOAT32] = 4, [GGUF_BOOL] = 1, [GGUF_UINT64] = 8, [GGUF_INT64] = 8, [GGUF_FLOAT64] = 8,
+    [GGUF_UINT8] = 1,  [GGUF_INT8] = 1,  [GGUF_UINT16] = 2,  [GGUF_INT16] = 2,
+    [GGUF_UINT32] = 4, [GGUF_INT32] = 4, [GGUF_FLOAT32] = 4, [GGUF_BOOL] = 1,
+    [GGUF_UINT64] = 8, [GGUF_INT64] = 8, [GGUF_FLOAT64] = 8,
 };
 
 /* Takes `count` bytes of the head.  Returns NULL when they are beyond what was read. */
@@ -48,18 +50,20 @@ static bool take_number(struct gguf *gguf, size_t bytes, uint64_t *out)
             return GT_STOPPED; \
     } while (0)
 
-static enum gt_status name_parse(struct gguf *gguf, const char *what, char out[static GGUF_NAME_MAX])
+static enum gt_status name_parse(struct gguf *gguf, const char *what,
+                                 char out[static GGUF_NAME_MAX])
 {
     uint64_t length = 0;
     NEED(take_number(gguf, 8, &length));
     if (length == 0 || length >= GGUF_NAME_MAX)
-        return FAIL(GT_DATA, "%s: %s at byte %zu has %" PRIu64 " bytes; 1 to %d are accepted", gguf->path, what,
-                    gguf->at - 8, length, GGUF_NAME_MAX - 1);
+        return FAIL(GT_DATA, "%s: %s at byte %zu has %" PRIu64 " bytes; 1 to %d are accepted",
+                    gguf->path, what, gguf->at - 8, length, GGUF_NAME_MAX - 1);
     const unsigned char *at = take(gguf, length);
     NEED(at != NULL);
     for (uint64_t i = 0; i < length; i++)
         if (at[i] <= ' ' || at[i] >= 0x7f)
-            return FAIL(GT_DATA, "%s: %s at byte %zu has characters that no name has", gguf->path, what, gguf->at);
+            return FAIL(GT_DATA, "%s: %s at byte %zu has characters that no name has", gguf->path,
+                        what, gguf->at);
     memcpy(out, at, (size_t)length);
     out[length] = '\0';
     return GT_OK;
@@ -77,8 +81,8 @@ static enum gt_status array_parse(struct gguf *gguf, struct gguf_key *key)
     uint64_t element = 0;
     NEED(take_number(gguf, 4, &element) && take_number(gguf, 8, &key->count));
     if (element >= GGUF_VALUES || element == GGUF_ARRAY)
-        return FAIL(GT_DATA, "%s: key %s: an array of type %" PRIu64 " is not accepted", gguf->path, key->name,
-                    element);
+        return FAIL(GT_DATA, "%s: key %s: an array of type %" PRIu64 " is not accepted", gguf->path,
+                    key->name, element);
     key->element = (enum gguf_value)element;
     key->at = gguf->at;
     if (key->element == GGUF_STRING)
@@ -94,7 +98,8 @@ static enum gt_status key_parse(struct gguf *gguf, struct gguf_key *key)
     TRY(name_parse(gguf, "the name of a key", key->name));
     NEED(take_number(gguf, 4, &type));
     if (type >= GGUF_VALUES)
-        return FAIL(GT_DATA, "%s: key %s: its type, %" PRIu64 ", is unknown", gguf->path, key->name, type);
+        return FAIL(GT_DATA, "%s: key %s: its type, %" PRIu64 ", is unknown", gguf->path, key->name,
+                    type);
     key->type = (enum gguf_value)type;
     key->at = gguf->at;
     key->count = 1;
@@ -112,13 +117,15 @@ static enum gt_status tensor_parse(struct gguf *gguf, struct gguf_tensor *tensor
     TRY(name_parse(gguf, "the name of a tensor", tensor->name));
     NEED(take_number(gguf, 4, &rank));
     if (rank == 0 || rank > GGUF_RANK_MAX)
-        return FAIL(GT_DATA, "%s: tensor %s: %" PRIu64 " dimensions; 1 to %d are accepted", gguf->path, tensor->name,
-                    rank, GGUF_RANK_MAX);
+        return FAIL(GT_DATA, "%s: tensor %s: %" PRIu64 " dimensions; 1 to %d are accepted",
+                    gguf->path, tensor->name, rank, GGUF_RANK_MAX);
     tensor->rank = (int32_t)rank;
     for (uint64_t i = 0; i < rank; i++) {
         NEED(take_number(gguf, 8, &dim));
         if (dim == 0 || dim > INT32_MAX)
-            return FAIL(GT_DATA, "%s: tensor %s: dimension %" PRIu64 " is %" PRIu64 "; 1 to %" PRId32 " are accepted",
+            return FAIL(GT_DATA,
+                        "%s: tensor %s: dimension %" PRIu64 " is %" PRIu64 "; 1 to %" PRId32
+                        " are accepted",
                         gguf->path, tensor->name, i, dim, INT32_MAX);
         tensor->dims[i] = (int64_t)dim;
     }
@@ -133,14 +140,18 @@ static enum gt_status offsets_set(struct gguf *gguf)
     int64_t alignment = GGUF_ALIGNMENT;
     (void)gguf_integer(gguf, "general.alignment", &alignment);
     if (alignment < 8 || alignment > 1 << 20 || (alignment & (alignment - 1)) != 0)
-        return FAIL(GT_DATA, "%s: key general.alignment: %" PRId64 " is not a power of two from 8 to 1048576",
+        return FAIL(GT_DATA,
+                    "%s: key general.alignment: %" PRId64
+                    " is not a power of two from 8 to 1048576",
                     gguf->path, alignment);
     const uint64_t begin = size_round_up(gguf->at, (size_t)alignment);
     for (size_t i = 0; i < gguf->tensor_count; i++) {
         struct gguf_tensor *tensor = &gguf->tensors[i];
-        if (tensor->offset_bytes >= gguf->file_bytes || begin >= gguf->file_bytes - tensor->offset_bytes)
+        if (tensor->offset_bytes >= gguf->file_bytes ||
+            begin >= gguf->file_bytes - tensor->offset_bytes)
             return FAIL(GT_DATA,
-                        "%s: tensor %s: begins at byte %" PRIu64 " of the data, but the file has %" PRIu64
+                        "%s: tensor %s: begins at byte %" PRIu64
+                        " of the data, but the file has %" PRIu64
                         " bytes: it was cut short, or is damaged",
                         gguf->path, tensor->name, tensor->offset_bytes, gguf->file_bytes);
         tensor->offset_bytes += begin;
@@ -154,12 +165,13 @@ static enum gt_status counts_parse(struct gguf *gguf)
     uint64_t version = 0, tensors = 0, keys = 0;
     NEED(take(gguf, 4) != NULL && take_number(gguf, 4, &version));
     if (version < VERSION_MIN || version > GGUF_VERSION)
-        return FAIL(GT_UNSUPPORTED, "%s: GGUF version %" PRIu64 "; %d and %d are read", gguf->path, version,
-                    VERSION_MIN, GGUF_VERSION);
+        return FAIL(GT_UNSUPPORTED, "%s: GGUF version %" PRIu64 "; %d and %d are read", gguf->path,
+                    version, VERSION_MIN, GGUF_VERSION);
     NEED(take_number(gguf, 8, &tensors) && take_number(gguf, 8, &keys));
     if (tensors > GGUF_TENSORS_MAX || keys > GGUF_KEYS_MAX)
-        return FAIL(GT_DATA, "%s: %" PRIu64 " tensors and %" PRIu64 " keys; at most %d and %d are accepted", gguf->path,
-                    tensors, keys, GGUF_TENSORS_MAX, GGUF_KEYS_MAX);
+        return FAIL(GT_DATA,
+                    "%s: %" PRIu64 " tensors and %" PRIu64 " keys; at most %d and %d are accepted",
+                    gguf->path, tensors, keys, GGUF_TENSORS_MAX, GGUF_KEYS_MAX);
     NEED(keys * KEY_BYTES_MIN + tensors * TENSOR_BYTES_MIN <= gguf->count - gguf->at);
     gguf->tensor_count = (size_t)tensors;
     gguf->key_count = (size_t)keys;
@@ -197,10 +209,12 @@ static enum gt_status head_read(struct gguf *gguf, int fd)
         if (status != GT_STOPPED)
             return status;
         if (gguf->count == gguf->file_bytes)
-            return FAIL(GT_DATA, "%s: ends in the list of keys and tensors: it was cut short, or is damaged",
+            return FAIL(GT_DATA,
+                        "%s: ends in the list of keys and tensors: it was cut short, or is damaged",
                         gguf->path);
         if (most >= GGUF_HEAD_BYTES_MAX)
-            return FAIL(GT_DATA, "%s: keys and tensors take more than %zu bytes", gguf->path, GGUF_HEAD_BYTES_MAX);
+            return FAIL(GT_DATA, "%s: keys and tensors take more than %zu bytes", gguf->path,
+                        GGUF_HEAD_BYTES_MAX);
     }
 }
 
@@ -208,7 +222,8 @@ bool gguf_is_file(const char *path)
 {
     char magic[4];
     FILE *file = file_is_folder(path) ? NULL : fopen(path, "rbe");
-    const bool found = file != NULL && fread(magic, sizeof magic, 1, file) == 1 && memcmp(magic, GGUF_MAGIC, 4) == 0;
+    const bool found = file != NULL && fread(magic, sizeof magic, 1, file) == 1 &&
+                       memcmp(magic, GGUF_MAGIC, 4) == 0;
     if (file != NULL)
         (void)fclose(file);
     return found;
@@ -249,12 +264,13 @@ const struct gguf_tensor *gguf_tensor_find(const struct gguf *gguf, const char *
 bool gguf_integer(const struct gguf *gguf, const char *name, int64_t *out)
 {
     const struct gguf_key *key = gguf_key_find(gguf, name);
-    if (key == NULL || key->type == GGUF_FLOAT32 || key->type == GGUF_FLOAT64 || key->type == GGUF_STRING ||
-        key->type == GGUF_ARRAY)
+    if (key == NULL || key->type == GGUF_FLOAT32 || key->type == GGUF_FLOAT64 ||
+        key->type == GGUF_STRING || key->type == GGUF_ARRAY)
         return false;
     const size_t bytes = value_bytes[key->type];
     const uint64_t value = le_read(gguf->bytes + key->at, bytes);
-    const bool is_signed = key->type == GGUF_INT8 || key->type == GGUF_INT16 || key->type == GGUF_INT32;
+    const bool is_signed =
+        key->type == GGUF_INT8 || key->type == GGUF_INT16 || key->type == GGUF_INT32;
     const uint64_t sign = is_signed ? (uint64_t)1 << (8 * bytes - 1) : 0;
     *out = (int64_t)((value ^ sign) - sign);
     return true;

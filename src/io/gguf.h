@@ -1,7 +1,8 @@
 /* The GGUF container, version 2 and 3: keys with typed values, a list of tensors, and their data.
  *
- * A file is untrusted: every count, length and offset is checked against the bytes that are there before it is used,
- * and nothing in the file becomes an allocation size.  Source: ggml's docs/gguf.md.
+ * A file is untrusted: every count, length and offset is checked against the bytes that are there
+ * before it is used, and nothing in the file becomes an allocation size.  Source: ggml's
+ * docs/gguf.md.
  */
 #ifndef GPT_TRAIN_IO_GGUF_H
 #define GPT_TRAIN_IO_GGUF_H
@@ -64,16 +65,17 @@ struct gguf {
 
 /* Returns true if `path` is a file that begins as one of GGUF does. */
 bool gguf_is_file(const char *path);
-/* Reads and checks the head of `path`, which outlives the result.  Memory: the head.  Errors: GT_IO, GT_NO_MEMORY;
- * GT_DATA and GT_UNSUPPORTED with one line that names the file and the key or tensor. */
+/* Reads and checks the head of `path`, which outlives the result.  Memory: the head.  Errors:
+ * GT_IO, GT_NO_MEMORY; GT_DATA and GT_UNSUPPORTED with one line that names the file and the key or
+ * tensor. */
 enum gt_status gguf_open(const void *owner, const char *path, struct gguf **out);
 
 /* Find a key or a tensor; NULL: there is none. */
 const struct gguf_key *gguf_key_find(const struct gguf *gguf, const char *name);
 const struct gguf_tensor *gguf_tensor_find(const struct gguf *gguf, const char *name);
 
-/* Give the value of a key: an integer or a bool; a real; a text, which is not terminated.  Return false when there is
- * no such key of this kind. */
+/* Give the value of a key: an integer or a bool; a real; a text, which is not terminated.  Return
+ * false when there is no such key of this kind. */
 bool gguf_integer(const struct gguf *gguf, const char *name, int64_t *out);
 bool gguf_real(const struct gguf *gguf, const char *name, double *out);
 bool gguf_text(const struct gguf *gguf, const char *name, const char **out, size_t *out_count);

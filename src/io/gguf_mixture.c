@@ -1,8 +1,9 @@
-/* llama.cpp's mixtures as a table: a type for most matrices, one for the output layer, and one for each of two groups.
+/* llama.cpp's mixtures as a table: a type for most matrices, one for the output layer, and one for
+ * each of two groups.
  *
- * The first group are the values (attn_v) and the second matrix of the MLP (ffn_down) in half of the blocks: the first
- * and the last eighth, and every third one between.  The second is GPT-2's matrix of queries, keys and values
- * (attn_qkv), which cannot be split, in every block.
+ * The first group are the values (attn_v) and the second matrix of the MLP (ffn_down) in half of
+ * the blocks: the first and the last eighth, and every third one between.  The second is GPT-2's
+ * matrix of queries, keys and values (attn_qkv), which cannot be split, in every block.
  */
 #include "io/gguf_mixture.h"
 
@@ -55,7 +56,8 @@ static enum ggml_type coarser(enum ggml_type type)
 enum ggml_type gguf_mixture_type(enum gguf_mixture mixture, const struct gguf_matrix *matrix,
                                  enum ggml_type *out_wanted)
 {
-    const bool halved = strstr(matrix->name, ".attn_v.") != NULL || strstr(matrix->name, ".ffn_down.") != NULL;
+    const bool halved =
+        strstr(matrix->name, ".attn_v.") != NULL || strstr(matrix->name, ".ffn_down.") != NULL;
     const bool qkv = strstr(matrix->name, ".attn_qkv.") != NULL;
     enum ggml_type type = mixtures[mixture].most;
     if (matrix->output)

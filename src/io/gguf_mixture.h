@@ -1,8 +1,9 @@
 /* Which block type each tensor of a quantised GGUF file has: llama.cpp's mixtures, such as Q4_K_M.
  *
- * Most matrices have the mixture's own type; the output layer and the values of some blocks, which harm a model most
- * when they are coarse, have a finer one.  A row that is no whole number of blocks gets a type of smaller blocks.
- * Source: llama.cpp 9dac480, src/llama-quant.cpp, without an importance matrix.
+ * Most matrices have the mixture's own type; the output layer and the values of some blocks, which
+ * harm a model most when they are coarse, have a finer one.  A row that is no whole number of
+ * blocks gets a type of smaller blocks. Source: llama.cpp 9dac480, src/llama-quant.cpp, without an
+ * importance matrix.
  */
 #ifndef GPT_TRAIN_IO_GGUF_MIXTURE_H
 #define GPT_TRAIN_IO_GGUF_MIXTURE_H
@@ -32,7 +33,8 @@ struct gguf_matrix {
     bool output;           /* the output layer, also if it is the token embedding */
 };
 
-/* Returns the type of a matrix.  Sets *out_wanted to the type that it would have with rows of whole blocks. */
+/* Returns the type of a matrix.  Sets *out_wanted to the type that it would have with rows of whole
+ * blocks. */
 enum ggml_type gguf_mixture_type(enum gguf_mixture mixture, const struct gguf_matrix *matrix,
                                  enum ggml_type *out_wanted);
 

@@ -1,11 +1,13 @@
 /* Reads a model from a GGUF file.
  *
- * The keys become the fields of a config.json, so that hf_config.c decides what is supported, with the names that its
- * messages use.  Whether the output layer is the embedding, and whether linear layers have biases, follows from the
- * tensors.  Every tensor that the model needs must be there with its shape, and no other, except for a second copy of
- * the embedding and the divisors of rotary frequencies.  Those say only the frequencies of Llama 3's scaling, not
- * its parameters, which a key of ours has; other programs' files are taken to have those of all published models, low
- * 1, high 4 and an original context of 8,192 positions.  Either is checked against the divisors.
+ * The keys become the fields of a config.json, so that hf_config.c decides what is supported, with
+ * the names that its messages use.  Whether the output layer is the embedding, and whether linear
+ * layers have biases, follows from the tensors.  Every tensor that the model needs must be there
+ * with its shape, and no other, except for a second copy of the embedding and the divisors of
+ * rotary frequencies.  Those say only the frequencies of Llama 3's scaling, not its parameters,
+ * which a key of ours has; other programs' files are taken to have those of all published models,
+ * low 1, high 4 and an original context of 8,192 positions.  Either is checked against the
+ * divisors.
  */
 #include "io/gguf_model.h"
 
@@ -53,7 +55,8 @@ int32_t gguf_tensor_name(const struct model_config *config, const struct paramet
     };
     int number, skip = 0;
     const char *full = shape->name;
-    const bool in_block = sscanf(full, model_is_gpt2(config) ? "h.%d.%n" : "model.layers.%d.%n", &number, &skip) == 1;
+    const bool in_block =
+        sscanf(full, model_is_gpt2(config) ? "h.%d.%n" : "model.layers.%d.%n", &number, &skip) == 1;
     const char *block = in_block ? TEXT(GGUF_NAME_MAX, "blk.%d.", number) : "";
     const enum adapter_matrix adapter = shape->adapter;
     const char *kind = adapter != ADAPTER_NONE ? strstr(full, ".lora_") : strrchr(full, '.');
@@ -68,7 +71,8 @@ int32_t gguf_tensor_name(const struct model_config *config, const struct paramet
         if (!is_name(full + skip, length, names[i].model))
             continue;
         name = names[i].file;
-        rotated = names[i].rotated && arch->gguf_neighbours && adapter != ADAPTER_A; /* whose columns are inputs */
+        rotated = names[i].rotated && arch->gguf_neighbours &&
+                  adapter != ADAPTER_A; /* whose columns are inputs */
     }
     (void)snprintf(out, GGUF_NAME_MAX, "%s%s%s", block, name,
                    adapter == ADAPTER_A   ? ".weight.lora_a"
@@ -82,7 +86,8 @@ float gguf_rope_divisor(const struct model_config *config, int32_t i)
     struct rope_config plain = config->rope;
     const int32_t head_dim = model_head_dim(config);
     plain.scaling = ROPE_SCALING_NONE;
-    return (float)(rope_frequency(&plain, head_dim, i) / rope_frequency(&config->rope, head_dim, i));
+    return (float)(rope_frequency(&plain, head_dim, i) /
+                   rope_frequency(&config->rope, head_dim, i));
 }
 
 /* ---- keys ---- */
@@ -91,7 +96,8 @@ static enum gt_status architecture_get(const struct gguf *gguf, const struct arc
     const char *text, *type;
     char known[128] = "";
     size_t count, type_count;
-    if (gguf_text(gguf, "general.type", &type, &type_count) && (type_count != 5 || memcmp(type, "model", 5) != 0))
+    if (gguf_text(gguf, "general.type", &type, &type_count) &&
+        (type_count != 5 || memcmp(type, "model", 5) != 0))
         return FAIL(GT_UNSUPPORTED, "%s: key general.type: is \"%.*s\", not \"model\"", gguf->path,
                     (int)(type_count < 32 ? type_count : 32), type);
     if (!gguf_text(gguf, "general.architecture", &text, &count))
@@ -103,14 +109,18 @@ static enum gt_status architecture_get(const struct gguf *gguf, const struct arc
         if (is_name(text, count, (*out)->name))
             return GT_OK;
         const size_t used = strlen(known);
-        (void)snprintf(known + used, sizeof known - used, "%s%s", used > 0 ? ", " : "", (*out)->name);
+        (void)snprintf(known + used, sizeof known - used, "%s%s", used > 0 ? ", " : "",
+                       (*out)->name);
     }
-    return FAIL(GT_UNSUPPORTED, "%s: key general.architecture: \"%.*s\" is not read here; these are: %s", gguf->path,
-                (int)(count < 32 ? count : 32), text, known);
+    return FAIL(GT_UNSUPPORTED,
+                "%s: key general.architecture: \"%.*s\" is not read here; these are: %s",
+                gguf->path, (int)(count < 32 ? count : 32), text, known);
 }
 
-/* Copies an integer or a real into the object, under Hugging Face's name.  `key` begins with a dot. */
-static int field_copy(const struct gguf *gguf, const struct arch *arch, const char *key, json_t *root, const char *name)
+/* Copies an integer or a real into the object, under Hugging Face's name.  `key` begins with a dot.
+ */
+static int field_copy(const struct gguf *gguf, const struct arch *arch, const char *key,
+                      json_t *root, const char *name)
 {
     int64_t integer;
     double real;
@@ -141,15 +151,16 @@ static int gpt2_fields(const struct gguf *gguf, const struct arch *arch, json_t 
 }
 
 /* Gives Llama 3's scaling: as our own key says, else the largest divisor is its factor. */
-static enum gt_status divisors_read(const struct gguf *gguf, int fd, const struct gguf_tensor *divisors,
-                                    struct rope_config *out)
+static enum gt_status divisors_read(const struct gguf *gguf, int fd,
+                                    const struct gguf_tensor *divisors, struct rope_config *out)
 {
     const char *text;
     size_t count;
     float values[DIVISORS_MAX], most = 0.0f;
     char line[ROPE_SCALING_TEXT_MAX] = "";
     const size_t elements = (size_t)divisors->dims[0];
-    if (divisors->rank != 1 || divisors->number != ggml_blocks[GGML_F32].number || elements > DIVISORS_MAX)
+    if (divisors->rank != 1 || divisors->number != ggml_blocks[GGML_F32].number ||
+        elements > DIVISORS_MAX)
         return FAIL(GT_DATA, "%s: tensor rope_freqs.weight: not a vector of float32", gguf->path);
     TRY(file_read_at(fd, gguf->path, divisors->offset_bytes, values, elements * sizeof values[0]));
     for (size_t i = 0; i < elements; i++)
@@ -163,28 +174,33 @@ static enum gt_status divisors_read(const struct gguf *gguf, int fd, const struc
         return GT_OK;
     memcpy(line, text, count);
     if (!rope_scaling_read(line, out) || out->scaling != ROPE_SCALING_LLAMA3)
-        return FAIL(GT_DATA, "%s: key " GGUF_KEY_SCALING ": is not llama3:FACTOR,LOW,HIGH,CONTEXT", gguf->path);
+        return FAIL(GT_DATA, "%s: key " GGUF_KEY_SCALING ": is not llama3:FACTOR,LOW,HIGH,CONTEXT",
+                    gguf->path);
     return GT_OK;
 }
 
-static enum gt_status scaling_linear(const struct gguf *gguf, const char *architecture, json_t **out)
+static enum gt_status scaling_linear(const struct gguf *gguf, const char *architecture,
+                                     json_t **out)
 {
     const char *kind;
     size_t count;
     double factor;
-    if (!gguf_text(gguf, TEXT(GGUF_NAME_MAX, "%s.rope.scaling.type", architecture), &kind, &count) ||
+    if (!gguf_text(gguf, TEXT(GGUF_NAME_MAX, "%s.rope.scaling.type", architecture), &kind,
+                   &count) ||
         (count == 4 && memcmp(kind, "none", 4) == 0))
         return GT_OK;
     if (count != 6 || memcmp(kind, "linear", 6) != 0 ||
         !gguf_real(gguf, TEXT(GGUF_NAME_MAX, "%s.rope.scaling.factor", architecture), &factor))
-        return FAIL(GT_UNSUPPORTED, "%s: key %s.rope.scaling.type: \"%.*s\" is not read here; linear is", gguf->path,
-                    architecture, (int)(count < 32 ? count : 32), kind);
+        return FAIL(GT_UNSUPPORTED,
+                    "%s: key %s.rope.scaling.type: \"%.*s\" is not read here; linear is",
+                    gguf->path, architecture, (int)(count < 32 ? count : 32), kind);
     *out = json_pack("{s:s, s:f}", "rope_type", "linear", "factor", factor);
     return GT_OK;
 }
 
 /* Sets rope_scaling, unless there is none. */
-static enum gt_status scaling_set(const struct gguf *gguf, const char *architecture, int fd, json_t *root)
+static enum gt_status scaling_set(const struct gguf *gguf, const char *architecture, int fd,
+                                  json_t *root)
 {
     const struct gguf_tensor *divisors = gguf_tensor_find(gguf, "rope_freqs.weight");
     json_t *scaling = json_null();
@@ -193,8 +209,9 @@ static enum gt_status scaling_set(const struct gguf *gguf, const char *architect
         TRY(scaling_linear(gguf, architecture, &scaling));
     } else {
         TRY(divisors_read(gguf, fd, divisors, &rope));
-        scaling = json_pack("{s:s, s:f, s:f, s:f, s:i}", "rope_type", "llama3", "factor", rope.factor,
-                            "low_freq_factor", rope.low_freq_factor, "high_freq_factor", rope.high_freq_factor,
+        scaling = json_pack("{s:s, s:f, s:f, s:f, s:i}", "rope_type", "llama3", "factor",
+                            rope.factor, "low_freq_factor", rope.low_freq_factor,
+                            "high_freq_factor", rope.high_freq_factor,
                             "original_max_position_embeddings", (int)rope.original_context);
     }
     if (scaling != NULL && json_object_set_new(root, "rope_scaling", scaling) == 0)
@@ -202,11 +219,13 @@ static enum gt_status scaling_set(const struct gguf *gguf, const char *architect
     return FAIL(GT_NO_MEMORY, "out of memory: %s", gguf->path);
 }
 
-/* A llama with a window is a mistral elsewhere.  The key says nothing in files of qwen2: see export_gguf.c. */
+/* A llama with a window is a mistral elsewhere.  The key says nothing in files of qwen2: see
+ * export_gguf.c. */
 static int window_fields(const struct gguf *gguf, const struct arch *arch, json_t *root)
 {
     int64_t window;
-    if (arch != arch_get(ARCH_llama) || !gguf_integer(gguf, "llama" GGUF_KEY_WINDOW, &window) || window == 0)
+    if (arch != arch_get(ARCH_llama) || !gguf_integer(gguf, "llama" GGUF_KEY_WINDOW, &window) ||
+        window == 0)
         return 0;
     return json_object_set_new(root, "model_type", json_string(arch_get(ARCH_mistral)->name)) |
            json_object_set_new(root, "sliding_window", json_integer(window));
@@ -215,14 +234,18 @@ static int window_fields(const struct gguf *gguf, const struct arch *arch, json_
 static int llama_fields(const struct gguf *gguf, const struct arch *arch, json_t *root)
 {
     int failures =
-        window_fields(gguf, arch, root) | field_copy(gguf, arch, ".context_length", root, "max_position_embeddings") |
-        json_object_set_new(root, "tie_word_embeddings", json_boolean(gguf_tensor_find(gguf, "output.weight") == NULL));
+        window_fields(gguf, arch, root) |
+        field_copy(gguf, arch, ".context_length", root, "max_position_embeddings") |
+        json_object_set_new(root, "tie_word_embeddings",
+                            json_boolean(gguf_tensor_find(gguf, "output.weight") == NULL));
     if (arch->biases != BIASES_FIELDS)
         return failures;
-    failures |= json_object_set_new(root, "attention_bias",
-                                    json_boolean(gguf_tensor_find(gguf, "blk.0.attn_output.bias") != NULL));
+    failures |=
+        json_object_set_new(root, "attention_bias",
+                            json_boolean(gguf_tensor_find(gguf, "blk.0.attn_output.bias") != NULL));
     return failures |
-           json_object_set_new(root, "mlp_bias", json_boolean(gguf_tensor_find(gguf, "blk.0.ffn_up.bias") != NULL));
+           json_object_set_new(root, "mlp_bias",
+                               json_boolean(gguf_tensor_find(gguf, "blk.0.ffn_up.bias") != NULL));
 }
 
 /* Copies the properties that both files have. */
@@ -247,9 +270,11 @@ static enum gt_status config_get(const struct gguf *gguf, int fd, struct model_c
     TRY(architecture_get(gguf, &arch));
     if (table == NULL || table->rank != 2)
         return FAIL(GT_DATA, "%s: tensor token_embd.weight: is missing, or no matrix", gguf->path);
-    json_t *root = json_pack("{s:s, s:I}", "model_type", arch->name, "vocab_size", (json_int_t)table->dims[1]);
+    json_t *root =
+        json_pack("{s:s, s:I}", "model_type", arch->name, "vocab_size", (json_int_t)table->dims[1]);
     const bool gpt2 = arch->family == FAMILY_GPT2;
-    int failures = root == NULL || shape_copy(gguf, arch, root) != 0 || tokens_copy(gguf, root) != 0 ||
+    int failures = root == NULL || shape_copy(gguf, arch, root) != 0 ||
+                   tokens_copy(gguf, root) != 0 ||
                    (gpt2 ? gpt2_fields(gguf, arch, root) : llama_fields(gguf, arch, root)) != 0;
     enum gt_status status = failures ? FAIL(GT_NO_MEMORY, "out of memory: %s", gguf->path) : GT_OK;
     if (!gpt2)
@@ -259,7 +284,8 @@ static enum gt_status config_get(const struct gguf *gguf, int fd, struct model_c
     return status;
 }
 
-static enum gt_status divisors_check(const struct gguf *gguf, int fd, const struct model_config *config)
+static enum gt_status divisors_check(const struct gguf *gguf, int fd,
+                                     const struct model_config *config)
 {
     const struct gguf_tensor *divisors = gguf_tensor_find(gguf, "rope_freqs.weight");
     float value = 0.0f;
@@ -267,13 +293,15 @@ static enum gt_status divisors_check(const struct gguf *gguf, int fd, const stru
         return GT_OK;
     bool equal = !model_is_gpt2(config) && divisors->dims[0] == model_head_dim(config) / 2;
     for (int64_t i = 0; equal && i < divisors->dims[0]; i++) {
-        TRY(file_read_at(fd, gguf->path, divisors->offset_bytes + (uint64_t)i * sizeof value, &value, sizeof value));
+        TRY(file_read_at(fd, gguf->path, divisors->offset_bytes + (uint64_t)i * sizeof value,
+                         &value, sizeof value));
         const double wanted = (double)gguf_rope_divisor(config, (int32_t)i);
         equal = fabs((double)value - wanted) <= DIVISOR_TOLERANCE * wanted;
     }
     if (equal)
         return GT_OK;
-    return FAIL(GT_UNSUPPORTED, "%s: tensor rope_freqs.weight: these frequencies are not those of Llama 3's models",
+    return FAIL(GT_UNSUPPORTED,
+                "%s: tensor rope_freqs.weight: these frequencies are not those of Llama 3's models",
                 gguf->path);
 }
 
@@ -293,25 +321,29 @@ static enum gt_status tensor_add(const struct gguf *gguf, const struct model_con
         return FAIL(GT_DATA, "%s: tensor %s: is missing", gguf->path, name);
     const int64_t columns = shape->rank == 1 ? shape->dims[0] : shape->dims[!entry.transposed];
     const int64_t rows = shape->rank == 1 ? 1 : shape->dims[entry.transposed];
-    if (tensor->rank != shape->rank || tensor->dims[0] != columns || (tensor->rank == 2 && tensor->dims[1] != rows))
-        return FAIL(GT_DATA, "%s: tensor %s: is %s; the model needs [%" PRId64 ",%" PRId64 "]", gguf->path, name,
-                    SAFETENSORS_SHAPE_TEXT(tensor->dims, tensor->rank), columns, rows);
+    if (tensor->rank != shape->rank || tensor->dims[0] != columns ||
+        (tensor->rank == 2 && tensor->dims[1] != rows))
+        return FAIL(GT_DATA, "%s: tensor %s: is %s; the model needs [%" PRId64 ",%" PRId64 "]",
+                    gguf->path, name, SAFETENSORS_SHAPE_TEXT(tensor->dims, tensor->rank), columns,
+                    rows);
     if (!ggml_type_find(tensor->number, &type))
         return FAIL(GT_UNSUPPORTED,
-                    "%s: tensor %s: its type, number %" PRIu32 " of ggml, is not read here; F32, F16, BF16, Q8_0, "
+                    "%s: tensor %s: its type, number %" PRIu32
+                    " of ggml, is not read here; F32, F16, BF16, Q8_0, "
                     "Q6_K, Q5_K, Q5_1, Q5_0, Q4_K and Q4_0 are",
                     gguf->path, name, tensor->number);
     const struct ggml_block *block = &ggml_blocks[type];
     if (columns % (int64_t)block->values != 0)
-        return FAIL(GT_DATA, "%s: tensor %s: rows of %" PRId64 " values are no whole blocks of %s", gguf->path, name,
-                    columns, block->name);
+        return FAIL(GT_DATA, "%s: tensor %s: rows of %" PRId64 " values are no whole blocks of %s",
+                    gguf->path, name, columns, block->name);
     entry.block = block->dtype == DTYPE_COUNT ? block : NULL;
     entry.dtype = entry.block != NULL ? DTYPE_F32 : block->dtype;
     entry.offset_bytes = tensor->offset_bytes;
     return safetensors_add(table, &entry);
 }
 
-/* Refuses a tensor that the table does not have: leaving it out would change what the model computes. */
+/* Refuses a tensor that the table does not have: leaving it out would change what the model
+ * computes. */
 static enum gt_status others_refuse(const struct gguf *gguf, const struct model_config *config,
                                     const struct safetensors *table)
 {
@@ -322,17 +354,19 @@ static enum gt_status others_refuse(const struct gguf *gguf, const struct model_
         for (size_t k = 0; !found && k < table->count; k++)
             found = table->tensors[k].offset_bytes == tensor->offset_bytes;
         if (!found)
-            return FAIL(GT_UNSUPPORTED, "%s: tensor %s: is not part of a model of this shape", gguf->path,
-                        tensor->name);
+            return FAIL(GT_UNSUPPORTED, "%s: tensor %s: is not part of a model of this shape",
+                        gguf->path, tensor->name);
     }
     return GT_OK;
 }
 
-static enum gt_status tensors_add(const struct gguf *gguf, const struct model_config *config, struct safetensors *table)
+static enum gt_status tensors_add(const struct gguf *gguf, const struct model_config *config,
+                                  struct safetensors *table)
 {
     const size_t count = parameters_file_count(config);
     if (count > gguf->tensor_count)
-        return FAIL(GT_DATA, "%s: has %zu tensors; the model needs %zu", gguf->path, gguf->tensor_count, count);
+        return FAIL(GT_DATA, "%s: has %zu tensors; the model needs %zu", gguf->path,
+                    gguf->tensor_count, count);
     for (size_t i = 0; i < count; i++) {
         struct parameter_shape shape;
         parameters_file_shape(config, i, &shape);

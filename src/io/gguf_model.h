@@ -12,7 +12,8 @@
 #include "io/safetensors_table.h"
 #include "model/parameters.h"
 
-/* A key of ours: the rope_scaling of a model with rope_freqs.weight, as the configuration writes it. */
+/* A key of ours: the rope_scaling of a model with rope_freqs.weight, as the configuration writes
+ * it. */
 #define GGUF_KEY_SCALING "gpt_train.rope_scaling"
 /* Of a model whose attention has a window: follows the architecture. */
 #define GGUF_KEY_WINDOW ".attention.sliding_window"
@@ -30,16 +31,17 @@ enum gguf_token {
     GGUF_TOKEN_BYTE = 6
 };
 
-/* Writes the name of a tensor of a model's file, or of its adapters.  Returns the head_dim of heads whose rows are
- * stored in the order of neighbours, 0, D/2, 1, D/2 + 1, ...; else 0. */
+/* Writes the name of a tensor of a model's file, or of its adapters.  Returns the head_dim of heads
+ * whose rows are stored in the order of neighbours, 0, D/2, 1, D/2 + 1, ...; else 0. */
 int32_t gguf_tensor_name(const struct model_config *config, const struct parameter_shape *shape,
                          char out[static GGUF_NAME_MAX]);
 /* Returns what rope_freqs.weight divides the frequency of pair i by. */
 float gguf_rope_divisor(const struct model_config *config, int32_t i);
 
-/* Opens a model's file: its shape, and a table of its tensors with Hugging Face's names and shapes, whose blocks are
- * decoded as they are read.  Errors: GT_IO, GT_NO_MEMORY; GT_DATA and GT_UNSUPPORTED (another architecture, a type of
- * blocks or a tensor that is not read here), with one line that names the file and the key or tensor. */
+/* Opens a model's file: its shape, and a table of its tensors with Hugging Face's names and shapes,
+ * whose blocks are decoded as they are read.  Errors: GT_IO, GT_NO_MEMORY; GT_DATA and
+ * GT_UNSUPPORTED (another architecture, a type of blocks or a tensor that is not read here), with
+ * one line that names the file and the key or tensor. */
 enum gt_status gguf_model_open(const void *owner, const char *path, struct model_config *out_config,
                                struct hf_config_rest *out_rest, struct safetensors **out);
 

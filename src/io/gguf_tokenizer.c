@@ -1,8 +1,9 @@
 /* Reads the tokenizer of a GGUF file, by way of the tokenizer.json that its keys stand for.
  *
- * Only llama.cpp's "gpt2" tokenizers, byte-level BPE, with the splits that are known here.  What the keys do not say is
- * what Hugging Face's tokenizers of that split have: Qwen2's normalizes to form C, and Llama 3's prefers a token that
- * is the whole piece to merges.  Unused tokens at the end pad the model's table and are left out.
+ * Only llama.cpp's "gpt2" tokenizers, byte-level BPE, with the splits that are known here.  What
+ * the keys do not say is what Hugging Face's tokenizers of that split have: Qwen2's normalizes to
+ * form C, and Llama 3's prefers a token that is the whole piece to merges.  Unused tokens at the
+ * end pad the model's table and are left out.
  */
 #include "io/gguf_tokenizer.h"
 
@@ -43,13 +44,14 @@ static enum gt_status vocabulary_find(const struct gguf *gguf, struct vocabulary
                                .merges = gguf_key_find(gguf, "tokenizer.ggml.merges")};
     const bool texts = found.tokens != NULL && found.tokens->type == GGUF_ARRAY &&
                        found.tokens->element == GGUF_STRING && found.tokens->count <= INT32_MAX;
-    const bool merges =
-        found.merges != NULL && found.merges->type == GGUF_ARRAY && found.merges->element == GGUF_STRING;
-    const bool types =
-        found.types == NULL || (texts && found.types->type == GGUF_ARRAY && found.types->element == GGUF_INT32 &&
-                                found.types->count == found.tokens->count);
+    const bool merges = found.merges != NULL && found.merges->type == GGUF_ARRAY &&
+                        found.merges->element == GGUF_STRING;
+    const bool types = found.types == NULL || (texts && found.types->type == GGUF_ARRAY &&
+                                               found.types->element == GGUF_INT32 &&
+                                               found.types->count == found.tokens->count);
     if (!texts || !merges || !types)
-        return FAIL(GT_DATA, "%s: key tokenizer.ggml.%s: is missing, or not such a list", gguf->path,
+        return FAIL(GT_DATA, "%s: key tokenizer.ggml.%s: is missing, or not such a list",
+                    gguf->path,
                     !texts    ? "tokens"
                     : !merges ? "merges"
                               : "token_type");
@@ -70,12 +72,14 @@ static json_t *vocab_make(const struct vocabulary *vocabulary, json_t *added)
         gguf_next_text(vocabulary->gguf, &at, &text, &count);
         const int32_t type = type_of(vocabulary, id);
         const bool special = type == GGUF_TOKEN_CONTROL || type == GGUF_TOKEN_USER_DEFINED;
-        json_t *entry = special ? json_pack("{s:i, s:s%, s:b, s:b, s:b, s:b, s:b}", "id", (int)id, "content", text,
-                                            count, "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", 0,
-                                            "special", (int)(type == GGUF_TOKEN_CONTROL))
-                                : NULL;
-        failures |= special ? json_array_append_new(added, entry)
-                            : json_object_setn_new(vocab, text, count, json_integer((json_int_t)id));
+        json_t *entry =
+            special ? json_pack("{s:i, s:s%, s:b, s:b, s:b, s:b, s:b}", "id", (int)id, "content",
+                                text, count, "single_word", 0, "lstrip", 0, "rstrip", 0,
+                                "normalized", 0, "special", (int)(type == GGUF_TOKEN_CONTROL))
+                    : NULL;
+        failures |= special
+                        ? json_array_append_new(added, entry)
+                        : json_object_setn_new(vocab, text, count, json_integer((json_int_t)id));
     }
     return json_whole(vocab, failures);
 }
@@ -95,8 +99,8 @@ static json_t *merges_make(const struct vocabulary *vocabulary)
 
 static json_t *byte_level(bool splits)
 {
-    return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 1, "use_regex",
-                     (int)splits);
+    return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0,
+                     "trim_offsets", 1, "use_regex", (int)splits);
 }
 
 static json_t *steps_make(enum bpe_split split)
@@ -105,8 +109,8 @@ static json_t *steps_make(enum bpe_split split)
     if (split == BPE_SPLIT_GPT2)
         return byte_level(true);
     if (bpe_splits[split].regex != NULL)
-        first = json_pack("{s:s, s:{s:s}, s:s, s:b}", "type", "Split", "pattern", "Regex", bpe_splits[split].regex,
-                          "behavior", "Isolated", "invert", 0);
+        first = json_pack("{s:s, s:{s:s}, s:s, s:b}", "type", "Split", "pattern", "Regex",
+                          bpe_splits[split].regex, "behavior", "Isolated", "invert", 0);
     else
         first = json_pack("{s:s, s:b}", "type", "Digits", "individual_digits", 1);
     return json_pack("{s:s, s:[o, o]}", "type", "Sequence", "pretokenizers", first,
@@ -118,15 +122,15 @@ static json_t *post_make(const char *bos, size_t bos_bytes, int64_t id)
 {
     if (bos == NULL)
         return byte_level(true);
-    json_t *pair = json_pack("[{s:{s:s%, s:i}}, {s:{s:s, s:i}}]", "SpecialToken", "id", bos, bos_bytes, "type_id", 0,
-                             "Sequence", "id", "A", "type_id", 0);
-    json_t *token =
-        json_pack("{s:s%, s:[I], s:[s%]}", "id", bos, bos_bytes, "ids", (json_int_t)id, "tokens", bos, bos_bytes);
+    json_t *pair = json_pack("[{s:{s:s%, s:i}}, {s:{s:s, s:i}}]", "SpecialToken", "id", bos,
+                             bos_bytes, "type_id", 0, "Sequence", "id", "A", "type_id", 0);
+    json_t *token = json_pack("{s:s%, s:[I], s:[s%]}", "id", bos, bos_bytes, "ids", (json_int_t)id,
+                              "tokens", bos, bos_bytes);
     json_t *specials = json_object();
     if (token == NULL || json_object_setn_new(specials, bos, bos_bytes, token) != 0)
         json_decref(token);
-    return json_pack("{s:s, s:o, s:[], s:o}", "type", "TemplateProcessing", "single", pair, "pair", "special_tokens",
-                     specials);
+    return json_pack("{s:s, s:o, s:[], s:o}", "type", "TemplateProcessing", "single", pair, "pair",
+                     "special_tokens", specials);
 }
 
 /* Gives the text of the token that begins a text, or NULL. */
@@ -137,7 +141,8 @@ static const char *bos_find(const struct vocabulary *vocabulary, int64_t *id, si
     const char *text = NULL;
     size_t at = vocabulary->tokens->at;
     if (!gguf_integer(gguf, "tokenizer.ggml.add_bos_token", &adds) || adds == 0 ||
-        !gguf_integer(gguf, "tokenizer.ggml.bos_token_id", id) || *id < 0 || *id >= (int64_t)vocabulary->count)
+        !gguf_integer(gguf, "tokenizer.ggml.bos_token_id", id) || *id < 0 ||
+        *id >= (int64_t)vocabulary->count)
         return NULL;
     for (int64_t i = 0; i <= *id; i++)
         gguf_next_text(gguf, &at, &text, count);
@@ -155,12 +160,14 @@ static enum gt_status split_find(const struct gguf *gguf, enum bpe_split *out)
             return GT_OK;
         }
     }
-    return FAIL(GT_UNSUPPORTED,
-                "%s: key tokenizer.ggml.pre: \"%.*s\" is not read here; name a tokenizer with --tokenizer", gguf->path,
-                (int)(count < 32 ? count : 32), text);
+    return FAIL(
+        GT_UNSUPPORTED,
+        "%s: key tokenizer.ggml.pre: \"%.*s\" is not read here; name a tokenizer with --tokenizer",
+        gguf->path, (int)(count < 32 ? count : 32), text);
 }
 
-static enum gt_status tokenizer_make(const void *owner, const struct gguf *gguf, struct tokenizer **out)
+static enum gt_status tokenizer_make(const void *owner, const struct gguf *gguf,
+                                     struct tokenizer **out)
 {
     struct vocabulary vocabulary;
     enum bpe_split split;
@@ -171,17 +178,20 @@ static enum gt_status tokenizer_make(const void *owner, const struct gguf *gguf,
     const char *bos = bos_find(&vocabulary, &bos_id, &bos_bytes);
     json_t *added = json_array(), *vocab = vocab_make(&vocabulary, added);
     json_t *normalizer = split == BPE_SPLIT_QWEN2 ? json_pack("{s:s}", "type", "NFC") : json_null();
-    json_t *root = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:{s:s, s:b, s:o, s:o}}", "version", "1.0", "added_tokens",
-                             added, "normalizer", normalizer, "pre_tokenizer", steps_make(split), "post_processor",
-                             post_make(bos, bos_bytes, bos_id), "decoder", byte_level(true), "model", "type", "BPE",
-                             "ignore_merges", (int)(split == BPE_SPLIT_LLAMA3), "vocab", vocab, "merges",
-                             merges_make(&vocabulary));
+    json_t *root = json_pack(
+        "{s:s, s:o, s:o, s:o, s:o, s:o, s:{s:s, s:b, s:o, s:o}}", "version", "1.0", "added_tokens",
+        added, "normalizer", normalizer, "pre_tokenizer", steps_make(split), "post_processor",
+        post_make(bos, bos_bytes, bos_id), "decoder", byte_level(true), "model", "type", "BPE",
+        "ignore_merges", (int)(split == BPE_SPLIT_LLAMA3), "vocab", vocab, "merges",
+        merges_make(&vocabulary));
     char *text = root != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
     if (text == NULL)
-        return FAIL(GT_DATA, "%s: the vocabulary has texts that are not UTF-8, or there is no memory for it",
+        return FAIL(GT_DATA,
+                    "%s: the vocabulary has texts that are not UTF-8, or there is no memory for it",
                     gguf->path);
-    const struct tokenizer_source source = {.path = gguf->path, .text = text, .count = strlen(text)};
+    const struct tokenizer_source source = {
+        .path = gguf->path, .text = text, .count = strlen(text)};
     const enum gt_status status = tokenizer_import_json(owner, &source, out);
     free(text);
     return status;
@@ -216,7 +226,8 @@ static enum gt_status model_texts_read(const struct gguf *gguf, struct tokenizer
         value = json_stringn(text, count); /* NULL: not UTF-8 */
         tokenizer->has_template = count > 0;
         const enum gt_status status =
-            value != NULL && count > 0 ? tokenizer_template_set(tokenizer, json_string_value(value)) : GT_OK;
+            value != NULL && count > 0 ? tokenizer_template_set(tokenizer, json_string_value(value))
+                                       : GT_OK;
         json_decref(value);
         value = NULL;
         TRY(status);

@@ -12,8 +12,8 @@ struct gguf_sampling {
 #define GGUF_SAMPLING_KEYS 5
 extern const struct gguf_sampling gguf_sampling[GGUF_SAMPLING_KEYS];
 
-/* Opens the tokenizer of a GGUF file; sets NULL if it has none that is read here, with a note.  Errors: GT_IO,
- * GT_NO_MEMORY; GT_DATA and GT_UNSUPPORTED with one line that names the key. */
+/* Opens the tokenizer of a GGUF file; sets NULL if it has none that is read here, with a note.
+ * Errors: GT_IO, GT_NO_MEMORY; GT_DATA and GT_UNSUPPORTED with one line that names the key. */
 enum gt_status gguf_tokenizer_open(const void *owner, const char *path, struct tokenizer **out);
 
 #endif

@@ -1,12 +1,14 @@
 /* config.json: reads and writes a model's shape in the terms of transformers' classes.
  *
- * The tables shape.def and archs.def say which fields a class has.  Here is what they cannot say: contexts, dropout,
- * rope's objects, windows, biases, constants.  Each field is checked for type and range, and then for a value that this
- * program supports: a field that would change the mathematics is refused by name and value, never ignored.  A value
- * that is absent or null leaves the default, as in transformers.  Fields that only concern generation or training
- * elsewhere (initializer_range, summary_*, use_cache) are ignored; those that are set and not known here are named in
- * one warning.  The trainer calls model_config_check() on every configuration, which checks the shapes again.  A model
- * that no class holds has the type "gpt_train"; what Llama's fields do not say of it is in the object "gpt_train".
+ * The tables shape.def and archs.def say which fields a class has.  Here is what they cannot say:
+ * contexts, dropout, rope's objects, windows, biases, constants.  Each field is checked for type
+ * and range, and then for a value that this program supports: a field that would change the
+ * mathematics is refused by name and value, never ignored.  A value that is absent or null leaves
+ * the default, as in transformers.  Fields that only concern generation or training elsewhere
+ * (initializer_range, summary_*, use_cache) are ignored; those that are set and not known here are
+ * named in one warning.  The trainer calls model_config_check() on every configuration, which
+ * checks the shapes again.  A model that no class holds has the type "gpt_train"; what Llama's
+ * fields do not say of it is in the object "gpt_train".
  */
 #include "io/hf_config.h"
 
@@ -18,11 +20,13 @@
 #define WORDS_TEXT_MAX 128
 #define WINDOW_DEFAULT 4096      /* sliding_window, of all classes that have it */
 #define WINDOW_LAYERS_DEFAULT 28 /* max_window_layers */
-#define HF_SIZE_MAX 16777216     /* far beyond any model, and small enough that a product of two fits 64 bits */
+#define HF_SIZE_MAX \
+    16777216 /* far beyond any model, and small enough that a product of two fits 64 bits */
 #define OWN_TYPE "gpt_train"
 
 /* ---- fields ---- */
-/* Returns the double with the fewest digits that rounds to `value`: 0.1 instead of 0.100000001490116. */
+/* Returns the double with the fewest digits that rounds to `value`: 0.1 instead of
+ * 0.100000001490116. */
 static double shortest_double(float value)
 {
     char text[32];
@@ -48,26 +52,30 @@ static bool has(const json_t *root, const char *name)
 }
 
 /* Reads a field by a getter of json.h, or leaves *out unchanged if it is absent or null. */
-#define OPTIONAL(get, root, source, name, out) (has(root, name) ? get(root, source, name, out) : GT_OK)
+#define OPTIONAL(get, root, source, name, out) \
+    (has(root, name) ? get(root, source, name, out) : GT_OK)
 
-static enum gt_status refuse_text(const char *source, const char *name, const char *value, const char *supported)
+static enum gt_status refuse_text(const char *source, const char *name, const char *value,
+                                  const char *supported)
 {
-    return FAIL(GT_UNSUPPORTED, "%s: field \"%s\": \"%.64s\" is not supported; %s", source, name, value, supported);
+    return FAIL(GT_UNSUPPORTED, "%s: field \"%s\": \"%.64s\" is not supported; %s", source, name,
+                value, supported);
 }
 
 /* Refuses a word that is none of a list, whose items are behind ", ". */
-static enum gt_status refuse_word(const char *source, const char *name, const char *value, const char *list,
-                                  const char *more)
+static enum gt_status refuse_word(const char *source, const char *name, const char *value,
+                                  const char *list, const char *more)
 {
     const char *last = strrchr(list, ',');
     const int length = last != NULL ? (int)(last - list) : 0;
     return refuse_text(source, name, value,
-                       TEXT(2 * WORDS_TEXT_MAX, "%.*s%s%s are%s", length, list, last != NULL ? " and " : "",
-                            last != NULL ? last + 2 : list, more));
+                       TEXT(2 * WORDS_TEXT_MAX, "%.*s%s%s are%s", length, list,
+                            last != NULL ? " and " : "", last != NULL ? last + 2 : list, more));
 }
 
 /* Checks a flag that must have the value that this program supports, if it is present. */
-static enum gt_status flag_expect(const json_t *root, const char *source, const char *name, bool expected)
+static enum gt_status flag_expect(const json_t *root, const char *source, const char *name,
+                                  bool expected)
 {
     bool value = expected;
     TRY(OPTIONAL(json_get_bool, root, source, name, &value));
@@ -85,29 +93,34 @@ enum gt_status hf_size_field(const json_t *root, const char *source, const char 
     return GT_OK;
 }
 
-enum gt_status hf_real_field(const json_t *root, const char *source, const char *name, double min, double max,
-                             double *value)
+enum gt_status hf_real_field(const json_t *root, const char *source, const char *name, double min,
+                             double max, double *value)
 {
     double number;
     if (!has(root, name))
         return GT_OK;
     TRY(json_get_real(root, source, name, &number));
     if (!(number >= min && number < max))
-        return FAIL(GT_DATA, "%s: field \"%s\": %g is not in [%g, %g)", source, name, number, min, max);
+        return FAIL(GT_DATA, "%s: field \"%s\": %g is not in [%g, %g)", source, name, number, min,
+                    max);
     *value = number;
     return GT_OK;
 }
 
-/* Reads the id of a token.  The field may be one id or a list, whose first id is taken.  *out is -1 if it is absent. */
-static enum gt_status token_field(const json_t *root, const char *source, const char *name, int32_t *out)
+/* Reads the id of a token.  The field may be one id or a list, whose first id is taken.  *out is -1
+ * if it is absent. */
+static enum gt_status token_field(const json_t *root, const char *source, const char *name,
+                                  int32_t *out)
 {
     const json_t *value = json_object_get(root, name);
     const json_t *token = json_array_size(value) > 0 ? json_array_get(value, 0) : value;
     *out = -1;
     if (token == NULL || json_is_null(token))
         return GT_OK;
-    if (!json_is_integer(token) || json_integer_value(token) < 0 || json_integer_value(token) > INT32_MAX)
-        return FAIL(GT_DATA, "%s: field \"%s\": expected a token's id, or a list of them", source, name);
+    if (!json_is_integer(token) || json_integer_value(token) < 0 ||
+        json_integer_value(token) > INT32_MAX)
+        return FAIL(GT_DATA, "%s: field \"%s\": expected a token's id, or a list of them", source,
+                    name);
     *out = (int32_t)json_integer_value(token);
     return GT_OK;
 }
@@ -193,7 +206,8 @@ static json_t *ordered(json_t *root, const char *const *order)
     return json_whole(out, failures);
 }
 
-/* Returns true if the fields of Llama's family cannot say every value of a property, so that ours must. */
+/* Returns true if the fields of Llama's family cannot say every value of a property, so that ours
+ * must. */
 static bool is_own_property(enum shape_property property)
 {
     const struct shape_row *row = shape_row_get(property);
@@ -220,10 +234,10 @@ static int fields_add(json_t *root, const struct shape *shape, const struct arch
         const enum shape_property property = (enum shape_property)p;
         const struct shape_row *row = shape_row_get(property);
         if (arch_field(arch, property) != NULL)
-            failures |=
-                json_object_set_new(root, arch_field(arch, property),
-                                    row->type == SHAPE_TYPE_CHOICE ? field_word(row, (int)shape_get(shape, property))
-                                                                   : hf_property_json(shape, property));
+            failures |= json_object_set_new(root, arch_field(arch, property),
+                                            row->type == SHAPE_TYPE_CHOICE
+                                                ? field_word(row, (int)shape_get(shape, property))
+                                                : hf_property_json(shape, property));
     }
     return failures;
 }
@@ -231,19 +245,21 @@ static int fields_add(json_t *root, const struct shape *shape, const struct arch
 /* Adds the object of what the fields do not say. */
 static int own_add(json_t *root, const struct model_config *config, const struct arch *arch)
 {
-    json_t *object = arch->family == FAMILY_GPT2 ? json_pack("{s:b}", "bias", (int)config->bias)
-                                                 : json_pack("{s:f}", "dropout", shortest_double(config->dropout));
+    json_t *object = arch->family == FAMILY_GPT2
+                         ? json_pack("{s:b}", "bias", (int)config->bias)
+                         : json_pack("{s:f}", "dropout", shortest_double(config->dropout));
     int failures = 0;
     for (int p = 0; p < SHAPE_PROPERTIES && arch->class_name == NULL; p++)
         if (is_own_property((enum shape_property)p))
-            failures |= json_object_set_new(object, shape_row_get((enum shape_property)p)->name,
-                                            hf_property_json(&config->shape, (enum shape_property)p));
+            failures |=
+                json_object_set_new(object, shape_row_get((enum shape_property)p)->name,
+                                    hf_property_json(&config->shape, (enum shape_property)p));
     return failures | json_object_set_new(root, OWN_TYPE, ordered(object, own_order));
 }
 
 /* Sets *out to the choice of a word, which stands between '|' in the field's words. */
-static enum gt_status choice_parse(const json_t *root, const char *source, const struct shape_row *row,
-                                   const char *field, int *out)
+static enum gt_status choice_parse(const json_t *root, const char *source,
+                                   const struct shape_row *row, const char *field, int *out)
 {
     char list[WORDS_TEXT_MAX] = "";
     const char *text, *word;
@@ -251,14 +267,16 @@ static enum gt_status choice_parse(const json_t *root, const char *source, const
         return GT_OK;
     TRY(json_get_string(root, source, field, &text));
     for (int i = 0; i < SHAPE_WORDS_MAX; i++)
-        for (word = row->hf_words[i]; word != NULL; word = strchr(word, '|') != NULL ? strchr(word, '|') + 1 : NULL) {
+        for (word = row->hf_words[i]; word != NULL;
+             word = strchr(word, '|') != NULL ? strchr(word, '|') + 1 : NULL) {
             const int length = (int)strcspn(word, "|");
             const size_t used = strlen(list);
             if (strncmp(text, word, (size_t)length) == 0 && text[length] == '\0') {
                 *out = i;
                 return GT_OK;
             }
-            (void)snprintf(list + used, sizeof list - used, "%s%.*s", used > 0 ? ", " : "", length, word);
+            (void)snprintf(list + used, sizeof list - used, "%s%.*s", used > 0 ? ", " : "", length,
+                           word);
         }
     return refuse_word(source, field, text, list, "");
 }
@@ -295,7 +313,8 @@ static enum gt_status field_parse(const json_t *root, const char *source, const 
 }
 
 /* Gives the shape that the fields of a class say. */
-static enum gt_status fields_parse(const json_t *root, const char *source, const struct arch *arch, struct shape *out)
+static enum gt_status fields_parse(const json_t *root, const char *source, const struct arch *arch,
+                                   struct shape *out)
 {
     *out = arch->shape;
     out->bias = arch->silent.bias;
@@ -306,7 +325,8 @@ static enum gt_status fields_parse(const json_t *root, const char *source, const
 }
 
 /* Reads a property in our own object.  Sets *out to the index of a word. */
-static enum gt_status word_parse(const json_t *object, const char *source, const struct shape_row *row, double *out)
+static enum gt_status word_parse(const json_t *object, const char *source,
+                                 const struct shape_row *row, double *out)
 {
     const char *word;
     TRY(json_get_string(object, source, row->name, &word));
@@ -348,32 +368,36 @@ static enum gt_status own_parse(const json_t *object, const char *source, struct
 static int gpt2_add(json_t *root, const struct model_config *config)
 {
     const double dropout = shortest_double(config->dropout);
-    return json_object_update_new(root, json_pack("{s:i, s:i, s:n, s:f, s:f, s:f, s:b, s:b, s:b, s:b}", "n_positions",
-                                                  config->block_size, "n_ctx", config->block_size, "n_inner",
-                                                  "attn_pdrop", dropout, "embd_pdrop", dropout, "resid_pdrop", dropout,
-                                                  "scale_attn_weights", 1, "scale_attn_by_inverse_layer_idx", 0,
-                                                  "reorder_and_upcast_attn", 0, "tie_word_embeddings", 1));
+    return json_object_update_new(
+        root, json_pack("{s:i, s:i, s:n, s:f, s:f, s:f, s:b, s:b, s:b, s:b}", "n_positions",
+                        config->block_size, "n_ctx", config->block_size, "n_inner", "attn_pdrop",
+                        dropout, "embd_pdrop", dropout, "resid_pdrop", dropout,
+                        "scale_attn_weights", 1, "scale_attn_by_inverse_layer_idx", 0,
+                        "reorder_and_upcast_attn", 0, "tie_word_embeddings", 1));
 }
 
 /* Checks the sizes that a GPT-2 has no fields for, or whose fields must have one value. */
-static enum gt_status sizes_check(const json_t *root, const char *source, struct model_config *config)
+static enum gt_status sizes_check(const json_t *root, const char *source,
+                                  struct model_config *config)
 {
     TRY(hf_size_field(root, source, "n_positions", &config->block_size));
     config->n_kv_head = config->n_head;
     if (config->n_embd % config->n_head != 0)
-        return FAIL(GT_DATA, "%s: field \"n_head\": %d does not divide n_embd, %d", source, config->n_head,
-                    config->n_embd);
+        return FAIL(GT_DATA, "%s: field \"n_head\": %d does not divide n_embd, %d", source,
+                    config->n_head, config->n_embd);
     if (!has(root, "n_inner"))
         return GT_OK;
     int64_t inner;
     TRY(json_get_int(root, source, "n_inner", 1, (int64_t)4 * HF_SIZE_MAX, &inner));
     if (inner == (int64_t)4 * config->n_embd)
         return GT_OK;
-    return FAIL(GT_UNSUPPORTED, "%s: field \"n_inner\": %lld is not supported; only null and 4 n_embd = %lld are",
+    return FAIL(GT_UNSUPPORTED,
+                "%s: field \"n_inner\": %lld is not supported; only null and 4 n_embd = %lld are",
                 source, (long long)inner, (long long)config->n_embd * 4);
 }
 
-static enum gt_status gpt2_parse(const json_t *root, const char *source, struct model_config *config)
+static enum gt_status gpt2_parse(const json_t *root, const char *source,
+                                 struct model_config *config)
 {
     double dropout = 0.1;
     const json_t *ours = NULL;
@@ -398,9 +422,10 @@ static json_t *scaling_make(const struct rope_config *rope)
         return json_null();
     if (rope->scaling == ROPE_SCALING_LINEAR)
         return json_pack("{s:s, s:f}", "rope_type", "linear", "factor", rope->factor);
-    return json_pack("{s:s, s:f, s:f, s:f, s:i}", "rope_type", "llama3", "factor", rope->factor, "low_freq_factor",
-                     rope->low_freq_factor, "high_freq_factor", rope->high_freq_factor,
-                     "original_max_position_embeddings", rope->original_context);
+    return json_pack("{s:s, s:f, s:f, s:f, s:i}", "rope_type", "llama3", "factor", rope->factor,
+                     "low_freq_factor", rope->low_freq_factor, "high_freq_factor",
+                     rope->high_freq_factor, "original_max_position_embeddings",
+                     rope->original_context);
 }
 
 /* The kinds of attention of all layers, in the words of transformers. */
@@ -409,8 +434,9 @@ static json_t *layer_types_make(const struct model_config *config)
     json_t *list = json_array();
     int failures = list == NULL;
     for (int32_t layer = 0; layer < config->n_layer; layer++)
-        failures |= json_array_append_new(
-            list, json_string(shape_window(&config->shape, layer) > 0 ? "sliding_attention" : "full_attention"));
+        failures |= json_array_append_new(list, json_string(shape_window(&config->shape, layer) > 0
+                                                                ? "sliding_attention"
+                                                                : "full_attention"));
     return json_whole(list, failures);
 }
 
@@ -419,22 +445,24 @@ static int window_add(json_t *root, const struct model_config *config, const str
 {
     if (config->sliding_window == 0 || arch->window == WINDOW_NEVER)
         return 0;
-    int failures = json_object_set_new(root, "sliding_window", json_integer(config->sliding_window));
+    int failures =
+        json_object_set_new(root, "sliding_window", json_integer(config->sliding_window));
     if (arch->window == WINDOW_ON_REQUEST)
-        failures |=
-            json_object_update_new(root, json_pack("{s:b, s:i, s:o}", "use_sliding_window", 1, "max_window_layers",
-                                                   config->max_window_layers, "layer_types", layer_types_make(config)));
+        failures |= json_object_update_new(
+            root, json_pack("{s:b, s:i, s:o}", "use_sliding_window", 1, "max_window_layers",
+                            config->max_window_layers, "layer_types", layer_types_make(config)));
     return failures;
 }
 
 static int llama_add(json_t *root, const struct model_config *config, const struct arch *arch)
 {
-    int failures =
-        json_object_update_new(root, json_pack("{s:i, s:o, s:f}", "max_position_embeddings", model_positions(config),
-                                               "rope_scaling", scaling_make(&config->rope), "attention_dropout", 0.0));
+    int failures = json_object_update_new(
+        root, json_pack("{s:i, s:o, s:f}", "max_position_embeddings", model_positions(config),
+                        "rope_scaling", scaling_make(&config->rope), "attention_dropout", 0.0));
     if (arch->biases == BIASES_FIELDS)
-        failures |= json_object_update_new(
-            root, json_pack("{s:b, s:b}", "attention_bias", (int)config->bias, "mlp_bias", (int)config->bias));
+        failures |= json_object_update_new(root, json_pack("{s:b, s:b}", "attention_bias",
+                                                           (int)config->bias, "mlp_bias",
+                                                           (int)config->bias));
     return failures | window_add(root, config, arch);
 }
 
@@ -460,7 +488,8 @@ static enum gt_status foreign_check(const json_t *root, const char *source, cons
                   {"residual_multiplier", 1.0},     {"attention_multiplier", 0.0},
                   {"logits_scaling", 1.0},          {"query_pre_attn_scalar", 0.0}};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        const json_t *value = has_field(arch, fields[i].name) ? NULL : json_object_get(root, fields[i].name);
+        const json_t *value =
+            has_field(arch, fields[i].name) ? NULL : json_object_get(root, fields[i].name);
         if (json_is_object(value) && strcmp(fields[i].name, "quantization_config") == 0)
             return FAIL(
                 GT_UNSUPPORTED,
@@ -469,8 +498,8 @@ static enum gt_status foreign_check(const json_t *root, const char *source, cons
                 source, fields[i].name);
         if (value != NULL && !json_is_null(value) &&
             (!json_is_number(value) || json_number_value(value) != fields[i].neutral))
-            return FAIL(GT_UNSUPPORTED, "%s: field \"%s\": %s is not supported", source, fields[i].name,
-                        JSON_SHORT_TEXT(value));
+            return FAIL(GT_UNSUPPORTED, "%s: field \"%s\": %s is not supported", source,
+                        fields[i].name, JSON_SHORT_TEXT(value));
     }
     return GT_OK;
 }
@@ -482,11 +511,15 @@ static enum gt_status share_check(const json_t *object, const char *source)
     TRY(hf_real_field(object, source, "partial_rotary_factor", 0.0, 1e9, &share));
     if (share == 1.0)
         return GT_OK;
-    return FAIL(GT_UNSUPPORTED, "%s: field \"partial_rotary_factor\": %g is not supported; only 1 is", source, share);
+    return FAIL(GT_UNSUPPORTED,
+                "%s: field \"partial_rotary_factor\": %g is not supported; only 1 is", source,
+                share);
 }
 
-/* Refuses a list of layers with rotary positions that is not the class's, in which one of so many has none. */
-static enum gt_status rope_layers_check(const json_t *root, const char *source, const struct shape *shape)
+/* Refuses a list of layers with rotary positions that is not the class's, in which one of so many
+ * has none. */
+static enum gt_status rope_layers_check(const json_t *root, const char *source,
+                                        const struct shape *shape)
 {
     const json_t *list = json_object_get(root, "no_rope_layers"), *value;
     size_t i;
@@ -494,10 +527,11 @@ static enum gt_status rope_layers_check(const json_t *root, const char *source, 
     {
         const bool rotates = shape_rotates(shape, (int32_t)i);
         if (i < (size_t)shape->n_layer && json_integer_value(value) != rotates)
-            return FAIL(GT_UNSUPPORTED,
-                        "%s: field \"no_rope_layers\": entry %zu is %s; only %d is supported, by model_type and "
-                        "no_rope_layer_interval",
-                        source, i, JSON_SHORT_TEXT(value), (int)rotates);
+            return FAIL(
+                GT_UNSUPPORTED,
+                "%s: field \"no_rope_layers\": entry %zu is %s; only %d is supported, by model_type and "
+                "no_rope_layer_interval",
+                source, i, JSON_SHORT_TEXT(value), (int)rotates);
     }
     if (shape->no_rope_layer_interval == 0)
         return GT_OK;
@@ -525,7 +559,8 @@ static bool layer_has_window(const json_t *types, int32_t layer)
     return type != NULL && strcmp(type, "sliding_attention") == 0;
 }
 
-/* Returns the first layer, from 0 on, that layer_types says has a window or has none; n_layer if there is none. */
+/* Returns the first layer, from 0 on, that layer_types says has a window or has none; n_layer if
+ * there is none. */
 static int32_t layer_first(const json_t *types, const struct model_config *config, bool window)
 {
     int32_t layer = 0;
@@ -543,13 +578,15 @@ static bool layers_agree(const json_t *types, const struct model_config *config)
     return true;
 }
 
-/* Sets which layers have the window from layer_types: all from some number on, or all but every n-th. */
-static enum gt_status layer_types_parse(const json_t *root, const char *source, struct model_config *config)
+/* Sets which layers have the window from layer_types: all from some number on, or all but every
+ * n-th. */
+static enum gt_status layer_types_parse(const json_t *root, const char *source,
+                                        struct model_config *config)
 {
     const json_t *types = json_object_get(root, "layer_types");
     if (json_array_size(types) != (size_t)config->n_layer)
-        return FAIL(GT_DATA, "%s: field \"layer_types\": has %zu layers, num_hidden_layers is %d", source,
-                    json_array_size(types), config->n_layer);
+        return FAIL(GT_DATA, "%s: field \"layer_types\": has %zu layers, num_hidden_layers is %d",
+                    source, json_array_size(types), config->n_layer);
     config->max_window_layers = layer_first(types, config, true);
     if (layers_agree(types, config))
         return GT_OK;
@@ -557,14 +594,15 @@ static enum gt_status layer_types_parse(const json_t *root, const char *source, 
         config->sliding_window_pattern = layer_first(types, config, false) + 1;
     if (layers_agree(types, config))
         return GT_OK;
-    return FAIL(GT_UNSUPPORTED,
-                "%s: field \"layer_types\": this order is not supported; windows from one layer on, or in all but "
-                "every n-th, are",
-                source);
+    return FAIL(
+        GT_UNSUPPORTED,
+        "%s: field \"layer_types\": this order is not supported; windows from one layer on, or in all but "
+        "every n-th, are",
+        source);
 }
 
-/* Sets the window and which layers have it.  In the classes that must be told to use it, layer_types names these
- * layers, or else they are all from number max_window_layers on. */
+/* Sets the window and which layers have it.  In the classes that must be told to use it,
+ * layer_types names these layers, or else they are all from number max_window_layers on. */
 static enum gt_status window_parse(const json_t *root, const char *source, const struct arch *arch,
                                    struct model_config *config)
 {
@@ -590,11 +628,13 @@ static enum gt_status window_parse(const json_t *root, const char *source, const
     return GT_OK;
 }
 
-static enum gt_status scaling_parse(const json_t *object, const char *source, struct rope_config *rope)
+static enum gt_status scaling_parse(const json_t *object, const char *source,
+                                    struct rope_config *rope)
 {
     const char *type = "default";
     double context = 0.0;
-    TRY(OPTIONAL(json_get_string, object, source, has(object, "rope_type") ? "rope_type" : "type", &type));
+    TRY(OPTIONAL(json_get_string, object, source, has(object, "rope_type") ? "rope_type" : "type",
+                 &type));
     if (strcmp(type, "default") == 0)
         return GT_OK;
     rope->scaling = strcmp(type, "linear") == 0 ? ROPE_SCALING_LINEAR : ROPE_SCALING_LLAMA3;
@@ -603,13 +643,15 @@ static enum gt_status scaling_parse(const json_t *object, const char *source, st
     TRY(hf_real_field(object, source, "factor", 1.0, 1e9, &rope->factor));
     TRY(hf_real_field(object, source, "low_freq_factor", 1e-9, 1e9, &rope->low_freq_factor));
     TRY(hf_real_field(object, source, "high_freq_factor", 1e-9, 1e9, &rope->high_freq_factor));
-    TRY(hf_real_field(object, source, "original_max_position_embeddings", 1.0, (double)HF_SIZE_MAX, &context));
+    TRY(hf_real_field(object, source, "original_max_position_embeddings", 1.0, (double)HF_SIZE_MAX,
+                      &context));
     rope->original_context = (int32_t)context;
     char text[ROPE_SCALING_TEXT_MAX];
     struct rope_config again;
     if (rope_scaling_read(rope_scaling_text(text, rope), &again))
         return GT_OK;
-    return FAIL(GT_DATA, "%s: field \"rope_scaling\": a number is missing or impossible: %s", source, text);
+    return FAIL(GT_DATA, "%s: field \"rope_scaling\": a number is missing or impossible: %s",
+                source, text);
 }
 
 static enum gt_status rope_parse(const json_t *root, const char *source, struct rope_config *rope)
@@ -627,35 +669,41 @@ static enum gt_status rope_parse(const json_t *root, const char *source, struct 
     return GT_OK;
 }
 
-static enum gt_status llama_sizes_check(const json_t *root, const char *source, struct model_config *config)
+static enum gt_status llama_sizes_check(const json_t *root, const char *source,
+                                        struct model_config *config)
 {
     TRY(hf_size_field(root, source, "max_position_embeddings", &config->block_size));
     if (config->n_kv_head == 0 || json_is_null(json_object_get(root, "num_key_value_heads")))
         config->n_kv_head = config->n_head;
     if (config->n_head % config->n_kv_head != 0)
-        return FAIL(GT_DATA, "%s: field \"num_key_value_heads\": %d does not divide num_attention_heads, %d", source,
-                    config->n_kv_head, config->n_head);
+        return FAIL(GT_DATA,
+                    "%s: field \"num_key_value_heads\": %d does not divide num_attention_heads, %d",
+                    source, config->n_kv_head, config->n_head);
     if (config->head_dim > 0 || config->n_embd % config->n_head == 0)
         return GT_OK;
-    return FAIL(GT_DATA,
-                "%s: field \"num_attention_heads\": %d does not divide hidden_size, %d, and there is no head_dim",
-                source, config->n_head, config->n_embd);
+    return FAIL(
+        GT_DATA,
+        "%s: field \"num_attention_heads\": %d does not divide hidden_size, %d, and there is no head_dim",
+        source, config->n_head, config->n_embd);
 }
 
-/* Llama's attention_bias is of all four projections, mlp_bias of the MLP's; here they come together.
- * Other classes have at most the first field, and it must be false. */
-static enum gt_status biases_parse(const json_t *root, const char *source, const struct arch *arch, bool *bias)
+/* Llama's attention_bias is of all four projections, mlp_bias of the MLP's; here they come
+ * together. Other classes have at most the first field, and it must be false. */
+static enum gt_status biases_parse(const json_t *root, const char *source, const struct arch *arch,
+                                   bool *bias)
 {
     bool mlp = false;
     if (arch->biases == BIASES_NONE)
-        return arch->class_name == NULL ? GT_OK : flag_expect(root, source, "attention_bias", false);
+        return arch->class_name == NULL ? GT_OK
+                                        : flag_expect(root, source, "attention_bias", false);
     TRY(OPTIONAL(json_get_bool, root, source, "attention_bias", bias));
     TRY(OPTIONAL(json_get_bool, root, source, "mlp_bias", &mlp));
     if (mlp == *bias)
         return GT_OK;
-    return FAIL(GT_UNSUPPORTED,
-                "%s: field \"attention_bias\": %s is not supported with \"mlp_bias\": %s; both must be equal", source,
-                *bias ? "true" : "false", mlp ? "true" : "false");
+    return FAIL(
+        GT_UNSUPPORTED,
+        "%s: field \"attention_bias\": %s is not supported with \"mlp_bias\": %s; both must be equal",
+        source, *bias ? "true" : "false", mlp ? "true" : "false");
 }
 
 static enum gt_status llama_parse(const json_t *root, const char *source, const struct arch *arch,
@@ -675,8 +723,8 @@ static enum gt_status llama_parse(const json_t *root, const char *source, const 
         TRY(json_get_object(root, source, OWN_TYPE, &ours));
     if (own)
         TRY(own_parse(ours, source, &config->shape));
-    TRY(hf_real_field(ours != NULL ? ours : root, source, ours != NULL ? "dropout" : "attention_dropout", 0.0, 1.0,
-                      &dropout));
+    TRY(hf_real_field(ours != NULL ? ours : root, source,
+                      ours != NULL ? "dropout" : "attention_dropout", 0.0, 1.0, &dropout));
     config->dropout = (float)dropout;
     config->max_positions = config->position == POSITION_ROPE ? config->block_size : 0;
     return GT_OK;
@@ -753,10 +801,10 @@ static const char *const harmless[] = {"model_type",
                                        NULL};
 
 /* Fields that are read or checked, besides those that are written. */
-static const char *const checked[] = {"add_cross_attention", "rope_parameters",   "partial_rotary_factor",
-                                      "layer_types",         "no_rope_layers",    "sliding_window",
-                                      "use_sliding_window",  "max_window_layers", "embedding_multiplier",
-                                      "residual_multiplier", "logits_scaling",    NULL};
+static const char *const checked[] = {
+    "add_cross_attention",  "rope_parameters",     "partial_rotary_factor", "layer_types",
+    "no_rope_layers",       "sliding_window",      "use_sliding_window",    "max_window_layers",
+    "embedding_multiplier", "residual_multiplier", "logits_scaling",        NULL};
 
 static bool is_listed(const char *const *list, const char *name)
 {
@@ -776,11 +824,13 @@ static bool is_known(const struct arch *arch, bool own, const char *name)
     }
     if (own)
         return is_listed(own_order, name);
-    return is_listed(harmless, name) || is_listed(checked, name) || is_listed(orders[arch->family], name);
+    return is_listed(harmless, name) || is_listed(checked, name) ||
+           is_listed(orders[arch->family], name);
 }
 
 /* Names the fields that are set and not known, or with `own` the members of our own object. */
-static void unknown_report(const json_t *root, const char *source, const struct arch *arch, bool own)
+static void unknown_report(const json_t *root, const char *source, const struct arch *arch,
+                           bool own)
 {
     char list[UNKNOWN_TEXT_MAX] = "";
     const char *name;
@@ -792,12 +842,13 @@ static void unknown_report(const json_t *root, const char *source, const struct 
         bool fine = !json_is_true(value) && !number && size + json_string_length(value) == 0;
         fine = fine || name[0] == '_' || strncmp(name, "unsloth_", 8) == 0;
         if (!fine && !is_known(arch, own, name))
-            (void)snprintf(list + used, sizeof list - used, "%s\"%.64s\": %s", used > 0 ? ", " : "", name,
-                           JSON_SHORT_TEXT(value));
+            (void)snprintf(list + used, sizeof list - used, "%s\"%.64s\": %s", used > 0 ? ", " : "",
+                           name, JSON_SHORT_TEXT(value));
     }
     if (list[0] != '\0')
-        log_warning("%s: %s: not known here and ignored; if they change the model, its losses will be wrong", source,
-                    list);
+        log_warning(
+            "%s: %s: not known here and ignored; if they change the model, its losses will be wrong",
+            source, list);
 }
 
 /* ---- any model ---- */
@@ -813,37 +864,45 @@ const char *hf_config_lacks(const struct model_config *config, char text[static 
     if (arch_of(&config->shape)->class_name != NULL)
         return NULL;
     const struct arch *arch = arch_nearest(&config->shape, &differs);
-    (void)snprintf(text, HF_LACKS_MAX, "%s in %s's blocks", SHAPE_TEXT(&config->shape, differs), arch->name);
+    (void)snprintf(text, HF_LACKS_MAX, "%s in %s's blocks", SHAPE_TEXT(&config->shape, differs),
+                   arch->name);
     return text;
 }
 
-enum gt_status hf_config_make(const struct model_config *config, int32_t bos_token, int32_t eos_token, json_t **out)
+enum gt_status hf_config_make(const struct model_config *config, int32_t bos_token,
+                              int32_t eos_token, json_t **out)
 {
     const struct arch *arch = arch_of(&config->shape);
     struct shape shape = config->shape;
     shape_sizes_fill(&shape);
-    json_t *root = json_pack("{s:s, s:o, s:o, s:s}", "model_type", arch->name, "bos_token_id", token_json(bos_token),
-                             "eos_token_id", token_json(eos_token), "torch_dtype", "float32");
+    json_t *root = json_pack("{s:s, s:o, s:o, s:s}", "model_type", arch->name, "bos_token_id",
+                             token_json(bos_token), "eos_token_id", token_json(eos_token),
+                             "torch_dtype", "float32");
     int failures = fields_add(root, &shape, arch);
-    failures |= arch->family == FAMILY_GPT2 ? gpt2_add(root, config) : llama_add(root, config, arch);
+    failures |=
+        arch->family == FAMILY_GPT2 ? gpt2_add(root, config) : llama_add(root, config, arch);
     failures |= own_add(root, config, arch);
     if (arch->class_name != NULL)
         failures |= json_object_set_new(root, "architectures", json_pack("[s]", arch->class_name));
     *out = ordered(json_whole(root, failures), orders[arch->family]);
-    return *out != NULL ? GT_OK : FAIL(GT_NO_MEMORY, "out of memory: config.json could not be made");
+    return *out != NULL ? GT_OK
+                        : FAIL(GT_NO_MEMORY, "out of memory: config.json could not be made");
 }
 
-/* Returns how many parameters a model of this width and depth has, roughly, or 7e9 if the fields do not say. */
+/* Returns how many parameters a model of this width and depth has, roughly, or 7e9 if the fields do
+ * not say. */
 static double parameters_like(const json_t *root)
 {
-    const json_t *text = json_object_get(root, "text_config"), *at = json_is_object(text) ? text : root;
+    const json_t *text = json_object_get(root, "text_config"),
+                 *at = json_is_object(text) ? text : root;
     const double width = json_number_value(json_object_get(at, "hidden_size")),
                  layers = json_number_value(json_object_get(at, "num_hidden_layers")),
                  vocabulary = json_number_value(json_object_get(at, "vocab_size"));
     return width > 0.0 && layers > 0.0 ? width * (12.0 * width * layers + vocabulary) : 7e9;
 }
 
-static enum gt_status arch_find(const json_t *root, const char *source, const char *type, const struct arch **out)
+static enum gt_status arch_find(const json_t *root, const char *source, const char *type,
+                                const struct arch **out)
 {
     char list[WORDS_TEXT_MAX] = "";
     for (int kind = 0; kind < ARCH_KINDS; kind++) {
@@ -852,14 +911,16 @@ static enum gt_status arch_find(const json_t *root, const char *source, const ch
         if (strcmp((*out)->name, type) == 0)
             return GT_OK;
         if ((*out)->class_name != NULL)
-            (void)snprintf(list + used, sizeof list - used, "%s%s", used > 0 ? ", " : "", (*out)->name);
+            (void)snprintf(list + used, sizeof list - used, "%s%s", used > 0 ? ", " : "",
+                           (*out)->name);
     }
-    return refuse_word(
-        source, "model_type", type, list,
-        TEXT(WORDS_TEXT_MAX, "; a model of about this size is %s", known_model_of_size(parameters_like(root))));
+    return refuse_word(source, "model_type", type, list,
+                       TEXT(WORDS_TEXT_MAX, "; a model of about this size is %s",
+                            known_model_of_size(parameters_like(root))));
 }
 
-static enum gt_status rest_parse(const json_t *root, const char *source, bool tied, struct hf_config_rest *rest)
+static enum gt_status rest_parse(const json_t *root, const char *source, bool tied,
+                                 struct hf_config_rest *rest)
 {
     rest->tied = tied;
     TRY(OPTIONAL(json_get_bool, root, source, "tie_word_embeddings", &rest->tied));

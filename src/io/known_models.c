@@ -1,7 +1,8 @@
-/* The table of known models (known_models.def): finds one by its name, and names like a mistyped one.
+/* The table of known models (known_models.def): finds one by its name, and names like a mistyped
+ * one.
  *
- * Names are compared as they are, since the Hub's folders in the cache have that spelling too; a name that differs only
- * in case is near.
+ * Names are compared as they are, since the Hub's folders in the cache have that spelling too; a
+ * name that differs only in case is near.
  */
 #include "io/known_models.h"
 
@@ -20,17 +21,18 @@ struct known_shape {
 };
 
 enum shape_key {
-#define MODEL_SHAPE(key, type, layers, heads, kv, head, channels, inner, vocabulary, tied, epsilon, theta, scaling, \
-                    src)                                                                                            \
+#define MODEL_SHAPE(key, type, layers, heads, kv, head, channels, inner, vocabulary, tied, \
+                    epsilon, theta, scaling, src)                                          \
     KNOWN_##key,
 #define KNOWN_MODEL(name, key, positions, chat)
 #include "io/known_models.def"
 };
 
 static const struct known_shape shapes[] = {
-#define MODEL_SHAPE(key, type, layers, heads, kv, head, channels, inner, vocabulary, tied, epsilon, theta, scaling, \
-                    src)                                                                                            \
-    [KNOWN_##key] = {ARCH_##type, layers, heads, kv, head, channels, inner, vocabulary, tied, epsilon, theta, scaling},
+#define MODEL_SHAPE(key, type, layers, heads, kv, head, channels, inner, vocabulary, tied, \
+                    epsilon, theta, scaling, src)                                          \
+    [KNOWN_##key] = {ARCH_##type, layers,     heads, kv,      head,  channels,             \
+                     inner,       vocabulary, tied,  epsilon, theta, scaling},
 #define KNOWN_MODEL(name, key, positions, chat)
 #include "io/known_models.def"
 };
@@ -41,7 +43,8 @@ static const struct row {
     int32_t positions;
     bool chat;
 } rows[] = {
-#define MODEL_SHAPE(key, type, layers, heads, kv, head, channels, inner, vocabulary, tied, epsilon, theta, scaling, src)
+#define MODEL_SHAPE(key, type, layers, heads, kv, head, channels, inner, vocabulary, tied, \
+                    epsilon, theta, scaling, src)
 #define KNOWN_MODEL(name, key, positions, chat) {name, KNOWN_##key, positions, chat},
 #include "io/known_models.def"
 };
@@ -80,7 +83,8 @@ bool known_model_find(const char *name, struct known_model *out)
     for (size_t i = 0; i < ROWS; i++) {
         if (strcmp(rows[i].name, name) != 0)
             continue;
-        *out = (struct known_model){.name = rows[i].name, .chat = rows[i].chat, .config = config_of(&rows[i])};
+        *out = (struct known_model){
+            .name = rows[i].name, .chat = rows[i].chat, .config = config_of(&rows[i])};
         return true;
     }
     return false;
@@ -93,7 +97,8 @@ static const char *name_alone(const char *name)
     return slash != NULL ? slash + 1 : name;
 }
 
-/* Returns the number of edits between the names, without their owners; INT32_MAX if they are not near. */
+/* Returns the number of edits between the names, without their owners; INT32_MAX if they are not
+ * near. */
 static int32_t distance_to(const char *name, const char *known)
 {
     struct config_nearest nearest = {.name = name_alone(name), .length = strlen(name_alone(name))};
@@ -115,7 +120,8 @@ char *known_models_near(char text[static KNOWN_MODELS_TEXT_MAX], const char *nam
     for (size_t i = 0; i < ROWS && least < INT32_MAX; i++) {
         const size_t used = strlen(text);
         if (distance_to(name, rows[i].name) == least && count++ < NEAR_MAX)
-            snprintf(text + used, KNOWN_MODELS_TEXT_MAX - used, "%s%s", used > 0 ? ", " : "", rows[i].name);
+            snprintf(text + used, KNOWN_MODELS_TEXT_MAX - used, "%s%s", used > 0 ? ", " : "",
+                     rows[i].name);
     }
     return text;
 }
@@ -126,7 +132,8 @@ const char *known_model_of_size(double parameters)
     double least = INFINITY;
     for (size_t i = 0; i < ROWS; i++) {
         const struct model_config config = config_of(&rows[i]);
-        const double apart = fabs(log((double)model_parameter_count(&config) / fmax(parameters, 1.0)));
+        const double apart =
+            fabs(log((double)model_parameter_count(&config) / fmax(parameters, 1.0)));
         if (!rows[i].chat || apart >= least)
             continue;
         best = &rows[i];

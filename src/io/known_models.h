@@ -1,4 +1,5 @@
-/* The shapes of known models by their names on Hugging Face's Hub, so that a plan needs no download. */
+/* The shapes of known models by their names on Hugging Face's Hub, so that a plan needs no
+ * download. */
 #ifndef GPT_TRAIN_IO_KNOWN_MODELS_H
 #define GPT_TRAIN_IO_KNOWN_MODELS_H
 
@@ -12,11 +13,12 @@ struct known_model {
 
 /* Finds a model of the table by its name.  Reads no file. */
 bool known_model_find(const char *name, struct known_model *out);
-/* Writes up to three names that a mistyped one, with or without its owner, most likely meant, separated by commas; ""
- * if none is near.  Returns `text`. */
+/* Writes up to three names that a mistyped one, with or without its owner, most likely meant,
+ * separated by commas; "" if none is near.  Returns `text`. */
 #define KNOWN_MODELS_TEXT_MAX 128
 char *known_models_near(char text[static KNOWN_MODELS_TEXT_MAX], const char *name);
-/* Returns the name of the chat model of the table that has the number of parameters nearest to `parameters`. */
+/* Returns the name of the chat model of the table that has the number of parameters nearest to
+ * `parameters`. */
 const char *known_model_of_size(double parameters);
 
 #endif

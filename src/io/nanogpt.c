@@ -1,12 +1,13 @@
 /* Converts the pickles of nanoGPT: a checkpoint to tables of arrays, meta.pkl to a tokenizer.
  *
- * The pickle has already been read into JSON values.  This file looks up the fields of nanoGPT's train.py by name,
- * checks types and ranges, and turns each tensor into a location in the archive.  Linear weights are [out, in] there
- * and are marked as transposed; biases that the model does not have become zeros, since Hugging Face's layout always
- * has them.  Opening reads tensor data only to verify checksums, except for single numbers such as the step and the
- * best loss; loading reads the rest.  Of meta.pkl only "itos" is used: its keys must be 0, 1, 2, ... in this order, and
- * the characters must ascend, as sorted(set(text)) and enumerate() make them.  Sorting other tables would change the
- * ids.
+ * The pickle has already been read into JSON values.  This file looks up the fields of nanoGPT's
+ * train.py by name, checks types and ranges, and turns each tensor into a location in the archive.
+ * Linear weights are [out, in] there and are marked as transposed; biases that the model does not
+ * have become zeros, since Hugging Face's layout always has them.  Opening reads tensor data only
+ * to verify checksums, except for single numbers such as the step and the best loss; loading reads
+ * the rest.  Of meta.pkl only "itos" is used: its keys must be 0, 1, 2, ... in this order, and the
+ * characters must ascend, as sorted(set(text)) and enumerate() make them.  Sorting other tables
+ * would change the ids.
  */
 #include "io/nanogpt.h"
 
@@ -40,10 +41,12 @@ static enum gt_status field_refuse(const struct source *source, const char *fiel
 }
 
 /* ---- the archive ---- */
-static struct zip_entry *member_find(const struct source *source, const char *folder, const char *key)
+static struct zip_entry *member_find(const struct source *source, const char *folder,
+                                     const char *key)
 {
     char name[MEMBER_NAME_MAX];
-    const int count = snprintf(name, sizeof name, "%.*s/%s%s", (int)source->prefix_bytes, source->prefix, folder, key);
+    const int count = snprintf(name, sizeof name, "%.*s/%s%s", (int)source->prefix_bytes,
+                               source->prefix, folder, key);
     return count < MEMBER_NAME_MAX ? zip_find(&source->zip, name) : NULL;
 }
 
@@ -54,7 +57,8 @@ static enum gt_status pickle_member_find(struct source *source, struct zip_entry
     const size_t ending_bytes = sizeof ending - 1;
     for (uint64_t i = 0; i < source->zip.count; i++) {
         struct zip_entry *entry = &source->zip.entries[i];
-        const size_t before = entry->name_bytes > ending_bytes ? entry->name_bytes - ending_bytes : 0;
+        const size_t before =
+            entry->name_bytes > ending_bytes ? entry->name_bytes - ending_bytes : 0;
         if (before == 0 || memcmp(entry->name + before, ending, ending_bytes) != 0)
             continue;
         source->prefix = entry->name;
@@ -62,10 +66,11 @@ static enum gt_status pickle_member_find(struct source *source, struct zip_entry
         *out = entry;
         if (entry->size_bytes <= PICKLE_BYTES_MAX)
             return GT_OK;
-        return FAIL(GT_DATA, "%s: data.pkl is %" PRIu64 " bytes long; at most %zu are accepted", source->path,
-                    entry->size_bytes, PICKLE_BYTES_MAX);
+        return FAIL(GT_DATA, "%s: data.pkl is %" PRIu64 " bytes long; at most %zu are accepted",
+                    source->path, entry->size_bytes, PICKLE_BYTES_MAX);
     }
-    return FAIL(GT_DATA, "%s: is a zip archive without data.pkl, which torch.save() writes", source->path);
+    return FAIL(GT_DATA, "%s: is a zip archive without data.pkl, which torch.save() writes",
+                source->path);
 }
 
 static enum gt_status byte_order_check(const struct source *source)
@@ -76,7 +81,8 @@ static enum gt_status byte_order_check(const struct source *source)
         return GT_OK;
     TRY(zip_verify(&source->zip, entry));
     if (entry->size_bytes < sizeof text)
-        TRY(file_read_at(source->fd, source->path, entry->offset_bytes, text, (size_t)entry->size_bytes));
+        TRY(file_read_at(source->fd, source->path, entry->offset_bytes, text,
+                         (size_t)entry->size_bytes));
     if (strcmp(text, "little") == 0)
         return GT_OK;
     return FAIL(GT_UNSUPPORTED, "%s: was written on a big-endian machine", source->path);
@@ -94,8 +100,10 @@ static enum gt_status source_open(struct source *source)
     TRY(zip_verify(&source->zip, entry));
     TRY(HOSTMEM_NEW(source, (size_t)entry->size_bytes, "data.pkl", &text));
     const char *label = TEXT(FILE_PATH_MAX + 16, "%s: data.pkl", source->path);
-    TRY(file_read_at(source->fd, source->path, entry->offset_bytes, text, (size_t)entry->size_bytes));
-    TRY(pickle_read(source, text, (size_t)entry->size_bytes, label, NANOGPT_SAVE_AGAIN, &source->pickle));
+    TRY(file_read_at(source->fd, source->path, entry->offset_bytes, text,
+                     (size_t)entry->size_bytes));
+    TRY(pickle_read(source, text, (size_t)entry->size_bytes, label, NANOGPT_SAVE_AGAIN,
+                    &source->pickle));
     hostmem_free(text);
     return GT_OK;
 }
@@ -129,27 +137,33 @@ static enum gt_status run_dict_get(const struct source *source, const char *name
     *out = json_object_get(source->pickle.root, name);
     if (json_is_object(*out))
         return GT_OK;
-    return FAIL(GT_DATA, "%s: has no dict \"%s\", which continuing the run needs" WEIGHTS_ALONE, source->path, name);
+    return FAIL(GT_DATA, "%s: has no dict \"%s\", which continuing the run needs" WEIGHTS_ALONE,
+                source->path, name);
 }
 
-/* Gives the location of a tensor's data.  Verifies the member's checksum here, since the data is later used in pieces;
- * by then it usually is in the page cache. */
-static enum gt_status tensor_place(const struct source *source, const char *name, const struct pickle_tensor *tensor,
-                                   uint64_t *out_offset_bytes)
+/* Gives the location of a tensor's data.  Verifies the member's checksum here, since the data is
+ * later used in pieces; by then it usually is in the page cache. */
+static enum gt_status tensor_place(const struct source *source, const char *name,
+                                   const struct pickle_tensor *tensor, uint64_t *out_offset_bytes)
 {
     struct zip_entry *entry = member_find(source, "data/", tensor->key);
-    if (entry == NULL || entry->size_bytes / tensor->element_bytes != (uint64_t)tensor->storage_elements ||
+    if (entry == NULL ||
+        entry->size_bytes / tensor->element_bytes != (uint64_t)tensor->storage_elements ||
         entry->size_bytes % tensor->element_bytes != 0)
         return FAIL(GT_DATA,
-                    "%s: tensor %.100s: member data/%.64s is missing, or not %" PRId64 " elements of %zu bytes",
-                    source->path, name, tensor->key, tensor->storage_elements, tensor->element_bytes);
+                    "%s: tensor %.100s: member data/%.64s is missing, or not %" PRId64
+                    " elements of %zu bytes",
+                    source->path, name, tensor->key, tensor->storage_elements,
+                    tensor->element_bytes);
     TRY(zip_verify(&source->zip, entry));
     *out_offset_bytes = entry->offset_bytes + (uint64_t)tensor->first * tensor->element_bytes;
     return GT_OK;
 }
 
-/* Gets a number, or a tensor with one element: older versions of PyTorch store Adam's step as a plain number. */
-static enum gt_status number_get(const struct source *source, const json_t *dict, const char *name, double *out)
+/* Gets a number, or a tensor with one element: older versions of PyTorch store Adam's step as a
+ * plain number. */
+static enum gt_status number_get(const struct source *source, const json_t *dict, const char *name,
+                                 double *out)
 {
     uint64_t at;
     float bytes; /* or fewer */
@@ -162,7 +176,8 @@ static enum gt_status number_get(const struct source *source, const json_t *dict
     if (tensor == NULL || tensor->elements != 1 ||
         (tensor->dtype != DTYPE_F64 && tensor->dtype != DTYPE_F32 && tensor->dtype != DTYPE_F16 &&
          tensor->dtype != DTYPE_BF16))
-        return field_refuse(source, name, "is neither a number nor a tensor of one real number" WEIGHTS_ALONE);
+        return field_refuse(source, name,
+                            "is neither a number nor a tensor of one real number" WEIGHTS_ALONE);
     TRY(tensor_place(source, name, tensor, &at));
     if (tensor->dtype == DTYPE_F64)
         return file_read_at(source->fd, source->path, at, out, sizeof *out);
@@ -171,11 +186,13 @@ static enum gt_status number_get(const struct source *source, const json_t *dict
     return GT_OK;
 }
 
-/* Names the fields of model_args that are not read here: those of a fork, which may compute something else.  The
- * run's `config` has dozens of fields of its own in every fork; what shapes the model is in model_args too. */
+/* Names the fields of model_args that are not read here: those of a fork, which may compute
+ * something else.  The run's `config` has dozens of fields of its own in every fork; what shapes
+ * the model is in model_args too. */
 static void args_ignored_report(const struct source *source, json_t *args)
 {
-    static const char *const known[] = {"n_layer", "n_head", "n_embd", "block_size", "vocab_size", "bias", "dropout"};
+    static const char *const known[] = {"n_layer",    "n_head", "n_embd", "block_size",
+                                        "vocab_size", "bias",   "dropout"};
     char list[IGNORED_TEXT_MAX] = "";
     const char *name;
     json_t *value;
@@ -186,15 +203,17 @@ static void args_ignored_report(const struct source *source, json_t *args)
         for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
             is_known = is_known || strcmp(name, known[i]) == 0;
         if (!is_known)
-            (void)snprintf(list + used, sizeof list - used, "%s%.64s=%s", used > 0 ? ", " : "", name,
+            (void)snprintf(list + used, sizeof list - used, "%s%.64s=%s", used > 0 ? ", " : "",
+                           name,
                            json_is_boolean(value) ? (json_is_true(value) ? "True" : "False")
                            : json_is_null(value)  ? "None"
                                                   : JSON_SHORT_TEXT(value));
     }
     if (list[0] != '\0')
-        log_warning("%s: field \"model_args\": %s: not known here and ignored; if they change the model, its losses "
-                    "will be wrong",
-                    source->path, list);
+        log_warning(
+            "%s: field \"model_args\": %s: not known here and ignored; if they change the model, its losses "
+            "will be wrong",
+            source->path, list);
 }
 
 static enum gt_status model_args_read(const struct source *source, struct model_config *out)
@@ -221,21 +240,24 @@ static enum gt_status model_args_read(const struct source *source, struct model_
     return GT_OK;
 }
 
-/* Adds the keys that define a run.  dtype is excluded: on a CPU nanoGPT computes in fp32 regardless of it. */
+/* Adds the keys that define a run.  dtype is excluded: on a CPU nanoGPT computes in fp32 regardless
+ * of it. */
 static enum gt_status configuration_read(const struct source *source, json_t *dict, json_t *object)
 {
-    static const char *const keys[] = {"dataset",        "batch_size",    "gradient_accumulation_steps",
-                                       "dropout",        "learning_rate", "max_iters",
-                                       "weight_decay",   "beta1",         "beta2",
-                                       "grad_clip",      "decay_lr",      "warmup_iters",
-                                       "lr_decay_iters", "min_lr",        "eval_interval",
-                                       "eval_iters",     "log_interval",  "always_save_checkpoint"};
+    static const char *const keys[] = {
+        "dataset",        "batch_size",    "gradient_accumulation_steps",
+        "dropout",        "learning_rate", "max_iters",
+        "weight_decay",   "beta1",         "beta2",
+        "grad_clip",      "decay_lr",      "warmup_iters",
+        "lr_decay_iters", "min_lr",        "eval_interval",
+        "eval_iters",     "log_interval",  "always_save_checkpoint"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         json_t *value = json_object_get(dict, keys[i]);
         if (value == NULL)
             continue;
         if (!json_is_number(value) && !json_is_boolean(value) && !json_is_string(value))
-            return FAIL(GT_DATA, "%s: field \"config\": %s is not a number, string or boolean", source->path, keys[i]);
+            return FAIL(GT_DATA, "%s: field \"config\": %s is not a number, string or boolean",
+                        source->path, keys[i]);
         if (json_object_set(object, keys[i], value) != 0)
             return FAIL(GT_NO_MEMORY, "%s: out of memory for its configuration", source->path);
     }
@@ -244,19 +266,21 @@ static enum gt_status configuration_read(const struct source *source, json_t *di
 
 /* ---- tensors ---- */
 /* Adds a tensor under `name`.  Matrices of blocks are weights of linear layers. */
-static enum gt_status tensor_add(const struct source *source, struct safetensors *table, const char *name,
-                                 const json_t *value)
+static enum gt_status tensor_add(const struct source *source, struct safetensors *table,
+                                 const char *name, const json_t *value)
 {
     const struct pickle_tensor *tensor = pickle_tensor_of(&source->pickle, value);
     uint64_t at;
     if (tensor == NULL)
         return FAIL(GT_DATA, "%s: %.100s is not a tensor", source->path, name);
     if (tensor->dtype != DTYPE_F32 && tensor->dtype != DTYPE_F16 && tensor->dtype != DTYPE_BF16)
-        return FAIL(GT_UNSUPPORTED,
-                    "%s: tensor %.100s: only float32, float16 and bfloat16 can be loaded" NANOGPT_SAVE_AGAIN,
-                    source->path, name);
+        return FAIL(
+            GT_UNSUPPORTED,
+            "%s: tensor %.100s: only float32, float16 and bfloat16 can be loaded" NANOGPT_SAVE_AGAIN,
+            source->path, name);
     TRY(tensor_place(source, name, tensor, &at));
-    struct safetensors_tensor entry = {.dtype = tensor->dtype, .rank = tensor->rank, .offset_bytes = at};
+    struct safetensors_tensor entry = {
+        .dtype = tensor->dtype, .rank = tensor->rank, .offset_bytes = at};
     (void)snprintf(entry.name, sizeof entry.name, "%s", name);
     memcpy(entry.dims, tensor->dims, sizeof tensor->dims);
     entry.transposed = tensor->rank == 2 && strstr(name, HF_PREFIX "h.") != NULL;
@@ -268,7 +292,8 @@ static enum gt_status tensor_add(const struct source *source, struct safetensors
 }
 
 /* Adds zeros for a tensor of the layout that the file lacks. */
-static enum gt_status zeros_add(struct safetensors *table, const char *prefix, const struct parameter_shape *tensor)
+static enum gt_status zeros_add(struct safetensors *table, const char *prefix,
+                                const struct parameter_shape *tensor)
 {
     struct safetensors_tensor entry = {.dtype = DTYPE_F32,
                                        .rank = tensor->rank,
@@ -279,7 +304,8 @@ static enum gt_status zeros_add(struct safetensors *table, const char *prefix, c
     return safetensors_find(table, entry.name, &index) ? GT_OK : safetensors_add(table, &entry);
 }
 
-/* Copies a name without the parts that torch.compile(), DistributedDataParallel and FSDP add, wherever they are. */
+/* Copies a name without the parts that torch.compile(), DistributedDataParallel and FSDP add,
+ * wherever they are. */
 static void name_unwrap(char out[static SAFETENSORS_NAME_MAX], const char *name)
 {
     static const char *const wrappers[] = {"_orig_mod.", "module.", "_fsdp_wrapped_module.",
@@ -289,7 +315,8 @@ static void name_unwrap(char out[static SAFETENSORS_NAME_MAX], const char *name)
         const size_t count = strcspn(name, ".") + (strchr(name, '.') != NULL);
         bool wraps = false;
         for (size_t i = 0; i < sizeof wrappers / sizeof wrappers[0]; i++)
-            wraps = wraps || (strlen(wrappers[i]) == count && strncmp(name, wrappers[i], count) == 0);
+            wraps =
+                wraps || (strlen(wrappers[i]) == count && strncmp(name, wrappers[i], count) == 0);
         for (size_t i = 0; !wraps && i < count && used < SAFETENSORS_NAME_MAX - 1; i++)
             out[used++] = name[i];
         name += count;
@@ -336,24 +363,31 @@ static enum gt_status group_check(const struct source *source, const json_t *gro
     const json_t *decoupled = json_object_get(group, "decoupled_weight_decay");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (json_is_true(json_object_get(group, names[i])))
-            return field_refuse(source, names[i], "is True, which the AdamW of this program does not do" WEIGHTS_ALONE);
-    if (json_is_false(decoupled) && json_number_value(json_object_get(group, "weight_decay")) != 0.0)
-        return field_refuse(source, "optimizer", "is Adam with weight decay, not AdamW" WEIGHTS_ALONE);
+            return field_refuse(
+                source, names[i],
+                "is True, which the AdamW of this program does not do" WEIGHTS_ALONE);
+    if (json_is_false(decoupled) &&
+        json_number_value(json_object_get(group, "weight_decay")) != 0.0)
+        return field_refuse(source, "optimizer",
+                            "is Adam with weight decay, not AdamW" WEIGHTS_ALONE);
     return GT_OK;
 }
 
-static enum gt_status groups_find(const struct source *source, const json_t *optimizer, struct groups *out)
+static enum gt_status groups_find(const struct source *source, const json_t *optimizer,
+                                  struct groups *out)
 {
     const json_t *list = json_object_get(optimizer, "param_groups");
     *out = (struct groups){.source = source, .state = json_object_get(optimizer, "state")};
     if (!json_is_object(out->state))
         return field_refuse(source, "optimizer", "has no \"state\" of parameters" WEIGHTS_ALONE);
     if (json_array_size(list) != 2)
-        return field_refuse(source, "optimizer", "does not have two \"param_groups\", as nanoGPT's does" WEIGHTS_ALONE);
+        return field_refuse(source, "optimizer",
+                            "does not have two \"param_groups\", as nanoGPT's does" WEIGHTS_ALONE);
     for (size_t i = 0; i < 2; i++) {
         out->params[i] = json_object_get(json_array_get(list, i), "params");
         if (!json_is_array(out->params[i]))
-            return field_refuse(source, "param_groups", "a group has no list \"params\"" WEIGHTS_ALONE);
+            return field_refuse(source, "param_groups",
+                                "a group has no list \"params\"" WEIGHTS_ALONE);
         TRY(group_check(source, json_array_get(list, i)));
     }
     return GT_OK;
@@ -367,31 +401,35 @@ static enum gt_status moments_add(struct groups *groups, struct checkpoint *chec
     static const char *const prefixes[] = {"m." HF_PREFIX, "v." HF_PREFIX};
     const int group = tensor->rank == 2 ? 0 : 1;
     const json_t *number = json_array_get(groups->params[group], groups->next[group]++);
-    const json_t *dict = json_object_get(groups->state, TEXT(24, "%" JSON_INTEGER_FORMAT, json_integer_value(number)));
+    const json_t *dict = json_object_get(
+        groups->state, TEXT(24, "%" JSON_INTEGER_FORMAT, json_integer_value(number)));
     double step;
     if (!json_is_integer(number) || !json_is_object(dict))
-        return FAIL(GT_DATA, "%s: field \"optimizer\": has no state for %s" WEIGHTS_ALONE, groups->source->path,
-                    tensor->name);
+        return FAIL(GT_DATA, "%s: field \"optimizer\": has no state for %s" WEIGHTS_ALONE,
+                    groups->source->path, tensor->name);
     TRY(number_get(groups->source, dict, "step", &step));
     if (!(step >= 0.0 && step <= (double)INT32_MAX) || step != floor(step) ||
-        (checkpoint->record.state.adam_step >= 0 && checkpoint->record.state.adam_step != (int64_t)step))
-        return FAIL(GT_DATA,
-                    "%s: field \"optimizer\": step of %s is %g; expected the same whole number for all" WEIGHTS_ALONE,
-                    groups->source->path, tensor->name, step);
+        (checkpoint->record.state.adam_step >= 0 &&
+         checkpoint->record.state.adam_step != (int64_t)step))
+        return FAIL(
+            GT_DATA,
+            "%s: field \"optimizer\": step of %s is %g; expected the same whole number for all" WEIGHTS_ALONE,
+            groups->source->path, tensor->name, step);
     checkpoint->record.state.adam_step = (int64_t)step;
     for (int i = 0; i < 2; i++) {
         const json_t *value = json_object_get(dict, fields[i]);
         const char *name = TEXT(SAFETENSORS_NAME_MAX, "%s%.100s", prefixes[i], tensor->name);
         if (value == NULL)
-            return FAIL(GT_DATA, "%s: field \"optimizer\": %s of %s is missing" WEIGHTS_ALONE, groups->source->path,
-                        fields[i], tensor->name);
+            return FAIL(GT_DATA, "%s: field \"optimizer\": %s of %s is missing" WEIGHTS_ALONE,
+                        groups->source->path, fields[i], tensor->name);
         TRY(tensor_add(groups->source, checkpoint->optimizer, name, value));
     }
     return GT_OK;
 }
 
 /* For a checkpoint saved before the first update, when PyTorch has no state yet. */
-static enum gt_status moments_zero(struct checkpoint *checkpoint, const struct parameter_shape *tensor)
+static enum gt_status moments_zero(struct checkpoint *checkpoint,
+                                   const struct parameter_shape *tensor)
 {
     checkpoint->record.state.adam_step = 0;
     TRY(zeros_add(checkpoint->optimizer, "m." HF_PREFIX, tensor));
@@ -413,11 +451,13 @@ static enum gt_status optimizer_read(const struct source *source, struct checkpo
         struct parameter_shape tensor;
         parameters_shape(&checkpoint->config, i, &tensor);
         if (!tensor.absent)
-            TRY(empty ? moments_zero(checkpoint, &tensor) : moments_add(&groups, checkpoint, &tensor));
+            TRY(empty ? moments_zero(checkpoint, &tensor)
+                      : moments_add(&groups, checkpoint, &tensor));
     }
     for (int i = 0; i < 2; i++)
         if (!empty && groups.next[i] < json_array_size(groups.params[i]))
-            return field_refuse(source, "optimizer", "has more parameters than the model" WEIGHTS_ALONE);
+            return field_refuse(source, "optimizer",
+                                "has more parameters than the model" WEIGHTS_ALONE);
     return GT_OK;
 }
 
@@ -426,14 +466,16 @@ static void progress_set(struct checkpoint_record *record)
 {
     const int64_t iter = record->state.iter;
     const json_int_t batch = json_integer_value(json_object_get(record->root, "batch_size"));
-    const json_int_t steps = json_integer_value(json_object_get(record->root, "gradient_accumulation_steps"));
+    const json_int_t steps =
+        json_integer_value(json_object_get(record->root, "gradient_accumulation_steps"));
     const bool counted = batch > 0 && steps > 0 && batch < INT32_MAX && steps < INT32_MAX &&
                          (iter == 0 || batch * steps < INT64_MAX / iter);
     record->state.configuration = record->root;
     record->state.samples_seen = counted ? iter * batch * steps : 0;
 }
 
-/* Reads how far the run came.  A loss that is not finite is None here, and one that is absent was never measured. */
+/* Reads how far the run came.  A loss that is not finite is None here, and one that is absent was
+ * never measured. */
 static enum gt_status progress_read(const struct source *source, struct checkpoint_record *record)
 {
     const json_t *root = source->pickle.root, *best = json_object_get(root, "best_val_loss");
@@ -449,7 +491,8 @@ static enum gt_status progress_read(const struct source *source, struct checkpoi
     return run_dict_get(source, "config", &dict);
 }
 
-static enum gt_status everything_read(const struct source *source, bool with_optimizer, struct checkpoint *checkpoint)
+static enum gt_status everything_read(const struct source *source, bool with_optimizer,
+                                      struct checkpoint *checkpoint)
 {
     struct checkpoint_record *record = &checkpoint->record;
     size_t head;
@@ -460,7 +503,8 @@ static enum gt_status everything_read(const struct source *source, bool with_opt
     TRY(configuration_read(source, json_object_get(source->pickle.root, "config"), record->root));
     progress_set(record);
     TRY(model_read(source, checkpoint));
-    const bool has_head = safetensors_find(checkpoint->model, "lm_head.weight", &head); /* which the caller compares */
+    const bool has_head = safetensors_find(checkpoint->model, "lm_head.weight",
+                                           &head); /* which the caller compares */
     checkpoint->rest = (struct hf_config_rest){.tied = !has_head, .bos_token = -1, .eos_token = -1};
     return with_optimizer ? optimizer_read(source, checkpoint) : GT_OK;
 }
@@ -488,23 +532,27 @@ static enum gt_status characters_read(json_t *itos, const char *path, uint32_t *
     {
         const size_t length = json_string_length(value);
         if (strcmp(key, TEXT(16, "%" PRIu32, count)) != 0 || length == 0 ||
-            utf8_decode((const unsigned char *)json_string_value(value), length, &code_points[count]) != (int)length ||
+            utf8_decode((const unsigned char *)json_string_value(value), length,
+                        &code_points[count]) != (int)length ||
             (count > 0 && code_points[count - 1] >= code_points[count]))
             return FAIL(GT_DATA,
-                        "%s: field \"itos\": item %" PRIu32 " is not the next id with a character above the one before",
+                        "%s: field \"itos\": item %" PRIu32
+                        " is not the next id with a character above the one before",
                         path, count);
         count++;
     }
     return GT_OK;
 }
 
-static enum gt_status meta_read(const struct pickle *pickle, const char *path, struct tokenizer **out)
+static enum gt_status meta_read(const struct pickle *pickle, const char *path,
+                                struct tokenizer **out)
 {
     json_t *itos = json_object_get(pickle->root, "itos");
     const size_t count = json_object_size(itos);
     uint32_t *code_points;
     if (count == 0)
-        return FAIL(GT_DATA, "%s: has no \"itos\", so it is not the meta.pkl of a nanoGPT data set", path);
+        return FAIL(GT_DATA, "%s: has no \"itos\", so it is not the meta.pkl of a nanoGPT data set",
+                    path);
     TRY(HOSTMEM_NEW(pickle->owner, count, "characters of meta.pkl", &code_points));
     enum gt_status status = characters_read(itos, path, code_points);
     THEN(status, tokenizer_create_chars(pickle->owner, code_points, count, out));
@@ -518,7 +566,8 @@ enum gt_status nanogpt_meta_open(const void *owner, const char *path, struct tok
     size_t count;
     struct pickle pickle = {.owner = NULL};
     TRY(file_read_all(path, PICKLE_BYTES_MAX, &text, &count));
-    enum gt_status status = pickle_read(owner, (const unsigned char *)text, count, path, "", &pickle);
+    enum gt_status status =
+        pickle_read(owner, (const unsigned char *)text, count, path, "", &pickle);
     free(text);
     THEN(status, meta_read(&pickle, path, out));
     pickle_release(&pickle);

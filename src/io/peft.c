@@ -1,7 +1,8 @@
 /* Reads and writes adapter_config.json.
  *
- * A field that is not known here may change the mathematics, and is therefore refused unless its value says that it is
- * not used.  Patterns are Python's; PCRE2 understands them, with a limit on its steps.
+ * A field that is not known here may change the mathematics, and is therefore refused unless its
+ * value says that it is not used.  Patterns are Python's; PCRE2 understands them, with a limit on
+ * its steps.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "io/peft.h"
@@ -21,8 +22,8 @@ static char *words_write(char text[static PEFT_TARGETS_TEXT_MAX], uint32_t targe
     size_t used = 0;
     for (int i = 0; model_lora_words[i] != NULL; i++)
         if ((targets >> i & 1u) != 0)
-            used += (size_t)snprintf(text + used, PEFT_TARGETS_TEXT_MAX - used, "%s%s", used > 0 ? "," : "",
-                                     model_lora_words[i]);
+            used += (size_t)snprintf(text + used, PEFT_TARGETS_TEXT_MAX - used, "%s%s",
+                                     used > 0 ? "," : "", model_lora_words[i]);
     return text;
 }
 
@@ -34,7 +35,8 @@ char *peft_targets_text(char text[static PEFT_TARGETS_TEXT_MAX], const struct mo
     return text;
 }
 
-/* Returns the bit of the target that `text` names up to its first comma, or 0 if no target has that name. */
+/* Returns the bit of the target that `text` names up to its first comma, or 0 if no target has that
+ * name. */
 static uint32_t target_find(const char *text)
 {
     for (int i = 0; model_lora_words[i] != NULL; i++)
@@ -52,7 +54,8 @@ enum gt_status peft_targets_read(const char *text, const struct model_config *co
     if (strcmp(text, "all-linear") == 0 || strcmp(text, "all") == 0) /* LLaMA-Factory's word */
         return GT_OK;
     *out = 0;
-    for (const char *name = text; name != NULL; name = strchr(name, ',') ? strchr(name, ',') + 1 : NULL) {
+    for (const char *name = text; name != NULL;
+         name = strchr(name, ',') ? strchr(name, ',') + 1 : NULL) {
         if ((target_find(name) & has) == 0)
             return FAIL(GT_USAGE, "lora_targets = '%s': this model has no '%.*s'; it has %s", text,
                         (int)strcspn(name, ","), name, words_write(known, has));
@@ -68,10 +71,12 @@ enum gt_status peft_config_make(const struct model_config *config, const char *b
     for (int i = 0; model_lora_words[i] != NULL; i++)
         if ((config->lora.targets >> i & 1u) != 0)
             failures += json_array_append_new(targets, json_string(model_lora_words[i])) != 0;
-    *out = json_pack("{s:s, s:s, s:s, s:i, s:f, s:f, s:o, s:s, s:b, s:b, s:b}", "peft_type", "LORA", "task_type",
-                     "CAUSAL_LM", "base_model_name_or_path", base, "r", (int)config->lora.rank, "lora_alpha",
-                     config->lora.alpha, "lora_dropout", 0.0, "target_modules", json_whole(targets, failures), "bias",
-                     "none", "fan_in_fan_out", (int)model_is_gpt2(config), "init_lora_weights", 1, "inference_mode", 1);
+    *out =
+        json_pack("{s:s, s:s, s:s, s:i, s:f, s:f, s:o, s:s, s:b, s:b, s:b}", "peft_type", "LORA",
+                  "task_type", "CAUSAL_LM", "base_model_name_or_path", base, "r",
+                  (int)config->lora.rank, "lora_alpha", config->lora.alpha, "lora_dropout", 0.0,
+                  "target_modules", json_whole(targets, failures), "bias", "none", "fan_in_fan_out",
+                  (int)model_is_gpt2(config), "init_lora_weights", 1, "inference_mode", 1);
     return *out != NULL ? GT_OK : FAIL(GT_NO_MEMORY, "out of memory: " PEFT_CONFIG_NAME);
 }
 
@@ -89,7 +94,8 @@ static bool is_off(const json_t *value)
            json_array_size(value) + json_object_size(value) + json_string_length(value) == 0;
 }
 
-/* Refuses a field that is not known here and is set: to anything but null, false, or an empty text, list or object. */
+/* Refuses a field that is not known here and is set: to anything but null, false, or an empty text,
+ * list or object. */
 static enum gt_status fields_check(const json_t *root, const char *source)
 {
     /* This file reads some of them; the others do not change what a trained adapter computes. */
@@ -129,7 +135,8 @@ static enum gt_status fields_check(const json_t *root, const char *source)
         for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
             fine = fine || strcmp(name, known[i]) == 0;
         if (!fine)
-            return FAIL(GT_UNSUPPORTED, "%s: field \"%.64s\": %s: adapters with it are not supported", source, name,
+            return FAIL(GT_UNSUPPORTED,
+                        "%s: field \"%.64s\": %s: adapters with it are not supported", source, name,
                         JSON_SHORT_TEXT(value));
     }
     return GT_OK;
@@ -153,16 +160,18 @@ static enum gt_status init_check(const json_t *root, const char *source)
 }
 
 /* Refuses ranks or alphas of single layers, unless they are those of all. */
-static enum gt_status pattern_check(const json_t *root, const char *source, const char *name, double all)
+static enum gt_status pattern_check(const json_t *root, const char *source, const char *name,
+                                    double all)
 {
     const char *layer;
     json_t *value;
     json_object_foreach(json_object_get(root, name), layer, value)
     {
         if (!json_is_number(value) || json_number_value(value) != all)
-            return FAIL(GT_UNSUPPORTED,
-                        "%s: field \"%s\": \"%.64s\": %s is not supported; only %g, as for the rest, is", source, name,
-                        layer, JSON_SHORT_TEXT(value), all);
+            return FAIL(
+                GT_UNSUPPORTED,
+                "%s: field \"%s\": \"%.64s\": %s is not supported; only %g, as for the rest, is",
+                source, name, layer, JSON_SHORT_TEXT(value), all);
     }
     return GT_OK;
 }
@@ -178,7 +187,8 @@ static enum gt_status base_name_read(const json_t *root, const char *source, con
         source);
 }
 
-enum gt_status peft_config_parse(const json_t *root, const char *source, struct lora_config *out, const char **base)
+enum gt_status peft_config_parse(const json_t *root, const char *source, struct lora_config *out,
+                                 const char **base)
 {
     const json_t *bias = json_object_get(root, "bias");
     const char *type;
@@ -187,10 +197,12 @@ enum gt_status peft_config_parse(const json_t *root, const char *source, struct 
     *out = (struct lora_config){.rank = 0};
     TRY(json_get_string(root, source, "peft_type", &type));
     if (strcmp(type, "LORA") != 0)
-        return FAIL(GT_UNSUPPORTED, "%s: field \"peft_type\": \"%.32s\" is not supported; only LORA is", source, type);
+        return FAIL(GT_UNSUPPORTED,
+                    "%s: field \"peft_type\": \"%.32s\" is not supported; only LORA is", source,
+                    type);
     if (bias != NULL && !is_text(bias, "none"))
-        return FAIL(GT_UNSUPPORTED, "%s: field \"bias\": %s is not supported; only \"none\" is", source,
-                    JSON_SHORT_TEXT(bias));
+        return FAIL(GT_UNSUPPORTED, "%s: field \"bias\": %s is not supported; only \"none\" is",
+                    source, JSON_SHORT_TEXT(bias));
     TRY(base_name_read(root, source, base));
     TRY(json_get_int(root, source, "r", 1, RANK_MAX, &rank));
     TRY(json_get_real(root, source, "lora_alpha", &out->alpha));
@@ -208,8 +220,8 @@ enum gt_status peft_config_parse(const json_t *root, const char *source, struct 
 
 /* ---- which layers have adapters ----
  *
- * PEFT chooses modules of the whole model by name.  Here a kind of layer has adapters in every block or in none, so
- * each choice is tried with the names of all layers of that kind. */
+ * PEFT chooses modules of the whole model by name.  Here a kind of layer has adapters in every
+ * block or in none, so each choice is tried with the names of all layers of that kind. */
 
 /* The choice of modules that a file describes. */
 struct choice {
@@ -219,16 +231,17 @@ struct choice {
 };
 
 /* Sets *out to what Python's re.fullmatch(pattern, name) gives. */
-static enum gt_status pattern_match(const struct choice *choice, const char *field, const char *pattern,
-                                    const char *name, bool *out)
+static enum gt_status pattern_match(const struct choice *choice, const char *field,
+                                    const char *pattern, const char *name, bool *out)
 {
     int error = 0;
     PCRE2_SIZE at = 0;
-    pcre2_code *code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
-                                     PCRE2_UTF | PCRE2_ANCHORED | PCRE2_ENDANCHORED, &error, &at, NULL);
+    pcre2_code *code =
+        pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
+                      PCRE2_UTF | PCRE2_ANCHORED | PCRE2_ENDANCHORED, &error, &at, NULL);
     if (code == NULL)
-        return FAIL(GT_DATA, "%s: field \"%s\": \"%.100s\" is no regular expression: character %zu", choice->source,
-                    field, pattern, (size_t)at);
+        return FAIL(GT_DATA, "%s: field \"%s\": \"%.100s\" is no regular expression: character %zu",
+                    choice->source, field, pattern, (size_t)at);
     pcre2_match_data *match = pcre2_match_data_create(1, NULL);
     pcre2_match_context *context = pcre2_match_context_create(NULL);
     int found = PCRE2_ERROR_NOMEMORY;
@@ -242,12 +255,14 @@ static enum gt_status pattern_match(const struct choice *choice, const char *fie
     *out = found >= 0;
     if (found >= 0 || found == PCRE2_ERROR_NOMATCH)
         return GT_OK;
-    return FAIL(GT_UNSUPPORTED, "%s: field \"%s\": \"%.100s\" is too much to match with %s", choice->source, field,
-                pattern, name);
+    return FAIL(GT_UNSUPPORTED, "%s: field \"%s\": \"%.100s\" is too much to match with %s",
+                choice->source, field, pattern, name);
 }
 
-/* Sets *out if a field names the module: as a regular expression, or in a list of names or ends of names. */
-static enum gt_status modules_match(const struct choice *choice, const char *field, const char *name, bool *out)
+/* Sets *out if a field names the module: as a regular expression, or in a list of names or ends of
+ * names. */
+static enum gt_status modules_match(const struct choice *choice, const char *field,
+                                    const char *name, bool *out)
 {
     const json_t *value = json_object_get(choice->root, field);
     const size_t length = strlen(name);
@@ -265,8 +280,8 @@ static enum gt_status modules_match(const struct choice *choice, const char *fie
     return GT_OK;
 }
 
-/* Returns true if layers_to_transform, where it is set, has the number of a block.  layers_pattern is the name of the
- * list of blocks. */
+/* Returns true if layers_to_transform, where it is set, has the number of a block.  layers_pattern
+ * is the name of the list of blocks. */
 static bool block_chosen(const struct choice *choice, int block)
 {
     const json_t *blocks = json_object_get(choice->root, "layers_to_transform");
@@ -281,10 +296,12 @@ static bool block_chosen(const struct choice *choice, int block)
     return is_off(blocks) || (chosen && listed);
 }
 
-static enum gt_status layer_match(const struct choice *choice, const struct parameter_shape *layer, bool *out)
+static enum gt_status layer_match(const struct choice *choice, const struct parameter_shape *layer,
+                                  bool *out)
 {
     const char *whole = TEXT(2 * PARAMETER_NAME_MAX, "%s%s", layer->prefix, layer->name);
-    const char *name = TEXT(2 * PARAMETER_NAME_MAX, "%.*s", (int)(strrchr(whole, '.') - whole), whole);
+    const char *name =
+        TEXT(2 * PARAMETER_NAME_MAX, "%.*s", (int)(strrchr(whole, '.') - whole), whole);
     const json_t *targets = json_object_get(choice->root, "target_modules");
     int block = -1;
     bool excluded;
@@ -297,8 +314,8 @@ static enum gt_status layer_match(const struct choice *choice, const struct para
     return GT_OK;
 }
 
-enum gt_status peft_config_targets(const json_t *root, const char *source, const struct model_config *config,
-                                   uint32_t *out)
+enum gt_status peft_config_targets(const json_t *root, const char *source,
+                                   const struct model_config *config, uint32_t *out)
 {
     const struct choice choice = {root, source, model_is_gpt2(config)};
     struct model_config base = *config;
@@ -314,13 +331,16 @@ enum gt_status peft_config_targets(const json_t *root, const char *source, const
         const char *end = strrchr(layer.name, '.'), *kind = end;
         while (kind[-1] != '.')
             kind--;
-        *(matches ? &chosen : &left) |= target_find(TEXT(PARAMETER_NAME_MAX, "%.*s", (int)(end - kind), kind));
+        *(matches ? &chosen : &left) |=
+            target_find(TEXT(PARAMETER_NAME_MAX, "%.*s", (int)(end - kind), kind));
     }
     char words[PEFT_TARGETS_TEXT_MAX];
     if (chosen == 0)
-        return FAIL(GT_UNSUPPORTED,
-                    "%s: field \"target_modules\": %s names no linear layer of the base's blocks, which are %s", source,
-                    JSON_SHORT_TEXT(json_object_get(root, "target_modules")), words_write(words, left));
+        return FAIL(
+            GT_UNSUPPORTED,
+            "%s: field \"target_modules\": %s names no linear layer of the base's blocks, which are %s",
+            source, JSON_SHORT_TEXT(json_object_get(root, "target_modules")),
+            words_write(words, left));
     if ((chosen & left) != 0)
         return FAIL(
             GT_UNSUPPORTED,

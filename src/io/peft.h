@@ -12,23 +12,26 @@
 #define PEFT_MODEL_NAME "adapter_model.safetensors"
 #define PEFT_TARGETS_TEXT_MAX 128
 
-/* Reads the names of targets, separated by commas, or all-linear: all that the model's blocks have.  Errors: GT_USAGE,
- * with the names that the model has. */
-enum gt_status peft_targets_read(const char *text, const struct model_config *config, uint32_t *out);
+/* Reads the names of targets, separated by commas, or all-linear: all that the model's blocks have.
+ * Errors: GT_USAGE, with the names that the model has. */
+enum gt_status peft_targets_read(const char *text, const struct model_config *config,
+                                 uint32_t *out);
 /* Writes what peft_targets_read() reads.  Returns `text`. */
 char *peft_targets_text(char text[static PEFT_TARGETS_TEXT_MAX], const struct model_config *config);
 
-/* Makes the content of adapter_config.json for the adapters of `config`, made for the model that `base` names.  Release
- * it with json_decref().  Errors: GT_NO_MEMORY. */
+/* Makes the content of adapter_config.json for the adapters of `config`, made for the model that
+ * `base` names.  Release it with json_decref().  Errors: GT_NO_MEMORY. */
 enum gt_status peft_config_make(const struct model_config *config, const char *base, json_t **out);
-/* Reads such a file's content except the targets.  *base, which is not empty, is borrowed from `root`.  With
- * use_rslora, out->alpha is what gives the same scale.  Errors: GT_DATA; GT_UNSUPPORTED, naming a field that changes
- * the model in a way that is not supported here. */
-enum gt_status peft_config_parse(const json_t *root, const char *source, struct lora_config *out, const char **base);
-/* Finds the layers of the model `config` that target_modules, exclude_modules and layers_to_transform choose, as PEFT
- * does.  Errors: GT_DATA; GT_UNSUPPORTED when there are none, or some layers of a kind only.  Source: peft,
- * tuners/tuners_utils.py, check_target_module_exists(). */
-enum gt_status peft_config_targets(const json_t *root, const char *source, const struct model_config *config,
-                                   uint32_t *out);
+/* Reads such a file's content except the targets.  *base, which is not empty, is borrowed from
+ * `root`.  With use_rslora, out->alpha is what gives the same scale.  Errors: GT_DATA;
+ * GT_UNSUPPORTED, naming a field that changes the model in a way that is not supported here. */
+enum gt_status peft_config_parse(const json_t *root, const char *source, struct lora_config *out,
+                                 const char **base);
+/* Finds the layers of the model `config` that target_modules, exclude_modules and
+ * layers_to_transform choose, as PEFT does.  Errors: GT_DATA; GT_UNSUPPORTED when there are none,
+ * or some layers of a kind only.  Source: peft, tuners/tuners_utils.py,
+ * check_target_module_exists(). */
+enum gt_status peft_config_targets(const json_t *root, const char *source,
+                                   const struct model_config *config, uint32_t *out);
 
 #endif

@@ -1,13 +1,14 @@
 /* The stack machine of pickles, reduced to data.
  *
- * A table with 256 entries gives each opcode its function.  The machine rejects an opcode whose entry is empty.  It
- * checks every operand against the rest of the text, and every pop against the height of the stack and the last mark.
- * An opcode makes at most one value, and each item uses up a stack element, so memory is linear in the length of the
- * text.  An array owns all values: releasing empties the containers one by one, which needs no recursion and breaks
- * cycles.
+ * A table with 256 entries gives each opcode its function.  The machine rejects an opcode whose
+ * entry is empty.  It checks every operand against the rest of the text, and every pop against the
+ * height of the stack and the last mark. An opcode makes at most one value, and each item uses up a
+ * stack element, so memory is linear in the length of the text.  An array owns all values:
+ * releasing empties the containers one by one, which needs no recursion and breaks cycles.
  *
- * A global is the text of its name, from a closed list.  A call (REDUCE) of a dict or of a way to rebuild a tensor
- * builds a value from its arguments, after checking them.  No function that a pickle names is ever called.
+ * A global is the text of its name, from a closed list.  A call (REDUCE) of a dict or of a way to
+ * rebuild a tensor builds a value from its arguments, after checking them.  No function that a
+ * pickle names is ever called.
  */
 #include "io/pickle.h"
 
@@ -106,8 +107,8 @@ static enum gt_status pop(struct machine *m, json_t **out)
     return GT_OK;
 }
 
-/* Finds the first of the last `count` values; if `count` is 0, of those above the last mark, which is removed, so that
- * they move down by one. */
+/* Finds the first of the last `count` values; if `count` is 0, of those above the last mark, which
+ * is removed, so that they move down by one. */
 static enum gt_status items_find(struct machine *m, size_t count, size_t *out_first)
 {
     if (count > 0) {
@@ -203,13 +204,15 @@ static enum gt_status op_mark(struct machine *m)
     return push(m, NULL);
 }
 
-static enum gt_status dict_set(const struct machine *m, json_t *dict, const json_t *key, json_t *value)
+static enum gt_status dict_set(const struct machine *m, json_t *dict, const json_t *key,
+                               json_t *value)
 {
     char digits[24];
     const char *name = json_is_integer(key) ? digits : json_string_value(key);
     size_t length = json_string_length(key);
     if (json_is_integer(key))
-        length = (size_t)snprintf(digits, sizeof digits, "%" JSON_INTEGER_FORMAT, json_integer_value(key));
+        length = (size_t)snprintf(digits, sizeof digits, "%" JSON_INTEGER_FORMAT,
+                                  json_integer_value(key));
     if (name == NULL)
         return malformed(m, "a key that is neither a text nor an integer");
     return json_object_setn_nocheck(dict, name, length, value) == 0 ? GT_OK : out_of_memory(m);
@@ -239,7 +242,8 @@ static enum gt_status op_tuple(struct machine *m)
     size_t first;
     json_t *tuple = json_array();
     TRY(own(m, tuple));
-    TRY(items_find(m, m->opcode == 't' ? 0 : (size_t)m->opcode - 0x84 /* TUPLE1, TUPLE2, TUPLE3 */, &first));
+    TRY(items_find(m, m->opcode == 't' ? 0 : (size_t)m->opcode - 0x84 /* TUPLE1, TUPLE2, TUPLE3 */,
+                   &first));
     TRY(move_to(m, tuple, first));
     return push(m, tuple);
 }
@@ -247,7 +251,8 @@ static enum gt_status op_tuple(struct machine *m)
 /* Moves one item, or those above the mark, into the container below them. */
 static enum gt_status op_items(struct machine *m)
 {
-    const bool one = m->opcode == 's' || m->opcode == 'a', dict = m->opcode == 'u' || m->opcode == 's';
+    const bool one = m->opcode == 's' || m->opcode == 'a',
+               dict = m->opcode == 'u' || m->opcode == 's';
     size_t first;
     TRY(items_find(m, !one ? 0 : dict ? 2 : 1, &first));
     json_t *container = first > 0 ? m->stack[first - 1] : NULL;
@@ -312,8 +317,8 @@ static enum gt_status global_push(struct machine *m, const char *module, const c
     const char *full = TEXT(2 * LINE_BYTES_MAX + 2, "%s.%s", module, name);
     json_t *value = json_string(full);
     TRY(push_new(m, value));
-    if (is_text(value, CALL_DICT) || is_text(value, CALL_TENSOR) || is_text(value, CALL_PARAMETER) ||
-        storage_type_find(value) != NULL)
+    if (is_text(value, CALL_DICT) || is_text(value, CALL_TENSOR) ||
+        is_text(value, CALL_PARAMETER) || storage_type_find(value) != NULL)
         return GT_OK;
     return FAIL(
         GT_UNSUPPORTED,
@@ -321,8 +326,8 @@ static enum gt_status global_push(struct machine *m, const char *module, const c
         m->source, m->opcode_at, full, m->advice);
 }
 
-/* Sets the first part of `out` from the tuple ('storage', TYPE, KEY, DEVICE, ELEMENTS).  Returns false when `id` is
- * something else. */
+/* Sets the first part of `out` from the tuple ('storage', TYPE, KEY, DEVICE, ELEMENTS).  Returns
+ * false when `id` is something else. */
 static bool storage_read(const json_t *id, struct pickle_tensor *out)
 {
     const struct storage_type *type = storage_type_find(json_array_get(id, 1));
@@ -342,10 +347,13 @@ static enum gt_status op_persistent_load(struct machine *m)
     json_t *id;
     struct pickle_tensor storage;
     TRY(pop(m, &id));
-    return storage_read(id, &storage) ? push(m, id) : malformed(m, "a persistent id that is not a storage of torch's");
+    return storage_read(id, &storage)
+               ? push(m, id)
+               : malformed(m, "a persistent id that is not a storage of torch's");
 }
 
-/* Reads a tuple of integers.  Returns false when an integer is negative, or `tuple` is not such a tuple. */
+/* Reads a tuple of integers.  Returns false when an integer is negative, or `tuple` is not such a
+ * tuple. */
 static bool sizes_read(const json_t *tuple, int64_t out[static PICKLE_RANK_MAX])
 {
     const size_t count = json_array_size(tuple);
@@ -370,15 +378,17 @@ static bool is_row_major(const struct pickle_tensor *tensor, const int64_t *stri
     return true;
 }
 
-/* Sets `out` from the arguments (STORAGE, FIRST, SIZES, STRIDES, REQUIRES_GRAD, HOOKS[, METADATA]). */
-static enum gt_status tensor_read(const struct machine *m, const json_t *arguments, struct pickle_tensor *out)
+/* Sets `out` from the arguments (STORAGE, FIRST, SIZES, STRIDES, REQUIRES_GRAD, HOOKS[, METADATA]).
+ */
+static enum gt_status tensor_read(const struct machine *m, const json_t *arguments,
+                                  struct pickle_tensor *out)
 {
     const json_t *first = json_array_get(arguments, 1), *sizes = json_array_get(arguments, 2),
                  *steps = json_array_get(arguments, 3);
     int64_t strides[PICKLE_RANK_MAX];
     size_t elements;
-    if (json_array_size(arguments) < 6 || !storage_read(json_array_get(arguments, 0), out) || !json_is_integer(first) ||
-        !sizes_read(sizes, out->dims) || !sizes_read(steps, strides) ||
+    if (json_array_size(arguments) < 6 || !storage_read(json_array_get(arguments, 0), out) ||
+        !json_is_integer(first) || !sizes_read(sizes, out->dims) || !sizes_read(steps, strides) ||
         json_array_size(sizes) != json_array_size(steps))
         return malformed(m, "a tensor with impossible arguments");
     out->first = json_integer_value(first);
@@ -386,11 +396,12 @@ static enum gt_status tensor_read(const struct machine *m, const json_t *argumen
     if (!size_product(out->dims, (size_t)out->rank, &elements) || elements > INT64_MAX)
         return malformed(m, "a tensor whose sizes do not fit 64 bits");
     out->elements = (int64_t)elements;
-    if (out->first < 0 || out->first > out->storage_elements || out->elements > out->storage_elements - out->first)
+    if (out->first < 0 || out->first > out->storage_elements ||
+        out->elements > out->storage_elements - out->first)
         return malformed(m, "a tensor that reaches beyond its storage");
     if (out->elements > 0 && !is_row_major(out, strides))
-        return FAIL(GT_DATA, "%s: byte %zu: a tensor that is not stored row by row%s", m->source, m->opcode_at,
-                    m->advice);
+        return FAIL(GT_DATA, "%s: byte %zu: a tensor that is not stored row by row%s", m->source,
+                    m->opcode_at, m->advice);
     return GT_OK;
 }
 
@@ -439,7 +450,9 @@ static enum gt_status take_line(struct machine *m, char out[static LINE_BYTES_MA
     const size_t count = (size_t)(end - out) - 1;
     out[count] = '\0';
     m->at += count + 1;
-    return utf8_valid_end((unsigned char *)out, 0, count) == count ? GT_OK : malformed(m, "a name that is not UTF-8");
+    return utf8_valid_end((unsigned char *)out, 0, count) == count
+               ? GT_OK
+               : malformed(m, "a name that is not UTF-8");
 }
 
 static enum gt_status op_global(struct machine *m)
@@ -462,8 +475,8 @@ static enum gt_status op_stack_global(struct machine *m)
     return global_push(m, json_string_value(module), json_string_value(name));
 }
 
-/* Pops the state of an object and drops it: an OrderedDict of torch's has only _metadata, which a reader of weights
- * does not need. */
+/* Pops the state of an object and drops it: an OrderedDict of torch's has only _metadata, which a
+ * reader of weights does not need. */
 static enum gt_status op_build(struct machine *m)
 {
     json_t *state;
@@ -503,21 +516,25 @@ static enum gt_status machine_run(struct machine *m)
         TRY(take(m, 1, &byte));
         m->opcode = *byte;
         if (opcodes[m->opcode] == NULL)
-            return FAIL(GT_UNSUPPORTED, "%s: byte %zu: opcode 0x%02x, which a state dict does not need; refused%s",
+            return FAIL(GT_UNSUPPORTED,
+                        "%s: byte %zu: opcode 0x%02x, which a state dict does not need; refused%s",
                         m->source, m->opcode_at, (unsigned)m->opcode, m->advice);
         TRY(opcodes[m->opcode](m));
     }
     return m->at == m->count ? GT_OK : malformed(m, "bytes follow the end of the pickle");
 }
 
-enum gt_status pickle_read(const void *owner, const unsigned char *bytes, size_t count, const char *source,
-                           const char *advice, struct pickle *out)
+enum gt_status pickle_read(const void *owner, const unsigned char *bytes, size_t count,
+                           const char *source, const char *advice, struct pickle *out)
 {
     if (count > PICKLE_BYTES_MAX)
-        return FAIL(GT_DATA, "%s: is %zu bytes long; at most %zu are accepted", source, count, PICKLE_BYTES_MAX);
+        return FAIL(GT_DATA, "%s: is %zu bytes long; at most %zu are accepted", source, count,
+                    PICKLE_BYTES_MAX);
     struct pickle pickle = {.owner = owner, .values = json_array()};
-    struct machine machine = {.pickle = &pickle, .bytes = bytes, .count = count, .source = source, .advice = advice};
-    const enum gt_status status = pickle.values != NULL ? machine_run(&machine) : out_of_memory(&machine);
+    struct machine machine = {
+        .pickle = &pickle, .bytes = bytes, .count = count, .source = source, .advice = advice};
+    const enum gt_status status =
+        pickle.values != NULL ? machine_run(&machine) : out_of_memory(&machine);
     hostmem_free(machine.stack);
     hostmem_free(machine.memo);
     if (status == GT_OK)

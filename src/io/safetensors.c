@@ -1,10 +1,10 @@
 /* Opens safetensors files, and weights that are split into several of them.
  *
- * A header is parsed once, checked completely, and added to a table in the order of the data.  The checks go from cheap
- * to expensive: length of the file, length of the header, JSON, each entry by itself, all entries together.  The index
- * of split weights is untrusted JSON too: a shard's name must be a plain file name before it becomes part of a path,
- * and index and shards must list the same tensors.  Only headers are read.  safetensors_table.c reads and writes the
- * arrays.
+ * A header is parsed once, checked completely, and added to a table in the order of the data.  The
+ * checks go from cheap to expensive: length of the file, length of the header, JSON, each entry by
+ * itself, all entries together.  The index of split weights is untrusted JSON too: a shard's name
+ * must be a plain file name before it becomes part of a path, and index and shards must list the
+ * same tensors.  Only headers are read.  safetensors_table.c reads and writes the arrays.
  */
 #include "io/safetensors.h"
 
@@ -24,10 +24,12 @@ static const struct {
     enum dtype dtype;
     size_t size_bytes;
 } kinds[] = {
-    {"F32", DTYPE_F32, 4},   {"BF16", DTYPE_BF16, 2}, {"F16", DTYPE_F16, 2},       {"F64", DTYPE_F64, 8},
-    {"I32", DTYPE_I32, 4},   {"U8", DTYPE_U8, 1},     {"BOOL", DTYPE_COUNT, 1},    {"I8", DTYPE_COUNT, 1},
-    {"I16", DTYPE_COUNT, 2}, {"U16", DTYPE_COUNT, 2}, {"U32", DTYPE_COUNT, 4},     {"I64", DTYPE_COUNT, 8},
-    {"U64", DTYPE_COUNT, 8}, {"C64", DTYPE_COUNT, 8}, {"F8_E4M3", DTYPE_COUNT, 1}, {"F8_E5M2", DTYPE_COUNT, 1},
+    {"F32", DTYPE_F32, 4},       {"BF16", DTYPE_BF16, 2}, {"F16", DTYPE_F16, 2},
+    {"F64", DTYPE_F64, 8},       {"I32", DTYPE_I32, 4},   {"U8", DTYPE_U8, 1},
+    {"BOOL", DTYPE_COUNT, 1},    {"I8", DTYPE_COUNT, 1},  {"I16", DTYPE_COUNT, 2},
+    {"U16", DTYPE_COUNT, 2},     {"U32", DTYPE_COUNT, 4}, {"I64", DTYPE_COUNT, 8},
+    {"U64", DTYPE_COUNT, 8},     {"C64", DTYPE_COUNT, 8}, {"F8_E4M3", DTYPE_COUNT, 1},
+    {"F8_E5M2", DTYPE_COUNT, 1},
 };
 #define KIND_COUNT (sizeof kinds / sizeof kinds[0])
 
@@ -55,16 +57,17 @@ static enum gt_status header_length_read(struct opening *opening)
     unsigned char bytes[LENGTH_BYTES];
     uint64_t length;
     if (file->size_bytes < LENGTH_BYTES)
-        return FAIL(GT_DATA, "%s: is %" PRIu64 " bytes long, too short for a safetensors file", file->path,
-                    file->size_bytes);
+        return FAIL(GT_DATA, "%s: is %" PRIu64 " bytes long, too short for a safetensors file",
+                    file->path, file->size_bytes);
     TRY(file_read_at(file->fd, file->path, 0, bytes, sizeof bytes));
     memcpy(&length, bytes, sizeof length);
     const uint64_t left = file->size_bytes - LENGTH_BYTES;
     if (length > left && is_pickle(bytes))
-        return FAIL(GT_UNSUPPORTED,
-                    "%s: is a PyTorch pickle file, which can run code when read, so it is not read here; "
-                    "doc/checkpoint.md says how to convert it",
-                    file->path);
+        return FAIL(
+            GT_UNSUPPORTED,
+            "%s: is a PyTorch pickle file, which can run code when read, so it is not read here; "
+            "doc/checkpoint.md says how to convert it",
+            file->path);
     if (length > left || length > SAFETENSORS_HEADER_BYTES_MAX || length < 2)
         return FAIL(GT_DATA,
                     "%s: header length %" PRIu64 " is impossible: the file has %" PRIu64
@@ -75,16 +78,19 @@ static enum gt_status header_length_read(struct opening *opening)
 }
 
 /* Gets an integer of "shape" or "data_offsets", where JSON allows any value. */
-static enum gt_status list_item(const char *source, const char *field, const json_t *list, size_t index, int64_t *out)
+static enum gt_status list_item(const char *source, const char *field, const json_t *list,
+                                size_t index, int64_t *out)
 {
     const json_t *item = json_array_get(list, index);
     if (!json_is_integer(item) || json_integer_value(item) < 0)
-        return FAIL(GT_DATA, "%s: field \"%s\": item %zu is not an integer of 0 or more", source, field, index);
+        return FAIL(GT_DATA, "%s: field \"%s\": item %zu is not an integer of 0 or more", source,
+                    field, index);
     *out = json_integer_value(item);
     return GT_OK;
 }
 
-static enum gt_status shape_parse(const char *source, const json_t *entry, struct safetensors_tensor *out)
+static enum gt_status shape_parse(const char *source, const json_t *entry,
+                                  struct safetensors_tensor *out)
 {
     const json_t *shape = json_object_get(entry, "shape");
     if (!json_is_array(shape) || json_array_size(shape) > SAFETENSORS_RANK_MAX)
@@ -97,8 +103,8 @@ static enum gt_status shape_parse(const char *source, const json_t *entry, struc
 }
 
 /* Sets the dtype, and the location of the array; its length must agree with dtype and shape. */
-static enum gt_status place_parse(const struct opening *opening, const char *source, const json_t *entry,
-                                  struct safetensors_tensor *out)
+static enum gt_status place_parse(const struct opening *opening, const char *source,
+                                  const json_t *entry, struct safetensors_tensor *out)
 {
     const json_t *offsets = json_object_get(entry, "data_offsets");
     const uint64_t data_bytes = opening->file->size_bytes - opening->data_offset;
@@ -116,13 +122,16 @@ static enum gt_status place_parse(const struct opening *opening, const char *sou
     TRY(list_item(source, "data_offsets", offsets, 1, &end));
     if (begin > end || (uint64_t)end > data_bytes)
         return FAIL(GT_DATA,
-                    "%s: field \"data_offsets\": [%" PRId64 ", %" PRId64 "] is outside the file's %" PRIu64
-                    " bytes of data",
+                    "%s: field \"data_offsets\": [%" PRId64 ", %" PRId64
+                    "] is outside the file's %" PRIu64 " bytes of data",
                     source, begin, end, data_bytes);
-    if (size_product(out->dims, (size_t)out->rank, &elements) && /* else safetensors_add() refuses it */
-        (!size_mul(elements, kinds[kind].size_bytes, &expected) || expected != (uint64_t)(end - begin)))
+    if (size_product(out->dims, (size_t)out->rank,
+                     &elements) && /* else safetensors_add() refuses it */
+        (!size_mul(elements, kinds[kind].size_bytes, &expected) ||
+         expected != (uint64_t)(end - begin)))
         return FAIL(GT_DATA,
-                    "%s: field \"data_offsets\": %" PRId64 " bytes, but dtype and shape need %zu elements of %zu bytes",
+                    "%s: field \"data_offsets\": %" PRId64
+                    " bytes, but dtype and shape need %zu elements of %zu bytes",
                     source, end - begin, elements, kinds[kind].size_bytes);
     out->dtype = kinds[kind].dtype;
     out->offset_bytes = opening->data_offset + (uint64_t)begin;
@@ -131,16 +140,21 @@ static enum gt_status place_parse(const struct opening *opening, const char *sou
 }
 
 /* Adds a tensor.  An index must assign it to this file. */
-static enum gt_status entry_add(const struct opening *opening, const char *name, const json_t *entry)
+static enum gt_status entry_add(const struct opening *opening, const char *name,
+                                const json_t *entry)
 {
     struct safetensors_tensor tensor = {.file = (int32_t)opening->table->file_count - 1};
     const char *where = json_string_value(json_object_get(opening->map, name));
     if (!safetensors_name_valid(name))
-        return FAIL(GT_DATA, "%s: tensor name \"%.64s\" (%zu bytes): must be 1 to %d characters of A-Z a-z 0-9 . _ -",
-                    opening->file->path, name, strlen(name), SAFETENSORS_NAME_MAX - 1);
-    const char *source = TEXT(FILE_PATH_MAX + SAFETENSORS_NAME_MAX + 16, "%s: tensor %s", opening->file->path, name);
+        return FAIL(
+            GT_DATA,
+            "%s: tensor name \"%.64s\" (%zu bytes): must be 1 to %d characters of A-Z a-z 0-9 . _ -",
+            opening->file->path, name, strlen(name), SAFETENSORS_NAME_MAX - 1);
+    const char *source =
+        TEXT(FILE_PATH_MAX + SAFETENSORS_NAME_MAX + 16, "%s: tensor %s", opening->file->path, name);
     if (opening->map != NULL && (where == NULL || strcmp(where, opening->name) != 0))
-        return FAIL(GT_DATA, "%s: the index says %.64s", source, where != NULL ? where : "nothing about it");
+        return FAIL(GT_DATA, "%s: the index says %.64s", source,
+                    where != NULL ? where : "nothing about it");
     if (!json_is_object(entry) || json_object_size(entry) != 3)
         return FAIL(GT_DATA, "%s: expected an object of dtype, shape and data_offsets", source);
     memcpy(tensor.name, name, strlen(name) + 1);
@@ -160,8 +174,8 @@ static enum gt_status entries_add(const struct opening *opening, json_t *root)
     if (!strings)
         return FAIL(GT_DATA, "%s: field \"__metadata__\": expected an object of strings", path);
     if (count > SAFETENSORS_TENSORS_MAX)
-        return FAIL(GT_DATA, "%s: the header lists %zu tensors; at most %d are accepted", path, count,
-                    SAFETENSORS_TENSORS_MAX);
+        return FAIL(GT_DATA, "%s: the header lists %zu tensors; at most %d are accepted", path,
+                    count, SAFETENSORS_TENSORS_MAX);
     json_object_foreach(root, name, entry)
     {
         if (entry != metadata)
@@ -180,8 +194,8 @@ static int by_offset(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
-/* Sorts the file's tensors, which begin at `first` in the table, and checks that they follow one another from the first
- * byte of the data to the last. */
+/* Sorts the file's tensors, which begin at `first` in the table, and checks that they follow one
+ * another from the first byte of the data to the last. */
 static enum gt_status layout_check(const struct opening *opening, size_t first)
 {
     const struct safetensors *table = opening->table;
@@ -200,15 +214,19 @@ static enum gt_status layout_check(const struct opening *opening, size_t first)
     }
     if (end == data_bytes)
         return GT_OK;
-    return FAIL(GT_DATA, "%s: the tensors end at byte %" PRIu64 " of the data, but the file ends at %" PRIu64,
+    return FAIL(GT_DATA,
+                "%s: the tensors end at byte %" PRIu64
+                " of the data, but the file ends at %" PRIu64,
                 opening->file->path, end, data_bytes);
 }
 
-static enum gt_status header_parse(const struct opening *opening, const char *text, size_t text_bytes)
+static enum gt_status header_parse(const struct opening *opening, const char *text,
+                                   size_t text_bytes)
 {
     json_t *root;
     if (text[0] != '{')
-        return FAIL(GT_DATA, "%s: the header does not begin with '{', so this is not a safetensors file",
+        return FAIL(GT_DATA,
+                    "%s: the header does not begin with '{', so this is not a safetensors file",
                     opening->file->path);
     TRY(json_parse(text, text_bytes, opening->file->path, &root));
     const size_t first = opening->table->count;
@@ -217,10 +235,10 @@ static enum gt_status header_parse(const struct opening *opening, const char *te
     return status == GT_OK ? layout_check(opening, first) : status;
 }
 
-/* Adds an open file with all its tensors to `table`.  Takes ownership of `fd`.  `map` and `name` are those of an
- * index, or NULL. */
-static enum gt_status file_load(struct safetensors *table, const char *path, int fd, uint64_t size_bytes,
-                                const json_t *map, const char *name)
+/* Adds an open file with all its tensors to `table`.  Takes ownership of `fd`.  `map` and `name`
+ * are those of an index, or NULL. */
+static enum gt_status file_load(struct safetensors *table, const char *path, int fd,
+                                uint64_t size_bytes, const json_t *map, const char *name)
 {
     struct opening opening = {.table = table, .map = map, .name = name};
     char *text;
@@ -237,7 +255,8 @@ static enum gt_status file_load(struct safetensors *table, const char *path, int
     return GT_OK;
 }
 
-enum gt_status safetensors_open(const void *owner, const char *path, bool must, struct safetensors **out)
+enum gt_status safetensors_open(const void *owner, const char *path, bool must,
+                                struct safetensors **out)
 {
     int fd;
     uint64_t size_bytes;
@@ -265,14 +284,17 @@ static bool name_is_safe(const char *name)
 }
 
 /* Loads the file that the index gives for a tensor, unless an earlier tensor had the same. */
-static enum gt_status shard_load(struct safetensors *table, const char *folder, const json_t *map, const char *tensor)
+static enum gt_status shard_load(struct safetensors *table, const char *folder, const json_t *map,
+                                 const char *tensor)
 {
     const char *name = json_string_value(json_object_get(map, tensor));
     int fd;
     uint64_t size_bytes;
     if (name == NULL || !name_is_safe(name))
-        return FAIL(GT_DATA, "%s: tensor %.64s: \"%.64s\" is not the name of a safetensors file beside the index",
-                    table->path, tensor, name != NULL ? name : "");
+        return FAIL(
+            GT_DATA,
+            "%s: tensor %.64s: \"%.64s\" is not the name of a safetensors file beside the index",
+            table->path, tensor, name != NULL ? name : "");
     const char *path = FILE_IN(folder, name);
     for (size_t i = 0; i < table->file_count; i++)
         if (strcmp(table->files[i].path, path) == 0)
@@ -287,19 +309,20 @@ static enum gt_status shards_load(struct safetensors *table, const char *folder,
     json_t *name;
     size_t index;
     if (json_object_size(map) > SAFETENSORS_TENSORS_MAX)
-        return FAIL(GT_DATA, "%s: lists %zu tensors; at most %d are accepted", table->path, json_object_size(map),
-                    SAFETENSORS_TENSORS_MAX);
+        return FAIL(GT_DATA, "%s: lists %zu tensors; at most %d are accepted", table->path,
+                    json_object_size(map), SAFETENSORS_TENSORS_MAX);
     json_object_foreach(map, tensor, name) TRY(shard_load(table, folder, map, tensor));
     json_object_foreach(map, tensor, name)
     {
         if (!safetensors_find(table, tensor, &index))
-            return FAIL(GT_DATA, "%s: tensor %.100s is not in %.100s, where the index says it is", table->path, tensor,
-                        json_string_value(name));
+            return FAIL(GT_DATA, "%s: tensor %.100s is not in %.100s, where the index says it is",
+                        table->path, tensor, json_string_value(name));
     }
     return GT_OK;
 }
 
-enum gt_status safetensors_index_open(const void *owner, const char *folder, struct safetensors **out)
+enum gt_status safetensors_index_open(const void *owner, const char *folder,
+                                      struct safetensors **out)
 {
     struct safetensors *table = NULL;
     json_t *root;

@@ -1,9 +1,10 @@
 /* Tables of arrays in files, and the writer of safetensors.
  *
- * Every array is checked against its file when it is added, so that reading is just pread, straight into the caller's
- * buffer.  Files are not mapped: if another process truncated one, this one would end with SIGBUS.  The rows of a
- * transposed array are the columns of the stored one: of each stored row, the elements that belong to the requested
- * piece are contiguous in the file; they are read and scattered.  No array is ever in memory as a whole.
+ * Every array is checked against its file when it is added, so that reading is just pread, straight
+ * into the caller's buffer.  Files are not mapped: if another process truncated one, this one would
+ * end with SIGBUS.  The rows of a transposed array are the columns of the stored one: of each
+ * stored row, the elements that belong to the requested piece are contiguous in the file; they are
+ * read and scattered.  No array is ever in memory as a whole.
  */
 #include "io/safetensors_table.h"
 
@@ -32,7 +33,8 @@ enum gt_status safetensors_create(const void *owner, const char *path, struct sa
     return FINISH(status, out, table, hostmem_free);
 }
 
-enum gt_status safetensors_fd_add(struct safetensors *table, const char *path, int fd, uint64_t size_bytes)
+enum gt_status safetensors_fd_add(struct safetensors *table, const char *path, int fd,
+                                  uint64_t size_bytes)
 {
     const size_t count = table->file_count;
     enum gt_status status = HOSTMEM_GROW(table, &table->files, count + 1, "files of arrays");
@@ -55,32 +57,36 @@ enum gt_status safetensors_file_add(struct safetensors *table, const char *path)
 
 bool safetensors_name_valid(const char *name)
 {
-    static const char accepted[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    static const char accepted[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
     const size_t length = strnlen(name, SAFETENSORS_NAME_MAX);
     return length > 0 && length < SAFETENSORS_NAME_MAX && strspn(name, accepted) == length;
 }
 
 /* Sets the computed fields of `tensor`, and compares its place with the file. */
-static enum gt_status place_check(const struct safetensors *table, struct safetensors_tensor *tensor)
+static enum gt_status place_check(const struct safetensors *table,
+                                  struct safetensors_tensor *tensor)
 {
     /* The caller gives the size of an array without an enum dtype, which is never read. */
     const size_t element_bytes = tensor->dtype < DTYPE_COUNT ? dtype_size_bytes(tensor->dtype) : 0;
-    const struct safetensors_file *file = tensor->file != SAFETENSORS_ZEROS ? &table->files[tensor->file] : NULL;
+    const struct safetensors_file *file =
+        tensor->file != SAFETENSORS_ZEROS ? &table->files[tensor->file] : NULL;
     const char *path = file != NULL ? file->path : table->path;
     const struct ggml_block *block = tensor->block;
     size_t bytes;
     if (!size_product(tensor->dims, (size_t)tensor->rank, &tensor->elements) ||
         (block != NULL ? !size_mul(tensor->elements / block->values, block->bytes, &bytes)
                        : !size_mul(tensor->elements, element_bytes, &bytes)))
-        return FAIL(GT_DATA, "%s: tensor %s: the product of its sizes does not fit 64 bits", path, tensor->name);
+        return FAIL(GT_DATA, "%s: tensor %s: the product of its sizes does not fit 64 bits", path,
+                    tensor->name);
     if (tensor->dtype < DTYPE_COUNT)
         tensor->size_bytes = bytes;
-    if (file == NULL ||
-        (tensor->offset_bytes <= file->size_bytes && tensor->size_bytes <= file->size_bytes - tensor->offset_bytes))
+    if (file == NULL || (tensor->offset_bytes <= file->size_bytes &&
+                         tensor->size_bytes <= file->size_bytes - tensor->offset_bytes))
         return GT_OK;
     return FAIL(GT_DATA,
-                "%s: tensor %s: %" PRIu64 " bytes at byte %" PRIu64 " lie outside the file, which has %" PRIu64
-                " bytes",
+                "%s: tensor %s: %" PRIu64 " bytes at byte %" PRIu64
+                " lie outside the file, which has %" PRIu64 " bytes",
                 path, tensor->name, tensor->size_bytes, tensor->offset_bytes, file->size_bytes);
 }
 
@@ -91,12 +97,15 @@ enum gt_status safetensors_add(struct safetensors *table, const struct safetenso
     assert(tensor->file >= SAFETENSORS_ZEROS && tensor->file < (int32_t)table->file_count);
     assert(tensor->rank >= 0 && tensor->rank <= SAFETENSORS_RANK_MAX);
     if (!safetensors_name_valid(tensor->name))
-        return FAIL(GT_DATA, "%s: tensor name \"%.64s\": must be 1 to %d characters of A-Z a-z 0-9 . _ -", path,
-                    tensor->name, SAFETENSORS_NAME_MAX - 1);
+        return FAIL(GT_DATA,
+                    "%s: tensor name \"%.64s\": must be 1 to %d characters of A-Z a-z 0-9 . _ -",
+                    path, tensor->name, SAFETENSORS_NAME_MAX - 1);
     if (safetensors_find(table, tensor->name, &index) || table->count >= SAFETENSORS_TENSORS_MAX ||
         (tensor->transposed && tensor->rank != 2))
-        return FAIL(GT_DATA, "%s: tensor %s: is there twice, is one too many, or does not have two dimensions", path,
-                    tensor->name);
+        return FAIL(
+            GT_DATA,
+            "%s: tensor %s: is there twice, is one too many, or does not have two dimensions", path,
+            tensor->name);
     TRY(HOSTMEM_GROW(table, &table->tensors, table->count + 1, "table of arrays"));
     struct safetensors_tensor *entry = &table->tensors[table->count];
     *entry = *tensor;
@@ -137,9 +146,11 @@ bool safetensors_find(const struct safetensors *table, const char *name, size_t 
 }
 
 /* ---- reading ---- */
-/* Decodes elements first ... first+count-1 in the file's order; the first and the last block may lie partly outside. */
-static enum gt_status blocks_read(const struct safetensors *table, const struct safetensors_tensor *tensor,
-                                  size_t first, size_t count, float *out)
+/* Decodes elements first ... first+count-1 in the file's order; the first and the last block may
+ * lie partly outside. */
+static enum gt_status blocks_read(const struct safetensors *table,
+                                  const struct safetensors_tensor *tensor, size_t first,
+                                  size_t count, float *out)
 {
     unsigned char bytes[GGML_BLOCK_BYTES_MAX * PIECE_BLOCKS];
     float values[GGML_BLOCK_VALUES_MAX * PIECE_BLOCKS];
@@ -147,9 +158,11 @@ static enum gt_status blocks_read(const struct safetensors *table, const struct 
     const struct safetensors_file *file = &table->files[tensor->file];
     for (size_t done = 0, now; done < count; done += now) {
         const size_t index = (first + done) / block->values, skip = (first + done) % block->values;
-        const size_t blocks = size_min((skip + count - done + block->values - 1) / block->values, PIECE_BLOCKS);
+        const size_t blocks =
+            size_min((skip + count - done + block->values - 1) / block->values, PIECE_BLOCKS);
         now = size_min(count - done, blocks * block->values - skip);
-        TRY(file_read_at(file->fd, file->path, tensor->offset_bytes + (uint64_t)index * block->bytes, bytes,
+        TRY(file_read_at(file->fd, file->path,
+                         tensor->offset_bytes + (uint64_t)index * block->bytes, bytes,
                          blocks * block->bytes));
         for (size_t i = 0; i < blocks; i++)
             block->decode(bytes + i * block->bytes, values + i * block->values);
@@ -159,8 +172,9 @@ static enum gt_status blocks_read(const struct safetensors *table, const struct 
 }
 
 /* Reads elements first ... first+count-1 in the file's order. */
-static enum gt_status stored_read(const struct safetensors *table, const struct safetensors_tensor *tensor,
-                                  size_t first, size_t count, void *out, enum dtype out_dtype, uint32_t *crc32c)
+static enum gt_status stored_read(const struct safetensors *table,
+                                  const struct safetensors_tensor *tensor, size_t first,
+                                  size_t count, void *out, enum dtype out_dtype, uint32_t *crc32c)
 {
     uint16_t bits[PIECE_COUNT];
     const struct safetensors_file *file = &table->files[tensor->file];
@@ -171,7 +185,8 @@ static enum gt_status stored_read(const struct safetensors *table, const struct 
     for (size_t done = 0; done < count;) {
         const size_t now = size_min(count - done, most);
         void *to = out_dtype == dtype ? out : bits;
-        TRY(file_read_at(file->fd, file->path, tensor->offset_bytes + (uint64_t)(first + done) * size, to, now * size));
+        TRY(file_read_at(file->fd, file->path,
+                         tensor->offset_bytes + (uint64_t)(first + done) * size, to, now * size));
         if (crc32c != NULL)
             *crc32c = file_crc32c(*crc32c, to, now * size);
         if (out_dtype != dtype)
@@ -182,11 +197,13 @@ static enum gt_status stored_read(const struct safetensors *table, const struct 
 }
 
 /* Reads elements first ... first+count-1 of an array that is stored transposed. */
-static enum gt_status transposed_read(const struct safetensors *table, const struct safetensors_tensor *tensor,
-                                      size_t first, size_t count, unsigned char *out, enum dtype dtype)
+static enum gt_status transposed_read(const struct safetensors *table,
+                                      const struct safetensors_tensor *tensor, size_t first,
+                                      size_t count, unsigned char *out, enum dtype dtype)
 {
     float values[PIECE_COUNT]; /* or smaller elements */
-    const size_t rows = (size_t)tensor->dims[0], columns = (size_t)tensor->dims[1], end = first + count;
+    const size_t rows = (size_t)tensor->dims[0], columns = (size_t)tensor->dims[1],
+                 end = first + count;
     const size_t size = dtype_size_bytes(dtype);
     assert(size <= sizeof values[0]);
     for (size_t column = 0; column < columns; column++) {
@@ -197,36 +214,41 @@ static enum gt_status transposed_read(const struct safetensors *table, const str
             const size_t now = size_min(row_end - row, PIECE_COUNT);
             TRY(stored_read(table, tensor, column * rows + row, now, values, dtype, NULL));
             for (size_t i = 0; i < now; i++, row++)
-                memcpy(out + (row * columns + column - first) * size, (const unsigned char *)values + i * size, size);
+                memcpy(out + (row * columns + column - first) * size,
+                       (const unsigned char *)values + i * size, size);
         }
     }
     return GT_OK;
 }
 
 /* Reads elements first ... first+count-1 of an array whose rows are in the order of neighbours. */
-static enum gt_status neighbours_read(const struct safetensors *table, const struct safetensors_tensor *tensor,
-                                      size_t first, size_t count, unsigned char *out, enum dtype dtype)
+static enum gt_status neighbours_read(const struct safetensors *table,
+                                      const struct safetensors_tensor *tensor, size_t first,
+                                      size_t count, unsigned char *out, enum dtype dtype)
 {
-    const size_t head = (size_t)tensor->head_dim, columns = tensor->elements / (size_t)tensor->dims[0];
+    const size_t head = (size_t)tensor->head_dim,
+                 columns = tensor->elements / (size_t)tensor->dims[0];
     for (size_t done = 0, run; done < count; done += run) {
-        const size_t row = (first + done) / columns, column = (first + done) % columns, place = row % head;
+        const size_t row = (first + done) / columns, column = (first + done) % columns,
+                     place = row % head;
         const size_t stored = row - place + place % (head / 2) * 2 + place / (head / 2);
         run = size_min(count - done, columns - column);
-        TRY(stored_read(table, tensor, stored * columns + column, run, out + done * dtype_size_bytes(dtype), dtype,
-                        NULL));
+        TRY(stored_read(table, tensor, stored * columns + column, run,
+                        out + done * dtype_size_bytes(dtype), dtype, NULL));
     }
     return GT_OK;
 }
 
-enum gt_status safetensors_read(const struct safetensors *table, size_t index, size_t first, size_t count, void *out,
-                                enum dtype dtype, uint32_t *crc32c)
+enum gt_status safetensors_read(const struct safetensors *table, size_t index, size_t first,
+                                size_t count, void *out, enum dtype dtype, uint32_t *crc32c)
 {
     assert(index < table->count);
     const struct safetensors_tensor *tensor = &table->tensors[index];
     assert(first <= tensor->elements && count <= tensor->elements - first);
     const bool plain = !tensor->transposed && tensor->head_dim == 0 && tensor->block == NULL;
     if (tensor->dtype != dtype && tensor->dtype != DTYPE_BF16 && tensor->dtype != DTYPE_F16)
-        return FAIL(GT_UNSUPPORTED, "%s: tensor %s: field \"dtype\": only F32, BF16 and F16 can be loaded",
+        return FAIL(GT_UNSUPPORTED,
+                    "%s: tensor %s: field \"dtype\": only F32, BF16 and F16 can be loaded",
                     safetensors_path(table, index), tensor->name);
     if (tensor->file == SAFETENSORS_ZEROS) {
         memset(out, 0, count * dtype_size_bytes(dtype));
@@ -242,14 +264,15 @@ enum gt_status safetensors_read(const struct safetensors *table, size_t index, s
     return GT_OK;
 }
 
-char *safetensors_shape_text(char text[static SAFETENSORS_SHAPE_TEXT_MAX], const int64_t *dims, int32_t rank)
+char *safetensors_shape_text(char text[static SAFETENSORS_SHAPE_TEXT_MAX], const int64_t *dims,
+                             int32_t rank)
 {
     assert(rank >= 0 && rank <= SAFETENSORS_RANK_MAX);
     size_t length = 0;
     text[length++] = '[';
     for (int32_t i = 0; i < rank; i++)
-        length += (size_t)snprintf(text + length, SAFETENSORS_SHAPE_TEXT_MAX - length, "%s%" PRId64, i > 0 ? "," : "",
-                                   dims[i]);
+        length += (size_t)snprintf(text + length, SAFETENSORS_SHAPE_TEXT_MAX - length, "%s%" PRId64,
+                                   i > 0 ? "," : "", dims[i]);
     assert(length + 2 <= SAFETENSORS_SHAPE_TEXT_MAX);
     memcpy(text + length, "]", 2);
     return text;
@@ -257,13 +280,17 @@ char *safetensors_shape_text(char text[static SAFETENSORS_SHAPE_TEXT_MAX], const
 
 /* ---- writing ----
  *
- * The same function makes the header twice, first to measure it and then to write it, so that memory does not grow with
- * the number of tensors.  The data is streamed through the caller's staging buffer into a temporary file, which
- * replaces the target in one rename; checksums are computed on the way.  The source determines the order of the tensors
- * and we that of the fields, so equal weights give equal files. */
-#define PIECE_BYTES 512 /* one tensor's part of the header: a name of 127, eight sizes and two offsets of 20 digits */
+ * The same function makes the header twice, first to measure it and then to write it, so that
+ * memory does not grow with the number of tensors.  The data is streamed through the caller's
+ * staging buffer into a temporary file, which replaces the target in one rename; checksums are
+ * computed on the way.  The source determines the order of the tensors and we that of the fields,
+ * so equal weights give equal files. */
+#define PIECE_BYTES                                                                          \
+    512 /* one tensor's part of the header: a name of 127, eight sizes and two offsets of 20 \
+           digits */
 #define ALIGNMENT 8
-#define METADATA "{\"__metadata__\":{\"format\":\"pt\"}" /* transformers rejects a file without "format" */
+#define METADATA \
+    "{\"__metadata__\":{\"format\":\"pt\"}" /* transformers rejects a file without "format" */
 
 /* The state while the header is made. */
 struct header {
@@ -300,7 +327,8 @@ static enum gt_status header_make(struct header *header, const struct safetensor
         const size_t begin = header->data_bytes;
         header->data_bytes += elements_of(&tensor) * dtype_size_bytes(tensor.dtype);
         const int length =
-            snprintf(piece, sizeof piece, ",\"%s\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
+            snprintf(piece, sizeof piece,
+                     ",\"%s\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
                      tensor.name, dtype_safetensors_name(tensor.dtype),
                      SAFETENSORS_SHAPE_TEXT(tensor.dims, tensor.rank), begin, header->data_bytes);
         assert(length > 0 && (size_t)length < sizeof piece);
@@ -310,7 +338,8 @@ static enum gt_status header_make(struct header *header, const struct safetensor
 }
 
 /* Makes the header once to measure it, and once to write it. */
-static enum gt_status header_write(struct file_replacement *file, const struct safetensors_source *source)
+static enum gt_status header_write(struct file_replacement *file,
+                                   const struct safetensors_source *source)
 {
     struct header measured = {.file = NULL}, header = {.file = file};
     TRY(header_make(&measured, source));
@@ -320,7 +349,8 @@ static enum gt_status header_write(struct file_replacement *file, const struct s
     return header_make(&header, source);
 }
 
-static enum gt_status tensor_write(struct file_replacement *file, const struct safetensors_source *source, size_t index,
+static enum gt_status tensor_write(struct file_replacement *file,
+                                   const struct safetensors_source *source, size_t index,
                                    void *staging, size_t staging_bytes)
 {
     struct safetensors_tensor tensor = {.dtype = DTYPE_COUNT};
@@ -341,8 +371,9 @@ static enum gt_status tensor_write(struct file_replacement *file, const struct s
     return source->written != NULL ? source->written(source->context, index, crc32c) : GT_OK;
 }
 
-enum gt_status safetensors_write(const char *path, const struct safetensors_source *source, void *staging,
-                                 size_t staging_bytes, struct safetensors_result *out)
+enum gt_status safetensors_write(const char *path, const struct safetensors_source *source,
+                                 void *staging, size_t staging_bytes,
+                                 struct safetensors_result *out)
 {
     struct file_replacement file;
     assert(source->count <= SAFETENSORS_TENSORS_MAX);

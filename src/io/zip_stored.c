@@ -1,8 +1,9 @@
 /* Reads the directory of a zip archive.
  *
- * The directory at the end is authoritative; a member's local header is read only for its length.  All sizes and
- * offsets are untrusted: each is checked against the file before it is used, and sums cannot wrap.  Compressed members
- * are rejected.  Contents are read only to compare their checksums.
+ * The directory at the end is authoritative; a member's local header is read only for its length.
+ * All sizes and offsets are untrusted: each is checked against the file before it is used, and sums
+ * cannot wrap.  Compressed members are rejected.  Contents are read only to compare their
+ * checksums.
  */
 #include "io/zip_stored.h"
 
@@ -10,7 +11,14 @@
 #include "base/file.h"
 #include "base/size.h"
 
-enum { END_BYTES = 22, LOCATOR_BYTES = 20, END64_BYTES = 56, MEMBER_BYTES = 46, LOCAL_BYTES = 30, PIECE_BYTES = 16384 };
+enum {
+    END_BYTES = 22,
+    LOCATOR_BYTES = 20,
+    END64_BYTES = 56,
+    MEMBER_BYTES = 46,
+    LOCAL_BYTES = 30,
+    PIECE_BYTES = 16384
+};
 
 #define SIGNATURE_END UINT32_C(0x06054b50)
 #define SIGNATURE_LOCATOR UINT32_C(0x07064b50)
@@ -42,7 +50,8 @@ static enum gt_status end64_read(struct zip *zip, uint64_t end_offset)
         return damaged(zip, "no Zip64 locator");
     TRY(file_read_at(zip->fd, zip->path, end_offset - LOCATOR_BYTES, locator, sizeof locator));
     const uint64_t at = le_read(locator + 8, 8);
-    if (u32_at(locator) != SIGNATURE_LOCATOR || at > end_offset || end_offset - at < END64_BYTES + LOCATOR_BYTES)
+    if (u32_at(locator) != SIGNATURE_LOCATOR || at > end_offset ||
+        end_offset - at < END64_BYTES + LOCATOR_BYTES)
         return damaged(zip, "no Zip64 end record where the locator says");
     TRY(file_read_at(zip->fd, zip->path, at, end, sizeof end));
     if (u32_at(end) != SIGNATURE_END64)
@@ -66,7 +75,8 @@ static enum gt_status end_read(struct zip *zip)
     zip->count = u16_at(end + 10);
     zip->directory_bytes = u32_at(end + 12);
     zip->directory_offset = u32_at(end + 16);
-    if (zip->count == UINT16_MAX || zip->directory_bytes == UINT32_MAX || zip->directory_offset == UINT32_MAX)
+    if (zip->count == UINT16_MAX || zip->directory_bytes == UINT32_MAX ||
+        zip->directory_offset == UINT32_MAX)
         TRY(end64_read(zip, at));
     if (zip->directory_offset > at || zip->directory_bytes > at - zip->directory_offset)
         return damaged(zip, "the directory lies outside the file");
@@ -75,11 +85,12 @@ static enum gt_status end_read(struct zip *zip)
     return FAIL(GT_DATA,
                 "%s: zip archive: %" PRIu64 " members in a directory of %" PRIu64
                 " bytes; at most %d in %zu are accepted",
-                zip->path, zip->count, zip->directory_bytes, ZIP_ENTRIES_MAX, ZIP_DIRECTORY_BYTES_MAX);
+                zip->path, zip->count, zip->directory_bytes, ZIP_ENTRIES_MAX,
+                ZIP_DIRECTORY_BYTES_MAX);
 }
 
-/* Replaces each *wanted[i] that is UINT32_MAX by the next value of the Zip64 field.  Returns false if one is
- * missing. */
+/* Replaces each *wanted[i] that is UINT32_MAX by the next value of the Zip64 field.  Returns false
+ * if one is missing. */
 static bool extra_parse(const unsigned char *extra, size_t count, uint64_t *const wanted[3])
 {
     const unsigned char *field = NULL;
@@ -128,7 +139,8 @@ static enum gt_status member_parse(const struct zip *zip, size_t *at, struct zip
     const size_t left = (size_t)zip->directory_bytes - *at;
     if (left < MEMBER_BYTES || u32_at(bytes) != SIGNATURE_MEMBER)
         return damaged(zip, "the directory ends early");
-    const size_t name = u16_at(bytes + 28), extra = u16_at(bytes + 30), comment = u16_at(bytes + 32);
+    const size_t name = u16_at(bytes + 28), extra = u16_at(bytes + 30),
+                 comment = u16_at(bytes + 32);
     if (name + extra + comment > left - MEMBER_BYTES)
         return damaged(zip, "the directory ends early");
     uint64_t packed = u32_at(bytes + 20), size = u32_at(bytes + 24), offset = u32_at(bytes + 42);
@@ -142,12 +154,14 @@ static enum gt_status member_parse(const struct zip *zip, size_t *at, struct zip
                                 .crc32 = u32_at(bytes + 16)};
     if (u16_at(bytes + 10) == 0 && (u16_at(bytes + 8) & 1u) == 0 && packed == size)
         return content_find(zip, offset, entry);
-    return FAIL(GT_UNSUPPORTED,
-                "%s: zip archive: member %.*s is compressed or encrypted, which torch.save() never does", zip->path,
-                (int)size_min(name, 100), entry->name);
+    return FAIL(
+        GT_UNSUPPORTED,
+        "%s: zip archive: member %.*s is compressed or encrypted, which torch.save() never does",
+        zip->path, (int)size_min(name, 100), entry->name);
 }
 
-enum gt_status zip_open(const void *owner, int fd, const char *path, uint64_t size_bytes, struct zip *out)
+enum gt_status zip_open(const void *owner, int fd, const char *path, uint64_t size_bytes,
+                        struct zip *out)
 {
     struct zip zip = {.fd = fd, .path = path, .size_bytes = size_bytes};
     size_t at = 0;
@@ -177,7 +191,8 @@ enum gt_status zip_verify(const struct zip *zip, struct zip_entry *entry)
     if (entry->is_verified || entry->crc32 == 0)
         return GT_OK;
     for (uint64_t at = 0; at < entry->size_bytes; at += sizeof piece) {
-        const size_t count = entry->size_bytes - at < sizeof piece ? (size_t)(entry->size_bytes - at) : sizeof piece;
+        const size_t count =
+            entry->size_bytes - at < sizeof piece ? (size_t)(entry->size_bytes - at) : sizeof piece;
         TRY(file_read_at(zip->fd, zip->path, entry->offset_bytes + at, piece, count));
         crc = file_crc32(crc, piece, count);
     }
@@ -185,7 +200,8 @@ enum gt_status zip_verify(const struct zip *zip, struct zip_entry *entry)
         return FAIL(GT_DATA,
                     "%s: member %.*s has checksum %08" PRIx32 ", but the archive says %08" PRIx32
                     "; the file is damaged",
-                    zip->path, (int)size_min(entry->name_bytes, 100), entry->name, crc, entry->crc32);
+                    zip->path, (int)size_min(entry->name_bytes, 100), entry->name, crc,
+                    entry->crc32);
     entry->is_verified = true;
     return GT_OK;
 }

@@ -28,14 +28,16 @@ struct zip {
     struct zip_entry *entries; /* [count] */
 };
 
-/* Reads the directory of the archive `fd` of `size_bytes` bytes into memory of `owner`.  Checks that every member is
- * inside the file.  Errors: GT_IO, GT_NO_MEMORY; GT_DATA and GT_UNSUPPORTED (compressed or encrypted members) with one
- * line that names file and member. */
-enum gt_status zip_open(const void *owner, int fd, const char *path, uint64_t size_bytes, struct zip *out);
+/* Reads the directory of the archive `fd` of `size_bytes` bytes into memory of `owner`.  Checks
+ * that every member is inside the file.  Errors: GT_IO, GT_NO_MEMORY; GT_DATA and GT_UNSUPPORTED
+ * (compressed or encrypted members) with one line that names file and member. */
+enum gt_status zip_open(const void *owner, int fd, const char *path, uint64_t size_bytes,
+                        struct zip *out);
 /* Returns NULL when there is none. */
 struct zip_entry *zip_find(const struct zip *zip, const char *name);
-/* Reads a member once and compares its CRC-32 with the directory's.  A stored CRC-32 of 0 is not compared: torch.save()
- * writes it after torch.serialization.set_crc32_options(False).  Errors: GT_IO; GT_DATA, naming file and member. */
+/* Reads a member once and compares its CRC-32 with the directory's.  A stored CRC-32 of 0 is not
+ * compared: torch.save() writes it after torch.serialization.set_crc32_options(False).  Errors:
+ * GT_IO; GT_DATA, naming file and member. */
 enum gt_status zip_verify(const struct zip *zip, struct zip_entry *entry);
 
 #endif

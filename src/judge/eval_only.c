@@ -1,7 +1,7 @@
 /* eval_only: the evaluation of a run, without its training.
  *
- * The run starts as one that trains, with the same data, device and weights, but plans the evaluation program alone.
- * Nothing is saved, and metrics.jsonl is left alone.
+ * The run starts as one that trains, with the same data, device and weights, but plans the
+ * evaluation program alone. Nothing is saved, and metrics.jsonl is left alone.
  */
 #include "judge/eval_only.h"
 

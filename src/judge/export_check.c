@@ -1,9 +1,10 @@
 /* The last step of an export: what was written is read back and judged.
  *
- * Both models, the one before and the one after, compute the loss of the same tokens on the cpu in float32, one after
- * the other, by the same code that trains.  The difference is what the type of the weights costs, together with what
- * the format cannot express; a large one means that the file is wrong.  Tokens come from the beginning of the
- * validation data that the run names.  All of them count, those that the training of conversations ignores too.
+ * Both models, the one before and the one after, compute the loss of the same tokens on the cpu in
+ * float32, one after the other, by the same code that trains.  The difference is what the type of
+ * the weights costs, together with what the format cannot express; a large one means that the file
+ * is wrong.  Tokens come from the beginning of the validation data that the run names.  All of them
+ * count, those that the training of conversations ignores too.
  */
 #include "judge/export_check.h"
 
@@ -20,8 +21,9 @@
 #define TOKENS_MIN 64
 #define WINDOW_MAX 256
 #define FLOPS_MODELLED 2e10 /* a second, of a slow processor */
-#define CHANCE_MAX 12.0     /* about the loss of a model that knows nothing; larger ones are compared as shares */
-#define SECONDS_MAX 10.0    /* for both models */
+#define CHANCE_MAX \
+    12.0 /* about the loss of a model that knows nothing; larger ones are compared as shares */
+#define SECONDS_MAX 10.0 /* for both models */
 
 /* Public domain: written for this program. */
 static const char own_text[] =
@@ -49,12 +51,14 @@ static double bound_of(const struct export_options *options)
     }
 }
 
-/* Reads the first tokens of the run's validation data.  Sets *out_count to 0 if they are not there, or have other ids
- * than the model. */
-static enum gt_status tokens_of_run(const struct export_check *check, int64_t most, int32_t *ids, int64_t *out_count)
+/* Reads the first tokens of the run's validation data.  Sets *out_count to 0 if they are not there,
+ * or have other ids than the model. */
+static enum gt_status tokens_of_run(const struct export_check *check, int64_t most, int32_t *ids,
+                                    int64_t *out_count)
 {
     const struct checkpoint *checkpoint = check->options->checkpoint;
-    const char *dataset = json_string_value(json_object_get(checkpoint->record.state.configuration, "dataset"));
+    const char *dataset =
+        json_string_value(json_object_get(checkpoint->record.state.configuration, "dataset"));
     bool exists = false;
     struct token_source *source;
     *out_count = 0;
@@ -75,7 +79,8 @@ static enum gt_status tokens_of_run(const struct export_check *check, int64_t mo
     return status;
 }
 
-static enum gt_status tokens_of_text(const struct export_check *check, int64_t most, int32_t *ids, int64_t *out_count)
+static enum gt_status tokens_of_text(const struct export_check *check, int64_t most, int32_t *ids,
+                                     int64_t *out_count)
 {
     const struct tokenizer *tokenizer = check->options->tokenizer;
     struct tokenizer_encoder *encoder;
@@ -86,12 +91,14 @@ static enum gt_status tokens_of_text(const struct export_check *check, int64_t m
     if (tokenizer == NULL)
         return GT_OK;
     TRY(tokenizer_encoder_create(check->options->mem, tokenizer, &encoder));
-    enum gt_status status =
-        HOSTMEM_NEW(encoder, sizeof own_text * (size_t)tokenizer_pipeline(tokenizer)->growth, "tokens", &all);
-    if (status == GT_OK && tokenizer_encoder_run(encoder, own_text, sizeof own_text - 1, TOKENIZER_SPECIAL_AS_TEXT, all,
-                                                 &count, &fault) == GT_OK)
-        *out_count =
-            (int64_t)count < most ? (int64_t)count : most; /* else it has characters that the vocabulary lacks */
+    enum gt_status status = HOSTMEM_NEW(
+        encoder, sizeof own_text * (size_t)tokenizer_pipeline(tokenizer)->growth, "tokens", &all);
+    if (status == GT_OK &&
+        tokenizer_encoder_run(encoder, own_text, sizeof own_text - 1, TOKENIZER_SPECIAL_AS_TEXT,
+                              all, &count, &fault) == GT_OK)
+        *out_count = (int64_t)count < most
+                         ? (int64_t)count
+                         : most; /* else it has characters that the vocabulary lacks */
     if (*out_count > 0)
         memcpy(ids, all, (size_t)*out_count * sizeof ids[0]);
     hostmem_free(encoder);
@@ -99,7 +106,8 @@ static enum gt_status tokens_of_text(const struct export_check *check, int64_t m
 }
 
 /* Each model has a heap of its own, since a session ends the time of allocations. */
-static enum gt_status loss_of(const char *model, int64_t window, const int32_t *ids, int64_t count, double *out)
+static enum gt_status loss_of(const char *model, int64_t window, const int32_t *ids, int64_t count,
+                              double *out)
 {
     struct hostmem *mem;
     TRY(hostmem_create(&mem));
@@ -108,8 +116,8 @@ static enum gt_status loss_of(const char *model, int64_t window, const int32_t *
     return status;
 }
 
-static enum gt_status losses_compare(const struct export_check *check, const char *exported, bool own,
-                                     const int32_t *ids, int64_t count)
+static enum gt_status losses_compare(const struct export_check *check, const char *exported,
+                                     bool own, const int32_t *ids, int64_t count)
 {
     const struct model_config *config = &check->options->checkpoint->config;
     const int64_t limit = config->block_size < WINDOW_MAX ? config->block_size : WINDOW_MAX;
@@ -117,15 +125,17 @@ static enum gt_status losses_compare(const struct export_check *check, const cha
     double before, after;
     TRY(loss_of(check->model, window, ids, count, &before));
     TRY(loss_of(exported, window, ids, count, &after));
-    log_result("%s: loss %.4f, the model's is %.4f (%+.4f, %" PRId64 " tokens of %s)", exported, after, before,
-               after - before, (count - 1) / window * window, own ? "our own text" : "the validation data");
+    log_result("%s: loss %.4f, the model's is %.4f (%+.4f, %" PRId64 " tokens of %s)", exported,
+               after, before, after - before, (count - 1) / window * window,
+               own ? "our own text" : "the validation data");
     const double bound = bound_of(check->options) * fmax(1.0, before / CHANCE_MAX);
     if (fabs(after - before) <= bound)
         return GT_OK;
-    return FAIL(GT_FAILURE,
-                "%s: the loss differs by more than %g, which the type of the weights does not explain; do not use this "
-                "file, and report it with the model's config.json",
-                exported, bound);
+    return FAIL(
+        GT_FAILURE,
+        "%s: the loss differs by more than %g, which the type of the weights does not explain; do not use this "
+        "file, and report it with the model's config.json",
+        exported, bound);
 }
 
 enum gt_status export_check_run(const struct export_check *check)
@@ -137,13 +147,14 @@ enum gt_status export_check_run(const struct export_check *check)
                    bytes = parameters * sizeof(float);
     const double affordable = SECONDS_MAX * FLOPS_MODELLED / (4.0 * (double)parameters);
     uint64_t total = 0, free_bytes = 0;
-    int64_t count = 0, most = affordable < (double)check->tokens ? (int64_t)affordable : check->tokens;
+    int64_t count = 0,
+            most = affordable < (double)check->tokens ? (int64_t)affordable : check->tokens;
     int32_t *ids;
     if (options->format == EXPORT_PEFT || options->format == EXPORT_GGUF_LORA || check->tokens == 0)
         return GT_OK;
     if (system_memory_read(&total, &free_bytes) && bytes > free_bytes / 2) {
-        log_note("not evaluated: its weights take %s in float32, and %s of memory are free", LOG_BYTES(bytes),
-                 LOG_BYTES(free_bytes));
+        log_note("not evaluated: its weights take %s in float32, and %s of memory are free",
+                 LOG_BYTES(bytes), LOG_BYTES(free_bytes));
         return GT_OK;
     }
     most = most > TOKENS_MIN ? most : TOKENS_MIN;
@@ -153,7 +164,8 @@ enum gt_status export_check_run(const struct export_check *check)
     if (own)
         THEN(status, tokens_of_text(check, most + 1, ids, &count));
     if (status == GT_OK && count < 2)
-        log_note("not evaluated: the run's validation data are not here, and there is no tokenizer for another text");
+        log_note(
+            "not evaluated: the run's validation data are not here, and there is no tokenizer for another text");
     else
         THEN(status, losses_compare(check, exported, own, ids, count));
     hostmem_free(ids);

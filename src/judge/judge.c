@@ -1,12 +1,15 @@
-/* Judges a model: the perplexity of a token file, and how often it chooses the right answer of a question.
+/* Judges a model: the perplexity of a token file, and how often it chooses the right answer of a
+ * question.
  *
- * The session has only the evaluation program, with eval_batch_size sequences at once.  A token file is evaluated as
- * with eval_iters=0: every token but the first of a shard is predicted once.  Bits per byte divide the same sum of
- * losses by the number of bytes that these tokens encode; special tokens encode none.
+ * The session has only the evaluation program, with eval_batch_size sequences at once.  A token
+ * file is evaluated as with eval_iters=0: every token but the first of a shard is predicted once.
+ * Bits per byte divide the same sum of losses by the number of bytes that these tokens encode;
+ * special tokens encode none.
  *
- * An answer's loss is the sum of the losses of its tokens after the context, and its mean loss is that divided by their
- * number.  The model chooses the answer with the smallest mean loss, which is called "accuracy norm" and is what llm.c
- * prints, or the smallest sum.  Ties go to the first answer.  One answer is one sequence; the other rows are ignored.
+ * An answer's loss is the sum of the losses of its tokens after the context, and its mean loss is
+ * that divided by their number.  The model chooses the answer with the smallest mean loss, which is
+ * called "accuracy norm" and is what llm.c prints, or the smallest sum.  Ties go to the first
+ * answer.  One answer is one sequence; the other rows are ignored.
  */
 #include "judge/judge.h"
 
@@ -25,7 +28,8 @@
 #include "session/watchdog.h"
 #include "train/feed.h"
 
-/* Default number of sequences at once.  More gain little, since one sequence is already a whole matrix of rows. */
+/* Default number of sequences at once.  More gain little, since one sequence is already a whole
+ * matrix of rows. */
 #define BATCH_DEFAULT 4
 #define LOSS_CHUNK_ROWS 256
 #define READ_COUNT 4096
@@ -43,25 +47,30 @@ struct judge {
     int64_t batch, time;         /* B and T of the evaluation program */
 };
 
-/* Chooses the length of the sequences and crops the model's context to it, as a run does: block_size if it is set, else
- * that of the checkpoint's run, else as many positions as usual; a table of positions is used whole. */
+/* Chooses the length of the sequences and crops the model's context to it, as a run does:
+ * block_size if it is set, else that of the checkpoint's run, else as many positions as usual; a
+ * table of positions is used whole. */
 static enum gt_status time_choose(struct judge *judge, struct model_config *model)
 {
     const struct config *config = judge->config;
     const struct checkpoint *checkpoint = judge->source.checkpoint;
     const json_t *before = json_object_get(checkpoint->record.state.configuration, "block_size");
-    const bool set = config_key_was_set(config, CONFIG_KEY_block_size), rope = model->position == POSITION_ROPE;
+    const bool set = config_key_was_set(config, CONFIG_KEY_block_size),
+               rope = model->position == POSITION_ROPE;
     const int64_t usual = json_is_integer(before) ? json_integer_value(before) : config->block_size;
     const char *key = config->eval_block_size > 0 ? "eval_block_size" : "block_size";
-    judge->time = set ? config->block_size : rope ? min_i64(usual, model->block_size) : model->block_size;
+    judge->time = set    ? config->block_size
+                  : rope ? min_i64(usual, model->block_size)
+                         : model->block_size;
     if (config->eval_block_size > 0)
         judge->time = config->eval_block_size;
     if (judge->time > model->block_size && !rope)
-        return FAIL(GT_USAGE, "%s=%" PRId64 " is larger than the model's block_size, %" PRId32, key, judge->time,
-                    model->block_size);
-    if (judge->time > model->block_size)
-        log_warning("%s=%" PRId64 " is more than the %" PRId32 " positions that the model was made for", key,
+        return FAIL(GT_USAGE, "%s=%" PRId64 " is larger than the model's block_size, %" PRId32, key,
                     judge->time, model->block_size);
+    if (judge->time > model->block_size)
+        log_warning("%s=%" PRId64 " is more than the %" PRId32
+                    " positions that the model was made for",
+                    key, judge->time, model->block_size);
     model->block_size = rope ? (int32_t)judge->time : model->block_size;
     return GT_OK;
 }
@@ -70,9 +79,10 @@ static enum gt_status model_load(struct judge *judge)
 {
     const struct config *config = judge->config;
     if (strcmp(config->init_from, "scratch") == 0)
-        return FAIL(GT_USAGE,
-                    "%s measures a trained model; add --init_from=resume, or --init_from with a folder or file",
-                    config->eval_data[0] != '\0' ? "eval_data" : "hellaswag");
+        return FAIL(
+            GT_USAGE,
+            "%s measures a trained model; add --init_from=resume, or --init_from with a folder or file",
+            config->eval_data[0] != '\0' ? "eval_data" : "hellaswag");
     TRY(restore_open_weights(judge->mem, config, &judge->source));
     struct model_config model = judge->source.checkpoint->config;
     TRY(time_choose(judge, &model));
@@ -90,9 +100,11 @@ static enum gt_status model_load(struct judge *judge)
         .choice.loss_chunk_rows = (int32_t)min_i64(judge->batch * judge->time, LOSS_CHUNK_ROWS),
     };
     TRY(session_plan(&judge->session, &options));
-    TRY(watchdog_start(&judge->watchdog, judge->mem, judge->session.device.backend, judge->folder, config->watchdog));
+    TRY(watchdog_start(&judge->watchdog, judge->mem, judge->session.device.backend, judge->folder,
+                       config->watchdog));
     TRY(session_start(&judge->session));
-    exec_waits_set(judge->session.exec, config->watchdog > 0); /* so that the watchdog can name an op */
+    exec_waits_set(judge->session.exec,
+                   config->watchdog > 0); /* so that the watchdog can name an op */
     return restore_weights(&judge->session, &judge->source, 0);
 }
 
@@ -106,16 +118,18 @@ static enum gt_status tokenizer_look(struct judge *judge)
     bool exists;
     TRY(file_look(path, &exists));
     file_folder_of(folder, path);
-    TRY(tokenizer_open_dataset(judge->mem, file_is_folder(path) ? path : folder, &judge->tokenizer));
+    TRY(tokenizer_open_dataset(judge->mem, file_is_folder(path) ? path : folder,
+                               &judge->tokenizer));
     if (judge->tokenizer == NULL && file_is_folder(judge->folder))
         TRY(tokenizer_open_dataset(judge->mem, judge->folder, &judge->tokenizer));
     if (judge->tokenizer == NULL)
-        log_note("%s: no %s beside the tokens or the model, so bits per byte are not known", path, TOKENIZER_FILE_NAME);
+        log_note("%s: no %s beside the tokens or the model, so bits per byte are not known", path,
+                 TOKENIZER_FILE_NAME);
     return GT_OK;
 }
 
-/* Adds up the bytes of the first `targets` targets, of those that count: of tokens but the first of each shard that is
- * long enough. */
+/* Adds up the bytes of the first `targets` targets, of those that count: of tokens but the first of
+ * each shard that is long enough. */
 static enum gt_status bytes_sum(const struct judge *judge, int64_t targets, double *out)
 {
     struct token_source *source = judge->feed.parts[0].source[TOKEN_VAL];
@@ -133,9 +147,12 @@ static enum gt_status bytes_sum(const struct judge *judge, int64_t targets, doub
         for (int64_t at = 1; at < length; at += READ_COUNT) {
             const int64_t count = min_i64(length - at, READ_COUNT);
             TRY(token_source_read(source, first + at, count, ids));
-            (void)token_source_mask(source, first + at, count, ids); /* what does not count has no bytes */
+            (void)token_source_mask(source, first + at, count,
+                                    ids); /* what does not count has no bytes */
             for (int64_t i = 0; i < count; i++)
-                sum += ids[i] == eot ? 0.0 : (double)tokenizer_token_bytes(judge->tokenizer, ids[i], scratch, &bytes);
+                sum += ids[i] == eot ? 0.0
+                                     : (double)tokenizer_token_bytes(judge->tokenizer, ids[i],
+                                                                     scratch, &bytes);
         }
     }
     *out = sum;
@@ -146,11 +163,12 @@ static enum gt_status bytes_sum(const struct judge *judge, int64_t targets, doub
 static enum gt_status text_judge(struct judge *judge)
 {
     const char *path = judge->config->eval_data;
-    const struct evaluation evaluation = {.session = &judge->session,
-                                          .feed = &judge->feed,
-                                          .progress = &judge->progress,
-                                          .windows = size_ceil_div(judge->config->eval_tokens, judge->time),
-                                          .must_be_finite = true};
+    const struct evaluation evaluation = {
+        .session = &judge->session,
+        .feed = &judge->feed,
+        .progress = &judge->progress,
+        .windows = size_ceil_div(judge->config->eval_tokens, judge->time),
+        .must_be_finite = true};
     struct evaluation_sum sum;
     double bytes = 0.0;
     TRY(tokenizer_look(judge));
@@ -158,26 +176,31 @@ static enum gt_status text_judge(struct judge *judge)
     TRY(evaluation_split_sum(&evaluation, TOKEN_VAL, "evaluate", &sum));
     progress_clear(&judge->progress);
     if (judge->tokenizer != NULL)
-        TRY(bytes_sum(judge, evaluation.windows > 0 ? evaluation.windows * judge->time : INT64_MAX, &bytes));
+        TRY(bytes_sum(judge, evaluation.windows > 0 ? evaluation.windows * judge->time : INT64_MAX,
+                      &bytes));
     const double loss = sum.loss / (double)sum.targets;
-    log_result("%s: %" PRId64 " tokens, loss %.6f, perplexity %.6g%s", path, sum.targets, loss, exp(loss),
-               bytes > 0.0 ? TEXT(96, ", %.0f bytes, bits per byte %.6f", bytes, sum.loss / log(2.0) / bytes) : "");
+    log_result("%s: %" PRId64 " tokens, loss %.6f, perplexity %.6g%s", path, sum.targets, loss,
+               exp(loss),
+               bytes > 0.0 ? TEXT(96, ", %.0f bytes, bits per byte %.6f", bytes,
+                                  sum.loss / log(2.0) / bytes)
+                           : "");
     return GT_OK;
 }
 
 /* ---- questions ---- */
 
-/* Writes context and answer into the first sequence: row t predicts token t + 1, and only the answer's tokens count. */
-static enum gt_status row_fill(const struct judge *judge, const struct choices_question *question, int64_t number,
-                               int32_t answer)
+/* Writes context and answer into the first sequence: row t predicts token t + 1, and only the
+ * answer's tokens count. */
+static enum gt_status row_fill(const struct judge *judge, const struct choices_question *question,
+                               int64_t number, int32_t answer)
 {
     const struct choices_tokens *context = &question->context, *tokens = &question->answers[answer];
     const int64_t count = (int64_t)context->count + tokens->count;
     int32_t *ids = judge->feed.tensors.ids, *targets = judge->feed.tensors.targets;
     if (count - 1 > judge->time)
         return FAIL(GT_DATA,
-                    "%s: question %" PRId64 " has %" PRId64 " tokens with answer %" PRId32 ", more than the %" PRId64
-                    " that the model takes",
+                    "%s: question %" PRId64 " has %" PRId64 " tokens with answer %" PRId32
+                    ", more than the %" PRId64 " that the model takes",
                     judge->config->hellaswag, number, count, answer, judge->time + 1);
     memset(ids, 0, (size_t)(judge->batch * judge->time) * sizeof *ids);
     batch_targets_ignore(targets, judge->batch * judge->time);
@@ -211,16 +234,17 @@ static enum gt_status row_evaluate(void *context)
 }
 
 /* Finds the answer with the smallest loss per token, and the one with the smallest loss. */
-static enum gt_status question_answer(struct judge *judge, const struct choices_question *question, int64_t number,
-                                      int32_t *out_mean, int32_t *out_sum)
+static enum gt_status question_answer(struct judge *judge, const struct choices_question *question,
+                                      int64_t number, int32_t *out_mean, int32_t *out_sum)
 {
     double least_mean = INFINITY, least_sum = INFINITY;
     for (int32_t answer = 0; answer < question->answer_count; answer++) {
         struct row row = {judge, question, number, answer, 0.0};
         TRY(row_evaluate(&row));
         if (!isfinite(row.loss))
-            return bad_value_explain(&judge->session, TEXT(64, "the loss of question %" PRId64, number), row_evaluate,
-                                     &row);
+            return bad_value_explain(&judge->session,
+                                     TEXT(64, "the loss of question %" PRId64, number),
+                                     row_evaluate, &row);
         const double sum = row.loss, mean = sum / question->answers[answer].count;
         if (mean < least_mean) {
             least_mean = mean;
@@ -251,9 +275,10 @@ static enum gt_status questions_judge(struct judge *judge, struct choices *choic
         progress_show(&judge->progress, "questions", i + 1, count, "", -1.0);
     }
     progress_clear(&judge->progress);
-    log_result("%s: accuracy norm %" PRId64 "/%" PRId64 " = %.6f, accuracy %" PRId64 "/%" PRId64 " = %.6f",
-               judge->config->hellaswag, right_mean, count, (double)right_mean / (double)count, right_sum, count,
-               (double)right_sum / (double)count);
+    log_result("%s: accuracy norm %" PRId64 "/%" PRId64 " = %.6f, accuracy %" PRId64 "/%" PRId64
+               " = %.6f",
+               judge->config->hellaswag, right_mean, count, (double)right_mean / (double)count,
+               right_sum, count, (double)right_sum / (double)count);
     return GT_OK;
 }
 
@@ -264,7 +289,8 @@ static enum gt_status judge_all(struct judge *judge)
     TRY(model_load(judge));
     stop_install();
     const int64_t vocab_size = judge->source.checkpoint->config.vocab_size;
-    TRY(feed_open_val(judge->mem, config, config->eval_data, vocab_size, judge->time, judge->batch, &judge->feed));
+    TRY(feed_open_val(judge->mem, config, config->eval_data, vocab_size, judge->time, judge->batch,
+                      &judge->feed));
     if (config->eval_data[0] != '\0')
         TRY(text_judge(judge));
     if (config->hellaswag[0] == '\0')
@@ -280,8 +306,10 @@ static enum gt_status ids_judge(struct judge *judge, const int32_t *ids, int64_t
     int64_t targets = 0;
     TRY(model_load(judge));
     const int64_t vocab_size = judge->source.checkpoint->config.vocab_size;
-    TRY(feed_open_val(judge->mem, judge->config, "", vocab_size, judge->time, judge->batch, &judge->feed));
-    for (int64_t first = 0; first + judge->time < count; first += judge->time, targets += judge->time) {
+    TRY(feed_open_val(judge->mem, judge->config, "", vocab_size, judge->time, judge->batch,
+                      &judge->feed));
+    for (int64_t first = 0; first + judge->time < count;
+         first += judge->time, targets += judge->time) {
         const size_t bytes = (size_t)judge->time * sizeof ids[0];
         memcpy(judge->feed.tensors.ids, ids + first, bytes);
         memcpy(judge->feed.tensors.targets, ids + first + 1, bytes);
@@ -292,16 +320,18 @@ static enum gt_status ids_judge(struct judge *judge, const int32_t *ids, int64_t
     return GT_OK;
 }
 
-enum gt_status judge_ids(struct hostmem *mem, const char *model, int64_t window, const int32_t *ids, int64_t count,
-                         double *out)
+enum gt_status judge_ids(struct hostmem *mem, const char *model, int64_t window, const int32_t *ids,
+                         int64_t count, double *out)
 {
     struct config *config;
     char from[FILE_PATH_MAX + 16], time[32];
     TRY(HOSTMEM_NEW(mem, 1, "configuration", &config));
     struct judge judge = {.mem = mem, .config = config};
-    (void)snprintf(from, sizeof from, "--init_from=%s%s", strchr(model, '/') != NULL ? "" : "./", model);
+    (void)snprintf(from, sizeof from, "--init_from=%s%s", strchr(model, '/') != NULL ? "" : "./",
+                   model);
     (void)snprintf(time, sizeof time, "--block_size=%" PRId64, window);
-    char *const arguments[] = {"judge", from, time, "--eval_batch_size=1", "--backend=cpu", "--dtype=float32"};
+    char *const arguments[] = {"judge",          from, time, "--eval_batch_size=1", "--backend=cpu",
+                               "--dtype=float32"};
     config_defaults(config, CONFIG_TRAIN);
     TRY(config_parse_args(config, sizeof arguments / sizeof arguments[0], arguments));
     snprintf(judge.folder, sizeof judge.folder, "%s", model);

@@ -1,8 +1,9 @@
 /* Reverse-mode differentiation of a program.
  *
- * It removes the forward ops from the program and appends them again in execution order: the trunk's forward ops as
- * they were, each loss chunk followed directly by its backward ops, and finally the trunk's backward ops in reverse
- * order.  It records the gradient of each forward tensor; the ops' backward rules only emit ops.
+ * It removes the forward ops from the program and appends them again in execution order: the
+ * trunk's forward ops as they were, each loss chunk followed directly by its backward ops, and
+ * finally the trunk's backward ops in reverse order.  It records the gradient of each forward
+ * tensor; the ops' backward rules only emit ops.
  */
 #include "model/autodiff.h"
 
@@ -35,8 +36,8 @@ const struct autodiff_options *autodiff_options_get(const struct autodiff *ad)
     return ad->options;
 }
 
-/* Finds the op that can recompute each tensor: the marked op that produced it, unless another layer reads it, or the op
- * that stored it in host memory.  Finds the program's first own tensor too. */
+/* Finds the op that can recompute each tensor: the marked op that produced it, unless another layer
+ * reads it, or the op that stored it in host memory.  Finds the program's first own tensor too. */
 static void makers_find(struct autodiff *ad)
 {
     for (int32_t i = 0; i < ad->forward_count; i++) {
@@ -50,7 +51,8 @@ static void makers_find(struct autodiff *ad)
             bool made = op_direction(op->kind, &op->attrs, s) == OPERAND_OUT;
             if ((made && op->recompute) || op->kind == OP_STORE)
                 ad->at[tensor].maker = i;
-            else if (!made && ad->at[tensor].maker >= 0 && ad->forward[ad->at[tensor].maker].layer != op->layer)
+            else if (!made && ad->at[tensor].maker >= 0 &&
+                     ad->forward[ad->at[tensor].maker].layer != op->layer)
                 ad->at[tensor].maker = -1;
         }
     }
@@ -61,7 +63,8 @@ static void trained_find(struct autodiff *ad, const struct op *op)
 {
     bool trained = false;
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++)
-        trained |= op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) != OPERAND_OUT &&
+        trained |= op->operand[s] != TENSOR_NONE &&
+                   op_direction(op->kind, &op->attrs, s) != OPERAND_OUT &&
                    autodiff_wants(ad, op->operand[s]);
     for (int32_t s = 0; trained && s < op_declaration(op->kind)->operands; s++)
         if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) != OPERAND_IN) {
@@ -121,11 +124,12 @@ static enum gt_status view_gradient(struct autodiff *ad, int32_t view)
         TRY(gradient_tensor_add(ad, base, &ad->at[base].gradient));
     const struct tensor *t = &ad->graph->tensors[view];
     int64_t row_elements = graph_tensor_elements(ad->graph, view) / t->dims[0];
-    return graph_view_add(ad->graph, ad->at[base].gradient, t->view_offset / row_elements, t->dims[0],
-                          &ad->at[view].gradient);
+    return graph_view_add(ad->graph, ad->at[base].gradient, t->view_offset / row_elements,
+                          t->dims[0], &ad->at[view].gradient);
 }
 
-/* Returns true if another tensor, whose gradient is still to be read, shares the gradient buffer of `tensor`. */
+/* Returns true if another tensor, whose gradient is still to be read, shares the gradient buffer of
+ * `tensor`. */
 static bool gradient_is_shared(const struct autodiff *ad, int32_t tensor)
 {
     for (int32_t t = ad->first; t < ad->tensor_count; t++)
@@ -134,7 +138,8 @@ static bool gradient_is_shared(const struct autodiff *ad, int32_t tensor)
     return false;
 }
 
-enum gt_status autodiff_target(struct autodiff *ad, int32_t tensor, int32_t slot, union op_arguments *arguments)
+enum gt_status autodiff_target(struct autodiff *ad, int32_t tensor, int32_t slot,
+                               union op_arguments *arguments)
 {
     assert(tensor >= TENSOR_FIRST && tensor < ad->tensor_count);
     bool first;
@@ -176,15 +181,16 @@ enum gt_status autodiff_share(struct autodiff *ad, int32_t tensor, int32_t gradi
     return graph_op_add(&ad->pen, OP_COPY, "copy", &copy, NULL);
 }
 
-enum gt_status autodiff_emit(struct autodiff *ad, const struct op *of, enum op_kind kind, union op_arguments *arguments)
+enum gt_status autodiff_emit(struct autodiff *ad, const struct op *of, enum op_kind kind,
+                             union op_arguments *arguments)
 {
     ad->pen.layer = of->layer;
     ad->pen.chunk = of->chunk;
     return graph_op_add(&ad->pen, kind, op_declaration(kind)->name, arguments, NULL);
 }
 
-enum gt_status autodiff_contribute(struct autodiff *ad, const struct op *of, int32_t tensor, enum op_kind kind,
-                                   int32_t slot, union op_arguments *arguments)
+enum gt_status autodiff_contribute(struct autodiff *ad, const struct op *of, int32_t tensor,
+                                   enum op_kind kind, int32_t slot, union op_arguments *arguments)
 {
     TRY(autodiff_target(ad, tensor, slot, arguments));
     return autodiff_emit(ad, of, kind, arguments);
@@ -206,15 +212,17 @@ static bool want(struct autodiff *ad, int32_t tensor)
     return true;
 }
 
-/* Returns true if `op` produces or changes a wanted tensor; then the tensors that it reads are wanted too. */
+/* Returns true if `op` produces or changes a wanted tensor; then the tensors that it reads are
+ * wanted too. */
 static bool makes_wanted(struct autodiff *ad, const struct op *op, int32_t index)
 {
     bool makes = false;
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
         int32_t tensor = op->operand[s];
-        bool changes = op_direction(op->kind, &op->attrs, s) == OPERAND_INOUT; /* what the tensor's maker made */
-        makes |=
-            tensor != TENSOR_NONE && (ad->at[tensor].maker == index || changes) && ad->at[tensor].wanted == ad->wanting;
+        bool changes = op_direction(op->kind, &op->attrs, s) ==
+                       OPERAND_INOUT; /* what the tensor's maker made */
+        makes |= tensor != TENSOR_NONE && (ad->at[tensor].maker == index || changes) &&
+                 ad->at[tensor].wanted == ad->wanting;
     }
     for (int32_t s = 0; makes && s < op_declaration(op->kind)->operands; s++)
         if (op_direction(op->kind, &op->attrs, s) != OPERAND_OUT)
@@ -236,7 +244,8 @@ static enum gt_status again_emit(struct autodiff *ad, const struct op *op)
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++)
         if (op_direction(op->kind, &op->attrs, s) != OPERAND_OUT)
             again.operand[s] = autodiff_saved(ad, op->operand[s]);
-    snprintf(name, sizeof name, "h.%" PRId32 ".again.%s", op->layer, op_declaration(op->kind)->name);
+    snprintf(name, sizeof name, "h.%" PRId32 ".again.%s", op->layer,
+             op_declaration(op->kind)->name);
     TRY(graph_op_add(&ad->pen, op->kind, name, &again, NULL));
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++)
         if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) == OPERAND_OUT)
@@ -250,7 +259,8 @@ static bool is_read(const struct autodiff *ad, const struct op *op, int32_t slot
     return op->kind != OP_GEMM || autodiff_wants(ad, op->operand[slot == GEMM_A ? GEMM_B : GEMM_A]);
 }
 
-/* Recomputes the tensors that the backward of forward op `index` reads and that the forward pass did not keep. */
+/* Recomputes the tensors that the backward of forward op `index` reads and that the forward pass
+ * did not keep. */
 static enum gt_status recompute_emit(struct autodiff *ad, int32_t index)
 {
     const struct op *op = &ad->forward[index];
@@ -258,7 +268,8 @@ static enum gt_status recompute_emit(struct autodiff *ad, int32_t index)
     int32_t first = index;
     ad->wanting = index;
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++)
-        any |= op_operand_is(op->kind, s, OPERAND_SAVED) && is_read(ad, op, s) && want(ad, op->operand[s]);
+        any |= op_operand_is(op->kind, s, OPERAND_SAVED) && is_read(ad, op, s) &&
+               want(ad, op->operand[s]);
     if (!any)
         return GT_OK;
     for (int32_t i = index; i >= 0 && ad->forward[i].layer == op->layer; i--)
@@ -280,14 +291,17 @@ static int32_t slot_named(enum op_kind kind, const char *name)
 }
 
 /* Emits an op's `backward`, which names its operands. */
-static enum gt_status named_backward_emit(struct autodiff *ad, const struct op *op, int32_t gradient)
+static enum gt_status named_backward_emit(struct autodiff *ad, const struct op *op,
+                                          int32_t gradient)
 {
-    const struct op_declaration *forward = op_declaration(op->kind), *backward = op_declaration(forward->backward);
+    const struct op_declaration *forward = op_declaration(op->kind),
+                                *backward = op_declaration(forward->backward);
     union op_arguments arguments = {.attrs = op->attrs};
     int32_t result = TENSOR_NONE;
     for (int32_t s = 0; s < backward->operands; s++) {
         const char *name = op_operand_name(forward->backward, s);
-        const int32_t same = slot_named(op->kind, name), slot = same >= 0 ? same : slot_named(op->kind, name + 1);
+        const int32_t same = slot_named(op->kind, name),
+                      slot = same >= 0 ? same : slot_named(op->kind, name + 1);
         assert(slot >= 0);
         const int32_t of = op->operand[slot];
         if (same >= 0) {
@@ -312,17 +326,19 @@ static enum gt_status backward_emit(struct autodiff *ad, int32_t index)
     int32_t result = TENSOR_NONE, gradient = TENSOR_NONE;
     for (int32_t s = declaration->operands - 1; s >= 0; s--)
         if (op->operand[s] != TENSOR_NONE &&
-            (op_direction(op->kind, &op->attrs, s) == OPERAND_OUT || (op->attrs.accumulate >> s & 1u) != 0))
+            (op_direction(op->kind, &op->attrs, s) == OPERAND_OUT ||
+             (op->attrs.accumulate >> s & 1u) != 0))
             result = op->operand[s];
     if (result != TENSOR_NONE && ad->at[result].trained) {
         const int32_t base = ad->graph->tensors[result].base;
-        if (ad->at[result].gradient == TENSOR_NONE && base != TENSOR_NONE && ad->at[base].gradient != TENSOR_NONE)
+        if (ad->at[result].gradient == TENSOR_NONE && base != TENSOR_NONE &&
+            ad->at[base].gradient != TENSOR_NONE)
             TRY(view_gradient(ad, result));
         gradient = ad->at[result].gradient;
     }
     if (gradient != TENSOR_NONE && declaration->differentiate == NULL && declaration->backward == 0)
-        return FAIL(GT_USAGE, "%s has no backward rule, and the loss depends on %s", declaration->name,
-                    ad->graph->tensors[result].name);
+        return FAIL(GT_USAGE, "%s has no backward rule, and the loss depends on %s",
+                    declaration->name, ad->graph->tensors[result].name);
     if (gradient != TENSOR_NONE || declaration->makes_gradient) {
         ad->pen.pass = PASS_BACKWARD;
         ad->pen.layer = op->layer;
@@ -341,7 +357,8 @@ static enum gt_status backward_emit(struct autodiff *ad, int32_t index)
 static enum gt_status activations_find(struct graph *graph, int32_t program)
 {
     const struct program *p = &graph->programs[program];
-    bool *made; /* [tensor_count]: a forward op has written the storage, as it has before a backward op reads it */
+    bool *made; /* [tensor_count]: a forward op has written the storage, as it has before a backward
+                   op reads it */
     TRY(HOSTMEM_NEW(graph, (size_t)graph->tensor_count, "categories", &made));
     for (int32_t i = 0; i < p->count; i++) {
         const struct op *op = &p->ops[i];
@@ -388,12 +405,13 @@ enum gt_status autodiff_run(struct graph *graph, const struct autodiff_options *
     return GT_OK;
 }
 
-enum gt_status autodiff_target_in_place(struct autodiff *ad, int32_t from, int32_t tensor, int32_t slot,
-                                        union op_arguments *arguments)
+enum gt_status autodiff_target_in_place(struct autodiff *ad, int32_t from, int32_t tensor,
+                                        int32_t slot, union op_arguments *arguments)
 {
     const struct tensor *tensors = ad->graph->tensors;
     bool plain = ad->at[tensor].parameter < 0 && tensors[tensor].base == TENSOR_NONE;
-    bool own = tensors[ad->at[from].gradient].base == TENSOR_NONE && tensors[from].dtype == tensors[tensor].dtype;
+    bool own = tensors[ad->at[from].gradient].base == TENSOR_NONE &&
+               tensors[from].dtype == tensors[tensor].dtype;
     if (!plain || !own || ad->at[tensor].gradient != TENSOR_NONE || gradient_is_shared(ad, from))
         return autodiff_target(ad, tensor, slot, arguments);
     arguments->operand[slot] = ad->at[tensor].gradient = ad->at[from].gradient;

@@ -1,7 +1,8 @@
 /* Tensors and programs.
  *
- * Arrays grow by doubling while the graph is built; nothing is added after planning.  Shapes come from op_infer(), so a
- * program cannot contain operands that do not fit.  plan/ assigns the addresses.
+ * Arrays grow by doubling while the graph is built; nothing is added after planning.  Shapes come
+ * from op_infer(), so a program cannot contain operands that do not fit.  plan/ assigns the
+ * addresses.
  */
 #include "model/graph.h"
 
@@ -37,7 +38,8 @@ enum gt_status graph_tensor_add(struct graph *graph, const struct tensor *proto,
     assert(proto->rank >= 1 && proto->rank <= OP_RANK_MAX);
     if (!size_product(proto->dims, (size_t)proto->rank, &elements) ||
         !size_mul(elements, dtype_size_bytes(proto->dtype), &bytes) || bytes > INT64_MAX)
-        return FAIL(GT_USAGE, "tensor %s is too large: its size in bytes does not fit 63 bits", proto->name);
+        return FAIL(GT_USAGE, "tensor %s is too large: its size in bytes does not fit 63 bits",
+                    proto->name);
     TRY(HOSTMEM_GROW(graph, &graph->tensors, (size_t)graph->tensor_count + 1, "graph tensors"));
     graph->tensors[graph->tensor_count] = *proto;
     *out = graph->tensor_count++;
@@ -55,9 +57,10 @@ static char *number_put(char *at, int64_t number)
     return at;
 }
 
-/* Adds a view of `count` units, each of so many elements, named after its base + "[first:+count]". */
-static enum gt_status part_add(struct graph *graph, int32_t base, int32_t rank, int64_t unit, int64_t first,
-                               int64_t count, int32_t *out)
+/* Adds a view of `count` units, each of so many elements, named after its base + "[first:+count]".
+ */
+static enum gt_status part_add(struct graph *graph, int32_t base, int32_t rank, int64_t unit,
+                               int64_t first, int64_t count, int32_t *out)
 {
     struct tensor view = graph->tensors[base];
     assert(first >= 0 && count > 0 && (first + count) * unit <= graph_tensor_elements(graph, base));
@@ -72,12 +75,14 @@ static enum gt_status part_add(struct graph *graph, int32_t base, int32_t rank, 
     return graph_tensor_add(graph, &view, out);
 }
 
-enum gt_status graph_range_add(struct graph *graph, int32_t base, int64_t first, int64_t count, int32_t *out)
+enum gt_status graph_range_add(struct graph *graph, int32_t base, int64_t first, int64_t count,
+                               int32_t *out)
 {
     return part_add(graph, base, 1, 1, first, count, out);
 }
 
-enum gt_status graph_view_add(struct graph *graph, int32_t base, int64_t first_row, int64_t rows, int32_t *out)
+enum gt_status graph_view_add(struct graph *graph, int32_t base, int64_t first_row, int64_t rows,
+                              int32_t *out)
 {
     const struct tensor *whole = &graph->tensors[base];
     const int64_t row_elements = graph_tensor_elements(graph, base) / whole->dims[0];
@@ -130,7 +135,8 @@ int64_t graph_tensor_elements(const struct graph *graph, int32_t tensor)
 
 uint64_t graph_tensor_bytes(const struct graph *graph, int32_t tensor)
 {
-    return (uint64_t)graph_tensor_elements(graph, tensor) * dtype_size_bytes(graph->tensors[tensor].dtype);
+    return (uint64_t)graph_tensor_elements(graph, tensor) *
+           dtype_size_bytes(graph->tensors[tensor].dtype);
 }
 
 void graph_call(const struct graph *graph, const struct op *op, struct op_call *out)
@@ -149,8 +155,8 @@ void graph_call(const struct graph *graph, const struct op *op, struct op_call *
 }
 
 /* Adds the tensor for output `slot` of an op. */
-static enum gt_status made_tensor_add(const struct graph_pen *pen, const struct op_call *call, int32_t slot,
-                                      const char *name, int32_t *out)
+static enum gt_status made_tensor_add(const struct graph_pen *pen, const struct op_call *call,
+                                      int32_t slot, const char *name, int32_t *out)
 {
     const struct operand *operand = &call->operand[slot];
     struct tensor made = {
@@ -229,11 +235,13 @@ void graph_ranges(const struct graph *graph, int32_t program, struct tensor_rang
         ranges[t] = ranges[graph_storage(graph, t)];
 }
 
-enum gt_status graph_ops_move(struct graph *graph, int32_t program, int32_t count, const int32_t *after)
+enum gt_status graph_ops_move(struct graph *graph, int32_t program, int32_t count,
+                              const int32_t *after)
 {
     struct program *p = &graph->programs[program];
     struct op *merged;
-    int32_t *next, made = 0; /* next[i]: the first moved op behind op i, the next one behind moved op i; 0: none */
+    int32_t *next, made = 0; /* next[i]: the first moved op behind op i, the next one behind moved
+                                op i; 0: none */
     if (p->count == count)
         return GT_OK;
     TRY(HOSTMEM_NEW(graph, (size_t)p->count, "program order", &next));
@@ -306,14 +314,17 @@ static void print_tensor(const struct graph *graph, int32_t tensor, FILE *out)
 
 static void print_op(const struct graph *graph, const struct op *op, int32_t index, FILE *out)
 {
-    static const char *const passes[] = {[PASS_FORWARD] = "fwd", [PASS_BACKWARD] = "bwd", [PASS_UPDATE] = "upd"};
-    static const char *const directions[] = {[OPERAND_IN] = "", [OPERAND_OUT] = "-> ", [OPERAND_INOUT] = "<> "};
+    static const char *const passes[] = {
+        [PASS_FORWARD] = "fwd", [PASS_BACKWARD] = "bwd", [PASS_UPDATE] = "upd"};
+    static const char *const directions[] = {
+        [OPERAND_IN] = "", [OPERAND_OUT] = "-> ", [OPERAND_INOUT] = "<> "};
     const struct op_declaration *declaration = op_declaration(op->kind);
     fprintf(out, "%5" PRId32 " %s %-20s", index, passes[op->pass], declaration->name);
     for (int32_t s = 0; s < declaration->operands; s++) {
         if (op->operand[s] == TENSOR_NONE)
             continue;
-        fprintf(out, "  %s%s=", directions[op_direction(op->kind, &op->attrs, s)], op_operand_name(op->kind, s));
+        fprintf(out, "  %s%s=", directions[op_direction(op->kind, &op->attrs, s)],
+                op_operand_name(op->kind, s));
         print_tensor(graph, op->operand[s], out);
     }
     fprintf(out, "\n");
@@ -324,21 +335,23 @@ void graph_print(const struct graph *graph, int32_t program, FILE *out)
     static const char *const lifetimes[] = {
         [LIFETIME_RUN] = "run", [LIFETIME_PHASE] = "phase", [LIFETIME_PROGRAM] = "program"};
     const struct program *p = &graph->programs[program];
-    fprintf(out, "program %s (%s): %" PRId32 " ops; -> written, <> read and written\n", program_kind_name(p->kind),
-            program_phase_name(p->phase), p->count);
+    fprintf(out, "program %s (%s): %" PRId32 " ops; -> written, <> read and written\n",
+            program_kind_name(p->kind), program_phase_name(p->phase), p->count);
     for (int32_t i = 0; i < p->count; i++)
         print_op(graph, &p->ops[i], i, out);
     struct tensor_range *ranges;
     if (HOSTMEM_NEW(graph, (size_t)graph->tensor_count, "ranges", &ranges) != GT_OK)
         return;
     graph_ranges(graph, program, ranges);
-    fprintf(out, "tensors of %s: category, lifetime, first and last op, bytes\n", program_kind_name(p->kind));
+    fprintf(out, "tensors of %s: category, lifetime, first and last op, bytes\n",
+            program_kind_name(p->kind));
     for (int32_t t = TENSOR_FIRST; t < graph->tensor_count; t++) {
         const struct tensor *tensor = &graph->tensors[t];
         if (tensor->base != TENSOR_NONE || ranges[t].last < 0)
             continue;
-        fprintf(out, "%-11s %-7s %5" PRId32 " .. %-5" PRId32 " %12" PRIu64 "  ", tensor_category_name(tensor->category),
-                lifetimes[tensor->lifetime], ranges[t].first, ranges[t].last, graph_tensor_bytes(graph, t));
+        fprintf(out, "%-11s %-7s %5" PRId32 " .. %-5" PRId32 " %12" PRIu64 "  ",
+                tensor_category_name(tensor->category), lifetimes[tensor->lifetime],
+                ranges[t].first, ranges[t].last, graph_tensor_bytes(graph, t));
         print_tensor(graph, t, out);
         fprintf(out, "\n");
     }

@@ -1,12 +1,14 @@
 /* Tensors and programs: the form of a model before memory is planned.
  *
- * A graph owns all tensors and programs of one run.  A program is a flat list of ops over tensor indices; training,
- * evaluation and sampling are programs of one graph.  A tensor has a shape, a dtype, a category (its role, for the
- * report) and a lifetime (how long its bytes must survive, for the planner), but never an address.  Recompute and loss
- * chunking change the programs; they are not flags for kernels.
+ * A graph owns all tensors and programs of one run.  A program is a flat list of ops over tensor
+ * indices; training, evaluation and sampling are programs of one graph.  A tensor has a shape, a
+ * dtype, a category (its role, for the report) and a lifetime (how long its bytes must survive, for
+ * the planner), but never an address.  Recompute and loss chunking change the programs; they are
+ * not flags for kernels.
  *
- * Invariants: every operand of an op is a valid tensor; views lie inside their base; a program-lifetime tensor is used
- * by one program only and is written before it is read, unless it is an input.
+ * Invariants: every operand of an op is a valid tensor; views lie inside their base; a
+ * program-lifetime tensor is used by one program only and is written before it is read, unless it
+ * is an input.
  */
 #ifndef GPT_TRAIN_MODEL_GRAPH_H
 #define GPT_TRAIN_MODEL_GRAPH_H
@@ -41,7 +43,8 @@ enum tensor_lifetime {
     LIFETIME_PROGRAM, /* between the first and the last op that touch it */
 };
 
-/* Phases alternate at update boundaries.  Their memory overlaps, so the peak is that of the largest phase. */
+/* Phases alternate at update boundaries.  Their memory overlaps, so the peak is that of the largest
+ * phase. */
 enum program_phase { PHASE_TRAIN, PHASE_EVALUATE, PHASE_GENERATE, PHASE_COUNT };
 
 /* The part of a step that an op belongs to, for the trace and the report. */
@@ -69,7 +72,8 @@ struct op {
     int32_t operand[OP_OPERANDS_MAX]; /* tensor index or TENSOR_NONE */
     int32_t layer;                    /* 0 .. L-1, or -1 outside the blocks */
     int32_t chunk;                    /* loss chunk, 1 ..; 0 outside the loss */
-    bool recompute;                   /* forward op: the backward pass recomputes its outputs instead of keeping them */
+    bool recompute; /* forward op: the backward pass recomputes its outputs instead of keeping them
+                     */
 };
 
 /* What a program does; see struct model and struct program_io (model.h). */
@@ -108,14 +112,18 @@ struct graph {
 /* Errors: GT_NO_MEMORY. */
 enum gt_status graph_create(const void *owner, struct graph **out);
 
-/* Adds a copy of `proto`.  Errors: GT_NO_MEMORY; GT_USAGE when its size in bytes does not fit 63 bits. */
+/* Adds a copy of `proto`.  Errors: GT_NO_MEMORY; GT_USAGE when its size in bytes does not fit 63
+ * bits. */
 enum gt_status graph_tensor_add(struct graph *graph, const struct tensor *proto, int32_t *out);
-/* Adds a view of `rows` rows (of the first dimension) of `base`, from `first_row`, named after it + "[first:+rows]". */
-enum gt_status graph_view_add(struct graph *graph, int32_t base, int64_t first_row, int64_t rows, int32_t *out);
+/* Adds a view of `rows` rows (of the first dimension) of `base`, from `first_row`, named after it +
+ * "[first:+rows]". */
+enum gt_status graph_view_add(struct graph *graph, int32_t base, int64_t first_row, int64_t rows,
+                              int32_t *out);
 /* Adds a view of `count` elements of `base`, from element `first`, as a vector with such a name. */
-enum gt_status graph_range_add(struct graph *graph, int32_t base, int64_t first, int64_t count, int32_t *out);
-/* Writes at most `most` characters of a text; returns the end.  snprintf() is too slow for the search for a plan, which
- * builds many graphs. */
+enum gt_status graph_range_add(struct graph *graph, int32_t base, int64_t first, int64_t count,
+                               int32_t *out);
+/* Writes at most `most` characters of a text; returns the end.  snprintf() is too slow for the
+ * search for a plan, which builds many graphs. */
 char *graph_name_put(char *at, const char *text, size_t most);
 /* Adds an empty program, of the phase that its kind has. */
 enum gt_status graph_program_add(struct graph *graph, enum program_kind kind, int32_t *out);
@@ -137,8 +145,8 @@ struct graph_pen {
     bool recompute;
 };
 
-/* The operands and attributes of an op that is to be added, by name and by index: arguments.GEMM.a is
- * arguments.operand[GEMM_A].  All members have the layout of the first. */
+/* The operands and attributes of an op that is to be added, by name and by index: arguments.GEMM.a
+ * is arguments.operand[GEMM_A].  All members have the layout of the first. */
 union op_arguments {
     struct {
         int32_t operand[OP_OPERANDS_MAX]; /* tensor indices */
@@ -160,32 +168,38 @@ union op_arguments {
 #undef OPERAND
 };
 
-/* Arguments as graph_op_add() takes them: OP_ARGUMENTS(GEMM, .a = x, .b = w, .attrs.transpose_b = true). */
+/* Arguments as graph_op_add() takes them: OP_ARGUMENTS(GEMM, .a = x, .b = w, .attrs.transpose_b =
+ * true). */
 #define OP_ARGUMENTS(KIND, ...) (&(union op_arguments){.KIND = {__VA_ARGS__}})
 
-/* Appends an op.  For each required OUT operand that is TENSOR_NONE, a CATEGORY_TEMPORARY tensor of program lifetime
- * with the inferred shape is added, named `name` + "." + the operand's name; its index is written to `arguments`.
- * Optional operands may stay TENSOR_NONE.  *out, unless `out` is NULL, is the op's result (op_result()).  Errors:
- * GT_NO_MEMORY; GT_USAGE when the shapes do not fit (logged by op_infer). */
+/* Appends an op.  For each required OUT operand that is TENSOR_NONE, a CATEGORY_TEMPORARY tensor of
+ * program lifetime with the inferred shape is added, named `name` + "." + the operand's name; its
+ * index is written to `arguments`. Optional operands may stay TENSOR_NONE.  *out, unless `out` is
+ * NULL, is the op's result (op_result()).  Errors: GT_NO_MEMORY; GT_USAGE when the shapes do not
+ * fit (logged by op_infer). */
 enum gt_status graph_op_add(const struct graph_pen *pen, enum op_kind kind, const char *name,
                             union op_arguments *arguments, int32_t *out);
 /* Appends an op that is complete, one of another place or program.  Errors: GT_NO_MEMORY. */
 enum gt_status graph_op_append(struct graph *graph, int32_t program, const struct op *op);
-/* graph_op_add() with the arguments written out: GRAPH_ADD(FETCH, &pen, "w", &copy, .x = weight). */
-#define GRAPH_ADD(KIND, pen, name, out, ...) graph_op_add(pen, OP_##KIND, name, OP_ARGUMENTS(KIND, __VA_ARGS__), out)
+/* graph_op_add() with the arguments written out: GRAPH_ADD(FETCH, &pen, "w", &copy, .x = weight).
+ */
+#define GRAPH_ADD(KIND, pen, name, out, ...) \
+    graph_op_add(pen, OP_##KIND, name, OP_ARGUMENTS(KIND, __VA_ARGS__), out)
 
-/* The first and the last op of a program that touch a storage.  If none does, first = count and last = -1.  Otherwise
- * an input has first = -1, and an output last = count. */
+/* The first and the last op of a program that touch a storage.  If none does, first = count and
+ * last = -1.  Otherwise an input has first = -1, and an output last = count. */
 struct tensor_range {
     int32_t first, last;
 };
-/* Writes the range of every tensor's storage to ranges[tensor_count]; views get that of their base. */
+/* Writes the range of every tensor's storage to ranges[tensor_count]; views get that of their base.
+ */
 void graph_ranges(const struct graph *graph, int32_t program, struct tensor_range *ranges);
 
-/* Moves op count + k of `program`, for each k, to just behind op after[k] of those before `count`; ops behind the same
- * one stay in order.  A moved op gets the layer of the op that it follows, and its loss chunk if that goes on.  Errors:
- * GT_NO_MEMORY. */
-enum gt_status graph_ops_move(struct graph *graph, int32_t program, int32_t count, const int32_t *after);
+/* Moves op count + k of `program`, for each k, to just behind op after[k] of those before `count`;
+ * ops behind the same one stay in order.  A moved op gets the layer of the op that it follows, and
+ * its loss chunk if that goes on.  Errors: GT_NO_MEMORY. */
+enum gt_status graph_ops_move(struct graph *graph, int32_t program, int32_t count,
+                              const int32_t *after);
 
 const char *tensor_category_name(enum tensor_category category);
 const char *program_phase_name(enum program_phase phase);
@@ -193,7 +207,8 @@ const char *program_phase_name(enum program_phase phase);
 const char *program_kind_name(enum program_kind kind);
 enum program_phase program_kind_phase(enum program_kind kind);
 
-/* Prints one line per op: index, pass, name, operands with shapes; then the tensors with categories and live ranges. */
+/* Prints one line per op: index, pass, name, operands with shapes; then the tensors with categories
+ * and live ranges. */
 void graph_print(const struct graph *graph, int32_t program, FILE *out);
 
 #endif

@@ -1,7 +1,7 @@
 /* The model: the parameters and programs of one run, in one graph.
  *
- * The same forward builder makes every program, with different sizes; the training programs then go through autodiff.
- * Nothing here knows about memory: the planner decides which programs share it.
+ * The same forward builder makes every program, with different sizes; the training programs then go
+ * through autodiff. Nothing here knows about memory: the planner decides which programs share it.
  */
 
 #include "model/model_create.h"
@@ -28,9 +28,10 @@ static bool complain(bool bad, const char *text, int64_t value)
 enum gt_status model_config_check(const struct model_config *config)
 {
     bool bad = false;
-    bad |= complain(config->n_layer < 1 || config->n_layer > 16383, "n_layer must be between 1 and 16383",
-                    config->n_layer);
-    bad |= complain(config->n_head < 1 || config->n_head > 32767, "n_head must be between 1 and 32767", config->n_head);
+    bad |= complain(config->n_layer < 1 || config->n_layer > 16383,
+                    "n_layer must be between 1 and 16383", config->n_layer);
+    bad |= complain(config->n_head < 1 || config->n_head > 32767,
+                    "n_head must be between 1 and 32767", config->n_head);
     bad |= complain(config->n_embd < 1, "n_embd must be at least 1", config->n_embd);
     bad |= complain(config->block_size < 1, "block_size must be at least 1", config->block_size);
     bad |= complain(config->vocab_size < 1, "vocab_size must be at least 1", config->vocab_size);
@@ -38,24 +39,27 @@ enum gt_status model_config_check(const struct model_config *config)
                     "the padded vocabulary must not be smaller than "
                     "vocab_size",
                     config->padded_vocab_size);
-    bad |= complain(!(config->dropout >= 0.0f && config->dropout < 1.0f), "dropout must be in [0, 1), in percent",
-                    (int64_t)(config->dropout * 100.0f));
+    bad |= complain(!(config->dropout >= 0.0f && config->dropout < 1.0f),
+                    "dropout must be in [0, 1), in percent", (int64_t)(config->dropout * 100.0f));
     if (!bad && config->head_dim == 0 && config->n_embd % config->n_head != 0) {
-        struct heads_shape shape = {config->n_layer, config->n_head, config->n_embd, config->vocab_size, config->bias};
+        struct heads_shape shape = {config->n_layer, config->n_head, config->n_embd,
+                                    config->vocab_size, config->bias};
         char nearest[HEADS_TEXT_MAX];
-        log_error("n_embd (%" PRId32 ") must be a multiple of n_head (%" PRId32 "): %s", config->n_embd, config->n_head,
-                  heads_nearest_text(nearest, &shape));
+        log_error("n_embd (%" PRId32 ") must be a multiple of n_head (%" PRId32 "): %s",
+                  config->n_embd, config->n_head, heads_nearest_text(nearest, &shape));
         bad = true;
     }
     if (!bad && (config->n_kv_head < 1 || config->n_head % config->n_kv_head != 0)) {
-        log_error("n_head (%" PRId32 ") must be a multiple of n_kv_head (%" PRId32 ")", config->n_head,
-                  config->n_kv_head);
+        log_error("n_head (%" PRId32 ") must be a multiple of n_kv_head (%" PRId32 ")",
+                  config->n_head, config->n_kv_head);
         bad = true;
     }
     const int32_t size = bad ? 0 : model_head_dim(config);
-    const int64_t keys = bad ? 0 : config->n_kv_head * (int64_t)size, least = min_i64(config->n_embd, keys);
+    const int64_t keys = bad ? 0 : config->n_kv_head * (int64_t)size,
+                  least = min_i64(config->n_embd, keys);
     bad |= complain(!bad && config->lora.rank > min_i64(least, model_inner_width(config)),
-                    "lora_rank must not be above a dimension of a matrix that it adapts", config->lora.rank);
+                    "lora_rank must not be above a dimension of a matrix that it adapts",
+                    config->lora.rank);
     bad |= complain(config->position == POSITION_ROPE && (size % 2 != 0 || size > HEAD_DIM_MAX),
                     "rotary positions need an even head_dim of at most 65536", size);
     return bad ? GT_USAGE : GT_OK;
@@ -66,12 +70,14 @@ double model_bytes_per_parameter(const struct model *model)
     double bytes = 0.0;
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const struct parameter *p = &model->parameters.at[i];
-        const int32_t tensors[] = {p->gradient, p->tensor, p->master, p->part_gradient, p->m, p->v, p->scales};
+        const int32_t tensors[] = {p->gradient, p->tensor, p->master, p->part_gradient,
+                                   p->m,        p->v,      p->scales};
         /* An update's gradient that takes the place of the part's is counted once. */
         const bool in_place = p->part_gradient != TENSOR_NONE && p->gradient != TENSOR_NONE &&
                               graph_storage(model->graph, p->gradient) == p->part_gradient;
         for (size_t k = in_place ? 1 : 0; k < sizeof tensors / sizeof tensors[0]; k++)
-            if (tensors[k] != TENSOR_NONE && model->graph->tensors[tensors[k]].lifetime != LIFETIME_PROGRAM)
+            if (tensors[k] != TENSOR_NONE &&
+                model->graph->tensors[tensors[k]].lifetime != LIFETIME_PROGRAM)
                 bytes += (double)graph_tensor_bytes(model->graph, tensors[k]);
     }
     return bytes / (double)model_parameter_count(&model->options.config);
@@ -85,7 +91,8 @@ double model_flops_per_token(const struct model_config *config)
         seen += window > 0 && window < config->block_size ? window : config->block_size;
     }
     const double attention = 12.0 * (double)model_attention_width(config) * seen;
-    const double lookup = config->untied ? (double)config->vocab_size * config->n_embd : 0.0; /* is no product */
+    const double lookup =
+        config->untied ? (double)config->vocab_size * config->n_embd : 0.0; /* is no product */
     const double used = (double)model_parameter_count_no_positions(config) - lookup;
     const double frozen = config->lora.rank > 0 ? used - (double)model_adapter_count(config) : 0.0;
     return 6.0 * used - 2.0 * frozen + attention;
@@ -99,7 +106,9 @@ int32_t model_runs(const struct model_options *options, enum program_kind progra
     case PROGRAM_TRAIN_FIRST:
         return in_step ? 1 : rounds;
     case PROGRAM_TRAIN_NEXT:
-        return in_step ? rounds - 1 : rounds * (options->micro_steps - 1 - (options->choice.remainder_batch > 0));
+        return in_step
+                   ? rounds - 1
+                   : rounds * (options->micro_steps - 1 - (options->choice.remainder_batch > 0));
     case PROGRAM_TRAIN_REMAINDER:
         return rounds;
     case PROGRAM_PART_NEXT:
@@ -115,7 +124,8 @@ int32_t model_correction_rows(float beta1, float beta2, int64_t updates)
 {
     int32_t rows = 1;
     while (rows < updates && rows < INT32_MAX / 2) {
-        float first = (float)(1.0 - pow((double)beta1, rows)), second = (float)(1.0 - pow((double)beta2, rows));
+        float first = (float)(1.0 - pow((double)beta1, rows)),
+              second = (float)(1.0 - pow((double)beta2, rows));
         if (first == 1.0f && second == 1.0f)
             break;
         rows++;
@@ -124,8 +134,8 @@ int32_t model_correction_rows(float beta1, float beta2, int64_t updates)
 }
 
 /* Adds a vector that the host writes before a program, or reads after it if not `input`. */
-static enum gt_status data_add(struct graph *graph, enum program_kind program, const char *name, int64_t count,
-                               bool input, int32_t *out)
+static enum gt_status data_add(struct graph *graph, enum program_kind program, const char *name,
+                               int64_t count, bool input, int32_t *out)
 {
     struct tensor tensor = {.dtype = input ? DTYPE_I32 : DTYPE_F32,
                             .rank = 1,
@@ -165,7 +175,8 @@ static enum gt_status program_gradients_add(struct model *model, enum program_ki
         if (parameter->part_gradient == TENSOR_NONE)
             continue;
         struct tensor own = model->graph->tensors[parameter->part_gradient];
-        snprintf(own.name, sizeof own.name, "%.24s.%.60s.part_grad", program_kind_name(program), parameter->name);
+        snprintf(own.name, sizeof own.name, "%.24s.%.60s.part_grad", program_kind_name(program),
+                 parameter->name);
         TRY(graph_tensor_add(model->graph, &own, &parameter->part_gradient));
     }
     return GT_OK;
@@ -173,9 +184,9 @@ static enum gt_status program_gradients_add(struct model *model, enum program_ki
 
 /* ---- 16-bit gradients ----
  *
- * A micro-step computes each gradient in fp32, and one op rounds it into the 16-bit accumulator.  A gradient is thus
- * rounded once per micro-step, however many loss chunks and ops contribute.  The fp32 tensor lives only from the first
- * contribution to the last. */
+ * A micro-step computes each gradient in fp32, and one op rounds it into the 16-bit accumulator.  A
+ * gradient is thus rounded once per micro-step, however many loss chunks and ops contribute.  The
+ * fp32 tensor lives only from the first contribution to the last. */
 
 /* Returns what the micro-steps add to. */
 static int32_t accumulator(const struct parameter *parameter)
@@ -183,7 +194,8 @@ static int32_t accumulator(const struct parameter *parameter)
     return parameter->part_gradient != TENSOR_NONE ? parameter->part_gradient : parameter->gradient;
 }
 
-/* Fills targets[parameters]: each one's own gradient, or, if that has 16 bits, a new fp32 tensor of the program. */
+/* Fills targets[parameters]: each one's own gradient, or, if that has 16 bits, a new fp32 tensor of
+ * the program. */
 static enum gt_status rounding_targets(struct model *model, enum program_kind program,
                                        struct autodiff_parameter *targets)
 {
@@ -198,22 +210,26 @@ static enum gt_status rounding_targets(struct model *model, enum program_kind pr
         whole.dtype = DTYPE_F32;
         whole.category = CATEGORY_TEMPORARY;
         whole.lifetime = LIFETIME_PROGRAM;
-        snprintf(whole.name, sizeof whole.name, "%.24s.%.60s.grad", program_kind_name(program), parameter->name);
+        snprintf(whole.name, sizeof whole.name, "%.24s.%.60s.grad", program_kind_name(program),
+                 parameter->name);
         TRY(graph_tensor_add(model->graph, &whole, &targets[i].gradient));
     }
     return GT_OK;
 }
 
-static enum gt_status rounding_add(struct model *model, int32_t program, bool first, int32_t parameter, int32_t from)
+static enum gt_status rounding_add(struct model *model, int32_t program, bool first,
+                                   int32_t parameter, int32_t from)
 {
     const struct parameter *to = &model->parameters.at[parameter];
     struct graph_pen pen = {model->graph, program, PASS_BACKWARD, -1, 0, false};
-    return GRAPH_ADD(GRADIENT_ROUND, &pen, to->name, NULL, .x = from, .scalars = model->scalars, .y = accumulator(to),
-                     .attrs.accumulate = first ? 0 : 1u << GRADIENT_ROUND_Y, .attrs.index_base = to->index_base);
+    return GRAPH_ADD(GRADIENT_ROUND, &pen, to->name, NULL, .x = from, .scalars = model->scalars,
+                     .y = accumulator(to), .attrs.accumulate = first ? 0 : 1u << GRADIENT_ROUND_Y,
+                     .attrs.index_base = to->index_base);
 }
 
-/* Inserts the rounding of each new tensor just behind the last op that touches it, which only the finished program
- * shows, because of recompute and loss chunks.  The update's first micro-step overwrites the accumulator. */
+/* Inserts the rounding of each new tensor just behind the last op that touches it, which only the
+ * finished program shows, because of recompute and loss chunks.  The update's first micro-step
+ * overwrites the accumulator. */
 static enum gt_status rounding_insert(struct model *model, int32_t program, bool first,
                                       const struct autodiff_parameter *targets)
 {
@@ -236,9 +252,10 @@ static enum gt_status rounding_insert(struct model *model, int32_t program, bool
     return GT_OK;
 }
 
-/* Builds the program of a micro-step.  If that is a whole part, `first` is of the update's, else of the part's. */
-static enum gt_status train_program_build(struct model *model, enum program_kind kind, int32_t batch, bool first,
-                                          struct program_io *io)
+/* Builds the program of a micro-step.  If that is a whole part, `first` is of the update's, else of
+ * the part's. */
+static enum gt_status train_program_build(struct model *model, enum program_kind kind,
+                                          int32_t batch, bool first, struct program_io *io)
 {
     const bool in_step = model_adds_in_step(&model->options);
     struct graph *graph = model->graph;
@@ -268,8 +285,9 @@ static enum gt_status train_program_build(struct model *model, enum program_kind
     return in_step ? parts_insert(model, io->program, first) : GT_OK;
 }
 
-/* Adds the gradients of one part.  Those of the update, their sum, are fp32; a rank has those whose states it has.  If
- * each rank computes one part, its own fp32 gradient becomes the sum in place, unless it ends with its program. */
+/* Adds the gradients of one part.  Those of the update, their sum, are fp32; a rank has those whose
+ * states it has.  If each rank computes one part, its own fp32 gradient becomes the sum in place,
+ * unless it ends with its program. */
 static enum gt_status part_gradients_add(struct model *model)
 {
     struct graph *graph = model->graph;
@@ -290,7 +308,8 @@ static enum gt_status part_gradients_add(struct model *model)
             sum.dtype = DTYPE_F32;
             TRY(parameters_state_add(graph, parameter, &sum, &parameter->gradient));
         } else if (parameter->owner == OWNER_UNITS)
-            TRY(graph_range_add(graph, part, parameter->first, parameter->count, &parameter->gradient));
+            TRY(graph_range_add(graph, part, parameter->first, parameter->count,
+                                &parameter->gradient));
     }
     return GT_OK;
 }
@@ -306,7 +325,8 @@ static enum gt_status steps_build(struct model *model)
     if (has_next)
         TRY(train_program_build(model, PROGRAM_TRAIN_NEXT, batch, false, &model->train_next));
     return rest == 0 ? GT_OK
-                     : train_program_build(model, PROGRAM_TRAIN_REMAINDER, rest, false, &model->train_remainder);
+                     : train_program_build(model, PROGRAM_TRAIN_REMAINDER, rest, false,
+                                           &model->train_remainder);
 }
 
 static enum gt_status train_build(struct model *model)
@@ -325,8 +345,9 @@ static enum gt_status train_build(struct model *model)
     return refresh_build(model);
 }
 
-static enum gt_status generate_program_build(struct model *model, enum program_kind kind, int32_t time, int32_t cache,
-                                             bool logits, struct program_io *io)
+static enum gt_status generate_program_build(struct model *model, enum program_kind kind,
+                                             int32_t time, int32_t cache, bool logits,
+                                             struct program_io *io)
 {
     struct graph *graph = model->graph;
     io->batch = model->options.generate_batch;
@@ -348,16 +369,19 @@ static enum gt_status generate_build(struct model *model)
                            .category = CATEGORY_CACHE,
                            .lifetime = LIFETIME_PHASE,
                            .phase = PHASE_GENERATE,
-                           .dims = {2 * (int64_t)config->n_layer, model->options.generate_batch, config->block_size,
+                           .dims = {2 * (int64_t)config->n_layer, model->options.generate_batch,
+                                    config->block_size,
                                     (int64_t)config->n_kv_head * model_head_dim(config)}};
     int32_t tensor;
     TRY(graph_tensor_add(model->graph, &cache, &tensor));
-    TRY(generate_program_build(model, PROGRAM_PREFILL, model->options.prefill_time, tensor, false, &model->prefill));
+    TRY(generate_program_build(model, PROGRAM_PREFILL, model->options.prefill_time, tensor, false,
+                               &model->prefill));
     return generate_program_build(model, PROGRAM_DECODE, 1, tensor, true, &model->decode);
 }
 
 /* Adds a table of the whole run; 0 columns: a vector. */
-static enum gt_status table_add(struct graph *graph, const char *name, int64_t rows, int64_t columns, int32_t *out)
+static enum gt_status table_add(struct graph *graph, const char *name, int64_t rows,
+                                int64_t columns, int32_t *out)
 {
     struct tensor table = {.dtype = DTYPE_F32,
                            .rank = columns > 0 ? 2 : 1,
@@ -374,7 +398,8 @@ static enum gt_status inputs_add(struct model *model)
     const struct model_options *options = &model->options;
     const int64_t rows = (int64_t)options->choice.micro_batch * options->config.block_size;
     model->inputs = model->graph->tensor_count;
-    for (int32_t layer = 0, t; layer < options->choice.recompute.blocks[RECOMPUTE_OFFLOAD]; layer++) {
+    for (int32_t layer = 0, t; layer < options->choice.recompute.blocks[RECOMPUTE_OFFLOAD];
+         layer++) {
         char name[24];
         snprintf(name, sizeof name, "h.%" PRId32 ".input", layer);
         TRY(table_add(model->graph, name, rows, options->config.n_embd, &t));
@@ -391,19 +416,22 @@ static enum gt_status tables_add(struct model *model)
     const struct model_config *config = &model->options.config;
     for (int32_t parts = 1; config->lora.rank > 0 && parts <= PARAMETER_PARTS_MAX; parts++) {
         int32_t *table = &model->expand[parts - 1];
-        TRY(table_add(model->graph, "expand", parts * config->lora.rank, parts * config->lora.rank, table));
+        TRY(table_add(model->graph, "expand", parts * config->lora.rank, parts * config->lora.rank,
+                      table));
         model->graph->tensors[*table].dtype = model->options.dtype;
     }
     TRY(table_add(model->graph, "scalars", SCALAR_WORDS, 0, &model->scalars));
     if (config->position == POSITION_ROPE)
-        TRY(table_add(model->graph, "angles", config->block_size, model_head_dim(config), &model->angles));
+        TRY(table_add(model->graph, "angles", config->block_size, model_head_dim(config),
+                      &model->angles));
     if (model->options.train)
-        TRY(table_add(model->graph, "corrections", model->options.correction_rows, 2, &model->corrections));
+        TRY(table_add(model->graph, "corrections", model->options.correction_rows, 2,
+                      &model->corrections));
     return model->options.train ? inputs_add(model) : GT_OK;
 }
 
-/* Lets a copy from host memory that a block waits for begin where the copy before it has ended, within the block or the
- * one that runs before it, so that it runs beside computing. */
+/* Lets a copy from host memory that a block waits for begin where the copy before it has ended,
+ * within the block or the one that runs before it, so that it runs beside computing. */
 static void fetches_advance(struct program *program)
 {
     struct op *ops = program->ops;
@@ -441,7 +469,8 @@ static enum gt_status programs_build(struct model *model)
     if (options->train)
         TRY(train_build(model));
     if (options->evaluate)
-        TRY(loss_program_build(model, PROGRAM_EVALUATE, options->choice.evaluate_batch, &model->evaluate));
+        TRY(loss_program_build(model, PROGRAM_EVALUATE, options->choice.evaluate_batch,
+                               &model->evaluate));
     if (options->generate)
         TRY(generate_build(model));
     for (int32_t p = 0; p < model->graph->program_count; p++)
@@ -449,7 +478,8 @@ static enum gt_status programs_build(struct model *model)
     return GT_OK;
 }
 
-enum gt_status model_create(const void *owner, const struct model_options *options, struct model **out)
+enum gt_status model_create(const void *owner, const struct model_options *options,
+                            struct model **out)
 {
     TRY(model_config_check(&options->config));
     struct model *model;

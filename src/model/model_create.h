@@ -11,15 +11,18 @@ enum gt_status model_config_check(const struct model_config *config);
 int32_t model_runs(const struct model_options *options, enum program_kind program);
 
 /* Builds parameters and programs.  Errors: GT_NO_MEMORY, GT_USAGE. */
-enum gt_status model_create(const void *owner, const struct model_options *options, struct model **out);
+enum gt_status model_create(const void *owner, const struct model_options *options,
+                            struct model **out);
 
-/* Returns the bytes of weights, masters, gradients and moments per parameter, from the model's tensors. */
+/* Returns the bytes of weights, masters, gradients and moments per parameter, from the model's
+ * tensors. */
 double model_bytes_per_parameter(const struct model *model);
-/* Returns the FLOPs of one token, forward and backward: 6 N + 12 L H D T, N without tables that are only looked up
- * (PaLM; nanoGPT estimate_mfu); 4 for each parameter that is not trained. */
+/* Returns the FLOPs of one token, forward and backward: 6 N + 12 L H D T, N without tables that are
+ * only looked up (PaLM; nanoGPT estimate_mfu); 4 for each parameter that is not trained. */
 double model_flops_per_token(const struct model_config *config);
 
-/* Returns the number of updates after which both bias corrections are 1 in fp32, at least 1 and at most `updates`. */
+/* Returns the number of updates after which both bias corrections are 1 in fp32, at least 1 and at
+ * most `updates`. */
 int32_t model_correction_rows(float beta1, float beta2, int64_t updates);
 
 #endif

@@ -1,11 +1,12 @@
 /* The parameters of a model.
  *
- * Names and layout of GPT-2's blocks are those of Hugging Face's modeling_gpt2.py (Conv1D), of all others those of
- * modeling_llama.py and modeling_qwen3.py (Linear).  Initial values are nanoGPT's (model.py GPT._init_weights): normal
- * with std 0.02, or 0.02 / sqrt(2 L) for the projections into the residual stream; biases 0; norms' gains 1.  Those of
- * MODEL_INIT_ZERO are modded-nanogpt's: 0 for these projections and an untied output layer, std 1 for embeddings and
- * 1 / sqrt(3 C) for the other matrices.  Those of adapters are PEFT's (LoraLayer.reset_lora_parameters): A uniform
- * within 1 / sqrt(in), B 0.
+ * Names and layout of GPT-2's blocks are those of Hugging Face's modeling_gpt2.py (Conv1D), of all
+ * others those of modeling_llama.py and modeling_qwen3.py (Linear).  Initial values are nanoGPT's
+ * (model.py GPT._init_weights): normal with std 0.02, or 0.02 / sqrt(2 L) for the projections into
+ * the residual stream; biases 0; norms' gains 1.  Those of MODEL_INIT_ZERO are modded-nanogpt's: 0
+ * for these projections and an untied output layer, std 1 for embeddings and 1 / sqrt(3 C) for the
+ * other matrices.  Those of adapters are PEFT's (LoraLayer.reset_lora_parameters): A uniform within
+ * 1 / sqrt(in), B 0.
  */
 #include "model/parameters.h"
 
@@ -15,8 +16,9 @@
 
 #define INIT_STD 0.02
 
-const char *const model_lora_words[] = {"q_proj",    "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj",
-                                        "down_proj", "c_attn", "c_proj", "c_fc",   NULL};
+const char *const model_lora_words[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
+                                        "gate_proj", "up_proj", "down_proj", "c_attn",
+                                        "c_proj",    "c_fc",    NULL};
 
 int32_t model_positions(const struct model_config *config)
 {
@@ -60,13 +62,15 @@ static void layers_list(const struct model_config *config, struct layer out[stat
     const struct arch *arch = arch_of(&config->shape);
     const bool gpt2 = arch->family == FAMILY_GPT2, gated = config->mlp == MLP_SWIGLU;
     const bool norm_bias = config->bias && config->norm == NORM_LAYERNORM;
-    const int64_t c = config->n_embd, size = model_head_dim(config), q = model_attention_width(config);
+    const int64_t c = config->n_embd, size = model_head_dim(config),
+                  q = model_attention_width(config);
     const int64_t kv = config->n_kv_head * size, inner = model_inner_width(config);
     const bool per_head = config->qk_norm == QK_NORM_HEAD;
     const struct layer layers[BLOCK_LAYERS] = {
         [BLOCK_LN_1] = {.name = arch->norms[0].file, .out = c, .bias = norm_bias},
         [BLOCK_C_ATTN] = {.name = gpt2 ? "attn.c_attn" : "self_attn.qkv_proj",
-                          .part = {gpt2 ? NULL : "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
+                          .part = {gpt2 ? NULL : "self_attn.q_proj", "self_attn.k_proj",
+                                   "self_attn.v_proj"},
                           .part_rows = {q, kv, kv},
                           .in = c,
                           .out = q + 2 * kv,
@@ -76,7 +80,8 @@ static void layers_list(const struct model_config *config, struct layer out[stat
                            .part_rows = {per_head ? size : q, per_head ? size : kv},
                            .out = per_head ? 2 * size : q + kv,
                            .missing = config->qk_norm == QK_NORM_NONE},
-        [BLOCK_C_PROJ] = {gpt2 ? "attn.c_proj" : "self_attn.o_proj", .in = q, .out = c, .bias = config->bias},
+        [BLOCK_C_PROJ] = {gpt2 ? "attn.c_proj" : "self_attn.o_proj", .in = q, .out = c,
+                          .bias = config->bias},
         [BLOCK_LN_2] = {.name = arch->norms[1].file, .out = c, .bias = norm_bias},
         [BLOCK_C_FC] = {.name = gpt2    ? "mlp.c_fc"
                                 : gated ? "mlp.gate_up_proj"
@@ -86,7 +91,10 @@ static void layers_list(const struct model_config *config, struct layer out[stat
                         .in = c,
                         .out = gated ? 2 * inner : inner,
                         .bias = config->bias},
-        [BLOCK_MLP_PROJ] = {.name = gpt2 ? "mlp.c_proj" : "mlp.down_proj", .in = inner, .out = c, .bias = config->bias},
+        [BLOCK_MLP_PROJ] = {.name = gpt2 ? "mlp.c_proj" : "mlp.down_proj",
+                            .in = inner,
+                            .out = c,
+                            .bias = config->bias},
     };
     memcpy(out, layers, sizeof layers);
 }
@@ -141,7 +149,8 @@ uint32_t parameters_lora_targets(const struct model_config *config)
 }
 
 /* Lists those of the layers before `end`.  GPT-2's biases are listed even if they are absent. */
-static size_t slots_list(const struct model_config *config, int end, struct slot out[static SLOTS_MAX])
+static size_t slots_list(const struct model_config *config, int end,
+                         struct slot out[static SLOTS_MAX])
 {
     const bool gpt2 = model_is_gpt2(config), alone = config->lora.alone;
     struct layer layers[BLOCK_LAYERS];
@@ -149,13 +158,16 @@ static size_t slots_list(const struct model_config *config, int end, struct slot
     layers_list(config, layers);
     for (int which = 0; which < end; which++) {
         const struct layer *layer = &layers[which];
-        const bool adapted = config->lora.rank > 0 && (targets_of(layer) & config->lora.targets) != 0;
+        const bool adapted =
+            config->lora.rank > 0 && (targets_of(layer) & config->lora.targets) != 0;
         if (!layer->missing && !alone)
             out[count++] = (struct slot){.which = (enum block_layer)which};
         if (!layer->missing && !alone && (layer->bias || gpt2))
-            out[count++] = (struct slot){.which = (enum block_layer)which, .bias = true, .absent = !layer->bias};
+            out[count++] = (struct slot){
+                .which = (enum block_layer)which, .bias = true, .absent = !layer->bias};
         for (int matrix = ADAPTER_A; adapted && matrix <= ADAPTER_B; matrix++)
-            out[count++] = (struct slot){.which = (enum block_layer)which, .adapter = (enum adapter_matrix)matrix};
+            out[count++] = (struct slot){.which = (enum block_layer)which,
+                                         .adapter = (enum adapter_matrix)matrix};
     }
     return count;
 }
@@ -169,26 +181,30 @@ size_t parameters_count(const struct model_config *config)
 {
     struct slot slots[SLOTS_MAX];
     assert(config->n_layer >= 0);
-    return embeddings_count(config) + (size_t)config->n_layer * slots_list(config, BLOCK_LAYERS, slots) +
-           slots_list(config, BLOCK_LN_1 + 1, slots) + (config->untied && !config->lora.alone ? 1 : 0);
+    return embeddings_count(config) +
+           (size_t)config->n_layer * slots_list(config, BLOCK_LAYERS, slots) +
+           slots_list(config, BLOCK_LN_1 + 1, slots) +
+           (config->untied && !config->lora.alone ? 1 : 0);
 }
 
 /* As parameters_index(), also of a matrix of adapters. */
-static int32_t slot_index(const struct model_config *config, int32_t layer, const struct slot *wanted)
+static int32_t slot_index(const struct model_config *config, int32_t layer,
+                          const struct slot *wanted)
 {
     struct slot slots[SLOTS_MAX];
     const size_t count = slots_list(config, BLOCK_LAYERS, slots);
     int32_t present = 0, at = -1;
     for (size_t i = 0; i < count; i++) {
-        if (slots[i].which == wanted->which && slots[i].bias == wanted->bias && slots[i].adapter == wanted->adapter &&
-            !slots[i].absent)
+        if (slots[i].which == wanted->which && slots[i].bias == wanted->bias &&
+            slots[i].adapter == wanted->adapter && !slots[i].absent)
             at = present;
         present += !slots[i].absent;
     }
     return at < 0 ? -1 : (int32_t)embeddings_count(config) + layer * present + at;
 }
 
-int32_t parameters_index(const struct model_config *config, int32_t layer, enum block_layer which, bool bias)
+int32_t parameters_index(const struct model_config *config, int32_t layer, enum block_layer which,
+                         bool bias)
 {
     return slot_index(config, layer, &(struct slot){.which = which, .bias = bias});
 }
@@ -207,30 +223,31 @@ int32_t parameters_head(const struct model_config *config)
 }
 
 /* An embedding, or the output layer, which has the shape of one. */
-static void table_shape(const struct model_config *config, const char *gpt2, const char *llama, int64_t rows,
-                        struct parameter_shape *out)
+static void table_shape(const struct model_config *config, const char *gpt2, const char *llama,
+                        int64_t rows, struct parameter_shape *out)
 {
     *out = (struct parameter_shape){.rank = 2, .dims = {rows, config->n_embd}, .parts = 1};
     (void)snprintf(out->name, sizeof out->name, "%s", model_is_gpt2(config) ? gpt2 : llama);
 }
 
 /* Writes "h.3.attn.c_attn.weight". */
-static void slot_name(const struct model_config *config, size_t block, const char *layer, const struct slot *slot,
-                      char out[static PARAMETER_NAME_MAX])
+static void slot_name(const struct model_config *config, size_t block, const char *layer,
+                      const struct slot *slot, char out[static PARAMETER_NAME_MAX])
 {
     const bool gpt2 = model_is_gpt2(config);
-    static const char *const matrices[] = {[ADAPTER_NONE] = "", [ADAPTER_A] = "lora_A.", [ADAPTER_B] = "lora_B."};
+    static const char *const matrices[] = {
+        [ADAPTER_NONE] = "", [ADAPTER_A] = "lora_A.", [ADAPTER_B] = "lora_B."};
     const char *kind = slot->bias ? "bias" : "weight", *matrix = matrices[slot->adapter];
     if (block < (size_t)config->n_layer)
-        (void)snprintf(out, PARAMETER_NAME_MAX, "%s.%zu.%s.%s%s", gpt2 ? "h" : "model.layers", block, layer, matrix,
-                       kind);
+        (void)snprintf(out, PARAMETER_NAME_MAX, "%s.%zu.%s.%s%s", gpt2 ? "h" : "model.layers",
+                       block, layer, matrix, kind);
     else
         (void)snprintf(out, PARAMETER_NAME_MAX, "%s.%s", gpt2 ? "ln_f" : "model.norm", kind);
 }
 
 /* Gives A the rows of each target, rank, and B those of its results. */
-static void adapter_shape(const struct lora_config *lora, const struct layer *layer, enum adapter_matrix matrix,
-                          struct parameter_shape *out)
+static void adapter_shape(const struct lora_config *lora, const struct layer *layer,
+                          enum adapter_matrix matrix, struct parameter_shape *out)
 {
     out->adapter = matrix;
     out->linear = out->residual = false;
@@ -248,19 +265,20 @@ static void adapter_shape(const struct lora_config *lora, const struct layer *la
     }
 }
 
-static void slot_shape(const struct model_config *config, const struct layer layers[static BLOCK_LAYERS], size_t block,
+static void slot_shape(const struct model_config *config,
+                       const struct layer layers[static BLOCK_LAYERS], size_t block,
                        const struct slot *slot, struct parameter_shape *out)
 {
     const struct layer layer = layers[slot->which];
     const bool matrix = layer.in > 0 && !slot->bias, gpt2 = model_is_gpt2(config);
-    *out =
-        (struct parameter_shape){.rank = matrix ? 2 : 1,
-                                 .parts = 1,
-                                 .linear = matrix,
-                                 .residual = matrix && (slot->which == BLOCK_C_PROJ || slot->which == BLOCK_MLP_PROJ),
-                                 .norm = layer.in == 0,
-                                 .bias = slot->bias,
-                                 .absent = slot->absent};
+    *out = (struct parameter_shape){
+        .rank = matrix ? 2 : 1,
+        .parts = 1,
+        .linear = matrix,
+        .residual = matrix && (slot->which == BLOCK_C_PROJ || slot->which == BLOCK_MLP_PROJ),
+        .norm = layer.in == 0,
+        .bias = slot->bias,
+        .absent = slot->absent};
     out->dims[0] = matrix && gpt2 ? layer.in : layer.out;
     out->dims[1] = !matrix ? 0 : gpt2 ? layer.out : layer.in;
     if (layer.part[0] != NULL) {
@@ -283,15 +301,16 @@ struct listing {
 
 static struct listing listing_make(const struct model_config *config)
 {
-    struct listing listing = {.embeddings = embeddings_count(config), .count = parameters_count(config)};
+    struct listing listing = {.embeddings = embeddings_count(config),
+                              .count = parameters_count(config)};
     layers_list(config, listing.layers);
     listing.slot_count = slots_list(config, BLOCK_LAYERS, listing.slots);
     return listing;
 }
 
 /* Returns the slot of a parameter, and its block; NULL for embeddings and the output layer. */
-static const struct slot *slot_find(const struct model_config *config, const struct listing *listing, size_t index,
-                                    size_t *block)
+static const struct slot *slot_find(const struct model_config *config,
+                                    const struct listing *listing, size_t index, size_t *block)
 {
     const bool untied = config->untied && !config->lora.alone;
     if (index < listing->embeddings || (untied && index + 1 == listing->count))
@@ -300,8 +319,8 @@ static const struct slot *slot_find(const struct model_config *config, const str
     return &listing->slots[(index - listing->embeddings) % listing->slot_count];
 }
 
-static void listed_shape(const struct model_config *config, const struct listing *listing, size_t index,
-                         struct parameter_shape *out)
+static void listed_shape(const struct model_config *config, const struct listing *listing,
+                         size_t index, struct parameter_shape *out)
 {
     size_t block;
     const struct slot *slot = slot_find(config, listing, index, &block);
@@ -348,29 +367,35 @@ size_t parameters_file_count(const struct model_config *config)
 {
     struct slot slots[SLOTS_MAX];
     const size_t count = slots_list(config, BLOCK_LAYERS, slots);
-    return parameters_count(config) + (size_t)config->n_layer * (slots_parts(config, slots, count) - count);
+    return parameters_count(config) +
+           (size_t)config->n_layer * (slots_parts(config, slots, count) - count);
 }
 
 /* Takes a part out of a parameter's shape. */
-static void part_take(const struct model_config *config, size_t block, const struct slot *slot, size_t part,
-                      struct parameter_shape *shape)
+static void part_take(const struct model_config *config, size_t block, const struct slot *slot,
+                      size_t part, struct parameter_shape *shape)
 {
     const struct layer layer = layer_get(config, slot->which);
     for (size_t i = 0; i < part; i++)
-        shape->first += (size_t)shape->part_rows[i] * (shape->rank == 2 ? (size_t)shape->dims[1] : 1);
+        shape->first +=
+            (size_t)shape->part_rows[i] * (shape->rank == 2 ? (size_t)shape->dims[1] : 1);
     shape->dims[0] = shape->part_rows[part];
     if (layer.part[0] != NULL)
         slot_name(config, block, layer.part[shape->part_of[part]], slot, shape->name);
 }
 
-void parameters_file_shape(const struct model_config *config, size_t index, struct parameter_shape *out)
+void parameters_file_shape(const struct model_config *config, size_t index,
+                           struct parameter_shape *out)
 {
     struct slot slots[SLOTS_MAX];
-    const size_t embeddings = embeddings_count(config), count = slots_list(config, BLOCK_LAYERS, slots);
+    const size_t embeddings = embeddings_count(config),
+                 count = slots_list(config, BLOCK_LAYERS, slots);
     const size_t parts = slots_parts(config, slots, count);
     assert(index < parameters_file_count(config));
     if (index < embeddings || index >= embeddings + parts * (size_t)config->n_layer) {
-        parameters_shape(config, index < embeddings ? index : index - (parts - count) * (size_t)config->n_layer, out);
+        parameters_shape(
+            config, index < embeddings ? index : index - (parts - count) * (size_t)config->n_layer,
+            out);
         return;
     }
     const size_t block = (index - embeddings) / parts;
@@ -400,16 +425,18 @@ struct parameter_maker {
     const struct parameter_options *options;
     const struct listing *listing;
     int64_t elements; /* the sum of the saved elements of the parameters added so far */
-    int32_t *owner;   /* of each parameter, absent ones included, that Muon updates; NULL: one rank */
+    int32_t *owner; /* of each parameter, absent ones included, that Muon updates; NULL: one rank */
 };
 
-int64_t parameters_unit_first(const struct graph *graph, const struct parameter *parameter, int32_t unit)
+int64_t parameters_unit_first(const struct graph *graph, const struct parameter *parameter,
+                              int32_t unit)
 {
     const int64_t elements = graph_tensor_elements(graph, parameter->tensor);
     return min_i64(state_blocks(elements) * unit / parameter->units * STATE_BLOCK, elements);
 }
 
-struct parameter_range parameters_share(const struct graph *graph, const struct parameter *parameter, int32_t ranks,
+struct parameter_range parameters_share(const struct graph *graph,
+                                        const struct parameter *parameter, int32_t ranks,
                                         int32_t rank)
 {
     struct parameter_range share = {0, 0};
@@ -423,8 +450,8 @@ struct parameter_range parameters_share(const struct graph *graph, const struct 
     return share;
 }
 
-enum gt_status parameters_state_add(struct graph *graph, const struct parameter *parameter, const struct tensor *proto,
-                                    int32_t *out)
+enum gt_status parameters_state_add(struct graph *graph, const struct parameter *parameter,
+                                    const struct tensor *proto, int32_t *out)
 {
     struct tensor state = *proto;
     if (parameter->owner != OWNER_UNITS)
@@ -432,12 +459,15 @@ enum gt_status parameters_state_add(struct graph *graph, const struct parameter 
     state.rank = 1;
     state.dims[0] = parameter->most; /* so that all ranks make the same plan */
     TRY(graph_tensor_add(graph, &state, out));
-    return parameter->count == parameter->most ? GT_OK : graph_range_add(graph, *out, 0, parameter->count, out);
+    return parameter->count == parameter->most
+               ? GT_OK
+               : graph_range_add(graph, *out, 0, parameter->count, out);
 }
 
 /* Adds a tensor with the shape of a parameter: its master, gradient or moment. */
-static enum gt_status state_add(struct graph *graph, const struct parameter *parameter, const char *suffix,
-                                enum dtype dtype, enum tensor_category category, int32_t *out)
+static enum gt_status state_add(struct graph *graph, const struct parameter *parameter,
+                                const char *suffix, enum dtype dtype, enum tensor_category category,
+                                int32_t *out)
 {
     struct tensor state = graph->tensors[parameter->tensor];
     state.dtype = dtype;
@@ -458,7 +488,8 @@ static enum gt_status scales_add(struct graph *graph, struct parameter *paramete
     struct tensor scales = {
         .dtype = DTYPE_U8,
         .rank = 2,
-        .dims = {2, state_blocks(shared ? parameter->most : graph_tensor_elements(graph, parameter->tensor))},
+        .dims = {2, state_blocks(shared ? parameter->most
+                                        : graph_tensor_elements(graph, parameter->tensor))},
         .category = CATEGORY_MOMENT,
         .lifetime = LIFETIME_RUN,
         .home = parameter->states_home,
@@ -483,7 +514,8 @@ static enum gt_status states_add(const struct parameter_maker *maker, struct par
     const bool here = parameter->owner < 0 || parameter->owner == maker->options->rank;
     if (dtypes.master && here)
         TRY(state_add(graph, parameter, ".master", DTYPE_F32, CATEGORY_MASTER, &parameter->master));
-    TRY(state_add(graph, parameter, ".grad", dtypes.gradient, CATEGORY_GRADIENT, &parameter->gradient));
+    TRY(state_add(graph, parameter, ".grad", dtypes.gradient, CATEGORY_GRADIENT,
+                  &parameter->gradient));
     if (!here)
         return GT_OK;
     TRY(state_add(graph, parameter, ".m", dtypes.moment, CATEGORY_MOMENT, &parameter->m));
@@ -492,19 +524,24 @@ static enum gt_status states_add(const struct parameter_maker *maker, struct par
     return dtypes.moment == DTYPE_U8 ? scales_add(graph, parameter) : GT_OK;
 }
 
-/* Returns where the states of a parameter live, or a parameter that is not trained: the blocks' matrices then, which
- * the programs fetch.  Vectors are few and stay on the device, and so do adapters. */
-static enum memory_space states_home(const struct parameter_maker *maker, const struct parameter_shape *shape)
+/* Returns where the states of a parameter live, or a parameter that is not trained: the blocks'
+ * matrices then, which the programs fetch.  Vectors are few and stay on the device, and so do
+ * adapters. */
+static enum memory_space states_home(const struct parameter_maker *maker,
+                                     const struct parameter_shape *shape)
 {
     size_t block;
     const int32_t layers = maker->config->n_layer, offload = maker->options->offload;
     if (shape->rank < 2 || offload == 0 || (maker->config->lora.rank > 0 && !shape->linear))
         return SPACE_DEVICE;
-    const bool outside = slot_find(maker->config, maker->listing, (size_t)shape->whole, &block) == NULL;
-    return outside || block < (size_t)plan_choice_offload_blocks(offload, layers) ? SPACE_HOST : SPACE_DEVICE;
+    const bool outside =
+        slot_find(maker->config, maker->listing, (size_t)shape->whole, &block) == NULL;
+    return outside || block < (size_t)plan_choice_offload_blocks(offload, layers) ? SPACE_HOST
+                                                                                  : SPACE_DEVICE;
 }
 
-static enum parameter_group group_of(const struct parameter_maker *maker, const struct parameter_shape *shape)
+static enum parameter_group group_of(const struct parameter_maker *maker,
+                                     const struct parameter_shape *shape)
 {
     if (shape->rank < 2)
         return GROUP_VECTOR;
@@ -512,7 +549,9 @@ static enum parameter_group group_of(const struct parameter_maker *maker, const 
         return GROUP_MATRIX;
     if (shape->linear)
         return maker->options->muon ? GROUP_MUON : GROUP_MATRIX;
-    return maker->config->untied && maker->list->count == parameters_head(maker->config) ? GROUP_HEAD : GROUP_EMBEDDING;
+    return maker->config->untied && maker->list->count == parameters_head(maker->config)
+               ? GROUP_HEAD
+               : GROUP_EMBEDDING;
 }
 
 /* Chooses the initial values of a matrix. */
@@ -526,20 +565,25 @@ static void init_choose(const struct parameter_maker *maker, const struct parame
     } else if (shape->adapter == ADAPTER_B)
         parameter->init = INIT_ZERO;
     else if (maker->options->init == MODEL_INIT_GPT2)
-        parameter->init_std = (float)(shape->residual ? INIT_STD / sqrt(2.0 * config->n_layer) : INIT_STD);
+        parameter->init_std =
+            (float)(shape->residual ? INIT_STD / sqrt(2.0 * config->n_layer) : INIT_STD);
     else if (shape->residual || parameter->group == GROUP_HEAD)
         parameter->init = INIT_ZERO;
     else
-        parameter->init_std = (float)(parameter->group == GROUP_EMBEDDING ? 1.0 : 1.0 / sqrt(3.0 * config->n_embd));
+        parameter->init_std =
+            (float)(parameter->group == GROUP_EMBEDDING ? 1.0 : 1.0 / sqrt(3.0 * config->n_embd));
 }
 
-/* Divides a parameter into as many units as an update has parts, so that every number of ranks that divides them has
- * whole ones.  Vectors, which are few, and Muon's matrices stay whole. */
-static void units_divide(const struct parameter_maker *maker, size_t index, struct parameter *parameter)
+/* Divides a parameter into as many units as an update has parts, so that every number of ranks that
+ * divides them has whole ones.  Vectors, which are few, and Muon's matrices stay whole. */
+static void units_divide(const struct parameter_maker *maker, size_t index,
+                         struct parameter *parameter)
 {
-    const int64_t elements = graph_tensor_elements(maker->graph, parameter->tensor), blocks = state_blocks(elements);
+    const int64_t elements = graph_tensor_elements(maker->graph, parameter->tensor),
+                  blocks = state_blocks(elements);
     const int32_t ranks = maker->options->ranks, parts = maker->options->parts;
-    const bool whole = parameter->group == GROUP_VECTOR || parameter->group == GROUP_MUON || blocks < parts;
+    const bool whole =
+        parameter->group == GROUP_VECTOR || parameter->group == GROUP_MUON || blocks < parts;
     parameter->units = whole ? 1 : parts;
     parameter->owner = OWNER_ALL;
     if (ranks > 1 && !parameter->frozen && !whole)
@@ -547,13 +591,15 @@ static void units_divide(const struct parameter_maker *maker, size_t index, stru
     else if (parameter->group == GROUP_MUON && maker->owner != NULL)
         parameter->owner = maker->owner[index];
     const struct parameter_range share =
-        parameters_share(maker->graph, parameter, ranks, parameter->owner == OWNER_ALL ? ranks : maker->options->rank);
+        parameters_share(maker->graph, parameter, ranks,
+                         parameter->owner == OWNER_ALL ? ranks : maker->options->rank);
     parameter->first = share.first;
     parameter->count = share.count;
     parameter->most = min_i64(size_ceil_div(blocks, ranks) * STATE_BLOCK, elements);
 }
 
-static enum gt_status parameter_add(struct parameter_maker *maker, size_t index, const struct parameter_shape *shape)
+static enum gt_status parameter_add(struct parameter_maker *maker, size_t index,
+                                    const struct parameter_shape *shape)
 {
     const struct model_config *config = maker->config;
     const bool matrix = shape->rank == 2;
@@ -563,15 +609,16 @@ static enum gt_status parameter_add(struct parameter_maker *maker, size_t index,
                             .dims = {shape->dims[0], shape->dims[1]},
                             .category = CATEGORY_PARAMETER,
                             .lifetime = LIFETIME_RUN};
-    *parameter = (struct parameter){.init = shape->bias ? INIT_ZERO
-                                            : matrix    ? INIT_NORMAL
-                                                        : INIT_ONE,
-                                    .saved_rows = shape->dims[0],
-                                    .group = group_of(maker, shape),
-                                    .states_home = states_home(maker, shape),
-                                    .parts = shape->parts,
-                                    .frozen = config->lora.rank > 0 && shape->adapter == ADAPTER_NONE,
-                                    .index_base = maker->elements};
+    *parameter =
+        (struct parameter){.init = shape->bias ? INIT_ZERO
+                                   : matrix    ? INIT_NORMAL
+                                               : INIT_ONE,
+                           .saved_rows = shape->dims[0],
+                           .group = group_of(maker, shape),
+                           .states_home = states_home(maker, shape),
+                           .parts = shape->parts,
+                           .frozen = config->lora.rank > 0 && shape->adapter == ADAPTER_NONE,
+                           .index_base = maker->elements};
     memcpy(parameter->part_rows, shape->part_rows, sizeof parameter->part_rows);
     memcpy(parameter->part_of, shape->part_of, sizeof parameter->part_of);
     if (matrix)
@@ -582,8 +629,8 @@ static enum gt_status parameter_add(struct parameter_maker *maker, size_t index,
     memcpy(tensor.name, parameter->name, sizeof tensor.name);
     TRY(graph_tensor_add(maker->graph, &tensor, &parameter->tensor));
     units_divide(maker, index, parameter);
-    parameter->master = parameter->gradient = parameter->part_gradient = parameter->m = parameter->v =
-        parameter->scales = TENSOR_NONE;
+    parameter->master = parameter->gradient = parameter->part_gradient = parameter->m =
+        parameter->v = parameter->scales = TENSOR_NONE;
     maker->elements += (int64_t)parameter_elements(shape);
     maker->list->count++;
     if (parameter->frozen)
@@ -591,7 +638,8 @@ static enum gt_status parameter_add(struct parameter_maker *maker, size_t index,
     return maker->options->states && !parameter->frozen ? states_add(maker, parameter) : GT_OK;
 }
 
-/* Gives the matrices that Muon updates to the ranks, the longest first, each to the rank that has the least. */
+/* Gives the matrices that Muon updates to the ranks, the longest first, each to the rank that has
+ * the least. */
 static enum gt_status owners_choose(struct parameter_maker *maker)
 {
     const size_t count = maker->listing->count;
@@ -624,7 +672,8 @@ static enum gt_status owners_choose(struct parameter_maker *maker)
 }
 
 enum gt_status parameters_create(struct graph *graph, const struct model_config *config,
-                                 const struct parameter_options *options, struct parameter_list *out)
+                                 const struct parameter_options *options,
+                                 struct parameter_list *out)
 {
     const struct listing listing = listing_make(config);
     struct parameter_maker maker = {graph, out, config, options, &listing, 0, NULL};
@@ -667,7 +716,8 @@ int64_t model_adapter_count(const struct model_config *config)
 int64_t model_parameter_count_no_positions(const struct model_config *config)
 {
     const bool has_table = config->position == POSITION_LEARNED;
-    return model_parameter_count(config) - (has_table ? (int64_t)config->block_size * config->n_embd : 0);
+    return model_parameter_count(config) -
+           (has_table ? (int64_t)config->block_size * config->n_embd : 0);
 }
 
 int32_t model_parameter_home(const struct parameter *parameter)

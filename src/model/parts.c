@@ -1,21 +1,26 @@
-/* The programs that add the gradients of an update's parts, and give each rank the other ranks' new weights.
+/* The programs that add the gradients of an update's parts, and give each rank the other ranks' new
+ * weights.
  *
- * An update's gradient is ((p0 + p1) + p2) + ... of its parts' gradients, in fp32.  In a round each rank computes one
- * part.  Then it adds the parts of the elements whose states it has: it receives the other ranks' parts of these
- * elements, and sends each other rank what that one adds.  While the bytes of a piece are under way, the piece before
- * is added.  A single rank computes all parts, and adds each to those before it.  If reduce_dtype says so, a part is
- * rounded first; its random numbers are those of its last micro-step.
+ * An update's gradient is ((p0 + p1) + p2) + ... of its parts' gradients, in fp32.  In a round each
+ * rank computes one part.  Then it adds the parts of the elements whose states it has: it receives
+ * the other ranks' parts of these elements, and sends each other rank what that one adds.  While
+ * the bytes of a piece are under way, the piece before is added.  A single rank computes all parts,
+ * and adds each to those before it.  If reduce_dtype says so, a part is rounded first; its random
+ * numbers are those of its last micro-step.
  *
- * If a part is one micro-step, its program does all that: the gradients of a block are exchanged beside its backward
- * pass and added at its end, and their memory serves again.
+ * If a part is one micro-step, its program does all that: the gradients of a block are exchanged
+ * beside its backward pass and added at its end, and their memory serves again.
  */
 #include "model/parts.h"
 
 #include "base/size.h"
 #include "model/parameters.h"
 
-#define PIECE_BYTES ((int64_t)8 << 20) /* of all ranks' parts of the elements that one rank adds */
-#define EXCHANGES_MAX 128 /* under way at a time, in all pieces of a block; CUDA_COPIES_MAX has room for them */
+#define PIECE_BYTES                                                              \
+    ((int64_t)8 << 20) /* of all ranks' parts of the elements that one rank adds \
+                        */
+#define EXCHANGES_MAX \
+    128 /* under way at a time, in all pieces of a block; CUDA_COPIES_MAX has room for them */
 
 /* The same share of each rank's elements of a parameter. */
 struct piece {
@@ -35,7 +40,8 @@ struct parts_builder {
     int32_t count;
 };
 
-static struct parts_builder builder_of(const struct model *model, int32_t program, enum op_pass pass, bool first)
+static struct parts_builder builder_of(const struct model *model, int32_t program,
+                                       enum op_pass pass, bool first)
 {
     const int32_t ranks = model_ranks(&model->options);
     return (struct parts_builder){.pen = {model->graph, program, pass, -1, 0, false},
@@ -46,24 +52,30 @@ static struct parts_builder builder_of(const struct model *model, int32_t progra
 }
 
 /* Returns the elements of a piece that `rank` has. */
-static struct parameter_range piece_range(const struct parts_builder *builder, const struct piece *piece, int32_t rank)
+static struct parameter_range piece_range(const struct parts_builder *builder,
+                                          const struct piece *piece, int32_t rank)
 {
     const struct parameter *parameter = piece->parameter;
-    const struct parameter_range share = parameters_share(builder->pen.graph, parameter, builder->ranks,
-                                                          parameter->owner == OWNER_ALL ? builder->ranks : rank);
-    const int64_t blocks = state_blocks(share.count), first = blocks * piece->number / piece->of * STATE_BLOCK;
-    const int64_t end = min_i64(blocks * (piece->number + 1) / piece->of * STATE_BLOCK, share.count);
+    const struct parameter_range share =
+        parameters_share(builder->pen.graph, parameter, builder->ranks,
+                         parameter->owner == OWNER_ALL ? builder->ranks : rank);
+    const int64_t blocks = state_blocks(share.count),
+                  first = blocks * piece->number / piece->of * STATE_BLOCK;
+    const int64_t end =
+        min_i64(blocks * (piece->number + 1) / piece->of * STATE_BLOCK, share.count);
     return (struct parameter_range){share.first + first, end - first};
 }
 
-/* Sets *out to a view of those elements of `tensor`, which begins with the parameter's element `base`.  If the rank has
- * none of them, sets it to TENSOR_NONE. */
-static enum gt_status piece_take(const struct parts_builder *builder, const struct piece *piece, int32_t rank,
-                                 int32_t tensor, int64_t base, int32_t *out)
+/* Sets *out to a view of those elements of `tensor`, which begins with the parameter's element
+ * `base`.  If the rank has none of them, sets it to TENSOR_NONE. */
+static enum gt_status piece_take(const struct parts_builder *builder, const struct piece *piece,
+                                 int32_t rank, int32_t tensor, int64_t base, int32_t *out)
 {
     const struct parameter_range range = piece_range(builder, piece, rank);
     *out = TENSOR_NONE;
-    return range.count > 0 ? graph_range_add(builder->pen.graph, tensor, range.first - base, range.count, out) : GT_OK;
+    return range.count > 0
+               ? graph_range_add(builder->pen.graph, tensor, range.first - base, range.count, out)
+               : GT_OK;
 }
 
 /* Adds the tensor for the other ranks' parts of a piece. */
@@ -85,16 +97,21 @@ static enum gt_status part_choose(struct parts_builder *builder, const struct pa
 {
     const struct model *model = builder->model;
     builder->part = parameter->part_gradient;
-    if (model->options.reduce_dtype == DTYPE_F32 || model->graph->tensors[builder->part].dtype != DTYPE_F32)
+    if (model->options.reduce_dtype == DTYPE_F32 ||
+        model->graph->tensors[builder->part].dtype != DTYPE_F32)
         return GT_OK;
-    return GRAPH_ADD(GRADIENT_ROUND, &builder->pen, parameter->name, &builder->part, .x = parameter->part_gradient,
-                     .scalars = model->scalars, .attrs.index_base = parameter->index_base);
+    return GRAPH_ADD(GRADIENT_ROUND, &builder->pen, parameter->name, &builder->part,
+                     .x = parameter->part_gradient, .scalars = model->scalars,
+                     .attrs.index_base = parameter->index_base);
 }
 
-/* Begins to exchange a piece: the parts of what each rank adds, or this rank's new weights for those of the others. */
-static enum gt_status piece_exchange(const struct parts_builder *builder, struct piece *piece, bool weights)
+/* Begins to exchange a piece: the parts of what each rank adds, or this rank's new weights for
+ * those of the others. */
+static enum gt_status piece_exchange(const struct parts_builder *builder, struct piece *piece,
+                                     bool weights)
 {
-    const int32_t whole = weights ? piece->parameter->tensor : builder->part, ranks = builder->ranks;
+    const int32_t whole = weights ? piece->parameter->tensor : builder->part,
+                  ranks = builder->ranks;
     int32_t own;
     TRY(piece_take(builder, piece, builder->rank, whole, 0, &own));
     piece->own = weights ? TENSOR_NONE : own;
@@ -108,10 +125,11 @@ static enum gt_status piece_exchange(const struct parts_builder *builder, struct
         else
             TRY(piece_take(builder, piece, to, whole, 0, &sent));
         if (piece->own != TENSOR_NONE)
-            TRY(graph_view_add(builder->pen.graph, piece->others, from - (from > builder->rank), 1, &received));
+            TRY(graph_view_add(builder->pen.graph, piece->others, from - (from > builder->rank), 1,
+                               &received));
         if (sent != TENSOR_NONE || received != TENSOR_NONE)
-            TRY(GRAPH_ADD(EXCHANGE, &builder->pen, piece->parameter->name, NULL, .x = sent, .y = received,
-                          .attrs.to = to, .attrs.from = from));
+            TRY(GRAPH_ADD(EXCHANGE, &builder->pen, piece->parameter->name, NULL, .x = sent,
+                          .y = received, .attrs.to = to, .attrs.from = from));
     }
     return GT_OK;
 }
@@ -122,12 +140,16 @@ static enum gt_status piece_add(const struct parts_builder *builder, const struc
     int32_t sum;
     if (piece->own == TENSOR_NONE)
         return GT_OK;
-    TRY(piece_take(builder, piece, builder->rank, piece->parameter->gradient, piece->parameter->first, &sum));
-    return GRAPH_ADD(SUM_PARTS, &builder->pen, piece->parameter->name, NULL, .x = piece->own, .others = piece->others,
-                     .y = sum, .attrs.accumulate = builder->first ? 0 : 1u << SUM_PARTS_Y, .attrs.from = builder->rank);
+    TRY(piece_take(builder, piece, builder->rank, piece->parameter->gradient,
+                   piece->parameter->first, &sum));
+    return GRAPH_ADD(SUM_PARTS, &builder->pen, piece->parameter->name, NULL, .x = piece->own,
+                     .others = piece->others, .y = sum,
+                     .attrs.accumulate = builder->first ? 0 : 1u << SUM_PARTS_Y,
+                     .attrs.from = builder->rank);
 }
 
-/* Waits for all pieces that are under way but the last `keep`, and adds their parts, unless they are weights. */
+/* Waits for all pieces that are under way but the last `keep`, and adds their parts, unless they
+ * are weights. */
 static enum gt_status pieces_finish(struct parts_builder *builder, int32_t keep)
 {
     const struct program *program = &builder->pen.graph->programs[builder->pen.program];
@@ -138,33 +160,39 @@ static enum gt_status pieces_finish(struct parts_builder *builder, int32_t keep)
         const struct piece piece = builder->under_way[k];
         for (int32_t i = piece.begin; i < piece.end; i++) {
             const struct op exchange = program->ops[i];
-            TRY(GRAPH_ADD(WAIT, &builder->pen, piece.parameter->name, NULL, .x = exchange.operand[EXCHANGE_X],
-                          .y = exchange.operand[EXCHANGE_Y], .attrs.to = exchange.attrs.to,
-                          .attrs.from = exchange.attrs.from, .attrs.exchanged = true));
+            TRY(GRAPH_ADD(WAIT, &builder->pen, piece.parameter->name, NULL,
+                          .x = exchange.operand[EXCHANGE_X], .y = exchange.operand[EXCHANGE_Y],
+                          .attrs.to = exchange.attrs.to, .attrs.from = exchange.attrs.from,
+                          .attrs.exchanged = true));
         }
         if (piece.own != TENSOR_NONE)
             TRY(piece_add(builder, &piece));
     }
     builder->count -= finished;
-    memmove(builder->under_way, builder->under_way + finished, (size_t)builder->count * sizeof *builder->under_way);
+    memmove(builder->under_way, builder->under_way + finished,
+            (size_t)builder->count * sizeof *builder->under_way);
     return GT_OK;
 }
 
-/* Appends the exchange of a parameter in `of` pieces, and the sums of pieces so that at most `keep` are under way. */
-static enum gt_status pieces_append(struct parts_builder *builder, const struct parameter *parameter, bool weights,
-                                    int64_t of, int32_t keep)
+/* Appends the exchange of a parameter in `of` pieces, and the sums of pieces so that at most `keep`
+ * are under way. */
+static enum gt_status pieces_append(struct parts_builder *builder,
+                                    const struct parameter *parameter, bool weights, int64_t of,
+                                    int32_t keep)
 {
     struct graph *graph = builder->pen.graph;
     if (parameter->frozen || (weights && parameter->owner == OWNER_ALL))
         return GT_OK;
     if (!weights)
         TRY(part_choose(builder, parameter));
-    for (struct piece piece = {.parameter = parameter, .of = of}; piece.number < of; piece.number++) {
+    for (struct piece piece = {.parameter = parameter, .of = of}; piece.number < of;
+         piece.number++) {
         piece.others = TENSOR_NONE;
         piece.begin = graph->programs[builder->pen.program].count;
         TRY(piece_exchange(builder, &piece, weights));
         piece.end = graph->programs[builder->pen.program].count;
-        TRY(HOSTMEM_GROW(graph, &builder->under_way, (size_t)builder->count + 1, "pieces under way"));
+        TRY(HOSTMEM_GROW(graph, &builder->under_way, (size_t)builder->count + 1,
+                         "pieces under way"));
         builder->under_way[builder->count++] = piece;
         TRY(pieces_finish(builder, keep));
     }
@@ -175,19 +203,21 @@ static enum gt_status pieces_append(struct parts_builder *builder, const struct 
 static int64_t pieces_of(const struct parts_builder *builder, const struct parameter *parameter)
 {
     const int64_t elements = graph_tensor_elements(builder->pen.graph, parameter->tensor);
-    const int64_t most = parameter->owner == OWNER_UNITS ? parameter->most * builder->ranks : elements;
+    const int64_t most =
+        parameter->owner == OWNER_UNITS ? parameter->most * builder->ranks : elements;
     return builder->ranks > 1 ? size_ceil_div(most * (int64_t)sizeof(float), PIECE_BYTES) : 1;
 }
 
 /* Adds a program that exchanges all parameters. */
-static enum gt_status program_build(struct model *model, enum program_kind kind, bool first, bool weights,
-                                    int32_t *program)
+static enum gt_status program_build(struct model *model, enum program_kind kind, bool first,
+                                    bool weights, int32_t *program)
 {
     TRY(graph_program_add(model->graph, kind, program));
     struct parts_builder builder = builder_of(model, *program, PASS_UPDATE, first);
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const struct parameter *parameter = &model->parameters.at[i];
-        TRY(pieces_append(&builder, parameter, weights, weights ? 1 : pieces_of(&builder, parameter), 1));
+        TRY(pieces_append(&builder, parameter, weights,
+                          weights ? 1 : pieces_of(&builder, parameter), 1));
     }
     TRY(pieces_finish(&builder, 0));
     hostmem_free(builder.under_way);
@@ -200,17 +230,21 @@ enum gt_status parts_build(struct model *model)
     if (parts == 1 || model_adds_in_step(&model->options))
         return GT_OK;
     TRY(program_build(model, PROGRAM_PART_FIRST, true, false, &model->part_first));
-    return parts > ranks ? program_build(model, PROGRAM_PART_NEXT, false, false, &model->part_next) : GT_OK;
+    return parts > ranks ? program_build(model, PROGRAM_PART_NEXT, false, false, &model->part_next)
+                         : GT_OK;
 }
 
 enum gt_status gather_build(struct model *model)
 {
-    return model_ranks(&model->options) > 1 ? program_build(model, PROGRAM_GATHER, true, true, &model->gather) : GT_OK;
+    return model_ranks(&model->options) > 1
+               ? program_build(model, PROGRAM_GATHER, true, true, &model->gather)
+               : GT_OK;
 }
 
 /* A parameter, and the op of a micro-step behind which its gradient is exchanged. */
 struct stop {
-    int32_t op, end, parameter; /* end: the last op of the block's backward pass, or of the loss chunk */
+    int32_t op, end,
+        parameter; /* end: the last op of the block's backward pass, or of the loss chunk */
 };
 
 static int stop_compare(const void *a, const void *b)
@@ -219,8 +253,8 @@ static int stop_compare(const void *a, const void *b)
     return x->op != y->op ? (x->op > y->op) - (x->op < y->op) : x->parameter - y->parameter;
 }
 
-/* Finds where each part gradient is exchanged, and sorts the parameters by that: a block's matrix where it is complete,
- * all others at the end. */
+/* Finds where each part gradient is exchanged, and sorts the parameters by that: a block's matrix
+ * where it is complete, all others at the end. */
 static enum gt_status stops_find(const struct model *model, int32_t program, struct stop *out)
 {
     const struct graph *graph = model->graph;
@@ -236,7 +270,8 @@ static enum gt_status stops_find(const struct model *model, int32_t program, str
         while (end + 1 < p->count && p->ops[end + 1].layer == p->ops[op].layer &&
                p->ops[end + 1].chunk == p->ops[op].chunk)
             end++;
-        out[i] = (struct stop){p->ops[op].layer >= 0 && parameter->group != GROUP_VECTOR ? op : end, end, i};
+        out[i] = (struct stop){p->ops[op].layer >= 0 && parameter->group != GROUP_VECTOR ? op : end,
+                               end, i};
     }
     qsort(out, (size_t)count, sizeof *out, stop_compare);
     hostmem_free(ranges);

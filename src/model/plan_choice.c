@@ -6,7 +6,8 @@
 
 const char *const plan_choice_offloads[][OFFLOAD_ALL + 1] = {
     {"none", "1/4 of states", "1/2 of states", "3/4 of states", "states"},
-    {"none", "1/4 of frozen weights", "1/2 of frozen weights", "3/4 of frozen weights", "frozen weights"},
+    {"none", "1/4 of frozen weights", "1/2 of frozen weights", "3/4 of frozen weights",
+     "frozen weights"},
 };
 
 bool plan_choice_equal(const struct plan_choice *a, const struct plan_choice *b)
@@ -17,7 +18,8 @@ bool plan_choice_equal(const struct plan_choice *a, const struct plan_choice *b)
 }
 
 /* Writes "mlp in 7 of 12 blocks, gelu in the others", or "mlp". */
-static void recompute_sentence(char text[static RECOMPUTE_TEXT_MAX], const struct recompute_mix *mix, int32_t layers)
+static void recompute_sentence(char text[static RECOMPUTE_TEXT_MAX],
+                               const struct recompute_mix *mix, int32_t layers)
 {
     size_t used = 0;
     int32_t left = layers;
@@ -27,23 +29,25 @@ static void recompute_sentence(char text[static RECOMPUTE_TEXT_MAX], const struc
         if (blocks == 0)
             continue;
         if (blocks == left) {
-            snprintf(text + used, RECOMPUTE_TEXT_MAX - used, "%s%s", name, used > 0 ? " in the others" : "");
+            snprintf(text + used, RECOMPUTE_TEXT_MAX - used, "%s%s", name,
+                     used > 0 ? " in the others" : "");
             return;
         }
-        used += (size_t)snprintf(text + used, RECOMPUTE_TEXT_MAX - used, "%s in %" PRId32 " of %" PRId32 " blocks, ",
-                                 name, blocks, layers);
+        used += (size_t)snprintf(text + used, RECOMPUTE_TEXT_MAX - used,
+                                 "%s in %" PRId32 " of %" PRId32 " blocks, ", name, blocks, layers);
         left -= blocks;
     }
 }
 
-char *plan_choice_text(char text[static PLAN_CHOICE_TEXT_MAX], const struct plan_choice *choice, int32_t layers,
-                       bool lora)
+char *plan_choice_text(char text[static PLAN_CHOICE_TEXT_MAX], const struct plan_choice *choice,
+                       int32_t layers, bool lora)
 {
     char recompute[RECOMPUTE_TEXT_MAX];
     recompute_sentence(recompute, &choice->recompute, layers);
     snprintf(text, PLAN_CHOICE_TEXT_MAX,
-             "micro-batch %" PRId32 ", recompute %s, loss in chunks of %" PRId32 " rows%s%s", choice->micro_batch,
-             recompute, choice->loss_chunk_rows, choice->offload > 0 ? ", offload " : "",
+             "micro-batch %" PRId32 ", recompute %s, loss in chunks of %" PRId32 " rows%s%s",
+             choice->micro_batch, recompute, choice->loss_chunk_rows,
+             choice->offload > 0 ? ", offload " : "",
              choice->offload > 0 ? plan_choice_offloads[lora][choice->offload] : "");
     return text;
 }

@@ -1,7 +1,7 @@
 /* The part of a plan that may vary without changing what is trained: how an update is computed.
  *
- * Recompute and offload change no bit.  The others change the order of sums, and with it the last bits, so a checkpoint
- * stores the choice, all but offload, and a resumed run uses it again.
+ * Recompute and offload change no bit.  The others change the order of sums, and with it the last
+ * bits, so a checkpoint stores the choice, all but offload, and a resumed run uses it again.
  */
 #ifndef GPT_TRAIN_MODEL_PLAN_CHOICE_H
 #define GPT_TRAIN_MODEL_PLAN_CHOICE_H
@@ -12,18 +12,20 @@
 /* All 0: not chosen yet. */
 struct plan_choice {
     int32_t micro_batch;     /* sequences of a micro-step */
-    int32_t remainder_batch; /* sequences of the last micro-step if micro_batch does not divide the samples; 0 = none */
+    int32_t remainder_batch; /* sequences of the last micro-step if micro_batch does not divide the
+                                samples; 0 = none */
     int32_t loss_chunk_rows; /* rows of logits that exist at once in training */
     int32_t evaluate_batch;  /* sequences that are evaluated at once */
-    int32_t offload;         /* quarters of the optimizer state that live in host memory, 0 .. OFFLOAD_ALL */
+    int32_t
+        offload; /* quarters of the optimizer state that live in host memory, 0 .. OFFLOAD_ALL */
     struct recompute_mix recompute;
 };
 
 #define OFFLOAD_ALL 4
 /* "none", "1/4 of states", ..., and of frozen weights where adapters are trained. */
 extern const char *const plan_choice_offloads[2][OFFLOAD_ALL + 1];
-/* Returns how many of the first blocks have their optimizer state in host memory.  If any does, so have the embeddings
- * and the output layer. */
+/* Returns how many of the first blocks have their optimizer state in host memory.  If any does, so
+ * have the embeddings and the output layer. */
 static inline int32_t plan_choice_offload_blocks(int32_t offload, int32_t layers)
 {
     return (int32_t)(((int64_t)layers * offload + OFFLOAD_ALL - 1) / OFFLOAD_ALL);
@@ -32,9 +34,9 @@ static inline int32_t plan_choice_offload_blocks(int32_t offload, int32_t layers
 bool plan_choice_equal(const struct plan_choice *a, const struct plan_choice *b);
 
 #define PLAN_CHOICE_TEXT_MAX 352
-/* Writes "micro-batch 8, recompute mlp in 7 of 12 blocks, gelu in the others, loss in chunks of 512 rows".  What is
- * offloaded are frozen weights if `lora`.  Returns `text`. */
-char *plan_choice_text(char text[static PLAN_CHOICE_TEXT_MAX], const struct plan_choice *choice, int32_t layers,
-                       bool lora);
+/* Writes "micro-batch 8, recompute mlp in 7 of 12 blocks, gelu in the others, loss in chunks of 512
+ * rows".  What is offloaded are frozen weights if `lora`.  Returns `text`. */
+char *plan_choice_text(char text[static PLAN_CHOICE_TEXT_MAX], const struct plan_choice *choice,
+                       int32_t layers, bool lora);
 
 #endif

@@ -1,9 +1,10 @@
-/* The model's builder: one function per part of the model, each of which appends its ops to a program.
+/* The model's builder: one function per part of the model, each of which appends its ops to a
+ * program.
  *
- * It defines the computation of GPT-2, in the order of nanoGPT's forward(), and of Llama's family, in that of
- * transformers' modeling_llama.py and its like.  It knows nothing about gradients, memory or devices.  Training,
- * evaluation and generation differ in three places: dropout, the loss after the last layernorm, and the kind of
- * attention.
+ * It defines the computation of GPT-2, in the order of nanoGPT's forward(), and of Llama's family,
+ * in that of transformers' modeling_llama.py and its like.  It knows nothing about gradients,
+ * memory or devices.  Training, evaluation and generation differ in three places: dropout, the loss
+ * after the last layernorm, and the kind of attention.
  */
 
 #include "model/transformer.h"
@@ -14,7 +15,13 @@
 #include "model/parameters.h"
 
 /* Places where dropout acts; the site number of a mask is layer * SITES + place. */
-enum dropout_place { PLACE_ATTENTION, PLACE_ATTENTION_OUTPUT, PLACE_MLP_OUTPUT, PLACE_EMBEDDING, PLACES };
+enum dropout_place {
+    PLACE_ATTENTION,
+    PLACE_ATTENTION_OUTPUT,
+    PLACE_MLP_OUTPUT,
+    PLACE_EMBEDDING,
+    PLACES
+};
 
 struct builder {
     const struct model *model;
@@ -37,7 +44,8 @@ static int32_t parameter_tensor(const struct builder *b, int32_t index)
 /* Returns the weight or bias of a layer of the current block, or of ln_f outside the blocks. */
 static int32_t layer_tensor(const struct builder *b, enum block_layer which, bool bias)
 {
-    const int32_t layer = b->pen.layer < 0 ? b->config->n_layer : b->pen.layer, first = b->first[which][bias];
+    const int32_t layer = b->pen.layer < 0 ? b->config->n_layer : b->pen.layer,
+                  first = b->first[which][bias];
     return parameter_tensor(b, first < 0 ? first : first + layer * b->stride);
 }
 
@@ -49,8 +57,8 @@ static const struct parameter *layer_adapter(const struct builder *b, enum block
 }
 
 /* Appends an op of a recompute class.  Sets *out, unless `out` is NULL, to the op's result. */
-static enum gt_status emit(const struct builder *b, enum op_kind kind, enum recompute_class class, const char *name,
-                           union op_arguments *arguments, int32_t *out)
+static enum gt_status emit(const struct builder *b, enum op_kind kind, enum recompute_class class,
+                           const char *name, union op_arguments *arguments, int32_t *out)
 {
     char text[48];
     struct graph_pen pen = b->pen;
@@ -61,22 +69,28 @@ static enum gt_status emit(const struct builder *b, enum op_kind kind, enum reco
     return graph_op_add(&pen, kind, text, arguments, out);
 }
 
-/* Appends an op whose operands and attributes are named: ADD(GEMM, b, "mlp.c_fc", &y, .a = x, .b = weight). */
-#define ADD(KIND, b, name, out, ...) ADD_AS(op_declaration(OP_##KIND)->recompute, KIND, b, name, out, __VA_ARGS__)
+/* Appends an op whose operands and attributes are named: ADD(GEMM, b, "mlp.c_fc", &y, .a = x, .b =
+ * weight). */
+#define ADD(KIND, b, name, out, ...) \
+    ADD_AS(op_declaration(OP_##KIND)->recompute, KIND, b, name, out, __VA_ARGS__)
 /* The same for an op of another recompute class than its kind has. */
-#define ADD_AS(class, KIND, b, name, out, ...) emit(b, OP_##KIND, class, name, OP_ARGUMENTS(KIND, __VA_ARGS__), out)
+#define ADD_AS(class, KIND, b, name, out, ...) \
+    emit(b, OP_##KIND, class, name, OP_ARGUMENTS(KIND, __VA_ARGS__), out)
 
-static enum gt_status build_dropout(const struct builder *b, enum dropout_place place, const char *name, int32_t *x)
+static enum gt_status build_dropout(const struct builder *b, enum dropout_place place,
+                                    const char *name, int32_t *x)
 {
     if (!b->train || b->config->dropout <= 0.0f)
         return GT_OK;
     int32_t layer = b->pen.layer < 0 ? b->config->n_layer : b->pen.layer;
-    return ADD(DROPOUT, b, name, x, .x = *x, .scalars = b->model->scalars, .attrs.dropout = b->config->dropout,
-               .attrs.site = layer * PLACES + (int32_t)place, .attrs.time = b->io->time);
+    return ADD(DROPOUT, b, name, x, .x = *x, .scalars = b->model->scalars,
+               .attrs.dropout = b->config->dropout, .attrs.site = layer * PLACES + (int32_t)place,
+               .attrs.time = b->io->time);
 }
 
 /* Multiplies x by one of the model's factors, of which 0 means that it has none. */
-static enum gt_status build_scale(const struct builder *b, const char *name, double factor, int32_t *x)
+static enum gt_status build_scale(const struct builder *b, const char *name, double factor,
+                                  int32_t *x)
 {
     if (factor == 0.0 || factor == 1.0)
         return GT_OK;
@@ -86,38 +100,44 @@ static enum gt_status build_scale(const struct builder *b, const char *name, dou
 static enum gt_status build_embedding(const struct builder *b, int32_t *x)
 {
     const int32_t wte = parameter_tensor(b, PARAMETERS_WTE);
-    const int32_t wpe = b->config->position == POSITION_LEARNED ? parameter_tensor(b, PARAMETERS_WPE) : TENSOR_NONE;
-    TRY(ADD(EMBED_FORWARD, b, "embed", x, .ids = b->io->ids, .wte = wte, .wpe = wpe, .scalars = b->model->scalars,
-            .first = b->io->first, .attrs.time = b->io->time));
+    const int32_t wpe =
+        b->config->position == POSITION_LEARNED ? parameter_tensor(b, PARAMETERS_WPE) : TENSOR_NONE;
+    TRY(ADD(EMBED_FORWARD, b, "embed", x, .ids = b->io->ids, .wte = wte, .wpe = wpe,
+            .scalars = b->model->scalars, .first = b->io->first, .attrs.time = b->io->time));
     TRY(build_scale(b, "embed.scale", b->config->embedding_multiplier, x));
     if (b->config->embed_norm)
-        TRY(ADD(RMSNORM_FORWARD, b, "embed.norm", x, .x = *x, .attrs.epsilon = (float)b->config->norm_epsilon));
+        TRY(ADD(RMSNORM_FORWARD, b, "embed.norm", x, .x = *x,
+                .attrs.epsilon = (float)b->config->norm_epsilon));
     return build_dropout(b, PLACE_EMBEDDING, "embed.dropout", x);
 }
 
-static enum gt_status build_norm(const struct builder *b, const char *name, enum block_layer which, int32_t x,
-                                 int32_t *y)
+static enum gt_status build_norm(const struct builder *b, const char *name, enum block_layer which,
+                                 int32_t x, int32_t *y)
 {
     const int32_t gain = layer_tensor(b, which, false), bias = layer_tensor(b, which, true);
     const float epsilon = (float)b->config->norm_epsilon;
     if (b->config->norm == NORM_RMSNORM)
         return ADD(RMSNORM_FORWARD, b, name, y, .x = x, .gain = gain, .attrs.epsilon = epsilon);
-    return ADD(LAYERNORM_FORWARD, b, name, y, .x = x, .gain = gain, .bias = bias, .attrs.epsilon = epsilon);
+    return ADD(LAYERNORM_FORWARD, b, name, y, .x = x, .gain = gain, .bias = bias,
+               .attrs.epsilon = epsilon);
 }
 
 /* The norm of a part of the block, if the model's norms are at that place. */
-static enum gt_status build_norm_at(const struct builder *b, enum norm_place_kind place, const char *name,
-                                    enum block_layer which, int32_t *x)
+static enum gt_status build_norm_at(const struct builder *b, enum norm_place_kind place,
+                                    const char *name, enum block_layer which, int32_t *x)
 {
     return b->config->norm_place == place ? build_norm(b, name, which, *x, x) : GT_OK;
 }
 
-/* Makes the matrix [out, k rank] of the B of a layer's k targets: alpha / rank B in the columns of each, else 0. */
-static enum gt_status build_adapter_b(const struct builder *b, enum block_layer which, int64_t columns, int32_t *out)
+/* Makes the matrix [out, k rank] of the B of a layer's k targets: alpha / rank B in the columns of
+ * each, else 0. */
+static enum gt_status build_adapter_b(const struct builder *b, enum block_layer which,
+                                      int64_t columns, int32_t *out)
 {
     struct graph *graph = b->pen.graph;
     const int32_t rank = b->config->lora.rank;
-    const struct parameter *weight = &b->model->parameters.at[b->first[which][false] + b->pen.layer * b->stride];
+    const struct parameter *weight =
+        &b->model->parameters.at[b->first[which][false] + b->pen.layer * b->stride];
     const struct parameter *adapter = layer_adapter(b, which, ADAPTER_B);
     struct tensor whole = graph->tensors[adapter->tensor];
     int64_t row = 0, from = 0;
@@ -137,16 +157,19 @@ static enum gt_status build_adapter_b(const struct builder *b, enum block_layer 
             continue;
         }
         TRY(graph_view_add(graph, adapter->tensor, from, rows, &low));
-        TRY(graph_view_add(graph, b->model->expand[columns / rank - 1], next++ * (int64_t)rank, rank, &expand));
+        TRY(graph_view_add(graph, b->model->expand[columns / rank - 1], next++ * (int64_t)rank,
+                           rank, &expand));
         TRY(ADD(GEMM, b, "lora.b", NULL, .a = low, .b = expand, .d = target));
         from += rows;
     }
     return GT_OK;
 }
 
-/* Adds alpha / rank B (A x) to the result of a layer.  Its parts, such as queries, keys and values, are ranges of
- * columns there, and the product with one matrix for all of them needs no other kernel. */
-static enum gt_status build_adapters(const struct builder *b, enum block_layer which, int32_t x, int32_t y)
+/* Adds alpha / rank B (A x) to the result of a layer.  Its parts, such as queries, keys and values,
+ * are ranges of columns there, and the product with one matrix for all of them needs no other
+ * kernel. */
+static enum gt_status build_adapters(const struct builder *b, enum block_layer which, int32_t x,
+                                     int32_t y)
 {
     const int32_t a = layer_adapter(b, which, ADAPTER_A)->tensor;
     int32_t low, wide;
@@ -168,10 +191,11 @@ static enum gt_status build_fetch(const struct builder *b, int32_t *weight)
     return GRAPH_ADD(WAIT, &pen, "", NULL, .x = home, .y = *weight);
 }
 
-static enum gt_status build_linear(const struct builder *b, const char *name, enum block_layer which, int32_t x,
-                                   int32_t *y)
+static enum gt_status build_linear(const struct builder *b, const char *name,
+                                   enum block_layer which, int32_t x, int32_t *y)
 {
-    const enum recompute_class class = which == BLOCK_C_ATTN ? RECOMPUTE_CLASS_QKV : op_declaration(OP_GEMM)->recompute;
+    const enum recompute_class class =
+        which == BLOCK_C_ATTN ? RECOMPUTE_CLASS_QKV : op_declaration(OP_GEMM)->recompute;
     int32_t weight = layer_tensor(b, which, false);
     TRY(build_fetch(b, &weight));
     TRY(ADD_AS(class, GEMM, b, name, y, .a = x, .b = weight, .bias = layer_tensor(b, which, true),
@@ -179,11 +203,13 @@ static enum gt_status build_linear(const struct builder *b, const char *name, en
     return b->adapter[which][ADAPTER_A] < 0 ? GT_OK : build_adapters(b, which, x, *y);
 }
 
-static enum gt_status build_residual(const struct builder *b, const char *name, int32_t y, int32_t *x)
+static enum gt_status build_residual(const struct builder *b, const char *name, int32_t y,
+                                     int32_t *x)
 {
     const double factor = b->config->residual_multiplier;
     if (factor != 0.0 && factor != 1.0)
-        return ADD(BLEND, b, name, x, .x = *x, .z = y, .attrs.alpha = 1.0f, .attrs.beta = (float)factor);
+        return ADD(BLEND, b, name, x, .x = *x, .z = y, .attrs.alpha = 1.0f,
+                   .attrs.beta = (float)factor);
     return ADD(RESIDUAL, b, name, x, .x = *x, .y = y);
 }
 
@@ -194,10 +220,12 @@ static enum gt_status build_rope(const struct builder *b, int32_t *qkv)
                                    .time = b->io->time,
                                    .epsilon = (float)b->config->norm_epsilon};
     /* The backward pass of the norms needs x, so y is cheaper computed again than kept. */
-    const enum recompute_class class =
-        b->config->qk_norm == QK_NORM_NONE ? op_declaration(OP_ROPE_FORWARD)->recompute : RECOMPUTE_CLASS_NORM;
+    const enum recompute_class class = b->config->qk_norm == QK_NORM_NONE
+                                           ? op_declaration(OP_ROPE_FORWARD)->recompute
+                                           : RECOMPUTE_CLASS_NORM;
     return ADD_AS(class, ROPE_FORWARD, b, "attn.rope", qkv, .x = *qkv, .table = b->model->angles,
-                  .scalars = b->model->scalars, .gain = layer_tensor(b, BLOCK_QK_NORM, false), .attrs = attrs);
+                  .scalars = b->model->scalars, .gain = layer_tensor(b, BLOCK_QK_NORM, false),
+                  .attrs = attrs);
 }
 
 static enum gt_status build_attention_op(const struct builder *b, int32_t qkv, int32_t *y)
@@ -209,20 +237,21 @@ static enum gt_status build_attention_op(const struct builder *b, int32_t qkv, i
         .kv_heads = config->n_kv_head,
         .time = b->io->time,
         .window = shape_window(&config->shape, b->pen.layer),
-        .softmax_scale = config->attention_multiplier > 0.0 ? (float)config->attention_multiplier : usual,
+        .softmax_scale =
+            config->attention_multiplier > 0.0 ? (float)config->attention_multiplier : usual,
     };
     if (b->cache != TENSOR_NONE) {
         int32_t cache;
         TRY(graph_view_add(b->pen.graph, b->cache, 2 * (int64_t)b->pen.layer, 2, &cache));
-        return ADD(ATTENTION_CACHED, b, "attn", y, .qkv = qkv, .scalars = b->model->scalars, .cache = cache,
-                   .attrs = attrs);
+        return ADD(ATTENTION_CACHED, b, "attn", y, .qkv = qkv, .scalars = b->model->scalars,
+                   .cache = cache, .attrs = attrs);
     }
     if (b->train && config->dropout > 0.0f) {
         attrs.dropout = config->dropout;
         attrs.site = b->pen.layer * PLACES + PLACE_ATTENTION;
     }
-    return ADD(ATTENTION_FORWARD, b, "attn", y, .qkv = qkv, .scalars = b->model->scalars, .first = b->io->first,
-               .attrs = attrs);
+    return ADD(ATTENTION_FORWARD, b, "attn", y, .qkv = qkv, .scalars = b->model->scalars,
+               .first = b->io->first, .attrs = attrs);
 }
 
 static enum gt_status build_attention(const struct builder *b, bool keys_only, int32_t *x)
@@ -260,19 +289,22 @@ static enum gt_status build_mlp(const struct builder *b, int32_t *x)
     return build_residual(b, "mlp.residual", projected, x);
 }
 
-/* Stores a block's input in host memory while the block runs; the backward pass fetches it (autodiff.c). */
+/* Stores a block's input in host memory while the block runs; the backward pass fetches it
+ * (autodiff.c). */
 static enum gt_status build_block_offloaded(const struct builder *b, int32_t *x)
 {
     const int32_t input = *x;
     int32_t kept;
-    TRY(graph_view_add(b->pen.graph, b->model->inputs + b->pen.layer, 0, (int64_t)b->io->batch * b->io->time, &kept));
+    TRY(graph_view_add(b->pen.graph, b->model->inputs + b->pen.layer, 0,
+                       (int64_t)b->io->batch * b->io->time, &kept));
     TRY(ADD(STORE, b, "store", NULL, .x = input, .y = kept));
     TRY(build_attention(b, false, x));
     TRY(build_mlp(b, x));
     return ADD(WAIT, b, "store", NULL, .x = input, .y = kept);
 }
 
-/* With `keys_only`, the last block ends once its keys and values are in the cache, and *hidden is not set. */
+/* With `keys_only`, the last block ends once its keys and values are in the cache, and *hidden is
+ * not set. */
 static enum gt_status build_hidden(struct builder *b, bool keys_only, int32_t *hidden)
 {
     int32_t x;
@@ -281,7 +313,8 @@ static enum gt_status build_hidden(struct builder *b, bool keys_only, int32_t *h
         bool last = keys_only && layer == b->config->n_layer - 1;
         b->pen.layer = layer;
         snprintf(b->prefix, sizeof b->prefix, "h.%" PRId32 ".", layer);
-        b->level = b->train ? recompute_level_of(&b->model->options.choice.recompute, layer) : RECOMPUTE_NONE;
+        b->level = b->train ? recompute_level_of(&b->model->options.choice.recompute, layer)
+                            : RECOMPUTE_NONE;
         if (b->level == RECOMPUTE_OFFLOAD) {
             TRY(build_block_offloaded(b, &x));
             continue;
@@ -309,8 +342,10 @@ static enum gt_status build_logits(const struct builder *b, int32_t hidden, int3
     return GT_OK;
 }
 
-/* Appends the loss of rows [first, first + rows): logits, losses and, in training, the gradient in place. */
-static enum gt_status build_loss_chunk(const struct builder *b, int32_t hidden, int64_t first, int64_t rows)
+/* Appends the loss of rows [first, first + rows): logits, losses and, in training, the gradient in
+ * place. */
+static enum gt_status build_loss_chunk(const struct builder *b, int32_t hidden, int64_t first,
+                                       int64_t rows)
 {
     struct graph *graph = b->pen.graph;
     int32_t hidden_rows, targets, losses, logits;
@@ -318,11 +353,13 @@ static enum gt_status build_loss_chunk(const struct builder *b, int32_t hidden, 
     TRY(graph_view_add(graph, b->io->targets, first, rows, &targets));
     TRY(graph_view_add(graph, b->io->losses, first, rows, &losses));
     TRY(build_logits(b, hidden_rows, &logits));
-    return ADD(CROSS_ENTROPY, b, "loss", NULL, .targets = targets, .scalars = b->model->scalars, .logits = logits,
-               .losses = losses, .attrs.vocab = b->config->vocab_size, .attrs.gradient = b->train);
+    return ADD(CROSS_ENTROPY, b, "loss", NULL, .targets = targets, .scalars = b->model->scalars,
+               .logits = logits, .losses = losses, .attrs.vocab = b->config->vocab_size,
+               .attrs.gradient = b->train);
 }
 
-static struct builder builder_make(const struct model *model, const struct program_io *io, int32_t cache, bool train)
+static struct builder builder_make(const struct model *model, const struct program_io *io,
+                                   int32_t cache, bool train)
 {
     const struct model_config *config = &model->options.config;
     struct builder b = {.model = model,
@@ -342,10 +379,12 @@ static struct builder builder_make(const struct model *model, const struct progr
     return b;
 }
 
-enum gt_status transformer_build_loss(const struct model *model, const struct program_io *io, bool train)
+enum gt_status transformer_build_loss(const struct model *model, const struct program_io *io,
+                                      bool train)
 {
     struct builder b = builder_make(model, io, TENSOR_NONE, train);
-    const int64_t rows = (int64_t)io->batch * io->time, chunk = model->options.choice.loss_chunk_rows;
+    const int64_t rows = (int64_t)io->batch * io->time,
+                  chunk = model->options.choice.loss_chunk_rows;
     int32_t hidden;
     assert(chunk > 0);
     TRY(build_hidden(&b, false, &hidden));
@@ -357,8 +396,8 @@ enum gt_status transformer_build_loss(const struct model *model, const struct pr
     return ADD(LOSS_SUM, &b, "loss_sum", NULL, .losses = io->losses, .scalars = model->scalars);
 }
 
-enum gt_status transformer_build_generate(const struct model *model, const struct program_io *io, int32_t cache,
-                                          int32_t *logits)
+enum gt_status transformer_build_generate(const struct model *model, const struct program_io *io,
+                                          int32_t cache, int32_t *logits)
 {
     struct builder b = builder_make(model, io, cache, false);
     int32_t hidden;

@@ -2,31 +2,34 @@
  *
  *   gradients -- sum_of_squares, one each -- clip_factor: norm, factor, step count
  *                                                |
- *   states on the device  ---------------------- adamw, adamw_lean or Muon's ops -- weights or masters
+ *   states on the device  ---------------------- adamw, adamw_lean or Muon's ops -- weights or
+ * masters
  *
  *   states in host memory, a column at a time:
  *      fetch slice 1 | fetch slice 2  | fetch slice 3  |                |
  *                    | update slice 1 | update slice 2 | update slice 3 |
  *                    |                | store slice 1  | store slice 2  | store slice 3
  *
- * The optimizer and the state format determine the ops that update a parameter.  If Muon was chosen, its ops update the
- * matrices of blocks.  Otherwise adamw updates a parameter that is fp32 or has a master, and adamw_lean a bf16
- * parameter without a master.
+ * The optimizer and the state format determine the ops that update a parameter.  If Muon was
+ * chosen, its ops update the matrices of blocks.  Otherwise adamw updates a parameter that is fp32
+ * or has a master, and adamw_lean a bf16 parameter without a master.
  *
  * Muon is momentum, orthogonalised by a Newton-Schulz iteration: X0 = u / |u|, then five times
- * X <- a X + b (X X') X + c (X X')^2 X, which brings all singular values close to 1.  Products are GEMM ops in
- * muon_dtype, 16 bits if the device has such a type, with fp32 sums.  If a matrix has more rows than columns, they use
- * X' X on the right, X (X' X), through the GEMM's transpose flags.  The square matrices are thus the small ones, and
- * nothing is transposed in memory.  Source: Jordan et al., "Muon: an optimizer for hidden layers in neural networks"
- * (2024), KellerJordan/Muon muon.py: coefficients, Nesterov momentum and the scale sqrt(max(1, out / in)).  Queries,
- * keys and values, and the two halves of a gated MLP, are matrices of their own where they are ranges of rows: in all
- * models but GPT-2, whose matrices are [in, out] (Conv1D).
+ * X <- a X + b (X X') X + c (X X')^2 X, which brings all singular values close to 1.  Products are
+ * GEMM ops in muon_dtype, 16 bits if the device has such a type, with fp32 sums.  If a matrix has
+ * more rows than columns, they use X' X on the right, X (X' X), through the GEMM's transpose flags.
+ * The square matrices are thus the small ones, and nothing is transposed in memory.  Source: Jordan
+ * et al., "Muon: an optimizer for hidden layers in neural networks" (2024), KellerJordan/Muon
+ * muon.py: coefficients, Nesterov momentum and the scale sqrt(max(1, out / in)).  Queries, keys and
+ * values, and the two halves of a gated MLP, are matrices of their own where they are ranges of
+ * rows: in all models but GPT-2, whose matrices are [in, out] (Conv1D).
  *
- * States in host memory pass through the device in slices: of whole blocks for AdamW, whole matrices for Muon.  While a
- * slice is updated, the next one is fetched and the previous one is stored, so that three are on the device at a time.
+ * States in host memory pass through the device in slices: of whole blocks for AdamW, whole
+ * matrices for Muon.  While a slice is updated, the next one is fetched and the previous one is
+ * stored, so that three are on the device at a time.
  *
- * With several ranks, a rank updates the elements whose states it has.  The norm's sums are then a program of their
- * own, because the other ranks' sums must arrive before the clip factor.
+ * With several ranks, a rank updates the elements whose states it has.  The norm's sums are then a
+ * program of their own, because the other ranks' sums must arrive before the clip factor.
  */
 
 #include "model/update.h"
@@ -70,8 +73,8 @@ struct pipeline {
 
 /* ---- slices ---- */
 
-/* Replaces a tensor by a view of the slice's elements, of which it has the first at `from`; TENSOR_NONE stays, and so
- * does a tensor without others. */
+/* Replaces a tensor by a view of the slice's elements, of which it has the first at `from`;
+ * TENSOR_NONE stays, and so does a tensor without others. */
 static enum gt_status range_take(const struct slice *slice, int64_t from, int32_t *tensor)
 {
     struct graph *graph = slice->pen->graph;
@@ -83,9 +86,11 @@ static enum gt_status range_take(const struct slice *slice, int64_t from, int32_
                : graph_range_add(graph, *tensor, from, slice->count, tensor);
 }
 
-/* Takes `count` elements of a parameter from `first` on.  The exponents of 8-bit moments stay whole. */
+/* Takes `count` elements of a parameter from `first` on.  The exponents of 8-bit moments stay
+ * whole. */
 static enum gt_status slice_take(const struct graph_pen *pen, const struct model *model,
-                                 const struct parameter *parameter, int64_t first, int64_t count, struct slice *out)
+                                 const struct parameter *parameter, int64_t first, int64_t count,
+                                 struct slice *out)
 {
     *out = (struct slice){.pen = pen,
                           .model = model,
@@ -152,34 +157,39 @@ static enum gt_status scales_fetch(struct slice *slice)
     return GT_OK;
 }
 
-/* Appends `kind` for each state that was fetched; the first operand is the one in host memory, unless `back`. */
+/* Appends `kind` for each state that was fetched; the first operand is the one in host memory,
+ * unless `back`. */
 static enum gt_status moves_add(const struct slice *slice, enum op_kind kind, bool back)
 {
     for (int32_t i = 0; i < slice->moves; i++) {
         const struct move *move = &slice->move[i];
-        const int32_t from = back ? move->device : move->host, to = back ? move->host : move->device;
-        TRY(graph_op_add(slice->pen, kind, slice->parameter->name, OP_ARGUMENTS(WAIT, .x = from, .y = to), NULL));
+        const int32_t from = back ? move->device : move->host,
+                      to = back ? move->host : move->device;
+        TRY(graph_op_add(slice->pen, kind, slice->parameter->name,
+                         OP_ARGUMENTS(WAIT, .x = from, .y = to), NULL));
     }
     return GT_OK;
 }
 
 /* ---- Muon ---- */
 
-static enum gt_status gemm_add(const struct slice *slice, int32_t a, int32_t b, bool transpose_a, bool transpose_b,
-                               int32_t *out)
+static enum gt_status gemm_add(const struct slice *slice, int32_t a, int32_t b, bool transpose_a,
+                               bool transpose_b, int32_t *out)
 {
-    return GRAPH_ADD(GEMM, slice->pen, slice->parameter->name, out, .a = a, .b = b, .attrs.transpose_a = transpose_a,
-                     .attrs.transpose_b = transpose_b);
+    return GRAPH_ADD(GEMM, slice->pen, slice->parameter->name, out, .a = a, .b = b,
+                     .attrs.transpose_a = transpose_a, .attrs.transpose_b = transpose_b);
 }
 
 /* Appends z = alpha x + beta z. */
-static enum gt_status blend_add(const struct slice *slice, float alpha, int32_t x, float beta, int32_t z)
+static enum gt_status blend_add(const struct slice *slice, float alpha, int32_t x, float beta,
+                                int32_t z)
 {
-    return GRAPH_ADD(BLEND, slice->pen, slice->parameter->name, NULL, .x = x, .z = z, .y = z, .attrs.alpha = alpha,
-                     .attrs.beta = beta);
+    return GRAPH_ADD(BLEND, slice->pen, slice->parameter->name, NULL, .x = x, .z = z, .y = z,
+                     .attrs.alpha = alpha, .attrs.beta = beta);
 }
 
-/* Appends *out = a X + (b A + c A A) X with A = X X', or the product from the right with A = X' X. */
+/* Appends *out = a X + (b A + c A A) X with A = X X', or the product from the right with A = X' X.
+ */
 static enum gt_status newton_schulz_add(const struct slice *slice, int32_t x, int32_t *out)
 {
     const int64_t *dims = slice->pen->graph->tensors[x].dims;
@@ -199,13 +209,15 @@ static enum gt_status direction_add(const struct slice *slice, int32_t *out)
     const struct parameter *parameter = slice->parameter;
     int32_t momentum, squares;
     TRY(GRAPH_ADD(MUON_MOMENTUM, slice->pen, parameter->name, &momentum, .grad = slice->gradient,
-                  .scalars = slice->model->scalars, .m = slice->m, .attrs.index_base = slice->index_base));
+                  .scalars = slice->model->scalars, .m = slice->m,
+                  .attrs.index_base = slice->index_base));
     TRY(GRAPH_ADD(SUM_OF_SQUARES, slice->pen, parameter->name, &squares, .x = momentum));
     struct tensor direction = graph->tensors[momentum];
     direction.dtype = slice->model->options.muon_dtype;
     snprintf(direction.name, sizeof direction.name, "%.80s.x", parameter->name);
     TRY(graph_tensor_add(graph, &direction, out));
-    return GRAPH_ADD(MUON_NORMALIZE, slice->pen, parameter->name, NULL, .x = momentum, .sum = squares, .y = *out);
+    return GRAPH_ADD(MUON_NORMALIZE, slice->pen, parameter->name, NULL, .x = momentum,
+                     .sum = squares, .y = *out);
 }
 
 /* Appends Muon's update of one matrix. */
@@ -220,12 +232,14 @@ static enum gt_status matrix_add(const struct slice *slice)
         TRY(newton_schulz_add(slice, x, &x));
     struct op_attrs attrs = {
         .alpha = options->rates[GROUP_MUON],
-        .value = (float)sqrt(fmax(1.0, model_is_gpt2(&options->config) ? columns / rows : rows / columns)),
+        .value = (float)sqrt(
+            fmax(1.0, model_is_gpt2(&options->config) ? columns / rows : rows / columns)),
         .weight_decay = options->muon_weight_decay,
         .index_base = slice->index_base,
     };
-    return GRAPH_ADD(MUON_STEP, slice->pen, slice->parameter->name, NULL, .o = x, .scalars = slice->model->scalars,
-                     .param = slice->weight, .master = slice->master, .attrs = attrs);
+    return GRAPH_ADD(MUON_STEP, slice->pen, slice->parameter->name, NULL, .o = x,
+                     .scalars = slice->model->scalars, .param = slice->weight,
+                     .master = slice->master, .attrs = attrs);
 }
 
 /* ---- AdamW ---- */
@@ -247,11 +261,13 @@ static enum gt_status adamw_add(const struct slice *slice)
     };
     if (lean)
         return GRAPH_ADD(ADAMW_LEAN, slice->pen, parameter->name, NULL, .grad = slice->gradient,
-                         .scalars = model->scalars, .corrections = model->corrections, .param = slice->weight,
-                         .m = slice->m, .v = slice->v, .scales = slice->scales, .attrs = attrs);
-    return GRAPH_ADD(ADAMW, slice->pen, parameter->name, NULL, .grad = slice->gradient, .scalars = model->scalars,
-                     .corrections = model->corrections, .param = slice->weight, .m = slice->m, .v = slice->v,
-                     .master = slice->master, .attrs = attrs);
+                         .scalars = model->scalars, .corrections = model->corrections,
+                         .param = slice->weight, .m = slice->m, .v = slice->v,
+                         .scales = slice->scales, .attrs = attrs);
+    return GRAPH_ADD(ADAMW, slice->pen, parameter->name, NULL, .grad = slice->gradient,
+                     .scalars = model->scalars, .corrections = model->corrections,
+                     .param = slice->weight, .m = slice->m, .v = slice->v, .master = slice->master,
+                     .attrs = attrs);
 }
 
 /* ---- the order of slices ---- */
@@ -260,14 +276,16 @@ static enum gt_status adamw_add(const struct slice *slice)
 static enum gt_status slice_compute(const struct pipeline *line, const struct slice *slice)
 {
     if (line->refreshes)
-        return GRAPH_ADD(COPY, line->pen, slice->parameter->name, NULL, .x = slice->master, .y = slice->weight);
+        return GRAPH_ADD(COPY, line->pen, slice->parameter->name, NULL, .x = slice->master,
+                         .y = slice->weight);
     return slice->parameter->group == GROUP_MUON ? matrix_add(slice) : adamw_add(slice);
 }
 
 /* Begins to fetch the next slice whose states are in host memory, if there is one. */
 static enum gt_status next_fetch(struct pipeline *line)
 {
-    while (line->fetched < line->count && line->slice[line->fetched].parameter->states_home == SPACE_DEVICE)
+    while (line->fetched < line->count &&
+           line->slice[line->fetched].parameter->states_home == SPACE_DEVICE)
         line->fetched++;
     if (line->fetched == line->count)
         return GT_OK;
@@ -311,17 +329,21 @@ static enum gt_status slices_append(struct pipeline *line)
     return stored_shift(line, NULL);
 }
 
-/* Adds the slices of a parameter to the list: its parts, for Muon; else all of it, unless its states are in host
- * memory. */
+/* Adds the slices of a parameter to the list: its parts, for Muon; else all of it, unless its
+ * states are in host memory. */
 static enum gt_status parameter_divide(struct pipeline *line, const struct parameter *parameter)
 {
     struct graph *graph = line->model->graph;
-    const int64_t rows = graph->tensors[parameter->tensor].dims[0], end = parameter->first + parameter->count;
-    const bool muon = parameter->group == GROUP_MUON, parts = muon && parameter->parts > 1 && !line->refreshes;
-    const int64_t most = muon || parameter->states_home == SPACE_DEVICE ? parameter->count : SLICE_ELEMENTS;
+    const int64_t rows = graph->tensors[parameter->tensor].dims[0],
+                  end = parameter->first + parameter->count;
+    const bool muon = parameter->group == GROUP_MUON,
+               parts = muon && parameter->parts > 1 && !line->refreshes;
+    const int64_t most =
+        muon || parameter->states_home == SPACE_DEVICE ? parameter->count : SLICE_ELEMENTS;
     int32_t part = 0;
     for (int64_t first = parameter->first, count; first < end; first += count) {
-        count = parts ? parameter->part_rows[part++] * (parameter->count / rows) : min_i64(most, end - first);
+        count = parts ? parameter->part_rows[part++] * (parameter->count / rows)
+                      : min_i64(most, end - first);
         TRY(HOSTMEM_GROW(graph, &line->slice, (size_t)line->count + 1, "slices of parameters"));
         TRY(slice_take(line->pen, line->model, parameter, first, count, &line->slice[line->count]));
         line->count++;
@@ -330,8 +352,8 @@ static enum gt_status parameter_divide(struct pipeline *line, const struct param
 }
 
 /* Sums the squares of those units of a gradient that are here into partials[*at], and so on. */
-static enum gt_status squares_add(const struct graph_pen *pen, const struct parameter *parameter, int32_t partials,
-                                  int32_t *at)
+static enum gt_status squares_add(const struct graph_pen *pen, const struct parameter *parameter,
+                                  int32_t partials, int32_t *at)
 {
     struct graph *graph = pen->graph;
     for (int32_t unit = 0; unit < parameter->units; unit++, ++*at) {
@@ -348,8 +370,8 @@ static enum gt_status squares_add(const struct graph_pen *pen, const struct para
     return GT_OK;
 }
 
-/* Sums the squares of the units into partials[units], then computes norm and clip factor from them.  With several ranks
- * the first is done by the program `norm`. */
+/* Sums the squares of the units into partials[units], then computes norm and clip factor from them.
+ * With several ranks the first is done by the program `norm`. */
 static enum gt_status norm_add(const struct graph_pen *pen, struct model *model)
 {
     const struct parameter_list *parameters = &model->parameters;
@@ -378,8 +400,8 @@ static enum gt_status norm_add(const struct graph_pen *pen, struct model *model)
     for (int32_t i = 0; i < parameters->count; i++)
         if (!parameters->at[i].frozen)
             TRY(squares_add(&sums, &parameters->at[i], model->squares, &at));
-    return GRAPH_ADD(CLIP_FACTOR, pen, "clip", NULL, .partials = model->partials, .scalars = model->scalars,
-                     .attrs.clip_max = model->options.grad_clip);
+    return GRAPH_ADD(CLIP_FACTOR, pen, "clip", NULL, .partials = model->partials,
+                     .scalars = model->scalars, .attrs.clip_max = model->options.grad_clip);
 }
 
 enum gt_status update_build(struct model *model)

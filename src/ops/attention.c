@@ -1,33 +1,40 @@
-/* attention: y = dropout(softmax(causal(q k' scale))) v.            Vaswani 2017; Dao et al. 2022, 2023 (flash)
+/* attention: y = dropout(softmax(causal(q k' scale))) v.            Vaswani 2017; Dao et al. 2022,
+ * 2023 (flash)
  *
- * qkv is [N, (H + 2 KV) D]: a row holds q of all heads, then k, then v of all key-value heads.  Head h uses key-value
- * head h / (H / KV).  A row attends to itself and the earlier rows of its sample.  With s = q.k scale:
- *   lse[B,H,T] = log sum exp s,  p = exp(s - lse),  y[N, H D]
- * Dropout acts on p after normalisation.  Nothing of size T x T is ever stored.
+ * qkv is [N, (H + 2 KV) D]: a row holds q of all heads, then k, then v of all key-value heads. Head
+ * h uses key-value head h / (H / KV).  A row attends to itself and the earlier rows of its sample.
+ * With s = q.k scale: lse[B,H,T] = log sum exp s,  p = exp(s - lse),  y[N, H D] Dropout acts on p
+ * after normalisation.  Nothing of size T x T is ever stored.
  *
- * first[N], if present, is where the document of a row begins: row t of a sample attends to rows first .. t.  It lies
- * between 0 and t, and never falls within a sample, so that kernels can skip whole tiles.  With a window, row t also
- * attends to no row before t - window + 1, which never falls either.
+ * first[N], if present, is where the document of a row begins: row t of a sample attends to rows
+ * first .. t.  It lies between 0 and t, and never falls within a sample, so that kernels can skip
+ * whole tiles.  With a window, row t also attends to no row before t - window + 1, which never
+ * falls either.
  *
- * attention_cached computes `time` new rows of each sample, at positions POSITION and up, against a cache
- * [2, B, capacity, KV D] of k, then v.
+ * attention_cached computes `time` new rows of each sample, at positions POSITION and up, against a
+ * cache [2, B, capacity, KV D] of k, then v.
  */
 #include "base/size.h"
 #include "ops/infer.h"
 
-/* Checks that kv_heads divides heads, and that a row of qkv splits into heads + 2 kv_heads heads of equal size.
- * Sets Y, the width of y, and B, H and T. */
-static bool attention_heads_check(const struct op_call *call, int32_t slot, struct infer_sizes *sizes)
+/* Checks that kv_heads divides heads, and that a row of qkv splits into heads + 2 kv_heads heads of
+ * equal size. Sets Y, the width of y, and B, H and T. */
+static bool attention_heads_check(const struct op_call *call, int32_t slot,
+                                  struct infer_sizes *sizes)
 {
     const struct operand *qkv = &call->operand[slot];
-    const int64_t heads = call->attrs.heads, kv_heads = call->attrs.kv_heads, parts = heads + 2 * kv_heads;
+    const int64_t heads = call->attrs.heads, kv_heads = call->attrs.kv_heads,
+                  parts = heads + 2 * kv_heads;
     if (!infer_expect(heads >= 1 && kv_heads >= 1 && heads % kv_heads == 0, call,
-                      "heads is %" PRId64 " and kv_heads %" PRId64 ", expected a multiple and its divisor", heads,
-                      kv_heads) ||
+                      "heads is %" PRId64 " and kv_heads %" PRId64
+                      ", expected a multiple and its divisor",
+                      heads, kv_heads) ||
         !infer_time(call, slot) ||
-        !infer_expect(call->attrs.window >= 0, call, "window is %" PRId32 ", expected 0 or more", call->attrs.window) ||
+        !infer_expect(call->attrs.window >= 0, call, "window is %" PRId32 ", expected 0 or more",
+                      call->attrs.window) ||
         !infer_expect(qkv->dims[1] % parts == 0, call,
-                      "operand qkv has %" PRId64 " columns, expected a multiple of heads + 2 kv_heads = %" PRId64,
+                      "operand qkv has %" PRId64
+                      " columns, expected a multiple of heads + 2 kv_heads = %" PRId64,
                       qkv->dims[1], parts))
         return false;
     infer_size_set(sizes, 'Y', qkv->dims[1] / parts * heads);
@@ -42,7 +49,8 @@ static bool attention_forward_check(const struct op_call *call, struct infer_siz
     return attention_heads_check(call, ATTENTION_FORWARD_QKV, sizes) && infer_probability(call);
 }
 
-/* Returns 2 D for each pair of rows that see each other, from y[B T, H D]; without a window they are B H T T / 2. */
+/* Returns 2 D for each pair of rows that see each other, from y[B T, H D]; without a window they
+ * are B H T T / 2. */
 static double attention_volume(const struct op_call *call, int32_t y)
 {
     const double time = call->attrs.time, window = call->attrs.window;
@@ -78,8 +86,9 @@ static bool attention_backward_check(const struct op_call *call, struct infer_si
     const struct infer_shape y = SHAPE2(qkv->dims[0], sizes->letter['Y' - 'A']);
     return infer_check(call, ATTENTION_BACKWARD_DY, DTYPES_FLOAT, y) &&
            infer_check(call, ATTENTION_BACKWARD_Y, DTYPES_FLOAT, y) &&
-           infer_check(call, ATTENTION_BACKWARD_LSE, DTYPES_F32,
-                       SHAPE3(qkv->dims[0] / call->attrs.time, call->attrs.heads, call->attrs.time));
+           infer_check(
+               call, ATTENTION_BACKWARD_LSE, DTYPES_F32,
+               SHAPE3(qkv->dims[0] / call->attrs.time, call->attrs.heads, call->attrs.time));
 }
 
 /* Five products: recomputed scores, dp, dv, dk, dq. */
@@ -91,7 +100,8 @@ static double attention_backward_flops(const struct op_call *call)
 /* A word for each element of lse, and dq in fp32, with rows and heads rounded up to tiles of 32. */
 static size_t attention_backward_workspace_cap(const struct op_call *call)
 {
-    const struct operand *y = &call->operand[ATTENTION_BACKWARD_Y], *lse = &call->operand[ATTENTION_BACKWARD_LSE];
+    const struct operand *y = &call->operand[ATTENTION_BACKWARD_Y],
+                         *lse = &call->operand[ATTENTION_BACKWARD_LSE];
     const int64_t time = call->attrs.time, heads = call->attrs.heads, tile = 32;
     const int64_t rows = y->dims[0] / time * size_ceil_div(time, tile) * tile;
     const int64_t dq = rows * heads * size_ceil_div(y->dims[1] / heads, tile) * tile;
@@ -119,24 +129,29 @@ static bool attention_cached_check(const struct op_call *call, struct infer_size
     if (!attention_heads_check(call, ATTENTION_CACHED_QKV, sizes))
         return false;
     const int64_t width = sizes->letter['Y' - 'A'] / call->attrs.heads * call->attrs.kv_heads;
-    return infer_check(call, ATTENTION_CACHED_CACHE, DTYPES_FLOAT, SHAPE4(2, sizes->letter['B' - 'A'], ANY, width)) &&
+    return infer_check(call, ATTENTION_CACHED_CACHE, DTYPES_FLOAT,
+                       SHAPE4(2, sizes->letter['B' - 'A'], ANY, width)) &&
            infer_expect(cache->dims[2] >= call->attrs.time, call,
-                        "operand cache has a capacity of %" PRId64 ", expected at least time = %" PRId32,
+                        "operand cache has a capacity of %" PRId64
+                        ", expected at least time = %" PRId32,
                         cache->dims[2], call->attrs.time);
 }
 
 /* Assumes a full cache, because the position is a device scalar and unknown here. */
 static double attention_cached_flops(const struct op_call *call)
 {
-    const int64_t capacity = call->operand[ATTENTION_CACHED_CACHE].dims[2], window = call->attrs.window;
+    const int64_t capacity = call->operand[ATTENTION_CACHED_CACHE].dims[2],
+                  window = call->attrs.window;
     const int64_t keys = window > 0 ? min_i64(window, capacity) : capacity;
     return 4.0 * cost_elements(call, ATTENTION_CACHED_Y) * (double)keys;
 }
 
-/* With few new rows, kernels split the cache into parts.  Each part needs its sums, its largest score and its scale. */
+/* With few new rows, kernels split the cache into parts.  Each part needs its sums, its largest
+ * score and its scale. */
 static size_t attention_cached_workspace_cap(const struct op_call *call)
 {
-    const struct operand *y = &call->operand[ATTENTION_CACHED_Y], *cache = &call->operand[ATTENTION_CACHED_CACHE];
+    const struct operand *y = &call->operand[ATTENTION_CACHED_Y],
+                         *cache = &call->operand[ATTENTION_CACHED_CACHE];
     const int64_t parts = size_ceil_div(cache->dims[2], OP_CACHE_KEYS);
     if (call->attrs.time >= OP_CACHE_ROWS || parts <= 1 || call->attrs.heads <= 0)
         return 0;

@@ -1,8 +1,8 @@
 /* cross_entropy: losses = lse(logits) - logits[target], over the first `vocab` columns of each row.
  *
  * A row with target < 0 has loss 0 and gradient 0.  With attrs.gradient the logits become
- * (softmax - onehot) scalars.LOSS_GRADIENT in place, and columns beyond vocab become 0.  loss_sum adds the losses to
- * scalars.LOSS_SUM, and SCALAR_LOSS_GRADIENT contains the cotangent of that sum.
+ * (softmax - onehot) scalars.LOSS_GRADIENT in place, and columns beyond vocab become 0.  loss_sum
+ * adds the losses to scalars.LOSS_SUM, and SCALAR_LOSS_GRADIENT contains the cotangent of that sum.
  */
 #include "model/autodiff.h"
 #include "ops/infer.h"
@@ -12,8 +12,8 @@ static bool cross_entropy_check(const struct op_call *call, struct infer_sizes *
     const int64_t width = call->operand[CROSS_ENTROPY_LOGITS].dims[1];
     (void)sizes;
     return infer_expect(call->attrs.vocab >= 1 && call->attrs.vocab <= width, call,
-                        "vocab is %" PRId32 ", expected 1 to the %" PRId64 " columns of logits", call->attrs.vocab,
-                        width);
+                        "vocab is %" PRId32 ", expected 1 to the %" PRId64 " columns of logits",
+                        call->attrs.vocab, width);
 }
 
 /* Maximum, subtraction, exp, sum; the gradient adds an exp, a product and a scale. */
@@ -23,7 +23,8 @@ static double cross_entropy_flops(const struct op_call *call)
     return (call->attrs.gradient ? 7.0 : 4.0) * rows * (double)call->attrs.vocab;
 }
 
-static enum gt_status cross_entropy_differentiate(struct autodiff *ad, const struct op *op, int32_t gradient)
+static enum gt_status cross_entropy_differentiate(struct autodiff *ad, const struct op *op,
+                                                  int32_t gradient)
 {
     (void)gradient;
     assert(op->attrs.gradient);
@@ -50,7 +51,8 @@ static size_t loss_sum_workspace_cap(const struct op_call *call)
 
 const struct op_declaration op_loss_sum = {
     OP_NAMED(loss_sum, LOSS_SUM),
-    .operand = {[LOSS_SUM_LOSSES] = {OPERAND_IN, "?", DTYPES_F32}, [LOSS_SUM_SCALARS] = SCALARS(OPERAND_INOUT)},
+    .operand = {[LOSS_SUM_LOSSES] = {OPERAND_IN, "?", DTYPES_F32},
+                [LOSS_SUM_SCALARS] = SCALARS(OPERAND_INOUT)},
     .cost = {1.0, LOSS_SUM_LOSSES},
     .workspace_cap = loss_sum_workspace_cap,
 };

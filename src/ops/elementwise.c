@@ -3,23 +3,23 @@
  *   fill      y = value
  *   copy      y (+)= x
  *   fetch     y = x, from the host's memory to the device's; any dtype
- *   store     y = x, from the device's memory to the host's.  In a backend with queues, both only begin the copy:
- *             until its wait, no other op may read or write y, or write x.
- *   wait      waits for the end of the copy of x to y that fetch or store began
- *   gradient_round  y = SR(x, ROUNDING_GRADIENT of the micro-step), or SR(y + x, ...) if it accumulates; exact
- *             (ops/op.h)
- *   residual  r = x + y.  Both inputs have the gradient of the sum, so the backward pass emits no op for it.
- *   blend     y = alpha x + beta z, rounded to nearest if y has 16 bits; exact (ops/op.h).  y may be x or z.  With a
- *             beta of 0, z only has to be there, and is x in a model that scales x.
- *   dropout   y = x / (1 - p) where the mask keeps x, else 0, whatever x is; its own backward.  A mask bit is a pure
- *             function of (seed, step, sample, site, element), which ops/op.h defines.
+ *   store     y = x, from the device's memory to the host's.  In a backend with queues, both only
+ * begin the copy: until its wait, no other op may read or write y, or write x. wait      waits for
+ * the end of the copy of x to y that fetch or store began gradient_round  y = SR(x,
+ * ROUNDING_GRADIENT of the micro-step), or SR(y + x, ...) if it accumulates; exact (ops/op.h)
+ *   residual  r = x + y.  Both inputs have the gradient of the sum, so the backward pass emits no
+ * op for it. blend     y = alpha x + beta z, rounded to nearest if y has 16 bits; exact (ops/op.h).
+ * y may be x or z.  With a beta of 0, z only has to be there, and is x in a model that scales x.
+ *   dropout   y = x / (1 - p) where the mask keeps x, else 0, whatever x is; its own backward.  A
+ * mask bit is a pure function of (seed, step, sample, site, element), which ops/op.h defines.
  */
 #include "model/autodiff.h"
 #include "ops/infer.h"
 
 const struct op_declaration op_fill = {
     OP_NAMED(fill, FILL),
-    .operand = {[FILL_Y] = {OPERAND_OUT, "*"}}, /* must be bound, because there is no input to infer from */
+    .operand = {[FILL_Y] = {OPERAND_OUT,
+                            "*"}}, /* must be bound, because there is no input to infer from */
 };
 
 /* Of copy and gradient_round, whose first operand is x. */
@@ -79,7 +79,8 @@ const struct op_declaration op_residual = {
 };
 
 /* Adds scale dy to the gradient of an input. */
-static enum gt_status blend_input(struct autodiff *ad, const struct op *op, int32_t input, float scale, int32_t dy)
+static enum gt_status blend_input(struct autodiff *ad, const struct op *op, int32_t input,
+                                  float scale, int32_t dy)
 {
     union op_arguments backward = {.BLEND = {.x = dy, .z = dy, .attrs.alpha = scale}};
     if (scale == 0.0f || !autodiff_wants(ad, input))
@@ -121,15 +122,18 @@ static bool dropout_check(const struct op_call *call, struct infer_sizes *sizes)
 
 static enum gt_status dropout_differentiate(struct autodiff *ad, const struct op *op, int32_t dy)
 {
-    union op_arguments backward = {.DROPOUT = {.x = dy, .scalars = op->operand[DROPOUT_SCALARS], .attrs = op->attrs}};
-    TRY(autodiff_target_in_place(ad, op->operand[DROPOUT_Y], op->operand[DROPOUT_X], DROPOUT_Y, &backward));
+    union op_arguments backward = {
+        .DROPOUT = {.x = dy, .scalars = op->operand[DROPOUT_SCALARS], .attrs = op->attrs}};
+    TRY(autodiff_target_in_place(ad, op->operand[DROPOUT_Y], op->operand[DROPOUT_X], DROPOUT_Y,
+                                 &backward));
     return autodiff_emit(ad, op, OP_DROPOUT, &backward);
 }
 
 const struct op_declaration op_dropout = {
     OP_NAMED(dropout, DROPOUT),
-    .operand =
-        {[DROPOUT_X] = {OPERAND_IN, "NC"}, [DROPOUT_SCALARS] = SCALARS(OPERAND_IN), [DROPOUT_Y] = {OPERAND_OUT, "NC"}},
+    .operand = {[DROPOUT_X] = {OPERAND_IN, "NC"},
+                [DROPOUT_SCALARS] = SCALARS(OPERAND_IN),
+                [DROPOUT_Y] = {OPERAND_OUT, "NC"}},
     .check = dropout_check,
     .cost = {1.0, DROPOUT_X},
     .differentiate = dropout_differentiate,

@@ -1,14 +1,14 @@
 /* embed: token and position embeddings.  A model with rotary positions (rope.c) has no table wpe.
  *
- *   y[n] = wte[ids[n]] + wpe[scalars.POSITION + n % time]                          nanoGPT model.py, GPT.forward
- *   dwte[id] += sum of dy[n] with ids[n] == id, in rising n
- *   dwpe[t] (+)= sum over the samples of dy[b,t]; without accumulation, rows from `time` on become 0
+ *   y[n] = wte[ids[n]] + wpe[scalars.POSITION + n % time]                          nanoGPT
+ * model.py, GPT.forward dwte[id] += sum of dy[n] with ids[n] == id, in rising n dwpe[t] (+)= sum
+ * over the samples of dy[b,t]; without accumulation, rows from `time` on become 0
  *
- * first[N], if present, is where the document of a row begins within its sample (attention.c): its position is then
- * n % time - first[n].
+ * first[N], if present, is where the document of a row begins within its sample (attention.c): its
+ * position is then n % time - first[n].
  *
- * The host sorts the rows by id into `order` and `starts`: starts[0] is the number of groups, and group k is
- * order[starts[1+k] .. starts[2+k]-1].
+ * The host sorts the rows by id into `order` and `starts`: starts[0] is the number of groups, and
+ * group k is order[starts[1+k] .. starts[2+k]-1].
  */
 #include <math.h>
 
@@ -31,7 +31,8 @@ static bool embed_forward_check(const struct op_call *call, struct infer_sizes *
     return infer_time(call, EMBED_FORWARD_IDS) && positions_check(call, EMBED_FORWARD_WPE);
 }
 
-static enum gt_status embed_forward_differentiate(struct autodiff *ad, const struct op *op, int32_t dy)
+static enum gt_status embed_forward_differentiate(struct autodiff *ad, const struct op *op,
+                                                  int32_t dy)
 {
     union op_arguments backward = {.EMBED_BACKWARD = {
                                        .dy = dy,
@@ -42,7 +43,8 @@ static enum gt_status embed_forward_differentiate(struct autodiff *ad, const str
                                        .attrs = op->attrs,
                                    }};
     TRY(autodiff_target(ad, op->operand[EMBED_FORWARD_WTE], EMBED_BACKWARD_DWTE, &backward));
-    /* The op only adds to the rows of ids that occur, so a dwte without an earlier contribution starts at zero. */
+    /* The op only adds to the rows of ids that occur, so a dwte without an earlier contribution
+     * starts at zero. */
     if (!(backward.attrs.accumulate & 1u << EMBED_BACKWARD_DWTE))
         TRY(autodiff_emit(ad, op, OP_FILL, OP_ARGUMENTS(FILL, .y = backward.EMBED_BACKWARD.dwte)));
     backward.attrs.accumulate &= ~(1u << EMBED_BACKWARD_DWTE);
@@ -72,14 +74,17 @@ const struct op_declaration op_embed_forward = {
     .differentiate = embed_forward_differentiate,
 };
 
-/* `starts` holds the number of groups and, for each of at most min(N, V) groups, a boundary, plus the last one. */
+/* `starts` holds the number of groups and, for each of at most min(N, V) groups, a boundary, plus
+ * the last one. */
 static bool embed_backward_check(const struct op_call *call, struct infer_sizes *sizes)
 {
     const int64_t rows = op_rows(call, EMBED_BACKWARD_DY), ids = op_rows(call, EMBED_BACKWARD_DWTE);
-    const int64_t starts = call->operand[EMBED_BACKWARD_STARTS].dims[0], needed = min_i64(rows, ids) + 2;
+    const int64_t starts = call->operand[EMBED_BACKWARD_STARTS].dims[0],
+                  needed = min_i64(rows, ids) + 2;
     (void)sizes;
-    return infer_expect(starts >= needed, call, "operand starts is [%" PRId64 "], expected at least [%" PRId64 "]",
-                        starts, needed) &&
+    return infer_expect(starts >= needed, call,
+                        "operand starts is [%" PRId64 "], expected at least [%" PRId64 "]", starts,
+                        needed) &&
            infer_time(call, EMBED_BACKWARD_DY) && positions_check(call, EMBED_BACKWARD_DWPE);
 }
 

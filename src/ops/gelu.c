@@ -1,9 +1,9 @@
 /* The activations of an MLP: gelu, and swiglu, which is gated.
  *
  * gelu: erf, x/2 (1 + erf(x / sqrt 2)), or tanh, x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
- *                                                                            Hendrycks & Gimpel 2016; PyTorch's GELU
- * swiglu: a row of x is [a | b], y = a s(a) b with s(a) = 1 / (1 + e^-a).               Shazeer 2020, eq. 6; LlamaMLP
- *   da = dy b s(a) (1 + a (1 - s(a))),  db = dy a s(a)
+ *                                                                            Hendrycks & Gimpel
+ * 2016; PyTorch's GELU swiglu: a row of x is [a | b], y = a s(a) b with s(a) = 1 / (1 + e^-a).
+ * Shazeer 2020, eq. 6; LlamaMLP da = dy b s(a) (1 + a (1 - s(a))),  db = dy a s(a)
  */
 #include "ops/infer.h"
 
@@ -22,7 +22,8 @@ static double gelu_forward_flops(const struct op_call *call)
 
 const struct op_declaration op_gelu_forward = {
     OP_NAMED(gelu_forward, GELU_FORWARD),
-    .operand = {[GELU_FORWARD_X] = {OPERAND_IN | OPERAND_SAVED, "*"}, [GELU_FORWARD_Y] = {OPERAND_OUT, "*"}},
+    .operand = {[GELU_FORWARD_X] = {OPERAND_IN | OPERAND_SAVED, "*"},
+                [GELU_FORWARD_Y] = {OPERAND_OUT, "*"}},
     .recompute = RECOMPUTE_CLASS_ACTIVATION,
     .check = gelu_check,
     .flops = gelu_forward_flops,
@@ -47,13 +48,15 @@ static bool swiglu_forward_check(const struct op_call *call, struct infer_sizes 
 {
     const int64_t columns = op_columns(call, SWIGLU_FORWARD_X);
     infer_size_set(sizes, 'F', columns / 2);
-    return infer_expect(columns % 2 == 0, call, "x has %" PRId64 " columns, expected an even number", columns);
+    return infer_expect(columns % 2 == 0, call,
+                        "x has %" PRId64 " columns, expected an even number", columns);
 }
 
 /* A pair: negate, exp, add, divide, two multiplications. */
 const struct op_declaration op_swiglu_forward = {
     OP_NAMED(swiglu_forward, SWIGLU_FORWARD),
-    .operand = {[SWIGLU_FORWARD_X] = {OPERAND_IN | OPERAND_SAVED, "NX"}, [SWIGLU_FORWARD_Y] = {OPERAND_OUT, "NF"}},
+    .operand = {[SWIGLU_FORWARD_X] = {OPERAND_IN | OPERAND_SAVED, "NX"},
+                [SWIGLU_FORWARD_Y] = {OPERAND_OUT, "NF"}},
     .recompute = RECOMPUTE_CLASS_ACTIVATION,
     .check = swiglu_forward_check,
     .cost = {3.0, SWIGLU_FORWARD_X},
@@ -62,9 +65,11 @@ const struct op_declaration op_swiglu_forward = {
 
 static bool swiglu_backward_check(const struct op_call *call, struct infer_sizes *sizes)
 {
-    const int64_t columns = op_columns(call, SWIGLU_BACKWARD_X), both = 2 * op_columns(call, SWIGLU_BACKWARD_DY);
+    const int64_t columns = op_columns(call, SWIGLU_BACKWARD_X),
+                  both = 2 * op_columns(call, SWIGLU_BACKWARD_DY);
     (void)sizes;
-    return infer_expect(columns == both, call, "x has %" PRId64 " columns, expected %" PRId64 ", twice those of dy",
+    return infer_expect(columns == both, call,
+                        "x has %" PRId64 " columns, expected %" PRId64 ", twice those of dy",
                         columns, both);
 }
 

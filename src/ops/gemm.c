@@ -1,7 +1,7 @@
 /* gemm: d[M,N] (+)= op(a)[M,K] op(b)[K,N] + bias[N].
  *
- * a is [M,K], or [K,M] with transpose_a; b is [K,N], or [N,K] with transpose_b.  The bias is added to every row; it
- * must be absent when the op accumulates.  bias_backward sums the rows of dy.
+ * a is [M,K], or [K,M] with transpose_a; b is [K,N], or [N,K] with transpose_b.  The bias is added
+ * to every row; it must be absent when the op accumulates.  bias_backward sums the rows of dy.
  */
 #include "model/autodiff.h"
 #include "ops/infer.h"
@@ -21,7 +21,8 @@ static double gemm_flops(const struct op_call *call)
     return (2.0 * k + bias) * cost_elements(call, GEMM_D);
 }
 
-/* d = a b: da = dd b', db = a' dd.  d = a b': da = dd b, db = dd' a.  The same holds if it was added to d. */
+/* d = a b: da = dd b', db = a' dd.  d = a b': da = dd b, db = dd' a.  The same holds if it was
+ * added to d. */
 static enum gt_status gemm_differentiate(struct autodiff *ad, const struct op *op, int32_t dd)
 {
     int32_t a = op->operand[GEMM_A], b = op->operand[GEMM_B], bias = op->operand[GEMM_BIAS];
@@ -33,15 +34,18 @@ static enum gt_status gemm_differentiate(struct autodiff *ad, const struct op *o
     const bool transposed = op->attrs.transpose_b;
     if (autodiff_wants(ad, b))
         TRY(autodiff_contribute(ad, op, b, OP_GEMM, GEMM_D,
-                                OP_ARGUMENTS(GEMM, .a = transposed ? dd : a_value, .b = transposed ? a_value : dd,
+                                OP_ARGUMENTS(GEMM, .a = transposed ? dd : a_value,
+                                             .b = transposed ? a_value : dd,
                                              .attrs.transpose_a = true)));
     if (!autodiff_wants(ad, a))
         return GT_OK;
-    return autodiff_contribute(ad, op, a, OP_GEMM, GEMM_D,
-                               OP_ARGUMENTS(GEMM, .a = dd, .b = b_value, .attrs.transpose_b = !transposed));
+    return autodiff_contribute(
+        ad, op, a, OP_GEMM, GEMM_D,
+        OP_ARGUMENTS(GEMM, .a = dd, .b = b_value, .attrs.transpose_b = !transposed));
 }
 
-/* A split of K needs an fp32 copy of the result per part.  The cap allows one part for each 256 of K, plus one. */
+/* A split of K needs an fp32 copy of the result per part.  The cap allows one part for each 256 of
+ * K, plus one. */
 static size_t gemm_workspace_cap(const struct op_call *call)
 {
     const struct operand *a = &call->operand[GEMM_A];
@@ -66,8 +70,8 @@ const struct op_declaration op_gemm = {
 
 const struct op_declaration op_bias_backward = {
     OP_NAMED(bias_backward, BIAS_BACKWARD),
-    .operand =
-        {[BIAS_BACKWARD_DY] = {OPERAND_IN, "NC"}, [BIAS_BACKWARD_DBIAS] = {OPERAND_OUT | OPERAND_ACCUMULATES, "C"}},
+    .operand = {[BIAS_BACKWARD_DY] = {OPERAND_IN, "NC"},
+                [BIAS_BACKWARD_DBIAS] = {OPERAND_OUT | OPERAND_ACCUMULATES, "C"}},
     .cost = {1.0, BIAS_BACKWARD_DY},
     .partials = OP_PARTIAL_ROWS,
 };

@@ -1,6 +1,7 @@
 /* Shape rules: checks operands against their declarations, and fills in results.
  *
- * Each mismatch is logged in one line that names the op and the operand.  The declarations are in the families' files.
+ * Each mismatch is logged in one line that names the op and the operand.  The declarations are in
+ * the families' files.
  */
 #include "ops/infer.h"
 
@@ -31,8 +32,9 @@ static const char *shape_text(char text[static SHAPE_TEXT_MAX], int32_t rank, co
     text[used++] = '[';
     for (int32_t i = 0; i < rank && i < OP_RANK_MAX; i++) {
         const char *comma = i == 0 ? "" : ",";
-        int n = dims[i] == ANY ? snprintf(text + used, SHAPE_TEXT_MAX - used, "%s*", comma)
-                               : snprintf(text + used, SHAPE_TEXT_MAX - used, "%s%" PRId64, comma, dims[i]);
+        int n = dims[i] == ANY
+                    ? snprintf(text + used, SHAPE_TEXT_MAX - used, "%s*", comma)
+                    : snprintf(text + used, SHAPE_TEXT_MAX - used, "%s%" PRId64, comma, dims[i]);
         assert(n > 0 && used + (size_t)n < SHAPE_TEXT_MAX - 2);
         used += (size_t)n;
     }
@@ -51,13 +53,17 @@ static bool shape_matches(const struct operand *operand, const struct infer_shap
     return true;
 }
 
-/* Returns true when the dtype exists, the rank is in bounds, every dimension is positive and the byte count fits. */
+/* Returns true when the dtype exists, the rank is in bounds, every dimension is positive and the
+ * byte count fits. */
 static bool operand_sane(const struct op_call *call, int32_t slot)
 {
     const struct operand *operand = &call->operand[slot];
-    if (!infer_expect((unsigned)operand->dtype < DTYPE_COUNT && operand->rank >= 1 && operand->rank <= OP_RANK_MAX,
-                      call, "operand %s has dtype %d and rank %" PRId32 ", expected a dtype and a rank of 1 to %d",
-                      op_operand_name(call->kind, slot), (int)operand->dtype, operand->rank, OP_RANK_MAX))
+    if (!infer_expect(
+            (unsigned)operand->dtype < DTYPE_COUNT && operand->rank >= 1 &&
+                operand->rank <= OP_RANK_MAX,
+            call,
+            "operand %s has dtype %d and rank %" PRId32 ", expected a dtype and a rank of 1 to %d",
+            op_operand_name(call->kind, slot), (int)operand->dtype, operand->rank, OP_RANK_MAX))
         return false;
     size_t bytes = dtype_size_bytes(operand->dtype);
     bool fits = true;
@@ -66,7 +72,8 @@ static bool operand_sane(const struct op_call *call, int32_t slot)
         fits = fits && operand->dims[i] >= 1 && size_mul(bytes, (size_t)operand->dims[i], &bytes);
     return (fits && bytes <= INT64_MAX) ||
            infer_expect(false, call, "operand %s is %s, expected positive sizes whose product fits",
-                        op_operand_name(call->kind, slot), shape_text(text, operand->rank, operand->dims));
+                        op_operand_name(call->kind, slot),
+                        shape_text(text, operand->rank, operand->dims));
 }
 
 /* Writes "float32, bfloat16 or float16".  Returns `text`. */
@@ -76,7 +83,8 @@ static const char *dtypes_text(char text[static SHAPE_TEXT_MAX], unsigned dtypes
     for (int dtype = 0; dtypes >> dtype != 0; dtype++) {
         const unsigned left = dtypes >> dtype >> 1;
         if ((dtypes >> dtype & 1u) != 0)
-            used += (size_t)snprintf(text + used, SHAPE_TEXT_MAX - used, "%s%s", dtype_name((enum dtype)dtype),
+            used += (size_t)snprintf(text + used, SHAPE_TEXT_MAX - used, "%s%s",
+                                     dtype_name((enum dtype)dtype),
                                      left == 0                  ? ""
                                      : (left & (left - 1)) == 0 ? " or "
                                                                 : ", ");
@@ -84,20 +92,23 @@ static const char *dtypes_text(char text[static SHAPE_TEXT_MAX], unsigned dtypes
     return text;
 }
 
-bool infer_check(const struct op_call *call, int32_t slot, unsigned dtypes, struct infer_shape expected)
+bool infer_check(const struct op_call *call, int32_t slot, unsigned dtypes,
+                 struct infer_shape expected)
 {
     const struct operand *operand = &call->operand[slot];
     const char *name = op_operand_name(call->kind, slot);
     char found[SHAPE_TEXT_MAX], wanted[SHAPE_TEXT_MAX];
     if (!operand->present)
-        return infer_expect(op_operand_is(call->kind, slot, OPERAND_OPTIONAL), call, "operand %s is absent", name);
+        return infer_expect(op_operand_is(call->kind, slot, OPERAND_OPTIONAL), call,
+                            "operand %s is absent", name);
     return operand_sane(call, slot) &&
            ((dtypes >> operand->dtype & 1u) != 0 ||
-            infer_expect(false, call, "operand %s is %s, expected %s", name, dtype_name(operand->dtype),
-                         dtypes_text(wanted, dtypes))) &&
-           (shape_matches(operand, &expected) || infer_expect(false, call, "operand %s is %s, expected %s", name,
-                                                              shape_text(found, operand->rank, operand->dims),
-                                                              shape_text(wanted, expected.rank, expected.dims)));
+            infer_expect(false, call, "operand %s is %s, expected %s", name,
+                         dtype_name(operand->dtype), dtypes_text(wanted, dtypes))) &&
+           (shape_matches(operand, &expected) ||
+            infer_expect(false, call, "operand %s is %s, expected %s", name,
+                         shape_text(found, operand->rank, operand->dims),
+                         shape_text(wanted, expected.rank, expected.dims)));
 }
 
 static struct infer_shape operand_shape(const struct operand *operand)
@@ -107,15 +118,16 @@ static struct infer_shape operand_shape(const struct operand *operand)
     return shape;
 }
 
-/* Returns the declared shape of an operand, with ANY for sizes that are not known.  Sets `letters` to the letters of
- * its dimensions.  The declaration of gemm gives the shapes of untransposed matrices, so this function reads the
- * letters of a transposed one backwards. */
-static struct infer_shape shape_expected(const struct op_call *call, int32_t slot, const struct infer_sizes *sizes,
+/* Returns the declared shape of an operand, with ANY for sizes that are not known.  Sets `letters`
+ * to the letters of its dimensions.  The declaration of gemm gives the shapes of untransposed
+ * matrices, so this function reads the letters of a transposed one backwards. */
+static struct infer_shape shape_expected(const struct op_call *call, int32_t slot,
+                                         const struct infer_sizes *sizes,
                                          char letters[static OP_RANK_MAX])
 {
     const char *text = op_declaration(call->kind)->operand[slot].shape;
-    const bool turned = call->kind == OP_GEMM &&
-                        ((slot == GEMM_A && call->attrs.transpose_a) || (slot == GEMM_B && call->attrs.transpose_b));
+    const bool turned = call->kind == OP_GEMM && ((slot == GEMM_A && call->attrs.transpose_a) ||
+                                                  (slot == GEMM_B && call->attrs.transpose_b));
     struct infer_shape shape = {.rank = (int32_t)strlen(text)};
     if (text[0] == '.')
         return operand_shape(&call->operand[slot]);
@@ -142,11 +154,14 @@ static void sizes_learn(const struct operand *operand, const char letters[static
             sizes->letter[letters[i] - 'A'] = operand->dims[i];
 }
 
-/* Sets the dtype and shape of a result that the caller left absent.  An optional result stays absent. */
-static bool result_fill(struct op_call *call, int32_t slot, unsigned dtypes, struct infer_shape shape)
+/* Sets the dtype and shape of a result that the caller left absent.  An optional result stays
+ * absent. */
+static bool result_fill(struct op_call *call, int32_t slot, unsigned dtypes,
+                        struct infer_shape shape)
 {
     struct operand *operand = &call->operand[slot];
-    if (!infer_expect(!op_accumulates(call, slot), call, "operand %s is absent, expected a tensor to accumulate into",
+    if (!infer_expect(!op_accumulates(call, slot), call,
+                      "operand %s is absent, expected a tensor to accumulate into",
                       op_operand_name(call->kind, slot)))
         return false;
     if (op_operand_is(call->kind, slot, OPERAND_OPTIONAL))
@@ -188,7 +203,8 @@ static bool operands_infer(struct op_call *call)
 {
     const struct op_declaration *declaration = op_declaration(call->kind);
     struct infer_sizes sizes = {.whole.rank = 0};
-    for (int pass = 0; pass < 2; pass++) { /* first the operands that the op reads, then its results */
+    for (int pass = 0; pass < 2;
+         pass++) { /* first the operands that the op reads, then its results */
         for (int32_t slot = 0; slot < declaration->operands; slot++) {
             const bool result = (declaration->operand[slot].use & OPERAND_INOUT) == OPERAND_OUT;
             if (result == (pass == 1) && !slot_infer(call, slot, result, &sizes))
@@ -206,8 +222,8 @@ bool op_infer(struct op_call *call)
     for (int32_t slot = 0; slot < op_declaration(call->kind)->operands; slot++)
         allowed |= (uint32_t)op_operand_is(call->kind, slot, OPERAND_ACCUMULATES) << slot;
     return infer_expect((call->attrs.accumulate & ~allowed) == 0, call,
-                        "accumulate is 0x%" PRIx32 ", expected only bits of 0x%" PRIx32, call->attrs.accumulate,
-                        allowed) &&
+                        "accumulate is 0x%" PRIx32 ", expected only bits of 0x%" PRIx32,
+                        call->attrs.accumulate, allowed) &&
            operands_infer(call);
 }
 
@@ -215,7 +231,8 @@ bool infer_time(const struct op_call *call, int32_t slot)
 {
     const int64_t rows = call->operand[slot].dims[0];
     return infer_expect(call->attrs.time >= 1 && rows % call->attrs.time == 0, call,
-                        "time is %" PRId32 ", expected a divisor of the %" PRId64 " rows", call->attrs.time, rows);
+                        "time is %" PRId32 ", expected a divisor of the %" PRId64 " rows",
+                        call->attrs.time, rows);
 }
 
 bool infer_probability(const struct op_call *call)
@@ -228,6 +245,6 @@ bool infer_probability(const struct op_call *call)
 bool infer_index_base(const struct op_call *call, struct infer_sizes *sizes)
 {
     (void)sizes;
-    return infer_expect(call->attrs.index_base >= 0, call, "index_base is %" PRId64 ", expected 0 or more",
-                        call->attrs.index_base);
+    return infer_expect(call->attrs.index_base >= 0, call,
+                        "index_base is %" PRId64 ", expected 0 or more", call->attrs.index_base);
 }

@@ -1,9 +1,10 @@
-/* The shape rule of an op, which its operands declare, and helpers for the checks that a declaration cannot express.
+/* The shape rule of an op, which its operands declare, and helpers for the checks that a
+ * declaration cannot express.
  *
- * Operands that are read are checked in order, then comes the op's own check(), then its results.  A result that is
- * already present is bound to an existing tensor: it keeps its dtype and must have the inferred shape.  The rules do
- * not know which combinations a backend supports.  All functions that return bool log one line and return false on a
- * mismatch.
+ * Operands that are read are checked in order, then comes the op's own check(), then its results.
+ * A result that is already present is bound to an existing tensor: it keeps its dtype and must have
+ * the inferred shape.  The rules do not know which combinations a backend supports.  All functions
+ * that return bool log one line and return false on a mismatch.
  */
 #ifndef GPT_TRAIN_OPS_INFER_H
 #define GPT_TRAIN_OPS_INFER_H
@@ -52,11 +53,13 @@ static inline double cost_elements(const struct op_call *call, int32_t slot)
     return (double)operand_elements(&call->operand[slot]);
 }
 
-/* Returns `holds`.  If that is false, logs a line with the op's name before the text, which says what is and what was
- * expected. */
+/* Returns `holds`.  If that is false, logs a line with the op's name before the text, which says
+ * what is and what was expected. */
 bool infer_expect(bool holds, const struct op_call *call, const char *format, ...) LOG_PRINTF(3, 4);
-/* Checks that an operand has the shape and one of the dtypes in the mask.  Only an optional operand may be absent. */
-bool infer_check(const struct op_call *call, int32_t slot, unsigned dtypes, struct infer_shape expected);
+/* Checks that an operand has the shape and one of the dtypes in the mask.  Only an optional operand
+ * may be absent. */
+bool infer_check(const struct op_call *call, int32_t slot, unsigned dtypes,
+                 struct infer_shape expected);
 /* Checks that attrs.time divides the number of rows of an operand. */
 bool infer_time(const struct op_call *call, int32_t slot);
 /* Checks that attrs.dropout is a probability below 1. */
@@ -64,9 +67,10 @@ bool infer_probability(const struct op_call *call);
 /* Checks that attrs.index_base is not negative; a check() of its own. */
 bool infer_index_base(const struct op_call *call, struct infer_sizes *sizes);
 
-/* Checks the operands of `call` against the op's rule, and fills in shape and dtype of absent OUT operands.  On a
- * mismatch logs one line that names op and operand, and returns false.  attrs.time must divide N if it is used.
- * Operands marked OPTIONAL may be absent; an absent optional OUT operand stays absent. */
+/* Checks the operands of `call` against the op's rule, and fills in shape and dtype of absent OUT
+ * operands.  On a mismatch logs one line that names op and operand, and returns false.  attrs.time
+ * must divide N if it is used. Operands marked OPTIONAL may be absent; an absent optional OUT
+ * operand stays absent. */
 bool op_infer(struct op_call *call);
 
 #endif

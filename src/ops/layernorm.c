@@ -1,21 +1,25 @@
 /* The norms of rows.
  *
- * layernorm: y = (x - mean) rstd gain + bias, over the last dimension.                               Ba et al. 2016
- * mean and rstd = 1 / sqrt(biased variance + epsilon) are stored in fp32.  With xh = (x - mean) rstd:
- *   dx = rstd (dy g - mean_C(dy g) - xh mean_C(dy g xh)),  dgain = sum dy xh,  dbias = sum dy
+ * layernorm: y = (x - mean) rstd gain + bias, over the last dimension. Ba et al. 2016 mean and rstd
+ * = 1 / sqrt(biased variance + epsilon) are stored in fp32.  With xh = (x - mean) rstd: dx = rstd
+ * (dy g - mean_C(dy g) - xh mean_C(dy g xh)),  dgain = sum dy xh,  dbias = sum dy
  *
- * rmsnorm: y = x rstd gain, rstd = 1 / sqrt(mean_C(x^2) + epsilon).          Zhang & Sennrich 2019; LlamaRMSNorm
- *   dx = rstd (dy g - xh mean_C(dy g xh)),  dgain = sum dy xh;  an absent gain is 1
+ * rmsnorm: y = x rstd gain, rstd = 1 / sqrt(mean_C(x^2) + epsilon).          Zhang & Sennrich 2019;
+ * LlamaRMSNorm dx = rstd (dy g - xh mean_C(dy g xh)),  dgain = sum dy xh;  an absent gain is 1
  *
- * The operands of rmsnorm have the numbers of layernorm's, whose bias and mean follow them.  The functions and kernels
- * of layernorm therefore compute rmsnorm too, where the mean is absent.
+ * The operands of rmsnorm have the numbers of layernorm's, whose bias and mean follow them.  The
+ * functions and kernels of layernorm therefore compute rmsnorm too, where the mean is absent.
  */
 #include "ops/infer.h"
 
-_Static_assert((int)RMSNORM_FORWARD_OPERANDS == (int)LAYERNORM_FORWARD_BIAS, "rmsnorm's operands come first");
-_Static_assert((int)RMSNORM_FORWARD_RSTD == (int)LAYERNORM_FORWARD_RSTD, "rmsnorm's operands come first");
-_Static_assert((int)RMSNORM_BACKWARD_OPERANDS == (int)LAYERNORM_BACKWARD_DBIAS, "rmsnorm's operands come first");
-_Static_assert((int)RMSNORM_BACKWARD_DGAIN == (int)LAYERNORM_BACKWARD_DGAIN, "rmsnorm's operands come first");
+_Static_assert((int)RMSNORM_FORWARD_OPERANDS == (int)LAYERNORM_FORWARD_BIAS,
+               "rmsnorm's operands come first");
+_Static_assert((int)RMSNORM_FORWARD_RSTD == (int)LAYERNORM_FORWARD_RSTD,
+               "rmsnorm's operands come first");
+_Static_assert((int)RMSNORM_BACKWARD_OPERANDS == (int)LAYERNORM_BACKWARD_DBIAS,
+               "rmsnorm's operands come first");
+_Static_assert((int)RMSNORM_BACKWARD_DGAIN == (int)LAYERNORM_BACKWARD_DGAIN,
+               "rmsnorm's operands come first");
 
 /* Mean 1, variance 3, normalise 2, gain 1, bias 1. */
 static double layernorm_forward_flops(const struct op_call *call)
@@ -52,9 +56,10 @@ const struct op_declaration op_layernorm_backward = {
                 [LAYERNORM_BACKWARD_MEAN] = {OPERAND_IN, "N", DTYPES_F32},
                 [LAYERNORM_BACKWARD_RSTD] = {OPERAND_IN, "N", DTYPES_F32},
                 [LAYERNORM_BACKWARD_DX] = {OPERAND_OUT | OPERAND_ACCUMULATES, "NC"},
-                [LAYERNORM_BACKWARD_DGAIN] = {OPERAND_OUT | OPERAND_ACCUMULATES, "C", .like = LAYERNORM_BACKWARD_GAIN},
-                [LAYERNORM_BACKWARD_DBIAS] = {OPERAND_OUT | OPERAND_OPTIONAL | OPERAND_ACCUMULATES, "C",
-                                              .like = LAYERNORM_BACKWARD_GAIN}},
+                [LAYERNORM_BACKWARD_DGAIN] = {OPERAND_OUT | OPERAND_ACCUMULATES, "C",
+                                              .like = LAYERNORM_BACKWARD_GAIN},
+                [LAYERNORM_BACKWARD_DBIAS] = {OPERAND_OUT | OPERAND_OPTIONAL | OPERAND_ACCUMULATES,
+                                              "C", .like = LAYERNORM_BACKWARD_GAIN}},
     .flops = layernorm_backward_flops,
     .partials = 2 * OP_PARTIAL_ROWS,
 };
@@ -74,7 +79,8 @@ const struct op_declaration op_rmsnorm_forward = {
 static bool rmsnorm_backward_check(const struct op_call *call, struct infer_sizes *sizes)
 {
     (void)sizes;
-    return infer_expect(call->operand[RMSNORM_BACKWARD_GAIN].present || !call->operand[RMSNORM_BACKWARD_DGAIN].present,
+    return infer_expect(call->operand[RMSNORM_BACKWARD_GAIN].present ||
+                            !call->operand[RMSNORM_BACKWARD_DGAIN].present,
                         call, "operand dgain is present, expected none without operand gain");
 }
 
@@ -86,8 +92,8 @@ const struct op_declaration op_rmsnorm_backward = {
                 [RMSNORM_BACKWARD_GAIN] = {OPERAND_IN | OPERAND_OPTIONAL, "C"},
                 [RMSNORM_BACKWARD_RSTD] = {OPERAND_IN, "N", DTYPES_F32},
                 [RMSNORM_BACKWARD_DX] = {OPERAND_OUT | OPERAND_ACCUMULATES, "NC"},
-                [RMSNORM_BACKWARD_DGAIN] = {OPERAND_OUT | OPERAND_OPTIONAL | OPERAND_ACCUMULATES, "C",
-                                            .like = RMSNORM_BACKWARD_GAIN}},
+                [RMSNORM_BACKWARD_DGAIN] = {OPERAND_OUT | OPERAND_OPTIONAL | OPERAND_ACCUMULATES,
+                                            "C", .like = RMSNORM_BACKWARD_GAIN}},
     .check = rmsnorm_backward_check,
     .cost = {9.0, RMSNORM_BACKWARD_X},
     .partials = OP_PARTIAL_ROWS,

@@ -1,12 +1,12 @@
-/* muon: the parts of Muon that are not matrix products.                 Jordan et al. 2024, KellerJordan/Muon: muon.py
+/* muon: the parts of Muon that are not matrix products.                 Jordan et al. 2024,
+ * KellerJordan/Muon: muon.py
  *
- *   muon_momentum   g = grad CLIP; m = mu m + (1-mu) g; u = mu m + (1-mu) g, mu = MUON_MOMENTUM.  m is stored unrounded
- *                   in fp32, or as SR(m, ROUNDING_M) in bf16; u uses the unrounded m.  If FOUND_INF is set, m stays
- *                   and u is 0.
- *   muon_normalize  y = x / (sqrt(sum) + MUON_NORM_EPSILON), rounded to nearest
- *   muon_step       p = p - (LEARNING_RATE alpha) (value o + weight_decay p).  With an fp32 master, p is the master,
- *                   and param becomes p rounded to nearest; else param becomes p, or SR(p, ROUNDING_PARAM) in bf16.
- *                   If FOUND_INF is set, nothing changes.
+ *   muon_momentum   g = grad CLIP; m = mu m + (1-mu) g; u = mu m + (1-mu) g, mu = MUON_MOMENTUM.  m
+ * is stored unrounded in fp32, or as SR(m, ROUNDING_M) in bf16; u uses the unrounded m.  If
+ * FOUND_INF is set, m stays and u is 0. muon_normalize  y = x / (sqrt(sum) + MUON_NORM_EPSILON),
+ * rounded to nearest muon_step       p = p - (LEARNING_RATE alpha) (value o + weight_decay p). With
+ * an fp32 master, p is the master, and param becomes p rounded to nearest; else param becomes p, or
+ * SR(p, ROUNDING_PARAM) in bf16. If FOUND_INF is set, nothing changes.
  *
  * The ops are exact (ops/op.h).
  */
@@ -32,7 +32,8 @@ const struct op_declaration op_muon_normalize = {
 /* Without a master, fp16 is excluded: there is no unbiased rounding to it. */
 static bool muon_step_check(const struct op_call *call, struct infer_sizes *sizes)
 {
-    return (call->operand[MUON_STEP_MASTER].present || infer_check(call, MUON_STEP_PARAM, DTYPES_LEAN, sizes->whole)) &&
+    return (call->operand[MUON_STEP_MASTER].present ||
+            infer_check(call, MUON_STEP_PARAM, DTYPES_LEAN, sizes->whole)) &&
            infer_index_base(call, sizes);
 }
 

@@ -1,8 +1,9 @@
 /* The table of op declarations, and functions of a declaration and its operands.
  *
- * Costs follow convention: a multiply-add is 2, a causal product counts half of the full square, and exp, tanh, a
- * division or a square root is 1.  Counts are for forecasts and for rates in reports; a backend may do more (recomputed
- * scores) or less (skipped tiles).  They are doubles, whose rounding above 2^53 does not matter here.
+ * Costs follow convention: a multiply-add is 2, a causal product counts half of the full square,
+ * and exp, tanh, a division or a square root is 1.  Counts are for forecasts and for rates in
+ * reports; a backend may do more (recomputed scores) or less (skipped tiles).  They are doubles,
+ * whose rounding above 2^53 does not matter here.
  */
 #include "ops/op.h"
 
@@ -40,7 +41,8 @@ int32_t op_result(enum op_kind kind)
 {
     const struct op_declaration *declaration = op_declaration(kind);
     int32_t slot = 0;
-    while (slot < declaration->operands && (declaration->operand[slot].use & OPERAND_INOUT) != OPERAND_OUT)
+    while (slot < declaration->operands &&
+           (declaration->operand[slot].use & OPERAND_INOUT) != OPERAND_OUT)
         slot++;
     return slot < declaration->operands ? slot : -1;
 }
@@ -60,8 +62,9 @@ static bool address_is(struct address a, struct address b)
 
 bool op_waits_for(const struct op_call *wait, const struct op_call *copy)
 {
-    return wait->kind == OP_WAIT && op_is_async_copy(copy->kind) && wait->attrs.to == copy->attrs.to &&
-           wait->attrs.from == copy->attrs.from && address_is(wait->operand[WAIT_X].at, copy->operand[FETCH_X].at) &&
+    return wait->kind == OP_WAIT && op_is_async_copy(copy->kind) &&
+           wait->attrs.to == copy->attrs.to && wait->attrs.from == copy->attrs.from &&
+           address_is(wait->operand[WAIT_X].at, copy->operand[FETCH_X].at) &&
            address_is(wait->operand[WAIT_Y].at, copy->operand[FETCH_Y].at);
 }
 
@@ -88,24 +91,28 @@ double op_flops(const struct op_call *call)
     const struct op_declaration *declaration = op_declaration(call->kind);
     return declaration->flops != NULL
                ? declaration->flops(call)
-               : declaration->cost.each * (double)operand_elements(&call->operand[declaration->cost.slot]);
+               : declaration->cost.each *
+                     (double)operand_elements(&call->operand[declaration->cost.slot]);
 }
 
 double op_bytes(const struct op_call *call)
 {
     const struct op_declaration *declaration = op_declaration(call->kind);
     double bytes = 0.0;
-    if (call->kind == OP_WAIT || call->kind == OP_EXCHANGE) /* what moves between ranks has a rate of its own */
+    if (call->kind == OP_WAIT ||
+        call->kind == OP_EXCHANGE) /* what moves between ranks has a rate of its own */
         return 0.0;
     for (int32_t slot = 0; slot < declaration->operands; slot++) {
         const struct operand *operand = &call->operand[slot];
         if (!operand->present)
             continue;
-        const double rows = (double)operand->dims[0], most = declaration->rows ? declaration->rows(call, slot) : rows;
+        const double rows = (double)operand->dims[0],
+                     most = declaration->rows ? declaration->rows(call, slot) : rows;
         bool twice = op_direction(call->kind, &call->attrs, slot) == OPERAND_INOUT;
         if (op_operand_is(call->kind, slot, OPERAND_WRITTEN_FOR_GRADIENT))
             twice = call->attrs.gradient;
-        bytes += (twice ? 2.0 : 1.0) * (double)operand_bytes(operand) * (most < rows ? most / rows : 1.0);
+        bytes += (twice ? 2.0 : 1.0) * (double)operand_bytes(operand) *
+                 (most < rows ? most / rows : 1.0);
     }
     return bytes;
 }
@@ -115,5 +122,7 @@ size_t op_workspace_cap(const struct op_call *call)
     const struct op_declaration *declaration = op_declaration(call->kind);
     if (declaration->workspace_cap != NULL)
         return declaration->workspace_cap(call);
-    return declaration->partials > 0 ? declaration->partials * (size_t)op_columns(call, 0) * sizeof(float) : 0;
+    return declaration->partials > 0
+               ? declaration->partials * (size_t)op_columns(call, 0) * sizeof(float)
+               : 0;
 }

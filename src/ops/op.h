@@ -1,17 +1,19 @@
 /* Ops: the operations that a step consists of, and the only part of the model that a backend sees.
  *
- * ops.def lists the ops.  The file of an op's family defines the rest in a struct op_declaration: operands, shape rule,
- * cost and backward rule.  An op_call is an op with its operands' shapes and addresses; `exec` passes it to a backend.
- * Kernels check nothing at run time, because op_infer() checked shapes and dtypes when the program was built.
+ * ops.def lists the ops.  The file of an op's family defines the rest in a struct op_declaration:
+ * operands, shape rule, cost and backward rule.  An op_call is an op with its operands' shapes and
+ * addresses; `exec` passes it to a backend. Kernels check nothing at run time, because op_infer()
+ * checked shapes and dtypes when the program was built.
  *
- * Letters in the families' formulas: B batch, T time, N = B*T, C channels, H heads, KV key-value heads, D head size, V
- * vocabulary, Vp padded vocabulary.  All matrices are row-major and contiguous.  Formulas are in exact arithmetic;
- * accumulation is in fp32 or better, and the order of a sum depends only on shapes.
+ * Letters in the families' formulas: B batch, T time, N = B*T, C channels, H heads, KV key-value
+ * heads, D head size, V vocabulary, Vp padded vocabulary.  All matrices are row-major and
+ * contiguous.  Formulas are in exact arithmetic; accumulation is in fp32 or better, and the order
+ * of a sum depends only on shapes.
  *
- * Exact ops: every operation is rounded to fp32 (to nearest, ties to even, with subnormals) in the order of the
- * formula; products and sums are never fused; division and square root are correctly rounded.  Equal operands therefore
- * give equal bits on every backend.  SR(x, stream) is stochastic rounding with the random bits of the element and
- * stream (base/bits.h).
+ * Exact ops: every operation is rounded to fp32 (to nearest, ties to even, with subnormals) in the
+ * order of the formula; products and sums are never fused; division and square root are correctly
+ * rounded.  Equal operands therefore give equal bits on every backend.  SR(x, stream) is stochastic
+ * rounding with the random bits of the element and stream (base/bits.h).
  */
 #ifndef GPT_TRAIN_OPS_OP_H
 #define GPT_TRAIN_OPS_OP_H
@@ -25,10 +27,10 @@
 #define OP_OPERANDS_MAX 8
 #define OP_RANK_MAX 4
 
-/* Constants of the workspace caps.  A library, or one of our kernels that splits K, may use up to gemm's bytes.  Sums
- * over rows produce OP_PARTIAL_ROWS partial results, and the norm of several gradients at once at most
- * OP_SQUARES_WORDS.  With fewer than OP_CACHE_ROWS new rows, a kernel splits the key-value cache into parts of
- * OP_CACHE_KEYS cached rows, at most OP_CACHE_PARTS. */
+/* Constants of the workspace caps.  A library, or one of our kernels that splits K, may use up to
+ * gemm's bytes.  Sums over rows produce OP_PARTIAL_ROWS partial results, and the norm of several
+ * gradients at once at most OP_SQUARES_WORDS.  With fewer than OP_CACHE_ROWS new rows, a kernel
+ * splits the key-value cache into parts of OP_CACHE_KEYS cached rows, at most OP_CACHE_PARTS. */
 #define OP_GEMM_WORKSPACE_BYTES ((size_t)32 << 20)
 #define OP_PARTIAL_ROWS 256
 #define OP_SQUARES_WORDS (24 * OP_PARTIAL_ROWS)
@@ -60,7 +62,7 @@ enum operand_use {
     OPERAND_SAVED = 16,                /* backward reads it: it is kept or recomputed */
     OPERAND_WRITTEN_FOR_GRADIENT = 32, /* INOUT, but read-only without attrs.gradient */
     OPERAND_SAME_DTYPE = 64,           /* it must have the dtype of operand `like` */
-    OPERAND_IN_PLACE = 128,            /* of a backward op: it may be the gradient that the op reads */
+    OPERAND_IN_PLACE = 128, /* of a backward op: it may be the gradient that the op reads */
 };
 /* Attributes of an op.  An op reads only the fields that apply to it; the others are zero. */
 struct op_attrs {
@@ -70,22 +72,26 @@ struct op_attrs {
     enum gelu_kind gelu;
     int32_t time; /* rows per sample: embed, rope, attention, dropout */
     int32_t heads, kv_heads;
-    int32_t window;      /* attention: keys that a query sees, the last of which is its own; 0: all up to it */
-    int32_t vocab;       /* cross_entropy: V, the columns that count */
-    int32_t site;        /* dropout: identifies the place in the model */
-    float dropout;       /* probability of dropping */
+    int32_t window; /* attention: keys that a query sees, the last of which is its own; 0: all up to
+                       it */
+    int32_t vocab;  /* cross_entropy: V, the columns that count */
+    int32_t site;   /* dropout: identifies the place in the model */
+    float dropout;  /* probability of dropping */
     float softmax_scale; /* attention: usually 1/sqrt(D) */
     float epsilon;       /* layernorm, rmsnorm, rope, adamw */
     float beta1, beta2, weight_decay;
     float clip_max;     /* clip_factor: 0 = no clipping */
     float value;        /* fill; muon_step: the scale of o */
-    float alpha, beta;  /* blend; adamw, adamw_lean, muon_step: alpha is the op's learning rate over the schedule's */
+    float alpha, beta;  /* blend; adamw, adamw_lean, muon_step: alpha is the op's learning rate over
+                           the schedule's */
     int64_t index_base; /* ops with SR: elements of all earlier parameters */
-    int32_t to, from;   /* exchange, and its wait: ranks; sum_parts: `from` is the number of x among the parts */
+    int32_t to, from;   /* exchange, and its wait: ranks; sum_parts: `from` is the number of x among
+                           the parts */
     bool exchanged;     /* wait: for an exchange */
 };
 
-/* Where a tensor lives.  Only fetch reads, and only store writes, what lives in the host's memory; wait names both. */
+/* Where a tensor lives.  Only fetch reads, and only store writes, what lives in the host's memory;
+ * wait names both. */
 enum memory_space { SPACE_DEVICE, SPACE_HOST };
 
 /* A location in the arena; not a pointer, so that a program can be planned without a device. */
@@ -113,15 +119,18 @@ struct op_call {
 
 struct operand_declaration {
     unsigned use; /* of enum operand_use */
-    /* A character per dimension: a capital is a size that the op's operands share, a digit is itself, 's' is
-     * SCALAR_WORDS, '?' any size.  "*" is a shape that the operands share, "." any shape. */
+    /* A character per dimension: a capital is a size that the op's operands share, a digit is
+     * itself, 's' is SCALAR_WORDS, '?' any size.  "*" is a shape that the operands share, "." any
+     * shape. */
     const char *shape;
     unsigned dtypes; /* bit per enum dtype; 0: the floats */
-    int32_t like;    /* a result that is not bound takes the dtype of this operand, if `dtypes` has it */
+    int32_t
+        like; /* a result that is not bound takes the dtype of this operand, if `dtypes` has it */
 };
 
-/* Where an op runs in a backend with asynchronous copies.  Elsewhere, and in meaning, ops run in the order of the
- * list.  A copy begins after the ops before it and ends before its wait, which names its operands. */
+/* Where an op runs in a backend with asynchronous copies.  Elsewhere, and in meaning, ops run in
+ * the order of the list.  A copy begins after the ops before it and ends before its wait, which
+ * names its operands. */
 enum op_queue { QUEUE_COMPUTE, QUEUE_IN, QUEUE_OUT, QUEUE_RANKS, QUEUE_COUNT };
 
 struct autodiff;
@@ -134,9 +143,10 @@ struct op_declaration {
     struct operand_declaration operand[OP_OPERANDS_MAX];
     enum op_queue queue;
     enum recompute_class recompute; /* decides which recompute levels run it again */
-    bool multiplies;                /* matrices: its time follows from its FLOPs, that of other ops from their bytes */
-    /* Checks what shapes and dtypes do not say, after the operands that are read, and sets the sizes of results that
-     * follow from attributes (ops/infer.h); NULL: nothing. */
+    bool multiplies; /* matrices: its time follows from its FLOPs, that of other ops from their
+                        bytes */
+    /* Checks what shapes and dtypes do not say, after the operands that are read, and sets the
+     * sizes of results that follow from attributes (ops/infer.h); NULL: nothing. */
     bool (*check)(const struct op_call *call, struct infer_sizes *sizes);
     /* FLOPs for each element of an operand; flops(), unless NULL, instead. */
     struct {
@@ -144,17 +154,20 @@ struct op_declaration {
         int32_t slot;
     } cost;
     double (*flops)(const struct op_call *call);
-    /* The maximum workspace of any backend, in bytes, never more than the shapes can use.  NULL: `partials` floats for
-     * each column of the op's first operand. */
+    /* The maximum workspace of any backend, in bytes, never more than the shapes can use.  NULL:
+     * `partials` floats for each column of the op's first operand. */
     size_t (*workspace_cap)(const struct op_call *call);
     size_t partials;
     /* The maximum number of rows of an operand that a run touches; NULL: all. */
     double (*rows)(const struct op_call *call, int32_t slot);
-    bool makes_gradient; /* of its own operand: the backward pass begins with it, without the gradient of a result */
-    /* The op that computes the gradients of the inputs from that of the result.  Its operands are named after this
-     * op's: "x" is x, "dy" the gradient of the result y, and "dx" takes the gradient of x. */
+    bool makes_gradient; /* of its own operand: the backward pass begins with it, without the
+                            gradient of a result */
+    /* The op that computes the gradients of the inputs from that of the result.  Its operands are
+     * named after this op's: "x" is x, "dy" the gradient of the result y, and "dx" takes the
+     * gradient of x. */
     enum op_kind backward;
-    /* Instead of that: a rule that emits such ops (model/autodiff.h).  If both are 0, there is no backward rule. */
+    /* Instead of that: a rule that emits such ops (model/autodiff.h).  If both are 0, there is no
+     * backward rule. */
     enum gt_status (*differentiate)(struct autodiff *ad, const struct op *op, int32_t gradient);
 };
 
@@ -166,7 +179,8 @@ static inline bool op_is_async_copy(enum op_kind kind)
 {
     return op_declaration(kind)->queue != QUEUE_COMPUTE;
 }
-/* Returns true if `wait` names the operands of `copy`, which fetch, store or exchange begins, and the same ranks. */
+/* Returns true if `wait` names the operands of `copy`, which fetch, store or exchange begins, and
+ * the same ranks. */
 bool op_waits_for(const struct op_call *wait, const struct op_call *copy);
 /* Returns true if operand `slot` is declared with `use`. */
 static inline bool op_operand_is(enum op_kind kind, int32_t slot, enum operand_use use)
@@ -180,9 +194,11 @@ int32_t op_result(enum op_kind kind);
 /* Returns IN, OUT or INOUT, taking attrs.accumulate into account. */
 enum operand_use op_direction(enum op_kind kind, const struct op_attrs *attrs, int32_t slot);
 
-/* Returns the FLOPs of one run, with the usual conventions (a multiply-add is 2; causal attention counts half). */
+/* Returns the FLOPs of one run, with the usual conventions (a multiply-add is 2; causal attention
+ * counts half). */
 double op_flops(const struct op_call *call);
-/* Returns the minimum bytes moved: IN and OUT operands once, INOUT twice; gathers count the rows that they touch. */
+/* Returns the minimum bytes moved: IN and OUT operands once, INOUT twice; gathers count the rows
+ * that they touch. */
 double op_bytes(const struct op_call *call);
 
 /* Returns the maximum workspace of any backend, in bytes. */
@@ -217,20 +233,23 @@ static inline bool op_accumulates(const struct op_call *call, int32_t slot)
     return (call->attrs.accumulate >> slot & 1u) != 0;
 }
 
-/* Returns the means of a row of rope: 2 of all heads of the queries and of the keys, one of each head, or none. */
+/* Returns the means of a row of rope: 2 of all heads of the queries and of the keys, one of each
+ * head, or none. */
 static inline int32_t op_rope_means(const struct op_call *call)
 {
-    const int64_t gains = op_elements(call, ROPE_FORWARD_GAIN), size = op_columns(call, ROPE_FORWARD_TABLE);
+    const int64_t gains = op_elements(call, ROPE_FORWARD_GAIN),
+                  size = op_columns(call, ROPE_FORWARD_TABLE);
     return gains == 0 ? 0 : gains == 2 * size ? call->attrs.heads + call->attrs.kv_heads : 2;
 }
 
-/* Dropout masks.  Elements come in groups of eight consecutive indices, which share one Philox block keyed by (seed,
- * RNG_DROPOUT) with counter (element / 8, site, sample, step); element e of a group uses the 16 bits
- * word[e / 2] >> 16 * (e & 1).  An element is kept if those bits >= dropout_threshold(p).
- *   dropout op:   element = t * C + c within the sample; site = attrs.site
+/* Dropout masks.  Elements come in groups of eight consecutive indices, which share one Philox
+ * block keyed by (seed, RNG_DROPOUT) with counter (element / 8, site, sample, step); element e of a
+ * group uses the 16 bits word[e / 2] >> 16 * (e & 1).  An element is kept if those bits >=
+ * dropout_threshold(p). dropout op:   element = t * C + c within the sample; site = attrs.site
  *   attention:    element = i * T8 + j of query row i and key row j, T8 = time rounded up to 8;
  *                 site = attrs.site + (head << 16)
- * Kept values are multiplied by dropout_scale(p), which makes the mean exact for the rounded threshold. */
+ * Kept values are multiplied by dropout_scale(p), which makes the mean exact for the rounded
+ * threshold. */
 static inline uint32_t dropout_threshold(float p)
 {
     return (uint32_t)(p * 65536.0f + 0.5f);

@@ -1,11 +1,12 @@
 /* Parts of an update on several ranks.
  *
- * exchange sends x to rank `to`, and receives y from rank `from`; either may be absent.  The other two ranks run ops
- * whose operands have as many bytes, in the same order.  The op begins like fetch and store, and ends before its wait.
+ * exchange sends x to rank `to`, and receives y from rank `from`; either may be absent.  The other
+ * two ranks run ops whose operands have as many bytes, in the same order.  The op begins like fetch
+ * and store, and ends before its wait.
  *
- * sum_parts: y = ((p0 + p1) + p2) + ..., or y + p0 + p1 + ... in that order if it accumulates, where part `from` is x
- * and others [parts - 1, N] has the rest in order; without others there is one part.  The op is exact (ops/op.h).  y
- * may be x.
+ * sum_parts: y = ((p0 + p1) + p2) + ..., or y + p0 + p1 + ... in that order if it accumulates,
+ * where part `from` is x and others [parts - 1, N] has the rest in order; without others there is
+ * one part.  The op is exact (ops/op.h).  y may be x.
  */
 #include "ops/infer.h"
 
@@ -22,9 +23,11 @@ static bool sum_parts_check(const struct op_call *call, struct infer_sizes *size
     const int64_t parts = others->present ? others->dims[0] + 1 : 1;
     (void)sizes;
     return infer_expect(!others->present || others->dims[1] == op_elements(call, SUM_PARTS_X), call,
-                        "operand others has %" PRId64 " columns, expected the elements of x", others->dims[1]) &&
+                        "operand others has %" PRId64 " columns, expected the elements of x",
+                        others->dims[1]) &&
            infer_expect(call->attrs.from >= 0 && call->attrs.from < parts, call,
-                        "x is part %" PRId32 ", expected 0 to %" PRId64, call->attrs.from, parts - 1);
+                        "x is part %" PRId32 ", expected 0 to %" PRId64, call->attrs.from,
+                        parts - 1);
 }
 
 static double sum_parts_flops(const struct op_call *call)

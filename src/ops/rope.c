@@ -1,56 +1,67 @@
-/* rope: rotary position embedding of packed queries and keys, with an optional norm of each before it.
+/* rope: rotary position embedding of packed queries and keys, with an optional norm of each before
+ * it.
  *
- * A row of x is H + 2 KV heads of size D, as attention reads it: queries, keys, values.  Row n is at position
- * p = scalars.POSITION + n % time, and c, s are the two halves of row p of the table: cosines and sines.  With z = x,
- * i < D/2 and j = i + D/2, each head of the queries and keys turns by pairs:
- *   y_i = z_i c_i - z_j s_i,  y_j = z_j c_i + z_i s_i      Su et al. 2021; pairs as in transformers' rotate_half()
- * The values are copied.  The host makes the table, so that no kernel knows theta or how frequencies are scaled.
+ * A row of x is H + 2 KV heads of size D, as attention reads it: queries, keys, values.  Row n is
+ * at position p = scalars.POSITION + n % time, and c, s are the two halves of row p of the table:
+ * cosines and sines.  With z = x, i < D/2 and j = i + D/2, each head of the queries and keys turns
+ * by pairs: y_i = z_i c_i - z_j s_i,  y_j = z_j c_i + z_i s_i      Su et al. 2021; pairs as in
+ * transformers' rotate_half() The values are copied.  The host makes the table, so that no kernel
+ * knows theta or how frequencies are scaled.
  *
- * With gains, z = x r g, r = 1 / sqrt(mean(x^2) + epsilon).  If there are 2 D gains, first those of the queries, then
- * those of the keys, the mean is over a head (Qwen3).  If there are (H + KV) D, it is over all heads of the queries, or
- * of the keys (OLMo 2).  The backward computes r again.  With dz, which is dy turned back, and xh = x r:
- *   dx = r (dz g - xh mean(dz g xh)),  dgain = sum dz xh;  without gains dx = dz
+ * With gains, z = x r g, r = 1 / sqrt(mean(x^2) + epsilon).  If there are 2 D gains, first those of
+ * the queries, then those of the keys, the mean is over a head (Qwen3).  If there are (H + KV) D,
+ * it is over all heads of the queries, or of the keys (OLMo 2).  The backward computes r again.
+ * With dz, which is dy turned back, and xh = x r: dx = r (dz g - xh mean(dz g xh)),  dgain = sum dz
+ * xh;  without gains dx = dz
  *
- * The first operands of both ops have the same numbers.  y may be x; dx may be dy if there are no gains.
+ * The first operands of both ops have the same numbers.  y may be x; dx may be dy if there are no
+ * gains.
  */
 #include <math.h>
 
 #include "model/autodiff.h"
 #include "ops/infer.h"
 
-_Static_assert((int)ROPE_FORWARD_GAIN == (int)ROPE_BACKWARD_GAIN, "the first operands are the same");
+_Static_assert((int)ROPE_FORWARD_GAIN == (int)ROPE_BACKWARD_GAIN,
+               "the first operands are the same");
 _Static_assert((int)ROPE_FORWARD_Y == (int)ROPE_BACKWARD_DX, "the first operands are the same");
 
 static bool heads_check(const struct op_call *call)
 {
     const int64_t heads = call->attrs.heads, kv_heads = call->attrs.kv_heads,
                   size = op_columns(call, ROPE_FORWARD_TABLE);
-    const int64_t columns = op_columns(call, ROPE_FORWARD_X), expected = (heads + 2 * kv_heads) * size;
-    return infer_expect(heads >= 1 && kv_heads >= 1 && size % 2 == 0 && columns == expected, call,
-                        "operand %s has %" PRId64 " columns, expected those of %" PRId64 " heads and 2 x %" PRId64
-                        " key-value heads of an even size, which is the table's %" PRId64,
-                        op_operand_name(call->kind, ROPE_FORWARD_X), columns, heads, kv_heads, size);
+    const int64_t columns = op_columns(call, ROPE_FORWARD_X),
+                  expected = (heads + 2 * kv_heads) * size;
+    return infer_expect(
+        heads >= 1 && kv_heads >= 1 && size % 2 == 0 && columns == expected, call,
+        "operand %s has %" PRId64 " columns, expected those of %" PRId64 " heads and 2 x %" PRId64
+        " key-value heads of an even size, which is the table's %" PRId64,
+        op_operand_name(call->kind, ROPE_FORWARD_X), columns, heads, kv_heads, size);
 }
 
 static bool rope_check(const struct op_call *call, struct infer_sizes *sizes)
 {
-    const struct operand *gain = &call->operand[ROPE_FORWARD_GAIN], *table = &call->operand[ROPE_FORWARD_TABLE];
-    const int64_t two = 2 * table->dims[1], all = (call->attrs.heads + call->attrs.kv_heads) * table->dims[1];
+    const struct operand *gain = &call->operand[ROPE_FORWARD_GAIN],
+                         *table = &call->operand[ROPE_FORWARD_TABLE];
+    const int64_t two = 2 * table->dims[1],
+                  all = (call->attrs.heads + call->attrs.kv_heads) * table->dims[1];
     (void)sizes;
     return infer_time(call, ROPE_FORWARD_X) && heads_check(call) &&
            infer_expect(table->dims[0] >= call->attrs.time, call,
-                        "operand table has %" PRId64 " positions, expected at least time = %" PRId32, table->dims[0],
-                        call->attrs.time) &&
+                        "operand table has %" PRId64
+                        " positions, expected at least time = %" PRId32,
+                        table->dims[0], call->attrs.time) &&
            infer_expect(!gain->present || gain->dims[0] == two || gain->dims[0] == all, call,
-                        "operand gain is [%" PRId64 "], expected [%" PRId64 "] or [%" PRId64 "]", gain->dims[0], two,
-                        all);
+                        "operand gain is [%" PRId64 "], expected [%" PRId64 "] or [%" PRId64 "]",
+                        gain->dims[0], two, all);
 }
 
 /* Returns the number of elements of the queries and keys. */
 static double turned_elements(const struct op_call *call)
 {
     return cost_elements(call, ROPE_FORWARD_X) / (double)op_columns(call, ROPE_FORWARD_X) *
-           (double)(call->attrs.heads + call->attrs.kv_heads) * (double)op_columns(call, ROPE_FORWARD_TABLE);
+           (double)(call->attrs.heads + call->attrs.kv_heads) *
+           (double)op_columns(call, ROPE_FORWARD_TABLE);
 }
 
 /* An element of the queries and keys: 3; mean of squares 2, normalise 1, gain 1. */
@@ -59,7 +70,8 @@ static double rope_forward_flops(const struct op_call *call)
     return (call->operand[ROPE_FORWARD_GAIN].present ? 7.0 : 3.0) * turned_elements(call);
 }
 
-static enum gt_status rope_forward_differentiate(struct autodiff *ad, const struct op *op, int32_t dy)
+static enum gt_status rope_forward_differentiate(struct autodiff *ad, const struct op *op,
+                                                 int32_t dy)
 {
     const int32_t x = op->operand[ROPE_FORWARD_X], gain = op->operand[ROPE_FORWARD_GAIN];
     union op_arguments backward = {.ROPE_BACKWARD = {
@@ -70,7 +82,8 @@ static enum gt_status rope_forward_differentiate(struct autodiff *ad, const stru
                                        .attrs = op->attrs,
                                    }};
     if (gain == TENSOR_NONE) {
-        TRY(autodiff_target_in_place(ad, op->operand[ROPE_FORWARD_Y], x, ROPE_BACKWARD_DX, &backward));
+        TRY(autodiff_target_in_place(ad, op->operand[ROPE_FORWARD_Y], x, ROPE_BACKWARD_DX,
+                                     &backward));
     } else {
         backward.ROPE_BACKWARD.x = autodiff_saved(ad, x);
         TRY(autodiff_target(ad, x, ROPE_BACKWARD_DX, &backward));
@@ -87,7 +100,8 @@ static double rope_rows(const struct op_call *call, int32_t slot)
 /* Two numbers for each mean. */
 static size_t rope_forward_workspace_cap(const struct op_call *call)
 {
-    const int64_t means = op_rows(call, ROPE_FORWARD_X) * (call->attrs.heads + call->attrs.kv_heads);
+    const int64_t means =
+        op_rows(call, ROPE_FORWARD_X) * (call->attrs.heads + call->attrs.kv_heads);
     return call->operand[ROPE_FORWARD_GAIN].present ? (size_t)(2 * means) * sizeof(float) : 0;
 }
 

@@ -1,12 +1,13 @@
 /* Times the ops of a small model.
  *
- * The model has one block of the run's width and a small vocabulary.  Its programs are planned into the existing arena.
- * Their weights are filled with small numbers and everything else with zeros, and they run op by op with a wait after
- * each.  Two row counts separate a product's rate from the cost of starting one.  The learning rate is 0, so that the
- * values do not change.
+ * The model has one block of the run's width and a small vocabulary.  Its programs are planned into
+ * the existing arena. Their weights are filled with small numbers and everything else with zeros,
+ * and they run op by op with a wait after each.  Two row counts separate a product's rate from the
+ * cost of starting one.  The learning rate is 0, so that the values do not change.
  *
- * The user's cache has one file of rates per key, that is per device, build, width and dtype.  user_cache.c reads,
- * checks and bounds the files.  Nothing there is an error: without a cache the device is timed again.
+ * The user's cache has one file of rates per key, that is per device, build, width and dtype.
+ * user_cache.c reads, checks and bounds the files.  Nothing there is an error: without a cache the
+ * device is timed again.
  */
 #include "plan/calibrate.h"
 
@@ -30,12 +31,13 @@
 #define PATTERN_STEP 256
 #define RAMP_ROWS_MAX 4096.0
 #define ATTEMPTS_MAX 4
-#define AGREEMENT 0.1       /* of the fastest passes of two attempts */
-#define DISTURBED 0.3       /* passes take longer by this share on average than one that nothing disturbs */
+#define AGREEMENT 0.1 /* of the fastest passes of two attempts */
+#define DISTURBED \
+    0.3 /* passes take longer by this share on average than one that nothing disturbs */
 #define CONTENTION_MIN 0.02 /* a smaller share is the kernel's own work */
 
-/* One op of the small model.  Its time is that of its least disturbed run, without the time that its threads waited
- * for processors which other programs used. */
+/* One op of the small model.  Its time is that of its least disturbed run, without the time that
+ * its threads waited for processors which other programs used. */
 struct timed_op {
     struct op_call call;
     double seconds;
@@ -88,11 +90,13 @@ static enum gt_status bench_open(struct bench *bench, int32_t rows)
     TRY(model_make(bench, rows));
     TRY(plan_create(bench, bench->model->graph, &arena->options, &bench->plan));
     for (int32_t i = 0; i < bench->plan->segment_count; i++)
-        if (i >= arena->device_segments || bench->plan->segment[i].size_bytes > arena->segment[i].size_bytes)
+        if (i >= arena->device_segments ||
+            bench->plan->segment[i].size_bytes > arena->segment[i].size_bytes)
             return GT_NO_FIT;
     const struct program *programs = bench->model->graph->programs;
     int32_t train = bench->model->train_first.program, update = bench->model->update.program;
-    TRY(HOSTMEM_NEW(bench, (size_t)(programs[train].count + programs[update].count), "timed ops", &bench->ops));
+    TRY(HOSTMEM_NEW(bench, (size_t)(programs[train].count + programs[update].count), "timed ops",
+                    &bench->ops));
     TRY(hostmem_alloc(bench, 1, FILL_BYTES, "calibration zeros", &bench->zeros));
     ops_bind(bench, train);
     ops_bind(bench, update);
@@ -100,7 +104,8 @@ static enum gt_status bench_open(struct bench *bench, int32_t rows)
 }
 
 /* Writes `bytes` bytes from `at` on, repeating the pattern. */
-static enum gt_status bytes_fill(const struct bench *bench, struct address at, uint64_t bytes, const void *pattern)
+static enum gt_status bytes_fill(const struct bench *bench, struct address at, uint64_t bytes,
+                                 const void *pattern)
 {
     struct backend *device = bench->request->device;
     for (uint64_t done = 0; done < bytes; done += FILL_BYTES) {
@@ -111,7 +116,8 @@ static enum gt_status bytes_fill(const struct bench *bench, struct address at, u
     return GT_OK;
 }
 
-/* Fills the pattern with numbers within 0.03 of 0, as weights are, in the dtype that the ops read. */
+/* Fills the pattern with numbers within 0.03 of 0, as weights are, in the dtype that the ops read.
+ */
 static void pattern_make(char pattern[static FILL_BYTES], enum dtype dtype)
 {
     uint32_t state = 1;
@@ -125,7 +131,8 @@ static void pattern_make(char pattern[static FILL_BYTES], enum dtype dtype)
     }
 }
 
-/* Fills the arena: weights, ones as Adam's corrections, scalars for gradients that are not 0, and zeros elsewhere. */
+/* Fills the arena: weights, ones as Adam's corrections, scalars for gradients that are not 0, and
+ * zeros elsewhere. */
 static enum gt_status values_fill(struct bench *bench, char pattern[static FILL_BYTES])
 {
     const struct model *model = bench->model;
@@ -135,7 +142,8 @@ static enum gt_status values_fill(struct bench *bench, char pattern[static FILL_
     static const union scalar_word scalars[SCALAR_WORDS] = {
         [SCALAR_LOSS_GRADIENT] = {.f = 1.0f / ROWS_FEW}, [SCALAR_UNSCALE] = {.f = 1.0f}};
     for (int32_t i = 0; i < bench->plan->segment_count; i++) {
-        struct address at = {.space = (uint8_t)bench->plan->segment[i].space, .segment = (uint8_t)i};
+        struct address at = {.space = (uint8_t)bench->plan->segment[i].space,
+                             .segment = (uint8_t)i};
         TRY(bytes_fill(bench, at, bench->plan->segment[i].size_bytes, bench->zeros));
     }
     TRY(backend_upload(device, bench->plan->tensor[model->corrections], ones, sizeof ones));
@@ -144,27 +152,31 @@ static enum gt_status values_fill(struct bench *bench, char pattern[static FILL_
         const int32_t tensors[2] = {model->parameters.at[i].tensor, model->parameters.at[i].master};
         for (int k = 0; k < 2 && tensors[k] != TENSOR_NONE; k++) {
             pattern_make(pattern, graph->tensors[tensors[k]].dtype);
-            TRY(bytes_fill(bench, bench->plan->tensor[tensors[k]], graph_tensor_bytes(graph, tensors[k]), pattern));
+            TRY(bytes_fill(bench, bench->plan->tensor[tensors[k]],
+                           graph_tensor_bytes(graph, tensors[k]), pattern));
         }
     }
     return GT_OK;
 }
 
-/* Writes what the host writes before each step.  Needed before each pass: later ops have reused those bytes, and an
- * invalid id would index beyond the embedding. */
+/* Writes what the host writes before each step.  Needed before each pass: later ops have reused
+ * those bytes, and an invalid id would index beyond the embedding. */
 static enum gt_status inputs_write(const struct bench *bench)
 {
     const struct graph *graph = bench->model->graph;
     for (int32_t i = TENSOR_FIRST; i < graph->tensor_count; i++) {
         const struct tensor *tensor = &graph->tensors[i];
-        bool written = tensor->input && tensor->base == TENSOR_NONE && tensor->lifetime != LIFETIME_RUN;
+        bool written =
+            tensor->input && tensor->base == TENSOR_NONE && tensor->lifetime != LIFETIME_RUN;
         if (written && bench->plan->tensor[i].offset_bytes != UINT64_MAX)
-            TRY(bytes_fill(bench, bench->plan->tensor[i], graph_tensor_bytes(graph, i), bench->zeros));
+            TRY(bytes_fill(bench, bench->plan->tensor[i], graph_tensor_bytes(graph, i),
+                           bench->zeros));
     }
     return GT_OK;
 }
 
-/* Runs the op and keeps its time if no earlier run was disturbed less.  Adds the time that it took to *pass_s. */
+/* Runs the op and keeps its time if no earlier run was disturbed less.  Adds the time that it took
+ * to *pass_s. */
 static enum gt_status op_run(const struct bench *bench, struct timed_op *op, double *pass_s)
 {
     struct contention before, after;
@@ -175,8 +187,10 @@ static enum gt_status op_run(const struct bench *bench, struct timed_op *op, dou
     *pass_s += seconds;
     contention_read(&after);
     const double share = contention_share(&before, &after, bench->processors);
-    const double disturbed = share < CONTENTION_MIN ? 0.0 : share, alone = seconds * (1.0 - disturbed);
-    if (op->seconds > 0.0 && (op->disturbed < disturbed || (op->disturbed == disturbed && op->seconds < alone)))
+    const double disturbed = share < CONTENTION_MIN ? 0.0 : share,
+                 alone = seconds * (1.0 - disturbed);
+    if (op->seconds > 0.0 &&
+        (op->disturbed < disturbed || (op->disturbed == disturbed && op->seconds < alone)))
         return GT_OK;
     op->seconds = alone;
     op->disturbed = disturbed;
@@ -198,8 +212,8 @@ static enum gt_status pass_run(struct bench *bench)
     return GT_OK;
 }
 
-/* Runs one pass whose times do not count, as some drivers compile a kernel when it is first run; then one that counts,
- * and as many more as `seconds` allow. */
+/* Runs one pass whose times do not count, as some drivers compile a kernel when it is first run;
+ * then one that counts, and as many more as `seconds` allow. */
 static enum gt_status bench_run(struct bench *bench, double seconds)
 {
     int64_t end_ns = clock_monotonic_ns() + (int64_t)(seconds * 1e9);
@@ -237,7 +251,8 @@ struct sums {
 
 static void sums_make(const struct bench *bench, int32_t rows, struct sums *out)
 {
-    *out = (struct sums){.rows = rows, .slowest_s = bench->slowest_s, .mean_s = bench->all_s / bench->passes};
+    *out = (struct sums){
+        .rows = rows, .slowest_s = bench->slowest_s, .mean_s = bench->all_s / bench->passes};
     for (int32_t i = 0; i < bench->count; i++) {
         const struct timed_op *op = &bench->ops[i];
         struct work *work = &out->work[op->call.kind][plan_cost_dtype(&op->call)];
@@ -251,7 +266,8 @@ static void sums_make(const struct bench *bench, int32_t rows, struct sums *out)
     }
 }
 
-/* Returns how many rows starting a product costs, from seconds rate = flops + ramp flops_per_row at two row counts. */
+/* Returns how many rows starting a product costs, from seconds rate = flops + ramp flops_per_row at
+ * two row counts. */
 static double ramp_solve(const struct work *few, const struct work *more)
 {
     double above = more->flops * few->seconds - few->flops * more->seconds;
@@ -260,10 +276,10 @@ static double ramp_solve(const struct work *few, const struct work *more)
     return ramp > 0.0 ? (ramp < RAMP_ROWS_MAX ? ramp : RAMP_ROWS_MAX) : 0.0;
 }
 
-/* Sets the rates of a kind: products and attention by their FLOPs in each dtype, or over all dtypes where the model has
- * no such op; everything else by its bytes. */
-static void kind_rates_make(const struct work work[PLAN_MATRIX_DTYPES], int kind, double elementwise,
-                            struct plan_rates *out)
+/* Sets the rates of a kind: products and attention by their FLOPs in each dtype, or over all dtypes
+ * where the model has no such op; everything else by its bytes. */
+static void kind_rates_make(const struct work work[PLAN_MATRIX_DTYPES], int kind,
+                            double elementwise, struct plan_rates *out)
 {
     struct work all = {.seconds = 0.0};
     double rate[PLAN_MATRIX_DTYPES] = {0.0};
@@ -284,7 +300,8 @@ static void kind_rates_make(const struct work work[PLAN_MATRIX_DTYPES], int kind
         out->flops_per_s[kind][dtype] = rate[dtype] > 0.0 ? rate[dtype] : all.flops / all.seconds;
 }
 
-static void rates_make(const struct sums *sums, double ramp_rows, enum dtype dtype, struct plan_rates *out)
+static void rates_make(const struct sums *sums, double ramp_rows, enum dtype dtype,
+                       struct plan_rates *out)
 {
     *out = (struct plan_rates){.ramp_rows = ramp_rows};
     const struct work *residual = &sums->work[OP_RESIDUAL][dtype];
@@ -298,11 +315,14 @@ static void rates_make(const struct sums *sums, double ramp_rows, enum dtype dty
     out->bytes_per_s[OP_EMBED_FORWARD] = out->bytes_per_s[OP_EMBED_BACKWARD] = elementwise;
 }
 
-/* Returns a number of rows, a power of two, for which a pass takes about a quarter of the time: at least ROWS_LEAST, at
- * which rates are near those of many rows, but no more than a micro-batch of the run has. */
-static int32_t rows_choose(const struct calibrate_request *request, double few_seconds, double seconds)
+/* Returns a number of rows, a power of two, for which a pass takes about a quarter of the time: at
+ * least ROWS_LEAST, at which rates are near those of many rows, but no more than a micro-batch of
+ * the run has. */
+static int32_t rows_choose(const struct calibrate_request *request, double few_seconds,
+                           double seconds)
 {
-    const int32_t block = request->options->config.block_size, batch = request->options->choice.micro_batch;
+    const int32_t block = request->options->config.block_size,
+                  batch = request->options->choice.micro_batch;
     int32_t rows = ROWS_FEW;
     while (rows < ROWS_MORE && 2 * (int64_t)rows <= (int64_t)batch * block &&
            (rows < ROWS_LEAST || few_seconds * (double)(2 * rows) / ROWS_FEW < seconds / 4.0))
@@ -311,8 +331,8 @@ static int32_t rows_choose(const struct calibrate_request *request, double few_s
 }
 
 /* Times a model of `rows` rows, halved until the model fits. */
-static enum gt_status rows_measure(struct hostmem *mem, const struct calibrate_request *request, int32_t rows,
-                                   double seconds, struct sums *out)
+static enum gt_status rows_measure(struct hostmem *mem, const struct calibrate_request *request,
+                                   int32_t rows, double seconds, struct sums *out)
 {
     struct bench *bench;
     enum gt_status status = GT_NO_FIT;
@@ -328,10 +348,11 @@ static enum gt_status rows_measure(struct hostmem *mem, const struct calibrate_r
     return status;
 }
 
-/* Times everything once, with *rows rows in the larger model, which it chooses if they are 0.  Leaves that model's sums
- * in *out. */
-static enum gt_status attempt_measure(struct hostmem *mem, const struct calibrate_request *request, double seconds,
-                                      int32_t *rows, struct sums *out, struct plan_rates *rates)
+/* Times everything once, with *rows rows in the larger model, which it chooses if they are 0.
+ * Leaves that model's sums in *out. */
+static enum gt_status attempt_measure(struct hostmem *mem, const struct calibrate_request *request,
+                                      double seconds, int32_t *rows, struct sums *out,
+                                      struct plan_rates *rates)
 {
     const enum dtype dtype = request->options->dtype;
     int64_t start_ns = clock_monotonic_ns();
@@ -349,8 +370,8 @@ static enum gt_status attempt_measure(struct hostmem *mem, const struct calibrat
 }
 
 /* Other programs only make a timing slower, and rarely twice alike. */
-enum gt_status calibrate_measure(struct hostmem *mem, const struct calibrate_request *request, struct plan_rates *out,
-                                 bool *settled)
+enum gt_status calibrate_measure(struct hostmem *mem, const struct calibrate_request *request,
+                                 struct plan_rates *out, bool *settled)
 {
     struct sums sums;
     struct plan_rates rates;
@@ -369,8 +390,9 @@ enum gt_status calibrate_measure(struct hostmem *mem, const struct calibrate_req
     }
     /* A run's steps will be as slow as the slowest passes here if the others go on. */
     out->disturbed = !*settled || mean > (1.0 + DISTURBED) * best;
-    out->uncertainty =
-        out->disturbed ? plan_uncertainty_of((1.0 + PLAN_TIMED_UNCERTAINTY) * slowest / best) : PLAN_TIMED_UNCERTAINTY;
+    out->uncertainty = out->disturbed
+                           ? plan_uncertainty_of((1.0 + PLAN_TIMED_UNCERTAINTY) * slowest / best)
+                           : PLAN_TIMED_UNCERTAINTY;
     return GT_OK;
 }
 
@@ -391,16 +413,17 @@ char *calibrate_key(char key[static CALIBRATE_KEY_MAX], const struct backend_inf
 {
     const struct model_config *config = &options->config;
     snprintf(key, CALIBRATE_KEY_MAX,
-             "%s; %s | %s " PACKAGE_VERSION "%s; channels %" PRId32 ", heads %" PRId32 ", block %" PRId32
-             ", vocabulary %" PRId32 ", bias %d, dropout %d, gelu %d, %s, %s%s",
+             "%s; %s | %s " PACKAGE_VERSION "%s; channels %" PRId32 ", heads %" PRId32
+             ", block %" PRId32 ", vocabulary %" PRId32 ", bias %d, dropout %d, gelu %d, %s, %s%s",
              info->device, info->detail, PACKAGE_NAME,
 #ifdef GT_DEBUG
              " debug",
 #else
              "",
 #endif
-             config->n_embd, config->n_head, config->block_size, config->vocab_size, (int)config->bias,
-             config->dropout > 0.0f, (int)config->gelu, dtype_name(options->dtype), state_format_name(options->states),
+             config->n_embd, config->n_head, config->block_size, config->vocab_size,
+             (int)config->bias, config->dropout > 0.0f, (int)config->gelu,
+             dtype_name(options->dtype), state_format_name(options->states),
              options->muon ? ", muon" : "");
     return key;
 }
@@ -409,8 +432,8 @@ bool calibrate_load(const char *key, struct plan_rates *out)
 {
     void *data = NULL;
     size_t bytes = 0;
-    const bool good =
-        user_cache_load(&calibrations, key, key, &data, &bytes) == USER_CACHE_READ && bytes == sizeof *out;
+    const bool good = user_cache_load(&calibrations, key, key, &data, &bytes) == USER_CACHE_READ &&
+                      bytes == sizeof *out;
     if (good)
         memcpy(out, data, bytes);
     free(data);

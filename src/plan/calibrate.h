@@ -1,7 +1,8 @@
-/* Measures the rates of an open device by timing the ops of a small model of the run's width, and caches them.
+/* Measures the rates of an open device by timing the ops of a small model of the run's width, and
+ * caches them.
  *
- * They are used only for forecasts.  The choices of a plan never depend on a timing, because they would vary from start
- * to start, and with them the last bits.
+ * They are used only for forecasts.  The choices of a plan never depend on a timing, because they
+ * would vary from start to start, and with them the last bits.
  */
 #ifndef GPT_TRAIN_PLAN_CALIBRATE_H
 #define GPT_TRAIN_PLAN_CALIBRATE_H
@@ -15,28 +16,29 @@
 #define CALIBRATE_KEY_MAX 640
 
 struct calibrate_request {
-    struct backend *device;              /* with its arena, whose content is lost */
-    const struct plan *plan;             /* the run's plan: the layout, alignment and guards of the arena */
+    struct backend *device;  /* with its arena, whose content is lost */
+    const struct plan *plan; /* the run's plan: the layout, alignment and guards of the arena */
     const struct model_options *options; /* the run's model */
     double seconds;                      /* for two attempts; a pass that has begun may exceed it */
 };
 
-/* Runs training programs of one block, of the run's width, over few and over more rows, and times every op.  Ops that
- * such a program lacks get the rates of similar ones.  The computed values are not read.  Repeats that until the
- * new timing agrees with the fastest one within a tenth, at most four times; *settled says whether two did.  The rates
- * are the fastest ones; if none did, or other programs slowed the passes, their uncertainty is the ratio of the slowest
- * pass and the fastest.  Errors: GT_NO_FIT (not logged) when not even the smallest such model fits the arena;
+/* Runs training programs of one block, of the run's width, over few and over more rows, and times
+ * every op.  Ops that such a program lacks get the rates of similar ones.  The computed values are
+ * not read.  Repeats that until the new timing agrees with the fastest one within a tenth, at most
+ * four times; *settled says whether two did.  The rates are the fastest ones; if none did, or other
+ * programs slowed the passes, their uncertainty is the ratio of the slowest pass and the fastest.
+ * Errors: GT_NO_FIT (not logged) when not even the smallest such model fits the arena;
  * GT_NO_MEMORY, and the device's. */
-enum gt_status calibrate_measure(struct hostmem *mem, const struct calibrate_request *request, struct plan_rates *out,
-                                 bool *settled);
+enum gt_status calibrate_measure(struct hostmem *mem, const struct calibrate_request *request,
+                                 struct plan_rates *out, bool *settled);
 
-/* Writes everything that rates depend on as one line: device and driver, then after a bar the build and the model's
- * width and dtype. */
+/* Writes everything that rates depend on as one line: device and driver, then after a bar the build
+ * and the model's width and dtype. */
 char *calibrate_key(char key[static CALIBRATE_KEY_MAX], const struct backend_info *info,
                     const struct model_options *options);
 
-/* Loads the rates stored under this key in the user's cache.  Returns false when there are none.  A file that is
- * damaged or not trusted is ignored with a note. */
+/* Loads the rates stored under this key in the user's cache.  Returns false when there are none.  A
+ * file that is damaged or not trusted is ignored with a note. */
 bool calibrate_load(const char *key, struct plan_rates *out);
 /* Corrects rates by the ratio of modelled to measured seconds. */
 void calibrate_scale(struct plan_rates *rates, double ratio);

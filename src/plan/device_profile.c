@@ -1,8 +1,8 @@
 /* The table of known cards, the search for one, and the backend for planning only.
  *
- * Rates follow from cores, clock and the family's multiples, so that each figure of the table can be looked up by
- * itself.  Usable memory follows from the memory that drivers reserve and contexts were observed to take.  No function
- * here queries a device or reads a file.
+ * Rates follow from cores, clock and the family's multiples, so that each figure of the table can
+ * be looked up by itself.  Usable memory follows from the memory that drivers reserve and contexts
+ * were observed to take.  No function here queries a device or reads a file.
  */
 #include "plan/device_profile.h"
 
@@ -49,9 +49,9 @@ static const struct {
 
 #define F16 (1u << DTYPE_F16)
 #define BF16 (1u << DTYPE_BF16)
-#define DEVICE_FAMILY(key, backend, capability, cores_per_unit, flops, half, brain, tf32, sums, reached, largest, \
-                      dtypes, source)                                                                             \
-    static const struct family family_##key = {backend, cores_per_unit,    flops,   half,  brain,                 \
+#define DEVICE_FAMILY(key, backend, capability, cores_per_unit, flops, half, brain, tf32, sums,   \
+                      reached, largest, dtypes, source)                                           \
+    static const struct family family_##key = {backend, cores_per_unit,    flops,   half,  brain, \
                                                sums,    REACHED_##reached, largest, dtypes};
 #include "plan/device_profiles.def"
 #undef F16
@@ -85,7 +85,8 @@ bool device_profile_backend_set(struct device_profile *out)
         if (strcmp(backends[i].name, out->backend) != 0)
             continue;
         out->alignment_bytes = backends[i].alignment_bytes;
-        out->context_bytes = (backends[i].context_mib + (uint64_t)out->units * backends[i].unit_mib) * MIB;
+        out->context_bytes =
+            (backends[i].context_mib + (uint64_t)out->units * backends[i].unit_mib) * MIB;
         out->copy_engines = backends[i].copy_engines;
         return true;
     }
@@ -97,15 +98,16 @@ struct device_reached device_reached_of(const char *backend)
     return reached_rows[strcmp(backend, "cuda") == 0 ? REACHED_GEFORCE : REACHED_ASSUMED];
 }
 
-/* Each way with both at once (nvbandwidth's README, users' logs) for the lanes of PCIe 3.0 that are as fast; the last
- * one is twice the third.  8 lanes of 5.0 reach 18.0. */
+/* Each way with both at once (nvbandwidth's README, users' logs) for the lanes of PCIe 3.0 that are
+ * as fast; the last one is twice the third.  8 lanes of 5.0 reach 18.0. */
 static double link_of(const struct card *card)
 {
     const int32_t lanes = card->lanes << (card->pcie - 3);
     return (lanes >= 64 ? 37.2 : lanes >= 32 ? 18.6 : lanes >= 16 ? 11.2 : 5.6) * 1e9;
 }
 
-static void memory_set(const struct card *card, const struct family *family, struct device_profile *out)
+static void memory_set(const struct card *card, const struct family *family,
+                       struct device_profile *out)
 {
     uint64_t total = (uint64_t)(card->memory_mib - card->driver_mib) * MIB;
     (void)device_profile_backend_set(out);
@@ -115,14 +117,17 @@ static void memory_set(const struct card *card, const struct family *family, str
     if (family->largest == QUARTER)
         out->largest_allocation_bytes = out->memory_bytes / 4;
     if (family->largest == INTEL)
-        out->largest_allocation_bytes = total / 2 < INTEL_ALLOCATION_BYTES ? total / 2 : INTEL_ALLOCATION_BYTES;
+        out->largest_allocation_bytes =
+            total / 2 < INTEL_ALLOCATION_BYTES ? total / 2 : INTEL_ALLOCATION_BYTES;
 }
 
-static void rates_set(const struct card *card, const struct family *family, struct device_profile *out)
+static void rates_set(const struct card *card, const struct family *family,
+                      struct device_profile *out)
 {
     out->bytes_per_s = (double)card->bandwidth_gb_s * 1e9;
     out->link_bytes_per_s = link_of(card);
-    out->vector_flops_per_s = (double)card->cores * (double)family->flops_per_core * (double)card->boost_mhz * 1e6;
+    out->vector_flops_per_s =
+        (double)card->cores * (double)family->flops_per_core * (double)card->boost_mhz * 1e6;
     out->matrix_flops_per_s[DTYPE_F32] = out->vector_flops_per_s;
     out->matrix_flops_per_s[DTYPE_F16] = (double)family->half * out->vector_flops_per_s;
     out->matrix_flops_per_s[DTYPE_BF16] = (double)family->brain * out->vector_flops_per_s;
@@ -142,7 +147,8 @@ void device_profile_get(int32_t index, struct device_profile *out)
     snprintf(out->backend, sizeof out->backend, "%s", family->backend);
     memory_set(card, family, out);
     rates_set(card, family, out);
-    assert(out->usable_bytes < out->memory_bytes && out->largest_allocation_bytes <= out->memory_bytes);
+    assert(out->usable_bytes < out->memory_bytes &&
+           out->largest_allocation_bytes <= out->memory_bytes);
 }
 
 const char *device_profile_id(int32_t index)
@@ -151,12 +157,14 @@ const char *device_profile_id(int32_t index)
     return cards[index].id;
 }
 
-/* The table's total is the lowest that was found; a driver kept between half of that share and a seventh more. */
+/* The table's total is the lowest that was found; a driver kept between half of that share and a
+ * seventh more. */
 #define KEPT_LEAST 0.49
 #define KEPT_MOST 1.15
 /* Windows and AMD's drivers keep this part of the memory at most. */
 #define KEPT_LITTLE 0.0055
-/* A driver that keeps this part of a large memory does so for error correction, under Windows too. */
+/* A driver that keeps this part of a large memory does so for error correction, under Windows too.
+ */
 #define CORRECTION_PART 16
 #define CORRECTION_MIB 16384
 
@@ -165,18 +173,22 @@ bool device_profile_reports(int32_t index, double total, double slack)
     assert(index >= 0 && index < device_profile_count());
     const struct card *card = &cards[index];
     const double memory = (double)card->memory_mib, kept = (double)card->driver_mib;
-    const double most = memory - (total - slack) / (double)MIB, least = memory - (total + slack) / (double)MIB;
-    const bool corrected = card->memory_mib >= CORRECTION_MIB && card->driver_mib >= card->memory_mib / CORRECTION_PART;
+    const double most = memory - (total - slack) / (double)MIB,
+                 least = memory - (total + slack) / (double)MIB;
+    const bool corrected = card->memory_mib >= CORRECTION_MIB &&
+                           card->driver_mib >= card->memory_mib / CORRECTION_PART;
     if (most >= kept * KEPT_LEAST && least <= kept * KEPT_MOST)
         return true;
     return !corrected && most >= 0.0 && least <= memory * KEPT_LITTLE;
 }
 
-const struct device_other *device_other_next(int32_t *index, const char *backend, double total, double slack)
+const struct device_other *device_other_next(int32_t *index, const char *backend, double total,
+                                             double slack)
 {
     while (*index < (int32_t)(sizeof others / sizeof others[0])) {
         const struct device_other *other = &others[(*index)++];
-        if (strcmp(other->backend, backend) == 0 && total + slack >= other->lowest_gib * (double)GIB &&
+        if (strcmp(other->backend, backend) == 0 &&
+            total + slack >= other->lowest_gib * (double)GIB &&
             total - slack <= other->highest_gib * (double)GIB)
             return other;
     }
@@ -185,8 +197,8 @@ const struct device_other *device_other_next(int32_t *index, const char *backend
 
 #define WORD_MAX 64
 
-/* Reduces a name to letters and digits in lower case, without the maker's and the family's words in front: "NVIDIA
- * GeForce RTX 3060 Ti" and "rtx3060-ti" become "3060ti". */
+/* Reduces a name to letters and digits in lower case, without the maker's and the family's words in
+ * front: "NVIDIA GeForce RTX 3060 Ti" and "rtx3060-ti" become "3060ti". */
 static void card_word(char out[static WORD_MAX], const char *text)
 {
     static const char *const prefixes[] = {"nvidia", "geforce", "tesla", "amd", "radeon",
@@ -203,7 +215,8 @@ static void card_word(char out[static WORD_MAX], const char *text)
     }
 }
 
-/* Returns the card with that id, else the first whose id up to a dash matches the text; -1 when there is none. */
+/* Returns the card with that id, else the first whose id up to a dash matches the text; -1 when
+ * there is none. */
 static int32_t card_index(const char *text)
 {
     char word[WORD_MAX], begin[WORD_MAX], id[DEVICE_PROFILE_NAME_MAX];
@@ -256,8 +269,8 @@ static bool is_too_old(const char *text)
     return false;
 }
 
-/* Writes up to four cards whose ids contain the number in the text: "; did you mean rtx3060-12g, rtx3060-8g?"; else a
- * hint. */
+/* Writes up to four cards whose ids contain the number in the text: "; did you mean rtx3060-12g,
+ * rtx3060-8g?"; else a hint. */
 static char *cards_near(char out[static 256], const char *text)
 {
     char word[WORD_MAX], id[WORD_MAX];
@@ -271,12 +284,15 @@ static char *cards_near(char out[static 256], const char *text)
         card_word(id, cards[i].id);
         if (strncmp(id + strcspn(id, "0123456789"), number, digits) != 0)
             continue;
-        used += (size_t)snprintf(out + used, 256 - used, "%s%s", found++ == 0 ? "; did you mean " : ", ", cards[i].id);
+        used += (size_t)snprintf(out + used, 256 - used, "%s%s",
+                                 found++ == 0 ? "; did you mean " : ", ", cards[i].id);
     }
     if (found > 0)
         snprintf(out + used, 256 - used, "?");
     else
-        snprintf(out, 256, "; --device_profile=list shows the cards, and a path names a JSON file of your own");
+        snprintf(
+            out, 256,
+            "; --device_profile=list shows the cards, and a path names a JSON file of your own");
     return out;
 }
 
@@ -285,10 +301,11 @@ enum gt_status device_profile_named(const char *text, struct device_profile *out
     int32_t index = card_index(text);
     char near[256];
     if (index < 0 && is_too_old(text))
-        return FAIL(GT_USAGE,
-                    "device_profile='%s': not supported; NVIDIA cards need compute capability 7.5 or later (GTX 16, "
-                    "RTX 20, T4)",
-                    text);
+        return FAIL(
+            GT_USAGE,
+            "device_profile='%s': not supported; NVIDIA cards need compute capability 7.5 or later (GTX 16, "
+            "RTX 20, T4)",
+            text);
     if (index < 0)
         return FAIL(GT_USAGE, "unknown device_profile '%s'%s", text, cards_near(near, text));
     device_profile_get(index, out);
@@ -305,15 +322,16 @@ static const char *rate_text(char text[static 16], double flops_per_s)
 void device_profile_print_list(FILE *out)
 {
     fprintf(out, "TFLOP/s with fp32 accumulation; GB/s of memory, and of the link each way.\n");
-    fprintf(out, "%-21s %-7s %6s %6s %6s %6s %6s %6s %6s\n", "name", "backend", "GiB", "usable", "GB/s", "link", "fp32",
-            "fp16", "bf16");
+    fprintf(out, "%-21s %-7s %6s %6s %6s %6s %6s %6s %6s\n", "name", "backend", "GiB", "usable",
+            "GB/s", "link", "fp32", "fp16", "bf16");
     for (int32_t i = 0; i < device_profile_count(); i++) {
         struct device_profile p;
         char half[16], brain[16];
         device_profile_get(i, &p);
         fprintf(out, "%-21s %-7s %6.2f %6.2f %6.0f %6.1f %6.1f %6s %6s\n", p.id, p.backend,
-                (double)p.memory_bytes / (double)GIB, (double)p.usable_bytes / (double)GIB, p.bytes_per_s / 1e9,
-                p.link_bytes_per_s / 1e9, p.vector_flops_per_s / 1e12, rate_text(half, p.matrix_flops_per_s[DTYPE_F16]),
+                (double)p.memory_bytes / (double)GIB, (double)p.usable_bytes / (double)GIB,
+                p.bytes_per_s / 1e9, p.link_bytes_per_s / 1e9, p.vector_flops_per_s / 1e12,
+                rate_text(half, p.matrix_flops_per_s[DTYPE_F16]),
                 rate_text(brain, p.matrix_flops_per_s[DTYPE_BF16]));
     }
 }
@@ -337,8 +355,10 @@ static bool profile_supports(const struct backend *backend, const struct op_call
     uint32_t dtypes = device_of(backend)->profile.dtypes;
     for (int32_t slot = 0; slot < op_declaration(call->kind)->operands; slot++) {
         const struct operand *operand = &call->operand[slot];
-        bool matrix = operand->dtype == DTYPE_F32 || operand->dtype == DTYPE_BF16 || operand->dtype == DTYPE_F16;
-        if (operand->present && (operand->dtype == DTYPE_F64 || (matrix && !(dtypes >> operand->dtype & 1u))))
+        bool matrix = operand->dtype == DTYPE_F32 || operand->dtype == DTYPE_BF16 ||
+                      operand->dtype == DTYPE_F16;
+        if (operand->present &&
+            (operand->dtype == DTYPE_F64 || (matrix && !(dtypes >> operand->dtype & 1u))))
             return false;
     }
     return true;

@@ -1,7 +1,8 @@
 /* Users' device profiles.
  *
- * A file is one JSON object of at most 64 KiB.  A missing, unknown, mistyped, impossible or duplicate field is refused
- * by name.  An unknown figure is written as 0 where doc/devices.md allows it; doc/devices.md says what may be omitted.
+ * A file is one JSON object of at most 64 KiB.  A missing, unknown, mistyped, impossible or
+ * duplicate field is refused by name.  An unknown figure is written as 0 where doc/devices.md
+ * allows it; doc/devices.md says what may be omitted.
  */
 #include "plan/device_profile_file.h"
 
@@ -14,7 +15,8 @@
 #define MEMORY_MIN ((int64_t)1 << 26)
 #define MEMORY_MAX ((int64_t)1 << 50)
 #define RATE_MAX 1e21
-#define RATE_MIN 1e6 /* a smaller value is a mistaken unit, and would make times that no clock can show */
+#define RATE_MIN \
+    1e6 /* a smaller value is a mistaken unit, and would make times that no clock can show */
 #define SHARE_MIN 0.001
 /* Of a share that a user gives. */
 #define SHARE_UNCERTAINTY 0.2
@@ -29,7 +31,8 @@ static enum gt_status impossible(const struct reader *reader, const char *name, 
     return FAIL(GT_DATA, "%s: field \"%s\": %s", reader->path, name, why);
 }
 
-static enum gt_status text_read(const struct reader *reader, const char *name, char *out, size_t size, bool needed)
+static enum gt_status text_read(const struct reader *reader, const char *name, char *out,
+                                size_t size, bool needed)
 {
     const char *text;
     TRY(json_get_string(reader->root, reader->path, name, &text));
@@ -54,13 +57,14 @@ static enum gt_status rate_read(const struct reader *reader, const json_t *objec
     if (rule == RATE_NEEDED && rate == 0.0)
         return impossible(reader, name, "must be above 0");
     if (rate != 0.0 && !(isfinite(rate) && rate >= RATE_MIN && rate <= RATE_MAX))
-        return impossible(reader, name, "expected a rate per second from 1e6 to 1e21, or 0 for not known");
+        return impossible(reader, name,
+                          "expected a rate per second from 1e6 to 1e21, or 0 for not known");
     *out = rate;
     return GT_OK;
 }
 
-static enum gt_status bytes_read(const struct reader *reader, const char *name, int64_t min, uint64_t max,
-                                 uint64_t *out)
+static enum gt_status bytes_read(const struct reader *reader, const char *name, int64_t min,
+                                 uint64_t max, uint64_t *out)
 {
     int64_t value;
     TRY(json_get_int(reader->root, reader->path, name, min, (int64_t)max, &value));
@@ -68,14 +72,15 @@ static enum gt_status bytes_read(const struct reader *reader, const char *name, 
     return GT_OK;
 }
 
-/* Reads the sizes.  If context_bytes is omitted, it is the known size of such a card's context, limited to the memory
- * that is not usable. */
+/* Reads the sizes.  If context_bytes is omitted, it is the known size of such a card's context,
+ * limited to the memory that is not usable. */
 static enum gt_status memory_read(const struct reader *reader, struct device_profile *out)
 {
     uint64_t alignment, units;
     TRY(bytes_read(reader, "memory_bytes", MEMORY_MIN, MEMORY_MAX, &out->memory_bytes));
     TRY(bytes_read(reader, "usable_bytes", 1, out->memory_bytes, &out->usable_bytes));
-    TRY(bytes_read(reader, "largest_allocation_bytes", 1, out->memory_bytes, &out->largest_allocation_bytes));
+    TRY(bytes_read(reader, "largest_allocation_bytes", 1, out->memory_bytes,
+                   &out->largest_allocation_bytes));
     TRY(bytes_read(reader, "alignment_bytes", 16, 65536, &alignment));
     if ((alignment & (alignment - 1)) != 0)
         return impossible(reader, "alignment_bytes", "is not a power of two");
@@ -96,12 +101,15 @@ static enum gt_status dtypes_read(const struct reader *reader, struct device_pro
 {
     const json_t *array = json_object_get(reader->root, "dtypes");
     if (!json_is_array(array))
-        return impossible(reader, "dtypes", "expected an array such as [\"float32\", \"bfloat16\"]");
+        return impossible(reader, "dtypes",
+                          "expected an array such as [\"float32\", \"bfloat16\"]");
     for (size_t i = 0; i < json_array_size(array); i++) {
         const char *word = json_string_value(json_array_get(array, i));
         enum dtype dtype;
-        if (!word || !dtype_from_name(word, &dtype) || strcmp(word, dtype_name(dtype)) != 0 || dtype > DTYPE_F16)
-            return impossible(reader, "dtypes", "expected the words float32, bfloat16 and float16 only");
+        if (!word || !dtype_from_name(word, &dtype) || strcmp(word, dtype_name(dtype)) != 0 ||
+            dtype > DTYPE_F16)
+            return impossible(reader, "dtypes",
+                              "expected the words float32, bfloat16 and float16 only");
         if (out->dtypes >> dtype & 1u)
             return impossible(reader, "dtypes", "names a dtype twice");
         out->dtypes |= 1u << dtype;
@@ -112,7 +120,8 @@ static enum gt_status dtypes_read(const struct reader *reader, struct device_pro
 }
 
 /* Refuses members of the object other than those of `names`, " schema name ". */
-static enum gt_status names_check(const struct reader *reader, const json_t *object, const char *names)
+static enum gt_status names_check(const struct reader *reader, const json_t *object,
+                                  const char *names)
 {
     const char *key;
     json_t *value;
@@ -157,7 +166,8 @@ static enum gt_status share_read(const struct reader *reader, struct device_prof
     out->reached = device_reached_of(out->backend);
     if (share > 0.0)
         out->reached = (struct device_reached){share, share, share, SHARE_UNCERTAINTY};
-    return text_read(reader, "share_source", out->share_source, sizeof out->share_source, share > 0.0);
+    return text_read(reader, "share_source", out->share_source, sizeof out->share_source,
+                     share > 0.0);
 }
 
 static enum gt_status profile_fill(const struct reader *reader, struct device_profile *out)

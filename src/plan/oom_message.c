@@ -1,13 +1,13 @@
 /* Reads PyTorch's out-of-memory messages, and compares their sizes with those of nanoGPT's tensors.
  *
- * One table has the beginnings of all messages.  The text that follows, up to a blank line, is copied into a small
- * buffer with all white space as single blanks and without the prefixes of a logger, so that wrapped lines read like
- * unwrapped ones.  There each amount is found by the words next to it.  The traceback is the text before the message,
- * from its last "Traceback" line on.
+ * One table has the beginnings of all messages.  The text that follows, up to a blank line, is
+ * copied into a small buffer with all white space as single blanks and without the prefixes of a
+ * logger, so that wrapped lines read like unwrapped ones.  There each amount is found by the words
+ * next to it.  The traceback is the text before the message, from its last "Traceback" line on.
  *
- * A second table describes the tensors: the exponents of batch, block, channels, heads and vocabulary, a factor, and
- * the stages in which a tensor of that size is created.  Both 16-bit and 32-bit forms are tried, since the dtype of the
- * failed run is not always known.
+ * A second table describes the tensors: the exponents of batch, block, channels, heads and
+ * vocabulary, a factor, and the stages in which a tensor of that size is created.  Both 16-bit and
+ * 32-bit forms are tried, since the dtype of the failed run is not always known.
  */
 #include "plan/oom_message.h"
 
@@ -30,7 +30,8 @@
 #define AMOUNT_MAX 1125899906842624.0
 #define STAGE(name) (1u << OOM_STAGE_##name)
 #define ANY_PASS (STAGE(FORWARD) | STAGE(BACKWARD))
-/* A batch is only inferred if the size of one sequence exceeds the error of the printed number by this factor. */
+/* A batch is only inferred if the size of one sequence exceeds the error of the printed number by
+ * this factor. */
 #define BATCH_CERTAINTY 8.0
 #define THEN_BYTES_MAX 256
 
@@ -43,11 +44,12 @@
     "The host's memory ran out, not the card's, unless somebody sent signal 9;\n" \
     "  if it did, dmesg has the line \"Out of memory: Killed process\"."
 
-/* A message with sizes says more than one without, and both more than the word that a process was killed, which also
- * ends the other ranks. */
+/* A message with sizes says more than one without, and both more than the word that a process was
+ * killed, which also ends the other ranks. */
 enum rank { SIZES, PLAIN, KILL, RANKS };
 
-/* Beginnings of messages.  A blank stands for any white space, '~' for blanks, colons and equal signs. */
+/* Beginnings of messages.  A blank stands for any white space, '~' for blanks, colons and equal
+ * signs. */
 static const struct form {
     enum rank rank;
     enum oom_allocator allocator;
@@ -62,7 +64,8 @@ static const struct form {
     {SIZES, OOM_NPU, "NPU out of memory. Tried to allocate ", NULL, NULL},
     {SIZES, OOM_ASYNC, "Allocation on device ", "Requested~", NULL},
     {SIZES, OOM_MPS, "MPS backend out of memory", NULL, NULL},
-    {SIZES, OOM_CPU, "DefaultCPUAllocator: can't allocate memory: you tried to allocate ", NULL, NULL},
+    {SIZES, OOM_CPU, "DefaultCPUAllocator: can't allocate memory: you tried to allocate ", NULL,
+     NULL},
     {SIZES, OOM_CPU, "DefaultCPUAllocator: not enough memory: you tried to allocate ", NULL, NULL},
     {SIZES, OOM_CPU, "Torch: not enough memory: you tried to allocate ", NULL, NULL},
     {SIZES, OOM_NCCL, "NCCL WARN Failed to CUDA ", " bytes", NCCL},
@@ -113,11 +116,16 @@ static const struct form {
 static const struct oom_amount unknown = {.known = false};
 
 const struct oom_allocator_info oom_allocators[] = {
-    [OOM_CUDA] = {"CUDA", "cuda", true, true},   [OOM_ASYNC] = {"CUDA, cudaMallocAsync", "cuda", false, true},
-    [OOM_HIP] = {"HIP", "opencl", true, true},   [OOM_XPU] = {"XPU", "opencl", true, true},
-    [OOM_NPU] = {"NPU", NULL, true, true},       [OOM_MPS] = {"MPS", NULL, false, true},
-    [OOM_METAL] = {"Metal", NULL, false, false}, [OOM_CPU] = {"CPU", NULL, false, true},
-    [OOM_NCCL] = {"NCCL", "cuda", false, false}, [OOM_HOST] = {"host", NULL, false, false},
+    [OOM_CUDA] = {"CUDA", "cuda", true, true},
+    [OOM_ASYNC] = {"CUDA, cudaMallocAsync", "cuda", false, true},
+    [OOM_HIP] = {"HIP", "opencl", true, true},
+    [OOM_XPU] = {"XPU", "opencl", true, true},
+    [OOM_NPU] = {"NPU", NULL, true, true},
+    [OOM_MPS] = {"MPS", NULL, false, true},
+    [OOM_METAL] = {"Metal", NULL, false, false},
+    [OOM_CPU] = {"CPU", NULL, false, true},
+    [OOM_NCCL] = {"NCCL", "cuda", false, false},
+    [OOM_HOST] = {"host", NULL, false, false},
 };
 
 static bool is_blank(char c)
@@ -130,7 +138,8 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Returns the character as it may be printed: white space as a blank, and what is not printable ASCII as '?'. */
+/* Returns the character as it may be printed: white space as a blank, and what is not printable
+ * ASCII as '?'. */
 static char shown(char c)
 {
     if (is_blank(c))
@@ -138,7 +147,8 @@ static char shown(char c)
     return c > ' ' && c < 0x7f ? c : '?';
 }
 
-/* The place of a message in its log: what stands before it on its line tells the prefix of the lines that follow. */
+/* The place of a message in its log: what stands before it on its line tells the prefix of the
+ * lines that follow. */
 struct place {
     const char *line, *at, *end; /* the beginning of its line, its own, the end of the log */
 };
@@ -146,7 +156,8 @@ struct place {
 /* Returns the length of the logger's prefix at the beginning of a line. */
 static size_t prefix_at(const struct place *place, const char *line)
 {
-    return oom_text_prefix(place->line, (size_t)(place->at - place->line), line, (size_t)(place->end - line));
+    return oom_text_prefix(place->line, (size_t)(place->at - place->line), line,
+                           (size_t)(place->end - line));
 }
 
 /* Skips white space, and the prefixes of the lines that it begins. */
@@ -166,7 +177,8 @@ static const char *begins_with(const struct place *place, const char *at, const 
     const char *begin = at, *next;
     for (; *word != '\0'; word++) {
         next = *word == ' ' || *word == '~' ? blanks_skip(place, at) : at;
-        while (*word == '~' && next < place->end && (is_blank(*next) || *next == ':' || *next == '='))
+        while (*word == '~' && next < place->end &&
+               (is_blank(*next) || *next == ':' || *next == '='))
             next++;
         if (*word != ' ' && *word != '~' && at < place->end && *at == *word)
             next++;
@@ -190,8 +202,10 @@ static bool form_is_at(const struct form *form, const struct place *place)
     return false;
 }
 
-/* Finds the last message of the best rank.  Two forms on a line are one message, which the last form describes. */
-static bool message_find(const char *text, size_t count, struct place *out, struct oom_message *message)
+/* Finds the last message of the best rank.  Two forms on a line are one message, which the last
+ * form describes. */
+static bool message_find(const char *text, size_t count, struct place *out,
+                         struct oom_message *message)
 {
     bool first[256] = {false};
     const struct form *best = NULL;
@@ -201,9 +215,12 @@ static bool message_find(const char *text, size_t count, struct place *out, stru
     for (; place.at < place.end; place.at++) {
         for (size_t i = 0; i < FORMS && first[(unsigned char)*place.at]; i++) {
             const struct form *form = &forms[i];
-            if (form->text[0] != *place.at || (best != NULL && form->rank > best->rank) || !form_is_at(form, &place))
+            if (form->text[0] != *place.at || (best != NULL && form->rank > best->rank) ||
+                !form_is_at(form, &place))
                 continue;
-            message->count = best == NULL || form->rank < best->rank ? 1 : message->count + (place.line != out->line);
+            message->count = best == NULL || form->rank < best->rank
+                                 ? 1
+                                 : message->count + (place.line != out->line);
             best = form;
             *out = place;
             break;
@@ -218,8 +235,8 @@ static bool message_find(const char *text, size_t count, struct place *out, stru
     return best != NULL;
 }
 
-/* Copies the paragraph that begins at place->at: single blanks for white space, for the frames of boxes and for what is
- * not ASCII, without prefixes. */
+/* Copies the paragraph that begins at place->at: single blanks for white space, for the frames of
+ * boxes and for what is not ASCII, without prefixes. */
 static void paragraph_copy(char out[static WINDOW_BYTES], const struct place *place)
 {
     size_t used = 0;
@@ -263,16 +280,18 @@ static bool matches(const char *text, const char *pattern, regmatch_t *groups, s
     return found;
 }
 
-/* An amount: digits, perhaps a point and digits, a unit.  PyTorch counts in powers of 1,024 under either name. */
+/* An amount: digits, perhaps a point and digits, a unit.  PyTorch counts in powers of 1,024 under
+ * either name. */
 #define AMOUNT "([0-9]{1,24})(\\.[0-9]{0,24})? ?(bytes|[kKMGTPE]i?B|B)"
-/* What a driver does not count, as under WSL2 and for virtual devices, it reports as -1: 2^64 bytes.  "No limit" is the
- * same or 2^63.  Differences below zero come out a little smaller. */
+/* What a driver does not count, as under WSL2 and for virtual devices, it reports as -1: 2^64
+ * bytes.  "No limit" is the same or 2^63.  Differences below zero come out a little smaller. */
 #define NOT_COUNTED 18446744073709551616.0
 #define NOT_COUNTED_SLACK 1099511627776.0
 
 static bool is_not_counted(double bytes)
 {
-    return fabs(bytes - NOT_COUNTED) <= NOT_COUNTED_SLACK || fabs(bytes - NOT_COUNTED / 2.0) <= NOT_COUNTED_SLACK;
+    return fabs(bytes - NOT_COUNTED) <= NOT_COUNTED_SLACK ||
+           fabs(bytes - NOT_COUNTED / 2.0) <= NOT_COUNTED_SLACK;
 }
 
 /* Reads the first amount that the pattern finds; AMOUNT must be its first three groups. */
@@ -282,14 +301,17 @@ static struct oom_amount amount_find(const char *text, const char *pattern)
     regmatch_t groups[4];
     if (!matches(text, pattern, groups, 4))
         return unknown;
-    const char letter = text[groups[3].rm_so], *prefix = strchr(prefixes, letter == 'k' ? 'K' : letter);
+    const char letter = text[groups[3].rm_so],
+               *prefix = strchr(prefixes, letter == 'k' ? 'K' : letter);
     const double unit = prefix != NULL ? ldexp(1024.0, 10 * (int)(prefix - prefixes)) : 1.0;
     const int decimals = (int)(groups[2].rm_eo - groups[2].rm_so) - 1;
     const double bytes = strtod(text + groups[1].rm_so, NULL) * unit;
     if (is_not_counted(bytes))
         return (struct oom_amount){.not_counted = true};
-    return (struct oom_amount){
-        .known = true, .bytes = bytes, .slack_bytes = groups[2].rm_so >= 0 ? 0.5 * pow(10.0, -decimals) * unit : 0.0};
+    return (struct oom_amount){.known = true,
+                               .bytes = bytes,
+                               .slack_bytes =
+                                   groups[2].rm_so >= 0 ? 0.5 * pow(10.0, -decimals) * unit : 0.0};
 }
 
 static struct oom_amount amount_difference(struct oom_amount from, struct oom_amount less)
@@ -297,7 +319,8 @@ static struct oom_amount amount_difference(struct oom_amount from, struct oom_am
     if (!from.known || !less.known)
         return unknown;
     double bytes = from.bytes - less.bytes;
-    return (struct oom_amount){true, false, bytes > 0.0 ? bytes : 0.0, from.slack_bytes + less.slack_bytes};
+    return (struct oom_amount){true, false, bytes > 0.0 ? bytes : 0.0,
+                               from.slack_bytes + less.slack_bytes};
 }
 
 static struct oom_amount amount_sum(struct oom_amount a, struct oom_amount b)
@@ -315,22 +338,25 @@ static bool amount_exceeds(struct oom_amount a, struct oom_amount b)
 
 static struct oom_amount reserved(const struct oom_message *message)
 {
-    return message->allocated.known ? amount_sum(message->allocated, message->unallocated) : unknown;
+    return message->allocated.known ? amount_sum(message->allocated, message->unallocated)
+                                    : unknown;
 }
 
 /* Reads any number of "Process 1234 has 1.97 GiB memory in use". */
 static void processes_read(const char *text, struct oom_message *out)
 {
     regmatch_t at;
-    while (out->others_count < OOM_PROCESSES_MAX && matches(text, "Process [0-9]+ has " AMOUNT, &at, 1)) {
+    while (out->others_count < OOM_PROCESSES_MAX &&
+           matches(text, "Process [0-9]+ has " AMOUNT, &at, 1)) {
         text += at.rm_so;
-        out->others[out->others_count++] =
-            (struct oom_process){strtoll(text + sizeof "Process", NULL, 10), amount_find(text, AMOUNT)};
+        out->others[out->others_count++] = (struct oom_process){
+            strtoll(text + sizeof "Process", NULL, 10), amount_find(text, AMOUNT)};
         text++;
     }
 }
 
-/* Returns true if a device of this total had room for all that the message names and PyTorch's memory. */
+/* Returns true if a device of this total had room for all that the message names and PyTorch's
+ * memory. */
 static bool processes_fit(const struct oom_message *message)
 {
     struct oom_amount sum = amount_sum(reserved(message), message->free);
@@ -339,9 +365,9 @@ static bool processes_fit(const struct oom_message *message)
     return message->total.known && message->free.known && !amount_exceeds(sum, message->total);
 }
 
-/* Finds this process among the others.  Inside a container the driver's process numbers differ from the process's own,
- * so PyTorch lists itself among the others: it is the one that uses little more than what PyTorch reports as reserved,
- * if both cannot be on the device. */
+/* Finds this process among the others.  Inside a container the driver's process numbers differ from
+ * the process's own, so PyTorch lists itself among the others: it is the one that uses little more
+ * than what PyTorch reports as reserved, if both cannot be on the device. */
 static void own_process_find(struct oom_message *out)
 {
     const struct oom_amount own = reserved(out);
@@ -350,7 +376,8 @@ static void own_process_find(struct oom_message *out)
         return;
     for (int32_t i = 0; i < out->others_count; i++) {
         const struct oom_amount held = out->others[i].held;
-        if (held.known && !amount_exceeds(own, held) && (found < 0 || held.bytes < out->others[found].held.bytes))
+        if (held.known && !amount_exceeds(own, held) &&
+            (found < 0 || held.bytes < out->others[found].held.bytes))
             found = i;
     }
     if (found < 0)
@@ -361,7 +388,8 @@ static void own_process_find(struct oom_message *out)
             (size_t)(--out->others_count - found) * sizeof out->others[0]);
 }
 
-/* Where a message has its amounts, in the words of several years.  The first row that finds one counts. */
+/* Where a message has its amounts, in the words of several years.  The first row that finds one
+ * counts. */
 static const struct {
     size_t offset; /* in struct oom_message */
     const char *pattern;
@@ -404,7 +432,8 @@ static void amounts_read(const char *text, struct oom_message *out)
             *amount = amount_find(text, places[i].pattern);
     }
     if (!out->unallocated.known)
-        out->unallocated = amount_difference(amount_find(text, AMOUNT " reserved in total by PyTorch"), out->allocated);
+        out->unallocated = amount_difference(
+            amount_find(text, AMOUNT " reserved in total by PyTorch"), out->allocated);
     if (amount_exceeds(reserved(out), out->process)) /* "0 bytes", as in containers */
         out->process = unknown;
     processes_read(text, out);
@@ -424,24 +453,30 @@ static bool contains_any(const char *line, const char *const *words)
 static bool frame_read(const char *line, struct oom_frame *out)
 {
     regmatch_t groups[5];
-    if (!matches(line, "^File \"([^\"]*[/\\])?([^\"]*)\", line ([0-9]{0,9})[0-9]*(, in )?", groups, 5))
+    if (!matches(line, "^File \"([^\"]*[/\\])?([^\"]*)\", line ([0-9]{0,9})[0-9]*(, in )?", groups,
+                 5))
         return false;
     *out = (struct oom_frame){.line = (int32_t)strtol(line + groups[3].rm_so, NULL, 10)};
-    snprintf(out->file, sizeof out->file, "%.*s", (int)(groups[2].rm_eo - groups[2].rm_so), line + groups[2].rm_so);
+    snprintf(out->file, sizeof out->file, "%.*s", (int)(groups[2].rm_eo - groups[2].rm_so),
+             line + groups[2].rm_so);
     if (groups[4].rm_so >= 0)
         snprintf(out->function, sizeof out->function, "%s", line + groups[4].rm_eo);
     return true;
 }
 
-/* Updates the stage from a frame.  Frames come from the outside in, and an inner one wins.  Exceptions: a forward frame
- * does not replace the backward stage, and moving the model counts only while the stage is unknown. */
+/* Updates the stage from a frame.  Frames come from the outside in, and an inner one wins.
+ * Exceptions: a forward frame does not replace the backward stage, and moving the model counts only
+ * while the stage is unknown. */
 static void stage_read(const char *line, struct oom_message *out)
 {
-    static const char *const setup[] = {".to(device", ".cuda()", ", in _apply", ", in convert", NULL};
-    static const char *const forward[] = {", in forward", "model(X, Y)", "model(X,Y)", "model(x, y)", NULL};
+    static const char *const setup[] = {".to(device", ".cuda()", ", in _apply", ", in convert",
+                                        NULL};
+    static const char *const forward[] = {", in forward", "model(X, Y)", "model(X,Y)",
+                                          "model(x, y)", NULL};
     static const char *const backward[] = {".backward()", "run_backward", ", in backward", NULL};
-    static const char *const update[] = {"optimizer.step", "scaler.step", "_multi_tensor_adam", "_single_tensor_adam",
-                                         "_init_group",    ", in adamw",  ", in adam",          NULL};
+    static const char *const update[] = {"optimizer.step",      "scaler.step", "_multi_tensor_adam",
+                                         "_single_tensor_adam", "_init_group", ", in adamw",
+                                         ", in adam",           NULL};
     static const char *const evaluate[] = {"estimate_loss", ", in evaluate", ", in validate", NULL};
     if (contains_any(line, evaluate))
         out->evaluation = true;
@@ -461,7 +496,8 @@ static void site_read(const char *line, struct oom_message *out)
     static const char *const words[][6] = {
         [OOM_SITE_LOGITS] = {"lm_head(", NULL},
         [OOM_SITE_LOSS] = {"cross_entropy", "log_softmax", "nll_loss", NULL},
-        [OOM_SITE_ATTENTION] = {"att =", "att.", "scaled_dot_product", "c_attn(", "self.attn(", NULL},
+        [OOM_SITE_ATTENTION] = {"att =", "att.", "scaled_dot_product", "c_attn(", "self.attn(",
+                                NULL},
         [OOM_SITE_MLP] = {"gelu", "c_fc(", "self.mlp(", NULL},
         [OOM_SITE_EMBEDDING] = {"transformer.wte", "transformer.wpe", NULL},
     };
@@ -473,7 +509,8 @@ static void site_read(const char *line, struct oom_message *out)
 /* Reads the frames between the last "Traceback" line and the message. */
 static void traceback_read(const struct place *place, const char *begin, struct oom_message *out)
 {
-    static const char *const libraries[] = {"site-packages", "dist-packages", "/torch/", "\\torch\\", "<frozen", NULL};
+    static const char *const libraries[] = {"site-packages", "dist-packages", "/torch/",
+                                            "\\torch\\",     "<frozen",       NULL};
     char line[LINE_BYTES];
     struct oom_frame frame;
     bool own = false, inside = false;
@@ -514,7 +551,8 @@ bool oom_message_parse(const char *text, size_t count, struct oom_message *out)
     const size_t before = (size_t)(place.at - text);
     paragraph_copy(window, &place);
     amounts_read(window, &message);
-    traceback_read(&place, before > TRACEBACK_BYTES_MAX ? place.at - TRACEBACK_BYTES_MAX : text, &message);
+    traceback_read(&place, before > TRACEBACK_BYTES_MAX ? place.at - TRACEBACK_BYTES_MAX : text,
+                   &message);
     *out = message;
     return true;
 }
@@ -532,7 +570,8 @@ struct oom_amount oom_others_bytes(const struct oom_message *message)
 struct oom_amount oom_spilled_bytes(const struct oom_message *message)
 {
     const struct oom_amount own = reserved(message), process = message->process;
-    const struct oom_amount most = process.known && (!own.known || process.bytes > own.bytes) ? process : own;
+    const struct oom_amount most =
+        process.known && (!own.known || process.bytes > own.bytes) ? process : own;
     return amount_exceeds(most, message->total) ? most : unknown;
 }
 
@@ -576,13 +615,15 @@ struct oom_amount oom_budget_bytes(const struct oom_message *message)
 
 enum oom_verdict oom_verdict(const struct oom_message *message, struct oom_amount *lacking)
 {
-    const struct oom_amount held = amount_sum(reserved(message), message->elsewhere), tried = message->tried;
+    const struct oom_amount held = amount_sum(reserved(message), message->elsewhere),
+                            tried = message->tried;
     const struct oom_amount unused = message->unallocated;
     *lacking = unknown;
     if (!tried.known || !oom_allocators[message->allocator].tensors)
         return OOM_VERDICT_NONE;
     if (message->allowed.known && held.known && held.bytes + tried.bytes > message->allowed.bytes)
-        return unused.known && amount_exceeds(unused, tried) ? OOM_VERDICT_LIMIT_FRAGMENTS : OOM_VERDICT_LIMIT;
+        return unused.known && amount_exceeds(unused, tried) ? OOM_VERDICT_LIMIT_FRAGMENTS
+                                                             : OOM_VERDICT_LIMIT;
     if (amount_exceeds(message->free, tried))
         return OOM_VERDICT_ROOM;
     if (!message->free.known || !unused.known)
@@ -593,9 +634,11 @@ enum oom_verdict oom_verdict(const struct oom_message *message, struct oom_amoun
 
 const char *oom_impossible(const struct oom_message *message)
 {
-    if (message->tried.known && !(message->tried.bytes >= 1.0 && message->tried.bytes <= AMOUNT_MAX))
+    if (message->tried.known &&
+        !(message->tried.bytes >= 1.0 && message->tried.bytes <= AMOUNT_MAX))
         return "no tensor has the size that could not be allocated";
-    if (message->total.known && !(message->total.bytes >= TOTAL_MIN && message->total.bytes <= AMOUNT_MAX))
+    if (message->total.known &&
+        !(message->total.bytes >= TOTAL_MIN && message->total.bytes <= AMOUNT_MAX))
         return "no device has that total capacity";
     if (amount_exceeds(message->free, message->total))
         return "more is free than the total capacity";
@@ -627,31 +670,36 @@ struct row {
 };
 
 static const struct row rows[] = {
-    {"the logits", "batch x block_size x vocab_size", 1, 1, 0, 0, 1, 1, 0, ANY_PASS, OOM_SITE_LOGITS},
-    {"cross entropy's float32 copy of the logits, or its gradient", "batch x block_size x vocab_size", 1, 1, 0, 0, 1, 1,
-     4, ANY_PASS, OOM_SITE_LOSS},
-    {"attention scores (without flash attention)", "batch x n_head x block_size x block_size", 1, 2, 0, 1, 0, 1, 0,
+    {"the logits", "batch x block_size x vocab_size", 1, 1, 0, 0, 1, 1, 0, ANY_PASS,
+     OOM_SITE_LOGITS},
+    {"cross entropy's float32 copy of the logits, or its gradient",
+     "batch x block_size x vocab_size", 1, 1, 0, 0, 1, 1, 4, ANY_PASS, OOM_SITE_LOSS},
+    {"attention scores (without flash attention)", "batch x n_head x block_size x block_size", 1, 2,
+     0, 1, 0, 1, 0, ANY_PASS, OOM_SITE_ATTENTION},
+    {"queries, keys and values of a block", "batch x block_size x 3 n_embd", 1, 1, 1, 0, 0, 3, 0,
      ANY_PASS, OOM_SITE_ATTENTION},
-    {"queries, keys and values of a block", "batch x block_size x 3 n_embd", 1, 1, 1, 0, 0, 3, 0, ANY_PASS,
-     OOM_SITE_ATTENTION},
-    {"the MLP's hidden layer", "batch x block_size x 4 n_embd", 1, 1, 1, 0, 0, 4, 0, ANY_PASS, OOM_SITE_MLP},
-    {"a block's hidden state", "batch x block_size x n_embd", 1, 1, 1, 0, 0, 1, 0, ANY_PASS, OOM_SITE_UNKNOWN},
-    {"the token embedding: weight, gradient or Adam's moment", "vocab_size x n_embd", 0, 0, 1, 0, 1, 1, 4,
-     STAGE(SETUP) | STAGE(BACKWARD) | STAGE(OPTIMIZER), OOM_SITE_UNKNOWN},
-    {"autocast's 16-bit copy of the token embedding, or its gradient", "vocab_size x n_embd", 0, 0, 1, 0, 1, 1, 2,
-     ANY_PASS, OOM_SITE_LOGITS},
+    {"the MLP's hidden layer", "batch x block_size x 4 n_embd", 1, 1, 1, 0, 0, 4, 0, ANY_PASS,
+     OOM_SITE_MLP},
+    {"a block's hidden state", "batch x block_size x n_embd", 1, 1, 1, 0, 0, 1, 0, ANY_PASS,
+     OOM_SITE_UNKNOWN},
+    {"the token embedding: weight, gradient or Adam's moment", "vocab_size x n_embd", 0, 0, 1, 0, 1,
+     1, 4, STAGE(SETUP) | STAGE(BACKWARD) | STAGE(OPTIMIZER), OOM_SITE_UNKNOWN},
+    {"autocast's 16-bit copy of the token embedding, or its gradient", "vocab_size x n_embd", 0, 0,
+     1, 0, 1, 1, 2, ANY_PASS, OOM_SITE_LOGITS},
     {"an MLP matrix: weight, gradient or Adam's moment", "4 n_embd x n_embd", 0, 0, 2, 0, 0, 4, 4,
      STAGE(SETUP) | STAGE(BACKWARD) | STAGE(OPTIMIZER), OOM_SITE_UNKNOWN},
-    {"attention's matrix: weight, gradient or Adam's moment", "3 n_embd x n_embd", 0, 0, 2, 0, 0, 3, 4,
-     STAGE(SETUP) | STAGE(BACKWARD) | STAGE(OPTIMIZER), OOM_SITE_UNKNOWN},
+    {"attention's matrix: weight, gradient or Adam's moment", "3 n_embd x n_embd", 0, 0, 2, 0, 0, 3,
+     4, STAGE(SETUP) | STAGE(BACKWARD) | STAGE(OPTIMIZER), OOM_SITE_UNKNOWN},
 };
 #define ROWS (sizeof rows / sizeof rows[0])
 
 /* Computes the bytes of a row's tensor.  Returns false on overflow. */
-static bool row_bytes(const struct row *row, const struct oom_shape *shape, int32_t element_bytes, uint64_t *out)
+static bool row_bytes(const struct row *row, const struct oom_shape *shape, int32_t element_bytes,
+                      uint64_t *out)
 {
     const int32_t powers[] = {row->batch, row->block, row->channels, row->heads, row->vocabulary};
-    const int64_t sizes[] = {shape->batch, shape->block_size, shape->n_embd, shape->n_head, shape->vocab_size};
+    const int64_t sizes[] = {shape->batch, shape->block_size, shape->n_embd, shape->n_head,
+                             shape->vocab_size};
     size_t bytes = (size_t)row->factor * (size_t)element_bytes;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         for (int32_t k = 0; k < powers[i]; k++)
@@ -680,17 +728,21 @@ int32_t oom_match_find(const struct oom_message *message, const struct oom_shape
                        struct oom_match out[static OOM_MATCHES_MAX])
 {
     int32_t count = 0, agreeing = 0;
-    if (!message->tried.known || !oom_allocators[message->allocator].tensors || oom_is_small_segment(message))
+    if (!message->tried.known || !oom_allocators[message->allocator].tensors ||
+        oom_is_small_segment(message))
         return 0;
     for (size_t r = 0; r < ROWS; r++) {
         for (int32_t element = 2; element <= 4; element += 2) {
             uint64_t bytes;
-            if ((rows[r].element_bytes != 0 && rows[r].element_bytes != element) || count == OOM_MATCHES_MAX)
+            if ((rows[r].element_bytes != 0 && rows[r].element_bytes != element) ||
+                count == OOM_MATCHES_MAX)
                 continue;
             if (!row_bytes(&rows[r], shape, element, &bytes) || !prints_as(message, bytes))
                 continue;
-            const bool agrees = (message->stage == OOM_STAGE_UNKNOWN || (rows[r].stages >> message->stage & 1u) != 0) &&
-                                (message->site == OOM_SITE_UNKNOWN || rows[r].site == message->site);
+            const bool agrees =
+                (message->stage == OOM_STAGE_UNKNOWN ||
+                 (rows[r].stages >> message->stage & 1u) != 0) &&
+                (message->site == OOM_SITE_UNKNOWN || rows[r].site == message->site);
             struct oom_match match = {rows[r].name, rows[r].size, bytes, element, agrees};
             int32_t at = match.fits_traceback ? agreeing++ : count;
             memmove(&out[at + 1], &out[at], (size_t)(count - at) * sizeof *out);
@@ -701,12 +753,14 @@ int32_t oom_match_find(const struct oom_message *message, const struct oom_shape
     return count;
 }
 
-int64_t oom_match_batch(const struct oom_message *message, const struct oom_shape *shape, int32_t element_bytes)
+int64_t oom_match_batch(const struct oom_message *message, const struct oom_shape *shape,
+                        int32_t element_bytes)
 {
     struct oom_shape other = *shape;
     uint64_t each, bytes;
     other.batch = 1;
-    if (!message->tried.known || oom_is_small_segment(message) || !row_bytes(&rows[0], &other, element_bytes, &each))
+    if (!message->tried.known || oom_is_small_segment(message) ||
+        !row_bytes(&rows[0], &other, element_bytes, &each))
         return 0;
     double slack = message->tried.slack_bytes + (double)OOM_SEGMENT_SMALL_BYTES;
     double batch = floor(message->tried.bytes / (double)each + 0.5);

@@ -1,19 +1,21 @@
-/* Parses PyTorch's out-of-memory messages into numbers, and guesses which of nanoGPT's tensors an allocation was.
+/* Parses PyTorch's out-of-memory messages into numbers, and guesses which of nanoGPT's tensors an
+ * allocation was.
  *
- * The text may be the line alone, a line wrapped by a mail program or a logger, or a log with a traceback around it,
- * made plain by oom_text_plain().  It is not trusted: reading is bounded, and anything that does not look like an
- * amount stays unknown.  Messages of drivers, libraries, NCCL, llm.c and a killed process have no sizes; they are
- * recognised.
+ * The text may be the line alone, a line wrapped by a mail program or a logger, or a log with a
+ * traceback around it, made plain by oom_text_plain().  It is not trusted: reading is bounded, and
+ * anything that does not look like an amount stays unknown.  Messages of drivers, libraries, NCCL,
+ * llm.c and a killed process have no sizes; they are recognised.
  *
- * nanoGPT under torch.amp.autocast creates a few kinds of large tensors whose sizes follow from the configuration.  A
- * tensor matches if its size, rounded as PyTorch's allocator rounds, prints as the message's number; the matches that
- * fit the traceback are listed first.  A size is evidence, not proof: the caller says "probably".
+ * nanoGPT under torch.amp.autocast creates a few kinds of large tensors whose sizes follow from the
+ * configuration.  A tensor matches if its size, rounded as PyTorch's allocator rounds, prints as
+ * the message's number; the matches that fit the traceback are listed first.  A size is evidence,
+ * not proof: the caller says "probably".
  *
- * source: the wordings are those of c10/cuda/CUDACachingAllocator.cpp from PyTorch 0.4 to 2.9 ("cached", "reserved
- * in total by PyTorch", "has a total capacity of"), of its HIP, XPU and NPU twins, of
- * CUDAMallocAsyncAllocator.cpp, of MPSAllocator.mm and of c10/core/alloc_cpu.cpp; the tensors are those of nanoGPT
- * model.py and train.py (commit 3adf61e), their dtypes those of torch.amp's op lists (cross_entropy, log_softmax,
- * softmax and layer_norm in float32).
+ * source: the wordings are those of c10/cuda/CUDACachingAllocator.cpp from PyTorch 0.4 to 2.9
+ * ("cached", "reserved in total by PyTorch", "has a total capacity of"), of its HIP, XPU and NPU
+ * twins, of CUDAMallocAsyncAllocator.cpp, of MPSAllocator.mm and of c10/core/alloc_cpu.cpp; the
+ * tensors are those of nanoGPT model.py and train.py (commit 3adf61e), their dtypes those of
+ * torch.amp's op lists (cross_entropy, log_softmax, softmax and layer_norm in float32).
  */
 #ifndef GPT_TRAIN_PLAN_OOM_MESSAGE_H
 #define GPT_TRAIN_PLAN_OOM_MESSAGE_H
@@ -25,17 +27,34 @@
 #define OOM_PROCESSES_MAX 8
 #define OOM_SOURCE_MAX 112
 #define OOM_NAME_MAX 48
-/* Tensors of up to 1 MiB are cut from a segment of the small size, larger ones below 10 MiB from a segment of the
- * middle size; tensors from 10 MiB on are rounded up to a multiple of the small size.  The message contains the
- * segment's size. */
+/* Tensors of up to 1 MiB are cut from a segment of the small size, larger ones below 10 MiB from a
+ * segment of the middle size; tensors from 10 MiB on are rounded up to a multiple of the small
+ * size.  The message contains the segment's size. */
 #define OOM_SEGMENT_SMALL_BYTES ((uint64_t)2 << 20)
 #define OOM_SEGMENT_MIDDLE_BYTES ((uint64_t)20 << 20)
 
 /* Who refused memory.  OOM_HOST: the system, which killed the process. */
-enum oom_allocator { OOM_CUDA, OOM_ASYNC, OOM_HIP, OOM_XPU, OOM_NPU, OOM_MPS, OOM_METAL, OOM_CPU, OOM_NCCL, OOM_HOST };
+enum oom_allocator {
+    OOM_CUDA,
+    OOM_ASYNC,
+    OOM_HIP,
+    OOM_XPU,
+    OOM_NPU,
+    OOM_MPS,
+    OOM_METAL,
+    OOM_CPU,
+    OOM_NCCL,
+    OOM_HOST
+};
 
 /* The stage of the program, from the traceback. */
-enum oom_stage { OOM_STAGE_UNKNOWN, OOM_STAGE_SETUP, OOM_STAGE_FORWARD, OOM_STAGE_BACKWARD, OOM_STAGE_OPTIMIZER };
+enum oom_stage {
+    OOM_STAGE_UNKNOWN,
+    OOM_STAGE_SETUP,
+    OOM_STAGE_FORWARD,
+    OOM_STAGE_BACKWARD,
+    OOM_STAGE_OPTIMIZER
+};
 
 /* The part of the forward pass, if the innermost line of the user's code shows it. */
 enum oom_site {
@@ -82,7 +101,8 @@ struct oom_message {
     struct oom_amount elsewhere;   /* MPS: memory of this process outside PyTorch's allocator */
     struct oom_process others[OOM_PROCESSES_MAX];
     int32_t others_count;
-    bool own_by_pid; /* the driver listed this process by number among the others, as it does inside containers */
+    bool own_by_pid; /* the driver listed this process by number among the others, as it does inside
+                        containers */
     enum oom_stage stage;
     enum oom_site site;
     bool evaluation; /* inside estimate_loss or the like */
@@ -92,19 +112,21 @@ struct oom_message {
 /* Reads the last message in text[count].  Returns false when there is none. */
 bool oom_message_parse(const char *text, size_t count, struct oom_message *out);
 
-/* Returns the memory of the other processes, as far as the driver counts it, and the part of this process's memory
- * that is not PyTorch's (kernels, libraries); unknown if the message does not contain enough.  If the others have
- * more than the total, they are not on this device: a slice of a card lists the processes of the whole card.
- * Their memory is then unknown. */
+/* Returns the memory of the other processes, as far as the driver counts it, and the part of this
+ * process's memory that is not PyTorch's (kernels, libraries); unknown if the message does not
+ * contain enough.  If the others have more than the total, they are not on this device: a slice of
+ * a card lists the processes of the whole card. Their memory is then unknown. */
 struct oom_amount oom_others_bytes(const struct oom_message *message);
 struct oom_amount oom_context_bytes(const struct oom_message *message);
-/* Returns this process's memory if it exceeds the total, as where a driver moves memory to the host; else unknown. */
+/* Returns this process's memory if it exceeds the total, as where a driver moves memory to the
+ * host; else unknown. */
 struct oom_amount oom_spilled_bytes(const struct oom_message *message);
-/* Returns the memory that was available to tensors: the free memory and PyTorch's own, or the program's own limit.
- * Excludes other processes and the context, and never exceeds what the total leaves. */
+/* Returns the memory that was available to tensors: the free memory and PyTorch's own, or the
+ * program's own limit. Excludes other processes and the context, and never exceeds what the total
+ * leaves. */
 struct oom_amount oom_budget_bytes(const struct oom_message *message);
-/* Returns the most that a process could have had, its context included: the total less the memory of other
- * processes. */
+/* Returns the most that a process could have had, its context included: the total less the memory
+ * of other processes. */
 struct oom_amount oom_process_most(const struct oom_message *message);
 
 enum oom_verdict {
@@ -117,8 +139,9 @@ enum oom_verdict {
 };
 enum oom_verdict oom_verdict(const struct oom_message *message, struct oom_amount *lacking);
 
-/* Returns why the numbers cannot be a card's ("0 B of total capacity"), or NULL if they can.  Processes may use more
- * than the total, as drivers that spill into the host's memory and slices of cards report it. */
+/* Returns why the numbers cannot be a card's ("0 B of total capacity"), or NULL if they can.
+ * Processes may use more than the total, as drivers that spill into the host's memory and slices of
+ * cards report it. */
 const char *oom_impossible(const struct oom_message *message);
 /* Returns the size that the allocator requests from the driver to place a tensor of `bytes`. */
 uint64_t oom_segment_bytes(enum oom_allocator allocator, uint64_t bytes);
@@ -146,14 +169,16 @@ struct oom_match {
     bool fits_traceback; /* also true without a traceback */
 };
 
-/* Fills out[OOM_MATCHES_MAX] and returns the number of matches.  Returns 0 also when the message contains no size, or
- * one that stands for any tensor below 10 MiB (2 and 20 MiB). */
+/* Fills out[OOM_MATCHES_MAX] and returns the number of matches.  Returns 0 also when the message
+ * contains no size, or one that stands for any tensor below 10 MiB (2 and 20 MiB). */
 int32_t oom_match_find(const struct oom_message *message, const struct oom_shape *shape,
                        struct oom_match out[static OOM_MATCHES_MAX]);
-/* Returns a batch, different from `shape`'s, whose logits in elements of `element_bytes` have the message's size; 0
- * when there is none or the printed number is too coarse. */
-int64_t oom_match_batch(const struct oom_message *message, const struct oom_shape *shape, int32_t element_bytes);
-/* Returns true when the size is that of a segment for small tensors, which says nothing about the tensor. */
+/* Returns a batch, different from `shape`'s, whose logits in elements of `element_bytes` have the
+ * message's size; 0 when there is none or the printed number is too coarse. */
+int64_t oom_match_batch(const struct oom_message *message, const struct oom_shape *shape,
+                        int32_t element_bytes);
+/* Returns true when the size is that of a segment for small tensors, which says nothing about the
+ * tensor. */
 bool oom_is_small_segment(const struct oom_message *message);
 
 #endif

@@ -1,15 +1,15 @@
 /* The memory plan: an address for every tensor of every program, before anything runs.
  *
- * One arena on the device, laid out as [run][phase region]: tensors of LIFETIME_RUN first; then a region that the
- * phases use in turn, each as [its PHASE tensors][its programs' tensors].  Programs of a phase overlap each other
- * entirely; phases overlap each other entirely.  Within a program every storage lives from its first to its last op,
- * and storages whose lives do not meet may share bytes.  The peak is the exact number of bytes requested from the
- * device.
+ * One arena on the device, laid out as [run][phase region]: tensors of LIFETIME_RUN first; then a
+ * region that the phases use in turn, each as [its PHASE tensors][its programs' tensors].  Programs
+ * of a phase overlap each other entirely; phases overlap each other entirely.  Within a program
+ * every storage lives from its first to its last op, and storages whose lives do not meet may share
+ * bytes.  The peak is the exact number of bytes requested from the device.
  *
  * Run tensors whose home is host memory have an arena of their own there.
  *
- * Placement: first fit in several orders, longest lifetime first; the smallest result is kept, and its distance to the
- * lower bound (the largest sum of live bytes) is reported.
+ * Placement: first fit in several orders, longest lifetime first; the smallest result is kept, and
+ * its distance to the lower bound (the largest sum of live bytes) is reported.
  */
 #ifndef GPT_TRAIN_PLAN_PLAN_H
 #define GPT_TRAIN_PLAN_PLAN_H
@@ -19,43 +19,49 @@
 #include "model/graph.h"
 
 struct plan_options {
-    const struct backend *device; /* defines the supported ops and their workspaces; NULL = no op needs any (tests) */
-    const struct backend_info
-        *info;                /* borrowed, must outlive the plan, may be NULL; named in the error about a missing op */
-    uint32_t alignment_bytes; /* of every tensor; a power of two */
-    uint64_t largest_segment_bytes; /* 0 = unlimited */
-    uint32_t guard_bytes;           /* red zone after every tensor, for debug runs; a multiple of the alignment, or 0 */
-    bool quiet;                     /* GT_NO_FIT is not logged: the caller has other graphs to try */
-    /* Programs are measured and not placed: their own tensors have no address, and a phase's bytes are those of its
-     * PHASE tensors.  The bounds are the plan's, and no placement can need less. */
+    const struct backend *
+        device; /* defines the supported ops and their workspaces; NULL = no op needs any (tests) */
+    const struct backend_info *info; /* borrowed, must outlive the plan, may be NULL; named in the
+                                        error about a missing op */
+    uint32_t alignment_bytes;        /* of every tensor; a power of two */
+    uint64_t largest_segment_bytes;  /* 0 = unlimited */
+    uint32_t guard_bytes; /* red zone after every tensor, for debug runs; a multiple of the
+                             alignment, or 0 */
+    bool quiet;           /* GT_NO_FIT is not logged: the caller has other graphs to try */
+    /* Programs are measured and not placed: their own tensors have no address, and a phase's bytes
+     * are those of its PHASE tensors.  The bounds are the plan's, and no placement can need less.
+     */
     bool measure_only;
 };
 
 struct plan_program {
-    uint64_t bytes;                      /* peak of its program-lifetime tensors and workspaces, placed */
-    uint64_t bytes_bound;                /* lower bound: max over ops of live bytes */
-    uint64_t bytes_bound_loss;           /* the same over the ops of loss chunks; 0: there are none */
-    uint64_t bytes_bound_rest;           /* over all others */
-    int32_t peak_op;                     /* index of the op at that maximum */
-    uint64_t live_bytes[CATEGORY_COUNT]; /* at the peak op, program-lifetime tensors and workspace only */
+    uint64_t bytes;            /* peak of its program-lifetime tensors and workspaces, placed */
+    uint64_t bytes_bound;      /* lower bound: max over ops of live bytes */
+    uint64_t bytes_bound_loss; /* the same over the ops of loss chunks; 0: there are none */
+    uint64_t bytes_bound_rest; /* over all others */
+    int32_t peak_op;           /* index of the op at that maximum */
+    uint64_t live_bytes[CATEGORY_COUNT]; /* at the peak op, program-lifetime tensors and workspace
+                                            only */
 };
 
 struct plan {
     const struct graph *graph; /* borrowed: must outlive the plan */
     struct plan_options options;
-    struct address *tensor; /* [tensor_count]: of every tensor, views resolved; offset UINT64_MAX when unused */
+    struct address *
+        tensor; /* [tensor_count]: of every tensor, views resolved; offset UINT64_MAX when unused */
     struct address *workspace[GRAPH_PROGRAMS_MAX]; /* [ops of the program] */
     uint64_t *workspace_bytes[GRAPH_PROGRAMS_MAX]; /* [ops of the program] */
     int32_t tensor_count;
     struct backend_segment segment[BACKEND_SEGMENTS_MAX];
     int32_t segment_count;
-    int32_t device_segments;                 /* the first ones; the others are in host memory */
-    uint64_t host_bytes;                     /* of these others: nothing shares bytes, so no plan needs less */
-    uint64_t run_bytes;                      /* LIFETIME_RUN */
-    uint64_t phase_bytes[PHASE_COUNT];       /* PHASE tensors + the largest of the phase's programs */
-    uint64_t arena_bytes;                    /* run + largest phase: allocated on the device */
-    uint64_t arena_bytes_bound;              /* lower bound: with every program at its own lower bound */
-    uint64_t category_bytes[CATEGORY_COUNT]; /* at the peak: run + phase + live at the peak op of the peak program */
+    int32_t device_segments; /* the first ones; the others are in host memory */
+    uint64_t host_bytes;     /* of these others: nothing shares bytes, so no plan needs less */
+    uint64_t run_bytes;      /* LIFETIME_RUN */
+    uint64_t phase_bytes[PHASE_COUNT]; /* PHASE tensors + the largest of the phase's programs */
+    uint64_t arena_bytes;              /* run + largest phase: allocated on the device */
+    uint64_t arena_bytes_bound;        /* lower bound: with every program at its own lower bound */
+    uint64_t category_bytes[CATEGORY_COUNT]; /* at the peak: run + phase + live at the peak op of
+                                                the peak program */
     uint64_t host_category_bytes[CATEGORY_COUNT];    /* of host_bytes */
     int32_t peak_program;                            /* index into program[] */
     struct plan_program program[GRAPH_PROGRAMS_MAX]; /* as in the graph */
@@ -98,7 +104,8 @@ struct plan_share {
 };
 
 /* Returns true if arenas of these sizes fit.  Nothing else decides whether a plan fits. */
-static inline bool plan_share_fits(const struct plan_share *share, uint64_t device_bytes, uint64_t host_bytes)
+static inline bool plan_share_fits(const struct plan_share *share, uint64_t device_bytes,
+                                   uint64_t host_bytes)
 {
     return device_bytes <= share->device_bytes && host_bytes <= share->host_bytes;
 }
@@ -111,15 +118,16 @@ struct plan_report_facts {
     const char *device;        /* one line */
     uint64_t free_bytes;       /* of the device, 0 = unknown */
     uint64_t host_bytes;       /* host memory outside the arena: staging buffers, tables */
-    bool host_apart;           /* the device has its own memory, so host_bytes do not count against it */
-    uint64_t context_bytes;    /* used by the backend besides the arena */
+    bool host_apart; /* the device has its own memory, so host_bytes do not count against it */
+    uint64_t context_bytes; /* used by the backend besides the arena */
     uint64_t headroom_bytes;
     uint64_t budget_least; /* the memory_budget that this plan needs; 0 = omitted */
     struct forecast forecast;
     int64_t ranks;          /* that divide the micro-steps */
     uint64_t rank_bytes[2]; /* of the arenas of the smallest rank and of the largest */
 
-    const char *pins;      /* what would be enough without the keys that were set; NULL or "": nothing less */
+    const char
+        *pins; /* what would be enough without the keys that were set; NULL or "": nothing less */
     const char *needless;  /* settings that save memory which the run has; NULL: none is known */
     double needless_share; /* of the time of an update, which they cost */
 

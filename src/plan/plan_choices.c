@@ -1,10 +1,10 @@
 /* Finds choices that fit: the user's alternatives when the requested configuration does not.
  *
- * The same search runs again with other keys pinned: only the micro-batch free, only recompute free, everything free.
- * Leaner states are suggested if only they fit, or if they save much of the time, and the user has not decided about
- * them.  If nothing fits with the user's pins, a shorter block, fewer layers or fewer heads follow, each as large as
- * fits, found by bisection.  They train something else, and their kind says so.  Every choice is planned for real
- * before it is listed.
+ * The same search runs again with other keys pinned: only the micro-batch free, only recompute
+ * free, everything free. Leaner states are suggested if only they fit, or if they save much of the
+ * time, and the user has not decided about them.  If nothing fits with the user's pins, a shorter
+ * block, fewer layers or fewer heads follow, each as large as fits, found by bisection.  They train
+ * something else, and their kind says so.  Every choice is planned for real before it is listed.
  */
 #include "plan/plan_choices.h"
 
@@ -12,8 +12,10 @@
 #include "model/parameters.h"
 #include "plan/plan_search.h"
 
-#define MODEL_PARTS 16 /* smaller models have layers and heads reduced in steps of this fraction */
-#define BLOCK_STEP 64  /* shorter blocks are multiples of this, if the requested one is above it */
+#define MODEL_PARTS                                                                             \
+    16                /* smaller models have layers and heads reduced in steps of this fraction \
+                       */
+#define BLOCK_STEP 64 /* shorter blocks are multiples of this, if the requested one is above it */
 
 struct chooser {
     struct hostmem *mem;
@@ -25,18 +27,21 @@ struct chooser {
 
 const char *search_choice_name(enum choice_kind kind)
 {
-    static const char *const names[CHOICE_KINDS] = {"search",     "micro_batch", "recompute", "host_budget", "states",
-                                                    "block_size", "n_layer",     "n_head",    "model"};
+    static const char *const names[CHOICE_KINDS] = {"search",      "micro_batch", "recompute",
+                                                    "host_budget", "states",      "block_size",
+                                                    "n_layer",     "n_head",      "model"};
     assert(kind >= 0 && kind < CHOICE_KINDS);
     return names[kind];
 }
 
-char *search_options_text(char text[static SEARCH_OPTIONS_TEXT_MAX], const struct model_options *options)
+char *search_options_text(char text[static SEARCH_OPTIONS_TEXT_MAX],
+                          const struct model_options *options)
 {
     char choice[PLAN_CHOICE_TEXT_MAX];
     bool lean = state_format_is_lean(options->states);
     snprintf(text, SEARCH_OPTIONS_TEXT_MAX, "%s%s%s",
-             plan_choice_text(choice, &options->choice, options->config.n_layer, options->config.lora.rank > 0),
+             plan_choice_text(choice, &options->choice, options->config.n_layer,
+                              options->config.lora.rank > 0),
              lean ? ", states " : "", lean ? state_format_name(options->states) : "");
     return text;
 }
@@ -44,7 +49,8 @@ char *search_options_text(char text[static SEARCH_OPTIONS_TEXT_MAX], const struc
 char *search_budget_text(char text[static 24], uint64_t bytes)
 {
     const uint64_t mib = (uint64_t)1 << 20;
-    uint64_t whole = bytes / mib + 1; /* at least a byte more than needed, for a reader that rounds down */
+    uint64_t whole =
+        bytes / mib + 1; /* at least a byte more than needed, for a reader that rounds down */
     uint64_t hundredths = whole / 1024 * 100 + whole % 1024 * 100 / 1024 + 1;
     if (whole < 1024)
         snprintf(text, 24, "%" PRIu64 "MiB", whole);
@@ -57,7 +63,8 @@ char *search_time_text(char text[static SEARCH_TIME_TEXT_MAX], const struct sear
 {
     const double percent = 100.0 * (result->found.seconds / result->seconds_request - 1.0);
     const bool free = !result->request_fits && percent < 0.05;
-    snprintf(text, SEARCH_TIME_TEXT_MAX, free ? "no more time (estimated)" : "%+.1f %% time (estimated)", percent);
+    snprintf(text, SEARCH_TIME_TEXT_MAX,
+             free ? "no more time (estimated)" : "%+.1f %% time (estimated)", percent);
     return text;
 }
 
@@ -69,7 +76,8 @@ static void word_add(char text[static SEARCH_CHANGES_MAX], const char *name, con
 }
 
 /* The same for a number, unless it is the requested one. */
-static void change_add(char text[static SEARCH_CHANGES_MAX], const char *name, int64_t value, int64_t asked)
+static void change_add(char text[static SEARCH_CHANGES_MAX], const char *name, int64_t value,
+                       int64_t asked)
 {
     if (value != asked)
         word_add(text, name, TEXT(24, "%" PRId64, value));
@@ -91,16 +99,20 @@ char *search_changes_text(char text[static SEARCH_CHANGES_MAX], const struct mod
     change_add(text, "micro_batch", options->choice.micro_batch, asked->choice.micro_batch);
     if (!recompute_equal(&options->choice.recompute, &asked->choice.recompute))
         word_add(text, "recompute",
-                 recompute_text(recompute, &options->choice.recompute, options->config.n_layer, " x", " + "));
+                 recompute_text(recompute, &options->choice.recompute, options->config.n_layer,
+                                " x", " + "));
     /* A chunk that became smaller only because the micro-batch did is no change. */
     int64_t rows = (int64_t)options->choice.micro_batch * options->config.block_size;
     if (options->choice.loss_chunk_rows != rows || asked->choice.loss_chunk_rows < rows)
-        change_add(text, "loss_chunk", options->choice.loss_chunk_rows, asked->choice.loss_chunk_rows);
+        change_add(text, "loss_chunk", options->choice.loss_chunk_rows,
+                   asked->choice.loss_chunk_rows);
     if (options->choice.evaluate_batch != options->choice.micro_batch &&
         options->choice.evaluate_batch != asked->choice.evaluate_batch)
-        change_add(text, "eval_batch_size", options->choice.evaluate_batch, asked->choice.evaluate_batch);
+        change_add(text, "eval_batch_size", options->choice.evaluate_batch,
+                   asked->choice.evaluate_batch);
     if (options->choice.offload != asked->choice.offload)
-        word_add(text, "offload", plan_choice_offloads[options->config.lora.rank > 0][options->choice.offload]);
+        word_add(text, "offload",
+                 plan_choice_offloads[options->config.lora.rank > 0][options->choice.offload]);
     if (options->states != asked->states)
         word_add(text, "state_format", state_format_name(options->states));
     if (text[0] == '\0')
@@ -122,10 +134,11 @@ char *search_choice_text(char text[static SEARCH_CHANGES_MAX], const struct sear
     return text;
 }
 
-/* Adds the result of the search for `request`, if it fits, unless an equal choice is there.  Choices that change no
- * result but the order of sums are sorted by modelled time.  One with a key pinned need not be in the grid of the
- * search without pins, and may be faster by a millionth. */
-static enum gt_status choice_try(struct chooser *chooser, const struct search_request *request, enum choice_kind kind)
+/* Adds the result of the search for `request`, if it fits, unless an equal choice is there. Choices
+ * that change no result but the order of sums are sorted by modelled time.  One with a key pinned
+ * need not be in the grid of the search without pins, and may be faster by a millionth. */
+static enum gt_status choice_try(struct chooser *chooser, const struct search_request *request,
+                                 enum choice_kind kind)
 {
     struct search_result result;
     if (chooser->count == SEARCH_CHOICES_MAX)
@@ -140,20 +153,23 @@ static enum gt_status choice_try(struct chooser *chooser, const struct search_re
     for (int32_t i = 0; i < chooser->count; i++) {
         const struct model_options *other = &chooser->out[i].options, *own = &result.found.options;
         if (plan_choice_equal(&other->choice, &own->choice) && other->states == own->states &&
-            other->config.block_size == own->config.block_size && other->config.n_layer == own->config.n_layer &&
+            other->config.block_size == own->config.block_size &&
+            other->config.n_layer == own->config.n_layer &&
             other->config.n_head == own->config.n_head)
             return GT_OK;
     }
     int32_t at = chooser->count++;
-    for (; search_choice_equivalent(kind) && at > 0 && chooser->out[at - 1].seconds > result.found.seconds; at--)
+    for (; search_choice_equivalent(kind) && at > 0 &&
+           chooser->out[at - 1].seconds > result.found.seconds;
+         at--)
         chooser->out[at] = chooser->out[at - 1];
     chooser->out[at] = result.found;
     chooser->out[at].kind = kind;
     return GT_OK;
 }
 
-/* Adds choices that change no result but the order of sums.  The single changes come first, so that the free search
- * adds only other results. */
+/* Adds choices that change no result but the order of sums.  The single changes come first, so that
+ * the free search adds only other results. */
 static enum gt_status equivalents_add(struct chooser *chooser, bool fill)
 {
     struct search_request request = *chooser->request;
@@ -176,13 +192,14 @@ static enum gt_status equivalents_add(struct chooser *chooser, bool fill)
     return GT_OK;
 }
 
-/* Adds the widest of the leaner state formats that fits, if nothing else fits or everything else is much slower.  It
- * replaces the last choice if the list is full. */
+/* Adds the widest of the leaner state formats that fits, if nothing else fits or everything else is
+ * much slower.  It replaces the last choice if the list is full. */
 static enum gt_status states_add(struct chooser *chooser, const struct search_result *pinned)
 {
     struct search_request request = *chooser->request;
     struct search_result result;
-    /* Leaner states only save the time that the tight budget costs: nothing is much faster than the requested plan. */
+    /* Leaner states only save the time that the tight budget costs: nothing is much faster than the
+     * requested plan. */
     const bool other = chooser->count > 0 && chooser->out[0].kind != CHOICE_HOST;
     bool hopeless = other && SEARCH_LEAN_SHARE * chooser->out[0].seconds < pinned->seconds_request;
     bool offered = request.lean_offered && !request.lean_states && !hopeless;
@@ -203,14 +220,16 @@ static enum gt_status states_add(struct chooser *chooser, const struct search_re
     return GT_OK;
 }
 
-/* Shrinks the dimension of the kind to `units`.  Returns false when the result is no valid model. */
+/* Shrinks the dimension of the kind to `units`.  Returns false when the result is no valid model.
+ */
 static bool shrink(struct model_options *options, enum choice_kind kind, int64_t units)
 {
     struct model_config *config = &options->config;
     int64_t heads = config->n_head, layers = config->n_layer, width = config->n_embd;
     const int64_t group = config->n_head / config->n_kv_head;
     if (kind == CHOICE_BLOCK_SIZE) {
-        config->block_size = (int32_t)(config->block_size > BLOCK_STEP ? units * BLOCK_STEP : units);
+        config->block_size =
+            (int32_t)(config->block_size > BLOCK_STEP ? units * BLOCK_STEP : units);
         if (options->prefill_time > config->block_size)
             options->prefill_time = config->block_size;
         return true;
@@ -228,13 +247,15 @@ static bool shrink(struct model_options *options, enum choice_kind kind, int64_t
     return heads % group == 0;
 }
 
-/* Adds the fastest choice of the most units that fit, which bisection finds by a lower bound of the smallest plan. */
+/* Adds the fastest choice of the most units that fit, which bisection finds by a lower bound of the
+ * smallest plan. */
 static enum gt_status shrunk_add(struct chooser *chooser, enum choice_kind kind)
 {
     const struct model_config *config = &chooser->request->options.config;
     const int64_t whole[CHOICE_KINDS] = {
-        [CHOICE_BLOCK_SIZE] =
-            config->block_size > BLOCK_STEP ? size_ceil_div(config->block_size, BLOCK_STEP) : config->block_size,
+        [CHOICE_BLOCK_SIZE] = config->block_size > BLOCK_STEP
+                                  ? size_ceil_div(config->block_size, BLOCK_STEP)
+                                  : config->block_size,
         [CHOICE_LAYERS] = config->n_layer,
         [CHOICE_WIDTH] = config->n_head,
         [CHOICE_MODEL] = MODEL_PARTS,
@@ -269,10 +290,11 @@ static enum gt_status choices_find(struct chooser *chooser)
         return status;
     if (status == GT_NO_FIT && pinned.found.host_bytes > request->share.host_bytes) {
         request->options.choice.offload = 0;
-        recompute_swap(&request->options.choice.recompute, RECOMPUTE_OFFLOAD, RECOMPUTE_FULL, INT32_MAX);
+        recompute_swap(&request->options.choice.recompute, RECOMPUTE_OFFLOAD, RECOMPUTE_FULL,
+                       INT32_MAX);
     }
-    if (status == GT_OK && !request->pin_micro_batch && !request->pin_recompute && !request->pin_loss_chunk &&
-        !request->pin_evaluate_batch)
+    if (status == GT_OK && !request->pin_micro_batch && !request->pin_recompute &&
+        !request->pin_loss_chunk && !request->pin_evaluate_batch)
         chooser->fastest = pinned.found.seconds;
     TRY(equivalents_add(chooser, status == GT_OK));
     TRY(states_add(chooser, &pinned));

@@ -1,33 +1,36 @@
 /* The cost model.
  *
- * Rates come from three places: the constants here, for a cpu on which only one product was timed; a device profile; or
- * calibrate.c, which times every kind of op.  Timings that a backend made to choose between algorithms replace those.
- * They are better because they ran back to back at the shapes of real runs, while calibration waits after each op of a
- * small model.  The order of candidates needs little more than the FLOPs that recompute adds.  A profile's share of its
- * peaks scales all its times alike and so changes no choice.  Copies run beside computing, in queues of their own.  Not
- * modelled: caches, other overlap, the host's work between ops.
+ * Rates come from three places: the constants here, for a cpu on which only one product was timed;
+ * a device profile; or calibrate.c, which times every kind of op.  Timings that a backend made to
+ * choose between algorithms replace those. They are better because they ran back to back at the
+ * shapes of real runs, while calibration waits after each op of a small model.  The order of
+ * candidates needs little more than the FLOPs that recompute adds.  A profile's share of its peaks
+ * scales all its times alike and so changes no choice.  Copies run beside computing, in queues of
+ * their own.  Not modelled: caches, other overlap, the host's work between ops.
  */
 #include "plan/plan_cost.h"
 
 #include <math.h>
 
-/* Measured with --profile at 124M on two cores with AVX-512: products reach 0.72 of the timed peak at 256 rows and
- * 0.9 at 1,024; elementwise ops and AdamW move 10 to 50 GB/s. */
+/* Measured with --profile at 124M on two cores with AVX-512: products reach 0.72 of the timed peak
+ * at 256 rows and 0.9 at 1,024; elementwise ops and AdamW move 10 to 50 GB/s. */
 #define CPU_MATRIX_SHARE 0.9
 #define CPU_BANDWIDTH 20e9
 #define CPU_RAMP_ROWS 64.0
-/* Where one product was timed, and the rest follows from the constants above: a factor, that of their bandwidths. */
+/* Where one product was timed, and the rest follows from the constants above: a factor, that of
+ * their bandwidths. */
 #define PEAKS_UNCERTAINTY 2.0
-/* A product on a card is divided into tiles that its units share; on average half a round of them is lost at the
- * end.  Long sums are divided as well, so that a round is no longer than that of ROUND_DEPTH terms.  The pipeline of a
- * tile is filled and drained once, which takes the time of RAMP_DEPTH terms. */
+/* A product on a card is divided into tiles that its units share; on average half a round of them
+ * is lost at the end.  Long sums are divided as well, so that a round is no longer than that of
+ * ROUND_DEPTH terms.  The pipeline of a tile is filled and drained once, which takes the time of
+ * RAMP_DEPTH terms. */
 #define TILE_ELEMENTS (128.0 * 128.0)
 #define WIDE_BACKWARD (5.0 / 8.0) /* of wide heads: three passes make 8 products instead of 5 */
 #define ROUND_LOST 0.5
 #define ROUND_DEPTH 2048.0
 #define RAMP_DEPTH 64.0
-/* From the end of one op of a graph to the start of the next: 1.7 ms for 300 ops on an H100, its short ops included
- * (bench/results/2026-11-23-h100.md). */
+/* From the end of one op of a graph to the start of the next: 1.7 ms for 300 ops on an H100, its
+ * short ops included (bench/results/2026-11-23-h100.md). */
 #define CARD_OP_SECONDS 4e-6
 /* More than a program has in flight at once. */
 #define COPIES_LAST 64
@@ -40,13 +43,15 @@ struct plan_rates plan_rates_of_peaks(double product_flops, double other_flops)
     for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
         rates.bytes_per_s[kind] = CPU_BANDWIDTH;
         for (int dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++)
-            rates.flops_per_s[kind][dtype] = CPU_MATRIX_SHARE * (kind == OP_GEMM ? product_flops : other_flops);
+            rates.flops_per_s[kind][dtype] =
+                CPU_MATRIX_SHARE * (kind == OP_GEMM ? product_flops : other_flops);
     }
     return rates;
 }
 
 /* Returns the FLOP/s that a profile's ops of a kind reach in a dtype. */
-static double profile_flops(const struct device_profile *profile, enum op_kind kind, int dtype, bool half_sums)
+static double profile_flops(const struct device_profile *profile, enum op_kind kind, int dtype,
+                            bool half_sums)
 {
     if (!op_declaration(kind)->multiplies)
         return profile->reached.bytes * profile->vector_flops_per_s;
@@ -66,15 +71,19 @@ struct plan_rates plan_rates_of_profile(const struct device_profile *profile, bo
     for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
         rates.bytes_per_s[kind] = profile->reached.bytes * profile->bytes_per_s;
         for (int dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++)
-            rates.flops_per_s[kind][dtype] = profile_flops(profile, (enum op_kind)kind, dtype, half_sums);
+            rates.flops_per_s[kind][dtype] =
+                profile_flops(profile, (enum op_kind)kind, dtype, half_sums);
     }
     /* A card without bf16 computes wide heads in fp32. */
-    const double half = profile->matrix_flops_per_s[DTYPE_F16], vector = profile->vector_flops_per_s;
-    const double wide = profile->matrix_flops_per_s[DTYPE_BF16] <= 0.0 && half > vector ? vector / half : 1.0;
+    const double half = profile->matrix_flops_per_s[DTYPE_F16],
+                 vector = profile->vector_flops_per_s;
+    const double wide =
+        profile->matrix_flops_per_s[DTYPE_BF16] <= 0.0 && half > vector ? vector / half : 1.0;
     rates.wide_heads[0] = wide;
     rates.wide_heads[1] = fmin(wide, WIDE_BACKWARD);
-    plan_rates_link_set(&rates, profile->link_bytes_per_s > 0.0 ? profile->link_bytes_per_s : PLAN_LINK_BYTES_PER_S,
-                        profile->copy_engines);
+    plan_rates_link_set(
+        &rates, profile->link_bytes_per_s > 0.0 ? profile->link_bytes_per_s : PLAN_LINK_BYTES_PER_S,
+        profile->copy_engines);
     return rates;
 }
 
@@ -89,15 +98,18 @@ char *plan_rates_basis(char text[static 512], const struct device_profile *profi
 {
     const char *source = profile->share_source;
     snprintf(text, 512, "times are estimates: %.0f %% of this card's peak rate for products, %s%s",
-             100.0 * profile->reached.products, source[0] != '\0' ? "as " : "by the model of doc/devices.md", source);
+             100.0 * profile->reached.products,
+             source[0] != '\0' ? "as " : "by the model of doc/devices.md", source);
     return text;
 }
 
-char *plan_uncertainty_text(char text[static PLAN_UNCERTAINTY_MAX], double uncertainty, bool disturbed)
+char *plan_uncertainty_text(char text[static PLAN_UNCERTAINTY_MAX], double uncertainty,
+                            bool disturbed)
 {
     const bool factor = uncertainty >= 1.0;
-    const int used = snprintf(text, PLAN_UNCERTAINTY_MAX, factor ? "within a factor of %.0f" : "+-%.0f %%",
-                              factor ? ceil(uncertainty) : 100.0 * uncertainty);
+    const int used =
+        snprintf(text, PLAN_UNCERTAINTY_MAX, factor ? "within a factor of %.0f" : "+-%.0f %%",
+                 factor ? ceil(uncertainty) : 100.0 * uncertainty);
     snprintf(text + used, PLAN_UNCERTAINTY_MAX - (size_t)used, "%s",
              disturbed ? ", as other programs use this machine" : "");
     return text;
@@ -131,9 +143,10 @@ static void work_add(struct work *sum, double flops, double bytes, double second
     sum->seconds += seconds;
 }
 
-/* Sets the rates of products by class and dtype, of attention by its FLOPs in each dtype, and of every other op by its
- * bytes over all dtypes. */
-struct plan_timed plan_rates_time(struct plan_rates *rates, const struct backend_timing *timings, size_t count)
+/* Sets the rates of products by class and dtype, of attention by its FLOPs in each dtype, and of
+ * every other op by its bytes over all dtypes. */
+struct plan_timed plan_rates_time(struct plan_rates *rates, const struct backend_timing *timings,
+                                  size_t count)
 {
     struct plan_timed timed = {.kinds = 0};
     struct work gemm[PLAN_GEMM_CLASSES][PLAN_MATRIX_DTYPES] = {{{.flops = 0.0}}};
@@ -142,15 +155,17 @@ struct plan_timed plan_rates_time(struct plan_rates *rates, const struct backend
         const struct backend_timing *t = &timings[i];
         if ((unsigned)t->dtype >= PLAN_MATRIX_DTYPES || (unsigned)t->kind >= OP_KIND_COUNT)
             continue;
-        struct work *row =
-            t->kind == OP_GEMM ? gemm[gemm_class(t->transpose_a, t->transpose_b, t->flops)] : other[t->kind];
+        struct work *row = t->kind == OP_GEMM
+                               ? gemm[gemm_class(t->transpose_a, t->transpose_b, t->flops)]
+                               : other[t->kind];
         work_add(&row[t->dtype], t->flops, t->bytes, t->seconds);
     }
     for (int class = 0; class < PLAN_GEMM_CLASSES; class ++) {
         bool any = false;
         for (int dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++) {
             const struct work *product = &gemm[class][dtype];
-            rates->gemm_flops_per_s[class][dtype] = product->seconds > 0.0 ? product->flops / product->seconds : 0.0;
+            rates->gemm_flops_per_s[class][dtype] =
+                product->seconds > 0.0 ? product->flops / product->seconds : 0.0;
             any = any || product->seconds > 0.0;
         }
         timed.gemm_classes += any;
@@ -167,7 +182,8 @@ struct plan_timed plan_rates_time(struct plan_rates *rates, const struct backend
             rates->bytes_per_s[kind] = all.bytes / all.seconds;
         timed.kinds += all.seconds > 0.0;
         if (all.seconds > 0.0 && (kind == OP_ATTENTION_FORWARD || kind == OP_ATTENTION_BACKWARD))
-            rates->wide_heads[kind == OP_ATTENTION_BACKWARD] = 0.0; /* it was timed with the run's heads */
+            rates->wide_heads[kind == OP_ATTENTION_BACKWARD] =
+                0.0; /* it was timed with the run's heads */
     }
     return timed;
 }
@@ -180,19 +196,24 @@ int plan_cost_dtype(const struct op_call *call)
     return DTYPE_F32;
 }
 
-/* Returns the share of its rate that attention reaches with the call's heads; 1 for other ops and in fp32. */
+/* Returns the share of its rate that attention reaches with the call's heads; 1 for other ops and
+ * in fp32. */
 static double heads_share(const struct op_call *call, const struct plan_rates *rates)
 {
-    const bool forward = call->kind == OP_ATTENTION_FORWARD, backward = call->kind == OP_ATTENTION_BACKWARD;
+    const bool forward = call->kind == OP_ATTENTION_FORWARD,
+               backward = call->kind == OP_ATTENTION_BACKWARD;
     if ((!forward && !backward) || plan_cost_dtype(call) == DTYPE_F32)
         return 1.0;
     const int32_t qkv = forward ? (int32_t)ATTENTION_FORWARD_QKV : (int32_t)ATTENTION_BACKWARD_QKV;
     const int64_t columns = op_columns(call, qkv) / (call->attrs.heads + 2 * call->attrs.kv_heads);
-    return columns > PLAN_HEAD_COLUMNS && rates->wide_heads[backward] > 0.0 ? rates->wide_heads[backward] : 1.0;
+    return columns > PLAN_HEAD_COLUMNS && rates->wide_heads[backward] > 0.0
+               ? rates->wide_heads[backward]
+               : 1.0;
 }
 
 /* Adds to a product's FLOPs those that its start and its end cost. */
-static double gemm_flops_ramped(const struct op_call *call, const struct plan_rates *rates, double flops)
+static double gemm_flops_ramped(const struct op_call *call, const struct plan_rates *rates,
+                                double flops)
 {
     const double depth = (double)call->operand[GEMM_A].dims[call->attrs.transpose_a ? 0 : 1];
     flops *= 1.0 + rates->ramp_rows / plan_cost_gemm_rows(call) + rates->ramp_depth / depth;
@@ -231,7 +252,8 @@ static void wait_add(const struct copies *copies, int32_t target, double *now)
         }
 }
 
-struct plan_queues plan_cost_queues(const struct graph *graph, int32_t program, const struct plan_rates *rates)
+struct plan_queues plan_cost_queues(const struct graph *graph, int32_t program,
+                                    const struct plan_rates *rates)
 {
     struct plan_queues out = {.makespan = 0.0};
     double now[QUEUE_COUNT] = {0.0};
@@ -293,5 +315,6 @@ double plan_cost_blocks(const struct graph *graph, int32_t program, const struct
     return seconds + plan_queues_longest(&now, rates);
 }
 
-_Static_assert(DTYPE_F32 < PLAN_MATRIX_DTYPES && DTYPE_BF16 < PLAN_MATRIX_DTYPES && DTYPE_F16 < PLAN_MATRIX_DTYPES,
+_Static_assert(DTYPE_F32 < PLAN_MATRIX_DTYPES && DTYPE_BF16 < PLAN_MATRIX_DTYPES &&
+                   DTYPE_F16 < PLAN_MATRIX_DTYPES,
                "the matrix dtypes come first");

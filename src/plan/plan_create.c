@@ -1,13 +1,15 @@
-/* Makes a plan: asks the backend for workspaces, places persistent tensors, then each program on top of them.
+/* Makes a plan: asks the backend for workspaces, places persistent tensors, then each program on
+ * top of them.
  *
- * Run tensors come first; on top of them, for each phase in turn, its phase tensors, and on top of those each of its
- * programs alone.  All placement is first fit in virtual bytes (plan_item.h), so segments need no special case;
- * virtual addresses become (segment, offset) when they are stored.
+ * Run tensors come first; on top of them, for each phase in turn, its phase tensors, and on top of
+ * those each of its programs alone.  All placement is first fit in virtual bytes (plan_item.h), so
+ * segments need no special case; virtual addresses become (segment, offset) when they are stored.
  *
- * Lives come from graph_ranges().  Inputs and outputs are clamped to the first and last op, which does not change which
- * lives overlap, since some op uses both.  Live bytes are footprints (alignment and guard included): the largest sum
- * over the ops is a lower bound for every placement.  Nothing here proves that the result is right: plan_verify() does,
- * without this file's lifetimes.
+ * Lives come from graph_ranges().  Inputs and outputs are clamped to the first and last op, which
+ * does not change which lives overlap, since some op uses both.  Live bytes are footprints
+ * (alignment and guard included): the largest sum over the ops is a lower bound for every
+ * placement.  Nothing here proves that the result is right: plan_verify() does, without this file's
+ * lifetimes.
  */
 
 #include "plan/plan_create.h"
@@ -34,14 +36,15 @@ uint64_t plan_footprint(const struct plan_options *options, uint64_t bytes)
     return size_round_up(bytes > 0 ? bytes : 1, options->alignment_bytes) + options->guard_bytes;
 }
 
-int32_t plan_items_collect(const struct plan *plan, int32_t program, const struct tensor_range *ranges,
-                           struct plan_item *items)
+int32_t plan_items_collect(const struct plan *plan, int32_t program,
+                           const struct tensor_range *ranges, struct plan_item *items)
 {
     const struct graph *graph = plan->graph;
     int32_t ops = graph->programs[program].count, count = 0;
     for (int32_t t = TENSOR_FIRST; t < graph->tensor_count; t++) {
         const struct tensor *tensor = &graph->tensors[t];
-        if (tensor->base != TENSOR_NONE || tensor->lifetime != LIFETIME_PROGRAM || ranges[t].last < 0)
+        if (tensor->base != TENSOR_NONE || tensor->lifetime != LIFETIME_PROGRAM ||
+            ranges[t].last < 0)
             continue;
         items[count++] = (struct plan_item){
             .first = ranges[t].first < 0 ? 0 : ranges[t].first,
@@ -66,12 +69,13 @@ int32_t plan_items_collect(const struct plan *plan, int32_t program, const struc
     return count;
 }
 
-void plan_live_measure(const struct plan *plan, int32_t program, const struct plan_item *items, int32_t count,
-                       uint64_t *live, struct plan_program *out)
+void plan_live_measure(const struct plan *plan, int32_t program, const struct plan_item *items,
+                       int32_t count, uint64_t *live, struct plan_program *out)
 {
     int32_t ops = plan->graph->programs[program].count;
     memset(live, 0, ((size_t)ops + 1) * sizeof live[0]);
-    /* First the differences, then their running sum; a negative difference wraps, and the sum wraps back. */
+    /* First the differences, then their running sum; a negative difference wraps, and the sum wraps
+     * back. */
     for (int32_t i = 0; i < count; i++) {
         live[items[i].first] += items[i].bytes;
         live[items[i].last + 1] -= items[i].bytes;
@@ -93,7 +97,8 @@ void plan_live_measure(const struct plan *plan, int32_t program, const struct pl
         if (items[i].first > out->peak_op || items[i].last < out->peak_op)
             continue;
         int32_t t = items[i].tensor;
-        out->live_bytes[t == TENSOR_NONE ? CATEGORY_WORKSPACE : plan->graph->tensors[t].category] += items[i].bytes;
+        out->live_bytes[t == TENSOR_NONE ? CATEGORY_WORKSPACE : plan->graph->tensors[t].category] +=
+            items[i].bytes;
     }
 }
 
@@ -115,7 +120,8 @@ struct plan_builder {
     uint64_t segment_bytes;  /* S of the virtual addresses */
     enum memory_space space; /* whose tensors are being placed */
     bool bound_only;         /* programs are measured, not placed */
-    uint64_t enough_bytes;   /* the largest program's lower bound: no placement makes the arena smaller */
+    uint64_t
+        enough_bytes; /* the largest program's lower bound: no placement makes the arena smaller */
     /* Of one pass over all phases. */
     uint64_t run_categories[CATEGORY_COUNT];
     uint64_t high[BACKEND_SEGMENTS_MAX];
@@ -147,7 +153,8 @@ static const char *operands_text(const struct op_call *call, char text[static SH
         const struct operand *operand = &call->operand[s];
         if (!operand->present)
             continue;
-        fprintf(out, "%s%s=%s[", between, op_operand_name(call->kind, s), dtype_name(operand->dtype));
+        fprintf(out, "%s%s=%s[", between, op_operand_name(call->kind, s),
+                dtype_name(operand->dtype));
         for (int32_t i = 0; i < operand->rank; i++)
             fprintf(out, "%s%" PRId64, i ? "," : "", operand->dims[i]);
         fprintf(out, "]");
@@ -174,11 +181,14 @@ static enum gt_status workspaces_ask(struct plan *plan)
                 const struct backend_info *info = own != NULL ? own : &nothing;
                 char text[SHAPES_TEXT_MAX];
                 return FAIL(GT_UNSUPPORTED,
-                            "backend %s cannot run %s (%s), op %" PRId32 " of program %s, which writes %s%s%s%s%s%s%s",
-                            device->ops->name, op_declaration(call.kind)->name, operands_text(&call, text), i,
-                            program_kind_name(program->kind), plan_op_target(plan->graph, &program->ops[i]),
-                            info->device[0] != '\0' ? "; " : "", info->device, info->detail[0] != '\0' ? "; " : "",
-                            info->detail, info->limits[0] != '\0' ? "; " : "", info->limits);
+                            "backend %s cannot run %s (%s), op %" PRId32
+                            " of program %s, which writes %s%s%s%s%s%s%s",
+                            device->ops->name, op_declaration(call.kind)->name,
+                            operands_text(&call, text), i, program_kind_name(program->kind),
+                            plan_op_target(plan->graph, &program->ops[i]),
+                            info->device[0] != '\0' ? "; " : "", info->device,
+                            info->detail[0] != '\0' ? "; " : "", info->detail,
+                            info->limits[0] != '\0' ? "; " : "", info->limits);
             }
             plan->workspace_bytes[p][i] = device->ops->workspace_bytes(device, &call);
         }
@@ -187,19 +197,22 @@ static enum gt_status workspaces_ask(struct plan *plan)
 }
 
 /* Checks that one size fits a segment and that the sum so far does not overflow. */
-static enum gt_status size_check(const struct plan_builder *builder, const char *what, const char *name,
-                                 enum tensor_lifetime lifetime, uint64_t bytes, uint64_t *sum)
+static enum gt_status size_check(const struct plan_builder *builder, const char *what,
+                                 const char *name, enum tensor_lifetime lifetime, uint64_t bytes,
+                                 uint64_t *sum)
 {
     const struct plan_options *options = &builder->plan->options;
     if (bytes >= PLAN_BYTES_MAX || plan_footprint(options, bytes) >= PLAN_BYTES_MAX - *sum)
-        return FAIL(GT_USAGE, "%s %s needs %" PRIu64 " bytes; all tensors together must stay below %" PRIu64, what,
-                    name, bytes, PLAN_BYTES_MAX);
+        return FAIL(GT_USAGE,
+                    "%s %s needs %" PRIu64 " bytes; all tensors together must stay below %" PRIu64,
+                    what, name, bytes, PLAN_BYTES_MAX);
     uint64_t footprint = plan_footprint(options, bytes);
     if (options->largest_segment_bytes != 0 && footprint > options->largest_segment_bytes) {
         if (options->quiet)
             return GT_NO_FIT;
         return FAIL(GT_NO_FIT,
-                    "%s %s needs %" PRIu64 " bytes, more than the device's largest allocation of %" PRIu64
+                    "%s %s needs %" PRIu64
+                    " bytes, more than the device's largest allocation of %" PRIu64
                     ", whatever the budget; its size follows from %s",
                     what, name, footprint, options->largest_segment_bytes,
                     lifetime == LIFETIME_PROGRAM ? "batch_size, block_size and n_embd"
@@ -227,14 +240,16 @@ static enum gt_status sizes_check(struct plan_builder *builder)
         }
     }
     const struct plan_options *options = &builder->plan->options;
-    uint64_t segment = options->largest_segment_bytes - options->largest_segment_bytes % options->alignment_bytes;
+    uint64_t segment =
+        options->largest_segment_bytes - options->largest_segment_bytes % options->alignment_bytes;
     builder->segment_bytes = segment >= sum ? 0 : segment;
     return GT_OK;
 }
 
 static enum gt_status builder_arrays_create(struct plan_builder *builder)
 {
-    size_t tensors = (size_t)builder->graph->tensor_count, ops = (size_t)builder->ops_max, items = tensors + ops;
+    size_t tensors = (size_t)builder->graph->tensor_count, ops = (size_t)builder->ops_max,
+           items = tensors + ops;
     struct plan_scratch *scratch = &builder->scratch;
     TRY(HOSTMEM_NEW(builder, tensors, "plan ranges", &builder->ranges));
     TRY(HOSTMEM_NEW(builder, tensors, "plan uses", &builder->touched));
@@ -266,20 +281,23 @@ static struct address address_of(const struct plan_builder *builder, uint64_t vi
 static enum gt_status segments_exceeded(const struct plan_builder *builder, const char *what)
 {
     if (!builder->plan->options.quiet)
-        log_error("%s does not fit %d segments of %" PRIu64 " bytes, the device's largest allocation", what,
-                  BACKEND_SEGMENTS_MAX, builder->plan->options.largest_segment_bytes);
+        log_error("%s does not fit %d segments of %" PRIu64
+                  " bytes, the device's largest allocation",
+                  what, BACKEND_SEGMENTS_MAX, builder->plan->options.largest_segment_bytes);
     return GT_NO_FIT;
 }
 
-/* Places the persistent storages of the run (all of them, whether an op uses them or not: the host may own them) or of
- * one phase (those that a program uses).  Adds their footprints to categories[]. */
+/* Places the persistent storages of the run (all of them, whether an op uses them or not: the host
+ * may own them) or of one phase (those that a program uses).  Adds their footprints to
+ * categories[]. */
 static enum gt_status persistent_place(struct plan_builder *builder, struct plan_placer *placer,
                                        enum tensor_lifetime lifetime, enum program_phase phase,
                                        uint64_t categories[static CATEGORY_COUNT])
 {
     for (int32_t t = TENSOR_FIRST; t < builder->graph->tensor_count; t++) {
         const struct tensor *tensor = &builder->graph->tensors[t];
-        if (tensor->base != TENSOR_NONE || tensor->lifetime != lifetime || tensor->home != builder->space)
+        if (tensor->base != TENSOR_NONE || tensor->lifetime != lifetime ||
+            tensor->home != builder->space)
             continue;
         if (lifetime == LIFETIME_PHASE && (tensor->phase != phase || !builder->touched[t]))
             continue;
@@ -297,8 +315,8 @@ static enum gt_status persistent_place(struct plan_builder *builder, struct plan
     return GT_OK;
 }
 
-/* If the items equal those of the previous program in sizes and lives, as in the first micro-step and the next ones,
- * reuses its addresses, which are still in the placer. */
+/* If the items equal those of the previous program in sizes and lives, as in the first micro-step
+ * and the next ones, reuses its addresses, which are still in the placer. */
 static bool items_place(struct plan_builder *builder, int32_t count, int32_t ops)
 {
     struct plan_scratch *scratch = &builder->scratch;
@@ -312,7 +330,8 @@ static bool items_place(struct plan_builder *builder, int32_t count, int32_t ops
     if (same)
         return true;
     builder->placed_count = -1;
-    if (!plan_place(&builder->fixed, builder->items, count, scratch->live, ops, builder->enough_bytes, scratch))
+    if (!plan_place(&builder->fixed, builder->items, count, scratch->live, ops,
+                    builder->enough_bytes, scratch))
         return false;
     if (count > 0)
         memcpy(builder->placed, builder->items, (size_t)count * sizeof builder->items[0]);
@@ -320,7 +339,8 @@ static bool items_place(struct plan_builder *builder, int32_t count, int32_t ops
     return true;
 }
 
-static void high_raise(uint64_t high[static BACKEND_SEGMENTS_MAX], const uint64_t other[static BACKEND_SEGMENTS_MAX])
+static void high_raise(uint64_t high[static BACKEND_SEGMENTS_MAX],
+                       const uint64_t other[static BACKEND_SEGMENTS_MAX])
 {
     for (int32_t k = 0; k < BACKEND_SEGMENTS_MAX; k++)
         high[k] = other[k] > high[k] ? other[k] : high[k];
@@ -339,7 +359,8 @@ static enum gt_status program_place(struct plan_builder *builder, int32_t progra
     if (builder->bound_only)
         return GT_OK;
     if (!items_place(builder, count, ops))
-        return segments_exceeded(builder, program_kind_name(builder->graph->programs[program].kind));
+        return segments_exceeded(builder,
+                                 program_kind_name(builder->graph->programs[program].kind));
     for (int32_t i = 0; i < count; i++) {
         const struct plan_item *item = &builder->items[i];
         struct address at = address_of(builder, item->offset_bytes);
@@ -348,7 +369,8 @@ static enum gt_status program_place(struct plan_builder *builder, int32_t progra
         else
             plan->tensor[item->tensor] = at;
     }
-    out->bytes = plan_high_water_sum(scratch->placer.high) - plan_high_water_sum(builder->fixed.high);
+    out->bytes =
+        plan_high_water_sum(scratch->placer.high) - plan_high_water_sum(builder->fixed.high);
     assert(out->bytes >= out->bytes_bound);
     high_raise(high, scratch->placer.high);
     return GT_OK;
@@ -393,13 +415,15 @@ static enum gt_status phase_place(struct plan_builder *builder, enum program_pha
 }
 
 /* Appends the segments in use to the plan's. */
-static enum gt_status segments_add(const struct plan_builder *builder, const uint64_t high[static BACKEND_SEGMENTS_MAX])
+static enum gt_status segments_add(const struct plan_builder *builder,
+                                   const uint64_t high[static BACKEND_SEGMENTS_MAX])
 {
     struct plan *plan = builder->plan;
     for (int32_t k = 0; k < BACKEND_SEGMENTS_MAX && high[k] > 0; k++) {
         if (plan->segment_count == BACKEND_SEGMENTS_MAX)
             return segments_exceeded(builder, "what lives in host memory");
-        plan->segment[plan->segment_count++] = (struct backend_segment){.space = builder->space, .size_bytes = high[k]};
+        plan->segment[plan->segment_count++] =
+            (struct backend_segment){.space = builder->space, .size_bytes = high[k]};
     }
     return GT_OK;
 }
@@ -410,8 +434,10 @@ static enum gt_status host_place(struct plan_builder *builder)
     uint64_t *categories = builder->plan->host_category_bytes;
     memset(categories, 0, sizeof builder->plan->host_category_bytes);
     builder->space = SPACE_HOST;
-    plan_placer_reset(&builder->fixed, &(struct plan_placer){.segment_bytes = builder->segment_bytes});
-    enum gt_status status = persistent_place(builder, &builder->fixed, LIFETIME_RUN, PHASE_TRAIN, categories);
+    plan_placer_reset(&builder->fixed,
+                      &(struct plan_placer){.segment_bytes = builder->segment_bytes});
+    enum gt_status status =
+        persistent_place(builder, &builder->fixed, LIFETIME_RUN, PHASE_TRAIN, categories);
     builder->plan->host_bytes = plan_high_water_sum(builder->fixed.high);
     if (status == GT_OK && !builder->bound_only)
         status = segments_add(builder, builder->fixed.high);
@@ -424,8 +450,10 @@ static enum gt_status arena_place(struct plan_builder *builder)
     struct plan *plan = builder->plan;
     plan->peak_program = -1;
     memset(builder->run_categories, 0, sizeof builder->run_categories);
-    plan_placer_reset(&builder->run, &(struct plan_placer){.segment_bytes = builder->segment_bytes});
-    TRY(persistent_place(builder, &builder->run, LIFETIME_RUN, PHASE_TRAIN, builder->run_categories));
+    plan_placer_reset(&builder->run,
+                      &(struct plan_placer){.segment_bytes = builder->segment_bytes});
+    TRY(persistent_place(builder, &builder->run, LIFETIME_RUN, PHASE_TRAIN,
+                         builder->run_categories));
     memcpy(builder->high, builder->run.high, sizeof builder->high);
     plan->run_bytes = plan_high_water_sum(builder->high);
     plan->arena_bytes_bound = plan->run_bytes;
@@ -448,7 +476,8 @@ static enum gt_status arena_place(struct plan_builder *builder)
     return GT_OK;
 }
 
-/* Measures all programs before any is placed, so that those which do not need the whole arena take little time. */
+/* Measures all programs before any is placed, so that those which do not need the whole arena take
+ * little time. */
 static enum gt_status plan_fill(struct plan *plan)
 {
     TRY(plan_arrays_create(plan));
@@ -476,10 +505,11 @@ static enum gt_status plan_fill(struct plan *plan)
     return GT_OK;
 }
 
-enum gt_status plan_create(const void *owner, const struct graph *graph, const struct plan_options *options,
-                           struct plan **out)
+enum gt_status plan_create(const void *owner, const struct graph *graph,
+                           const struct plan_options *options, struct plan **out)
 {
-    assert(options->alignment_bytes > 0 && (options->alignment_bytes & (options->alignment_bytes - 1)) == 0);
+    assert(options->alignment_bytes > 0 &&
+           (options->alignment_bytes & (options->alignment_bytes - 1)) == 0);
     assert(options->guard_bytes % options->alignment_bytes == 0);
     struct plan *plan;
     TRY(HOSTMEM_NEW(owner, 1, "plan", &plan));

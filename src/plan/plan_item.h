@@ -1,8 +1,9 @@
 /* Items with a lifetime, which the placement gives addresses.
  *
- * Within plan/ an address is one number, the virtual byte: segment k contains the virtual bytes [k S, (k + 1) S), where
- * S is the largest segment, and no item crosses a multiple of S.  S = 0 means a single segment without a bound.  The
- * footprint of an item is its bytes rounded up to the alignment, plus its guard.
+ * Within plan/ an address is one number, the virtual byte: segment k contains the virtual bytes [k
+ * S, (k + 1) S), where S is the largest segment, and no item crosses a multiple of S.  S = 0 means
+ * a single segment without a bound.  The footprint of an item is its bytes rounded up to the
+ * alignment, plus its guard.
  */
 #ifndef GPT_TRAIN_PLAN_PLAN_ITEM_H
 #define GPT_TRAIN_PLAN_PLAN_ITEM_H
@@ -15,7 +16,8 @@
 #define PLAN_BYTES_MAX (UINT64_C(1) << 58)
 #define PLAN_UNPLACED UINT64_MAX
 
-/* Something that lives from op `first` to op `last`, both included: a storage, or an op's workspace. */
+/* Something that lives from op `first` to op `last`, both included: a storage, or an op's
+ * workspace. */
 struct plan_item {
     int32_t first, last;
     uint64_t bytes;        /* footprint, > 0 */

@@ -1,7 +1,8 @@
 /* Prints the plan as JSON, for programs; the schema is in doc/plan.md.
  *
- * Contains every number of the text report, unrounded.  Members are written one after the other, as jansson would
- * write them with an indentation of two blanks, so that the planner needs no library.  Unknown values are null.
+ * Contains every number of the text report, unrounded.  Members are written one after the other, as
+ * jansson would write them with an indentation of two blanks, so that the planner needs no library.
+ * Unknown values are null.
  */
 #include "plan/plan_json.h"
 
@@ -23,12 +24,14 @@ static void categories_put(struct json_put *w, const uint64_t bytes[static CATEG
     json_put(w, "}");
 }
 
-static void memory_put(struct json_put *w, const struct plan *plan, const struct plan_report_facts *facts)
+static void memory_put(struct json_put *w, const struct plan *plan,
+                       const struct plan_report_facts *facts)
 {
     const uint64_t total = plan_total_bytes(plan, facts), free_bytes = facts->free_bytes;
-    json_put(w, "bytes:{ arena:u arena_bound:u host_arena:u run:u host:u context:u headroom:u total:u",
-             plan->arena_bytes, plan->arena_bytes_bound, plan->host_bytes, plan->run_bytes, facts->host_bytes,
-             facts->context_bytes, facts->headroom_bytes, total);
+    json_put(w,
+             "bytes:{ arena:u arena_bound:u host_arena:u run:u host:u context:u headroom:u total:u",
+             plan->arena_bytes, plan->arena_bytes_bound, plan->host_bytes, plan->run_bytes,
+             facts->host_bytes, facts->context_bytes, facts->headroom_bytes, total);
     if (free_bytes > 0)
         json_put(w, "free:u fits:b }", free_bytes, total <= free_bytes);
     else
@@ -37,15 +40,19 @@ static void memory_put(struct json_put *w, const struct plan *plan, const struct
     for (int32_t k = 0; k < plan->device_segments; k++)
         json_put(w, ":u", plan->segment[k].size_bytes);
     json_put(w, "] peak_program:s categories:{",
-             plan->peak_program >= 0 ? program_kind_name(plan->graph->programs[plan->peak_program].kind) : NULL);
+             plan->peak_program >= 0
+                 ? program_kind_name(plan->graph->programs[plan->peak_program].kind)
+                 : NULL);
     categories_put(w, plan->category_bytes);
     json_put(w, "host_categories:{");
     categories_put(w, plan->host_category_bytes);
     json_put(w, "unused:u phases:{", plan_unused_bytes(plan));
-    json_put(w, "train:u evaluate:u generate:u }", plan->phase_bytes[0], plan->phase_bytes[1], plan->phase_bytes[2]);
+    json_put(w, "train:u evaluate:u generate:u }", plan->phase_bytes[0], plan->phase_bytes[1],
+             plan->phase_bytes[2]);
 }
 
-/* Writes a program with its peak: the op with most live bytes, or null for a program without ops. */
+/* Writes a program with its peak: the op with most live bytes, or null for a program without ops.
+ */
 static void program_put(struct json_put *w, const struct plan *plan, int32_t program)
 {
     const struct plan_program *own = &plan->program[program];
@@ -55,7 +62,8 @@ static void program_put(struct json_put *w, const struct plan *plan, int32_t pro
     if (of->count == 0)
         json_put(w, "peak:s", NULL);
     else
-        json_put(w, "peak:{ op_index:d op:s writes:s }", own->peak_op, op_declaration(of->ops[own->peak_op].kind)->name,
+        json_put(w, "peak:{ op_index:d op:s writes:s }", own->peak_op,
+                 op_declaration(of->ops[own->peak_op].kind)->name,
                  plan_op_target(plan->graph, &of->ops[own->peak_op]));
     json_put(w, "live_at_peak:{");
     categories_put(w, own->live_bytes);
@@ -66,23 +74,27 @@ static void forecast_put(struct json_put *w, const struct plan_report_facts *fac
 {
     const struct forecast *forecast = &facts->forecast;
     if (forecast->step_seconds > 0.0)
-        json_put(w,
-                 "forecast:{ seconds_per_step:f measured:b uncertainty:f steps:i seconds_per_evaluation:f "
-                 "evaluations:i evaluation_share:f total_seconds:f end_time:i }",
-                 forecast->step_seconds, forecast->measured, forecast->uncertainty, forecast->steps,
-                 forecast->evaluation_seconds, forecast->evaluations, forecast_evaluation_share(forecast),
-                 forecast_seconds_left(forecast), forecast_end(forecast, forecast->now_wall_s));
+        json_put(
+            w,
+            "forecast:{ seconds_per_step:f measured:b uncertainty:f steps:i seconds_per_evaluation:f "
+            "evaluations:i evaluation_share:f total_seconds:f end_time:i }",
+            forecast->step_seconds, forecast->measured, forecast->uncertainty, forecast->steps,
+            forecast->evaluation_seconds, forecast->evaluations,
+            forecast_evaluation_share(forecast), forecast_seconds_left(forecast),
+            forecast_end(forecast, forecast->now_wall_s));
     else
         json_put(w, "forecast:s", NULL);
     if (facts->ranks > 1)
-        json_put(w,
-                 "ranks:{ ranks:u smallest_bytes:u largest_bytes:u exchange_bytes:f exchange_seconds:f "
-                 "alone_seconds_per_step:f }",
-                 facts->ranks, facts->rank_bytes[0], facts->rank_bytes[1], forecast->exchange_bytes,
-                 forecast->exchange_seconds, forecast->alone_seconds);
+        json_put(
+            w,
+            "ranks:{ ranks:u smallest_bytes:u largest_bytes:u exchange_bytes:f exchange_seconds:f "
+            "alone_seconds_per_step:f }",
+            facts->ranks, facts->rank_bytes[0], facts->rank_bytes[1], forecast->exchange_bytes,
+            forecast->exchange_seconds, forecast->alone_seconds);
 }
 
-/* Writes the keys that a search may change, and the shape.  The levels of recompute are in the order of the blocks. */
+/* Writes the keys that a search may change, and the shape.  The levels of recompute are in the
+ * order of the blocks. */
 static void options_put(struct json_put *w, const struct model_options *options)
 {
     const struct plan_choice *choice = &options->choice;
@@ -98,13 +110,13 @@ static void options_put(struct json_put *w, const struct model_options *options)
         if (blocks > 0)
             json_put(w, ":{ level:s blocks:d }", recompute_level_name(level), blocks);
     }
-    json_put(w, "] block_size:d n_layer:d n_head:d n_embd:d state_format:s }", config->block_size, config->n_layer,
-             config->n_head, config->n_embd, state_format_name(options->states));
+    json_put(w, "] block_size:d n_layer:d n_head:d n_embd:d state_format:s }", config->block_size,
+             config->n_layer, config->n_head, config->n_embd, state_format_name(options->states));
 }
 
 /* Writes choices, or points of the front, which have no kind. */
-static void choices_put(struct json_put *w, const struct plan_report_facts *facts, const struct search_choice *choices,
-                        int32_t count)
+static void choices_put(struct json_put *w, const struct plan_report_facts *facts,
+                        const struct search_choice *choices, int32_t count)
 {
     char changes[SEARCH_CHANGES_MAX];
     for (int32_t i = 0; i < count; i++) {
@@ -113,8 +125,8 @@ static void choices_put(struct json_put *w, const struct plan_report_facts *fact
             json_put(w, "kind:s equivalent:b", search_choice_name(choices[i].kind),
                      search_choice_equivalent(choices[i].kind));
         json_put(w, "changes:s arena:u seconds_modelled:f",
-                 search_choice_text(changes, &choices[i], &facts->request->options), choices[i].arena_bytes,
-                 choices[i].seconds);
+                 search_choice_text(changes, &choices[i], &facts->request->options),
+                 choices[i].arena_bytes, choices[i].seconds);
         options_put(w, &choices[i].options);
     }
     json_put(w, "]");
@@ -133,23 +145,26 @@ static void search_put(struct json_put *w, const struct plan_report_facts *facts
         json_put(w, "search:{ arena_budget:u", facts->request->share.device_bytes);
     else
         json_put(w, "search:{ arena_budget:s", NULL);
-    json_put(w, "arena_asked:u arena_asked_at_least:b fits:b candidates:d changes:s", search->bytes_request,
-             search->bytes_request_least, search->fits, search->candidates,
+    json_put(w, "arena_asked:u arena_asked_at_least:b fits:b candidates:d changes:s",
+             search->bytes_request, search->bytes_request_least, search->fits, search->candidates,
              search_changes_text(changes, &search->found.options, &facts->request->options));
     if (search->seconds_request > 0.0 && search->found.seconds > 0.0)
-        json_put(w, "time_ratio_modelled:f chosen:{", search->found.seconds / search->seconds_request);
+        json_put(w, "time_ratio_modelled:f chosen:{",
+                 search->found.seconds / search->seconds_request);
     else
         json_put(w, "time_ratio_modelled:s chosen:{", NULL);
     options_put(w, &search->found.options);
     json_put(w, "}");
 }
 
-enum gt_status plan_print_json(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)
+enum gt_status plan_print_json(const struct plan *plan, const struct plan_report_facts *facts,
+                               FILE *out)
 {
     struct json_put w = {.out = out};
     json_put(&w, ":{ schema:d configuration:s", PLAN_JSON_SCHEMA, facts->configuration);
     if (facts->state_format != NULL)
-        json_put(&w, "states:{ format:s bytes_per_parameter:f }", facts->state_format, facts->state_bytes);
+        json_put(&w, "states:{ format:s bytes_per_parameter:f }", facts->state_format,
+                 facts->state_bytes);
     else
         json_put(&w, "states:s", NULL);
     json_put(&w, "device:s", facts->device);

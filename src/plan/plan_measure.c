@@ -1,19 +1,22 @@
 /* Builds the parts of candidates, measures them, and puts them together.
  *
- *     arena   [ run: weights, states | gradients | the largest program ]     the update, or a micro-step
- *             [ run                  | the largest program ]                 an evaluation, or sampling
+ *     arena   [ run: weights, states | gradients | the largest program ]     the update, or a
+ * micro-step [ run                  | the largest program ]                 an evaluation, or
+ * sampling
  *
- * The update's part has the run's tensors and the gradients.  Of the others only the program counts.
+ * The update's part has the run's tensors and the gradients.  Of the others only the program
+ * counts.
  *
- * Micro-steps are measured with one size of loss chunk.  What a block keeps, it keeps throughout the loss:
+ * Micro-steps are measured with one size of loss chunk.  What a block keeps, it keeps throughout
+ * the loss:
  *
  *     live bytes      blocks forward        loss           blocks backward
  *                                   ____________________
  *                            ______/  logits of a chunk  \______
  *                     ______/      what the blocks keep         \______
  *
- * So the loss with another chunk has as many bytes and seconds more, or fewer, as in a model of one block, which takes
- * no time to build.
+ * So the loss with another chunk has as many bytes and seconds more, or fewer, as in a model of one
+ * block, which takes no time to build.
  */
 #include "plan/plan_measure.h"
 
@@ -24,8 +27,9 @@
 #include "model/parameters.h"
 #include "plan/plan_create.h"
 
-#define SECONDS_EQUAL 0x1p-40 /* times are rounded to this part of them, so that equal ones compare equal */
-#define LOSS_CHUNKS 16        /* in micro-steps that are measured */
+#define SECONDS_EQUAL \
+    0x1p-40 /* times are rounded to this part of them, so that equal ones compare equal */
+#define LOSS_CHUNKS 16 /* in micro-steps that are measured */
 
 /* PART_LOSS: micro-steps of one block. */
 enum part_kind { PART_UPDATE, PART_STEPS, PART_LOSS, PART_EVALUATION };
@@ -36,9 +40,10 @@ struct measured_part {
     struct plan_choice choice; /* 0 where the part does not depend on it */
     bool unplaceable;
     uint64_t run_bytes, gradient_bytes, host_bytes;
-    uint64_t loss_bytes, rest_bytes; /* of the largest program, in its loss and besides, without what outlives it */
-    uint64_t bytes;                  /* of all, what outlives programs included */
-    double seconds;                  /* in an update */
+    uint64_t loss_bytes,
+        rest_bytes; /* of the largest program, in its loss and besides, without what outlives it */
+    uint64_t bytes; /* of all, what outlives programs included */
+    double seconds; /* in an update */
 };
 
 struct measured_plan {
@@ -53,7 +58,8 @@ void measure_micro_batch_set(struct model_options *options, int64_t samples, int
     options->choice.remainder_batch = (int32_t)(samples % micro_batch);
 }
 
-double measure_update_seconds(const struct model *model, const struct plan_rates *rates, plan_seconds_fn *seconds)
+double measure_update_seconds(const struct model *model, const struct plan_rates *rates,
+                              plan_seconds_fn *seconds)
 {
     double sum = 0.0;
     for (int32_t p = 0; p < model->graph->program_count; p++) {
@@ -70,8 +76,10 @@ double measure_update_seconds(const struct model *model, const struct plan_rates
 static struct plan_choice part_choice(const struct measure *measure, enum part_kind kind,
                                       const struct plan_choice *choice)
 {
-    const bool moves_weights = measure->options->config.lora.rank > 0; /* which micro-steps and evaluations fetch */
-    struct plan_choice own = {.offload = kind == PART_UPDATE || moves_weights ? choice->offload : 0};
+    const bool moves_weights =
+        measure->options->config.lora.rank > 0; /* which micro-steps and evaluations fetch */
+    struct plan_choice own = {.offload =
+                                  kind == PART_UPDATE || moves_weights ? choice->offload : 0};
     if (kind == PART_EVALUATION) {
         own.evaluate_batch = choice->evaluate_batch;
         own.loss_chunk_rows = choice->loss_chunk_rows;
@@ -80,14 +88,16 @@ static struct plan_choice part_choice(const struct measure *measure, enum part_k
         own.loss_chunk_rows = choice->loss_chunk_rows;
         own.recompute = choice->recompute;
     } else if (kind == PART_LOSS) {
-        own = (struct plan_choice){.micro_batch = choice->micro_batch, .loss_chunk_rows = choice->loss_chunk_rows};
+        own = (struct plan_choice){.micro_batch = choice->micro_batch,
+                                   .loss_chunk_rows = choice->loss_chunk_rows};
     } else if (model_parts(measure->options) > 1 && choice->micro_batch == measure->samples)
         own.micro_batch = choice->micro_batch; /* whole parts, which micro-steps add */
     return own;
 }
 
 /* Returns the options of a model that has nothing but the part. */
-static struct model_options part_options(const struct measure *measure, const struct measured_part *part)
+static struct model_options part_options(const struct measure *measure,
+                                         const struct measured_part *part)
 {
     const bool is_steps = part->kind == PART_STEPS || part->kind == PART_LOSS;
     struct model_options options = *measure->options;
@@ -124,7 +134,8 @@ static enum gt_status part_make(const struct measure *measure, struct measured_p
         part->run_bytes = plan->run_bytes;
         part->gradient_bytes = plan->phase_bytes[PHASE_TRAIN];
         part->bytes = plan->arena_bytes_bound;
-        part->host_bytes = part->kind == PART_STEPS ? plan->host_category_bytes[CATEGORY_ACTIVATION] : plan->host_bytes;
+        part->host_bytes = part->kind == PART_STEPS ? plan->host_category_bytes[CATEGORY_ACTIVATION]
+                                                    : plan->host_bytes;
         for (int32_t p = 0; p < plan->program_count; p++) {
             part->loss_bytes = larger(part->loss_bytes, plan->program[p].bytes_bound_loss);
             part->rest_bytes = larger(part->rest_bytes, plan->program[p].bytes_bound_rest);
@@ -136,13 +147,14 @@ static enum gt_status part_make(const struct measure *measure, struct measured_p
 }
 
 /* Gives a part of a choice, which is made unless there is one. */
-static enum gt_status part_get(const struct measure *measure, enum part_kind kind, const struct plan_choice *choice,
-                               struct measured_part *out)
+static enum gt_status part_get(const struct measure *measure, enum part_kind kind,
+                               const struct plan_choice *choice, struct measured_part *out)
 {
     struct measure_memo *memo = measure->memo;
     *out = (struct measured_part){.kind = kind, .choice = part_choice(measure, kind, choice)};
     for (int32_t i = 0; i < memo->part_count; i++)
-        if (memo->parts[i].kind == kind && plan_choice_equal(&memo->parts[i].choice, &out->choice)) {
+        if (memo->parts[i].kind == kind &&
+            plan_choice_equal(&memo->parts[i].choice, &out->choice)) {
             *out = memo->parts[i];
             return GT_OK;
         }
@@ -160,22 +172,25 @@ static double rounded(double seconds)
     return ldexp(rint(part / SECONDS_EQUAL), exponent) * SECONDS_EQUAL;
 }
 
-enum gt_status measure_update(const struct measure *measure, const struct plan_choice *choice, struct measurement *out)
+enum gt_status measure_update(const struct measure *measure, const struct plan_choice *choice,
+                              struct measurement *out)
 {
     struct measured_part update;
     TRY(part_get(measure, PART_UPDATE, choice, &update));
-    *out = (struct measurement){update.unplaceable ? MEASURE_NEVER : update.bytes, update.host_bytes,
-                                rounded(update.seconds)};
+    *out = (struct measurement){update.unplaceable ? MEASURE_NEVER : update.bytes,
+                                update.host_bytes, rounded(update.seconds)};
     return GT_OK;
 }
 
 /* Returns the rows of the loss chunks with which micro-steps are measured. */
 static int32_t chunk_measured(const struct measure *measure, int32_t micro_batch)
 {
-    return (int32_t)size_ceil_div((int64_t)micro_batch * measure->options->config.block_size, LOSS_CHUNKS);
+    return (int32_t)size_ceil_div((int64_t)micro_batch * measure->options->config.block_size,
+                                  LOSS_CHUNKS);
 }
 
-/* Measures the micro-steps of a choice, from those with another loss chunk and its loss in place of theirs. */
+/* Measures the micro-steps of a choice, from those with another loss chunk and its loss in place of
+ * theirs. */
 static enum gt_status steps_get(const struct measure *measure, const struct plan_choice *choice,
                                 struct measured_part *out)
 {
@@ -193,12 +208,14 @@ static enum gt_status steps_get(const struct measure *measure, const struct plan
     return GT_OK;
 }
 
-enum gt_status measure_choice(const struct measure *measure, const struct plan_choice *choice, struct measurement *out)
+enum gt_status measure_choice(const struct measure *measure, const struct plan_choice *choice,
+                              struct measurement *out)
 {
     struct measured_part update, steps, evaluation = {.loss_bytes = 0};
     TRY(part_get(measure, PART_UPDATE, choice, &update));
     TRY(steps_get(measure, choice, &steps));
-    /* One of no more rows than a micro-step needs less: it keeps no activations, and has no gradients. */
+    /* One of no more rows than a micro-step needs less: it keeps no activations, and has no
+     * gradients. */
     if (measure->options->evaluate && choice->evaluate_batch > choice->micro_batch)
         TRY(part_get(measure, PART_EVALUATION, choice, &evaluation));
     const uint64_t step_bytes = larger(steps.loss_bytes, steps.rest_bytes);
@@ -206,7 +223,8 @@ enum gt_status measure_choice(const struct measure *measure, const struct plan_c
                                 .host_bytes = update.host_bytes + steps.host_bytes,
                                 .seconds = rounded(update.seconds + steps.seconds)};
     out->bytes = larger(out->bytes, update.run_bytes + update.gradient_bytes + step_bytes);
-    out->bytes = larger(out->bytes, update.run_bytes + larger(evaluation.loss_bytes, evaluation.rest_bytes));
+    out->bytes =
+        larger(out->bytes, update.run_bytes + larger(evaluation.loss_bytes, evaluation.rest_bytes));
     if (update.unplaceable || steps.unplaceable || evaluation.unplaceable)
         out->bytes = MEASURE_NEVER;
     return GT_OK;
@@ -228,7 +246,8 @@ enum gt_status measure_options(struct hostmem *mem, const struct plan_options *p
     return status == GT_NO_FIT ? GT_OK : status;
 }
 
-const struct measurement *measure_placed(const struct measure *measure, const struct plan_choice *choice)
+const struct measurement *measure_placed(const struct measure *measure,
+                                         const struct plan_choice *choice)
 {
     const struct measure_memo *memo = measure->memo;
     for (int32_t i = 0; i < memo->plan_count; i++)
@@ -237,7 +256,8 @@ const struct measurement *measure_placed(const struct measure *measure, const st
     return NULL;
 }
 
-enum gt_status measure_place(const struct measure *measure, const struct plan_choice *choice, struct measurement *out)
+enum gt_status measure_place(const struct measure *measure, const struct plan_choice *choice,
+                             struct measurement *out)
 {
     struct measure_memo *memo = measure->memo;
     struct model_options options = *measure->options;
@@ -261,7 +281,9 @@ int64_t measure_rank_elements(const struct model *model, int32_t rank)
 {
     int64_t sum = 0;
     for (int32_t i = 0; i < model->parameters.count; i++)
-        sum += parameters_share(model->graph, &model->parameters.at[i], model_ranks(&model->options), rank).count;
+        sum += parameters_share(model->graph, &model->parameters.at[i],
+                                model_ranks(&model->options), rank)
+                   .count;
     return sum;
 }
 

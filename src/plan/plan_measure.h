@@ -1,9 +1,11 @@
-/* Measures candidates: the bytes that a choice needs at least, and its modelled time, without placing a tensor.
+/* Measures candidates: the bytes that a choice needs at least, and its modelled time, without
+ * placing a tensor.
  *
- * What is measured is built as for a run, but in parts: the micro-steps of a choice, an evaluation, and what an update
- * runs besides.  A part is built once, however many candidates have it in common: where the optimizer state lives, for
- * example, changes nothing in a micro-step, and a loss chunk only its loss.  The bytes of a candidate are those of its
- * parts put together, which are plan_create()'s lower bound of the whole.
+ * What is measured is built as for a run, but in parts: the micro-steps of a choice, an evaluation,
+ * and what an update runs besides.  A part is built once, however many candidates have it in
+ * common: where the optimizer state lives, for example, changes nothing in a micro-step, and a loss
+ * chunk only its loss.  The bytes of a candidate are those of its parts put together, which are
+ * plan_create()'s lower bound of the whole.
  */
 #ifndef GPT_TRAIN_PLAN_PLAN_MEASURE_H
 #define GPT_TRAIN_PLAN_PLAN_MEASURE_H
@@ -13,7 +15,8 @@
 #include "plan/plan.h"
 #include "plan/plan_cost.h"
 
-#define MEASURE_NEVER UINT64_MAX /* bytes of what no budget makes fit: a tensor exceeds the largest allocation */
+#define MEASURE_NEVER \
+    UINT64_MAX /* bytes of what no budget makes fit: a tensor exceeds the largest allocation */
 
 struct measurement {
     uint64_t bytes;      /* of the arena on the device: no plan needs less */
@@ -21,7 +24,8 @@ struct measurement {
     double seconds;      /* of an update, in which all micro-steps of a size take equally long */
 };
 
-/* What was measured and planned so far for one configuration and state format.  Zeroed before its first use. */
+/* What was measured and planned so far for one configuration and state format.  Zeroed before its
+ * first use. */
 struct measure_memo {
     struct measured_part *parts;
     struct measured_plan *plans;
@@ -42,16 +46,20 @@ struct measure {
 void measure_micro_batch_set(struct model_options *options, int64_t samples, int64_t micro_batch);
 
 /* Measures a choice.  Errors: those of model_create() and plan_create(), but GT_NO_FIT. */
-enum gt_status measure_choice(const struct measure *measure, const struct plan_choice *choice, struct measurement *out);
+enum gt_status measure_choice(const struct measure *measure, const struct plan_choice *choice,
+                              struct measurement *out);
 
-/* Measures what every choice needs that moves as much as `choice` does and has micro-steps of its size: no plan of one
- * has fewer bytes or takes less time.  Errors: the same. */
-enum gt_status measure_update(const struct measure *measure, const struct plan_choice *choice, struct measurement *out);
+/* Measures what every choice needs that moves as much as `choice` does and has micro-steps of its
+ * size: no plan of one has fewer bytes or takes less time.  Errors: the same. */
+enum gt_status measure_update(const struct measure *measure, const struct plan_choice *choice,
+                              struct measurement *out);
 
 /* Plans a choice, every tensor in its place: gives the bytes of the plan.  Errors: the same. */
-enum gt_status measure_place(const struct measure *measure, const struct plan_choice *choice, struct measurement *out);
+enum gt_status measure_place(const struct measure *measure, const struct plan_choice *choice,
+                             struct measurement *out);
 /* Returns what measure_place() gave for a choice, or NULL. */
-const struct measurement *measure_placed(const struct measure *measure, const struct plan_choice *choice);
+const struct measurement *measure_placed(const struct measure *measure,
+                                         const struct plan_choice *choice);
 
 /* Plans options: gives the bytes of the plan, and no seconds.  Errors: the same. */
 enum gt_status measure_options(struct hostmem *mem, const struct plan_options *plan,
@@ -59,12 +67,13 @@ enum gt_status measure_options(struct hostmem *mem, const struct plan_options *p
 
 /* Returns how many elements a rank has the states of. */
 int64_t measure_rank_elements(const struct model *model, int32_t rank);
-/* Sets the rank of `options` to the one with the most elements, whose plan is the largest.  Errors: those of
- * model_create(). */
+/* Sets the rank of `options` to the one with the most elements, whose plan is the largest.  Errors:
+ * those of model_create(). */
 enum gt_status measure_rank_set(struct hostmem *mem, struct model_options *options);
 
 /* Returns the seconds of the programs that an update runs. */
-double measure_update_seconds(const struct model *model, const struct plan_rates *rates, plan_seconds_fn *seconds);
+double measure_update_seconds(const struct model *model, const struct plan_rates *rates,
+                              plan_seconds_fn *seconds);
 
 /* Frees what the memo has. */
 void measure_memo_close(struct measure_memo *memo);

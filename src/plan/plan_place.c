@@ -12,28 +12,31 @@
  *      +-----------------------------+--> ops
  *          forward   |  backward
  *
- * First fit in several orders; the smallest result is kept, and the first one that meets the lower bound ends the
- * search.  Longest lifetime first is optimal if lifetimes nest, as saved activations do: every earlier item whose life
- * overlaps an item's then contains it, so that first fit stacks without gaps.  By breadth: the op with most live bytes
- * first, its items by size.  Then by size, by size times lifetime, and repairs of each of these orders, which move the
- * item that reached highest forward.  Slots are an array sorted by address, scanned once per item: 5,000 items take
- * 10 ms.  So many are not repaired; they begin with the order that nearly always meets the bound, by breadth, and a
- * result near the bound is enough.  This file knows neither tensors nor programs.
+ * First fit in several orders; the smallest result is kept, and the first one that meets the lower
+ * bound ends the search.  Longest lifetime first is optimal if lifetimes nest, as saved activations
+ * do: every earlier item whose life overlaps an item's then contains it, so that first fit stacks
+ * without gaps.  By breadth: the op with most live bytes first, its items by size.  Then by size,
+ * by size times lifetime, and repairs of each of these orders, which move the item that reached
+ * highest forward.  Slots are an array sorted by address, scanned once per item: 5,000 items take
+ * 10 ms.  So many are not repaired; they begin with the order that nearly always meets the bound,
+ * by breadth, and a result near the bound is enough.  This file knows neither tensors nor programs.
  */
 #include "plan/plan_place.h"
 
 #include "base/size.h"
 #include "plan/plan_item.h"
 
-/* Limits for the repairs of one order: the number of placements, and of pairs of items in all of them together. */
+/* Limits for the repairs of one order: the number of placements, and of pairs of items in all of
+ * them together. */
 #define REPAIR_ROUNDS_MAX 64
 #define REPAIR_SCANS_MAX ((int64_t)4 << 20)
-/* A gap below this fraction of the bound (16 KiB of a GiB) is worth few placements: its cause is a tensor of a few KiB
- * that either fits next to its neighbours in no order, or soon in another one. */
+/* A gap below this fraction of the bound (16 KiB of a GiB) is worth few placements: its cause is a
+ * tensor of a few KiB that either fits next to its neighbours in no order, or soon in another one.
+ */
 #define GAP_PART 65536
 #define REPAIR_ROUNDS_FEW 2
-/* In several pieces the ends of all but the last stay empty, so hardly any plan meets the bound and ends the
- * repairs. */
+/* In several pieces the ends of all but the last stay empty, so hardly any plan meets the bound and
+ * ends the repairs. */
 #define REPAIR_PIECES_PART 8
 
 /* Returns `from`, or the start of the next segment if the item would cross into it. */
@@ -61,17 +64,20 @@ static int32_t slot_position(const struct plan_placer *placer, uint64_t start)
 
 static void slot_take(struct plan_placer *placer, const struct plan_item *item)
 {
-    const uint64_t segment = placer->segment_bytes, k = segment == 0 ? 0 : item->offset_bytes / segment;
+    const uint64_t segment = placer->segment_bytes,
+                   k = segment == 0 ? 0 : item->offset_bytes / segment;
     const uint64_t end = item->offset_bytes + item->bytes - k * segment;
     placer->high[k] = end > placer->high[k] ? end : placer->high[k];
     int32_t at = slot_position(placer, item->offset_bytes);
     struct plan_slot *before = at > 0 ? &placer->slots[at - 1] : NULL;
-    if (before && before->end == item->offset_bytes && before->first == item->first && before->last == item->last) {
+    if (before && before->end == item->offset_bytes && before->first == item->first &&
+        before->last == item->last) {
         before->end += item->bytes;
         return;
     }
     assert(placer->count < placer->capacity);
-    memmove(&placer->slots[at + 1], &placer->slots[at], (size_t)(placer->count - at) * sizeof placer->slots[0]);
+    memmove(&placer->slots[at + 1], &placer->slots[at],
+            (size_t)(placer->count - at) * sizeof placer->slots[0]);
     placer->slots[at] = (struct plan_slot){
         .start = item->offset_bytes,
         .end = item->offset_bytes + item->bytes,
@@ -81,8 +87,8 @@ static void slot_take(struct plan_placer *placer, const struct plan_item *item)
     placer->count++;
 }
 
-/* Slots are sorted by start, so the first one that starts beyond the item ends the loop.  Whether a slot's life
- * overlaps the item's is as good as random, so the loop does not branch on it. */
+/* Slots are sorted by start, so the first one that starts beyond the item ends the loop.  Whether a
+ * slot's life overlaps the item's is as good as random, so the loop does not branch on it. */
 static uint64_t fit_unbounded(const struct plan_placer *placer, const struct plan_item *item)
 {
     const struct plan_slot *slot = placer->slots, *end = slot + placer->count;
@@ -138,8 +144,10 @@ static int sort_key_compare(const void *a, const void *b)
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* Orders the ops by their live bytes, most first: ranks[r] is the op of rank r, and ranks[ops + i] the rank of op i. */
-static void ranks_build(const uint64_t *live, int32_t ops, struct plan_sort_key *keys, int32_t *ranks)
+/* Orders the ops by their live bytes, most first: ranks[r] is the op of rank r, and ranks[ops + i]
+ * the rank of op i. */
+static void ranks_build(const uint64_t *live, int32_t ops, struct plan_sort_key *keys,
+                        int32_t *ranks)
 {
     for (int32_t i = 0; i < ops; i++)
         keys[i] = (struct plan_sort_key){.major = UINT64_MAX - live[i], .index = i};
@@ -150,7 +158,8 @@ static void ranks_build(const uint64_t *live, int32_t ops, struct plan_sort_key 
     }
 }
 
-/* Returns the lowest rank of the ops of a life.  A long life soon has an op of low rank, a short one few ops. */
+/* Returns the lowest rank of the ops of a life.  A long life soon has an op of low rank, a short
+ * one few ops. */
 static int32_t rank_lowest(const int32_t *ranks, int32_t ops, int32_t first, int32_t last)
 {
     int32_t lowest = INT32_MAX, k = 0;
@@ -169,10 +178,10 @@ void plan_placer_reset(struct plan_placer *placer, const struct plan_placer *fro
     memcpy(placer->high, from->high, sizeof placer->high);
 }
 
-/* Runs first fit in the order of the keys, on top of `fixed`.  Returns the bytes needed, UINT64_MAX when it does not
- * fit, or ends early because one piece would take `limit` bytes or more. */
-static uint64_t place_in_order(const struct plan_placer *fixed, struct plan_item *items, int32_t count, uint64_t limit,
-                               struct plan_scratch *scratch)
+/* Runs first fit in the order of the keys, on top of `fixed`.  Returns the bytes needed, UINT64_MAX
+ * when it does not fit, or ends early because one piece would take `limit` bytes or more. */
+static uint64_t place_in_order(const struct plan_placer *fixed, struct plan_item *items,
+                               int32_t count, uint64_t limit, struct plan_scratch *scratch)
 {
     plan_placer_reset(&scratch->placer, fixed);
     for (int32_t i = 0; i < count; i++) {
@@ -187,8 +196,8 @@ static uint64_t place_in_order(const struct plan_placer *fixed, struct plan_item
 /* Equal lifetimes are ordered by size, equal sizes by lifetime. */
 enum place_order { ORDER_LIFETIME, ORDER_BREADTH, ORDER_SIZE, ORDER_AREA, ORDER_COUNT };
 
-static void order_make(enum place_order order, const struct plan_item *items, int32_t count, const uint64_t *live,
-                       int32_t ops, struct plan_scratch *scratch)
+static void order_make(enum place_order order, const struct plan_item *items, int32_t count,
+                       const uint64_t *live, int32_t ops, struct plan_scratch *scratch)
 {
     if (order == ORDER_BREADTH)
         ranks_build(live, ops, scratch->keys, scratch->ranks);
@@ -212,8 +221,8 @@ static void order_make(enum place_order order, const struct plan_item *items, in
 }
 
 /* Stores the offsets if this is the best placement so far. */
-static void best_keep(const struct plan_item *items, int32_t count, uint64_t bytes, struct plan_scratch *scratch,
-                      uint64_t *least)
+static void best_keep(const struct plan_item *items, int32_t count, uint64_t bytes,
+                      struct plan_scratch *scratch, uint64_t *least)
 {
     if (bytes >= *least)
         return;
@@ -222,9 +231,10 @@ static void best_keep(const struct plan_item *items, int32_t count, uint64_t byt
         scratch->best[i] = items[i].offset_bytes;
 }
 
-/* Moves the item that reaches highest to the front of the order, or forward by half its position.  Returns false when
- * it is already first. */
-static bool highest_raise(const struct plan_item *items, int32_t count, bool half, struct plan_sort_key *keys)
+/* Moves the item that reaches highest to the front of the order, or forward by half its position.
+ * Returns false when it is already first. */
+static bool highest_raise(const struct plan_item *items, int32_t count, bool half,
+                          struct plan_sort_key *keys)
 {
     int32_t highest = 0;
     for (int32_t i = 1; i < count; i++) {
@@ -239,9 +249,11 @@ static bool highest_raise(const struct plan_item *items, int32_t count, bool hal
     return highest > 0;
 }
 
-/* Places repeatedly, each time with the item that reached highest moved forward, for at most `rounds` rounds. */
-static void repair(const struct plan_placer *fixed, struct plan_item *items, int32_t count, uint64_t bound, bool half,
-                   int64_t rounds, struct plan_scratch *scratch, uint64_t *least)
+/* Places repeatedly, each time with the item that reached highest moved forward, for at most
+ * `rounds` rounds. */
+static void repair(const struct plan_placer *fixed, struct plan_item *items, int32_t count,
+                   uint64_t bound, bool half, int64_t rounds, struct plan_scratch *scratch,
+                   uint64_t *least)
 {
     const int64_t few = min_i64(rounds, REPAIR_ROUNDS_FEW);
     bool one_piece = fixed->segment_bytes == 0 || *least <= fixed->segment_bytes;
@@ -268,23 +280,28 @@ static void best_restore(const struct plan_placer *fixed, struct plan_item *item
     }
 }
 
-bool plan_place(const struct plan_placer *fixed, struct plan_item *items, int32_t count, const uint64_t *live,
-                int32_t ops, uint64_t enough_bytes, struct plan_scratch *scratch)
+bool plan_place(const struct plan_placer *fixed, struct plan_item *items, int32_t count,
+                const uint64_t *live, int32_t ops, uint64_t enough_bytes,
+                struct plan_scratch *scratch)
 {
     uint64_t bound = plan_high_water_sum(fixed->high), most_live = 0, least = UINT64_MAX;
     for (int32_t i = 0; i < ops; i++)
         most_live = live[i] > most_live ? live[i] : most_live;
     bound += most_live;
     bound = bound > enough_bytes ? bound : enough_bytes;
-    const int64_t rounds = count > 0 ? min_i64(REPAIR_SCANS_MAX / ((int64_t)count * count), REPAIR_ROUNDS_MAX) : 0;
+    const int64_t rounds =
+        count > 0 ? min_i64(REPAIR_SCANS_MAX / ((int64_t)count * count), REPAIR_ROUNDS_MAX) : 0;
     const bool many = count > 0 && rounds == 0;
     const uint64_t enough = bound + (many ? bound / GAP_PART : 0);
     int order = many ? ORDER_BREADTH : ORDER_LIFETIME;
-    for (int tried = 0; tried < ORDER_COUNT && least > enough; tried++, order = (order + 1) % ORDER_COUNT) {
+    for (int tried = 0; tried < ORDER_COUNT && least > enough;
+         tried++, order = (order + 1) % ORDER_COUNT) {
         order_make((enum place_order)order, items, count, live, ops, scratch);
-        best_keep(items, count, place_in_order(fixed, items, count, least, scratch), scratch, &least);
+        best_keep(items, count, place_in_order(fixed, items, count, least, scratch), scratch,
+                  &least);
     }
-    for (int k = 0; k < 2 * ORDER_COUNT && rounds > 0 && least > bound && least != UINT64_MAX; k++) {
+    for (int k = 0; k < 2 * ORDER_COUNT && rounds > 0 && least > bound && least != UINT64_MAX;
+         k++) {
         order_make((enum place_order)(k / 2), items, count, live, ops, scratch);
         repair(fixed, items, count, bound, k % 2 != 0, rounds, scratch, &least);
     }

@@ -10,12 +10,14 @@ struct plan_slot {
     int32_t first, last;
 };
 
-/* Slots sorted by start.  Touching slots of one lifetime are joined, so persistent tensors take few. */
+/* Slots sorted by start.  Touching slots of one lifetime are joined, so persistent tensors take
+ * few. */
 struct plan_placer {
     struct plan_slot *slots;
     int32_t count, capacity;
-    uint64_t segment_bytes;              /* S, or 0 */
-    uint64_t high[BACKEND_SEGMENTS_MAX]; /* bytes of each segment up to the end of the last slot in it */
+    uint64_t segment_bytes; /* S, or 0 */
+    uint64_t
+        high[BACKEND_SEGMENTS_MAX]; /* bytes of each segment up to the end of the last slot in it */
 };
 
 struct plan_sort_key {
@@ -32,8 +34,9 @@ struct plan_scratch {
     int32_t *ranks;             /* [2 * ops] */
 };
 
-/* Places the item at the lowest virtual address that no slot with an overlapping life occupies, and adds its slot.
- * Returns false, and adds nothing, when that address lies beyond BACKEND_SEGMENTS_MAX segments. */
+/* Places the item at the lowest virtual address that no slot with an overlapping life occupies, and
+ * adds its slot. Returns false, and adds nothing, when that address lies beyond
+ * BACKEND_SEGMENTS_MAX segments. */
 bool plan_first_fit(struct plan_placer *placer, struct plan_item *item);
 
 /* Gives the placer the slots and the segments of another one. */
@@ -41,10 +44,11 @@ void plan_placer_reset(struct plan_placer *placer, const struct plan_placer *fro
 
 uint64_t plan_high_water_sum(const uint64_t high[static BACKEND_SEGMENTS_MAX]);
 
-/* Places all items on top of `fixed` in several orders and keeps the smallest result, or the first of at most
- * `enough_bytes`, `fixed` included; leaves its slots in scratch->placer.  `live[ops]` is the sum of footprints at each
- * op.  Returns false when no order stays within the segments. */
-bool plan_place(const struct plan_placer *fixed, struct plan_item *items, int32_t count, const uint64_t *live,
-                int32_t ops, uint64_t enough_bytes, struct plan_scratch *scratch);
+/* Places all items on top of `fixed` in several orders and keeps the smallest result, or the first
+ * of at most `enough_bytes`, `fixed` included; leaves its slots in scratch->placer.  `live[ops]` is
+ * the sum of footprints at each op.  Returns false when no order stays within the segments. */
+bool plan_place(const struct plan_placer *fixed, struct plan_item *items, int32_t count,
+                const uint64_t *live, int32_t ops, uint64_t enough_bytes,
+                struct plan_scratch *scratch);
 
 #endif

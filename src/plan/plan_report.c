@@ -1,10 +1,10 @@
 /* Prints the plan as one screen of text, and computes the sums that the reports share.
  *
- * Some 24 lines, folded at blanks to 80 columns or the terminal's width, never truncated: the model and the device, the
- * memory that it needs, the table of categories at the peak, the place of the peak, the needs of the other phases, and
- * the forecast.
- * If the requested configuration does not fit, some more lines: the bytes that are short, the changes, and the choices
- * that fit.  Everything comes from the plan and the facts; nothing is computed about the model here.
+ * Some 24 lines, folded at blanks to 80 columns or the terminal's width, never truncated: the model
+ * and the device, the memory that it needs, the table of categories at the peak, the place of the
+ * peak, the needs of the other phases, and the forecast. If the requested configuration does not
+ * fit, some more lines: the bytes that are short, the changes, and the choices that fit. Everything
+ * comes from the plan and the facts; nothing is computed about the model here.
  */
 #include "plan/plan_report.h"
 
@@ -78,29 +78,32 @@ static void head_print(const struct plan *plan, const struct plan_report_facts *
     uint64_t needed = plan_total_bytes(plan, facts);
     LINE(out, "Plan      %s", facts->configuration ? facts->configuration : "-");
     if (facts->state_format)
-        LINE(out, "Weights   %.2f bytes per parameter, gradients and optimizer included (%s)", facts->state_bytes,
-             facts->state_format);
+        LINE(out, "Weights   %.2f bytes per parameter, gradients and optimizer included (%s)",
+             facts->state_bytes, facts->state_format);
     LINE(out, "Device    %s", facts->device ? facts->device : "-");
     if (facts->free_bytes == 0) {
         LINE(out, "Memory    %s needed", LOG_BYTES(needed));
         return;
     }
     bool fits = needed <= facts->free_bytes;
-    LINE(out, "Memory    %s needed, %s available: %s%s%s", LOG_BYTES(needed), LOG_BYTES(facts->free_bytes),
-         fits ? "fits, " : "DOES NOT FIT, ", LOG_BYTES(fits ? facts->free_bytes - needed : needed - facts->free_bytes),
+    LINE(out, "Memory    %s needed, %s available: %s%s%s", LOG_BYTES(needed),
+         LOG_BYTES(facts->free_bytes), fits ? "fits, " : "DOES NOT FIT, ",
+         LOG_BYTES(fits ? facts->free_bytes - needed : needed - facts->free_bytes),
          fits ? " to spare" : " short");
 }
 
 char *plan_offload_text(char text[static PLAN_OFFLOAD_TEXT_MAX], const struct plan *plan)
 {
-    const uint64_t inputs = plan->host_category_bytes[CATEGORY_ACTIVATION], states = plan->host_bytes - inputs;
+    const uint64_t inputs = plan->host_category_bytes[CATEGORY_ACTIVATION],
+                   states = plan->host_bytes - inputs;
     const bool frozen = plan->host_category_bytes[CATEGORY_PARAMETER] > 0;
     int used = 0;
     if (states > 0)
         used = snprintf(text, PLAN_OFFLOAD_TEXT_MAX, "%s of %s%s", LOG_BYTES(states),
                         frozen ? "frozen weights" : "optimizer state", inputs > 0 ? " and " : "");
     if (inputs > 0)
-        snprintf(text + used, PLAN_OFFLOAD_TEXT_MAX - (size_t)used, "%s of blocks' inputs", LOG_BYTES(inputs));
+        snprintf(text + used, PLAN_OFFLOAD_TEXT_MAX - (size_t)used, "%s of blocks' inputs",
+                 LOG_BYTES(inputs));
     return text;
 }
 
@@ -119,24 +122,29 @@ static void categories_print(const struct plan *plan, FILE *out)
     fprintf(out, "\n");
     for (int32_t c = 0; c < CATEGORY_COUNT; c++)
         if (plan->category_bytes[c] > 0)
-            share_print(plan, tensor_category_name((enum tensor_category)c), plan->category_bytes[c], out);
+            share_print(plan, tensor_category_name((enum tensor_category)c),
+                        plan->category_bytes[c], out);
     share_print(plan, "unused", plan_unused_bytes(plan), out);
-    LINE(out, "  %-12s %12s           %" PRIu64 " bytes in %" PRId32 " piece%s", "total", LOG_BYTES(plan->arena_bytes),
-         plan->arena_bytes, plan->device_segments, plan->device_segments == 1 ? "" : "s");
+    LINE(out, "  %-12s %12s           %" PRIu64 " bytes in %" PRId32 " piece%s", "total",
+         LOG_BYTES(plan->arena_bytes), plan->arena_bytes, plan->device_segments,
+         plan->device_segments == 1 ? "" : "s");
     fprintf(out, "\n");
 }
 
 static void peak_print(const struct plan *plan, FILE *out)
 {
-    const struct program *program = plan->peak_program >= 0 ? &plan->graph->programs[plan->peak_program] : NULL;
+    const struct program *program =
+        plan->peak_program >= 0 ? &plan->graph->programs[plan->peak_program] : NULL;
     if (program != NULL && program->count > 0) {
         const int32_t peak = plan->program[plan->peak_program].peak_op;
-        LINE(out, "Peak      %s, op %" PRId32 " of %" PRId32 " (%s, writing %s)", program_kind_name(program->kind),
-             peak, program->count, op_declaration(program->ops[peak].kind)->name,
+        LINE(out, "Peak      %s, op %" PRId32 " of %" PRId32 " (%s, writing %s)",
+             program_kind_name(program->kind), peak, program->count,
+             op_declaration(program->ops[peak].kind)->name,
              plan_op_target(plan->graph, &program->ops[peak]));
     }
     uint64_t above = plan->arena_bytes - plan->arena_bytes_bound;
-    double percent = plan->arena_bytes_bound > 0 ? 100.0 * (double)above / (double)plan->arena_bytes_bound : 0.0;
+    double percent =
+        plan->arena_bytes_bound > 0 ? 100.0 * (double)above / (double)plan->arena_bytes_bound : 0.0;
     LINE(out, "Minimum   %s must be in memory at once; this plan is %.2f %% above it",
          LOG_BYTES(plan->arena_bytes_bound), percent);
 }
@@ -158,14 +166,18 @@ static void phases_print(const struct plan *plan, FILE *out)
 static void ranks_print(const struct plan_report_facts *facts, FILE *out)
 {
     const bool alike = facts->rank_bytes[0] == facts->rank_bytes[1];
-    LINE(out, "Ranks     %" PRId64 ", of %s%s%s", facts->ranks, LOG_BYTES(facts->rank_bytes[0]), alike ? "" : " to ",
-         alike ? "" : LOG_BYTES(facts->rank_bytes[1]));
+    LINE(out, "Ranks     %" PRId64 ", of %s%s%s", facts->ranks, LOG_BYTES(facts->rank_bytes[0]),
+         alike ? "" : " to ", alike ? "" : LOG_BYTES(facts->rank_bytes[1]));
     if (facts->forecast.exchange_seconds > 0.0)
-        LINE(out, "          each sends and receives %s per update, %s exposed; %.2f times as fast as one rank",
-             LOG_BYTES(facts->forecast.exchange_bytes), CLOCK_DURATION(facts->forecast.exchange_seconds),
-             facts->forecast.alone_seconds / facts->forecast.step_seconds);
+        LINE(
+            out,
+            "          each sends and receives %s per update, %s exposed; %.2f times as fast as one rank",
+            LOG_BYTES(facts->forecast.exchange_bytes),
+            CLOCK_DURATION(facts->forecast.exchange_seconds),
+            facts->forecast.alone_seconds / facts->forecast.step_seconds);
     else
-        LINE(out, "          each sends and receives %s per update (--link=10GbE forecasts the time)",
+        LINE(out,
+             "          each sends and receives %s per update (--link=10GbE forecasts the time)",
              LOG_BYTES(facts->forecast.exchange_bytes));
 }
 
@@ -177,42 +189,48 @@ static void forecast_print(const struct plan_report_facts *facts, FILE *out)
         return;
     }
     char end[32], bounds[PLAN_UNCERTAINTY_MAX];
-    LINE(out, "Forecast  %s in all, until %s (%s, %s)", CLOCK_DURATION(forecast_seconds_left(forecast)),
+    LINE(out, "Forecast  %s in all, until %s (%s, %s)",
+         CLOCK_DURATION(forecast_seconds_left(forecast)),
          clock_wall_text(end, forecast_end(forecast, forecast->now_wall_s)),
          forecast->measured ? "measured" : "estimated",
          plan_uncertainty_text(bounds, forecast->uncertainty, forecast->disturbed));
-    LINE(out, "          %" PRId64 " step%s of %s, %" PRId64 " evaluation%s of %s (%.1f %%)", forecast->steps,
-         forecast->steps == 1 ? "" : "s", CLOCK_DURATION(forecast->step_seconds), forecast->evaluations,
-         forecast->evaluations == 1 ? "" : "s", CLOCK_DURATION(forecast->evaluation_seconds),
-         100.0 * forecast_evaluation_share(forecast));
+    LINE(out, "          %" PRId64 " step%s of %s, %" PRId64 " evaluation%s of %s (%.1f %%)",
+         forecast->steps, forecast->steps == 1 ? "" : "s", CLOCK_DURATION(forecast->step_seconds),
+         forecast->evaluations, forecast->evaluations == 1 ? "" : "s",
+         CLOCK_DURATION(forecast->evaluation_seconds), 100.0 * forecast_evaluation_share(forecast));
     if (facts->ranks > 1)
         ranks_print(facts, out);
 }
 
-/* Prints the bytes of the requested plan, by how much they exceed the budget, if they do, and the changes. */
+/* Prints the bytes of the requested plan, by how much they exceed the budget, if they do, and the
+ * changes. */
 static void change_print(const struct plan_report_facts *facts, FILE *out)
 {
     const struct search_result *search = facts->search;
     char asked[24], text[SEARCH_CHANGES_MAX], time[SEARCH_TIME_TEXT_MAX];
     const char *least = search->bytes_request_least ? "at least " : "";
-    double needed = (double)search->bytes_request, have = (double)facts->request->share.device_bytes;
+    double needed = (double)search->bytes_request,
+           have = (double)facts->request->share.device_bytes;
     if (needed > have)
-        LINE(out, "Requested %s%s; %s is available: %s%s short", least, LOG_BYTES(needed), LOG_BYTES(have), least,
-             LOG_BYTES(needed - have));
+        LINE(out, "Requested %s%s; %s is available: %s%s short", least, LOG_BYTES(needed),
+             LOG_BYTES(have), least, LOG_BYTES(needed - have));
     search_changes_text(text, &search->found.options, &facts->request->options);
     if (search->fits)
         LINE(out, "Changed   %s: %s, same samples%s", text, search_time_text(time, search),
-             search->found.options.states == facts->request->options.states ? " and mathematics"
-                                                                            : ", states rounded stochastically");
+             search->found.options.states == facts->request->options.states
+                 ? " and mathematics"
+                 : ", states rounded stochastically");
     else
         LINE(out, "Smallest  the plan above, still too large: %s", text);
     if (!search->fits && facts->budget_least > 0)
-        LINE(out, "Needed    a memory_budget of at least %s", search_budget_text(asked, facts->budget_least));
+        LINE(out, "Needed    a memory_budget of at least %s",
+             search_budget_text(asked, facts->budget_least));
     if (!search->fits && facts->pins != NULL && facts->pins[0] != '\0')
         LINE(out, "          enough would be %s", facts->pins);
 }
 
-static void choice_print(const struct plan_report_facts *facts, const struct search_choice *choice, FILE *out)
+static void choice_print(const struct plan_report_facts *facts, const struct search_choice *choice,
+                         FILE *out)
 {
     char slower[16] = "", text[SEARCH_CHANGES_MAX];
     double fastest = facts->choices[0].seconds;
@@ -235,7 +253,8 @@ static void choices_print(const struct plan_report_facts *facts, FILE *out)
         LINE(out, "Alternatives that fit (memory, time per update, settings)");
     for (int32_t i = 0; i < facts->choice_count; i++) {
         if (!other && !search_choice_equivalent(facts->choices[i].kind)) {
-            LINE(out, "Alternatives that fit but change results (memory, time per update, settings)");
+            LINE(out,
+                 "Alternatives that fit but change results (memory, time per update, settings)");
             other = true;
         }
         choice_print(facts, &facts->choices[i], out);
@@ -247,22 +266,27 @@ void plan_print_text(const struct plan *plan, const struct plan_report_facts *fa
     char text[PLAN_OFFLOAD_TEXT_MAX], budget[24];
     head_print(plan, facts, out);
     if (plan->host_bytes > 0)
-        LINE(out, "Offload   %s in host memory, which adds %s to each update", plan_offload_text(text, plan),
+        LINE(out, "Offload   %s in host memory, which adds %s to each update",
+             plan_offload_text(text, plan),
              facts->forecast.offload_seconds > 0.0 ? CLOCK_DURATION(facts->forecast.offload_seconds)
                                                    : "an unknown time");
     categories_print(plan, out);
     peak_print(plan, out);
     phases_print(plan, out);
-    LINE(out, "Outside   host memory %s, driver and libraries %s, headroom %s", LOG_BYTES(facts->host_bytes),
-         LOG_BYTES(facts->context_bytes), LOG_BYTES(facts->headroom_bytes));
+    LINE(out, "Outside   host memory %s, driver and libraries %s, headroom %s",
+         LOG_BYTES(facts->host_bytes), LOG_BYTES(facts->context_bytes),
+         LOG_BYTES(facts->headroom_bytes));
     forecast_print(facts, out);
     if (facts->needless)
-        LINE(out, "Needless  %s: the run fits without, and takes %.1f %% less time (estimated)", facts->needless,
-             100.0 * facts->needless_share);
-    if (facts->search && !facts->search->fits && plan->host_bytes > facts->request->share.host_bytes)
-        LINE(out, "Needed    a host_budget of at least %s", search_budget_text(budget, plan->host_bytes));
+        LINE(out, "Needless  %s: the run fits without, and takes %.1f %% less time (estimated)",
+             facts->needless, 100.0 * facts->needless_share);
+    if (facts->search && !facts->search->fits &&
+        plan->host_bytes > facts->request->share.host_bytes)
+        LINE(out, "Needed    a host_budget of at least %s",
+             search_budget_text(budget, plan->host_bytes));
     if (facts->search && (facts->search->candidates > 1 || !facts->search->fits)) {
-        if (facts->search->bytes_request > facts->request->share.device_bytes || facts->search->request_fits)
+        if (facts->search->bytes_request > facts->request->share.device_bytes ||
+            facts->search->request_fits)
             change_print(facts, out);
         if (!facts->search->request_fits)
             choices_print(facts, out);
@@ -270,8 +294,8 @@ void plan_print_text(const struct plan *plan, const struct plan_report_facts *fa
 }
 
 /* Adds a row; a text that is longer than its room is cut. */
-static void row_add(struct plan_row rows[static PLAN_ROWS_MAX], int32_t *count, const char *label, const char *text,
-                    double number)
+static void row_add(struct plan_row rows[static PLAN_ROWS_MAX], int32_t *count, const char *label,
+                    const char *text, double number)
 {
     assert(*count < PLAN_ROWS_MAX);
     struct plan_row *row = &rows[(*count)++];
@@ -283,25 +307,32 @@ int32_t plan_rows_make(const struct plan *plan, const struct plan_report_facts *
                        struct plan_row rows[static PLAN_ROWS_MAX])
 {
     int32_t count = 0;
-    const double needed = (double)plan_total_bytes(plan, facts), total = forecast_seconds_left(&facts->forecast);
+    const double needed = (double)plan_total_bytes(plan, facts),
+                 total = forecast_seconds_left(&facts->forecast);
     const bool fits = facts->free_bytes == 0 || needed <= (double)facts->free_bytes;
     row_add(rows, &count, "memory", LOG_BYTES(needed), needed);
     row_add(rows, &count, "offloaded", LOG_BYTES(plan->host_bytes), (double)plan->host_bytes);
     for (int32_t c = 0; c < CATEGORY_COUNT; c++) {
         const double bytes = (double)plan->category_bytes[c];
-        row_add(rows, &count, tensor_category_name((enum tensor_category)c), LOG_BYTES(bytes), bytes);
+        row_add(rows, &count, tensor_category_name((enum tensor_category)c), LOG_BYTES(bytes),
+                bytes);
     }
     row_add(rows, &count, "fits", fits ? "yes" : "NO", 0.0);
-    row_add(rows, &count, "update", CLOCK_DURATION(facts->forecast.step_seconds), facts->forecast.step_seconds);
+    row_add(rows, &count, "update", CLOCK_DURATION(facts->forecast.step_seconds),
+            facts->forecast.step_seconds);
     row_add(rows, &count, "in all", CLOCK_DURATION(total), total);
     if (facts->search == NULL)
         return count;
     const struct model_options *options = &facts->search->found.options;
     char recompute[RECOMPUTE_TEXT_MAX];
-    row_add(rows, &count, "micro_batch",
-            TEXT(64, "%" PRId32 " of %" PRId64, options->choice.micro_batch, facts->request->samples), 0.0);
-    row_add(rows, &count, "recompute",
-            recompute_text(recompute, &options->choice.recompute, options->config.n_layer, " x", " + "), 0.0);
+    row_add(
+        rows, &count, "micro_batch",
+        TEXT(64, "%" PRId32 " of %" PRId64, options->choice.micro_batch, facts->request->samples),
+        0.0);
+    row_add(
+        rows, &count, "recompute",
+        recompute_text(recompute, &options->choice.recompute, options->config.n_layer, " x", " + "),
+        0.0);
     row_add(rows, &count, "loss_chunk", TEXT(16, "%" PRId32, options->choice.loss_chunk_rows), 0.0);
     row_add(rows, &count, "state_format", facts->state_format, 0.0);
     return count;

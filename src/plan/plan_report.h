@@ -4,20 +4,21 @@
 
 #include "plan/plan.h"
 
-/* Return the seconds until the end of the run; the share of them that evaluations take; and when it ends if it is
- * `now_wall_s`. */
+/* Return the seconds until the end of the run; the share of them that evaluations take; and when it
+ * ends if it is `now_wall_s`. */
 double forecast_seconds_left(const struct forecast *forecast);
 double forecast_evaluation_share(const struct forecast *forecast);
 int64_t forecast_end(const struct forecast *forecast, int64_t now_wall_s);
 
-/* Prints one line without control characters and trailing blanks, folded at blanks to 80 columns.  Continuation lines
- * begin at `indent`. */
+/* Prints one line without control characters and trailing blanks, folded at blanks to 80 columns.
+ * Continuation lines begin at `indent`. */
 void plan_line_print(FILE *out, int indent, const char *format, ...) LOG_PRINTF(3, 4);
 #define PLAN_OFFLOAD_TEXT_MAX 112
-/* Writes what lives in host memory, if anything: "17.40 GiB of optimizer state and 144.0 MiB of blocks' inputs". */
+/* Writes what lives in host memory, if anything: "17.40 GiB of optimizer state and 144.0 MiB of
+ * blocks' inputs". */
 char *plan_offload_text(char text[static PLAN_OFFLOAD_TEXT_MAX], const struct plan *plan);
-/* Prints one screen of text.  If the requested configuration does not fit, also the bytes that are short, the changes,
- * and the choices. */
+/* Prints one screen of text.  If the requested configuration does not fit, also the bytes that are
+ * short, the changes, and the choices. */
 void plan_print_text(const struct plan *plan, const struct plan_report_facts *facts, FILE *out);
 #define PLAN_ROW_TEXT_MAX 224
 /* A fact that matters for a comparison of plans. */
@@ -33,7 +34,8 @@ int32_t plan_rows_make(const struct plan *plan, const struct plan_report_facts *
 
 /* Returns the bytes of the arena that are unused at the peak. */
 uint64_t plan_unused_bytes(const struct plan *plan);
-/* Returns the sum of arena, context and headroom, and of the host's memory if the device shares it. */
+/* Returns the sum of arena, context and headroom, and of the host's memory if the device shares it.
+ */
 uint64_t plan_total_bytes(const struct plan *plan, const struct plan_report_facts *facts);
 
 #endif

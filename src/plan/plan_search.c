@@ -16,10 +16,10 @@
  *     ..          -     -     -     -     #     #     #     #      #     #      bytes fall and
  *     16 rows     -     -     -     -     A     #     #     #      #     #      seconds grow: > v
  *
- * So the fastest that fits is a corner of the stairs.  Bisection along the rungs finds A, the lowest
- * rung that fits with any chunk (rung_lowest); along the chunks B, the widest with which it does
- * (chunk_widest); then, along the rungs again, the corners of wider chunks up to C, as long as the
- * rung after A could still be faster (chunks_try).
+ * So the fastest that fits is a corner of the stairs.  Bisection along the rungs finds A, the
+ * lowest rung that fits with any chunk (rung_lowest); along the chunks B, the widest with which it
+ * does (chunk_widest); then, along the rungs again, the corners of wider chunks up to C, as long as
+ * the rung after A could still be faster (chunks_try).
  *
  *     for each part of the optimizer state in host memory, from none up      (offload_search)
  *         for each micro-batch, from the smallest up                         (line_search)
@@ -42,11 +42,14 @@
 #define CHUNK_ROWS_STEP 64
 #define CHUNK_ROWS_LEAST 16
 #define CHUNKS_TYPED_MAX 4096 /* a program of more loss chunks takes too long to plan */
-#define BATCHES_NEAR 8        /* of two larger micro-batches that differ by less than an eighth, one is in the grid */
+#define BATCHES_NEAR \
+    8 /* of two larger micro-batches that differ by less than an eighth, one is in the grid */
 #define BATCHES_MAX 256
-#define BATCH_GAIN_LEAST 0.03 /* of the time of an update: a larger micro-batch that saves less only fills the card */
+#define BATCH_GAIN_LEAST \
+    0.03 /* of the time of an update: a larger micro-batch that saves less only fills the card */
 #define CHUNK_WIDTHS_MAX 64
-#define PARTS_SHORT 32 /* a program of at most as many blocks and loss chunks is placed in a millisecond or two */
+#define PARTS_SHORT \
+    32 /* a program of at most as many blocks and loss chunks is placed in a millisecond or two */
 
 struct candidate {
     struct plan_choice choice;
@@ -54,7 +57,8 @@ struct candidate {
 };
 
 /* What every candidate is better than. */
-static const struct candidate nothing = {.choice.micro_batch = 1, .measured = {MEASURE_NEVER, 0, INFINITY}};
+static const struct candidate nothing = {.choice.micro_batch = 1,
+                                         .measured = {MEASURE_NEVER, 0, INFINITY}};
 
 struct search {
     const struct search_request *request;
@@ -68,8 +72,8 @@ struct search {
 
 /* ---- the grid ---- */
 
-/* Returns true if the grid has a micro-batch: the requested one, a divisor of the samples, or, up to the requested one,
- * a power of two or three times one. */
+/* Returns true if the grid has a micro-batch: the requested one, a divisor of the samples, or, up
+ * to the requested one, a power of two or three times one. */
 static bool batch_is_in_grid(const struct search_request *request, int64_t batch)
 {
     const int32_t asked = request->options.choice.micro_batch;
@@ -82,10 +86,12 @@ static bool batch_is_in_grid(const struct search_request *request, int64_t batch
 static void batches_list(struct search *search)
 {
     const struct search_request *request = search->request;
-    const int64_t asked = request->options.choice.micro_batch, most = max_i64(request->micro_batch_most, asked);
+    const int64_t asked = request->options.choice.micro_batch,
+                  most = max_i64(request->micro_batch_most, asked);
     int32_t *at = search->batches;
     for (int64_t b = 1, last = 0; b <= min_i64(most, request->samples); b++) {
-        if (!batch_is_in_grid(request, b) || (b != asked && last >= BATCHES_NEAR && b < last + last / BATCHES_NEAR))
+        if (!batch_is_in_grid(request, b) ||
+            (b != asked && last >= BATCHES_NEAR && b < last + last / BATCHES_NEAR))
             continue;
         assert(search->batch_count < BATCHES_MAX);
         at[search->batch_count++] = (int32_t)b;
@@ -101,18 +107,20 @@ static bool batch_is_part(const struct search *search, int32_t batch)
 
 int64_t search_chunk_even(int64_t rows, int64_t most)
 {
-    const int64_t chunks = size_ceil_div(rows, min_i64(most, rows)), even = size_ceil_div(rows, chunks);
+    const int64_t chunks = size_ceil_div(rows, min_i64(most, rows)),
+                  even = size_ceil_div(rows, chunks);
     return min_i64(min_i64(most, rows), size_ceil_div(even, CHUNK_ROWS_STEP) * CHUNK_ROWS_STEP);
 }
 
-/* Returns the rows of a micro-batch's loss chunk that was narrowed by a quarter so many times, 0 if it is
- * too narrow. */
+/* Returns the rows of a micro-batch's loss chunk that was narrowed by a quarter so many times, 0 if
+ * it is too narrow. */
 static int32_t chunk_of(const struct search_request *request, int32_t batch, int narrowed)
 {
     const int64_t rows = (int64_t)batch * request->options.config.block_size;
     const int64_t asked = request->options.choice.loss_chunk_rows;
     if (request->pin_loss_chunk)
-        return (int32_t)(narrowed > 0 || rows > asked * CHUNKS_TYPED_MAX ? 0 : min_i64(asked, rows));
+        return (int32_t)(narrowed > 0 || rows > asked * CHUNKS_TYPED_MAX ? 0
+                                                                         : min_i64(asked, rows));
     const int64_t most = request->loss_chunk_most > 0 ? request->loss_chunk_most : asked;
     /* So that no smaller micro-batch is faster than the requested one. */
     const bool is_larger = batch > request->options.choice.micro_batch;
@@ -121,7 +129,9 @@ static int32_t chunk_of(const struct search_request *request, int32_t batch, int
     for (; narrowed > 0 && chunk > CHUNK_ROWS_LEAST; narrowed--) {
         const int64_t step = chunk > 2 * CHUNK_ROWS_STEP ? CHUNK_ROWS_STEP : CHUNK_ROWS_LEAST;
         const int64_t less = min_i64(size_ceil_div(chunk * 3 / 4, step) * step, chunk - step);
-        chunk = max_i64(less, CHUNK_ROWS_LEAST); /* at every micro-batch, so that a larger one never needs less */
+        chunk = max_i64(
+            less,
+            CHUNK_ROWS_LEAST); /* at every micro-batch, so that a larger one never needs less */
     }
     return (int32_t)(narrowed > 0 || rows > chunk * SEARCH_CHUNKS_MAX ? 0 : chunk);
 }
@@ -155,8 +165,8 @@ static int32_t evaluate_batch_of(const struct search_request *request, int32_t m
     return !request->pin_evaluate_batch && asked > micro_batch ? micro_batch : asked;
 }
 
-static struct plan_choice choice_of(const struct search *search, int32_t batch, int32_t chunk, int32_t offload,
-                                    int32_t rung)
+static struct plan_choice choice_of(const struct search *search, int32_t batch, int32_t chunk,
+                                    int32_t offload, int32_t rung)
 {
     return (struct plan_choice){.micro_batch = batch,
                                 .remainder_batch = (int32_t)(search->request->samples % batch),
@@ -177,21 +187,26 @@ static struct plan_choice choice_requested(const struct search_request *request)
     return asked;
 }
 
-/* Gives the last rung of a ladder: as many blocks' inputs are in host memory as have room beside what else is there. */
-static int32_t rung_last(const struct search *search, int32_t batch, const struct measurement *update)
+/* Gives the last rung of a ladder: as many blocks' inputs are in host memory as have room beside
+ * what else is there. */
+static int32_t rung_last(const struct search *search, int32_t batch,
+                         const struct measurement *update)
 {
     const struct model_options *options = &search->request->options;
-    const uint64_t room =
-        search->share.host_bytes > update->host_bytes ? search->share.host_bytes - update->host_bytes : 0;
+    const uint64_t room = search->share.host_bytes > update->host_bytes
+                              ? search->share.host_bytes - update->host_bytes
+                              : 0;
     const uint64_t input =
-        plan_footprint(&search->request->plan, (uint64_t)batch * (uint64_t)options->config.block_size *
-                                                   (uint64_t)options->config.n_embd * dtype_size_bytes(options->dtype));
+        plan_footprint(&search->request->plan,
+                       (uint64_t)batch * (uint64_t)options->config.block_size *
+                           (uint64_t)options->config.n_embd * dtype_size_bytes(options->dtype));
     const int32_t full = search->request->pin_recompute ? 0 : RECOMPUTE_FULL * search->layers;
-    return room / input < (uint64_t)(search->rungs - full) ? full + (int32_t)(room / input) : search->rungs;
+    return room / input < (uint64_t)(search->rungs - full) ? full + (int32_t)(room / input)
+                                                           : search->rungs;
 }
 
-/* Returns how many rungs count as the end of a ladder.  There a rung may need a tensor more in the block that it
- * recomputes than it saves, so that one below has fewer bytes than the last. */
+/* Returns how many rungs count as the end of a ladder.  There a rung may need a tensor more in the
+ * block that it recomputes than it saves, so that one below has fewer bytes than the last. */
 static int32_t rungs_near_end(const struct search *search)
 {
     return 1 + 8 / search->layers;
@@ -199,7 +214,8 @@ static int32_t rungs_near_end(const struct search *search)
 
 /* ---- candidates ---- */
 
-static enum gt_status candidate_measure(struct search *search, const struct plan_choice *choice, struct candidate *out)
+static enum gt_status candidate_measure(struct search *search, const struct plan_choice *choice,
+                                        struct candidate *out)
 {
     search->measured++;
     out->choice = *choice;
@@ -208,7 +224,8 @@ static enum gt_status candidate_measure(struct search *search, const struct plan
 
 static bool fits(const struct search *search, const struct measurement *measured)
 {
-    return measured->bytes != MEASURE_NEVER && plan_share_fits(&search->share, measured->bytes, measured->host_bytes);
+    return measured->bytes != MEASURE_NEVER &&
+           plan_share_fits(&search->share, measured->bytes, measured->host_bytes);
 }
 
 /* Returns true if the candidate may fit: its bytes do, and those of its plan, if there is one. */
@@ -218,9 +235,10 @@ static bool may_fit(const struct search *search, const struct candidate *candida
     return fits(search, &candidate->measured) && (placed == NULL || fits(search, placed));
 }
 
-/* Returns true if the first of two candidates is to be preferred: of equally fast ones that with less offload, fewer
- * blocks recomputed, fewer micro-steps, fewer bytes. */
-static bool is_better(const struct search *search, const struct candidate *x, const struct candidate *y)
+/* Returns true if the first of two candidates is to be preferred: of equally fast ones that with
+ * less offload, fewer blocks recomputed, fewer micro-steps, fewer bytes. */
+static bool is_better(const struct search *search, const struct candidate *x,
+                      const struct candidate *y)
 {
     const struct plan_choice *a = &x->choice, *b = &y->choice;
     const int64_t samples = search->request->samples;
@@ -229,7 +247,8 @@ static bool is_better(const struct search *search, const struct candidate *x, co
         {a->offload, b->offload},
         {-recompute_blocks(&a->recompute, RECOMPUTE_NONE, search->layers),
          -recompute_blocks(&b->recompute, RECOMPUTE_NONE, search->layers)},
-        {(double)size_ceil_div(samples, a->micro_batch), (double)size_ceil_div(samples, b->micro_batch)},
+        {(double)size_ceil_div(samples, a->micro_batch),
+         (double)size_ceil_div(samples, b->micro_batch)},
         {(double)x->measured.bytes, (double)y->measured.bytes},
         {-a->micro_batch, -b->micro_batch},
         {-a->loss_chunk_rows, -b->loss_chunk_rows},
@@ -245,13 +264,15 @@ static bool is_better(const struct search *search, const struct candidate *x, co
 /* A micro-batch, for one part of the optimizer state in host memory. */
 struct line {
     struct search *search;
-    struct candidate *best; /* of all lines; whatever is measured and fits replaces it if it is better */
+    struct candidate
+        *best; /* of all lines; whatever is measured and fits replaces it if it is better */
     int32_t batch, offload;
     int32_t chunks[CHUNK_WIDTHS_MAX]; /* from the widest down */
     int32_t chunk_count;
     int32_t last;  /* rung */
     int32_t below; /* this rung and those below it do not fit, whatever the chunk */
-    int32_t *slow; /* this rung and those above it are slower than the best, whatever the chunk and the offload */
+    int32_t *slow; /* this rung and those above it are slower than the best, whatever the chunk and
+                      the offload */
 };
 
 static void chunks_list(const struct search_request *request, struct line *line)
@@ -263,11 +284,14 @@ static void chunks_list(const struct search_request *request, struct line *line)
     }
 }
 
-/* Measures a rung with one of the chunks.  Gives whether it fits, and whether it is slower than the best. */
-static enum gt_status rung_try(const struct line *line, int32_t rung, int32_t chunk, bool *fit, bool *slow)
+/* Measures a rung with one of the chunks.  Gives whether it fits, and whether it is slower than the
+ * best. */
+static enum gt_status rung_try(const struct line *line, int32_t rung, int32_t chunk, bool *fit,
+                               bool *slow)
 {
     struct search *search = line->search;
-    const struct plan_choice choice = choice_of(search, line->batch, line->chunks[chunk], line->offload, rung);
+    const struct plan_choice choice =
+        choice_of(search, line->batch, line->chunks[chunk], line->offload, rung);
     struct candidate at;
     TRY(candidate_measure(search, &choice, &at));
     *fit = may_fit(search, &at);
@@ -279,15 +303,17 @@ static enum gt_status rung_try(const struct line *line, int32_t rung, int32_t ch
     return GT_OK;
 }
 
-/* Returns a rung between two others, if possible none where all blocks have one level.  The last block saves nothing in
- * its own backward pass, which comes first, and may need a tensor more there. */
+/* Returns a rung between two others, if possible none where all blocks have one level.  The last
+ * block saves nothing in its own backward pass, which comes first, and may need a tensor more
+ * there. */
 static int32_t rung_between(const struct line *line, int32_t low, int32_t high)
 {
     const int32_t middle = low + (high - low) / 2;
     return middle % line->search->layers == 0 && middle - 1 > low ? middle - 1 : middle;
 }
 
-/* Bisects the rungs between those that do not fit and those that are slow for the lowest that fits with any chunk. */
+/* Bisects the rungs between those that do not fit and those that are slow for the lowest that fits
+ * with any chunk. */
 static enum gt_status rung_lowest(struct line *line, int32_t *out)
 {
     int32_t high = line->last < *line->slow ? line->last + 1 : *line->slow;
@@ -305,7 +331,8 @@ static enum gt_status rung_lowest(struct line *line, int32_t *out)
     return GT_OK;
 }
 
-/* Bisects the chunks for the widest one with which the lowest rung fits; with the narrowest one it does. */
+/* Bisects the chunks for the widest one with which the lowest rung fits; with the narrowest one it
+ * does. */
 static enum gt_status chunk_widest(const struct line *line, int32_t lowest, int32_t *out)
 {
     int32_t low = -1, high = line->chunk_count - 1;
@@ -319,8 +346,8 @@ static enum gt_status chunk_widest(const struct line *line, int32_t lowest, int3
     return GT_OK;
 }
 
-/* Bisects the rungs above `lowest`, with each of the first `count` chunks, for the lowest that fits.
- * Ends where the rung after `lowest` is slower than the best, as all that is left is then. */
+/* Bisects the rungs above `lowest`, with each of the first `count` chunks, for the lowest that
+ * fits. Ends where the rung after `lowest` is slower than the best, as all that is left is then. */
 static enum gt_status chunks_try(const struct line *line, int32_t lowest, int32_t count)
 {
     int32_t high = line->last + 1; /* the chunk before, which is wider, fits from there on */
@@ -340,9 +367,10 @@ static enum gt_status chunks_try(const struct line *line, int32_t lowest, int32_
     return GT_OK;
 }
 
-/* Finds the choice with the smallest plan of a micro-batch, for one part of the state in host memory, if it is smaller
- * than `out`: of chunks the narrowest, of rungs one near the end. */
-static enum gt_status smallest_at(struct search *search, int32_t batch, int32_t offload, struct candidate *out)
+/* Finds the choice with the smallest plan of a micro-batch, for one part of the state in host
+ * memory, if it is smaller than `out`: of chunks the narrowest, of rungs one near the end. */
+static enum gt_status smallest_at(struct search *search, int32_t batch, int32_t offload,
+                                  struct candidate *out)
 {
     const int32_t chunk = chunk_least(search->request, batch);
     struct plan_choice choice = choice_of(search, batch, chunk, offload, 0);
@@ -351,10 +379,12 @@ static enum gt_status smallest_at(struct search *search, int32_t batch, int32_t 
     if (chunk == 0)
         return GT_OK;
     TRY(measure_update(&search->measure, &choice, &update));
-    if (offload > search->request->options.choice.offload && update.host_bytes > search->share.host_bytes)
+    if (offload > search->request->options.choice.offload &&
+        update.host_bytes > search->share.host_bytes)
         return GT_OK;
     const int32_t last = rung_last(search, batch, &update), near = rungs_near_end(search);
-    for (int32_t rung = last; rung >= 0 && rung >= last - near && update.bytes < out->measured.bytes; rung--) {
+    for (int32_t rung = last;
+         rung >= 0 && rung >= last - near && update.bytes < out->measured.bytes; rung--) {
         choice.recompute = rung_mix(search, rung);
         TRY(candidate_measure(search, &choice, &at));
         const bool same = at.measured.bytes == out->measured.bytes;
@@ -364,8 +394,8 @@ static enum gt_status smallest_at(struct search *search, int32_t batch, int32_t 
     return GT_OK;
 }
 
-/* Finds the choice with the smallest plan of all: of micro-batches the smallest, or a whole part, whose gradients end
- * with its micro-step. */
+/* Finds the choice with the smallest plan of all: of micro-batches the smallest, or a whole part,
+ * whose gradients end with its micro-step. */
 static enum gt_status smallest_find(struct search *search, struct candidate *out)
 {
     const int32_t count = search->batch_count, least = search->request->options.choice.offload;
@@ -410,10 +440,11 @@ static int32_t line_measured_most(const struct line *line)
     return 2 + rungs_near_end(line->search) + 2 * bisected + line->chunk_count * (2 + bisected);
 }
 
-/* Searches the micro-batches from `least` on, for one part of the state in host memory.  The rungs that do not fit at
- * one of them do not fit at the next, but for a whole part, which may need less. */
-static enum gt_status offload_search(struct search *search, int32_t least, int32_t offload, int32_t *slow,
-                                     struct candidate *best)
+/* Searches the micro-batches from `least` on, for one part of the state in host memory.  The rungs
+ * that do not fit at one of them do not fit at the next, but for a whole part, which may need less.
+ */
+static enum gt_status offload_search(struct search *search, int32_t least, int32_t offload,
+                                     int32_t *slow, struct candidate *best)
 {
     struct line line = {.search = search, .best = best, .offload = offload, .below = -1};
     bool fits_none = false;
@@ -454,8 +485,8 @@ static enum gt_status batch_seconds(struct search *search, int32_t batch, double
     return GT_OK;
 }
 
-/* Drops each micro-batch above the requested one that saves less than BATCH_GAIN_LEAST beside the one before it that
- * stays.  A whole part of an update stays, since it may be the smallest plan. */
+/* Drops each micro-batch above the requested one that saves less than BATCH_GAIN_LEAST beside the
+ * one before it that stays.  A whole part of an update stays, since it may be the smallest plan. */
 static enum gt_status batches_thin(struct search *search)
 {
     const int32_t asked = search->request->options.choice.micro_batch, count = search->batch_count;
@@ -468,7 +499,8 @@ static enum gt_status batches_thin(struct search *search)
         const int32_t batch = search->batches[i];
         if (batch > asked && !batch_is_part(search, batch)) {
             TRY(batch_seconds(search, batch, own));
-            if (own[0] > (1.0 - BATCH_GAIN_LEAST) * kept[0] && own[1] > (1.0 - BATCH_GAIN_LEAST) * kept[1])
+            if (own[0] > (1.0 - BATCH_GAIN_LEAST) * kept[0] &&
+                own[1] > (1.0 - BATCH_GAIN_LEAST) * kept[1])
                 continue;
             memcpy(kept, own, sizeof kept);
         }
@@ -483,7 +515,8 @@ static enum gt_status grid_search(struct search *search, int32_t least, struct c
     int32_t slow[BATCHES_MAX];
     for (int32_t i = 0; i < search->batch_count; i++)
         slow[i] = search->rungs + 1;
-    for (int32_t offload = search->request->options.choice.offload; offload <= search->offload_most; offload++)
+    for (int32_t offload = search->request->options.choice.offload; offload <= search->offload_most;
+         offload++)
         TRY(offload_search(search, least, offload, slow, best));
     return GT_OK;
 }
@@ -507,7 +540,8 @@ static enum gt_status fastest_find(struct search *search, int32_t least, struct 
 
 /* ---- searches ---- */
 
-static struct model_options options_of(const struct search *search, const struct plan_choice *choice)
+static struct model_options options_of(const struct search *search,
+                                       const struct plan_choice *choice)
 {
     struct model_options options = search->request->options;
     options.choice = *choice;
@@ -525,7 +559,8 @@ static struct search_choice found_of(const struct search *search, const struct c
 }
 
 /* Returns a search with the state format of the request. */
-static struct search search_make(struct hostmem *mem, const struct search_request *request, struct search_memo *memo)
+static struct search search_make(struct hostmem *mem, const struct search_request *request,
+                                 struct search_memo *memo)
 {
     const struct plan_choice *asked = &request->options.choice;
     const int32_t layers = request->options.config.n_layer;
@@ -547,8 +582,10 @@ static struct search search_make(struct hostmem *mem, const struct search_reques
     return search;
 }
 
-/* Measures the requested options; plans them, if they may fit or it takes no time, for the bytes in a report. */
-static enum gt_status requested_try(struct search *search, struct search_result *result, struct candidate *out)
+/* Measures the requested options; plans them, if they may fit or it takes no time, for the bytes in
+ * a report. */
+static enum gt_status requested_try(struct search *search, struct search_result *result,
+                                    struct candidate *out)
 {
     const struct search_request *request = search->request;
     const struct plan_choice asked = choice_requested(request);
@@ -559,7 +596,8 @@ static enum gt_status requested_try(struct search *search, struct search_result 
     if (chunks > CHUNKS_TYPED_MAX)
         return GT_OK;
     TRY(candidate_measure(search, &asked, out));
-    result->bytes_request_least = !fits(search, &out->measured) && search->layers + chunks > PARTS_SHORT;
+    result->bytes_request_least =
+        !fits(search, &out->measured) && search->layers + chunks > PARTS_SHORT;
     if (!result->bytes_request_least)
         TRY(measure_place(&search->measure, &asked, &out->measured));
     result->seconds_request = out->measured.seconds;
@@ -592,10 +630,10 @@ static enum gt_status smallest_search(struct search *search, struct search_resul
     return GT_OK;
 }
 
-/* Tries the requested options, and larger micro-batches if these fit; in a resumed run then others that change no bit;
- * then all others. */
-static enum gt_status format_search(struct hostmem *mem, const struct search_request *request, struct search_memo *memo,
-                                    struct search_result *out)
+/* Tries the requested options, and larger micro-batches if these fit; in a resumed run then others
+ * that change no bit; then all others. */
+static enum gt_status format_search(struct hostmem *mem, const struct search_request *request,
+                                    struct search_memo *memo, struct search_result *out)
 {
     struct search_request same = *request;
     struct search search = search_make(mem, request, memo);
@@ -620,7 +658,8 @@ static enum gt_status format_search(struct hostmem *mem, const struct search_req
     if (!out->fits && !request->fit_only)
         TRY(smallest_search(&search, out));
     const struct plan_choice own = choice_requested(request);
-    out->candidates = plan_choice_equal(&out->found.options.choice, &own) && out->fits ? 1 : search.measured + 1;
+    out->candidates =
+        plan_choice_equal(&out->found.options.choice, &own) && out->fits ? 1 : search.measured + 1;
     return GT_OK;
 }
 
@@ -633,12 +672,13 @@ void search_memo_close(struct search_memo *memo)
 enum state_format search_states_next(const struct model_options *options)
 {
     const enum state_format next = state_format_next(options->states);
-    bool codes = next != STATE_FORMATS && state_format_dtypes(next, options->dtype, false).moment == DTYPE_U8;
+    bool codes = next != STATE_FORMATS &&
+                 state_format_dtypes(next, options->dtype, false).moment == DTYPE_U8;
     return options->muon && codes ? STATE_FORMATS : next;
 }
 
-/* Tries a leaner format only if no candidate of a wider one fits.  The smallest plan is that of the last format, the
- * figures for the request stay those of the first. */
+/* Tries a leaner format only if no candidate of a wider one fits.  The smallest plan is that of the
+ * last format, the figures for the request stay those of the first. */
 static enum gt_status formats_search(struct hostmem *mem, const struct search_request *request,
                                      struct search_memo *memo, struct search_result *out)
 {
@@ -662,7 +702,8 @@ static enum gt_status formats_search(struct hostmem *mem, const struct search_re
     return out->fits ? GT_OK : GT_NO_FIT;
 }
 
-enum gt_status plan_search(struct hostmem *mem, const struct search_request *request, struct search_result *out)
+enum gt_status plan_search(struct hostmem *mem, const struct search_request *request,
+                           struct search_result *out)
 {
     struct search_memo own = {0};
     out->fits = false;
@@ -671,7 +712,8 @@ enum gt_status plan_search(struct hostmem *mem, const struct search_request *req
     return status;
 }
 
-enum gt_status search_bytes_least(struct hostmem *mem, const struct search_request *request, uint64_t *out)
+enum gt_status search_bytes_least(struct hostmem *mem, const struct search_request *request,
+                                  uint64_t *out)
 {
     struct search_memo own = {0};
     struct search search = search_make(mem, request, request->memo ? request->memo : &own);
@@ -703,10 +745,10 @@ static int32_t front_sort(struct search_choice *points, int32_t count)
     return kept;
 }
 
-/* Finds the fastest plans for budgets from the smallest plan's bytes to those of the fastest of all, evenly spaced on a
- * logarithmic scale. */
-static enum gt_status front_plan(struct search *search, struct search_choice out[static SEARCH_FRONT_MAX],
-                                 int32_t *count)
+/* Finds the fastest plans for budgets from the smallest plan's bytes to those of the fastest of
+ * all, evenly spaced on a logarithmic scale. */
+static enum gt_status front_plan(struct search *search,
+                                 struct search_choice out[static SEARCH_FRONT_MAX], int32_t *count)
 {
     struct search_result request = {.candidates = 0};
     struct candidate asked, least, at = nothing;

@@ -1,9 +1,10 @@
 /* The search: finds the fastest plan of a configuration that fits a budget.
  *
- * It tries a fixed grid of micro-batches, loss chunks and parts of the optimizer state in host memory, and at each
- * point of it bisects how much is recomputed.  These change no result but the order of sums.  Leaner state formats are
- * tried only if they are allowed and nothing else fits.  A larger budget never gives a slower plan, as far as bytes
- * fall with each block that is recomputed; where a level ends, those of a few models rise by up to 1 %.
+ * It tries a fixed grid of micro-batches, loss chunks and parts of the optimizer state in host
+ * memory, and at each point of it bisects how much is recomputed.  These change no result but the
+ * order of sums.  Leaner state formats are tried only if they are allowed and nothing else fits.  A
+ * larger budget never gives a slower plan, as far as bytes fall with each block that is recomputed;
+ * where a level ends, those of a few models rise by up to 1 %.
  */
 #ifndef GPT_TRAIN_PLAN_PLAN_SEARCH_H
 #define GPT_TRAIN_PLAN_PLAN_SEARCH_H
@@ -14,7 +15,8 @@
 #include "plan/plan_cost.h"
 #include "plan/plan_measure.h"
 
-/* Measurements shared by searches that differ only in budget, pins and state format.  Zeroed before the first. */
+/* Measurements shared by searches that differ only in budget, pins and state format.  Zeroed before
+ * the first. */
 struct search_memo {
     struct measure_memo states[STATE_FORMATS];
 };
@@ -23,10 +25,11 @@ void search_memo_close(struct search_memo *memo);
 struct search_request {
     struct model_options options; /* the requested options; their choices are the first candidate */
     int64_t samples;              /* per part of an update */
-    int64_t micro_batch_most;     /* of the grid; at most that of `options` unless it is larger.  0: that one */
+    int64_t micro_batch_most;     /* of the grid; at most that of `options` unless it is larger.  0:
+                                     that one */
     int64_t loss_chunk_most;      /* rows of the grid's widest chunk; 0: those of `options` */
     bool pin_micro_batch, pin_recompute, pin_loss_chunk, pin_evaluate_batch; /* set by the user */
-    bool pin_offload;                                                        /* also of the blocks' inputs */
+    bool pin_offload;  /* also of the blocks' inputs */
     bool resumed;      /* the requested choices, but offload, come before all others */
     bool lean_states;  /* if nothing fits, formats leaner than that of `options` are tried */
     bool lean_offered; /* leaner formats are not tried, but a choice may suggest them */
@@ -39,19 +42,21 @@ struct search_request {
 
 /* The way in which a choice differs from the request. */
 enum choice_kind {
-    CHOICE_SEARCHED,    /* the search's result with nothing pinned, for the budget or a part of it */
+    CHOICE_SEARCHED, /* the search's result with nothing pinned, for the budget or a part of it */
     CHOICE_MICRO_BATCH, /* only the micro-batch is smaller */
     CHOICE_RECOMPUTE,   /* only more is recomputed */
     CHOICE_HOST,        /* as CHOICE_SEARCHED with a larger host_budget; nothing else fits */
-    CHOICE_STATES,      /* leaner states, if only they fit or they are much faster; not equivalent from here on */
-    CHOICE_BLOCK_SIZE,  /* from here on another context or model, so other losses */
+    CHOICE_STATES, /* leaner states, if only they fit or they are much faster; not equivalent from
+                      here on */
+    CHOICE_BLOCK_SIZE, /* from here on another context or model, so other losses */
     CHOICE_LAYERS,
     CHOICE_WIDTH, /* fewer heads of the same size */
     CHOICE_MODEL, /* fewer layers and heads */
     CHOICE_KINDS
 };
 
-/* A plan that fits, or a point of the front: options with their bytes and seconds, planned for real. */
+/* A plan that fits, or a point of the front: options with their bytes and seconds, planned for
+ * real. */
 struct search_choice {
     enum choice_kind kind;
     bool by_allowing; /* for CHOICE_STATES: allow_lean_states finds it, as nothing else fits */
@@ -67,30 +72,34 @@ struct search_result {
     bool bytes_request_least; /* bytes_request is a lower bound: its tensors were not placed */
     bool request_fits;        /* a change of the requested options only makes them faster */
     int32_t candidates;       /* number measured; 1: the requested options were chosen */
-    bool unplaceable;         /* a tensor exceeds the device's largest allocation, so no budget would do */
+    bool unplaceable; /* a tensor exceeds the device's largest allocation, so no budget would do */
     bool fits;
 };
 
-/* Returns the rows of a loss chunk: at most `most`, evenly over the rows of a micro-step, in multiples of 64. */
+/* Returns the rows of a loss chunk: at most `most`, evenly over the rows of a micro-step, in
+ * multiples of 64. */
 int64_t search_chunk_even(int64_t rows, int64_t most);
 #define SEARCH_CHUNKS_MAX 512 /* in a program, unless the user set loss_chunk */
 
-/* Runs the search.  Errors: GT_NO_FIT (not logged) when nothing fits: then `out` has the candidate with the fewest
- * bytes; GT_NO_MEMORY, and those of model_create() and plan_create(). */
-enum gt_status plan_search(struct hostmem *mem, const struct search_request *request, struct search_result *out);
+/* Runs the search.  Errors: GT_NO_FIT (not logged) when nothing fits: then `out` has the candidate
+ * with the fewest bytes; GT_NO_MEMORY, and those of model_create() and plan_create(). */
+enum gt_status plan_search(struct hostmem *mem, const struct search_request *request,
+                           struct search_result *out);
 
-/* Measures the smallest plan that the pins allow; MEASURE_NEVER if the device's largest allocation rules out all.
- * Errors: the same. */
-enum gt_status search_bytes_least(struct hostmem *mem, const struct search_request *request, uint64_t *out);
+/* Measures the smallest plan that the pins allow; MEASURE_NEVER if the device's largest allocation
+ * rules out all. Errors: the same. */
+enum gt_status search_bytes_least(struct hostmem *mem, const struct search_request *request,
+                                  uint64_t *out);
 
-/* Returns the next leaner state format that the options allow, or STATE_FORMATS: Muon has no 8-bit momentum. */
+/* Returns the next leaner state format that the options allow, or STATE_FORMATS: Muon has no 8-bit
+ * momentum. */
 enum state_format search_states_next(const struct model_options *options);
 
 #define SEARCH_FRONT_MAX 24
 
-/* Finds the front of memory against time, for any budget: candidates of the request and the request itself, such that
- * no other one is both smaller and faster, by growing bytes.  At most SEARCH_FRONT_MAX points, planned for real.
- * Errors: the same. */
+/* Finds the front of memory against time, for any budget: candidates of the request and the request
+ * itself, such that no other one is both smaller and faster, by growing bytes.  At most
+ * SEARCH_FRONT_MAX points, planned for real. Errors: the same. */
 enum gt_status search_front(struct hostmem *mem, const struct search_request *request,
                             struct search_choice out[static SEARCH_FRONT_MAX], int32_t *count);
 

@@ -1,10 +1,11 @@
 /* Writes TensorBoard's event file, which W&B, aim and trackio import as well.
  *
- * The file is a sequence of records: length (64 bits), masked CRC-32C of the length, data, masked CRC-32C of the data
- * (tensorflow/core/lib/io/record_writer.h).  The data are protocol buffers (tensorflow/core/util/event.proto and
- * framework/summary.proto): Event { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5
- * }, Summary { Value value = 1 }, Value { string tag = 1; float simple_value = 2 }.  Records are streamed, so that
- * memory does not depend on their number.
+ * The file is a sequence of records: length (64 bits), masked CRC-32C of the length, data, masked
+ * CRC-32C of the data (tensorflow/core/lib/io/record_writer.h).  The data are protocol buffers
+ * (tensorflow/core/util/event.proto and framework/summary.proto): Event { double wall_time = 1;
+ * int64 step = 2; string file_version = 3; Summary summary = 5
+ * }, Summary { Value value = 1 }, Value { string tag = 1; float simple_value = 2 }.  Records are
+ * streamed, so that memory does not depend on their number.
  */
 #include "report/report_events.h"
 
@@ -14,7 +15,8 @@
 #include "report/run_record.h"
 
 #define FILE_NAME "events.out.tfevents.0.gpt-train"
-#define MESSAGE_BYTES 16384 /* a line has at most 200 numbers, which take 20 bytes each and their names */
+#define MESSAGE_BYTES \
+    16384 /* a line has at most 200 numbers, which take 20 bytes each and their names */
 
 struct message {
     unsigned char bytes[MESSAGE_BYTES];
@@ -46,7 +48,8 @@ static enum gt_status record_put(struct file_replacement *file, const struct mes
 {
     unsigned char record[MESSAGE_BYTES + 16];
     const uint64_t length = message->count;
-    const uint32_t sums[] = {masked_crc(&length, sizeof length), masked_crc(message->bytes, message->count)};
+    const uint32_t sums[] = {masked_crc(&length, sizeof length),
+                             masked_crc(message->bytes, message->count)};
     memcpy(record, &length, 8);
     memcpy(record + 8, &sums[0], 4);
     memcpy(record + 12, message->bytes, message->count);

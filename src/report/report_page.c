@@ -1,8 +1,9 @@
 /* Writes the report: a page of HTML with charts in SVG.
  *
- * The page loads nothing and runs nothing, and its Content-Security-Policy says so.  All texts come from files and are
- * escaped.  Colours follow the reader's choice of light or dark.  What is drawn is one table of charts; charts without
- * data are left out, so that runs of different releases can be compared.
+ * The page loads nothing and runs nothing, and its Content-Security-Policy says so.  All texts come
+ * from files and are escaped.  Colours follow the reader's choice of light or dark.  What is drawn
+ * is one table of charts; charts without data are left out, so that runs of different releases can
+ * be compared.
  */
 #include "report/report_page.h"
 
@@ -68,7 +69,8 @@ static void range_widen(struct range *range)
 /* Returns the mean of a point's values; NaN if it has none. */
 static double mean_of(const struct run_point *point, enum run_field field)
 {
-    return point->y[field].finite > 0 ? point->y[field].sum / (double)point->y[field].finite : (double)NAN;
+    return point->y[field].finite > 0 ? point->y[field].sum / (double)point->y[field].finite
+                                      : (double)NAN;
 }
 
 static const struct run_series *series_of(const struct run_record *run, enum run_field field)
@@ -162,29 +164,34 @@ static void axes_draw(const struct axes *axes, FILE *out)
 enum mark { MARK_MEAN, MARK_EXTREMES, MARK_DOT, MARK_BAD };
 
 /* Draws one kind of mark at each point of a series. */
-static void marks_draw(const struct axes *axes, const struct run_series *series, enum run_field field, enum mark mark,
-                       FILE *out)
+static void marks_draw(const struct axes *axes, const struct run_series *series,
+                       enum run_field field, enum mark mark, FILE *out)
 {
     char move = 'M';
     for (int32_t i = 0; i < series->count; i++) {
         const struct run_point *point = &series->at[i];
-        const double x = x_of(axes, point->x[axes->chart->axis]), y = y_of(axes, mean_of(point, field));
+        const double x = x_of(axes, point->x[axes->chart->axis]),
+                     y = y_of(axes, mean_of(point, field));
         const bool drawn = isfinite(x) && point->y[field].finite > 0;
         if (mark == MARK_MEAN && drawn)
             fprintf(out, "%c%.1f %.1f", move, x, y);
         else if (mark == MARK_EXTREMES && drawn && point->y[field].finite > 1)
-            fprintf(out, "M%.1f %.1fV%.1f", x, y_of(axes, point->y[field].low), y_of(axes, point->y[field].high));
+            fprintf(out, "M%.1f %.1fV%.1f", x, y_of(axes, point->y[field].low),
+                    y_of(axes, point->y[field].high));
         else if (mark == MARK_DOT && drawn)
-            fprintf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\"><title>%.4g</title></circle>\n", x, y,
-                    mean_of(point, field));
+            fprintf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\"><title>%.4g</title></circle>\n",
+                    x, y, mean_of(point, field));
         else if (mark == MARK_BAD && isfinite(x) && point->y[field].not_finite > 0)
-            fprintf(out, "<path class=\"bad\" d=\"M%.1f %.1fl4 8h-8z\"><title>%" PRId64 " not finite</title></path>\n",
+            fprintf(out,
+                    "<path class=\"bad\" d=\"M%.1f %.1fl4 8h-8z\"><title>%" PRId64
+                    " not finite</title></path>\n",
                     x, TOP, point->y[field].not_finite);
         move = drawn ? 'L' : 'M';
     }
 }
 
-static void curve_draw(const struct axes *axes, const struct run_record *run, enum run_field field, FILE *out)
+static void curve_draw(const struct axes *axes, const struct run_record *run, enum run_field field,
+                       FILE *out)
 {
     const struct run_series *series = series_of(run, field);
     fputs("<path opacity=\"0.3\" d=\"", out);
@@ -203,8 +210,10 @@ static void chart_draw(const struct page *page, const struct chart *chart)
     FILE *out = page->out;
     if (!axes_find(page, chart, &axes))
         return;
-    fprintf(out, "<figure><figcaption>%s</figcaption>\n<svg viewBox=\"0 0 480 264\" role=\"img\" aria-label=\"%s\">\n",
-            chart->title, chart->title);
+    fprintf(
+        out,
+        "<figure><figcaption>%s</figcaption>\n<svg viewBox=\"0 0 480 264\" role=\"img\" aria-label=\"%s\">\n",
+        chart->title, chart->title);
     axes_draw(&axes, out);
     for (size_t r = 0; r < page->count; r++) {
         const double forecast = chart_forecast(chart, &page->runs[r]);
@@ -213,8 +222,8 @@ static void chart_draw(const struct page *page, const struct chart *chart)
         if (chart->field == RUN_LOSS)
             curve_draw(&axes, &page->runs[r], RUN_VAL_LOSS, out);
         if (isfinite(forecast))
-            fprintf(out, "<path stroke-dasharray=\"6 4\" d=\"M%.1f %.1fH%.1f\"/>\n", LEFT, y_of(&axes, forecast),
-                    RIGHT);
+            fprintf(out, "<path stroke-dasharray=\"6 4\" d=\"M%.1f %.1fH%.1f\"/>\n", LEFT,
+                    y_of(&axes, forecast), RIGHT);
         fputs("</g>\n", out);
     }
     fputs("</svg></figure>\n", out);
@@ -236,17 +245,22 @@ bool report_memory_draw(const struct run_record *run, FILE *out)
     }
     if (!(total > 0.0 && total < 1e30))
         return false;
-    fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 480 %zu\" font-family=\"sans-serif\">\n",
-            60 + 20 * used);
-    svg_text(out, 0, 14, SVG_START, SVG_TEXT_SIZE, SVG_INK, "%s at the peak of an update", LOG_BYTES(total));
+    fprintf(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 480 %zu\" font-family=\"sans-serif\">\n",
+        60 + 20 * used);
+    svg_text(out, 0, 14, SVG_START, SVG_TEXT_SIZE, SVG_INK, "%s at the peak of an update",
+             LOG_BYTES(total));
     json_object_foreach((json_t *)categories, name, value)
     {
         const double bytes = json_number_value(value), width = 480.0 * bytes / total;
         const char *colour = svg_colours[index++ % SVG_COLOURS];
         if (!(bytes > 0.0))
             continue;
-        fprintf(out, "<rect x=\"%.2f\" y=\"22\" width=\"%.2f\" height=\"24\" fill=\"%s\"/>\n", x, width, colour);
-        fprintf(out, "<rect x=\"0\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", y - 11, colour);
+        fprintf(out, "<rect x=\"%.2f\" y=\"22\" width=\"%.2f\" height=\"24\" fill=\"%s\"/>\n", x,
+                width, colour);
+        fprintf(out, "<rect x=\"0\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", y - 11,
+                colour);
         svg_text(out, 20, y, SVG_START, SVG_TEXT_SIZE, SVG_INK, "%s", name);
         svg_text(out, 250, y, SVG_END, SVG_TEXT_SIZE, SVG_INK, "%s", LOG_BYTES(bytes));
         svg_text(out, 330, y, SVG_END, SVG_TEXT_SIZE, SVG_INK, "%.1f %%", 100.0 * bytes / total);
@@ -294,12 +308,17 @@ static void run_name_write(const struct page *page, size_t r)
 /* Writes what a step took, what the forecast was, and the memory. */
 static void measured_write(const struct page *page, const struct run_record *run)
 {
-    const double forecast = run_number(run->facts, "step_s"), error = run_number(run->facts, "uncertainty");
-    const double measured = run->steps > 1 ? run->step_ms / 1e3 / (double)(run->steps - 1) : (double)NAN;
+    const double forecast = run_number(run->facts, "step_s"),
+                 error = run_number(run->facts, "uncertainty");
+    const double measured =
+        run->steps > 1 ? run->step_ms / 1e3 / (double)(run->steps - 1) : (double)NAN;
     cell_write(page, isfinite(measured) ? CLOCK_DURATION(measured) : "");
-    const char *about = error < 1.0 ? "" : "about ", *bounds = error < 1.0 ? TEXT(32, " ±%.0f %%", 100.0 * error) : "";
-    cell_write(page, forecast > 0.0 ? TEXT(80, "%s%s%s", about, CLOCK_DURATION(forecast), bounds) : "");
-    const char *planned = LOG_BYTES(run->planned_bytes), *allocated = LOG_BYTES(run->allocated_bytes);
+    const char *about = error < 1.0 ? "" : "about ",
+               *bounds = error < 1.0 ? TEXT(32, " ±%.0f %%", 100.0 * error) : "";
+    cell_write(page,
+               forecast > 0.0 ? TEXT(80, "%s%s%s", about, CLOCK_DURATION(forecast), bounds) : "");
+    const char *planned = LOG_BYTES(run->planned_bytes),
+               *allocated = LOG_BYTES(run->allocated_bytes);
     cell_write(page, run->planned_bytes > 0.0 ? TEXT(64, "%s / %s", planned, allocated) : "");
 }
 
@@ -325,7 +344,8 @@ static void runs_write(const struct page *page)
                               run->series[0].stride == 1 ? "" : "s"));
         if (run->file.unreadable > 0 || run->file.torn)
             fprintf(page->out, "; left out: %" PRId64 " unreadable line%s%s", run->file.unreadable,
-                    run->file.unreadable == 1 ? "" : "s", run->file.torn ? ", half a line at the end" : "");
+                    run->file.unreadable == 1 ? "" : "s",
+                    run->file.torn ? ", half a line at the end" : "");
         if (run->starts > 1)
             fprintf(page->out, "; %" PRId64 " starts", run->starts);
         fputs("\n", page->out);
@@ -344,7 +364,8 @@ static void setting_write(const struct page *page, const char *name)
 {
     bool differs = page->count == 1;
     for (size_t r = 1; r < page->count; r++)
-        differs = differs || strcmp(setting_of(&page->runs[r], name), setting_of(&page->runs[0], name)) != 0;
+        differs = differs ||
+                  strcmp(setting_of(&page->runs[r], name), setting_of(&page->runs[0], name)) != 0;
     if (!differs)
         return;
     fputs("<tr><th>", page->out);
@@ -354,7 +375,8 @@ static void setting_write(const struct page *page, const char *name)
     fputs("\n", page->out);
 }
 
-/* The settings are the texts of the start lines.  Each is written with the first run that has it. */
+/* The settings are the texts of the start lines.  Each is written with the first run that has it.
+ */
 static void settings_write(const struct page *page)
 {
     fprintf(page->out, "<h2>%s</h2>\n<div class=\"wide\"><table>\n<tr><th>",
@@ -418,24 +440,27 @@ static void head_write(const struct page *page, int refresh_s)
     struct tm date;
     if (!localtime_r(&seconds, &date) || strftime(now, sizeof now, "%Y-%m-%d %H:%M:%S", &date) == 0)
         now[0] = '\0';
-    fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n",
-          page->out);
+    fputs(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n",
+        page->out);
     if (refresh_s > 0)
         fprintf(page->out, "<meta http-equiv=\"refresh\" content=\"%d\">\n", refresh_s);
-    fprintf(page->out,
-            "<title>gpt-train report</title>\n<style>%s</style></head>\n<body><h1>Training report</h1>\n<p>%s%s</p>\n",
-            style, now, refresh_s > 0 ? "; the run goes on, and this page loads again by itself" : "");
+    fprintf(
+        page->out,
+        "<title>gpt-train report</title>\n<style>%s</style></head>\n<body><h1>Training report</h1>\n<p>%s%s</p>\n",
+        style, now, refresh_s > 0 ? "; the run goes on, and this page loads again by itself" : "");
 }
 
 static void page_draw(const struct page *page, int refresh_s)
 {
     head_write(page, refresh_s);
     runs_write(page);
-    fputs("<h2>Curves</h2>\n<p>Thick: validation loss. Vertical strokes: least to greatest where a point stands for "
-          "several records. Red: not finite.</p>\n<div class=\"charts\">\n",
-          page->out);
+    fputs(
+        "<h2>Curves</h2>\n<p>Thick: validation loss. Vertical strokes: least to greatest where a point stands for "
+        "several records. Red: not finite.</p>\n<div class=\"charts\">\n",
+        page->out);
     for (size_t i = 0; i < sizeof charts / sizeof charts[0]; i++)
         chart_draw(page, &charts[i]);
     fputs("</div>\n", page->out);
@@ -446,7 +471,8 @@ static void page_draw(const struct page *page, int refresh_s)
     fputs("</body></html>\n", page->out);
 }
 
-enum gt_status report_page_write(const struct run_record *runs, size_t count, int refresh_s, const char *path)
+enum gt_status report_page_write(const struct run_record *runs, size_t count, int refresh_s,
+                                 const char *path)
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -457,8 +483,8 @@ enum gt_status report_page_write(const struct run_record *runs, size_t count, in
         failed = ferror(page.out) != 0;
         failed = fclose(page.out) != 0 || failed;
     }
-    const enum gt_status status =
-        failed ? FAIL(GT_NO_MEMORY, "out of memory: the report's page") : file_replace(path, text, bytes);
+    const enum gt_status status = failed ? FAIL(GT_NO_MEMORY, "out of memory: the report's page")
+                                         : file_replace(path, text, bytes);
     free(text);
     return status;
 }

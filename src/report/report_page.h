@@ -4,11 +4,14 @@
 
 #include "report/run_record.h"
 
-/* Writes one self-contained page about `count` runs to the file `path`, which it replaces atomically.  A browser loads
- * it again after `refresh_s` seconds; 0: never.  Errors: GT_IO, GT_NO_MEMORY. */
-enum gt_status report_page_write(const struct run_record *runs, size_t count, int refresh_s, const char *path);
+/* Writes one self-contained page about `count` runs to the file `path`, which it replaces
+ * atomically.  A browser loads it again after `refresh_s` seconds; 0: never.  Errors: GT_IO,
+ * GT_NO_MEMORY. */
+enum gt_status report_page_write(const struct run_record *runs, size_t count, int refresh_s,
+                                 const char *path);
 
-/* Draws the memory of a run by category as an SVG.  Returns false when its start lines do not say. */
+/* Draws the memory of a run by category as an SVG.  Returns false when its start lines do not say.
+ */
 bool report_memory_draw(const struct run_record *run, FILE *out);
 
 #endif

@@ -1,9 +1,10 @@
 /* Reads metrics.jsonl, and collects its lines into series of at most RUN_POINTS_MAX points.
  *
- * A run may be writing the file: a last line without its newline is left for the next call.  Lines that are longer than
- * the trainer writes, that are no JSON object, or that have no iteration are counted and left out.  A point takes
- * `stride` successive records.  When all points are full, neighbours are joined and the stride doubles; each point
- * knows the mean, the least and the greatest of its values.
+ * A run may be writing the file: a last line without its newline is left for the next call.  Lines
+ * that are longer than the trainer writes, that are no JSON object, or that have no iteration are
+ * counted and left out.  A point takes `stride` successive records.  When all points are full,
+ * neighbours are joined and the stride doubles; each point knows the mean, the least and the
+ * greatest of its values.
  */
 #include "report/run_record.h"
 
@@ -19,8 +20,8 @@ void metrics_file_find(const char *run, struct metrics_file *out)
     file_join(out->path, is_folder ? run : "", is_folder ? METRICS_NAME : run);
 }
 
-static enum gt_status line_take(struct metrics_file *file, const char *line, size_t count, metrics_line_fn *take,
-                                void *context)
+static enum gt_status line_take(struct metrics_file *file, const char *line, size_t count,
+                                metrics_line_fn *take, void *context)
 {
     json_error_t error;
     json_t *root = NULL;
@@ -34,7 +35,8 @@ static enum gt_status line_take(struct metrics_file *file, const char *line, siz
 }
 
 /* Reads lines up to the end of the file. */
-static enum gt_status lines_read(struct metrics_file *file, FILE *stream, metrics_line_fn *take, void *context)
+static enum gt_status lines_read(struct metrics_file *file, FILE *stream, metrics_line_fn *take,
+                                 void *context)
 {
     char line[METRICS_LINE_MAX];
     bool longer = false; /* this piece continues a line that is too long */
@@ -60,7 +62,8 @@ enum gt_status metrics_read(struct metrics_file *file, metrics_line_fn *take, vo
         return FAIL(GT_DATA, "%s: no such file; name the folder of a run of gpt-train", file->path);
     FILE *stream = fdopen(fd, "r");
     const bool ready = stream && fseek(stream, file->offset, SEEK_SET) == 0;
-    const enum gt_status status = ready ? lines_read(file, stream, take, context) : file_error(file->path, "open");
+    const enum gt_status status =
+        ready ? lines_read(file, stream, take, context) : file_error(file->path, "open");
     if (stream)
         fclose(stream);
     else
@@ -72,7 +75,8 @@ enum gt_status metrics_read(struct metrics_file *file, metrics_line_fn *take, vo
 
 #define FACTS_MAX 500 /* no release writes as many */
 
-static const char *const names[RUN_FIELDS] = {"loss", "lr", "grad_norm", "tokens_per_s", "train_loss", "val_loss"};
+static const char *const names[RUN_FIELDS] = {"loss",         "lr",         "grad_norm",
+                                              "tokens_per_s", "train_loss", "val_loss"};
 
 enum gt_status run_record_open(struct run_record *record, const char *path, const char *name)
 {
@@ -113,8 +117,10 @@ static void points_join(struct run_point *to, const struct run_point *from)
                    (double)(to->records + from->records);
     for (int f = 0; f < RUN_FIELDS; f++) {
         const bool first = to->y[f].finite == 0, none = from->y[f].finite == 0;
-        to->y[f].low = first || (!none && from->y[f].low < to->y[f].low) ? from->y[f].low : to->y[f].low;
-        to->y[f].high = first || (!none && from->y[f].high > to->y[f].high) ? from->y[f].high : to->y[f].high;
+        to->y[f].low =
+            first || (!none && from->y[f].low < to->y[f].low) ? from->y[f].low : to->y[f].low;
+        to->y[f].high =
+            first || (!none && from->y[f].high > to->y[f].high) ? from->y[f].high : to->y[f].high;
         to->y[f].sum += from->y[f].sum;
         to->y[f].finite += from->y[f].finite;
         to->y[f].not_finite += from->y[f].not_finite;
@@ -124,7 +130,8 @@ static void points_join(struct run_point *to, const struct run_point *from)
 
 static void series_add(struct run_series *series, const struct run_point *point)
 {
-    const bool full = series->count == RUN_POINTS_MAX && series->at[RUN_POINTS_MAX - 1].records >= series->stride;
+    const bool full =
+        series->count == RUN_POINTS_MAX && series->at[RUN_POINTS_MAX - 1].records >= series->stride;
     for (int32_t i = 0; full && i < RUN_POINTS_MAX / 2; i++) {
         series->at[i] = series->at[2 * i];
         points_join(&series->at[i], &series->at[2 * i + 1]);

@@ -1,4 +1,5 @@
-/* Reads metrics.jsonl of a run, of any length, into bounded memory: series of at most RUN_POINTS_MAX points. */
+/* Reads metrics.jsonl of a run, of any length, into bounded memory: series of at most
+ * RUN_POINTS_MAX points. */
 #ifndef GPT_TRAIN_REPORT_RUN_RECORD_H
 #define GPT_TRAIN_REPORT_RUN_RECORD_H
 
@@ -19,7 +20,15 @@ struct metrics_file {
 #define RUN_SAMPLES_MAX 6
 
 /* The fields of a record that the report shows. */
-enum run_field { RUN_LOSS, RUN_LR, RUN_GRAD_NORM, RUN_TOKENS_PER_S, RUN_TRAIN_LOSS, RUN_VAL_LOSS, RUN_FIELDS };
+enum run_field {
+    RUN_LOSS,
+    RUN_LR,
+    RUN_GRAD_NORM,
+    RUN_TOKENS_PER_S,
+    RUN_TRAIN_LOSS,
+    RUN_VAL_LOSS,
+    RUN_FIELDS
+};
 /* What they can be drawn against.  Seconds are those in which the run ran, over all its starts. */
 enum run_axis { RUN_ITERATIONS, RUN_TOKENS, RUN_SECONDS, RUN_AXES };
 
@@ -45,30 +54,31 @@ struct run_record {
     struct run_series series[2]; /* of the steps and of the evaluations: see run_series_of() */
     json_t *facts;               /* the fields of the last start lines, and the keys in them */
     json_t *samples;             /* evaluations that have one: the first and the last */
-    int64_t until;               /* later iterations are left out; INT64_MAX unless the caller sets it */
-    int64_t last_iter;           /* -1: none */
+    int64_t until;     /* later iterations are left out; INT64_MAX unless the caller sets it */
+    int64_t last_iter; /* -1: none */
     int64_t starts;
     double last[RUN_FIELDS];               /* here and below, NaN: none */
     double best;                           /* the lowest of RUN_VAL_LOSS */
     double seconds, tokens;                /* so far */
     double start_time, start_seconds;      /* at the last start */
     double planned_bytes, allocated_bytes; /* of the last step */
-    double step_ms;                        /* sum over the steps since the last start, without the first */
-    int64_t steps;                         /* since the last start */
+    double step_ms; /* sum over the steps since the last start, without the first */
+    int64_t steps;  /* since the last start */
     int64_t best_iter, evaluated_iter;
 };
 
 /* Receives an object with an integer "iter". */
 typedef enum gt_status metrics_line_fn(void *context, const json_t *line);
 
-/* Sets the file of a run: metrics.jsonl in the folder `run`, or the file `run` itself.  Errors: GT_USAGE. */
+/* Sets the file of a run: metrics.jsonl in the folder `run`, or the file `run` itself.  Errors:
+ * GT_USAGE. */
 void metrics_file_find(const char *run, struct metrics_file *out);
-/* Calls `each` for each line after those that were read before.  Errors: GT_DATA when there is no such file, GT_IO,
- * GT_NO_MEMORY, those of `each`. */
+/* Calls `each` for each line after those that were read before.  Errors: GT_DATA when there is no
+ * such file, GT_IO, GT_NO_MEMORY, those of `each`. */
 enum gt_status metrics_read(struct metrics_file *file, metrics_line_fn *each, void *context);
 
-/* Makes an empty record of the run in `path` (metrics_file_find()).  `name` must outlive it.  Errors: GT_USAGE,
- * GT_NO_MEMORY. */
+/* Makes an empty record of the run in `path` (metrics_file_find()).  `name` must outlive it.
+ * Errors: GT_USAGE, GT_NO_MEMORY. */
 enum gt_status run_record_open(struct run_record *record, const char *path, const char *name);
 /* Releases what a record holds, also one that is all zeros. */
 void run_record_close(struct run_record *record);

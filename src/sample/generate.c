@@ -1,10 +1,11 @@
 /* Sampling.
  *
- * The prefill program processes the prompt in pieces of its fixed length.  The last piece may overlap the one before
- * (the same keys and values are written again), or extend beyond a short prompt (the excess is overwritten before
- * anything attends to it).  The decode program processes the last token, and its logits are sampled.  Once a sequence
- * is longer than the context, positions shift with every token, so its cache is rebuilt.  The sequences of a batch
- * share one prompt and one length, so they advance together.
+ * The prefill program processes the prompt in pieces of its fixed length.  The last piece may
+ * overlap the one before (the same keys and values are written again), or extend beyond a short
+ * prompt (the excess is overwritten before anything attends to it).  The decode program processes
+ * the last token, and its logits are sampled.  Once a sequence is longer than the context,
+ * positions shift with every token, so its cache is rebuilt.  The sequences of a batch share one
+ * prompt and one length, so they advance together.
  */
 #include "sample/generate.h"
 
@@ -28,23 +29,28 @@ struct generator {
     int32_t *ids;     /* [batch, prefill_time] */
 };
 
-/* No plan includes the memory for the tokens, and the system may promise memory that it does not have. */
+/* No plan includes the memory for the tokens, and the system may promise memory that it does not
+ * have. */
 static enum gt_status tokens_check(size_t batch, int64_t tokens_max, size_t *out_count)
 {
     uint64_t total_bytes, free_bytes = SIZE_MAX;
     size_t bytes;
-    if (!size_mul(batch, (size_t)tokens_max, out_count) || !size_mul(*out_count, sizeof(int32_t), &bytes))
-        return FAIL(GT_NO_FIT, "%zu samples of %" PRId64 " tokens need more memory than 64 bits can count", batch,
-                    tokens_max);
+    if (!size_mul(batch, (size_t)tokens_max, out_count) ||
+        !size_mul(*out_count, sizeof(int32_t), &bytes))
+        return FAIL(GT_NO_FIT,
+                    "%zu samples of %" PRId64 " tokens need more memory than 64 bits can count",
+                    batch, tokens_max);
     if (!system_memory_read(&total_bytes, &free_bytes) || bytes <= free_bytes)
         return GT_OK;
     return FAIL(GT_NO_FIT,
-                "%zu samples of up to %" PRId64 " tokens need %s of memory, and %s is free; lower --max_new_tokens",
+                "%zu samples of up to %" PRId64
+                " tokens need %s of memory, and %s is free; lower --max_new_tokens",
                 batch, tokens_max, LOG_BYTES(bytes), LOG_BYTES(free_bytes));
 }
 
-enum gt_status generator_create(struct hostmem *mem, struct session *session, const struct generate_options *options,
-                                int64_t tokens_max, struct generator **out)
+enum gt_status generator_create(struct hostmem *mem, struct session *session,
+                                const struct generate_options *options, int64_t tokens_max,
+                                struct generator **out)
 {
     const size_t width = (size_t)session->model->options.config.padded_vocab_size;
     const size_t batch = (size_t)session->model->decode.batch;
@@ -52,17 +58,19 @@ enum gt_status generator_create(struct hostmem *mem, struct session *session, co
     size_t all_tokens;
     TRY(tokens_check(batch, tokens_max, &all_tokens));
     TRY(HOSTMEM_NEW(mem, 1, "generator", &generator));
-    *generator =
-        (struct generator){.session = session, .options = *options, .batch = (int64_t)batch, .capacity = tokens_max};
-    enum gt_status status = HOSTMEM_NEW(generator, all_tokens, "generated tokens", &generator->tokens);
+    *generator = (struct generator){
+        .session = session, .options = *options, .batch = (int64_t)batch, .capacity = tokens_max};
+    enum gt_status status =
+        HOSTMEM_NEW(generator, all_tokens, "generated tokens", &generator->tokens);
     THEN(status, HOSTMEM_NEW(generator, batch * width, "logits", &generator->logits));
     THEN(status, HOSTMEM_NEW(generator, width, "sorted logits", &generator->scratch));
-    THEN(status, HOSTMEM_NEW(generator, batch * (size_t)session->model->prefill.time, "prefill ids", &generator->ids));
+    THEN(status, HOSTMEM_NEW(generator, batch * (size_t)session->model->prefill.time, "prefill ids",
+                             &generator->ids));
     return FINISH(status, out, generator, hostmem_free);
 }
 
-static enum gt_status program_run(struct generator *generator, const struct program_io *io, int64_t position,
-                                  const int32_t *ids)
+static enum gt_status program_run(struct generator *generator, const struct program_io *io,
+                                  int64_t position, const int32_t *ids)
 {
     struct session *session = generator->session;
     session->scalars[SCALAR_POSITION].i = (int32_t)position;
@@ -91,7 +99,8 @@ static enum gt_status prefill(struct generator *generator, int64_t count)
     return GT_OK;
 }
 
-void generator_begin(struct generator *generator, int64_t sequence, const int32_t *prompt, int64_t count)
+void generator_begin(struct generator *generator, int64_t sequence, const int32_t *prompt,
+                     int64_t count)
 {
     assert(count >= 1 && count < generator->capacity);
     generator->count = 0;
@@ -105,7 +114,8 @@ void generator_extend(struct generator *generator, const int32_t *tokens, int64_
 {
     assert(generator->count + count < generator->capacity);
     for (int64_t b = 0; b < generator->batch; b++)
-        memcpy(generator->tokens + b * generator->capacity + generator->count, tokens, (size_t)count * sizeof(int32_t));
+        memcpy(generator->tokens + b * generator->capacity + generator->count, tokens,
+               (size_t)count * sizeof(int32_t));
     generator->count += count;
 }
 
@@ -126,8 +136,8 @@ static enum gt_status logits_compute(struct generator *generator)
     TRY(program_run(generator, io, length - 1, generator->ids));
     generator->cached = length;
     int64_t width = generator->session->model->options.config.padded_vocab_size;
-    return values_download(generator->session->exec, generator->session->model->graph, io->logits, 0, generator->logits,
-                           generator->batch * width);
+    return values_download(generator->session->exec, generator->session->model->graph, io->logits,
+                           0, generator->logits, generator->batch * width);
 }
 
 /* A bad_value_again_fn; the context is the generator.  Also makes the cache again. */
@@ -148,11 +158,13 @@ static enum gt_status logits_check(struct generator *generator)
             finite = finite && isfinite(generator->logits[b * config->padded_vocab_size + i]);
     if (finite)
         return GT_OK;
-    return bad_value_explain(generator->session, "the probability of the next token", logits_again, generator);
+    return bad_value_explain(generator->session, "the probability of the next token", logits_again,
+                             generator);
 }
 
 /* Changes each logit once, however often its token occurs. */
-static void repetition_penalize(const struct generator *generator, const int32_t *tokens, float *logits)
+static void repetition_penalize(const struct generator *generator, const int32_t *tokens,
+                                float *logits)
 {
     const float penalty = (float)generator->options.repetition;
     if (penalty <= 0.0f || penalty == 1.0f)
@@ -173,7 +185,8 @@ enum gt_status generator_next(struct generator *generator, int32_t *out)
     const struct model_config *config = &generator->session->model->options.config;
     struct philox_key key = philox_key_make(generator->options.seed, RNG_GENERATE);
     for (int64_t b = 0; b < generator->batch; b++) {
-        struct philox_block counter = {{(uint32_t)generator->count, (uint32_t)(generator->sequence + b), 0, 0}};
+        struct philox_block counter = {
+            {(uint32_t)generator->count, (uint32_t)(generator->sequence + b), 0, 0}};
         struct philox_block bits = philox4x32_10(key, counter);
         float *logits = generator->logits + b * config->padded_vocab_size;
         int32_t *tokens = generator->tokens + b * generator->capacity;
@@ -194,11 +207,12 @@ const int32_t *generator_sequence(const struct generator *generator, int64_t ind
 
 /* ---- drawing a token: temperature, top-k, top-p, min-p, in this order ----
  *
- * The limits become one edge: the smallest logit that may be drawn.  Selection finds it, as the k-th largest logit or
- * the one at which the probabilities, from the largest down, reach p.  The vocabulary is never sorted. */
+ * The limits become one edge: the smallest logit that may be drawn.  Selection finds it, as the
+ * k-th largest logit or the one at which the probabilities, from the largest down, reach p.  The
+ * vocabulary is never sorted. */
 
-/* Result of a partition of values[low .. high]: values[low .. j] >= pivot >= values[i .. high]; the elements between
- * equal the pivot. */
+/* Result of a partition of values[low .. high]: values[low .. j] >= pivot >= values[i .. high]; the
+ * elements between equal the pivot. */
 struct parts {
     int64_t i, j;
     float pivot;
@@ -242,8 +256,8 @@ static double weight_sum(const struct scale *scale, const float *values, int64_t
     return sum;
 }
 
-/* Returns the largest value at which the weights of values[count], summed from the largest value down, reach
- * `wanted`.  It selects in place (Hoare's algorithm 65). */
+/* Returns the largest value at which the weights of values[count], summed from the largest value
+ * down, reach `wanted`.  It selects in place (Hoare's algorithm 65). */
 static float weight_edge(const struct scale *scale, float *values, int64_t count, double wanted)
 {
     int64_t low = 0, high = count - 1;
@@ -264,8 +278,8 @@ static float weight_edge(const struct scale *scale, float *values, int64_t count
 }
 
 /* The edge of top-k and top-p. */
-static float edge_find(const struct generate_options *how, const struct scale *scale, const float *logits,
-                       int64_t count, float *scratch)
+static float edge_find(const struct generate_options *how, const struct scale *scale,
+                       const float *logits, int64_t count, float *scratch)
 {
     float edge = -INFINITY;
     if (how->top_k > 0 && how->top_k < count) {
@@ -282,8 +296,8 @@ static float edge_find(const struct generate_options *how, const struct scale *s
     return kept > 0 ? weight_edge(scale, scratch, kept, wanted) : edge;
 }
 
-int32_t generate_draw(const struct generate_options *how, const float *logits, int64_t count, double uniform,
-                      float *scratch)
+int32_t generate_draw(const struct generate_options *how, const float *logits, int64_t count,
+                      double uniform, float *scratch)
 {
     float largest = -INFINITY;
     int32_t last = 0;

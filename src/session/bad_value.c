@@ -1,7 +1,8 @@
 /* Finds the first value that is not finite, by running programs op by op.
  *
- * The first output with an infinity or a NaN ends the search.  An input that is not finite can then only be a weight,
- * because everything else was an output before.  Values are read through the session's staging buffer.
+ * The first output with an infinity or a NaN ends the search.  An input that is not finite can then
+ * only be a weight, because everything else was an output before.  Values are read through the
+ * session's staging buffer.
  */
 #include "session/bad_value.h"
 
@@ -14,8 +15,10 @@ enum gt_status value_scan(struct session *session, int32_t tensor, struct value_
 {
     const struct graph *graph = session->model->graph;
     const enum dtype dtype = graph->tensors[tensor].dtype;
-    const bool scalars = tensor == session->model->scalars; /* only one of its words is a float that ops add to */
-    const bool cache = graph->tensors[tensor].category == CATEGORY_CACHE; /* most of it has not been written */
+    const bool scalars =
+        tensor == session->model->scalars; /* only one of its words is a float that ops add to */
+    const bool cache =
+        graph->tensors[tensor].category == CATEGORY_CACHE; /* most of it has not been written */
     int64_t first = scalars ? SCALAR_LOSS_SUM : 0;
     const int64_t end = scalars ? first + 1 : cache ? 0 : graph_tensor_elements(graph, tensor);
     *out = (struct value_scan){.tensor = tensor, .bad = -1};
@@ -37,12 +40,14 @@ enum gt_status value_scan(struct session *session, int32_t tensor, struct value_
     return GT_OK;
 }
 
-/* Returns true when the op has left the operand unchanged: no operand that it writes shares the storage. */
+/* Returns true when the op has left the operand unchanged: no operand that it writes shares the
+ * storage. */
 static bool is_kept(const struct graph *graph, const struct op *op, int32_t slot)
 {
     bool kept = op->operand[slot] != TENSOR_NONE;
     for (int32_t s = 0; s < op_declaration(op->kind)->operands && kept; s++)
-        kept = op->operand[s] == TENSOR_NONE || op_direction(op->kind, &op->attrs, s) == OPERAND_IN ||
+        kept = op->operand[s] == TENSOR_NONE ||
+               op_direction(op->kind, &op->attrs, s) == OPERAND_IN ||
                graph_storage(graph, op->operand[s]) != graph_storage(graph, op->operand[slot]);
     return kept;
 }
@@ -81,14 +86,16 @@ enum gt_status bad_value_look(void *context, int32_t program, int32_t index)
 }
 
 /* Writes "h.3.attn.y[12, 17] = inf". */
-static const char *value_text(const struct session *session, const struct value_scan *scan, char text[static 192])
+static const char *value_text(const struct session *session, const struct value_scan *scan,
+                              char text[static 192])
 {
     const struct tensor *tensor = &session->model->graph->tensors[scan->tensor];
     int used = snprintf(text, 192, "%s", tensor->name);
     int64_t stride = graph_tensor_elements(session->model->graph, scan->tensor), rest = scan->bad;
     for (int32_t d = 0; d < tensor->rank; d++) {
         stride /= tensor->dims[d];
-        used += snprintf(text + used, (size_t)(192 - used), "%s%" PRId64, d == 0 ? "[" : ", ", rest / stride);
+        used += snprintf(text + used, (size_t)(192 - used), "%s%" PRId64, d == 0 ? "[" : ", ",
+                         rest / stride);
         rest %= stride;
     }
     snprintf(text + used, (size_t)(192 - used), "] = %g", log_number((double)scan->value));
@@ -100,11 +107,12 @@ struct bad_value bad_value_none(struct session *session)
     return (struct bad_value){.session = session, .output = {.bad = -1}, .input = {.bad = -1}};
 }
 
-char *bad_value_text(char out[static BAD_VALUE_TEXT_MAX], const struct bad_value *found, const char *place,
-                     const char *since)
+char *bad_value_text(char out[static BAD_VALUE_TEXT_MAX], const struct bad_value *found,
+                     const char *place, const char *since)
 {
     const char *op = op_declaration(found->op->kind)->name;
-    const char *layer = found->op->layer >= 0 ? TEXT(32, " of layer %" PRId32, found->op->layer) : "";
+    const char *layer =
+        found->op->layer >= 0 ? TEXT(32, " of layer %" PRId32, found->op->layer) : "";
     char text[192];
     if (found->input.bad >= 0)
         snprintf(out, BAD_VALUE_TEXT_MAX, "a weight is not finite: %s, read by %s%s%s; %s",
@@ -112,11 +120,13 @@ char *bad_value_text(char out[static BAD_VALUE_TEXT_MAX], const struct bad_value
     else
         snprintf(out, BAD_VALUE_TEXT_MAX,
                  "the first value that is not finite: %s, made by %s%s%s, from inputs up to %.3g",
-                 value_text(found->session, &found->output, text), op, layer, place, (double)found->input.largest);
+                 value_text(found->session, &found->output, text), op, layer, place,
+                 (double)found->input.largest);
     return out;
 }
 
-enum gt_status bad_value_explain(struct session *session, const char *what, bad_value_again_fn *again, void *context)
+enum gt_status bad_value_explain(struct session *session, const char *what,
+                                 bad_value_again_fn *again, void *context)
 {
     struct bad_value found = bad_value_none(session);
     const bool half = session->device.dtype == DTYPE_F16;
@@ -126,11 +136,15 @@ enum gt_status bad_value_explain(struct session *session, const char *what, bad_
     exec_callback_set(session->exec, NULL, NULL);
     TRY(status);
     if (found.op == NULL)
-        return FAIL(GT_DIVERGED,
-                    ERROR_DIVERGED "%s is not finite, but computed again every value is: the memory or the processor "
-                                   "of %s makes mistakes",
-                    what, session->device.info.device);
-    return FAIL(GT_DIVERGED, ERROR_DIVERGED "%s is not finite; %s%s", what,
-                bad_value_text(text, &found, "", "the model was loaded with it"),
-                half ? "; float16 ends at 65504: --dtype=float32, or bfloat16 where the device has it" : "");
+        return FAIL(
+            GT_DIVERGED,
+            ERROR_DIVERGED
+            "%s is not finite, but computed again every value is: the memory or the processor "
+            "of %s makes mistakes",
+            what, session->device.info.device);
+    return FAIL(
+        GT_DIVERGED, ERROR_DIVERGED "%s is not finite; %s%s", what,
+        bad_value_text(text, &found, "", "the model was loaded with it"),
+        half ? "; float16 ends at 65504: --dtype=float32, or bfloat16 where the device has it"
+             : "");
 }

@@ -1,4 +1,5 @@
-/* The first value of a program that is not finite: the op that made it, and the largest of its inputs. */
+/* The first value of a program that is not finite: the op that made it, and the largest of its
+ * inputs. */
 #ifndef GPT_TRAIN_SESSION_BAD_VALUE_H
 #define GPT_TRAIN_SESSION_BAD_VALUE_H
 
@@ -26,22 +27,23 @@ struct bad_value {
 
 /* Returns the search at its start. */
 struct bad_value bad_value_none(struct session *session);
-/* An exec_callback_fn; the context is a struct bad_value.  Finds the first output that is not finite, and scans the
- * inputs of its op. */
+/* An exec_callback_fn; the context is a struct bad_value.  Finds the first output that is not
+ * finite, and scans the inputs of its op. */
 enum gt_status bad_value_look(void *context, int32_t program, int32_t index);
 
 #define BAD_VALUE_TEXT_MAX 512
-/* Describes what was found.  `place` follows the op's layer; `since` says why a weight is not finite.  Returns
- * `out`. */
-char *bad_value_text(char out[static BAD_VALUE_TEXT_MAX], const struct bad_value *found, const char *place,
-                     const char *since);
+/* Describes what was found.  `place` follows the op's layer; `since` says why a weight is not
+ * finite.  Returns `out`. */
+char *bad_value_text(char out[static BAD_VALUE_TEXT_MAX], const struct bad_value *found,
+                     const char *place, const char *since);
 
 /* Uploads the inputs again and runs the programs again. */
 typedef enum gt_status bad_value_again_fn(void *context);
 
-/* Has `again` repeat what gave `what`, a value that is not finite, and looks at the outputs of each op.  Logs one error
- * line with the first one that is not finite.  Allocates nothing.  Returns GT_DIVERGED, or an error of `again` or of
- * the device. */
-enum gt_status bad_value_explain(struct session *session, const char *what, bad_value_again_fn *again, void *context);
+/* Has `again` repeat what gave `what`, a value that is not finite, and looks at the outputs of each
+ * op.  Logs one error line with the first one that is not finite.  Allocates nothing.  Returns
+ * GT_DIVERGED, or an error of `again` or of the device. */
+enum gt_status bad_value_explain(struct session *session, const char *what,
+                                 bad_value_again_fn *again, void *context);
 
 #endif

@@ -1,8 +1,9 @@
 /* The defaults of fine-tuning (finetune.def), and the length of a run in epochs.
  *
- * nanoGPT's defaults pretrain a GPT-2: 600,000 iterations, an evaluation every 2,000.  A run that tunes a model gets
- * those that other programs have for it.  Their origin says what they are, so that messages name it, and a checkpoint
- * stores them like any other value: a resumed run needs none of this.
+ * nanoGPT's defaults pretrain a GPT-2: 600,000 iterations, an evaluation every 2,000.  A run that
+ * tunes a model gets those that other programs have for it.  Their origin says what they are, so
+ * that messages name it, and a checkpoint stores them like any other value: a resumed run needs
+ * none of this.
  *
  * The rows of an epoch are counted as the sampler counts them, in the data set's files.
  */
@@ -20,7 +21,8 @@
 
 #define ROWS_OF_UPDATE 16
 #define EVALUATIONS_AN_EPOCH 2
-#define EVALUATION_SHARE 8 /* of the rows between two evaluations: one of so many is evaluated, in each split */
+#define EVALUATION_SHARE \
+    8 /* of the rows between two evaluations: one of so many is evaluated, in each split */
 #define EVALUATION_ROWS_MIN 8
 #define DEFAULTS_TEXT_MAX 640
 
@@ -44,10 +46,13 @@ struct data_facts {
 };
 
 /* Adds the rows of block_size tokens that the training split of `folder` has; 0 counts none. */
-static enum gt_status part_add(struct hostmem *mem, const char *folder, int64_t block_size, struct data_facts *facts)
+static enum gt_status part_add(struct hostmem *mem, const char *folder, int64_t block_size,
+                               struct data_facts *facts)
 {
-    const struct token_source_spec spec = {.folder = folder, .split = TOKEN_TRAIN, .block_size = block_size};
-    struct sampler_spec walk = {.kind = SAMPLER_EPOCH, .block_size = block_size, .samples_per_step = 1};
+    const struct token_source_spec spec = {
+        .folder = folder, .split = TOKEN_TRAIN, .block_size = block_size};
+    struct sampler_spec walk = {
+        .kind = SAMPLER_EPOCH, .block_size = block_size, .samples_per_step = 1};
     struct token_source *source = NULL;
     struct sampler *sampler = NULL;
     TRY(token_source_open(mem, &spec, &source));
@@ -64,8 +69,9 @@ static enum gt_status part_add(struct hostmem *mem, const char *folder, int64_t 
 }
 
 /* Only a plan does without the data. */
-static enum gt_status data_look(struct hostmem *mem, const struct config *config, const struct mixture *mixture,
-                                int64_t block_size, struct data_facts *out)
+static enum gt_status data_look(struct hostmem *mem, const struct config *config,
+                                const struct mixture *mixture, int64_t block_size,
+                                struct data_facts *out)
 {
     const bool plans = config->plan != CONFIG_PLAN_OFF || config->print_program;
     struct tokenizer *tokenizer = NULL;
@@ -91,17 +97,21 @@ static const struct {
     enum config_key key, unless;
     const char *adapters, *model; /* NULL: computed */
 } table[] = {
-#define FINETUNE(key, adapters, model, unless, source) {CONFIG_KEY_##key, CONFIG_KEY_##unless, adapters, model},
+#define FINETUNE(key, adapters, model, unless, source) \
+    {CONFIG_KEY_##key, CONFIG_KEY_##unless, adapters, model},
 #include "session/finetune.def"
 };
 
-/* Returns true if the default does not apply, because the user has decided it otherwise or the data do not allow it. */
+/* Returns true if the default does not apply, because the user has decided it otherwise or the data
+ * do not allow it. */
 static bool is_decided(const struct config *config, size_t row, const struct data_facts *facts)
 {
     const enum config_key key = table[row].key, unless = table[row].unless;
-    const bool lasts = key == CONFIG_KEY_epochs || key == CONFIG_KEY_warmup_ratio || key == CONFIG_KEY_lr_decay_iters;
+    const bool lasts = key == CONFIG_KEY_epochs || key == CONFIG_KEY_warmup_ratio ||
+                       key == CONFIG_KEY_lr_decay_iters;
     return config->origin[key].source != NULL ||
-           (unless != CONFIG_KEY_COUNT && config->origin[unless].source != NULL) || (lasts && config->hours > 0.0) ||
+           (unless != CONFIG_KEY_COUNT && config->origin[unless].source != NULL) ||
+           (lasts && config->hours > 0.0) ||
            ((key == CONFIG_KEY_block_size || key == CONFIG_KEY_sample_tokens) && facts->row == 0) ||
            (key == CONFIG_KEY_document_mask && !facts->ends) ||
            (key == CONFIG_KEY_lora_alpha && config->lora_rank == 0);
@@ -113,7 +123,8 @@ static struct config_value integer_of(int64_t integer)
 }
 
 /* Returns the value that the configuration decides, or 1, the least, where it is not known yet. */
-static struct config_value computed(const struct config *config, enum config_key key, const struct data_facts *facts)
+static struct config_value computed(const struct config *config, enum config_key key,
+                                    const struct data_facts *facts)
 {
     const bool typed = config_key_was_set(config, CONFIG_KEY_gradient_accumulation_steps) &&
                        !is_default(config, CONFIG_KEY_gradient_accumulation_steps);
@@ -121,12 +132,13 @@ static struct config_value computed(const struct config *config, enum config_key
     if (key == CONFIG_KEY_block_size)
         return integer_of(facts->row);
     if (key == CONFIG_KEY_batch_size)
-        return integer_of(size_ceil_div(size_ceil_div(ROWS_OF_UPDATE, config->parts) * config->parts, steps));
+        return integer_of(
+            size_ceil_div(size_ceil_div(ROWS_OF_UPDATE, config->parts) * config->parts, steps));
     return integer_of(key == CONFIG_KEY_lora_alpha ? 2 * config->lora_rank : 1);
 }
 
-enum gt_status finetune_defaults(struct hostmem *mem, struct config *config, const struct mixture *mixture,
-                                 bool adapters)
+enum gt_status finetune_defaults(struct hostmem *mem, struct config *config,
+                                 const struct mixture *mixture, bool adapters)
 {
     struct data_facts facts;
     TRY(data_look(mem, config, mixture, 0, &facts));
@@ -153,7 +165,8 @@ static void defaults_log(const struct config *config)
         const size_t used = strlen(text);
         if (is_default(config, (enum config_key)key))
             snprintf(text + used, sizeof text - used, "%s%s=%s", used > 0 ? ", " : "",
-                     config_key_info_get((enum config_key)key)->name, CONFIG_KEY_TEXT(config, (enum config_key)key));
+                     config_key_info_get((enum config_key)key)->name,
+                     CONFIG_KEY_TEXT(config, (enum config_key)key));
     }
     if (text[0] != '\0')
         log_note("defaults of fine-tuning, each until you set its key: %s", text);
@@ -161,16 +174,19 @@ static void defaults_log(const struct config *config)
 
 /* ---- the length ---- */
 
-/* Returns true if `key` gives way to `other`, which the user has set: unless `key` is typed, and `other` in a file. */
+/* Returns true if `key` gives way to `other`, which the user has set: unless `key` is typed, and
+ * `other` in a file. */
 static bool gives_way(const struct config *config, enum config_key key, enum config_key other)
 {
-    const bool typed = config_key_was_set(config, key) && !is_default(config, key) && config->origin[key].line == 0;
+    const bool typed = config_key_was_set(config, key) && !is_default(config, key) &&
+                       config->origin[key].line == 0;
     return config_key_was_set(config, other) && !is_default(config, other) &&
            !(typed && config->origin[other].line > 0);
 }
 
 /* Turns `epochs` or `warmup_ratio` off if the user has set the key that it would set. */
-static void key_yield(struct config *config, enum config_key key, double *value, enum config_key other)
+static void key_yield(struct config *config, enum config_key key, double *value,
+                      enum config_key other)
 {
     if (*value == 0.0 || !gives_way(config, key, other))
         return;
@@ -196,27 +212,32 @@ static enum gt_status epochs_set(struct config *config, const struct data_facts 
 {
     const int64_t each = config->batch_size * config->gradient_accumulation_steps;
     const double updates =
-        facts->exist ? fmax(ceil(config->epochs * (double)facts->rows / (double)each), 1.0) : FINETUNE_UPDATES_UNKNOWN;
+        facts->exist ? fmax(ceil(config->epochs * (double)facts->rows / (double)each), 1.0)
+                     : FINETUNE_UPDATES_UNKNOWN;
     if (updates >= (double)RUN_LENGTH_MAX)
-        return FAIL(GT_USAGE, "%s are %.0f updates, 2^31 or more", CONFIG_KEY_DESCRIBED(config, CONFIG_KEY_epochs),
-                    updates);
+        return FAIL(GT_USAGE, "%s are %.0f updates, 2^31 or more",
+                    CONFIG_KEY_DESCRIBED(config, CONFIG_KEY_epochs), updates);
     config->max_iters = (int64_t)updates - 1;
     config->origin[CONFIG_KEY_max_iters] = config->origin[CONFIG_KEY_epochs];
-    number_set(config, CONFIG_KEY_lr_decay_iters, &config->lr_decay_iters, config->max_iters, CONFIG_KEY_epochs);
+    number_set(config, CONFIG_KEY_lr_decay_iters, &config->lr_decay_iters, config->max_iters,
+               CONFIG_KEY_epochs);
     if (facts->exist)
-        log_note("epochs=%s: %" PRId64 " rows of %" PRId64 " tokens, %" PRId64 " an update: %.0f update%s",
+        log_note("epochs=%s: %" PRId64 " rows of %" PRId64 " tokens, %" PRId64
+                 " an update: %.0f update%s",
                  CONFIG_REAL_TEXT(config->epochs), facts->rows, config->block_size, each, updates,
                  updates == 1.0 ? "" : "s");
     else
-        log_note("the data are not there, so that the updates of an epoch are not known: this is a plan of %d updates",
-                 FINETUNE_UPDATES_UNKNOWN);
+        log_note(
+            "the data are not there, so that the updates of an epoch are not known: this is a plan of %d updates",
+            FINETUNE_UPDATES_UNKNOWN);
     return GT_OK;
 }
 
 /* Sets how often a run that tunes a model is evaluated, and on how many batches. */
 static void evaluations_set(struct config *config, const struct data_facts *facts)
 {
-    const int64_t each = config->batch_size * config->gradient_accumulation_steps, updates = config->max_iters + 1;
+    const int64_t each = config->batch_size * config->gradient_accumulation_steps,
+                  updates = config->max_iters + 1;
     int64_t interval = size_ceil_div(updates, EVALUATIONS_AN_EPOCH);
     if (facts->exist)
         interval = min_i64(interval, facts->rows / (EVALUATIONS_AN_EPOCH * each));
@@ -235,7 +256,8 @@ static void length_follow(struct config *config, const struct data_facts *facts)
         config->lr_decay_iters = config->max_iters;
     if (config->warmup_ratio > 0.0)
         number_set(config, CONFIG_KEY_warmup_iters, &config->warmup_iters,
-                   (int64_t)ceil(config->warmup_ratio * (double)(config->max_iters + 1)), CONFIG_KEY_warmup_ratio);
+                   (int64_t)ceil(config->warmup_ratio * (double)(config->max_iters + 1)),
+                   CONFIG_KEY_warmup_ratio);
     if (is_default(config, CONFIG_KEY_eval_interval) || is_default(config, CONFIG_KEY_eval_iters))
         evaluations_set(config, facts);
 }
@@ -251,7 +273,8 @@ enum gt_status finetune_length_set(struct hostmem *mem, struct config *config, b
         return GT_OK;
     const bool counts = config->epochs > 0.0 && (!resumed || longer);
     TRY(mixture_parse(config->dataset, &mixture));
-    if (counts || is_default(config, CONFIG_KEY_eval_interval) || is_default(config, CONFIG_KEY_eval_iters))
+    if (counts || is_default(config, CONFIG_KEY_eval_interval) ||
+        is_default(config, CONFIG_KEY_eval_iters))
         TRY(data_look(mem, config, &mixture, config->block_size, &facts));
     if (counts)
         TRY(epochs_set(config, &facts));

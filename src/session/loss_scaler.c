@@ -1,7 +1,8 @@
-/* float16's loss scale: GradScaler's rule as a small state machine, and its state in the checkpoint.
+/* float16's loss scale: GradScaler's rule as a small state machine, and its state in the
+ * checkpoint.
  *
- * The scale depends on which updates were skipped; clip_factor detects gradients that are not finite on the device, and
- * the loop counts skipped updates.
+ * The scale depends on which updates were skipped; clip_factor detects gradients that are not
+ * finite on the device, and the loop counts skipped updates.
  */
 #include "session/loss_scaler.h"
 
@@ -37,19 +38,22 @@ void loss_scaler_update(struct loss_scaler *scaler, bool found_inf)
 
 json_t *loss_scaler_to_json(const struct loss_scaler *scaler)
 {
-    return json_pack("{s:f, s:I}", "scale", scaler->scale, "growth_tracker", (json_int_t)scaler->growth_tracker);
+    return json_pack("{s:f, s:I}", "scale", scaler->scale, "growth_tracker",
+                     (json_int_t)scaler->growth_tracker);
 }
 
-enum gt_status loss_scaler_from_json(struct loss_scaler *scaler, const json_t *object, const char *source)
+enum gt_status loss_scaler_from_json(struct loss_scaler *scaler, const json_t *object,
+                                     const char *source)
 {
     int64_t tracker = 0;
     if (!scaler->dynamic || !object)
         return GT_OK;
     const json_t *scale = json_object_get(object, "scale");
     if (!json_is_number(scale) || !in_range(json_number_value(scale)))
-        return FAIL(GT_DATA, "%s: loss_scaler.scale is not a number between %g and %g", source, (double)FLT_MIN,
-                    (double)FLT_MAX);
-    TRY(json_get_int(object, source, "growth_tracker", 0, LOSS_SCALE_GROWTH_INTERVAL - 1, &tracker));
+        return FAIL(GT_DATA, "%s: loss_scaler.scale is not a number between %g and %g", source,
+                    (double)FLT_MIN, (double)FLT_MAX);
+    TRY(json_get_int(object, source, "growth_tracker", 0, LOSS_SCALE_GROWTH_INTERVAL - 1,
+                     &tracker));
     scaler->scale = json_number_value(scale);
     scaler->growth_tracker = tracker;
     return GT_OK;

@@ -1,7 +1,8 @@
 /* The report of a failure.
  *
- * Everything comes from memory: nothing is asked of the device, which may be the cause of the failure, and nothing is
- * allocated.  Only keys that this invocation set are shown.  The error itself is in the lines above the block.
+ * Everything comes from memory: nothing is asked of the device, which may be the cause of the
+ * failure, and nothing is allocated.  Only keys that this invocation set are shown.  The error
+ * itself is in the lines above the block.
  */
 #include "session/report_block.h"
 
@@ -16,7 +17,8 @@
 
 #define KEYS_BYTES_MAX 4096
 #define INDENT 10
-#define LINE(name, format, ...) plan_line_print(stderr, INDENT, "%-*s" format, INDENT, name, __VA_ARGS__)
+#define LINE(name, format, ...) \
+    plan_line_print(stderr, INDENT, "%-*s" format, INDENT, name, __VA_ARGS__)
 
 static void device_print(const struct session *session)
 {
@@ -36,10 +38,12 @@ static void memory_print(const struct session *session)
 {
     uint64_t bytes = session ? session->device.machine_budget_bytes : 0;
     if (session && session->device.backend)
-        LINE("memory", "%s in all, %s free at the start, budget %s", LOG_BYTES(session->device.info.total_bytes),
+        LINE("memory", "%s in all, %s free at the start, budget %s",
+             LOG_BYTES(session->device.info.total_bytes),
              LOG_BYTES(session->device.info.free_bytes),
              bytes > 0 && bytes < UINT64_MAX ? LOG_BYTES(bytes) : "not known");
-    LINE("process", "%s resident, %s at most", LOG_BYTES(process_rss_bytes()), LOG_BYTES(process_rss_bytes_max()));
+    LINE("process", "%s resident, %s at most", LOG_BYTES(process_rss_bytes()),
+         LOG_BYTES(process_rss_bytes_max()));
 }
 
 static void plan_print(const struct session *session)
@@ -55,12 +59,13 @@ static void plan_print(const struct session *session)
         LINE("plan", "%s (%" PRIu64 " B), peak in %s; %s", LOG_BYTES(session->plan->arena_bytes),
              session->plan->arena_bytes,
              session->plan->peak_program >= 0
-                 ? program_kind_name(session->plan->graph->programs[session->plan->peak_program].kind)
+                 ? program_kind_name(
+                       session->plan->graph->programs[session->plan->peak_program].kind)
                  : "no program",
              options);
     else
-        LINE("plan", "none fits; the smallest needs %s (%" PRIu64 " B): %s", LOG_BYTES(search->found.arena_bytes),
-             search->found.arena_bytes, options);
+        LINE("plan", "none fits; the smallest needs %s (%" PRIu64 " B): %s",
+             LOG_BYTES(search->found.arena_bytes), search->found.arena_bytes, options);
 }
 
 /* Prints the keys that were set, as flags. */
@@ -70,13 +75,15 @@ static void keys_print(const struct config *config)
     for (int key = 0; key < CONFIG_KEY_COUNT; key++) {
         const size_t used = strlen(text);
         if (config_key_was_set(config, (enum config_key)key))
-            snprintf(text + used, sizeof text - used, " --%s=%s", config_key_info_get((enum config_key)key)->name,
+            snprintf(text + used, sizeof text - used, " --%s=%s",
+                     config_key_info_get((enum config_key)key)->name,
                      CONFIG_KEY_TEXT(config, (enum config_key)key));
     }
     LINE("keys", "%s", text[0] != '\0' ? text + 1 : "none");
 }
 
-void report_block_print(const struct config *config, const struct session *session, enum gt_status status)
+void report_block_print(const struct config *config, const struct session *session,
+                        enum gt_status status)
 {
     struct utsname system;
     if (status != GT_FAILURE && status != GT_NO_MEMORY && status != GT_DEVICE)

@@ -1,7 +1,7 @@
 /* Decides where a run begins.
  *
- * The checkpoint fills the keys that this invocation did not set and supplies the choices of the plan, so that a
- * resumed run computes what the uninterrupted one would have.
+ * The checkpoint fills the keys that this invocation did not set and supplies the choices of the
+ * plan, so that a resumed run computes what the uninterrupted one would have.
  */
 #include "session/restore.h"
 
@@ -26,14 +26,16 @@
 #include "session/finetune.h"
 #include "session/session_plan.h"
 
-/* GPT-2's 50257, padded to a multiple of 64; nanoGPT's choice.  Its larger ids occur in all but the shortest texts. */
+/* GPT-2's 50257, padded to a multiple of 64; nanoGPT's choice.  Its larger ids occur in all but the
+ * shortest texts. */
 #define GPT2_VOCAB_SIZE 50304
 #define GPT2_ID_LARGE 32768
 #define SCAN_TOKENS_MAX ((int64_t)1 << 28) /* scanned in half a second */
 #define VOCAB_SIZE_MAX (1 << 24)           /* the limit in keys.def */
 #define CONFIG_BYTES_MAX ((size_t)4 << 20)
 
-static enum gt_status split_largest(struct hostmem *mem, const char *folder, enum token_split split, int32_t *largest)
+static enum gt_status split_largest(struct hostmem *mem, const char *folder, enum token_split split,
+                                    int32_t *largest)
 {
     const struct token_source_spec spec = {.folder = folder, .split = split};
     struct token_source *source = NULL;
@@ -53,9 +55,10 @@ static enum gt_status split_largest(struct hostmem *mem, const char *folder, enu
     return status;
 }
 
-/* Derives the vocabulary of data without a tokenizer from the largest id.  Uses GPT-2's if that could have produced
- * the ids, if there is no data, or if there is too much to scan. */
-static enum gt_status vocab_from_ids(struct hostmem *mem, const struct mixture *mixture, int64_t *out)
+/* Derives the vocabulary of data without a tokenizer from the largest id.  Uses GPT-2's if that
+ * could have produced the ids, if there is no data, or if there is too much to scan. */
+static enum gt_status vocab_from_ids(struct hostmem *mem, const struct mixture *mixture,
+                                     int64_t *out)
 {
     const char *folder = mixture->parts[0].folder;
     int32_t largest = -1;
@@ -67,15 +70,17 @@ static enum gt_status vocab_from_ids(struct hostmem *mem, const struct mixture *
         TRY(split_largest(mem, mixture->parts[i].folder, TOKEN_VAL, &largest));
     }
     if (largest >= VOCAB_SIZE_MAX)
-        return FAIL(GT_DATA, "%s: token id %" PRId32 " is too large for a vocabulary (at most %d)", folder, largest,
-                    VOCAB_SIZE_MAX);
+        return FAIL(GT_DATA, "%s: token id %" PRId32 " is too large for a vocabulary (at most %d)",
+                    folder, largest, VOCAB_SIZE_MAX);
     const bool is_gpt2 = largest < 0 || (largest >= GPT2_ID_LARGE && largest < GPT2_VOCAB_SIZE);
     *out = is_gpt2 ? GPT2_VOCAB_SIZE : largest + 1;
     const char *which = is_gpt2 ? "GPT-2's 50257 rounded up" : "the largest token id + 1";
     if (exists)
-        log_note("%s has no %s; using vocab_size=%" PRId64 " (%s)", folder, TOKENIZER_FILE_NAME, *out, which);
+        log_note("%s has no %s; using vocab_size=%" PRId64 " (%s)", folder, TOKENIZER_FILE_NAME,
+                 *out, which);
     else
-        log_note("the data are not there; this is a plan with vocab_size=%" PRId64 " (%s)", *out, which);
+        log_note("the data are not there; this is a plan with vocab_size=%" PRId64 " (%s)", *out,
+                 which);
     return GT_OK;
 }
 
@@ -86,13 +91,14 @@ static enum gt_status lora_set(struct config *config, struct model_config *model
         return GT_OK;
     if (config->lora_alpha == 0.0)
         config->lora_alpha = 2.0 * (double)config->lora_rank;
-    model->lora = (struct lora_config){.rank = (int32_t)config->lora_rank, .alpha = config->lora_alpha};
+    model->lora =
+        (struct lora_config){.rank = (int32_t)config->lora_rank, .alpha = config->lora_alpha};
     return peft_targets_read(config->lora_targets, model, &model->lora.targets);
 }
 
 /* The dataset's tokenizer gives the vocabulary; without one, vocab_size, else the ids. */
-static enum gt_status open_scratch(struct hostmem *mem, struct config *config, const struct mixture *mixture,
-                                   struct model_config *model)
+static enum gt_status open_scratch(struct hostmem *mem, struct config *config,
+                                   const struct mixture *mixture, struct model_config *model)
 {
     struct tokenizer *tokenizer;
     TRY(mixture_tokenizer_open(mem, mixture, &tokenizer));
@@ -101,7 +107,9 @@ static enum gt_status open_scratch(struct hostmem *mem, struct config *config, c
     if (vocab == 0 && config->vocab_size == 0)
         TRY(vocab_from_ids(mem, mixture, &vocab));
     if (vocab > 0 && config->vocab_size > 0 && vocab > config->vocab_size)
-        return FAIL(GT_USAGE, "vocab_size=%" PRId64 " is too small: the tokenizer in %s has %" PRId64 " tokens",
+        return FAIL(GT_USAGE,
+                    "vocab_size=%" PRId64 " is too small: the tokenizer in %s has %" PRId64
+                    " tokens",
                     config->vocab_size, mixture->parts[0].folder, vocab);
     if (config->lora_rank > 0)
         TRY(finetune_defaults(mem, config, mixture, true));
@@ -111,8 +119,10 @@ static enum gt_status open_scratch(struct hostmem *mem, struct config *config, c
     return checkpoint_config_check(model);
 }
 
-/* Returns the shape keys of a model as a configuration object, without `arch` if the configuration has it. */
-static json_t *shape_object(const struct config *config, const struct model_config *model, bool has_arch)
+/* Returns the shape keys of a model as a configuration object, without `arch` if the configuration
+ * has it. */
+static json_t *shape_object(const struct config *config, const struct model_config *model,
+                            bool has_arch)
 {
     const bool rope = model->position == POSITION_ROPE;
     char scaling[ROPE_SCALING_TEXT_MAX];
@@ -125,26 +135,32 @@ static json_t *shape_object(const struct config *config, const struct model_conf
         shape.rope.theta = arch_get(ARCH_gpt2)->shape.rope.theta; /* it has no effect */
     for (int p = 0; p < SHAPE_PROPERTIES; p++) {
         const enum shape_property property = (enum shape_property)p;
-        failures |= json_object_set_new(object, shape_row_get(property)->name, hf_property_json(&shape, property));
+        failures |= json_object_set_new(object, shape_row_get(property)->name,
+                                        hf_property_json(&shape, property));
     }
-    failures |= json_object_set_new(object, "rope_scaling", json_string(rope_scaling_text(scaling, &shape.rope)));
+    failures |= json_object_set_new(object, "rope_scaling",
+                                    json_string(rope_scaling_text(scaling, &shape.rope)));
     if (!has_arch)
-        failures |= json_object_set_new(object, "arch", json_string(arch_nearest(&shape, &differs)->name));
-    /* The user may set a shorter context, as with nanoGPT's crop_block_size; rotary positions allow any. */
-    const bool crop = config_key_was_set(config, CONFIG_KEY_block_size) && config->block_size < model->block_size;
+        failures |=
+            json_object_set_new(object, "arch", json_string(arch_nearest(&shape, &differs)->name));
+    /* The user may set a shorter context, as with nanoGPT's crop_block_size; rotary positions allow
+     * any. */
+    const bool crop =
+        config_key_was_set(config, CONFIG_KEY_block_size) && config->block_size < model->block_size;
     char targets[PEFT_TARGETS_TEXT_MAX];
     if (!rope && !crop)
         failures |= json_object_set_new(object, "block_size", json_integer(model->block_size));
     if (model->lora.rank > 0) {
         failures |= json_object_set_new(object, "lora_rank", json_integer(model->lora.rank));
         failures |= json_object_set_new(object, "lora_alpha", json_real(model->lora.alpha));
-        failures |= json_object_set_new(object, "lora_targets", json_string(peft_targets_text(targets, model)));
+        failures |= json_object_set_new(object, "lora_targets",
+                                        json_string(peft_targets_text(targets, model)));
     }
     return json_whole(object, failures);
 }
 
-static enum gt_status fill_from_weights(struct config *config, struct model_config *model, bool has_arch,
-                                        const char *source)
+static enum gt_status fill_from_weights(struct config *config, struct model_config *model,
+                                        bool has_arch, const char *source)
 {
     json_t *object = shape_object(config, model, has_arch);
     if (!object)
@@ -152,12 +168,14 @@ static enum gt_status fill_from_weights(struct config *config, struct model_conf
     enum gt_status status = config_from_json(config, object, source);
     json_decref(object);
     TRY(status);
-    if (model->position == POSITION_ROPE) { /* any context: the one that is set, or as many positions as usual */
+    if (model->position ==
+        POSITION_ROPE) { /* any context: the one that is set, or as many positions as usual */
         const int32_t most = model->max_positions > 0 ? model->max_positions : model->block_size;
         if (config->origin[CONFIG_KEY_block_size].source == NULL && config->block_size > most)
             config->block_size = most;
         if (config->block_size > most)
-            log_warning("block_size=%" PRId64 " is more than the %" PRId32 " positions that the model was made for",
+            log_warning("block_size=%" PRId64 " is more than the %" PRId32
+                        " positions that the model was made for",
                         config->block_size, most);
         model->max_positions = config->block_size > most ? (int32_t)config->block_size : most;
     }
@@ -168,9 +186,11 @@ static enum gt_status fill_from_weights(struct config *config, struct model_conf
 }
 
 /* Refuses another optimizer, which cannot use these moments. */
-static enum gt_status optimizer_check(const struct config *config, const struct checkpoint *checkpoint)
+static enum gt_status optimizer_check(const struct config *config,
+                                      const struct checkpoint *checkpoint)
 {
-    const char *before = json_string_value(json_object_get(checkpoint->record.state.plan, "optimizer"));
+    const char *before =
+        json_string_value(json_object_get(checkpoint->record.state.plan, "optimizer"));
     const char *now = config->optimizer == CONFIG_OPTIMIZER_MUON ? "muon" : "adamw";
     before = before ? before : "adamw"; /* older records do not name it */
     if (strcmp(before, now) == 0)
@@ -187,25 +207,29 @@ static enum gt_status states_choose(const struct config *config, struct restore_
                                     struct session_choices *choices)
 {
     const char *from = state_format_name(choices->states);
-    bool said = config_key_was_set(config, CONFIG_KEY_state_format) && config->state_format != CONFIG_STATES_AUTO;
+    bool said = config_key_was_set(config, CONFIG_KEY_state_format) &&
+                config->state_format != CONFIG_STATES_AUTO;
     enum state_format wanted = said ? session_state_format(config) : choices->states;
     choices->states_chosen = true;
     source->convert_states = config->convert_states; /* a ckpt.pt does not say its format */
     if (wanted == choices->states)
         return GT_OK;
     if (!config->convert_states)
-        return FAIL(GT_USAGE,
-                    "%s: the optimizer states are stored as '%s', not '%s'; leave --state_format out, or add "
-                    "--convert_states=True to round them to the new format",
-                    source->checkpoint->source, from, state_format_name(wanted));
-    log_note("%s: converting the optimizer states from '%s' to '%s', which rounds them", source->checkpoint->source,
-             from, state_format_name(wanted));
+        return FAIL(
+            GT_USAGE,
+            "%s: the optimizer states are stored as '%s', not '%s'; leave --state_format out, or add "
+            "--convert_states=True to round them to the new format",
+            source->checkpoint->source, from, state_format_name(wanted));
+    log_note("%s: converting the optimizer states from '%s' to '%s', which rounds them",
+             source->checkpoint->source, from, state_format_name(wanted));
     choices->states = wanted;
     return GT_OK;
 }
 
-/* Reads the choices of the plan and the format of the states, which old records do not name: there was only one. */
-static enum gt_status choices_from_record(const struct checkpoint *checkpoint, struct session_choices *choices)
+/* Reads the choices of the plan and the format of the states, which old records do not name: there
+ * was only one. */
+static enum gt_status choices_from_record(const struct checkpoint *checkpoint,
+                                          struct session_choices *choices)
 {
     const json_t *plan = checkpoint->record.state.plan;
     const char *name;
@@ -217,18 +241,20 @@ static enum gt_status choices_from_record(const struct checkpoint *checkpoint, s
     TRY(json_get_string(plan, checkpoint->source, "state_format", &name));
     if (state_format_from_name(name, &choices->states))
         return GT_OK;
-    return FAIL(GT_DATA, "%s: field \"state_format\": \"%.32s\" is no format of this program", checkpoint->source,
-                name);
+    return FAIL(GT_DATA, "%s: field \"state_format\": \"%.32s\" is no format of this program",
+                checkpoint->source, name);
 }
 
-static enum gt_status state_from_record(const struct checkpoint *checkpoint, struct run_state *state)
+static enum gt_status state_from_record(const struct checkpoint *checkpoint,
+                                        struct run_state *state)
 {
     const struct checkpoint_state *record = &checkpoint->record.state;
     struct session_choices choices;
     int64_t evaluated = -1, skipped = 0, length = 0;
     TRY(choices_from_record(checkpoint, &choices));
     if (record->data)
-        TRY(json_get_int(record->data, checkpoint->source, "evaluated_iter", -1, INT64_MAX, &evaluated));
+        TRY(json_get_int(record->data, checkpoint->source, "evaluated_iter", -1, INT64_MAX,
+                         &evaluated));
     if (json_object_get(record->data, "skipped")) /* older records lack it */
         TRY(json_get_int(record->data, checkpoint->source, "skipped", 0, record->iter, &skipped));
     if (json_object_get(record->data, "length"))
@@ -250,7 +276,8 @@ static enum gt_status state_from_record(const struct checkpoint *checkpoint, str
 /* Finds the weights that init_from names. */
 static enum gt_status weights_path(const struct config *config, char out[static FILE_PATH_MAX])
 {
-    const char *from = strcmp(config->init_from, "resume") == 0 ? config->out_dir : config->init_from;
+    const char *from =
+        strcmp(config->init_from, "resume") == 0 ? config->out_dir : config->init_from;
     if (config->checkpoint[0] != '\0')
         return checkpoint_keep_find(from, config->checkpoint, out);
     if (from == config->init_from)
@@ -259,10 +286,11 @@ static enum gt_status weights_path(const struct config *config, char out[static 
     return GT_OK;
 }
 
-/* Gives a fresh run from the weights in `from` the defaults of fine-tuning, if it tunes.  `chat`: they have a template,
- * whatever the folder says. */
-static enum gt_status tuning_prepare(struct hostmem *mem, struct config *config, const struct mixture *mixture,
-                                     const char *from, bool chat, const struct model_config *model)
+/* Gives a fresh run from the weights in `from` the defaults of fine-tuning, if it tunes.  `chat`:
+ * they have a template, whatever the folder says. */
+static enum gt_status tuning_prepare(struct hostmem *mem, struct config *config,
+                                     const struct mixture *mixture, const char *from, bool chat,
+                                     const struct model_config *model)
 {
     const bool adapters = config->lora_rank > 0 || model->lora.rank > 0;
     bool converses = adapters || chat;
@@ -273,10 +301,12 @@ static enum gt_status tuning_prepare(struct hostmem *mem, struct config *config,
     return converses ? finetune_defaults(mem, config, mixture, adapters) : GT_OK;
 }
 
-/* Finds the shape of a model without its weights, which is all that a plan needs: of the table of known models if the
- * model is not on this machine, or of a folder with config.json alone.  Sets *found to false if it is neither. */
-static enum gt_status shape_find(const struct config *config, struct restore_source *source, struct known_model *out,
-                                 char from[static FILE_PATH_MAX], bool *found)
+/* Finds the shape of a model without its weights, which is all that a plan needs: of the table of
+ * known models if the model is not on this machine, or of a folder with config.json alone.  Sets
+ * *found to false if it is neither. */
+static enum gt_status shape_find(const struct config *config, struct restore_source *source,
+                                 struct known_model *out, char from[static FILE_PATH_MAX],
+                                 bool *found)
 {
     const char *name = config->init_from;
     const bool repository = hf_hub_is_repository(name), gpt2 = hf_cache_is_name(name);
@@ -285,7 +315,9 @@ static enum gt_status shape_find(const struct config *config, struct restore_sou
     json_t *root;
     *found = !file_is_folder(name) && (gpt2 || !hf_hub_holds(name)) && known_model_find(name, out);
     if (*found && !gpt2)
-        log_note("%s is not on this machine; its shape comes from the built-in table of known models", name);
+        log_note(
+            "%s is not on this machine; its shape comes from the built-in table of known models",
+            name);
     if (*found || strcmp(name, "resume") == 0) {
         source->download = *found && !gpt2 ? name : NULL;
         return GT_OK;
@@ -306,10 +338,11 @@ static enum gt_status shape_find(const struct config *config, struct restore_sou
     return status;
 }
 
-/* Opens the checkpoint, folder or file that init_from names.  A nanoGPT run is continued if resume_state is set. */
-static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config, const struct mixture *mixture,
-                                      struct restore_source *source, struct run_state *state,
-                                      struct model_config *model)
+/* Opens the checkpoint, folder or file that init_from names.  A nanoGPT run is continued if
+ * resume_state is set. */
+static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config,
+                                      const struct mixture *mixture, struct restore_source *source,
+                                      struct run_state *state, struct model_config *model)
 {
     char from[FILE_PATH_MAX] = "";
     enum checkpoint_kind kind = CHECKPOINT_NONE;
@@ -334,11 +367,13 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
     if (source->resume) {
         TRY(state_from_record(checkpoint, state));
         if (checkpoint->record.state.configuration)
-            TRY(config_from_json(config, checkpoint->record.state.configuration, checkpoint->source));
+            TRY(config_from_json(config, checkpoint->record.state.configuration,
+                                 checkpoint->source));
     }
     checkpoint_blocks_log(checkpoint);
     *model = checkpoint->config;
-    const bool has_arch = source->resume && json_object_get(checkpoint->record.state.configuration, "arch") != NULL;
+    const bool has_arch =
+        source->resume && json_object_get(checkpoint->record.state.configuration, "arch") != NULL;
     if (!source->resume)
         TRY(tuning_prepare(mem, config, mixture, from, false, model));
     TRY(fill_from_weights(config, model, has_arch, checkpoint->source));
@@ -356,7 +391,8 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
         /* In other batches than the saved run's, only the format of the states still applies. */
         if (json_integer_value(json_object_get(before, "batch_size")) != config->batch_size ||
             json_integer_value(json_object_get(before, "block_size")) != config->block_size)
-            state->choices = (struct session_choices){.states_chosen = true, .states = state->choices.states};
+            state->choices =
+                (struct session_choices){.states_chosen = true, .states = state->choices.states};
     }
     if (config->eval_only) { /* nothing is trained */
         hostmem_free(source->checkpoint->optimizer);
@@ -365,8 +401,8 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
     return GT_OK;
 }
 
-/* Checks that the updates, evaluations, samples and tokens of the whole run can be counted.  A checkpoint's counters
- * may have any value. */
+/* Checks that the updates, evaluations, samples and tokens of the whole run can be counted.  A
+ * checkpoint's counters may have any value. */
 static enum gt_status counters_check(const struct config *config, const struct run_state *state)
 {
     const int64_t left = state->iter <= config->max_iters ? config->max_iters + 1 - state->iter : 0;
@@ -374,19 +410,22 @@ static enum gt_status counters_check(const struct config *config, const struct r
     size_t samples, all, tokens;
     if (config->eval_only ||
         (state->adam_step <= INT32_MAX - left && state->evaluations <= UINT32_MAX - left &&
-         size_product(factors, 3, &samples) && size_add((size_t)state->samples_seen, samples, &all) &&
+         size_product(factors, 3, &samples) &&
+         size_add((size_t)state->samples_seen, samples, &all) &&
          size_mul(all, (size_t)config->block_size, &tokens) && tokens <= INT64_MAX))
         return GT_OK;
     return FAIL(GT_USAGE,
-                "max_iters=%" PRId64 " is too many: with the %" PRId64 " iterations, %" PRId64 " updates, %" PRId64
-                " evaluations and %" PRId64
+                "max_iters=%" PRId64 " is too many: with the %" PRId64 " iterations, %" PRId64
+                " updates, %" PRId64 " evaluations and %" PRId64
                 " samples so far, the run would exceed 2^31 updates, 2^32 evaluations or 2^63 "
                 "tokens",
-                config->max_iters, state->iter, state->adam_step, state->evaluations, state->samples_seen);
+                config->max_iters, state->iter, state->adam_step, state->evaluations,
+                state->samples_seen);
 }
 
-enum gt_status restore_open(struct hostmem *mem, struct config *config, const struct mixture *mixture,
-                            struct restore_source *source, struct run_state *state, struct model_config *model)
+enum gt_status restore_open(struct hostmem *mem, struct config *config,
+                            const struct mixture *mixture, struct restore_source *source,
+                            struct run_state *state, struct model_config *model)
 {
     *source = (struct restore_source){0};
     *state = (struct run_state){.best_val_loss = INFINITY};
@@ -400,7 +439,8 @@ enum gt_status restore_open(struct hostmem *mem, struct config *config, const st
     return status;
 }
 
-enum gt_status restore_open_weights(struct hostmem *mem, const struct config *config, struct restore_source *source)
+enum gt_status restore_open_weights(struct hostmem *mem, const struct config *config,
+                                    struct restore_source *source)
 {
     char from[FILE_PATH_MAX];
     *source = (struct restore_source){0};
@@ -409,8 +449,8 @@ enum gt_status restore_open_weights(struct hostmem *mem, const struct config *co
 }
 
 enum gt_status restore_tokenizer_check(struct hostmem *mem, const struct config *config,
-                                       const struct restore_source *source, const struct tokenizer *data,
-                                       const char *folder)
+                                       const struct restore_source *source,
+                                       const struct tokenizer *data, const char *folder)
 {
     char from[FILE_PATH_MAX];
     struct tokenizer *own = NULL;
@@ -425,15 +465,17 @@ enum gt_status restore_tokenizer_check(struct hostmem *mem, const struct config 
     const int64_t tokens = data->vocab_size, rows = source->checkpoint->config.vocab_size;
     const bool same = own != NULL ? tokenizer_has_same_tokens(own, data) : tokens <= rows;
     if (!same)
-        log_error("%s: this text was made into ids by a tokenizer of %" PRId64 " tokens, but %s of %s has %" PRId64
+        log_error("%s: this text was made into ids by a tokenizer of %" PRId64
+                  " tokens, but %s of %s has %" PRId64
                   "; prepare it again with gpt-prepare --tokenizer=%s",
-                  folder, tokens, own != NULL ? "that" : "the vocabulary", from, own != NULL ? own->vocab_size : rows,
-                  from);
+                  folder, tokens, own != NULL ? "that" : "the vocabulary", from,
+                  own != NULL ? own->vocab_size : rows, from);
     hostmem_free(own);
     return same ? GT_OK : GT_DATA;
 }
 
-enum gt_status restore_template_find(const struct config *config, const struct restore_source *source,
+enum gt_status restore_template_find(const struct config *config,
+                                     const struct restore_source *source,
                                      const struct mixture *mixture, struct tokenizer *tokenizer)
 {
     char from[FILE_PATH_MAX];

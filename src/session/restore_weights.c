@@ -1,14 +1,15 @@
-/* Fills a session's weights and moments with initial values or from a checkpoint.  Also reads them for a new
- * checkpoint.
+/* Fills a session's weights and moments with initial values or from a checkpoint.  Also reads them
+ * for a new checkpoint.
  *
- * An initial value depends only on the seed, the parameter's number and the element's, so the threads can make
- * pieces of a parameter in any order: 124M values take about a second on two threads.  The device itself clears the
- * moments.
+ * An initial value depends only on the seed, the parameter's number and the element's, so the
+ * threads can make pieces of a parameter in any order: 124M values take about a second on two
+ * threads.  The device itself clears the moments.
  *
- * If a file and the device's tensor have the same dtype, restore_part_write() copies the data unchanged, so a resumed
- * run has every bit.  Otherwise the state format changes.  Then it decodes codes with the exponents, which the loader
- * delivers before the codes, and encodes values block by block, rounding to nearest once.  A piece begins at a multiple
- * of a block, because the size of the staging buffer is such a multiple.
+ * If a file and the device's tensor have the same dtype, restore_part_write() copies the data
+ * unchanged, so a resumed run has every bit.  Otherwise the state format changes.  Then it decodes
+ * codes with the exponents, which the loader delivers before the codes, and encodes values block by
+ * block, rounding to nearest once.  A piece begins at a multiple of a block, because the size of
+ * the staging buffer is such a multiple.
  */
 #include "session/restore_weights.h"
 
@@ -37,13 +38,14 @@ int32_t restore_part_tensor(const struct session *session, enum checkpoint_part 
     return part == CHECKPOINT_SCALES ? parameter->scales : model_parameter_home(parameter);
 }
 
-struct restore_place restore_place(const struct session *session, enum checkpoint_part part, int32_t index,
-                                   int64_t first, int64_t count)
+struct restore_place restore_place(const struct session *session, enum checkpoint_part part,
+                                   int32_t index, int64_t first, int64_t count)
 {
     const struct model *model = session->model;
     const struct parameter *parameter = &model->parameters.at[index];
     const int32_t ranks = model_ranks(&model->options);
-    if (parameter->owner == OWNER_ALL || (part == CHECKPOINT_PARAMETER && !parameter->dtypes.master))
+    if (parameter->owner == OWNER_ALL ||
+        (part == CHECKPOINT_PARAMETER && !parameter->dtypes.master))
         return (struct restore_place){model->options.rank, first, count};
     if (parameter->owner != OWNER_UNITS)
         return (struct restore_place){parameter->owner, first, count};
@@ -55,7 +57,8 @@ struct restore_place restore_place(const struct session *session, enum checkpoin
     const struct parameter_range share = parameters_share(model->graph, parameter, ranks, owner);
     const int64_t begin = share.first / STATE_BLOCK * unit;
     const int64_t size = part == CHECKPOINT_SCALES ? state_blocks(share.count) : share.count;
-    return (struct restore_place){owner, row * size + at - begin, min_i64(count, begin + size - at)};
+    return (struct restore_place){owner, row * size + at - begin,
+                                  min_i64(count, begin + size - at)};
 }
 
 /* ---- initial values ---- */
@@ -85,29 +88,34 @@ struct initial_values {
     const struct parameter *parameter;
     struct philox_key key;
     uint32_t index;
-    int64_t first, count; /* elements of the parameter; `first` and INITIAL_PIECE are multiples of 4 */
+    int64_t first,
+        count; /* elements of the parameter; `first` and INITIAL_PIECE are multiples of 4 */
     float *out;
 };
 
 static void initial_piece(void *context, size_t piece, int thread)
 {
     const struct initial_values *values = context;
-    const int64_t begin = (int64_t)piece * INITIAL_PIECE, size = min_i64(values->count - begin, INITIAL_PIECE);
+    const int64_t begin = (int64_t)piece * INITIAL_PIECE,
+                  size = min_i64(values->count - begin, INITIAL_PIECE);
     const uint64_t block = (uint64_t)(values->first + begin) / 4;
-    const struct philox_block counter = {{(uint32_t)block, (uint32_t)(block >> 32), values->index, 0}};
+    const struct philox_block counter = {
+        {(uint32_t)block, (uint32_t)(block >> 32), values->index, 0}};
     float *out = values->out + begin;
     (void)thread;
     if (values->parameter->init == INIT_NORMAL)
         philox_normals(values->key, counter, size, out);
     for (int64_t i = 0; values->parameter->init == INIT_UNIFORM && i < size; i++) {
-        const struct philox_block at = {{(uint32_t)(values->first + begin + i), 0, values->index, 0}};
+        const struct philox_block at = {
+            {(uint32_t)(values->first + begin + i), 0, values->index, 0}};
         out[i] = (float)(2.0 * philox_uniform(philox4x32_10(values->key, at).word[0], 0) - 1.0);
     }
     for (int64_t i = 0; i < size; i++)
         out[i] = values->parameter->init == INIT_ONE ? 1.0f : values->parameter->init_std * out[i];
 }
 
-static enum gt_status parameter_init(struct session *session, uint32_t index, struct philox_key key, int threads)
+static enum gt_status parameter_init(struct session *session, uint32_t index, struct philox_key key,
+                                     int threads)
 {
     const struct parameter *parameter = &session->model->parameters.at[index];
     const struct graph *graph = session->model->graph;
@@ -115,15 +123,19 @@ static enum gt_status parameter_init(struct session *session, uint32_t index, st
     int64_t total = graph_tensor_elements(graph, parameter->tensor);
     int64_t count = total / graph->tensors[parameter->tensor].dims[0] * parameter->saved_rows;
     TRY(exec_zero(session->exec, home));
-    for (int64_t first = 0; first < count && parameter->init != INIT_ZERO; first += SESSION_STAGING_FLOATS) {
+    for (int64_t first = 0; first < count && parameter->init != INIT_ZERO;
+         first += SESSION_STAGING_FLOATS) {
         const int64_t part = min_i64(count - first, SESSION_STAGING_FLOATS);
         struct initial_values values = {parameter, key, index, first, part, session->staging};
-        thread_for_each(threads, (size_t)size_ceil_div(part, INITIAL_PIECE), initial_piece, &values);
+        thread_for_each(threads, (size_t)size_ceil_div(part, INITIAL_PIECE), initial_piece,
+                        &values);
         struct restore_place place;
         for (int64_t done = 0; done < part; done += place.count) {
-            place = restore_place(session, CHECKPOINT_PARAMETER, (int32_t)index, first + done, part - done);
+            place = restore_place(session, CHECKPOINT_PARAMETER, (int32_t)index, first + done,
+                                  part - done);
             if (place.owner == session->model->options.rank)
-                TRY(values_upload(session->exec, graph, home, place.first, session->staging + done, place.count));
+                TRY(values_upload(session->exec, graph, home, place.first, session->staging + done,
+                                  place.count));
         }
     }
     return GT_OK;
@@ -132,7 +144,8 @@ static enum gt_status parameter_init(struct session *session, uint32_t index, st
 enum gt_status session_weights_init(struct session *session, uint64_t seed)
 {
     struct philox_key key = philox_key_make(seed, RNG_INIT);
-    const int threads = session->config->threads > 0 ? (int)session->config->threads : thread_count_available();
+    const int threads =
+        session->config->threads > 0 ? (int)session->config->threads : thread_count_available();
     for (int32_t i = 0; i < session->model->parameters.count; i++) {
         const struct parameter *parameter = &session->model->parameters.at[i];
         if (parameter->frozen)
@@ -157,8 +170,8 @@ static size_t blocks_of(const struct session *session, int32_t index)
 }
 
 /* Keeps the exponents of a parameter until codes_expand() decodes its codes. */
-static enum gt_status exponents_keep(struct restore_parts *parts, int32_t index, size_t first, size_t count,
-                                     const int8_t *values)
+static enum gt_status exponents_keep(struct restore_parts *parts, int32_t index, size_t first,
+                                     size_t count, const int8_t *values)
 {
     const size_t needed = 2 * blocks_of(parts->session, index);
     TRY(HOSTMEM_GROW(parts->session->mem, &parts->exponents, needed, "exponents"));
@@ -167,7 +180,8 @@ static enum gt_status exponents_keep(struct restore_parts *parts, int32_t index,
     return GT_OK;
 }
 
-/* Elements of a part that come from a file: `count` from `first` on, and the first one's place in the tensor here. */
+/* Elements of a part that come from a file: `count` from `first` on, and the first one's place in
+ * the tensor here. */
 struct piece {
     enum checkpoint_part part;
     int32_t index;
@@ -175,64 +189,73 @@ struct piece {
 };
 
 /* Decodes codes from a file and uploads the values to a tensor of floats. */
-static enum gt_status codes_expand(const struct restore_parts *parts, const struct piece *piece, const uint8_t *codes)
+static enum gt_status codes_expand(const struct restore_parts *parts, const struct piece *piece,
+                                   const uint8_t *codes)
 {
     const struct session *session = parts->session;
     const int32_t tensor = restore_part_tensor(session, piece->part, piece->index);
-    const int8_t *exponents = parts->exponents + (piece->part == CHECKPOINT_V ? blocks_of(session, piece->index) : 0);
+    const int8_t *exponents =
+        parts->exponents + (piece->part == CHECKPOINT_V ? blocks_of(session, piece->index) : 0);
     float values[CODES_ELEMENTS];
     assert(parts->exponents != NULL && piece->first % STATE_BLOCK == 0);
     for (size_t done = 0; done < piece->count; done += CODES_ELEMENTS) {
         const size_t some = size_min(piece->count - done, CODES_ELEMENTS);
         for (size_t k = 0; k < some; k += STATE_BLOCK)
             state_codes_decode(moment_of(piece->part), codes + done + k,
-                               exponents[(piece->first + done + k) / STATE_BLOCK], size_min(some - k, STATE_BLOCK),
-                               values + k);
-        TRY(values_upload(session->exec, session->model->graph, tensor, (int64_t)(piece->at + done), values,
-                          (int64_t)some));
+                               exponents[(piece->first + done + k) / STATE_BLOCK],
+                               size_min(some - k, STATE_BLOCK), values + k);
+        TRY(values_upload(session->exec, session->model->graph, tensor, (int64_t)(piece->at + done),
+                          values, (int64_t)some));
     }
     return GT_OK;
 }
 
 /* Encodes floats from a file and uploads their codes and exponents. */
-static enum gt_status codes_make(const struct session *session, const struct piece *piece, const float *values)
+static enum gt_status codes_make(const struct session *session, const struct piece *piece,
+                                 const float *values)
 {
     const int32_t tensor = restore_part_tensor(session, piece->part, piece->index);
     const int32_t scales = restore_part_tensor(session, CHECKPOINT_SCALES, piece->index);
-    const int64_t row = piece->part == CHECKPOINT_V ? session->model->graph->tensors[scales].dims[1] : 0;
+    const int64_t row =
+        piece->part == CHECKPOINT_V ? session->model->graph->tensors[scales].dims[1] : 0;
     uint8_t codes[CODES_ELEMENTS];
     int8_t exponents[CODES_BLOCKS];
     assert(piece->at % STATE_BLOCK == 0);
     for (size_t done = 0; done < piece->count; done += CODES_ELEMENTS) {
-        const size_t some = size_min(piece->count - done, CODES_ELEMENTS), block = (piece->at + done) / STATE_BLOCK;
+        const size_t some = size_min(piece->count - done, CODES_ELEMENTS),
+                     block = (piece->at + done) / STATE_BLOCK;
         for (size_t k = 0; k < some; k += STATE_BLOCK)
-            exponents[k / STATE_BLOCK] = state_codes_encode(moment_of(piece->part), values + done + k,
-                                                            size_min(some - k, STATE_BLOCK), codes + k);
+            exponents[k / STATE_BLOCK] =
+                state_codes_encode(moment_of(piece->part), values + done + k,
+                                   size_min(some - k, STATE_BLOCK), codes + k);
         TRY(exec_upload(session->exec, tensor, (int64_t)(piece->at + done), codes, (int64_t)some));
-        TRY(exec_upload(session->exec, scales, row + (int64_t)block, exponents, state_blocks((int64_t)some)));
+        TRY(exec_upload(session->exec, scales, row + (int64_t)block, exponents,
+                        state_blocks((int64_t)some)));
     }
     return GT_OK;
 }
 
 /* Uploads a piece that is this rank's. */
-static enum gt_status piece_write(const struct restore_parts *parts, const struct piece *piece, const void *values,
-                                  enum dtype dtype)
+static enum gt_status piece_write(const struct restore_parts *parts, const struct piece *piece,
+                                  const void *values, enum dtype dtype)
 {
     const struct session *session = parts->session;
     const struct graph *graph = session->model->graph;
     const int32_t tensor = restore_part_tensor(session, piece->part, piece->index);
     if (graph->tensors[tensor].dtype == dtype)
-        return exec_upload(session->exec, tensor, (int64_t)piece->at, values, (int64_t)piece->count);
+        return exec_upload(session->exec, tensor, (int64_t)piece->at, values,
+                           (int64_t)piece->count);
     if (dtype == DTYPE_U8)
         return codes_expand(parts, piece, values);
     assert(dtype == DTYPE_F32);
     if (graph->tensors[tensor].dtype == DTYPE_U8)
         return codes_make(session, piece, values);
-    return values_upload(session->exec, graph, tensor, (int64_t)piece->at, values, (int64_t)piece->count);
+    return values_upload(session->exec, graph, tensor, (int64_t)piece->at, values,
+                         (int64_t)piece->count);
 }
 
-enum gt_status restore_part_write(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
-                                  const void *values, enum dtype dtype)
+enum gt_status restore_part_write(void *context, enum checkpoint_part part, int32_t index,
+                                  size_t first, size_t count, const void *values, enum dtype dtype)
 {
     struct restore_parts *parts = context;
     const struct session *session = parts->session;
@@ -240,10 +263,13 @@ enum gt_status restore_part_write(void *context, enum checkpoint_part part, int3
         return exponents_keep(parts, index, first, count, values);
     struct restore_place place;
     for (size_t done = 0; done < count; done += (size_t)place.count) {
-        place = restore_place(session, part, index, (int64_t)(first + done), (int64_t)(count - done));
-        const struct piece piece = {part, index, first + done, (size_t)place.first, (size_t)place.count};
+        place =
+            restore_place(session, part, index, (int64_t)(first + done), (int64_t)(count - done));
+        const struct piece piece = {part, index, first + done, (size_t)place.first,
+                                    (size_t)place.count};
         if (place.owner == session->model->options.rank)
-            TRY(piece_write(parts, &piece, (const char *)values + done * dtype_size_bytes(dtype), dtype));
+            TRY(piece_write(parts, &piece, (const char *)values + done * dtype_size_bytes(dtype),
+                            dtype));
     }
     return GT_OK;
 }
@@ -258,7 +284,8 @@ enum gt_status restore_tensors(struct session *session, struct checkpoint_tensor
         const struct tensor *tensor = &model->graph->tensors[parameter->tensor];
         tensors[i] = (struct checkpoint_tensor){.name = parameter->name,
                                                 .index = i,
-                                                .dtype = parameter->dtypes.master ? DTYPE_F32 : tensor->dtype,
+                                                .dtype = parameter->dtypes.master ? DTYPE_F32
+                                                                                  : tensor->dtype,
                                                 .moment = parameter->dtypes.moment,
                                                 .used = tensor->dtype,
                                                 .no_second = parameter->group == GROUP_MUON};
@@ -267,7 +294,8 @@ enum gt_status restore_tensors(struct session *session, struct checkpoint_tensor
     return GT_OK;
 }
 
-/* Zeroes the weights with more rows than a checkpoint has (rows beyond the vocabulary), and all moments. */
+/* Zeroes the weights with more rows than a checkpoint has (rows beyond the vocabulary), and all
+ * moments. */
 static enum gt_status zero_rest(struct session *session)
 {
     const struct model *model = session->model;
@@ -310,12 +338,14 @@ static enum gt_status angles_upload(struct session *session)
                 row[i * size + size / 2 + k] = (float)sin(angle);
             }
         }
-        TRY(exec_upload(session->exec, session->model->angles, (int64_t)first * size, row, (int64_t)rows * size));
+        TRY(exec_upload(session->exec, session->model->angles, (int64_t)first * size, row,
+                        (int64_t)rows * size));
     }
     return GT_OK;
 }
 
-/* Uploads the tables with which the B of a layer's adapters become one matrix: alpha / rank times the identity. */
+/* Uploads the tables with which the B of a layer's adapters become one matrix: alpha / rank times
+ * the identity. */
 static enum gt_status expand_upload(struct session *session)
 {
     const struct lora_config *lora = &session->model->options.config.lora;
@@ -326,12 +356,14 @@ static enum gt_status expand_upload(struct session *session)
         const int32_t table = session->model->expand[parts], rows = (parts + 1) * lora->rank;
         TRY(exec_zero(session->exec, table));
         for (int64_t i = 0; i < rows; i++)
-            TRY(values_upload(session->exec, session->model->graph, table, i * rows + i, &scale, 1));
+            TRY(values_upload(session->exec, session->model->graph, table, i * rows + i, &scale,
+                              1));
     }
     return GT_OK;
 }
 
-enum gt_status restore_weights(struct session *session, const struct restore_source *source, uint64_t seed)
+enum gt_status restore_weights(struct session *session, const struct restore_source *source,
+                               uint64_t seed)
 {
     TRY(corrections_upload(session));
     TRY(angles_upload(session));
@@ -341,7 +373,8 @@ enum gt_status restore_weights(struct session *session, const struct restore_sou
     struct checkpoint_tensor *tensors;
     struct restore_parts parts = {.session = session};
     struct model_config config = session->model->options.config;
-    const bool made = config.lora.rank > 0 && source->checkpoint->config.lora.rank == 0; /* the adapters are new */
+    const bool made = config.lora.rank > 0 &&
+                      source->checkpoint->config.lora.rank == 0; /* the adapters are new */
     snprintf(session->base, sizeof session->base, "%s", source->base);
     TRY(zero_rest(session));
     if (made) {

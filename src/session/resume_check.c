@@ -1,10 +1,11 @@
 /* Compares a resumed run with the run that wrote its checkpoint.
  *
- * The record of the checkpoint is compared with the one that this run would write.  recompute is left out because it
- * changes no bit.  The optimizer and the format of its states are left out because restore.c has checked them.
+ * The record of the checkpoint is compared with the one that this run would write.  recompute is
+ * left out because it changes no bit.  The optimizer and the format of its states are left out
+ * because restore.c has checked them.
  *
- * Of algorithms only identities are stored, 16 digits each, so that a file cannot make a backend run anything that it
- * does not offer itself.
+ * Of algorithms only identities are stored, 16 digits each, so that a file cannot make a backend
+ * run anything that it does not offer itself.
  */
 #include "session/resume_check.h"
 
@@ -26,7 +27,8 @@ static bool identity_read(const char *text, uint64_t *out)
     return *out != 0;
 }
 
-enum gt_status resume_algorithms_choose(struct session *session, const struct checkpoint *checkpoint)
+enum gt_status resume_algorithms_choose(struct session *session,
+                                        const struct checkpoint *checkpoint)
 {
     struct backend *device = session->device.backend;
     struct backend_info info;
@@ -35,13 +37,17 @@ enum gt_status resume_algorithms_choose(struct session *session, const struct ch
     if (object == NULL || device->ops->choose == NULL)
         return GT_OK;
     if (!json_is_object(object) || json_object_size(object) > CHOICES_MAX)
-        return FAIL(GT_DATA, "%s: field \"algorithms\": not an object of at most %d members", source, CHOICES_MAX);
+        return FAIL(GT_DATA, "%s: field \"algorithms\": not an object of at most %d members",
+                    source, CHOICES_MAX);
     json_object_foreach(object, key, value)
     {
         struct backend_choice choice;
-        if (!identity_read(key, &choice.call) || !identity_read(json_string_value(value), &choice.algorithm))
-            return FAIL(GT_DATA, "%s: field \"algorithms\": \"%.32s\" and its value are not two numbers of %d digits",
-                        source, key, DIGITS);
+        if (!identity_read(key, &choice.call) ||
+            !identity_read(json_string_value(value), &choice.algorithm))
+            return FAIL(
+                GT_DATA,
+                "%s: field \"algorithms\": \"%.32s\" and its value are not two numbers of %d digits",
+                source, key, DIGITS);
         TRY(backend_choose(device, &choice, 1));
     }
     TRY(backend_info(device, &info));
@@ -54,14 +60,16 @@ json_t *resume_plan_object(const struct session *session)
     const struct model_options *options = &session->model->options;
     size_t count = 0;
     const struct backend_choice *choices = backend_choices(session->device.backend, &count);
-    json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s}", "dtype", dtype_name(options->dtype), "state_format",
-                               state_format_name(options->states), "optimizer", options->muon ? "muon" : "adamw",
-                               "backend", session->device.backend->ops->name, "kernels", session->device.info.detail);
+    json_t *object = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s}", "dtype", dtype_name(options->dtype), "state_format",
+        state_format_name(options->states), "optimizer", options->muon ? "muon" : "adamw",
+        "backend", session->device.backend->ops->name, "kernels", session->device.info.detail);
     json_t *algorithms = json_object(); /* {"CALL": "ALGORITHM", ...} */
     int failures = 0;
     for (size_t i = 0; choices != NULL && i < count; i++)
-        failures |= json_object_set_new(algorithms, TEXT(DIGITS + 1, "%016" PRIx64, choices[i].call),
-                                        json_string(TEXT(DIGITS + 1, "%016" PRIx64, choices[i].algorithm)));
+        failures |=
+            json_object_set_new(algorithms, TEXT(DIGITS + 1, "%016" PRIx64, choices[i].call),
+                                json_string(TEXT(DIGITS + 1, "%016" PRIx64, choices[i].algorithm)));
     if (json_object_size(algorithms) > 0)
         failures |= json_object_set(object, "algorithms", algorithms);
     json_decref(algorithms);
@@ -70,14 +78,15 @@ json_t *resume_plan_object(const struct session *session)
     return json_whole(object, failures);
 }
 
-/* Ignores recompute, which changes no bit, and the optimizer and its state format, which restore.c has checked.
- * Algorithms differ when a call that occurs in both has different ones; calls that only one of the runs has do not
- * count. */
+/* Ignores recompute, which changes no bit, and the optimizer and its state format, which restore.c
+ * has checked. Algorithms differ when a call that occurs in both has different ones; calls that
+ * only one of the runs has do not count. */
 static bool is_difference(const char *key, const json_t *before, json_t *now)
 {
     const char *call;
     json_t *value;
-    if (strcmp(key, "recompute") == 0 || strcmp(key, "state_format") == 0 || strcmp(key, "optimizer") == 0)
+    if (strcmp(key, "recompute") == 0 || strcmp(key, "state_format") == 0 ||
+        strcmp(key, "optimizer") == 0)
         return false;
     if (strcmp(key, "algorithms") != 0)
         return before == NULL || !json_equal(before, now);
@@ -91,21 +100,26 @@ static bool is_difference(const char *key, const json_t *before, json_t *now)
 }
 
 /* Appends "KEY was WAS, is IS", truncated to the buffer. */
-static void difference_add(char text[static DIFFERENCES_TEXT_MAX], const char *key, const char *was, const char *is)
+static void difference_add(char text[static DIFFERENCES_TEXT_MAX], const char *key, const char *was,
+                           const char *is)
 {
     const size_t used = strlen(text);
-    snprintf(text + used, DIFFERENCES_TEXT_MAX - used, "%s%s was %.100s, is %.100s", used > 0 ? "; " : "", key, was,
-             is);
+    snprintf(text + used, DIFFERENCES_TEXT_MAX - used, "%s%s was %.100s, is %.100s",
+             used > 0 ? "; " : "", key, was, is);
 }
 
-/* Refuses the differences with `refused`, or warns with `warned`.  Returns GT_OK if there are none. */
-static enum gt_status differences_judge(const struct config *config, const struct restore_source *source,
-                                        const char *differences, const char *refused, const char *warned)
+/* Refuses the differences with `refused`, or warns with `warned`.  Returns GT_OK if there are none.
+ */
+static enum gt_status differences_judge(const struct config *config,
+                                        const struct restore_source *source,
+                                        const char *differences, const char *refused,
+                                        const char *warned)
 {
     if (differences[0] == '\0')
         return GT_OK;
     if (config->strict_resume)
-        return FAIL(GT_USAGE, "%s: strict_resume: %s: %s", source->checkpoint->source, refused, differences);
+        return FAIL(GT_USAGE, "%s: strict_resume: %s: %s", source->checkpoint->source, refused,
+                    differences);
     log_warning("%s: %s: %s", source->checkpoint->source, warned, differences);
     return GT_OK;
 }
@@ -123,18 +137,21 @@ enum gt_status resume_check_bits(const struct session *session, const struct res
         const json_t *old = json_object_get(before, key);
         if (!is_difference(key, old, value))
             continue;
-        char *was = old != NULL ? json_dumps(old, JSON_ENCODE_ANY) : NULL, *is = json_dumps(value, JSON_ENCODE_ANY);
+        char *was = old != NULL ? json_dumps(old, JSON_ENCODE_ANY) : NULL,
+             *is = json_dumps(value, JSON_ENCODE_ANY);
         difference_add(text, key, was != NULL ? was : "not known", is != NULL ? is : "?");
         free(was);
         free(is);
     }
     json_decref(now);
     if (text[0] == '\0' || session->config->strict_resume)
-        return differences_judge(session->config, source, text,
-                                 "results would differ in their last bits from an uninterrupted run's", "");
-    log_note("%s: results will differ in their last bits from an uninterrupted run's (%s); --strict_resume=True "
-             "would refuse to resume",
-             source->checkpoint->source, text);
+        return differences_judge(
+            session->config, source, text,
+            "results would differ in their last bits from an uninterrupted run's", "");
+    log_note(
+        "%s: results will differ in their last bits from an uninterrupted run's (%s); --strict_resume=True "
+        "would refuse to resume",
+        source->checkpoint->source, text);
     return GT_OK;
 }
 

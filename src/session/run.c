@@ -1,7 +1,7 @@
 /* A run of gpt-train, from a configuration to a plan.
  *
- * Everything that can be refused is refused before memory is taken.  Nothing here trains, prints a plan or knows of
- * other ranks.
+ * Everything that can be refused is refused before memory is taken.  Nothing here trains, prints a
+ * plan or knows of other ranks.
  */
 #include "session/run.h"
 
@@ -16,12 +16,13 @@
 #include "session/session_plan.h"
 #include "session/session_start.h"
 
-/* Refuses a data set that is not there before anything else is said about the run.  A run that is resumed may read the
- * name of its data in the checkpoint. */
+/* Refuses a data set that is not there before anything else is said about the run.  A run that is
+ * resumed may read the name of its data in the checkpoint. */
 static enum gt_status data_check(const struct run *run)
 {
     const struct config *config = run->config;
-    const bool named = config_key_was_set(config, CONFIG_KEY_dataset) || strcmp(config->init_from, "scratch") == 0;
+    const bool named =
+        config_key_was_set(config, CONFIG_KEY_dataset) || strcmp(config->init_from, "scratch") == 0;
     struct token_source *source = NULL;
     for (int i = 0; i < run->mixture.count && named; i++) {
         const struct mixture_part *part = &run->mixture.parts[i];
@@ -30,11 +31,12 @@ static enum gt_status data_check(const struct run *run)
         bool exists;
         TRY(token_split_exists(spec.folder, spec.split, &exists));
         if (!exists && !file_exists(spec.folder) && hf_hub_is_repository(name))
-            return FAIL(GT_DATA,
-                        ERROR_NO_DATA
-                        "%s: there is no such folder here; a data set of Hugging Face's Hub is prepared "
-                        "first: hf download --repo-type=dataset %s, then gpt-prepare --out-dir=data/%s FILE",
-                        name, name, strchr(name, '/') + 1);
+            return FAIL(
+                GT_DATA,
+                ERROR_NO_DATA
+                "%s: there is no such folder here; a data set of Hugging Face's Hub is prepared "
+                "first: hf download --repo-type=dataset %s, then gpt-prepare --out-dir=data/%s FILE",
+                name, name, strchr(name, '/') + 1);
         if (!exists)
             TRY(token_source_open(run->mem, &spec, &source));
         hostmem_free(source);
@@ -87,13 +89,14 @@ enum gt_status run_plan(struct run *run)
     if (run->source.resume)
         TRY(resume_algorithms_choose(&run->session, run->source.checkpoint));
     session_train_options(&run->session, &run->state.choices, &run->model, &options);
-    return options.train ? session_plan(&run->session, &options) : session_plan_evaluation(&run->session, &options);
+    return options.train ? session_plan(&run->session, &options)
+                         : session_plan_evaluation(&run->session, &options);
 }
 
 enum gt_status run_watch(struct run *run)
 {
-    return watchdog_start(&run->watchdog, run->mem, run->session.device.backend, run->config->out_dir,
-                          run->config->watchdog);
+    return watchdog_start(&run->watchdog, run->mem, run->session.device.backend,
+                          run->config->out_dir, run->config->watchdog);
 }
 
 void run_close(struct run *run)

@@ -1,8 +1,9 @@
-/* A run of gpt-train, as far as training, judging and answering have it in common: where it begins, its model and its
- * session.
+/* A run of gpt-train, as far as training, judging and answering have it in common: where it begins,
+ * its model and its session.
  *
- * run_resolve() completes the configuration once; from then on it is the run's.  run_open() opens the device, and
- * run_plan() makes the plan.  Between these calls, the caller may change keys or the session's budgets. */
+ * run_resolve() completes the configuration once; from then on it is the run's.  run_open() opens
+ * the device, and run_plan() makes the plan.  Between these calls, the caller may change keys or
+ * the session's budgets. */
 #ifndef GPT_TRAIN_SESSION_RUN_H
 #define GPT_TRAIN_SESSION_RUN_H
 
@@ -21,13 +22,16 @@ struct run {
     struct watchdog watchdog;
 };
 
-/* Decides where the run begins and completes `config`, which the caller owns and which must outlive the run, as must
- * `mem`.  `trains`: the data are needed, so their absence is refused first.  Errors: those of restore_open(),
- * GT_USAGE. */
-enum gt_status run_resolve(struct run *run, struct hostmem *mem, struct config *config, bool trains);
-/* Returns false while the length of a run with `hours` is not known: its first updates are timed. */
+/* Decides where the run begins and completes `config`, which the caller owns and which must outlive
+ * the run, as must `mem`.  `trains`: the data are needed, so their absence is refused first.
+ * Errors: those of restore_open(), GT_USAGE. */
+enum gt_status run_resolve(struct run *run, struct hostmem *mem, struct config *config,
+                           bool trains);
+/* Returns false while the length of a run with `hours` is not known: its first updates are timed.
+ */
 bool run_length_is_known(const struct run *run);
-/* Sets max_iters and lr_decay_iters to a run of `length` updates, and scales cooldown_iters as lr_decay_iters. */
+/* Sets max_iters and lr_decay_iters to a run of `length` updates, and scales cooldown_iters as
+ * lr_decay_iters. */
 void run_length_set(struct config *config, int64_t length);
 double run_tokens_per_update(const struct config *config);
 
@@ -37,7 +41,8 @@ enum gt_status run_open(struct run *run);
 enum gt_status run_plan(struct run *run);
 /* Starts the watchdog.  Errors: GT_NO_MEMORY, GT_FAILURE. */
 enum gt_status run_watch(struct run *run);
-/* Closes what is open.  Any of the calls above may have failed or be missing; `run` was zeroed before them. */
+/* Closes what is open.  Any of the calls above may have failed or be missing; `run` was zeroed
+ * before them. */
 void run_close(struct run *run);
 
 #endif

@@ -48,5 +48,6 @@ enum gt_status session_scalars_download(struct session *session)
 
 enum gt_status session_scalars_set(struct session *session)
 {
-    return exec_upload(session->exec, session->model->scalars, 0, session->scalars, SCALAR_HOST_COUNT);
+    return exec_upload(session->exec, session->model->scalars, 0, session->scalars,
+                       SCALAR_HOST_COUNT);
 }

@@ -1,10 +1,11 @@
 /* A session: a model, its plan, a device and the executor, created from a configuration.
  *
- * gpt-train and gpt-sample both open one: session_open() opens the device, or session_open_profile() (session_device.c)
- * one that only a profile describes.  session_plan() (session_start.c) makes the plan without allocating device memory,
- * then session_start() allocates the arena.  A plan or a program can be printed between the last two.
- * session_budget.c says what fits, session_plan.c makes the plan, session_rates.c has the rates with which its times
- * are modelled.
+ * gpt-train and gpt-sample both open one: session_open() opens the device, or
+ * session_open_profile() (session_device.c) one that only a profile describes.  session_plan()
+ * (session_start.c) makes the plan without allocating device memory, then session_start() allocates
+ * the arena.  A plan or a program can be printed between the last two. session_budget.c says what
+ * fits, session_plan.c makes the plan, session_rates.c has the rates with which its times are
+ * modelled.
  */
 #ifndef GPT_TRAIN_SESSION_SESSION_H
 #define GPT_TRAIN_SESSION_SESSION_H
@@ -25,8 +26,9 @@
 #define SESSION_STAGING_FLOATS ((int64_t)1 << 20)
 /* Maximum length of the prefill program, in tokens. */
 #define SESSION_PREFILL_TIME_MAX 64
-/* Memory that the process may use besides the arena and the backend's memory: code, stacks, the C library, BLAS
- * buffers, the staging buffer and the host's tables.  Measured: 12 to 20 MiB from 0.8M to 124M parameters. */
+/* Memory that the process may use besides the arena and the backend's memory: code, stacks, the C
+ * library, BLAS buffers, the staging buffer and the host's tables.  Measured: 12 to 20 MiB from
+ * 0.8M to 124M parameters. */
 #define SESSION_HEADROOM_BYTES ((uint64_t)64 << 20)
 
 struct session_device {
@@ -34,12 +36,13 @@ struct session_device {
     struct backend_record record; /* of the calls to the backend */
     struct backend_info info;
     int32_t sharers;  /* ranks that use the device, this one among them; 0: it is a profile */
-    enum dtype dtype; /* of weights and activations: as configured, or the nearest that the device supports */
+    enum dtype dtype; /* of weights and activations: as configured, or the nearest that the device
+                         supports */
     bool has_profile; /* only a profile exists: a session can plan for the device, not use it */
     struct device_profile profile; /* valid with has_profile */
     bool has_budget;               /* memory_budget gives the budget */
-    /* What all ranks that share the device's memory may use: memory_budget, or the free memory at the start less a
-     * margin.  session_share() divides it. */
+    /* What all ranks that share the device's memory may use: memory_budget, or the free memory at
+     * the start less a margin.  session_share() divides it. */
     uint64_t machine_budget_bytes;
     uint64_t host_share_bytes; /* what the arena of this rank in host memory may use */
 };
@@ -51,7 +54,8 @@ struct session_timing {
     bool is_recalled;  /* this session has looked for rates in the cache */
     bool is_tiny;      /* too small a model to be timed: its ops take longer to start than to run */
     double ranks_rate; /* bytes/s each way with the slowest peer, as measured; 0 = unknown */
-    double peak_flops; /* best known rate of this device, FLOP/s: of timed products, or of a step; 0 = unknown */
+    double peak_flops; /* best known rate of this device, FLOP/s: of timed products, or of a step; 0
+                          = unknown */
 };
 
 /* The search for the plan of a training session. */
@@ -61,7 +65,8 @@ struct session_search {
     struct search_result result;
 };
 
-/* The choices that a checkpoint stores.  A 0 in a field of `plan` means that no run has chosen it yet. */
+/* The choices that a checkpoint stores.  A 0 in a field of `plan` means that no run has chosen it
+ * yet. */
 struct session_choices {
     struct plan_choice plan;
     bool states_chosen; /* the checkpoint's states have the format `states` */
@@ -75,17 +80,19 @@ struct session {
     struct session_device device;
     struct session_timing timing;
     struct session_search search;
-    struct plan_choice agreed; /* the sizes that ranks agreed on, if micro_batch is not 0: they override the keys */
+    struct plan_choice agreed; /* the sizes that ranks agreed on, if micro_batch is not 0: they
+                                  override the keys */
     struct model *model;
     struct plan *plan;
-    struct exec *exec;                       /* NULL before session_start() */
-    float *staging;                          /* [SESSION_STAGING_FLOATS] */
-    char base[FILE_PATH_MAX];                /* the model that the adapters, if there are any, are made for, */
-    uint32_t base_crc32c;                    /* and its checksum */
+    struct exec *exec;        /* NULL before session_start() */
+    float *staging;           /* [SESSION_STAGING_FLOATS] */
+    char base[FILE_PATH_MAX]; /* the model that the adapters, if there are any, are made for, */
+    uint32_t base_crc32c;     /* and its checksum */
     union scalar_word scalars[SCALAR_WORDS]; /* the host's copy of the device block */
 };
 
-/* Releases what the functions below and those of the other files have made; any of it may be missing. */
+/* Releases what the functions below and those of the other files have made; any of it may be
+ * missing. */
 void session_close(struct session *session);
 /* Releases model and plan, before another plan is made. */
 void session_plan_release(struct session *session);
@@ -93,8 +100,8 @@ void session_plan_release(struct session *session);
 /* Copy the host's scalars to the device, and back. */
 enum gt_status session_scalars_upload(struct session *session);
 enum gt_status session_scalars_download(struct session *session);
-/* Uploads only the scalars that the host decides.  Leaves the ones that the update computes as they are on the device,
- * because the device may have run more updates than the host has read. */
+/* Uploads only the scalars that the host decides.  Leaves the ones that the update computes as they
+ * are on the device, because the device may have run more updates than the host has read. */
 enum gt_status session_scalars_set(struct session *session);
 
 #endif

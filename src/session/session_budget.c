@@ -1,21 +1,24 @@
 /* The memory that a session may use.
  *
- * A machine's budget is for all processes of a run; each rank that uses the device has an equal share of it.  The arena
- * gets that share less the needs of the backend itself and, if the device's memory is the host's, of the process.
- * No function here reads a file, a clock or a device.
+ * A machine's budget is for all processes of a run; each rank that uses the device has an equal
+ * share of it.  The arena gets that share less the needs of the backend itself and, if the device's
+ * memory is the host's, of the process. No function here reads a file, a clock or a device.
  */
 #include "session/session_budget.h"
 
 #include "base/size.h"
 
-/* Default margin for other programs, without a memory_budget: a twentieth of the free memory, at least 256 MiB. */
+/* Default margin for other programs, without a memory_budget: a twentieth of the free memory, at
+ * least 256 MiB. */
 #define BUDGET_MARGIN_PART 20
 #define BUDGET_MARGIN_BYTES ((uint64_t)256 << 20)
-#define BUDGET_MARGIN_PART_MOST 2 /* cap of that margin, so that less free memory never means a larger budget */
+#define BUDGET_MARGIN_PART_MOST \
+    2 /* cap of that margin, so that less free memory never means a larger budget */
 
 uint64_t session_free_budget(uint64_t free_bytes)
 {
-    const uint64_t part = free_bytes / BUDGET_MARGIN_PART, most = free_bytes / BUDGET_MARGIN_PART_MOST;
+    const uint64_t part = free_bytes / BUDGET_MARGIN_PART,
+                   most = free_bytes / BUDGET_MARGIN_PART_MOST;
     const uint64_t least = most < BUDGET_MARGIN_BYTES ? most : BUDGET_MARGIN_BYTES;
     return free_bytes - (part > least ? part : least);
 }
@@ -23,13 +26,15 @@ uint64_t session_free_budget(uint64_t free_bytes)
 uint64_t session_headroom_bytes(const struct session *session)
 {
     const int64_t ranks = session->config->ranks;
-    const uint64_t exchange = ranks > 1 ? size_ceil_div((int64_t)dist_shared_bytes(ranks), ranks) : 0;
+    const uint64_t exchange =
+        ranks > 1 ? size_ceil_div((int64_t)dist_shared_bytes(ranks), ranks) : 0;
     return session->device.info.host_memory ? SESSION_HEADROOM_BYTES + exchange : 0;
 }
 
 uint64_t session_sharers(const struct session *session)
 {
-    const int32_t sharers = session->device.info.host_memory ? session->config->local_ranks : session->device.sharers;
+    const int32_t sharers =
+        session->device.info.host_memory ? session->config->local_ranks : session->device.sharers;
     return (uint64_t)max_i64(sharers, 1);
 }
 

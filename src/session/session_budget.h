@@ -4,8 +4,9 @@
 
 #include "session/session.h"
 
-/* Return the memory_budget that an arena of `arena_bytes` on each rank needs, and the part of it that each process
- * needs itself: SESSION_HEADROOM_BYTES and its share of what ranks exchange; 0 if the device has its own memory. */
+/* Return the memory_budget that an arena of `arena_bytes` on each rank needs, and the part of it
+ * that each process needs itself: SESSION_HEADROOM_BYTES and its share of what ranks exchange; 0 if
+ * the device has its own memory. */
 uint64_t session_budget_of(const struct session *session, uint64_t arena_bytes);
 uint64_t session_headroom_bytes(const struct session *session);
 /* Returns how many ranks share the device's memory: all of the machine if it is the host's. */

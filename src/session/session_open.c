@@ -1,7 +1,7 @@
 /* Opens the device of a session.
  *
- * The configuration names the backend and the device; session_device.c has the profile that may stand for one, and what
- * follows from a device's description.
+ * The configuration names the backend and the device; session_device.c has the profile that may
+ * stand for one, and what follows from a device's description.
  */
 #include "session/session_open.h"
 
@@ -12,7 +12,8 @@
 #include "plan/device_profile_file.h"
 #include "session/session_device.h"
 
-/* Returns the first backend of the build with a usable device.  Logs why the ones before it have none. */
+/* Returns the first backend of the build with a usable device.  Logs why the ones before it have
+ * none. */
 static const struct backend_ops *backend_first(void)
 {
     for (const struct backend_ops *const *ops = backend_registry(); *ops; ops++) {
@@ -26,10 +27,11 @@ static const struct backend_ops *backend_first(void)
     return NULL;
 }
 
-/* Opens the backend that the configuration names, or GPT_TRAIN_BACKEND in the environment, or the first one with a
- * device; on it, the named device or the backend's default.  Of several ranks each opens the next device, in turn;
- * *sharers is set to how many open the same. */
-static enum gt_status backend_open(const struct config *config, struct backend **out, int32_t *sharers)
+/* Opens the backend that the configuration names, or GPT_TRAIN_BACKEND in the environment, or the
+ * first one with a device; on it, the named device or the backend's default.  Of several ranks each
+ * opens the next device, in turn; *sharers is set to how many open the same. */
+static enum gt_status backend_open(const struct config *config, struct backend **out,
+                                   int32_t *sharers)
 {
     const struct config_device device = config_device(config);
     const bool is_auto = device.backend == CONFIG_BACKEND_AUTO;
@@ -50,14 +52,15 @@ static enum gt_status backend_open(const struct config *config, struct backend *
     const bool in_turn = device.name == NULL && config->devices[0] == '\0';
     const int32_t cards = in_turn && devices.count > first ? devices.count - first : 1;
     *sharers = config->devices[0] != '\0' ? 1 : (int32_t)size_ceil_div(config->local_ranks, cards);
-    struct backend_open_options options = {.name = device.name,
-                                           .device = first + config->local_rank % cards,
-                                           .threads = (int32_t)config->threads,
-                                           .tf32 = config->tf32,
-                                           .half_sums = config->half_sums != CONFIG_HALF_SUMS_OFF,
-                                           .half_sums_anywhere = config->half_sums == CONFIG_HALF_SUMS_ON,
-                                           .no_graphs = config->cuda_graphs == CONFIG_CUDA_GRAPHS_OFF,
-                                           .tune = config->tune};
+    struct backend_open_options options = {
+        .name = device.name,
+        .device = first + config->local_rank % cards,
+        .threads = (int32_t)config->threads,
+        .tf32 = config->tf32,
+        .half_sums = config->half_sums != CONFIG_HALF_SUMS_OFF,
+        .half_sums_anywhere = config->half_sums == CONFIG_HALF_SUMS_ON,
+        .no_graphs = config->cuda_graphs == CONFIG_CUDA_GRAPHS_OFF,
+        .tune = config->tune};
     return ops->open(&options, out);
 }
 
@@ -74,7 +77,8 @@ enum gt_status session_open(struct hostmem *mem, const struct config *config, st
     (void)system_memory_read(&total, &free_bytes);
     enum gt_status status = session_device_resolve(out, total, free_bytes);
     if (status == GT_OK && out->device.info.host_memory && system_memory_space_is_limit())
-        log_note("ulimit -v limits the memory of this process to %s", LOG_BYTES(out->device.info.total_bytes));
+        log_note("ulimit -v limits the memory of this process to %s",
+                 LOG_BYTES(out->device.info.total_bytes));
     if (status != GT_OK)
         session_close(out);
     return status;

@@ -1,8 +1,9 @@
-/* The plan of a session: the options that follow from the configuration and a checkpoint, the fastest plan with them
- * that fits the budget, and what could be done instead if none does.
+/* The plan of a session: the options that follow from the configuration and a checkpoint, the
+ * fastest plan with them that fits the budget, and what could be done instead if none does.
  *
- * Everything that can be refused is refused here, before the arena is allocated.  The arena gets the budget less the
- * needs of the backend itself and, if the device's memory is the host's, of the process.
+ * Everything that can be refused is refused here, before the arena is allocated.  The arena gets
+ * the budget less the needs of the backend itself and, if the device's memory is the host's, of the
+ * process.
  */
 #include "session/session_plan.h"
 
@@ -19,19 +20,22 @@
 #include "session/session_budget.h"
 #include "session/session_device.h"
 
-/* Maximum size of the logits of one loss chunk, unless loss_chunk is set.  On a CPU a chunk of some hundred rows
- * already runs its GEMMs at full rate; more rows would save one pass over the embedding's gradient. */
+/* Maximum size of the logits of one loss chunk, unless loss_chunk is set.  On a CPU a chunk of some
+ * hundred rows already runs its GEMMs at full rate; more rows would save one pass over the
+ * embedding's gradient. */
 #define LOSS_CHUNK_BYTES ((int64_t)64 << 20)
-/* A card needs larger products, and each chunk passes once over the fp32 gradient of the embedding. */
+/* A card needs larger products, and each chunk passes once over the fp32 gradient of the embedding.
+ */
 #define LOSS_CHUNK_BYTES_CARD ((int64_t)512 << 20)
 #define LOSS_CHUNK_ROWS_MIN 64
-/* Of a micro-batch above batch_size, which the plan may choose on a card: more would fill it for a gain of 1 %. */
+/* Of a micro-batch above batch_size, which the plan may choose on a card: more would fill it for a
+ * gain of 1 %. */
 #define MICRO_TOKENS_MAX 65536
 #define ROWS_MAX (INT32_MAX - 2) /* of a micro-step */
-#define PARTS_FINE 8             /* evaluation batches: divisors up to this grow by one, then by an eighth */
+#define PARTS_FINE 8 /* evaluation batches: divisors up to this grow by one, then by an eighth */
 #define CHUNK_ROWS_LEAST 64
-/* The host_budget of a device profile whose card alone is too small: half of 32 GiB, as half of what is free is the
- * default beside a real card. */
+/* The host_budget of a device profile whose card alone is too small: half of 32 GiB, as half of
+ * what is free is the default beside a real card. */
 #define PROFILE_HOST_BYTES ((uint64_t)16 << 30)
 
 /* A build with --enable-debug puts a guard band behind every tensor. */
@@ -54,8 +58,8 @@ void session_model_resolve(struct config *config, int64_t vocab_size, struct mod
     };
 }
 
-/* Returns the sizes that are decided already: those that ranks have agreed on, else those of keys.  0: the plan chooses
- * them. */
+/* Returns the sizes that are decided already: those that ranks have agreed on, else those of keys.
+ * 0: the plan chooses them. */
 static struct plan_choice decided(const struct session *session)
 {
     const struct config *config = session->config;
@@ -72,14 +76,17 @@ static int64_t loss_chunk_most(const struct session *session, const struct model
     const int64_t rows = decided(session).loss_chunk_rows;
     if (rows > 0)
         return rows;
-    const int64_t bytes = session->device.info.host_memory ? LOSS_CHUNK_BYTES : LOSS_CHUNK_BYTES_CARD;
-    return max_i64(bytes / ((int64_t)dtype_size_bytes(session->device.dtype) * model->padded_vocab_size),
-                   LOSS_CHUNK_ROWS_MIN);
+    const int64_t bytes =
+        session->device.info.host_memory ? LOSS_CHUNK_BYTES : LOSS_CHUNK_BYTES_CARD;
+    return max_i64(
+        bytes / ((int64_t)dtype_size_bytes(session->device.dtype) * model->padded_vocab_size),
+        LOSS_CHUNK_ROWS_MIN);
 }
 
-/* Returns the rows per loss chunk: those that a checkpoint's plan chose, else evenly over the rows of a micro-step. */
-static int64_t loss_chunk_rows(const struct session *session, const struct model_config *model, int64_t chosen,
-                               int64_t rows)
+/* Returns the rows per loss chunk: those that a checkpoint's plan chose, else evenly over the rows
+ * of a micro-step. */
+static int64_t loss_chunk_rows(const struct session *session, const struct model_config *model,
+                               int64_t chosen, int64_t rows)
 {
     if (decided(session).loss_chunk_rows == 0 && chosen > 0)
         return chosen;
@@ -96,8 +103,8 @@ enum state_format session_state_format(const struct config *config)
     return (enum state_format)(config->state_format - 1);
 }
 
-/* Returns the factor from the scheduled learning rate to a group's; 1 where the group has none of its own, 0 when
- * learning_rate is 0. */
+/* Returns the factor from the scheduled learning rate to a group's; 1 where the group has none of
+ * its own, 0 when learning_rate is 0. */
 static float rate_of(const struct config *config, double rate)
 {
     if (config->learning_rate <= 0.0)
@@ -113,22 +120,26 @@ static int64_t first_set(int64_t key, int64_t choice, int64_t otherwise)
 }
 
 /* Returns the sequences of an evaluation at once: at most batch_size, unless they are decided. */
-static int64_t evaluate_batch(const struct session *session, const struct session_choices *choices, int64_t micro)
+static int64_t evaluate_batch(const struct session *session, const struct session_choices *choices,
+                              int64_t micro)
 {
     const struct config *config = session->config;
     const int64_t most = min_i64(micro, config->batch_size);
-    const int64_t batch = first_set(decided(session).evaluate_batch, min_i64(choices->plan.evaluate_batch, most), most);
+    const int64_t batch = first_set(decided(session).evaluate_batch,
+                                    min_i64(choices->plan.evaluate_batch, most), most);
     return config->eval_iters > 0 ? min_i64(batch, config->eval_iters * config->batch_size) : batch;
 }
 
-/* Returns what blocks recompute: what the keys say, else what `planned` says, which they may change. */
-static struct recompute_mix recompute_choose(const struct config *config, const struct recompute_mix *planned,
-                                             int32_t n_layer)
+/* Returns what blocks recompute: what the keys say, else what `planned` says, which they may
+ * change. */
+static struct recompute_mix recompute_choose(const struct config *config,
+                                             const struct recompute_mix *planned, int32_t n_layer)
 {
     struct recompute_mix recompute = *planned;
     const bool was_set = config_key_was_set(config, CONFIG_KEY_recompute);
     const char *why;
-    const bool good = !was_set || recompute_read(config->recompute, config->n_layer, &recompute, &why);
+    const bool good =
+        !was_set || recompute_read(config->recompute, config->n_layer, &recompute, &why);
     assert(good); /* config_check() has accepted the key */
     (void)good;
     if (config->offload >= CONFIG_OFFLOAD_RESIDUALS) {
@@ -143,19 +154,24 @@ void session_train_options(const struct session *session, const struct session_c
                            const struct model_config *model, struct model_options *out)
 {
     const struct config *config = session->config;
-    enum state_format states = choices->states; /* to begin with; the search may choose a leaner one */
+    enum state_format states =
+        choices->states; /* to begin with; the search may choose a leaner one */
     if (!choices->states_chosen)
-        states = config->state_format == CONFIG_STATES_AUTO ? STATE_MASTER : session_state_format(config);
+        states = config->state_format == CONFIG_STATES_AUTO ? STATE_MASTER
+                                                            : session_state_format(config);
     int64_t samples = config->batch_size * config->gradient_accumulation_steps / config->parts;
-    int64_t chosen = min_i64(choices->plan.micro_batch, ROWS_MAX / config->block_size); /* by any checkpoint */
+    int64_t chosen =
+        min_i64(choices->plan.micro_batch, ROWS_MAX / config->block_size); /* by any checkpoint */
     const struct plan_choice set = decided(session);
     int64_t micro = min_i64(first_set(set.micro_batch, chosen, config->batch_size), samples);
     int64_t rows = micro * config->block_size;
     int64_t chunk = loss_chunk_rows(session, model, choices->plan.loss_chunk_rows, rows);
     int64_t evaluate = evaluate_batch(session, choices, micro);
     if (set.loss_chunk_rows == 0)
-        chunk = max_i64(chunk, size_ceil_div(max_i64(evaluate, micro) * config->block_size, SEARCH_CHUNKS_MAX));
-    const bool states_move = config->offload == CONFIG_OFFLOAD_STATES || config->offload == CONFIG_OFFLOAD_ALL;
+        chunk = max_i64(
+            chunk, size_ceil_div(max_i64(evaluate, micro) * config->block_size, SEARCH_CHUNKS_MAX));
+    const bool states_move =
+        config->offload == CONFIG_OFFLOAD_STATES || config->offload == CONFIG_OFFLOAD_ALL;
     *out = (struct model_options){
         .config = *model,
         .dtype = session->device.dtype,
@@ -163,11 +179,14 @@ void session_train_options(const struct session *session, const struct session_c
         .muon = config->optimizer == CONFIG_OPTIMIZER_MUON,
         .init = config->init == CONFIG_INIT_ZERO ? MODEL_INIT_ZERO : MODEL_INIT_GPT2,
         .rates = {[GROUP_MATRIX] = 1.0f,
-                  [GROUP_MUON] = config->muon_learning_rate > 0.0 ? rate_of(config, config->muon_learning_rate) : 0.0f,
+                  [GROUP_MUON] = config->muon_learning_rate > 0.0
+                                     ? rate_of(config, config->muon_learning_rate)
+                                     : 0.0f,
                   [GROUP_EMBEDDING] = rate_of(config, config->embedding_learning_rate),
                   [GROUP_HEAD] = rate_of(config, config->head_learning_rate),
                   [GROUP_VECTOR] = rate_of(config, config->scalar_learning_rate)},
-        /* Newton-Schulz needs no more than 16 bits, and its numbers are within the range of float16. */
+        /* Newton-Schulz needs no more than 16 bits, and its numbers are within the range of
+           float16. */
         .muon_dtype = session_device_dtype(&session->device, DTYPE_BF16),
         .train = !config->eval_only,
         .evaluate = true,
@@ -187,13 +206,14 @@ void session_train_options(const struct session *session, const struct session_c
         .beta1 = (float)config->beta1,
         .beta2 = (float)config->beta2,
         .weight_decay = (float)config->weight_decay,
-        .muon_weight_decay =
-            (float)(config->muon_weight_decay < 0.0 ? config->weight_decay : config->muon_weight_decay),
+        .muon_weight_decay = (float)(config->muon_weight_decay < 0.0 ? config->weight_decay
+                                                                     : config->muon_weight_decay),
         .grad_clip = (float)config->grad_clip,
         .adam_epsilon = (float)config->adam_epsilon,
-        .correction_rows = config->eval_only ? 0
-                                             : model_correction_rows((float)config->beta1, (float)config->beta2,
-                                                                     config->max_iters + 1),
+        .correction_rows = config->eval_only
+                               ? 0
+                               : model_correction_rows((float)config->beta1, (float)config->beta2,
+                                                       config->max_iters + 1),
     };
     measure_micro_batch_set(out, samples, micro);
 }
@@ -214,17 +234,23 @@ static struct plan_options plan_options_of(const struct session *session)
 /* ---- training ---- */
 
 /* Lean states need bfloat16, which the configuration or the device may lack. */
-static enum gt_status states_check(const struct session *session, const struct model_options *options)
+static enum gt_status states_check(const struct session *session,
+                                   const struct model_options *options)
 {
     if (state_format_is_lean(options->states) && options->dtype != DTYPE_BF16)
-        return FAIL(GT_USAGE, "state_format='%s' needs bfloat16, but weights are stored as %s on %s; %s",
-                    state_format_name(options->states), dtype_name(options->dtype), session->device.info.device,
+        return FAIL(GT_USAGE,
+                    "state_format='%s' needs bfloat16, but weights are stored as %s on %s; %s",
+                    state_format_name(options->states), dtype_name(options->dtype),
+                    session->device.info.device,
                     session_device_dtype(&session->device, DTYPE_BF16) == DTYPE_BF16
                         ? "add --dtype=bfloat16"
                         : "only state_format='master' works without bfloat16");
-    if (options->muon && state_format_dtypes(options->states, options->dtype, false).moment == DTYPE_U8)
-        return FAIL(GT_USAGE, "optimizer='muon' has no 8-bit momentum; use state_format='sr_bf16' instead of '%s'",
-                    state_format_name(options->states));
+    if (options->muon &&
+        state_format_dtypes(options->states, options->dtype, false).moment == DTYPE_U8)
+        return FAIL(
+            GT_USAGE,
+            "optimizer='muon' has no 8-bit momentum; use state_format='sr_bf16' instead of '%s'",
+            state_format_name(options->states));
     return GT_OK;
 }
 
@@ -233,17 +259,22 @@ static void ignored_log(const struct session *session, const struct model_option
 {
     const struct config *config = session->config;
     if (config->allow_lean_states && options->dtype != DTYPE_BF16)
-        log_note("allow_lean_states=True is ignored with %s: lean states need bfloat16", dtype_name(options->dtype));
+        log_note("allow_lean_states=True is ignored with %s: lean states need bfloat16",
+                 dtype_name(options->dtype));
     if (session->device.info.host_memory && config->offload == CONFIG_OFFLOAD_AUTO &&
-        (config_key_was_set(config, CONFIG_KEY_offload) || config_key_was_set(config, CONFIG_KEY_host_budget)))
-        log_note("offload='auto' moves nothing: the memory of %s is the host's", session->device.info.device);
-    if (config->offload >= CONFIG_OFFLOAD_RESIDUALS && options->choice.recompute.blocks[RECOMPUTE_OFFLOAD] == 0)
+        (config_key_was_set(config, CONFIG_KEY_offload) ||
+         config_key_was_set(config, CONFIG_KEY_host_budget)))
+        log_note("offload='auto' moves nothing: the memory of %s is the host's",
+                 session->device.info.device);
+    if (config->offload >= CONFIG_OFFLOAD_RESIDUALS &&
+        options->choice.recompute.blocks[RECOMPUTE_OFFLOAD] == 0)
         log_note("offload='%s' moves no block's input: recompute='%s' recomputes no block in full",
                  config->offload == CONFIG_OFFLOAD_ALL ? "all" : "residuals", config->recompute);
 }
 
-/* Searches again with the host memory that a computer with such a card is assumed to have, if a profile's card alone is
- * too small for every plan; keeps the refusal if that is not enough either. */
+/* Searches again with the host memory that a computer with such a card is assumed to have, if a
+ * profile's card alone is too small for every plan; keeps the refusal if that is not enough either.
+ */
 static enum gt_status host_assume(struct session *session)
 {
     struct search_request request = session->search.request;
@@ -256,41 +287,46 @@ static enum gt_status host_assume(struct session *session)
     session->search.request = request;
     session->search.result = result;
     session->device.host_share_bytes = request.share.host_bytes;
-    log_note("the card alone is too small; this plan assumes that up to %s of host memory may be used (--host_budget)",
-             LOG_BYTES(PROFILE_HOST_BYTES));
+    log_note(
+        "the card alone is too small; this plan assumes that up to %s of host memory may be used (--host_budget)",
+        LOG_BYTES(PROFILE_HOST_BYTES));
     return GT_OK;
 }
 
-/* Finds the fastest plan that fits; with --plan, when nothing fits, the smallest one, for the report. */
+/* Finds the fastest plan that fits; with --plan, when nothing fits, the smallest one, for the
+ * report. */
 static enum gt_status training_search(struct session *session, const struct model_options *options)
 {
     const struct config *config = session->config;
     const struct plan_choice set = decided(session);
     const bool is_auto = config->state_format == CONFIG_STATES_AUTO;
     /* Never at a resume, whose states already exist. */
-    const bool may_be_lean = options->dtype == DTYPE_BF16 && strcmp(config->init_from, "resume") != 0;
+    const bool may_be_lean =
+        options->dtype == DTYPE_BF16 && strcmp(config->init_from, "resume") != 0;
     TRY(states_check(session, options));
     if (session->search.request.samples == 0) /* the session's first plan */
         ignored_log(session, options);
     session->search.request = (struct search_request){
         .options = *options,
         .samples = config->batch_size * config->gradient_accumulation_steps / config->parts,
-        .micro_batch_most = session->device.info.host_memory
-                                ? config->batch_size
-                                : max_i64(config->batch_size, MICRO_TOKENS_MAX / config->block_size),
+        .micro_batch_most =
+            session->device.info.host_memory
+                ? config->batch_size
+                : max_i64(config->batch_size, MICRO_TOKENS_MAX / config->block_size),
         .loss_chunk_most = loss_chunk_most(session, &options->config),
         .pin_micro_batch = set.micro_batch > 0,
-        .pin_recompute =
-            config_key_was_set(config, CONFIG_KEY_recompute) || config->offload >= CONFIG_OFFLOAD_RESIDUALS,
+        .pin_recompute = config_key_was_set(config, CONFIG_KEY_recompute) ||
+                         config->offload >= CONFIG_OFFLOAD_RESIDUALS,
         .pin_loss_chunk = set.loss_chunk_rows > 0,
         .pin_evaluate_batch = set.evaluate_batch > 0,
         /* A device that shares the host's memory would gain nothing. */
         .pin_offload = config->offload != CONFIG_OFFLOAD_AUTO || session->device.info.host_memory,
         .resumed = strcmp(config->init_from, "resume") == 0,
-        .lean_states =
-            may_be_lean && (is_auto ? config->allow_lean_states : config->state_format == CONFIG_STATES_SR_8BIT),
+        .lean_states = may_be_lean && (is_auto ? config->allow_lean_states
+                                               : config->state_format == CONFIG_STATES_SR_8BIT),
         /* A refusal suggests them only to a user who has not decided about them. */
-        .lean_offered = may_be_lean && is_auto && !config_key_was_set(config, CONFIG_KEY_allow_lean_states),
+        .lean_offered =
+            may_be_lean && is_auto && !config_key_was_set(config, CONFIG_KEY_allow_lean_states),
         .rates = session_rates_nominal(session),
         .share = session_share(session),
         .memo = &session->search.memo,
@@ -298,7 +334,8 @@ static enum gt_status training_search(struct session *session, const struct mode
     };
     if (options->muon && options->ranks > 1) /* whose matrices stay whole, so that ranks differ */
         TRY(measure_rank_set(session->mem, &session->search.request.options));
-    enum gt_status status = plan_search(session->mem, &session->search.request, &session->search.result);
+    enum gt_status status =
+        plan_search(session->mem, &session->search.request, &session->search.result);
     if (status == GT_NO_FIT)
         status = host_assume(session);
     bool answers = config->plan != CONFIG_PLAN_OFF || config->print_program;
@@ -326,7 +363,8 @@ static void pin_clear(struct search_request *request, enum config_key key)
 }
 
 /* Gives the bytes of the smallest plan for a request; MEASURE_NEVER: no budget would do. */
-static enum gt_status smallest_bytes(const struct session *session, const struct search_request *request, uint64_t *out)
+static enum gt_status smallest_bytes(const struct session *session,
+                                     const struct search_request *request, uint64_t *out)
 {
     struct search_request none = *request;
     struct search_result smallest;
@@ -338,10 +376,12 @@ static enum gt_status smallest_bytes(const struct session *session, const struct
     return status == GT_NO_FIT ? GT_OK : status;
 }
 
-enum gt_status session_pins_text(const struct session *session, char text[static SESSION_PINS_TEXT_MAX])
+enum gt_status session_pins_text(const struct session *session,
+                                 char text[static SESSION_PINS_TEXT_MAX])
 {
-    static const enum config_key keys[] = {CONFIG_KEY_micro_batch, CONFIG_KEY_recompute, CONFIG_KEY_loss_chunk,
-                                           CONFIG_KEY_eval_batch_size, CONFIG_KEY_offload};
+    static const enum config_key keys[] = {CONFIG_KEY_micro_batch, CONFIG_KEY_recompute,
+                                           CONFIG_KEY_loss_chunk, CONFIG_KEY_eval_batch_size,
+                                           CONFIG_KEY_offload};
     const int last = session->device.info.host_memory ? 4 : 5; /* offload is of no use there */
     const uint64_t least = session->search.result.found.arena_bytes;
     struct search_request all = session->search.request;
@@ -359,9 +399,10 @@ enum gt_status session_pins_text(const struct session *session, char text[static
         TRY(smallest_bytes(session, &free, &bytes));
         if (bytes >= least)
             continue;
-        used += (size_t)snprintf(text + used, SESSION_PINS_TEXT_MAX - used, "%s%s without %s=%s",
-                                 named++ > 0 ? ", " : "", search_budget_text(budget, session_budget_of(session, bytes)),
-                                 config_key_info_get(keys[i])->name, CONFIG_KEY_TEXT(session->config, keys[i]));
+        used += (size_t)snprintf(
+            text + used, SESSION_PINS_TEXT_MAX - used, "%s%s without %s=%s",
+            named++ > 0 ? ", " : "", search_budget_text(budget, session_budget_of(session, bytes)),
+            config_key_info_get(keys[i])->name, CONFIG_KEY_TEXT(session->config, keys[i]));
         assert(used < SESSION_PINS_TEXT_MAX);
     }
     if (named < 2)
@@ -391,7 +432,8 @@ enum gt_status session_plan_make(struct session *session, const struct model_opt
 /* ---- evaluation ---- */
 
 /* Plans the options and sets *out to true when the plan fits. */
-static enum gt_status evaluation_fits(const struct session *session, const struct model_options *options, bool *out)
+static enum gt_status evaluation_fits(const struct session *session,
+                                      const struct model_options *options, bool *out)
 {
     const struct plan_options plan = plan_options_of(session);
     const struct plan_share share = session_share(session);
@@ -414,11 +456,13 @@ enum gt_status session_plan_evaluation(struct session *session, const struct mod
         choice->evaluate_batch = (int32_t)size_ceil_div(requested->evaluate_batch, k);
         TRY(evaluation_fits(session, &fitted, &fits));
     }
-    while (!fits && decided(session).loss_chunk_rows == 0 && choice->loss_chunk_rows / 4 >= CHUNK_ROWS_LEAST) {
+    while (!fits && decided(session).loss_chunk_rows == 0 &&
+           choice->loss_chunk_rows / 4 >= CHUNK_ROWS_LEAST) {
         choice->loss_chunk_rows /= 4;
         TRY(evaluation_fits(session, &fitted, &fits));
     }
-    if (choice->evaluate_batch != requested->evaluate_batch || choice->loss_chunk_rows != requested->loss_chunk_rows)
+    if (choice->evaluate_batch != requested->evaluate_batch ||
+        choice->loss_chunk_rows != requested->loss_chunk_rows)
         log_note("evaluating %" PRId32 " sequences at once does not fit; evaluating %" PRId32
                  " at once, with the loss in chunks of %" PRId32 " rows; the samples are the same",
                  requested->evaluate_batch, choice->evaluate_batch, choice->loss_chunk_rows);

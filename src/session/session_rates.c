@@ -1,8 +1,9 @@
 /* Chooses the rates with which a session models times.
  *
- * A profile's rates come from its table.  A real device's are calibrated at the first training run of a width and
- * cached; later runs and --plan read the cache.  Timings of --tune are better still.  Before any of them exists, a
- * plan's forecast rests on the one product that session_peak_measure() times.
+ * A profile's rates come from its table.  A real device's are calibrated at the first training run
+ * of a width and cached; later runs and --plan read the cache.  Timings of --tune are better still.
+ * Before any of them exists, a plan's forecast rests on the one product that session_peak_measure()
+ * times.
  */
 #include "session/session_rates.h"
 
@@ -20,10 +21,11 @@
 #define GUESSED_THREAD_FLOPS 60e9
 #define GUESS_FACTOR 4.0
 #define CALIBRATE_SECONDS 1.0
-#define HELD_MOST 0.9                          /* of the processors; a measured share may be 1 */
-#define OUTDATED_RATIO 2.0                     /* of modelled and measured steps */
-#define SCRATCH_BYTES_MIN ((uint64_t)40 << 20) /* the largest workspace of a product, and its matrices */
-#define SHOWN_ROWS 1024                        /* a product of few rows is slower, see ramp_rows */
+#define HELD_MOST 0.9      /* of the processors; a measured share may be 1 */
+#define OUTDATED_RATIO 2.0 /* of modelled and measured steps */
+#define SCRATCH_BYTES_MIN \
+    ((uint64_t)40 << 20) /* the largest workspace of a product, and its matrices */
+#define SHOWN_ROWS 1024  /* a product of few rows is slower, see ramp_rows */
 #define LINK_BYTES ((uint64_t)64 << 20)
 #define LINK_BYTES_STEP ((uint64_t)1 << 20)
 #define LINK_PASSES 3  /* the first one may wait for the card to wake */
@@ -36,7 +38,8 @@ static const struct model_options *options_of(const struct session *session)
 }
 
 /* The key of the rates in the cache, in text that lives as long as the enclosing block. */
-#define KEY_OF(session) calibrate_key((char[CALIBRATE_KEY_MAX]){0}, &(session)->device.info, options_of(session))
+#define KEY_OF(session) \
+    calibrate_key((char[CALIBRATE_KEY_MAX]){0}, &(session)->device.info, options_of(session))
 
 /* Sets the rates from the cache, if it has the times of an earlier run. */
 static void rates_recall(struct session *session)
@@ -50,15 +53,16 @@ bool session_rates_guess(struct session *session)
 {
     rates_recall(session);
     if (!session->timing.is_timed) {
-        session->timing.rates = plan_rates_of_peaks(GUESSED_THREAD_FLOPS * session->device.info.threads,
-                                                    GUESSED_THREAD_FLOPS * session->device.info.threads);
+        session->timing.rates =
+            plan_rates_of_peaks(GUESSED_THREAD_FLOPS * session->device.info.threads,
+                                GUESSED_THREAD_FLOPS * session->device.info.threads);
         session->timing.rates.uncertainty = GUESS_FACTOR;
     }
     return session->timing.is_timed || session->device.info.host_memory;
 }
 
-/* If the backend has timed calls to choose between algorithms, now or in earlier runs, sets the rates from those
- * timings and logs one line. */
+/* If the backend has timed calls to choose between algorithms, now or in earlier runs, sets the
+ * rates from those timings and logs one line. */
 static void rates_tuned(struct session *session)
 {
     size_t count = 0;
@@ -68,12 +72,13 @@ static void rates_tuned(struct session *session)
     struct plan_timed timed = plan_rates_time(&session->timing.rates, timings, count);
     session->timing.rates.uncertainty = PLAN_TIMED_UNCERTAINTY;
     session->timing.rates.disturbed = false;
-    log_note("estimates use what --tune measured on this device: %" PRId32 " shapes of products, %" PRId32
-             " other kinds of op",
+    log_note("estimates use what --tune measured on this device: %" PRId32
+             " shapes of products, %" PRId32 " other kinds of op",
              timed.gemm_classes, timed.kinds);
 }
 
-/* Times copies between the two arenas, both ways at once, and notes a link that is much slower than the card's own. */
+/* Times copies between the two arenas, both ways at once, and notes a link that is much slower than
+ * the card's own. */
 static enum gt_status link_measure(struct session *session)
 {
     const struct plan *plan = session->plan;
@@ -81,20 +86,22 @@ static enum gt_status link_measure(struct session *session)
     const uint64_t half = size_min(plan->segment[0].size_bytes, plan->segment[host].size_bytes) / 2;
     const int64_t bytes = (int64_t)size_min(half - half % LINK_BYTES_STEP, LINK_BYTES);
     struct backend *device = session->device.backend;
-    struct op_call calls[] = {{.kind = OP_FETCH}, {.kind = OP_STORE}, {.kind = OP_WAIT}, {.kind = OP_WAIT}};
+    struct op_call calls[] = {
+        {.kind = OP_FETCH}, {.kind = OP_STORE}, {.kind = OP_WAIT}, {.kind = OP_WAIT}};
     double rate = 0.0;
     if (bytes == 0) /* so few bytes take no time */
         return GT_OK;
     for (int i = 0; i < 4; i++)
         for (int slot = FETCH_X; slot <= FETCH_Y; slot++) {
             const bool on_host = (i % 2 == 1) == (slot == FETCH_Y);
-            calls[i].operand[slot] = (struct operand){.present = true,
-                                                      .dtype = DTYPE_U8,
-                                                      .rank = 1,
-                                                      .dims = {bytes},
-                                                      .at = {.space = on_host ? SPACE_HOST : SPACE_DEVICE,
-                                                             .segment = (uint8_t)(on_host ? host : 0),
-                                                             .offset_bytes = (uint64_t)(i % 2 * bytes)}};
+            calls[i].operand[slot] =
+                (struct operand){.present = true,
+                                 .dtype = DTYPE_U8,
+                                 .rank = 1,
+                                 .dims = {bytes},
+                                 .at = {.space = on_host ? SPACE_HOST : SPACE_DEVICE,
+                                        .segment = (uint8_t)(on_host ? host : 0),
+                                        .offset_bytes = (uint64_t)(i % 2 * bytes)}};
         }
     for (int pass = 0; pass < LINK_PASSES; pass++) {
         const int64_t start_ns = clock_monotonic_ns();
@@ -109,9 +116,10 @@ static enum gt_status link_measure(struct session *session)
     session->timing.rates.link_timed = true;
     log_result("link: %.1f GB/s each way between host memory and the card", rate / 1e9);
     if (engines > 0 && rate < own * LINK_SLOW)
-        log_note("the link to %s is slow: it can have %.1f GB/s; a slot with fewer lanes, or an older one, is the "
-                 "usual cause",
-                 session->device.info.device, own / 1e9);
+        log_note(
+            "the link to %s is slow: it can have %.1f GB/s; a slot with fewer lanes, or an older one, is the "
+            "usual cause",
+            session->device.info.device, own / 1e9);
     return GT_OK;
 }
 
@@ -127,15 +135,18 @@ static enum gt_status ops_measure(struct session *session, bool *steady)
     TRY(calibrate_measure(session->mem, &request, &session->timing.rates, steady));
     contention_read(&after);
     if (!session->device.info.host_memory)
-        plan_rates_link_set(&session->timing.rates, PLAN_LINK_BYTES_PER_S, session->device.info.copy_engines);
+        plan_rates_link_set(&session->timing.rates, PLAN_LINK_BYTES_PER_S,
+                            session->device.info.copy_engines);
     session->timing.is_timed = true;
     const double share = SHOWN_ROWS / (SHOWN_ROWS + session->timing.rates.ramp_rows);
     log_result("calibration: products %.1f GFLOP/s, elementwise ops %.1f GB/s (timed in %s)",
                session->timing.rates.flops_per_s[OP_GEMM][session->device.dtype] * share / 1e9,
                session->timing.rates.bytes_per_s[OP_RESIDUAL] / 1e9,
                CLOCK_DURATION((double)(after.at_ns - before.at_ns) * 1e-9));
-    if (*steady && contention_share(&before, &after, thread_count_available()) >= CONTENTION_DISTURBED)
-        log_note("this machine is disturbed: other programs use its processors; the estimate is without them");
+    if (*steady &&
+        contention_share(&before, &after, thread_count_available()) >= CONTENTION_DISTURBED)
+        log_note(
+            "this machine is disturbed: other programs use its processors; the estimate is without them");
     if (!*steady)
         log_note(
             "calibration does not settle: timings differ by more than a tenth, so other programs use this machine; "
@@ -154,7 +165,9 @@ enum gt_status session_rates_calibrate(struct session *session)
         const enum gt_status status = ops_measure(session, &steady);
         session->timing.is_tiny = status == GT_NO_FIT;
         if (status != GT_OK)
-            return status == GT_NO_FIT ? GT_OK : status; /* the arena is too small, so the forecast does without */
+            return status == GT_NO_FIT
+                       ? GT_OK
+                       : status; /* the arena is too small, so the forecast does without */
     }
     if (is_moving)
         TRY(link_measure(session));
@@ -177,8 +190,9 @@ void session_rates_correct(struct session *session, double modelled, double meas
     calibrate_store(KEY_OF(session), &session->timing.rates);
 }
 
-/* Time and memory for measuring the rate of products.  On a cpu the products are small, so that two of them keep to the
- * time; a plan, which is printed at once, gets less time than a run.  On a card the products fill the card. */
+/* Time and memory for measuring the rate of products.  On a cpu the products are small, so that two
+ * of them keep to the time; a plan, which is printed at once, gets less time than a run.  On a card
+ * the products fill the card. */
 static const struct {
     double seconds;
     uint64_t bytes;
@@ -186,12 +200,13 @@ static const struct {
                        {{0.15, (uint64_t)512 << 20}, {0.05, (uint64_t)128 << 20}},
                        {{0.06, (uint64_t)16 << 20}, {0.02, (uint64_t)4 << 20}}};
 
-/* Returns the memory for timing a plan's products: on a card that other programs use, at most half of the free
- * memory. */
+/* Returns the memory for timing a plan's products: on a card that other programs use, at most half
+ * of the free memory. */
 static uint64_t scratch_bytes(const struct session *session)
 {
     const bool is_host = session->device.info.host_memory;
-    const uint64_t most = peak_limits[is_host][true].bytes, free_bytes = session->device.info.free_bytes;
+    const uint64_t most = peak_limits[is_host][true].bytes,
+                   free_bytes = session->device.info.free_bytes;
     return is_host || free_bytes == 0 || free_bytes / 2 > most ? most : free_bytes / 2;
 }
 
@@ -202,27 +217,32 @@ static enum gt_status peak_measure(struct session *session, enum dtype dtype, do
     const bool is_plan = session->exec == NULL, is_host = session->device.info.host_memory;
     const double seconds = peak_limits[is_host][is_plan].seconds;
     const enum gt_status status =
-        is_plan ? backend_peak_flops(device, dtype, scratch, (size_t)scratch_bytes(session), seconds, out)
-                : exec_peak_flops(session->exec, dtype, peak_limits[is_host][false].bytes, seconds, out);
+        is_plan ? backend_peak_flops(device, dtype, scratch, (size_t)scratch_bytes(session),
+                                     seconds, out)
+                : exec_peak_flops(session->exec, dtype, peak_limits[is_host][false].bytes, seconds,
+                                  out);
     if (status == GT_NO_FIT)
         *out = 0.0; /* the arena is too small, so forecasts and mfu do without */
     return status == GT_NO_FIT ? GT_OK : status;
 }
 
-/* Takes an arena for a plan.  Without room for products the plan is still printed, with the times that are known. */
+/* Takes an arena for a plan.  Without room for products the plan is still printed, with the times
+ * that are known. */
 static enum gt_status scratch_allocate(struct session *session, bool *out)
 {
-    const struct backend_segment segment = {.space = SPACE_DEVICE, .size_bytes = scratch_bytes(session)};
+    const struct backend_segment segment = {.space = SPACE_DEVICE,
+                                            .size_bytes = scratch_bytes(session)};
     *out = session->device.info.host_memory || segment.size_bytes >= SCRATCH_BYTES_MIN;
     if (*out)
         return backend_arena(session->device.backend, &segment, 1);
-    log_note("%s are free on %s, too little to time products; estimates use earlier timings or a nominal device",
-             LOG_BYTES(session->device.info.free_bytes), session->device.info.device);
+    log_note(
+        "%s are free on %s, too little to time products; estimates use earlier timings or a nominal device",
+        LOG_BYTES(session->device.info.free_bytes), session->device.info.device);
     return GT_OK;
 }
 
-/* Measures the rates of products: on a cpu in every dtype, on a card in the run's, and in fp32, at which everything but
- * products runs, if no op was timed.  MFU is based on the best. */
+/* Measures the rates of products: on a cpu in every dtype, on a card in the run's, and in fp32, at
+ * which everything but products runs, if no op was timed.  MFU is based on the best. */
 static enum gt_status peaks_measure(struct session *session)
 {
     struct session_timing *timing = &session->timing;
@@ -241,13 +261,15 @@ static enum gt_status peaks_measure(struct session *session)
     if (timing->is_timed)
         return GT_OK;
     const bool known = rate[own] > 0.0 && rate[DTYPE_F32] > 0.0;
-    timing->rates = known ? plan_rates_of_peaks(rate[own], rate[DTYPE_F32]) : session_rates_nominal(session);
+    timing->rates =
+        known ? plan_rates_of_peaks(rate[own], rate[DTYPE_F32]) : session_rates_nominal(session);
     if (!known || timing->is_tiny)
         timing->rates.uncertainty = GUESS_FACTOR;
     return GT_OK;
 }
 
-/* Widens the uncertainty by what other programs took of the processors since `before`: a run may get as little. */
+/* Widens the uncertainty by what other programs took of the processors since `before`: a run may
+ * get as little. */
 static void disturbance_note(struct session *session, const struct contention *before)
 {
     struct plan_rates *rates = &session->timing.rates;

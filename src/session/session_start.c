@@ -1,11 +1,12 @@
 /* Starts a session: plans it, checks that the memory is still there, and allocates the arena.
  *
- * Other programs may have taken memory since the plan was made; a training session is then planned again for what is
- * left.  If a plan does not fit, the user learns how much memory is missing, who has it, and what would fit.  That asks
- * the device, which planning alone (session_plan.c) must not.
+ * Other programs may have taken memory since the plan was made; a training session is then planned
+ * again for what is left.  If a plan does not fit, the user learns how much memory is missing, who
+ * has it, and what would fit.  That asks the device, which planning alone (session_plan.c) must
+ * not.
  */
-#include "model/model_create.h"
 #include "session/session_start.h"
+#include "model/model_create.h"
 
 #include "backend/backend_call.h"
 #include "backend/backend_holders.h"
@@ -17,13 +18,15 @@
 #include "session/session_plan.h"
 #include "session/session_rates.h"
 
-/* Logs how much of each memory a plan needs and how much is available, with the other processes that use the device if
- * free memory is the limit.  Returns GT_NO_FIT. */
-static enum gt_status refuse(const struct session *session, uint64_t arena_bytes, uint64_t host_bytes)
+/* Logs how much of each memory a plan needs and how much is available, with the other processes
+ * that use the device if free memory is the limit.  Returns GT_NO_FIT. */
+static enum gt_status refuse(const struct session *session, uint64_t arena_bytes,
+                             uint64_t host_bytes)
 {
     char least[24], host[96] = "", holders[BACKEND_HOLDERS_TEXT_MAX];
     if (host_bytes > 0)
-        snprintf(host, sizeof host, "%s of host memory, host_budget allows %s", search_budget_text(least, host_bytes),
+        snprintf(host, sizeof host, "%s of host memory, host_budget allows %s",
+                 search_budget_text(least, host_bytes),
                  LOG_BYTES(session->device.host_share_bytes));
     if (arena_bytes <= session_share(session).device_bytes)
         return FAIL(GT_NO_FIT, ERROR_NO_FIT "not enough host memory: this offload needs %s", host);
@@ -33,14 +36,17 @@ static enum gt_status refuse(const struct session *session, uint64_t arena_bytes
     const int digits = (int)(unit - needed);
     const char *have = LOG_BYTES(session->device.machine_budget_bytes);
     if (session->device.has_budget)
-        return FAIL(GT_NO_FIT,
-                    ERROR_NO_FIT "not enough memory: this run needs at least %.*s %s, memory_budget allows %s%s%s",
-                    digits, needed, unit, have, and, host);
+        return FAIL(
+            GT_NO_FIT,
+            ERROR_NO_FIT
+            "not enough memory: this run needs at least %.*s %s, memory_budget allows %s%s%s",
+            digits, needed, unit, have, and, host);
     backend_holders_read(holders, session->device.backend);
     return FAIL(GT_NO_FIT,
-                ERROR_NO_FIT "not enough memory: this run needs at least %.*s %s, %s has %s available%s%s%s%s", digits,
-                needed, unit, session->device.info.device, have, holders[0] != '\0' ? "; others hold most: " : "",
-                holders, and, host);
+                ERROR_NO_FIT
+                "not enough memory: this run needs at least %.*s %s, %s has %s available%s%s%s%s",
+                digits, needed, unit, session->device.info.device, have,
+                holders[0] != '\0' ? "; others hold most: " : "", holders, and, host);
 }
 
 enum gt_status session_fit_check(const struct session *session)
@@ -52,24 +58,25 @@ enum gt_status session_fit_check(const struct session *session)
     return refuse(session, plan->arena_bytes, plan->host_bytes);
 }
 
-/* Returns the seconds of an update of the smallest plan at the session's rates, divided by those at the rates of the
- * search. */
+/* Returns the seconds of an update of the smallest plan at the session's rates, divided by those at
+ * the rates of the search. */
 static double time_scale(const struct session *session)
 {
     struct model *model;
     if (model_create(session->mem, &session->search.result.found.options, &model) != GT_OK)
         return 1.0;
     const double own = measure_update_seconds(model, &session->timing.rates, plan_cost_blocks);
-    const double nominal = measure_update_seconds(model, &session->search.request.rates, plan_cost_blocks);
+    const double nominal =
+        measure_update_seconds(model, &session->search.request.rates, plan_cost_blocks);
     hostmem_free(model);
     return own > 0.0 && nominal > 0.0 ? own / nominal : 1.0;
 }
 
-/* To be called after a refused search.  Logs as notes what would be enough without the keys that were set, and up to
- * three plans that do fit, with the keys that change and their modelled times on this device: those at the search's
- * rates, scaled by the ratio of the smallest plan's times at the device's own rates, measured in a small arena, and at
- * the search's.  Afterwards the session can only be closed.  A failure here is not an error: the refusal has already
- * been logged. */
+/* To be called after a refused search.  Logs as notes what would be enough without the keys that
+ * were set, and up to three plans that do fit, with the keys that change and their modelled times
+ * on this device: those at the search's rates, scaled by the ratio of the smallest plan's times at
+ * the device's own rates, measured in a small arena, and at the search's.  Afterwards the session
+ * can only be closed.  A failure here is not an error: the refusal has already been logged. */
 static void choices_log(struct session *session)
 {
     struct search_choice choices[SEARCH_CHOICES_MAX];
@@ -91,7 +98,8 @@ static void choices_log(struct session *session)
     for (int32_t i = 0; i < count; i++) {
         const struct search_choice *choice = &choices[i];
         char changes[SEARCH_CHANGES_MAX], budget[24];
-        log_note("alternative %" PRId32 " that fits: %s; %s of tensors, %s per update (estimated), memory_budget %s%s",
+        log_note("alternative %" PRId32
+                 " that fits: %s; %s of tensors, %s per update (estimated), memory_budget %s%s",
                  i + 1, search_choice_text(changes, choice, &session->search.request.options),
                  LOG_BYTES(choice->arena_bytes), CLOCK_DURATION(choice->seconds * scale),
                  search_budget_text(budget, session_budget_of(session, choice->arena_bytes)),
@@ -104,19 +112,21 @@ enum gt_status session_plan(struct session *session, const struct model_options 
     enum gt_status status = session_plan_make(session, options);
     if (status != GT_NO_FIT || session->model != NULL) /* plan_create() has logged its own */
         return status;
-    status = refuse(session, session->search.result.found.arena_bytes, session->search.result.found.host_bytes);
+    status = refuse(session, session->search.result.found.arena_bytes,
+                    session->search.result.found.host_bytes);
     choices_log(session);
     return status;
 }
 
 /* ---- the start ---- */
 
-/* Returns how many bytes the device's free memory is short of the plan, whatever the budget says. */
+/* Returns how many bytes the device's free memory is short of the plan, whatever the budget says.
+ */
 static uint64_t bytes_lacking(const struct session *session)
 {
     const uint64_t host = session->device.info.host_memory ? session->plan->host_bytes : 0;
-    uint64_t need =
-        session->plan->arena_bytes + host + session->device.info.context_bytes + session_headroom_bytes(session);
+    uint64_t need = session->plan->arena_bytes + host + session->device.info.context_bytes +
+                    session_headroom_bytes(session);
     uint64_t free_bytes = session->device.info.free_bytes;
     return free_bytes > 0 && need > free_bytes ? need - free_bytes : 0;
 }
@@ -133,21 +143,24 @@ enum gt_status session_replan(struct session *session, const struct model_option
 /* Makes another plan for the memory that other programs have left. */
 static enum gt_status plan_again(struct session *session)
 {
-    log_note("%s are free on %s now, %s less than the plan needs (other processes: %s); planning again",
-             LOG_BYTES(session->device.info.free_bytes), session->device.info.device, LOG_BYTES(bytes_lacking(session)),
-             BACKEND_HOLDERS_KNOWN(session->device.backend));
+    log_note(
+        "%s are free on %s now, %s less than the plan needs (other processes: %s); planning again",
+        LOG_BYTES(session->device.info.free_bytes), session->device.info.device,
+        LOG_BYTES(bytes_lacking(session)), BACKEND_HOLDERS_KNOWN(session->device.backend));
     session->device.machine_budget_bytes = session_free_budget(session->device.info.free_bytes);
     return session_replan(session, &session->search.request.options);
 }
 
-/* If other programs have taken the host memory that offload needs, makes another plan for what is left. */
+/* If other programs have taken the host memory that offload needs, makes another plan for what is
+ * left. */
 static enum gt_status host_check(struct session *session)
 {
     uint64_t total, free_bytes;
     if (session->device.info.host_memory || !system_memory_read(&total, &free_bytes) ||
         session->plan->host_bytes <= free_bytes)
         return GT_OK;
-    log_note("%s of host memory are free now, less than the plan needs; planning again", LOG_BYTES(free_bytes));
+    log_note("%s of host memory are free now, less than the plan needs; planning again",
+             LOG_BYTES(free_bytes));
     session->device.host_share_bytes = session_free_budget(free_bytes);
     return session_replan(session, &session->search.request.options);
 }
@@ -161,13 +174,15 @@ enum gt_status session_start(struct session *session)
         TRY(plan_again(session));
     if (bytes_lacking(session) > 0) {
         uint64_t free_bytes = session->device.info.free_bytes;
-        return FAIL(GT_NO_FIT,
-                    ERROR_NO_FIT
-                    "not enough memory: this run needs %s, and %s are free on %s now (other processes: %s)",
-                    LOG_BYTES(free_bytes + bytes_lacking(session)), LOG_BYTES(free_bytes), session->device.info.device,
-                    BACKEND_HOLDERS_KNOWN(session->device.backend));
+        return FAIL(
+            GT_NO_FIT,
+            ERROR_NO_FIT
+            "not enough memory: this run needs %s, and %s are free on %s now (other processes: %s)",
+            LOG_BYTES(free_bytes + bytes_lacking(session)), LOG_BYTES(free_bytes),
+            session->device.info.device, BACKEND_HOLDERS_KNOWN(session->device.backend));
     }
-    const bool poison = session->plan->options.guard_bytes > 0; /* a build with --enable-debug poisons dead bytes */
+    const bool poison =
+        session->plan->options.guard_bytes > 0; /* a build with --enable-debug poisons dead bytes */
     TRY(exec_create(session->mem, session->device.backend, session->plan, poison, &session->exec));
     exec_dist_set(session->exec, session->dist, session->staging);
     return GT_OK;

@@ -1,7 +1,8 @@
 /* Stops on request.
  *
- * The flag and where ranks keep it are mutable globals, like the log's sink, because a signal handler receives no
- * context.  The first signal only sets the flag, the second ends the process.  The loop checks it between micro-steps.
+ * The flag and where ranks keep it are mutable globals, like the log's sink, because a signal
+ * handler receives no context.  The first signal only sets the flag, the second ends the process.
+ * The loop checks it between micro-steps.
  */
 #include "session/stop.h"
 
@@ -10,7 +11,8 @@
 #include <unistd.h>
 
 static volatile sig_atomic_t stop_signal;
-static atomic_int *received; /* where ranks keep a signal until all of them have agreed on it, or NULL */
+static atomic_int
+    *received; /* where ranks keep a signal until all of them have agreed on it, or NULL */
 
 static void on_signal(int number)
 {

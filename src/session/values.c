@@ -1,7 +1,7 @@
 /* Values of any float dtype.
  *
- * An fp32 tensor gets them unchanged; those of a 16-bit tensor are converted piece by piece, in a buffer on the stack.
- * Nothing is allocated.
+ * An fp32 tensor gets them unchanged; those of a 16-bit tensor are converted piece by piece, in a
+ * buffer on the stack. Nothing is allocated.
  */
 #include "session/values.h"
 
@@ -9,8 +9,8 @@
 
 #define PIECE_ELEMENTS 8192 /* of a buffer on the stack */
 
-enum gt_status values_upload(struct exec *exec, const struct graph *graph, int32_t tensor, int64_t first,
-                             const float *values, int64_t count)
+enum gt_status values_upload(struct exec *exec, const struct graph *graph, int32_t tensor,
+                             int64_t first, const float *values, int64_t count)
 {
     enum dtype dtype = graph->tensors[tensor].dtype;
     uint16_t halves[PIECE_ELEMENTS];
@@ -25,8 +25,8 @@ enum gt_status values_upload(struct exec *exec, const struct graph *graph, int32
     return GT_OK;
 }
 
-enum gt_status values_download(struct exec *exec, const struct graph *graph, int32_t tensor, int64_t first,
-                               float *values, int64_t count)
+enum gt_status values_download(struct exec *exec, const struct graph *graph, int32_t tensor,
+                               int64_t first, float *values, int64_t count)
 {
     enum dtype dtype = graph->tensors[tensor].dtype;
     uint16_t halves[PIECE_ELEMENTS];

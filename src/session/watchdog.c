@@ -1,9 +1,9 @@
 /* Ends a run whose device no longer responds.
  *
- * The record of the device numbers its calls.  A thread checks whether the pending call is still the one of
- * earlier checks.  A thread that hangs inside a driver can be neither woken nor cancelled, so the only way out is to
- * end the process: the last save is complete, and the lock goes with the process.  It watches neither files nor the
- * program's own loops.
+ * The record of the device numbers its calls.  A thread checks whether the pending call is still
+ * the one of earlier checks.  A thread that hangs inside a driver can be neither woken nor
+ * cancelled, so the only way out is to end the process: the last save is complete, and the lock
+ * goes with the process.  It watches neither files nor the program's own loops.
  */
 #include "session/watchdog.h"
 
@@ -18,8 +18,8 @@ static void pending_check(void *context)
     struct watchdog *watchdog = context;
     const int64_t now_ns = clock_monotonic_ns(), gap_ns = now_ns - watchdog->checked_ns;
     const int64_t interval_ns = watchdog->seconds * INT64_C(1000000000) / CHECKS_PER_LIMIT;
-    /* A late check does not mean that the device was slow: the process was stopped (Ctrl-Z, SIGSTOP) or got no time.
-     * Anything beyond an interval is not counted. */
+    /* A late check does not mean that the device was slow: the process was stopped (Ctrl-Z,
+     * SIGSTOP) or got no time. Anything beyond an interval is not counted. */
     if (gap_ns > 2 * interval_ns)
         watchdog->since_ns += gap_ns - interval_ns;
     watchdog->checked_ns = now_ns;
@@ -33,14 +33,15 @@ static void pending_check(void *context)
     if (now_ns - watchdog->since_ns < watchdog->seconds * INT64_C(1000000000))
         return;
     const int kind = atomic_load(&watchdog->record->op);
-    log_error("%s has not answered for %" PRId64 " s (waiting for %s%s%s); run ended, last checkpoint in %s unchanged",
+    log_error("%s has not answered for %" PRId64
+              " s (waiting for %s%s%s); run ended, last checkpoint in %s unchanged",
               watchdog->device, watchdog->seconds, call, kind >= 0 ? " of op " : "",
               kind >= 0 ? op_declaration((enum op_kind)kind)->name : "", watchdog->out_dir);
     _exit(status_exit_code(GT_DEVICE)); /* the main thread is inside the driver and cannot return */
 }
 
-enum gt_status watchdog_start(struct watchdog *watchdog, struct hostmem *mem, struct backend *device,
-                              const char *out_dir, int64_t seconds)
+enum gt_status watchdog_start(struct watchdog *watchdog, struct hostmem *mem,
+                              struct backend *device, const char *out_dir, int64_t seconds)
 {
     const int64_t now_ns = clock_monotonic_ns();
     *watchdog = (struct watchdog){.record = device->record,
@@ -51,5 +52,6 @@ enum gt_status watchdog_start(struct watchdog *watchdog, struct hostmem *mem, st
                                   .checked_ns = now_ns};
     if (seconds == 0)
         return GT_OK;
-    return ticker_start(mem, (double)seconds / (double)CHECKS_PER_LIMIT, pending_check, watchdog, &watchdog->ticker);
+    return ticker_start(mem, (double)seconds / (double)CHECKS_PER_LIMIT, pending_check, watchdog,
+                        &watchdog->ticker);
 }

@@ -1,8 +1,9 @@
-/* Conversations while a run trains: one of the training data before the first step, with what is learnt marked, and at
- * each evaluation the model's answer to a prompt of the validation data.
+/* Conversations while a run trains: one of the training data before the first step, with what is
+ * learnt marked, and at each evaluation the model's answer to a prompt of the validation data.
  *
- * Both are read from the rows of packed conversations: a conversation ends at the end-of-text token, and its mask says
- * which tokens count.  They are read into the feed's tensors, so that nothing is allocated but the prompt.
+ * Both are read from the rows of packed conversations: a conversation ends at the end-of-text
+ * token, and its mask says which tokens count.  They are read into the feed's tensors, so that
+ * nothing is allocated but the prompt.
  */
 #include "train/conversation.h"
 
@@ -31,10 +32,10 @@ static void shown_add(struct shown *shown, const char *text, size_t count)
     shown->text[shown->used] = '\0';
 }
 
-/* Reads the row at `position` into the feed's tensors.  Sets *out to the number of tokens of its first conversation,
- * which `end` ends. */
-static enum gt_status first_read(struct feed *feed, int32_t end, struct token_source *source, int64_t position,
-                                 int64_t *out)
+/* Reads the row at `position` into the feed's tensors.  Sets *out to the number of tokens of its
+ * first conversation, which `end` ends. */
+static enum gt_status first_read(struct feed *feed, int32_t end, struct token_source *source,
+                                 int64_t position, int64_t *out)
 {
     int64_t count = 0;
     TRY(batch_sample_read(feed->builder, source, position, feed->block_size, 0, &feed->tensors));
@@ -50,9 +51,10 @@ static bool is_learnt(const struct feed *feed, int64_t i)
     return i > 0 && feed->tensors.targets[i - 1] != BATCH_TARGET_IGNORED;
 }
 
-/* Writes the first `count` tokens of the row that was read, with marks around what is learnt, unless `plain`. */
-static void tokens_show(const struct feed *feed, const struct tokenizer *tokenizer, int64_t count, bool plain,
-                        struct shown *shown)
+/* Writes the first `count` tokens of the row that was read, with marks around what is learnt,
+ * unless `plain`. */
+static void tokens_show(const struct feed *feed, const struct tokenizer *tokenizer, int64_t count,
+                        bool plain, struct shown *shown)
 {
     struct tokenizer_stream stream = {0};
     char text[TOKENIZER_TEXT_MAX];
@@ -63,14 +65,16 @@ static void tokens_show(const struct feed *feed, const struct tokenizer *tokeniz
             shown_add(shown, learnt ? "[[" : "]]", 2);
         inside = learnt;
         if (i < count)
-            shown_add(shown, text, tokenizer_stream_push(tokenizer, &stream, feed->tensors.ids[i], text));
+            shown_add(shown, text,
+                      tokenizer_stream_push(tokenizer, &stream, feed->tensors.ids[i], text));
     }
     shown_add(shown, text, tokenizer_stream_end(&stream, text));
 }
 
 bool conversation_is_data(const struct feed *feed, const struct tokenizer *tokenizer)
 {
-    return feed->parts[0].source[TOKEN_TRAIN]->row > 0 && tokenizer != NULL && tokenizer_eot(tokenizer) >= 0;
+    return feed->parts[0].source[TOKEN_TRAIN]->row > 0 && tokenizer != NULL &&
+           tokenizer_eot(tokenizer) >= 0;
 }
 
 enum gt_status conversation_log(struct feed *feed, const struct tokenizer *tokenizer, int64_t iter)
@@ -88,9 +92,11 @@ enum gt_status conversation_log(struct feed *feed, const struct tokenizer *token
         return GT_OK;
     TRY(first_read(feed, tokenizer_eot(tokenizer), source, position, &count));
     tokens_show(feed, tokenizer, count, false, &shown);
-    log_result("trained are %" PRId64 " of %" PRId64 " tokens (%.0f %%), those of answers; losses are theirs", learnt,
-               tokens, 100.0 * (double)learnt / (double)tokens);
-    log_result("a conversation as the model sees it; what it learns to write stands between [[ and ]]:");
+    log_result("trained are %" PRId64 " of %" PRId64
+               " tokens (%.0f %%), those of answers; losses are theirs",
+               learnt, tokens, 100.0 * (double)learnt / (double)tokens);
+    log_result(
+        "a conversation as the model sees it; what it learns to write stands between [[ and ]]:");
     for (const char *line; (line = strsep(&at, "\n")) != NULL;)
         if (line[0] != '\0' || at != NULL)
             log_result("  %s", line);

@@ -1,8 +1,8 @@
 /* Repeats updates to explain them: finds the first bad value, and names the samples of a spike.
  *
- * An update is a function of weights, seed and iteration, so its micro-steps can be run again at any time after it.
- * They see the original weights if the update was skipped, and the current ones otherwise.  Values are read through the
- * session's staging buffer.
+ * An update is a function of weights, seed and iteration, so its micro-steps can be run again at
+ * any time after it. They see the original weights if the update was skipped, and the current ones
+ * otherwise.  Values are read through the session's staging buffer.
  */
 #include "train/diagnose.h"
 
@@ -34,10 +34,11 @@ struct replay {
     bool enough;        /* set by `look` to skip the remaining micro-steps */
 };
 
-/* Runs all micro-steps of an update, those of other ranks included, but not the update program.  A signal ends the
- * replay early.  The scalars that came back with the update's results are the ones that it ran with, so they are sent
- * to the device again.  Weights, moments and the host's scalars stay unchanged; gradients do not.  Nothing is
- * allocated.  Errors: the device's, those of `look`. */
+/* Runs all micro-steps of an update, those of other ranks included, but not the update program.  A
+ * signal ends the replay early.  The scalars that came back with the update's results are the ones
+ * that it ran with, so they are sent to the device again.  Weights, moments and the host's scalars
+ * stay unchanged; gradients do not.  Nothing is allocated.  Errors: the device's, those of `look`.
+ */
 static enum gt_status replay_run(struct replay *replay)
 {
     struct session *session = replay->session, alone = *session;
@@ -59,11 +60,11 @@ static enum gt_status replay_run(struct replay *replay)
 
 /* ---- the first bad value ----
  *
- * The micro-steps run op by op.  If all outputs are finite, the squares of the gradients are added up as the update
- * does. */
+ * The micro-steps run op by op.  If all outputs are finite, the squares of the gradients are added
+ * up as the update does. */
 
-/* Scans the gradients after the last micro-step: adds up their squares, as the update does in fp32, and finds the
- * largest. */
+/* Scans the gradients after the last micro-step: adds up their squares, as the update does in fp32,
+ * and finds the largest. */
 static enum gt_status norm_log(struct session *session, int64_t iter, int32_t moved)
 {
     const struct parameter_list *parameters = &session->model->parameters;
@@ -72,8 +73,10 @@ static enum gt_status norm_log(struct session *session, int64_t iter, int32_t mo
     double squares = 0.0;
     for (int32_t i = 0; i < parameters->count; i++) {
         const struct parameter *parameter = &parameters->at[i];
-        /* Of several ranks, the last part's, since this rank does not have all sums; if it is gone, the sums it has. */
-        const int32_t gradient = session->dist != NULL && !in_step ? parameter->part_gradient : parameter->gradient;
+        /* Of several ranks, the last part's, since this rank does not have all sums; if it is gone,
+         * the sums it has. */
+        const int32_t gradient =
+            session->dist != NULL && !in_step ? parameter->part_gradient : parameter->gradient;
         if (gradient == TENSOR_NONE)
             continue;
         TRY(value_scan(session, gradient, &scan));
@@ -82,38 +85,48 @@ static enum gt_status norm_log(struct session *session, int64_t iter, int32_t mo
             largest = scan;
     }
     if (squares > (double)FLT_MAX)
-        log_warning("iter %" PRId64 ": every value is finite, but the gradient is too large for its norm: %g in %s",
-                    iter, (double)largest.largest, session->model->graph->tensors[largest.tensor].name);
+        log_warning("iter %" PRId64
+                    ": every value is finite, but the gradient is too large for its norm: %g in %s",
+                    iter, (double)largest.largest,
+                    session->model->graph->tensors[largest.tensor].name);
     else if (moved > 0)
-        log_warning("iter %" PRId64 ": computed again with the weights of %" PRId32 " update%s later, every value is "
+        log_warning("iter %" PRId64 ": computed again with the weights of %" PRId32
+                    " update%s later, every value is "
                     "finite; log_interval=1 would look before they change",
                     iter, moved, moved == 1 ? "" : "s");
     else
-        log_warning("iter %" PRId64 ": computed again from the same weights and samples, every value is finite: the "
-                    "memory or the processor of %s makes mistakes",
-                    iter, session->device.info.device);
+        log_warning(
+            "iter %" PRId64
+            ": computed again from the same weights and samples, every value is finite: the "
+            "memory or the processor of %s makes mistakes",
+            iter, session->device.info.device);
     return GT_OK;
 }
 
-static void found_log(const struct bad_value *found, const struct replay *replay, int32_t moved, bool updated)
+static void found_log(const struct bad_value *found, const struct replay *replay, int32_t moved,
+                      bool updated)
 {
     const struct session *session = found->session;
     char text[BAD_VALUE_TEXT_MAX], place[96] = "";
     if (model_micro_steps(&session->model->options) > 1)
-        snprintf(place + strlen(place), sizeof place - strlen(place), ", micro-step %" PRId32 " of %" PRId32,
-                 replay->micro_step + 1, model_micro_steps(&session->model->options));
+        snprintf(place + strlen(place), sizeof place - strlen(place),
+                 ", micro-step %" PRId32 " of %" PRId32, replay->micro_step + 1,
+                 model_micro_steps(&session->model->options));
     if (moved > 0)
-        snprintf(place + strlen(place), sizeof place - strlen(place), ", with weights of %" PRId32 " update%s later",
-                 moved, moved == 1 ? "" : "s");
+        snprintf(place + strlen(place), sizeof place - strlen(place),
+                 ", with weights of %" PRId32 " update%s later", moved, moved == 1 ? "" : "s");
     log_warning("iter %" PRId64 ": %s", replay->result->iter,
-                bad_value_text(text, found, place, updated ? "an earlier update made it so" : "the run began with it"));
+                bad_value_text(text, found, place,
+                               updated ? "an earlier update made it so" : "the run began with it"));
 }
 
 /* `moved`: number of updates that have changed the weights since. */
-static enum gt_status bad_log(struct diagnosis *diagnosis, const struct step_result *result, int32_t moved)
+static enum gt_status bad_log(struct diagnosis *diagnosis, const struct step_result *result,
+                              int32_t moved)
 {
     struct bad_value found = bad_value_none(diagnosis->session);
-    struct replay replay = {diagnosis->session, diagnosis->feed, result, bad_value_look, &found, 0, false};
+    struct replay replay = {
+        diagnosis->session, diagnosis->feed, result, bad_value_look, &found, 0, false};
     found.enough = &replay.enough;
     TRY(replay_run(&replay));
     if (found.op)
@@ -125,13 +138,15 @@ static enum gt_status bad_log(struct diagnosis *diagnosis, const struct step_res
 
 /* ---- spikes ----
  *
- * Mean and deviation are those of the window before the update.  The update joins the window, spike or not, so that a
- * new level soon becomes the usual one.  Losses per sample are read after loss_sum, when those of the whole micro-step
- * are complete. */
+ * Mean and deviation are those of the window before the update.  The update joins the window, spike
+ * or not, so that a new level soon becomes the usual one.  Losses per sample are read after
+ * loss_sum, when those of the whole micro-step are complete. */
 
-/* Adds a value to the window and sets *usual.  Returns true when the value stood out of the window.  The window's
- * values are logarithms, because norms, and losses of a memorized text, vary by factors. */
-static bool stands_out(float window[static SPIKES_WINDOW], int64_t at, double value, double rise, double *usual)
+/* Adds a value to the window and sets *usual.  Returns true when the value stood out of the window.
+ * The window's values are logarithms, because norms, and losses of a memorized text, vary by
+ * factors. */
+static bool stands_out(float window[static SPIKES_WINDOW], int64_t at, double value, double rise,
+                       double *usual)
 {
     double sum = 0.0, squares = 0.0;
     const double logarithm = log(value > DBL_MIN ? value : DBL_MIN);
@@ -193,19 +208,23 @@ static enum gt_status losses_look(void *context, int32_t program, int32_t index)
         double sum = 0.0;
         for (int64_t done = 0; done < time; done += SESSION_STAGING_FLOATS) {
             const int64_t part = min_i64(time - done, SESSION_STAGING_FLOATS);
-            TRY(exec_download(session->exec, op->operand[LOSS_SUM_LOSSES], s * time + done, session->staging, part));
+            TRY(exec_download(session->exec, op->operand[LOSS_SUM_LOSSES], s * time + done,
+                              session->staging, part));
             for (int64_t i = 0; i < part; i++)
                 sum += (double)session->staging[i];
         }
-        worst_insert(worst, worst->replay->micro_step * (int64_t)session->model->options.choice.micro_batch + s,
-                     sum / (double)time);
+        worst_insert(
+            worst,
+            worst->replay->micro_step * (int64_t)session->model->options.choice.micro_batch + s,
+            sum / (double)time);
     }
     return GT_OK;
 }
 
 /* Returns the beginning of the sample's text, in quotes after a colon; empty when it is unknown. */
-static const char *text_begin(struct token_source *source, const struct tokenizer *tokenizer, int64_t position,
-                              int64_t block_size, char text[static TEXT_BYTES + 8])
+static const char *text_begin(struct token_source *source, const struct tokenizer *tokenizer,
+                              int64_t position, int64_t block_size,
+                              char text[static TEXT_BYTES + 8])
 {
     struct tokenizer_stream stream = {0};
     int32_t ids[TEXT_TOKENS];
@@ -238,25 +257,32 @@ static void sample_log(const struct worst *worst, int32_t place, const struct to
     while (shard > 0 && source->shards[shard].first > position)
         shard--;
     const int64_t first = position - source->shards[shard].first;
-    log_note("iter %" PRId64 ": sample %" PRId64 ", loss %.4g: %s, tokens %" PRId64 " to %" PRId64 "%s", iter, sample,
-             worst->at[place].loss, source->shards[shard].path, first, first + feed->block_size - 1,
+    log_note("iter %" PRId64 ": sample %" PRId64 ", loss %.4g: %s, tokens %" PRId64 " to %" PRId64
+             "%s",
+             iter, sample, worst->at[place].loss, source->shards[shard].path, first,
+             first + feed->block_size - 1,
              text_begin(source, tokenizer, position, feed->block_size, text));
 }
 
-/* Adds the update to the window.  If it is a spike, logs one line for it and one for each of the three samples with the
- * highest losses under the current weights. */
-static enum gt_status spike_check(struct diagnosis *diagnosis, const struct step_result *result, double loss)
+/* Adds the update to the window.  If it is a spike, logs one line for it and one for each of the
+ * three samples with the highest losses under the current weights. */
+static enum gt_status spike_check(struct diagnosis *diagnosis, const struct step_result *result,
+                                  double loss)
 {
     struct spike spike;
-    struct replay replay = {
-        .session = diagnosis->session, .feed = diagnosis->feed, .result = result, .look = losses_look};
+    struct replay replay = {.session = diagnosis->session,
+                            .feed = diagnosis->feed,
+                            .result = result,
+                            .look = losses_look};
     struct worst worst = {.replay = &replay};
     replay.context = &worst;
-    if (!spikes_add(&diagnosis->spikes, result->iter, loss, (double)result->scalars[SCALAR_GRAD_NORM].f, &spike))
+    if (!spikes_add(&diagnosis->spikes, result->iter, loss,
+                    (double)result->scalars[SCALAR_GRAD_NORM].f, &spike))
         return GT_OK;
     progress_clear(diagnosis->progress);
-    log_warning("iter %" PRId64 ": a spike: loss %.4g (usually %.4g), gradient norm %.3g (usually %.3g)", result->iter,
-                spike.loss, spike.usual_loss, spike.norm, spike.usual_norm);
+    log_warning("iter %" PRId64
+                ": a spike: loss %.4g (usually %.4g), gradient norm %.3g (usually %.3g)",
+                result->iter, spike.loss, spike.usual_loss, spike.norm, spike.usual_norm);
     TRY(replay_run(&replay));
     for (int32_t i = 0; i < worst.count; i++)
         sample_log(&worst, i, diagnosis->tokenizer);

@@ -31,13 +31,15 @@ static void losses_log(const struct run *run, const struct evaluation_losses *lo
     const int64_t iter = run->state.iter;
     char expected[80] = "";
     struct config_band band;
-    if (config_expected_source(run->config) != NULL && config_expected_losses(run->config, iter, &band))
-        snprintf(expected, sizeof expected, "; expected %g to %g after %.3g M tokens", band.low, band.high,
-                 (double)iter * run_tokens_per_update(run->config) / 1e6);
-    log_result("step %" PRId64 ": train loss %.4f, val loss %.4f%s", iter, losses->train, losses->val, expected);
+    if (config_expected_source(run->config) != NULL &&
+        config_expected_losses(run->config, iter, &band))
+        snprintf(expected, sizeof expected, "; expected %g to %g after %.3g M tokens", band.low,
+                 band.high, (double)iter * run_tokens_per_update(run->config) / 1e6);
+    log_result("step %" PRId64 ": train loss %.4f, val loss %.4f%s", iter, losses->train,
+               losses->val, expected);
     for (int i = 0; i < mixture->count && mixture->count > 1; i++)
-        log_result("dataset %.*s: val loss %.4f", mixture->parts[i].name_length, mixture->parts[i].name,
-                   losses->val_of_part[i]);
+        log_result("dataset %.*s: val loss %.4f", mixture->parts[i].name_length,
+                   mixture->parts[i].name, losses->val_of_part[i]);
 }
 
 enum gt_status evaluate(struct runner *runner, bool must_be_finite, struct evaluation_losses *out)
@@ -53,7 +55,8 @@ enum gt_status evaluate(struct runner *runner, bool must_be_finite, struct evalu
     const enum gt_status status = losses_sum(&evaluation, &run->mixture, out);
     progress_clear(&runner->progress);
     TRY(status);
-    forecast_evaluation_measured(&runner->forecast, (double)(clock_monotonic_ns() - start_ns) / 1e9);
+    forecast_evaluation_measured(&runner->forecast,
+                                 (double)(clock_monotonic_ns() - start_ns) / 1e9);
     losses_log(run, out);
     return GT_OK;
 }
@@ -65,9 +68,10 @@ bool evaluate_is_off_course(const struct run *run, double val_loss)
     if (source == NULL || !config_expected_losses(run->config, run->state.iter, &band) ||
         (val_loss >= band.low && val_loss <= band.high))
         return false;
-    log_warning("step %" PRId64
-                ": val loss %.4f is outside %g to %g, which %s expects of its own data; what to look at: "
-                "doc/when_training_goes_wrong.md",
-                run->state.iter, val_loss, band.low, band.high, source);
+    log_warning(
+        "step %" PRId64
+        ": val loss %.4f is outside %g to %g, which %s expects of its own data; what to look at: "
+        "doc/when_training_goes_wrong.md",
+        run->state.iter, val_loss, band.low, band.high, source);
     return true;
 }

@@ -1,7 +1,7 @@
 /* The forecast of a run's duration.
  *
- * It is modelled from the ops' declared FLOPs and bytes until the first step is measured, and is a moving average from
- * then on.  A modelled time is called an estimate wherever it is printed.
+ * It is modelled from the ops' declared FLOPs and bytes until the first step is measured, and is a
+ * moving average from then on.  A modelled time is called an estimate wherever it is printed.
  */
 #include "train/forecast.h"
 
@@ -25,17 +25,19 @@ int64_t forecast_evaluations(const struct config *config, int64_t iter)
         return 1;
     int64_t last = config->max_iters / config->eval_interval;
     int64_t before = iter > 0 ? (iter - 1) / config->eval_interval + 1 : 0;
-    int64_t at_end =
-        !config->always_save_checkpoint && iter <= config->max_iters && config->max_iters % config->eval_interval != 0;
+    int64_t at_end = !config->always_save_checkpoint && iter <= config->max_iters &&
+                     config->max_iters % config->eval_interval != 0;
     return at_end + (last + 1 > before ? last + 1 - before : 0);
 }
 
 int64_t evaluation_runs(const struct config *config, const struct model *model)
 {
-    return size_ceil_div(config->eval_iters * config->batch_size, model->options.choice.evaluate_batch);
+    return size_ceil_div(config->eval_iters * config->batch_size,
+                         model->options.choice.evaluate_batch);
 }
 
-/* Returns the bytes that this rank sends in an update: gradients in each round of parts, then new weights. */
+/* Returns the bytes that this rank sends in an update: gradients in each round of parts, then new
+ * weights. */
 static double exchange_bytes(const struct model *model)
 {
     const struct graph *graph = model->graph;
@@ -51,18 +53,22 @@ static double exchange_bytes(const struct model *model)
     return bytes;
 }
 
-void forecast_model(const struct session *session, int64_t iter, int64_t evaluation_runs, struct forecast *out)
+void forecast_model(const struct session *session, int64_t iter, int64_t evaluation_runs,
+                    struct forecast *out)
 {
     const struct config *config = session->config;
     const struct model *model = session->model;
     const struct plan_rates *rates = &session->timing.rates;
     struct plan_rates no_link = *rates;
     plan_rates_link_set(&no_link, INFINITY, rates->copy_engines);
-    *out = (struct forecast){.step_seconds = measure_update_seconds(model, rates, plan_cost_seconds)};
-    out->offload_seconds = out->step_seconds - measure_update_seconds(model, &no_link, plan_cost_seconds);
+    *out =
+        (struct forecast){.step_seconds = measure_update_seconds(model, rates, plan_cost_seconds)};
+    out->offload_seconds =
+        out->step_seconds - measure_update_seconds(model, &no_link, plan_cost_seconds);
     out->alone_seconds = (double)config->ranks * out->step_seconds;
     out->exchange_bytes = exchange_bytes(model);
-    const double rate = session->timing.ranks_rate > 0.0 ? session->timing.ranks_rate : config_link(config->link);
+    const double rate =
+        session->timing.ranks_rate > 0.0 ? session->timing.ranks_rate : config_link(config->link);
     out->exchange_seconds = config->ranks > 1 && rate > 0.0 ? out->exchange_bytes / rate : 0.0;
     out->step_seconds += out->exchange_seconds;
     out->modelled_seconds = out->step_seconds;
@@ -82,27 +88,34 @@ void forecast_hours_set(struct forecast *forecast, const struct config *config)
     forecast->evaluations = forecast->steps / config->eval_interval + 1;
 }
 
-/* Returns the error to expect of the first steps' time.  Where timed ops predict another one, the truth may be either;
- * where other programs disturbed those timings, they disturb steps as much. */
+/* Returns the error to expect of the first steps' time.  Where timed ops predict another one, the
+ * truth may be either; where other programs disturbed those timings, they disturb steps as much. */
 static double first_steps_error(const struct forecast *forecast)
 {
-    const double ratio = forecast->modelled_seconds > 0.0 ? forecast->step_seconds / forecast->modelled_seconds : 1.0;
-    const bool timed = forecast->model_uncertainty > 0.0 && forecast->model_uncertainty <= PLAN_TIMED_UNCERTAINTY;
+    const double ratio = forecast->modelled_seconds > 0.0
+                             ? forecast->step_seconds / forecast->modelled_seconds
+                             : 1.0;
+    const bool timed =
+        forecast->model_uncertainty > 0.0 && forecast->model_uncertainty <= PLAN_TIMED_UNCERTAINTY;
     const double error = forecast->disturbed ? forecast->model_uncertainty : STEP_ERROR;
-    return timed || forecast->disturbed ? fmax(error, plan_uncertainty_of(fmax(ratio, 1.0 / ratio))) : error;
+    return timed || forecast->disturbed ? fmax(error, plan_uncertainty_of(fmax(ratio, 1.0 / ratio)))
+                                        : error;
 }
 
 void forecast_step_measured(struct forecast *forecast, double seconds)
 {
     forecast->step_seconds =
-        forecast->measured ? forecast->step_seconds + AVERAGE_WEIGHT * (seconds - forecast->step_seconds) : seconds;
+        forecast->measured
+            ? forecast->step_seconds + AVERAGE_WEIGHT * (seconds - forecast->step_seconds)
+            : seconds;
     /* The first step warms up the caches. */
     if (forecast->measured && forecast->tested_steps < FORECAST_TEST_STEPS)
         forecast->tested_seconds += seconds;
     forecast->tested_steps += forecast->tested_steps <= FORECAST_TEST_STEPS;
     forecast->measured = true;
-    forecast->uncertainty =
-        forecast->tested_steps < FORECAST_TEST_STEPS ? first_steps_error(forecast) : FORECAST_STEPS_ERROR;
+    forecast->uncertainty = forecast->tested_steps < FORECAST_TEST_STEPS
+                                ? first_steps_error(forecast)
+                                : FORECAST_STEPS_ERROR;
     forecast->disturbed = forecast->disturbed && forecast->tested_steps < FORECAST_TEST_STEPS;
     forecast->steps -= forecast->steps > 0;
 }
@@ -127,11 +140,13 @@ void forecast_test_log(const struct forecast *forecast, double disturbed)
 {
     const double mean = forecast_tested_mean(forecast);
     if (disturbed >= CONTENTION_DISTURBED)
-        log_result("this machine is disturbed: other programs held its processors for %.0f %% of the time; steps take "
-                   "%s; %s was estimated without them",
-                   100.0 * disturbed, CLOCK_DURATION(mean), CLOCK_DURATION(forecast->modelled_seconds));
+        log_result(
+            "this machine is disturbed: other programs held its processors for %.0f %% of the time; steps take "
+            "%s; %s was estimated without them",
+            100.0 * disturbed, CLOCK_DURATION(mean), CLOCK_DURATION(forecast->modelled_seconds));
     else if (fabs(mean / forecast->modelled_seconds - 1.0) > NOTED_ERROR)
-        log_result("steps take %s; %s was estimated", CLOCK_DURATION(mean), CLOCK_DURATION(forecast->modelled_seconds));
+        log_result("steps take %s; %s was estimated", CLOCK_DURATION(mean),
+                   CLOCK_DURATION(forecast->modelled_seconds));
 }
 
 void forecast_log(const struct forecast *forecast)
@@ -140,13 +155,19 @@ void forecast_log(const struct forecast *forecast)
     const double seconds = forecast_seconds_left(forecast);
     if (forecast->steps <= 0 && forecast->evaluations <= 0)
         return;
-    const char *step = CLOCK_DURATION(forecast->step_seconds), *each = CLOCK_DURATION(forecast->evaluation_seconds);
-    const char *steps = TEXT(64, "%" PRId64 " step%s of %s", forecast->steps, forecast->steps == 1 ? "" : "s", step);
-    const char *evaluations = TEXT(64, "%s%" PRId64 " evaluation%s of %s", forecast->steps > 0 ? ", " : "",
-                                   forecast->evaluations, forecast->evaluations == 1 ? "" : "s", each);
+    const char *step = CLOCK_DURATION(forecast->step_seconds),
+               *each = CLOCK_DURATION(forecast->evaluation_seconds);
+    const char *steps = TEXT(64, "%" PRId64 " step%s of %s", forecast->steps,
+                             forecast->steps == 1 ? "" : "s", step);
+    const char *evaluations =
+        TEXT(64, "%s%" PRId64 " evaluation%s of %s", forecast->steps > 0 ? ", " : "",
+             forecast->evaluations, forecast->evaluations == 1 ? "" : "s", each);
     clock_wall_text(end, forecast_end(forecast, (int64_t)clock_wall_seconds()));
-    const char *hour = seconds < SECONDS_SAME_DAY ? strrchr(end, ' ') : NULL; /* the date is obvious */
-    log_result("%s: %s %s, until %s (%s%s)", forecast->measured ? "time left" : "estimate", CLOCK_DURATION(seconds),
-               plan_uncertainty_text(bounds, forecast->uncertainty, forecast->disturbed), hour != NULL ? hour + 1 : end,
-               forecast->steps > 0 ? steps : "", forecast->evaluations > 0 ? evaluations : "");
+    const char *hour =
+        seconds < SECONDS_SAME_DAY ? strrchr(end, ' ') : NULL; /* the date is obvious */
+    log_result("%s: %s %s, until %s (%s%s)", forecast->measured ? "time left" : "estimate",
+               CLOCK_DURATION(seconds),
+               plan_uncertainty_text(bounds, forecast->uncertainty, forecast->disturbed),
+               hour != NULL ? hour + 1 : end, forecast->steps > 0 ? steps : "",
+               forecast->evaluations > 0 ? evaluations : "");
 }

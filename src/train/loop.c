@@ -1,10 +1,10 @@
 /* The training loop.
  *
- * One iteration: evaluate and save if due, run the micro-steps (first, next ..., remainder), run the update, read the
- * results, log.  If the device runs ahead, results_read() reads those of several updates together: when the loop must
- * log, evaluate or save, or when the next update needs them.  The loop has no state beyond what a checkpoint stores:
- * the samples of a step and the elements that dropout drops follow from (seed, iter, sample), the learning rate from
- * iter.
+ * One iteration: evaluate and save if due, run the micro-steps (first, next ..., remainder), run
+ * the update, read the results, log.  If the device runs ahead, results_read() reads those of
+ * several updates together: when the loop must log, evaluate or save, or when the next update needs
+ * them.  The loop has no state beyond what a checkpoint stores: the samples of a step and the
+ * elements that dropout drops follow from (seed, iter, sample), the learning rate from iter.
  */
 #include "train/loop.h"
 
@@ -20,9 +20,9 @@
 #include "train/save.h"
 #include "train/schedule.h"
 
-/* This many updates in a row that were skipped in vain end the run: the model has diverged, and more steps only cost
- * time.  Those that float16 skips at a loss scale above 1 do not count, since a smaller one may help, unless the loss
- * itself is not finite. */
+/* This many updates in a row that were skipped in vain end the run: the model has diverged, and
+ * more steps only cost time.  Those that float16 skips at a loss scale above 1 do not count, since
+ * a smaller one may help, unless the loss itself is not finite. */
 #define SKIPPED_IN_VAIN_MAX 10
 
 /* ---- evaluation ---- */
@@ -41,7 +41,8 @@ static void evaluation_write(struct trainer *t, const struct evaluation_losses *
     for (int i = 0; i < mixture->count && mixture->count > 1; i++) {
         const struct mixture_part *part = &mixture->parts[i];
         json_put(metrics_line(&t->metrics, run->state.iter, NULL), "dataset:s dataset_val_loss:f",
-                 TEXT(METRICS_TEXT_MAX, "%.*s", part->name_length, part->name), losses->val_of_part[i]);
+                 TEXT(METRICS_TEXT_MAX, "%.*s", part->name_length, part->name),
+                 losses->val_of_part[i]);
         (void)metrics_line_write(&t->metrics);
     }
 }
@@ -53,8 +54,8 @@ static enum gt_status evaluate_and_save(struct trainer *t)
     struct evaluation_losses losses;
     TRY(evaluate(&t->runner, false, &losses));
     t->course.evaluated_iter = run->state.iter;
-    /* finish() may evaluate at other iterations, which an uninterrupted longer run would not do.  So this counts only
-     * the evaluations that are due. */
+    /* finish() may evaluate at other iterations, which an uninterrupted longer run would not do. So
+     * this counts only the evaluations that are due. */
     run->state.evaluations += run->state.iter % run->config->eval_interval == 0;
     const enum gt_status sampled =
         t->runner.samples.generator ? samples_print(&t->runner.samples, run->state.iter) : GT_OK;
@@ -102,10 +103,12 @@ static enum gt_status update(struct trainer *t, int64_t targets)
     scalars_set(run, result->learning_rate, result->targets);
     for (int32_t k = 0; k < model_micro_steps(&session->model->options); k++) {
         if (stop_requested())
-            return GT_STOPPED; /* the weights are unchanged: the resumed run repeats the iteration */
+            return GT_STOPPED; /* the weights are unchanged: the resumed run repeats the iteration
+                                */
         TRY(feed_micro_step(feed, session, run->state.iter, k));
         if (ranks_computes(session, k))
-            TRY(exec_download_later(session->exec, scalars, SCALAR_LOSS_SUM, &result->loss_sums[k], 1));
+            TRY(exec_download_later(session->exec, scalars, SCALAR_LOSS_SUM, &result->loss_sums[k],
+                                    1));
     }
     if (session->dist != NULL) {
         TRY(exec_wait(session->exec));
@@ -119,7 +122,8 @@ static enum gt_status update(struct trainer *t, int64_t targets)
 
 /* ---- the results of updates ---- */
 
-/* Counts skipped updates and adjusts the loss scale.  Fails after too many skipped updates in a row. */
+/* Counts skipped updates and adjusts the loss scale.  Fails after too many skipped updates in a
+ * row. */
 static enum gt_status skipped_check(struct trainer *t, int64_t iter)
 {
     struct run *run = &t->runner.run;
@@ -139,8 +143,9 @@ static enum gt_status skipped_check(struct trainer *t, int64_t iter)
         return GT_OK;
     char kept[KEPT_TEXT_MAX];
     return FAIL(GT_DIVERGED,
-                ERROR_DIVERGED "the model has diverged: %" PRId64
-                               " updates in a row were skipped; try a smaller learning_rate (now %g); %s",
+                ERROR_DIVERGED
+                "the model has diverged: %" PRId64
+                " updates in a row were skipped; try a smaller learning_rate (now %g); %s",
                 course->skipped_in_a_row, run->config->learning_rate, save_kept_text(kept, t));
 }
 
@@ -155,17 +160,19 @@ static void length_decide(struct runner *runner)
     ranks_gather(run->session.dist, &mean, 1, means);
     mean = means[0]; /* rank 0's */
     const double updates = config->hours * 3600.0 / mean;
-    run->state.length = (int64_t)fmin(fmax(updates, (double)run->state.iter + 2.0), (double)RUN_LENGTH_MAX);
+    run->state.length =
+        (int64_t)fmin(fmax(updates, (double)run->state.iter + 2.0), (double)RUN_LENGTH_MAX);
     run_length_set(config, run->state.length);
     runner->forecast.steps = config->max_iters - run->state.iter;
     runner->forecast.evaluations = forecast_evaluations(config, run->state.iter + 1);
-    log_result("hours=%g at %s an update: max_iters=%" PRId64 ", which the checkpoints keep", config->hours,
-               CLOCK_DURATION(mean), config->max_iters);
+    log_result("hours=%g at %s an update: max_iters=%" PRId64 ", which the checkpoints keep",
+               config->hours, CLOCK_DURATION(mean), config->max_iters);
     if (ranks_first(run->session.dist))
         schedule_check(config, run->state.iter);
 }
 
-/* Compares the first steps with the model.  Rates are corrected only by steps that no other program slowed. */
+/* Compares the first steps with the model.  Rates are corrected only by steps that no other program
+ * slowed. */
 static void forecast_test(struct trainer *t)
 {
     struct session *session = &t->runner.run.session;
@@ -173,7 +180,8 @@ static void forecast_test(struct trainer *t)
     struct contention now;
     contention_read(&now);
     const bool on_host = session->device.info.host_memory;
-    const double disturbed = on_host ? contention_share(&t->course.before_test, &now, thread_count_available()) : 0.0;
+    const double disturbed =
+        on_host ? contention_share(&t->course.before_test, &now, thread_count_available()) : 0.0;
     progress_clear(&t->runner.progress);
     forecast_test_log(forecast, disturbed);
     length_decide(&t->runner);
@@ -221,13 +229,14 @@ static enum gt_status results_read(struct trainer *t)
     return GT_OK;
 }
 
-/* Returns true when the host must read the results now: to log, to stop, or because the next update depends on them, as
- * it does with float16's loss scale. */
+/* Returns true when the host must read the results now: to log, to stop, or because the next update
+ * depends on them, as it does with float16's loss scale. */
 static bool must_read(const struct trainer *t)
 {
     const struct run *run = &t->runner.run;
-    return !exec_runs_ahead(run->session.exec) || t->ahead.count == STEPS_AHEAD_MAX || run->state.loss_scaler.dynamic ||
-           run->state.iter % run->config->log_interval == 0 || !t->course.has_results || stop_requested();
+    return !exec_runs_ahead(run->session.exec) || t->ahead.count == STEPS_AHEAD_MAX ||
+           run->state.loss_scaler.dynamic || run->state.iter % run->config->log_interval == 0 ||
+           !t->course.has_results || stop_requested();
 }
 
 /* ---- the loop ---- */
@@ -236,7 +245,8 @@ static enum gt_status iteration(struct trainer *t)
 {
     struct run_state *state = &t->runner.run.state;
     const struct session *session = &t->runner.run.session;
-    const bool resumed_here = state->evaluated && state->iter == t->course.first_iter && t->course.first_iter > 0;
+    const bool resumed_here =
+        state->evaluated && state->iter == t->course.first_iter && t->course.first_iter > 0;
     if (state->iter % session->config->eval_interval == 0 && !resumed_here) {
         TRY(results_read(t));
         TRY(evaluate_and_save(t));
@@ -258,22 +268,24 @@ static enum gt_status iteration(struct trainer *t)
     return GT_OK;
 }
 
-/* Ends the run after a signal.  Saves the current model if the run saves only the best one but has none yet.  This
- * leaves best_val_loss unchanged, so the resumed run replaces that model when the uninterrupted run would save its
- * first. */
+/* Ends the run after a signal.  Saves the current model if the run saves only the best one but has
+ * none yet.  This leaves best_val_loss unchanged, so the resumed run replaces that model when the
+ * uninterrupted run would save its first. */
 static enum gt_status stop(struct trainer *t)
 {
     const struct run *run = &t->runner.run;
     const int number = stop_requested();
     const bool began = run->state.iter > t->course.first_iter;
     if (t->saved.iter == run->state.iter || (!began && run->source.own)) {
-        log_note("stopped by signal %d; iter %" PRId64 " is saved already", number, run->state.iter);
+        log_note("stopped by signal %d; iter %" PRId64 " is saved already", number,
+                 run->state.iter);
     } else if (!began) {
         log_note("stopped by signal %d before the first update; nothing is saved", number);
     } else if (save_keeps_best(t)) {
-        log_note("stopped by signal %d; always_save_checkpoint=False: the checkpoint of iter %" PRId64
-                 " stays, and a resume repeats what came after it",
-                 number, t->saved.best_iter);
+        log_note(
+            "stopped by signal %d; always_save_checkpoint=False: the checkpoint of iter %" PRId64
+            " stays, and a resume repeats what came after it",
+            number, t->saved.best_iter);
     } else {
         log_note("stopped by signal %d; saving", number);
         TRY(save_at_end(t));
@@ -281,24 +293,26 @@ static enum gt_status stop(struct trainer *t)
     return GT_STOPPED;
 }
 
-/* Ends the run after the last iteration.  If the run saves only the best model, evaluates the last one too, which may
- * be better, unless at most one update followed the last evaluation. */
+/* Ends the run after the last iteration.  If the run saves only the best model, evaluates the last
+ * one too, which may be better, unless at most one update followed the last evaluation. */
 static enum gt_status finish(struct trainer *t)
 {
     const struct run *run = &t->runner.run;
     const struct config *config = run->config;
     const bool always = config->always_save_checkpoint;
     if (run->state.iter == t->course.first_iter) {
-        log_note("nothing to do: %s is at iter %" PRId64 " already; --max_iters=%" PRId64 " or more continues the run",
-                 run->source.own || run->source.branch ? config->out_dir : config->init_from, run->state.iter,
-                 run->state.iter);
+        log_note("nothing to do: %s is at iter %" PRId64 " already; --max_iters=%" PRId64
+                 " or more continues the run",
+                 run->source.own || run->source.branch ? config->out_dir : config->init_from,
+                 run->state.iter, run->state.iter);
         return GT_OK;
     }
     if (!always && t->course.evaluated_iter < run->state.iter - 1)
         TRY(evaluate_and_save(t));
     if (t->saved.failed && save_keeps_best(t))
         return FAIL(GT_IO,
-                    "%s: a better model than that of iter %" PRId64 ", which stays, could not be saved and is lost",
+                    "%s: a better model than that of iter %" PRId64
+                    ", which stays, could not be saved and is lost",
                     config->out_dir, t->saved.best_iter);
     if ((always || t->saved.failed) && t->saved.iter != run->state.iter)
         return save_at_end(t);

@@ -4,7 +4,8 @@
 
 #include "train/trainer.h"
 
-/* Trains from the first iteration to the last, or until a signal.  Errors: GT_STOPPED, and what ended the run. */
+/* Trains from the first iteration to the last, or until a signal.  Errors: GT_STOPPED, and what
+ * ended the run. */
 enum gt_status loop_train(struct trainer *t);
 
 #endif

@@ -1,12 +1,13 @@
 /* metrics.jsonl.
  *
- * Each line is written with one write(), so that a kill leaves whole lines and at most one torn one, which the next
- * open cuts off.
+ * Each line is written with one write(), so that a kill leaves whole lines and at most one torn
+ * one, which the next open cuts off.
  *
- * A run that starts over leaves the old checkpoint in place until it saves, and with it the checkpoint's lines, set
- * aside as metrics-XXXXXXXX.jsonl, where X is the checksum of the old record's file.  While that record is the current
- * one, a resume restores the lines.  The first save moves both into the folder of the earlier run.  Lines whose record
- * is gone, and those of a run that saved nothing, become metrics-old.jsonl.
+ * A run that starts over leaves the old checkpoint in place until it saves, and with it the
+ * checkpoint's lines, set aside as metrics-XXXXXXXX.jsonl, where X is the checksum of the old
+ * record's file.  While that record is the current one, a resume restores the lines.  The first
+ * save moves both into the folder of the earlier run.  Lines whose record is gone, and those of a
+ * run that saved nothing, become metrics-old.jsonl.
  */
 #include "train/metrics.h"
 
@@ -36,8 +37,8 @@ static bool line_is_stale(const char *line, int64_t resume_iter, bool evaluated)
 
 static enum gt_status read_error(const char *path)
 {
-    return FAIL(GT_IO, "%s cannot be read: %s; not continuing, to keep what it holds of the run", path,
-                strerror(errno));
+    return FAIL(GT_IO, "%s cannot be read: %s; not continuing, to keep what it holds of the run",
+                path, strerror(errno));
 }
 
 /* Opens a file of lines; *out is NULL when there is none. */
@@ -65,7 +66,8 @@ static enum gt_status stale_offset(const char *path, int64_t resume_iter, bool e
         TRY(lines_open(path, &file));
     if (file == NULL)
         return GT_OK;
-    while (at >= 0 && fgets(line, sizeof line, file) && !line_is_stale(line, resume_iter, evaluated)) {
+    while (at >= 0 && fgets(line, sizeof line, file) &&
+           !line_is_stale(line, resume_iter, evaluated)) {
         at = ftell(file);
         if (!strstr(line, ",\"start\":")) /* start lines that nothing follows are written again */
             *out = at;
@@ -102,7 +104,8 @@ double metrics_rate_recent(const char *out_dir)
     return count > 0 ? last[count / 2] : 0.0;
 }
 
-/* Returns the set-aside name for the lines of the checkpoint in `out_dir`; empty when there is no checkpoint. */
+/* Returns the set-aside name for the lines of the checkpoint in `out_dir`; empty when there is no
+ * checkpoint. */
 static enum gt_status kept_name(const char *out_dir, char out[static METRICS_KEPT_BYTES])
 {
     char *text;
@@ -130,12 +133,13 @@ static enum gt_status move(const char *out_dir, const char *from, const char *to
     const char *old = FILE_IN(out_dir, from);
     const char *new = FILE_IN(out_dir, to);
     if (rename(old, new) == 0)
-        return file_sync_folder(out_dir); /* or a power cut might keep the next file of that name, and lose this one */
+        return file_sync_folder(
+            out_dir); /* or a power cut might keep the next file of that name, and lose this one */
     return FAIL(GT_IO, "%s cannot be renamed to %s: %s", old, to, strerror(errno));
 }
 
-/* Sets *out to true when the lines of the current checkpoint are set aside under the name `today`.  Renames those of
- * checkpoints that are gone to metrics-old.jsonl. */
+/* Sets *out to true when the lines of the current checkpoint are set aside under the name `today`.
+ * Renames those of checkpoints that are gone to metrics-old.jsonl. */
 static enum gt_status kept_find(const char *out_dir, const char *today, bool *out)
 {
     enum gt_status status = GT_OK;
@@ -178,7 +182,8 @@ static enum gt_status others_settle(struct metrics *metrics, const char *path, b
 }
 
 /* Starts the file with the set-aside lines that come before an iteration. */
-static enum gt_status head_copy(const struct metrics *metrics, const char *path, int64_t iter, bool evaluated)
+static enum gt_status head_copy(const struct metrics *metrics, const char *path, int64_t iter,
+                                bool evaluated)
 {
     long offset;
     if (metrics->kept[0] == '\0')
@@ -188,8 +193,8 @@ static enum gt_status head_copy(const struct metrics *metrics, const char *path,
     return offset > 0 ? file_copy(from, path, (uint64_t)offset) : GT_OK;
 }
 
-enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_t resume_iter, bool evaluated,
-                            bool anew)
+enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_t resume_iter,
+                            bool evaluated, bool anew)
 {
     long offset;
     struct stat info;
@@ -200,10 +205,12 @@ enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_
         TRY(head_copy(metrics, path, resume_iter, evaluated));
     TRY(stale_offset(path, resume_iter, evaluated, &offset));
     /* Without O_NONBLOCK the open of a FIFO would wait for a reader. */
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
+    int fd = open(
+        path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
     const bool special = fd >= 0 && fstat(fd, &info) == 0 && !S_ISREG(info.st_mode);
     if (special || fd < 0 || ftruncate(fd, offset) != 0) {
-        log_error("%s cannot be opened for writing: %s", path, special ? "it is not a regular file" : strerror(errno));
+        log_error("%s cannot be opened for writing: %s", path,
+                  special ? "it is not a regular file" : strerror(errno));
         if (fd >= 0)
             close(fd);
         return GT_IO;
@@ -216,8 +223,9 @@ enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_
 static void warn_once(struct metrics *metrics, const char *why)
 {
     if (!metrics->warned)
-        log_warning("%s cannot be written: %s; training continues, but lines may be missing from it", METRICS_NAME,
-                    why);
+        log_warning(
+            "%s cannot be written: %s; training continues, but lines may be missing from it",
+            METRICS_NAME, why);
     metrics->warned = true;
 }
 
@@ -246,7 +254,8 @@ void metrics_close(struct metrics *metrics)
 
 struct json_put *metrics_line(struct metrics *metrics, int64_t iter, const char *start)
 {
-    metrics->line = (struct json_put){.out = metrics->line.out, .one_line = true, .text_max = METRICS_TEXT_MAX};
+    metrics->line =
+        (struct json_put){.out = metrics->line.out, .one_line = true, .text_max = METRICS_TEXT_MAX};
     if (metrics->line.out != NULL)
         rewind(metrics->line.out);
     json_put(&metrics->line, ":{ iter:i", iter);
@@ -274,7 +283,8 @@ enum gt_status metrics_line_write(struct metrics *metrics)
         return GT_OK;
     warn_once(metrics, written < 0 ? strerror(errno) : "only a part of a line fitted");
     /* A partly written line would corrupt the next one. */
-    if (written > 0 && (fstat(metrics->fd, &info) != 0 || ftruncate(metrics->fd, info.st_size - written) != 0))
+    if (written > 0 &&
+        (fstat(metrics->fd, &info) != 0 || ftruncate(metrics->fd, info.st_size - written) != 0))
         metrics_close(metrics);
     return GT_IO;
 }

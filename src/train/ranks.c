@@ -1,12 +1,13 @@
 /* What ranks do together.
  *
- * A rank has the states of some elements of the parameters: a range of whole blocks of each matrix, and whole matrices
- * where Muon updates them; of vectors, which are few, all.  Programs exchange gradients and weights (model/parts.c).
- * Here are the sums of squares for the norm, and the losses, which are exchanged as numbers; every rank adds those in
- * the order of the micro-steps.
+ * A rank has the states of some elements of the parameters: a range of whole blocks of each matrix,
+ * and whole matrices where Muon updates them; of vectors, which are few, all.  Programs exchange
+ * gradients and weights (model/parts.c). Here are the sums of squares for the norm, and the losses,
+ * which are exchanged as numbers; every rank adds those in the order of the micro-steps.
  *
- * When they begin, ranks compare what must be alike, prove that bytes arrive, and agree on micro-steps.  Every rank
- * gets what all ranks say, so that all of them come to the same verdict; rank 0 prints it.
+ * When they begin, ranks compare what must be alike, prove that bytes arrive, and agree on
+ * micro-steps.  Every rank gets what all ranks say, so that all of them come to the same verdict;
+ * rank 0 prints it.
  */
 #include "train/ranks.h"
 
@@ -46,7 +47,8 @@ bool ranks_computes(const struct session *session, int32_t k)
     return dist == NULL || k / session->model->options.micro_steps % dist->ranks == dist->rank;
 }
 
-/* Returns the number within the update of the micro-step that a rank computes as its own number `i`. */
+/* Returns the number within the update of the micro-step that a rank computes as its own number
+ * `i`. */
 static int32_t micro_step_of(const struct session *session, int32_t rank, int32_t i)
 {
     const int32_t steps = session->model->options.micro_steps;
@@ -56,7 +58,8 @@ static int32_t micro_step_of(const struct session *session, int32_t rank, int32_
 void ranks_losses_gather(const struct session *session, float *loss_sums)
 {
     struct dist *dist = session->dist;
-    const int32_t own = dist == NULL ? 0 : model_micro_steps(&session->model->options) / dist->ranks;
+    const int32_t own =
+        dist == NULL ? 0 : model_micro_steps(&session->model->options) / dist->ranks;
     for (int32_t first = 0, count; first < own; first += count) {
         double mine[WORDS_MAX], all[DIST_RANKS_MAX * WORDS_MAX];
         count = own - first < WORDS_MAX ? own - first : WORDS_MAX;
@@ -83,7 +86,8 @@ enum gt_status ranks_join(struct ranks_life *life, struct session *session, stru
     *life = (struct ranks_life){.dist = dist, .record = &device->record};
     if (dist == NULL)
         return GT_OK;
-    const bool shares_memory = !ranks_first(dist) && strcmp(dist->host[dist->rank], dist->host[0]) == 0;
+    const bool shares_memory =
+        !ranks_first(dist) && strcmp(dist->host[dist->rank], dist->host[0]) == 0;
     if (shares_memory && device->info.host_memory && !device->has_budget)
         device->machine_budget_bytes = budgets->machine;
     if (shares_memory)
@@ -145,7 +149,8 @@ enum gt_status ranks_update(const struct session *session)
 
 /* What a rank tells the others. */
 struct hello {
-    uint32_t keys[CONFIG_KEY_COUNT]; /* checksums of the values of keys that checkpoints store; 0 of others */
+    uint32_t keys[CONFIG_KEY_COUNT]; /* checksums of the values of keys that checkpoints store; 0 of
+                                        others */
     uint32_t data[2], weights;       /* of each split, and of the checkpoint */
     int32_t slowest;                 /* the peer with which a proof took longest, */
     int32_t wrong;                   /* and one whose bytes were not those that it sent, or -1 */
@@ -165,7 +170,8 @@ static uint32_t pattern(int32_t from, int32_t to, size_t i)
 }
 
 /* Passes words from card to card, or through host memory, and measures that. */
-static enum gt_status words_pass(const struct session *session, const struct backend_pass *pass, double *seconds)
+static enum gt_status words_pass(const struct session *session, const struct backend_pass *pass,
+                                 double *seconds)
 {
     struct dist *dist = session->dist;
     if (backend_exchanges(session->device.backend))
@@ -186,7 +192,8 @@ static enum gt_status pairs_prove(const struct session *session, struct hello *o
     uint32_t *words = (uint32_t *)(void *)session->staging, *in = words + PROOF_WORDS;
     out->wrong = -1;
     for (int32_t shift = 1; shift < dist->ranks; shift++) {
-        const int32_t to = (dist->rank + shift) % dist->ranks, from = (dist->rank + dist->ranks - shift) % dist->ranks;
+        const int32_t to = (dist->rank + shift) % dist->ranks,
+                      from = (dist->rank + dist->ranks - shift) % dist->ranks;
         const struct backend_pass pass = {to, from, words, in, PROOF_BYTES, PROOF_BYTES};
         double seconds = 0.0;
         for (size_t i = 0; i < PROOF_WORDS; i++)
@@ -222,8 +229,8 @@ static enum gt_status differs(const struct dist *dist, int32_t rank, const char 
                 dist->host[rank][0] != '\0' ? " on " : "", dist->host[rank], field);
 }
 
-static enum gt_status hello_check(const struct dist *dist, const struct hello *first, const struct hello *hello,
-                                  int32_t r)
+static enum gt_status hello_check(const struct dist *dist, const struct hello *first,
+                                  const struct hello *hello, int32_t r)
 {
     for (int key = 0; key < CONFIG_KEY_COUNT; key++)
         if (hello->keys[key] != first->keys[key])
@@ -233,15 +240,19 @@ static enum gt_status hello_check(const struct dist *dist, const struct hello *f
     if (hello->iter != first->iter || hello->weights != first->weights)
         return differs(dist, r, "checkpoint");
     if (hello->wrong >= 0)
-        return FAIL(GT_DEVICE, "rank %" PRId32 " did not get the bytes that rank %" PRId32 " sent it", r, hello->wrong);
+        return FAIL(GT_DEVICE,
+                    "rank %" PRId32 " did not get the bytes that rank %" PRId32 " sent it", r,
+                    hello->wrong);
     return GT_OK;
 }
 
-enum gt_status ranks_handshake(struct session *session, const char *const data[static 2], int64_t iter,
-                               uint32_t weights)
+enum gt_status ranks_handshake(struct session *session, const char *const data[static 2],
+                               int64_t iter, uint32_t weights)
 {
     struct dist *dist = session->dist;
-    struct hello hello = {.data = {text_crc(data[0]), text_crc(data[1])}, .weights = weights, .iter = iter},
+    struct hello hello = {.data = {text_crc(data[0]), text_crc(data[1])},
+                          .weights = weights,
+                          .iter = iter},
                  all[DIST_RANKS_MAX];
     uint32_t build = text_crc(PACKAGE_VERSION BUILD_LIBRARIES), builds[DIST_RANKS_MAX];
     dist_gather(dist, &build, sizeof build, builds);
@@ -263,8 +274,9 @@ enum gt_status ranks_handshake(struct session *session, const char *const data[s
     for (int32_t r = 1; r < dist->ranks; r++)
         session->timing.ranks_rate = fmin(session->timing.ranks_rate, all[r].rate);
     for (int32_t r = 0; r < dist->ranks; r++)
-        log_result("rank %" PRId32 ": %s%s%s; %s/s each way with the slowest peer, rank %" PRId32, r, dist->host[r],
-                   dist->host[r][0] != '\0' ? ", " : "", all[r].device, LOG_BYTES(all[r].rate), all[r].slowest);
+        log_result("rank %" PRId32 ": %s%s%s; %s/s each way with the slowest peer, rank %" PRId32,
+                   r, dist->host[r], dist->host[r][0] != '\0' ? ", " : "", all[r].device,
+                   LOG_BYTES(all[r].rate), all[r].slowest);
     return GT_OK;
 }
 
@@ -293,14 +305,16 @@ enum gt_status ranks_plan_check(const struct session *session)
     ranks_gather(session->dist, mine, 2, all[0]);
     for (int32_t r = 0; r < (int32_t)session->config->ranks; r++)
         if (memcmp(all[r], mine, sizeof mine) != 0)
-            return FAIL(GT_UNSUPPORTED,
-                        "rank %" PRId32 " computes in %s, and this rank in %s; --dtype and --state_format "
-                        "make ranks alike",
-                        r, dtype_name((enum dtype)all[r][0]), dtype_name(session->model->options.dtype));
+            return FAIL(
+                GT_UNSUPPORTED,
+                "rank %" PRId32 " computes in %s, and this rank in %s; --dtype and --state_format "
+                "make ranks alike",
+                r, dtype_name((enum dtype)all[r][0]), dtype_name(session->model->options.dtype));
     return ranks_plans_alike(session, &least)
                ? GT_OK
-               : FAIL(GT_UNSUPPORTED,
-                      "ranks plan different micro-steps; set --micro_batch, --eval_batch_size and --loss_chunk");
+               : FAIL(
+                     GT_UNSUPPORTED,
+                     "ranks plan different micro-steps; set --micro_batch, --eval_batch_size and --loss_chunk");
 }
 
 /* ---- signs of life ---- */
@@ -310,9 +324,11 @@ void ranks_sign(void *context)
     struct ranks_life *life = context;
     const char *call = atomic_load(&life->record->call);
     const int kind = atomic_load(&life->record->op);
-    dist_sign(life->dist, call != NULL && kind >= 0 ? op_declaration((enum op_kind)kind)->name : call);
+    dist_sign(life->dist,
+              call != NULL && kind >= 0 ? op_declaration((enum op_kind)kind)->name : call);
     life->limited = atomic_load(&life->dist->limited) ? life->limited + 1 : 0;
-    const double seconds = (double)life->limited * RANKS_SIGN_SECONDS - (life->dist->rank > 0 ? LATER_SECONDS : 0.0);
+    const double seconds =
+        (double)life->limited * RANKS_SIGN_SECONDS - (life->dist->rank > 0 ? LATER_SECONDS : 0.0);
     if (seconds > (double)atomic_load(&life->dist->timeout_s))
         dist_unanswered(life->dist);
 }

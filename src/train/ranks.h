@@ -1,5 +1,6 @@
-/* Ranks of one run: they compute parts of the same updates and batches of the same evaluations, and all of them make
- * every update.  Rank 0 has the terminal and the files of the run.  With one rank, `dist` is NULL everywhere. */
+/* Ranks of one run: they compute parts of the same updates and batches of the same evaluations, and
+ * all of them make every update.  Rank 0 has the terminal and the files of the run.  With one rank,
+ * `dist` is NULL everywhere. */
 #ifndef GPT_TRAIN_TRAIN_RANKS_H
 #define GPT_TRAIN_TRAIN_RANKS_H
 
@@ -14,16 +15,17 @@ static inline bool ranks_first(const struct dist *dist)
 
 /* Sets all[r * count + i] to mine[i] of rank r, and what stop_requested() returns, on all ranks. */
 void ranks_gather(struct dist *dist, const double *mine, int32_t count, double *all);
-/* Runs the update; with several ranks, each updates what it has the states of, and gets the other new weights.  Errors:
- * the device's. */
+/* Runs the update; with several ranks, each updates what it has the states of, and gets the other
+ * new weights.  Errors: the device's. */
 enum gt_status ranks_update(const struct session *session);
-/* Refuses ranks of different builds, keys, data (whose digests `data` are) and checkpoints (iteration and checksum),
- * and pairs between which bytes change; prints a line per rank.  Joins the devices, where they exchange bytes
- * themselves.  Uses the staging buffer.  Errors: GT_USAGE, GT_DEVICE. */
-enum gt_status ranks_handshake(struct session *session, const char *const data[static 2], int64_t iter,
-                               uint32_t weights);
-/* Returns true if all ranks divide updates and evaluations in the same way, as ranks with unequal cards may not; sets
- * the smallest sizes of all in *least. */
+/* Refuses ranks of different builds, keys, data (whose digests `data` are) and checkpoints
+ * (iteration and checksum), and pairs between which bytes change; prints a line per rank.  Joins
+ * the devices, where they exchange bytes themselves.  Uses the staging buffer.  Errors: GT_USAGE,
+ * GT_DEVICE. */
+enum gt_status ranks_handshake(struct session *session, const char *const data[static 2],
+                               int64_t iter, uint32_t weights);
+/* Returns true if all ranks divide updates and evaluations in the same way, as ranks with unequal
+ * cards may not; sets the smallest sizes of all in *least. */
 bool ranks_plans_alike(const struct session *session, struct plan_choice *least);
 /* Checks that they do, with the same dtypes.  Errors: GT_UNSUPPORTED. */
 enum gt_status ranks_plan_check(const struct session *session);
@@ -35,11 +37,12 @@ void ranks_losses_gather(const struct session *session, float *loss_sums);
 struct ranks_budgets {
     uint64_t machine, host_share;
 };
-/* Waits until rank 0 has found nothing to refuse: rank 0 calls it then, the others before they open anything.  Sets the
- * budgets to those of rank 0, so that all make the same plan. */
+/* Waits until rank 0 has found nothing to refuse: rank 0 calls it then, the others before they open
+ * anything.  Sets the budgets to those of rank 0, so that all make the same plan. */
 void ranks_budgets_share(struct dist *dist, struct ranks_budgets *budgets);
 
-/* The signs of life of a rank, with the op in progress: a ticker calls ranks_sign() with a struct ranks_life. */
+/* The signs of life of a rank, with the op in progress: a ticker calls ranks_sign() with a struct
+ * ranks_life. */
 #define RANKS_SIGN_SECONDS 0.25
 struct ranks_life {
     struct dist *dist;
@@ -48,8 +51,9 @@ struct ranks_life {
     struct ticker *ticker;               /* NULL: there is one rank */
 };
 void ranks_sign(void *context);
-/* Makes an open session that of a rank, on rank 0's machine with its budgets, and begins its signs of life.  `dist` may
- * be NULL.  `life` must not move before ticker_stop(life->ticker).  Errors: GT_NO_MEMORY, GT_FAILURE. */
+/* Makes an open session that of a rank, on rank 0's machine with its budgets, and begins its signs
+ * of life.  `dist` may be NULL.  `life` must not move before ticker_stop(life->ticker).  Errors:
+ * GT_NO_MEMORY, GT_FAILURE. */
 enum gt_status ranks_join(struct ranks_life *life, struct session *session, struct dist *dist,
                           const struct ranks_budgets *budgets);
 

@@ -1,8 +1,10 @@
-/* What a run writes for others to read besides its lines: the start lines of metrics.jsonl, and report.html.
+/* What a run writes for others to read besides its lines: the start lines of metrics.jsonl, and
+ * report.html.
  *
- * The start lines say what runs, where, how it is configured, what its memory holds, and how long it should take.
- * gpt-report reads them, and so does --report.  Values are those of this process.  Keys are written as Python literals,
- * and only those that differ from the defaults and that a checkpoint keeps.
+ * The start lines say what runs, where, how it is configured, what its memory holds, and how long
+ * it should take. gpt-report reads them, and so does --report.  Values are those of this process.
+ * Keys are written as Python literals, and only those that differ from the defaults and that a
+ * checkpoint keeps.
  */
 #include "train/run_metrics.h"
 
@@ -27,12 +29,14 @@ static struct json_put *line_begin(struct trainer *t, const char *start)
 static void run_write(struct trainer *t)
 {
     const struct session *session = &t->runner.run.session;
-    json_put(line_begin(t, "run"),
-             "time:f version:s dtype:s parameters:i tokens:i max_iters:i dataset:s device:s detail:s",
-             clock_wall_seconds(), PACKAGE_VERSION, dtype_name(session->device.dtype),
-             model_parameter_count_no_positions(&session->model->options.config),
-             t->runner.run.state.samples_seen * t->runner.run.config->block_size, t->runner.run.config->max_iters,
-             t->runner.run.config->dataset, session->device.info.device, session->device.info.detail);
+    json_put(
+        line_begin(t, "run"),
+        "time:f version:s dtype:s parameters:i tokens:i max_iters:i dataset:s device:s detail:s",
+        clock_wall_seconds(), PACKAGE_VERSION, dtype_name(session->device.dtype),
+        model_parameter_count_no_positions(&session->model->options.config),
+        t->runner.run.state.samples_seen * t->runner.run.config->block_size,
+        t->runner.run.config->max_iters, t->runner.run.config->dataset, session->device.info.device,
+        session->device.info.detail);
     (void)metrics_line_write(&t->metrics);
 }
 
@@ -67,8 +71,10 @@ static void plan_write(struct trainer *t)
     char options[SEARCH_OPTIONS_TEXT_MAX];
     json_put(line, "planned_bytes:u categories:{", plan_requested_bytes(plan));
     for (int c = 0; c < CATEGORY_COUNT; c++)
-        json_put(line, TEXT(64, "%s:u", tensor_category_name((enum tensor_category)c)), plan->category_bytes[c]);
-    json_put(line, "} options:s", search_options_text(options, &t->runner.run.session.model->options));
+        json_put(line, TEXT(64, "%s:u", tensor_category_name((enum tensor_category)c)),
+                 plan->category_bytes[c]);
+    json_put(line, "} options:s",
+             search_options_text(options, &t->runner.run.session.model->options));
     (void)metrics_line_write(&t->metrics);
 }
 
@@ -85,9 +91,13 @@ enum gt_status run_metrics_start(struct trainer *t)
     run_write(t);
     keys_write(t);
     plan_write(t);
-    json_put(line_begin(t, "forecast"), "step_s:f steps:i evaluation_s:f evaluations:i tokens_per_s:f uncertainty:f",
-             forecast->step_seconds, forecast->steps, forecast->evaluation_seconds, forecast->evaluations,
-             forecast->step_seconds > 0.0 ? run_tokens_per_update(t->runner.run.config) / forecast->step_seconds : 0.0,
+    json_put(line_begin(t, "forecast"),
+             "step_s:f steps:i evaluation_s:f evaluations:i tokens_per_s:f uncertainty:f",
+             forecast->step_seconds, forecast->steps, forecast->evaluation_seconds,
+             forecast->evaluations,
+             forecast->step_seconds > 0.0
+                 ? run_tokens_per_update(t->runner.run.config) / forecast->step_seconds
+                 : 0.0,
              forecast->uncertainty);
     (void)metrics_line_write(&t->metrics);
     if (!t->runner.run.config->report)

@@ -4,7 +4,8 @@
 
 #include "train/trainer.h"
 
-/* Writes the start lines of metrics.jsonl, and opens the report if one is requested.  Errors: GT_NO_MEMORY. */
+/* Writes the start lines of metrics.jsonl, and opens the report if one is requested.  Errors:
+ * GT_NO_MEMORY. */
 enum gt_status run_metrics_start(struct trainer *t);
 /* Writes report.html again, if it is requested.  A failure is logged, and the run goes on. */
 void run_metrics_report(struct trainer *t, bool goes_on);

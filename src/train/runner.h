@@ -1,4 +1,5 @@
-/* A run at work: its data, its forecast, and what it shows, besides what session/run.h has of every run.
+/* A run at work: its data, its forecast, and what it shows, besides what session/run.h has of every
+ * run.
  *
  * start.c fills it, for training and for an evaluation that eval_only requests. */
 #ifndef GPT_TRAIN_TRAIN_RUNNER_H

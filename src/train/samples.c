@@ -1,7 +1,7 @@
 /* Samples of a model that trains.
  *
- * They use the defaults of nanoGPT's sample.py.  Text goes to standard output as it is drawn; its beginning is kept for
- * metrics.jsonl.
+ * They use the defaults of nanoGPT's sample.py.  Text goes to standard output as it is drawn; its
+ * beginning is kept for metrics.jsonl.
  */
 #include "train/samples.h"
 
@@ -25,9 +25,10 @@ enum gt_status samples_open(struct samples *samples, struct session *session, st
     if (samples->prompt.count > 0)
         options.temperature = 0.0; /* an answer changes only with the model */
     if (tokenizer != NULL)
-        return generator_create(session->mem, session, &options, samples->prompt.count + samples->tokens + 2,
-                                &samples->generator);
-    log_note("sample_tokens has no effect: %s has no %s", feed->mixture->parts[0].folder, TOKENIZER_FILE_NAME);
+        return generator_create(session->mem, session, &options,
+                                samples->prompt.count + samples->tokens + 2, &samples->generator);
+    log_note("sample_tokens has no effect: %s has no %s", feed->mixture->parts[0].folder,
+             TOKENIZER_FILE_NAME);
     return GT_OK;
 }
 
@@ -42,13 +43,15 @@ static void text_put(struct samples *samples, const char *text, size_t count)
 static void sample_begin(struct samples *samples, int64_t iter)
 {
     const struct conversation_prompt *prompt = &samples->prompt;
-    const int32_t newline = tokenizer_id_of(samples->tokenizer, '\n'), first = newline < 0 ? 0 : newline;
+    const int32_t newline = tokenizer_id_of(samples->tokenizer, '\n'),
+                  first = newline < 0 ? 0 : newline;
     samples->last[0] = '\0';
     if (prompt->count > 0)
         log_result("--- answer after %" PRId64 " iterations to: %s", iter, prompt->text);
     else
         log_result("--- sample after %" PRId64 " iterations", iter);
-    generator_begin(samples->generator, iter, prompt->count > 0 ? prompt->tokens : &first, max_i64(prompt->count, 1));
+    generator_begin(samples->generator, iter, prompt->count > 0 ? prompt->tokens : &first,
+                    max_i64(prompt->count, 1));
 }
 
 enum gt_status samples_print(struct samples *samples, int64_t iter)

@@ -15,9 +15,10 @@ struct samples {
     char last[SAMPLES_TEXT_MAX];       /* the beginning of the last one */
 };
 
-/* Prepares the samples that config->sample_tokens requests.  If the data are conversations, a sample is an answer to a
- * prompt of the validation data.  `tokenizer` may be NULL: then there are no samples, which is logged.  Overwrites the
- * feed's tensors.  Errors: those of the data, GT_NO_FIT, GT_NO_MEMORY. */
+/* Prepares the samples that config->sample_tokens requests.  If the data are conversations, a
+ * sample is an answer to a prompt of the validation data.  `tokenizer` may be NULL: then there are
+ * no samples, which is logged.  Overwrites the feed's tensors.  Errors: those of the data,
+ * GT_NO_FIT, GT_NO_MEMORY. */
 enum gt_status samples_open(struct samples *samples, struct session *session, struct feed *feed,
                             const struct tokenizer *tokenizer);
 /* Draws and prints a sample; `iter` selects its random stream.  Errors: the device's. */

@@ -1,7 +1,8 @@
 /* When a run saves.
  *
- * saver.c writes checkpoints; here is decided whether a model may replace the last one.  A model that has diverged
- * never does.  A failure to write is a warning while the run goes on, and tries again at the next evaluation.
+ * saver.c writes checkpoints; here is decided whether a model may replace the last one.  A model
+ * that has diverged never does.  A failure to write is a warning while the run goes on, and tries
+ * again at the next evaluation.
  */
 #include "train/save.h"
 
@@ -15,7 +16,8 @@
 
 int64_t save_held_iter(const struct trainer *t)
 {
-    return t->saved.iter == ITER_NONE && t->runner.run.source.own ? t->course.first_iter : t->saved.iter;
+    return t->saved.iter == ITER_NONE && t->runner.run.source.own ? t->course.first_iter
+                                                                  : t->saved.iter;
 }
 
 char *save_kept_text(char text[static KEPT_TEXT_MAX], const struct trainer *t)
@@ -34,8 +36,8 @@ bool save_keeps_best(const struct trainer *t)
     return !t->runner.run.config->always_save_checkpoint && t->saved.best_iter != ITER_NONE;
 }
 
-/* Returns why the model is considered to have diverged, or NULL.  One skipped update is no sign of divergence: it
- * leaves the weights unchanged. */
+/* Returns why the model is considered to have diverged, or NULL.  One skipped update is no sign of
+ * divergence: it leaves the weights unchanged. */
 static const char *divergence(const struct trainer *t)
 {
     if (t->course.evaluated_badly || !isfinite(t->course.loss))
@@ -50,21 +52,26 @@ static const char *unsaved_text(char text[static KEPT_TEXT_MAX + 64], const stru
     char kept[KEPT_TEXT_MAX];
     if (t->saved.iter == iter)
         snprintf(text, KEPT_TEXT_MAX + 64,
-                 "the checkpoint of iter %" PRId64 " is complete, but not all files beside it", iter);
+                 "the checkpoint of iter %" PRId64 " is complete, but not all files beside it",
+                 iter);
     else
-        snprintf(text, KEPT_TEXT_MAX + 64, "iter %" PRId64 " could not be saved; %s", iter, save_kept_text(kept, t));
+        snprintf(text, KEPT_TEXT_MAX + 64, "iter %" PRId64 " could not be saved; %s", iter,
+                 save_kept_text(kept, t));
     return text;
 }
 
-/* Returns true if the folder holds a complete checkpoint of this iteration: a save may fail at what comes after it. */
+/* Returns true if the folder holds a complete checkpoint of this iteration: a save may fail at what
+ * comes after it. */
 static bool holds_this(const struct run *run)
 {
     const char *out_dir = run->config->out_dir;
     const struct run_state *state = &run->state;
     struct checkpoint_record record;
-    if (!file_exists(FILE_IN(out_dir, CHECKPOINT_RECORD_NAME)) || checkpoint_record_read(out_dir, &record) != GT_OK)
+    if (!file_exists(FILE_IN(out_dir, CHECKPOINT_RECORD_NAME)) ||
+        checkpoint_record_read(out_dir, &record) != GT_OK)
         return false;
-    const bool same = record.state.iter == state->iter && record.state.samples_seen == state->samples_seen &&
+    const bool same = record.state.iter == state->iter &&
+                      record.state.samples_seen == state->samples_seen &&
                       record.state.best_val_loss == state->best_val_loss;
     checkpoint_record_release(&record);
     return same;
@@ -87,12 +94,13 @@ static enum gt_status save(struct trainer *t)
         t->saved.iter = run->state.iter;
     TRY(status);
     metrics_saved(&t->metrics);
-    log_result("saving checkpoint to %s (iter %" PRId64 ", %s)", run->config->out_dir, run->state.iter,
-               CLOCK_DURATION((double)(clock_monotonic_ns() - start_ns) / 1e9));
+    log_result("saving checkpoint to %s (iter %" PRId64 ", %s)", run->config->out_dir,
+               run->state.iter, CLOCK_DURATION((double)(clock_monotonic_ns() - start_ns) / 1e9));
     return GT_OK;
 }
 
-/* Saves unless the model has diverged.  A failure to write is logged, with the time of the next attempt. */
+/* Saves unless the model has diverged.  A failure to write is logged, with the time of the next
+ * attempt. */
 static enum gt_status save_or_go_on(struct trainer *t)
 {
     const struct config *config = t->runner.run.config;
@@ -109,14 +117,15 @@ static enum gt_status save_or_go_on(struct trainer *t)
         return status;
     const int64_t left = min_i64(config->eval_interval, config->max_iters + 1 - iter);
     if (left > 0)
-        log_warning("%s; training continues and tries again in %" PRId64 " iteration%s", unsaved_text(unsaved, t), left,
-                    left == 1 ? "" : "s");
+        log_warning("%s; training continues and tries again in %" PRId64 " iteration%s",
+                    unsaved_text(unsaved, t), left, left == 1 ? "" : "s");
     return GT_OK;
 }
 
-/* If the run saves only the best model and this save fails, restores the previous best loss, so that the run compares
- * the next model with the best one on disk.  Like nanoGPT, saves nothing at iteration 0.  At the first iteration of a
- * resumed run, the checkpoint has these weights already, so saves them only as a new best. */
+/* If the run saves only the best model and this save fails, restores the previous best loss, so
+ * that the run compares the next model with the best one on disk.  Like nanoGPT, saves nothing at
+ * iteration 0.  At the first iteration of a resumed run, the checkpoint has these weights already,
+ * so saves them only as a new best. */
 enum gt_status save_after_evaluation(struct trainer *t, double val_loss)
 {
     struct run_state *state = &t->runner.run.state;
@@ -141,7 +150,8 @@ enum gt_status save_at_end(struct trainer *t)
     const char *why = divergence(t);
     char kept[KEPT_TEXT_MAX], unsaved[KEPT_TEXT_MAX + 64];
     if (why != NULL)
-        return FAIL(GT_DIVERGED, ERROR_DIVERGED NOT_SAVED, t->runner.run.state.iter, why, save_kept_text(kept, t));
+        return FAIL(GT_DIVERGED, ERROR_DIVERGED NOT_SAVED, t->runner.run.state.iter, why,
+                    save_kept_text(kept, t));
     const enum gt_status status = save(t);
     if (status == GT_IO)
         log_warning("%s", unsaved_text(unsaved, t));

@@ -1,7 +1,7 @@
 /* Saves a run.
  *
- * saver_create() prepares everything that a save needs, and tensors go through the session's staging buffer, so that
- * saving allocates nothing of ours.
+ * saver_create() prepares everything that a save needs, and tensors go through the session's
+ * staging buffer, so that saving allocates nothing of ours.
  */
 #include "train/saver.h"
 
@@ -18,8 +18,8 @@
 
 /* ---- states that other ranks have ---- */
 
-/* Rank 0 asks the others for each piece: words that name the part, the parameter, its first element and their number.
- * Part -1 ends the save, with its status. */
+/* Rank 0 asks the others for each piece: words that name the part, the parameter, its first element
+ * and their number. Part -1 ends the save, with its status. */
 enum { ASKED_PART, ASKED_INDEX, ASKED_FIRST, ASKED_COUNT, ASKED_WORDS };
 
 static void ask(struct session *session, double words[static ASKED_WORDS])
@@ -29,7 +29,8 @@ static void ask(struct session *session, double words[static ASKED_WORDS])
     memcpy(words, all, ASKED_WORDS * sizeof *words);
 }
 
-static size_t part_element_bytes(const struct session *session, enum checkpoint_part part, int32_t index)
+static size_t part_element_bytes(const struct session *session, enum checkpoint_part part,
+                                 int32_t index)
 {
     const struct parameter *parameter = &session->model->parameters.at[index];
     const enum dtype weight = session->model->graph->tensors[parameter->tensor].dtype;
@@ -41,15 +42,16 @@ static size_t part_element_bytes(const struct session *session, enum checkpoint_
 }
 
 /* A checkpoint_read_fn; the context is the session. */
-static enum gt_status part_read(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
-                                void *out)
+static enum gt_status part_read(void *context, enum checkpoint_part part, int32_t index,
+                                size_t first, size_t count, void *out)
 {
     struct session *session = context;
     const int32_t tensor = restore_part_tensor(session, part, index);
     const size_t size = part_element_bytes(session, part, index);
     struct restore_place place;
     for (size_t done = 0; done < count; done += (size_t)place.count) {
-        place = restore_place(session, part, index, (int64_t)(first + done), (int64_t)(count - done));
+        place =
+            restore_place(session, part, index, (int64_t)(first + done), (int64_t)(count - done));
         void *to = (char *)out + done * size;
         if (place.owner == session->model->options.rank) {
             TRY(exec_download(session->exec, tensor, place.first, to, place.count));
@@ -71,21 +73,22 @@ enum gt_status saver_serve(struct session *session)
             return (enum gt_status)asked[ASKED_INDEX];
         const enum checkpoint_part part = (enum checkpoint_part)asked[ASKED_PART];
         const int32_t index = (int32_t)asked[ASKED_INDEX];
-        const struct restore_place place =
-            restore_place(session, part, index, (int64_t)asked[ASKED_FIRST], (int64_t)asked[ASKED_COUNT]);
+        const struct restore_place place = restore_place(
+            session, part, index, (int64_t)asked[ASKED_FIRST], (int64_t)asked[ASKED_COUNT]);
         if (place.owner != session->dist->rank)
             continue;
-        TRY(exec_download(session->exec, restore_part_tensor(session, part, index), place.first, session->staging,
-                          place.count));
-        dist_send(session->dist, 0, session->staging, (size_t)place.count * part_element_bytes(session, part, index));
+        TRY(exec_download(session->exec, restore_part_tensor(session, part, index), place.first,
+                          session->staging, place.count));
+        dist_send(session->dist, 0, session->staging,
+                  (size_t)place.count * part_element_bytes(session, part, index));
         dist_wait(session->dist, session->dist->started);
     }
 }
 
 /* ---- the save ---- */
 
-enum gt_status saver_create(struct session *session, const struct tokenizer *tokenizer, const struct data_digests *data,
-                            struct saver *out)
+enum gt_status saver_create(struct session *session, const struct tokenizer *tokenizer,
+                            const struct data_digests *data, struct saver *out)
 {
     const struct model *model = session->model;
     *out = (struct saver){.session = session, .data = *data, .model = model->options.config};
@@ -97,10 +100,11 @@ enum gt_status saver_create(struct session *session, const struct tokenizer *tok
     TRY(config_to_json(session->config, &out->configuration));
     out->plan = resume_plan_object(session);
     if (tokenizer)
-        (void)snprintf(out->tokenizer_hash, sizeof out->tokenizer_hash, "%s", TOKENIZER_HASH_TEXT(tokenizer));
+        (void)snprintf(out->tokenizer_hash, sizeof out->tokenizer_hash, "%s",
+                       TOKENIZER_HASH_TEXT(tokenizer));
     for (int i = 0; tokenizer && i < TOKENIZER_FILES_OF_RUN; i++)
-        TRY(tokenizer_file_text(tokenizer, (enum tokenizer_file)i, session->model->options.config.block_size,
-                                &out->tokens[i]));
+        TRY(tokenizer_file_text(tokenizer, (enum tokenizer_file)i,
+                                session->model->options.config.block_size, &out->tokens[i]));
     if (!out->plan)
         return FAIL(GT_NO_MEMORY, "out of memory");
     return GT_OK;
@@ -139,11 +143,14 @@ enum gt_status saver_tokenizer_write(struct saver *saver, bool repairs)
 static json_t *data_object(const struct saver *saver, const struct run_state *state)
 {
     json_t *data = json_pack("{s:I, s:I, s:I, s:s, s:s}", "evaluated_iter",
-                             (json_int_t)(state->evaluated ? state->iter : -1), "skipped", (json_int_t)state->skipped,
-                             "length", (json_int_t)state->length, token_split_name(TOKEN_TRAIN),
-                             saver->data.text[TOKEN_TRAIN], token_split_name(TOKEN_VAL), saver->data.text[TOKEN_VAL]);
+                             (json_int_t)(state->evaluated ? state->iter : -1), "skipped",
+                             (json_int_t)state->skipped, "length", (json_int_t)state->length,
+                             token_split_name(TOKEN_TRAIN), saver->data.text[TOKEN_TRAIN],
+                             token_split_name(TOKEN_VAL), saver->data.text[TOKEN_VAL]);
     const bool known = saver->tokenizer_hash[0] != '\0';
-    return json_whole(data, known ? json_object_set_new(data, "tokenizer", json_string(saver->tokenizer_hash)) : 0);
+    return json_whole(
+        data,
+        known ? json_object_set_new(data, "tokenizer", json_string(saver->tokenizer_hash)) : 0);
 }
 
 /* Keeps the checkpoint that the next save replaces, if the configuration says so. */
@@ -164,7 +171,8 @@ enum gt_status saver_save(struct saver *saver, const struct run_state *state)
     struct session *session = saver->session;
     const struct config *config = session->config;
     json_t *data = data_object(saver, state);
-    json_t *loss_scaler = state->loss_scaler.dynamic ? loss_scaler_to_json(&state->loss_scaler) : NULL;
+    json_t *loss_scaler =
+        state->loss_scaler.dynamic ? loss_scaler_to_json(&state->loss_scaler) : NULL;
     if (!data || (state->loss_scaler.dynamic && !loss_scaler)) {
         json_decref(data);
         return FAIL(GT_NO_MEMORY, "out of memory");
@@ -196,7 +204,8 @@ enum gt_status saver_save(struct saver *saver, const struct run_state *state)
     THEN(status, checkpoint_save(&options));
     json_decref(loss_scaler);
     json_decref(data);
-    /* Only after the commit: until then the earlier run's checkpoint and tokenizer stay together. */
+    /* Only after the commit: until then the earlier run's checkpoint and tokenizer stay together.
+     */
     THEN(status, saver_tokenizer_write(saver, false));
     if (session->dist != NULL)
         ask(session, (double[]){-1.0, (double)status, 0.0, 0.0});
@@ -211,10 +220,12 @@ enum gt_status saver_room_check(const struct session *session, bool own)
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const struct parameter *p = &model->parameters.at[i];
         const int64_t elements = graph_tensor_elements(model->graph, p->tensor);
-        const size_t moments = (p->group == GROUP_MUON ? 1 : 2) * part_element_bytes(session, CHECKPOINT_M, i);
+        const size_t moments =
+            (p->group == GROUP_MUON ? 1 : 2) * part_element_bytes(session, CHECKPOINT_M, i);
         if (p->frozen)
             continue;
-        each += (double)((size_t)elements * (part_element_bytes(session, CHECKPOINT_PARAMETER, i) + moments));
+        each += (double)((size_t)elements *
+                         (part_element_bytes(session, CHECKPOINT_PARAMETER, i) + moments));
         each += p->dtypes.moment == DTYPE_U8 ? 2.0 * (double)state_blocks(elements) : 0.0;
     }
     struct statvfs disk;
@@ -222,8 +233,10 @@ enum gt_status saver_room_check(const struct session *session, bool own)
     if (statvfs(config->out_dir, &disk) != 0 || disk.f_blocks == 0)
         return GT_OK;
     const double free_bytes = (double)disk.f_bavail * (double)disk.f_frsize;
-    /* During a save there are the new one, the last keep - 1 and the best; with keep=1 the new one and the last. */
-    int64_t count = config->keep + 1 - (own ? 1 + (int64_t)checkpoint_keep_count(config->out_dir) : 0);
+    /* During a save there are the new one, the last keep - 1 and the best; with keep=1 the new one
+     * and the last. */
+    int64_t count =
+        config->keep + 1 - (own ? 1 + (int64_t)checkpoint_keep_count(config->out_dir) : 0);
     count = count < 1 ? 1 : count;
     const char *one = LOG_BYTES(each), *left = LOG_BYTES(free_bytes);
     if (free_bytes < each)
@@ -233,7 +246,8 @@ enum gt_status saver_room_check(const struct session *session, bool own)
             "another out_dir",
             config->out_dir, one, left);
     if (free_bytes < (double)count * each)
-        log_warning("%s: disk space may run out: %" PRId64 " checkpoints of %s take %s, and %s are free",
+        log_warning("%s: disk space may run out: %" PRId64
+                    " checkpoints of %s take %s, and %s are free",
                     config->out_dir, count, one, LOG_BYTES((double)count * each), left);
     return GT_OK;
 }

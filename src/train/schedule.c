@@ -1,7 +1,7 @@
 /* What changes from update to update besides the weights: the learning rate and Muon's momentum.
  *
- * They depend on the configuration and the iteration only.  What a schedule cannot reach before the run ends is logged
- * once.
+ * They depend on the configuration and the iteration only.  What a schedule cannot reach before the
+ * run ends is logged once.
  */
 #include "train/schedule.h"
 
@@ -14,7 +14,8 @@
 #define MUON_MOMENTUM_FIRST 0.85
 #define WARMUP_SHARE 20 /* of a run: what is suggested where the warm-up is longer than the run */
 
-/* If lr_decay_iters equals warmup_iters, nanoGPT divides by zero at that iteration.  This function returns min_lr. */
+/* If lr_decay_iters equals warmup_iters, nanoGPT divides by zero at that iteration.  This function
+ * returns min_lr. */
 double schedule_learning_rate(const struct config *config, int64_t iter)
 {
     if (config->lr_schedule == CONFIG_LR_CONSTANT)
@@ -25,14 +26,16 @@ double schedule_learning_rate(const struct config *config, int64_t iter)
         return config->min_lr;
     int64_t begin = config->warmup_iters;
     if (config->lr_schedule == CONFIG_LR_WSD) {
-        int64_t cooldown = config->cooldown_iters > 0 ? config->cooldown_iters : config->lr_decay_iters / 5;
+        int64_t cooldown =
+            config->cooldown_iters > 0 ? config->cooldown_iters : config->lr_decay_iters / 5;
         begin = max_i64(begin, config->lr_decay_iters - cooldown);
         if (iter < begin)
             return config->learning_rate;
     }
     int64_t span = config->lr_decay_iters - begin;
     double done = span > 0 ? (double)(iter - begin) / (double)span : 1.0;
-    double left = config->lr_schedule == CONFIG_LR_COSINE ? 0.5 * (1.0 + cos(PI * done)) : 1.0 - done;
+    double left =
+        config->lr_schedule == CONFIG_LR_COSINE ? 0.5 * (1.0 + cos(PI * done)) : 1.0 - done;
     return config->min_lr + left * (config->learning_rate - config->min_lr);
 }
 
@@ -41,57 +44,67 @@ double schedule_muon_momentum(const struct config *config, int64_t iter)
     const double first = fmin(MUON_MOMENTUM_FIRST, config->muon_momentum);
     if (iter >= config->muon_momentum_warmup)
         return config->muon_momentum;
-    return first + (config->muon_momentum - first) * (double)iter / (double)config->muon_momentum_warmup;
+    return first +
+           (config->muon_momentum - first) * (double)iter / (double)config->muon_momentum_warmup;
 }
 
 /* ---- schedules that never arrive ---- */
 
 #define DESCRIBED CONFIG_KEY_DESCRIBED
 
-/* A value that a run ends with, so near the goal that two digits could not tell them apart, gets four. */
+/* A value that a run ends with, so near the goal that two digits could not tell them apart, gets
+ * four. */
 #define VALUE_TEXT(value, goal) TEXT(32, "%.*g", (value) > 0.9 * (goal) ? 4 : 2, value)
 
 static void momentum_check(const struct config *config)
 {
-    if (config->optimizer != CONFIG_OPTIMIZER_MUON || config->max_iters >= config->muon_momentum_warmup)
+    if (config->optimizer != CONFIG_OPTIMIZER_MUON ||
+        config->max_iters >= config->muon_momentum_warmup)
         return;
-    const double last = schedule_muon_momentum(config, config->max_iters), goal = config->muon_momentum;
+    const double last = schedule_muon_momentum(config, config->max_iters),
+                 goal = config->muon_momentum;
     if (last < goal)
         log_warning("the run ends inside the warm-up of Muon's momentum (max_iters=%" PRId64
-                    ", muon_momentum_warmup=%" PRId64 "): it reaches %s of %g; --muon_momentum_warmup=%" PRId64
+                    ", muon_momentum_warmup=%" PRId64
+                    "): it reaches %s of %g; --muon_momentum_warmup=%" PRId64
                     " would let it arrive",
                     config->max_iters, config->muon_momentum_warmup, VALUE_TEXT(last, goal), goal,
                     config->max_iters / WARMUP_SHARE);
 }
 
-/* Notes that the rest of a resumed run, or all that a larger max_iters adds to it, stays at min_lr. */
+/* Notes that the rest of a resumed run, or all that a larger max_iters adds to it, stays at min_lr.
+ */
 static void extension_check(const struct config *config, int64_t iter)
 {
     const bool extends = iter > 0 && config_key_was_set(config, CONFIG_KEY_max_iters) &&
                          !config_key_was_set(config, CONFIG_KEY_lr_decay_iters);
     if (iter > config->lr_decay_iters)
         log_note("iter %" PRId64 " is beyond lr_decay_iters=%" PRId64
-                 ": the learning rate stays at min_lr=%g; --lr_decay_iters=%" PRId64 " decays until the end",
+                 ": the learning rate stays at min_lr=%g; --lr_decay_iters=%" PRId64
+                 " decays until the end",
                  iter, config->lr_decay_iters, config->min_lr, config->max_iters);
     else if (extends && config->max_iters > config->lr_decay_iters)
-        log_note("from iter %" PRId64 " on, the learning rate stays at min_lr=%g; --lr_decay_iters=%" PRId64
+        log_note("from iter %" PRId64
+                 " on, the learning rate stays at min_lr=%g; --lr_decay_iters=%" PRId64
                  " decays until the end",
                  config->lr_decay_iters, config->min_lr, config->max_iters);
 }
 
-/* Returns true if max_iters alone was set, or set again on the command line, so that lr_decay_iters is hardly meant. */
+/* Returns true if max_iters alone was set, or set again on the command line, so that lr_decay_iters
+ * is hardly meant. */
 static bool ends_before_decay(const struct config *config)
 {
     const struct config_origin *end = &config->origin[CONFIG_KEY_max_iters],
                                *decay = &config->origin[CONFIG_KEY_lr_decay_iters];
     const bool shortened = end->line == 0 && decay->line > 0;
-    return config_key_was_set(config, CONFIG_KEY_max_iters) && (decay->source == NULL || shortened) &&
-           config->max_iters < config->lr_decay_iters;
+    return config_key_was_set(config, CONFIG_KEY_max_iters) &&
+           (decay->source == NULL || shortened) && config->max_iters < config->lr_decay_iters;
 }
 
 void schedule_check(const struct config *config, int64_t iter)
 {
-    const double last = schedule_learning_rate(config, config->max_iters), goal = config->learning_rate;
+    const double last = schedule_learning_rate(config, config->max_iters),
+                 goal = config->learning_rate;
     if (config->eval_only || iter > config->max_iters)
         return;
     momentum_check(config);
@@ -99,7 +112,8 @@ void schedule_check(const struct config *config, int64_t iter)
         return;
     if (config->max_iters < config->warmup_iters) {
         log_warning("the run ends inside the warm-up (max_iters=%" PRId64 ", warmup_iters=%" PRId64
-                    "): the learning rate reaches %s of %g; --warmup_iters=%" PRId64 " would let it arrive",
+                    "): the learning rate reaches %s of %g; --warmup_iters=%" PRId64
+                    " would let it arrive",
                     config->max_iters, config->warmup_iters, VALUE_TEXT(last, goal), goal,
                     config->max_iters / WARMUP_SHARE);
         return;
@@ -108,7 +122,8 @@ void schedule_check(const struct config *config, int64_t iter)
         return;
     if (config->min_lr > goal)
         log_warning("%s is above %s: the learning rate will rise instead of decaying",
-                    DESCRIBED(config, CONFIG_KEY_min_lr), DESCRIBED(config, CONFIG_KEY_learning_rate));
+                    DESCRIBED(config, CONFIG_KEY_min_lr),
+                    DESCRIBED(config, CONFIG_KEY_learning_rate));
     if (iter <= config->warmup_iters && config->lr_decay_iters <= config->warmup_iters &&
         config->max_iters > config->lr_decay_iters)
         log_warning("%s is not above %s: %s", DESCRIBED(config, CONFIG_KEY_lr_decay_iters),
@@ -116,9 +131,12 @@ void schedule_check(const struct config *config, int64_t iter)
                     config->warmup_iters > 0 ? "after the warm-up the rate drops to min_lr at once"
                                              : "the rate is min_lr from the start");
     else if (ends_before_decay(config) && last > 1.1 * config->min_lr)
-        log_note("the run ends before the learning rate has decayed (max_iters=%" PRId64 ", lr_decay_iters=%" PRId64
-                 "): it ends at %s, not at min_lr=%g; --lr_decay_iters=%" PRId64 " decays until the end",
-                 config->max_iters, config->lr_decay_iters, VALUE_TEXT(last, goal), config->min_lr, config->max_iters);
+        log_note("the run ends before the learning rate has decayed (max_iters=%" PRId64
+                 ", lr_decay_iters=%" PRId64
+                 "): it ends at %s, not at min_lr=%g; --lr_decay_iters=%" PRId64
+                 " decays until the end",
+                 config->max_iters, config->lr_decay_iters, VALUE_TEXT(last, goal), config->min_lr,
+                 config->max_iters);
     else
         extension_check(config, iter);
 }

@@ -1,7 +1,7 @@
 /* The start of a run that computes.
  *
- * Everything that can be refused is refused before memory is taken, and everything known by then is printed first:
- * allocating the arena may last half a minute.
+ * Everything that can be refused is refused before memory is taken, and everything known by then is
+ * printed first: allocating the arena may last half a minute.
  */
 #include "train/start.h"
 
@@ -19,7 +19,8 @@
 
 /* ---- the plan ---- */
 
-enum gt_status start_plan(struct runner *runner, struct hostmem *mem, struct config *config, struct dist *dist)
+enum gt_status start_plan(struct runner *runner, struct hostmem *mem, struct config *config,
+                          struct dist *dist)
 {
     struct run *run = &runner->run;
     struct ranks_budgets budgets = {.machine = 0};
@@ -53,9 +54,10 @@ enum gt_status start_data(struct runner *runner)
     const struct config *config = run->config;
     struct session *session = &run->session;
     TRY(mixture_tokenizer_open(run->mem, &run->mixture, &runner->tokenizer));
-    TRY(restore_tokenizer_check(run->mem, config, &run->source, runner->tokenizer, run->mixture.parts[0].folder));
-    TRY(feed_open(run->mem, config, &run->mixture, session->model->options.config.vocab_size, largest_batch(session),
-                  &runner->feed));
+    TRY(restore_tokenizer_check(run->mem, config, &run->source, runner->tokenizer,
+                                run->mixture.parts[0].folder));
+    TRY(feed_open(run->mem, config, &run->mixture, session->model->options.config.vocab_size,
+                  largest_batch(session), &runner->feed));
     TRY(feed_manifest_check(&runner->feed, runner->tokenizer));
     TRY(restore_template_find(config, &run->source, &run->mixture, runner->tokenizer));
     return feed_documents_set(&runner->feed, runner->tokenizer);
@@ -71,8 +73,9 @@ static void forecast_make(struct runner *runner)
     const int splits = 2 * run->mixture.count;
     int64_t runs = splits * evaluation_runs(run->config, model);
     for (int i = 0; i < splits && run->config->eval_iters == 0; i++)
-        runs += size_ceil_div(sampler_window_count(runner->feed.parts[i / 2].evaluate_sampler[i % 2], true),
-                              model->options.choice.evaluate_batch);
+        runs += size_ceil_div(
+            sampler_window_count(runner->feed.parts[i / 2].evaluate_sampler[i % 2], true),
+            model->options.choice.evaluate_batch);
     forecast_model(&run->session, run->state.iter, runs, &runner->forecast);
     if (!run_length_is_known(run))
         forecast_hours_set(&runner->forecast, run->config);
@@ -98,15 +101,18 @@ static enum gt_status ranks_meet(struct run *run, const struct data_digests *dig
     struct session *session = &run->session;
     const bool trains = !run->config->eval_only;
     const char *const texts[] = {digests->text[0], digests->text[1]};
-    const uint32_t weights = run->source.checkpoint != NULL ? run->source.checkpoint->record.files[0].crc32c : 0;
-    struct ranks_budgets budgets = {session->device.machine_budget_bytes, session->device.host_share_bytes};
+    const uint32_t weights =
+        run->source.checkpoint != NULL ? run->source.checkpoint->record.files[0].crc32c : 0;
+    struct ranks_budgets budgets = {session->device.machine_budget_bytes,
+                                    session->device.host_share_bytes};
     if (ranks_first(session->dist))
         ranks_budgets_share(session->dist, &budgets);
     TRY(ranks_handshake(session, texts, run->state.iter, weights));
     const uint64_t context = session->device.info.context_bytes;
     TRY(backend_info(session->device.backend, &session->device.info));
     if (session->device.info.context_bytes != context && trains)
-        TRY(session_replan(session, &session->search.request.options)); /* NCCL has taken memory of the card */
+        TRY(session_replan(
+            session, &session->search.request.options)); /* NCCL has taken memory of the card */
     return trains ? ranks_agree(run) : GT_OK;
 }
 
@@ -157,7 +163,8 @@ enum gt_status start_weights(struct runner *runner)
     memset(session->scalars, 0, sizeof session->scalars);
     loss_scaler_init(&run->state.loss_scaler, session->device.dtype);
     if (run->source.resume)
-        TRY(loss_scaler_from_json(&run->state.loss_scaler, run->source.checkpoint->record.state.loss_scaler,
+        TRY(loss_scaler_from_json(&run->state.loss_scaler,
+                                  run->source.checkpoint->record.state.loss_scaler,
                                   run->source.checkpoint->source));
     TRY(restore_weights(session, &run->source, (uint64_t)run->config->seed));
     /* Open files would keep the disk space of the generation that the next save removes. */
@@ -177,8 +184,10 @@ void start_work(struct runner *runner)
         stop_share(session->dist->stop_word);
     stop_install();
     /* So that the watchdog, or the end of a rank, can name an op. */
-    exec_waits_set(session->exec, config->watchdog > 0 || (session->dist != NULL && session->device.info.host_memory));
-    exec_timing_set(session->exec, config->profile, config->eval_only ? -1 : session->model->evaluate.program);
+    exec_waits_set(session->exec, config->watchdog > 0 ||
+                                      (session->dist != NULL && session->device.info.host_memory));
+    exec_timing_set(session->exec, config->profile,
+                    config->eval_only ? -1 : session->model->evaluate.program);
     hostmem_phase_set(run->mem, HOSTMEM_RUN);
 }
 
@@ -190,7 +199,8 @@ void start_end(struct runner *runner, enum gt_status status)
         use_log_ops(session);
     if (status != GT_OK && status != GT_STOPPED)
         return;
-    if (session->config->verbose || session->search.result.candidates > 1) /* memory is of interest, or was short */
+    if (session->config->verbose ||
+        session->search.result.candidates > 1) /* memory is of interest, or was short */
         use_log_memory(session);
 }
 

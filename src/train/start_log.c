@@ -21,16 +21,18 @@ static void change_log(const struct session *session)
         return;
     if (search->request_fits) {
         log_result("plan: changed because it is faster: %s; %s, same samples, same mathematics",
-                   search_options_text(text, &search->found.options), search_time_text(time, search));
+                   search_options_text(text, &search->found.options),
+                   search_time_text(time, search));
         return;
     }
-    log_result("plan: changed to fit a budget of %s (as configured it needs %s%s): %s; %s, same samples, %s",
-               LOG_BYTES(session->device.machine_budget_bytes), search->bytes_request_least ? "at least " : "",
-               LOG_BYTES(search->bytes_request), search_options_text(text, &search->found.options),
-               search_time_text(time, search),
-               search->found.options.states == session->search.request.options.states
-                   ? "same mathematics"
-                   : "leaner optimizer states with stochastic rounding");
+    log_result(
+        "plan: changed to fit a budget of %s (as configured it needs %s%s): %s; %s, same samples, %s",
+        LOG_BYTES(session->device.machine_budget_bytes),
+        search->bytes_request_least ? "at least " : "", LOG_BYTES(search->bytes_request),
+        search_options_text(text, &search->found.options), search_time_text(time, search),
+        search->found.options.states == session->search.request.options.states
+            ? "same mathematics"
+            : "leaner optimizer states with stochastic rounding");
 }
 
 void start_log_plan(const struct runner *runner)
@@ -39,7 +41,8 @@ void start_log_plan(const struct runner *runner)
     const struct model_options *options = &run->session.model->options;
     const int32_t steps = model_micro_steps(options), block = options->config.block_size;
     const char *arena = LOG_BYTES(run->session.plan->arena_bytes);
-    const char *parts = model_parts(options) > 1 ? TEXT(32, ", in %" PRId32 " parts", options->parts) : "";
+    const char *parts =
+        model_parts(options) > 1 ? TEXT(32, ", in %" PRId32 " parts", options->parts) : "";
     char offload[PLAN_OFFLOAD_TEXT_MAX];
     if (!options->train)
         log_result("plan: %s; %" PRId32 " sequence%s of %" PRId32 " tokens at once", arena,
@@ -49,17 +52,21 @@ void start_log_plan(const struct runner *runner)
         log_result("plan: %s; all %" PRId32 " sequence%s of %" PRId32 " tokens in one step", arena,
                    options->choice.micro_batch, options->choice.micro_batch == 1 ? "" : "s", block);
     else
-        log_result("plan: %s; %" PRId32 " steps of %s%" PRId32 " sequence%s of %" PRId32 " tokens per update%s", arena,
-                   steps, options->choice.remainder_batch > 0 ? "up to " : "", options->choice.micro_batch,
-                   options->choice.micro_batch == 1 ? "" : "s", block, parts);
+        log_result("plan: %s; %" PRId32 " steps of %s%" PRId32 " sequence%s of %" PRId32
+                   " tokens per update%s",
+                   arena, steps, options->choice.remainder_batch > 0 ? "up to " : "",
+                   options->choice.micro_batch, options->choice.micro_batch == 1 ? "" : "s", block,
+                   parts);
     if (run->session.plan->host_bytes > 0)
-        log_result("offload: %s in host memory, the same bits", plan_offload_text(offload, run->session.plan));
+        log_result("offload: %s in host memory, the same bits",
+                   plan_offload_text(offload, run->session.plan));
     if (options->train && state_format_is_lean(options->states))
-        log_result("optimizer states: %s, %.2f bytes per parameter with its gradient, rounded stochastically",
-                   state_format_name(options->states), model_bytes_per_parameter(run->session.model));
+        log_result(
+            "optimizer states: %s, %.2f bytes per parameter with its gradient, rounded stochastically",
+            state_format_name(options->states), model_bytes_per_parameter(run->session.model));
     if (run->config->ranks > 1)
-        log_result("ranks: %" PRId64 ", each with this plan; they exchange gradients through %s", run->config->ranks,
-                   run->session.dist->carrier);
+        log_result("ranks: %" PRId64 ", each with this plan; they exchange gradients through %s",
+                   run->config->ranks, run->session.dist->carrier);
     change_log(&run->session);
 }
 
@@ -67,19 +74,23 @@ void start_log(const struct runner *runner)
 {
     const struct run *run = &runner->run;
     const struct model_options *options = &run->session.model->options;
-    log_result("number of parameters: %.2fM", (double)model_parameter_count_no_positions(&options->config) / 1e6);
+    log_result("number of parameters: %.2fM",
+               (double)model_parameter_count_no_positions(&options->config) / 1e6);
     if (options->config.lora.rank > 0)
         log_result("trained are %.2fM of them, in adapters of rank %" PRId32 " of %s",
-                   (double)model_adapter_count(&options->config) / 1e6, options->config.lora.rank, run->source.base);
+                   (double)model_adapter_count(&options->config) / 1e6, options->config.lora.rank,
+                   run->source.base);
     log_result("tokens per iteration will be: %.0f", run_tokens_per_update(run->config));
     log_result("device: %s (%s)", run->session.device.info.device, run->session.device.info.detail);
     for (int i = 0; i < run->mixture.count && run->mixture.count > 1; i++)
-        log_result("dataset %.*s: %.4g %% of the samples, %" PRId64 " tokens", run->mixture.parts[i].name_length,
-                   run->mixture.parts[i].name, 100.0 * run->mixture.parts[i].share,
+        log_result("dataset %.*s: %.4g %% of the samples, %" PRId64 " tokens",
+                   run->mixture.parts[i].name_length, run->mixture.parts[i].name,
+                   100.0 * run->mixture.parts[i].share,
                    runner->feed.parts[i].source[TOKEN_TRAIN]->length);
     start_log_plan(runner);
     if (run->session.model->evaluate.time < options->config.block_size)
-        log_note("eval_block_size=%" PRId32 ": evaluations give tokens that much context at most, so their losses "
+        log_note("eval_block_size=%" PRId32
+                 ": evaluations give tokens that much context at most, so their losses "
                  "cannot be compared with those at block_size=%" PRId32,
                  run->session.model->evaluate.time, options->config.block_size);
 }
@@ -89,7 +100,8 @@ void start_log_forecast(struct runner *runner)
     forecast_log(&runner->forecast);
     if (runner->advised || forecast_seconds_left(&runner->forecast) < LONG_SECONDS)
         return;
-    log_note("this takes more than a month; what takes less: a smaller model (n_layer, n_embd), fewer iterations "
-             "(max_iters), fewer tokens per update (batch_size, gradient_accumulation_steps)");
+    log_note(
+        "this takes more than a month; what takes less: a smaller model (n_layer, n_embd), fewer iterations "
+        "(max_iters), fewer tokens per update (batch_size, gradient_accumulation_steps)");
     runner->advised = true;
 }

@@ -1,6 +1,7 @@
 /* Updates in flight: slots for their results, their time, and the sum of their losses.
  *
- * The losses of micro-steps are added in their order, in fp64, so that a loss does not depend on when it is read.
+ * The losses of micro-steps are added in their order, in fp64, so that a loss does not depend on
+ * when it is read.
  */
 #include "train/steps_ahead.h"
 
@@ -10,7 +11,8 @@ enum gt_status steps_ahead_create(struct hostmem *mem, int32_t micro_steps, stru
 {
     assert(micro_steps > 0);
     *out = (struct steps_ahead){.micro_steps = micro_steps};
-    TRY(HOSTMEM_NEW(mem, (size_t)micro_steps * STEPS_AHEAD_MAX, "losses of micro-steps", &out->step[0].loss_sums));
+    TRY(HOSTMEM_NEW(mem, (size_t)micro_steps * STEPS_AHEAD_MAX, "losses of micro-steps",
+                    &out->step[0].loss_sums));
     for (int32_t i = 1; i < STEPS_AHEAD_MAX; i++)
         out->step[i].loss_sums = out->step[0].loss_sums + (int64_t)i * micro_steps;
     return GT_OK;

@@ -1,7 +1,8 @@
 /* A run that trains, from its folder to its last line.
  *
- * start.c has what it has in common with an evaluation; here is what only training needs: the folder that it locks, the
- * comparison with the run that it resumes, saving, metrics.jsonl and the report.
+ * start.c has what it has in common with an evaluation; here is what only training needs: the
+ * folder that it locks, the comparison with the run that it resumes, saving, metrics.jsonl and the
+ * report.
  */
 #include "train/train.h"
 
@@ -27,7 +28,9 @@ struct out_dir {
 static enum gt_status out_dir_claim(struct out_dir *out_dir, const struct config *config)
 {
     if (strcmp(config->init_from, "resume") == 0 && !file_is_folder(config->out_dir))
-        return FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: no such folder, so there is nothing to resume", config->out_dir);
+        return FAIL(GT_DATA,
+                    ERROR_NO_CHECKPOINT "%s: no such folder, so there is nothing to resume",
+                    config->out_dir);
     out_dir->is_made = !file_exists(config->out_dir);
     TRY(file_make_folders(config->out_dir));
     TRY(file_lock(FILE_IN(config->out_dir, "lock"), &out_dir->lock_fd));
@@ -40,7 +43,7 @@ static void out_dir_release(const struct out_dir *out_dir, bool began)
     if (out_dir->is_made && !began) {
         if (out_dir->lock_fd >= 0)
             unlink(FILE_IN(out_dir->path, "lock")); /* while we own the lock */
-        rmdir(out_dir->path);                       /* fails, as it should, if the folder is not empty */
+        rmdir(out_dir->path); /* fails, as it should, if the folder is not empty */
     }
     file_unlock(out_dir->lock_fd);
 }
@@ -55,7 +58,8 @@ static void earlier_note(const struct run *run)
     if (run->source.own || !checkpoint_keep_earlier_next(out_dir, folder))
         return;
     if (run->source.branch)
-        log_note("this run goes on from iteration %" PRId64 " of %s; its first save moves what came after that to %s",
+        log_note("this run goes on from iteration %" PRId64
+                 " of %s; its first save moves what came after that to %s",
                  run->state.iter, out_dir, folder);
     else
         log_note(
@@ -84,7 +88,8 @@ static enum gt_status files_open(struct trainer *t, const struct data_digests *d
     TRY(saver_create(&run->session, t->runner.tokenizer, digests, &t->saver));
     if (own)
         TRY(saver_tokenizer_write(&t->saver, true));
-    TRY(metrics_open(&t->metrics, run->config->out_dir, goes_on ? run->state.iter : 0, run->state.evaluated, !own));
+    TRY(metrics_open(&t->metrics, run->config->out_dir, goes_on ? run->state.iter : 0,
+                     run->state.evaluated, !own));
     t->began = true;
     TRY(run_metrics_start(t));
     t->saver.metrics = own ? NULL : t->metrics.kept;
@@ -92,11 +97,13 @@ static enum gt_status files_open(struct trainer *t, const struct data_digests *d
     return GT_OK;
 }
 
-/* A checkpoint that an evaluation saved, as all of nanoGPT's are, is the best.  One of ours that a signal saved just
- * after an evaluation also counts, which costs a second stop some work and no bits. */
+/* A checkpoint that an evaluation saved, as all of nanoGPT's are, is the best.  One of ours that a
+ * signal saved just after an evaluation also counts, which costs a second stop some work and no
+ * bits. */
 static bool begins_with_best(const struct run *run)
 {
-    return run->source.own && (run->state.evaluated || run->source.checkpoint->kind == CHECKPOINT_NANOGPT);
+    return run->source.own &&
+           (run->state.evaluated || run->source.checkpoint->kind == CHECKPOINT_NANOGPT);
 }
 
 /* Prepares the loop and its files, once the plan is made. */
@@ -132,7 +139,8 @@ static enum gt_status train(struct trainer *t)
     const enum gt_status status = loop_train(t);
     start_end(&t->runner, status);
     run_metrics_report(t, false);
-    if ((status == GT_OK || status == GT_STOPPED) && t->runner.run.state.iter > t->course.first_iter)
+    if ((status == GT_OK || status == GT_STOPPED) &&
+        t->runner.run.state.iter > t->course.first_iter)
         run_log_end(t, status == GT_STOPPED);
     return status;
 }

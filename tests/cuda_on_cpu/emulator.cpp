@@ -1,19 +1,21 @@
-/* Runs kernels on the CPU.  The threads of a block are fibers of the calling thread, switched at synchronisation
- * points.
+/* Runs kernels on the CPU.  The threads of a block are fibers of the calling thread, switched at
+ * synchronisation points.
  *
- * Blocks run one after another.  Each fiber runs until it ends or waits, at the block's barrier or for the lanes of its
- * warp.  The last lane to arrive performs the warp operation, from the arguments that the other lanes left.  Each block
- * gets fresh shared memory of exactly the requested size, filled with NaN.  An asynchronous copy fills its destination
- * with NaN when it is issued and happens when the kernel waits for it.  Anything that a device cannot do correctly is
+ * Blocks run one after another.  Each fiber runs until it ends or waits, at the block's barrier or
+ * for the lanes of its warp.  The last lane to arrive performs the warp operation, from the
+ * arguments that the other lanes left.  Each block gets fresh shared memory of exactly the
+ * requested size, filled with NaN.  An asynchronous copy fills its destination with NaN when it is
+ * issued and happens when the kernel waits for it.  Anything that a device cannot do correctly is
  * an error that names the thread.
  *
- * This file is always compiled with -O2 and without sanitizers: ThreadSanitizer must not see what it does between two
- * fibers.  The sanitizers' hooks are weak symbols; this file announces fibers, copies and barriers to them, so that
- * ThreadSanitizer finds races between threads, which only __syncthreads and __syncwarp order, and between blocks, which
- * nothing orders.  `kept` is the only standard container: instrumented code would share the functions of others.
+ * This file is always compiled with -O2 and without sanitizers: ThreadSanitizer must not see what
+ * it does between two fibers.  The sanitizers' hooks are weak symbols; this file announces fibers,
+ * copies and barriers to them, so that ThreadSanitizer finds races between threads, which only
+ * __syncthreads and __syncwarp order, and between blocks, which nothing orders.  `kept` is the only
+ * standard container: instrumented code would share the functions of others.
  *
- * It shows nothing about speed or about memory order between warps on a device.  rounding.cpp emulates how a card
- * rounds.
+ * It shows nothing about speed or about memory order between warps on a device.  rounding.cpp
+ * emulates how a card rounds.
  */
 #include "emulator.h"
 
@@ -50,8 +52,8 @@ WEAK void __tsan_write_range(void *to, unsigned long bytes);
 #define WARP_SIZE 32
 #define STACK_BYTES ((size_t)256 << 10)
 #define GUARD_BYTES ((size_t)4096)
-/* Under ThreadSanitizer consecutive blocks use different fibers and stacks; otherwise their accesses would look
- * ordered. */
+/* Under ThreadSanitizer consecutive blocks use different fibers and stacks; otherwise their
+ * accesses would look ordered. */
 #define FIBER_SETS 4
 #define COPIES_MAX 512
 #define GROUPS_MAX 64
@@ -95,7 +97,8 @@ asm(".text\n"
 
 static void context_prepare(struct stack_context *context, char *stack, void (*entry)(void))
 {
-    static unsigned stagger; /* stacks at the same page offset would compete for the same cache lines */
+    static unsigned
+        stagger; /* stacks at the same page offset would compete for the same cache lines */
     void **top = (void **)(void *)(stack + STACK_BYTES - 64 - stagger++ % 32 * 704);
     *--top = nullptr; /* return address of entry */
     *--top = (void *)entry;
@@ -156,7 +159,8 @@ struct fiber {
     int copies, groups;
 };
 
-/* A fiber's asynchronous copies, stored apart so that the fibers of a warp share few cache lines. */
+/* A fiber's asynchronous copies, stored apart so that the fibers of a warp share few cache lines.
+ */
 struct fiber_copies {
     int group_end[GROUPS_MAX];
     struct copy copy[COPIES_MAX];
@@ -194,18 +198,21 @@ static void *main_fiber, *main_sanitizer_stack;
 static const void *main_stack;
 static size_t main_stack_bytes;
 
-static char *free_stack[EMULATOR_THREADS_MAX]; /* unused stacks are in the order of their creation */
+static char
+    *free_stack[EMULATOR_THREADS_MAX]; /* unused stacks are in the order of their creation */
 static int free_stacks;
 static void *tsan_fiber[EMULATOR_THREADS_MAX][FIBER_SETS];
 static char *tsan_stack[EMULATOR_THREADS_MAX][FIBER_SETS];
 static int fiber_set;
-/* ThreadSanitizer orders accesses by these addresses: everything before a launch, and the end of all threads. */
+/* ThreadSanitizer orders accesses by these addresses: everything before a launch, and the end of
+ * all threads. */
 static char launch_tag, end_tag;
 
 static unsigned char *dynamic_memory;
 static struct shared_array shared[SHARED_MAX];
 static int shared_count;
-/* Under ThreadSanitizer a block's memory is freed after the launch, so that no two blocks share an address. */
+/* Under ThreadSanitizer a block's memory is freed after the launch, so that no two blocks share an
+ * address. */
 static std::vector<void *> kept;
 
 static enum order_kind order_kind = ASCENDING;
@@ -219,8 +226,9 @@ static void fail_at(const char *format, va_list arguments)
 {
     char text[512];
     vsnprintf(text, sizeof text, format, arguments);
-    fprintf(stderr, "emulator: %s: block (%u,%u,%u) thread (%u,%u,%u): %s\n", launched ? launched->kernel : "no kernel",
-            blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z, text);
+    fprintf(stderr, "emulator: %s: block (%u,%u,%u) thread (%u,%u,%u): %s\n",
+            launched ? launched->kernel : "no kernel", blockIdx.x, blockIdx.y, blockIdx.z,
+            threadIdx.x, threadIdx.y, threadIdx.z, text);
     fflush(stderr);
     _exit(EMULATOR_EXIT);
 }
@@ -237,7 +245,8 @@ void emulator_fail(const char *format, ...)
 void emulator_need(int capability, const char *what)
 {
     if (device_capability < capability)
-        emulator_fail("%s needs sm_%d, and the device is sm_%d", what, capability, device_capability);
+        emulator_fail("%s needs sm_%d, and the device is sm_%d", what, capability,
+                      device_capability);
 }
 
 int emulator_lane(void)
@@ -278,11 +287,11 @@ void *emulator_shared(const void *tag, size_t bytes)
         statics += shared[i].bytes;
     }
     if (shared_count == SHARED_MAX || statics > (size_t)48 << 10)
-        emulator_fail("%zu bytes of static shared memory in %d arrays; nvcc takes 49152 bytes", statics,
-                      shared_count + 1);
+        emulator_fail("%zu bytes of static shared memory in %d arrays; nvcc takes 49152 bytes",
+                      statics, shared_count + 1);
     if (total > launched->shared_bytes_max)
-        emulator_fail("%zu bytes of static and dynamic shared memory, and a block may have %zu", total,
-                      launched->shared_bytes_max);
+        emulator_fail("%zu bytes of static and dynamic shared memory, and a block may have %zu",
+                      total, launched->shared_bytes_max);
     struct shared_array *array = &shared[shared_count++];
     *array = {tag, block_memory(bytes), bytes};
     /* Other threads may use the array only after it has been created. */
@@ -291,14 +300,16 @@ void *emulator_shared(const void *tag, size_t bytes)
     return array->memory;
 }
 
-/* Without dynamic shared memory returns an inaccessible address: taking the address is not yet a mistake. */
+/* Without dynamic shared memory returns an inaccessible address: taking the address is not yet a
+ * mistake. */
 void *emulator_dynamic_shared(void)
 {
     static void *nowhere;
     if (launched->dynamic_bytes > 0)
         return dynamic_memory;
     if (!nowhere)
-        nowhere = mmap(nullptr, GUARD_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        nowhere = mmap(nullptr, GUARD_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                       -1, 0);
     return nowhere;
 }
 
@@ -321,8 +332,8 @@ static void leave(void)
 {
     struct fiber *fiber = current;
     if (__sanitizer_start_switch_fiber)
-        __sanitizer_start_switch_fiber(fiber->state == ENDED ? nullptr : &fiber->sanitizer_stack, main_stack,
-                                       main_stack_bytes);
+        __sanitizer_start_switch_fiber(fiber->state == ENDED ? nullptr : &fiber->sanitizer_stack,
+                                       main_stack, main_stack_bytes);
     if (__tsan_switch_to_fiber)
         __tsan_switch_to_fiber(main_fiber, TSAN_NO_SYNC);
     context_switch(&fiber->context, &main_context);
@@ -339,9 +350,11 @@ static void fiber_main(void)
     launched->body(launched->context);
     struct fiber *fiber = current;
     if (fiber->copies > 0)
-        emulator_fail("the thread ends with %d asynchronous copies that nobody waited for", fiber->copies);
+        emulator_fail("the thread ends with %d asynchronous copies that nobody waited for",
+                      fiber->copies);
     if (barrier_count > 0)
-        emulator_fail("the thread ends, and %d threads of its block wait at __syncthreads", barrier_count);
+        emulator_fail("the thread ends, and %d threads of its block wait at __syncthreads",
+                      barrier_count);
     if (__tsan_release)
         __tsan_release(&end_tag);
     fiber->state = ENDED;
@@ -452,7 +465,8 @@ void emulator_copy_issue(void *to, const void *from, size_t bytes, bool fetch)
     struct fiber *fiber = current;
     struct fiber_copies *all = &fiber_copies[fiber->id];
     if ((uintptr_t)to % bytes != 0 || (fetch && (uintptr_t)from % bytes != 0))
-        emulator_fail("cp.async of %zu bytes from %p to %p, which are not both aligned to them", bytes, from, to);
+        emulator_fail("cp.async of %zu bytes from %p to %p, which are not both aligned to them",
+                      bytes, from, to);
     if (fiber->copies == COPIES_MAX)
         emulator_fail("more than %d asynchronous copies under way", COPIES_MAX);
     const char *first = (const char *)to;
@@ -504,8 +518,9 @@ void emulator_copy_wait(int groups)
 
 static const char *op_name(enum emulator_op op)
 {
-    static const char *const names[] = {"a shuffle",    "__syncwarp",   "ldmatrix",     "ldmatrix.trans",
-                                        "mma.m16n8k16", "mma.m16n8k16", "mma.m16n8k16", "mma.m16n8k8"};
+    static const char *const names[] = {"a shuffle",      "__syncwarp",   "ldmatrix",
+                                        "ldmatrix.trans", "mma.m16n8k16", "mma.m16n8k16",
+                                        "mma.m16n8k16",   "mma.m16n8k8"};
     return names[op];
 }
 
@@ -516,8 +531,8 @@ static void shuffle_run(unsigned mask, struct fiber *warp)
             continue;
         struct emulator_shuffle *share = (struct emulator_shuffle *)warp[lane].share;
         if ((mask >> (share->source & 31) & 1) == 0)
-            emulator_fail("a shuffle: lane %d reads lane %d, which is not in the mask %08x", lane, share->source & 31,
-                          mask);
+            emulator_fail("a shuffle: lane %d reads lane %d, which is not in the mask %08x", lane,
+                          share->source & 31, mask);
         share->result = ((struct emulator_shuffle *)warp[share->source & 31].share)->value;
     }
 }
@@ -528,7 +543,8 @@ static void ldmatrix_run(bool transposed, struct fiber *warp)
         uint16_t matrix[8][8];
         unsigned banks = 0;
         for (int row = 0; row < 8; row++) {
-            const struct emulator_ldmatrix *share = (const struct emulator_ldmatrix *)warp[m * 8 + row].share;
+            const struct emulator_ldmatrix *share =
+                (const struct emulator_ldmatrix *)warp[m * 8 + row].share;
             banks |= 1u << share->address / 16 % 8;
             memcpy(matrix[row], share->row, sizeof matrix[row]);
         }
@@ -562,8 +578,8 @@ struct warp_matrices {
 };
 
 /* Copies a lane's registers into the matrices; cuda_device.h documents the layout. */
-static void fragments_collect(enum emulator_op op, struct warp_matrices *all, const struct emulator_mma *share,
-                              int lane)
+static void fragments_collect(enum emulator_op op, struct warp_matrices *all,
+                              const struct emulator_mma *share, int lane)
 {
     int i = lane / 4, depth = op == EMULATOR_MMA_8_F16 ? 8 : 16;
     for (int half = 0; half < 2; half++) {
@@ -632,9 +648,10 @@ static void collective_run(enum emulator_op op, unsigned mask, struct fiber *war
         mma_run(op, warp);
 }
 
-/* Returns the gathering of this op and mask, and creates it if necessary.  Fails when two lanes wait for each other in
- * different places. */
-static struct gathering *gathering_find(struct warp_gatherings *warp, enum emulator_op op, unsigned mask, int own)
+/* Returns the gathering of this op and mask, and creates it if necessary.  Fails when two lanes
+ * wait for each other in different places. */
+static struct gathering *gathering_find(struct warp_gatherings *warp, enum emulator_op op,
+                                        unsigned mask, int own)
 {
     struct gathering *found = nullptr;
     for (int i = 0; i < warp->count; i++) {
@@ -642,8 +659,9 @@ static struct gathering *gathering_find(struct warp_gatherings *warp, enum emula
         if (other->op == op && other->mask == mask)
             found = other;
         else if ((other->mask >> own & 1) != 0 && (other->arrived & mask) != 0)
-            emulator_fail("lane %d is at %s with mask %08x, and lane %d at %s with mask %08x", own, op_name(op), mask,
-                          __builtin_ctz(other->arrived & mask), op_name(other->op), other->mask);
+            emulator_fail("lane %d is at %s with mask %08x, and lane %d at %s with mask %08x", own,
+                          op_name(op), mask, __builtin_ctz(other->arrived & mask),
+                          op_name(other->op), other->mask);
     }
     if (!found) {
         found = &warp->at[warp->count++];
@@ -665,7 +683,8 @@ void emulator_collective(enum emulator_op op, unsigned mask, void *share)
     if (op < EMULATOR_LDMATRIX)
         mask &= existing;
     if ((mask & ~live_lanes[index]) != 0)
-        emulator_fail("%s: the mask %08x names lanes that have ended; %08x live", op_name(op), mask, live_lanes[index]);
+        emulator_fail("%s: the mask %08x names lanes that have ended; %08x live", op_name(op), mask,
+                      live_lanes[index]);
     fiber->op = op;
     fiber->mask = mask;
     fiber->share = share;
@@ -721,9 +740,10 @@ static void order_read(void)
     const char *text = getenv("GT_CUDA_ON_CPU_ORDER");
     order_known = true;
     if (text && *text && !emulator_order_set(text)) {
-        fprintf(stderr,
-                "emulator: GT_CUDA_ON_CPU_ORDER=%s is not asc, desc or random:SEED with ,run-ahead or ,lockstep\n",
-                text);
+        fprintf(
+            stderr,
+            "emulator: GT_CUDA_ON_CPU_ORDER=%s is not asc, desc or random:SEED with ,run-ahead or ,lockstep\n",
+            text);
         _exit(EMULATOR_EXIT);
     }
 }
@@ -782,7 +802,8 @@ static void threads_prepare(const dim3 *block)
         fiber->state = READY;
         fiber->started = false;
         fiber->copies = fiber->groups = 0;
-        fiber->place = {(unsigned)i % block->x, (unsigned)i / block->x % block->y, (unsigned)i / (block->x * block->y)};
+        fiber->place = {(unsigned)i % block->x, (unsigned)i / block->x % block->y,
+                        (unsigned)i / (block->x * block->y)};
     }
     for (int warp = 0; warp * WARP_SIZE < thread_count; warp++) {
         int lanes = std::min(thread_count - warp * WARP_SIZE, WARP_SIZE);
@@ -820,7 +841,8 @@ static void block_run(void)
     }
 }
 
-/* Permutes any number of blocks without a table, by the affine map i -> a i + b modulo their count. */
+/* Permutes any number of blocks without a table, by the affine map i -> a i + b modulo their count.
+ */
 static uint64_t block_at(uint64_t i, uint64_t count, uint64_t factor, uint64_t shift)
 {
     if (order_kind == ASCENDING)
@@ -859,9 +881,10 @@ static void fault(int signal_number)
     signal(signal_number, SIG_DFL);
     if (!current)
         raise(signal_number);
-    emulator_fail("%s", signal_number == SIGFPE ? "a division that the host traps"
-                                                : "a memory access that the host traps: a bad address, one that is not "
-                                                  "aligned, or more than the stack");
+    emulator_fail("%s", signal_number == SIGFPE
+                            ? "a division that the host traps"
+                            : "a memory access that the host traps: a bad address, one that is not "
+                              "aligned, or more than the stack");
 }
 
 static void faults_catch(void)
@@ -899,7 +922,8 @@ static void launch_end(void)
 void emulator_run(const struct emulator_launch *launch)
 {
     if (launched)
-        emulator_fail("a kernel is launched while another one runs: the emulator has one host thread");
+        emulator_fail(
+            "a kernel is launched while another one runs: the emulator has one host thread");
     if (!order_known)
         order_read();
     faults_catch();
@@ -917,9 +941,11 @@ void emulator_run(const struct emulator_launch *launch)
         blockIdx = {(unsigned)(block % gridDim.x), (unsigned)(block / gridDim.x % gridDim.y),
                     (unsigned)(block / ((uint64_t)gridDim.x * gridDim.y))};
         fiber_set = (int)(i % FIBER_SETS);
-        /* ThreadSanitizer identifies barriers by addresses in this memory: one for the block and one per warp. */
+        /* ThreadSanitizer identifies barriers by addresses in this memory: one for the block and
+         * one per warp. */
         dynamic_memory = (unsigned char *)block_memory(
-            __tsan_release && launch->dynamic_bytes <= WARPS_MAX ? WARPS_MAX + 1 : launch->dynamic_bytes);
+            __tsan_release && launch->dynamic_bytes <= WARPS_MAX ? WARPS_MAX + 1
+                                                                 : launch->dynamic_bytes);
         if (__tsan_release)
             __tsan_release(&launch_tag);
         threads_prepare(&launch->block);

@@ -1,9 +1,10 @@
-/* The CPU's counterpart of backends/cuda/cuda_device.h: CUDA's built-in names and the PTX wrappers as emulator
- * functions.
+/* The CPU's counterpart of backends/cuda/cuda_device.h: CUDA's built-in names and the PTX wrappers
+ * as emulator functions.
  *
- * A kernel compiled with this header is a plain C++ function that emulator_run calls once per thread, each on its own
- * fiber.  Collective operations (barriers, shuffles, ldmatrix, mma) switch to the scheduler in emulator.cpp; everything
- * else runs as written.  Float atomics are missing on purpose.
+ * A kernel compiled with this header is a plain C++ function that emulator_run calls once per
+ * thread, each on its own fiber.  Collective operations (barriers, shuffles, ldmatrix, mma) switch
+ * to the scheduler in emulator.cpp; everything else runs as written.  Float atomics are missing on
+ * purpose.
  */
 #ifndef GPT_TRAIN_CUDA_ON_CPU_EMULATOR_H
 #define GPT_TRAIN_CUDA_ON_CPU_EMULATOR_H
@@ -24,8 +25,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-/* Without nvcc the real headers define these as empty or as attributes.  As in them, __noinline__ is not a macro: the
- * C++ library of gcc 14 and later writes __attribute__((__noinline__)). */
+/* Without nvcc the real headers define these as empty or as attributes.  As in them, __noinline__
+ * is not a macro: the C++ library of gcc 14 and later writes __attribute__((__noinline__)). */
 #undef __global__
 #undef __device__
 #undef __host__
@@ -46,7 +47,8 @@
 /* Each block gets a fresh allocation of exactly this size, filled with NaN. */
 #define SHARED(type, name, n)        \
     static char emulator_tag_##name; \
-    type *const name = static_cast<type *>(emulator_shared(&emulator_tag_##name, sizeof(type) * (n)))
+    type *const name =               \
+        static_cast<type *>(emulator_shared(&emulator_tag_##name, sizeof(type) * (n)))
 #define DYN_SHARED(type, name) type *const name = static_cast<type *>(emulator_dynamic_shared())
 
 #define LAUNCH(kernel, grid, block, dynamic_shared, stream, ...) \
@@ -94,27 +96,28 @@ void emulator_copy_issue(void *to, const void *from, size_t bytes, bool fetch);
 void emulator_copy_commit(void);
 void emulator_copy_wait(int groups);
 void emulator_need(int capability, const char *what);
-/* rounding.cpp: true when sums and functions deviate as a card's may; y = f(x), moved by at most so many units; the sum
- * of a tensor core. */
+/* rounding.cpp: true when sums and functions deviate as a card's may; y = f(x), moved by at most so
+ * many units; the sum of a tensor core. */
 #define EMULATOR_PRODUCTS 4 /* added at a time */
 extern bool emulator_card_rounding;
 float emulator_moved(float x, float y, int most);
 float emulator_sum_truncated(float sum, const double *products, int count);
 float emulator_sum_half(float sum, const double *products, int count); /* in fp16 */
 /* In fake_runtime.cpp: checks the launch as a device would and enqueues it. */
-cudaError_t emulator_submit(const char *kernel, const void *function, dim3 grid, dim3 block, size_t dynamic_bytes,
-                            cudaStream_t stream, std::function<void()> body);
+cudaError_t emulator_submit(const char *kernel, const void *function, dim3 grid, dim3 block,
+                            size_t dynamic_bytes, cudaStream_t stream, std::function<void()> body);
 
 template <typename... P, typename... A>
-cudaError_t emulator_enqueue(const char *name, dim3 grid, dim3 block, size_t dynamic_bytes, cudaStream_t stream,
-                             void (*kernel)(P...), A &&...arguments)
+cudaError_t emulator_enqueue(const char *name, dim3 grid, dim3 block, size_t dynamic_bytes,
+                             cudaStream_t stream, void (*kernel)(P...), A &&...arguments)
 {
-    static_assert((std::is_trivially_copyable<P>::value && ...), "a kernel's arguments are copied as bytes");
+    static_assert((std::is_trivially_copyable<P>::value && ...),
+                  "a kernel's arguments are copied as bytes");
     static_assert((sizeof(P) + ... + 0) <= 4096, "a kernel's arguments have at most 4 KiB");
     /* Converted and copied once, as a real launch does. */
     std::tuple<P...> copies(std::forward<A>(arguments)...);
-    return emulator_submit(name, reinterpret_cast<const void *>(kernel), grid, block, dynamic_bytes, stream,
-                           [kernel, copies] { std::apply(kernel, copies); });
+    return emulator_submit(name, reinterpret_cast<const void *>(kernel), grid, block, dynamic_bytes,
+                           stream, [kernel, copies] { std::apply(kernel, copies); });
 }
 
 /* ---- barriers, shuffles, */
@@ -157,7 +160,8 @@ static inline void __trap(void)
 /* Relaxed, as on the cards. */
 template <typename T> static inline T atomicAdd(T *at, std::common_type_t<T> value)
 {
-    static_assert(std::is_integral<T>::value && sizeof(T) >= 4, "the order of float atomics is not fixed");
+    static_assert(std::is_integral<T>::value && sizeof(T) >= 4,
+                  "the order of float atomics is not fixed");
     return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
 }
 
@@ -276,8 +280,8 @@ static inline void ldmatrix_x4_trans(uint32_t (&r)[4], const void *row)
     emulator_ldmatrix_x4(EMULATOR_LDMATRIX_TRANS, r, row);
 }
 
-static inline void emulator_mma_run(enum emulator_op op, float (&d)[4], const uint32_t *a, int registers, uint32_t b0,
-                                    uint32_t b1)
+static inline void emulator_mma_run(enum emulator_op op, float (&d)[4], const uint32_t *a,
+                                    int registers, uint32_t b0, uint32_t b1)
 {
     struct emulator_mma share = {{d[0], d[1], d[2], d[3]}, {0, 0, 0, 0}, {b0, b1}};
     for (int i = 0; i < registers; i++)
@@ -287,14 +291,16 @@ static inline void emulator_mma_run(enum emulator_op op, float (&d)[4], const ui
         d[i] = share.d[i];
 }
 
-template <typename T> static inline void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+template <typename T>
+static inline void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     constexpr bool is_bf16 = std::is_same<T, __nv_bfloat16>::value;
     emulator_need(80, is_bf16 ? "mma.m16n8k16 in bf16" : "mma.m16n8k16 in fp16");
     emulator_mma_run(is_bf16 ? EMULATOR_MMA_16_BF16 : EMULATOR_MMA_16_F16, d, a, 4, b0, b1);
 }
 
-static inline void mma_m16n8k16_half(uint32_t (&d)[2], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+static inline void mma_m16n8k16_half(uint32_t (&d)[2], const uint32_t (&a)[4], uint32_t b0,
+                                     uint32_t b1)
 {
     float sums[4];
     emulator_need(80, "mma.m16n8k16 with fp16 sums");

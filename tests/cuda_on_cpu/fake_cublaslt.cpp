@@ -1,11 +1,13 @@
-/* A fake cuBLASLt that needs no card: D = alpha op(A) op(B) + beta C, with a bias, for the backend's layouts and
- * dtypes.
+/* A fake cuBLASLt that needs no card: D = alpha op(A) op(B) + beta C, with a bias, for the
+ * backend's layouts and dtypes.
  *
- * It supports column-major matrices with leading dimensions, all transposes, fp32, bf16 and fp16 with fp32 sums in
- * rising k, TF32 by rounding the inputs, and the bias epilogue.  It rejects everything else as NOT_SUPPORTED.  An algorithm is valid only for the product it was looked up for, and needs its workspace, which
- * every product fills with NaN.  Each product has three algorithms, which split the sum into one, two or three parts,
- * so that their bits differ; their times are invented (GT_CUDA_ON_CPU_FASTEST).  Work goes into the stream like a
- * kernel.  GELU epilogues, FP8, sparse and complex matrices are not supported.
+ * It supports column-major matrices with leading dimensions, all transposes, fp32, bf16 and fp16
+ * with fp32 sums in rising k, TF32 by rounding the inputs, and the bias epilogue.  It rejects
+ * everything else as NOT_SUPPORTED.  An algorithm is valid only for the product it was looked up
+ * for, and needs its workspace, which every product fills with NaN.  Each product has three
+ * algorithms, which split the sum into one, two or three parts, so that their bits differ; their
+ * times are invented (GT_CUDA_ON_CPU_FASTEST).  Work goes into the stream like a kernel.  GELU
+ * epilogues, FP8, sparse and complex matrices are not supported.
  */
 #include "emulator.h"
 
@@ -42,7 +44,8 @@ struct lt_preference {
     uint32_t reduction_mask, alignment[4];
 };
 
-/* Identifies the product that an algorithm was looked up for; fits the 64 bytes of cublasLtMatmulAlgo_t. */
+/* Identifies the product that an algorithm was looked up for; fits the 64 bytes of
+ * cublasLtMatmulAlgo_t. */
 struct algorithm {
     uint64_t magic, m, n, k, types, workspace_bytes, variant;
 };
@@ -132,8 +135,8 @@ struct field {
     }
 
 template <size_t count>
-static cublasStatus_t field_set(const char *function, const struct field (&fields)[count], void *object, int attribute,
-                                const void *value, size_t bytes)
+static cublasStatus_t field_set(const char *function, const struct field (&fields)[count],
+                                void *object, int attribute, const void *value, size_t bytes)
 {
     if (fake_cuda_call_fails(function))
         return CUBLAS_STATUS_INVALID_VALUE;
@@ -150,8 +153,8 @@ static cublasStatus_t field_set(const char *function, const struct field (&field
 
 extern "C" {
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType type, uint64_t rows,
-                                          uint64_t cols, int64_t ld)
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType type,
+                                          uint64_t rows, uint64_t cols, int64_t ld)
 {
     return object_make(__func__, layout, lt_layout{type, rows, cols, ld});
 }
@@ -161,10 +164,12 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
     return object_free<lt_layout>(__func__, layout);
 }
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute, cudaDataType_t scale)
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute,
+                                        cudaDataType_t scale)
 {
-    return object_make(__func__, desc,
-                       descriptor{compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, nullptr});
+    return object_make(
+        __func__, desc,
+        descriptor{compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, nullptr});
 }
 
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
@@ -172,19 +177,22 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
     return object_free<descriptor>(__func__, desc);
 }
 
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute,
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
+                                              cublasLtMatmulDescAttributes_t attribute,
                                               const void *value, size_t bytes)
 {
-    static const struct field fields[] = {FIELD(CUBLASLT_MATMUL_DESC_TRANSA, descriptor, transpose_a),
-                                          FIELD(CUBLASLT_MATMUL_DESC_TRANSB, descriptor, transpose_b),
-                                          FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE, descriptor, epilogue),
-                                          FIELD(CUBLASLT_MATMUL_DESC_BIAS_POINTER, descriptor, bias)};
+    static const struct field fields[] = {
+        FIELD(CUBLASLT_MATMUL_DESC_TRANSA, descriptor, transpose_a),
+        FIELD(CUBLASLT_MATMUL_DESC_TRANSB, descriptor, transpose_b),
+        FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE, descriptor, epilogue),
+        FIELD(CUBLASLT_MATMUL_DESC_BIAS_POINTER, descriptor, bias)};
     return field_set(__func__, fields, desc, attribute, value, bytes);
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference)
 {
-    return object_make(__func__, preference, lt_preference{0, CUBLASLT_REDUCTION_SCHEME_MASK, {256, 256, 256, 256}});
+    return object_make(__func__, preference,
+                       lt_preference{0, CUBLASLT_REDUCTION_SCHEME_MASK, {256, 256, 256, 256}});
 }
 
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference)
@@ -193,8 +201,8 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t prefer
 }
 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
-                                                    cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
-                                                    size_t bytes)
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void *value, size_t bytes)
 {
     static const struct field fields[] = {
         FIELD(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, lt_preference, workspace_bytes_max),
@@ -217,9 +225,9 @@ struct product {
 
 static uint64_t types_of(const struct product *product)
 {
-    return (uint64_t)product->a.type | (uint64_t)product->b.type << 8 | (uint64_t)product->d.type << 16 |
-           (uint64_t)product->desc.transpose_a << 24 | (uint64_t)product->desc.transpose_b << 26 |
-           (uint64_t)product->desc.epilogue << 32;
+    return (uint64_t)product->a.type | (uint64_t)product->b.type << 8 |
+           (uint64_t)product->d.type << 16 | (uint64_t)product->desc.transpose_a << 24 |
+           (uint64_t)product->desc.transpose_b << 26 | (uint64_t)product->desc.epilogue << 32;
 }
 
 static bool type_is_half(cudaDataType type)
@@ -232,29 +240,32 @@ static bool layout_is_valid(const struct lt_layout *layout)
     return layout->rows > 0 && layout->cols > 0 && layout->ld >= (int64_t)layout->rows;
 }
 
-/* Derives the product's shape from the layouts and op().  Returns INVALID_VALUE when they do not match, NOT_SUPPORTED
- * for unsupported features. */
-static cublasStatus_t product_make(const struct descriptor *desc, const struct lt_layout *const layouts[4],
-                                   struct product *out)
+/* Derives the product's shape from the layouts and op().  Returns INVALID_VALUE when they do not
+ * match, NOT_SUPPORTED for unsupported features. */
+static cublasStatus_t product_make(const struct descriptor *desc,
+                                   const struct lt_layout *const layouts[4], struct product *out)
 {
-    struct product product = {*desc, *layouts[0], *layouts[1], *layouts[2], *layouts[3], 0, 0, 0, 0};
+    struct product product = {*desc, *layouts[0], *layouts[1], *layouts[2], *layouts[3], 0, 0, 0,
+                              0};
     const struct lt_layout *a = &product.a, *b = &product.b, *d = &product.d;
-    bool transpose_a = desc->transpose_a != CUBLAS_OP_N, transpose_b = desc->transpose_b != CUBLAS_OP_N;
+    bool transpose_a = desc->transpose_a != CUBLAS_OP_N,
+         transpose_b = desc->transpose_b != CUBLAS_OP_N;
     product.m = transpose_a ? a->cols : a->rows;
     product.k = transpose_a ? a->rows : a->cols;
     product.n = transpose_b ? b->rows : b->cols;
     for (int i = 0; i < 4; i++)
         if (!layout_is_valid(layouts[i]))
             return CUBLAS_STATUS_INVALID_VALUE;
-    if ((transpose_b ? b->cols : b->rows) != product.k || d->rows != product.m || d->cols != product.n ||
-        product.c.rows != product.m || product.c.cols != product.n)
+    if ((transpose_b ? b->cols : b->rows) != product.k || d->rows != product.m ||
+        d->cols != product.n || product.c.rows != product.m || product.c.cols != product.n)
         return CUBLAS_STATUS_INVALID_VALUE;
     bool types = a->type == b->type && product.c.type == d->type &&
                  (d->type == a->type || (type_is_half(a->type) && d->type == CUDA_R_32F)) &&
                  (type_is_half(a->type) || a->type == CUDA_R_32F);
-    bool compute =
-        desc->compute == CUBLAS_COMPUTE_32F || (desc->compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a->type == CUDA_R_32F);
-    bool epilogue = desc->epilogue == CUBLASLT_EPILOGUE_DEFAULT || desc->epilogue == CUBLASLT_EPILOGUE_BIAS;
+    bool compute = desc->compute == CUBLAS_COMPUTE_32F ||
+                   (desc->compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a->type == CUDA_R_32F);
+    bool epilogue =
+        desc->epilogue == CUBLASLT_EPILOGUE_DEFAULT || desc->epilogue == CUBLASLT_EPILOGUE_BIAS;
     if (!types || !compute || !epilogue || desc->scale != CUDA_R_32F)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     *out = product;
@@ -321,8 +332,8 @@ static void tile_run(const float *a, size_t stride, const float *const b[TILE_N]
 }
 
 /* The same sums as tensor cores may compute them; see rounding.cpp. */
-static void tile_run_truncated(const float *a, size_t stride, const float *const b[TILE_N], uint64_t depth,
-                               float out[TILE_N][TILE_M])
+static void tile_run_truncated(const float *a, size_t stride, const float *const b[TILE_N],
+                               uint64_t depth, float out[TILE_N][TILE_M])
 {
     memset(out, 0, sizeof(float) * TILE_N * TILE_M);
     for (int j = 0; j < TILE_N; j++)
@@ -331,14 +342,15 @@ static void tile_run_truncated(const float *a, size_t stride, const float *const
                 double products[EMULATOR_PRODUCTS];
                 int count = 0;
                 for (; count < EMULATOR_PRODUCTS && k + (uint64_t)count < depth; count++)
-                    products[count] = (double)a[(k + (uint64_t)count) * stride + (size_t)i] * b[j][k + (uint64_t)count];
+                    products[count] = (double)a[(k + (uint64_t)count) * stride + (size_t)i] *
+                                      b[j][k + (uint64_t)count];
                 out[j][i] = emulator_sum_truncated(out[j][i], products, count);
             }
 }
 
 /* Computes the parts of the variant's sum and adds them in order. */
-static void parts_run(const struct product *product, const float *a, size_t stride, const float *const b[TILE_N],
-                      float out[TILE_N][TILE_M])
+static void parts_run(const struct product *product, const float *a, size_t stride,
+                      const float *const b[TILE_N], float out[TILE_N][TILE_M])
 {
     uint64_t parts = product->variant + 1, begin = 0;
     bool truncates = emulator_card_rounding && type_is_half(product->a.type);
@@ -349,7 +361,8 @@ static void parts_run(const struct product *product, const float *a, size_t stri
         float sums[TILE_N][TILE_M];
         for (int j = 0; j < TILE_N; j++)
             columns[j] = b[j] + begin;
-        (truncates ? tile_run_truncated : tile_run)(a + begin * stride, stride, columns, end - begin, sums);
+        (truncates ? tile_run_truncated : tile_run)(a + begin * stride, stride, columns,
+                                                    end - begin, sums);
         for (int j = 0; j < TILE_N; j++)
             for (int i = 0; i < TILE_M; i++)
                 out[j][i] += sums[j][i];
@@ -358,11 +371,12 @@ static void parts_run(const struct product *product, const float *a, size_t stri
 }
 
 /* Inputs as fp32: op(A) as [k][m rounded up to tiles], op(B) as [n][k]. */
-static void inputs_unpack(const struct product *product, const void *a, const void *b, size_t stride,
-                          std::vector<float> *a_out, std::vector<float> *b_out)
+static void inputs_unpack(const struct product *product, const void *a, const void *b,
+                          size_t stride, std::vector<float> *a_out, std::vector<float> *b_out)
 {
     bool rounds = product->desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-    bool transpose_a = product->desc.transpose_a != CUBLAS_OP_N, transpose_b = product->desc.transpose_b != CUBLAS_OP_N;
+    bool transpose_a = product->desc.transpose_a != CUBLAS_OP_N,
+         transpose_b = product->desc.transpose_b != CUBLAS_OP_N;
     a_out->assign(product->k * stride, 0.0f);
     b_out->resize(product->n * product->k);
     for (uint64_t k = 0; k < product->k; k++)
@@ -386,12 +400,13 @@ struct addresses {
     float alpha, beta;
 };
 
-/* Under card rounding, the product is rounded to 16 bits before C and the bias are added: some algorithms of cuBLASLt
- * 13.1 do so on an H100. */
-static void tile_write(const struct product *product, const struct addresses *at, uint64_t i0, uint64_t j0,
-                       float tile[TILE_N][TILE_M])
+/* Under card rounding, the product is rounded to 16 bits before C and the bias are added: some
+ * algorithms of cuBLASLt 13.1 do so on an H100. */
+static void tile_write(const struct product *product, const struct addresses *at, uint64_t i0,
+                       uint64_t j0, float tile[TILE_N][TILE_M])
 {
-    const bool rounds_first = emulator_card_rounding && at->beta != 0.0f && type_is_half(product->d.type);
+    const bool rounds_first =
+        emulator_card_rounding && at->beta != 0.0f && type_is_half(product->d.type);
     for (uint64_t j = j0; j < j0 + TILE_N && j < product->n; j++)
         for (uint64_t i = i0; i < i0 + TILE_M && i < product->m; i++) {
             const int64_t place = index_of(&product->d, i, j);
@@ -448,11 +463,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     if (!handle || !desc || requested < 1)
         return CUBLAS_STATUS_INVALID_VALUE;
     const struct lt_layout *const layouts[4] = {
-        (const struct lt_layout *)(void *)a, (const struct lt_layout *)(void *)b, (const struct lt_layout *)(void *)c,
-        (const struct lt_layout *)(void *)d};
+        (const struct lt_layout *)(void *)a, (const struct lt_layout *)(void *)b,
+        (const struct lt_layout *)(void *)c, (const struct lt_layout *)(void *)d};
     struct product product;
     *found = 0;
-    cublasStatus_t status = product_make((const struct descriptor *)(void *)desc, layouts, &product);
+    cublasStatus_t status =
+        product_make((const struct descriptor *)(void *)desc, layouts, &product);
     if (status != CUBLAS_STATUS_SUCCESS)
         return status;
     const struct lt_preference *wishes = (const struct lt_preference *)(void *)preference;
@@ -465,10 +481,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     if (workspace > wishes->workspace_bytes_max)
         workspace = 0;
     for (int i = 0; i < std::min(requested, VARIANTS); i++) {
-        struct algorithm algorithm = {MAGIC,     product.m,  product.n, product.k, types_of(&product),
-                                      workspace, (uint64_t)i};
+        struct algorithm algorithm = {
+            MAGIC, product.m, product.n, product.k, types_of(&product), workspace, (uint64_t)i};
         static_assert(sizeof algorithm <= sizeof results->algo, "an algorithm has 64 bytes");
-        memcpy(&results[i].algo, &algorithm, sizeof algorithm); /* the rest of the 64 bytes is unused */
+        memcpy(&results[i].algo, &algorithm,
+               sizeof algorithm); /* the rest of the 64 bytes is unused */
         results[i].workspaceSize = workspace;
         results[i].state = CUBLAS_STATUS_SUCCESS;
         results[i].wavesCount = 1.0f;
@@ -477,11 +494,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
-                              cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout,
-                              const void *beta, const void *c, cublasLtMatrixLayout_t c_layout, void *d,
-                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo, void *workspace,
-                              size_t workspace_bytes, cudaStream_t stream)
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
+                              const void *a, cublasLtMatrixLayout_t a_layout, const void *b,
+                              cublasLtMatrixLayout_t b_layout, const void *beta, const void *c,
+                              cublasLtMatrixLayout_t c_layout, void *d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo,
+                              void *workspace, size_t workspace_bytes, cudaStream_t stream)
 {
     if (fake_cuda_call_fails(__func__))
         return CUBLAS_STATUS_EXECUTION_FAILED;
@@ -490,10 +508,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         (const struct lt_layout *)(void *)c_layout, (const struct lt_layout *)(void *)d_layout};
     struct product product;
     struct algorithm algorithm = {};
-    struct addresses at = {a, b, c, d, workspace, workspace_bytes, *(const float *)alpha, *(const float *)beta};
+    struct addresses at = {
+        a, b, c, d, workspace, workspace_bytes, *(const float *)alpha, *(const float *)beta};
     if (!handle)
         return CUBLAS_STATUS_NOT_INITIALIZED;
-    cublasStatus_t status = product_make((const struct descriptor *)(void *)desc, layouts, &product);
+    cublasStatus_t status =
+        product_make((const struct descriptor *)(void *)desc, layouts, &product);
     if (status != CUBLAS_STATUS_SUCCESS)
         return status;
     if (algo) {
@@ -511,7 +531,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         bits |= (uintptr_t)c;
     if (product.desc.epilogue == CUBLASLT_EPILOGUE_BIAS)
         bits |= (uintptr_t)product.desc.bias;
-    if (bits % ALIGNMENT_BYTES != 0 || (product.desc.epilogue == CUBLASLT_EPILOGUE_BIAS && !product.desc.bias))
+    if (bits % ALIGNMENT_BYTES != 0 ||
+        (product.desc.epilogue == CUBLASLT_EPILOGUE_BIAS && !product.desc.bias))
         return CUBLAS_STATUS_INVALID_VALUE;
     bool fast = product.variant == fastest();
     cudaError_t error = fake_cuda_enqueue(stream, [product, at, fast] {

@@ -1,14 +1,16 @@
-/* A stand-in for libnccl.so.2, for ranks with emulated cards: it moves bytes between processes through a file that they
- * map, when the fake run-time library runs the stream.  It does no arithmetic, like what the program calls of NCCL.
+/* A stand-in for libnccl.so.2, for ranks with emulated cards: it moves bytes between processes
+ * through a file that they map, when the fake run-time library runs the stream.  It does no
+ * arithmetic, like what the program calls of NCCL.
  *
  * GPT_TRAIN_NCCL_LIBRARY names it.  The environment configures it:
- *   GT_FAKE_NCCL_FAIL      "RANK:NAME:N:WHAT": at the n-th call of that function in that rank (of all: -1), "fail" returns
- *                          an error, "hang" never returns, "kill" ends the process.  NAME "group" stands for the work of a
- *                          group, on the stream; there, "wrong" changes a byte that arrives
- *   GT_FAKE_NCCL_SHUFFLE   a number: each rank carries the moves of a group in an order of its own, and pauses in between
- *   GT_FAKE_NCCL_VERSIONS  a file: the process that creates it has release 22809, the others 22708; without it, all 22809
- *   GT_FAKE_NCCL_BYTES     device memory that a communicator takes.  Default: 1 MiB
- *   GT_FAKE_NCCL_REPORT    a file; each rank appends "RANK GROUPS MOVES BYTES" of its groups at the end
+ *   GT_FAKE_NCCL_FAIL      "RANK:NAME:N:WHAT": at the n-th call of that function in that rank (of
+ * all: -1), "fail" returns an error, "hang" never returns, "kill" ends the process.  NAME "group"
+ * stands for the work of a group, on the stream; there, "wrong" changes a byte that arrives
+ *   GT_FAKE_NCCL_SHUFFLE   a number: each rank carries the moves of a group in an order of its own,
+ * and pauses in between GT_FAKE_NCCL_VERSIONS  a file: the process that creates it has release
+ * 22809, the others 22708; without it, all 22809 GT_FAKE_NCCL_BYTES     device memory that a
+ * communicator takes.  Default: 1 MiB GT_FAKE_NCCL_REPORT    a file; each rank appends "RANK GROUPS
+ * MOVES BYTES" of its groups at the end
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -145,7 +147,8 @@ int ncclGetUniqueId(unique_id *out)
 {
     const char *folder = getenv("TMPDIR");
     CALL("ncclGetUniqueId");
-    snprintf(out->bytes, sizeof out->bytes, "%.80s/fake-nccl-%ld", folder != NULL ? folder : "/tmp", (long)getpid());
+    snprintf(out->bytes, sizeof out->bytes, "%.80s/fake-nccl-%ld", folder != NULL ? folder : "/tmp",
+             (long)getpid());
     return SUCCESS;
 }
 
@@ -214,8 +217,8 @@ int ncclCommAbort(void *data)
 /* Copies what the ring has, or has room for.  Returns true if that was anything. */
 static bool move_carry(const struct comm *comm, struct move *move)
 {
-    struct ring *ring =
-        move->receives ? &comm->shared->ring[comm->rank][move->peer] : &comm->shared->ring[move->peer][comm->rank];
+    struct ring *ring = move->receives ? &comm->shared->ring[comm->rank][move->peer]
+                                       : &comm->shared->ring[move->peer][comm->rank];
     const size_t written = atomic_load(&ring->written), read = atomic_load(&ring->read);
     const size_t at = (move->receives ? read : written) % RING_BYTES;
     size_t count = move->receives ? written - read : RING_BYTES - (written - read);
@@ -283,7 +286,8 @@ int ncclGroupStart(void)
 
 static int move_add(const struct move *move, void *comm, void *stream)
 {
-    if (building == NULL || building->moves == MOVES_MAX || move->peer == ((struct comm *)comm)->rank ||
+    if (building == NULL || building->moves == MOVES_MAX ||
+        move->peer == ((struct comm *)comm)->rank ||
         (building->comm != NULL && building_stream != stream))
         return INVALID_USAGE;
     building->comm = comm;
@@ -299,13 +303,15 @@ int ncclSend(const void *from, size_t count, int type, int peer, void *comm, voi
         char *data;
     } end = {from};
     CALL("ncclSend");
-    return type == 0 ? move_add(&(struct move){end.data, count, peer, false}, comm, stream) : INVALID_ARGUMENT;
+    return type == 0 ? move_add(&(struct move){end.data, count, peer, false}, comm, stream)
+                     : INVALID_ARGUMENT;
 }
 
 int ncclRecv(void *to, size_t count, int type, int peer, void *comm, void *stream)
 {
     CALL("ncclRecv");
-    return type == 0 ? move_add(&(struct move){to, count, peer, true}, comm, stream) : INVALID_ARGUMENT;
+    return type == 0 ? move_add(&(struct move){to, count, peer, true}, comm, stream)
+                     : INVALID_ARGUMENT;
 }
 
 int ncclGroupEnd(void)
@@ -324,7 +330,8 @@ int ncclGroupEnd(void)
 
 const char *ncclGetErrorString(int error)
 {
-    static const char *const texts[] = {"no error",       "unhandled cuda error", "unhandled system error",
-                                        "internal error", "invalid argument",     "invalid usage"};
+    static const char *const texts[] = {
+        "no error",       "unhandled cuda error", "unhandled system error",
+        "internal error", "invalid argument",     "invalid usage"};
     return texts[error];
 }

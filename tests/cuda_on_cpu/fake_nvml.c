@@ -1,10 +1,12 @@
-/* A stand-in for libnvidia-ml.so.1, for tests of src/backend/backend_nvml.c: one card and three processes.
+/* A stand-in for libnvidia-ml.so.1, for tests of src/backend/backend_nvml.c: one card and three
+ * processes.
  *
- * The environment configures its answers: GT_FAKE_NVML_FAIL names a function that fails; GT_FAKE_NVML_USED_MIB is the
- * memory used by other processes (default 350 MiB); GT_FAKE_NVML_CONTEXT_MIB is what this process adds when it asks
- * again after opening the card (default 216 MiB).  As in the real library, memory reserved by the card counts as used.
- * Process 4711 is both a compute and a graphics process, and must be listed once; 4712 has a name with control
- * characters; 4713's memory is unknown, as under WSL2.
+ * The environment configures its answers: GT_FAKE_NVML_FAIL names a function that fails;
+ * GT_FAKE_NVML_USED_MIB is the memory used by other processes (default 350 MiB);
+ * GT_FAKE_NVML_CONTEXT_MIB is what this process adds when it asks again after opening the card
+ * (default 216 MiB).  As in the real library, memory reserved by the card counts as used. Process
+ * 4711 is both a compute and a graphics process, and must be listed once; 4712 has a name with
+ * control characters; 4713's memory is unknown, as under WSL2.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -28,8 +30,10 @@ int nvmlShutdown(void);
 int nvmlSystemGetDriverVersion(char *text, unsigned int size);
 int nvmlDeviceGetHandleByPciBusId_v2(const char *id, nvml_device *out);
 int nvmlDeviceGetMemoryInfo(nvml_device device, struct nvml_memory *out);
-int nvmlDeviceGetComputeRunningProcesses_v3(nvml_device device, unsigned int *count, struct nvml_process *out);
-int nvmlDeviceGetGraphicsRunningProcesses_v3(nvml_device device, unsigned int *count, struct nvml_process *out);
+int nvmlDeviceGetComputeRunningProcesses_v3(nvml_device device, unsigned int *count,
+                                            struct nvml_process *out);
+int nvmlDeviceGetGraphicsRunningProcesses_v3(nvml_device device, unsigned int *count,
+                                             struct nvml_process *out);
 int nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int size);
 
 enum { SUCCESS = 0, FAILURE = 999, RESERVED_MIB = 250 };
@@ -87,7 +91,8 @@ int nvmlDeviceGetMemoryInfo(nvml_device device, struct nvml_memory *out)
     return result_of("memory");
 }
 
-int nvmlDeviceGetComputeRunningProcesses_v3(nvml_device device, unsigned int *count, struct nvml_process *out)
+int nvmlDeviceGetComputeRunningProcesses_v3(nvml_device device, unsigned int *count,
+                                            struct nvml_process *out)
 {
     (void)device;
     if (*count < 3)
@@ -99,7 +104,8 @@ int nvmlDeviceGetComputeRunningProcesses_v3(nvml_device device, unsigned int *co
     return result_of("processes");
 }
 
-int nvmlDeviceGetGraphicsRunningProcesses_v3(nvml_device device, unsigned int *count, struct nvml_process *out)
+int nvmlDeviceGetGraphicsRunningProcesses_v3(nvml_device device, unsigned int *count,
+                                             struct nvml_process *out)
 {
     (void)device;
     if (*count < 1)

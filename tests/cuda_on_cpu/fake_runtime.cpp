@@ -1,14 +1,17 @@
-/* A fake CUDA run-time library that needs no card: device memory is host memory, and kernels run in the emulator.
+/* A fake CUDA run-time library that needs no card: device memory is host memory, and kernels run in
+ * the emulator.
  *
- * Streams are queues of closures that run when the host waits; a device-side wait for an event runs the stream that
- * records it, up to the event.  A stream without kernels may also run earlier (GT_CUDA_ON_CPU_COPIES).  A graph keeps a
- * branch for each stream that joined its capture; a replay enqueues each to a stream of its own.  Every function counts its calls, can be made to fail, and refuses what the real library
- * refuses: a copy in the wrong direction, a block too large, undeclared shared memory, a wait during capture.  Device
- * errors appear at the next wait, and from then on everywhere.  fake_runtime.h documents the knobs.
+ * Streams are queues of closures that run when the host waits; a device-side wait for an event runs
+ * the stream that records it, up to the event.  A stream without kernels may also run earlier
+ * (GT_CUDA_ON_CPU_COPIES).  A graph keeps a branch for each stream that joined its capture; a
+ * replay enqueues each to a stream of its own.  Every function counts its calls, can be made to
+ * fail, and refuses what the real library refuses: a copy in the wrong direction, a block too
+ * large, undeclared shared memory, a wait during capture.  Device errors appear at the next wait,
+ * and from then on everywhere.  fake_runtime.h documents the knobs.
  *
- * It compiles against the stand-in headers and against CUDA's own, which proves that the signatures match.  Like the
- * emulator it is compiled without sanitizers; its memory comes from the C library, whose red zones AddressSanitizer
- * sees.
+ * It compiles against the stand-in headers and against CUDA's own, which proves that the signatures
+ * match.  Like the emulator it is compiled without sanitizers; its memory comes from the C library,
+ * whose red zones AddressSanitizer sees.
  */
 #include "emulator.h"
 
@@ -63,8 +66,9 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
     std::vector<std::vector<queued>> branch;
-    std::vector<CUstream_st *> stream;                               /* of each branch but the first */
-    std::map<std::pair<cudaEvent_t, int64_t>, cudaEvent_t> recorded; /* the event for each record in the capture */
+    std::vector<CUstream_st *> stream; /* of each branch but the first */
+    std::map<std::pair<cudaEvent_t, int64_t>, cudaEvent_t>
+        recorded; /* the event for each record in the capture */
 };
 
 struct CUstream_st {
@@ -164,8 +168,9 @@ static const struct error_text *error_find(cudaError_t error)
 
 bool fake_cuda_error_is_sticky(cudaError_t error)
 {
-    return error == cudaErrorECCUncorrectable || (error >= cudaErrorIllegalAddress && error <= cudaErrorLaunchFailure &&
-                                                  error != cudaErrorLaunchOutOfResources);
+    return error == cudaErrorECCUncorrectable ||
+           (error >= cudaErrorIllegalAddress && error <= cudaErrorLaunchFailure &&
+            error != cudaErrorLaunchOutOfResources);
 }
 
 static cudaError_t result_is(cudaError_t error)
@@ -186,7 +191,8 @@ static cudaError_t default_error(const std::string &function)
         return cudaErrorMemoryAllocation;
     if (function == "cudaStreamBeginCapture" || function == "cudaStreamEndCapture")
         return cudaErrorStreamCaptureUnsupported;
-    return function == "launch" || function == "cudaGraphLaunch" ? cudaErrorLaunchFailure : cudaErrorUnknown;
+    return function == "launch" || function == "cudaGraphLaunch" ? cudaErrorLaunchFailure
+                                                                 : cudaErrorUnknown;
 }
 
 /* ---- counting, failing ---- */
@@ -236,7 +242,8 @@ static cudaError_t call_fault(const char *function)
         raise(SIGKILL);
     if (state->fail.hangs)
         hang();
-    cudaError_t error = state->fail.error != cudaSuccess ? state->fail.error : default_error(function);
+    cudaError_t error =
+        state->fail.error != cudaSuccess ? state->fail.error : default_error(function);
     if (fake_cuda_error_is_sticky(error))
         state->sticky = error;
     return error;
@@ -429,8 +436,8 @@ void fake_cuda_reset(void)
 
 static size_t objects_alive(const struct state *state)
 {
-    return state->memory.size() + state->pinned.size() + state->streams.size() + state->events.size() +
-           (size_t)state->objects;
+    return state->memory.size() + state->pinned.size() + state->streams.size() +
+           state->events.size() + (size_t)state->objects;
 }
 
 static void report_write(void)
@@ -450,14 +457,16 @@ static void report_write(void)
     fprintf(file, "\"functions\": {");
     const char *comma = "";
     for (const auto &entry : state->calls) {
-        fprintf(file, "%s\"%s\": {\"total\": %llu, \"after_launch\": %llu}", comma, entry.first.c_str(),
-                (unsigned long long)entry.second.total, (unsigned long long)entry.second.after_launch);
+        fprintf(file, "%s\"%s\": {\"total\": %llu, \"after_launch\": %llu}", comma,
+                entry.first.c_str(), (unsigned long long)entry.second.total,
+                (unsigned long long)entry.second.after_launch);
         comma = ", ";
     }
     fprintf(file, "}, \"refused\": {");
     comma = "";
     for (const auto &entry : state->refused) {
-        fprintf(file, "%s\"%s\": %llu", comma, entry.first.c_str(), (unsigned long long)entry.second);
+        fprintf(file, "%s\"%s\": %llu", comma, entry.first.c_str(),
+                (unsigned long long)entry.second);
         comma = ", ";
     }
     fprintf(file, "}}\n");
@@ -488,7 +497,8 @@ static void environment_read(void)
         const char *text = getenv(setting.name);
         if (!text || !*text || setting.set(text))
             continue;
-        fprintf(stderr, "fake CUDA: %s=%s is not understood; see fake_runtime.h\n", setting.name, text);
+        fprintf(stderr, "fake CUDA: %s=%s is not understood; see fake_runtime.h\n", setting.name,
+                text);
         _exit(EMULATOR_EXIT);
     }
 }
@@ -548,7 +558,9 @@ static void engine_take(CUstream_st *stream, const struct queued *queued, double
 {
     struct state *state = state_get();
     const size_t bytes = queued->in_bytes + queued->out_bytes;
-    const enum engine engine = bytes == 0 ? ENGINE_COMPUTE : queued->in_bytes > 0 ? ENGINE_IN : ENGINE_OUT;
+    const enum engine engine = bytes == 0             ? ENGINE_COMPUTE
+                               : queued->in_bytes > 0 ? ENGINE_IN
+                                                      : ENGINE_OUT;
     const double ms = bytes > 0 && state->link > 0 ? 1e3 * (double)bytes / state->link : compute_ms;
     if (ms <= 0)
         return;
@@ -556,9 +568,11 @@ static void engine_take(CUstream_st *stream, const struct queued *queued, double
     state->engine_ms[engine] = stream->engine_ms;
     if (engine != ENGINE_COMPUTE && state->engines == 1)
         state->engine_ms[ENGINE_IN] = state->engine_ms[ENGINE_OUT] = stream->engine_ms;
-    size_t *const busy[ENGINES] = {&state->count.compute_us, &state->count.in_us, &state->count.out_us};
+    size_t *const busy[ENGINES] = {&state->count.compute_us, &state->count.in_us,
+                                   &state->count.out_us};
     *busy[engine] += (size_t)(1e3 * ms + 0.5);
-    state->count.makespan_us = std::max(state->count.makespan_us, (size_t)(1e3 * stream->engine_ms + 0.5));
+    state->count.makespan_us =
+        std::max(state->count.makespan_us, (size_t)(1e3 * stream->engine_ms + 0.5));
 }
 
 /* The streams of the program and of graphs' branches; not the default one. */
@@ -610,7 +624,8 @@ static bool coin_toss(void)
     return state_get()->random >> 31 != 0;
 }
 
-/* Runs the streams without kernels as far as they can go: all of them, or as far as chance has it. */
+/* Runs the streams without kernels as far as they can go: all of them, or as far as chance has it.
+ */
 static void streams_advance(void)
 {
     struct state *state = state_get();
@@ -618,7 +633,8 @@ static void streams_advance(void)
         return;
     state->advancing = true;
     for (CUstream_st *stream : streams_all())
-        while (!stream->computes && is_ready(stream) && (state->copies == COPIES_EARLY || coin_toss()))
+        while (!stream->computes && is_ready(stream) &&
+               (state->copies == COPIES_EARLY || coin_toss()))
             first_run(stream);
     state->advancing = false;
 }
@@ -714,8 +730,8 @@ static const struct fake_device *device_get(void)
     return &state->devices[(size_t)state->device];
 }
 
-/* The maximum shared memory of a block; CUDA C++ Programming Guide, "Technical Specifications per Compute
- * Capability". */
+/* The maximum shared memory of a block; CUDA C++ Programming Guide, "Technical Specifications per
+ * Compute Capability". */
 static size_t shared_optin_bytes(int capability)
 {
     switch (capability) {
@@ -736,11 +752,12 @@ static size_t shared_optin_bytes(int capability)
 static bool dimensions_are_valid(dim3 grid, dim3 block)
 {
     uint64_t threads = (uint64_t)block.x * block.y * block.z;
-    return grid.x >= 1 && grid.y >= 1 && grid.z >= 1 && grid.x <= INT32_MAX && grid.y <= 65535 && grid.z <= 65535 &&
-           threads >= 1 && threads <= 1024 && block.z <= 64;
+    return grid.x >= 1 && grid.y >= 1 && grid.z >= 1 && grid.x <= INT32_MAX && grid.y <= 65535 &&
+           grid.z <= 65535 && threads >= 1 && threads <= 1024 && block.z <= 64;
 }
 
-/* A captured kernel starts nothing yet.  A replayed kernel counts, and may fail, like a launched one. */
+/* A captured kernel starts nothing yet.  A replayed kernel counts, and may fail, like a launched
+ * one. */
 static cudaError_t kernel_enqueue(cudaStream_t stream, struct queued queued)
 {
     struct state *state = state_get();
@@ -757,7 +774,8 @@ static cudaError_t kernel_enqueue(cudaStream_t stream, struct queued queued)
             queued.work = hang; /* the kernel never ends, so that every wait for it hangs */
             return enqueue(stream, std::move(queued));
         }
-        cudaError_t error = state->fail.error != cudaSuccess ? state->fail.error : cudaErrorLaunchFailure;
+        cudaError_t error =
+            state->fail.error != cudaSuccess ? state->fail.error : cudaErrorLaunchFailure;
         if (!fake_cuda_error_is_sticky(error))
             return result_is(error);
         queued.work = [state, error] { state->sticky = error; };
@@ -765,8 +783,8 @@ static cudaError_t kernel_enqueue(cudaStream_t stream, struct queued queued)
     return enqueue(stream, std::move(queued));
 }
 
-cudaError_t emulator_submit(const char *kernel, const void *function, dim3 grid, dim3 block, size_t dynamic_bytes,
-                            cudaStream_t stream, std::function<void()> body)
+cudaError_t emulator_submit(const char *kernel, const void *function, dim3 grid, dim3 block,
+                            size_t dynamic_bytes, cudaStream_t stream, std::function<void()> body)
 {
     struct state *state = state_get();
     struct queued queued;
@@ -774,13 +792,15 @@ cudaError_t emulator_submit(const char *kernel, const void *function, dim3 grid,
     REFUSE(!dimensions_are_valid(grid, block), cudaErrorInvalidConfiguration);
     auto limit = state->shared_limit.find(function);
     size_t optin = shared_optin_bytes(device_get()->capability);
-    size_t dynamic_max = limit == state->shared_limit.end() ? SHARED_DEFAULT : (size_t)limit->second;
+    size_t dynamic_max =
+        limit == state->shared_limit.end() ? SHARED_DEFAULT : (size_t)limit->second;
     REFUSE(dynamic_bytes > std::max(dynamic_max, SHARED_DEFAULT), cudaErrorInvalidValue);
     size_t shared_max = dynamic_max > SHARED_DEFAULT ? optin : SHARED_DEFAULT;
     queued.kernel = true;
     queued.work = [kernel, grid, block, dynamic_bytes, shared_max, body] {
         std::function<void()> own = body;
-        struct emulator_launch launch = {kernel, grid, block, dynamic_bytes, shared_max, body_run, &own};
+        struct emulator_launch launch = {kernel,     grid,     block, dynamic_bytes,
+                                         shared_max, body_run, &own};
         emulator_run(&launch);
         fake_cuda_clock_advance(KERNEL_SECONDS + SHARED_SECONDS * (double)dynamic_bytes);
     };
@@ -903,8 +923,8 @@ static size_t rounded_bytes(size_t bytes)
 static size_t free_bytes(void)
 {
     const struct state *state = state_get();
-    size_t used =
-        state->taken + state->live_rounded + (size_t)state->library_bytes + (state->opened ? FAKE_CONTEXT_BYTES : 0);
+    size_t used = state->taken + state->live_rounded + (size_t)state->library_bytes +
+                  (state->opened ? FAKE_CONTEXT_BYTES : 0);
     return used < device_get()->bytes ? device_get()->bytes - used : 0;
 }
 
@@ -949,9 +969,10 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes)
     return cudaSuccess;
 }
 
-/* Ends `pointer`, and sets the bytes that it had.  Frees the memory even when the call reports a failure; otherwise the
- * test process would leak it. */
-static cudaError_t memory_free(std::map<char *, size_t> *table, void *pointer, cudaError_t error, size_t *bytes)
+/* Ends `pointer`, and sets the bytes that it had.  Frees the memory even when the call reports a
+ * failure; otherwise the test process would leak it. */
+static cudaError_t memory_free(std::map<char *, size_t> *table, void *pointer, cudaError_t error,
+                               size_t *bytes)
 {
     all_drain();
     auto found = table->find((char *)pointer);
@@ -995,7 +1016,8 @@ cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned int)
     *pointer = memory_make(&state->pinned, bytes, 4096);
     REFUSE(!*pointer, cudaErrorMemoryAllocation);
     state->count.pinned_bytes += bytes;
-    state->count.pinned_bytes_peak = std::max(state->count.pinned_bytes_peak, state->count.pinned_bytes);
+    state->count.pinned_bytes_peak =
+        std::max(state->count.pinned_bytes_peak, state->count.pinned_bytes);
     return cudaSuccess;
 }
 
@@ -1016,11 +1038,13 @@ cudaError_t cudaHostRegister(void *pointer, size_t bytes, unsigned int)
     struct state *state = state_get();
     NEED(context_need());
     REFUSE(!pointer || bytes == 0 || memory_has(state->pinned, pointer, 1), cudaErrorInvalidValue);
-    REFUSE(bytes > state->pin_limit - std::min(state->pin_limit, state->registered_bytes), cudaErrorMemoryAllocation);
+    REFUSE(bytes > state->pin_limit - std::min(state->pin_limit, state->registered_bytes),
+           cudaErrorMemoryAllocation);
     state->pinned[(char *)pointer] = state->registered[(char *)pointer] = bytes;
     state->registered_bytes += bytes;
     state->count.pinned_bytes += bytes;
-    state->count.pinned_bytes_peak = std::max(state->count.pinned_bytes_peak, state->count.pinned_bytes);
+    state->count.pinned_bytes_peak =
+        std::max(state->count.pinned_bytes_peak, state->count.pinned_bytes);
     return cudaSuccess;
 }
 
@@ -1041,7 +1065,8 @@ cudaError_t cudaHostUnregister(void *pointer)
 static bool copy_is_valid(const void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     const struct state *state = state_get();
-    bool to_device = memory_has(state->memory, to, bytes), from_device = memory_has(state->memory, from, bytes);
+    bool to_device = memory_has(state->memory, to, bytes),
+         from_device = memory_has(state->memory, from, bytes);
     switch (kind) {
     case cudaMemcpyHostToHost:
         return !to_device && !from_device;
@@ -1056,7 +1081,8 @@ static bool copy_is_valid(const void *to, const void *from, size_t bytes, enum c
     }
 }
 
-/* Returns true when another stream has pending kernels, which a copy in this stream would overlap. */
+/* Returns true when another stream has pending kernels, which a copy in this stream would overlap.
+ */
 static bool another_computes(cudaStream_t stream)
 {
     for (CUstream_st *other : state_get()->streams) {
@@ -1069,28 +1095,34 @@ static bool another_computes(cudaStream_t stream)
 }
 
 /* Copies from and to pageable host memory complete before the call returns. */
-static cudaError_t copy_enqueue(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
+static cudaError_t copy_enqueue(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                                cudaStream_t stream)
 {
     struct state *state = state_get();
     REFUSE(!copy_is_valid(to, from, bytes, kind), cudaErrorInvalidValue);
-    const void *host = kind == cudaMemcpyHostToDevice ? from : kind == cudaMemcpyDeviceToHost ? to : nullptr;
+    const void *host = kind == cudaMemcpyHostToDevice   ? from
+                       : kind == cudaMemcpyDeviceToHost ? to
+                                                        : nullptr;
     bool at_once = host && !memory_has(state->pinned, host, bytes);
     REFUSE(at_once && somebody_captures(), cudaErrorStreamCaptureUnsupported);
     if (kind == cudaMemcpyHostToDevice && another_computes(stream))
         state->count.copies_beside++;
     struct queued queued;
     queued.work = [to, from, bytes] { memcpy(to, from, bytes); };
-    const bool to_device = memory_has(state->memory, to, bytes), from_device = memory_has(state->memory, from, bytes);
+    const bool to_device = memory_has(state->memory, to, bytes),
+               from_device = memory_has(state->memory, from, bytes);
     queued.in_bytes = to_device && !from_device ? bytes : 0;
     queued.out_bytes = from_device && !to_device ? bytes : 0;
     cudaError_t error = enqueue(stream, std::move(queued));
-    const bool early = state->copies == COPIES_EARLY && stream_is_known(stream) && stream_of(stream)->queue.size() == 1;
+    const bool early = state->copies == COPIES_EARLY && stream_is_known(stream) &&
+                       stream_of(stream)->queue.size() == 1;
     if (error == cudaSuccess && (at_once || early))
         stream_drain(stream_of(stream));
     return result_is(error);
 }
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
 {
     CALL();
     return copy_enqueue(to, from, bytes, kind, stream);
@@ -1111,7 +1143,8 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
 {
     CALL();
     const struct state *state = state_get();
-    REFUSE(!memory_has(state->memory, to, bytes) && !memory_has(state->pinned, to, bytes), cudaErrorInvalidValue);
+    REFUSE(!memory_has(state->memory, to, bytes) && !memory_has(state->pinned, to, bytes),
+           cudaErrorInvalidValue);
     return result_is(fake_cuda_enqueue(stream, [to, value, bytes] { memset(to, value, bytes); }));
 }
 
@@ -1202,8 +1235,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     return result_is(error);
 }
 
-/* Makes a wait of a stream for an event part of a capture.  A stream that waits for a captured event joins the capture;
- * one that is captured must not wait for an event outside of it. */
+/* Makes a wait of a stream for an event part of a capture.  A stream that waits for a captured
+ * event joins the capture; one that is captured must not wait for an event outside of it. */
 static cudaError_t capture_wait(CUstream_st *stream, cudaEvent_t event)
 {
     if (!stream->capture) {
@@ -1228,7 +1261,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 {
     CALL();
     struct queued queued;
-    REFUSE(state_get()->events.count(event) == 0 || !stream_is_known(stream), cudaErrorInvalidResourceHandle);
+    REFUSE(state_get()->events.count(event) == 0 || !stream_is_known(stream),
+           cudaErrorInvalidResourceHandle);
     if (stream_of(stream)->capture || event->capture)
         NEED(capture_wait(stream_of(stream), event));
     queued.wait = event;
@@ -1249,8 +1283,8 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEve
 {
     CALL();
     struct state *state = state_get();
-    REFUSE(state->events.count(start) == 0 || state->events.count(end) == 0 || !start->timing || !end->timing ||
-               start->recorded == 0 || end->recorded == 0,
+    REFUSE(state->events.count(start) == 0 || state->events.count(end) == 0 || !start->timing ||
+               !end->timing || start->recorded == 0 || end->recorded == 0,
            cudaErrorInvalidResourceHandle);
     REFUSE(start->done < start->recorded || end->done < end->recorded, cudaErrorNotReady);
     *milliseconds = (float)(end->at_ms - start->at_ms);
@@ -1294,7 +1328,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 }
 
 /* The arguments are the same since 11.4. */
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph,
+                                          unsigned long long)
 {
     CALL();
     REFUSE(!graph || somebody_captures(), cudaErrorInvalidValue);
@@ -1327,7 +1362,9 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
     for (size_t i = 0; i < exec->branch.size(); i++) {
         state_get()->count.replayed += exec->branch[i].size();
         for (struct queued queued : exec->branch[i]) {
-            cudaEvent_t *const event = queued.record ? &queued.record : queued.wait ? &queued.wait : nullptr;
+            cudaEvent_t *const event = queued.record ? &queued.record
+                                       : queued.wait ? &queued.wait
+                                                     : nullptr;
             if (event) {
                 *event = exec->recorded[{*event, queued.generation}];
                 queued.generation = (*event)->recorded;

@@ -1,4 +1,5 @@
-/* backends/cuda/cuda_lt.c for the emulated backend: returns the linked functions of fake_cublaslt.cpp. */
+/* backends/cuda/cuda_lt.c for the emulated backend: returns the linked functions of
+ * fake_cublaslt.cpp. */
 #include "backends/cuda/cuda_lt.h"
 
 #define LINKED(function) .function = &function,

@@ -1,12 +1,14 @@
-/* Emulates how a card rounds where that differs from the host: sums inside tensor cores, and the functions of CUDA's
- * library.
+/* Emulates how a card rounds where that differs from the host: sums inside tensor cores, and the
+ * functions of CUDA's library.
  *
- * With GT_CUDA_ON_CPU_ROUNDING=card a matrix product adds four products at a time to its sum.  All five are truncated
- * at the last bit of the largest, and the result is truncated again, always towards zero.  This is the least precision
- * that Fasi, Higham, Mikaitis and Pranesh (2021) found in any card; others keep bits beyond the last, or add eight at a
- * time.  fp16 sums are rounded to fp16 after every four products, to nearest, or towards zero with `card`.  In addition expf, exp2f and logf are occasionally one or two units off, as CUDA's programming guide allows
- * ("Mathematical Functions", maximum errors of 2, 2 and 1); the argument alone determines which results are off.  This
- * does not match any one card to the bit, and shows nothing about speed.
+ * With GT_CUDA_ON_CPU_ROUNDING=card a matrix product adds four products at a time to its sum.  All
+ * five are truncated at the last bit of the largest, and the result is truncated again, always
+ * towards zero.  This is the least precision that Fasi, Higham, Mikaitis and Pranesh (2021) found
+ * in any card; others keep bits beyond the last, or add eight at a time.  fp16 sums are rounded to
+ * fp16 after every four products, to nearest, or towards zero with `card`.  In addition expf, exp2f
+ * and logf are occasionally one or two units off, as CUDA's programming guide allows
+ * ("Mathematical Functions", maximum errors of 2, 2 and 1); the argument alone determines which
+ * results are off.  This does not match any one card to the bit, and shows nothing about speed.
  */
 #include "emulator.h"
 
@@ -79,12 +81,14 @@ float emulator_sum_truncated(float sum, const double *products, int count)
     }
     if (top == INT_MIN || !std::isfinite(plain))
         return (float)plain;
-    const double unit = power_of_two(top - FRACTION_BITS), units = power_of_two(FRACTION_BITS - top);
+    const double unit = power_of_two(top - FRACTION_BITS),
+                 units = power_of_two(FRACTION_BITS - top);
     double total = trunc(sum * units);
     for (int i = 0; i < count; i++)
         total += trunc(products[i] * units);
     const float result = (float)(total * unit);
-    return std::isfinite(result) && fabs(result) > fabs(total * unit) ? nextafterf(result, 0.0f) : result;
+    return std::isfinite(result) && fabs(result) > fabs(total * unit) ? nextafterf(result, 0.0f)
+                                                                      : result;
 }
 
 /* Rounds to nearest, or cuts off under card rounding. */

@@ -1,10 +1,11 @@
-/* Tests every wrapper of cuda_device.h against the formula that the PTX ISA gives for it, on one warp with exact
- * numbers.
+/* Tests every wrapper of cuda_device.h against the formula that the PTX ISA gives for it, on one
+ * warp with exact numbers.
  *
- * It runs in two ways: compiled by nvcc on a card, where it shows that the PTX does what the emulator assumes
- * (bench/gpu-check), and in the emulator, as one of `make check`'s programs.  The formulas are written independently of
- * emulator.cpp, from the text of the PTX ISA 8.7: "Matrix Fragments for mma.m16n8k16 with floating point type", "...
- * for mma.m16n8k8", "ldmatrix", "cp.async".  Exit status: 0 all passed, 1 a failure, 77 no device.
+ * It runs in two ways: compiled by nvcc on a card, where it shows that the PTX does what the
+ * emulator assumes (bench/gpu-check), and in the emulator, as one of `make check`'s programs.  The
+ * formulas are written independently of emulator.cpp, from the text of the PTX ISA 8.7: "Matrix
+ * Fragments for mma.m16n8k16 with floating point type", "... for mma.m16n8k8", "ldmatrix",
+ * "cp.async".  Exit status: 0 all passed, 1 a failure, 77 no device.
  */
 #include <cfloat>
 #include <cmath>
@@ -49,7 +50,8 @@ static void device_take(void *to, void *memory, size_t bytes)
     must(cudaFree(memory), "cudaFree");
 }
 
-/* ---- cp.async: lane i copies bytes 16 i .. of the source; odd lanes fetch nothing and get zeros ---- */
+/* ---- cp.async: lane i copies bytes 16 i .. of the source; odd lanes fetch nothing and get zeros
+ * ---- */
 
 static __global__ void copies_kernel(const unsigned char *from, unsigned char *out)
 {
@@ -82,10 +84,11 @@ static void check_copies(struct totals *totals)
     unsigned char from[512], out[512 + 128];
     for (int i = 0; i < 512; i++)
         from[i] = (unsigned char)(i * 37 + 1);
-    void *device_from = device_copy(from, sizeof from), *device_out = device_copy(nullptr, sizeof out);
-    must(
-        LAUNCH(copies_kernel, dim3(1), dim3(32), 0, 0, (const unsigned char *)device_from, (unsigned char *)device_out),
-        "copies_kernel");
+    void *device_from = device_copy(from, sizeof from),
+         *device_out = device_copy(nullptr, sizeof out);
+    must(LAUNCH(copies_kernel, dim3(1), dim3(32), 0, 0, (const unsigned char *)device_from,
+                (unsigned char *)device_out),
+         "copies_kernel");
     device_take(out, device_out, sizeof out);
     device_take(from, device_from, sizeof from);
     report(totals, "cp_async_16", copied(out, from, 16));
@@ -115,9 +118,11 @@ static void check_ldmatrix(struct totals *totals)
     uint32_t out[256];
     bool good[2] = {true, true};
     void *device_out = device_copy(nullptr, sizeof out);
-    must(LAUNCH(ldmatrix_kernel, dim3(1), dim3(32), 0, 0, (uint32_t *)device_out), "ldmatrix_kernel");
+    must(LAUNCH(ldmatrix_kernel, dim3(1), dim3(32), 0, 0, (uint32_t *)device_out),
+         "ldmatrix_kernel");
     device_take(out, device_out, sizeof out);
-    /* Row r goes to threads 4 r .. 4 r + 3, two adjacent elements each; .trans loads in column-major order. */
+    /* Row r goes to threads 4 r .. 4 r + 3, two adjacent elements each; .trans loads in
+     * column-major order. */
     for (int m = 0; m < 4; m++)
         for (int r = 0; r < 8; r++)
             for (int c = 0; c < 8; c++) {
@@ -143,7 +148,8 @@ static struct place place_of_a(int lane, int i, int depth)
     int group = lane >> 2, in_group = lane % 4;
     if (depth == 8)
         return {i < 2 ? group : group + 8, in_group * 2 + (i & 1)};
-    return {i < 2 || (4 <= i && i < 6) ? group : group + 8, in_group * 2 + (i & 1) + (i >= 4 ? 8 : 0)};
+    return {i < 2 || (4 <= i && i < 6) ? group : group + 8,
+            in_group * 2 + (i & 1) + (i >= 4 ? 8 : 0)};
 }
 
 static struct place place_of_b(int lane, int i)
@@ -157,7 +163,8 @@ static struct place place_of_c(int lane, int i)
 }
 
 /* Each lane has 4 registers of a, 2 of b and 4 numbers of c. */
-template <enum product_kind kind> static __global__ void product_kernel(const uint32_t *ab, float *c)
+template <enum product_kind kind>
+static __global__ void product_kernel(const uint32_t *ab, float *c)
 {
     int lane = threadIdx.x;
     uint32_t a[4] = {ab[6 * lane], ab[6 * lane + 1], ab[6 * lane + 2], ab[6 * lane + 3]};
@@ -212,11 +219,13 @@ template <enum product_kind kind> static bool product_is_right(void)
     for (int lane = 0; lane < 32; lane++) {
         for (int i = 0; i < depth / 2; i++) {
             struct place at = place_of_a(lane, i, depth);
-            ab[6 * lane + i / 2] |= (uint32_t)bits_of(kind, number(at.row * 16 + at.column)) << 16 * (i % 2);
+            ab[6 * lane + i / 2] |= (uint32_t)bits_of(kind, number(at.row * 16 + at.column))
+                                    << 16 * (i % 2);
         }
         for (int i = 0; i < depth / 4; i++) {
             struct place at = place_of_b(lane, i);
-            ab[6 * lane + 4 + i / 2] |= (uint32_t)bits_of(kind, number(400 + at.row * 8 + at.column)) << 16 * (i % 2);
+            ab[6 * lane + 4 + i / 2] |=
+                (uint32_t)bits_of(kind, number(400 + at.row * 8 + at.column)) << 16 * (i % 2);
         }
         for (int i = 0; i < 4; i++) {
             struct place at = place_of_c(lane, i);
@@ -224,7 +233,8 @@ template <enum product_kind kind> static bool product_is_right(void)
         }
     }
     void *device_ab = device_copy(ab, sizeof ab), *device_c = device_copy(c, sizeof c);
-    must(LAUNCH(product_kernel<kind>, dim3(1), dim3(32), 0, 0, (const uint32_t *)device_ab, (float *)device_c),
+    must(LAUNCH(product_kernel<kind>, dim3(1), dim3(32), 0, 0, (const uint32_t *)device_ab,
+                (float *)device_c),
          "product_kernel");
     device_take(c, device_c, sizeof c);
     device_take(ab, device_ab, sizeof ab);
@@ -245,7 +255,8 @@ template <enum product_kind kind> static bool product_is_right(void)
 
 struct values {
     float in[VALUES], other[VALUES];
-    float f32[VALUES], bf16[VALUES], f16[VALUES]; /* stored and reloaded by one 16-byte access each */
+    float f32[VALUES], bf16[VALUES],
+        f16[VALUES]; /* stored and reloaded by one 16-byte access each */
     float sum[VALUES], difference[VALUES], product[VALUES], quotient[VALUES], root[VALUES];
     uint32_t high[VALUES], pair_bf16[VALUES], pair_f16[VALUES];
     float power[VALUES], reciprocal[VALUES];
@@ -291,7 +302,8 @@ static __global__ void values_kernel(struct values *all)
     }
 }
 
-/* Rounds to nearest, ties to even, by arithmetic alone: `digits` fraction bits, steps of at least 2^smallest. */
+/* Rounds to nearest, ties to even, by arithmetic alone: `digits` fraction bits, steps of at least
+ * 2^smallest. */
 static float rounded_by_hand(float value, int digits, int smallest, float largest)
 {
     int exponent;
@@ -322,10 +334,11 @@ static bool all_same(const float *a, const float *b)
 static void values_fill(struct values *all)
 {
     static const float some[VALUES] = {
-        0.0f,       -0.0f,    1.0f,        -1.0f,       3.14159274f, -2.71828175f, 1e-3f,    65504.0f,
-        65519.0f,   65520.0f, -70000.0f,   1e30f,       3.4e38f,     6e-8f,        5.9e-8f,  2.9e-8f,
-        1e-40f,     -1e-42f,  1.00390625f, 1.01171875f, 2049.0f,     2051.0f,      0x1p-14f, 0x1.ffcp-15f,
-        0x1.8p-25f, 0x1p-25f, INFINITY,    -INFINITY,   NAN,         255.5f,       257.0f,   0.1f};
+        0.0f,     -0.0f,    1.0f,         -1.0f,      3.14159274f, -2.71828175f, 1e-3f,
+        65504.0f, 65519.0f, 65520.0f,     -70000.0f,  1e30f,       3.4e38f,      6e-8f,
+        5.9e-8f,  2.9e-8f,  1e-40f,       -1e-42f,    1.00390625f, 1.01171875f,  2049.0f,
+        2051.0f,  0x1p-14f, 0x1.ffcp-15f, 0x1.8p-25f, 0x1p-25f,    INFINITY,     -INFINITY,
+        NAN,      255.5f,   257.0f,       0.1f};
     memset(all, 0, sizeof *all);
     for (int i = 0; i < VALUES; i++) {
         all->in[i] = some[i];
@@ -343,7 +356,8 @@ static bool arithmetic_is_right(const struct values *all)
         memcpy(&bits[1], &all->other[i], 4);
         good = good && same_bits(all->product[i], product) && same_bits(all->sum[i], product + x) &&
                same_bits(all->difference[i], product - y) && same_bits(all->quotient[i], x / y) &&
-               same_bits(all->root[i], sqrtf(fabsf(x))) && all->high[i] == (uint64_t)bits[0] * bits[1] >> 32;
+               same_bits(all->root[i], sqrtf(fabsf(x))) &&
+               all->high[i] == (uint64_t)bits[0] * bits[1] >> 32;
     }
     return good;
 }
@@ -357,7 +371,8 @@ static double flushed(double x)
 /* At most `units` units off, where a unit is 2^-23 of the result. */
 static bool is_near(float result, double exact, double units)
 {
-    const double wanted = fabs(exact) > (double)FLT_MAX ? copysign(HUGE_VAL, exact) : flushed(exact);
+    const double wanted =
+        fabs(exact) > (double)FLT_MAX ? copysign(HUGE_VAL, exact) : flushed(exact);
     if (wanted != wanted || wanted - wanted != 0.0 || wanted == 0.0)
         return wanted != wanted ? result != result : (double)result == wanted;
     return fabs((double)result - wanted) <= units * 0x1p-23 * fabs(wanted);
@@ -368,7 +383,8 @@ static bool fast_is_near(const struct values *all)
     bool good = true;
     for (int i = 0; i < VALUES; i++) {
         const double x = flushed((double)all->in[i]);
-        good = good && is_near(all->power[i], exp2(x), 2.0) && is_near(all->reciprocal[i], 1.0 / x, 1.0);
+        good = good && is_near(all->power[i], exp2(x), 2.0) &&
+               is_near(all->reciprocal[i], 1.0 / x, 1.0);
     }
     return good;
 }
@@ -415,8 +431,10 @@ int main(void)
         return 77;
     }
     must(cudaSetDevice(0), "cudaSetDevice");
-    must(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), "cudaDeviceGetAttribute");
-    must(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0), "cudaDeviceGetAttribute");
+    must(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0),
+         "cudaDeviceGetAttribute");
+    must(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0),
+         "cudaDeviceGetAttribute");
     printf("device 0: sm_%d%d\n", major, minor);
     check_copies(&totals);
     check_ldmatrix(&totals);

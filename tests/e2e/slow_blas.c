@@ -1,13 +1,16 @@
-/* To be preloaded: cblas_sgemm as in a library without kernels, as loops over elements, for the calls that gpt-train
- * makes (row major).  It is compiled without optimization, to be as slow as those libraries.
+/* To be preloaded: cblas_sgemm as in a library without kernels, as loops over elements, for the
+ * calls that gpt-train makes (row major).  It is compiled without optimization, to be as slow as
+ * those libraries.
  */
 enum { ROW_MAJOR = 101, TRANSPOSED = 112 };
 
-void cblas_sgemm(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float *a,
-                 int a_row, const float *b, int b_row, float beta, float *c, int c_row);
+void cblas_sgemm(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
+                 const float *a, int a_row, const float *b, int b_row, float beta, float *c,
+                 int c_row);
 
-void cblas_sgemm(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float *a,
-                 int a_row, const float *b, int b_row, float beta, float *c, int c_row)
+void cblas_sgemm(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
+                 const float *a, int a_row, const float *b, int b_row, float beta, float *c,
+                 int c_row)
 {
     if (order != ROW_MAJOR)
         return;

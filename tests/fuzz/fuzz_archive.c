@@ -1,4 +1,5 @@
-/* Fuzzes the archive reader, including nesting levels and names; a build without libarchive rejects every input. */
+/* Fuzzes the archive reader, including nesting levels and names; a build without libarchive rejects
+ * every input. */
 #include "data/input.h"
 #include "tests/fuzz/fuzz_folder.h"
 
@@ -15,8 +16,9 @@ static void read_texts(struct input *input)
             return;
         const char *name = input_info_get(input)->name;
         FUZZ_CHECK(strlen(input_info_get(input)->label) > 0);
-        FUZZ_CHECK(!input_info_get(input)->is_member ||
-                   (name[0] != '/' && strstr(name, "/../") == NULL && strncmp(name, "../", 3) != 0));
+        FUZZ_CHECK(
+            !input_info_get(input)->is_member ||
+            (name[0] != '/' && strstr(name, "/../") == NULL && strncmp(name, "../", 3) != 0));
         while (got > 0 && pieces++ < PIECES_MAX) {
             if (input_read(input, bytes, sizeof bytes, &got) != GT_OK)
                 return;

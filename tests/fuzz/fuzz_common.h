@@ -1,4 +1,5 @@
-/* Shared code of the fuzzing targets: an assertion, and the input as a file.  A target defines fuzz_one(). */
+/* Shared code of the fuzzing targets: an assertion, and the input as a file.  A target defines
+ * fuzz_one(). */
 #ifndef GPT_TRAIN_FUZZ_COMMON_H
 #define GPT_TRAIN_FUZZ_COMMON_H
 
@@ -19,14 +20,16 @@
         }                                                                   \
     } while (0)
 
-/* The target: accepts or rejects these bytes, and releases everything that it allocates.  The log is off. */
+/* The target: accepts or rejects these bytes, and releases everything that it allocates.  The log
+ * is off. */
 void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size);
 
-/* Returns a folder, in memory if possible: creating and removing files on a disk takes longer than reading most
- * inputs. */
+/* Returns a folder, in memory if possible: creating and removing files on a disk takes longer than
+ * reading most inputs. */
 const char *fuzz_folder(void);
 
-/* Stores the input in an unnamed file, which each input overwrites.  Returns a path that opens it. */
+/* Stores the input in an unnamed file, which each input overwrites.  Returns a path that opens it.
+ */
 const char *fuzz_file(const uint8_t *data, size_t size);
 
 #endif

@@ -1,5 +1,5 @@
-/* Shared code of the targets that read configurations: the messages are counted, and what is accepted can be stored in a
- * checkpoint, of which a later run makes the same configuration.
+/* Shared code of the targets that read configurations: the messages are counted, and what is
+ * accepted can be stored in a checkpoint, of which a later run makes the same configuration.
  */
 #ifndef GPT_TRAIN_FUZZ_CONFIG_H
 #define GPT_TRAIN_FUZZ_CONFIG_H
@@ -44,12 +44,14 @@ static inline void fuzz_config_stored(const struct config *config)
 }
 
 /* Checks the reader's status, what it said, and the configuration. */
-static inline void fuzz_config_check(struct config *config, enum gt_status status, const struct fuzz_said *said)
+static inline void fuzz_config_check(struct config *config, enum gt_status status,
+                                     const struct fuzz_said *said)
 {
     struct recompute_mix mix;
     const char *why = NULL;
     uint64_t bytes = 0;
-    FUZZ_CHECK(status == GT_OK ? said->errors == 0 : status == GT_USAGE && said->errors > 0 && said->names_input);
+    FUZZ_CHECK(status == GT_OK ? said->errors == 0
+                               : status == GT_USAGE && said->errors > 0 && said->names_input);
     FUZZ_CHECK(config->n_layer >= 1 && config->n_layer <= 4096);
     FUZZ_CHECK(config->learning_rate >= 0.0 && config->learning_rate <= 1e3);
     if (status != GT_OK || config_check(config) != GT_OK)

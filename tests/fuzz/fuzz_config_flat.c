@@ -1,7 +1,7 @@
 /* Fuzzes configurations of other programs, in JSON if the first byte is 'j', else in YAML.
  *
- * What holds for nanoGPT's syntax holds for them (fuzz_config.c), but what they say that has another meaning here is
- * answered with a note.
+ * What holds for nanoGPT's syntax holds for them (fuzz_config.c), but what they say that has
+ * another meaning here is answered with a note.
  */
 #include "config/config_flat.h"
 #include "config/config_key.h"

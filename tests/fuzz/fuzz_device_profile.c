@@ -19,8 +19,10 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
         return;
     FUZZ_CHECK(profile.usable_bytes > 0 && profile.usable_bytes <= profile.memory_bytes);
     FUZZ_CHECK(profile.context_bytes <= profile.memory_bytes - profile.usable_bytes);
-    FUZZ_CHECK(profile.largest_allocation_bytes > 0 && profile.largest_allocation_bytes <= profile.memory_bytes);
-    FUZZ_CHECK(profile.alignment_bytes >= 16 && (profile.alignment_bytes & (profile.alignment_bytes - 1)) == 0);
+    FUZZ_CHECK(profile.largest_allocation_bytes > 0 &&
+               profile.largest_allocation_bytes <= profile.memory_bytes);
+    FUZZ_CHECK(profile.alignment_bytes >= 16 &&
+               (profile.alignment_bytes & (profile.alignment_bytes - 1)) == 0);
     FUZZ_CHECK(profile.units >= 0 && (profile.dtypes >> DTYPE_F32 & 1u) == 1);
     FUZZ_CHECK(profile.reached.products > 0.0 && profile.reached.products <= 1.0);
     check_rate(profile.bytes_per_s, false);

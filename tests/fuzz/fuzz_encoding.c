@@ -1,5 +1,6 @@
-/* Fuzzes the detection of binary data and the decoder of other encodings.  Small and large reads must give the same
- * result, in valid UTF-8; a build without iconv rejects every input.  The first byte selects the encoding. */
+/* Fuzzes the detection of binary data and the decoder of other encodings.  Small and large reads
+ * must give the same result, in valid UTF-8; a build without iconv rejects every input.  The first
+ * byte selects the encoding. */
 #include <string.h>
 
 #include "base/utf8.h"
@@ -8,11 +9,13 @@
 
 enum { TEXT_BYTES = 1 << 16 };
 
-static const char *const encodings[] = {"UTF-16LE",  "UTF-16BE", "UTF-32LE",    "latin1",  "windows-1252",
-                                        "SHIFT_JIS", "EUC-JP",   "ISO-2022-JP", "GB18030", "UTF-8"};
+static const char *const encodings[] = {"UTF-16LE",     "UTF-16BE",  "UTF-32LE", "latin1",
+                                        "windows-1252", "SHIFT_JIS", "EUC-JP",   "ISO-2022-JP",
+                                        "GB18030",      "UTF-8"};
 
-static enum gt_status decode(struct hostmem *mem, const char *path, const char *encoding, size_t capacity,
-                             unsigned char text[static TEXT_BYTES], size_t *out_count)
+static enum gt_status decode(struct hostmem *mem, const char *path, const char *encoding,
+                             size_t capacity, unsigned char text[static TEXT_BYTES],
+                             size_t *out_count)
 {
     const struct corpus_file file = {.path = path};
     struct text_decoder *decoder = NULL;
@@ -20,7 +23,8 @@ static enum gt_status decode(struct hostmem *mem, const char *path, const char *
     bool found = false;
     size_t got = 1;
     *out_count = 0;
-    FUZZ_CHECK(input_open(mem, &file, NULL, 0, false, &input) == GT_OK && input_next(input, &found) == GT_OK);
+    FUZZ_CHECK(input_open(mem, &file, NULL, 0, false, &input) == GT_OK &&
+               input_next(input, &found) == GT_OK);
     enum gt_status status = text_decoder_begin(mem, &decoder, encoding, input, text, 0, 0);
     while (status == GT_OK && got > 0 && *out_count + capacity <= TEXT_BYTES) {
         status = text_decoder_read(decoder, input, text + *out_count, capacity, &got);

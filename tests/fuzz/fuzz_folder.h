@@ -1,5 +1,5 @@
-/* Shared code of the targets that need a folder: it is created once and removed at the end, and contains a foreign file
- * that must survive.
+/* Shared code of the targets that need a folder: it is created once and removed at the end, and
+ * contains a foreign file that must survive.
  */
 #ifndef GPT_TRAIN_FUZZ_FOLDER_H
 #define GPT_TRAIN_FUZZ_FOLDER_H
@@ -64,8 +64,8 @@ static inline void fuzz_folder_make(const char *below)
         return;
     snprintf(fuzz_place.above, sizeof fuzz_place.above, "%s/gpt-train-fuzz-XXXXXX", fuzz_folder());
     FUZZ_CHECK(mkdtemp(fuzz_place.above) != NULL);
-    snprintf(fuzz_place.folder, sizeof fuzz_place.folder, "%s%s%s", fuzz_place.above, below[0] != '\0' ? "/" : "",
-             below);
+    snprintf(fuzz_place.folder, sizeof fuzz_place.folder, "%s%s%s", fuzz_place.above,
+             below[0] != '\0' ? "/" : "", below);
     FUZZ_CHECK(file_make_folders(fuzz_place.folder) == GT_OK);
     fuzz_path(path, FUZZ_FOREIGN_NAME);
     fuzz_file_put(path, "mine", 4);

@@ -1,4 +1,5 @@
-/* Fuzzes GGUF files: keys, tensors, the shape that they give, every array of an accepted file, and the tokenizer. */
+/* Fuzzes GGUF files: keys, tensors, the shape that they give, every array of an accepted file, and
+ * the tokenizer. */
 #include "io/checkpoint_load.h"
 #include "io/gguf_model.h"
 #include "io/gguf_tokenizer.h"

@@ -1,5 +1,6 @@
-/* Fuzzes gpt_tokenizer.json of all kinds: as given, and with the vocabulary size and the hash corrected, which no
- * mutation finds.  An accepted tokenizer is written as a file that is accepted as the same tokenizer.
+/* Fuzzes gpt_tokenizer.json of all kinds: as given, and with the vocabulary size and the hash
+ * corrected, which no mutation finds.  An accepted tokenizer is written as a file that is accepted
+ * as the same tokenizer.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -13,7 +14,8 @@ static void check_written(struct hostmem *mem, const struct tokenizer *tokenizer
     char *text = NULL;
     struct tokenizer *again = NULL;
     FUZZ_CHECK(tokenizer_text(tokenizer, &text) == GT_OK);
-    FUZZ_CHECK(tokenizer_open_file(mem, fuzz_file((const uint8_t *)text, strlen(text)), &again) == GT_OK);
+    FUZZ_CHECK(tokenizer_open_file(mem, fuzz_file((const uint8_t *)text, strlen(text)), &again) ==
+               GT_OK);
     FUZZ_CHECK(again->kind == tokenizer->kind);
     FUZZ_CHECK(again->vocab_size == tokenizer->vocab_size);
     FUZZ_CHECK(again->hash == tokenizer->hash && tokenizer_eot(again) == tokenizer_eot(tokenizer));
@@ -62,7 +64,8 @@ static void use_put_right(struct hostmem *mem, json_t *root)
 void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
     json_t *root = NULL;
-    if (!use(mem, data, size) && json_parse((const char *)data, size, "input", &root) == GT_OK && json_is_object(root))
+    if (!use(mem, data, size) && json_parse((const char *)data, size, "input", &root) == GT_OK &&
+        json_is_object(root))
         use_put_right(mem, root);
     json_decref(root);
 }

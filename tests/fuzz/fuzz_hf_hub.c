@@ -1,4 +1,5 @@
-/* Fuzzes refs/main in the cache of Hugging Face's tools: it names a folder, which must not lie outside the cache. */
+/* Fuzzes refs/main in the cache of Hugging Face's tools: it names a folder, which must not lie
+ * outside the cache. */
 #include "data/hf_hub.h"
 #include "tests/fuzz/fuzz_folder.h"
 
@@ -11,7 +12,8 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
     fuzz_folder_make(REPOSITORY "/refs");
     fuzz_path(path, "main");
     fuzz_file_put(path, data, size);
-    const int length = snprintf(begin, sizeof begin, "%s/" REPOSITORY "/snapshots/", fuzz_place.above);
+    const int length =
+        snprintf(begin, sizeof begin, "%s/" REPOSITORY "/snapshots/", fuzz_place.above);
     if (!hf_hub_snapshot(fuzz_place.above, REPOSITORY, out))
         return;
     const char *name = out + length;

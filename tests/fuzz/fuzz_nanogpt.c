@@ -1,4 +1,5 @@
-/* Fuzzes nanoGPT's checkpoints: the zip archive, the pickle in it, and every array that they describe. */
+/* Fuzzes nanoGPT's checkpoints: the zip archive, the pickle in it, and every array that they
+ * describe. */
 #include "io/checkpoint_record.h"
 #include "io/nanogpt.h"
 #include "tests/fuzz/fuzz_weights.h"

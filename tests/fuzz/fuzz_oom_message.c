@@ -1,7 +1,7 @@
 /* Fuzzes the parser of PyTorch's out-of-memory messages, and the conclusions drawn from them.
  *
- * Amounts must be finite and not negative, and names must be terminated and free of control characters; the numbers of
- * the message can be arbitrarily absurd.
+ * Amounts must be finite and not negative, and names must be terminated and free of control
+ * characters; the numbers of the message can be arbitrarily absurd.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -32,7 +32,8 @@ static void check_message(const struct oom_message *message)
                                          message->allowed, message->pools,     message->elsewhere};
     for (size_t i = 0; i < sizeof amounts / sizeof amounts[0]; i++)
         check_amount(amounts[i]);
-    FUZZ_CHECK(message->count >= 1 && message->others_count >= 0 && message->others_count <= OOM_PROCESSES_MAX);
+    FUZZ_CHECK(message->count >= 1 && message->others_count >= 0 &&
+               message->others_count <= OOM_PROCESSES_MAX);
     for (int32_t i = 0; i < message->others_count; i++)
         check_amount(message->others[i].held);
     check_text(message->frame.file, sizeof message->frame.file);
@@ -69,6 +70,7 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
     const int32_t matching = oom_match_find(&message, &shape, matches);
     FUZZ_CHECK(matching >= 0 && matching <= OOM_MATCHES_MAX);
     for (int32_t i = 0; i < matching; i++)
-        FUZZ_CHECK(matches[i].bytes > 0 && (matches[i].element_bytes == 2 || matches[i].element_bytes == 4));
+        FUZZ_CHECK(matches[i].bytes > 0 &&
+                   (matches[i].element_bytes == 2 || matches[i].element_bytes == 4));
     FUZZ_CHECK(oom_match_batch(&message, &shape, 4) >= 0);
 }

@@ -9,7 +9,8 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
     int32_t ids[READ_MAX];
     struct token_source *source = NULL;
     const char *paths[1] = {fuzz_file(data, size)};
-    const struct token_source_spec spec = {.paths = paths, .path_count = 1, .vocab_size = VOCAB_SIZE};
+    const struct token_source_spec spec = {
+        .paths = paths, .path_count = 1, .vocab_size = VOCAB_SIZE};
     if (token_source_open(mem, &spec, &source) == GT_OK) {
         const int64_t length = source->length;
         FUZZ_CHECK(length > 0 && (uint64_t)length <= size / 2);

@@ -1,4 +1,5 @@
-/* Fuzzes the JSON tokenizers: gpt_tokenizer.json and Hugging Face's tokenizer.json, with the same bytes as both.
+/* Fuzzes the JSON tokenizers: gpt_tokenizer.json and Hugging Face's tokenizer.json, with the same
+ * bytes as both.
  *
  * An accepted tokenizer can be saved, and the saved file is accepted with the same hash.
  */

@@ -1,7 +1,8 @@
-/* Fuzzes the pair of vocab.json (or encoder.json) and merges.txt, separated by a zero byte in the input.
+/* Fuzzes the pair of vocab.json (or encoder.json) and merges.txt, separated by a zero byte in the
+ * input.
  *
- * With an accepted pair any encoded text decodes to the same bytes; the pair can be written, and the result is accepted
- * as the same pair.
+ * With an accepted pair any encoded text decodes to the same bytes; the pair can be written, and
+ * the result is accepted as the same pair.
  */
 #include <string.h>
 
@@ -10,11 +11,12 @@
 #include "data/tokenizer_import.h"
 #include "tests/fuzz/fuzz_tokenizer.h"
 
-static enum gt_status import(struct hostmem *mem, const char *vocab, size_t vocab_count, const char *merges,
-                             size_t merges_count, struct tokenizer **out)
+static enum gt_status import(struct hostmem *mem, const char *vocab, size_t vocab_count,
+                             const char *merges, size_t merges_count, struct tokenizer **out)
 {
     return tokenizer_import_pair(mem, &(struct tokenizer_source){"vocab.json", vocab, vocab_count},
-                                 &(struct tokenizer_source){"merges.txt", merges, merges_count}, out);
+                                 &(struct tokenizer_source){"merges.txt", merges, merges_count},
+                                 out);
 }
 
 static void check_written(struct hostmem *mem, const struct tokenizer *tokenizer)
@@ -36,8 +38,8 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
     const uint8_t *zero = size > 0 ? memchr(data, 0, size) : NULL;
     const size_t vocab_count = zero != NULL ? (size_t)(zero - data) : size;
     const size_t merges_count = zero != NULL ? size - vocab_count - 1 : 0;
-    if (import(mem, (const char *)data, vocab_count, (const char *)data + size - merges_count, merges_count,
-               &tokenizer) != GT_OK)
+    if (import(mem, (const char *)data, vocab_count, (const char *)data + size - merges_count,
+               merges_count, &tokenizer) != GT_OK)
         return;
     fuzz_check_encodes(tokenizer, fuzz_text, sizeof fuzz_text);
     check_written(mem, tokenizer);

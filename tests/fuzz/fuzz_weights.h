@@ -13,7 +13,8 @@ static inline void fuzz_arrays_read(const struct safetensors *file)
     for (size_t i = 0; i < file->count; i++) {
         for (size_t first = 0; first < file->tensors[i].elements && first < 2000; first += 97) {
             const size_t left = file->tensors[i].elements - first;
-            if (safetensors_read(file, i, first, left < 97 ? left : 97, values, DTYPE_F32, NULL) != GT_OK)
+            if (safetensors_read(file, i, first, left < 97 ? left : 97, values, DTYPE_F32, NULL) !=
+                GT_OK)
                 break;
         }
     }

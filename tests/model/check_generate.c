@@ -1,7 +1,7 @@
 /* Sampling with a key-value cache against whole forward passes, and the draw itself.
  *
- * The reference is the evaluation program, which has no cache: with one sample per word of the vocabulary as the last
- * target, its losses are all the logits of a position up to a constant.
+ * The reference is the evaluation program, which has no cache: with one sample per word of the
+ * vocabulary as the last target, its losses are all the logits of a position up to a constant.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -17,7 +17,8 @@
 
 static struct model_options generate_options_make(int variant)
 {
-    struct model_options options = rig_options(variant % 2 == 0, 0.0f, variant % 2 == 0 ? GELU_ERF : GELU_TANH);
+    struct model_options options =
+        rig_options(variant % 2 == 0, 0.0f, variant % 2 == 0 ? GELU_ERF : GELU_TANH);
     options.train = false;
     options.choice.evaluate_batch = VOCAB;
     options.prefill_time = 1 + variant; /* 1 .. 4: divides the context or not */
@@ -25,7 +26,8 @@ static struct model_options generate_options_make(int variant)
 }
 
 /* Computes losses[j] of word j after tokens[count], count <= TIME, by a whole forward pass. */
-static void forward_losses(struct rig *rig, const int32_t *tokens, int64_t count, float losses[VOCAB])
+static void forward_losses(struct rig *rig, const int32_t *tokens, int64_t count,
+                           float losses[VOCAB])
 {
     const struct program_io *io = &rig->model->evaluate;
     int32_t ids[VOCAB * TIME] = {0}, targets[VOCAB * TIME];
@@ -69,14 +71,16 @@ TEST_LOOP(decoding_equals_a_whole_forward_pass, 4)
     struct model_options options = generate_options_make(_i);
     int32_t tokens[TIME];
     float cached[TIME][VOCAB];
-    rig_open(&rig, &options, &(struct rig_how){.threads = 2, .poison = true, .guard_bytes = 256}, unit_seed());
+    rig_open(&rig, &options, &(struct rig_how){.threads = 2, .poison = true, .guard_bytes = 256},
+             unit_seed());
     tokens_draw(77, tokens, TIME);
     /* Evaluation may overwrite the cache, so that all decoding comes first. */
     for (int32_t t = 0; t < TIME; t++) {
         rig.scalars[SCALAR_POSITION].i = t;
         rig_need(exec_upload(rig.exec, rig.model->decode.ids, 0, &tokens[t], 1) == GT_OK, "id");
         rig_run(&rig, rig.model->decode.program);
-        rig_need(exec_download(rig.exec, rig.model->decode.logits, 0, cached[t], VOCAB) == GT_OK, "logits");
+        rig_need(exec_download(rig.exec, rig.model->decode.logits, 0, cached[t], VOCAB) == GT_OK,
+                 "logits");
     }
     for (int32_t t = 0; t < TIME; t++) {
         float losses[VOCAB];
@@ -92,7 +96,8 @@ TEST_LOOP(decoding_equals_a_whole_forward_pass, 4)
     rig_close(&rig);
 }
 
-/* Generates three contexts from prompts of several lengths: each greedy token is the likeliest after its window. */
+/* Generates three contexts from prompts of several lengths: each greedy token is the likeliest
+ * after its window. */
 TEST_LOOP(generation_sees_its_window, 4)
 {
     static const int64_t prompts[] = {1, 2, 5, TIME, TIME + 3, 2 * TIME};
@@ -105,7 +110,8 @@ TEST_LOOP(generation_sees_its_window, 4)
         rig_open(&rig, &options, &(struct rig_how){.threads = 2}, unit_seed() + p);
         struct session session = {.mem = rig.mem, .model = rig.model, .exec = rig.exec};
         tokens_draw(p, tokens, prompts[p]);
-        ck_assert_int_eq(generator_create(rig.mem, &session, &greedy, 3 * TIME + 1, &generator), GT_OK);
+        ck_assert_int_eq(generator_create(rig.mem, &session, &greedy, 3 * TIME + 1, &generator),
+                         GT_OK);
         generator_begin(generator, 0, tokens, prompts[p]);
         for (int64_t i = prompts[p]; i < 3 * TIME; i++)
             ck_assert_int_eq(generator_next(generator, &tokens[i]), GT_OK);
@@ -139,7 +145,8 @@ TEST(sequences_begin_anew)
     for (int64_t sequence = 0; sequence < 3; sequence++) {
         generator_begin(generator, sequence % 2, prompt, 2);
         for (int i = 0; i < 12; i++)
-            ck_assert_int_eq(generator_next(generator, sequence == 2 ? &again[i] : &first[sequence][i]), GT_OK);
+            ck_assert_int_eq(
+                generator_next(generator, sequence == 2 ? &again[i] : &first[sequence][i]), GT_OK);
     }
     ck_assert_int_eq(memcmp(first[0], again, sizeof again), 0);
     ck_assert_int_ne(memcmp(first[0], first[1], sizeof again), 0);
@@ -166,19 +173,24 @@ TEST(draws_follow_the_distribution)
 TEST(draws_are_limited_to_the_likeliest)
 {
     static const float logits[7] = {1.0f, 3.0f, 2.0f, 3.0f, -INFINITY, 2.0f, 0.0f};
-    static const char *const allowed[] = {"1111011", "0101000", "0101000", "0111010", "0111010", "1111010"};
+    static const char *const allowed[] = {"1111011", "0101000", "0101000",
+                                          "0111010", "0111010", "1111010"};
     float scratch[7];
     for (int64_t k = 0; k < 6; k++) {
         char seen[] = "0000000";
         for (int i = 0; i < 5000; i++)
-            seen[generate_draw(&(struct generate_options){.temperature = 1.0, .top_k = k}, logits, 7, (double)i / 5000,
-                               scratch)] = '1';
+            seen[generate_draw(&(struct generate_options){.temperature = 1.0, .top_k = k}, logits,
+                               7, (double)i / 5000, scratch)] = '1';
         ck_assert_str_eq(seen, allowed[k]); /* equal logits at the limit stay, as in nanoGPT */
     }
-    ck_assert_int_eq(
-        generate_draw(&(struct generate_options){.temperature = 1.0, .top_k = 100}, logits, 7, 0.0, scratch), 0);
-    ck_assert_int_eq(generate_draw(&(struct generate_options){.temperature = 1e-6}, logits, 7, 0.999999, scratch), 3);
-    ck_assert_int_eq(generate_draw(&(struct generate_options){.temperature = 1.0}, logits, 7, 0.99999999999, scratch),
+    ck_assert_int_eq(generate_draw(&(struct generate_options){.temperature = 1.0, .top_k = 100},
+                                   logits, 7, 0.0, scratch),
+                     0);
+    ck_assert_int_eq(generate_draw(&(struct generate_options){.temperature = 1e-6}, logits, 7,
+                                   0.999999, scratch),
+                     3);
+    ck_assert_int_eq(generate_draw(&(struct generate_options){.temperature = 1.0}, logits, 7,
+                                   0.99999999999, scratch),
                      6);
 }
 
@@ -195,7 +207,8 @@ static int by_logit(const void *left, const void *right)
     return (a->logit < b->logit) - (a->logit > b->logit);
 }
 
-static void chances(const struct generate_options *how, const float *logits, int32_t count, struct chance *out)
+static void chances(const struct generate_options *how, const float *logits, int32_t count,
+                    struct chance *out)
 {
     double all = 0.0, kept = 0.0, before = 0.0;
     for (int32_t i = 0; i < count; i++)
@@ -209,8 +222,8 @@ static void chances(const struct generate_options *how, const float *logits, int
     for (int32_t i = 0; i < count; i++) {
         bool tied = i > 0 && out[i].logit == out[i - 1].logit && out[i - 1].probability > 0.0;
         double own = out[i].probability;
-        if (how->min_p > 0.0 &&
-            exp((double)(out[i].logit - out[0].logit) / how->temperature) < how->min_p * (1.0 - 1e-9))
+        if (how->min_p > 0.0 && exp((double)(out[i].logit - out[0].logit) / how->temperature) <
+                                    how->min_p * (1.0 - 1e-9))
             out[i].probability = 0.0;
         if (how->top_p > 0.0 && before >= how->top_p * all && !tied)
             out[i].probability = 0.0;
@@ -221,8 +234,8 @@ static void chances(const struct generate_options *how, const float *logits, int
         out[i].probability /= kept;
 }
 
-/* Compares temperature, top-k, top-p and min-p together with the definition: the share of each logit among evenly spaced
- * draws. */
+/* Compares temperature, top-k, top-p and min-p together with the definition: the share of each
+ * logit among evenly spaced draws. */
 TEST(limited_draws_follow_the_distribution)
 {
     static const double top_ps[] = {0.0, 1e-9, 0.1, 0.35, 0.5, 0.9, 0.999, 1.0};
@@ -230,21 +243,25 @@ TEST(limited_draws_follow_the_distribution)
     float logits[COUNT], scratch[COUNT];
     for (size_t p = 0; p < sizeof top_ps / sizeof top_ps[0]; p++) {
         for (int64_t k = 0; k < COUNT + 2; k += 7) {
-            struct generate_options how = {
-                .temperature = 0.3 + (double)p / 4, .top_k = k, .top_p = top_ps[p] < 1.0 ? top_ps[p] : 0.0};
+            struct generate_options how = {.temperature = 0.3 + (double)p / 4,
+                                           .top_k = k,
+                                           .top_p = top_ps[p] < 1.0 ? top_ps[p] : 0.0};
             how.min_p = k % 2 != 0 ? 0.0 : 0.02 * (double)p;
             struct chance wanted[COUNT];
             int drawn[COUNT] = {0};
             for (int32_t i = 0; i < COUNT; i++)
-                logits[i] = (float)floor(8.0 * rig_uniform(unit_seed(), p, (uint64_t)(k * COUNT + i))) / 2.0f;
+                logits[i] =
+                    (float)floor(8.0 * rig_uniform(unit_seed(), p, (uint64_t)(k * COUNT + i))) /
+                    2.0f;
             chances(&how, logits, COUNT, wanted);
             how.top_p = top_ps[p];
             for (int i = 0; i < DRAWS; i++)
                 drawn[generate_draw(&how, logits, COUNT, ((double)i + 0.5) / DRAWS, scratch)]++;
             for (int32_t i = 0; i < COUNT; i++)
                 ck_assert_msg(fabs(drawn[wanted[i].id] - DRAWS * wanted[i].probability) <= 1.0,
-                              "top_k %d, top_p %g: %d drawn %d times, not %g", (int)k, top_ps[p], (int)wanted[i].id,
-                              drawn[wanted[i].id], DRAWS * wanted[i].probability);
+                              "top_k %d, top_p %g: %d drawn %d times, not %g", (int)k, top_ps[p],
+                              (int)wanted[i].id, drawn[wanted[i].id],
+                              DRAWS * wanted[i].probability);
         }
     }
 }
@@ -254,12 +271,13 @@ TEST(temperature_0_takes_the_likeliest)
     static const float logits[5] = {1.0f, -INFINITY, 3.0f, 3.0f, 2.0f};
     float scratch[5];
     for (int i = 0; i < 10; i++)
-        ck_assert_int_eq(
-            generate_draw(&(struct generate_options){.top_p = 0.9, .min_p = 0.1}, logits, 5, (double)i / 10, scratch),
-            2);
+        ck_assert_int_eq(generate_draw(&(struct generate_options){.top_p = 0.9, .min_p = 0.1},
+                                       logits, 5, (double)i / 10, scratch),
+                         2);
 }
 
-/* Every token is the likeliest after the logits of tokens that are there were divided or multiplied, once. */
+/* Every token is the likeliest after the logits of tokens that are there were divided or
+ * multiplied, once. */
 TEST(the_penalty_is_that_of_the_definition)
 {
     struct rig rig;
@@ -304,7 +322,8 @@ TEST(a_batch_writes_the_same_sequences)
 {
     enum { BATCH = 3, LENGTH = 2 * TIME };
     int32_t prompt[3] = {1, 7, 2}, together[LENGTH][BATCH], alone[LENGTH];
-    struct generate_options how = {.seed = unit_seed(), .temperature = 2.0, .top_k = 7, .top_p = 0.95};
+    struct generate_options how = {
+        .seed = unit_seed(), .temperature = 2.0, .top_k = 7, .top_p = 0.95};
     struct rig rig;
     struct generator *generator;
     struct model_options options = generate_options_make(1);

@@ -1,13 +1,12 @@
-/* Checks Muon's direction, computed from the update program's change of a weight, against linear algebra in double.
+/* Checks Muon's direction, computed from the update program's change of a weight, against linear
+ * algebra in double.
  *
- *   parts       queries, keys and values of a model with Llama's layout, and the halves of its MLP, are matrices of
- *               their own
- *   orthogonal  all singular values of the direction lie where five Newton-Schulz steps bring them, about 0.7 to 1.2,
- *               for wide, square and tall matrices
- *   direction   it has the gradient's own singular vectors: O G' is symmetric and positive
- *   iteration   it equals the same five steps in double, up to the rounding of 16-bit products
- *   momentum    a second, different gradient moves it as Nesterov momentum does
- *   zero        a gradient of zeros changes no weight
+ *   parts       queries, keys and values of a model with Llama's layout, and the halves of its MLP,
+ * are matrices of their own orthogonal  all singular values of the direction lie where five
+ * Newton-Schulz steps bring them, about 0.7 to 1.2, for wide, square and tall matrices direction it
+ * has the gradient's own singular vectors: O G' is symmetric and positive iteration   it equals the
+ * same five steps in double, up to the rounding of 16-bit products momentum    a second, different
+ * gradient moves it as Nesterov momentum does zero        a gradient of zeros changes no weight
  *
  * Source of the iteration: Jordan et al. 2024, KellerJordan/Muon, muon.py.
  */
@@ -31,7 +30,8 @@ struct matrix {
 
 static double element(const struct matrix *m, int64_t small, int64_t large)
 {
-    return m->rows <= m->columns ? m->at[small * m->columns + large] : m->at[large * m->columns + small];
+    return m->rows <= m->columns ? m->at[small * m->columns + large]
+                                 : m->at[large * m->columns + small];
 }
 
 /* out = a b' over the larger side: [SIDE, SIDE]. */
@@ -50,7 +50,8 @@ static void product(const struct matrix *a, const struct matrix *b, double out[S
 /* Rotates rows and columns p and q so that a[p][q] becomes 0. */
 static void rotate(double a[SIDE][SIDE], int p, int q)
 {
-    const double theta = 0.5 * atan2(2.0 * a[p][q], a[q][q] - a[p][p]), c = cos(theta), s = sin(theta);
+    const double theta = 0.5 * atan2(2.0 * a[p][q], a[q][q] - a[p][p]), c = cos(theta),
+                 s = sin(theta);
     for (int k = 0; k < SIDE; k++) {
         const double x = a[k][p], y = a[k][q];
         a[k][p] = c * x - s * y;
@@ -135,7 +136,8 @@ static void muon_rig(struct rig *rig, enum dtype products, bool llama)
     rig->scalars[SCALAR_MUON_MOMENTUM].f = (float)MOMENTUM;
 }
 
-static double gradient_value(const struct rig *rig, int32_t parameter, uint64_t which, int64_t index)
+static double gradient_value(const struct rig *rig, int32_t parameter, uint64_t which,
+                             int64_t index)
 {
     return 1e-3 * rig_normal(rig->seed, 5000 + 100 * which + (uint64_t)parameter, (uint64_t)index);
 }
@@ -155,9 +157,10 @@ static void gradients_fill(struct rig *rig, uint64_t which, bool zero)
     }
 }
 
-/* Runs one update and returns the parameter's weights after it, minus `before` unless that is NULL; the caller calls
- * free(). */
-static double *weights_take(struct rig *rig, const struct parameter *parameter, const double *before)
+/* Runs one update and returns the parameter's weights after it, minus `before` unless that is NULL;
+ * the caller calls free(). */
+static double *weights_take(struct rig *rig, const struct parameter *parameter,
+                            const double *before)
 {
     const int32_t home = model_parameter_home(parameter);
     const int64_t count = graph_tensor_elements(rig->model->graph, home);
@@ -184,8 +187,10 @@ static struct matrix direction_take(struct rig *rig, const struct parameter *par
     return out;
 }
 
-/* Returns a matrix that Muon treats as one, without its scale if it is a direction: rows of `whole`, borrowed. */
-static struct matrix part_take(const struct matrix *whole, const struct parameter *parameter, int part, bool direction)
+/* Returns a matrix that Muon treats as one, without its scale if it is a direction: rows of
+ * `whole`, borrowed. */
+static struct matrix part_take(const struct matrix *whole, const struct parameter *parameter,
+                               int part, bool direction)
 {
     struct matrix out = *whole;
     for (int i = 0; i < part; i++)
@@ -193,7 +198,8 @@ static struct matrix part_take(const struct matrix *whole, const struct paramete
     if (parameter->parts > 1)
         out.rows = parameter->part_rows[part];
     const bool gpt2 = strncmp(parameter->name, "h.", 2) == 0;
-    const double in = (double)(gpt2 ? out.rows : out.columns), to = (double)(gpt2 ? out.columns : out.rows);
+    const double in = (double)(gpt2 ? out.rows : out.columns),
+                 to = (double)(gpt2 ? out.columns : out.rows);
     for (int64_t i = 0; direction && i < out.rows * out.columns; i++)
         out.at[i] /= sqrt(fmax(1.0, to / in));
     return out;
@@ -222,7 +228,8 @@ static void orthogonal_check(const char *name, const struct matrix *direction)
 }
 
 /* Checks that O has G's singular vectors: then O G' = U f(S) S U'. */
-static void vectors_check(const char *name, const struct matrix *direction, const struct matrix *gradient)
+static void vectors_check(const char *name, const struct matrix *direction,
+                          const struct matrix *gradient)
 {
     double mixed[SIDE][SIDE], values[SIDE], largest = 0.0, skew = 0.0;
     product(direction, gradient, mixed);
@@ -237,10 +244,12 @@ static void vectors_check(const char *name, const struct matrix *direction, cons
         ck_assert_msg(values[i] > 0.0, "%s: turned round, eigenvalue %g", name, values[i]);
 }
 
-static void iteration_check(const char *name, const struct matrix *direction, const struct matrix *u, double bound)
+static void iteration_check(const char *name, const struct matrix *direction,
+                            const struct matrix *u, double bound)
 {
     const int64_t count = direction->rows * direction->columns, large = count / SIDE;
-    double *expected = calloc((size_t)count, sizeof *expected), *difference = calloc((size_t)count, sizeof *difference);
+    double *expected = calloc((size_t)count, sizeof *expected),
+           *difference = calloc((size_t)count, sizeof *difference);
     ck_assert(expected != NULL && difference != NULL);
     newton_schulz(u, expected);
     for (int i = 0; i < SIDE; i++)
@@ -252,7 +261,8 @@ static void iteration_check(const char *name, const struct matrix *direction, co
     free(expected);
 }
 
-/* Compares two updates of a parameter with the gradients that they had; returns the number of its matrices. */
+/* Compares two updates of a parameter with the gradients that they had; returns the number of its
+ * matrices. */
 static int parameter_check(struct rig *rig, int32_t p, double bound)
 {
     const struct parameter *parameter = &rig->model->parameters.at[p];
@@ -260,8 +270,8 @@ static int parameter_check(struct rig *rig, int32_t p, double bound)
     for (uint64_t update = 1; update <= 2; update++) {
         gradients_fill(rig, update, false);
         struct matrix direction = direction_take(rig, parameter);
-        struct matrix u =
-            update == 1 ? gradient_of(rig, p, 1.0, 0.0) : gradient_of(rig, p, mu * mu * rest, mu * rest + rest);
+        struct matrix u = update == 1 ? gradient_of(rig, p, 1.0, 0.0)
+                                      : gradient_of(rig, p, mu * mu * rest, mu * rest + rest);
         for (int part = 0; part < parameter->parts; part++) {
             const struct matrix moved = part_take(&direction, parameter, part, true);
             const struct matrix from = part_take(&u, parameter, part, false);
@@ -276,12 +286,14 @@ static int parameter_check(struct rig *rig, int32_t p, double bound)
     return parameter->parts;
 }
 
-/* Tests each matrix of the blocks in turn, with a new rig each, because one update changes all of them. */
+/* Tests each matrix of the blocks in turn, with a new rig each, because one update changes all of
+ * them. */
 TEST_LOOP(direction_is_orthogonal, 4)
 {
     static const enum dtype products[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32, DTYPE_F32};
-    static const double bounds[] = {0.05, 0.008, 5e-4,
-                                    5e-4}; /* units of the dtype, through five steps; for fp32, those of the weight */
+    static const double bounds[] = {
+        0.05, 0.008, 5e-4,
+        5e-4}; /* units of the dtype, through five steps; for fp32, those of the weight */
     const bool llama = _i == 3;
     int matrices = 0;
     for (int32_t p = 0;; p++) {

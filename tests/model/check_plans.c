@@ -1,13 +1,13 @@
 /* Runs plans that the search makes.
  *
- *   sweep      200 random plans of small models (shape, micro-batch, remainder, recompute mix, loss chunk, sampling or
- *              not): plan_verify accepts each, the device is asked for the planned bytes in one call, the distance to
- *              the lower bound is at most 0.1 % on average and 1 % at worst, and one step of every program runs with
- *              dead bytes poisoned and guard bands around every tensor
- *   offload    two updates give the same bits wherever the optimizer state lives, in every format and with Muon, also
- *              where it moves in several slices
- *   losses     plans for smaller and smaller budgets train to the same losses over 50 steps, up to the order of sums;
- *              plans that differ only in recompute train to the same bits
+ *   sweep      200 random plans of small models (shape, micro-batch, remainder, recompute mix, loss
+ * chunk, sampling or not): plan_verify accepts each, the device is asked for the planned bytes in
+ * one call, the distance to the lower bound is at most 0.1 % on average and 1 % at worst, and one
+ * step of every program runs with dead bytes poisoned and guard bands around every tensor offload
+ * two updates give the same bits wherever the optimizer state lives, in every format and with Muon,
+ * also where it moves in several slices losses     plans for smaller and smaller budgets train to
+ * the same losses over 50 steps, up to the order of sums; plans that differ only in recompute train
+ * to the same bits
  */
 #include <math.h>
 #include <stdio.h>
@@ -40,7 +40,8 @@ static int32_t draw(uint64_t plan, uint64_t *index, int32_t low, int32_t high)
 static struct model_options options_draw(uint64_t plan)
 {
     uint64_t at = 0;
-    struct model_options options = rig_options(draw(plan, &at, 0, 1), draw(plan, &at, 0, 1) ? 0.1f : 0.0f, GELU_ERF);
+    struct model_options options =
+        rig_options(draw(plan, &at, 0, 1), draw(plan, &at, 0, 1) ? 0.1f : 0.0f, GELU_ERF);
     struct model_config *config = &options.config;
     config->n_layer = draw(plan, &at, 1, 4);
     config->n_head = config->n_kv_head = draw(plan, &at, 1, 3);
@@ -100,22 +101,24 @@ TEST_LOOP(random_plans_hold, SWEEP_PARTS)
     for (uint64_t plan = (uint64_t)_i; plan < SWEEP_PLANS; plan += SWEEP_PARTS) {
         struct model_options options = options_draw(plan);
         struct rig rig;
-        rig_open(&rig, &options, &(struct rig_how){.threads = 1, .poison = true, .guard_bytes = guards[plan % 2]},
+        rig_open(&rig, &options,
+                 &(struct rig_how){.threads = 1, .poison = true, .guard_bytes = guards[plan % 2]},
                  unit_seed() + plan);
         ck_assert_msg(plan_verify(rig.plan), "plan %d", (int)plan);
         ck_assert(graph_check(rig.model->graph));
         ck_assert_uint_eq(rig.record.arena_bytes, rig.plan->arena_bytes + rig.plan->host_bytes);
         ck_assert_uint_ge(rig.plan->arena_bytes, rig.plan->arena_bytes_bound);
         double distance = (double)rig.plan->arena_bytes / (double)rig.plan->arena_bytes_bound - 1.0;
-        ck_assert_msg(distance <= DISTANCE_MAX, "plan %d is %.3f %% above the bound", (int)plan, 100.0 * distance);
+        ck_assert_msg(distance <= DISTANCE_MAX, "plan %d is %.3f %% above the bound", (int)plan,
+                      100.0 * distance);
         sum += distance;
         worst = distance > worst ? distance : worst;
         everything_run(&rig);
         rig_close(&rig);
         plans++;
     }
-    printf("%d plans: %.4f %% above the bound on average, %.4f %% at worst\n", plans, 100.0 * sum / plans,
-           100.0 * worst);
+    printf("%d plans: %.4f %% above the bound on average, %.4f %% at worst\n", plans,
+           100.0 * sum / plans, 100.0 * worst);
     ck_assert_int_eq(plans, SWEEP_PLANS / SWEEP_PARTS);
     ck_assert_msg(sum / plans <= DISTANCE_MEAN_MAX, "%.4f %% on average", 100.0 * sum / plans);
 }
@@ -136,7 +139,8 @@ static const struct {
                      {DTYPE_BF16, STATE_SR_8BIT, false}, {DTYPE_BF16, STATE_SR_8BIT_FULL, false},
                      {DTYPE_BF16, STATE_MASTER, true},   {DTYPE_BF16, STATE_SR_BF16, true}};
 
-/* Runs the refresh, which rounds the masters, and two updates from gradients drawn from the seed. */
+/* Runs the refresh, which rounds the masters, and two updates from gradients drawn from the seed.
+ */
 static void offload_run(struct rig *rig, const struct model_options *options)
 {
     rig_open(rig, options, &(struct rig_how){.threads = 1}, 7);
@@ -160,7 +164,8 @@ static void *tensor_bytes(struct rig *rig, int32_t tensor)
 {
     void *bytes = malloc((size_t)graph_tensor_bytes(rig->model->graph, tensor));
     rig_need(bytes != NULL, "out of memory");
-    ck_assert_int_eq(exec_download(rig->exec, tensor, 0, bytes, graph_tensor_elements(rig->model->graph, tensor)),
+    ck_assert_int_eq(exec_download(rig->exec, tensor, 0, bytes,
+                                   graph_tensor_elements(rig->model->graph, tensor)),
                      GT_OK);
     return bytes;
 }
@@ -168,15 +173,16 @@ static void *tensor_bytes(struct rig *rig, int32_t tensor)
 static void states_compare(struct rig *rig, struct rig *other, const char *what)
 {
     for (int32_t p = 0; p < rig->model->parameters.count; p++) {
-        const struct parameter *a = &rig->model->parameters.at[p], *b = &other->model->parameters.at[p];
+        const struct parameter *a = &rig->model->parameters.at[p],
+                               *b = &other->model->parameters.at[p];
         const int32_t own[] = {a->tensor, a->master, a->m, a->v, a->scales};
         const int32_t of[] = {b->tensor, b->master, b->m, b->v, b->scales};
         for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
             if (own[i] == TENSOR_NONE)
                 continue;
             void *x = tensor_bytes(rig, own[i]), *y = tensor_bytes(other, of[i]);
-            ck_assert_msg(memcmp(x, y, (size_t)graph_tensor_bytes(rig->model->graph, own[i])) == 0, "%s: %s differs",
-                          what, rig->model->graph->tensors[own[i]].name);
+            ck_assert_msg(memcmp(x, y, (size_t)graph_tensor_bytes(rig->model->graph, own[i])) == 0,
+                          "%s: %s differs", what, rig->model->graph->tensors[own[i]].name);
             free(x);
             free(y);
         }
@@ -205,7 +211,8 @@ TEST_LOOP(offload_keeps_every_bit, sizeof offload_cases / sizeof offload_cases[0
             char what[64];
             options.choice.offload = offload;
             offload_run(&moved, &options);
-            snprintf(what, sizeof what, "case %d, vocabulary %d, offload %d", _i, (int)vocab, (int)offload);
+            snprintf(what, sizeof what, "case %d, vocabulary %d, offload %d", _i, (int)vocab,
+                     (int)offload);
             ck_assert_msg(moved.plan->host_bytes > all / 2, "%s moves little", what);
             all = moved.plan->host_bytes;
             states_compare(&resident, &moved, what);
@@ -231,8 +238,8 @@ static struct model_options losses_options(void)
     return options;
 }
 
-/* Feeds samples [base, base + batch) of a step: the same tokens for every micro-batch size.  The next token mostly
- * follows from the last one, so that there is something to learn. */
+/* Feeds samples [base, base + batch) of a step: the same tokens for every micro-batch size.  The
+ * next token mostly follows from the last one, so that there is something to learn. */
 static void samples_feed(struct rig *rig, const struct program_io *io, int32_t step, int32_t base)
 {
     int32_t rows = io->batch * io->time, vocab = rig->model->options.config.vocab_size;
@@ -298,7 +305,8 @@ static struct search_result budget_search(const struct model_options *options, i
     rig_need(hostmem_create(&mem) == GT_OK, "hostmem");
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
     request.share.device_bytes = result.found.arena_bytes / 100 * (uint64_t)percent;
-    ck_assert_msg(percent == 100 || plan_search(mem, &request, &result) == GT_OK, "nothing fits %d %%", percent);
+    ck_assert_msg(percent == 100 || plan_search(mem, &request, &result) == GT_OK,
+                  "nothing fits %d %%", percent);
     hostmem_destroy(mem);
     return result;
 }
@@ -310,7 +318,8 @@ TEST(budgets_change_losses_by_rounding_only)
     struct course first, other;
     int32_t micro_batch_min = STEP_SAMPLES;
     course_run(&options, &first);
-    ck_assert_double_lt(first.loss[STEPS - 1], 0.9 * first.loss[0]); /* the loss falls, so that it depends on updates */
+    ck_assert_double_lt(first.loss[STEPS - 1],
+                        0.9 * first.loss[0]); /* the loss falls, so that it depends on updates */
     double worst = 0.0;
     for (size_t i = 0; i < sizeof percents / sizeof percents[0]; i++) {
         struct search_result result = budget_search(&options, percents[i]);
@@ -319,9 +328,9 @@ TEST(budgets_change_losses_by_rounding_only)
         for (int32_t step = 0; step < STEPS; step++) {
             double distance = fabs(other.loss[step] / first.loss[step] - 1.0);
             worst = distance > worst ? distance : worst;
-            ck_assert_msg(distance <= LOSS_BOUND, "%d %% (%s), step %d: loss %.9g, else %.9g", percents[i],
-                          search_options_text(text, &result.found.options), (int)step, other.loss[step],
-                          first.loss[step]);
+            ck_assert_msg(distance <= LOSS_BOUND, "%d %% (%s), step %d: loss %.9g, else %.9g",
+                          percents[i], search_options_text(text, &result.found.options), (int)step,
+                          other.loss[step], first.loss[step]);
         }
         micro_batch_min = result.found.options.choice.micro_batch < micro_batch_min
                               ? result.found.options.choice.micro_batch
@@ -342,14 +351,16 @@ TEST(recompute_alone_changes_no_bit)
     course_run(&options, &first);
     for (int32_t layers = 0; layers <= 4; layers += 2) {
         for (int level = RECOMPUTE_GELU; level < RECOMPUTE_LEVELS; level++) {
-            options.choice.recompute = layers > 0
-                                           ? recompute_two((enum recompute_level)level, layers,
-                                                           (enum recompute_level)(level - 1), options.config.n_layer)
-                                           : recompute_uniform((enum recompute_level)level, options.config.n_layer);
+            options.choice.recompute =
+                layers > 0
+                    ? recompute_two((enum recompute_level)level, layers,
+                                    (enum recompute_level)(level - 1), options.config.n_layer)
+                    : recompute_uniform((enum recompute_level)level, options.config.n_layer);
             course_run(&options, &other);
             ck_assert_mem_eq(other.loss, first.loss, sizeof first.loss);
             ck_assert_int_eq(other.weight_count, first.weight_count);
-            ck_assert_mem_eq(other.weights, first.weights, (size_t)first.weight_count * sizeof(float));
+            ck_assert_mem_eq(other.weights, first.weights,
+                             (size_t)first.weight_count * sizeof(float));
             free(other.weights);
         }
     }

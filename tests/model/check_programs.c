@@ -1,14 +1,14 @@
-/* Checks the programs of a small GPT as a whole: against the oracle in double, with dead bytes poisoned, over a sweep
- * of shapes.
+/* Checks the programs of a small GPT as a whole: against the oracle in double, with dead bytes
+ * poisoned, over a sweep of shapes.
  *
- *   oracle     train (first, next, remainder), update and evaluate on the device agree with the oracle run of the same
- *              op lists: losses, and every parameter's gradient within 1e-5 of its norm (doc/numerics.md), with dropout
- *              on and off
- *   16 bits    losses and gradients are at most 1.5 times as far from the oracle as those of the oracle that
- *              rounds the outputs of each op; weights are their masters, rounded
- *   poison     dead bytes filled with NaN and guard bands around every tensor change no bit of any program's results
- *   documents  a document in a packed row has the losses and gradients that it has in a row of its own
- *   plans      plan_verify accepts batches, chunks, remainders, biases and dropout; the device agrees with each of them
+ *   oracle     train (first, next, remainder), update and evaluate on the device agree with the
+ * oracle run of the same op lists: losses, and every parameter's gradient within 1e-5 of its norm
+ * (doc/numerics.md), with dropout on and off 16 bits    losses and gradients are at most 1.5 times
+ * as far from the oracle as those of the oracle that rounds the outputs of each op; weights are
+ * their masters, rounded poison     dead bytes filled with NaN and guard bands around every tensor
+ * change no bit of any program's results documents  a document in a packed row has the losses and
+ * gradients that it has in a row of its own plans      plan_verify accepts batches, chunks,
+ * remainders, biases and dropout; the device agrees with each of them
  */
 #include <math.h>
 #include <stdio.h>
@@ -25,9 +25,9 @@
 #define PARTS 3
 #define GRADIENT_BOUND 1e-5
 
-/* In 16 bits the reference is the error of a plain implementation that rounds where this one stores.  Both errors are
- * estimates from n elements, so that their ratio varies by 1/sqrt(n); the test allows two such deviations in addition
- * to the factor. */
+/* In 16 bits the reference is the error of a plain implementation that rounds where this one
+ * stores.  Both errors are estimates from n elements, so that their ratio varies by 1/sqrt(n); the
+ * test allows two such deviations in addition to the factor. */
 #define ROUNDED_FACTOR 1.5
 #define DEVIATIONS 2.0
 #define LOSS_SCALE 4096.0f
@@ -39,10 +39,11 @@ struct variant {
     enum dtype dtype;
 };
 
-static const struct variant variants[] = {{true, 0.0f, GELU_ERF, DTYPE_F32},   {false, 0.0f, GELU_TANH, DTYPE_F32},
-                                          {true, 0.2f, GELU_TANH, DTYPE_F32},  {false, 0.3f, GELU_ERF, DTYPE_F32},
-                                          {true, 0.0f, GELU_TANH, DTYPE_BF16}, {false, 0.2f, GELU_ERF, DTYPE_BF16},
-                                          {false, 0.0f, GELU_ERF, DTYPE_F16},  {true, 0.3f, GELU_TANH, DTYPE_F16}};
+static const struct variant variants[] = {
+    {true, 0.0f, GELU_ERF, DTYPE_F32},   {false, 0.0f, GELU_TANH, DTYPE_F32},
+    {true, 0.2f, GELU_TANH, DTYPE_F32},  {false, 0.3f, GELU_ERF, DTYPE_F32},
+    {true, 0.0f, GELU_TANH, DTYPE_BF16}, {false, 0.2f, GELU_ERF, DTYPE_BF16},
+    {false, 0.0f, GELU_ERF, DTYPE_F16},  {true, 0.3f, GELU_TANH, DTYPE_F16}};
 #define VARIANTS_F32 4
 #define VARIANTS ((int)(sizeof variants / sizeof variants[0]))
 
@@ -59,8 +60,8 @@ static void rig_variant(struct rig *rig, int index, const struct rig_how *how)
     }
 }
 
-/* Runs a program on both sides from the device's state.  Compares the loss and, when `gradients` is true, the
- * gradients. */
+/* Runs a program on both sides from the device's state.  Compares the loss and, when `gradients` is
+ * true, the gradients. */
 static double both_run(struct rig *rig, const struct program_io *io, bool gradients)
 {
     struct replica replica;
@@ -73,13 +74,15 @@ static double both_run(struct rig *rig, const struct program_io *io, bool gradie
     replica_run(&replica, io->program, false);
     double loss = (double)rig->scalars[SCALAR_LOSS_SUM].f,
            expected = replica.value[rig->model->scalars][SCALAR_LOSS_SUM];
-    ck_assert_msg(fabs(loss - expected) <= 1e-6 * fabs(expected), "loss %.9g, oracle %.9g", loss, expected);
+    ck_assert_msg(fabs(loss - expected) <= 1e-6 * fabs(expected), "loss %.9g, oracle %.9g", loss,
+                  expected);
     for (int32_t p = 0; gradients && p < rig->model->parameters.count; p++) {
         const struct parameter *parameter = &rig->model->parameters.at[p];
         int64_t count = graph_tensor_elements(rig->model->graph, parameter->gradient);
         float *ours = rig_download(rig, parameter->gradient);
         double distance = replica_distance(ours, replica.value[parameter->gradient], count);
-        ck_assert_msg(distance <= GRADIENT_BOUND, "gradient of %s: %.3g", parameter->name, distance);
+        ck_assert_msg(distance <= GRADIENT_BOUND, "gradient of %s: %.3g", parameter->name,
+                      distance);
         worst = distance > worst ? distance : worst;
         free(ours);
     }
@@ -100,7 +103,8 @@ TEST_LOOP(training_meets_the_oracle, VARIANTS_F32)
         worst = fmax(worst, both_run(&rig, io, true));
         sample += io->batch;
     }
-    printf("bias %d, dropout %.1f: worst gradient %.2g\n", variants[_i].bias, (double)variants[_i].dropout, worst);
+    printf("bias %d, dropout %.1f: worst gradient %.2g\n", variants[_i].bias,
+           (double)variants[_i].dropout, worst);
     rig_close(&rig);
 }
 
@@ -131,11 +135,13 @@ static void trio_end(struct trio *trio)
     replica_destroy(&trio->rounded);
 }
 
-/* Returns the distance of a parameter's gradient from the oracle's, as a share of the allowed distance. */
+/* Returns the distance of a parameter's gradient from the oracle's, as a share of the allowed
+ * distance. */
 static double gradient_share(struct trio *trio, const struct parameter *parameter)
 {
     int64_t count = graph_tensor_elements(trio->rig->model->graph, parameter->gradient);
-    const double *exact = trio->exact.value[parameter->gradient], *rounded = trio->rounded.value[parameter->gradient];
+    const double *exact = trio->exact.value[parameter->gradient],
+                 *rounded = trio->rounded.value[parameter->gradient];
     float *ours = rig_download(trio->rig, parameter->gradient);
     double of_ours = 0.0, of_rounded = 0.0;
     for (int64_t i = 0; i < count; i++) {
@@ -166,19 +172,21 @@ TEST_LOOP(training_in_16_bits_is_as_good_as_a_plain_one, VARIANTS - VARIANTS_F32
                       "loss %.9g, oracle %.9g, rounded %.9g", trio.loss, exact, rounded);
         for (int32_t p = 0; p < rig.model->parameters.count; p++) {
             double share = gradient_share(&trio, &rig.model->parameters.at[p]);
-            ck_assert_msg(share <= 1.0, "gradient of %s: %.3g of what is allowed", rig.model->parameters.at[p].name,
-                          share);
+            ck_assert_msg(share <= 1.0, "gradient of %s: %.3g of what is allowed",
+                          rig.model->parameters.at[p].name, share);
             worst = fmax(worst, share);
         }
         trio_end(&trio);
         sample += io->batch;
     }
     printf("%s, bias %d, dropout %.1f: worst gradient at %.2f of what is allowed\n",
-           dtype_name(variants[variant].dtype), variants[variant].bias, (double)variants[variant].dropout, worst);
+           dtype_name(variants[variant].dtype), variants[variant].bias,
+           (double)variants[variant].dropout, worst);
     rig_close(&rig);
 }
 
-/* Runs the micro-steps of one of `parts` parts and, if there are several, the sum; `first` is its first micro-step. */
+/* Runs the micro-steps of one of `parts` parts and, if there are several, the sum; `first` is its
+ * first micro-step. */
 static void part_run(struct rig *rig, int32_t first)
 {
     const struct model *model = rig->model;
@@ -195,8 +203,9 @@ static void part_run(struct rig *rig, int32_t first)
         rig_run(rig, first == 0 ? model->part_first : model->part_next);
 }
 
-/* The gradients of an update are ((p0 + p1) + p2) in fp32, to the bit, where each p is what a run of that part alone
- * has computed: what another rank would.  If a part is one micro-step, its gradient ends with its program. */
+/* The gradients of an update are ((p0 + p1) + p2) in fp32, to the bit, where each p is what a run
+ * of that part alone has computed: what another rank would.  If a part is one micro-step, its
+ * gradient ends with its program. */
 TEST_LOOP(parts_are_added_in_order, 6)
 {
     const struct rig_how how = {.threads = 2, .poison = true, .guard_bytes = 64};
@@ -222,7 +231,8 @@ TEST_LOOP(parts_are_added_in_order, 6)
         part_run(&all, part * options.micro_steps);
         for (int32_t p = 0; p < count; p++) {
             float *values = rig_download(&alone, alone.model->parameters.at[p].gradient);
-            const int64_t elements = graph_tensor_elements(alone.model->graph, alone.model->parameters.at[p].gradient);
+            const int64_t elements =
+                graph_tensor_elements(alone.model->graph, alone.model->parameters.at[p].gradient);
             for (int64_t i = 0; i < elements && part > 0; i++)
                 sum[p][i] += values[i];
             if (part == 0)
@@ -235,7 +245,8 @@ TEST_LOOP(parts_are_added_in_order, 6)
         const int32_t gradient = all.model->parameters.at[p].gradient;
         float *values = rig_download(&all, gradient);
         ck_assert_int_eq(all.model->graph->tensors[gradient].dtype, DTYPE_F32);
-        ck_assert_mem_eq(values, sum[p], (size_t)graph_tensor_elements(all.model->graph, gradient) * sizeof(float));
+        ck_assert_mem_eq(values, sum[p],
+                         (size_t)graph_tensor_elements(all.model->graph, gradient) * sizeof(float));
         free(values);
         free(sum[p]);
     }
@@ -264,7 +275,8 @@ TEST_LOOP(weights_in_16_bits_are_their_masters_rounded, VARIANTS - VARIANTS_F32)
                              vector ? DTYPE_F32 : variants[variant].dtype);
             if (vector)
                 continue;
-            float *weights = rig_download(&rig, parameter->tensor), *master = rig_download(&rig, parameter->master);
+            float *weights = rig_download(&rig, parameter->tensor),
+                  *master = rig_download(&rig, parameter->master);
             for (int64_t i = 0; i < count; i++) {
                 uint16_t half;
                 float expected;
@@ -319,27 +331,32 @@ TEST_LOOP(update_meets_the_oracle, VARIANTS)
     rig_close(&rig);
 }
 
-/* Updates one parameter with a known answer: gradient 0.5, first step.  m = 0.25, v = 0.0625, corrected 0.5 and 0.25;
- * the move is 0.2 * 0.5 (0.5 / (0.5 + 0.5) + 0.25 * 2) = 0.1.  With a master, the weight is in the master, and param
- * follows. */
+/* Updates one parameter with a known answer: gradient 0.5, first step.  m = 0.25, v = 0.0625,
+ * corrected 0.5 and 0.25; the move is 0.2 * 0.5 (0.5 / (0.5 + 0.5) + 0.25 * 2) = 0.1.  With a
+ * master, the weight is in the master, and param follows. */
 TEST_LOOP(the_oracle_updates_as_by_hand, 2)
 {
-    double grad = 1.0, param = 2.0, master = 2.0, m = 0.0, v = 0.0, corrections[2] = {0.5, 0.25}, unused[4];
-    double scalars[SCALAR_WORDS] = {
-        [SCALAR_LEARNING_RATE] = 0.2, [SCALAR_CLIP] = 0.5, [SCALAR_ADAM_STEP] = 1.0, [SCALAR_FOUND_INF] = 0.0};
+    double grad = 1.0, param = 2.0, master = 2.0, m = 0.0, v = 0.0, corrections[2] = {0.5, 0.25},
+           unused[4];
+    double scalars[SCALAR_WORDS] = {[SCALAR_LEARNING_RATE] = 0.2,
+                                    [SCALAR_CLIP] = 0.5,
+                                    [SCALAR_ADAM_STEP] = 1.0,
+                                    [SCALAR_FOUND_INF] = 0.0};
     struct op_call call = {
         .kind = OP_ADAMW,
-        .attrs = {.beta1 = 0.5f, .beta2 = 0.75f, .epsilon = 0.5f, .weight_decay = 0.25f, .alpha = 0.5f}};
-    struct ref_tensors tensors = {
-        .value = {[ADAMW_GRAD] = &grad,
-                  [ADAMW_SCALARS] = scalars,
-                  [ADAMW_CORRECTIONS] = corrections,
-                  [ADAMW_PARAM] = &param,
-                  [ADAMW_MASTER] = _i == 1 ? &master : NULL,
-                  [ADAMW_M] = &m,
-                  [ADAMW_V] = &v},
-        .term = {
-            [ADAMW_PARAM] = &unused[0], [ADAMW_MASTER] = &unused[1], [ADAMW_M] = &unused[2], [ADAMW_V] = &unused[3]}};
+        .attrs = {
+            .beta1 = 0.5f, .beta2 = 0.75f, .epsilon = 0.5f, .weight_decay = 0.25f, .alpha = 0.5f}};
+    struct ref_tensors tensors = {.value = {[ADAMW_GRAD] = &grad,
+                                            [ADAMW_SCALARS] = scalars,
+                                            [ADAMW_CORRECTIONS] = corrections,
+                                            [ADAMW_PARAM] = &param,
+                                            [ADAMW_MASTER] = _i == 1 ? &master : NULL,
+                                            [ADAMW_M] = &m,
+                                            [ADAMW_V] = &v},
+                                  .term = {[ADAMW_PARAM] = &unused[0],
+                                           [ADAMW_MASTER] = &unused[1],
+                                           [ADAMW_M] = &unused[2],
+                                           [ADAMW_V] = &unused[3]}};
     call.operand[ADAMW_PARAM] = (struct operand){.present = true, .rank = 1, .dims = {1}};
     call.operand[ADAMW_MASTER] = (struct operand){.present = _i == 1, .rank = 1, .dims = {1}};
     call.operand[ADAMW_CORRECTIONS] = (struct operand){.present = true, .rank = 2, .dims = {1, 2}};
@@ -353,8 +370,8 @@ TEST_LOOP(the_oracle_updates_as_by_hand, 2)
 #define DOCUMENTS 5
 static const int32_t lengths[DOCUMENTS] = {3, 5, 8, 1, 6};
 
-/* Trains with the documents, each in a row of its own or one after the other where they fit.  place[d] is the row n
- * where document d begins. */
+/* Trains with the documents, each in a row of its own or one after the other where they fit.
+ * place[d] is the row n where document d begins. */
 static void documents_train(struct rig *rig, bool packed, int32_t place[static DOCUMENTS])
 {
     const struct program_io *io = &rig->model->train_first;
@@ -384,8 +401,9 @@ static void documents_compare(struct rig *packed, struct rig *apart)
     for (int d = 0; d < DOCUMENTS; d++)
         for (int32_t t = 0; t < lengths[d]; t++) {
             const float one = losses[0][place[0][d] + t], other = losses[1][place[1][d] + t];
-            ck_assert_msg(fabsf(one - other) <= 1e-6f * other, "document %d, token %d: loss %.9g, alone %.9g", d,
-                          (int)t, (double)one, (double)other);
+            ck_assert_msg(fabsf(one - other) <= 1e-6f * other,
+                          "document %d, token %d: loss %.9g, alone %.9g", d, (int)t, (double)one,
+                          (double)other);
         }
     for (int32_t p = 0; p < packed->model->parameters.count; p++) {
         const struct parameter *parameter = &packed->model->parameters.at[p];
@@ -397,7 +415,8 @@ static void documents_compare(struct rig *packed, struct rig *apart)
         for (int64_t i = 0; i < count; i++)
             exact[i] = (double)alone[i];
         const double distance = replica_distance(ours, exact, count);
-        ck_assert_msg(distance <= GRADIENT_BOUND, "gradient of %s: %.3g", parameter->name, distance);
+        ck_assert_msg(distance <= GRADIENT_BOUND, "gradient of %s: %.3g", parameter->name,
+                      distance);
         free(exact);
         free(alone);
         free(ours);
@@ -515,15 +534,18 @@ static void bits_same(const struct bits *a, const struct bits *b, const char *wh
     ck_assert_uint_eq(a->count, b->count);
     for (size_t i = 0; i < a->count; i++) {
         ck_assert_msg(!isnan(a->at[i]), "%s: number %zu is a NaN", what, i);
-        ck_assert_msg(memcmp(&a->at[i], &b->at[i], sizeof(float)) == 0, "%s: number %zu is %.9g, else %.9g", what, i,
-                      (double)a->at[i], (double)b->at[i]);
+        ck_assert_msg(memcmp(&a->at[i], &b->at[i], sizeof(float)) == 0,
+                      "%s: number %zu is %.9g, else %.9g", what, i, (double)a->at[i],
+                      (double)b->at[i]);
     }
 }
 
 TEST_LOOP(poison_and_threads_change_no_bit, VARIANTS)
 {
-    static const struct rig_how ways[] = {
-        {.threads = 1}, {.threads = 1, .poison = true, .guard_bytes = 256}, {.threads = 2}, {.threads = 3}};
+    static const struct rig_how ways[] = {{.threads = 1},
+                                          {.threads = 1, .poison = true, .guard_bytes = 256},
+                                          {.threads = 2},
+                                          {.threads = 3}};
     struct bits first = {NULL, 0};
     for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
         struct rig rig;
@@ -548,7 +570,8 @@ static double swept_loss(const struct model_options *options)
 {
     struct rig rig;
     double loss = 0.0;
-    rig_open(&rig, options, &(struct rig_how){.threads = 2, .poison = true, .guard_bytes = 256}, unit_seed());
+    rig_open(&rig, options, &(struct rig_how){.threads = 2, .poison = true, .guard_bytes = 256},
+             unit_seed());
     ck_assert(plan_verify(rig.plan));
     ck_assert(graph_check(rig.model->graph));
     for (int32_t k = 0; k < options->micro_steps; k++) {
@@ -572,7 +595,8 @@ TEST_LOOP(every_shape_has_a_plan_that_holds, VARIANTS)
     for (size_t b = 0; b < sizeof batches / sizeof batches[0]; b++) {
         double first = 0.0;
         for (size_t c = 0; c < sizeof chunks / sizeof chunks[0]; c++) {
-            struct model_options options = rig_options(variants[_i].bias, variants[_i].dropout, variants[_i].gelu);
+            struct model_options options =
+                rig_options(variants[_i].bias, variants[_i].dropout, variants[_i].gelu);
             options.choice.micro_batch = batches[b][0];
             options.micro_steps = batches[b][1];
             options.choice.remainder_batch = batches[b][2];
@@ -582,8 +606,8 @@ TEST_LOOP(every_shape_has_a_plan_that_holds, VARIANTS)
             ck_assert(loss > 0.0);
             if (c == 0)
                 first = loss;
-            ck_assert_msg(fabs(loss - first) <= 1e-6 * first, "loss %.9g with chunks of %d, %.9g with 1", loss,
-                          (int)chunks[c], first);
+            ck_assert_msg(fabs(loss - first) <= 1e-6 * first,
+                          "loss %.9g with chunks of %d, %.9g with 1", loss, (int)chunks[c], first);
             shapes++;
         }
     }

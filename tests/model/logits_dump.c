@@ -1,7 +1,8 @@
 /* Writes logits to a file, for a comparison with another implementation; prints nothing.
  *
- * Usage: logits_dump FOLDER IDS OUT.  IDS is raw int32; OUT becomes raw fp32 [count, V]: the logits after each prefix
- * of the ids, computed token by token through the key-value cache as gpt-sample does.  At most block_size ids.
+ * Usage: logits_dump FOLDER IDS OUT.  IDS is raw int32; OUT becomes raw fp32 [count, V]: the logits
+ * after each prefix of the ids, computed token by token through the key-value cache as gpt-sample
+ * does.  At most block_size ids.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,13 +34,16 @@ static enum gt_status dump_open(struct dump *dump, const char *folder)
     config_defaults(&dump->config, CONFIG_SAMPLE);
     snprintf(dump->config.init_from, sizeof dump->config.init_from, "%s", folder);
     TRY(restore_open_weights(dump->mem, &dump->config, &dump->source));
-    struct model_options options = {
-        .config = dump->source.checkpoint->config, .generate = true, .generate_batch = 1, .prefill_time = 1};
+    struct model_options options = {.config = dump->source.checkpoint->config,
+                                    .generate = true,
+                                    .generate_batch = 1,
+                                    .prefill_time = 1};
     TRY(session_open(dump->mem, &dump->config, &dump->session));
     TRY(session_plan(&dump->session, &options));
     TRY(session_start(&dump->session));
     TRY(restore_weights(&dump->session, &dump->source, 0));
-    TRY(hostmem_alloc(dump->mem, (size_t)options.config.vocab_size, sizeof(float), "logits", &array));
+    TRY(hostmem_alloc(dump->mem, (size_t)options.config.vocab_size, sizeof(float), "logits",
+                      &array));
     dump->logits = array;
     return GT_OK;
 }
@@ -73,7 +77,8 @@ int main(int argc, char **argv)
     if (out)
         status = dump_open(&dump, argv[1]);
     if (out && status == GT_OK)
-        status = dump_write(&dump, (const int32_t *)(const void *)ids, (int64_t)(bytes / sizeof(int32_t)), out);
+        status = dump_write(&dump, (const int32_t *)(const void *)ids,
+                            (int64_t)(bytes / sizeof(int32_t)), out);
     if (!out || fclose(out) != 0)
         status = GT_IO;
     hostmem_phase_set(dump.mem, HOSTMEM_CLOSE);

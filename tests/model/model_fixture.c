@@ -1,5 +1,6 @@
-/* Whole programs on a device and in double: see model_fixture.h.  Random numbers are Philox with separate keys; this
- * file shares no code with data/, train/ or the initial weights of a real run. */
+/* Whole programs on a device and in double: see model_fixture.h.  Random numbers are Philox with
+ * separate keys; this file shares no code with data/, train/ or the initial weights of a real run.
+ */
 #include "tests/model/model_fixture.h"
 
 #include <math.h>
@@ -114,11 +115,14 @@ static void corrections_fill(struct rig *rig)
     for (int32_t row = 0; row < options->correction_rows && options->train; row++) {
         float pair[2] = {(float)(1.0 - pow((double)options->beta1, row + 1)),
                          (float)(1.0 - pow((double)options->beta2, row + 1))};
-        rig_need(exec_upload(rig->exec, rig->model->corrections, 2 * (int64_t)row, pair, 2) == GT_OK, "upload");
+        rig_need(exec_upload(rig->exec, rig->model->corrections, 2 * (int64_t)row, pair, 2) ==
+                     GT_OK,
+                 "upload");
     }
 }
 
-void rig_open(struct rig *rig, const struct model_options *options, const struct rig_how *how, uint64_t seed)
+void rig_open(struct rig *rig, const struct model_options *options, const struct rig_how *how,
+              uint64_t seed)
 {
     struct backend_open_options open = {.threads = how->threads};
     struct backend_info info;
@@ -135,7 +139,8 @@ void rig_open(struct rig *rig, const struct model_options *options, const struct
                                 .largest_segment_bytes = info.largest_allocation_bytes,
                                 .guard_bytes = how->guard_bytes};
     rig_need(plan_create(rig->mem, rig->model->graph, &plan, &rig->plan) == GT_OK, "plan");
-    rig_need(exec_create(rig->mem, rig->device, rig->plan, how->poison, &rig->exec) == GT_OK, "exec");
+    rig_need(exec_create(rig->mem, rig->device, rig->plan, how->poison, &rig->exec) == GT_OK,
+             "exec");
     rig->scalars[SCALAR_LEARNING_RATE].f = 1e-2f;
     rig->scalars[SCALAR_LOSS_GRADIENT].f = 0.02f;
     rig->scalars[SCALAR_UNSCALE].f = 1.0f;
@@ -175,10 +180,12 @@ void rig_order(const int32_t *ids, int64_t rows, int32_t *order, int32_t *starts
     starts[1 + groups] = (int32_t)rows;
 }
 
-void rig_rows_upload(struct rig *rig, const struct program_io *io, const int32_t *ids, const int32_t *targets)
+void rig_rows_upload(struct rig *rig, const struct program_io *io, const int32_t *ids,
+                     const int32_t *targets)
 {
     int64_t rows = (int64_t)io->batch * io->time;
-    int32_t *order = need_memory((size_t)rows, sizeof *order), *starts = need_memory((size_t)rows + 2, sizeof *starts);
+    int32_t *order = need_memory((size_t)rows, sizeof *order),
+            *starts = need_memory((size_t)rows + 2, sizeof *starts);
     int32_t *first = need_memory((size_t)rows, sizeof *first);
     const struct {
         int32_t tensor;
@@ -191,10 +198,13 @@ void rig_rows_upload(struct rig *rig, const struct program_io *io, const int32_t
                  {io->starts, starts, rows + 2}};
     rig_order(ids, rows, order, starts);
     for (int64_t n = 0; n < rows; n++)
-        first[n] = n % io->time == 0 ? 0 : ids[n - 1] == RIG_END ? (int32_t)(n % io->time) : first[n - 1];
+        first[n] = n % io->time == 0       ? 0
+                   : ids[n - 1] == RIG_END ? (int32_t)(n % io->time)
+                                           : first[n - 1];
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         rig_need(parts[i].tensor == TENSOR_NONE ||
-                     exec_upload(rig->exec, parts[i].tensor, 0, parts[i].from, parts[i].count) == GT_OK,
+                     exec_upload(rig->exec, parts[i].tensor, 0, parts[i].from, parts[i].count) ==
+                         GT_OK,
                  "upload of rows");
     free(first);
     free(starts);
@@ -220,15 +230,18 @@ const struct program_io *rig_step_io(const struct rig *rig, int32_t k)
     if (k == 0)
         return &model->train_first;
     bool last = k == model->options.micro_steps - 1;
-    return last && model->options.choice.remainder_batch > 0 ? &model->train_remainder : &model->train_next;
+    return last && model->options.choice.remainder_batch > 0 ? &model->train_remainder
+                                                             : &model->train_next;
 }
 
 void rig_run(struct rig *rig, int32_t program)
 {
     int32_t scalars = rig->model->scalars;
-    rig_need(exec_upload(rig->exec, scalars, 0, rig->scalars, SCALAR_WORDS) == GT_OK, "upload of scalars");
+    rig_need(exec_upload(rig->exec, scalars, 0, rig->scalars, SCALAR_WORDS) == GT_OK,
+             "upload of scalars");
     rig_need(exec_run(rig->exec, program) == GT_OK, "a program fails");
-    rig_need(exec_download(rig->exec, scalars, 0, rig->scalars, SCALAR_WORDS) == GT_OK, "download of scalars");
+    rig_need(exec_download(rig->exec, scalars, 0, rig->scalars, SCALAR_WORDS) == GT_OK,
+             "download of scalars");
 }
 
 void *rig_download(struct rig *rig, int32_t tensor)
@@ -238,7 +251,8 @@ void *rig_download(struct rig *rig, int32_t tensor)
     if (rig->model->graph->tensors[tensor].dtype == DTYPE_I32)
         rig_need(exec_download(rig->exec, tensor, 0, values, count) == GT_OK, "download");
     else
-        rig_need(values_download(rig->exec, rig->model->graph, tensor, 0, values, count) == GT_OK, "download");
+        rig_need(values_download(rig->exec, rig->model->graph, tensor, 0, values, count) == GT_OK,
+                 "download");
     return values;
 }
 
@@ -283,12 +297,15 @@ static void replica_op(struct replica *replica, const struct op *op, bool rounds
         if (op->operand[s] == TENSOR_NONE)
             continue;
         tensors.value[s] = replica->value[op->operand[s]];
-        tensors.term[s] = need_memory((size_t)graph_tensor_elements(replica->graph, op->operand[s]), sizeof(double));
+        tensors.term[s] = need_memory((size_t)graph_tensor_elements(replica->graph, op->operand[s]),
+                                      sizeof(double));
     }
     ref_run(&call, &tensors);
     for (int32_t s = 0; s < operands; s++) {
-        bool stores = rounds && op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) != OPERAND_IN;
-        for (int64_t k = 0; stores && k < graph_tensor_elements(replica->graph, op->operand[s]); k++)
+        bool stores = rounds && op->operand[s] != TENSOR_NONE &&
+                      op_direction(op->kind, &op->attrs, s) != OPERAND_IN;
+        for (int64_t k = 0; stores && k < graph_tensor_elements(replica->graph, op->operand[s]);
+             k++)
             tensors.value[s][k] = image_rounded(call.operand[s].dtype, tensors.value[s][k]);
         free(tensors.term[s]);
     }
@@ -318,15 +335,16 @@ void replica_load(struct replica *replica, struct rig *rig, int32_t program)
     graph_ranges(graph, program, ranges);
     for (int32_t t = TENSOR_FIRST; t < graph->tensor_count; t++) {
         const struct tensor *tensor = &graph->tensors[t];
-        bool kept = tensor->lifetime != LIFETIME_PROGRAM && tensor->phase == graph->programs[program].phase;
+        bool kept =
+            tensor->lifetime != LIFETIME_PROGRAM && tensor->phase == graph->programs[program].phase;
         bool input = tensor->input && ranges[t].first != graph->programs[program].count;
         if (tensor->base != TENSOR_NONE || !(kept || input || tensor->lifetime == LIFETIME_RUN))
             continue;
         void *values = rig_download(rig, t);
         int64_t count = graph_tensor_elements(graph, t);
         for (int64_t i = 0; i < count; i++)
-            replica->value[t][i] =
-                tensor->dtype == DTYPE_I32 ? (double)((const int32_t *)values)[i] : (double)((const float *)values)[i];
+            replica->value[t][i] = tensor->dtype == DTYPE_I32 ? (double)((const int32_t *)values)[i]
+                                                              : (double)((const float *)values)[i];
         free(values);
     }
     scalars_load(replica->value[rig->model->scalars], rig->scalars);

@@ -1,13 +1,13 @@
 /* Runs single training steps on request, for a comparison with another implementation.
  *
- * Usage: step_dump [ARGUMENTS OF gpt-train].  Opens the session that gpt-train would open for the same arguments, then
- * obeys one command per line of standard input and answers each with one line on standard output:
- *   describe            one line per parameter "NAME ELEMENTS", before the answer
- *   put PART PATH       fills a part (weights, m, v) of all parameters from raw fp32, in the order of `describe`
- *   get PART PATH       writes a part (weights, gradients, m, v) the same way
- *   step ITER LR ADAM PATH   one update as the iteration ITER after ADAM updates; the ids, then the targets, of each
- *                       micro-step go to PATH as int32; answers "ok LOSS NORM CLIP MICRO_STEPS"
- * Gradients are the accumulated ones, before clipping.  It does not evaluate, log or save.  Answers begin with "ok";
+ * Usage: step_dump [ARGUMENTS OF gpt-train].  Opens the session that gpt-train would open for the
+ * same arguments, then obeys one command per line of standard input and answers each with one line
+ * on standard output: describe            one line per parameter "NAME ELEMENTS", before the answer
+ *   put PART PATH       fills a part (weights, m, v) of all parameters from raw fp32, in the order
+ * of `describe` get PART PATH       writes a part (weights, gradients, m, v) the same way step ITER
+ * LR ADAM PATH   one update as the iteration ITER after ADAM updates; the ids, then the targets, of
+ * each micro-step go to PATH as int32; answers "ok LOSS NORM CLIP MICRO_STEPS" Gradients are the
+ * accumulated ones, before clipping.  It does not evaluate, log or save.  Answers begin with "ok";
  * any error ends the program with status 1.
  */
 #include <inttypes.h>
@@ -73,7 +73,8 @@ static int32_t part_tensor(const struct parameter *parameter, const char *part)
 static enum gt_status tensor_copy(struct dump *dump, int32_t tensor, bool put, FILE *file)
 {
     struct session *session = &dump->session;
-    int64_t total = tensor == TENSOR_NONE ? -1 : graph_tensor_elements(session->model->graph, tensor);
+    int64_t total =
+        tensor == TENSOR_NONE ? -1 : graph_tensor_elements(session->model->graph, tensor);
     for (int64_t first = 0; first < total; first += SESSION_STAGING_FLOATS) {
         int64_t count = min_i64(total - first, SESSION_STAGING_FLOATS);
         if (put && fread(session->staging, sizeof(float), (size_t)count, file) != (size_t)count)
@@ -102,11 +103,13 @@ static enum gt_status part_copy(struct dump *dump, const char *part, bool put, c
     return fclose(file) == 0 ? status : GT_IO;
 }
 
-static enum gt_status step_run(struct dump *dump, int64_t iter, double rate, int32_t adam, FILE *file)
+static enum gt_status step_run(struct dump *dump, int64_t iter, double rate, int32_t adam,
+                               FILE *file)
 {
     struct session *session = &dump->session;
     const struct config *config = &dump->config;
-    double tokens = (double)(config->batch_size * config->gradient_accumulation_steps * config->block_size);
+    double tokens =
+        (double)(config->batch_size * config->gradient_accumulation_steps * config->block_size);
     double loss = 0.0;
     session->scalars[SCALAR_LEARNING_RATE].f = (float)rate;
     session->scalars[SCALAR_LOSS_GRADIENT].f = (float)(1.0 / tokens);
@@ -116,7 +119,8 @@ static enum gt_status step_run(struct dump *dump, int64_t iter, double rate, int
     session->scalars[SCALAR_SEED_LO].u = (uint32_t)config->seed;
     session->scalars[SCALAR_SEED_HI].u = (uint32_t)((uint64_t)config->seed >> 32);
     for (int64_t left = (int64_t)tokens, k = 0; left > 0; k++) {
-        const int64_t rows = min_i64(left, session->model->options.choice.micro_batch * config->block_size);
+        const int64_t rows =
+            min_i64(left, session->model->options.choice.micro_batch * config->block_size);
         TRY(feed_micro_step(&dump->feed, session, iter, (int32_t)k));
         TRY(session_scalars_download(session));
         if (fwrite(dump->feed.tensors.ids, sizeof(int32_t), (size_t)rows, file) != (size_t)rows ||
@@ -127,8 +131,9 @@ static enum gt_status step_run(struct dump *dump, int64_t iter, double rate, int
     }
     TRY(exec_run(session->exec, session->model->update.program));
     TRY(session_scalars_download(session));
-    printf("ok %.17g %.9g %.9g %" PRId32 "\n", loss / tokens, (double)session->scalars[SCALAR_GRAD_NORM].f,
-           (double)session->scalars[SCALAR_CLIP].f, session->model->options.micro_steps);
+    printf("ok %.17g %.9g %.9g %" PRId32 "\n", loss / tokens,
+           (double)session->scalars[SCALAR_GRAD_NORM].f, (double)session->scalars[SCALAR_CLIP].f,
+           session->model->options.micro_steps);
     return GT_OK;
 }
 
@@ -137,7 +142,8 @@ static enum gt_status describe(const struct dump *dump)
     const struct model *model = dump->session.model;
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const struct parameter *parameter = &model->parameters.at[i];
-        printf("%s %" PRId64 "\n", parameter->name, graph_tensor_elements(model->graph, parameter->tensor));
+        printf("%s %" PRId64 "\n", parameter->name,
+               graph_tensor_elements(model->graph, parameter->tensor));
     }
     puts("ok");
     return GT_OK;
@@ -178,7 +184,8 @@ static enum gt_status dump_open(struct dump *dump, int argc, char **argv)
     TRY(session_open(dump->mem, &dump->config, &dump->session));
     session_train_options(&dump->session, &(struct session_choices){0}, &model, &options);
     TRY(session_plan(&dump->session, &options));
-    TRY(feed_open(dump->mem, &dump->config, &dump->mixture, model.vocab_size, options.choice.micro_batch, &dump->feed));
+    TRY(feed_open(dump->mem, &dump->config, &dump->mixture, model.vocab_size,
+                  options.choice.micro_batch, &dump->feed));
     TRY(session_start(&dump->session));
     TRY(restore_weights(&dump->session, &dump->source, (uint64_t)dump->config.seed));
     return session_scalars_upload(&dump->session);

@@ -1,7 +1,7 @@
 /* The host data of a case: values before the run, the results of the oracle, and images.
  *
- * Values belong to the case, images to one layout of it (a backend's alignment and workspace).  This is test code: it
- * aborts when an allocation fails.
+ * Values belong to the case, images to one layout of it (a backend's alignment and workspace). This
+ * is test code: it aborts when an allocation fails.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,8 @@ static void initial_make(const struct check_case *check, struct case_data *data)
 {
     for (int32_t slot = 0; slot < op_declaration(check->call.kind)->operands; slot++) {
         if (check->call.operand[slot].present)
-            data->initial[slot] = take((size_t)operand_elements(&check->call.operand[slot]), sizeof(double));
+            data->initial[slot] =
+                take((size_t)operand_elements(&check->call.operand[slot]), sizeof(double));
     }
     inputs_fill(check, data->initial);
 }
@@ -101,8 +102,8 @@ void case_data_free(struct case_data *data)
     }
 }
 
-bool case_workspace_spoil(struct backend *backend, const struct check_case *check, const struct op_call *call,
-                          const struct case_data *data)
+bool case_workspace_spoil(struct backend *backend, const struct check_case *check,
+                          const struct op_call *call, const struct case_data *data)
 {
     const uint8_t *nan = data->before + check->call.workspace.offset_bytes;
     return call->workspace_bytes == 0 ||

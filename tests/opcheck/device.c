@@ -1,15 +1,17 @@
-/* Opens a backend and runs ops on it, through its interface only, with one arena for the largest case.
+/* Opens a backend and runs ops on it, through its interface only, with one arena for the largest
+ * case.
  *
- * The whole image is uploaded, one op runs, and the whole image is downloaded, so that every byte the op wrote is
- * checked.  A device that is separate has a segment for each operand of one case, of exactly its size, and one for the
- * workspace: for tools that report accesses beyond a segment.
+ * The whole image is uploaded, one op runs, and the whole image is downloaded, so that every byte
+ * the op wrote is checked.  A device that is separate has a segment for each operand of one case,
+ * of exactly its size, and one for the workspace: for tools that report accesses beyond a segment.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "tests/opcheck/opcheck.h"
 
-#define WORKSPACE OP_OPERANDS_MAX /* its segment; those of operands have the numbers of their slots */
+#define WORKSPACE \
+    OP_OPERANDS_MAX /* its segment; those of operands have the numbers of their slots */
 #define REGIONS_MAX (WORKSPACE + 1)
 
 /* A part of the image that one segment holds. */
@@ -17,13 +19,15 @@ struct region {
     size_t offset, bytes;
 };
 
-static int32_t regions_list(bool separate, const struct check_case *check, struct region out[static REGIONS_MAX])
+static int32_t regions_list(bool separate, const struct check_case *check,
+                            struct region out[static REGIONS_MAX])
 {
     const struct op_call *call = &check->call;
     out[0] = (struct region){0, check->image_bytes};
     for (int32_t slot = 0; slot < OP_OPERANDS_MAX && separate; slot++) {
         const struct operand *operand = &call->operand[slot];
-        out[slot] = (struct region){operand->at.offset_bytes, operand->present ? operand_bytes(operand) : 0};
+        out[slot] = (struct region){operand->at.offset_bytes,
+                                    operand->present ? operand_bytes(operand) : 0};
     }
     out[WORKSPACE] = (struct region){call->workspace.offset_bytes, call->workspace_bytes};
     return separate ? REGIONS_MAX : 1;
@@ -31,24 +35,29 @@ static int32_t regions_list(bool separate, const struct check_case *check, struc
 
 static bool arena_make(struct device *device, size_t arena_bytes, const struct check_case *separate)
 {
-    struct backend_segment segments[REGIONS_MAX] = {{.space = SPACE_DEVICE, .size_bytes = arena_bytes}};
+    struct backend_segment segments[REGIONS_MAX] = {
+        {.space = SPACE_DEVICE, .size_bytes = arena_bytes}};
     struct region regions[REGIONS_MAX];
     int32_t count = separate != NULL ? regions_list(true, separate, regions) : 1;
     for (int32_t i = 0; i < count && separate != NULL; i++)
-        segments[i] = (struct backend_segment){.space = SPACE_DEVICE, .size_bytes = regions[i].bytes};
+        segments[i] =
+            (struct backend_segment){.space = SPACE_DEVICE, .size_bytes = regions[i].bytes};
     return device->ops->arena(device->backend, segments, count) == GT_OK;
 }
 
-bool device_open(const struct backend_ops *ops, int32_t threads, size_t arena_bytes, const struct check_case *separate,
-                 struct device *out)
+bool device_open(const struct backend_ops *ops, int32_t threads, size_t arena_bytes,
+                 const struct check_case *separate, struct device *out)
 {
-    struct backend_open_options options = {
-        .device = 0, .threads = threads, .half_sums = gemm_half_sums, .half_sums_anywhere = gemm_half_sums};
+    struct backend_open_options options = {.device = 0,
+                                           .threads = threads,
+                                           .half_sums = gemm_half_sums,
+                                           .half_sums_anywhere = gemm_half_sums};
     *out = (struct device){.ops = ops, .is_separate = separate != NULL};
     if (ops->open(&options, &out->backend) != GT_OK)
         return false;
     out->ops = ops = out->backend->ops; /* a module has its own table */
-    if (ops->info(out->backend, &out->info) == GT_OK && (arena_bytes == 0 || arena_make(out, arena_bytes, separate)))
+    if (ops->info(out->backend, &out->info) == GT_OK &&
+        (arena_bytes == 0 || arena_make(out, arena_bytes, separate)))
         return true;
     ops->close(out->backend);
     return false;
@@ -70,7 +79,8 @@ void device_layout(const struct device *device, struct check_case *check)
     image_layout(check, workspace, device->info.alignment_bytes);
 }
 
-bool device_run(struct device *device, const struct check_case *check, const uint8_t *before, uint8_t *after)
+bool device_run(struct device *device, const struct check_case *check, const uint8_t *before,
+                uint8_t *after)
 {
     const struct backend_ops *ops = device->backend->ops;
     struct op_call call = check->call;
@@ -83,11 +93,14 @@ bool device_run(struct device *device, const struct check_case *check, const uin
         call.workspace = (struct address){.space = SPACE_DEVICE, .segment = WORKSPACE};
     memcpy(after, before, check->image_bytes);
     for (uint8_t i = 0; i < count; i++)
-        good = good && ops->upload(device->backend, (struct address){.space = SPACE_DEVICE, .segment = i},
-                                   before + regions[i].offset, regions[i].bytes) == GT_OK;
-    good = good && ops->run(device->backend, &call, 1) == GT_OK && ops->sync(device->backend) == GT_OK;
+        good = good &&
+               ops->upload(device->backend, (struct address){.space = SPACE_DEVICE, .segment = i},
+                           before + regions[i].offset, regions[i].bytes) == GT_OK;
+    good =
+        good && ops->run(device->backend, &call, 1) == GT_OK && ops->sync(device->backend) == GT_OK;
     for (uint8_t i = 0; i < count; i++)
         good = good && ops->download(device->backend, after + regions[i].offset,
-                                     (struct address){.space = SPACE_DEVICE, .segment = i}, regions[i].bytes) == GT_OK;
+                                     (struct address){.space = SPACE_DEVICE, .segment = i},
+                                     regions[i].bytes) == GT_OK;
     return good;
 }

@@ -1,8 +1,9 @@
-/* Images: the layout of a case's operands, with guard bands between them, and the encoding of values as bytes.
+/* Images: the layout of a case's operands, with guard bands between them, and the encoding of
+ * values as bytes.
  *
- * Offsets are multiples of the backend's alignment.  A band of at least BAND_BYTES lies before and after every operand
- * and the workspace.  Outputs and workspace start as NaN patterns (all ones), which exposes reads of unwritten bytes
- * and missing writes.
+ * Offsets are multiples of the backend's alignment.  A band of at least BAND_BYTES lies before and
+ * after every operand and the workspace.  Outputs and workspace start as NaN patterns (all ones),
+ * which exposes reads of unwritten bytes and missing writes.
  */
 #include <assert.h>
 #include <math.h>
@@ -56,7 +57,8 @@ double image_rounded(enum dtype dtype, double value)
     return is_float ? ref_rounded(dtype, value) : value;
 }
 
-void image_encode(const struct check_case *check, int32_t slot, int64_t i, double value, uint8_t *image)
+void image_encode(const struct check_case *check, int32_t slot, int64_t i, double value,
+                  uint8_t *image)
 {
     const struct operand *operand = &check->call.operand[slot];
     uint8_t *at = image + operand->at.offset_bytes + (size_t)i * dtype_size_bytes(operand->dtype);
@@ -78,7 +80,8 @@ void image_encode(const struct check_case *check, int32_t slot, int64_t i, doubl
 double image_decode(const struct check_case *check, int32_t slot, int64_t i, const uint8_t *image)
 {
     const struct operand *operand = &check->call.operand[slot];
-    const uint8_t *at = image + operand->at.offset_bytes + (size_t)i * dtype_size_bytes(operand->dtype);
+    const uint8_t *at =
+        image + operand->at.offset_bytes + (size_t)i * dtype_size_bytes(operand->dtype);
     enum dtype dtype = image_dtype(check, slot, i);
     float as_float;
     uint32_t word;
@@ -115,7 +118,8 @@ void image_prepare(const struct check_case *check, double *const *value, uint8_t
     }
 }
 
-/* Returns the end of the writable region that contains `offset`, or `offset` itself when it is not writable. */
+/* Returns the end of the writable region that contains `offset`, or `offset` itself when it is not
+ * writable. */
 static size_t writable_end(const struct check_case *check, size_t offset)
 {
     size_t start = check->call.workspace.offset_bytes;
@@ -124,13 +128,15 @@ static size_t writable_end(const struct check_case *check, size_t offset)
     for (int32_t slot = 0; slot < op_declaration(check->call.kind)->operands; slot++) {
         const struct operand *operand = &check->call.operand[slot];
         start = operand->at.offset_bytes;
-        if (case_is_output(check, slot) && offset >= start && offset < start + operand_bytes(operand))
+        if (case_is_output(check, slot) && offset >= start &&
+            offset < start + operand_bytes(operand))
             return start + operand_bytes(operand);
     }
     return offset;
 }
 
-bool image_bands_check(const struct check_case *check, const uint8_t *before, const uint8_t *after, char *reason)
+bool image_bands_check(const struct check_case *check, const uint8_t *before, const uint8_t *after,
+                       char *reason)
 {
     for (size_t offset = 0; offset < check->image_bytes;) {
         if (before[offset] == after[offset]) {
@@ -139,9 +145,10 @@ bool image_bands_check(const struct check_case *check, const uint8_t *before, co
         }
         size_t end = writable_end(check, offset);
         if (end == offset) {
-            snprintf(reason, OPCHECK_TEXT_MAX,
-                     "byte %zu of the image, outside of every output, was written (0x%02x, was 0x%02x)", offset,
-                     after[offset], before[offset]);
+            snprintf(
+                reason, OPCHECK_TEXT_MAX,
+                "byte %zu of the image, outside of every output, was written (0x%02x, was 0x%02x)",
+                offset, after[offset], before[offset]);
             return false;
         }
         offset = end;

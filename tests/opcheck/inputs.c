@@ -1,8 +1,10 @@
-/* The values that a case starts from, rounded to the dtype of each operand so that every implementation gets the same.
+/* The values that a case starts from, rounded to the dtype of each operand so that every
+ * implementation gets the same.
  *
- * All values are standard normal unless an op needs others: ids and their sorted rows, statistics that belong to x,
- * probabilities that belong to q and k, moments that are not negative.  "huge" scales inputs so that results pass the
- * end of fp16's range, where infinity is the right answer; the inputs themselves stay finite.
+ * All values are standard normal unless an op needs others: ids and their sorted rows, statistics
+ * that belong to x, probabilities that belong to q and k, moments that are not negative.  "huge"
+ * scales inputs so that results pass the end of fp16's range, where infinity is the right answer;
+ * the inputs themselves stay finite.
  */
 #include <math.h>
 #include <string.h>
@@ -15,13 +17,16 @@ void inputs_rounded(const struct check_case *check, int32_t slot, double *values
         values[i] = image_rounded(image_dtype(check, slot, i), values[i]);
 }
 
-static void fill_floats(const struct check_case *check, int32_t slot, double *values, struct random *random)
+static void fill_floats(const struct check_case *check, int32_t slot, double *values,
+                        struct random *random)
 {
     for (int64_t i = 0, count = operand_elements(case_operand(check, slot)); i < count; i++)
-        values[i] = check->inputs == INPUTS_INTEGER ? (double)(random_below(random, 9) - 4) : random_normal(random);
+        values[i] = check->inputs == INPUTS_INTEGER ? (double)(random_below(random, 9) - 4)
+                                                    : random_normal(random);
 }
 
-void inputs_scale(const struct check_case *check, int32_t slot, double *values, double factor, double offset)
+void inputs_scale(const struct check_case *check, int32_t slot, double *values, double factor,
+                  double offset)
 {
     for (int64_t i = 0, count = operand_elements(case_operand(check, slot)); i < count; i++)
         values[i] = values[i] * factor + offset;
@@ -75,7 +80,8 @@ void inputs_fill(const struct check_case *check, double *const *value)
                    op_direction(check->call.kind, &check->call.attrs, slot) != OPERAND_OUT) {
             fill_floats(check, slot, value[slot], &random);
         } else if (case_operand(check, slot)->dtype != DTYPE_I32) {
-            inputs_scale(check, slot, value[slot], 0.0, (double)NAN); /* the output has no value yet */
+            inputs_scale(check, slot, value[slot], 0.0,
+                         (double)NAN); /* the output has no value yet */
         }
     }
     if (op_test(check->call.kind)->inputs != NULL)

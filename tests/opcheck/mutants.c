@@ -1,7 +1,7 @@
 /* Defects that the judge must catch, planted in every output of every op and dtype.
  *
- * A mutant is the oracle's image with one defect, judged by the same function as a backend's.  It is caught when the judge
- * rejects one of the op's cases.
+ * A mutant is the oracle's image with one defect, judged by the same function as a backend's.  It
+ * is caught when the judge rejects one of the op's cases.
  */
 #include <math.h>
 #include <stdio.h>
@@ -15,28 +15,34 @@
 
 enum defect { SCALE, ONE_ELEMENT, TAIL, OVERRUN, WRITES_INPUT, DEFECTS };
 
-static const char *const defect_names[DEFECTS] = {"scale off by 0.2 %", "one element wrong", "tail not written",
-                                                  "writes beyond the end", "writes an input"};
+static const char *const defect_names[DEFECTS] = {"scale off by 0.2 %", "one element wrong",
+                                                  "tail not written", "writes beyond the end",
+                                                  "writes an input"};
 
-/* The range of an output to spoil: all elements, or the word of the scalars block that the op computes. */
-static void output_range(const struct op_call *call, int32_t slot, int64_t *out_first, int64_t *out_count)
+/* The range of an output to spoil: all elements, or the word of the scalars block that the op
+ * computes. */
+static void output_range(const struct op_call *call, int32_t slot, int64_t *out_first,
+                         int64_t *out_count)
 {
     bool scalars = call->operand[slot].dtype == DTYPE_I32;
     *out_first = scalars ? op_test(call->kind)->scalar : 0;
     *out_count = scalars ? 1 : operand_elements(&call->operand[slot]);
 }
 
-static void scaled(const struct check_case *check, const struct case_data *data, int32_t slot, int64_t i)
+static void scaled(const struct check_case *check, const struct case_data *data, int32_t slot,
+                   int64_t i)
 {
     /* An error of 0.2 % in one element is within the rounding of bf16; eight units are not. */
     double y = data->ref.value[slot][i],
            part = fmax(DEFECT_SIZE, 8.0 * dtype_unit_roundoff(image_dtype(check, slot, i)));
     bool is_code = check->call.operand[slot].dtype == DTYPE_U8;
-    image_encode(check, slot, i, is_code ? y + (y < 255.0 ? 1.0 : -1.0) : y * (1.0 + part), data->after);
+    image_encode(check, slot, i, is_code ? y + (y < 255.0 ? 1.0 : -1.0) : y * (1.0 + part),
+                 data->after);
 }
 
 /* Spoils one output of the oracle's image. */
-static void spoil(const struct check_case *check, const struct case_data *data, int32_t slot, enum defect defect)
+static void spoil(const struct check_case *check, const struct case_data *data, int32_t slot,
+                  enum defect defect)
 {
     const struct operand *operand = &check->call.operand[slot];
     const size_t size = dtype_size_bytes(operand->dtype), start = operand->at.offset_bytes;
@@ -51,7 +57,8 @@ static void spoil(const struct check_case *check, const struct case_data *data, 
         memcpy(data->after + last, data->before + last, size);
     if (defect == OVERRUN)
         memset(data->after + start + operand_bytes(operand), 0, size);
-    for (int32_t in = 0; defect == WRITES_INPUT && in < op_declaration(check->call.kind)->operands; in++) {
+    for (int32_t in = 0; defect == WRITES_INPUT && in < op_declaration(check->call.kind)->operands;
+         in++) {
         if (check->call.operand[in].present && !case_is_output(check, in))
             data->after[check->call.operand[in].at.offset_bytes] ^= 1u;
     }
@@ -64,12 +71,14 @@ static bool is_possible(enum op_kind kind, enum defect defect)
     return kind != OP_WAIT || defect != TAIL; /* it writes nothing */
 }
 
-/* Judges a mutant on the op's small cases, until one catches it; returns false when there is no case with this output. */
-static bool mutant_try(enum op_kind kind, enum dtype dtype, uint64_t seed, int32_t slot, enum defect defect,
-                       bool *out_caught)
+/* Judges a mutant on the op's small cases, until one catches it; returns false when there is no
+ * case with this output. */
+static bool mutant_try(enum op_kind kind, enum dtype dtype, uint64_t seed, int32_t slot,
+                       enum defect defect, bool *out_caught)
 {
     bool found = false;
-    for (int32_t index = 0, tried = 0; index < cases_count(kind, dtype) && tried < CASES_MAX && !*out_caught; index++) {
+    for (int32_t index = 0, tried = 0;
+         index < cases_count(kind, dtype) && tried < CASES_MAX && !*out_caught; index++) {
         struct check_case check;
         struct case_data data;
         struct verdict verdict;
@@ -90,19 +99,21 @@ static bool mutant_try(enum op_kind kind, enum dtype dtype, uint64_t seed, int32
     return found;
 }
 
-void mutants_run(enum op_kind kind, enum dtype dtype, uint64_t seed, int32_t *caught, int32_t *planted)
+void mutants_run(enum op_kind kind, enum dtype dtype, uint64_t seed, int32_t *caught,
+                 int32_t *planted)
 {
     for (int32_t slot = 0; slot < op_declaration(kind)->operands; slot++) {
         for (int defect = 0; defect < DEFECTS; defect++) {
             bool is_caught = false;
-            if (!op_operand_is(kind, slot, OPERAND_OUT) || !is_possible(kind, (enum defect)defect) ||
+            if (!op_operand_is(kind, slot, OPERAND_OUT) ||
+                !is_possible(kind, (enum defect)defect) ||
                 !mutant_try(kind, dtype, seed, slot, (enum defect)defect, &is_caught))
                 continue;
             *planted += 1;
             *caught += is_caught;
             if (!is_caught)
-                printf("SURVIVED %s %s: %s, output %s\n", op_declaration(kind)->name, dtype_name(dtype),
-                       defect_names[defect], op_operand_name(kind, slot));
+                printf("SURVIVED %s %s: %s, output %s\n", op_declaration(kind)->name,
+                       dtype_name(dtype), defect_names[defect], op_operand_name(kind, slot));
         }
     }
 }

@@ -1,16 +1,18 @@
-/* opcheck: runs the cases of every op in every dtype on every backend of this build; one line per op, dtype and
- * backend.
+/* opcheck: runs the cases of every op in every dtype on every backend of this build; one line per
+ * op, dtype and backend.
  *
- * Options: --seed=N --op=NAME --backend=NAME --except=NAME (a backend to leave out) --dtype=NAME --cases=N --case=N
- * --variant=N --half_sums --separate --list --bench --support --mutants --threads.  Without options it runs all
- * cases in float32, bfloat16 and float16 on all backends, the control, and the mutants.  --cases=N runs N cases of
- * each op, spread over all and their options; --case=N runs case N alone; both leave the mutants out.  --bench --op=gemm --cases=N
- * times the first N products of a step.  --variant=N selects the N-th way in which the backend launches the ops that
- * have several.  --half_sums opens backends with fp16 sums, and judges products accordingly.  --separate, with one
- * op, dtype and case, gives each operand a segment of its own (device.c).  --threads compares the bytes that 1, 2
- * and 3 threads leave.  The last line is "checks: P passed, F failed, S skipped"; a case and a mutant are one check
- * each.
- * Exit status: 0 passed, 1 failed, 2 bad option, 77 the backend given with --support cannot be opened on this machine.
+ * Options: --seed=N --op=NAME --backend=NAME --except=NAME (a backend to leave out) --dtype=NAME
+ * --cases=N --case=N
+ * --variant=N --half_sums --separate --list --bench --support --mutants --threads.  Without options
+ * it runs all cases in float32, bfloat16 and float16 on all backends, the control, and the mutants.
+ * --cases=N runs N cases of each op, spread over all and their options; --case=N runs case N alone;
+ * both leave the mutants out.  --bench --op=gemm --cases=N times the first N products of a step.
+ * --variant=N selects the N-th way in which the backend launches the ops that have several.
+ * --half_sums opens backends with fp16 sums, and judges products accordingly.  --separate, with one
+ * op, dtype and case, gives each operand a segment of its own (device.c).  --threads compares the
+ * bytes that 1, 2 and 3 threads leave.  The last line is "checks: P passed, F failed, S skipped"; a
+ * case and a mutant are one check each. Exit status: 0 passed, 1 failed, 2 bad option, 77 the
+ * backend given with --support cannot be opened on this machine.
  */
 #include "tests/opcheck/opcheck.h"
 
@@ -57,7 +59,8 @@ static bool number_parse(const char *text, unsigned long long limit, unsigned lo
 
 static bool option_parse(const char *argument, struct options *options)
 {
-    static const char *const modes[] = {"", "--list", "--bench", "--support", "--mutants", "--threads"};
+    static const char *const modes[] = {"",          "--list",    "--bench",
+                                        "--support", "--mutants", "--threads"};
     const char *value = NULL;
     unsigned long long number = 0;
     for (int i = MODE_LIST; i <= MODE_THREADS; i++) {
@@ -70,8 +73,10 @@ static bool option_parse(const char *argument, struct options *options)
     options->separate = options->separate || strcmp(argument, "--separate") == 0;
     if (strcmp(argument, "--separate") == 0 || strcmp(argument, "--half_sums") == 0)
         return true;
-    if (option_value(argument, "--op", &options->op) || option_value(argument, "--backend", &options->backend) ||
-        option_value(argument, "--except", &options->except) || option_value(argument, "--dtype", &options->dtype))
+    if (option_value(argument, "--op", &options->op) ||
+        option_value(argument, "--backend", &options->backend) ||
+        option_value(argument, "--except", &options->except) ||
+        option_value(argument, "--dtype", &options->dtype))
         return true;
     if (option_value(argument, "--seed", &value)) {
         bool valid = number_parse(value, UINT64_MAX, &number);
@@ -118,15 +123,18 @@ static bool options_valid(const struct options *options)
     for (int32_t i = 0; i < DTYPES_COUNT; i++)
         dtype_known = dtype_known || dtype_selected(options, dtypes[i]);
     if (!dtype_known)
-        fprintf(stderr, "opcheck: error: --dtype is \"%s\", expected float32, bfloat16 or float16\n", options->dtype);
+        fprintf(stderr,
+                "opcheck: error: --dtype is \"%s\", expected float32, bfloat16 or float16\n",
+                options->dtype);
     bool backend_known = options->backend == NULL || backend_find(options->backend) != NULL;
     if (!backend_known)
         fprintf(stderr, "opcheck: error: this build has no backend \"%s\"\n", options->backend);
     return op_known && dtype_known && backend_known;
 }
 
-/* Returns the step through so many cases that gives `wanted` of them.  The options of cases alternate with periods whose
- * only prime factors are these, so that a step without them meets each option. */
+/* Returns the step through so many cases that gives `wanted` of them.  The options of cases
+ * alternate with periods whose only prime factors are these, so that a step without them meets each
+ * option. */
 static int32_t step_of(int32_t cases, int32_t wanted)
 {
     int32_t step = (cases + wanted - 1) / wanted;
@@ -135,11 +143,13 @@ static int32_t step_of(int32_t cases, int32_t wanted)
     return step;
 }
 
-static struct case_range range_of(const struct options *options, enum op_kind kind, enum dtype dtype)
+static struct case_range range_of(const struct options *options, enum op_kind kind,
+                                  enum dtype dtype)
 {
     int32_t cases = cases_count(kind, dtype), wanted = options->cases_max;
     if (options->one_case != ALL_CASES)
-        return (struct case_range){.first = options->one_case, .count = options->one_case < cases, .cases = cases};
+        return (struct case_range){
+            .first = options->one_case, .count = options->one_case < cases, .cases = cases};
     if (wanted == ALL_CASES || wanted >= cases || wanted == 0)
         return (struct case_range){.step = 1, .count = cases, .cases = cases};
     /* Other cases in each dtype: their kernels have the same options. */
@@ -168,8 +178,8 @@ static size_t image_bytes_of(const struct device *device, bool made, struct chec
     return check->image_bytes;
 }
 
-/* Returns the size of the largest image of the selection, and the last case of it.  `device` has no arena: it is asked
- * for the sizes of workspaces. */
+/* Returns the size of the largest image of the selection, and the last case of it.  `device` has no
+ * arena: it is asked for the sizes of workspaces. */
 static size_t arena_bytes_needed(const struct options *options, const struct device *device,
                                  struct check_case *out_last)
 {
@@ -193,7 +203,8 @@ static size_t arena_bytes_needed(const struct options *options, const struct dev
 
 enum opening { OPENED, NO_DEVICE, NO_ARENA };
 
-static enum opening device_open_sized(const struct options *options, const struct backend_ops *ops, struct device *out)
+static enum opening device_open_sized(const struct options *options, const struct backend_ops *ops,
+                                      struct device *out)
 {
     struct device asked;
     struct check_case last;
@@ -208,9 +219,11 @@ static enum opening device_open_sized(const struct options *options, const struc
         return NO_ARENA;
     }
     const struct backend_choice variant = {.call = 0, .algorithm = (uint64_t)options->variant};
-    if (options->variant > 0 && (out->ops->choose == NULL || out->ops->choose(out->backend, &variant, 1) != GT_OK)) {
-        printf("FAIL %s: has one way of launching each op, and --variant=%" PRId32 " was asked for\n", ops->name,
-               options->variant);
+    if (options->variant > 0 &&
+        (out->ops->choose == NULL || out->ops->choose(out->backend, &variant, 1) != GT_OK)) {
+        printf("FAIL %s: has one way of launching each op, and --variant=%" PRId32
+               " was asked for\n",
+               ops->name, options->variant);
         device_close(out);
         return NO_ARENA;
     }
@@ -267,7 +280,8 @@ static int bench(const struct options *options)
             enum op_kind kind = (enum op_kind)(choice / DTYPES_COUNT);
             enum dtype dtype = dtypes[choice % DTYPES_COUNT];
             const struct case_range range = products_of(options);
-            if (!op_selected(options, (int)kind) || !dtype_selected(options, dtype) || cases_count(kind, dtype) == 0)
+            if (!op_selected(options, (int)kind) || !dtype_selected(options, dtype) ||
+                cases_count(kind, dtype) == 0)
                 continue;
             for (int32_t i = 0; i < range.count; i++)
                 bench_run(&device, kind, dtype, case_index(range, i), &roofs);
@@ -277,15 +291,17 @@ static int bench(const struct options *options)
     return opened > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* Prints "yes" when the backend supports all cases of the op in the dtype, "-" for none, else how many of how many. */
-static void support_print_one(const struct options *options, const struct device *device, enum op_kind kind,
-                              enum dtype dtype)
+/* Prints "yes" when the backend supports all cases of the op in the dtype, "-" for none, else how
+ * many of how many. */
+static void support_print_one(const struct options *options, const struct device *device,
+                              enum op_kind kind, enum dtype dtype)
 {
     int32_t supported = 0, count = cases_count(kind, dtype);
     char text[32];
     for (int32_t index = 0; index < count; index++) {
         struct check_case check;
-        supported += case_make(kind, dtype, index, options->seed, &check) && device_supports(device, &check.call);
+        supported += case_make(kind, dtype, index, options->seed, &check) &&
+                     device_supports(device, &check.call);
     }
     snprintf(text, sizeof text, "%" PRId32 " of %" PRId32, supported, count);
     printf(" %-10s", supported == 0 ? "-" : supported == count ? "yes" : text);
@@ -299,7 +315,8 @@ static int support(const struct options *options)
         if (!backend_selected(options, *ops) || !device_open(*ops, 0, 0, NULL, &device))
             continue;
         opened++;
-        printf("%-9s %-20s %-10s %-10s %-10s\n", (*ops)->name, "op", "float32", "bfloat16", "float16");
+        printf("%-9s %-20s %-10s %-10s %-10s\n", (*ops)->name, "op", "float32", "bfloat16",
+               "float16");
         for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
             if (!op_selected(options, kind))
                 continue;
@@ -317,10 +334,12 @@ static void threads_check(const struct options *options, struct suite *suite)
 {
     for (const struct backend_ops *const *ops = backend_registry(); *ops != NULL; ops++) {
         int32_t cases = 0, failed = 0;
-        for (int32_t choice = 0; choice < OP_KIND_COUNT * DTYPES_COUNT && backend_selected(options, *ops); choice++) {
+        for (int32_t choice = 0;
+             choice < OP_KIND_COUNT * DTYPES_COUNT && backend_selected(options, *ops); choice++) {
             enum op_kind kind = (enum op_kind)(choice / DTYPES_COUNT);
             enum dtype dtype = dtypes[choice % DTYPES_COUNT];
-            if (op_selected(options, (int)kind) && dtype_selected(options, dtype) && cases_count(kind, dtype) > 0)
+            if (op_selected(options, (int)kind) && dtype_selected(options, dtype) &&
+                cases_count(kind, dtype) > 0)
                 failed += threads_run(*ops, kind, dtype, options->seed, &cases);
         }
         suite->passed += cases - failed;
@@ -332,21 +351,23 @@ static int check(const struct options *options)
 {
     struct suite suite = {.devices = 0};
     bool partial = options->cases_max != ALL_CASES || options->one_case != ALL_CASES;
-    printf("opcheck: seed %" PRIu64 ", %s\n", options->seed, options->dtype != NULL ? options->dtype : "all dtypes");
+    printf("opcheck: seed %" PRIu64 ", %s\n", options->seed,
+           options->dtype != NULL ? options->dtype : "all dtypes");
     if (options->mode == MODE_THREADS)
         threads_check(options, &suite);
     if (options->mode == MODE_CHECK)
         suite_check(options, &suite);
     if (options->mode == MODE_MUTANTS || (options->mode == MODE_CHECK && !partial))
         mutants_check(options, &suite);
-    printf("checks: %" PRId64 " passed, %" PRId64 " failed, %" PRId64 " skipped\n", suite.passed, suite.failed,
-           suite.skipped);
+    printf("checks: %" PRId64 " passed, %" PRId64 " failed, %" PRId64 " skipped\n", suite.passed,
+           suite.failed, suite.skipped);
     return suite.failed > 0 || suite.passed == 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 int main(int argc, char **argv)
 {
-    struct options options = {.mode = MODE_CHECK, .seed = SEED_DEFAULT, .cases_max = ALL_CASES, .one_case = ALL_CASES};
+    struct options options = {
+        .mode = MODE_CHECK, .seed = SEED_DEFAULT, .cases_max = ALL_CASES, .one_case = ALL_CASES};
     for (int i = 1; i < argc; i++) {
         if (!option_parse(argv[i], &options)) {
             fprintf(

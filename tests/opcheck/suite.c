@@ -1,7 +1,7 @@
 /* One op in one dtype: every case once, judged for the control and every device.
  *
- * The control is the oracle's own results, rounded to the dtypes; they must pass.  Values are made once per case, and
- * laid out for each device by its alignment and workspace.
+ * The control is the oracle's own results, rounded to the dtypes; they must pass.  Values are made
+ * once per case, and laid out for each device by its alignment and workspace.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,7 +18,8 @@ struct line {
     double worst_ratio;
 };
 
-static void verdict_count(const struct check_case *check, const struct verdict *verdict, struct line *line)
+static void verdict_count(const struct check_case *check, const struct verdict *verdict,
+                          struct line *line)
 {
     char text[OPCHECK_TEXT_MAX];
     if (verdict->passed && verdict->trivial) {
@@ -26,7 +27,8 @@ static void verdict_count(const struct check_case *check, const struct verdict *
         return;
     }
     line->cases++;
-    line->worst_ratio = verdict->worst_ratio > line->worst_ratio ? verdict->worst_ratio : line->worst_ratio;
+    line->worst_ratio =
+        verdict->worst_ratio > line->worst_ratio ? verdict->worst_ratio : line->worst_ratio;
     if (verdict->passed || line->failed++ >= FAILURES_SHOWN)
         return;
     case_text(check, text);
@@ -43,7 +45,8 @@ static void control_check(struct check_case *check, struct case_data *data, stru
     case_images_free(data);
 }
 
-static void device_check(struct device *device, struct check_case *check, struct case_data *data, struct line *line)
+static void device_check(struct device *device, struct check_case *check, struct case_data *data,
+                         struct line *line)
 {
     struct verdict verdict = {.passed = false, .reason = "the backend reported a failure"};
     if (!device_supports(device, &check->call)) {
@@ -59,12 +62,13 @@ static void device_check(struct device *device, struct check_case *check, struct
 }
 
 /* `whole`: all cases of the op ran, so that the share of trivial ones is meaningful. */
-static void line_close(struct suite *suite, enum op_kind kind, enum dtype dtype, bool whole, struct line *line)
+static void line_close(struct suite *suite, enum op_kind kind, enum dtype dtype, bool whole,
+                       struct line *line)
 {
     if (line->cases + line->trivial + line->unsupported == 0)
         return;
-    printf("%-9s %-8s %-20s %4" PRId32 " cases, worst error/bound %.3f", line->name, dtype_name(dtype),
-           op_declaration(kind)->name, line->cases, line->worst_ratio);
+    printf("%-9s %-8s %-20s %4" PRId32 " cases, worst error/bound %.3f", line->name,
+           dtype_name(dtype), op_declaration(kind)->name, line->cases, line->worst_ratio);
     if (line->trivial > 0)
         printf(", %" PRId32 " trivial ones not counted", line->trivial);
     if (whole && line->trivial * TRIVIAL_ONE_IN > line->cases)
@@ -78,7 +82,8 @@ static void line_close(struct suite *suite, enum op_kind kind, enum dtype dtype,
     suite->skipped += line->unsupported;
 }
 
-void suite_op(struct suite *suite, enum op_kind kind, enum dtype dtype, uint64_t seed, struct case_range range)
+void suite_op(struct suite *suite, enum op_kind kind, enum dtype dtype, uint64_t seed,
+              struct case_range range)
 {
     struct line control = {.name = "control"}, line[DEVICES_MAX] = {{.cases = 0}};
     bool whole = range.count == cases_count(kind, dtype);

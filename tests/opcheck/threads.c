@@ -1,9 +1,10 @@
 /* opcheck --threads: the number of threads changes no byte.
  *
- * The largest cases of an op, which are the ones that a backend divides among threads, run with 1, 2 and 3 threads from
- * the same image, in a layout with room for the largest workspace.  The runs must leave equal bytes everywhere before
- * the workspace, and must not change bytes outside of outputs and workspace.  This mode does not use the oracle: the
- * other modes compare the results of one number of threads with it.
+ * The largest cases of an op, which are the ones that a backend divides among threads, run with 1,
+ * 2 and 3 threads from the same image, in a layout with room for the largest workspace.  The runs
+ * must leave equal bytes everywhere before the workspace, and must not change bytes outside of
+ * outputs and workspace.  This mode does not use the oracle: the other modes compare the results of
+ * one number of threads with it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,10 +16,10 @@
 #define CASES 4
 #define CASES_OF_MANY_VARIANTS 16
 
-/* Opens the backend with an arena for the case, runs the case from the image `before`, and writes the resulting image
- * to `after`.  Returns false when the backend fails. */
-static bool image_run(const struct backend_ops *ops, int32_t threads, const struct check_case *check,
-                      const uint8_t *before, uint8_t *after)
+/* Opens the backend with an arena for the case, runs the case from the image `before`, and writes
+ * the resulting image to `after`.  Returns false when the backend fails. */
+static bool image_run(const struct backend_ops *ops, int32_t threads,
+                      const struct check_case *check, const uint8_t *before, uint8_t *after)
 {
     struct device device;
     if (!device_open(ops, threads, check->image_bytes, NULL, &device))
@@ -28,7 +29,8 @@ static bool image_run(const struct backend_ops *ops, int32_t threads, const stru
     return done;
 }
 
-/* Lays the case out for the largest workspace of any number of threads.  Returns false when the op is not supported. */
+/* Lays the case out for the largest workspace of any number of threads.  Returns false when the op
+ * is not supported. */
 static bool layout(const struct backend_ops *ops, struct check_case *check)
 {
     size_t workspace = 0;
@@ -49,17 +51,21 @@ static bool layout(const struct backend_ops *ops, struct check_case *check)
     return true;
 }
 
-/* Returns true when 1, 2 and 3 threads leave the same bytes.  Otherwise prints a line that begins with FAIL. */
+/* Returns true when 1, 2 and 3 threads leave the same bytes.  Otherwise prints a line that begins
+ * with FAIL. */
 static bool case_agrees(const struct backend_ops *ops, struct check_case *check)
 {
-    uint8_t *before = case_image_make(check), *first = malloc(check->image_bytes), *other = malloc(check->image_bytes);
+    uint8_t *before = case_image_make(check), *first = malloc(check->image_bytes),
+            *other = malloc(check->image_bytes);
     char text[OPCHECK_TEXT_MAX], reason[OPCHECK_TEXT_MAX] = "the backend reported a failure";
     if (first == NULL || other == NULL)
         abort();
     size_t bytes = check->call.workspace.offset_bytes;
-    bool agrees = image_run(ops, 1, check, before, first) && image_bands_check(check, before, first, reason);
+    bool agrees =
+        image_run(ops, 1, check, before, first) && image_bands_check(check, before, first, reason);
     for (int32_t threads = 2; agrees && threads <= THREADS_MAX; threads++) {
-        agrees = image_run(ops, threads, check, before, other) && image_bands_check(check, before, other, reason);
+        agrees = image_run(ops, threads, check, before, other) &&
+                 image_bands_check(check, before, other, reason);
         if (agrees && memcmp(first, other, bytes) != 0) {
             snprintf(reason, sizeof reason, "%d threads leave other bytes than one", (int)threads);
             agrees = false;
@@ -82,7 +88,8 @@ static int64_t case_elements(const struct check_case *check)
     return elements;
 }
 
-/* Returns the index of the largest number, and sets that number to 0.  Returns -1 when all are 0. */
+/* Returns the index of the largest number, and sets that number to 0.  Returns -1 when all are 0.
+ */
 static int32_t largest_take(int64_t *elements, int32_t count)
 {
     int32_t largest = -1;
@@ -95,7 +102,8 @@ static int32_t largest_take(int64_t *elements, int32_t count)
     return largest;
 }
 
-int32_t threads_run(const struct backend_ops *ops, enum op_kind kind, enum dtype dtype, uint64_t seed, int32_t *cases)
+int32_t threads_run(const struct backend_ops *ops, enum op_kind kind, enum dtype dtype,
+                    uint64_t seed, int32_t *cases)
 {
     int32_t failed = 0, wanted = op_test(kind)->has_many_variants ? CASES_OF_MANY_VARIANTS : CASES;
     int32_t count = cases_count(kind, dtype), index = 0;

@@ -1,4 +1,5 @@
-/* AdamW without a master.  The op is exact: it is defined to the bit, so that there is no oracle. */
+/* AdamW without a master.  The op is exact: it is defined to the bit, so that there is no oracle.
+ */
 #include <math.h>
 
 #include "tests/ops/op_test.h"
@@ -6,7 +7,9 @@
 static int exponent_of(float largest, uint32_t add)
 {
     int e = (int)((exact_bits_of(largest) + add) >> 23) - 127;
-    return e < STATE_EXPONENT_MIN ? STATE_EXPONENT_MIN : e > STATE_EXPONENT_MAX ? STATE_EXPONENT_MAX : e;
+    return e < STATE_EXPONENT_MIN   ? STATE_EXPONENT_MIN
+           : e > STATE_EXPONENT_MAX ? STATE_EXPONENT_MAX
+                                    : e;
 }
 
 /* Encodes x >= 0 with k fraction bits, before the code is capped. */
@@ -64,7 +67,8 @@ static float parameter_updated(const struct lean *lean, float p, float m, float 
 }
 
 /* Stores elements first .. end - 1, which share exponents; m and v are their new moments. */
-static void lean_store(const struct lean *lean, int64_t first, int64_t end, const float *m, const float *v)
+static void lean_store(const struct lean *lean, int64_t first, int64_t end, const float *m,
+                       const float *v)
 {
     const double *scalars = lean->value[ADAMW_LEAN_SCALARS];
     double *to_m = lean->value[ADAMW_LEAN_M] + first, *to_v = lean->value[ADAMW_LEAN_V] + first;
@@ -97,8 +101,8 @@ static void lean_store(const struct lean *lean, int64_t first, int64_t end, cons
     if (dtype != DTYPE_U8)
         return;
     lean->value[ADAMW_LEAN_SCALES][first / STATE_BLOCK] = (double)(uint8_t)(int8_t)e_m;
-    lean->value[ADAMW_LEAN_SCALES][lean->call->operand[ADAMW_LEAN_SCALES].dims[1] + first / STATE_BLOCK] =
-        (double)(uint8_t)(int8_t)e_s;
+    lean->value[ADAMW_LEAN_SCALES][lean->call->operand[ADAMW_LEAN_SCALES].dims[1] +
+                                   first / STATE_BLOCK] = (double)(uint8_t)(int8_t)e_s;
 }
 
 static void lean_block(const struct lean *lean, int64_t first, int64_t end)
@@ -109,7 +113,8 @@ static void lean_block(const struct lean *lean, int64_t first, int64_t end)
     float b1 = a->beta1, b2 = a->beta2, m[STATE_BLOCK], v[STATE_BLOCK];
     double *param = lean->value[ADAMW_LEAN_PARAM];
     for (int64_t i = first; i < end; i++) {
-        float g = (float)lean->value[ADAMW_LEAN_GRAD][i] * clip, old_m = lean_m(lean, i), old_v = lean_v(lean, i);
+        float g = (float)lean->value[ADAMW_LEAN_GRAD][i] * clip, old_m = lean_m(lean, i),
+              old_v = lean_v(lean, i);
         float new_m = b1 * old_m + (1.0f - b1) * g;
         float new_v = b2 * old_v + (1.0f - b2) * (g * g);
         float p = parameter_updated(lean, (float)param[i], new_m, new_v);
@@ -123,7 +128,8 @@ static void lean_block(const struct lean *lean, int64_t first, int64_t end)
 static void exact_adamw_lean(const struct op_call *call, double *const *value)
 {
     const double *scalars = value[ADAMW_LEAN_SCALARS], *corrections = value[ADAMW_LEAN_CORRECTIONS];
-    int64_t rows = call->operand[ADAMW_LEAN_CORRECTIONS].dims[0], count = op_elements(call, ADAMW_LEAN_PARAM);
+    int64_t rows = call->operand[ADAMW_LEAN_CORRECTIONS].dims[0],
+            count = op_elements(call, ADAMW_LEAN_PARAM);
     int64_t row = (int64_t)fmin(scalars[SCALAR_ADAM_STEP], (double)rows) - 1;
     if (scalars[SCALAR_FOUND_INF] != 0.0)
         return;
@@ -142,7 +148,8 @@ static void make_adamw_lean(struct maker *maker)
     case_attrs(maker)->epsilon = maker->index % 3 == 0 ? 1e-3f : 1e-8f;
     case_attrs(maker)->weight_decay = maker->index % 5 == 0 ? 0.0f : 0.1f;
     case_attrs(maker)->alpha = maker->index % 7 < 4 ? 1.0f : 3.3f;
-    case_tensor(maker, ADAMW_LEAN_GRAD, maker->index / 12 % 2 != 0 ? DTYPE_F32 : DTYPE_BF16, count, 0);
+    case_tensor(maker, ADAMW_LEAN_GRAD, maker->index / 12 % 2 != 0 ? DTYPE_F32 : DTYPE_BF16, count,
+                0);
     case_tensor(maker, ADAMW_LEAN_PARAM, DTYPE_BF16, count, 0);
     case_tensor(maker, ADAMW_LEAN_M, moment, count, 0);
     case_tensor(maker, ADAMW_LEAN_V, moment, count, 0);
@@ -152,7 +159,8 @@ static void make_adamw_lean(struct maker *maker)
     case_tensor(maker, ADAMW_LEAN_CORRECTIONS, DTYPE_F32, 1 + random_below(&maker->random, 40), 2);
 }
 
-/* The size of gradients varies between neighbours: some blocks span seven powers of ten, some are all zero. */
+/* The size of gradients varies between neighbours: some blocks span seven powers of ten, some are
+ * all zero. */
 static double lean_size(const struct check_case *check, int64_t i)
 {
     if (check->inputs == INPUTS_SMALL && i / STATE_BLOCK % 2 == 0)
@@ -160,7 +168,8 @@ static double lean_size(const struct check_case *check, int64_t i)
     return check->inputs == INPUTS_LARGE ? pow(10.0, (double)(-(i % 8))) : 0.1;
 }
 
-static void inputs_lean_codes(const struct check_case *check, double *const *value, struct random *random)
+static void inputs_lean_codes(const struct check_case *check, double *const *value,
+                              struct random *random)
 {
     int64_t blocks = case_operand(check, ADAMW_LEAN_SCALES)->dims[1];
     for (int64_t i = 0; i < operand_elements(case_operand(check, ADAMW_LEAN_M)); i++) {
@@ -169,12 +178,15 @@ static void inputs_lean_codes(const struct check_case *check, double *const *val
         value[ADAMW_LEAN_V][i] = zero ? 0.0 : (double)random_below(random, 256);
     }
     for (int64_t k = 0; k < 2 * blocks; k++) {
-        int64_t e = check->inputs == INPUTS_HUGE ? random_below(random, 227) - 100 : random_below(random, 12) - 10;
-        value[ADAMW_LEAN_SCALES][k] = (double)(uint8_t)(int8_t)(k >= blocks && e > 63 ? 63 : e); /* s is squared */
+        int64_t e = check->inputs == INPUTS_HUGE ? random_below(random, 227) - 100
+                                                 : random_below(random, 12) - 10;
+        value[ADAMW_LEAN_SCALES][k] =
+            (double)(uint8_t)(int8_t)(k >= blocks && e > 63 ? 63 : e); /* s is squared */
     }
 }
 
-static void inputs_adamw_lean(const struct check_case *check, double *const *value, struct random *random)
+static void inputs_adamw_lean(const struct check_case *check, double *const *value,
+                              struct random *random)
 {
     int64_t rows = case_operand(check, ADAMW_LEAN_CORRECTIONS)->dims[0];
     for (int64_t i = 0; i < operand_elements(case_operand(check, ADAMW_LEAN_PARAM)); i++) {
@@ -186,20 +198,25 @@ static void inputs_adamw_lean(const struct check_case *check, double *const *val
     if (case_operand(check, ADAMW_LEAN_M)->dtype == DTYPE_U8)
         inputs_lean_codes(check, value, random);
     for (int64_t k = 0; k < rows; k++) {
-        value[ADAMW_LEAN_CORRECTIONS][2 * k] = 1.0 - pow((double)check->call.attrs.beta1, (double)(k + 1));
-        value[ADAMW_LEAN_CORRECTIONS][2 * k + 1] = 1.0 - pow((double)check->call.attrs.beta2, (double)(k + 1));
+        value[ADAMW_LEAN_CORRECTIONS][2 * k] =
+            1.0 - pow((double)check->call.attrs.beta1, (double)(k + 1));
+        value[ADAMW_LEAN_CORRECTIONS][2 * k + 1] =
+            1.0 - pow((double)check->call.attrs.beta2, (double)(k + 1));
     }
     value[ADAMW_LEAN_SCALARS][SCALAR_ADAM_STEP] = (double)(1 + random_below(random, rows + 3));
     if (check->inputs != INPUTS_SPECIAL)
         return;
     value[ADAMW_LEAN_SCALARS][SCALAR_FOUND_INF] = 1.0;
-    value[ADAMW_LEAN_GRAD][random_below(random, operand_elements(case_operand(check, ADAMW_LEAN_GRAD)))] = (double)NAN;
+    value[ADAMW_LEAN_GRAD]
+         [random_below(random, operand_elements(case_operand(check, ADAMW_LEAN_GRAD)))] =
+             (double)NAN;
 }
 
 const struct op_test test_adamw_lean = {
     .shape = make_adamw_lean,
     .bench = bench_wide,
-    .bench_dims = {{ADAMW_LEAN_CORRECTIONS, {1, 2}}, {ADAMW_LEAN_SCALES, {2, BENCH_ROWS *BENCH_WIDE / STATE_BLOCK}}},
+    .bench_dims = {{ADAMW_LEAN_CORRECTIONS, {1, 2}},
+                   {ADAMW_LEAN_SCALES, {2, BENCH_ROWS *BENCH_WIDE / STATE_BLOCK}}},
     .inputs = inputs_adamw_lean,
     .exact = exact_adamw_lean,
     .has_many_variants = true,

@@ -1,8 +1,9 @@
 /* Attention.  The oracle computes all scores of one query row, without blocks or rescaling.
  *
- * The oracle's backward takes lse and y as given (rounded), as a backend does.  With 16-bit operands a backend may
- * round p and ds, the factors of a product with them, to the same 16 bits, and nothing else; the oracle computes the
- * error that this can add to each output.  Terms: tests/opcheck/bounds.md.
+ * The oracle's backward takes lse and y as given (rounded), as a backend does.  With 16-bit
+ * operands a backend may round p and ds, the factors of a product with them, to the same 16 bits,
+ * and nothing else; the oracle computes the error that this can add to each output.  Terms:
+ * tests/opcheck/bounds.md.
  */
 #include <assert.h>
 #include <math.h>
@@ -14,7 +15,7 @@
 struct geometry {
     int64_t samples, time, heads, kv_heads, size, width; /* width of a qkv row */
     const double *qkv, *keys, *scalars;                  /* keys: qkv, or the cache */
-    const double *begin;                                 /* where the document of a row begins, or NULL */
+    const double *begin; /* where the document of a row begins, or NULL */
     int64_t key_row, key_sample, k_first, v_first;
     int64_t position, limit; /* of the first query; keys that exist */
     int64_t window;          /* keys that a query sees at most; 0: any number */
@@ -24,13 +25,14 @@ struct geometry {
     double half_u, half_floor; /* for a factor rounded to that dtype; 0 for fp32 */
 };
 
-/* One query of one head: the first key that it sees, the addresses of q, of that key's k and v, and of the head's part
- * of a row of y. */
+/* One query of one head: the first key that it sees, the addresses of q, of that key's k and v, and
+ * of the head's part of a row of y. */
 struct place {
     int64_t b, h, i, begin, q, k, v, y;
 };
 
-/* One row: the scores s, the softmax p, the mask factors, and the relative condition of p without its normalisation. */
+/* One row: the scores s, the softmax p, the mask factors, and the relative condition of p without
+ * its normalisation. */
 struct row {
     int64_t keys;
     double *score, *p, *factor, *relative;
@@ -40,16 +42,20 @@ struct row {
 static struct geometry geometry_make(const struct op_call *call, double *const *value)
 {
     bool cached = call->kind == OP_ATTENTION_CACHED, backward = call->kind == OP_ATTENTION_BACKWARD;
-    int32_t qkv = backward ? (int32_t)ATTENTION_BACKWARD_QKV : 0, keys = cached ? (int32_t)ATTENTION_CACHED_CACHE : qkv;
-    struct geometry g = {.time = call->attrs.time, .heads = call->attrs.heads, .kv_heads = call->attrs.kv_heads};
+    int32_t qkv = backward ? (int32_t)ATTENTION_BACKWARD_QKV : 0,
+            keys = cached ? (int32_t)ATTENTION_CACHED_CACHE : qkv;
+    struct geometry g = {
+        .time = call->attrs.time, .heads = call->attrs.heads, .kv_heads = call->attrs.kv_heads};
     g.samples = call->operand[qkv].dims[0] / g.time;
     g.width = call->operand[qkv].dims[1];
     g.size = g.width / (g.heads + 2 * g.kv_heads);
     g.qkv = value[qkv];
     g.keys = value[keys];
-    g.scalars = value[backward ? (int32_t)ATTENTION_BACKWARD_SCALARS : (int32_t)ATTENTION_FORWARD_SCALARS];
+    g.scalars =
+        value[backward ? (int32_t)ATTENTION_BACKWARD_SCALARS : (int32_t)ATTENTION_FORWARD_SCALARS];
     if (call->kind != OP_ATTENTION_CACHED)
-        g.begin = value[backward ? (int32_t)ATTENTION_BACKWARD_FIRST : (int32_t)ATTENTION_FORWARD_FIRST];
+        g.begin =
+            value[backward ? (int32_t)ATTENTION_BACKWARD_FIRST : (int32_t)ATTENTION_FORWARD_FIRST];
     g.limit = cached ? call->operand[keys].dims[2] : g.time;
     g.position = cached ? (int64_t)g.scalars[SCALAR_POSITION] : 0;
     g.window = call->attrs.window;
@@ -67,7 +73,8 @@ static struct geometry geometry_make(const struct op_call *call, double *const *
 
 static struct place place_at(const struct geometry *g, int64_t index)
 {
-    struct place at = {.b = index / (g->heads * g->time), .h = index / g->time % g->heads, .i = index % g->time};
+    struct place at = {
+        .b = index / (g->heads * g->time), .h = index / g->time % g->heads, .i = index % g->time};
     int64_t kv = at.h / (g->heads / g->kv_heads);
     at.q = (at.b * g->time + at.i) * g->width + at.h * g->size;
     at.begin = g->begin != NULL ? (int64_t)g->begin[at.b * g->time + at.i] : 0;
@@ -88,7 +95,8 @@ static void half_add(const struct ref_tensors *t, int32_t slot, int64_t i, doubl
     t->half_square[slot][i] += largest * largest / 3.0;
 }
 
-/* Sets the bound to the smaller of the sum of all roundings in one direction and 8 standard deviations of their sum. */
+/* Sets the bound to the smaller of the sum of all roundings in one direction and 8 standard
+ * deviations of their sum. */
 static void half_close(const struct ref_tensors *t, int32_t slot, int64_t count)
 {
     for (int64_t i = 0; i < count && t->half_bound[slot] != NULL; i++)
@@ -100,8 +108,11 @@ static struct row row_make(int64_t keys)
     double *space = calloc((size_t)(4 * keys), sizeof *space);
     if (space == NULL)
         abort();
-    return (struct row){
-        .keys = keys, .score = space, .p = space + keys, .factor = space + 2 * keys, .relative = space + 3 * keys};
+    return (struct row){.keys = keys,
+                        .score = space,
+                        .p = space + keys,
+                        .factor = space + 2 * keys,
+                        .relative = space + 3 * keys};
 }
 
 /* Computes the scores of a query against `row->keys` keys: a sum of D products, times the scale. */
@@ -139,7 +150,8 @@ static void row_softmax(struct row *row)
     row->lse_term = row->sum_term + fabs(row->peak) + log(sum);
 }
 
-/* y_d = sum p factor v.  The term covers perturbed scores, the sum itself, and the division by a perturbed sum. */
+/* y_d = sum p factor v.  The term covers perturbed scores, the sum itself, and the division by a
+ * perturbed sum. */
 static void row_output(const struct geometry *g, const struct row *row, const struct place *at,
                        const struct ref_tensors *t, int32_t slot)
 {
@@ -150,25 +162,29 @@ static void row_output(const struct geometry *g, const struct row *row, const st
             sum += part;
             size += fabs(part);
             shaken += fabs(part) * row->relative[j];
-            half_add(t, slot, at->y + d, (g->half_u * row->p[j] + g->half_floor) * row->factor[j] * fabs(v));
+            half_add(t, slot, at->y + d,
+                     (g->half_u * row->p[j] + g->half_floor) * row->factor[j] * fabs(v));
         }
         t->value[slot][at->y + d] = sum;
-        t->term[slot][at->y + d] = sqrt((double)row->keys) * size + shaken + fabs(sum) * row->sum_term;
+        t->term[slot][at->y + d] =
+            sqrt((double)row->keys) * size + shaken + fabs(sum) * row->sum_term;
     }
 }
 
-static void row_factors(const struct op_call *call, const struct geometry *g, struct row *row, const struct place *at)
+static void row_factors(const struct op_call *call, const struct geometry *g, struct row *row,
+                        const struct place *at)
 {
     for (int64_t j = 0; j < row->keys; j++)
-        row->factor[j] =
-            call->kind == OP_ATTENTION_CACHED
-                ? 1.0
-                : ref_dropout_factor(g->scalars, call->attrs.dropout, call->attrs.site + (int32_t)(at->h << 16), at->b,
-                                     at->i * g->time8 + at->begin + j);
+        row->factor[j] = call->kind == OP_ATTENTION_CACHED
+                             ? 1.0
+                             : ref_dropout_factor(g->scalars, call->attrs.dropout,
+                                                  call->attrs.site + (int32_t)(at->h << 16), at->b,
+                                                  at->i * g->time8 + at->begin + j);
 }
 
 /* Computes all rows of y, and of lse unless that is NULL. */
-static void ref_rows(const struct op_call *call, const struct ref_tensors *t, int32_t y, double *lse, double *lse_term)
+static void ref_rows(const struct op_call *call, const struct ref_tensors *t, int32_t y,
+                     double *lse, double *lse_term)
 {
     struct geometry g = geometry_make(call, t->value);
     struct row row = row_make(g.limit);
@@ -191,33 +207,38 @@ static void ref_rows(const struct op_call *call, const struct ref_tensors *t, in
 
 static void ref_attention_forward(const struct op_call *call, const struct ref_tensors *t)
 {
-    ref_rows(call, t, ATTENTION_FORWARD_Y, t->value[ATTENTION_FORWARD_LSE], t->term[ATTENTION_FORWARD_LSE]);
+    ref_rows(call, t, ATTENTION_FORWARD_Y, t->value[ATTENTION_FORWARD_LSE],
+             t->term[ATTENTION_FORWARD_LSE]);
 }
 
 /* Adds to the gradients of one query row. */
-static void backward_row(const struct geometry *g, const struct ref_tensors *t, const struct row *row,
-                         const struct place *at, double lse)
+static void backward_row(const struct geometry *g, const struct ref_tensors *t,
+                         const struct row *row, const struct place *at, double lse)
 {
     int64_t group = g->heads / g->kv_heads, q = at->q;
     const double *qkv = g->qkv, *dy = t->value[ATTENTION_BACKWARD_DY] + at->y;
     const double *y = t->value[ATTENTION_BACKWARD_Y] + at->y;
     double *out = t->value[ATTENTION_BACKWARD_DQKV], *term = t->term[ATTENTION_BACKWARD_DQKV];
     double scale = (double)g->scale;
-    double delta = 0.0, delta_size = 0.0, root = sqrt((double)g->size), keys_root = sqrt((double)row->keys);
+    double delta = 0.0, delta_size = 0.0, root = sqrt((double)g->size),
+           keys_root = sqrt((double)row->keys);
     for (int64_t d = 0; d < g->size; d++) {
         delta += dy[d] * y[d];
         delta_size += fabs(dy[d] * y[d]);
     }
     for (int64_t j = 0; j < row->keys; j++) {
         int64_t k = at->k + j * g->key_row, v = at->v + j * g->key_row;
-        double p = exp(row->score[j] - lse), shaken = row->relative[j] + fabs(row->score[j] - lse) + 1.0;
-        double dp = 0.0, dp_size = 0.0, queries_root = sqrt((double)((g->time - at->begin - j) * group));
+        double p = exp(row->score[j] - lse),
+               shaken = row->relative[j] + fabs(row->score[j] - lse) + 1.0;
+        double dp = 0.0, dp_size = 0.0,
+               queries_root = sqrt((double)((g->time - at->begin - j) * group));
         for (int64_t d = 0; d < g->size; d++) {
             dp += dy[d] * qkv[v + d] * row->factor[j];
             dp_size += fabs(dy[d] * qkv[v + d] * row->factor[j]);
         }
         double ds = p * (dp - delta) * scale;
-        double ds_term = p * fabs(scale) * (root * (dp_size + delta_size) + fabs(dp - delta) * (shaken + 2.0));
+        double ds_term =
+            p * fabs(scale) * (root * (dp_size + delta_size) + fabs(dp - delta) * (shaken + 2.0));
         double ds_half = g->half_u * fabs(ds) + g->half_floor * fmax(1.0, fabs(scale));
         double p_half = (g->half_u * p + g->half_floor) * row->factor[j];
         for (int64_t d = 0; d < g->size; d++) {
@@ -253,14 +274,17 @@ static void ref_attention_backward(const struct op_call *call, const struct ref_
     free(row.score);
 }
 
-/* Writes k and v of the new rows to cache[2, B, capacity, KV D], as a 16-bit dtype stores them; `rows` of them. */
+/* Writes k and v of the new rows to cache[2, B, capacity, KV D], as a 16-bit dtype stores them;
+ * `rows` of them. */
 static void cache_append(const struct geometry *g, double *cache, int64_t position, int64_t rows)
 {
     for (int64_t n = 0; n < rows; n++) {
         for (int64_t c = 0; c < 2 * g->key_row; c++) {
-            int64_t half = c / g->key_row, slot = (half * g->samples + n / g->time) * g->limit + position + n % g->time;
+            int64_t half = c / g->key_row,
+                    slot = (half * g->samples + n / g->time) * g->limit + position + n % g->time;
             double x = g->qkv[n * g->width + g->heads * g->size + c];
-            cache[slot * g->key_row + c % g->key_row] = g->dtype == DTYPE_F32 ? x : ref_rounded(g->dtype, x);
+            cache[slot * g->key_row + c % g->key_row] =
+                g->dtype == DTYPE_F32 ? x : ref_rounded(g->dtype, x);
         }
     }
 }
@@ -278,23 +302,27 @@ static void ref_attention_cached(const struct op_call *call, const struct ref_te
 static const int64_t head_sizes[] = {16, 32, 48, 64, 128, 1, 5, 24, 42, 56, 256, 96};
 
 /* Draws heads, key-value heads, head size and dropout; returns the number of rows. */
-static int64_t attention_shape(struct maker *maker, int64_t time, int64_t *out_width, int64_t *out_size)
+static int64_t attention_shape(struct maker *maker, int64_t time, int64_t *out_width,
+                               int64_t *out_size)
 {
     static const int32_t heads[][2] = {{1, 1}, {2, 2}, {3, 3}, {4, 2}, {4, 1}, {6, 3}};
     static const float rates[] = {0.0f, 0.1f, 0.5f, 0.0f};
     static const int32_t windows[] = {20, 1, 64, 7, 33, 100, 16};
     struct op_attrs *a = case_attrs(maker);
-    int64_t pair = maker->index % COUNT(heads), samples = time > 65 ? 1 : 1 + random_below(&maker->random, 2);
+    int64_t pair = maker->index % COUNT(heads),
+            samples = time > 65 ? 1 : 1 + random_below(&maker->random, 2);
     *out_size = head_sizes[maker->index / 2 % COUNT(head_sizes)];
     a->time = (int32_t)time;
     a->heads = heads[pair][0];
     a->kv_heads = heads[pair][1];
-    if (maker->index / 2 == 39 || maker->index / 2 == 59) { /* one layer of the 124M model, with few rows */
+    if (maker->index / 2 == 39 ||
+        maker->index / 2 == 59) { /* one layer of the 124M model, with few rows */
         a->heads = a->kv_heads = 12;
         *out_size = 64;
     }
     a->softmax_scale = (float)(1.0 / sqrt((double)*out_size));
-    a->dropout = maker->check->call.kind == OP_ATTENTION_CACHED ? 0.0f : rates[maker->index / 3 % 4];
+    a->dropout =
+        maker->check->call.kind == OP_ATTENTION_CACHED ? 0.0f : rates[maker->index / 3 % 4];
     if (time == 1)
         a->dropout = 0.0f; /* a row of one key that is dropped shows nothing */
     a->site = (int32_t)(1 + random_below(&maker->random, 40));
@@ -305,7 +333,8 @@ static int64_t attention_shape(struct maker *maker, int64_t time, int64_t *out_w
 
 static void make_attention_forward(struct maker *maker)
 {
-    int64_t width = 0, size = 0, rows = attention_shape(maker, case_size(maker, 129), &width, &size);
+    int64_t width = 0, size = 0,
+            rows = attention_shape(maker, case_size(maker, 129), &width, &size);
     case_tensor(maker, ATTENTION_FORWARD_QKV, maker->dtype, rows, width);
     case_scalars(maker, ATTENTION_FORWARD_SCALARS);
     case_documents(maker, ATTENTION_FORWARD_FIRST, rows);
@@ -313,7 +342,8 @@ static void make_attention_forward(struct maker *maker)
 
 static void make_attention_backward(struct maker *maker)
 {
-    int64_t width = 0, size = 0, rows = attention_shape(maker, case_size(maker, 129), &width, &size);
+    int64_t width = 0, size = 0,
+            rows = attention_shape(maker, case_size(maker, 129), &width, &size);
     const struct op_attrs *a = case_attrs(maker);
     case_tensor(maker, ATTENTION_BACKWARD_DY, maker->dtype, rows, a->heads * size);
     case_tensor(maker, ATTENTION_BACKWARD_QKV, maker->dtype, rows, width);
@@ -327,14 +357,18 @@ static void make_attention_backward(struct maker *maker)
 
 static void make_attention_cached(struct maker *maker)
 {
-    int64_t time = maker->index % 2 != 0 ? 1 : maker->index == 78 ? 33 : case_size(maker, 33), width = 0, size = 0;
+    int64_t time = maker->index % 2 != 0 ? 1
+                   : maker->index == 78  ? 33
+                                         : case_size(maker, 33),
+            width = 0, size = 0;
     int64_t rows = attention_shape(maker, time, &width, &size);
     struct operand *cache = &maker->check->call.operand[ATTENTION_CACHED_CACHE];
     case_tensor(maker, ATTENTION_CACHED_QKV, maker->dtype, rows, width);
     case_scalars(maker, ATTENTION_CACHED_SCALARS);
     case_tensor(maker, ATTENTION_CACHED_CACHE, maker->dtype, 2, rows / time);
     cache->rank = 4;
-    cache->dims[2] = time + (maker->index % 4 == 0 ? 0 : random_below(&maker->random, 70)); /* 0: becomes full */
+    cache->dims[2] =
+        time + (maker->index % 4 == 0 ? 0 : random_below(&maker->random, 70)); /* 0: becomes full */
     cache->dims[3] = case_attrs(maker)->kv_heads * size;
 }
 
@@ -353,12 +387,14 @@ static void bench_attention(struct maker *maker)
 static void scale_values(const struct check_case *check, int32_t slot, double *qkv, double factor)
 {
     const struct op_attrs *attrs = &check->call.attrs;
-    int64_t width = case_operand(check, slot)->dims[1], size = width / (attrs->heads + 2 * attrs->kv_heads);
+    int64_t width = case_operand(check, slot)->dims[1],
+            size = width / (attrs->heads + 2 * attrs->kv_heads);
     for (int64_t i = 0, count = operand_elements(case_operand(check, slot)); i < count; i++)
         qkv[i] *= i % width >= (attrs->heads + attrs->kv_heads) * size ? factor : 1.0;
 }
 
-static void inputs_attention_forward(const struct check_case *check, double *const *value, struct random *random)
+static void inputs_attention_forward(const struct check_case *check, double *const *value,
+                                     struct random *random)
 {
     inputs_documents(check, value[ATTENTION_FORWARD_FIRST], random);
     double factor = check->inputs == INPUTS_LARGE ? 4.0 : check->inputs == INPUTS_SMALL ? 0.1 : 1.0;
@@ -367,11 +403,14 @@ static void inputs_attention_forward(const struct check_case *check, double *con
         scale_values(check, ATTENTION_FORWARD_QKV, value[ATTENTION_FORWARD_QKV], HUGE_SCALE);
 }
 
-/* lse and y come from the oracle's forward, rounded as they would be stored.  In "huge" cases dv sums large dy of one
- * sign, and small values keep ds, which a backend may round to 16 bits, far from overflow. */
-static void inputs_attention_backward(const struct check_case *check, double *const *value, struct random *random)
+/* lse and y come from the oracle's forward, rounded as they would be stored.  In "huge" cases dv
+ * sums large dy of one sign, and small values keep ds, which a backend may round to 16 bits, far
+ * from overflow. */
+static void inputs_attention_backward(const struct check_case *check, double *const *value,
+                                      struct random *random)
 {
-    struct check_case forward = {.call = {.kind = OP_ATTENTION_FORWARD, .attrs = check->call.attrs}};
+    struct check_case forward = {
+        .call = {.kind = OP_ATTENTION_FORWARD, .attrs = check->call.attrs}};
     struct ref_tensors tensors = {.value = {NULL}};
     inputs_documents(check, value[ATTENTION_BACKWARD_FIRST], random);
     tensors.value[ATTENTION_FORWARD_FIRST] = value[ATTENTION_BACKWARD_FIRST];
@@ -379,7 +418,8 @@ static void inputs_attention_backward(const struct check_case *check, double *co
     inputs_scale(check, ATTENTION_BACKWARD_QKV, value[ATTENTION_BACKWARD_QKV], factor, 0.0);
     if (check->inputs == INPUTS_HUGE) {
         scale_values(check, ATTENTION_BACKWARD_QKV, value[ATTENTION_BACKWARD_QKV], 1e-3);
-        inputs_scale(check, ATTENTION_BACKWARD_DY, value[ATTENTION_BACKWARD_DY], HUGE_SCALE / 4.0, HUGE_SCALE);
+        inputs_scale(check, ATTENTION_BACKWARD_DY, value[ATTENTION_BACKWARD_DY], HUGE_SCALE / 4.0,
+                     HUGE_SCALE);
     }
     inputs_rounded(check, ATTENTION_BACKWARD_QKV, value[ATTENTION_BACKWARD_QKV]);
     forward.call.operand[ATTENTION_FORWARD_QKV] = *case_operand(check, ATTENTION_BACKWARD_QKV);
@@ -397,7 +437,8 @@ static void inputs_attention_backward(const struct check_case *check, double *co
     free(terms);
 }
 
-static void inputs_attention_cached(const struct check_case *check, double *const *value, struct random *random)
+static void inputs_attention_cached(const struct check_case *check, double *const *value,
+                                    struct random *random)
 {
     int64_t capacity = case_operand(check, ATTENTION_CACHED_CACHE)->dims[2];
     if (check->inputs == INPUTS_HUGE)

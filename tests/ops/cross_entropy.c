@@ -4,7 +4,8 @@
 #include "tests/ops/op_test.h"
 
 /* Sets loss and gradient of an ignored row to 0. */
-static void cross_entropy_ignored(const struct op_call *call, const struct ref_tensors *t, int64_t n)
+static void cross_entropy_ignored(const struct op_call *call, const struct ref_tensors *t,
+                                  int64_t n)
 {
     int64_t width = call->operand[CROSS_ENTROPY_LOGITS].dims[1];
     t->value[CROSS_ENTROPY_LOSSES][n] = 0.0;
@@ -16,11 +17,13 @@ static void cross_entropy_ignored(const struct op_call *call, const struct ref_t
     }
 }
 
-static void cross_entropy_gradient(const struct op_call *call, const struct ref_tensors *t, int64_t n, double peak,
-                                   double lse, double sum_term)
+static void cross_entropy_gradient(const struct op_call *call, const struct ref_tensors *t,
+                                   int64_t n, double peak, double lse, double sum_term)
 {
-    int64_t width = call->operand[CROSS_ENTROPY_LOGITS].dims[1], target = (int64_t)t->value[CROSS_ENTROPY_TARGETS][n];
-    double *z = t->value[CROSS_ENTROPY_LOGITS] + n * width, *term = t->term[CROSS_ENTROPY_LOGITS] + n * width;
+    int64_t width = call->operand[CROSS_ENTROPY_LOGITS].dims[1],
+            target = (int64_t)t->value[CROSS_ENTROPY_TARGETS][n];
+    double *z = t->value[CROSS_ENTROPY_LOGITS] + n * width,
+           *term = t->term[CROSS_ENTROPY_LOGITS] + n * width;
     double scale = t->value[CROSS_ENTROPY_SCALARS][SCALAR_LOSS_GRADIENT];
     for (int64_t v = 0; v < width; v++) {
         bool counts = v < call->attrs.vocab;
@@ -33,7 +36,8 @@ static void cross_entropy_gradient(const struct op_call *call, const struct ref_
 
 static void cross_entropy_row(const struct op_call *call, const struct ref_tensors *t, int64_t n)
 {
-    int64_t width = call->operand[CROSS_ENTROPY_LOGITS].dims[1], target = (int64_t)t->value[CROSS_ENTROPY_TARGETS][n];
+    int64_t width = call->operand[CROSS_ENTROPY_LOGITS].dims[1],
+            target = (int64_t)t->value[CROSS_ENTROPY_TARGETS][n];
     const double *z = t->value[CROSS_ENTROPY_LOGITS] + n * width;
     double peak = z[0], sum = 0.0, sum_size = 0.0;
     for (int64_t v = 1; v < call->attrs.vocab; v++)
@@ -97,7 +101,8 @@ static void make_cross_entropy(struct maker *maker)
 
 static void make_loss_sum(struct maker *maker)
 {
-    case_tensor(maker, LOSS_SUM_LOSSES, DTYPE_F32, case_size(maker, 129) * (maker->index % 5 == 4 ? 33 : 1), 0);
+    case_tensor(maker, LOSS_SUM_LOSSES, DTYPE_F32,
+                case_size(maker, 129) * (maker->index % 5 == 4 ? 33 : 1), 0);
     case_scalars(maker, LOSS_SUM_SCALARS);
 }
 
@@ -112,11 +117,13 @@ static void bench_cross_entropy(struct maker *maker)
     case_tensor(maker, CROSS_ENTROPY_LOGITS, maker->dtype, BENCH_CHUNK, BENCH_VOCAB);
 }
 
-static void inputs_cross_entropy(const struct check_case *check, double *const *value, struct random *random)
+static void inputs_cross_entropy(const struct check_case *check, double *const *value,
+                                 struct random *random)
 {
     int64_t rows = case_operand(check, CROSS_ENTROPY_TARGETS)->dims[0];
     bool ignores = check->inputs == INPUTS_SPECIAL;
-    inputs_scale(check, CROSS_ENTROPY_LOGITS, value[CROSS_ENTROPY_LOGITS], check->inputs == INPUTS_LARGE ? 8.0 : 2.0,
+    inputs_scale(check, CROSS_ENTROPY_LOGITS, value[CROSS_ENTROPY_LOGITS],
+                 check->inputs == INPUTS_LARGE ? 8.0 : 2.0,
                  check->inputs == INPUTS_LARGE ? 50.0 : 0.0);
     for (int64_t n = 0; n < rows; n++)
         value[CROSS_ENTROPY_TARGETS][n] =

@@ -8,8 +8,9 @@ static void ref_dropout(const struct op_call *call, const struct ref_tensors *t)
     int64_t columns = call->operand[DROPOUT_X].dims[1];
     int64_t sample_elements = call->attrs.time * columns;
     for (int64_t i = 0; i < op_elements(call, DROPOUT_X); i++) {
-        double factor = ref_dropout_factor(t->value[DROPOUT_SCALARS], call->attrs.dropout, call->attrs.site,
-                                           i / sample_elements, i % sample_elements);
+        double factor =
+            ref_dropout_factor(t->value[DROPOUT_SCALARS], call->attrs.dropout, call->attrs.site,
+                               i / sample_elements, i % sample_elements);
         double y = factor == 0.0 ? 0.0 : t->value[DROPOUT_X][i] * factor;
         t->value[DROPOUT_Y][i] = y;
         t->term[DROPOUT_Y][i] = factor == 0.0 || factor == 1.0 ? REF_EXACT : fabs(y);
@@ -27,7 +28,8 @@ static void make_dropout(struct maker *maker)
     case_scalars(maker, DROPOUT_SCALARS);
 }
 
-static void inputs_dropout(const struct check_case *check, double *const *value, struct random *random)
+static void inputs_dropout(const struct check_case *check, double *const *value,
+                           struct random *random)
 {
     inputs_huge(check, DROPOUT_X, value, 2.0 * HUGE_SCALE);
     for (int64_t k = 0, count = operand_elements(case_operand(check, DROPOUT_X));

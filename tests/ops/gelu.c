@@ -12,7 +12,8 @@ static void gelu_slope_erf(double x, double *out_slope, double *out_term)
 {
     double squash = erf(x * SQRT_HALF), density = INV_SQRT_2PI * exp(-0.5 * x * x);
     *out_slope = 0.5 * (1.0 + squash) + x * density;
-    *out_term = sqrt(3.0) * (0.5 * (1.0 + fabs(squash)) + fabs(x) * density) + fabs(x) * density * (1.0 + x * x);
+    *out_term = sqrt(3.0) * (0.5 * (1.0 + fabs(squash)) + fabs(x) * density) +
+                fabs(x) * density * (1.0 + x * x);
 }
 
 static void gelu_slope_tanh(double x, double *out_slope, double *out_term)
@@ -20,14 +21,16 @@ static void gelu_slope_tanh(double x, double *out_slope, double *out_term)
     double argument = SQRT_2_OVER_PI * (x + GELU_CUBIC * x * x * x), squash = tanh(argument);
     double inner = SQRT_2_OVER_PI * (1.0 + 3.0 * GELU_CUBIC * x * x), flat = 1.0 - squash * squash;
     *out_slope = 0.5 * (1.0 + squash) + 0.5 * x * flat * inner;
-    *out_term = sqrt(3.0) * (0.5 * (1.0 + fabs(squash)) + 0.5 * fabs(x) * (1.0 + squash * squash) * inner) +
-                4.0 * fabs(argument) * flat * (0.5 + fabs(x * squash) * inner);
+    *out_term =
+        sqrt(3.0) * (0.5 * (1.0 + fabs(squash)) + 0.5 * fabs(x) * (1.0 + squash * squash) * inner) +
+        4.0 * fabs(argument) * flat * (0.5 + fabs(x * squash) * inner);
 }
 
 static void ref_gelu_forward(const struct op_call *call, const struct ref_tensors *t)
 {
     for (int64_t i = 0; i < op_elements(call, GELU_FORWARD_X); i++) {
-        double x = t->value[GELU_FORWARD_X][i], squash, slope; /* slope: argument times derivative, for its rounding */
+        double x = t->value[GELU_FORWARD_X][i], squash,
+               slope; /* slope: argument times derivative, for its rounding */
         if (call->attrs.gelu == GELU_ERF) {
             squash = erf(x * SQRT_HALF);
             slope = 2.0 * INV_SQRT_2PI * exp(-0.5 * x * x) * fabs(x);
@@ -74,7 +77,8 @@ static void make_gelu_forward(struct maker *maker)
 
 static void make_gelu_backward(struct maker *maker)
 {
-    int64_t rows = case_size(maker, 129), columns = maker->index % 40 > 37 ? 3072 : case_any_size(maker, 129);
+    int64_t rows = case_size(maker, 129),
+            columns = maker->index % 40 > 37 ? 3072 : case_any_size(maker, 129);
     case_attrs(maker)->gelu = maker->index % 2 != 0 ? GELU_TANH : GELU_ERF;
     if (has_every_value(maker->index, maker->dtype))
         rows = columns = EVERY_SIDE;
@@ -93,25 +97,34 @@ static void inputs_every_value(const struct check_case *check, int32_t slot, dou
         return;
     for (int32_t i = 0; i < EVERY_SIDE * EVERY_SIDE; i++) {
         x[i] = (double)(dtype == DTYPE_BF16 ? bf16_to_f32((uint16_t)i) : f16_to_f32((uint16_t)i));
-        x[i] = isinf(x[i]) ? (double)NAN : fabs(x[i]) > EVERY_MAX ? copysign(EVERY_MAX, x[i]) : x[i];
+        x[i] = isinf(x[i])              ? (double)NAN
+               : fabs(x[i]) > EVERY_MAX ? copysign(EVERY_MAX, x[i])
+                                        : x[i];
     }
 }
 
-static void inputs_gelu(const struct check_case *check, int32_t slot, double *x, struct random *random)
+static void inputs_gelu(const struct check_case *check, int32_t slot, double *x,
+                        struct random *random)
 {
-    inputs_scale(check, slot, x, check->inputs == INPUTS_LARGE ? 6.0 : check->inputs == INPUTS_SMALL ? 1e-3 : 2.0, 0.0);
+    inputs_scale(check, slot, x,
+                 check->inputs == INPUTS_LARGE   ? 6.0
+                 : check->inputs == INPUTS_SMALL ? 1e-3
+                                                 : 2.0,
+                 0.0);
     if (check->inputs == INPUTS_SPECIAL)
         x[random_below(random, operand_elements(case_operand(check, slot)))] = (double)NAN;
 }
 
-static void inputs_gelu_forward(const struct check_case *check, double *const *value, struct random *random)
+static void inputs_gelu_forward(const struct check_case *check, double *const *value,
+                                struct random *random)
 {
     inputs_gelu(check, GELU_FORWARD_X, value[GELU_FORWARD_X], random);
     inputs_huge(check, GELU_FORWARD_X, value, HUGE_SCALE / 2.0);
     inputs_every_value(check, GELU_FORWARD_X, value[GELU_FORWARD_X]);
 }
 
-static void inputs_gelu_backward(const struct check_case *check, double *const *value, struct random *random)
+static void inputs_gelu_backward(const struct check_case *check, double *const *value,
+                                 struct random *random)
 {
     inputs_gelu(check, GELU_BACKWARD_X, value[GELU_BACKWARD_X], random);
     inputs_huge(check, GELU_BACKWARD_DY, value, 2.0 * HUGE_SCALE); /* the slope is at most 1.13 */
@@ -157,11 +170,13 @@ static void ref_swiglu_backward(const struct op_call *call, const struct ref_ten
     for (int64_t i = 0; i < op_elements(call, SWIGLU_BACKWARD_DY); i++) {
         int64_t at = swiglu_at(i, columns);
         double a = t->value[SWIGLU_BACKWARD_X][at], b = t->value[SWIGLU_BACKWARD_X][at + columns];
-        double dy = t->value[SWIGLU_BACKWARD_DY][i], s = 1.0 / (1.0 + exp(-a)), rest = 1.0 / (1.0 + exp(a));
+        double dy = t->value[SWIGLU_BACKWARD_DY][i], s = 1.0 / (1.0 + exp(-a)),
+               rest = 1.0 / (1.0 + exp(a));
         t->value[SWIGLU_BACKWARD_DX][at] = dy * b * s * (1.0 + a * rest);
         t->value[SWIGLU_BACKWARD_DX][at + columns] = dy * a * s;
         t->term[SWIGLU_BACKWARD_DX][at] =
-            fabs(dy * b) * (sqrt(5.0) * s * (1.0 + sqrt(5.0) * fabs(a) * rest) + 0x1p-104 * (1.0 + fabs(a)));
+            fabs(dy * b) *
+            (sqrt(5.0) * s * (1.0 + sqrt(5.0) * fabs(a) * rest) + 0x1p-104 * (1.0 + fabs(a)));
         t->term[SWIGLU_BACKWARD_DX][at + columns] = fabs(dy * a) * (sqrt(5.0) * s + 0x1p-104);
     }
 }
@@ -174,18 +189,21 @@ static void make_swiglu_forward(struct maker *maker)
 
 static void make_swiglu_backward(struct maker *maker)
 {
-    int64_t rows = case_size(maker, 129), columns = maker->index % 40 > 37 ? 2048 : case_any_size(maker, 129);
+    int64_t rows = case_size(maker, 129),
+            columns = maker->index % 40 > 37 ? 2048 : case_any_size(maker, 129);
     case_tensor(maker, SWIGLU_BACKWARD_DY, maker->dtype, rows, columns);
     case_tensor(maker, SWIGLU_BACKWARD_X, maker->dtype, rows, 2 * columns);
 }
 
-static void inputs_swiglu_forward(const struct check_case *check, double *const *value, struct random *random)
+static void inputs_swiglu_forward(const struct check_case *check, double *const *value,
+                                  struct random *random)
 {
     inputs_gelu(check, SWIGLU_FORWARD_X, value[SWIGLU_FORWARD_X], random);
     inputs_huge(check, SWIGLU_FORWARD_X, value, sqrt(HUGE_SCALE));
 }
 
-static void inputs_swiglu_backward(const struct check_case *check, double *const *value, struct random *random)
+static void inputs_swiglu_backward(const struct check_case *check, double *const *value,
+                                   struct random *random)
 {
     inputs_gelu(check, SWIGLU_BACKWARD_X, value[SWIGLU_BACKWARD_X], random);
     inputs_huge(check, SWIGLU_BACKWARD_X, value, sqrt(HUGE_SCALE));

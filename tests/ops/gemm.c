@@ -3,9 +3,9 @@
 
 #include "tests/ops/op_test.h"
 
-/* Matrix units take at least GEMM_DEPTH 16-bit factors at a time, add their products almost exactly, and truncate the
- * sum to fp32.  The mean error is half a unit of 2^-23, at every GEMM_DEPTH-th of the partial sums and of the products
- * next to them. */
+/* Matrix units take at least GEMM_DEPTH 16-bit factors at a time, add their products almost
+ * exactly, and truncate the sum to fp32.  The mean error is half a unit of 2^-23, at every
+ * GEMM_DEPTH-th of the partial sums and of the products next to them. */
 #define GEMM_DEPTH 4
 #define HALF_MAX 65504.0
 #define HALF_GROUP 32 /* products whose sum may be fp16 */
@@ -18,7 +18,8 @@ bool gemm_may_halve(const struct op_call *call)
            !(call->attrs.transpose_a && call->attrs.transpose_b);
 }
 
-static void gemm_drift(const struct op_call *call, const struct ref_tensors *t, int64_t i, double path)
+static void gemm_drift(const struct op_call *call, const struct ref_tensors *t, int64_t i,
+                       double path)
 {
     if (t->drift[GEMM_D] == NULL || dtype_size_bytes(call->operand[GEMM_A].dtype) != 2)
         return;
@@ -26,8 +27,9 @@ static void gemm_drift(const struct op_call *call, const struct ref_tensors *t, 
     t->half_bound[GEMM_D][i] = 2.0 * t->drift[GEMM_D][i];
 }
 
-/* The sums that one element passes through: of |sum| + |product|; of the group's products; and, where fp16 sums are
- * rounded, of the squares of the distance of fp16's numbers, and of the distances in the direction of the sum. */
+/* The sums that one element passes through: of |sum| + |product|; of the group's products; and,
+ * where fp16 sums are rounded, of the squares of the distance of fp16's numbers, and of the
+ * distances in the direction of the sum. */
 struct gemm_path {
     double length, group, largest, roundings, squares, outward;
 };
@@ -39,7 +41,8 @@ static double half_distance(double size)
     return ldexp(1.0, exponent - 11);
 }
 
-static void gemm_path_add(struct gemm_path *path, int64_t k, int64_t inner, double sum, double product)
+static void gemm_path_add(struct gemm_path *path, int64_t k, int64_t inner, double sum,
+                          double product)
 {
     const double before = k % HALF_GROUP == 0 ? 0.0 : path->group;
     const double size = fabs(before) + fabs(product), distance = half_distance(size);
@@ -53,17 +56,17 @@ static void gemm_path_add(struct gemm_path *path, int64_t k, int64_t inner, doub
     path->outward += copysign(distance, path->group);
 }
 
-/* The fp16 sum of a group is rounded, or cut off, after at least GEMM_DEPTH products; groups are added in fp32.  Partial
- * sums of another order are at most twice as large; beyond fp16's range they are infinite, and then nothing is known of
- * the result. */
+/* The fp16 sum of a group is rounded, or cut off, after at least GEMM_DEPTH products; groups are
+ * added in fp32.  Partial sums of another order are at most twice as large; beyond fp16's range
+ * they are infinite, and then nothing is known of the result. */
 static void gemm_halves(const struct ref_tensors *t, int64_t i, const struct gemm_path *path)
 {
     const double square = path->squares / 12.0;
     if (t->half_bound[GEMM_D] != NULL) {
         t->half_square[GEMM_D][i] = square;
         t->drift[GEMM_D][i] = 0.5 * fabs(path->outward);
-        t->half_bound[GEMM_D][i] =
-            fmin(8.0 * sqrt(square) + 2.0 * t->drift[GEMM_D][i], path->roundings * half_distance(path->largest));
+        t->half_bound[GEMM_D][i] = fmin(8.0 * sqrt(square) + 2.0 * t->drift[GEMM_D][i],
+                                        path->roundings * half_distance(path->largest));
     }
     if (2.0 * path->largest > HALF_MAX)
         t->term[GEMM_D][i] = REF_UNSPECIFIED;
@@ -102,7 +105,8 @@ static void ref_gemm(const struct op_call *call, const struct ref_tensors *t)
 
 static void ref_bias_backward(const struct op_call *call, const struct ref_tensors *t)
 {
-    int64_t rows = call->operand[BIAS_BACKWARD_DY].dims[0], columns = call->operand[BIAS_BACKWARD_DY].dims[1];
+    int64_t rows = call->operand[BIAS_BACKWARD_DY].dims[0],
+            columns = call->operand[BIAS_BACKWARD_DY].dims[1];
     for (int64_t j = 0; j < columns; j++) {
         double sum = ref_before(call, t, BIAS_BACKWARD_DBIAS, j), m = fabs(sum);
         for (int64_t i = 0; i < rows; i++) {
@@ -114,12 +118,14 @@ static void ref_bias_backward(const struct op_call *call, const struct ref_tenso
     }
 }
 
-/* Sets the sizes of a real product (LM head, qkv, MLP) with few rows; returns false when the case has none. */
+/* Sets the sizes of a real product (LM head, qkv, MLP) with few rows; returns false when the case
+ * has none. */
 static bool gemm_real(int32_t index, int64_t *m, int64_t *n, int64_t *k)
 {
-    static const int64_t real[][3] = {{2, 50257, 64}, {3, 50304, 64}, {4, 2304, 768},  {3, 768, 3072},
-                                      {768, 65, 64},  {1, 768, 768},  {192, 192, 192}, {16, 50257, 5},
-                                      {2304, 4, 768}, {5, 768, 2304}, {3072, 3, 768}};
+    static const int64_t real[][3] = {{2, 50257, 64},  {3, 50304, 64}, {4, 2304, 768},
+                                      {3, 768, 3072},  {768, 65, 64},  {1, 768, 768},
+                                      {192, 192, 192}, {16, 50257, 5}, {2304, 4, 768},
+                                      {5, 768, 2304},  {3072, 3, 768}};
     int32_t row = (index - 100) / 4;
     if (index < 100 || index % 4 != 0 || row >= COUNT(real))
         return false;
@@ -153,7 +159,8 @@ static void make_gemm(struct maker *maker)
     case_tensor(maker, GEMM_A, maker->dtype, a->transpose_a ? k : m, a->transpose_a ? m : k);
     case_tensor(maker, GEMM_B, maker->dtype, a->transpose_b ? n : k, a->transpose_b ? k : n);
     if (maker->index % 3 == 0)
-        case_tensor(maker, GEMM_BIAS, maker->index / 6 % 2 != 0 ? DTYPE_F32 : maker->dtype, n, 0); /* fp32 or d's */
+        case_tensor(maker, GEMM_BIAS, maker->index / 6 % 2 != 0 ? DTYPE_F32 : maker->dtype, n,
+                    0);            /* fp32 or d's */
     if (maker->index / 3 % 2 != 0) /* weight gradients; other outputs have the dtype of a and b */
         case_tensor(maker, GEMM_D, DTYPE_F32, m, n);
     case_accumulate(maker, maker->index % 3 == 1 ? 1u << GEMM_D : 0u);
@@ -168,23 +175,26 @@ static void make_bias_backward(struct maker *maker)
     case_accumulate(maker, maker->index % 2 != 0 ? 1u << BIAS_BACKWARD_DBIAS : 0u);
 }
 
-/* The products of a step on 256 and on 1,024 rows; of the output layer a third.  For a weight [p,q] they are x[rows,p]
- * times the weight, y[rows,q] times its transpose, and the transpose of x times y. */
+/* The products of a step on 256 and on 1,024 rows; of the output layer a third.  For a weight [p,q]
+ * they are x[rows,p] times the weight, y[rows,q] times its transpose, and the transpose of x times
+ * y. */
 static bool bench_product(struct maker *maker)
 {
-    static const int64_t weights[][2] = {{768, 2304}, {768, 768}, {768, 3072}, {3072, 768}, {16768, 768}};
+    static const int64_t weights[][2] = {
+        {768, 2304}, {768, 768}, {768, 3072}, {3072, 768}, {16768, 768}};
     static const int64_t rows_of[] = {256, 1024};
     enum { FORWARD, BACKWARD, GRADIENT, WAYS };
     const int32_t i = maker->product - 1, way = i % WAYS, weight = i / WAYS % COUNT(weights);
     if (i < 0 || i >= WAYS * COUNT(weights) * COUNT(rows_of))
         return false;
-    const int64_t rows = rows_of[i / (WAYS * COUNT(weights))], p = weights[weight][0], q = weights[weight][1];
+    const int64_t rows = rows_of[i / (WAYS * COUNT(weights))], p = weights[weight][0],
+                  q = weights[weight][1];
     case_attrs(maker)->transpose_a = way == GRADIENT;
     case_attrs(maker)->transpose_b = way == BACKWARD;
     case_tensor(maker, GEMM_A, maker->dtype, rows, way == BACKWARD ? q : p);
     case_tensor(maker, GEMM_B, maker->dtype, way == GRADIENT ? rows : p, q);
-    case_tensor(maker, GEMM_D, way == GRADIENT ? DTYPE_F32 : maker->dtype, way == GRADIENT ? p : rows,
-                way == BACKWARD ? p : q);
+    case_tensor(maker, GEMM_D, way == GRADIENT ? DTYPE_F32 : maker->dtype,
+                way == GRADIENT ? p : rows, way == BACKWARD ? p : q);
     return true;
 }
 
@@ -202,16 +212,20 @@ static void inputs_gemm(const struct check_case *check, double *const *value, st
     inputs_huge(check, GEMM_A, value, HUGE_SCALE / sqrt(inner));
     if (check->inputs != INPUTS_SPECIAL)
         return;
-    value[GEMM_A][random_below(random, operand_elements(case_operand(check, GEMM_A)))] = (double)INFINITY;
-    value[GEMM_B][random_below(random, operand_elements(case_operand(check, GEMM_B)))] = (double)NAN;
+    value[GEMM_A][random_below(random, operand_elements(case_operand(check, GEMM_A)))] =
+        (double)INFINITY;
+    value[GEMM_B][random_below(random, operand_elements(case_operand(check, GEMM_B)))] =
+        (double)NAN;
 }
 
-static void inputs_bias_backward(const struct check_case *check, double *const *value, struct random *random)
+static void inputs_bias_backward(const struct check_case *check, double *const *value,
+                                 struct random *random)
 {
     inputs_huge(check, BIAS_BACKWARD_DY, value, HUGE_SCALE);
     if (check->inputs == INPUTS_SPECIAL)
-        value[BIAS_BACKWARD_DY][random_below(random, operand_elements(case_operand(check, BIAS_BACKWARD_DY)))] =
-            -(double)INFINITY;
+        value[BIAS_BACKWARD_DY]
+             [random_below(random, operand_elements(case_operand(check, BIAS_BACKWARD_DY)))] =
+                 -(double)INFINITY;
 }
 
 const struct op_test test_gemm = {

@@ -27,11 +27,14 @@ static void make_gradient_round(struct maker *maker)
 }
 
 /* Plants NaN, infinity, and a value that becomes infinite only when it is rounded up. */
-static void inputs_gradient_round(const struct check_case *check, double *const *value, struct random *random)
+static void inputs_gradient_round(const struct check_case *check, double *const *value,
+                                  struct random *random)
 {
-    static const double special[] = {(double)INFINITY, -(double)INFINITY, (double)NAN, -0.0, 0x1p-149, 0x1.fffffep127};
+    static const double special[] = {(double)INFINITY, -(double)INFINITY, (double)NAN, -0.0,
+                                     0x1p-149,         0x1.fffffep127};
     int64_t count = operand_elements(case_operand(check, GRADIENT_ROUND_X));
-    for (size_t i = 0; i < sizeof special / sizeof special[0] && check->inputs == INPUTS_SPECIAL; i++)
+    for (size_t i = 0; i < sizeof special / sizeof special[0] && check->inputs == INPUTS_SPECIAL;
+         i++)
         value[GRADIENT_ROUND_X][random_below(random, count)] = special[i];
 }
 

@@ -1,6 +1,6 @@
-/* Layernorm, and RMSNorm: the same without a mean, a bias or, in some cases, a gain.  The first operands of both have
- * the same numbers.  The oracle's terms are derived in tests/opcheck/bounds.md; a comment names the stage that each
- * line covers. */
+/* Layernorm, and RMSNorm: the same without a mean, a bias or, in some cases, a gain.  The first
+ * operands of both have the same numbers.  The oracle's terms are derived in
+ * tests/opcheck/bounds.md; a comment names the stage that each line covers. */
 #include <math.h>
 
 #include "tests/ops/op_test.h"
@@ -13,12 +13,15 @@ static double element(const double *values, int64_t c, double otherwise)
     return values != NULL ? values[c] : otherwise;
 }
 
-static void layernorm_forward_row(const struct op_call *call, const struct ref_tensors *t, int64_t n)
+static void layernorm_forward_row(const struct op_call *call, const struct ref_tensors *t,
+                                  int64_t n)
 {
     int64_t channels = call->operand[LAYERNORM_FORWARD_X].dims[1];
-    const double *x = t->value[LAYERNORM_FORWARD_X] + n * channels, *gain = t->value[LAYERNORM_FORWARD_GAIN];
+    const double *x = t->value[LAYERNORM_FORWARD_X] + n * channels,
+                 *gain = t->value[LAYERNORM_FORWARD_GAIN];
     const double *bias = t->value[LAYERNORM_FORWARD_BIAS];
-    double count = (double)channels, mean = 0.0, size = 0.0, variance = 0.0, epsilon = (double)call->attrs.epsilon;
+    double count = (double)channels, mean = 0.0, size = 0.0, variance = 0.0,
+           epsilon = (double)call->attrs.epsilon;
     for (int64_t c = 0; t->value[LAYERNORM_FORWARD_MEAN] != NULL && c < channels; c++) {
         mean += x[c] / count;
         size += fabs(x[c]) / count;
@@ -37,20 +40,24 @@ static void layernorm_forward_row(const struct op_call *call, const struct ref_t
     t->value[LAYERNORM_FORWARD_RSTD][n] = rstd;
     t->term[LAYERNORM_FORWARD_RSTD][n] = rstd * rstd_term;
     for (int64_t c = 0; c < channels; c++) {
-        double g = element(gain, c, 1.0), scaled = (x[c] - mean) * rstd * g, shift = element(bias, c, 0.0);
+        double g = element(gain, c, 1.0), scaled = (x[c] - mean) * rstd * g,
+               shift = element(bias, c, 0.0);
         t->value[LAYERNORM_FORWARD_Y][n * channels + c] = scaled + shift;
-        t->term[LAYERNORM_FORWARD_Y][n * channels + c] =
-            fabs(g) * rstd * mean_term + fabs(scaled) * rstd_term + sqrt(3.0) * (fabs(scaled) + fabs(shift));
+        t->term[LAYERNORM_FORWARD_Y][n * channels + c] = fabs(g) * rstd * mean_term +
+                                                         fabs(scaled) * rstd_term +
+                                                         sqrt(3.0) * (fabs(scaled) + fabs(shift));
     }
 }
 
-static void layernorm_backward_row(const struct op_call *call, const struct ref_tensors *t, int64_t n)
+static void layernorm_backward_row(const struct op_call *call, const struct ref_tensors *t,
+                                   int64_t n)
 {
     int64_t channels = call->operand[LAYERNORM_BACKWARD_X].dims[1];
     const double *x = t->value[LAYERNORM_BACKWARD_X] + n * channels,
                  *dy = t->value[LAYERNORM_BACKWARD_DY] + n * channels;
     const double *gain = t->value[LAYERNORM_BACKWARD_GAIN];
-    double mean = element(t->value[LAYERNORM_BACKWARD_MEAN], n, 0.0), rstd = t->value[LAYERNORM_BACKWARD_RSTD][n];
+    double mean = element(t->value[LAYERNORM_BACKWARD_MEAN], n, 0.0),
+           rstd = t->value[LAYERNORM_BACKWARD_RSTD][n];
     bool has_mean = t->value[LAYERNORM_BACKWARD_MEAN] != NULL;
     double count = (double)channels, first = 0.0, second = 0.0, first_size = 0.0, second_size = 0.0;
     for (int64_t c = 0; c < channels; c++) {
@@ -70,16 +77,20 @@ static void layernorm_backward_row(const struct op_call *call, const struct ref_
     }
 }
 
-static void layernorm_backward_column(const struct op_call *call, const struct ref_tensors *t, int64_t c)
+static void layernorm_backward_column(const struct op_call *call, const struct ref_tensors *t,
+                                      int64_t c)
 {
-    int64_t rows = call->operand[LAYERNORM_BACKWARD_X].dims[0], channels = call->operand[LAYERNORM_BACKWARD_X].dims[1];
+    int64_t rows = call->operand[LAYERNORM_BACKWARD_X].dims[0],
+            channels = call->operand[LAYERNORM_BACKWARD_X].dims[1];
     bool has_bias = t->value[LAYERNORM_BACKWARD_DBIAS] != NULL;
     double gain_sum = ref_before(call, t, LAYERNORM_BACKWARD_DGAIN, c), gain_size = fabs(gain_sum);
-    double bias_sum = has_bias ? ref_before(call, t, LAYERNORM_BACKWARD_DBIAS, c) : 0.0, bias_size = fabs(bias_sum);
+    double bias_sum = has_bias ? ref_before(call, t, LAYERNORM_BACKWARD_DBIAS, c) : 0.0,
+           bias_size = fabs(bias_sum);
     for (int64_t n = 0; n < rows; n++) {
         double dy = t->value[LAYERNORM_BACKWARD_DY][n * channels + c];
         double mean = element(t->value[LAYERNORM_BACKWARD_MEAN], n, 0.0);
-        double xh = (t->value[LAYERNORM_BACKWARD_X][n * channels + c] - mean) * t->value[LAYERNORM_BACKWARD_RSTD][n];
+        double xh = (t->value[LAYERNORM_BACKWARD_X][n * channels + c] - mean) *
+                    t->value[LAYERNORM_BACKWARD_RSTD][n];
         gain_sum += dy * xh;
         gain_size += fabs(dy * xh);
         bias_sum += dy;
@@ -167,14 +178,16 @@ static void inputs_layernorm_x(const struct check_case *check, int32_t slot, dou
     inputs_rounded(check, slot, x);
 }
 
-static void inputs_layernorm_forward(const struct check_case *check, double *const *value, struct random *random)
+static void inputs_layernorm_forward(const struct check_case *check, double *const *value,
+                                     struct random *random)
 {
     (void)random;
     inputs_layernorm_x(check, LAYERNORM_FORWARD_X, value[LAYERNORM_FORWARD_X]);
     inputs_huge(check, LAYERNORM_FORWARD_GAIN, value, HUGE_SCALE);
 }
 
-static void inputs_layernorm_backward(const struct check_case *check, double *const *value, struct random *random)
+static void inputs_layernorm_backward(const struct check_case *check, double *const *value,
+                                      struct random *random)
 {
     int64_t channels = case_operand(check, LAYERNORM_BACKWARD_X)->dims[1];
     (void)random;
@@ -193,7 +206,8 @@ static void inputs_layernorm_backward(const struct check_case *check, double *co
     }
 }
 
-/* The elements of a row share the errors of its statistics, unless rounding to 16 bits hides them. */
+/* The elements of a row share the errors of its statistics, unless rounding to 16 bits hides them.
+ */
 static double forward_shared_by(const struct op_call *call, int32_t slot)
 {
     return slot == LAYERNORM_FORWARD_Y ? judge_row(call, slot) : 1.0;
@@ -215,7 +229,8 @@ const struct op_test test_layernorm_forward = {
 const struct op_test test_layernorm_backward = {
     .shape = make_layernorm_backward,
     .bench = bench_plain,
-    .bench_dims = {{LAYERNORM_BACKWARD_MEAN, {BENCH_ROWS}}, {LAYERNORM_BACKWARD_RSTD, {BENCH_ROWS}}},
+    .bench_dims = {{LAYERNORM_BACKWARD_MEAN, {BENCH_ROWS}},
+                   {LAYERNORM_BACKWARD_RSTD, {BENCH_ROWS}}},
     .inputs = inputs_layernorm_backward,
     .ref = ref_layernorm_backward,
     .has_many_variants = true,

@@ -10,7 +10,8 @@ static void exact_muon_momentum(const struct op_call *call, double *const *value
     float mu = (float)scalars[SCALAR_MUON_MOMENTUM], rest = 1.0f - mu;
     bool skips = scalars[SCALAR_FOUND_INF] != 0.0;
     for (int64_t i = 0; i < op_elements(call, MUON_MOMENTUM_U); i++) {
-        float g = (float)value[MUON_MOMENTUM_GRAD][i] * clip, old = (float)value[MUON_MOMENTUM_M][i];
+        float g = (float)value[MUON_MOMENTUM_GRAD][i] * clip,
+              old = (float)value[MUON_MOMENTUM_M][i];
         float m = mu * old + rest * g;
         float u = mu * m + rest * g;
         value[MUON_MOMENTUM_U][i] = skips ? 0.0 : (double)u;
@@ -18,7 +19,8 @@ static void exact_muon_momentum(const struct op_call *call, double *const *value
             continue;
         value[MUON_MOMENTUM_M][i] = (double)m;
         if (call->operand[MUON_MOMENTUM_M].dtype == DTYPE_BF16)
-            value[MUON_MOMENTUM_M][i] = (double)exact_bf16(m, exact_random_of(call, scalars, i, ROUNDING_M));
+            value[MUON_MOMENTUM_M][i] =
+                (double)exact_bf16(m, exact_random_of(call, scalars, i, ROUNDING_M));
     }
 }
 
@@ -29,7 +31,8 @@ static void exact_muon_normalize(const struct op_call *call, double *const *valu
     for (int64_t i = 0; i < op_elements(call, MUON_NORMALIZE_Y); i++) {
         float x = (float)value[MUON_NORMALIZE_X][i];
         float y = x / below;
-        value[MUON_NORMALIZE_Y][i] = (double)exact_rounded(call->operand[MUON_NORMALIZE_Y].dtype, y);
+        value[MUON_NORMALIZE_Y][i] =
+            (double)exact_rounded(call->operand[MUON_NORMALIZE_Y].dtype, y);
     }
 }
 
@@ -39,7 +42,8 @@ static void exact_muon_step(const struct op_call *call, double *const *value)
     const struct operand *param = &call->operand[MUON_STEP_PARAM];
     bool mastered = call->operand[MUON_STEP_MASTER].present;
     double *weights = value[mastered ? MUON_STEP_MASTER : MUON_STEP_PARAM];
-    float rate = (float)scalars[SCALAR_LEARNING_RATE], scale = call->attrs.value, decay = call->attrs.weight_decay;
+    float rate = (float)scalars[SCALAR_LEARNING_RATE], scale = call->attrs.value,
+          decay = call->attrs.weight_decay;
     rate = rate * call->attrs.alpha;
     if (scalars[SCALAR_FOUND_INF] != 0.0)
         return;
@@ -51,14 +55,16 @@ static void exact_muon_step(const struct op_call *call, double *const *value)
         if (mastered || param->dtype != DTYPE_BF16)
             value[MUON_STEP_PARAM][i] = (double)exact_rounded(param->dtype, next);
         else
-            value[MUON_STEP_PARAM][i] = (double)exact_bf16(next, exact_random_of(call, scalars, i, ROUNDING_PARAM));
+            value[MUON_STEP_PARAM][i] =
+                (double)exact_bf16(next, exact_random_of(call, scalars, i, ROUNDING_PARAM));
     }
 }
 
 static void make_muon_momentum(struct maker *maker)
 {
     int64_t count = case_lean_elements(maker);
-    case_tensor(maker, MUON_MOMENTUM_GRAD, maker->index % 2 != 0 ? DTYPE_F32 : DTYPE_BF16, count, 0);
+    case_tensor(maker, MUON_MOMENTUM_GRAD, maker->index % 2 != 0 ? DTYPE_F32 : DTYPE_BF16, count,
+                0);
     case_tensor(maker, MUON_MOMENTUM_M, maker->index % 3 != 0 ? DTYPE_BF16 : DTYPE_F32, count, 0);
     case_scalars(maker, MUON_MOMENTUM_SCALARS);
 }
@@ -91,15 +97,18 @@ static void make_muon_step(struct maker *maker)
 }
 
 /* Of momentum and step, whose scalars are in the same slot. */
-static void inputs_muon_skip(const struct check_case *check, double *const *value, struct random *random)
+static void inputs_muon_skip(const struct check_case *check, double *const *value,
+                             struct random *random)
 {
     (void)random;
     value[MUON_MOMENTUM_SCALARS][SCALAR_FOUND_INF] = check->inputs == INPUTS_SPECIAL ? 1.0 : 0.0;
 }
 
-static void inputs_muon_normalize(const struct check_case *check, double *const *value, struct random *random)
+static void inputs_muon_normalize(const struct check_case *check, double *const *value,
+                                  struct random *random)
 {
-    value[MUON_NORMALIZE_SUM][0] = check->inputs == INPUTS_SMALL ? 1e-16 : 4.0 + random_normal(random);
+    value[MUON_NORMALIZE_SUM][0] =
+        check->inputs == INPUTS_SMALL ? 1e-16 : 4.0 + random_normal(random);
 }
 
 const struct op_test test_muon_momentum = {

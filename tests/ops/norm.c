@@ -31,9 +31,11 @@ static void ref_clip_factor(const struct op_call *call, const struct ref_tensors
     scalars[SCALAR_FOUND_INF] = isfinite(norm) ? 0.0 : 1.0;
     if (isfinite(norm))
         scalars[SCALAR_ADAM_STEP] += 1.0;
-    /* The square root halves the sum's relative error.  Next: square root, product, sum, quotient, product. */
+    /* The square root halves the sum's relative error.  Next: square root, product, sum, quotient,
+     * product. */
     term[SCALAR_GRAD_NORM] = isfinite(norm) ? norm * (0.5 * sqrt((double)count) + 2.0) : REF_EXACT;
-    term[SCALAR_CLIP] = isfinite(norm) ? scalars[SCALAR_CLIP] * (0.5 * sqrt((double)count) + 5.0) : REF_UNSPECIFIED;
+    term[SCALAR_CLIP] =
+        isfinite(norm) ? scalars[SCALAR_CLIP] * (0.5 * sqrt((double)count) + 5.0) : REF_UNSPECIFIED;
     if (limit == 0.0 && isfinite(norm))
         term[SCALAR_CLIP] = REF_EXACT;
 }
@@ -48,13 +50,16 @@ static void make_clip_factor(struct maker *maker)
 {
     static const float limits[] = {1.0f, 0.0f, 1e-5f, 1e6f, 0.5f};
     case_attrs(maker)->clip_max = limits[maker->index % COUNT(limits)];
-    case_tensor(maker, CLIP_FACTOR_PARTIALS, DTYPE_F32, maker->index % 20 == 19 ? 148 : case_size(maker, 129), 0);
+    case_tensor(maker, CLIP_FACTOR_PARTIALS, DTYPE_F32,
+                maker->index % 20 == 19 ? 148 : case_size(maker, 129), 0);
     case_scalars(maker, CLIP_FACTOR_SCALARS);
 }
 
-#define PARTIAL_HUGE 8e36 /* a square of 6.5 stays below the largest fp32 value, a sum of some does not */
+#define PARTIAL_HUGE \
+    8e36 /* a square of 6.5 stays below the largest fp32 value, a sum of some does not */
 
-static void inputs_clip_factor(const struct check_case *check, double *const *value, struct random *random)
+static void inputs_clip_factor(const struct check_case *check, double *const *value,
+                               struct random *random)
 {
     double *partial = value[CLIP_FACTOR_PARTIALS];
     int64_t count = case_operand(check, CLIP_FACTOR_PARTIALS)->dims[0];
@@ -64,10 +69,12 @@ static void inputs_clip_factor(const struct check_case *check, double *const *va
                       : check->inputs == INPUTS_HUGE ? PARTIAL_HUGE
                                                      : 1.0);
     if (check->inputs == INPUTS_SPECIAL)
-        partial[random_below(random, count)] = check->index % 2 != 0 ? (double)INFINITY : (double)NAN;
+        partial[random_below(random, count)] =
+            check->index % 2 != 0 ? (double)INFINITY : (double)NAN;
 }
 
-static void inputs_sum_of_squares(const struct check_case *check, double *const *value, struct random *random)
+static void inputs_sum_of_squares(const struct check_case *check, double *const *value,
+                                  struct random *random)
 {
     (void)random;
     inputs_huge(check, SUM_OF_SQUARES_X, value, HUGE_SCALE);

@@ -1,7 +1,8 @@
 /* The table of op tests, and the functions that the oracles of all families share.
  *
- * The oracle stores and sums everything in double, in rising index order; nothing here is meant to be fast.  The known
- * answers of the exact ops, which another program computed, are in tests/unit/check_cpu_lean.c.
+ * The oracle stores and sums everything in double, in rising index order; nothing here is meant to
+ * be fast.  The known answers of the exact ops, which another program computed, are in
+ * tests/unit/check_cpu_lean.c.
  */
 #include "tests/ops/op_test.h"
 
@@ -43,7 +44,8 @@ void ref_run(const struct op_call *call, const struct ref_tensors *tensors)
     unspecified(call, tensors);
 }
 
-double ref_dropout_factor(const double *scalars, float p, int32_t site, int64_t sample, int64_t element)
+double ref_dropout_factor(const double *scalars, float p, int32_t site, int64_t sample,
+                          int64_t element)
 {
     uint32_t threshold = (uint32_t)floor((double)p * 65536.0 + 0.5);
     if (threshold == 0)
@@ -95,7 +97,8 @@ float exact_float_of(uint32_t bits)
     return x;
 }
 
-uint32_t exact_random_of(const struct op_call *call, const double *scalars, int64_t i, uint32_t stream)
+uint32_t exact_random_of(const struct op_call *call, const double *scalars, int64_t i,
+                         uint32_t stream)
 {
     uint64_t seed = (uint64_t)scalars[SCALAR_SEED_HI] << 32 | (uint64_t)scalars[SCALAR_SEED_LO];
     uint64_t index = (uint64_t)i + (uint64_t)call->attrs.index_base;
@@ -144,7 +147,8 @@ void case_documents(struct maker *maker, int32_t slot, int64_t rows)
 
 void inputs_documents(const struct check_case *check, double *first, struct random *random)
 {
-    const int64_t time = check->call.attrs.time, rows = first != NULL ? case_operand(check, 0)->dims[0] : 0;
+    const int64_t time = check->call.attrs.time,
+                  rows = first != NULL ? case_operand(check, 0)->dims[0] : 0;
     int64_t period = 1;
     for (int64_t n = 0; n < rows; n++) {
         if (n % time == 0)

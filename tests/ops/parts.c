@@ -6,12 +6,14 @@
 static void exact_sum_parts(const struct op_call *call, double *const *value)
 {
     const int64_t count = op_elements(call, SUM_PARTS_X);
-    const int64_t parts = value[SUM_PARTS_OTHERS] != NULL ? call->operand[SUM_PARTS_OTHERS].dims[0] + 1 : 1;
+    const int64_t parts =
+        value[SUM_PARTS_OTHERS] != NULL ? call->operand[SUM_PARTS_OTHERS].dims[0] + 1 : 1;
     const int64_t own = call->attrs.from;
     for (int64_t i = 0; i < count; i++) {
         float sum = call->attrs.accumulate != 0 ? (float)value[SUM_PARTS_Y][i] : -0.0f;
         for (int64_t p = 0; p < parts; p++)
-            sum += (float)(p == own ? value[SUM_PARTS_X][i] : value[SUM_PARTS_OTHERS][(p - (p > own)) * count + i]);
+            sum += (float)(p == own ? value[SUM_PARTS_X][i]
+                                    : value[SUM_PARTS_OTHERS][(p - (p > own)) * count + i]);
         value[SUM_PARTS_Y][i] = (double)sum;
     }
 }
@@ -37,11 +39,14 @@ static void bench_sum_parts(struct maker *maker)
 }
 
 /* Plants infinity, a signed zero, and values whose sum depends on the order. */
-static void inputs_sum_parts(const struct check_case *check, double *const *value, struct random *random)
+static void inputs_sum_parts(const struct check_case *check, double *const *value,
+                             struct random *random)
 {
-    static const double special[] = {(double)INFINITY, (double)NAN, -0.0, 0x1p-24, 30000.0, -30000.0};
+    static const double special[] = {(double)INFINITY, (double)NAN, -0.0,
+                                     0x1p-24,          30000.0,     -30000.0};
     const int64_t count = operand_elements(case_operand(check, SUM_PARTS_X));
-    for (size_t i = 0; i < sizeof special / sizeof special[0] && check->inputs == INPUTS_SPECIAL; i++)
+    for (size_t i = 0; i < sizeof special / sizeof special[0] && check->inputs == INPUTS_SPECIAL;
+         i++)
         value[SUM_PARTS_X][random_below(random, count)] = special[i];
 }
 

@@ -16,7 +16,8 @@ static void make_residual(struct maker *maker)
     case_tensor(maker, RESIDUAL_Y, maker->dtype, rows, columns);
 }
 
-static void inputs_residual(const struct check_case *check, double *const *value, struct random *random)
+static void inputs_residual(const struct check_case *check, double *const *value,
+                            struct random *random)
 {
     (void)random;
     inputs_huge(check, RESIDUAL_X, value, HUGE_SCALE);

@@ -1,10 +1,11 @@
-/* Rotary position embedding, with and without a norm of the queries and keys.  The terms are derived in
- * tests/opcheck/bounds.md. */
+/* Rotary position embedding, with and without a norm of the queries and keys.  The terms are
+ * derived in tests/opcheck/bounds.md. */
 #include <math.h>
 
 #include "tests/ops/op_test.h"
 
-/* A head of a row: its first element, the row's cosines and sines, its gains, and the span that shares its mean. */
+/* A head of a row: its first element, the row's cosines and sines, its gains, and the span that
+ * shares its mean. */
 struct head {
     int64_t at, half, gain, mean_at, mean_count;
     const double *cosine, *sine;
@@ -36,7 +37,8 @@ static struct head head_of(const struct op_call *call, double *const *value, int
 }
 
 /* Returns mean(x^2) over the span, and r and its relative term. */
-static double ref_r(const struct op_call *call, const double *x, const struct head *head, double *out_term)
+static double ref_r(const struct op_call *call, const double *x, const struct head *head,
+                    double *out_term)
 {
     double square = 0.0, count = (double)head->mean_count;
     for (int64_t i = 0; i < head->mean_count; i++)
@@ -67,7 +69,8 @@ static void ref_rope_forward(const struct op_call *call, const struct ref_tensor
         double r_term, r = ref_r(call, x, &head, &r_term);
         for (int64_t i = 0; i < head.half; i++) {
             int64_t first = head.at + i, second = first + head.half;
-            double a = x[first], b = x[second], c = head.cosine[i], s = head.sine[i], term = sqrt(2.0);
+            double a = x[first], b = x[second], c = head.cosine[i], s = head.sine[i],
+                   term = sqrt(2.0);
             if (gain != NULL) {
                 a *= r * gain[head.gain + i];
                 b *= r * gain[head.gain + head.half + i];
@@ -92,16 +95,19 @@ static double ref_back(const double *dy, const struct head *head, int64_t i, dou
 }
 
 /* The terms of dgain collect sizes until they are complete. */
-static void ref_head_gradient(const struct op_call *call, const struct ref_tensors *t, const struct head *head,
-                              double second, double second_size)
+static void ref_head_gradient(const struct op_call *call, const struct ref_tensors *t,
+                              const struct head *head, double second, double second_size)
 {
-    const double *dy = t->value[ROPE_BACKWARD_DY], *x = t->value[ROPE_BACKWARD_X], *gain = t->value[ROPE_BACKWARD_GAIN];
+    const double *dy = t->value[ROPE_BACKWARD_DY], *x = t->value[ROPE_BACKWARD_X],
+                 *gain = t->value[ROPE_BACKWARD_GAIN];
     double r_term, r = ref_r(call, x, head, &r_term), count = (double)head->mean_count;
     for (int64_t i = 0; i < 2 * head->half; i++) {
-        double size, dz = ref_back(dy, head, i, &size), g = gain[head->gain + i], xh = x[head->at + i] * r;
+        double size, dz = ref_back(dy, head, i, &size), g = gain[head->gain + i],
+                     xh = x[head->at + i] * r;
         t->value[ROPE_BACKWARD_DX][head->at + i] = r * (dz * g - xh * second);
         t->term[ROPE_BACKWARD_DX][head->at + i] =
-            r * ((sqrt(4.0) + r_term) * size * fabs(g) + fabs(xh) * (sqrt(count) + 3.0 * r_term + 3.0) * second_size);
+            r * ((sqrt(4.0) + r_term) * size * fabs(g) +
+                 fabs(xh) * (sqrt(count) + 3.0 * r_term + 3.0) * second_size);
         t->value[ROPE_BACKWARD_DGAIN][head->gain + i] += dz * xh;
         t->term[ROPE_BACKWARD_DGAIN][head->gain + i] += size * fabs(xh) * (2.0 + r_term);
     }
@@ -109,7 +115,8 @@ static void ref_head_gradient(const struct op_call *call, const struct ref_tenso
 
 static void ref_rope_backward(const struct op_call *call, const struct ref_tensors *t)
 {
-    const double *dy = t->value[ROPE_BACKWARD_DY], *x = t->value[ROPE_BACKWARD_X], *gain = t->value[ROPE_BACKWARD_GAIN];
+    const double *dy = t->value[ROPE_BACKWARD_DY], *x = t->value[ROPE_BACKWARD_X],
+                 *gain = t->value[ROPE_BACKWARD_GAIN];
     int64_t rows = op_rows(call, ROPE_BACKWARD_DY), size = op_columns(call, ROPE_BACKWARD_TABLE),
             turned = turned_heads(call);
     ref_values(call, t);
@@ -122,7 +129,8 @@ static void ref_rope_backward(const struct op_call *call, const struct ref_tenso
         double second = 0.0, second_size = 0.0;
         for (int64_t i = 0; gain == NULL && i < head.half; i++) { /* dx may be dy */
             int64_t first = head.at + i, last = first + head.half;
-            double sizes[2], a = ref_back(dy, &head, i, &sizes[0]), b = ref_back(dy, &head, i + head.half, &sizes[1]);
+            double sizes[2], a = ref_back(dy, &head, i, &sizes[0]),
+                             b = ref_back(dy, &head, i + head.half, &sizes[1]);
             t->value[ROPE_BACKWARD_DX][first] = a;
             t->value[ROPE_BACKWARD_DX][last] = b;
             t->term[ROPE_BACKWARD_DX][first] = sqrt(2.0) * sizes[0];
@@ -134,7 +142,8 @@ static void ref_rope_backward(const struct op_call *call, const struct ref_tenso
             struct head other = head_of(call, t->value, k / turned, h);
             double term, r = ref_r(call, x, &other, &term), sizes;
             for (int64_t i = 0; i < size; i++) {
-                double weight = gain[other.gain + i] * x[other.at + i] * r / (double)head.mean_count;
+                double weight =
+                    gain[other.gain + i] * x[other.at + i] * r / (double)head.mean_count;
                 second += ref_back(dy, &other, i, &sizes) * weight;
                 second_size += sizes * fabs(weight);
             }
@@ -142,7 +151,8 @@ static void ref_rope_backward(const struct op_call *call, const struct ref_tenso
         if (gain != NULL)
             ref_head_gradient(call, t, &head, second, second_size);
     }
-    double sums = (double)(rows * turned) * (double)size / (double)op_elements(call, ROPE_BACKWARD_DGAIN);
+    double sums =
+        (double)(rows * turned) * (double)size / (double)op_elements(call, ROPE_BACKWARD_DGAIN);
     for (int64_t i = 0; i < op_elements(call, ROPE_BACKWARD_DGAIN); i++)
         t->term[ROPE_BACKWARD_DGAIN][i] *= sqrt(sums + 1.0);
 }
@@ -155,7 +165,8 @@ static void ref_rope_backward(const struct op_call *call, const struct ref_tenso
 static void make_rope_forward(struct maker *maker)
 {
     static const int32_t kv_heads[] = {1, 2, 3, 4};
-    int64_t time = case_size(maker, 33), half = maker->index % 20 == 19 ? 64 : case_any_size(maker, 17);
+    int64_t time = case_size(maker, 33),
+            half = maker->index % 20 == 19 ? 64 : case_any_size(maker, 17);
     int64_t samples = 1 + random_below(&maker->random, 3);
     struct op_attrs *attrs = case_attrs(maker);
     attrs->time = (int32_t)time;
@@ -163,11 +174,14 @@ static void make_rope_forward(struct maker *maker)
     attrs->heads = attrs->kv_heads * (1 + (int32_t)random_below(&maker->random, 3));
     attrs->epsilon = 1e-5f;
     int64_t turned = (int64_t)attrs->heads + attrs->kv_heads;
-    case_tensor(maker, ROPE_FORWARD_X, maker->dtype, samples * time, (turned + attrs->kv_heads) * 2 * half);
-    case_tensor(maker, ROPE_FORWARD_TABLE, DTYPE_F32, time + random_below(&maker->random, 9), 2 * half);
+    case_tensor(maker, ROPE_FORWARD_X, maker->dtype, samples * time,
+                (turned + attrs->kv_heads) * 2 * half);
+    case_tensor(maker, ROPE_FORWARD_TABLE, DTYPE_F32, time + random_below(&maker->random, 9),
+                2 * half);
     case_scalars(maker, ROPE_FORWARD_SCALARS);
     if (maker->index % 5 != 0)
-        case_tensor(maker, ROPE_FORWARD_GAIN, maker->kept, (maker->index % 5 < 3 ? 2 : turned) * 2 * half, 0);
+        case_tensor(maker, ROPE_FORWARD_GAIN, maker->kept,
+                    (maker->index % 5 < 3 ? 2 : turned) * 2 * half, 0);
 }
 
 static void make_rope_backward(struct maker *maker)
@@ -202,7 +216,8 @@ static void inputs_rope(const struct check_case *check, double *const *value, st
 {
     int64_t positions = case_operand(check, ROPE_FORWARD_TABLE)->dims[0],
             size = case_operand(check, ROPE_FORWARD_TABLE)->dims[1];
-    value[ROPE_FORWARD_SCALARS][SCALAR_POSITION] = (double)random_below(random, positions - check->call.attrs.time + 1);
+    value[ROPE_FORWARD_SCALARS][SCALAR_POSITION] =
+        (double)random_below(random, positions - check->call.attrs.time + 1);
     for (int64_t i = 0; i < positions * size / 2 && check->inputs != INPUTS_INTEGER; i++) {
         int64_t p = i / (size / 2), k = i % (size / 2);
         double angle = (double)(p + 1) * pow(100.0, -2.0 * (double)k / (double)size);
@@ -211,7 +226,8 @@ static void inputs_rope(const struct check_case *check, double *const *value, st
     }
     if (check->inputs == INPUTS_SMALL && check->call.kind == OP_ROPE_FORWARD)
         inputs_scale(check, ROPE_FORWARD_X, value[ROPE_FORWARD_X], 1e-2, 0.0);
-    if (check->inputs == INPUTS_SMALL && check->call.kind == OP_ROPE_BACKWARD && value[ROPE_BACKWARD_X] != NULL)
+    if (check->inputs == INPUTS_SMALL && check->call.kind == OP_ROPE_BACKWARD &&
+        value[ROPE_BACKWARD_X] != NULL)
         inputs_scale(check, ROPE_BACKWARD_X, value[ROPE_BACKWARD_X], 1e-2, 0.0);
     inputs_huge(check, ROPE_FORWARD_X, value, HUGE_SCALE);
     inputs_huge(check, ROPE_FORWARD_GAIN, value, HUGE_SCALE);
@@ -220,7 +236,9 @@ static void inputs_rope(const struct check_case *check, double *const *value, st
 /* With gains the elements of a row share the error of r. */
 static double rope_shared_by(const struct op_call *call, int32_t slot)
 {
-    return slot == ROPE_FORWARD_Y && call->operand[ROPE_FORWARD_GAIN].present ? judge_row(call, slot) : 1.0;
+    return slot == ROPE_FORWARD_Y && call->operand[ROPE_FORWARD_GAIN].present
+               ? judge_row(call, slot)
+               : 1.0;
 }
 
 const struct op_test test_rope_forward = {

@@ -1,10 +1,11 @@
-/* Flips single bits in a checkpoint's files and truncates them: all damage is detected, and none crashes the reader.
+/* Flips single bits in a checkpoint's files and truncates them: all damage is detected, and none
+ * crashes the reader.
  *
- * A checkpoint with all its parts is saved, a bit of one of the files that a resume reads (weights, moments, record) is
- * inverted in place, and everything is opened and loaded as in a resume.  This must fail with one line, or else have
- * read exactly what was saved: the bit was in white space between two fields of the record.  `make check` tries FLIPS
- * bits, CHECK_LONG=1 FLIPS_LONG; and truncates each file at every 7th length and the last 64 (CHECK_LONG=1: at every
- * length).
+ * A checkpoint with all its parts is saved, a bit of one of the files that a resume reads (weights,
+ * moments, record) is inverted in place, and everything is opened and loaded as in a resume.  This
+ * must fail with one line, or else have read exactly what was saved: the bit was in white space
+ * between two fields of the record.  `make check` tries FLIPS bits, CHECK_LONG=1 FLIPS_LONG; and
+ * truncates each file at every 7th length and the last 64 (CHECK_LONG=1: at every length).
  */
 #include <inttypes.h>
 
@@ -59,8 +60,8 @@ static json_t *record_read(void)
     return root;
 }
 
-/* Returns true when the file has every field of `good` unchanged, except for the checksum, whose name the flip may have
- * hit. */
+/* Returns true when the file has every field of `good` unchanged, except for the checksum, whose
+ * name the flip may have hit. */
 static bool record_is(const json_t *good)
 {
     json_t *now = record_read();
@@ -84,9 +85,10 @@ static bool damage_noticed(int file, const char *what, size_t at, const json_t *
     capture.lines = 0;
     const enum gt_status status = io_open_load(&model, folder, true, &iter);
     if (status != GT_OK) {
-        ck_assert_msg(status == GT_DATA || status == GT_UNSUPPORTED, "%s %zu of %s: %s", what, at, names[file],
-                      status_name(status));
-        ck_assert_msg(capture.lines == 1, "%s %zu of %s: %d lines", what, at, names[file], capture.lines);
+        ck_assert_msg(status == GT_DATA || status == GT_UNSUPPORTED, "%s %zu of %s: %s", what, at,
+                      names[file], status_name(status));
+        ck_assert_msg(capture.lines == 1, "%s %zu of %s: %d lines", what, at, names[file],
+                      capture.lines);
         return true;
     }
     ck_assert_msg(file == RECORD, "%s %zu of %s was not noticed", what, at, names[file]);
@@ -122,8 +124,9 @@ TEST(every_flip_is_noticed)
     }
     json_decref(good);
     ck_assert_int_ge(tried[RECORD], count / 20);
-    printf("%d bits flipped (%d of weights, %d of moments, %d of the record): all noticed but %d between fields\n",
-           count, tried[0], tried[1], tried[2], harmless);
+    printf(
+        "%d bits flipped (%d of weights, %d of moments, %d of the record): all noticed but %d between fields\n",
+        count, tried[0], tried[1], tried[2], harmless);
     ck_assert_int_le(harmless, tried[RECORD] / 10);
 }
 

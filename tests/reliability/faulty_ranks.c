@@ -1,10 +1,12 @@
-/* Preloaded into ranks: kills, stops or hangs one of them at a call that carries bytes, or makes such a call fail.
+/* Preloaded into ranks: kills, stops or hangs one of them at a call that carries bytes, or makes
+ * such a call fail.
  *
- * RANK_FAULT=RANK:CALL:NUMBER:WHAT; WHAT is kill, stop, hang or fail.  The CALL "copy" stands for each copy into or out of
- * the memory that forked ranks share, "fork" and "mmap" for the calls that make ranks and that memory, "fsync" and
- * "rename" for those of a save; compiled with mpicc -DWITH_MPI, each function of MPI that the module calls goes by its name.
- * The process that forks ranks is rank -1.  RANK_COUNTS names a file to which each rank that ends by exit() appends
- * "RANK CALL NUMBER" for each call, and "RANK arena BYTES" of its largest private mapping.
+ * RANK_FAULT=RANK:CALL:NUMBER:WHAT; WHAT is kill, stop, hang or fail.  The CALL "copy" stands for
+ * each copy into or out of the memory that forked ranks share, "fork" and "mmap" for the calls that
+ * make ranks and that memory, "fsync" and "rename" for those of a save; compiled with mpicc
+ * -DWITH_MPI, each function of MPI that the module calls goes by its name. The process that forks
+ * ranks is rank -1.  RANK_COUNTS names a file to which each rank that ends by exit() appends "RANK
+ * CALL NUMBER" for each call, and "RANK arena BYTES" of its largest private mapping.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,11 +18,36 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum call { COPY, FORK, MMAP, FSYNC, RENAME, INIT, SPLIT, ISEND, IRECV, TEST, IPROBE, RECV, FINALIZE, CALLS };
+enum call {
+    COPY,
+    FORK,
+    MMAP,
+    FSYNC,
+    RENAME,
+    INIT,
+    SPLIT,
+    ISEND,
+    IRECV,
+    TEST,
+    IPROBE,
+    RECV,
+    FINALIZE,
+    CALLS
+};
 
-static const char *const names[CALLS] = {
-    "copy",      "fork",      "mmap",     "fsync",      "rename",   "MPI_Init_thread", "MPI_Comm_split_type",
-    "MPI_Isend", "MPI_Irecv", "MPI_Test", "MPI_Iprobe", "MPI_Recv", "MPI_Finalize"};
+static const char *const names[CALLS] = {"copy",
+                                         "fork",
+                                         "mmap",
+                                         "fsync",
+                                         "rename",
+                                         "MPI_Init_thread",
+                                         "MPI_Comm_split_type",
+                                         "MPI_Isend",
+                                         "MPI_Irecv",
+                                         "MPI_Test",
+                                         "MPI_Iprobe",
+                                         "MPI_Recv",
+                                         "MPI_Finalize"};
 static int rank = -1, forks;
 static long counts[CALLS];
 static char *block;
@@ -34,8 +61,8 @@ static int fault(enum call call)
     long number;
     const char *text = getenv("RANK_FAULT");
     counts[call]++;
-    if (text == NULL || sscanf(text, "%d:%63[^:]:%ld:%15s", &of, name, &number, what) != 4 || of != rank ||
-        strcmp(name, names[call]) != 0 || number != counts[call])
+    if (text == NULL || sscanf(text, "%d:%63[^:]:%ld:%15s", &of, name, &number, what) != 4 ||
+        of != rank || strcmp(name, names[call]) != 0 || number != counts[call])
         return 0;
     if (strcmp(what, "kill") == 0)
         raise(SIGKILL);
@@ -117,7 +144,8 @@ int fsync(int fd)
 
 int rename(const char *from, const char *to)
 {
-    int (*const real)(const char *, const char *) = (int (*)(const char *, const char *))dlsym(RTLD_NEXT, "rename");
+    int (*const real)(const char *, const char *) =
+        (int (*)(const char *, const char *))dlsym(RTLD_NEXT, "rename");
     fault(RENAME);
     return real(from, to);
 }
@@ -127,7 +155,8 @@ int rename(const char *from, const char *to)
 #ifdef WITH_MPI
 #include <mpi.h>
 
-/* Does what MPI does about an error: calls the communicator's handler, which by default ends all ranks. */
+/* Does what MPI does about an error: calls the communicator's handler, which by default ends all
+ * ranks. */
 static int failed(enum call call)
 {
     if (fault(call))
@@ -144,20 +173,27 @@ static int failed(enum call call)
 
 int MPI_Init_thread(int *count, char ***words, int required, int *provided)
 {
-    const char *of = getenv("OMPI_COMM_WORLD_RANK") != NULL ? getenv("OMPI_COMM_WORLD_RANK") : getenv("PMI_RANK");
+    const char *of = getenv("OMPI_COMM_WORLD_RANK") != NULL ? getenv("OMPI_COMM_WORLD_RANK")
+                                                            : getenv("PMI_RANK");
     rank = of != NULL ? atoi(of) : -1;
     return fault(INIT) ? MPI_ERR_OTHER : PMPI_Init_thread(count, words, required, provided);
 }
 
-WRAP(SPLIT, Comm_split_type, (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *out), comm, type, key, info,
-     out)
-WRAP(ISEND, Isend, (const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request *out),
+WRAP(SPLIT, Comm_split_type, (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *out), comm,
+     type, key, info, out)
+WRAP(ISEND, Isend,
+     (const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+      MPI_Request *out),
      data, count, type, to, tag, comm, out)
-WRAP(IRECV, Irecv, (void *data, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request *out), data,
-     count, type, from, tag, comm, out)
+WRAP(IRECV, Irecv,
+     (void *data, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request *out),
+     data, count, type, from, tag, comm, out)
 WRAP(TEST, Test, (MPI_Request * request, int *done, MPI_Status *status), request, done, status)
-WRAP(IPROBE, Iprobe, (int from, int tag, MPI_Comm comm, int *there, MPI_Status *status), from, tag, comm, there, status)
-WRAP(RECV, Recv, (void *data, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status *status), data,
-     count, type, from, tag, comm, status)
+WRAP(IPROBE, Iprobe, (int from, int tag, MPI_Comm comm, int *there, MPI_Status *status), from, tag,
+     comm, there, status)
+WRAP(RECV, Recv,
+     (void *data, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+      MPI_Status *status),
+     data, count, type, from, tag, comm, status)
 WRAP(FINALIZE, Finalize, (void), )
 #endif

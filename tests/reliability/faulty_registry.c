@@ -1,16 +1,18 @@
-/* The registry of backends with a fault in one of them; it turns gpt-train into gpt-train-faulty, and gpt-sample
- * likewise.
+/* The registry of backends with a fault in one of them; it turns gpt-train into gpt-train-faulty,
+ * and gpt-sample likewise.
  *
- * GPT_FAULT=CALL:N:KIND makes the N-th CALL (a field of struct backend_ops: devices, open, info, ...) of the backend
- * GPT_FAULT_BACKEND (default cpu) go wrong: with `memory` and `launch` it fails once; with `lost` it and all later
- * calls fail; with `hang` it never returns.  Calls without a status (close, holders, choices, timings) can only hang;
- * so can devices, which finds none after `lost`.  GPT_FAULT_REPORT names a file, written when the process exits: the
- * number of calls, "CALL N" a line; of calls refused after `lost`, "refused:CALL N"; and of devices opened but not
- * closed, "left N".  The backend itself computes as usual: only its table of functions is replaced.  Backends that
- * choose no algorithms pretend to have chosen one, so that a checkpoint contains a choice to repeat.
+ * GPT_FAULT=CALL:N:KIND makes the N-th CALL (a field of struct backend_ops: devices, open, info,
+ * ...) of the backend GPT_FAULT_BACKEND (default cpu) go wrong: with `memory` and `launch` it fails
+ * once; with `lost` it and all later calls fail; with `hang` it never returns.  Calls without a
+ * status (close, holders, choices, timings) can only hang; so can devices, which finds none after
+ * `lost`.  GPT_FAULT_REPORT names a file, written when the process exits: the number of calls,
+ * "CALL N" a line; of calls refused after `lost`, "refused:CALL N"; and of devices opened but not
+ * closed, "left N".  The backend itself computes as usual: only its table of functions is replaced.
+ * Backends that choose no algorithms pretend to have chosen one, so that a checkpoint contains a
+ * choice to repeat.
  *
- * GPT_FAULT_NAN=OP:ITER:TIMES puts a NaN into the first output element, in float32, of the first TIMES calls of OP
- * (gelu_backward) in the forward and backward passes of iteration ITER.
+ * GPT_FAULT_NAN=OP:ITER:TIMES puts a NaN into the first output element, in float32, of the first
+ * TIMES calls of OP (gelu_backward) in the forward and backward passes of iteration ITER.
  */
 #include <config.h>
 
@@ -45,8 +47,9 @@ enum call {
     CALLS
 };
 
-static const char *const call_names[CALLS] = {"devices", "open",    "close", "info",   "holders",  "arena", "choose",
-                                              "choices", "timings", "bind",  "upload", "download", "run",   "sync"};
+static const char *const call_names[CALLS] = {
+    "devices", "open",    "close", "info",   "holders",  "arena", "choose",
+    "choices", "timings", "bind",  "upload", "download", "run",   "sync"};
 
 static struct {
     const struct backend_ops *original;
@@ -100,8 +103,8 @@ static enum gt_status fault(enum call call)
     if (!due && !faulty.is_lost)
         return GT_OK;
     bool no_memory = due && strcmp(kind, "memory") == 0;
-    log_error("%s: a planted fault: %s %" PRIu64 ": %s", faulty.original->name, call_names[call], faulty.counts[call],
-              faulty.is_lost ? "the device is lost" : kind);
+    log_error("%s: a planted fault: %s %" PRIu64 ": %s", faulty.original->name, call_names[call],
+              faulty.counts[call], faulty.is_lost ? "the device is lost" : kind);
     return no_memory ? GT_NO_MEMORY : GT_DEVICE;
 }
 
@@ -115,9 +118,11 @@ static void fault_hang(enum call call)
 static void faulty_devices(bool automatic, struct backend_devices *out)
 {
     char kind[16] = "";
-    faulty.is_lost = (is_failing(CALL_DEVICES, kind) && strcmp(kind, "lost") == 0) || faulty.is_lost;
+    faulty.is_lost =
+        (is_failing(CALL_DEVICES, kind) && strcmp(kind, "lost") == 0) || faulty.is_lost;
     if (faulty.is_lost)
-        *out = (struct backend_devices){.first = -1, .reason = "a planted fault: the device is lost"};
+        *out =
+            (struct backend_devices){.first = -1, .reason = "a planted fault: the device is lost"};
     else
         faulty.original->devices(automatic, out);
 }
@@ -136,10 +141,12 @@ static void faulty_holders(struct backend *backend, struct backend_holders *out)
         faulty.original->holders(backend, out);
 }
 
-static enum gt_status faulty_choose(struct backend *backend, const struct backend_choice *choices, size_t count)
+static enum gt_status faulty_choose(struct backend *backend, const struct backend_choice *choices,
+                                    size_t count)
 {
     TRY(fault(CALL_CHOOSE));
-    return faulty.original->choose != NULL ? faulty.original->choose(backend, choices, count) : GT_OK;
+    return faulty.original->choose != NULL ? faulty.original->choose(backend, choices, count)
+                                           : GT_OK;
 }
 
 static const struct backend_choice *faulty_choices(struct backend *backend, size_t *count)
@@ -165,31 +172,36 @@ static enum gt_status faulty_info(struct backend *backend, struct backend_info *
     return faulty.original->info(backend, out);
 }
 
-static enum gt_status faulty_arena(struct backend *backend, const struct backend_segment *segments, int32_t count)
+static enum gt_status faulty_arena(struct backend *backend, const struct backend_segment *segments,
+                                   int32_t count)
 {
     TRY(fault(CALL_ARENA));
     return faulty.original->arena(backend, segments, count);
 }
 
-static enum gt_status faulty_bind(struct backend *backend, const struct op_call *calls, size_t count)
+static enum gt_status faulty_bind(struct backend *backend, const struct op_call *calls,
+                                  size_t count)
 {
     TRY(fault(CALL_BIND));
     return faulty.original->bind != NULL ? faulty.original->bind(backend, calls, count) : GT_OK;
 }
 
-static enum gt_status faulty_upload(struct backend *backend, struct address to, const void *from, size_t bytes)
+static enum gt_status faulty_upload(struct backend *backend, struct address to, const void *from,
+                                    size_t bytes)
 {
     TRY(fault(CALL_UPLOAD));
     return faulty.original->upload(backend, to, from, bytes);
 }
 
-static enum gt_status faulty_download(struct backend *backend, void *to, struct address from, size_t bytes)
+static enum gt_status faulty_download(struct backend *backend, void *to, struct address from,
+                                      size_t bytes)
 {
     TRY(fault(CALL_DOWNLOAD));
     return faulty.original->download(backend, to, from, bytes);
 }
 
-static enum gt_status faulty_download_later(struct backend *backend, void *to, struct address from, size_t bytes)
+static enum gt_status faulty_download_later(struct backend *backend, void *to, struct address from,
+                                            size_t bytes)
 {
     TRY(fault(CALL_DOWNLOAD));
     return faulty.original->download_later(backend, to, from, bytes);
@@ -211,7 +223,8 @@ static enum gt_status poison(struct backend *backend, const struct op_call *call
         TRY(faulty.original->download(backend, &step, at, sizeof step));
         faulty.iter = step;
     }
-    if (faulty.iter != iter || faulty.poisoned >= times || strcmp(name, op_declaration(call->kind)->name) != 0)
+    if (faulty.iter != iter || faulty.poisoned >= times ||
+        strcmp(name, op_declaration(call->kind)->name) != 0)
         return GT_OK;
     while (op_direction(call->kind, &call->attrs, slot) == OPERAND_IN)
         slot++;

@@ -1,12 +1,13 @@
 /* A helper of the tokenizer tests: the tokenizers without gpt-prepare.
  *
- *   tokenizer_tool encode NAME THREADS RECORDS OUT [REPEATS]   ids of each record; prints the best time
- *   tokenizer_tool decode NAME IDS OUT                         texts of each record
- *   tokenizer_tool train VOCAB-SIZE RECORDS FOLDER             trains on the records, saves into FOLDER; prints the
- *                                                              time
+ *   tokenizer_tool encode NAME THREADS RECORDS OUT [REPEATS]   ids of each record; prints the best
+ * time tokenizer_tool decode NAME IDS OUT                         texts of each record
+ *   tokenizer_tool train VOCAB-SIZE RECORDS FOLDER             trains on the records, saves into
+ * FOLDER; prints the time
  *
- * RECORDS contains records of a 32-bit count and that many bytes; IDS, and OUT of encode, a 32-bit count and that many
- * 32-bit ids; everything in the machine's byte order.  NAME is a vocabulary as for gpt-prepare --tokenizer=.
+ * RECORDS contains records of a 32-bit count and that many bytes; IDS, and OUT of encode, a 32-bit
+ * count and that many 32-bit ids; everything in the machine's byte order.  NAME is a vocabulary as
+ * for gpt-prepare --tokenizer=.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +57,8 @@ static enum gt_status fail(const char *what)
 static enum gt_status records_list(struct tool *tool, size_t unit)
 {
     size_t at = 0;
-    TRY(HOSTMEM_NEW(tool->mem, tool->input_count / sizeof(uint32_t) + 1, "records", &tool->documents));
+    TRY(HOSTMEM_NEW(tool->mem, tool->input_count / sizeof(uint32_t) + 1, "records",
+                    &tool->documents));
     while (at < tool->input_count) {
         uint32_t count;
         if (tool->input_count - at < sizeof count)
@@ -65,7 +67,8 @@ static enum gt_status records_list(struct tool *tool, size_t unit)
         at += sizeof count;
         if ((tool->input_count - at) / unit < count)
             return fail("a record is cut off");
-        tool->documents[tool->document_count++] = (struct record){.text = tool->input + at, .count = count};
+        tool->documents[tool->document_count++] =
+            (struct record){.text = tool->input + at, .count = count};
         at += count * unit;
     }
     return GT_OK;
@@ -96,7 +99,8 @@ static void record_encode(void *context, size_t index, int thread)
     struct tool *tool = context;
     struct record *record = &tool->documents[index];
     record->status = tokenizer_encoder_run(tool->encoders[thread], record->text, record->count,
-                                           TOKENIZER_SPECIAL_AS_TEXT, record->ids, &record->id_count, &record->fault);
+                                           TOKENIZER_SPECIAL_AS_TEXT, record->ids,
+                                           &record->id_count, &record->fault);
 }
 
 /* Encodes all records once. */
@@ -139,8 +143,10 @@ static enum gt_status tool_encode(struct tool *tool, int argc, char **argv)
     }
     for (size_t i = 0; i < tool->document_count; i++)
         ids += tool->documents[i].id_count;
-    printf("{\"seconds\": %.6f, \"ids\": %zu, \"eot\": %d, \"vocab_size\": %lld, \"hash\": \"%08x\"}\n", best_s, ids,
-           tokenizer_eot(tool->tokenizer), (long long)tool->tokenizer->vocab_size, (unsigned)tool->tokenizer->hash);
+    printf(
+        "{\"seconds\": %.6f, \"ids\": %zu, \"eot\": %d, \"vocab_size\": %lld, \"hash\": \"%08x\"}\n",
+        best_s, ids, tokenizer_eot(tool->tokenizer), (long long)tool->tokenizer->vocab_size,
+        (unsigned)tool->tokenizer->hash);
     return ids_write(tool, argv[5]);
 }
 
@@ -181,8 +187,8 @@ static enum gt_status tool_decode(struct tool *tool, int argc, char **argv)
     return fclose(file) == 0 ? status : fail("cannot write");
 }
 
-static enum gt_status train_records(struct tool *tool, struct bpe_trainer *trainer, int64_t vocab_size,
-                                    const char *folder)
+static enum gt_status train_records(struct tool *tool, struct bpe_trainer *trainer,
+                                    int64_t vocab_size, const char *folder)
 {
     const int64_t begin_ns = clock_monotonic_ns();
     for (size_t i = 0; i < tool->document_count; i++)
@@ -190,8 +196,8 @@ static enum gt_status train_records(struct tool *tool, struct bpe_trainer *train
     const int64_t counted_ns = clock_monotonic_ns();
     TRY(bpe_trainer_finish(trainer, tool->mem, vocab_size, &tool->tokenizer));
     const int64_t end_ns = clock_monotonic_ns();
-    printf("{\"count_seconds\": %.4f, \"merge_seconds\": %.4f}\n", (double)(counted_ns - begin_ns) / 1e9,
-           (double)(end_ns - counted_ns) / 1e9);
+    printf("{\"count_seconds\": %.4f, \"merge_seconds\": %.4f}\n",
+           (double)(counted_ns - begin_ns) / 1e9, (double)(end_ns - counted_ns) / 1e9);
     return tokenizer_files_save(tool->tokenizer, 1, folder);
 }
 

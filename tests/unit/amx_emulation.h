@@ -1,12 +1,13 @@
-/* The AMX instructions that cpu_gemm_amx.c uses, in plain C.  Included after <immintrin.h>, this header replaces
- * their intrinsics.
+/* The AMX instructions that cpu_gemm_amx.c uses, in plain C.  Included after <immintrin.h>, this
+ * header replaces their intrinsics.
  *
- * State and checks follow Intel's description of the instructions, with palette 1: eight tiles of at most 16 rows of 64
- * bytes, which belong to a thread.  What the processor would answer with an exception ends the program, as does a second
- * configuration without a release.  TDPBF16PS sums the products of even and of odd k separately, in fp32 with one
- * rounding per product, then adds the two sums, and their sum to the tile; inputs and results below 2^-126 count as
- * zero.  A result that only rounding lifts to 2^-126 may differ from a processor's.
- *                                Intel SDM vol. 2: LDTILECFG, TILELOADD, TILESTORED, TILEZERO, TILERELEASE, TDPBF16PS
+ * State and checks follow Intel's description of the instructions, with palette 1: eight tiles of
+ * at most 16 rows of 64 bytes, which belong to a thread.  What the processor would answer with an
+ * exception ends the program, as does a second configuration without a release.  TDPBF16PS sums the
+ * products of even and of odd k separately, in fp32 with one rounding per product, then adds the
+ * two sums, and their sum to the tile; inputs and results below 2^-126 count as zero.  A result
+ * that only rounding lifts to 2^-126 may differ from a processor's. Intel SDM vol. 2: LDTILECFG,
+ * TILELOADD, TILESTORED, TILEZERO, TILERELEASE, TDPBF16PS
  */
 #ifndef GPT_TRAIN_UNIT_AMX_EMULATION_H
 #define GPT_TRAIN_UNIT_AMX_EMULATION_H
@@ -32,7 +33,13 @@
 #define _tile_stored amx_stored
 #define _tile_dpbf16ps amx_dpbf16ps
 
-enum { AMX_TILES = 8, AMX_ROWS = 16, AMX_ROW_BYTES = 64, AMX_WORDS = AMX_ROW_BYTES / 4, AMX_CONFIG_BYTES = 64 };
+enum {
+    AMX_TILES = 8,
+    AMX_ROWS = 16,
+    AMX_ROW_BYTES = 64,
+    AMX_WORDS = AMX_ROW_BYTES / 4,
+    AMX_CONFIG_BYTES = 64
+};
 
 struct amx_config {
     uint8_t palette, start_row, reserved[14];
@@ -65,13 +72,16 @@ static inline void amx_loadconfig(const void *memory)
     memcpy(&config, memory, sizeof config);
     amx_expect(amx.config.palette == 0, "tiles are released before they are configured again");
     amx_expect(config.palette == 1, "the palette is 1");
-    amx_expect(config.start_row == 0 && memcmp(config.reserved, none.reserved, sizeof none.reserved) == 0,
+    amx_expect(config.start_row == 0 &&
+                   memcmp(config.reserved, none.reserved, sizeof none.reserved) == 0,
                "the start row and reserved bytes are 0");
     for (int i = 0; i < 16; i++) {
-        amx_expect(i < AMX_TILES || (config.rows[i] == 0 && config.row_bytes[i] == 0), "there are 8 tiles");
+        amx_expect(i < AMX_TILES || (config.rows[i] == 0 && config.row_bytes[i] == 0),
+                   "there are 8 tiles");
         amx_expect(config.rows[i] <= AMX_ROWS && config.row_bytes[i] <= AMX_ROW_BYTES,
                    "a tile is at most 16 x 64 bytes");
-        amx_expect((config.rows[i] == 0) == (config.row_bytes[i] == 0), "a tile has both rows and bytes, or neither");
+        amx_expect((config.rows[i] == 0) == (config.row_bytes[i] == 0),
+                   "a tile has both rows and bytes, or neither");
     }
     amx_release();
     amx.config = config;
@@ -79,7 +89,8 @@ static inline void amx_loadconfig(const void *memory)
 
 static inline void amx_expect_tile(int tile)
 {
-    amx_expect(tile >= 0 && tile < AMX_TILES && amx.config.rows[tile] > 0, "a tile is configured before it is used");
+    amx_expect(tile >= 0 && tile < AMX_TILES && amx.config.rows[tile] > 0,
+               "a tile is configured before it is used");
 }
 
 static inline void amx_zero(int tile)
@@ -130,7 +141,8 @@ static inline void amx_dpbf16ps(int d, int a, int b)
     amx_expect_tile(a);
     amx_expect_tile(b);
     amx_expect(d != a && d != b && a != b, "a product is of three different tiles");
-    amx_expect(config->row_bytes[d] % 4 == 0 && config->row_bytes[a] % 4 == 0, "rows of factors are whole pairs");
+    amx_expect(config->row_bytes[d] % 4 == 0 && config->row_bytes[a] % 4 == 0,
+               "rows of factors are whole pairs");
     amx_expect(config->rows[d] == config->rows[a] && config->row_bytes[d] == config->row_bytes[b] &&
                    config->row_bytes[a] == 4 * config->rows[b],
                "the shapes of a product's tiles fit together");

@@ -9,10 +9,12 @@ static struct fixture_backend *own(struct backend *backend)
     return (struct fixture_backend *)backend;
 }
 
-/* Returns the host pointer for an address.  Copies and kernels both use it, so that no access leaves the arena. */
+/* Returns the host pointer for an address.  Copies and kernels both use it, so that no access
+ * leaves the arena. */
 static unsigned char *resolve(struct fixture_backend *backend, struct address at, size_t bytes)
 {
-    if (at.segment >= backend->segment_count || at.offset_bytes > backend->segment_bytes[at.segment] ||
+    if (at.segment >= backend->segment_count ||
+        at.offset_bytes > backend->segment_bytes[at.segment] ||
         bytes > backend->segment_bytes[at.segment] - at.offset_bytes)
         abort();
     return backend->segment[at.segment] + at.offset_bytes;
@@ -20,7 +22,8 @@ static unsigned char *resolve(struct fixture_backend *backend, struct address at
 
 static float *operand_data(struct backend *backend, const struct op_call *call, int32_t slot)
 {
-    return (float *)(void *)resolve(own(backend), call->operand[slot].at, operand_bytes(&call->operand[slot]));
+    return (float *)(void *)resolve(own(backend), call->operand[slot].at,
+                                    operand_bytes(&call->operand[slot]));
 }
 
 static void workspace_scribble(struct backend *backend, const struct op_call *call, size_t more)
@@ -81,7 +84,8 @@ static enum gt_status residual_run(struct backend *backend, const struct op_call
     for (int64_t i = 0; i < elements; i++)
         r[i] = x[i] + y[i];
     if (fixture->defect == DEFECT_OVERFLOW)
-        *(float *)(void *)(resolve(fixture, call->operand[RESIDUAL_R].at, bytes + sizeof(float)) + bytes) = 1.0f;
+        *(float *)(void *)(resolve(fixture, call->operand[RESIDUAL_R].at, bytes + sizeof(float)) +
+                           bytes) = 1.0f;
     return GT_OK;
 }
 
@@ -94,7 +98,8 @@ static enum gt_status info(struct backend *backend, struct backend_info *out)
     return GT_OK;
 }
 
-static enum gt_status arena(struct backend *backend, const struct backend_segment *segments, int32_t count)
+static enum gt_status arena(struct backend *backend, const struct backend_segment *segments,
+                            int32_t count)
 {
     struct fixture_backend *fixture = own(backend);
     if (fixture->arenas++ > 0)
@@ -110,7 +115,8 @@ static enum gt_status arena(struct backend *backend, const struct backend_segmen
     return GT_OK;
 }
 
-static enum gt_status upload(struct backend *backend, struct address to, const void *from, size_t bytes)
+static enum gt_status upload(struct backend *backend, struct address to, const void *from,
+                             size_t bytes)
 {
     own(backend)->uploads++;
     memcpy(resolve(own(backend), to, bytes), from, bytes);
@@ -127,7 +133,9 @@ static enum gt_status download(struct backend *backend, void *to, struct address
 static const struct op_impl table[OP_KIND_COUNT] = {
     [OP_FILL] = {.supports = supports_f32, .run = fill_run},
     [OP_COPY] = {.supports = supports_f32, .workspace_bytes = workspace_odd, .run = copy_run},
-    [OP_RESIDUAL] = {.supports = supports_f32, .workspace_bytes = workspace_odd, .run = residual_run},
+    [OP_RESIDUAL] = {.supports = supports_f32,
+                     .workspace_bytes = workspace_odd,
+                     .run = residual_run},
 };
 
 static enum gt_status run(struct backend *backend, const struct op_call *calls, size_t count)
@@ -140,7 +148,8 @@ static enum gt_status run(struct backend *backend, const struct op_call *calls, 
             return status;
         fixture->ops++;
         if (!fixture->first_seen)
-            fixture->first_written = calls[i].operand[calls[i].kind == OP_FILL ? FILL_Y : COPY_Y].at;
+            fixture->first_written =
+                calls[i].operand[calls[i].kind == OP_FILL ? FILL_Y : COPY_Y].at;
         fixture->first_seen = true;
     }
     return GT_OK;

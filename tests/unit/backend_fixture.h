@@ -1,8 +1,8 @@
 /* A backend for tests: malloc'ed segments, and fill, copy and residual in fp32 by plain loops.
  *
- * The sizes of its workspaces follow an odd pattern on purpose, and each op overwrites its whole workspace.  Defects
- * can be planted: an op that writes beyond its output or its workspace, and one that reads the former place of a dead
- * tensor.
+ * The sizes of its workspaces follow an odd pattern on purpose, and each op overwrites its whole
+ * workspace.  Defects can be planted: an op that writes beyond its output or its workspace, and one
+ * that reads the former place of a dead tensor.
  */
 #ifndef GPT_TRAIN_UNIT_BACKEND_FIXTURE_H
 #define GPT_TRAIN_UNIT_BACKEND_FIXTURE_H
@@ -13,7 +13,7 @@ enum fixture_defect {
     DEFECT_NONE,
     DEFECT_OVERFLOW,           /* residual writes one element beyond r */
     DEFECT_WORKSPACE_OVERFLOW, /* residual writes one byte beyond its workspace */
-    DEFECT_STALE_READ,         /* residual reads x from the place that the program's first op wrote */
+    DEFECT_STALE_READ, /* residual reads x from the place that the program's first op wrote */
 };
 
 struct fixture_backend {

@@ -1,4 +1,5 @@
-/* Shared by the tests of byte-pair encoding: random texts, a small trained vocabulary, and the plainest encoder. */
+/* Shared by the tests of byte-pair encoding: random texts, a small trained vocabulary, and the
+ * plainest encoder. */
 #ifndef GPT_TRAIN_UNIT_BPE_FIXTURE_H
 #define GPT_TRAIN_UNIT_BPE_FIXTURE_H
 
@@ -10,23 +11,25 @@
 
 static inline uint32_t random_below(uint32_t stream, uint32_t index, uint32_t bound)
 {
-    const struct philox_block block =
-        philox4x32_10(philox_key_make(unit_seed(), RNG_SAMPLE), (struct philox_block){{index, stream}});
+    const struct philox_block block = philox4x32_10(philox_key_make(unit_seed(), RNG_SAMPLE),
+                                                    (struct philox_block){{index, stream}});
     return block.word[0] % bound;
 }
 
-/* Writes `count` bytes of words, numbers, signs and runs of white space; with `wild`, also characters beyond ASCII and
- * bytes that are not UTF-8.  Words repeat, so that there is something to merge. */
+/* Writes `count` bytes of words, numbers, signs and runs of white space; with `wild`, also
+ * characters beyond ASCII and bytes that are not UTF-8.  Words repeat, so that there is something
+ * to merge. */
 static inline void random_text(uint32_t stream, bool wild, char *out, size_t count)
 {
-    static const char *const parts[] = {"the",  " the", " them", "theme", " other", " mother", "'s",
-                                        "'ll",  " 12",  "345",   "6",     ".",      ", ",      "!!",
-                                        "\n",   "\n\n", "  ",    "\t \n", " ",      "=====",   "'",
-                                        "''re", " \"",  "aaaa",  " abab", "abab",   "x",       "<|endoftext|>"};
-    static const char *const wild_parts[] = {"\xC3\xA9",     " \xC3\xBC",        "\xE6\x97\xA5", "\xC2\xA0",
-                                             "\xE3\x80\x80", "\xF0\x9F\x98\x80", "\xFF",         "\xE2\x80",
-                                             "\x80\x99",     "\xD9\xA3"};
-    const uint32_t plain = sizeof parts / sizeof parts[0], all = plain + sizeof wild_parts / sizeof wild_parts[0];
+    static const char *const parts[] = {
+        "the", " the", " them", "theme", " other", " mother", "'s", "'ll",          " 12", "345",
+        "6",   ".",    ", ",    "!!",    "\n",     "\n\n",    "  ", "\t \n",        " ",   "=====",
+        "'",   "''re", " \"",   "aaaa",  " abab",  "abab",    "x",  "<|endoftext|>"};
+    static const char *const wild_parts[] = {
+        "\xC3\xA9",         " \xC3\xBC", "\xE6\x97\xA5", "\xC2\xA0", "\xE3\x80\x80",
+        "\xF0\x9F\x98\x80", "\xFF",      "\xE2\x80",     "\x80\x99", "\xD9\xA3"};
+    const uint32_t plain = sizeof parts / sizeof parts[0],
+                   all = plain + sizeof wild_parts / sizeof wild_parts[0];
     size_t at = 0;
     for (uint32_t i = 0; at < count; i++) {
         const uint32_t which = random_below(stream, i, wild ? all : plain);
@@ -62,7 +65,8 @@ static inline int32_t plain_find(const struct bpe *bpe, const char *bytes, size_
 }
 
 /* Returns the rank of a pair straight from the definition, or -1; *result is the merged token. */
-static inline int64_t plain_rank(const struct bpe *bpe, int32_t left, int32_t right, int32_t *result)
+static inline int64_t plain_rank(const struct bpe *bpe, int32_t left, int32_t right,
+                                 int32_t *result)
 {
     const struct bpe_merge *merges = bpe->merges;
     if (bpe->rank == BPE_RANK_MERGE) {
@@ -84,7 +88,8 @@ static inline int64_t plain_rank(const struct bpe *bpe, int32_t left, int32_t ri
 }
 
 /* Encodes one piece; examines every pair before every merge. */
-static inline size_t plain_encode(const struct bpe *bpe, const char *bytes, size_t count, int32_t *out)
+static inline size_t plain_encode(const struct bpe *bpe, const char *bytes, size_t count,
+                                  int32_t *out)
 {
     for (size_t i = 0; i < count; i++)
         out[i] = plain_find(bpe, bytes + i, 1);

@@ -12,7 +12,8 @@
 static struct op_call fill_call(const struct backend *backend)
 {
     struct op_call call = {.kind = OP_FILL, .attrs = {.value = 2.5f}};
-    call.operand[FILL_Y] = (struct operand){.present = true, .dtype = DTYPE_F32, .rank = 1, .dims = {8}};
+    call.operand[FILL_Y] =
+        (struct operand){.present = true, .dtype = DTYPE_F32, .rank = 1, .dims = {8}};
     ck_assert(backend->ops->supports(backend, &call));
     ck_assert_uint_eq(backend->ops->workspace_bytes(backend, &call), 0);
     return call;
@@ -22,7 +23,8 @@ TEST(passes_on_and_records_the_arena)
 {
     for (int recorded = 0; recorded < 2; recorded++) {
         const struct backend_open_options options = {.threads = 1};
-        const struct backend_segment segments[2] = {{SPACE_DEVICE, SEGMENT_BYTES}, {SPACE_HOST, 100}};
+        const struct backend_segment segments[2] = {{SPACE_DEVICE, SEGMENT_BYTES},
+                                                    {SPACE_HOST, 100}};
         struct backend_record record = {0};
         struct backend *backend;
         ck_assert_int_eq(backend_find("cpu")->open(&options, &backend), GT_OK);
@@ -42,7 +44,8 @@ TEST(passes_on_and_records_the_arena)
         for (int i = 0; i < 24; i++)
             ck_assert(values[i] == (i < 8 || i >= 16 ? 2.5f : 0.0f));
         double rate = 0.0;
-        ck_assert_int_eq(backend_peak_flops(backend, DTYPE_F32, begin, SEGMENT_BYTES, 0.01, &rate), GT_OK);
+        ck_assert_int_eq(backend_peak_flops(backend, DTYPE_F32, begin, SEGMENT_BYTES, 0.01, &rate),
+                         GT_OK);
         ck_assert(rate > 0.0);
         backend_close(backend);
         ck_assert_int_eq(atomic_load(&record.number) > 0, recorded);

@@ -80,7 +80,8 @@ static void teardown(void)
 
 static enum gt_status measure(double seconds, struct plan_rates *out)
 {
-    struct calibrate_request request = {.device = device, .plan = plan, .options = &options, .seconds = seconds};
+    struct calibrate_request request = {
+        .device = device, .plan = plan, .options = &options, .seconds = seconds};
     bool settled;
     return calibrate_measure(mem, &request, out, &settled);
 }
@@ -91,7 +92,8 @@ static void rates_are_possible(const struct plan_rates *rates)
         ck_assert_double_gt(rates->bytes_per_s[kind], 1e3);
         ck_assert_double_lt(rates->bytes_per_s[kind], 1e14);
         for (int dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++)
-            ck_assert(isfinite(rates->flops_per_s[kind][dtype]) && rates->flops_per_s[kind][dtype] >= 0.0);
+            ck_assert(isfinite(rates->flops_per_s[kind][dtype]) &&
+                      rates->flops_per_s[kind][dtype] >= 0.0);
     }
     ck_assert_double_gt(rates->flops_per_s[OP_GEMM][DTYPE_F32], 1e6);
     ck_assert_double_gt(rates->flops_per_s[OP_ATTENTION_FORWARD][DTYPE_F32], 1e5);
@@ -122,14 +124,17 @@ TEST(the_device_is_timed)
     device_stop();
 }
 
-/* Later ops of a program reuse the bytes of ids and targets.  Unless each pass writes them again, kernels look up words
- * that are not ids; their asserts and AddressSanitizer detect that. */
+/* Later ops of a program reuse the bytes of ids and targets.  Unless each pass writes them again,
+ * kernels look up words that are not ids; their asserts and AddressSanitizer detect that. */
 TEST(ids_stay_ids)
 {
     static const struct {
         int32_t embd, block, vocab, batch;
         float dropout;
-    } shapes[] = {{64, 32, 27, 4, 0.1f}, {64, 32, 256, 4, 0.0f}, {128, 64, 256, 2, 0.0f}, {32, 128, 65, 4, 0.1f}};
+    } shapes[] = {{64, 32, 27, 4, 0.1f},
+                  {64, 32, 256, 4, 0.0f},
+                  {128, 64, 256, 2, 0.0f},
+                  {32, 128, 65, 4, 0.1f}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         struct plan_rates rates;
         options.config.n_embd = shapes[i].embd;
@@ -177,7 +182,8 @@ TEST(a_disturbed_timing_does_not_settle)
     ck_assert(!settled);
     ck_assert_double_gt(delay_s, 3e-4); /* it was tried more than twice */
     ck_assert_int_eq(calibrate_measure(mem, &request, &first, &settled), GT_OK);
-    ck_assert_double_gt(rates.bytes_per_s[OP_RESIDUAL], first.bytes_per_s[OP_RESIDUAL]); /* the fastest was kept */
+    ck_assert_double_gt(rates.bytes_per_s[OP_RESIDUAL],
+                        first.bytes_per_s[OP_RESIDUAL]); /* the fastest was kept */
     calibrate_scale(&first, 0.5);
     ck_assert_double_gt(plan_cost_seconds(model->graph, model->train_first.program, &first),
                         1.5 * plan_cost_seconds(model->graph, model->train_first.program, &rates));

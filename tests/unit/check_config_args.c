@@ -1,4 +1,5 @@
-/* Tests of src/config/config_args.c: forms of flags, values as typed, order, and every mistake on its own line. */
+/* Tests of src/config/config_args.c: forms of flags, values as typed, order, and every mistake on
+ * its own line. */
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -41,7 +42,8 @@ static void refused(enum gt_status status, const char *words)
 TEST(args_forms)
 {
     const struct config *config = &fixture.config;
-    ck_assert_int_eq(TRAIN("--n_layer=3", "--n-head", "4", "--learning-rate=1e-3", "--eval_only", "--dataset", "a/b"),
+    ck_assert_int_eq(TRAIN("--n_layer=3", "--n-head", "4", "--learning-rate=1e-3", "--eval_only",
+                           "--dataset", "a/b"),
                      GT_OK);
     ck_assert_int_eq(fixture.count, 0);
     ck_assert_int_eq(config->n_layer, 3);
@@ -56,11 +58,13 @@ TEST(args_forms)
 
 TEST(args_numbers)
 {
-    ck_assert_int_eq(TRAIN("--learning_rate=1", "--dropout=0", "--seed=0x10", "--max_iters=1_000"), GT_OK);
+    ck_assert_int_eq(TRAIN("--learning_rate=1", "--dropout=0", "--seed=0x10", "--max_iters=1_000"),
+                     GT_OK);
     ck_assert(fixture.config.learning_rate == 1.0);
     ck_assert_int_eq(fixture.config.seed, 16);
     ck_assert_int_eq(fixture.config.max_iters, 1000);
-    refused(TRAIN("--batch_size=8.0"), "--batch_size=8.0: batch_size: expected an int, found float 8.0");
+    refused(TRAIN("--batch_size=8.0"),
+            "--batch_size=8.0: batch_size: expected an int, found float 8.0");
     refused(TRAIN("--batch_size=5e3"), "expected an int, found float 5000.0");
     refused(TRAIN("--batch_size=5*8"), "expected an int, found str '5*8'");
     refused(TRAIN("--batch_size=abc"), "expected an int, found str 'abc'");
@@ -74,7 +78,8 @@ TEST(args_numbers)
 
 TEST(args_booleans)
 {
-    static const char *const yes[] = {"--bias", "--bias=True", "--bias=true", "--bias=1", "--bias=yes"};
+    static const char *const yes[] = {"--bias", "--bias=True", "--bias=true", "--bias=1",
+                                      "--bias=yes"};
     static const char *const no[] = {"--bias=False", "--bias=false", "--bias=0", "--bias=no"};
     for (size_t i = 0; i < sizeof yes / sizeof yes[0]; i++) {
         ck_assert_int_eq(TRAIN("--bias=False", yes[i]), GT_OK);
@@ -117,10 +122,14 @@ TEST(args_choices_and_plan)
     ck_assert_int_eq(TRAIN("--plan=svg"), GT_OK);
     ck_assert_int_eq(fixture.config.plan, CONFIG_PLAN_SVG);
     refused(TRAIN("--plan=png"), "plan = 'png' is none of off, text, json, json-pareto, svg");
-    refused(TRAIN("--plan", "/nonexistent/json"), "/nonexistent/json"); /* a file, not the value of --plan */
-    refused(TRAIN("--backend=opencl"), "built without OpenCL (it needs OpenCL's headers); this build has cpu");
-    refused(SAMPLE("--backend=cuda"), "built without CUDA (./configure --with-cuda); this build has cpu");
-    refused(TRAIN("--device=cuda"), "device='cuda': built without CUDA (./configure --with-cuda); leave --device out");
+    refused(TRAIN("--plan", "/nonexistent/json"),
+            "/nonexistent/json"); /* a file, not the value of --plan */
+    refused(TRAIN("--backend=opencl"),
+            "built without OpenCL (it needs OpenCL's headers); this build has cpu");
+    refused(SAMPLE("--backend=cuda"),
+            "built without CUDA (./configure --with-cuda); this build has cpu");
+    refused(TRAIN("--device=cuda"),
+            "device='cuda': built without CUDA (./configure --with-cuda); leave --device out");
     refused(SAMPLE("--device=mps"), "device='mps': there is no backend for such a device");
     ck_assert_int_eq(TRAIN("--device=cuda", "--device-profile=rtx3060", "--plan"), GT_OK);
     ck_assert_int_eq(TRAIN("--backend=cuda", "--device-profile=rtx3060", "--plan"), GT_OK);
@@ -132,7 +141,9 @@ TEST(args_choices_and_plan)
 TEST(args_refusals)
 {
     refused(TRAIN("--n_layers=3"), "--n_layers=3: unknown key n_layers (did you mean n_layer?)");
-    ck_assert_int_eq(TRAIN("--wandb_entity=team", "--wandb-group", "a", "--wandb_offline", "--n_layer=3"), GT_OK);
+    ck_assert_int_eq(
+        TRAIN("--wandb_entity=team", "--wandb-group", "a", "--wandb_offline", "--n_layer=3"),
+        GT_OK);
     ck_assert_int_eq(fixture.config.n_layer, 3);
     ck_assert_int_eq(TRAIN("--max_iters=6e5"), GT_OK);
     ck_assert_int_eq(fixture.config.max_iters, 600000);
@@ -158,8 +169,9 @@ TEST(args_refusals)
 
 TEST(args_lists_all_mistakes)
 {
-    ck_assert_int_eq(
-        TRAIN("--n_layers=3", "--batch_size=x", "--dropout=2", "/nonexistent.py", "--n_embd=100", "--seed"), GT_USAGE);
+    ck_assert_int_eq(TRAIN("--n_layers=3", "--batch_size=x", "--dropout=2", "/nonexistent.py",
+                           "--n_embd=100", "--seed"),
+                     GT_USAGE);
     ck_assert_int_eq(fixture.errors, 6);
     ASSERT_SAID("n_embd=100 (--n_embd=100) is not a multiple of n_head=12 (the default)");
 }
@@ -183,7 +195,8 @@ TEST(args_files_and_order)
     unlink(path);
 }
 
-/* With the device in a file and the backend on the command line, or vice versa, the command line wins. */
+/* With the device in a file and the backend on the command line, or vice versa, the command line
+ * wins. */
 TEST(args_win_over_a_file)
 {
     char path[] = "config-test-XXXXXX", option[sizeof path + 16];

@@ -1,5 +1,5 @@
-/* Tests of src/config/config_file.c: the syntax, the values, every refusal with its position.  fuzz_config reads
- * mutated files. */
+/* Tests of src/config/config_file.c: the syntax, the values, every refusal with its position.
+ * fuzz_config reads mutated files. */
 #include <unistd.h>
 
 #include "config/config_file.h"
@@ -90,8 +90,8 @@ TEST(file_integer_expressions)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         snprintf(text, sizeof text, "max_iters = %s\n", cases[i].expression);
         ASSERT_READS(text);
-        ck_assert_msg(fixture.config.max_iters == cases[i].value, "%s gave %lld", cases[i].expression,
-                      (long long)fixture.config.max_iters);
+        ck_assert_msg(fixture.config.max_iters == cases[i].value, "%s gave %lld",
+                      cases[i].expression, (long long)fixture.config.max_iters);
     }
 }
 
@@ -100,9 +100,16 @@ TEST(file_real_expressions)
     static const struct {
         const char *expression;
         double value;
-    } cases[] = {
-        {"6e-4", 6e-4},       {"6e-4 / 10", 6e-4 / 10},          {"1", 1.0},  {"1 / 4", 0.25}, {"2 ** -1", 0.5},
-        {"2 ** -1 * 3", 1.5}, {"learning_rate / 10", 6e-4 / 10}, {"1.", 1.0}, {".5", 0.5},     {"10 // 4.0", 2.0}};
+    } cases[] = {{"6e-4", 6e-4},
+                 {"6e-4 / 10", 6e-4 / 10},
+                 {"1", 1.0},
+                 {"1 / 4", 0.25},
+                 {"2 ** -1", 0.5},
+                 {"2 ** -1 * 3", 1.5},
+                 {"learning_rate / 10", 6e-4 / 10},
+                 {"1.", 1.0},
+                 {".5", 0.5},
+                 {"10 // 4.0", 2.0}};
     char text[128];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         snprintf(text, sizeof text, "min_lr = %s", cases[i].expression);
@@ -168,8 +175,9 @@ TEST(file_own_names)
     ck_assert_int_eq(fixture.config.gradient_accumulation_steps, 40);
     ck_assert_int_eq(fixture.config.max_iters, 292);
     ck_assert_int_eq(fixture.count, 0);
-    ASSERT_READS("n_layers = 3; n_layer = n_layers\nlr = 1e-3\nlearning_rate = lr\nname = 'a'\nname = name + 'b'\n"
-                 "dataset = f'{name}'");
+    ASSERT_READS(
+        "n_layers = 3; n_layer = n_layers\nlr = 1e-3\nlearning_rate = lr\nname = 'a'\nname = name + 'b'\n"
+        "dataset = f'{name}'");
     ck_assert_int_eq(fixture.config.n_layer, 3);
     ck_assert(fixture.config.learning_rate == 1e-3);
     ck_assert_str_eq(fixture.config.dataset, "ab");
@@ -211,12 +219,14 @@ TEST(file_refusals)
         {"n_layer = ", "x.py:1:11: expected a value, found the end of the file"},
         {"n_layer = \n", "found the end of the line"},
         {"n_layer 3", "x.py:1:9: expected '='"},
-        {"n_layer += 3", "x.py:1:9: expected '=' (a configuration holds assignments only), found +="},
+        {"n_layer += 3",
+         "x.py:1:9: expected '=' (a configuration holds assignments only), found +="},
         {"n_layer: int = 3", "found :"},
         {"n_layer = n_head = 3", "expected the end of the statement, found ="},
         {"n_layer = 3 4", "x.py:1:13: expected the end of the statement, found 4"},
         {"n_layer = (3", "x.py:1:11: this bracket is never closed"},
-        {"n_layer = (3\nn_head = 4", "x.py:2:1: expected an operator, or ')' for line 1, column 11, found n_head"},
+        {"n_layer = (3\nn_head = 4",
+         "x.py:2:1: expected an operator, or ')' for line 1, column 11, found n_head"},
         {"n_layer = 3)", "unmatched ')'"},
         {"n_layer = ()", "expected a value, found )"},
         {"n_layer = 3 +", "expected a value"},
@@ -224,11 +234,14 @@ TEST(file_refusals)
         {"n_layer = 3 < 4", "found <"},
         {"n_layer = [3]", "expected a value, found ["},
         {"n_layer = (3, 4)", "found ,"},
-        {"n_layer = 3 if True else 4", "x.py:1:13: a condition is not evaluated here; write the value"},
+        {"n_layer = 3 if True else 4",
+         "x.py:1:13: a condition is not evaluated here; write the value"},
         {"n_layer = (3 if True else 4)", "x.py:1:14: a condition is not evaluated here"},
-        {"n_layer = 3 if torch.cuda.is_available() else 4", "x.py:1:13: a condition is not evaluated here"},
+        {"n_layer = 3 if torch.cuda.is_available() else 4",
+         "x.py:1:13: a condition is not evaluated here"},
         {"gelu = 'erf' if torch.x else 'tanh'", "x.py:1:14: a condition is not evaluated here"},
-        {"dtype = 'float16' if fast else 'float32'", "x.py:1:19: a condition is not evaluated here"},
+        {"dtype = 'float16' if fast else 'float32'",
+         "x.py:1:19: a condition is not evaluated here"},
         {"dtype = 'float16' if torch.x", "expected 'else'"},
         {"compile = not bias", "x.py:1:11: a condition is not evaluated here"},
         {"compile = bias and True", "x.py:1:16: a condition is not evaluated here"},
@@ -243,14 +256,16 @@ TEST(file_refusals)
         {"dataset = 'a' + 3", "str + int"},
         {"dataset = 'a", "x.py:1:11: this string is never closed"},
         {"dataset = b'a'", "x.py:1:11: a string with this prefix is not read here"},
-        {"dataset = f'{n_layer:02}'", "x.py:1:14: only a name is evaluated in an f-string's braces"},
+        {"dataset = f'{n_layer:02}'",
+         "x.py:1:14: only a name is evaluated in an f-string's braces"},
         {"dataset = f'{n_layer * 2}'", "only a name is evaluated in an f-string's braces"},
         {"dataset = f'{}'", "only a name is evaluated in an f-string's braces"},
         {"dataset = f'{n_layer'", "only a name is evaluated in an f-string's braces"},
         {"dataset = f'{n_layer\nn_head = 3", "only a name is evaluated in an f-string's braces"},
         {"dataset = f'{n_laier}'", "the name n_laier has no value (did you mean n_layer?)"},
         {"dataset = f'{f\"a\"}'", "only a name is evaluated"},
-        {"dataset = f'{time.time()}'", "the name time has no value: functions and modules are not evaluated here"},
+        {"dataset = f'{time.time()}'",
+         "the name time has no value: functions and modules are not evaluated here"},
         {"dataset = f'a}'", "x.py:1:11: a brace in an f-string is written twice"},
         {"dataset = f'{n_layer}", "this string is never closed"},
         {"dataset = 3", "dataset: expected a str, found int 3"},
@@ -263,27 +278,34 @@ TEST(file_refusals)
         {"dataset = time.time()", "write `import time` before this use of time"},
         {"import", "x.py:1:7: expected a module, found the end of the file"},
         {"import os 3", "x.py:1:11: expected the end of the statement, found 3"},
-        {"import os\ndataset = os.path.join('a', 'b')", "x.py:2:11: the name os has no value: functions and modules"},
-        {"from time import time\nseed = time.time()", "write `import time` before this use of time"},
+        {"import os\ndataset = os.path.join('a', 'b')",
+         "x.py:2:11: the name os has no value: functions and modules"},
+        {"from time import time\nseed = time.time()",
+         "write `import time` before this use of time"},
         {"import x.time\nseed = time.time()", "write `import time` before this use of time"},
         {"import time\nseed = time.clock()", "expected 'time', found clock"},
         {"n_layer = int('3')", "x.py:1:11: int('3') is not evaluated here; write its value"},
         {"n_layer = int(1e300)", "int(1e+300) is not evaluated here"},
         {"n_layer = float(None)", "float(None) is not evaluated here"},
-        {"max_iters = 8.5", "max_iters: expected an int, found float 8.5; // divides without a fraction"},
+        {"max_iters = 8.5",
+         "max_iters: expected an int, found float 8.5; // divides without a fraction"},
         {"batch_size = 1e1", "batch_size: expected an int, found float 10.0; write 10"},
         {"max_iters = 1e30", "max_iters: expected an int, found float 1e+30"},
         /* Names that nothing uses; a mistyped key is one even where something else uses it. */
         {"learing_rate = 3e-4", "x.py:1:1: unknown key learing_rate (did you mean learning_rate?)"},
-        {"max_iter = 9\nlr_decay_iters = max_iter", "x.py:1:1: unknown key max_iter (did you mean max_iters?)"},
-        {"n_layers = 9\ndataset = f'{n_layers}'", "x.py:1:1: unknown key n_layers (did you mean n_layer?)"},
+        {"max_iter = 9\nlr_decay_iters = max_iter",
+         "x.py:1:1: unknown key max_iter (did you mean max_iters?)"},
+        {"n_layers = 9\ndataset = f'{n_layers}'",
+         "x.py:1:1: unknown key n_layers (did you mean n_layer?)"},
         {"lr = 3e-4\ndataset = f'{lr}'", "x.py:1:1: unknown key lr (did you mean learning_rate?)"},
-        {"train_data_path = 'x'", "unknown key train_data_path, which nothing below uses; for a name of your own write "
-                                  "_train_data_path"},
+        {"train_data_path = 'x'",
+         "unknown key train_data_path, which nothing below uses; for a name of your own write "
+         "_train_data_path"},
         {"n_layer = num\nnum = 3", "x.py:1:11: the name num has no value"},
         {"num = 3\nnum = 4", "x.py:1:1: unknown key num"},
         /* What could not be read makes no second line. */
-        {"num = len(x)\nn_layer = num * 2\nn_head = n_layer + num\n_x = num\nn_embd = _x", "x.py:1:7: the name len"},
+        {"num = len(x)\nn_layer = num * 2\nn_head = n_layer + num\n_x = num\nn_embd = _x",
+         "x.py:1:7: the name len"},
         {"num = [1,\n 2]", "unknown key num"},
         {"if True:\n    n_layer = 3\n    n_head = 3", "x.py:1:1: if is not supported"},
         {"def f(x):\n\n  return x\n", "def is not supported"},
@@ -345,7 +367,8 @@ TEST(file_installed)
     fixture_open(CONFIG_TRAIN);
     ck_assert_int_eq(config_parse_file(&fixture.config, "installed.py"), GT_OK);
     ck_assert_int_eq(fixture.config.n_layer, 3);
-    ck_assert_int_ne(config_parse_file(&fixture.config, "./installed.py"), GT_OK); /* a path is a path */
+    ck_assert_int_ne(config_parse_file(&fixture.config, "./installed.py"),
+                     GT_OK); /* a path is a path */
     ck_assert_int_ne(config_parse_file(&fixture.config, "absent.py"), GT_OK);
     ASSERT_SAID("absent.py");
     unsetenv("GPT_TRAIN_CONFIG_DIR");

@@ -1,4 +1,5 @@
-/* Tests of src/config/config_help.c: each key is listed once, in 80 columns; --help alone is short. */
+/* Tests of src/config/config_help.c: each key is listed once, in 80 columns; --help alone is short.
+ */
 #include "config/config_help.h"
 #include "config/config_key.h"
 #include "tests/unit/config_fixture.h"
@@ -49,7 +50,8 @@ TEST(help_lists_every_key_once)
             snprintf(forms[2], 80, "\n  --%s ", info->name);
             for (int i = 0; i < 3; i++)
                 count += occurrences(text, forms[i]);
-            ck_assert_msg(count == ((info->programs & (unsigned)program) != 0 ? 1 : 0), "%s: %d", info->name, count);
+            ck_assert_msg(count == ((info->programs & (unsigned)program) != 0 ? 1 : 0), "%s: %d",
+                          info->name, count);
         }
         free(text);
     }
@@ -63,9 +65,11 @@ TEST(help_fits_80_columns)
         for (const char *line = text; *line != '\0'; line += strcspn(line, "\n") + 1) {
             size_t width = strcspn(line, "\n");
             ck_assert_msg(width <= 80, "%zu columns: %.*s", width, (int)width, line);
-            ck_assert_msg(width == 0 || line[width - 1] != ' ', "ends in a space: %.*s", (int)width, line);
+            ck_assert_msg(width == 0 || line[width - 1] != ' ', "ends in a space: %.*s", (int)width,
+                          line);
             for (size_t j = 0; j < width; j++)
-                ck_assert_msg(line[j] >= 32 && line[j] < 127, "byte %d in: %.*s", line[j], (int)width, line);
+                ck_assert_msg(line[j] >= 32 && line[j] < 127, "byte %d in: %.*s", line[j],
+                              (int)width, line);
         }
         free(text);
     }
@@ -84,7 +88,8 @@ TEST(help_alone_is_short)
         ck_assert_int_eq(occurrences(text, "--help=all lists every key"), 1);
         ck_assert_int_eq(occurrences(text, "--cuda_graphs"), 0);
         for (size_t i = 0; i < sizeof common / sizeof common[0]; i++)
-            ck_assert_int_eq(occurrences(text, common[i]), i == 2 && program == CONFIG_SAMPLE ? 0 : 1);
+            ck_assert_int_eq(occurrences(text, common[i]),
+                             i == 2 && program == CONFIG_SAMPLE ? 0 : 1);
         free(text);
     }
 }

@@ -50,7 +50,8 @@ TEST(key_defaults_of_train)
     char text[CONFIG_VALUE_TEXT_MAX];
     fixture_open(CONFIG_TRAIN);
     for (size_t i = 0; i < sizeof train_defaults / sizeof train_defaults[0]; i++)
-        ck_assert_str_eq(config_key_text(text, &fixture.config, train_defaults[i].key), train_defaults[i].text);
+        ck_assert_str_eq(config_key_text(text, &fixture.config, train_defaults[i].key),
+                         train_defaults[i].text);
     for (int key = 0; key < CONFIG_KEY_COUNT; key++)
         ck_assert(!config_key_was_set(&fixture.config, (enum config_key)key));
 }
@@ -80,7 +81,8 @@ TEST(key_table_is_sound)
             const struct config_key_info *info = config_key_info_get(key);
             struct config_value value = config_key_value(&fixture.config, key);
             struct config_origin origin = {"test", 0, 0, false, false};
-            ck_assert_msg(config_key_assign(&fixture.config, key, &value, &origin) == GT_OK, "%s", info->name);
+            ck_assert_msg(config_key_assign(&fixture.config, key, &value, &origin) == GT_OK, "%s",
+                          info->name);
             ck_assert_int_eq(config_key_find(info->name, strlen(info->name)), key);
             snprintf(dashed, sizeof dashed, "%s", info->name);
             for (char *c = dashed; *c != '\0'; c++)
@@ -98,7 +100,8 @@ TEST(key_words_match_their_enumerators)
 {
     ck_assert_str_eq(config_key_info_get(CONFIG_KEY_sampler)->words[CONFIG_SAMPLER_EPOCH], "epoch");
     ck_assert_str_eq(config_key_info_get(CONFIG_KEY_gelu)->words[1 + GELU_TANH], "tanh");
-    ck_assert_str_eq(config_key_info_get(CONFIG_KEY_dtype)->words[CONFIG_DTYPE_BFLOAT16], "bfloat16");
+    ck_assert_str_eq(config_key_info_get(CONFIG_KEY_dtype)->words[CONFIG_DTYPE_BFLOAT16],
+                     "bfloat16");
     ck_assert_str_eq(config_key_info_get(CONFIG_KEY_backend)->words[CONFIG_BACKEND_CPU], "cpu");
     ck_assert_str_eq(config_key_info_get(CONFIG_KEY_plan)->words[CONFIG_PLAN_JSON], "json");
 }
@@ -134,7 +137,8 @@ TEST(key_nearest)
     suggests("x", CONFIG_TRAIN, NULL);
     suggests("a_name_that_is_longer_than_any_key_could_ever_be", CONFIG_TRAIN, NULL);
     char hint[CONFIG_HINT_MAX];
-    ck_assert_str_eq(config_key_hint(hint, "num_gpus", 8, CONFIG_TRAIN), " (several cards: --ranks=2)");
+    ck_assert_str_eq(config_key_hint(hint, "num_gpus", 8, CONFIG_TRAIN),
+                     " (several cards: --ranks=2)");
 }
 
 static enum gt_status assign(enum config_key key, struct config_value value)
@@ -178,18 +182,29 @@ TEST(key_assign_checks_ranges)
 {
     static char lengthy[5000];
     fixture_open(CONFIG_TRAIN);
-    ck_assert_int_eq(assign(CONFIG_KEY_block_size, (struct config_value){CONFIG_VALUE_INT, 0, 0.0, NULL}), GT_USAGE);
+    ck_assert_int_eq(
+        assign(CONFIG_KEY_block_size, (struct config_value){CONFIG_VALUE_INT, 0, 0.0, NULL}),
+        GT_USAGE);
     ASSERT_SAID("block_size = 0 is out of range: [1, 131072]");
-    ck_assert_int_eq(assign(CONFIG_KEY_dropout, (struct config_value){CONFIG_VALUE_REAL, 0, 1.0, NULL}), GT_USAGE);
+    ck_assert_int_eq(
+        assign(CONFIG_KEY_dropout, (struct config_value){CONFIG_VALUE_REAL, 0, 1.0, NULL}),
+        GT_USAGE);
     ASSERT_SAID("dropout = 1.0 is out of range: [0.0, 0.99]");
-    ck_assert_int_eq(assign(CONFIG_KEY_beta1, (struct config_value){CONFIG_VALUE_REAL, 0, 1.0, NULL}), GT_USAGE);
+    ck_assert_int_eq(
+        assign(CONFIG_KEY_beta1, (struct config_value){CONFIG_VALUE_REAL, 0, 1.0, NULL}), GT_USAGE);
     ASSERT_SAID("beta1 = 1.0 is out of range: [0.0, 1.0)");
-    ck_assert_int_eq(assign(CONFIG_KEY_temperature, (struct config_value){CONFIG_VALUE_INT, -1, 0.0, NULL}), GT_USAGE);
+    ck_assert_int_eq(
+        assign(CONFIG_KEY_temperature, (struct config_value){CONFIG_VALUE_INT, -1, 0.0, NULL}),
+        GT_USAGE);
     ASSERT_SAID("temperature = -1 is out of range: [0.0, 1000000.0]");
     memset(lengthy, 'a', sizeof lengthy - 1);
-    ck_assert_int_eq(assign(CONFIG_KEY_out_dir, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, lengthy}), GT_USAGE);
+    ck_assert_int_eq(
+        assign(CONFIG_KEY_out_dir, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, lengthy}),
+        GT_USAGE);
     ASSERT_SAID("is too long: 4999 bytes, at most 4096");
-    ck_assert_int_eq(assign(CONFIG_KEY_dataset, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, "\xFF"}), GT_USAGE);
+    ck_assert_int_eq(
+        assign(CONFIG_KEY_dataset, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, "\xFF"}),
+        GT_USAGE);
     ASSERT_SAID("is not UTF-8 text");
     ck_assert_int_eq(fixture.errors, 6);
     ck_assert_str_eq(fixture.config.out_dir, "out");
@@ -198,12 +213,18 @@ TEST(key_assign_checks_ranges)
 TEST(key_foreign_words)
 {
     fixture_open(CONFIG_TRAIN);
-    ck_assert_int_eq(assign(CONFIG_KEY_backend, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, "nccl"}), GT_OK);
+    ck_assert_int_eq(
+        assign(CONFIG_KEY_backend, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, "nccl"}),
+        GT_OK);
     ck_assert_int_eq(fixture.config.backend, CONFIG_BACKEND_AUTO);
     ck_assert_int_eq(fixture.notes, 1);
-    ck_assert_int_eq(assign(CONFIG_KEY_backend, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, "cuda"}), GT_OK);
-    ck_assert_int_eq(fixture.config.backend, CONFIG_BACKEND_CUDA); /* config_check() decides whether the build has it */
-    ck_assert_int_eq(assign(CONFIG_KEY_norm, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, "batchnorm"}),
-                     GT_USAGE);
+    ck_assert_int_eq(
+        assign(CONFIG_KEY_backend, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, "cuda"}),
+        GT_OK);
+    ck_assert_int_eq(fixture.config.backend,
+                     CONFIG_BACKEND_CUDA); /* config_check() decides whether the build has it */
+    ck_assert_int_eq(
+        assign(CONFIG_KEY_norm, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, "batchnorm"}),
+        GT_USAGE);
     ASSERT_SAID("norm = 'batchnorm' is none of auto, layernorm, rmsnorm");
 }

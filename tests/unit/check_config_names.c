@@ -1,5 +1,5 @@
-/* Tests of src/config/config_names.c and config_flat.c: names that other programs have for keys, on the command line, in
- * files of nanoGPT's syntax, in YAML and in JSON. */
+/* Tests of src/config/config_names.c and config_flat.c: names that other programs have for keys, on
+ * the command line, in files of nanoGPT's syntax, in YAML and in JSON. */
 #include <config.h>
 
 #include <unistd.h>
@@ -50,7 +50,8 @@ TEST(names_answer_in_one_line)
     for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
         const char *name = answers[i].name;
         ck_assert_msg(config_key_find(name, strlen(name)) == CONFIG_KEY_COUNT, "%s is a key", name);
-        ck_assert_int_eq(parse(TEXT(80, "--%s=7", name), NULL), answers[i].refused ? GT_USAGE : GT_OK);
+        ck_assert_int_eq(parse(TEXT(80, "--%s=7", name), NULL),
+                         answers[i].refused ? GT_USAGE : GT_OK);
         ck_assert_msg(fixture.count == 1, "--%s=7: %d lines", name, fixture.count);
         ck_assert_msg(strstr(fixture.lines[0], "{}") == NULL, "%s", fixture.lines[0]);
         ck_assert_int_eq(parse(TEXT(80, "--%s=False", name), NULL), GT_OK);
@@ -69,7 +70,8 @@ TEST(names_answer_in_one_line)
 TEST(names_of_keys)
 {
     const struct config *config = &fixture.config;
-    ck_assert_int_eq(parse("--num-train-epochs=2", "--lora_r=8"), GT_USAGE); /* adapters of no model */
+    ck_assert_int_eq(parse("--num-train-epochs=2", "--lora_r=8"),
+                     GT_USAGE); /* adapters of no model */
     ck_assert(config->epochs == 2.0 && config->lora_rank == 8);
     ck_assert_int_eq(parse("--model_name_or_path=A/b", "--output_dir=o"), GT_OK);
     ck_assert_str_eq(config->init_from, "A/b");
@@ -93,10 +95,12 @@ TEST(names_batch_of_a_device)
     const struct config *config = &fixture.config;
     ck_assert_int_eq(parse("--per_device_train_batch_size=2", NULL), GT_OK);
     ck_assert(config->batch_size == 2 && config->gradient_accumulation_steps == 1);
-    ck_assert_int_eq(parse("--per_device_train_batch_size=2", "--gradient_accumulation_steps=4"), GT_OK);
+    ck_assert_int_eq(parse("--per_device_train_batch_size=2", "--gradient_accumulation_steps=4"),
+                     GT_OK);
     ck_assert(config->batch_size == 2 && config->gradient_accumulation_steps == 4);
     ck_assert_int_eq(parse("--micro_batch_size=2", "--ranks=3"), GT_OK);
-    ck_assert(config->batch_size == 6 && config->gradient_accumulation_steps == 1 && config->parts == 3);
+    ck_assert(config->batch_size == 6 && config->gradient_accumulation_steps == 1 &&
+              config->parts == 3);
     ck_assert_int_eq(parse("--per_device_train_batch_size=2", "--init_from=resume"), GT_OK);
     ck_assert(!config_key_was_set(config, CONFIG_KEY_batch_size));
     ASSERT_SAID("has no effect");
@@ -106,7 +110,9 @@ TEST(names_batch_of_a_device)
 
 TEST(names_in_a_file)
 {
-    ck_assert_int_eq(fixture_read("num_train_epochs = 2\nbf16 = True\nload_in_4bit = True\nuse_dora = False\n"), GT_OK);
+    ck_assert_int_eq(
+        fixture_read("num_train_epochs = 2\nbf16 = True\nload_in_4bit = True\nuse_dora = False\n"),
+        GT_OK);
     ck_assert(fixture.config.epochs == 2.0 && fixture.config.dtype == CONFIG_DTYPE_BFLOAT16);
     ck_assert_int_eq(fixture.count, 1);
     ASSERT_SAID("x.py:3:1: load_in_4bit: not needed");
@@ -117,9 +123,10 @@ TEST(names_in_a_file)
     ck_assert_int_eq(fixture.errors, 2);
 }
 
-static const char json[] = "{\"base_model\": \"A/b\", \"learning_rate\": 1e-4, \"num_epochs\": 2,\n"
-                           " \"lora_target_modules\": [\"q_proj\", \"v_proj\"], \"bf16\": true, \"tf32\": null,\n"
-                           " \"packing\": true}";
+static const char json[] =
+    "{\"base_model\": \"A/b\", \"learning_rate\": 1e-4, \"num_epochs\": 2,\n"
+    " \"lora_target_modules\": [\"q_proj\", \"v_proj\"], \"bf16\": true, \"tf32\": null,\n"
+    " \"packing\": true}";
 static const char yaml[] =
     "# a comment\nbase_model: A/b\nlearning_rate: 1e-4\nnum_epochs: 2\nlora_target_modules:\n  - q_proj\n"
     "  - v_proj\nbf16: true\ntf32:\npacking: true\nwandb_watch: x\n";
@@ -129,7 +136,8 @@ static void read_alike(const char *place)
     const struct config *config = &fixture.config;
     ck_assert_str_eq(config->init_from, "A/b");
     ck_assert_str_eq(config->lora_targets, "q_proj,v_proj");
-    ck_assert(config->learning_rate == 1e-4 && config->epochs == 2.0 && config->dtype == CONFIG_DTYPE_BFLOAT16);
+    ck_assert(config->learning_rate == 1e-4 && config->epochs == 2.0 &&
+              config->dtype == CONFIG_DTYPE_BFLOAT16);
     ck_assert(!config_key_was_set(config, CONFIG_KEY_tf32));
     ck_assert_int_eq(fixture.count, 1);
     ASSERT_SAID(place);
@@ -139,14 +147,17 @@ TEST(names_in_json)
 {
     ck_assert_int_eq(parse_file(".json", json), GT_OK);
     read_alike(".json:3:2: packing: gpt-prepare");
-    ck_assert_int_eq(parse_file(".json", "{\"training\": {\"learning_rate\": 1}, \"zork\": 1, \"batch_size\": \"x\"}"),
-                     GT_USAGE);
+    ck_assert_int_eq(
+        parse_file(".json",
+                   "{\"training\": {\"learning_rate\": 1}, \"zork\": 1, \"batch_size\": \"x\"}"),
+        GT_USAGE);
     ck_assert_int_eq(fixture.count, 3);
     ASSERT_SAID("training is nested");
     ASSERT_SAID("as in learning_rate: VALUE");
     ASSERT_SAID("unknown key zork");
     ASSERT_SAID("batch_size: expected an int");
-    for (const char *const *bad = (const char *const[]){"[1]", "{", "", "{\"a\": }", "3", NULL}; *bad != NULL; bad++) {
+    for (const char *const *bad = (const char *const[]){"[1]", "{", "", "{\"a\": }", "3", NULL};
+         *bad != NULL; bad++) {
         ck_assert_int_eq(parse_file(".json", *bad), GT_USAGE);
         ck_assert_int_eq(fixture.count, 1);
     }
@@ -171,8 +182,9 @@ TEST(names_in_yaml)
     ASSERT_SAID("unknown key zork");
     ck_assert_int_eq(fixture.config.keep, 3);
     for (const char *const *bad =
-             (const char *const[]){"- a\n", "just text", "\"a", "[", "learning_rate: {a: 1}\n", "a: &x 1\n",
-                                   "keep: &x 2\neval_iters: *x\n", "? [a]\n: b\n", NULL};
+             (const char *const[]){"- a\n", "just text", "\"a", "[", "learning_rate: {a: 1}\n",
+                                   "a: &x 1\n", "keep: &x 2\neval_iters: *x\n", "? [a]\n: b\n",
+                                   NULL};
          *bad != NULL; bad++) {
         ck_assert_int_eq(parse_file(".yaml", *bad), GT_USAGE);
         ck_assert_int_eq(fixture.count, 1);

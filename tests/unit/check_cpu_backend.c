@@ -1,5 +1,5 @@
-/* Tests of the cpu backend apart from its kernels: choice of instruction set, arena, copies, info, memory limits,
- * errors.
+/* Tests of the cpu backend apart from its kernels: choice of instruction set, arena, copies, info,
+ * memory limits, errors.
  */
 #include <check.h>
 #include <stdio.h>
@@ -145,7 +145,9 @@ TEST(peak_is_measured)
     double rate = 0.0;
     const struct address scratch = {.space = SPACE_DEVICE};
     for (int dtype = DTYPE_F32; dtype <= DTYPE_F16; dtype++) {
-        ck_assert_int_eq(backend_peak_flops(backend, (enum dtype)dtype, scratch, (size_t)4 << 20, 0.1, &rate), GT_OK);
+        ck_assert_int_eq(
+            backend_peak_flops(backend, (enum dtype)dtype, scratch, (size_t)4 << 20, 0.1, &rate),
+            GT_OK);
         printf("peak, %s: %.1f GFLOP/s\n", dtype_name((enum dtype)dtype), rate * 1e-9);
         ck_assert(rate > 1e8 && rate < 1e15);
     }
@@ -155,12 +157,15 @@ TEST(peak_is_measured)
 }
 
 /* Returns true when gemm supports these dtypes of a, b, bias and d. */
-static bool gemm_supports(const struct backend *backend, enum dtype a, enum dtype b, enum dtype bias, enum dtype d)
+static bool gemm_supports(const struct backend *backend, enum dtype a, enum dtype b,
+                          enum dtype bias, enum dtype d)
 {
     struct op_call call = {.kind = OP_GEMM};
-    const enum dtype dtype[GEMM_OPERANDS] = {[GEMM_A] = a, [GEMM_B] = b, [GEMM_BIAS] = bias, [GEMM_D] = d};
+    const enum dtype dtype[GEMM_OPERANDS] = {
+        [GEMM_A] = a, [GEMM_B] = b, [GEMM_BIAS] = bias, [GEMM_D] = d};
     for (int32_t slot = 0; slot < GEMM_OPERANDS; slot++)
-        call.operand[slot] = (struct operand){.present = true, .dtype = dtype[slot], .rank = 2, .dims = {1, 1}};
+        call.operand[slot] =
+            (struct operand){.present = true, .dtype = dtype[slot], .rank = 2, .dims = {1, 1}};
     return backend->ops->supports(backend, &call);
 }
 
@@ -169,7 +174,8 @@ TEST(supports_what_runs)
     struct backend *backend = open_with(NULL, 1);
     struct op_call call = {.kind = OP_RESIDUAL};
     for (int32_t slot = 0; slot < RESIDUAL_OPERANDS; slot++)
-        call.operand[slot] = (struct operand){.present = true, .dtype = DTYPE_F32, .rank = 1, .dims = {4}};
+        call.operand[slot] =
+            (struct operand){.present = true, .dtype = DTYPE_F32, .rank = 1, .dims = {4}};
     ck_assert(backend->ops->supports(backend, &call));
     call.operand[RESIDUAL_R].dtype = DTYPE_BF16;
     ck_assert(backend->ops->supports(backend, &call));
@@ -193,7 +199,8 @@ static void file_write(const char *folder, const char *name, const char *text)
     fclose(file);
 }
 
-/* Uses a made-up /sys/fs/cgroup: a limit on the parent, none on the child; and the v1 memory controller. */
+/* Uses a made-up /sys/fs/cgroup: a limit on the parent, none on the child; and the v1 memory
+ * controller. */
 TEST(cgroup_limits_count)
 {
     char root[] = "cgroup-test-XXXXXX", folder[128], membership[128];
@@ -222,9 +229,12 @@ TEST(cgroup_limits_count)
     total = available = 42;
     system_memory_limit("no-such-file", root, &total, &available);
     ck_assert_uint_eq(available, 42);
-    static const char *const files[] = {
-        "a/memory.max", "a/memory.current", "a/memory.stat", "a/b/memory.max", "memory/c/memory.limit_in_bytes",
-        "membership"};
+    static const char *const files[] = {"a/memory.max",
+                                        "a/memory.current",
+                                        "a/memory.stat",
+                                        "a/b/memory.max",
+                                        "memory/c/memory.limit_in_bytes",
+                                        "membership"};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         snprintf(folder, sizeof folder, "%s/%s", root, files[i]);
         ck_assert_int_eq(unlink(folder), 0);

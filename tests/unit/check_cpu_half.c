@@ -1,9 +1,11 @@
-/* Tests 16-bit storage on the cpu: the conversions of every instruction set against base/dtype, bit for bit, and two
- * properties of every op that uses them: it rounds once when it accumulates, and its outputs may overlap its inputs.
+/* Tests 16-bit storage on the cpu: the conversions of every instruction set against base/dtype, bit
+ * for bit, and two properties of every op that uses them: it rounds once when it accumulates, and
+ * its outputs may overlap its inputs.
  *
- * The conversions are tested through `copy`, which is compiled once per instruction set.  All 65,536 patterns are
- * widened.  The words to be rounded contain each value of either dtype with its neighbours, the midpoints between two
- * values with theirs, and random words.  Short copies test the ends of the vector loops.
+ * The conversions are tested through `copy`, which is compiled once per instruction set.  All
+ * 65,536 patterns are widened.  The words to be rounded contain each value of either dtype with its
+ * neighbours, the midpoints between two values with theirs, and random words.  Short copies test
+ * the ends of the vector loops.
  */
 #include <check.h>
 #include <math.h>
@@ -52,15 +54,16 @@ static uint16_t half_bits(enum dtype dtype, float value)
     return dtype == DTYPE_BF16 ? bf16_from_f32(value) : f16_from_f32(value);
 }
 
-/* Fills words[WORDS]: for each pattern its value and the midpoint to the next pattern, each with both neighbours; then
- * random words. */
+/* Fills words[WORDS]: for each pattern its value and the midpoint to the next pattern, each with
+ * both neighbours; then random words. */
 static void words_fill(enum dtype dtype, uint32_t *words)
 {
     const struct philox_key key = philox_key_make(unit_seed(), RNG_INIT);
     for (uint32_t half = 0; half < PATTERNS; half++) {
         const uint32_t value = bits_of(half_value(dtype, (uint16_t)half));
         double next = (double)half_value(dtype, (uint16_t)(half + 1));
-        if (isinf(next) && isfinite(float_of(value))) /* the limit above which values round to infinity */
+        if (isinf(next) &&
+            isfinite(float_of(value))) /* the limit above which values round to infinity */
             next = copysign(dtype == DTYPE_BF16 ? 0x1p128 : 0x1p16, next);
         const uint32_t middle = bits_of((float)(0.5 * ((double)float_of(value) + next)));
         for (uint32_t i = 0; i < 3; i++) {
@@ -69,10 +72,12 @@ static void words_fill(enum dtype dtype, uint32_t *words)
         }
     }
     for (uint32_t i = 0; i < RANDOM_WORDS; i++)
-        words[AROUND * PATTERNS + i] = philox4x32_10(key, (struct philox_block){{i, 0, 0, 0}}).word[0];
+        words[AROUND * PATTERNS + i] =
+            philox4x32_10(key, (struct philox_block){{i, 0, 0, 0}}).word[0];
 }
 
-/* Opens the backend with instruction set `set`; skips the test when the processor or build has none. */
+/* Opens the backend with instruction set `set`; skips the test when the processor or build has
+ * none. */
 static bool set_open(int set, struct cpu_fixture *fixture)
 {
     if (cpu_fixture_open(sets[set], 2, ARENA_BYTES, fixture))
@@ -81,9 +86,10 @@ static bool set_open(int set, struct cpu_fixture *fixture)
     return false;
 }
 
-/* y = copy of x[count], where both begin `shift` elements after an aligned place of the image; returns y. */
-static const void *copied(struct cpu_fixture *fixture, enum dtype from, enum dtype to, const void *x, int64_t count,
-                          int64_t shift)
+/* y = copy of x[count], where both begin `shift` elements after an aligned place of the image;
+ * returns y. */
+static const void *copied(struct cpu_fixture *fixture, enum dtype from, enum dtype to,
+                          const void *x, int64_t count, int64_t shift)
 {
     struct op_call call = {.kind = OP_COPY};
     call.operand[COPY_X] = cpu_fixture_tensor(from, count + shift, 0, 0, 0);
@@ -91,7 +97,8 @@ static const void *copied(struct cpu_fixture *fixture, enum dtype from, enum dty
     cpu_fixture_layout(fixture, &call);
     for (int32_t slot = COPY_X; slot <= COPY_Y; slot++) {
         call.operand[slot].dims[0] = count;
-        call.operand[slot].at.offset_bytes += (uint64_t)shift * dtype_size_bytes(call.operand[slot].dtype);
+        call.operand[slot].at.offset_bytes +=
+            (uint64_t)shift * dtype_size_bytes(call.operand[slot].dtype);
     }
     memcpy(cpu_fixture_operand(fixture, &call, COPY_X), x, (size_t)count * dtype_size_bytes(from));
     cpu_fixture_run(fixture, &call);
@@ -112,8 +119,8 @@ TEST_LOOP(every_pattern_widens, RUNS)
         pattern[half] = (uint16_t)half;
     const float *wide = copied(&fixture, dtype, DTYPE_F32, pattern, PATTERNS, 0);
     for (uint32_t half = 0; half < PATTERNS; half++)
-        ck_assert_msg(bits_of(wide[half]) == bits_of(half_value(dtype, (uint16_t)half)), "%s 0x%04x becomes 0x%08x",
-                      dtype_name(dtype), half, bits_of(wide[half]));
+        ck_assert_msg(bits_of(wide[half]) == bits_of(half_value(dtype, (uint16_t)half)),
+                      "%s 0x%04x becomes 0x%08x", dtype_name(dtype), half, bits_of(wide[half]));
     free(pattern);
     cpu_fixture_close(&fixture);
 }
@@ -129,13 +136,15 @@ TEST_LOOP(every_place_rounds, RUNS)
     words_fill(dtype, words);
     const uint16_t *rounded = copied(&fixture, DTYPE_F32, dtype, words, WORDS, 0);
     for (int i = 0; i < WORDS; i++)
-        ck_assert_msg(rounded[i] == half_bits(dtype, float_of(words[i])), "0x%08x becomes %s 0x%04x, expected 0x%04x",
-                      words[i], dtype_name(dtype), rounded[i], half_bits(dtype, float_of(words[i])));
+        ck_assert_msg(rounded[i] == half_bits(dtype, float_of(words[i])),
+                      "0x%08x becomes %s 0x%04x, expected 0x%04x", words[i], dtype_name(dtype),
+                      rounded[i], half_bits(dtype, float_of(words[i])));
     free(words);
     cpu_fixture_close(&fixture);
 }
 
-/* Copies lengths around those of the vectors, from and to unaligned places, between all pairs of dtypes. */
+/* Copies lengths around those of the vectors, from and to unaligned places, between all pairs of
+ * dtypes. */
 TEST_LOOP(short_runs_convert, COUNT(sets) * 9)
 {
     static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
@@ -151,8 +160,8 @@ TEST_LOOP(short_runs_convert, COUNT(sets) * 9)
         uint32_t expected[SHORT_MAX];
         const void *y = copied(&fixture, from, to, x, count, count % 5);
         dtype_convert(expected, to, x, from, (size_t)count);
-        ck_assert_msg(memcmp(y, expected, (size_t)count * dtype_size_bytes(to)) == 0, "%d elements from %s to %s",
-                      (int)count, dtype_name(from), dtype_name(to));
+        ck_assert_msg(memcmp(y, expected, (size_t)count * dtype_size_bytes(to)) == 0,
+                      "%d elements from %s to %s", (int)count, dtype_name(from), dtype_name(to));
     }
     fixture.arena_bytes = ARENA_BYTES;
     cpu_fixture_close(&fixture);
@@ -178,8 +187,8 @@ TEST_LOOP(accumulation_rounds_once, RUNS)
     for (int64_t i = 0; i < count; i++) {
         y[i] = half_bits(dtype, old[i]);
         old[i] = half_value(dtype, y[i]);
-        twice +=
-            half_bits(dtype, old[i] + x[i]) != half_bits(dtype, old[i] + half_value(dtype, half_bits(dtype, x[i])));
+        twice += half_bits(dtype, old[i] + x[i]) !=
+                 half_bits(dtype, old[i] + half_value(dtype, half_bits(dtype, x[i])));
     }
     ck_assert_int_gt(twice, 0); /* rounding x first would give other bits */
     cpu_fixture_run(&fixture, &call);
@@ -206,7 +215,8 @@ static const struct alias aliases[] = {
 /* Returns a call on matrices of several blocks and a tail. */
 static struct op_call alias_call(const struct alias *alias, enum dtype dtype)
 {
-    struct op_call call = {.kind = alias->kind, .attrs = {.time = 61, .dropout = 0.25f, .gelu = GELU_TANH}};
+    struct op_call call = {.kind = alias->kind,
+                           .attrs = {.time = 61, .dropout = 0.25f, .gelu = GELU_TANH}};
     for (int32_t slot = 0; slot < op_declaration(alias->kind)->operands; slot++)
         call.operand[slot] = cpu_fixture_tensor(dtype, 61, 67, 0, 0);
     if (alias->kind == OP_DROPOUT)
@@ -214,9 +224,10 @@ static struct op_call alias_call(const struct alias *alias, enum dtype dtype)
     return call;
 }
 
-/* Runs the call, with the output in the input's place when `over`; `out` receives the output's bytes. */
-static void alias_run(struct cpu_fixture *fixture, const struct alias *alias, enum dtype dtype, bool over,
-                      uint16_t *out)
+/* Runs the call, with the output in the input's place when `over`; `out` receives the output's
+ * bytes. */
+static void alias_run(struct cpu_fixture *fixture, const struct alias *alias, enum dtype dtype,
+                      bool over, uint16_t *out)
 {
     struct op_call call = alias_call(alias, dtype);
     float values[61 * 67];

@@ -1,8 +1,9 @@
-/* Tests of the exact ops of the cpu backend: known answers, every instruction set, any number of threads, skipped
- * updates.
+/* Tests of the exact ops of the cpu backend: known answers, every instruction set, any number of
+ * threads, skipped updates.
  *
- * The hashes (FNV-1a of a tensor's bytes) were computed by a Python program from the text of op.h, with fp32 arithmetic
- * emulated in fp64, without any code of this repository.  Inputs depend only on the element.
+ * The hashes (FNV-1a of a tensor's bytes) were computed by a Python program from the text of op.h,
+ * with fp32 arithmetic emulated in fp64, without any code of this repository.  Inputs depend only
+ * on the element.
  */
 #include <check.h>
 #include <math.h>
@@ -33,7 +34,8 @@ static uint32_t mixed(uint32_t i, uint32_t salt)
     return x ^ x >> 13;
 }
 
-/* Returns a multiple of 2^-(10 + i mod 24) up to a thousand, so that blocks span seven powers of ten. */
+/* Returns a multiple of 2^-(10 + i mod 24) up to a thousand, so that blocks span seven powers of
+ * ten. */
 static float gradient(uint32_t i, uint32_t update)
 {
     return ldexpf((float)(int)(mixed(i, 10 + update) % 2001) - 1000.0f, -(10 + (int)(i % 24)));
@@ -75,13 +77,19 @@ static bool set_open(int set, int32_t threads, struct cpu_fixture *fixture)
 static struct op_call lean_call(enum dtype moment, int64_t elements)
 {
     struct op_call call = {.kind = OP_ADAMW_LEAN};
-    call.attrs = (struct op_attrs){
-        .beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f, .weight_decay = 0.1f, .alpha = 1.0f, .index_base = INDEX_BASE};
+    call.attrs = (struct op_attrs){.beta1 = 0.9f,
+                                   .beta2 = 0.95f,
+                                   .epsilon = 1e-8f,
+                                   .weight_decay = 0.1f,
+                                   .alpha = 1.0f,
+                                   .index_base = INDEX_BASE};
     call.operand[ADAMW_LEAN_GRAD] = cpu_fixture_tensor(DTYPE_BF16, elements, 0, 0, 0);
     call.operand[ADAMW_LEAN_PARAM] = cpu_fixture_tensor(DTYPE_BF16, elements, 0, 0, 0);
-    call.operand[ADAMW_LEAN_M] = call.operand[ADAMW_LEAN_V] = cpu_fixture_tensor(moment, elements, 0, 0, 0);
+    call.operand[ADAMW_LEAN_M] = call.operand[ADAMW_LEAN_V] =
+        cpu_fixture_tensor(moment, elements, 0, 0, 0);
     if (moment == DTYPE_U8)
-        call.operand[ADAMW_LEAN_SCALES] = cpu_fixture_tensor(DTYPE_U8, 2, state_blocks(elements), 0, 0);
+        call.operand[ADAMW_LEAN_SCALES] =
+            cpu_fixture_tensor(DTYPE_U8, 2, state_blocks(elements), 0, 0);
     call.operand[ADAMW_LEAN_SCALARS] = cpu_fixture_tensor(DTYPE_I32, SCALAR_WORDS, 0, 0, 0);
     call.operand[ADAMW_LEAN_CORRECTIONS] = cpu_fixture_tensor(DTYPE_F32, UPDATES, 2, 0, 0);
     return call;
@@ -90,7 +98,8 @@ static struct op_call lean_call(enum dtype moment, int64_t elements)
 /* Lays the call out with the parameters above and moments of zero. */
 static void lean_begin(struct cpu_fixture *fixture, struct op_call *call)
 {
-    static const float corrections[UPDATES][2] = {{0.1f, 0.05f}, {0.19f, 0.0975f}, {0.271f, 0.142625f}};
+    static const float corrections[UPDATES][2] = {
+        {0.1f, 0.05f}, {0.19f, 0.0975f}, {0.271f, 0.142625f}};
     static const int32_t states[] = {ADAMW_LEAN_M, ADAMW_LEAN_V, ADAMW_LEAN_SCALES};
     cpu_fixture_layout(fixture, call);
     uint16_t *param = cpu_fixture_operand(fixture, call, ADAMW_LEAN_PARAM);
@@ -98,9 +107,11 @@ static void lean_begin(struct cpu_fixture *fixture, struct op_call *call)
         param[i] = top_half(ldexpf((float)(int)(mixed((uint32_t)i, 1) % 2001) - 1000.0f, -15));
     for (size_t k = 0; k < sizeof states / sizeof states[0]; k++) {
         if (call->operand[states[k]].present)
-            memset(cpu_fixture_operand(fixture, call, states[k]), 0, operand_bytes(&call->operand[states[k]]));
+            memset(cpu_fixture_operand(fixture, call, states[k]), 0,
+                   operand_bytes(&call->operand[states[k]]));
     }
-    memcpy(cpu_fixture_operand(fixture, call, ADAMW_LEAN_CORRECTIONS), corrections, sizeof corrections);
+    memcpy(cpu_fixture_operand(fixture, call, ADAMW_LEAN_CORRECTIONS), corrections,
+           sizeof corrections);
 }
 
 static void lean_update(struct cpu_fixture *fixture, const struct op_call *call, uint32_t update)
@@ -133,7 +144,8 @@ TEST(random_bits_are_known)
     ck_assert_uint_eq(zero.word[3], 0x9b00dbd8u);
     key = philox_key_make(1337, RNG_STATES);
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        const struct philox_block block = philox4x32_10(key, rounding_counter(known[i].index, 5, ROUNDING_V));
+        const struct philox_block block =
+            philox4x32_10(key, rounding_counter(known[i].index, 5, ROUNDING_V));
         ck_assert_uint_eq(dropout_bits(block, (int64_t)known[i].index), known[i].bits);
     }
 }
@@ -239,7 +251,8 @@ TEST_LOOP(skipped_updates_change_nothing, SETS)
     cpu_fixture_close(&fixture);
 }
 
-/* All-zero blocks stay zero with the least exponent; next to a large value, small nonzero second moments get code 1. */
+/* All-zero blocks stay zero with the least exponent; next to a large value, small nonzero second
+ * moments get code 1. */
 TEST_LOOP(codes_vanish_only_for_zero, SETS)
 {
     struct cpu_fixture fixture;

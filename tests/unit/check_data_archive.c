@@ -1,5 +1,6 @@
-/* Tests of src/data/input.c with compressed files and archives: texts and members, levels, names that leave the archive, and archives that were
- * cut short or damaged at every place.  Without libarchive it tests the one line that reports so. */
+/* Tests of src/data/input.c with compressed files and archives: texts and members, levels, names
+ * that leave the archive, and archives that were cut short or damaged at every place.  Without
+ * libarchive it tests the one line that reports so. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -17,8 +18,9 @@ TEST(archive_names)
     static const struct {
         const char *name;
         size_t stem; /* 0: not packed */
-    } names[] = {{"a.gz", 1},        {"a.txt.xz", 5}, {"a.tar.zst", 5}, {"a.tgz", 1}, {"a.tar", 1},
-                 {"a.jsonl.bz2", 7}, {"a.txt", 0},    {".gz", 0},       {"gz", 0},    {"a.gz.txt", 0}};
+    } names[] = {{"a.gz", 1},  {"a.txt.xz", 5},    {"a.tar.zst", 5}, {"a.tgz", 1},
+                 {"a.tar", 1}, {"a.jsonl.bz2", 7}, {"a.txt", 0},     {".gz", 0},
+                 {"gz", 0},    {"a.gz.txt", 0}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         ck_assert_int_eq(input_name_is_packed(names[i].name), names[i].stem > 0);
         if (names[i].stem > 0)
@@ -55,8 +57,10 @@ struct member {
 };
 
 /* Makes an archive of the members with the given format and compression; returns its size. */
-static size_t archive_make(unsigned char out[static ARCHIVE_BYTES_MAX], int (*set_format)(struct archive *archive),
-                           int (*add_filter)(struct archive *archive), const struct member *members, size_t count)
+static size_t archive_make(unsigned char out[static ARCHIVE_BYTES_MAX],
+                           int (*set_format)(struct archive *archive),
+                           int (*add_filter)(struct archive *archive), const struct member *members,
+                           size_t count)
 {
     size_t size = 0;
     struct archive *archive = archive_write_new();
@@ -68,11 +72,13 @@ static size_t archive_make(unsigned char out[static ARCHIVE_BYTES_MAX], int (*se
         struct archive_entry *entry = archive_entry_new();
         archive_entry_set_pathname(entry, members[i].name);
         archive_entry_set_filetype(entry, members[i].type);
-        archive_entry_set_size(entry, members[i].type == AE_IFREG ? (la_int64_t)members[i].count : 0);
+        archive_entry_set_size(entry,
+                               members[i].type == AE_IFREG ? (la_int64_t)members[i].count : 0);
         if (members[i].type == AE_IFLNK)
             archive_entry_set_symlink(entry, "/etc/passwd");
         archive_entry_set_perm(entry, 0644);
-        ck_assert_int_ge(archive_write_header(archive, entry), ARCHIVE_WARN); /* warns about names that are not ASCII */
+        ck_assert_int_ge(archive_write_header(archive, entry),
+                         ARCHIVE_WARN); /* warns about names that are not ASCII */
         if (members[i].type == AE_IFREG)
             ck_assert_int_eq(archive_write_data(archive, members[i].bytes, members[i].count),
                              (la_ssize_t)members[i].count);
@@ -83,14 +89,16 @@ static size_t archive_make(unsigned char out[static ARCHIVE_BYTES_MAX], int (*se
     return size;
 }
 
-static size_t tar_make(unsigned char out[static ARCHIVE_BYTES_MAX], int (*add_filter)(struct archive *archive),
-                       const struct member *members, size_t count)
+static size_t tar_make(unsigned char out[static ARCHIVE_BYTES_MAX],
+                       int (*add_filter)(struct archive *archive), const struct member *members,
+                       size_t count)
 {
     return archive_make(out, archive_write_set_format_ustar, add_filter, members, count);
 }
 
 /* Reads a whole file into "NAME=TEXT|" for each text. */
-static enum gt_status read_all(struct data_fixture *fixture, const char *name, char out[static TEXT_MAX])
+static enum gt_status read_all(struct data_fixture *fixture, const char *name,
+                               char out[static TEXT_MAX])
 {
     char path[512];
     struct input *input = NULL;
@@ -102,7 +110,8 @@ static enum gt_status read_all(struct data_fixture *fixture, const char *name, c
     TRY(input_open(fixture->mem, &file, NULL, 0, false, &input));
     enum gt_status status = input_next(input, &found);
     while (status == GT_OK && found) {
-        length += (size_t)snprintf(out + length, TEXT_MAX - length, "%s=", input_info_get(input)->name);
+        length +=
+            (size_t)snprintf(out + length, TEXT_MAX - length, "%s=", input_info_get(input)->name);
         size_t got = 1;
         while (status == GT_OK && got > 0) {
             ck_assert_uint_lt(length + 101, TEXT_MAX);
@@ -135,8 +144,9 @@ static void expect_refused(struct data_fixture *fixture, const char *name, const
 }
 
 static const struct member plain_members[] = {
-    {"b.txt", "second", 6, AE_IFREG}, {"folder", NULL, 0, AE_IFDIR},       {"link", NULL, 0, AE_IFLNK},
-    {".hidden", "x", 1, AE_IFREG},    {"folder/.git/x", "x", 1, AE_IFREG}, {"./folder/a.txt", "first", 5, AE_IFREG},
+    {"b.txt", "second", 6, AE_IFREG},    {"folder", NULL, 0, AE_IFDIR},
+    {"link", NULL, 0, AE_IFLNK},         {".hidden", "x", 1, AE_IFREG},
+    {"folder/.git/x", "x", 1, AE_IFREG}, {"./folder/a.txt", "first", 5, AE_IFREG},
     {"empty", "", 0, AE_IFREG}};
 enum { PLAIN_COUNT = sizeof plain_members / sizeof plain_members[0] };
 
@@ -193,7 +203,8 @@ TEST(archive_refusals)
     fixture_open(&fixture);
     for (size_t i = 0; i < sizeof bad_names / sizeof bad_names[0]; i++) {
         const struct member member = {bad_names[i], "x", 1, AE_IFREG};
-        fixture_write(&fixture, "a.tar", bytes, tar_make(bytes, archive_write_add_filter_none, &member, 1));
+        fixture_write(&fixture, "a.tar", bytes,
+                      tar_make(bytes, archive_write_add_filter_none, &member, 1));
         expect_refused(&fixture, "a.tar", bad_names[i]);
     }
     fixture_write_text(&fixture, "a.gz", "");

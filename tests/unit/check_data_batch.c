@@ -1,4 +1,5 @@
-/* Tests of the batches of src/data/sampler.c: inputs and targets, and the order of rows against a comparison of all pairs. */
+/* Tests of the batches of src/data/sampler.c: inputs and targets, and the order of rows against a
+ * comparison of all pairs. */
 #include "data/sampler.h"
 
 #include <stdbool.h>
@@ -8,7 +9,8 @@
 
 #define ROWS_MAX 600
 
-static void check_order(const int32_t *ids, int64_t rows, const int32_t *order, const int32_t *starts)
+static void check_order(const int32_t *ids, int64_t rows, const int32_t *order,
+                        const int32_t *starts)
 {
     int seen[ROWS_MAX] = {0};
     int32_t group = -1;
@@ -63,7 +65,8 @@ TEST(samples_are_inputs_and_targets)
     const int64_t positions[3] = {6, 0, 5};
     fixture_open(&fixture);
     fixture_write_u16(&fixture, "train.bin", 11, 40);
-    const struct token_source_spec spec = {.folder = fixture.folder, .split = TOKEN_TRAIN, .vocab_size = 51};
+    const struct token_source_spec spec = {
+        .folder = fixture.folder, .split = TOKEN_TRAIN, .vocab_size = 51};
     ck_assert_int_eq(token_source_open(fixture.mem, &spec, &source), GT_OK);
     ck_assert_int_eq(batch_builder_create(fixture.mem, 12, 4, &builder), GT_OK);
     hostmem_phase_set(fixture.mem, HOSTMEM_RUN);
@@ -89,10 +92,12 @@ TEST(samples_are_inputs_and_targets)
     fixture_close(&fixture);
 }
 
-/* Three rows of 4 tokens and one more; tokens 2, 6, 7 and 9 count, and a document ends with token 1. */
+/* Three rows of 4 tokens and one more; tokens 2, 6, 7 and 9 count, and a document ends with
+ * token 1. */
 TEST(samples_know_what_counts_and_where_documents_begin)
 {
-    static const unsigned char mask[] = {'g', 't', 'm', 'a', 's', 'k', '0', '1', 4, 0, 0, 0, 0, 0, 0, 0, 0xC4, 0x02};
+    static const unsigned char mask[] = {'g', 't', 'm', 'a', 's', 'k', '0', '1',  4,
+                                         0,   0,   0,   0,   0,   0,   0,   0xC4, 0x02};
     static const int32_t wanted_targets[8] = {-1, 12, -1, -1, -1, 16, 17, -1},
                          wanted_first[8] = {0, 0, 2, 2, 0, 0, 0, 0};
     static const unsigned char tokens[26] = {10, 0,  66, 0,  12, 0,  13, 0,  14, 0,  15, 0,  16,
@@ -103,7 +108,8 @@ TEST(samples_know_what_counts_and_where_documents_begin)
     int32_t ids[8], targets[8], first[8];
     uint32_t digests[3];
     fixture_open(&fixture);
-    const struct token_source_spec spec = {.folder = fixture.folder, .split = TOKEN_TRAIN, .vocab_size = 99};
+    const struct token_source_spec spec = {
+        .folder = fixture.folder, .split = TOKEN_TRAIN, .vocab_size = 99};
     fixture_write(&fixture, "train.bin", tokens, sizeof tokens);
     for (int i = 0; i < 3; i++) { /* without a mask, with it, with one that is off by one */
         unsigned char shifted[sizeof mask];
@@ -122,7 +128,8 @@ TEST(samples_know_what_counts_and_where_documents_begin)
     fixture_write(&fixture, "train.mask", mask, sizeof mask);
     ck_assert_int_eq(token_source_open(fixture.mem, &spec, &source), GT_OK);
     ck_assert_int_eq(batch_builder_create(fixture.mem, 8, 4, &builder), GT_OK);
-    const struct batch_tensors tensors = {.ids = ids, .targets = targets, .first = first, .end = 66};
+    const struct batch_tensors tensors = {
+        .ids = ids, .targets = targets, .first = first, .end = 66};
     for (int i = 0; i < 2; i++)
         ck_assert_int_eq(batch_sample_read(builder, source, 4 * i, 4, i, &tensors), GT_OK);
     for (int i = 0; i < 8; i++) {

@@ -5,11 +5,14 @@
 #include "tests/unit/bpe_fixture.h"
 
 /* Returns the 256 bytes in GPT-2's order, with room for `extra` more tokens. */
-static struct bpe *make_bytes(struct data_fixture *fixture, size_t extra, size_t merges, enum bpe_rank rank)
+static struct bpe *make_bytes(struct data_fixture *fixture, size_t extra, size_t merges,
+                              enum bpe_rank rank)
 {
     struct bpe *bpe = NULL;
-    const struct bpe_spec spec = {
-        .vocab_size = 256 + extra, .text_bytes = 256 + 64 * extra, .merge_count = merges, .rank = rank};
+    const struct bpe_spec spec = {.vocab_size = 256 + extra,
+                                  .text_bytes = 256 + 64 * extra,
+                                  .merge_count = merges,
+                                  .rank = rank};
     ck_assert_int_eq(bpe_create(fixture->mem, &spec, &bpe), GT_OK);
     for (int i = 0; i < 256; i++) {
         const char byte = (char)bpe_alphabet_byte(i);
@@ -25,7 +28,8 @@ static void add(struct bpe *bpe, int32_t id, const char *text)
 
 static void merge(struct bpe *bpe, const char *left, const char *right)
 {
-    ck_assert(bpe_add_merge(bpe, bpe_find(bpe, left, strlen(left)), bpe_find(bpe, right, strlen(right))));
+    ck_assert(
+        bpe_add_merge(bpe, bpe_find(bpe, left, strlen(left)), bpe_find(bpe, right, strlen(right))));
 }
 
 static void expect_encoded(const struct bpe *bpe, const char *text, const char *expected)
@@ -82,7 +86,8 @@ TEST(bpe_refuses_what_is_no_vocabulary)
     struct bpe *bpe = make_bytes(&fixture, 2, 1, BPE_RANK_MERGE);
     ck_assert_int_eq(bpe_add_token(bpe, 256, "", 0, false), BPE_TEXT_BAD);
     ck_assert_int_eq(bpe_add_token(bpe, 256, long_text, sizeof long_text, false), BPE_TEXT_BAD);
-    ck_assert_int_eq(bpe_add_token(bpe, 256, long_text, 129, false), BPE_TEXT_BAD); /* there is room for 128 bytes */
+    ck_assert_int_eq(bpe_add_token(bpe, 256, long_text, 129, false),
+                     BPE_TEXT_BAD); /* there is room for 128 bytes */
     ck_assert_int_eq(bpe_add_token(bpe, 256, "a", 1, false), BPE_TEXT_TAKEN);
     ck_assert_int_eq(bpe_add_token(bpe, 0, "ab", 2, false), BPE_ID_TAKEN);
     add(bpe, 256, "ab");
@@ -105,7 +110,8 @@ TEST(bpe_refuses_what_is_no_vocabulary)
     fixture_close(&fixture);
 }
 
-/* A vocabulary of "a", "b", "ab" and "?".  Bytes without a token are left out, and then "a" and "b" are neighbours. */
+/* A vocabulary of "a", "b", "ab" and "?".  Bytes without a token are left out, and then "a" and "b"
+ * are neighbours. */
 TEST_LOOP(bytes_without_a_token, 3)
 {
     static const struct {
@@ -127,7 +133,8 @@ TEST_LOOP(bytes_without_a_token, 3)
     struct data_fixture fixture;
     struct bpe *bpe = NULL;
     struct bpe_scratch scratch = {.memory = NULL};
-    const struct bpe_spec spec = {.vocab_size = 4, .text_bytes = 8, .merge_count = 1, .rank = BPE_RANK_MERGE};
+    const struct bpe_spec spec = {
+        .vocab_size = 4, .text_bytes = 8, .merge_count = 1, .rank = BPE_RANK_MERGE};
     fixture_open(&fixture);
     ck_assert_int_eq(bpe_create(fixture.mem, &spec, &bpe), GT_OK);
     add(bpe, 0, "a");
@@ -146,10 +153,13 @@ TEST_LOOP(bytes_without_a_token, 3)
         int32_t ids[8] = {0};
         uint64_t counts[256] = {0};
         size_t count = 0, length = strlen(cases[i].text), expected = 0;
-        ck_assert_int_eq(bpe_encode_piece(bpe, &scratch, cases[i].text, length, ids, &count), GT_OK);
+        ck_assert_int_eq(bpe_encode_piece(bpe, &scratch, cases[i].text, length, ids, &count),
+                         GT_OK);
         while (cases[i].ids[_i][expected] >= 0)
             expected++;
-        ck_assert_msg(count == expected && memcmp(ids, cases[i].ids[_i], count * sizeof ids[0]) == 0, "case %zu", i);
+        ck_assert_msg(count == expected &&
+                          memcmp(ids, cases[i].ids[_i], count * sizeof ids[0]) == 0,
+                      "case %zu", i);
         ck_assert_uint_eq(bpe_count_unknown(bpe, cases[i].text, length, counts), cases[i].unknown);
         ck_assert_uint_eq(counts['a'], 0);
     }
@@ -162,12 +172,15 @@ TEST_LOOP(bytes_without_a_token, 3)
 static struct bpe *copy_by_token(struct data_fixture *fixture, const struct bpe *from)
 {
     struct bpe *bpe = NULL;
-    const struct bpe_spec spec = {.vocab_size = from->vocab_size, .text_bytes = 1 << 20, .rank = BPE_RANK_TOKEN};
+    const struct bpe_spec spec = {
+        .vocab_size = from->vocab_size, .text_bytes = 1 << 20, .rank = BPE_RANK_TOKEN};
     ck_assert_int_eq(bpe_create(fixture->mem, &spec, &bpe), GT_OK);
     for (size_t id = 0; id < from->vocab_size; id++) {
         const char *bytes = NULL;
         const size_t count = bpe_token(from, (int32_t)id, &bytes);
-        ck_assert_int_eq(bpe_add_token(bpe, (int32_t)id, bytes, count, bpe_is_special(from, (int32_t)id)), BPE_ADDED);
+        ck_assert_int_eq(
+            bpe_add_token(bpe, (int32_t)id, bytes, count, bpe_is_special(from, (int32_t)id)),
+            BPE_ADDED);
     }
     ck_assert_int_eq(bpe_finish(bpe, "copy"), GT_OK);
     ck_assert_uint_ne(bpe->hash, from->hash);
@@ -179,7 +192,9 @@ static void compare_pieces(const struct bpe *bpe, struct bpe_scratch *scratch)
     char text[160];
     int32_t ids[160], expected[160];
     for (uint32_t i = 0; i < 300; i++) {
-        const size_t length = 1 + random_below(7, i, i % 3 == 0 ? 16 : sizeof text); /* both sides of the short limit */
+        const size_t length =
+            1 +
+            random_below(7, i, i % 3 == 0 ? 16 : sizeof text); /* both sides of the short limit */
         size_t count = 0;
         if (i % 4 == 0)
             memset(text, 'a' + (int)(i % 8 == 0), length);
@@ -207,7 +222,8 @@ TEST(bpe_encodes_as_the_definition_says)
     fixture_close(&fixture);
 }
 
-/* All texts of two letters up to six long, made from all their halves in a random order, so that merges compete. */
+/* All texts of two letters up to six long, made from all their halves in a random order, so that
+ * merges compete. */
 TEST(bpe_encodes_under_competition)
 {
     enum { TEXTS = 124, PIECE = 150, TRIES = 8000 };

@@ -28,8 +28,9 @@ TEST(marks_go_where_the_place_says)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char *out;
         size_t count = 0;
-        ck_assert_int_eq(
-            bpe_marks_put(cases[i].marks, cases[i].place, cases[i].text, strlen(cases[i].text), &out, &count), GT_OK);
+        ck_assert_int_eq(bpe_marks_put(cases[i].marks, cases[i].place, cases[i].text,
+                                       strlen(cases[i].text), &out, &count),
+                         GT_OK);
         ck_assert_int_eq(out == NULL, cases[i].marked == NULL);
         if (out != NULL)
             ck_assert(count == strlen(cases[i].marked) && memcmp(out, cases[i].marked, count) == 0);

@@ -1,5 +1,5 @@
-/* Tests of src/data/bpe_split.c: GPT-2's split on texts with known pieces, on random ASCII against a hand-written form
- * of the pattern, bytes that are not UTF-8, and cutting. */
+/* Tests of src/data/bpe_split.c: GPT-2's split on texts with known pieces, on random ASCII against
+ * a hand-written form of the pattern, bytes that are not UTF-8, and cutting. */
 #include "data/bpe_split.h"
 
 #include "data/documents.h"
@@ -26,7 +26,8 @@ static void close_splitter(struct data_fixture *fixture, struct bpe_splitter *sp
 
 TEST(split_known_texts)
 {
-    /* Pieces separated by '|'; verified with the pattern in Python's regex module and with tiktoken. */
+    /* Pieces separated by '|'; verified with the pattern in Python's regex module and with
+     * tiktoken. */
     static const struct {
         const char *text, *pieces;
     } known[] = {
@@ -63,7 +64,8 @@ TEST(split_known_texts)
          "a|\xF0\x9E\x93\xB0"
          "1"},
         {"\xF0\x9F\x98\x80!", "\xF0\x9F\x98\x80!"},
-        /* Bytes that are not UTF-8 join the piece before them; the text after them starts a new piece. */
+        /* Bytes that are not UTF-8 join the piece before them; the text after them starts a new
+           piece. */
         {"\xFF", "\xFF"},
         {"\xFF\xFE hello", "\xFF\xFE| hello"},
         {"hello \xE2\x80", "hello| \xE2\x80"},
@@ -100,17 +102,20 @@ static size_t utf8_put(uint32_t code, char out[static 4])
     return length;
 }
 
-/* Letters that Unicode 15 and 16 added, which older PCRE2 libraries do not know; UnicodeData.txt. */
+/* Letters that Unicode 15 and 16 added, which older PCRE2 libraries do not know; UnicodeData.txt.
+ */
 TEST(new_letters_are_letters)
 {
     static const uint32_t ranges[][2] = {
-        {0x1C89, 0x1C8A},   {0xA7CB, 0xA7CD},   {0xA7DA, 0xA7DC},   {0x105C0, 0x105F3}, {0x10D4A, 0x10D65},
-        {0x10D6F, 0x10D85}, {0x10EC2, 0x10EC4}, {0x1123F, 0x11240}, {0x11380, 0x11389}, {0x1138B, 0x1138B},
-        {0x1138E, 0x1138E}, {0x11390, 0x113B5}, {0x113B7, 0x113B7}, {0x113D1, 0x113D1}, {0x113D3, 0x113D3},
-        {0x11BC0, 0x11BE0}, {0x11F02, 0x11F02}, {0x11F04, 0x11F10}, {0x11F12, 0x11F33}, {0x1342F, 0x1342F},
-        {0x13441, 0x13446}, {0x13460, 0x143FA}, {0x16100, 0x1611D}, {0x16D40, 0x16D6C}, {0x18CFF, 0x18CFF},
-        {0x1B132, 0x1B132}, {0x1B155, 0x1B155}, {0x1DF25, 0x1DF2A}, {0x1E030, 0x1E06D}, {0x1E4D0, 0x1E4EB},
-        {0x1E5D0, 0x1E5ED}, {0x1E5F0, 0x1E5F0}, {0x2B739, 0x2B739}, {0x2EBF0, 0x2EE5D}, {0x31350, 0x323AF}};
+        {0x1C89, 0x1C8A},   {0xA7CB, 0xA7CD},   {0xA7DA, 0xA7DC},   {0x105C0, 0x105F3},
+        {0x10D4A, 0x10D65}, {0x10D6F, 0x10D85}, {0x10EC2, 0x10EC4}, {0x1123F, 0x11240},
+        {0x11380, 0x11389}, {0x1138B, 0x1138B}, {0x1138E, 0x1138E}, {0x11390, 0x113B5},
+        {0x113B7, 0x113B7}, {0x113D1, 0x113D1}, {0x113D3, 0x113D3}, {0x11BC0, 0x11BE0},
+        {0x11F02, 0x11F02}, {0x11F04, 0x11F10}, {0x11F12, 0x11F33}, {0x1342F, 0x1342F},
+        {0x13441, 0x13446}, {0x13460, 0x143FA}, {0x16100, 0x1611D}, {0x16D40, 0x16D6C},
+        {0x18CFF, 0x18CFF}, {0x1B132, 0x1B132}, {0x1B155, 0x1B155}, {0x1DF25, 0x1DF2A},
+        {0x1E030, 0x1E06D}, {0x1E4D0, 0x1E4EB}, {0x1E5D0, 0x1E5ED}, {0x1E5F0, 0x1E5F0},
+        {0x2B739, 0x2B739}, {0x2EBF0, 0x2EE5D}, {0x31350, 0x323AF}};
     struct data_fixture fixture;
     struct bpe_splitter *splitter = open_splitter(&fixture);
     for (size_t i = 0; i < 2 * (sizeof ranges / sizeof ranges[0]); i++) {
@@ -118,7 +123,8 @@ TEST(new_letters_are_letters)
         const char *piece = NULL;
         const size_t length = 1 + utf8_put(ranges[i / 2][i % 2], text + 1);
         bpe_splitter_begin(splitter, text, length);
-        ck_assert_msg(bpe_splitter_next(splitter, &piece) == length, "U+%X is no letter", ranges[i / 2][i % 2]);
+        ck_assert_msg(bpe_splitter_next(splitter, &piece) == length, "U+%X is no letter",
+                      ranges[i / 2][i % 2]);
     }
     close_splitter(&fixture, splitter);
 }
@@ -199,8 +205,8 @@ static size_t split_ends(struct bpe_splitter *splitter, const char *text, size_t
     return pieces;
 }
 
-/* For any text and split, the pieces add up to the text, and cutting at bpe_split_cut() changes none of them, unless it
- * is forced. */
+/* For any text and split, the pieces add up to the text, and cutting at bpe_split_cut() changes
+ * none of them, unless it is forced. */
 TEST_LOOP(split_cut_changes_nothing, BPE_SPLIT_COUNT)
 {
     struct data_fixture fixture;
@@ -213,7 +219,8 @@ TEST_LOOP(split_cut_changes_nothing, BPE_SPLIT_COUNT)
         random_text(5000 + i, true, text, count);
         const size_t pieces = split_ends(splitter, text, count, whole);
         bool forced = false;
-        const size_t cut = bpe_split_cut(text, 1 + random_below(5, i, (uint32_t)count), joins, &forced);
+        const size_t cut =
+            bpe_split_cut(text, 1 + random_below(5, i, (uint32_t)count), joins, &forced);
         if (forced)
             continue;
         cuts++;

@@ -1,5 +1,5 @@
-/* Tests of src/data/bpe_train.c: known merges, ties, and a comparison with a trainer that counts all pairs again for
- * every merge. */
+/* Tests of src/data/bpe_train.c: known merges, ties, and a comparison with a trainer that counts
+ * all pairs again for every merge. */
 #include "data/bpe.h"
 #include "data/bpe_split.h"
 #include "data/bpe_train.h"
@@ -7,7 +7,8 @@
 #include "data/tokenizer.h"
 #include "tests/unit/bpe_fixture.h"
 
-static struct tokenizer *train(struct data_fixture *fixture, const char *text, size_t count, int64_t vocab_size)
+static struct tokenizer *train(struct data_fixture *fixture, const char *text, size_t count,
+                               int64_t vocab_size)
 {
     struct bpe_trainer *trainer = NULL;
     struct tokenizer *tokenizer = NULL;
@@ -57,7 +58,8 @@ TEST(train_known_merges)
     char merges[512];
     fixture_open(&fixture);
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        struct tokenizer *tokenizer = train(&fixture, known[i].text, strlen(known[i].text), known[i].vocab_size);
+        struct tokenizer *tokenizer =
+            train(&fixture, known[i].text, strlen(known[i].text), known[i].vocab_size);
         merges_text(tokenizer, merges);
         ck_assert_msg(strcmp(merges, known[i].merges) == 0, "case %zu: \"%s\"", i, merges);
         ck_assert_int_eq(tokenizer_eot(tokenizer), tokenizer->vocab_size - 1);
@@ -78,7 +80,8 @@ struct plain {
     int64_t counts[PLAIN_IDS_MAX][PLAIN_IDS_MAX];
 };
 
-static void plain_begin(struct plain *plain, struct bpe_splitter *splitter, const char *text, size_t count)
+static void plain_begin(struct plain *plain, struct bpe_splitter *splitter, const char *text,
+                        size_t count)
 {
     const char *piece = NULL;
     plain->count = 0;
@@ -114,7 +117,8 @@ static void plain_merge(struct plain *plain, int32_t left, int32_t right, int32_
 {
     size_t kept = 0;
     for (size_t at = 0; at < plain->count; kept++) {
-        const bool here = at + 1 < plain->count && plain->symbols[at] == left && plain->symbols[at + 1] == right;
+        const bool here =
+            at + 1 < plain->count && plain->symbols[at] == left && plain->symbols[at + 1] == right;
         plain->symbols[kept] = here ? result : plain->symbols[at];
         at += here ? 2 : 1;
     }
@@ -141,7 +145,8 @@ TEST(train_agrees_with_counting_anew)
         for (size_t k = 0; k < count; k++) {
             int32_t left = -1, right = -1;
             ck_assert(plain_best(plain, ids, &left, &right));
-            ck_assert_msg(left == merges[k].left && right == merges[k].right, "text %u, merge %zu", i, k);
+            ck_assert_msg(left == merges[k].left && right == merges[k].right, "text %u, merge %zu",
+                          i, k);
             plain_merge(plain, left, right, merges[k].result);
             ids = merges[k].result >= ids ? merges[k].result + 1 : ids;
         }
@@ -169,7 +174,8 @@ TEST(train_in_parts)
     ck_assert_int_eq(bpe_trainer_create(fixture.mem, NULL, &trainer), GT_OK);
     for (size_t at = 0; at < sizeof text;) {
         bool forced = false;
-        const size_t left = sizeof text - at, cut = left > 500 ? bpe_split_cut(text + at, 500, false, &forced) : left;
+        const size_t left = sizeof text - at,
+                     cut = left > 500 ? bpe_split_cut(text + at, 500, false, &forced) : left;
         ck_assert(!forced);
         ck_assert_int_eq(bpe_trainer_add(trainer, text + at, cut), GT_OK);
         at += cut;

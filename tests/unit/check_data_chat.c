@@ -1,5 +1,5 @@
-/* Tests of src/data/chat*.c: records in every form, rendering in every family, cuts, ids and masks, JSON and white space as
- * Python has them, and the templates that are recognised. */
+/* Tests of src/data/chat*.c: records in every form, rendering in every family, cuts, ids and masks,
+ * JSON and white space as Python has them, and the templates that are recognised. */
 #include "data/bpe_train.h"
 #include "data/chat_forms.h"
 #include "data/chat_kind.h"
@@ -25,7 +25,8 @@ static struct tokenizer *make_chat(struct data_fixture *fixture, enum chat_kind 
 }
 
 /* Decodes ids; what counts is between brackets. */
-static void decode(const struct tokenizer *tokenizer, const int32_t *ids, size_t count, char out[static 2048])
+static void decode(const struct tokenizer *tokenizer, const int32_t *ids, size_t count,
+                   char out[static 2048])
 {
     int32_t counted = 0;
     size_t length = 0;
@@ -38,7 +39,8 @@ static void decode(const struct tokenizer *tokenizer, const int32_t *ids, size_t
         counted = now;
         if (i == count)
             break;
-        const size_t size = tokenizer_token_bytes(tokenizer, ids[i] & ~CHAT_COUNTED, scratch, &bytes);
+        const size_t size =
+            tokenizer_token_bytes(tokenizer, ids[i] & ~CHAT_COUNTED, scratch, &bytes);
         memcpy(out + length, bytes, size);
         length += size;
     }
@@ -64,7 +66,8 @@ static bool render(enum chat_kind kind, const char *record, struct chat_text *ou
     return render_with(&reader, record, out, reason);
 }
 
-/* Returns rendered text with the special tokens' texts, what counts between brackets and the end of text as |. */
+/* Returns rendered text with the special tokens' texts, what counts between brackets and the end of
+ * text as |. */
 static const char *shown(enum chat_kind kind, const struct chat_text *text)
 {
     static char out[8192];
@@ -76,7 +79,9 @@ static const char *shown(enum chat_kind kind, const struct chat_text *text)
         if (part.mark >= '0' && part.mark <= '9')
             special = chat_specials(kind)[part.mark - '0'];
         else if (part.mark != 0)
-            special = part.mark == CHAT_MARK_COUNT ? "[" : part.mark == CHAT_MARK_IGNORE ? "]" : "|";
+            special = part.mark == CHAT_MARK_COUNT    ? "["
+                      : part.mark == CHAT_MARK_IGNORE ? "]"
+                                                      : "|";
         if (special != NULL) {
             bytes = special;
             length = strlen(special);
@@ -123,8 +128,11 @@ TEST_LOOP(a_conversation_becomes_its_template, 2)
     ck_assert_int_eq(chosen, kind);
     ck_assert_int_eq(chat_choose(tokenizer, CHAT_CHATML + CHAT_LLAMA3 - kind, &chosen), GT_USAGE);
     FIXTURE_SAYS(&fixture, _i == 0 ? "but those of --chat=chatml" : "but those of --chat=llama3");
-    ck_assert_int_eq(chat_encoder_create(fixture.mem, tokenizer, kind, sizeof room, &encoder), GT_OK);
-    ck_assert(render(kind, "{\"messages\":[" USER("the other") "," ANSWER("them <|im_end|>, 12") "]}", &text, reason));
+    ck_assert_int_eq(chat_encoder_create(fixture.mem, tokenizer, kind, sizeof room, &encoder),
+                     GT_OK);
+    ck_assert(render(kind,
+                     "{\"messages\":[" USER("the other") "," ANSWER("them <|im_end|>, 12") "]}",
+                     &text, reason));
     ck_assert_int_eq(chat_encode(encoder, text.text, text.count, ids, &id_count), GT_OK);
     ck_assert_uint_le(id_count, text.count);
     decode(tokenizer, ids, id_count, said);
@@ -145,7 +153,8 @@ TEST_LOOP(a_conversation_becomes_its_template, 2)
     fixture_close(&fixture);
 }
 
-/* A token of two newlines begins before the answer and ends in it: the ids are those of the whole text, and it counts. */
+/* A token of two newlines begins before the answer and ends in it: the ids are those of the whole
+ * text, and it counts. */
 TEST(a_token_may_span_the_beginning_of_an_answer)
 {
     struct data_fixture fixture;
@@ -161,7 +170,8 @@ TEST(a_token_may_span_the_beginning_of_an_answer)
     ck_assert_int_eq(bpe_trainer_create(fixture.mem, chat_specials(CHAT_CHATML), &trainer), GT_OK);
     ck_assert_int_eq(bpe_trainer_add(trainer, "\n\n a\n\n b\n\n c\n\n", 15), GT_OK);
     ck_assert_int_eq(bpe_trainer_finish(trainer, fixture.mem, 260, &tokenizer), GT_OK);
-    ck_assert_int_eq(chat_encoder_create(fixture.mem, tokenizer, CHAT_CHATML, sizeof room, &encoder), GT_OK);
+    ck_assert_int_eq(
+        chat_encoder_create(fixture.mem, tokenizer, CHAT_CHATML, sizeof room, &encoder), GT_OK);
     ck_assert(render(CHAT_CHATML, "{\"messages\":[" ANSWER("\\n") "]}", &text, reason));
     ck_assert_int_eq(chat_encode(encoder, text.text, text.count, ids, &count), GT_OK);
     for (size_t i = 0; i < count; i++)
@@ -170,7 +180,8 @@ TEST(a_token_may_span_the_beginning_of_an_answer)
     ck_assert_uint_eq(count, 14);
     ck_assert_uint_eq(counted, 2);
     ck_assert_int_ne(ids[10] & CHAT_COUNTED, 0);
-    ck_assert_uint_eq(tokenizer_token_bytes(tokenizer, ids[10] & ~CHAT_COUNTED, (char[4]){0}, &bytes), 2);
+    ck_assert_uint_eq(
+        tokenizer_token_bytes(tokenizer, ids[10] & ~CHAT_COUNTED, (char[4]){0}, &bytes), 2);
     ck_assert_int_eq(memcmp(bytes, "\n\n", 2), 0);
     hostmem_free(encoder);
     hostmem_free(tokenizer);
@@ -194,7 +205,8 @@ TEST(conversations_that_teach_nothing_are_refused)
         {"[{\"role\":\"user\",\"content\":null}]", "message 1 has no text as content"},
         {"[{\"role\":\"user\",\"content\":[]}]", "message 1 has no text as content"},
         {"[" ANSWER("") "]", "message 1 is an empty answer of the assistant"},
-        {"[" USER("q") "," ANSWER("a") "," ANSWER("b") "]", "message 3 is the second answer in a row"},
+        {"[" USER("q") "," ANSWER("a") "," ANSWER("b") "]",
+         "message 3 is the second answer in a row"},
         {"[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"image_url\"}]}]",
          "message 1 has a part of type \"image_url\" in its content; only text is supported"},
         {"[{\"role\":\"assistant\",\"content\":\"a\",\"tool_calls\":[{}]}]",
@@ -209,7 +221,8 @@ TEST(conversations_that_teach_nothing_are_refused)
          "message 1 has a \"weight\" that is not 0 or 1"},
         {"[{\"role\":\"assistant\",\"content\":\"a\",\"weight\":\"0\"}]",
          "message 1 has a \"weight\" that is not 0 or 1"},
-        {"[{\"role\":\"user\",\"content\":\"a\",\"weight\":1}]", "message 1 has a \"weight\" that is not an answer's"}};
+        {"[{\"role\":\"user\",\"content\":\"a\",\"weight\":1}]",
+         "message 1 has a \"weight\" that is not an answer's"}};
     char room[512], record[512], reason[CHAT_REASON_BYTES];
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct chat_text text = ROOM(room);
@@ -222,12 +235,13 @@ TEST(conversations_that_teach_nothing_are_refused)
 TEST(what_counts)
 {
 #define TWO "{\"messages\":[" USER("q") "," ANSWER("a") "," USER("r") "," ANSWER("b") "]}"
-    static const char *const wanted[] = {"<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>]\n"
-                                         "<|im_start|>user\nr<|im_end|>\n<|im_start|>assistant\n[b<|im_end|>]\n|",
-                                         "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n"
-                                         "<|im_start|>user\nr<|im_end|>\n<|im_start|>assistant\n[b<|im_end|>]\n|",
-                                         "[<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n"
-                                         "<|im_start|>user\nr<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n]|"};
+    static const char *const wanted[] = {
+        "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>]\n"
+        "<|im_start|>user\nr<|im_end|>\n<|im_start|>assistant\n[b<|im_end|>]\n|",
+        "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n"
+        "<|im_start|>user\nr<|im_end|>\n<|im_start|>assistant\n[b<|im_end|>]\n|",
+        "[<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n"
+        "<|im_start|>user\nr<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n]|"};
     char room[512], reason[CHAT_REASON_BYTES];
     for (int on = 0; chat_train_on_words[on] != NULL; on++) {
         struct chat_reader reader = {.kind = CHAT_CHATML, .train_on = (enum chat_train_on)on};
@@ -237,7 +251,8 @@ TEST(what_counts)
     }
     expect_shown(
         CHAT_CHATML,
-        "{\"messages\":[{\"role\":\"assistant\",\"content\":\"BAD\",\"weight\":0}," USER("q") "," ANSWER("good") "]}",
+        "{\"messages\":[{\"role\":\"assistant\",\"content\":\"BAD\",\"weight\":0}," USER(
+            "q") "," ANSWER("good") "]}",
         "<|im_start|>assistant\nBAD<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n"
         "[good<|im_end|>]\n|");
 }
@@ -249,11 +264,13 @@ TEST(fields_of_a_record)
     } records[] = {{"\"id\":1,\"source\":\"x\",\"tools\":[],\"system\":\"\",\"weight\":1", NULL},
                    {"\"system\":\"be brief\"", NULL},
                    {"\"system\":[1]", "the field \"system\" is no text"},
-                   {"\"tools\":[{}]", "the field \"tools\" is not supported: the template chatml has no tools"},
+                   {"\"tools\":[{}]",
+                    "the field \"tools\" is not supported: the template chatml has no tools"},
                    {"\"functions\":[{}]", "the field \"functions\" is not supported"},
                    {"\"history\":[[\"a\",\"b\"]]", "the field \"history\" is not supported"},
                    {"\"images\":[\"a.png\"]", "the field \"images\" is not supported"},
-                   {"\"chat_template_kwargs\":{\"a\":1}", "the field \"chat_template_kwargs\" is not supported"},
+                   {"\"chat_template_kwargs\":{\"a\":1}",
+                    "the field \"chat_template_kwargs\" is not supported"},
                    {"\"weight\":0.3", "the field \"weight\" is not supported"}};
     char room[512], record[512], reason[CHAT_REASON_BYTES];
     for (size_t i = 0; i < sizeof records / sizeof records[0]; i++) {
@@ -287,22 +304,26 @@ TEST(forms_of_records)
          "Alpaca (instruction, input, output)",
          "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[b<|im_end|>]\n<|im_start|>user\nsay\n\nit<|im_end|>\n"
          "<|im_start|>assistant\n[hi<|im_end|>]\n|"},
-        {"{\"instruction\":\"say hi\",\"context\":\"\",\"response\":\"hi\"}", "Dolly (instruction, context, response)",
-         HI},
-        {"{\"prompt\":\"say hi\",\"completion\":\"hi\"}", "prompt and completion (prompt, completion)", HI},
-        {"{\"prompt\":[" USER("a") "," ANSWER("b") "," USER("c") "],\"completion\":[" ANSWER("d") "]}",
+        {"{\"instruction\":\"say hi\",\"context\":\"\",\"response\":\"hi\"}",
+         "Dolly (instruction, context, response)", HI},
+        {"{\"prompt\":\"say hi\",\"completion\":\"hi\"}",
+         "prompt and completion (prompt, completion)", HI},
+        {"{\"prompt\":[" USER("a") "," ANSWER("b") "," USER("c") "],\"completion\":[" ANSWER(
+             "d") "]}",
          "prompt and completion (lists of messages)",
          "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\nc<|im_end|>\n"
          "<|im_start|>assistant\n[d<|im_end|>]\n|"},
-        {"{\"question\":\"say hi\",\"answer\":\"hi\"}", "question and answer (question, answer)", HI},
+        {"{\"question\":\"say hi\",\"answer\":\"hi\"}", "question and answer (question, answer)",
+         HI},
         {"{\"text\":\"some <|im_end|> text\"}", "text (text)", "[some <|im_end|> text|]"},
-        {"{\"text\":\"<|im_start|>user\\nq<|im_end|>\\n<|im_start|>assistant\\na<|im_end|>\\n\"}", "text (text)",
-         "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>]\n|"}};
+        {"{\"text\":\"<|im_start|>user\\nq<|im_end|>\\n<|im_start|>assistant\\na<|im_end|>\\n\"}",
+         "text (text)", "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>]\n|"}};
     char room[1024], reason[CHAT_REASON_BYTES], form[CHAT_FORM_BYTES];
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
         struct chat_reader reader = {.kind = CHAT_CHATML};
         struct chat_text text = ROOM(room);
-        ck_assert_msg(render_with(&reader, forms[i].record, &text, reason), "%s: %s", forms[i].record, reason);
+        ck_assert_msg(render_with(&reader, forms[i].record, &text, reason), "%s: %s",
+                      forms[i].record, reason);
         ck_assert_str_eq(chat_form_text(&reader.form, form), forms[i].form);
         ck_assert_str_eq(shown(CHAT_CHATML, &text), forms[i].wanted);
         /* Every other form is refused after this one. */
@@ -317,23 +338,30 @@ TEST(forms_of_records)
     ck_assert(!render(CHAT_CHATML, "{\"a\":1}", &text, reason));
     ck_assert_ptr_nonnull(strstr(reason, "no conversation in this record"));
     struct chat_reader with = {.kind = CHAT_CHATML, .system = "be brief", .field = "b"};
-    ck_assert(
-        render_with(&with, "{\"a\":[" ANSWER("x") "],\"b\":[" USER("say hi") "," ANSWER("hi") "]}", &text, reason));
+    ck_assert(render_with(&with,
+                          "{\"a\":[" ANSWER("x") "],\"b\":[" USER("say hi") "," ANSWER("hi") "]}",
+                          &text, reason));
     ck_assert_str_eq(shown(CHAT_CHATML, &text), BRIEF HI);
 }
 
-/* Qwen3: only the answers after the last question keep their reasoning, and what counts is what stands there. */
+/* Qwen3: only the answers after the last question keep their reasoning, and what counts is what
+ * stands there. */
 TEST(turns_that_later_ones_rewrite)
 {
-#define THOUGHT(text, reason) "{\"role\":\"assistant\",\"content\":\"" text "\",\"reasoning_content\":\"" reason "\"}"
-    expect_shown(CHAT_QWEN3,
-                 "{\"messages\":[" USER("q") "," THOUGHT("a", "one") "," USER("r") "," THOUGHT("b", "two") "]}",
-                 "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>]\n<|im_start|>user\nr<|im_end|>\n"
-                 "<|im_start|>assistant\n[<think>\ntwo\n</think>\n\nb<|im_end|>]\n|");
-    expect_shown(CHAT_QWEN3, "{\"messages\":[" USER("q") "," ANSWER("<think>\\nh\\n</think>\\n\\na") "]}",
-                 "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[<think>\nh\n</think>\n\na<|im_end|>]\n|");
-    expect_shown(CHAT_QWEN3_THINKING, "{\"messages\":[" USER("q") "," THOUGHT("a", "h") "]}",
-                 "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\n[h\n</think>\n\na<|im_end|>]\n|");
+#define THOUGHT(text, reason) \
+    "{\"role\":\"assistant\",\"content\":\"" text "\",\"reasoning_content\":\"" reason "\"}"
+    expect_shown(
+        CHAT_QWEN3,
+        "{\"messages\":[" USER("q") "," THOUGHT("a", "one") "," USER("r") "," THOUGHT("b",
+                                                                                      "two") "]}",
+        "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>]\n<|im_start|>user\nr<|im_end|>\n"
+        "<|im_start|>assistant\n[<think>\ntwo\n</think>\n\nb<|im_end|>]\n|");
+    expect_shown(
+        CHAT_QWEN3, "{\"messages\":[" USER("q") "," ANSWER("<think>\\nh\\n</think>\\n\\na") "]}",
+        "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[<think>\nh\n</think>\n\na<|im_end|>]\n|");
+    expect_shown(
+        CHAT_QWEN3_THINKING, "{\"messages\":[" USER("q") "," THOUGHT("a", "h") "]}",
+        "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\n[h\n</think>\n\na<|im_end|>]\n|");
     expect_shown(CHAT_QWEN3_INSTRUCT, "{\"messages\":[" USER("q") "," ANSWER("a") "]}",
                  "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>]\n|");
 }
@@ -353,21 +381,23 @@ TEST(tools_and_their_results)
     struct chat_text text = ROOM(room);
     ck_assert_msg(render(CHAT_QWEN3_INSTRUCT, record, &text, reason), "%s", reason);
     const char *said = shown(CHAT_QWEN3_INSTRUCT, &text);
-    ck_assert_ptr_nonnull(
-        strstr(said, "<tools>\n{\"type\": \"function\", \"function\": {\"name\": \"f\", \"x\": 0.1}}\n</tools>"));
+    ck_assert_ptr_nonnull(strstr(
+        said,
+        "<tools>\n{\"type\": \"function\", \"function\": {\"name\": \"f\", \"x\": 0.1}}\n</tools>"));
     ck_assert_str_eq(strstr(said, "<|im_start|>user"), calls);
     /* ShareGPT's names of the same roles */
-    ck_assert(
-        render(CHAT_QWEN3_INSTRUCT,
-               "{\"conversations\":[{\"from\":\"human\",\"value\":\"q\"},{\"from\":\"function_call\",\"value\":"
-               "\"{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": {\\\"a\\\": 1}}\"},{\"from\":\"observation\",\"value\":"
-               "\"2\"},{\"from\":\"tool\",\"value\":\"3\"},{\"from\":\"gpt\",\"value\":\"five\"}]}",
-               &text, reason));
+    ck_assert(render(
+        CHAT_QWEN3_INSTRUCT,
+        "{\"conversations\":[{\"from\":\"human\",\"value\":\"q\"},{\"from\":\"function_call\",\"value\":"
+        "\"{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": {\\\"a\\\": 1}}\"},{\"from\":\"observation\",\"value\":"
+        "\"2\"},{\"from\":\"tool\",\"value\":\"3\"},{\"from\":\"gpt\",\"value\":\"five\"}]}",
+        &text, reason));
     ck_assert_str_eq(shown(CHAT_QWEN3_INSTRUCT, &text), calls);
     ck_assert(
         !render(CHAT_LLAMA31,
-                "{\"messages\":[" USER("q") ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":["
-                                            "{\"name\":\"f\",\"arguments\":{}},{\"name\":\"g\",\"arguments\":{}}]}]}",
+                "{\"messages\":[" USER(
+                    "q") ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":["
+                         "{\"name\":\"f\",\"arguments\":{}},{\"name\":\"g\",\"arguments\":{}}]}]}",
                 &text, reason));
     ck_assert_str_eq(reason, "message 2 has 2 tool calls; the template llama3.1 has one an answer");
 }
@@ -387,7 +417,8 @@ TEST(families)
          "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\n"
          "Today Date: 26 Jul 2024\n\ns<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nq<|eot_id|>"
          "<|start_header_id|>assistant<|end_header_id|>\n\n[a<|eot_id|>]|"},
-        {CHAT_GEMMA3, "<bos><start_of_turn>user\ns\n\nq<end_of_turn>\n<start_of_turn>model\n[a<end_of_turn>]\n|"},
+        {CHAT_GEMMA3,
+         "<bos><start_of_turn>user\ns\n\nq<end_of_turn>\n<start_of_turn>model\n[a<end_of_turn>]\n|"},
         {CHAT_MISTRAL, "<s>[INST]  q [/INST] [a</s>]|"},
         {CHAT_PHI3, "<|system|>\ns<|end|>\n<|user|>\n q <|end|>\n<|assistant|>\n[ a <|end|>]\n|"},
         {CHAT_PHI4,
@@ -396,14 +427,17 @@ TEST(families)
         {CHAT_PHI4_MINI, "<|system|>s<|end|><|user|> q <|end|><|assistant|>[ a <|end|>]|"}};
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
         expect_shown(families[i].kind,
-                     "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"}," USER(" q ") "," ANSWER(" a ") "]}",
+                     "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"}," USER(
+                         " q ") "," ANSWER(" a ") "]}",
                      families[i].wanted);
     char room[512], reason[CHAT_REASON_BYTES];
     struct chat_text text = ROOM(room);
-    ck_assert(!render(CHAT_GEMMA, "{\"system\":\"s\",\"messages\":[" USER("q") "," ANSWER("a") "]}", &text, reason));
+    ck_assert(!render(CHAT_GEMMA, "{\"system\":\"s\",\"messages\":[" USER("q") "," ANSWER("a") "]}",
+                      &text, reason));
     ck_assert_str_eq(reason, "the template gemma has no place for a system's message");
     ck_assert(!render(CHAT_GEMMA3, "{\"messages\":[" USER("q") "," USER("q") "]}", &text, reason));
-    ck_assert_str_eq(reason, "message 2 is the user's again; in this template user and assistant speak in turn");
+    ck_assert_str_eq(
+        reason, "message 2 is the user's again; in this template user and assistant speak in turn");
 }
 
 /* The numbers are those that Python 3.11's json.dumps() writes. */
@@ -426,7 +460,8 @@ TEST(json_is_written_as_python_does)
     value = json_loads("{\"a\":[1,{}],\"b\":{\"c\":[]}}", 0, NULL);
     out.count = 0;
     ck_assert(chat_out_json(&out, value, 4));
-    const char *tall = "{\n    \"a\": [\n        1,\n        {}\n    ],\n    \"b\": {\n        \"c\": []\n    }\n}";
+    const char *tall =
+        "{\n    \"a\": [\n        1,\n        {}\n    ],\n    \"b\": {\n        \"c\": []\n    }\n}";
     ck_assert_uint_eq(out.count, strlen(tall));
     ck_assert_int_eq(memcmp(room, tall, out.count), 0);
     json_decref(value);
@@ -449,13 +484,15 @@ TEST(templates_are_recognised)
     static const struct {
         const char *jinja;
         enum chat_kind kind;
-    } given[] = {{"{{'<|im_start|>' + message['role'] + message['content'] + '<|im_end|>'}}", CHAT_CHATML},
-                 {"{% if tools %}{{'<|im_start|>' + message['content'] + '<|im_end|>'}}", CHAT_NONE},
-                 {"<start_of_turn> first_user_prefix <end_of_turn> {{ x | trim }}", CHAT_GEMMA3},
-                 {"<start_of_turn> first_user_prefix <end_of_turn> {{ x | trim }} declaration", CHAT_NONE},
-                 {"<|start_header_id|>{{ message['content'] | trim }}<|eot_id|> bos_token", CHAT_LLAMA3_META},
-                 {"{{ hello }}", CHAT_NONE},
-                 {"", CHAT_NONE}};
+    } given[] = {
+        {"{{'<|im_start|>' + message['role'] + message['content'] + '<|im_end|>'}}", CHAT_CHATML},
+        {"{% if tools %}{{'<|im_start|>' + message['content'] + '<|im_end|>'}}", CHAT_NONE},
+        {"<start_of_turn> first_user_prefix <end_of_turn> {{ x | trim }}", CHAT_GEMMA3},
+        {"<start_of_turn> first_user_prefix <end_of_turn> {{ x | trim }} declaration", CHAT_NONE},
+        {"<|start_header_id|>{{ message['content'] | trim }}<|eot_id|> bos_token",
+         CHAT_LLAMA3_META},
+        {"{{ hello }}", CHAT_NONE},
+        {"", CHAT_NONE}};
     struct data_fixture fixture;
     enum chat_kind chosen = CHAT_NONE;
     bool exact = true;
@@ -465,14 +502,16 @@ TEST(templates_are_recognised)
         ck_assert(!exact);
     }
     for (int kind = CHAT_CHATML; kind <= CHAT_LLAMA3; kind++) {
-        ck_assert_int_eq(chat_recognise(chat_template_of((enum chat_kind)kind)->jinja, &exact), kind);
+        ck_assert_int_eq(chat_recognise(chat_template_of((enum chat_kind)kind)->jinja, &exact),
+                         kind);
         ck_assert(exact);
     }
     struct tokenizer *tokenizer = make_chat(&fixture, CHAT_CHATML);
     ck_assert_int_eq(tokenizer_template_set(tokenizer, "{{ hello }}"), GT_OK);
     ck_assert_str_eq(chat_jinja(tokenizer), "{{ hello }}");
     ck_assert_int_eq(chat_choose(tokenizer, CHAT_AUTO, &chosen), GT_USAGE);
-    FIXTURE_SAYS(&fixture, "the model's chat template is not one that is known here; --chat=chatml");
+    FIXTURE_SAYS(&fixture,
+                 "the model's chat template is not one that is known here; --chat=chatml");
     ck_assert_int_eq(chat_choose(tokenizer, CHAT_CHATML, &chosen), GT_OK);
     chat_use(tokenizer, CHAT_CHATML);
     ck_assert_str_eq(chat_jinja(tokenizer), chat_template_of(CHAT_CHATML)->jinja);
@@ -492,7 +531,9 @@ TEST(a_vocabulary_without_special_tokens_has_no_template)
     ck_assert_int_eq(chat_end(bpe), tokenizer_eot(bpe));
     ck_assert_int_eq(chat_end(bytes), -1);
     ck_assert_int_eq(chat_choose(bpe, CHAT_LLAMA3, &chosen), GT_USAGE);
-    FIXTURE_SAYS(&fixture, "has no token <|begin_of_text|>, <|start_header_id|>, <|end_header_id|>, <|eot_id|>;");
+    FIXTURE_SAYS(
+        &fixture,
+        "has no token <|begin_of_text|>, <|start_header_id|>, <|end_header_id|>, <|eot_id|>;");
     ck_assert_int_eq(chat_choose(bpe, CHAT_AUTO, &chosen), GT_USAGE);
     FIXTURE_SAYS(&fixture, "the vocabulary comes with no chat template");
     hostmem_free(bytes);

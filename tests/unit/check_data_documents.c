@@ -1,4 +1,5 @@
-/* Tests of src/data/documents.c: documents of texts and of JSONL, long ones, and the places where texts are cut. */
+/* Tests of src/data/documents.c: documents of texts and of JSONL, long ones, and the places where
+ * texts are cut. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -53,8 +54,8 @@ static void read_all(struct reading *reading, char out[static TEXT_MAX])
     out[length] = '\0';
 }
 
-static void expect_documents(struct data_fixture *fixture, const char *name, struct documents_spec spec,
-                             const char *expected)
+static void expect_documents(struct data_fixture *fixture, const char *name,
+                             struct documents_spec spec, const char *expected)
 {
     struct reading reading;
     char text[TEXT_MAX];
@@ -77,8 +78,9 @@ TEST(documents_of_texts)
     fixture_write_text(&fixture, "b.txt", "\n\n\nx");
     expect_documents(&fixture, "b.txt", blank, "\n\n|\nx|");
     const struct documents_spec marked = {.end = DOCUMENTS_END_OF_TEXT};
-    fixture_write_text(&fixture, "c.txt",
-                       "one\n<|endoftext|>\ntwo <|endoftext> \n<|endoftext|>\n\n<|endoftext|>three>");
+    fixture_write_text(
+        &fixture, "c.txt",
+        "one\n<|endoftext|>\ntwo <|endoftext> \n<|endoftext|>\n\n<|endoftext|>three>");
     expect_documents(&fixture, "c.txt", marked, "one\n|two <|endoftext> \n|\n|three>|");
     fixture_write_text(&fixture, "d.txt", "\n<|endoftext|><|endoftext|>\n<|endoftext|>");
     expect_documents(&fixture, "d.txt", marked, "\n|");
@@ -136,13 +138,15 @@ TEST(documents_of_windows)
 {
     struct data_fixture fixture;
     const struct documents_spec by_name = {.quiet = false}, blank = {.end = DOCUMENTS_BLANK_LINE},
-                                marks = {.end = DOCUMENTS_END_OF_TEXT}, as_text = {.format = DOCUMENTS_TEXT};
+                                marks = {.end = DOCUMENTS_END_OF_TEXT},
+                                as_text = {.format = DOCUMENTS_TEXT};
     fixture_open(&fixture);
     fixture_write_text(&fixture, "a.txt", "\xef\xbb\xbfone\r\n\r\ntwo\rthree\n");
     expect_documents(&fixture, "a.txt", by_name, "one\n\ntwo\nthree\n|");
     expect_documents(&fixture, "a.txt", blank, "one\n\n|two\nthree\n|");
     expect_documents(&fixture, "a.txt", as_text, "\xef\xbb\xbfone\r\n\r\ntwo\rthree\n|");
-    fixture_write_text(&fixture, "b.txt", "\xef\xbb\xbfone\r\n<|endoftext|>\r\ntwo\r\n<|endoftext|>\r\n");
+    fixture_write_text(&fixture, "b.txt",
+                       "\xef\xbb\xbfone\r\n<|endoftext|>\r\ntwo\r\n<|endoftext|>\r\n");
     expect_documents(&fixture, "b.txt", marks, "one\n|two\n|");
     fixture_write(&fixture, "c.txt", "\xef\xbb\xbfno text\0\r\n", 13);
     struct reading reading;
@@ -152,7 +156,8 @@ TEST(documents_of_windows)
     ck_assert_int_eq(memcmp(text, "\xef\xbb\xbfno text\0\r\n|", 14), 0);
     ck_assert_uint_eq(documents_state_get(reading.documents)->converted_count, 0);
     reading_close(&reading);
-    fixture_write_text(&fixture, "d.jsonl", "\xef\xbb\xbf{\"text\":\"x\\r\\ny\"}\r\n{\"text\":\"z\"}\r\n");
+    fixture_write_text(&fixture, "d.jsonl",
+                       "\xef\xbb\xbf{\"text\":\"x\\r\\ny\"}\r\n{\"text\":\"z\"}\r\n");
     expect_documents(&fixture, "d.jsonl", by_name, "x\r\ny|z|");
     fixture_write_text(&fixture, "e.txt", "\xef\xbb\xbf"); /* nothing but the mark */
     expect_documents(&fixture, "e.txt", by_name, "");
@@ -173,7 +178,8 @@ TEST(documents_marks_across_blocks)
         memset(text, 'a', block + 64);
         memcpy(text + block - before, "<|endoftext|>\n", 14);
         fixture_write(&fixture, "a.txt", text, block + 30);
-        reading_open(&fixture, "a.txt", (struct documents_spec){.end = DOCUMENTS_END_OF_TEXT}, &reading);
+        reading_open(&fixture, "a.txt", (struct documents_spec){.end = DOCUMENTS_END_OF_TEXT},
+                     &reading);
         ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_OK);
         ck_assert(found && document.count == block - before && !document.unfinished);
         ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_OK);
@@ -190,10 +196,11 @@ TEST(documents_of_jsonl)
     struct reading reading;
     struct document document;
     bool found = false;
-    const struct documents_spec by_name = {.quiet = false}, skip = {.skip_bad_lines = true}, field = {.field = "b"},
-                                as_text = {.format = DOCUMENTS_TEXT};
+    const struct documents_spec by_name = {.quiet = false}, skip = {.skip_bad_lines = true},
+                                field = {.field = "b"}, as_text = {.format = DOCUMENTS_TEXT};
     fixture_open(&fixture);
-    fixture_write_text(&fixture, "a.jsonl", "{\"text\":\"x\"}\n\n{\"text\":\"\"}\n{\"text\":\"y\\n\",\"b\":\"z\"}");
+    fixture_write_text(&fixture, "a.jsonl",
+                       "{\"text\":\"x\"}\n\n{\"text\":\"\"}\n{\"text\":\"y\\n\",\"b\":\"z\"}");
     expect_documents(&fixture, "a.jsonl", by_name, "x|y\n|");
     fixture_write_text(&fixture, "b.jsonl", "{\"b\":\"x\"}\n");
     expect_documents(&fixture, "b.jsonl", field, "x|");
@@ -210,7 +217,8 @@ TEST(documents_of_jsonl)
     fixture_close(&fixture);
 }
 
-/* Files of a folder that are not text are left out; named ones are refused with a hint; --format=text accepts all. */
+/* Files of a folder that are not text are left out; named ones are refused with a hint;
+ * --format=text accepts all. */
 TEST(documents_that_are_no_text)
 {
     struct data_fixture fixture;
@@ -232,7 +240,8 @@ TEST(documents_that_are_no_text)
     const struct documents_state *state = documents_state_get(reading.documents);
     ck_assert_uint_eq(state->skipped_count, 4);
     ck_assert(strcmp(state->kinds[0].name, ".parquet") == 0 && state->kinds[0].count == 2);
-    ck_assert(strcmp(state->kinds[1].name, ".json") == 0 && strcmp(state->kinds[2].name, "no extension") == 0);
+    ck_assert(strcmp(state->kinds[1].name, ".json") == 0 &&
+              strcmp(state->kinds[2].name, "no extension") == 0);
     reading_close(&reading);
     expect_documents(&fixture, "in/b.parquet", raw, "PAR1 and so on|");
     reading_open(&fixture, "in/it's", any, &reading);
@@ -249,7 +258,8 @@ TEST(documents_that_are_no_text)
     read_all(&reading, text);
     state = documents_state_get(reading.documents);
     ck_assert_str_eq(state->kinds[DOCUMENTS_KINDS_MAX - 1].name, "other");
-    ck_assert_uint_eq(state->kinds[DOCUMENTS_KINDS_MAX - 1].count, 3 + 20 - (DOCUMENTS_KINDS_MAX - 1));
+    ck_assert_uint_eq(state->kinds[DOCUMENTS_KINDS_MAX - 1].count,
+                      3 + 20 - (DOCUMENTS_KINDS_MAX - 1));
     reading_close(&reading);
     fixture_close(&fixture);
 }
@@ -279,7 +289,8 @@ TEST(documents_in_other_encodings)
     reading_open(&fixture, "in", spec, &reading);
     for (size_t i = 0; i < lines; i++) {
         ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_OK);
-        ck_assert(found && document.count == 19 && memcmp(document.text, "あいうえおab\n\n", 19) == 0);
+        ck_assert(found && document.count == 19 &&
+                  memcmp(document.text, "あいうえおab\n\n", 19) == 0);
     }
     ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_OK);
     ck_assert(found && document.count == 5 && memcmp(document.text, "日\n\n", 5) == 0);

@@ -1,4 +1,5 @@
-/* Tests of src/data/input.c: a plain file and standard input as one text, their checksums, and formats by name. */
+/* Tests of src/data/input.c: a plain file and standard input as one text, their checksums, and
+ * formats by name. */
 #include "data/input.h"
 
 #include <fcntl.h>
@@ -56,7 +57,8 @@ TEST(input_standard_input)
     ck_assert(fd >= 0 && dup2(fd, STDIN_FILENO) == STDIN_FILENO);
     for (int with_copy = 0; with_copy < 2; with_copy++) {
         struct input *input = NULL;
-        ck_assert_int_eq(input_open(fixture.mem, &file, with_copy ? copy : NULL, 0, false, &input), GT_OK);
+        ck_assert_int_eq(input_open(fixture.mem, &file, with_copy ? copy : NULL, 0, false, &input),
+                         GT_OK);
         ck_assert_int_eq(input_next(input, &found), GT_OK);
         ck_assert(found && !input_name_is_jsonl(input_info_get(input)->name));
         ck_assert_str_eq(input_info_get(input)->label, "standard input");

@@ -1,4 +1,5 @@
-/* Tests of the lines of JSONL in src/data/documents.c: the text of a line, and the reason when a line gives none. */
+/* Tests of the lines of JSONL in src/data/documents.c: the text of a line, and the reason when a
+ * line gives none. */
 #include "data/documents.h"
 
 #include <stdlib.h>
@@ -11,7 +12,8 @@ static void expect_text(const char *line, const char *field, const char *text, s
 {
     json_t *found = NULL;
     char reason[JSONL_REASON_BYTES] = "";
-    ck_assert_msg(jsonl_line_value(line, strlen(line), field, &found, reason) == GT_OK, "%s", reason);
+    ck_assert_msg(jsonl_line_value(line, strlen(line), field, &found, reason) == GT_OK, "%s",
+                  reason);
     ck_assert_uint_eq(json_string_length(found), count);
     ck_assert_int_eq(memcmp(json_string_value(found), text, count), 0);
     json_decref(found);
@@ -42,7 +44,8 @@ TEST(jsonl_says_what_is_wrong)
         {"{\"text\":\"abc\"} 1", "not valid JSON"},
         {"{\"text\":\"\\ud83d\"}", "not valid JSON"},
         {"{\"text\":\"a\",\"text\":\"b\"}", "duplicate"},
-        {"{\"txt\":\"a\",\"id\":1}", "field \"text\" is missing; the line has txt, id: choose one with --field=NAME"},
+        {"{\"txt\":\"a\",\"id\":1}",
+         "field \"text\" is missing; the line has txt, id: choose one with --field=NAME"},
         {"{}", "field \"text\" is missing; the line has none"},
         {"{\"text\":null}", "expected a string, found null"},
         {"{\"text\":true}", "expected a string, found a boolean"},

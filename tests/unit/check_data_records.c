@@ -1,9 +1,11 @@
-/* Tests of src/data/records.c: elements of JSON lists and rows of tables, in pieces of every size. */
+/* Tests of src/data/records.c: elements of JSON lists and rows of tables, in pieces of every size.
+ */
 #include "data/records.h"
 
 #include "tests/unit/unit_main.h"
 
-/* Cuts a text into records, read in pieces of `piece` bytes; joins them with '|', and a fault after '!'. */
+/* Cuts a text into records, read in pieces of `piece` bytes; joins them with '|', and a fault after
+ * '!'. */
 static void cut(enum record_form form, const char *text, size_t piece, char out[static 512])
 {
     struct record_scan scan = {.form = form};
@@ -24,7 +26,8 @@ static void cut(enum record_form form, const char *text, size_t piece, char out[
         if (fault != NULL)
             length += (size_t)sprintf(out + length, "!%s", fault);
         else if (scan.begun)
-            length += (size_t)sprintf(out + length, "%.*s|", (int)(at - begin - scan.start), text + begin + scan.start);
+            length += (size_t)sprintf(out + length, "%.*s|", (int)(at - begin - scan.start),
+                                      text + begin + scan.start);
         if (!scan.begun || fault != NULL || at == begin)
             break;
         begin = at;
@@ -38,7 +41,8 @@ TEST(records_in_pieces_of_every_size)
         enum record_form form;
         const char *text, *wanted;
     } texts[] = {
-        {RECORD_LIST, "[{\"a\":1},\n {\"b\":[\"]}\",\"\\\"\"]} ]\n", "{\"a\":1}|{\"b\":[\"]}\",\"\\\"\"]}|"},
+        {RECORD_LIST, "[{\"a\":1},\n {\"b\":[\"]}\",\"\\\"\"]} ]\n",
+         "{\"a\":1}|{\"b\":[\"]}\",\"\\\"\"]}|"},
         {RECORD_LIST, " [1, \"x,]\\\\\" ,null]", "1|\"x,]\\\\\"|null|"},
         {RECORD_LIST, "[]", ""},
         {RECORD_LIST, "[{}", "{}|!the list is not closed: the file is cut short"},
@@ -47,14 +51,16 @@ TEST(records_in_pieces_of_every_size)
         {RECORD_LIST, "[{}] 7", "{}|!expected nothing after the list"},
         {RECORD_LIST, "", "!the list is not closed: the file is cut short"},
         {RECORD_CSV, "a,b\n\"x\ny\",2\n3,\"\"\"\"", "a,b\n|\"x\ny\",2\n|3,\"\"\"\"|"},
-        {RECORD_CSV, "a,b\n\"x,2\n3,4\n", "a,b\n|!a quote opens here and the file ends before it is closed"},
+        {RECORD_CSV, "a,b\n\"x,2\n3,4\n",
+         "a,b\n|!a quote opens here and the file ends before it is closed"},
         {RECORD_CSV, "", ""},
     };
     char out[512];
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         for (size_t piece = 1; piece <= 40; piece++) {
             cut(texts[i].form, texts[i].text, piece, out);
-            ck_assert_msg(strcmp(out, texts[i].wanted) == 0, "%s, %zu: %s", texts[i].text, piece, out);
+            ck_assert_msg(strcmp(out, texts[i].wanted) == 0, "%s, %zu: %s", texts[i].text, piece,
+                          out);
         }
     ck_assert_int_eq(record_form_of("a.csv", "[", 1), RECORD_CSV);
     ck_assert_int_eq(record_form_of("a.json", " \n[", 3), RECORD_LIST);
@@ -69,7 +75,8 @@ TEST(rows_become_objects)
         {"a,b\r\n", "1,\"x \"\"y\"\"\nz\"\r\n", "{\"a\":\"1\",\"b\":\"x \\\"y\\\"\\nz\"}"},
         {"a\tb\n", "1,\t\n", "{\"a\":\"1,\",\"b\":\"\"}"},
         {"a;b\n", "1;2", "{\"a\":\"1\",\"b\":\"2\"}"},
-        {"messages\n", "\"[{\"\"role\"\":\"\"user\"\"}]\"\n", "{\"messages\":[{\"role\":\"user\"}]}"},
+        {"messages\n", "\"[{\"\"role\"\":\"\"user\"\"}]\"\n",
+         "{\"messages\":[{\"role\":\"user\"}]}"},
         {"a\n", "[1]\n", "{\"a\":\"[1]\"}"},
         {"a,b\n", "1\n", "!another number of fields than the first row"},
         {"a,b\n", "1,\"x\"y\n",
@@ -81,7 +88,8 @@ TEST(rows_become_objects)
         struct record_columns columns = {.names = NULL};
         const char *reason = NULL, *wanted = rows[i].wanted;
         json_t *row = NULL;
-        enum gt_status status = record_columns_read(&columns, rows[i].names, strlen(rows[i].names), &reason);
+        enum gt_status status =
+            record_columns_read(&columns, rows[i].names, strlen(rows[i].names), &reason);
         ck_assert_int_eq(status, wanted[0] == '?' ? GT_DATA : GT_OK);
         if (status == GT_OK)
             status = record_row_read(&columns, rows[i].row, strlen(rows[i].row), &row, &reason);

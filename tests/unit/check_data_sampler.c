@@ -1,4 +1,5 @@
-/* Tests of src/data/sampler.c: purity, range, uniformity, every block once per epoch, and whole-split windows. */
+/* Tests of src/data/sampler.c: purity, range, uniformity, every block once per epoch, and
+ * whole-split windows. */
 #include "data/sampler.h"
 
 #include <math.h>
@@ -7,7 +8,8 @@
 
 #define BLOCK 8
 
-/* Shards of 100, 8 (too short), 9 (one start) and 61 tokens; ids count up from 0, 100, 108 and 117. */
+/* Shards of 100, 8 (too short), 9 (one start) and 61 tokens; ids count up from 0, 100, 108 and 117.
+ */
 static struct token_source *open_shards(struct data_fixture *fixture)
 {
     struct token_source *source = NULL;
@@ -16,7 +18,8 @@ static struct token_source *open_shards(struct data_fixture *fixture)
     fixture_write_u16(fixture, "train_b.bin", 8, 100);
     fixture_write_u16(fixture, "train_c.bin", 9, 108);
     fixture_write_u16(fixture, "train_d.bin", 61, 117);
-    const struct token_source_spec spec = {.folder = fixture->folder, .split = TOKEN_TRAIN, .block_size = BLOCK};
+    const struct token_source_spec spec = {
+        .folder = fixture->folder, .split = TOKEN_TRAIN, .block_size = BLOCK};
     ck_assert_int_eq(token_source_open(fixture->mem, &spec, &source), GT_OK);
     return source;
 }
@@ -34,25 +37,29 @@ static struct sampler *make_sampler(struct data_fixture *fixture, const struct t
 /* Returns true when a block from `position` lies inside one shard. */
 static bool inside_one_shard(int64_t position)
 {
-    return (position >= 0 && position <= 100 - 9) || position == 108 || (position >= 117 && position <= 178 - 9);
+    return (position >= 0 && position <= 100 - 9) || position == 108 ||
+           (position >= 117 && position <= 178 - 9);
 }
 
-/* Five rows of packed conversations: every draw is the beginning of a row, and each row is drawn. */
+/* Five rows of packed conversations: every draw is the beginning of a row, and each row is drawn.
+ */
 TEST(sampler_draws_rows_of_conversations)
 {
-    static const unsigned char mask[22] = {'g', 't', 'm', 'a', 's', 'k', '0', '1', BLOCK, [16] = 0xFF};
+    static const unsigned char mask[22] = {'g', 't', 'm', 'a',   's',
+                                           'k', '0', '1', BLOCK, [16] = 0xFF};
     struct data_fixture fixture;
     struct token_source *source = NULL;
     int64_t seen = 0;
     fixture_open(&fixture);
     fixture_write_u16(&fixture, "train.bin", 5 * BLOCK + 1, 0);
     fixture_write(&fixture, "train.mask", mask, sizeof mask);
-    const struct token_source_spec spec = {.folder = fixture.folder, .split = TOKEN_TRAIN, .block_size = BLOCK};
+    const struct token_source_spec spec = {
+        .folder = fixture.folder, .split = TOKEN_TRAIN, .block_size = BLOCK};
     ck_assert_int_eq(token_source_open(fixture.mem, &spec, &source), GT_OK);
     struct sampler *sampler = make_sampler(&fixture, source, SAMPLER_RANDOM, unit_seed());
     for (int64_t i = 0; i < 200; i++) {
-        const int64_t position =
-            i % 2 == 0 ? sampler_position(sampler, i, i % 5) : sampler_position_eval(sampler, TOKEN_VAL, i, 3);
+        const int64_t position = i % 2 == 0 ? sampler_position(sampler, i, i % 5)
+                                            : sampler_position_eval(sampler, TOKEN_VAL, i, 3);
         ck_assert_int_eq(position % BLOCK, 0);
         seen |= INT64_C(1) << position / BLOCK;
     }
@@ -87,7 +94,8 @@ TEST(sampler_random_is_pure_and_inside)
     fixture_close(&fixture);
 }
 
-/* Runs a chi-square test over all 146 starts; the bound is 6 standard deviations of the statistic. */
+/* Runs a chi-square test over all 146 starts; the bound is 6 standard deviations of the statistic.
+ */
 static void check_uniform(const struct sampler *sampler, bool eval)
 {
     int64_t counts[178] = {0};
@@ -99,11 +107,13 @@ static void check_uniform(const struct sampler *sampler, bool eval)
     for (int64_t i = 0; i < 178; i++) {
         const double expected = inside_one_shard(i) ? 400.0 : 0.0;
         if (expected > 0)
-            chi_square += ((double)counts[i] - expected) * ((double)counts[i] - expected) / expected;
+            chi_square +=
+                ((double)counts[i] - expected) * ((double)counts[i] - expected) / expected;
         else
             ck_assert_int_eq(counts[i], 0);
     }
-    ck_assert_msg(fabs(chi_square - 145) <= 6 * sqrt(2.0 * 145), "chi-square %g of 145", chi_square);
+    ck_assert_msg(fabs(chi_square - 145) <= 6 * sqrt(2.0 * 145), "chi-square %g of 145",
+                  chi_square);
 }
 
 TEST(sampler_draws_are_uniform)
@@ -154,7 +164,11 @@ TEST(sampler_epoch_reads_each_block_once)
             const int64_t number = epoch * blocks + i;
             const int64_t position = sampler_position(sampler, number / 5, number % 5);
             ck_assert(inside_one_shard(position));
-            ck_assert_int_eq((position < 100 ? position : position < 117 ? position - 108 : position - 117) % BLOCK, 0);
+            ck_assert_int_eq((position < 100   ? position
+                              : position < 117 ? position - 108
+                                               : position - 117) %
+                                 BLOCK,
+                             0);
             ck_assert_int_eq(seen[position]++, 0);
             if (epoch == 0)
                 first_order[i] = position;
@@ -206,7 +220,8 @@ TEST(sampler_windows_cover_the_split)
             covered[window.position + t + 1]++;
     }
     for (int i = 0; i < 178; i++)
-        ck_assert_msg(covered[i] == !(i == 0 || (i >= 100 && i <= 108) || i == 117), "token %d: %d", i, covered[i]);
+        ck_assert_msg(covered[i] == !(i == 0 || (i >= 100 && i <= 108) || i == 117), "token %d: %d",
+                      i, covered[i]);
     for (int64_t i = 0; i < 12; i++)
         ck_assert_int_eq(sampler_window_at(sampler, false, i).position, i * BLOCK);
     ck_assert_int_eq(sampler_window_at(sampler, false, 12).position, 108);

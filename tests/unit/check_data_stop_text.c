@@ -1,5 +1,5 @@
-/* Tests of the texts that end a sample: parsing, and finding them in any cut of the stream, against a search of the
- * whole. */
+/* Tests of the texts that end a sample: parsing, and finding them in any cut of the stream, against
+ * a search of the whole. */
 #include "data/stop_text.h"
 
 #include <check.h>
@@ -41,7 +41,8 @@ static bool stream(const char *text, size_t piece, struct shown *out)
     const size_t length = strlen(text);
     *out = (struct shown){0};
     for (size_t at = 0; at < length; at += piece)
-        (void)stop_text_push(&state, &texts, text + at, length - at < piece ? length - at : piece, show, out);
+        (void)stop_text_push(&state, &texts, text + at, length - at < piece ? length - at : piece,
+                             show, out);
     if (!state.found)
         stop_text_end(&state, show, out);
     return state.found;

@@ -1,4 +1,5 @@
-/* Tests of src/data/token_kind.c: files of 16-bit ids that resemble others are accepted, and others are not. */
+/* Tests of src/data/token_kind.c: files of 16-bit ids that resemble others are accepted, and others
+ * are not. */
 #include "data/token_kind.h"
 
 #include "base/file.h"
@@ -22,8 +23,8 @@ static uint32_t draw_word(uint32_t i)
 }
 
 /* Writes train.bin: `head`, then the ids of `bytes`. */
-static enum gt_status open_file(struct data_fixture *fixture, const void *head, size_t head_size, const void *bytes,
-                                size_t size, int64_t *out_length)
+static enum gt_status open_file(struct data_fixture *fixture, const void *head, size_t head_size,
+                                const void *bytes, size_t size, int64_t *out_length)
 {
     struct token_source *source = NULL;
     unsigned char *all = malloc(head_size + size + 1);
@@ -40,11 +41,13 @@ static enum gt_status open_file(struct data_fixture *fixture, const void *head, 
     return status;
 }
 
-static void refused(struct data_fixture *fixture, const char *what, const void *bytes, size_t size, const char *said)
+static void refused(struct data_fixture *fixture, const char *what, const void *bytes, size_t size,
+                    const char *said)
 {
     int64_t length = 0;
     const size_t lines = log_count(LOG_ERROR);
-    ck_assert_msg(open_file(fixture, "", 0, bytes, size, &length) == GT_DATA, "%s was accepted", what);
+    ck_assert_msg(open_file(fixture, "", 0, bytes, size, &length) == GT_DATA, "%s was accepted",
+                  what);
     ck_assert_uint_eq(log_count(LOG_ERROR), lines + 1);
     ck_assert_msg(strstr(fixture->line, said) != NULL, "%s: %s", what, fixture->line);
 }
@@ -110,9 +113,11 @@ TEST(arrays_of_other_types_are_refused_by_name)
     for (size_t t = 0; t < sizeof types / sizeof types[0]; t++)
         for (size_t v = 0; v < sizeof vocabularies / sizeof vocabularies[0]; v++) {
             const bool narrow = types[t].type[2] <= '2', byte = types[t].type[2] == '1';
-            if ((narrow && (v == 0 || v >= 5)) || (byte && v > 2) || (v == 6 && types[t].type[1] == 'f'))
+            if ((narrow && (v == 0 || v >= 5)) || (byte && v > 2) ||
+                (v == 6 && types[t].type[1] == 'f'))
                 continue;
-            refused(&fixture, types[t].type, bytes, put(bytes, types[t].type, vocabularies[v], COUNT), types[t].said);
+            refused(&fixture, types[t].type, bytes,
+                    put(bytes, types[t].type, vocabularies[v], COUNT), types[t].said);
             FIXTURE_SAYS(&fixture, TEXT(64, "np.fromfile(p, \"%s\")", types[t].load));
         }
     fixture_close(&fixture);
@@ -150,9 +155,12 @@ TEST(files_of_other_kinds_are_refused_by_name)
         {18, "\x80\4\x95\x10\0\0\0\0\0\0\0\x94\x8c\5numpy", "a Python pickle"},
         {18, "\x80\5\x95\x10\0\0\0\0\0\0\0}\x94\x8c\5vocab", "dictionary"},
         {18, "\x80\2\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\2M", "torch.save()"},
-        {42, "PK\3\4\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0b\0\0\0ar/data.pklX", "torch.save()"},
-        {42, "PK\3\4\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0b\0\0\0ids_x_0.npyX", "np.load(p)"},
-        {42, "PK\3\4\x14\0\0\0\x08\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0b\0\0\0train_x.txtX", "unzip"},
+        {42, "PK\3\4\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0b\0\0\0ar/data.pklX",
+         "torch.save()"},
+        {42, "PK\3\4\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0b\0\0\0ids_x_0.npyX",
+         "np.load(p)"},
+        {42, "PK\3\4\x14\0\0\0\x08\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0b\0\0\0train_x.txtX",
+         "unzip"},
         {24, "\x20\0\0\0\0\0\0\0{\"__metadata__\":", "safetensors"},
         {10, "\x93NUMPY\1\0\x10\0", "np.load(p)"},
         {28, "BIN.TOK\n\2\0\0\0\4\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0", "llmq with a mask"},
@@ -163,7 +171,8 @@ TEST(files_of_other_kinds_are_refused_by_name)
     fixture_open(&fixture);
     put((unsigned char *)rest, "<u2", of_any, COUNT);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        ck_assert_msg(open_file(&fixture, kinds[i].head, kinds[i].length, rest, sizeof rest, &length) == GT_DATA,
+        ck_assert_msg(open_file(&fixture, kinds[i].head, kinds[i].length, rest, sizeof rest,
+                                &length) == GT_DATA,
                       "%s was accepted", kinds[i].said);
         FIXTURE_SAYS(&fixture, kinds[i].said);
         FIXTURE_SAYS(&fixture, "not 16-bit token ids");
@@ -173,7 +182,8 @@ TEST(files_of_other_kinds_are_refused_by_name)
 
 TEST(texts_are_refused_by_name)
 {
-    static const char sentence[] = "A quick brown fox: \xc3\xa9\xe4\xb8\xad jumps over the lazy dog, again!\r\n";
+    static const char sentence[] =
+        "A quick brown fox: \xc3\xa9\xe4\xb8\xad jumps over the lazy dog, again!\r\n";
     static const char *const begins[][2] = {{"", "gpt-prepare --out-dir"},
                                             {"\xef\xbb\xbf", "gpt-prepare --out-dir"},
                                             {"{\"text\": \"", "--format=jsonl"},
@@ -201,8 +211,8 @@ TEST(texts_are_refused_by_name)
 }
 
 /* Opens a file of 1,000 ids below 900, in a format with a header, and compares what is read. */
-static void is_read(struct data_fixture *fixture, const char *what, const void *head, size_t head_size,
-                    const char *type)
+static void is_read(struct data_fixture *fixture, const char *what, const void *head,
+                    size_t head_size, const char *type)
 {
     unsigned char bytes[4000];
     struct token_source *source = NULL;
@@ -250,8 +260,9 @@ TEST(known_headers_are_read)
             memcpy(head, "\x93NUMPY", 6);
             head[6] = (char)version;
             head[8] = (char)(128 - begin);
-            snprintf(head + begin, sizeof head - 12, "%-*s\n", 127 - begin,
-                     TEXT(64, "{'descr': '%s', 'fortran_order': False, 'shape': (1000,), }", types[i]));
+            snprintf(
+                head + begin, sizeof head - 12, "%-*s\n", 127 - begin,
+                TEXT(64, "{'descr': '%s', 'fortran_order': False, 'shape': (1000,), }", types[i]));
             is_read(&fixture, "npy", head, 128, types[i]);
         }
     }

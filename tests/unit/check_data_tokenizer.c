@@ -1,4 +1,5 @@
-/* Tests of src/data/tokenizer.c: encoding, streamed decoding, the file, and every kind of bad file. */
+/* Tests of src/data/tokenizer.c: encoding, streamed decoding, the file, and every kind of bad file.
+ */
 #include "data/tokenizer.h"
 
 #include "base/rng.h"
@@ -16,7 +17,8 @@ static struct tokenizer *make_chars(struct data_fixture *fixture)
 }
 
 /* Pushes the ids and compares the text. */
-static void expect_decoded(const struct tokenizer *tokenizer, const int32_t *ids, size_t count, const char *expected)
+static void expect_decoded(const struct tokenizer *tokenizer, const int32_t *ids, size_t count,
+                           const char *expected)
 {
     struct tokenizer_stream stream = {.held_count = 0};
     char text[256] = "", piece[TOKENIZER_TEXT_MAX];
@@ -38,7 +40,8 @@ TEST(tokenizer_chars_encode_and_decode)
     int32_t ids[32];
     size_t count = 0;
     ck_assert_int_eq(tokenizer->vocab_size, 7);
-    ck_assert_int_eq(tokenizer_encode_prompt(tokenizer, text, strlen(text), "start", ids, &count), GT_OK);
+    ck_assert_int_eq(tokenizer_encode_prompt(tokenizer, text, strlen(text), "start", ids, &count),
+                     GT_OK);
     const int32_t expected[] = {2, 3, 1, 0, 4, 5, 6};
     ck_assert_uint_eq(count, 7);
     ck_assert_int_eq(memcmp(ids, expected, sizeof expected), 0);
@@ -81,7 +84,8 @@ TEST(tokenizer_bytes_decode_as_a_stream)
         bytes[i] = (unsigned char)i;
         all[i] = i;
     }
-    ck_assert_int_eq(tokenizer_encode_prompt(tokenizer, (const char *)bytes, 256, "start", ids, &count), GT_OK);
+    ck_assert_int_eq(
+        tokenizer_encode_prompt(tokenizer, (const char *)bytes, 256, "start", ids, &count), GT_OK);
     ck_assert_uint_eq(count, 256);
     ck_assert_int_eq(memcmp(all, ids, sizeof ids), 0);
     hostmem_free(tokenizer);
@@ -101,8 +105,8 @@ TEST(tokenizer_stream_is_always_valid)
                                                     0x90, 0xF4, 0x8F, 0xBF, 'a',  0xC2};
         const struct philox_block random =
             philox4x32_10(philox_key_make(unit_seed(), RNG_SAMPLE), (struct philox_block){{i}});
-        const int32_t id =
-            random.word[0] % 4 ? interesting[random.word[1] % sizeof interesting] : (int32_t)(random.word[1] % 258) - 1;
+        const int32_t id = random.word[0] % 4 ? interesting[random.word[1] % sizeof interesting]
+                                              : (int32_t)(random.word[1] % 258) - 1;
         char piece[TOKENIZER_TEXT_MAX];
         const size_t length = tokenizer_stream_push(tokenizer, &stream, id, piece);
         ck_assert_uint_lt(length, TOKENIZER_TEXT_MAX);
@@ -124,7 +128,8 @@ TEST(tokenizer_file_round_trips)
     struct tokenizer *back = NULL, *bytes = NULL;
     fixture_open(&fixture);
     struct tokenizer *tokenizer = make_chars(&fixture);
-    ck_assert_int_eq(tokenizer_save(tokenizer, fixture_path(&fixture, "gpt_tokenizer.json")), GT_OK);
+    ck_assert_int_eq(tokenizer_save(tokenizer, fixture_path(&fixture, "gpt_tokenizer.json")),
+                     GT_OK);
     ck_assert_int_eq(tokenizer_open_dataset(fixture.mem, fixture.folder, &back), GT_OK);
     ck_assert_int_eq(back->kind, TOKENIZER_CHARS);
     ck_assert_int_eq(back->vocab_size, 7);
@@ -155,8 +160,10 @@ TEST(tokenizer_bad_files_are_refused)
         {"{", "gpt_tokenizer.json", GT_DATA},
         {"{\"model\": 1}", "\"format\"", GT_DATA},
         {"{\"format\": \"other\"}", "\"format\": expected \"gpt-train-tokenizer\"", GT_DATA},
-        {"{\"format\": \"gpt-train-tokenizer\", \"version\": 2, \"kind\": \"bytes\"}", "version 2", GT_UNSUPPORTED},
-        {"{\"format\": \"gpt-train-tokenizer\", \"version\": 1, \"kind\": \"gpt2\"}", "\"gpt2\"", GT_UNSUPPORTED},
+        {"{\"format\": \"gpt-train-tokenizer\", \"version\": 2, \"kind\": \"bytes\"}", "version 2",
+         GT_UNSUPPORTED},
+        {"{\"format\": \"gpt-train-tokenizer\", \"version\": 1, \"kind\": \"gpt2\"}", "\"gpt2\"",
+         GT_UNSUPPORTED},
         {HEAD "\"vocab_size\": 2" TAIL, "\"vocabulary\"", GT_DATA},
         {HEAD "\"vocab_size\": 0, \"vocabulary\": []" TAIL, "\"vocabulary\"", GT_DATA},
         {HEAD "\"vocab_size\": 2, \"vocabulary\": [98, 97]" TAIL, "entry 1", GT_DATA},
@@ -175,7 +182,9 @@ TEST(tokenizer_bad_files_are_refused)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         const size_t lines = log_count(LOG_ERROR);
         fixture_write_text(&fixture, "gpt_tokenizer.json", bad[i].text);
-        ck_assert_msg(tokenizer_open_dataset(fixture.mem, fixture.folder, &tokenizer) == bad[i].status, "case %zu", i);
+        ck_assert_msg(tokenizer_open_dataset(fixture.mem, fixture.folder, &tokenizer) ==
+                          bad[i].status,
+                      "case %zu", i);
         ck_assert_ptr_null(tokenizer);
         ck_assert_uint_eq(log_count(LOG_ERROR), lines + 1);
         FIXTURE_SAYS(&fixture, "gpt_tokenizer.json");

@@ -13,18 +13,19 @@ static struct tokenizer *make_chars(struct data_fixture *fixture)
     return tokenizer;
 }
 
-static size_t run(struct tokenizer_encoder *encoder, const char *text, size_t count, enum tokenizer_special special,
-                  int32_t *ids)
+static size_t run(struct tokenizer_encoder *encoder, const char *text, size_t count,
+                  enum tokenizer_special special, int32_t *ids)
 {
     size_t id_count = 0;
     struct tokenizer_fault fault;
-    ck_assert_int_eq(tokenizer_encoder_run(encoder, text, count, special, ids, &id_count, &fault), GT_OK);
+    ck_assert_int_eq(tokenizer_encoder_run(encoder, text, count, special, ids, &id_count, &fault),
+                     GT_OK);
     return id_count;
 }
 
 /* Expects that the bytes of all ids are the text. */
-static void expect_decoded(const struct tokenizer *tokenizer, const int32_t *ids, size_t id_count, const char *text,
-                           size_t count)
+static void expect_decoded(const struct tokenizer *tokenizer, const int32_t *ids, size_t id_count,
+                           const char *text, size_t count)
 {
     size_t at = 0;
     for (size_t i = 0; i < id_count; i++) {
@@ -37,7 +38,8 @@ static void expect_decoded(const struct tokenizer *tokenizer, const int32_t *ids
     ck_assert_uint_eq(at, count);
 }
 
-/* The ids are those of the pieces by the definition, for any earlier input of the encoder, and decode to the text. */
+/* The ids are those of the pieces by the definition, for any earlier input of the encoder, and
+ * decode to the text. */
 TEST(encoder_bpe_is_the_definition)
 {
     struct data_fixture fixture;
@@ -76,12 +78,14 @@ TEST(encoder_bpe_is_the_definition)
     fixture_close(&fixture);
 }
 
-/* Text shown while it is generated is that of the bytes one by one, however they are divided into tokens. */
+/* Text shown while it is generated is that of the bytes one by one, however they are divided into
+ * tokens. */
 TEST(stream_shows_the_bytes)
 {
     struct data_fixture fixture;
     struct tokenizer *bytes = NULL;
-    static char text[4000], shown[4 * sizeof text], expected[4 * sizeof text], piece[TOKENIZER_TEXT_MAX];
+    static char text[4000], shown[4 * sizeof text], expected[4 * sizeof text],
+        piece[TOKENIZER_TEXT_MAX];
     static int32_t ids[sizeof text];
     struct tokenizer_stream stream = {.held_count = 0}, plain = {.held_count = 0};
     size_t count = 0, at = 0, expected_at = 0, longest = 0;
@@ -89,7 +93,8 @@ TEST(stream_shows_the_bytes)
     struct tokenizer *tokenizer = make_trained(&fixture, 400);
     ck_assert_int_eq(tokenizer_create_bytes(fixture.mem, &bytes), GT_OK);
     random_text(8, true, text, sizeof text);
-    ck_assert_int_eq(tokenizer_encode_prompt(tokenizer, text, sizeof text, "text", ids, &count), GT_OK);
+    ck_assert_int_eq(tokenizer_encode_prompt(tokenizer, text, sizeof text, "text", ids, &count),
+                     GT_OK);
     for (size_t i = 0; i < count; i++) {
         const size_t length = tokenizer_stream_push(tokenizer, &stream, ids[i], piece);
         memcpy(shown + at, piece, length);
@@ -98,7 +103,8 @@ TEST(stream_shows_the_bytes)
     }
     at += tokenizer_stream_end(&stream, shown + at);
     for (size_t i = 0; i < sizeof text; i++)
-        expected_at += tokenizer_stream_push(bytes, &plain, (unsigned char)text[i], expected + expected_at);
+        expected_at +=
+            tokenizer_stream_push(bytes, &plain, (unsigned char)text[i], expected + expected_at);
     expected_at += tokenizer_stream_end(&plain, expected + expected_at);
     ck_assert_uint_eq(at, expected_at);
     ck_assert_mem_eq(shown, expected, at);
@@ -132,11 +138,15 @@ TEST(encoder_special_tokens)
     for (size_t i = 4; i < count; i++)
         ck_assert_int_ne(ids[i], eot);
     expect_decoded(tokenizer, ids, count, text, strlen(text));
-    ck_assert_int_eq(tokenizer_encode_prompt(tokenizer, text, strlen(text), "start", direct, &direct_count), GT_OK);
+    ck_assert_int_eq(
+        tokenizer_encode_prompt(tokenizer, text, strlen(text), "start", direct, &direct_count),
+        GT_OK);
     ck_assert_uint_eq(direct_count, count);
     ck_assert_mem_eq(ids, direct, count * sizeof ids[0]);
     ck_assert_uint_gt(run(encoder, "<|endoftext|>", 13, TOKENIZER_SPECIAL_AS_TEXT, ids), 1);
-    ck_assert_int_eq(tokenizer_encode_prompt(tokenizer, "<|endoftext|>", 13, "start", direct, &direct_count), GT_OK);
+    ck_assert_int_eq(
+        tokenizer_encode_prompt(tokenizer, "<|endoftext|>", 13, "start", direct, &direct_count),
+        GT_OK);
     ck_assert_uint_eq(direct_count, 1);
     hostmem_free(encoder);
     hostmem_free(tokenizer);
@@ -195,7 +205,8 @@ TEST(encoder_cache_tells_pieces_apart)
             text[count + length] = '\n';
             count += length + 1;
         }
-        expect_decoded(tokenizer, ids, run(encoder, text, count, TOKENIZER_SPECIAL_AS_TEXT, ids), text, count);
+        expect_decoded(tokenizer, ids, run(encoder, text, count, TOKENIZER_SPECIAL_AS_TEXT, ids),
+                       text, count);
     }
     hostmem_free(encoder);
     hostmem_free(tokenizer);
@@ -215,10 +226,12 @@ TEST(encoder_chars_and_bytes)
     ck_assert_int_eq(tokenizer_encoder_create(fixture.mem, chars, &encoder), GT_OK);
     ck_assert_uint_eq(run(encoder, "a\xC3\xA9\n", 4, TOKENIZER_SPECIAL_ALLOWED, ids), 3);
     ck_assert(ids[0] == 2 && ids[1] == 4 && ids[2] == 0);
-    ck_assert_int_eq(tokenizer_encoder_run(encoder, "ab\xC3\xA8", 4, 0, ids, &count, &fault), GT_DATA);
+    ck_assert_int_eq(tokenizer_encoder_run(encoder, "ab\xC3\xA8", 4, 0, ids, &count, &fault),
+                     GT_DATA);
     ck_assert(fault.at == 2 && fault.code_point == 0xE8 && count == 99);
     tokenizer_fault_report(chars, GT_DATA, &fault, "file.txt");
-    FIXTURE_SAYS(&fixture, "file.txt: the character U+00E8 at byte 2 is not among the 6 of the vocabulary");
+    FIXTURE_SAYS(&fixture,
+                 "file.txt: the character U+00E8 at byte 2 is not among the 6 of the vocabulary");
     ck_assert_int_eq(tokenizer_encoder_run(encoder, "a\xC3", 2, 0, ids, &count, &fault), GT_DATA);
     ck_assert(fault.at == 1 && fault.code_point == UTF8_CODE_POINTS);
     tokenizer_fault_report(chars, GT_DATA, &fault, "file.txt");

@@ -1,6 +1,7 @@
-/* Tests of src/data/tokenizer_find.c: every place where GPT-2's vocabulary may be, their order, and the line that
- * explains how to get it.  The places are made in a scratch folder.  Each contains a small vocabulary, so that the line
- * which refuses it names the place that was found.  With GPT-2's own files (GPT2_VOCAB_DIR) the hash is checked too. */
+/* Tests of src/data/tokenizer_find.c: every place where GPT-2's vocabulary may be, their order, and
+ * the line that explains how to get it.  The places are made in a scratch folder.  Each contains a
+ * small vocabulary, so that the line which refuses it names the place that was found.  With GPT-2's
+ * own files (GPT2_VOCAB_DIR) the hash is checked too. */
 #include "base/file.h"
 #include "data/hf_hub.h"
 #include "data/tokenizer.h"
@@ -8,8 +9,9 @@
 #include "data/tokenizer_export.h"
 #include "tests/unit/bpe_fixture.h"
 
-static const char *const variables[] = {"GPT_TRAIN_TOKENIZER_DIR", "HF_HUB_CACHE",  "HUGGINGFACE_HUB_CACHE", "HF_HOME",
-                                        "XDG_CACHE_HOME",          "XDG_DATA_HOME", "XDG_DATA_DIRS"};
+static const char *const variables[] = {
+    "GPT_TRAIN_TOKENIZER_DIR", "HF_HUB_CACHE",  "HUGGINGFACE_HUB_CACHE", "HF_HOME",
+    "XDG_CACHE_HOME",          "XDG_DATA_HOME", "XDG_DATA_DIRS"};
 
 static void clear_environment(struct data_fixture *fixture)
 {
@@ -19,7 +21,8 @@ static void clear_environment(struct data_fixture *fixture)
 }
 
 /* Writes the vocabulary into fixture/`folder`. */
-static void put_vocabulary(struct data_fixture *fixture, const struct tokenizer *tokenizer, const char *folder)
+static void put_vocabulary(struct data_fixture *fixture, const struct tokenizer *tokenizer,
+                           const char *folder)
 {
     char path[FILE_PATH_MAX];
     file_join(path, fixture->folder, folder);
@@ -59,7 +62,8 @@ TEST(find_says_how_to_get_it)
     FIXTURE_SAYS(&fixture, "/usr/share/gpt-train/gpt2");
     FIXTURE_SAYS(&fixture, "curl -O https://");
     FIXTURE_SAYS(&fixture, "hf download gpt2");
-    ck_assert_int_eq(tokenizer_find(fixture.mem, fixture_path(&fixture, "absent"), &tokenizer), GT_USAGE);
+    ck_assert_int_eq(tokenizer_find(fixture.mem, fixture_path(&fixture, "absent"), &tokenizer),
+                     GT_USAGE);
     FIXTURE_SAYS(&fixture, "/absent: no such file or folder");
     ck_assert_ptr_null(tokenizer);
     fixture_close(&fixture);
@@ -100,7 +104,8 @@ TEST(find_looks_in_order)
         if (places[i].variable != NULL)
             setenv(places[i].variable, fixture_path(&fixture, places[i].value), 1);
         ck_assert_int_eq(tokenizer_find(fixture.mem, "gpt2", &back), GT_DATA);
-        snprintf(expected, sizeof expected, "%s/%s: this is not GPT-2's vocabulary", fixture.folder, places[i].folder);
+        snprintf(expected, sizeof expected, "%s/%s: this is not GPT-2's vocabulary", fixture.folder,
+                 places[i].folder);
         ck_assert_msg(strstr(fixture.line, expected) != NULL, "place %zu: %s", i, fixture.line);
     }
     ck_assert_ptr_null(back);
@@ -124,7 +129,8 @@ TEST(find_hub_names)
     put_reference(&fixture, "models--openai-community--gpt2", "0c1");
     put_reference(&fixture, "models--gpt2", "../../models--openai-community--gpt2/snapshots/0c1");
     ck_assert_int_eq(tokenizer_find(fixture.mem, "gpt2", &back), GT_DATA);
-    FIXTURE_SAYS(&fixture, "/models--openai-community--gpt2/snapshots/0c1: this is not GPT-2's vocabulary");
+    FIXTURE_SAYS(&fixture,
+                 "/models--openai-community--gpt2/snapshots/0c1: this is not GPT-2's vocabulary");
     hostmem_free(tokenizer);
     fixture_close(&fixture);
 }
@@ -152,7 +158,8 @@ TEST(find_gpt2)
     int32_t ids[16];
     size_t count = 0;
     const int32_t expected[] = {15496, 11, 995, 0}; /* GPT-2's well-known "Hello, world!" */
-    ck_assert_int_eq(tokenizer_encode_prompt(tokenizer, "Hello, world!", 13, "text", ids, &count), GT_OK);
+    ck_assert_int_eq(tokenizer_encode_prompt(tokenizer, "Hello, world!", 13, "text", ids, &count),
+                     GT_OK);
     ck_assert_uint_eq(count, 4);
     ck_assert_mem_eq(ids, expected, sizeof expected);
     hostmem_free(tokenizer);

@@ -25,7 +25,8 @@ TEST(import_reads_what_export_wrote)
     }
     static const char *const halves[] = {"vocab.json", "merges.txt"};
     for (size_t i = 0; i < 2; i++) {
-        ck_assert_int_eq(tokenizer_import(fixture.mem, fixture_path(&fixture, halves[i]), &back), GT_OK);
+        ck_assert_int_eq(tokenizer_import(fixture.mem, fixture_path(&fixture, halves[i]), &back),
+                         GT_OK);
         ck_assert_uint_eq(back->hash, tokenizer->hash);
         hostmem_free(back);
     }
@@ -33,12 +34,15 @@ TEST(import_reads_what_export_wrote)
     ck_assert(tokenizer_import_folder(fixture.folder, &holds) == GT_OK && !holds);
     ck_assert_int_eq(tokenizer_import(fixture.mem, fixture.folder, &back), GT_USAGE);
     FIXTURE_SAYS(&fixture, "this folder has no tokenizer.json");
-    ck_assert_int_eq(tokenizer_import(fixture.mem, fixture_path(&fixture, "vocab.json"), &back), GT_IO);
+    ck_assert_int_eq(tokenizer_import(fixture.mem, fixture_path(&fixture, "vocab.json"), &back),
+                     GT_IO);
     FIXTURE_SAYS(&fixture, "merges.txt");
-    ck_assert_int_eq(tokenizer_import(fixture.mem, fixture_path(&fixture, "absent.json"), &back), GT_USAGE);
+    ck_assert_int_eq(tokenizer_import(fixture.mem, fixture_path(&fixture, "absent.json"), &back),
+                     GT_USAGE);
     FIXTURE_SAYS(&fixture, "absent.json: no such file or folder");
     fixture_write_text(&fixture, "vocab.bin", "x");
-    ck_assert_int_eq(tokenizer_import(fixture.mem, fixture_path(&fixture, "vocab.bin"), &back), GT_USAGE);
+    ck_assert_int_eq(tokenizer_import(fixture.mem, fixture_path(&fixture, "vocab.bin"), &back),
+                     GT_USAGE);
     FIXTURE_SAYS(&fixture, "not the name of a vocabulary file");
     hostmem_free(tokenizer);
     fixture_close(&fixture);
@@ -49,7 +53,8 @@ TEST(own_file_round_trips)
     struct data_fixture fixture;
     fixture_open(&fixture);
     struct tokenizer *tokenizer = make_trained(&fixture, 400), *back = NULL;
-    ck_assert_int_eq(tokenizer_save(tokenizer, fixture_path(&fixture, "gpt_tokenizer.json")), GT_OK);
+    ck_assert_int_eq(tokenizer_save(tokenizer, fixture_path(&fixture, "gpt_tokenizer.json")),
+                     GT_OK);
     ck_assert_int_eq(tokenizer_open_dataset(fixture.mem, fixture.folder, &back), GT_OK);
     ck_assert_int_eq(back->kind, TOKENIZER_BPE);
     ck_assert_uint_eq(back->hash, tokenizer->hash);
@@ -83,14 +88,15 @@ static void expect_refusals(struct data_fixture *fixture, const char *name, cons
         char *bad = replaced(text, cases[i].from, cases[i].to);
         const size_t lines = log_count(LOG_ERROR);
         fixture_write_text(fixture, name, bad);
-        const enum gt_status status = tokenizer_import(fixture->mem, fixture_path(fixture, name), &back);
-        ck_assert_msg(status == cases[i].status, "case %zu (%s): status %d: %s", i, cases[i].says, status,
-                      fixture->line);
+        const enum gt_status status =
+            tokenizer_import(fixture->mem, fixture_path(fixture, name), &back);
+        ck_assert_msg(status == cases[i].status, "case %zu (%s): status %d: %s", i, cases[i].says,
+                      status, fixture->line);
         ck_assert_ptr_null(back);
         ck_assert_uint_eq(log_count(LOG_ERROR), lines + 1);
         ck_assert_msg(strstr(fixture->line, name) != NULL, "%s", fixture->line);
-        ck_assert_msg(strstr(fixture->line, cases[i].says) != NULL, "case %zu (%s): %s", i, cases[i].says,
-                      fixture->line);
+        ck_assert_msg(strstr(fixture->line, cases[i].says) != NULL, "case %zu (%s): %s", i,
+                      cases[i].says, fixture->line);
         free(bad);
     }
 }
@@ -99,24 +105,29 @@ TEST(json_refusals)
 {
     static const struct spoiled cases[] = {
         {"{\"version\"", "[\"version\"", "not valid JSON", GT_DATA},
-        {"\"type\": \"BPE\"", "\"type\": \"Unigram\"", "a Unigram vocabulary; only BPE", GT_UNSUPPORTED},
+        {"\"type\": \"BPE\"", "\"type\": \"Unigram\"", "a Unigram vocabulary; only BPE",
+         GT_UNSUPPORTED},
         {"\"model\": {", "\"mode\": {", "\"model.type\"", GT_UNSUPPORTED},
         {"\"dropout\": null", "\"dropout\": 0.1", "\"model.dropout\": 0.1", GT_UNSUPPORTED},
         {"\"unk_token\": null", "\"unk_token\": 7", "\"model.unk_token\"", GT_UNSUPPORTED},
-        {"\"continuing_subword_prefix\": null", "\"continuing_subword_prefix\": \"##\"", "continuing_subword_prefix",
+        {"\"continuing_subword_prefix\": null", "\"continuing_subword_prefix\": \"##\"",
+         "continuing_subword_prefix", GT_UNSUPPORTED},
+        {"\"byte_fallback\": false", "\"byte_fallback\": true", "\"Metaspace\" with U+2581",
          GT_UNSUPPORTED},
-        {"\"byte_fallback\": false", "\"byte_fallback\": true", "\"Metaspace\" with U+2581", GT_UNSUPPORTED},
         {"\"ignore_merges\": false", "\"ignore_merges\": 1", "ignore_merges", GT_UNSUPPORTED},
-        {"\"normalizer\": null", "\"normalizer\": {\"type\": \"NFD\"}", "\"normalizer\": {\"type\":\"NFD\"}",
+        {"\"normalizer\": null", "\"normalizer\": {\"type\": \"NFD\"}",
+         "\"normalizer\": {\"type\":\"NFD\"}", GT_UNSUPPORTED},
+        {"{\"type\": \"ByteLevel\"", "{\"type\": \"Sequence\"", "\"pre_tokenizer\"",
          GT_UNSUPPORTED},
-        {"{\"type\": \"ByteLevel\"", "{\"type\": \"Sequence\"", "\"pre_tokenizer\"", GT_UNSUPPORTED},
-        {"\"add_prefix_space\": false", "\"add_prefix_space\": true", "pre_tokenizer.add_prefix_space", GT_UNSUPPORTED},
+        {"\"add_prefix_space\": false", "\"add_prefix_space\": true",
+         "pre_tokenizer.add_prefix_space", GT_UNSUPPORTED},
         {"\"use_regex\": true", "\"use_regex\": false", "pre_tokenizer.use_regex", GT_UNSUPPORTED},
-        {"\"post_processor\": null", "\"post_processor\": {\"type\": \"BertProcessing\"}", "post_processor",
-         GT_UNSUPPORTED},
+        {"\"post_processor\": null", "\"post_processor\": {\"type\": \"BertProcessing\"}",
+         "post_processor", GT_UNSUPPORTED},
         {"\"added_tokens\": [", "\"added_tokens\": [7, ", "added_tokens.content", GT_UNSUPPORTED},
         {"\"single_word\": false", "\"single_word\": true", "added_tokens", GT_UNSUPPORTED},
-        {"\"id\": 399", "\"id\": 3", "its id in \"added_tokens\" is not that in \"vocab\"", GT_DATA},
+        {"\"id\": 399", "\"id\": 3", "its id in \"added_tokens\" is not that in \"vocab\"",
+         GT_DATA},
         {"\"content\": \"<|", "\"content\": \"<||", "another token has its id", GT_DATA},
         {"\"!\": 0", "\"!\": 1", "another token has its id", GT_DATA},
         {"\"!\": 0", "\"!\": \"0\"", "the id is no number", GT_DATA},
@@ -129,7 +140,8 @@ TEST(json_refusals)
         {"\"merges\": [", "\"merges\": [\"ab\", ", "\"model.merges\": entry 0", GT_DATA},
         {"\"merges\": [", "\"merges\": [7, ", "\"model.merges\": entry 0", GT_DATA},
         {"\"merges\": [", "\"merges\": [[\"a\"], ", "\"model.merges\": entry 0", GT_DATA},
-        {"\"merges\": [", "\"merges\": [[\"a\", \"b\", \"c\"], ", "\"model.merges\": entry 0", GT_DATA},
+        {"\"merges\": [", "\"merges\": [[\"a\", \"b\", \"c\"], ", "\"model.merges\": entry 0",
+         GT_DATA},
         {"\"merges\": [", "\"merges\": [[1, 2], ", "\"model.merges\": entry 0", GT_DATA},
         {"\"merges\": [", "\"merges\": [\"$ $\", ", "\"model.merges\": entry 0", GT_DATA},
         {"\"merges\": [", "\"merge\": [", "\"merges\", a list", GT_DATA},
@@ -140,7 +152,9 @@ TEST(json_refusals)
     fixture_open(&fixture);
     struct tokenizer *tokenizer = make_trained(&fixture, 400);
     ck_assert_int_eq(tokenizer_file_text(tokenizer, TOKENIZER_FILE_JSON, 1, &text), GT_OK);
-    ck_assert_int_eq(tokenizer_import_json(fixture.mem, &(struct tokenizer_source){"same", text, strlen(text)}, &back),
+    ck_assert_int_eq(tokenizer_import_json(fixture.mem,
+                                           &(struct tokenizer_source){"same", text, strlen(text)},
+                                           &back),
                      GT_OK);
     ck_assert_uint_eq(back->hash, tokenizer->hash);
     hostmem_free(back);
@@ -151,14 +165,15 @@ TEST(json_refusals)
 }
 
 /* Imports a vocabulary of the bytes and "ab" from the old pair of files. */
-static enum gt_status import_pair(struct data_fixture *fixture, const char *merges, struct tokenizer **out)
+static enum gt_status import_pair(struct data_fixture *fixture, const char *merges,
+                                  struct tokenizer **out)
 {
     struct tokenizer *bytes = make_trained(fixture, 258);
     char *vocab = NULL;
     ck_assert_int_eq(tokenizer_file_text(bytes, TOKENIZER_FILE_VOCAB, 1, &vocab), GT_OK);
-    const enum gt_status status =
-        tokenizer_import_pair(fixture->mem, &(struct tokenizer_source){"vocab.json", vocab, strlen(vocab)},
-                              &(struct tokenizer_source){"merges.txt", merges, strlen(merges)}, out);
+    const enum gt_status status = tokenizer_import_pair(
+        fixture->mem, &(struct tokenizer_source){"vocab.json", vocab, strlen(vocab)},
+        &(struct tokenizer_source){"merges.txt", merges, strlen(merges)}, out);
     free(vocab);
     hostmem_free(bytes);
     return status;
@@ -203,7 +218,8 @@ TEST(merges_lines)
     fixture_close(&fixture);
 }
 
-/* Returns the tokens of a tokenizer as tiktoken's lines, without special ones; the caller calls free(). */
+/* Returns the tokens of a tokenizer as tiktoken's lines, without special ones; the caller calls
+ * free(). */
 static char *tiktoken_text(const struct tokenizer *tokenizer)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -213,7 +229,8 @@ static char *tiktoken_text(const struct tokenizer *tokenizer)
         const char *bytes = NULL;
         const size_t count = bpe_token(tokenizer->bpe, id, &bytes);
         for (size_t i = 0; i < count; i += 3) {
-            const unsigned a = (unsigned char)bytes[i], b = i + 1 < count ? (unsigned char)bytes[i + 1] : 0,
+            const unsigned a = (unsigned char)bytes[i],
+                           b = i + 1 < count ? (unsigned char)bytes[i + 1] : 0,
                            c = i + 2 < count ? (unsigned char)bytes[i + 2] : 0;
             *at++ = digits[a >> 2];
             *at++ = digits[(a << 4 | b >> 4) & 63];
@@ -254,15 +271,17 @@ TEST(tiktoken_lines)
     struct tokenizer *tokenizer = make_trained(&fixture, 300);
     char *text = tiktoken_text(tokenizer);
     fixture_write_text(&fixture, "good.tiktoken", text);
-    ck_assert_int_eq(tokenizer_import(fixture.mem, fixture_path(&fixture, "good.tiktoken"), &back), GT_OK);
+    ck_assert_int_eq(tokenizer_import(fixture.mem, fixture_path(&fixture, "good.tiktoken"), &back),
+                     GT_OK);
     ck_assert_int_eq(back->vocab_size, 300);
     ck_assert_int_eq(tokenizer_eot(back), 299);
     ck_assert(!tokenizer_can_merge(back));
     hostmem_free(back);
     back = NULL;
     expect_refusals(&fixture, "bad.tiktoken", text, cases, sizeof cases / sizeof cases[0]);
-    ck_assert_int_eq(tokenizer_import_tiktoken(fixture.mem, &(struct tokenizer_source){"empty", "", 0}, &back),
-                     GT_DATA);
+    ck_assert_int_eq(
+        tokenizer_import_tiktoken(fixture.mem, &(struct tokenizer_source){"empty", "", 0}, &back),
+        GT_DATA);
     FIXTURE_SAYS(&fixture, "empty: 0 lines");
     free(text);
     hostmem_free(tokenizer);

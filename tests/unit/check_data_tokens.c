@@ -1,4 +1,5 @@
-/* Tests of src/data/tokens.c: both formats, many shards, large offsets, and every kind of bad file. */
+/* Tests of src/data/tokens.c: both formats, many shards, large offsets, and every kind of bad file.
+ */
 #include "data/tokens.h"
 
 #include <fcntl.h>
@@ -6,7 +7,8 @@
 
 #include "tests/unit/data_fixture.h"
 
-static enum gt_status open_folder(struct data_fixture *fixture, int64_t vocab, int64_t block, struct token_source **out)
+static enum gt_status open_folder(struct data_fixture *fixture, int64_t vocab, int64_t block,
+                                  struct token_source **out)
 {
     const struct token_source_spec spec = {
         .folder = fixture->folder, .split = TOKEN_TRAIN, .vocab_size = vocab, .block_size = block};
@@ -14,7 +16,8 @@ static enum gt_status open_folder(struct data_fixture *fixture, int64_t vocab, i
 }
 
 /* Opens the folder; expects GT_DATA and one line with both texts. */
-static void expect_refused(struct data_fixture *fixture, int64_t block, const char *first, const char *second)
+static void expect_refused(struct data_fixture *fixture, int64_t block, const char *first,
+                           const char *second)
 {
     struct token_source *source = NULL;
     const size_t lines = log_count(LOG_ERROR);
@@ -65,8 +68,10 @@ TEST(tokens_many_shards_are_one_sequence)
         const size_t count = 1 + i % 20;
         char name[64];
         snprintf(name, sizeof name, "web_train_%06u.bin", i);
-        const uint32_t narrow[3] = {20240520, 1, (uint32_t)count}, wide[3] = {20240801, 7, (uint32_t)count};
-        fixture_write_shard(&fixture, name, i % 2 ? wide : narrow, i % 2 ? 4 : 2, count, (uint32_t)total);
+        const uint32_t narrow[3] = {20240520, 1, (uint32_t)count},
+                       wide[3] = {20240801, 7, (uint32_t)count};
+        fixture_write_shard(&fixture, name, i % 2 ? wide : narrow, i % 2 ? 4 : 2, count,
+                            (uint32_t)total);
         total += count;
     }
     fixture_write_u16(&fixture, "web_val_000000.bin", 77, 0);
@@ -121,7 +126,8 @@ TEST(tokens_bad_files_are_refused)
     expect_refused(&fixture, 0, "train.bin", "3 bytes");
     fixture_write_u16(&fixture, "train.bin", 8, 0);
     expect_refused(&fixture, 8, "8 tokens", "block_size + 1 = 9");
-    const uint32_t long_count[3] = {20240520, 1, 11}, short_count[3] = {20240520, 1, 9}, zero[3] = {20240520, 1, 0};
+    const uint32_t long_count[3] = {20240520, 1, 11}, short_count[3] = {20240520, 1, 9},
+                   zero[3] = {20240520, 1, 0};
     fixture_write_shard(&fixture, "train.bin", long_count, 2, 10, 0);
     expect_refused(&fixture, 8, "header[2]", "1046 bytes; it has 1044");
     fixture_write_shard(&fixture, "train.bin", short_count, 2, 10, 0);
@@ -173,7 +179,8 @@ TEST(tokens_ids_outside_the_vocabulary_are_named)
     ck_assert_int_eq(token_source_read(source, 0, 100, ids), GT_DATA);
     FIXTURE_SAYS(&fixture, "train_b.bin: token 49 is id 59, outside the vocabulary of 59");
     hostmem_free(source);
-    fixture_write_shard(&fixture, "train.bin", header, 4, 3, 0x7FFFFFFEu); /* above int32, too large for a vocabulary */
+    fixture_write_shard(&fixture, "train.bin", header, 4, 3,
+                        0x7FFFFFFEu); /* above int32, too large for a vocabulary */
     ck_assert_int_eq(open_folder(&fixture, 0, 0, &source), GT_OK);
     ck_assert_int_eq(token_source_read(source, 0, 2, ids), GT_OK);
     ck_assert_int_eq(token_source_read(source, 0, 3, ids), GT_DATA);
@@ -212,7 +219,8 @@ TEST(tokens_short_shard_is_warned_about)
     fixture_close(&fixture);
 }
 
-/* The open fails at allocation 1, 2, ... and leaves nothing behind (fixture_close checks), until it succeeds. */
+/* The open fails at allocation 1, 2, ... and leaves nothing behind (fixture_close checks), until it
+ * succeeds. */
 static uint32_t digest_of(struct data_fixture *fixture)
 {
     struct token_source *source = NULL;
@@ -223,7 +231,8 @@ static uint32_t digest_of(struct data_fixture *fixture)
     return digest;
 }
 
-/* The same ids in one file, in several, and in another format have the same digest; other ids have another. */
+/* The same ids in one file, in several, and in another format have the same digest; other ids have
+ * another. */
 TEST(tokens_digest_tells_contents)
 {
     struct data_fixture fixture;

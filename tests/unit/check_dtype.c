@@ -1,7 +1,8 @@
-/* Tests of base/dtype: the tables; every 16-bit pattern both ways; rounding against a reference in double.
+/* Tests of base/dtype: the tables; every 16-bit pattern both ways; rounding against a reference in
+ * double.
  *
- * The reference shares nothing with the code under test: it decodes patterns with ldexp() and rounds with nearbyint()
- * on multiples of the format's quantum, both exact in double.
+ * The reference shares nothing with the code under test: it decodes patterns with ldexp() and
+ * rounds with nearbyint() on multiples of the format's quantum, both exact in double.
  */
 #include "base/dtype.h"
 
@@ -54,8 +55,8 @@ static double reference_decode(const struct format *format, uint16_t bits)
     else if (biased == 0)
         value = ldexp(fraction, format->exponent_min - format->fraction_bits);
     else
-        value =
-            ldexp(fraction + (1 << format->fraction_bits), biased - 1 + format->exponent_min - format->fraction_bits);
+        value = ldexp(fraction + (1 << format->fraction_bits),
+                      biased - 1 + format->exponent_min - format->fraction_bits);
     return (bits & 0x8000) != 0 ? -value : value;
 }
 
@@ -69,7 +70,8 @@ static double reference_round(const struct format *format, double value)
     exponent = exponent - 1 < format->exponent_min ? format->exponent_min : exponent - 1;
     const double quantum = ldexp(1.0, exponent - format->fraction_bits);
     const double rounded = nearbyint(value / quantum) * quantum;
-    return fabs(rounded) >= ldexp(1.0, format->exponent_max + 1) ? copysign(INFINITY, value) : rounded;
+    return fabs(rounded) >= ldexp(1.0, format->exponent_max + 1) ? copysign(INFINITY, value)
+                                                                 : rounded;
 }
 
 static void rounding_case(const struct format *format, float value)
@@ -77,14 +79,15 @@ static void rounding_case(const struct format *format, float value)
     const uint16_t got = format->from_f32(value);
     if (isnan(value)) {
         const int quiet = 1 << (format->fraction_bits - 1);
-        ck_assert_msg((got & 0x7fff) > format->infinity && (got & quiet) != 0, "%s: NaN %08x gave %04x", format->name,
-                      bits_of(value), got);
+        ck_assert_msg((got & 0x7fff) > format->infinity && (got & quiet) != 0,
+                      "%s: NaN %08x gave %04x", format->name, bits_of(value), got);
         ck_assert_int_eq(got >> 15, bits_of(value) >> 31);
         return;
     }
     const double want = reference_round(format, (double)value);
     const bool is_nan = (got & 0x7fff) > format->infinity;
-    ck_assert_msg(!is_nan && reference_decode(format, got) == want && (got >> 15) == (bits_of(value) >> 31),
+    ck_assert_msg(!is_nan && reference_decode(format, got) == want &&
+                      (got >> 15) == (bits_of(value) >> 31),
                   "%s: %a gave %04x, expected %a", format->name, (double)value, got, want);
 }
 
@@ -96,19 +99,20 @@ TEST_LOOP(every_pattern_survives, 2)
         const float wide = format->to_f32(bits);
         const uint16_t back = format->from_f32(wide);
         if ((bits & 0x7fff) > format->infinity) {
-            ck_assert_msg(isnan(wide), "%s: NaN %04x widened to %a", format->name, bits, (double)wide);
+            ck_assert_msg(isnan(wide), "%s: NaN %04x widened to %a", format->name, bits,
+                          (double)wide);
             ck_assert_uint_eq(back, bits | 1u << (format->fraction_bits - 1));
         } else {
-            ck_assert_msg((double)wide == reference_decode(format, bits), "%s: %04x widened to %a", format->name, bits,
-                          (double)wide);
+            ck_assert_msg((double)wide == reference_decode(format, bits), "%s: %04x widened to %a",
+                          format->name, bits, (double)wide);
             ck_assert_uint_eq(bits_of(wide) >> 31, i >> 15);
             ck_assert_uint_eq(back, bits);
         }
     }
 }
 
-/* Tests every tie between two neighbours, the values one fp32 step next to it, and those next to the patterns
- * themselves. */
+/* Tests every tie between two neighbours, the values one fp32 step next to it, and those next to
+ * the patterns themselves. */
 TEST_LOOP(ties_and_their_neighbours, 2)
 {
     const struct format *format = &formats[_i];
@@ -120,8 +124,8 @@ TEST_LOOP(ties_and_their_neighbours, 2)
         const float tie = (float)middle;
         /* bf16's first ties are fp32 subnormals, and are exact as well. */
         ck_assert((double)tie == middle);
-        const float candidates[] = {tie, nextafterf(tie, INFINITY), nextafterf(tie, 0.0f), (float)low,
-                                    nextafterf((float)low, INFINITY)};
+        const float candidates[] = {tie, nextafterf(tie, INFINITY), nextafterf(tie, 0.0f),
+                                    (float)low, nextafterf((float)low, INFINITY)};
         for (size_t j = 0; j < sizeof candidates / sizeof candidates[0]; j++) {
             rounding_case(format, candidates[j]);
             rounding_case(format, -candidates[j]);
@@ -141,12 +145,15 @@ TEST(special_values)
     ck_assert_uint_eq(f16_from_f32(0x1p-25f), 0x0000);
     ck_assert_uint_eq(f16_from_f32(nextafterf(0x1p-25f, 1.0f)), 0x0001);
     ck_assert_uint_eq(f16_from_f32(-0x1p-149f), 0x8000);
-    ck_assert_uint_eq(f16_from_f32(nextafterf(0x1p-14f, 0.0f)), 0x0400); /* the largest subnormal rounds to normal */
+    ck_assert_uint_eq(f16_from_f32(nextafterf(0x1p-14f, 0.0f)),
+                      0x0400); /* the largest subnormal rounds to normal */
     ck_assert_uint_eq(bf16_from_f32(1.0f), 0x3f80);
     ck_assert_uint_eq(bf16_from_f32(value_of(0x3f808000u)), 0x3f80); /* tie, even below */
     ck_assert_uint_eq(bf16_from_f32(value_of(0x3f818000u)), 0x3f82); /* tie, even above */
-    ck_assert_uint_eq(bf16_from_f32(value_of(0x7f7fffffu)), 0x7f80); /* the largest fp32 overflows */
-    ck_assert_uint_eq(bf16_from_f32(value_of(0x7f800001u)), 0x7fc0); /* a NaN whose payload is dropped stays NaN */
+    ck_assert_uint_eq(bf16_from_f32(value_of(0x7f7fffffu)),
+                      0x7f80); /* the largest fp32 overflows */
+    ck_assert_uint_eq(bf16_from_f32(value_of(0x7f800001u)),
+                      0x7fc0); /* a NaN whose payload is dropped stays NaN */
     ck_assert_uint_eq(f16_from_f32(value_of(0xff800001u)), 0xfe00);
     ck_assert_uint_eq(bits_of(bf16_to_f32(0x8000)), 0x80000000u);
     ck_assert_uint_eq(bits_of(f16_to_f32(0x8000)), 0x80000000u);
@@ -169,13 +176,17 @@ TEST(convert_all_pairs)
             memset(&out, 0xee, sizeof out);
             dtype_convert(&out, kinds[b], &in, kinds[a], COUNT - 1);
             for (int i = 0; i < COUNT - 1; i++) {
-                const float value = a == 0 ? in.f32[i] : a == 1 ? bf16_to_f32(in.half[i]) : f16_to_f32(in.half[i]);
+                const float value = a == 0   ? in.f32[i]
+                                    : a == 1 ? bf16_to_f32(in.half[i])
+                                             : f16_to_f32(in.half[i]);
                 if (b == 0)
                     ck_assert_uint_eq(bits_of(out.f32[i]), bits_of(value));
                 else
-                    ck_assert_uint_eq(out.half[i], b == 1 ? bf16_from_f32(value) : f16_from_f32(value));
+                    ck_assert_uint_eq(out.half[i],
+                                      b == 1 ? bf16_from_f32(value) : f16_from_f32(value));
             }
-            const unsigned char *guard = (const unsigned char *)&out + (COUNT - 1) * dtype_size_bytes(kinds[b]);
+            const unsigned char *guard =
+                (const unsigned char *)&out + (COUNT - 1) * dtype_size_bytes(kinds[b]);
             ck_assert_uint_eq(*guard, 0xee); /* nothing past `count` */
         }
         again = in;

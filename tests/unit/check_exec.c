@@ -1,5 +1,5 @@
-/* Tests of exec/exec: binding, runs, transfers and their bounds, timing, faults, and random programs against separate
- * buffers, with and without poison. */
+/* Tests of exec/exec: binding, runs, transfers and their bounds, timing, faults, and random
+ * programs against separate buffers, with and without poison. */
 #include "exec/exec.h"
 
 #include <signal.h>
@@ -85,7 +85,8 @@ static void sum_create(struct sum *sum, uint32_t guard_bytes, bool poison)
 
 static void sum_upload(struct sum *sum)
 {
-    static const float x[6] = {1, 2, 3, 4, 5, 6}, y[6] = {10, 20, 30, 40, 50, 60}, z[3] = {100, 200, 300};
+    static const float x[6] = {1, 2, 3, 4, 5, 6}, y[6] = {10, 20, 30, 40, 50, 60},
+                       z[3] = {100, 200, 300};
     ck_assert_int_eq(exec_upload(sum->b.exec, sum->x, 0, x, 6), GT_OK);
     ck_assert_int_eq(exec_upload(sum->b.exec, sum->y, 0, y, 6), GT_OK);
     ck_assert_int_eq(exec_upload(sum->b.exec, sum->z, 0, z, 3), GT_OK);
@@ -223,7 +224,8 @@ static void reference_run(const struct reference *r, int32_t program)
                 reference_at(r, op->operand[FILL_Y])[e] = op->attrs.value;
             else if (op->kind == OP_RESIDUAL)
                 reference_at(r, op->operand[RESIDUAL_R])[e] =
-                    reference_at(r, op->operand[RESIDUAL_X])[e] + reference_at(r, op->operand[RESIDUAL_Y])[e];
+                    reference_at(r, op->operand[RESIDUAL_X])[e] +
+                    reference_at(r, op->operand[RESIDUAL_Y])[e];
             else
                 reference_at(r, op->operand[COPY_Y])[e] =
                     reference_at(r, op->operand[COPY_X])[e] +
@@ -233,7 +235,8 @@ static void reference_run(const struct reference *r, int32_t program)
 }
 
 /* Fills tensor `t` with the same random values on both sides. */
-static void both_upload(struct bench *b, const struct reference *r, struct fixture_random *random, int32_t t)
+static void both_upload(struct bench *b, const struct reference *r, struct fixture_random *random,
+                        int32_t t)
 {
     int64_t count = graph_tensor_elements(b->graph, t);
     for (int64_t e = 0; e < count; e++)
@@ -243,7 +246,8 @@ static void both_upload(struct bench *b, const struct reference *r, struct fixtu
 
 static bool used(const struct bench *b, int32_t t)
 {
-    return b->graph->tensors[t].base == TENSOR_NONE && b->plan->tensor[t].offset_bytes != UINT64_MAX;
+    return b->graph->tensors[t].base == TENSOR_NONE &&
+           b->plan->tensor[t].offset_bytes != UINT64_MAX;
 }
 
 static void both_equal(struct bench *b, const struct reference *r, int32_t t)
@@ -257,7 +261,8 @@ static void both_equal(struct bench *b, const struct reference *r, int32_t t)
     free(got);
 }
 
-static void random_program_check(struct bench *b, const struct reference *r, struct fixture_random *random, int32_t p)
+static void random_program_check(struct bench *b, const struct reference *r,
+                                 struct fixture_random *random, int32_t p)
 {
     enum program_phase phase = b->graph->programs[p].phase;
     for (int32_t t = TENSOR_FIRST; t < b->graph->tensor_count; t++) {
@@ -272,7 +277,8 @@ static void random_program_check(struct bench *b, const struct reference *r, str
     reference_run(r, p);
     for (int32_t t = TENSOR_FIRST; t < b->graph->tensor_count; t++) {
         const struct tensor *tensor = &b->graph->tensors[t];
-        bool mine = tensor->lifetime == LIFETIME_RUN || (tensor->lifetime == LIFETIME_PHASE && tensor->phase == phase);
+        bool mine = tensor->lifetime == LIFETIME_RUN ||
+                    (tensor->lifetime == LIFETIME_PHASE && tensor->phase == phase);
         for (int32_t i = 0; !mine && tensor->output && i < b->graph->programs[p].count; i++) {
             const struct op *op = &b->graph->programs[p].ops[i];
             for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++)
@@ -291,7 +297,8 @@ TEST(random_programs_compute_what_separate_buffers_do)
         b.graph = fixture_random_graph(b.mem, unit_seed() + n);
         bench_plan(&b, n % 4 == 1 ? GUARD_BYTES : 0, n % 3 == 1 ? 12000 + 10 * n : 0);
         bench_exec(&b, n % 2 == 1);
-        struct reference r = {.graph = b.graph, .data = calloc((size_t)b.graph->tensor_count, sizeof(float *))};
+        struct reference r = {.graph = b.graph,
+                              .data = calloc((size_t)b.graph->tensor_count, sizeof(float *))};
         struct fixture_random random = {.seed = unit_seed() + n};
         ck_assert_ptr_nonnull(r.data);
         for (int32_t t = TENSOR_FIRST; t < b.graph->tensor_count; t++) {

@@ -1,8 +1,8 @@
 /* Tests of base/file: replacement through kills and failures, exact reads, folders, locks, CRC-32C.
  *
- * Each test makes a separate folder below /tmp and removes it.  Errors are real: a size limit stands for a full disk, a
- * folder at the target's path fails the rename, a child is killed between write and commit.  Power loss is tested in
- * tests/reliability, which replays system calls.
+ * Each test makes a separate folder below /tmp and removes it.  Errors are real: a size limit
+ * stands for a full disk, a folder at the target's path fails the rename, a child is killed between
+ * write and commit.  Power loss is tested in tests/reliability, which replays system calls.
  */
 #include "base/file.h"
 
@@ -124,7 +124,8 @@ TEST(links_are_not_followed)
     memcpy(aside, file.aside, sizeof aside);
     ck_assert_int_eq(unlink(aside), 0);
     ck_assert_int_eq(symlink(victim, aside), 0); /* planted where the aside file was */
-    log_capture_refused(&capture, file_replacement_end(&file, GT_OK), GT_IO, "another program replaced this file");
+    log_capture_refused(&capture, file_replacement_end(&file, GT_OK), GT_IO,
+                        "another program replaced this file");
     ck_assert_int_eq(unlink(aside), 0); /* the failed commit left it */
     ck_assert_int_eq(file_replace(target, "new", 3), GT_OK);
     expect_content(target, "new");
@@ -152,7 +153,8 @@ TEST(a_full_disk_leaves_the_old_file)
     log_capture_refused(&capture, file_replacement_write(&file, large, sizeof large), GT_IO,
                         "cannot write: File too large");
     file_replacement_abort(&file);
-    log_capture_refused(&capture, file_replace(target, large, sizeof large), GT_IO, "cannot write: File too large");
+    log_capture_refused(&capture, file_replace(target, large, sizeof large), GT_IO,
+                        "cannot write: File too large");
     expect_content(target, "old");
     expect_entries(1);
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -165,7 +167,8 @@ TEST(a_killed_writer_leaves_the_old_file)
     ck_assert_int_ge(child, 0);
     if (child == 0) {
         struct file_replacement file;
-        if (file_replacement_begin(&file, target, NULL) == GT_OK && file_replacement_write(&file, "new", 3) == GT_OK)
+        if (file_replacement_begin(&file, target, NULL) == GT_OK &&
+            file_replacement_write(&file, "new", 3) == GT_OK)
             (void)raise(SIGKILL);
         _exit(1);
     }
@@ -174,13 +177,15 @@ TEST(a_killed_writer_leaves_the_old_file)
     ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     expect_content(target, "old");
     expect_entries(2);
-    static const char *const kept[] = {".tmp-12",  "a.tmp-",   "a.tmp-12x", "a.tmp",       "atmp-12", "12",
-                                       ".tmp-1-2", "a.tmp-1-", "a.tmp--1",  "a.tmp-1-2-3", "a-1-2",   "1-2"};
+    static const char *const kept[] = {".tmp-12",  "a.tmp-",      "a.tmp-12x", "a.tmp",
+                                       "atmp-12",  "12",          ".tmp-1-2",  "a.tmp-1-",
+                                       "a.tmp--1", "a.tmp-1-2-3", "a-1-2",     "1-2"};
     for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
         ck_assert_int_eq(file_replace(at(kept[i]), "x", 1), GT_OK);
     ck_assert_int_eq(mkdir(at("folder.tmp-7"), 0777), 0);
     ck_assert_int_eq(symlink(target, at("link.tmp-7")), 0);
-    ck_assert_int_eq(file_replace(at("old.tmp-7"), "x", 1), GT_OK); /* as earlier releases named them */
+    ck_assert_int_eq(file_replace(at("old.tmp-7"), "x", 1),
+                     GT_OK); /* as earlier releases named them */
     file_remove_leftovers(folder, true);
     expect_entries(1 + 12 + 2);
     expect_content(target, "old");
@@ -194,11 +199,14 @@ TEST(open_read_refuses)
     uint64_t size_bytes = 7;
     log_capture_refused(&capture, file_open_read(at("none"), &fd, &size_bytes), GT_IO,
                         "none: cannot open: No such file");
-    log_capture_refused(&capture, file_open_read(folder, &fd, &size_bytes), GT_IO, "a folder, not a regular file");
+    log_capture_refused(&capture, file_open_read(folder, &fd, &size_bytes), GT_IO,
+                        "a folder, not a regular file");
     ck_assert_int_eq(mkfifo(at("pipe"), 0666), 0);
-    ck_assert_int_eq(file_open_read(at("pipe"), &fd, &size_bytes), GT_IO); /* and does not wait for a writer */
+    ck_assert_int_eq(file_open_read(at("pipe"), &fd, &size_bytes),
+                     GT_IO); /* and does not wait for a writer */
     log_capture_one_error(&capture, "not a regular file");
-    log_capture_refused(&capture, file_open_read("/dev/zero", &fd, &size_bytes), GT_IO, "/dev/zero");
+    log_capture_refused(&capture, file_open_read("/dev/zero", &fd, &size_bytes), GT_IO,
+                        "/dev/zero");
     ck_assert_int_eq(fd, -7);
     ck_assert_uint_eq(size_bytes, 7);
 }
@@ -216,14 +224,19 @@ TEST(read_at_is_exact)
     ck_assert_str_eq(bytes, "34567--");
     ck_assert_int_eq(file_read_at(fd, target, 10, bytes, 0), GT_OK);
     ck_assert_int_eq(file_read_at(fd, target, 8, bytes, 3), GT_DATA);
-    log_capture_one_error(&capture,
-                          "was truncated while it was being read: 3 bytes are needed at 8, the file ends at 10");
+    log_capture_one_error(
+        &capture,
+        "was truncated while it was being read: 3 bytes are needed at 8, the file ends at 10");
     ck_assert_int_eq(truncate(target, 4), 0);
-    log_capture_refused(&capture, file_read_at(fd, target, 3, bytes, 5), GT_DATA, "the file ends at 4");
-    log_capture_refused(&capture, file_read_at(fd, target, UINT64_MAX, bytes, 5), GT_DATA, "no file is that long");
-    log_capture_refused(&capture, file_read_at(fd, target, INT64_MAX, bytes, 5), GT_DATA, "no file is that long");
+    log_capture_refused(&capture, file_read_at(fd, target, 3, bytes, 5), GT_DATA,
+                        "the file ends at 4");
+    log_capture_refused(&capture, file_read_at(fd, target, UINT64_MAX, bytes, 5), GT_DATA,
+                        "no file is that long");
+    log_capture_refused(&capture, file_read_at(fd, target, INT64_MAX, bytes, 5), GT_DATA,
+                        "no file is that long");
     ck_assert_int_eq(close(fd), 0);
-    log_capture_refused(&capture, file_read_at(-1, target, 0, bytes, 5), GT_IO, "cannot read: Bad file descriptor");
+    log_capture_refused(&capture, file_read_at(-1, target, 0, bytes, 5), GT_IO,
+                        "cannot read: Bad file descriptor");
 }
 
 TEST(read_all)
@@ -258,7 +271,8 @@ TEST(folders)
                         "target: cannot create the folder: Not a directory");
     log_capture_refused(&capture, file_make_folders(""), GT_IO, "0 bytes");
     ck_assert_int_eq(file_sync_folder(folder), GT_OK);
-    log_capture_refused(&capture, file_sync_folder(target), GT_IO, "cannot open the folder: Not a directory");
+    log_capture_refused(&capture, file_sync_folder(target), GT_IO,
+                        "cannot open the folder: Not a directory");
 }
 
 TEST(join)
@@ -278,8 +292,10 @@ TEST(join)
     ck_assert_uint_eq(strlen(out), FILE_PATH_MAX - 1);
     memset(name, 'n', FILE_PATH_MAX - 2);
     bool exists;
-    log_capture_refused(&capture, file_look(FILE_IN("a", name), &exists), GT_IO, "look at it: File name too long");
-    log_capture_refused(&capture, file_look(FILE_IN(FILE_IN("none", name), "b"), &exists), GT_IO, "name too long");
+    log_capture_refused(&capture, file_look(FILE_IN("a", name), &exists), GT_IO,
+                        "look at it: File name too long");
+    log_capture_refused(&capture, file_look(FILE_IN(FILE_IN("none", name), "b"), &exists), GT_IO,
+                        "name too long");
 }
 
 /* A child takes the lock, reports it through a pipe, and waits to be killed. */
@@ -305,9 +321,12 @@ static pid_t child_with_lock(const char *path)
 
 TEST(shell_words)
 {
-    static const char *const words[][2] = {
-        {"data/mine-1.2_x", "data/mine-1.2_x"}, {"my data", "'my data'"}, {"it's", "'it'\\''s'"}, {"", "\'\'"},
-        {"$(x)`y`;\n", "'$(x)`y`;\n'"},         {"größe", "'größe'"}};
+    static const char *const words[][2] = {{"data/mine-1.2_x", "data/mine-1.2_x"},
+                                           {"my data", "'my data'"},
+                                           {"it's", "'it'\\''s'"},
+                                           {"", "\'\'"},
+                                           {"$(x)`y`;\n", "'$(x)`y`;\n'"},
+                                           {"größe", "'größe'"}};
     char out[64];
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         ck_assert_str_eq(file_shell_quote(out, sizeof out, words[i][0]), words[i][1]);
@@ -384,9 +403,11 @@ TEST(crc32c)
             const size_t half = count / 3;
             const uint32_t first = file_crc32c(0, bytes + start, half);
             ck_assert_uint_eq(file_crc32c(first, bytes + start + half, count - half), wanted);
-            ck_assert_uint_eq(file_crc32c_portable(first, bytes + start + half, count - half), wanted);
-            ck_assert_uint_eq(file_crc32(file_crc32(0, bytes + start, half), bytes + start + half, count - half),
-                              reference_crc(0xedb88320u, bytes + start, count));
+            ck_assert_uint_eq(file_crc32c_portable(first, bytes + start + half, count - half),
+                              wanted);
+            ck_assert_uint_eq(
+                file_crc32(file_crc32(0, bytes + start, half), bytes + start + half, count - half),
+                reference_crc(0xedb88320u, bytes + start, count));
         }
     }
 }

@@ -1,4 +1,5 @@
-/* Tests of graph.c and transformer.c: tensors, views, ops and the checks; the ops that the builder puts into a program. */
+/* Tests of graph.c and transformer.c: tensors, views, ops and the checks; the ops that the builder
+ * puts into a program. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +18,8 @@ struct fixture {
 
 static void begin(struct fixture *fixture)
 {
-    ck_assert(hostmem_create(&fixture->mem) == GT_OK && graph_create(fixture->mem, &fixture->graph) == GT_OK);
+    ck_assert(hostmem_create(&fixture->mem) == GT_OK &&
+              graph_create(fixture->mem, &fixture->graph) == GT_OK);
     log_capture_begin(&fixture->log);
 }
 
@@ -89,7 +91,8 @@ TEST(shapes_that_do_not_fit_are_refused)
     int32_t program = fixture_program(f.graph, PROGRAM_TRAIN_FIRST);
     int32_t a = fixture_tensor(f.graph, "a", 3, 4, LIFETIME_RUN, CATEGORY_PARAMETER);
     int32_t b = fixture_tensor(f.graph, "b", 5, 6, LIFETIME_RUN, CATEGORY_PARAMETER);
-    struct graph_pen pen = {.graph = f.graph, .program = program, .pass = PASS_FORWARD, .layer = -1};
+    struct graph_pen pen = {
+        .graph = f.graph, .program = program, .pass = PASS_FORWARD, .layer = -1};
     const int32_t tensors = f.graph->tensor_count;
     ck_assert_int_eq(GRAPH_ADD(GEMM, &pen, "product", NULL, .a = a, .b = b), GT_USAGE);
     ck_assert_int_eq(f.log.lines, 1);
@@ -172,7 +175,7 @@ TEST(the_builder_makes_gpt2)
     ck_assert_int_eq(count_of(train, OP_LAYERNORM_FORWARD), 5);
     ck_assert_int_eq(count_of(train, OP_LAYERNORM_BACKWARD), 5);
     ck_assert_int_eq(count_of(train, OP_DROPOUT), 2 * (1 + 2 * 2)); /* forward and backward */
-    ck_assert_int_eq(count_of(train, OP_CROSS_ENTROPY), 3);         /* 10 rows in chunks of 4, 4, 2 */
+    ck_assert_int_eq(count_of(train, OP_CROSS_ENTROPY), 3); /* 10 rows in chunks of 4, 4, 2 */
     ck_assert_int_eq(count_of(train, OP_GEMM), 3 * (4 * 2 + 3));
     ck_assert_int_eq(count_of(train, OP_BIAS_BACKWARD), 4 * 2);
     ck_assert_int_eq(count_of(train, OP_COPY) + count_of(train, OP_FILL), 0);

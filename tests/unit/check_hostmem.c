@@ -1,4 +1,5 @@
-/* Tests of base/hostmem: alignment, zeroing, counters, leaks, overflow, injected faults, and the phase asserts. */
+/* Tests of base/hostmem: alignment, zeroing, counters, leaks, overflow, injected faults, and the
+ * phase asserts. */
 #include "base/hostmem.h"
 
 #include <signal.h>
@@ -50,7 +51,8 @@ TEST(blocks_are_aligned_zeroed_and_counted)
     ck_assert_uint_eq(counters.allocations, BLOCKS);
     ck_assert_uint_eq(counters.releases, 0);
     hostmem_phase_set(mem, HOSTMEM_CLOSE);
-    for (size_t k = 0; k < BLOCKS; k++) /* 17 and 50 are coprime: every block once, in a mixed order */
+    for (size_t k = 0; k < BLOCKS;
+         k++) /* 17 and 50 are coprime: every block once, in a mixed order */
         hostmem_free(blocks[17 * k % BLOCKS]);
     hostmem_free(NULL);
     hostmem_counters_get(mem, &counters);
@@ -123,7 +125,8 @@ TEST(owners_release_what_they_own)
 {
     struct hostmem *mem = create();
     struct hostmem_counters counters;
-    char *a = block_of(mem, 'a'), *b = block_of(a, 'b'), *c = block_of(a, 'c'), *e = block_of(c, 'e');
+    char *a = block_of(mem, 'a'), *b = block_of(a, 'b'), *c = block_of(a, 'c'),
+         *e = block_of(c, 'e');
     (void)block_of(b, 'd');
     hostmem_give(e, b);
     hostmem_free(c);
@@ -152,7 +155,8 @@ TEST_LOOP(sizes_that_do_not_fit, 6)
     struct hostmem *mem = create();
     void *const untouched = &capture;
     void *out = untouched;
-    ck_assert_int_eq(hostmem_alloc(mem, cases[_i].count, cases[_i].size, "the table", &out), GT_NO_MEMORY);
+    ck_assert_int_eq(hostmem_alloc(mem, cases[_i].count, cases[_i].size, "the table", &out),
+                     GT_NO_MEMORY);
     ck_assert_ptr_eq(out, untouched);
     log_capture_one_error(&capture, "the table");
     struct hostmem_counters counters;

@@ -1,5 +1,5 @@
-/* Tests of loading: damage is named (tests/reliability/check_flips.c shows that it is detected), and folders in Hugging
- * Face's layout. */
+/* Tests of loading: damage is named (tests/reliability/check_flips.c shows that it is detected),
+ * and folders in Hugging Face's layout. */
 #include "io/checkpoint_load.h"
 #include "io/checkpoint_open.h"
 #include "io/hf_config.h"
@@ -67,7 +67,8 @@ TEST(a_missing_checksum_is_an_error)
     ck_assert_int_eq(json_object_del(root, CHECKPOINT_RECORD_CRC), 0);
     ck_assert_int_eq(json_replace_file(path, root, 2), GT_OK);
     json_decref(root);
-    log_capture_refused(&capture, io_open_load(&model, folder, true, &iter), GT_DATA, "v.transformer.wpe.weight");
+    log_capture_refused(&capture, io_open_load(&model, folder, true, &iter), GT_DATA,
+                        "v.transformer.wpe.weight");
     ck_assert_int_eq(io_open_load(&model, folder, false, &iter), GT_OK);
 }
 
@@ -88,12 +89,13 @@ TEST(the_model_must_be_the_checkpoints)
     config = io_config(1, 4, 2, true);
     io_model_init(&model, &config, 5);
     log_capture_refused(&capture, io_open_load(&model, folder, true, &iter), GT_DATA, "bias=0");
-    ck_assert_int_eq(io_open_load(&model, folder, false, &iter), GT_OK); /* zero biases for a new run */
+    ck_assert_int_eq(io_open_load(&model, folder, false, &iter),
+                     GT_OK); /* zero biases for a new run */
     ck_assert_int_eq(capture.lines, 0);
 }
 
-/* block_size may be reduced for a new run, but not for a resumed one; the checksum still covers the rest of the
- * table. */
+/* block_size may be reduced for a new run, but not for a resumed one; the checksum still covers the
+ * rest of the table. */
 TEST(positions_may_be_cut)
 {
     int64_t iter;
@@ -103,7 +105,8 @@ TEST(positions_may_be_cut)
     ck_assert_int_eq(io_open_load(&model, folder, false, &iter), GT_OK);
     ck_assert(io_loaded_is(&model, 5, false));
     ck_assert(model.loaded[CHECKPOINT_PARAMETER][model.tensors[1].index][12] == 0.0f);
-    log_capture_refused(&capture, io_open_load(&model, folder, true, &iter), GT_DATA, "block_size=4");
+    log_capture_refused(&capture, io_open_load(&model, folder, true, &iter), GT_DATA,
+                        "block_size=4");
     config.block_size = 5;
     io_model_init(&model, &config, 5);
     ck_assert_int_eq(io_open_load(&model, folder, false, &iter), GT_DATA);
@@ -171,7 +174,8 @@ static enum gt_status hf_fill(void *context, size_t index, size_t first, size_t 
     hf_describe(context, index, &tensor);
     for (size_t i = 0; i < count; i++) {
         const float value = hf_value(hf, index, first + i);
-        dtype_convert((char *)out + i * dtype_size_bytes(tensor.dtype), tensor.dtype, &value, DTYPE_F32, 1);
+        dtype_convert((char *)out + i * dtype_size_bytes(tensor.dtype), tensor.dtype, &value,
+                      DTYPE_F32, 1);
     }
     return GT_OK;
 }
@@ -182,13 +186,15 @@ static enum gt_status hf_load(const struct hf_file *hf, const char *more_config)
     float staging[8];
     int64_t iter;
     struct safetensors_result result;
-    const struct safetensors_source source = {(void *)(uintptr_t)hf, hf_count(hf), hf_describe, hf_fill, NULL, NULL};
+    const struct safetensors_source source = {
+        (void *)(uintptr_t)hf, hf_count(hf), hf_describe, hf_fill, NULL, NULL};
     io_path(path, folder, "model.safetensors");
     ck_assert_int_eq(safetensors_write(path, &source, staging, sizeof staging, &result), GT_OK);
-    (void)snprintf(text, sizeof text,
-                   "{\"model_type\":\"gpt2\",\"vocab_size\":5,\"n_positions\":4,\"n_embd\":4,\"n_layer\":1,"
-                   "\"n_head\":2%s}",
-                   more_config);
+    (void)snprintf(
+        text, sizeof text,
+        "{\"model_type\":\"gpt2\",\"vocab_size\":5,\"n_positions\":4,\"n_embd\":4,\"n_layer\":1,"
+        "\"n_head\":2%s}",
+        more_config);
     io_file_write(io_at(folder, "config.json"), text, strlen(text));
     memset(model.loaded, 0, sizeof model.loaded);
     return io_open_load(&model, folder, false, &iter);
@@ -203,7 +209,8 @@ static bool hf_loaded_is(const struct hf_file *hf)
             if (strcmp(model.tensors[k].name, tensor.name) != 0)
                 continue;
             for (size_t i = 0; i < parameter_elements(&tensor); i++) {
-                if (model.loaded[CHECKPOINT_PARAMETER][model.tensors[k].index][i] != hf_value(hf, t, i))
+                if (model.loaded[CHECKPOINT_PARAMETER][model.tensors[k].index][i] !=
+                    hf_value(hf, t, i))
                     return false;
             }
         }
@@ -234,13 +241,15 @@ TEST(heads_must_be_tied)
     config.bias = true;
     io_model_init(&model, &config, 5);
     struct hf_file hf = {.prefix = "transformer.", .dtype = DTYPE_F32, .head = 2};
-    log_capture_refused(&capture, hf_load(&hf, ""), GT_UNSUPPORTED, "remove lm_head.weight from the file");
+    log_capture_refused(&capture, hf_load(&hf, ""), GT_UNSUPPORTED,
+                        "remove lm_head.weight from the file");
     log_capture_refused(&capture, hf_load(&hf, ",\"tie_word_embeddings\":false"), GT_UNSUPPORTED,
                         "lm_head.weight differs from wte.weight");
     hf.head = 1;
     ck_assert_int_eq(hf_load(&hf, ",\"tie_word_embeddings\":false"), GT_OK);
     hf.head = 0;
-    log_capture_refused(&capture, hf_load(&hf, ",\"tie_word_embeddings\":false"), GT_UNSUPPORTED, "missing");
+    log_capture_refused(&capture, hf_load(&hf, ",\"tie_word_embeddings\":false"), GT_UNSUPPORTED,
+                        "missing");
 }
 
 TEST(refuses_wrong_values)
@@ -262,7 +271,8 @@ TEST(refuses_wrong_values)
     log_capture_one_error(&capture, "tensor ln_f.weight: holds a value that is not finite");
 }
 
-/* Our own folder without its record is a folder in Hugging Face's layout, and still has no biases. */
+/* Our own folder without its record is a folder in Hugging Face's layout, and still has no biases.
+ */
 TEST(our_own_without_a_record)
 {
     int64_t iter;

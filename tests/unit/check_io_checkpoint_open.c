@@ -90,7 +90,8 @@ TEST(refuses_pickles_with_a_way_out)
 TEST(opens_its_own)
 {
     struct checkpoint *checkpoint;
-    json_t *plan = json_pack("{s:i}", "micro_batch", 12), *data = json_pack("{s:s}", "sampler", "epoch");
+    json_t *plan = json_pack("{s:i}", "micro_batch", 12),
+           *data = json_pack("{s:s}", "sampler", "epoch");
     struct checkpoint_save_options options = io_save_options(&model, folder, 42);
     options.state.plan = plan;
     options.state.data = data;
@@ -102,12 +103,15 @@ TEST(opens_its_own)
     ck_assert_int_eq(checkpoint->kind, CHECKPOINT_OURS);
     ck_assert_int_eq(checkpoint->config.n_embd, 4);
     ck_assert(!checkpoint->config.bias && checkpoint->config.gelu == GELU_ERF);
-    ck_assert(checkpoint->rest.tied && checkpoint->rest.bos_token == -1 && checkpoint->rest.eos_token == -1);
+    ck_assert(checkpoint->rest.tied && checkpoint->rest.bos_token == -1 &&
+              checkpoint->rest.eos_token == -1);
     ck_assert_int_eq(checkpoint->record.state.iter, 42);
     ck_assert_int_eq(checkpoint->record.state.samples_seen, 99);
     ck_assert_double_eq(checkpoint->record.state.best_val_loss, 2.5);
-    ck_assert_int_eq(json_integer_value(json_object_get(checkpoint->record.state.plan, "micro_batch")), 12);
-    ck_assert_str_eq(json_string_value(json_object_get(checkpoint->record.state.data, "sampler")), "epoch");
+    ck_assert_int_eq(
+        json_integer_value(json_object_get(checkpoint->record.state.plan, "micro_batch")), 12);
+    ck_assert_str_eq(json_string_value(json_object_get(checkpoint->record.state.data, "sampler")),
+                     "epoch");
     ck_assert_uint_eq(checkpoint->optimizer->count, 2 * model.tensor_count);
     hostmem_free(checkpoint);
     ck_assert_int_eq(checkpoint_open(mem, folder, false, &checkpoint), GT_OK);
@@ -154,9 +158,11 @@ TEST(refuses_files_of_another_generation)
     io_path(path, folder, "model-000001.safetensors");
     io_path(other, folder, "optimizer-000001.safetensors");
     size_t count, other_count;
-    char *model_bytes = io_file_read(path, &count), *optimizer_bytes = io_file_read(other, &other_count);
+    char *model_bytes = io_file_read(path, &count),
+         *optimizer_bytes = io_file_read(other, &other_count);
     io_file_write(path, optimizer_bytes, other_count);
-    log_capture_refused(&capture, open_and_close(true), GT_DATA, "bytes long, but trainer_state.json says");
+    log_capture_refused(&capture, open_and_close(true), GT_DATA,
+                        "bytes long, but trainer_state.json says");
     io_file_write(path, model_bytes, count);
     model_bytes[count - 1] ^= 1;
     io_file_write(other, optimizer_bytes, other_count - 1);

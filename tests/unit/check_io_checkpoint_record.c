@@ -1,4 +1,5 @@
-/* Tests of trainer_state.json: the round trip, the check of each field, and file names that must not contain a path. */
+/* Tests of trainer_state.json: the round trip, the check of each field, and file names that must
+ * not contain a path. */
 #include "io/checkpoint.h"
 #include "io/checkpoint_record.h"
 #include "tests/unit/io_case.h"
@@ -6,7 +7,8 @@
 /* Returns a complete record; release it with json_decref(). */
 static json_t *record_make(double best_val_loss)
 {
-    json_t *sums = json_pack("{s:s}", "a", "0123abcd"), *hf = json_pack("{s:s}", "model_type", "gpt2");
+    json_t *sums = json_pack("{s:s}", "a", "0123abcd"),
+           *hf = json_pack("{s:s}", "model_type", "gpt2");
     json_t *plan = json_pack("{s:i}", "micro_batch", 4), *root;
     struct checkpoint_record record = {
         .state = {.iter = 40,
@@ -18,7 +20,10 @@ static json_t *record_make(double best_val_loss)
                   .best_val_loss = best_val_loss,
                   .plan = plan},
         .hf_config = hf,
-        .files = {{.size_bytes = 123456789012, .crc32c = 0xfedcba98u, .header_crc32c = 7, .tensors = sums},
+        .files = {{.size_bytes = 123456789012,
+                   .crc32c = 0xfedcba98u,
+                   .header_crc32c = 7,
+                   .tensors = sums},
                   {.size_bytes = 5, .tensors = sums}},
     };
     checkpoint_file_name(record.files[0].name, CHECKPOINT_FILE_MODEL, 40, 1);
@@ -60,7 +65,8 @@ TEST(comes_back_through_text)
         ck_assert_uint_eq(record.files[0].header_crc32c, 7);
         ck_assert_int_eq(checkpoint_record_tensor_crc(&record.files[0], "x", "a", &crc), GT_OK);
         ck_assert_uint_eq(crc, 0x0123abcdu);
-        log_capture_refused(&capture, checkpoint_record_tensor_crc(&record.files[0], "x", "b", &crc), GT_DATA,
+        log_capture_refused(&capture,
+                            checkpoint_record_tensor_crc(&record.files[0], "x", "b", &crc), GT_DATA,
                             "tensor b");
         checkpoint_record_release(&record);
         json_decref(made);
@@ -95,7 +101,8 @@ TEST(needs_every_field)
                 ck_assert_int_eq(json_object_del(bad, name), 0);
             else
                 ck_assert_int_eq(json_object_set_new(bad, name, json_true()), 0);
-            ck_assert_msg(checkpoint_record_parse(bad, "state.json", &record) == GT_DATA, "%s", name);
+            ck_assert_msg(checkpoint_record_parse(bad, "state.json", &record) == GT_DATA, "%s",
+                          name);
             ck_assert_ptr_nonnull(strstr(capture.text, "state.json"));
             log_capture_one_error(&capture, name);
             json_decref(bad);
@@ -112,8 +119,10 @@ TEST(notices_a_changed_number)
     json_t *root = record_make(1.0);
     struct checkpoint_record record;
     ck_assert_int_eq(json_object_set_new(root, "iter", json_integer(41)), 0);
-    log_capture_refused(&capture, checkpoint_record_parse(root, "state.json", &record), GT_DATA, CHECKPOINT_RECORD_CRC);
-    ck_assert_int_eq(json_object_del(root, CHECKPOINT_RECORD_CRC), 0); /* as earlier releases wrote records */
+    log_capture_refused(&capture, checkpoint_record_parse(root, "state.json", &record), GT_DATA,
+                        CHECKPOINT_RECORD_CRC);
+    ck_assert_int_eq(json_object_del(root, CHECKPOINT_RECORD_CRC),
+                     0); /* as earlier releases wrote records */
     ck_assert_int_eq(checkpoint_record_parse(root, "state.json", &record), GT_OK);
     ck_assert_int_eq(record.state.iter, 41);
     checkpoint_record_release(&record);
@@ -124,10 +133,13 @@ TEST(refuses_other_formats_and_versions)
     struct checkpoint_record record;
     json_t *root = record_make(1.0);
     ck_assert_int_eq(json_object_set_new(root, "version", json_integer(2)), 0);
-    log_capture_refused(&capture, checkpoint_record_parse(root, "x", &record), GT_UNSUPPORTED, "version");
+    log_capture_refused(&capture, checkpoint_record_parse(root, "x", &record), GT_UNSUPPORTED,
+                        "version");
     ck_assert_int_eq(json_object_set_new(root, "format", json_string("other")), 0);
-    log_capture_refused(&capture, checkpoint_record_parse(root, "x", &record), GT_DATA, "\"other\"");
-    ck_assert_int_eq(json_object_clear(root), 0); /* what transformers' own trainer writes under this name */
+    log_capture_refused(&capture, checkpoint_record_parse(root, "x", &record), GT_DATA,
+                        "\"other\"");
+    ck_assert_int_eq(json_object_clear(root),
+                     0); /* what transformers' own trainer writes under this name */
     ck_assert_int_eq(json_object_set_new(root, "global_step", json_integer(3)), 0);
     log_capture_refused(&capture, checkpoint_record_parse(root, "x", &record), GT_DATA, "format");
     json_decref(root);

@@ -1,5 +1,5 @@
-/* Tests of saving: the contents of the folder afterwards, and that a kill, a full disk or a failing device at any point
- * leaves the old checkpoint or the new one. */
+/* Tests of saving: the contents of the folder afterwards, and that a kill, a full disk or a failing
+ * device at any point leaves the old checkpoint or the new one. */
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -35,7 +35,8 @@ static void teardown(void)
     io_teardown();
 }
 
-/* Expects that the folder opens as the old or as the new checkpoint, complete; returns true for the new one. */
+/* Expects that the folder opens as the old or as the new checkpoint, complete; returns true for the
+ * new one. */
 static bool opens_as_new(const char *where)
 {
     int64_t iter = -1;
@@ -64,8 +65,8 @@ TEST(saves_a_folder_of_five_files)
 
 TEST(equal_runs_save_equal_bytes)
 {
-    static const char *const names[] = {"config.json", "trainer_state.json", "model-000010.safetensors",
-                                        "optimizer-000010.safetensors"};
+    static const char *const names[] = {"config.json", "trainer_state.json",
+                                        "model-000010.safetensors", "optimizer-000010.safetensors"};
     ck_assert_int_eq(io_save(&model, folder, 3), GT_OK); /* one of the runs saved earlier */
     ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
     ck_assert_int_eq(io_save(&model, copy, OLD_ITER), GT_OK);
@@ -93,9 +94,11 @@ TEST(zero_biases_stand_in_the_file)
     for (int i = 0; i < 16; i++)
         ck_assert(values[i] == 0.0f);
     hostmem_free(file);
-    ck_assert_int_eq(safetensors_open(mem, io_at(folder, "optimizer-000010.safetensors"), true, &file), GT_OK);
+    ck_assert_int_eq(
+        safetensors_open(mem, io_at(folder, "optimizer-000010.safetensors"), true, &file), GT_OK);
     ck_assert_uint_eq(file->count, 2 * model.tensor_count);
-    ck_assert_str_eq(file->tensors[0].name, "m.transformer.wte.weight"); /* first moments come first */
+    ck_assert_str_eq(file->tensors[0].name,
+                     "m.transformer.wte.weight"); /* first moments come first */
     ck_assert_str_eq(file->tensors[model.tensor_count].name, "v.transformer.wte.weight");
     ck_assert(safetensors_find(file, "v.transformer.ln_f.weight", &index));
     ck_assert(!safetensors_find(file, "m.transformer.ln_f.bias", &index));
@@ -121,7 +124,8 @@ TEST(values_that_are_not_finite_are_not_saved)
 {
     ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
     model.poison = (float)NAN;
-    log_capture_refused(&capture, io_save(&model, folder, NEW_ITER), GT_DIVERGED, "second moment of wte.weight");
+    log_capture_refused(&capture, io_save(&model, folder, NEW_ITER), GT_DIVERGED,
+                        "second moment of wte.weight");
     model.poison = (float)INFINITY;
     log_capture_refused(&capture, io_save(&model, folder, NEW_ITER), GT_DIVERGED, "not finite");
     ck_assert(!opens_as_new(folder));

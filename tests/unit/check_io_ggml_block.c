@@ -1,7 +1,9 @@
-/* Tests of ggml's blocks: the bytes of the reference, bounds of the error, extremes; and of the mixtures.
+/* Tests of ggml's blocks: the bytes of the reference, bounds of the error, extremes; and of the
+ * mixtures.
  *
- * The checksums are those of the bytes that ggml_quantize_chunk() of ggml 0.20.2 (the wheel libggml-python) writes for
- * the same values.  These are multiples of powers of two, so that every machine makes the same ones.
+ * The checksums are those of the bytes that ggml_quantize_chunk() of ggml 0.20.2 (the wheel
+ * libggml-python) writes for the same values.  These are multiples of powers of two, so that every
+ * machine makes the same ones.
  */
 #include "io/ggml_block.h"
 
@@ -19,7 +21,8 @@
 static float values[COUNT], decoded[COUNT];
 static unsigned char bytes[COUNT * sizeof(float)], others[COUNT * sizeof(float)];
 
-/* Eight kinds of blocks: about normal; sparse; positive; tiny; with an outlier; zeros; one value; halves of a step. */
+/* Eight kinds of blocks: about normal; sparse; positive; tiny; with an outlier; zeros; one value;
+ * halves of a step. */
 static void values_make(void)
 {
     uint32_t state = 12345;
@@ -45,15 +48,16 @@ static void values_make(void)
 TEST(has_the_bytes_of_the_reference)
 {
     static const uint32_t wanted[GGML_TYPES] = {
-        [GGML_Q4_0] = 0x49887716, [GGML_Q5_0] = 0xcaff6a53, [GGML_Q5_1] = 0x73257313, [GGML_Q8_0] = 0x6a8df50e,
-        [GGML_Q4_K] = 0xed61e0b3, [GGML_Q5_K] = 0xdb652ea2, [GGML_Q6_K] = 0xd0a4fae4,
+        [GGML_Q4_0] = 0x49887716, [GGML_Q5_0] = 0xcaff6a53, [GGML_Q5_1] = 0x73257313,
+        [GGML_Q8_0] = 0x6a8df50e, [GGML_Q4_K] = 0xed61e0b3, [GGML_Q5_K] = 0xdb652ea2,
+        [GGML_Q6_K] = 0xd0a4fae4,
     };
     values_make();
     for (int type = GGML_Q4_0; type < GGML_TYPES; type++) {
         ck_assert(ggml_encode((enum ggml_type)type, values, COUNT, bytes));
         const size_t count = ggml_bytes((enum ggml_type)type, COUNT);
-        ck_assert_msg(file_crc32c(0, bytes, count) == wanted[type], "%s: %08" PRIx32, ggml_blocks[type].name,
-                      file_crc32c(0, bytes, count));
+        ck_assert_msg(file_crc32c(0, bytes, count) == wanted[type], "%s: %08" PRIx32,
+                      ggml_blocks[type].name, file_crc32c(0, bytes, count));
         ck_assert(ggml_encode_parallel((enum ggml_type)type, values, COUNT, others, THREADS));
         ck_assert(memcmp(bytes, others, count) == 0);
     }
@@ -66,8 +70,9 @@ static void decode(enum ggml_type type, const unsigned char *in, size_t count, f
         block->decode(in + i * block->bytes, out + i * block->values);
 }
 
-/* Returns the largest error that rounding to `steps` steps can make in the block of 256 around value i: half a step of
- * the range, widened for scales with fewer bits, whose unit is at least fp16's smallest number. */
+/* Returns the largest error that rounding to `steps` steps can make in the block of 256 around
+ * value i: half a step of the range, widened for scales with fewer bits, whose unit is at least
+ * fp16's smallest number. */
 static double bound(size_t i, double steps, double rounding)
 {
     const size_t first = i / GGML_BLOCK_VALUES_MAX * GGML_BLOCK_VALUES_MAX;
@@ -93,8 +98,8 @@ TEST(decodes_near_the_values)
         for (size_t i = 0; i < COUNT; i++) {
             const double most = bound(i, of[type].steps, of[type].rounding);
             ck_assert_msg(fabs((double)decoded[i] - (double)values[i]) <= most,
-                          "%s: value %zu: %g, not %g; the bound is %g", ggml_blocks[type].name, i, (double)decoded[i],
-                          (double)values[i], most);
+                          "%s: value %zu: %g, not %g; the bound is %g", ggml_blocks[type].name, i,
+                          (double)decoded[i], (double)values[i], most);
         }
     }
 }
@@ -112,7 +117,8 @@ TEST(keeps_what_it_decoded)
         for (size_t i = 0; i < COUNT; i += GGML_BLOCK_VALUES_MAX) {
             decode(types[t], others + ggml_bytes(types[t], i), GGML_BLOCK_VALUES_MAX, again);
             for (size_t k = 0; k < GGML_BLOCK_VALUES_MAX; k++)
-                ck_assert(fabsf(again[k] - decoded[i + k]) <= 0x1p-9f * fabsf(decoded[i + k]) + 0x1p-24f);
+                ck_assert(fabsf(again[k] - decoded[i + k]) <=
+                          0x1p-9f * fabsf(decoded[i + k]) + 0x1p-24f);
         }
     }
 }
@@ -123,21 +129,25 @@ TEST(refuses_a_scale_beyond_fp16)
         for (size_t i = 0; i < GGML_BLOCK_VALUES_MAX; i++)
             values[i] = i == 40 ? 1e30f : 0.5f;
         ck_assert(!ggml_encode((enum ggml_type)type, values, GGML_BLOCK_VALUES_MAX, bytes));
-        ck_assert(!ggml_encode_parallel((enum ggml_type)type, values, GGML_BLOCK_VALUES_MAX, bytes, THREADS));
+        ck_assert(!ggml_encode_parallel((enum ggml_type)type, values, GGML_BLOCK_VALUES_MAX, bytes,
+                                        THREADS));
     }
 }
 
 TEST(finds_types_by_number)
 {
     enum ggml_type type = GGML_TYPES;
-    ck_assert(ggml_type_find(14, &type) && type == GGML_Q6_K && ggml_type_find(30, &type) && type == GGML_BF16);
+    ck_assert(ggml_type_find(14, &type) && type == GGML_Q6_K && ggml_type_find(30, &type) &&
+              type == GGML_BF16);
     ck_assert(!ggml_type_find(4, &type) && !ggml_type_find(UINT32_MAX, &type) && type == GGML_BF16);
     ck_assert_uint_eq(ggml_bytes(GGML_Q4_K, 512), 288);
     for (int i = 0; i < GGML_TYPES; i++)
-        ck_assert(ggml_blocks[i].bytes <= GGML_BLOCK_BYTES_MAX && ggml_blocks[i].values <= GGML_BLOCK_VALUES_MAX);
+        ck_assert(ggml_blocks[i].bytes <= GGML_BLOCK_BYTES_MAX &&
+                  ggml_blocks[i].values <= GGML_BLOCK_VALUES_MAX);
 }
 
-static enum ggml_type chosen(enum gguf_mixture mixture, const char *name, int32_t block, size_t columns)
+static enum ggml_type chosen(enum gguf_mixture mixture, const char *name, int32_t block,
+                             size_t columns)
 {
     enum ggml_type wanted;
     const bool output = strcmp(name, "output.weight") == 0;
@@ -154,7 +164,8 @@ TEST(mixes_types)
         ck_assert_int_eq(chosen(GGUF_MIXTURE_Q4_K_M, "blk.0.attn_v.weight", block, 512), wanted);
         ck_assert_int_eq(chosen(GGUF_MIXTURE_Q4_K_M, "blk.0.ffn_down.weight", block, 512), wanted);
         ck_assert_int_eq(chosen(GGUF_MIXTURE_Q4_K_M, "blk.0.attn_k.weight", block, 512), GGML_Q4_K);
-        ck_assert_int_eq(chosen(GGUF_MIXTURE_Q4_K_M, "blk.0.attn_qkv.weight", block, 512), GGML_Q5_K);
+        ck_assert_int_eq(chosen(GGUF_MIXTURE_Q4_K_M, "blk.0.attn_qkv.weight", block, 512),
+                         GGML_Q5_K);
         ck_assert_int_eq(chosen(GGUF_MIXTURE_Q8_0, "blk.0.attn_v.weight", block, 512), GGML_Q8_0);
     }
     ck_assert_int_eq(chosen(GGUF_MIXTURE_Q4_K_M, "output.weight", 0, 512), GGML_Q6_K);

@@ -1,5 +1,5 @@
-/* Tests of finding a downloaded GPT-2: a folder of that name, the cache that the environment names, and references that
- * must not lead out of the cache. */
+/* Tests of finding a downloaded GPT-2: a folder of that name, the cache that the environment names,
+ * and references that must not lead out of the cache. */
 #include "io/hf_cache.h"
 
 #include "data/hf_hub.h"
@@ -8,7 +8,8 @@
 static char folder[FILE_PATH_MAX], before[FILE_PATH_MAX];
 static struct log_capture capture;
 
-static const char *const variables[] = {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"};
+static const char *const variables[] = {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME",
+                                        "XDG_CACHE_HOME"};
 
 static void setup(void)
 {
@@ -49,8 +50,8 @@ TEST_FIXTURE(setup, teardown)
 TEST(names)
 {
     ck_assert(hf_cache_is_name("gpt2") && hf_cache_is_name("gpt2-xl"));
-    ck_assert(!hf_cache_is_name("gpt2-small") && !hf_cache_is_name("gpt") && !hf_cache_is_name("") &&
-              !hf_cache_is_name("openai-community/gpt2"));
+    ck_assert(!hf_cache_is_name("gpt2-small") && !hf_cache_is_name("gpt") &&
+              !hf_cache_is_name("") && !hf_cache_is_name("openai-community/gpt2"));
 }
 
 /* From the last place to the first: each new one is found before the older ones. */
@@ -59,7 +60,8 @@ TEST(hub_in_order)
     static const char *const below[] = {"", "", "/hub", "/huggingface/hub"};
     char out[FILE_PATH_MAX], value[FILE_PATH_MAX], expected[FILE_PATH_MAX];
     ck_assert(hf_hub_folder(out));
-    ck_assert(snprintf(expected, sizeof expected, "%s/.cache/huggingface/hub", folder) < (int)sizeof expected);
+    ck_assert(snprintf(expected, sizeof expected, "%s/.cache/huggingface/hub", folder) <
+              (int)sizeof expected);
     ck_assert_str_eq(out, expected);
     for (int i = 3; i >= 0; i--) {
         (void)snprintf(value, sizeof value, "/place%d", i);

@@ -1,4 +1,5 @@
-/* Tests of config.json: the written fields, the accepted ones, and that everything else is refused by field. */
+/* Tests of config.json: the written fields, the accepted ones, and that everything else is refused
+ * by field. */
 #include "io/hf_config.h"
 
 #include "tests/unit/io_case.h"
@@ -6,7 +7,8 @@
 #define SIZES \
     "\"model_type\":\"gpt2\",\"vocab_size\":50257,\"n_positions\":1024,\"n_embd\":768,\"n_layer\":12,\"n_head\":12"
 
-static enum gt_status parse(const char *text, struct model_config *config, struct hf_config_rest *rest)
+static enum gt_status parse(const char *text, struct model_config *config,
+                            struct hf_config_rest *rest)
 {
     json_t *root;
     ck_assert_msg(json_parse(text, strlen(text), "config.json", &root) == GT_OK, "%s", text);
@@ -51,7 +53,8 @@ TEST(writes_the_words_of_transformers)
     struct model_config config = io_config(1, 4, 1, false);
     json_t *root;
     ck_assert_int_eq(hf_config_make(&config, -1, -1, &root), GT_OK);
-    ck_assert_str_eq(json_string_value(json_array_get(json_object_get(root, "architectures"), 0)), "GPT2LMHeadModel");
+    ck_assert_str_eq(json_string_value(json_array_get(json_object_get(root, "architectures"), 0)),
+                     "GPT2LMHeadModel");
     ck_assert_str_eq(json_string_value(json_object_get(root, "activation_function")), "gelu");
     ck_assert_str_eq(json_string_value(json_object_get(root, "torch_dtype")), "float32");
     ck_assert(json_is_null(json_object_get(root, "n_inner")));
@@ -77,17 +80,21 @@ TEST(has_the_defaults_of_gpt2)
     ck_assert_double_eq(config.norm_epsilon, 1e-5);
     ck_assert_int_eq(config.vocab_size, 50257);
     ck_assert_int_eq(rest.bos_token, -1);
-    ck_assert_int_eq(parse("{" SIZES ",\"activation_function\":\"gelu_pytorch_tanh\",\"n_inner\":3072,\"n_ctx\":1024,"
-                           "\"resid_pdrop\":0,\"layer_norm_epsilon\":1e-6,\"bos_token_id\":50256,"
-                           "\"gpt_train\":{\"bias\":false},\"summary_type\":\"cls_index\",\"unknown\":[]}",
-                           &config, &rest),
-                     GT_OK);
+    ck_assert_int_eq(
+        parse("{" SIZES
+              ",\"activation_function\":\"gelu_pytorch_tanh\",\"n_inner\":3072,\"n_ctx\":1024,"
+              "\"resid_pdrop\":0,\"layer_norm_epsilon\":1e-6,\"bos_token_id\":50256,"
+              "\"gpt_train\":{\"bias\":false},\"summary_type\":\"cls_index\",\"unknown\":[]}",
+              &config, &rest),
+        GT_OK);
     ck_assert(!config.bias && config.gelu == GELU_TANH);
     ck_assert_float_eq(config.dropout, 0.0f);
     ck_assert_double_eq(config.norm_epsilon, 1e-6);
     ck_assert_int_eq(rest.bos_token, 50256);
-    ck_assert_int_eq(
-        parse("{" SIZES ",\"activation_function\":\"gelu\",\"tie_word_embeddings\":false}", &config, &rest), GT_OK);
+    ck_assert_int_eq(parse("{" SIZES
+                           ",\"activation_function\":\"gelu\",\"tie_word_embeddings\":false}",
+                           &config, &rest),
+                     GT_OK);
     ck_assert(config.gelu == GELU_ERF && !rest.tied);
     ck_assert_int_eq(capture.lines, 0);
 }
@@ -113,12 +120,16 @@ TEST(makes_what_it_parses_of_llamas_family)
         {"qwen2", NULL, false, true, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_NONE, 0},
         {"qwen3", NULL, false, false, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_HEAD, 0},
         {"olmo2", NULL, false, false, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_FULL, NORM_PLACE_POST},
-        {"gpt_train", "norm_place='post' in qwen3's blocks", false, false, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_HEAD,
-         NORM_PLACE_POST},
-        {"gpt_train", "norm='layernorm' in llama's blocks", true, false, NORM_LAYERNORM, MLP_SWIGLU, QK_NORM_NONE, 0},
-        {"gpt_train", "mlp='gelu' in llama's blocks", false, false, NORM_RMSNORM, MLP_GELU, QK_NORM_NONE, 0},
-        {"gpt_train", "qk_norm='full' in llama's blocks", false, false, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_FULL, 0},
-        {"gpt_train", "qk_norm='head' in qwen2's blocks", false, true, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_HEAD, 0},
+        {"gpt_train", "norm_place='post' in qwen3's blocks", false, false, NORM_RMSNORM, MLP_SWIGLU,
+         QK_NORM_HEAD, NORM_PLACE_POST},
+        {"gpt_train", "norm='layernorm' in llama's blocks", true, false, NORM_LAYERNORM, MLP_SWIGLU,
+         QK_NORM_NONE, 0},
+        {"gpt_train", "mlp='gelu' in llama's blocks", false, false, NORM_RMSNORM, MLP_GELU,
+         QK_NORM_NONE, 0},
+        {"gpt_train", "qk_norm='full' in llama's blocks", false, false, NORM_RMSNORM, MLP_SWIGLU,
+         QK_NORM_FULL, 0},
+        {"gpt_train", "qk_norm='head' in qwen2's blocks", false, true, NORM_RMSNORM, MLP_SWIGLU,
+         QK_NORM_HEAD, 0},
     };
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         struct model_config config = io_config(2, 12, 4, kinds[i].bias), back;
@@ -146,10 +157,13 @@ TEST(makes_what_it_parses_of_llamas_family)
         ck_assert_int_eq(back.block_size, 77); /* the positions of the source, not this run's */
         back.block_size = config.block_size;
         back.gelu = config.gelu;
-        ck_assert(back.bias == config.bias && back.qkv_bias == config.qkv_bias && back.untied == config.untied);
-        ck_assert(back.norm == config.norm && back.mlp == config.mlp && back.qk_norm == config.qk_norm);
+        ck_assert(back.bias == config.bias && back.qkv_bias == config.qkv_bias &&
+                  back.untied == config.untied);
+        ck_assert(back.norm == config.norm && back.mlp == config.mlp &&
+                  back.qk_norm == config.qk_norm);
         ck_assert_int_eq(back.norm_place, config.norm_place);
-        ck_assert(back.n_kv_head == 2 && back.head_dim == 6 && back.n_inner == 20 && back.position == POSITION_ROPE);
+        ck_assert(back.n_kv_head == 2 && back.head_dim == 6 && back.n_inner == 20 &&
+                  back.position == POSITION_ROPE);
         ck_assert(back.norm_epsilon == 1e-6 && back.dropout == config.dropout);
         char text[ROPE_SCALING_TEXT_MAX];
         ck_assert_str_eq(rope_scaling_text(text, &back.rope), "llama3:32,1,4,8192");
@@ -165,27 +179,32 @@ TEST(absent_fields_give_the_classs_shape)
         const struct arch *arch = arch_get((enum arch_kind)kind);
         struct model_config config;
         struct hf_config_rest rest;
-        const char *text =
-            arch->family == FAMILY_GPT2
-                ? "{" SIZES "}"
-                : TEXT(400, "{\"model_type\":\"%s\",%s,\"num_key_value_heads\":2}", arch->name, LLAMA_SIZES);
+        const char *text = arch->family == FAMILY_GPT2
+                               ? "{" SIZES "}"
+                               : TEXT(400, "{\"model_type\":\"%s\",%s,\"num_key_value_heads\":2}",
+                                      arch->name, LLAMA_SIZES);
         ck_assert_int_eq(parse(text, &config, &rest), GT_OK);
         ck_assert_str_eq(hf_config_type(&config), arch->name);
     }
 }
 
-/* Releases of transformers since 5.0 write rope_parameters; a list of end tokens begins with the usual one. */
+/* Releases of transformers since 5.0 write rope_parameters; a list of end tokens begins with the
+ * usual one. */
 TEST(reads_llamas_other_spellings)
 {
     struct model_config config;
     struct hf_config_rest rest;
     ck_assert_int_eq(
-        parse("{" LLAMA ",\"rope_parameters\":{\"rope_theta\":1e5,\"rope_type\":\"linear\",\"factor\":2},"
-              "\"eos_token_id\":[7,3],\"num_key_value_heads\":null,\"head_dim\":null,\"sliding_window\":8}",
-              &config, &rest),
+        parse(
+            "{" LLAMA
+            ",\"rope_parameters\":{\"rope_theta\":1e5,\"rope_type\":\"linear\",\"factor\":2},"
+            "\"eos_token_id\":[7,3],\"num_key_value_heads\":null,\"head_dim\":null,\"sliding_window\":8}",
+            &config, &rest),
         GT_OK);
-    ck_assert(config.rope.theta == 1e5 && config.rope.scaling == ROPE_SCALING_LINEAR && config.rope.factor == 2.0);
-    ck_assert(config.n_kv_head == 4 && config.head_dim == 0 && config.norm_epsilon == 1e-6 && config.untied);
+    ck_assert(config.rope.theta == 1e5 && config.rope.scaling == ROPE_SCALING_LINEAR &&
+              config.rope.factor == 2.0);
+    ck_assert(config.n_kv_head == 4 && config.head_dim == 0 && config.norm_epsilon == 1e-6 &&
+              config.untied);
     ck_assert(rest.eos_token == 7 && config.block_size == 64);
     ck_assert_int_eq(capture.lines, 0);
 }
@@ -207,10 +226,13 @@ TEST(windows_and_absent_fields)
         {MISTRAL ",\"sliding_window\":64}", {64, 64}}, /* as long as the context */
         {MISTRAL ",\"sliding_window\":null}", {0, 0}},
         {MISTRAL "}", {4096, 4096}},
-        {QWEN2 ",\"sliding_window\":8,\"use_sliding_window\":false,\"max_window_layers\":0}", {0, 0}},
+        {QWEN2 ",\"sliding_window\":8,\"use_sliding_window\":false,\"max_window_layers\":0}",
+         {0, 0}},
         {QWEN2 ",\"sliding_window\":8,\"use_sliding_window\":true}", {0, 0}}, /* from layer 28 on */
-        {QWEN2 ",\"sliding_window\":8,\"use_sliding_window\":true,\"max_window_layers\":2}", {0, 0}},
-        {QWEN2 ",\"sliding_window\":8,\"use_sliding_window\":true,\"max_window_layers\":1}", {0, 8}},
+        {QWEN2 ",\"sliding_window\":8,\"use_sliding_window\":true,\"max_window_layers\":2}",
+         {0, 0}},
+        {QWEN2 ",\"sliding_window\":8,\"use_sliding_window\":true,\"max_window_layers\":1}",
+         {0, 8}},
         {QWEN3
          ",\"sliding_window\":8,\"use_sliding_window\":true,\"layer_types\":[\"full_attention\",\"full_attention\"],"
          "\"max_window_layers\":0}",
@@ -229,26 +251,30 @@ TEST(windows_and_absent_fields)
         for (int32_t again = 0; again < 2; again++) { /* and again from what was written */
             json_t *root;
             for (int32_t layer = 0; layer < 2; layer++)
-                ck_assert_msg(shape_window(&config.shape, layer) == cases[i].windows[layer], "%s: layer %d, %d",
-                              cases[i].text, (int)layer, (int)shape_window(&config.shape, layer));
+                ck_assert_msg(shape_window(&config.shape, layer) == cases[i].windows[layer],
+                              "%s: layer %d, %d", cases[i].text, (int)layer,
+                              (int)shape_window(&config.shape, layer));
             ck_assert(config.max_positions == 64 && config.block_size == 64);
             ck_assert_int_eq(hf_config_make(&config, -1, -1, &root), GT_OK);
-            ck_assert_int_eq(json_object_get(root, "sliding_window") != NULL, config.sliding_window > 0);
+            ck_assert_int_eq(json_object_get(root, "sliding_window") != NULL,
+                             config.sliding_window > 0);
             ck_assert_int_eq(hf_config_parse(root, "x", &config, &rest), GT_OK);
             json_decref(root);
         }
     }
     ck_assert_int_eq(config.head_dim, 128); /* Qwen3's */
     ck_assert_int_eq(
-        parse("{\"model_type\":\"mistral\",\"vocab_size\":9,\"max_position_embeddings\":64,\"hidden_size\":32,"
-              "\"intermediate_size\":20,\"num_hidden_layers\":2,\"num_attention_heads\":16}",
-              &config, &rest),
+        parse(
+            "{\"model_type\":\"mistral\",\"vocab_size\":9,\"max_position_embeddings\":64,\"hidden_size\":32,"
+            "\"intermediate_size\":20,\"num_hidden_layers\":2,\"num_attention_heads\":16}",
+            &config, &rest),
         GT_OK);
     ck_assert(config.n_kv_head == 8 && config.head_dim == 0);
     ck_assert_int_eq(capture.lines, 0);
 }
 
-/* A field that is set and not known is named; those that change nothing, or say that they are not used, are not. */
+/* A field that is set and not known is named; those that change nothing, or say that they are not
+ * used, are not. */
 TEST(names_unknown_fields)
 {
     static const struct {
@@ -258,7 +284,8 @@ TEST(names_unknown_fields)
          ",\"mup_scale\":0.5,\"use_cache\":true,\"_name_or_path\":\"x\",\"off\":false,\"none\":null,\"zero\":0,"
          "\"empty\":[],\"extra_norm\":true,\"kinds\":[1]}",
          "\"mup_scale\": 0.5, \"extra_norm\": true, \"kinds\": [...]: not known here and ignored"},
-        {"{" SIZES ",\"parallel_block\":true,\"n_ctx\":1024,\"summary_first_dropout\":0.1,\"temperature\":0.7}",
+        {"{" SIZES
+         ",\"parallel_block\":true,\"n_ctx\":1024,\"summary_first_dropout\":0.1,\"temperature\":0.7}",
          "config.json: \"parallel_block\": true: not known"},
         {"{" LLAMA
          ",\"embedding_multiplier\":1.0,\"num_experts\":0,\"torch_dtype\":\"bfloat16\",\"unsloth_version\":\"2025.1\","
@@ -272,8 +299,8 @@ TEST(names_unknown_fields)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ck_assert_int_eq(parse(cases[i].text, &config, &rest), GT_OK);
         ck_assert_int_eq(capture.lines, cases[i].named != NULL);
-        ck_assert_msg(cases[i].named == NULL ||
-                          (capture.level == LOG_WARNING && strstr(capture.text, cases[i].named) != NULL),
+        ck_assert_msg(cases[i].named == NULL || (capture.level == LOG_WARNING &&
+                                                 strstr(capture.text, cases[i].named) != NULL),
                       "%s", capture.text);
         capture.lines = 0;
     }
@@ -288,13 +315,15 @@ static const struct {
     {"{}", GT_DATA, "model_type"},
     {"{\"model_type\":\"mixtral\"}", GT_UNSUPPORTED, "\"mixtral\""},
     {"{\"model_type\":\"gpt2\"}", GT_DATA, "n_layer"},
-    {"{\"model_type\":\"gpt2\",\"n_layer\":1,\"n_head\":1,\"n_embd\":1,\"vocab_size\":0}", GT_DATA, "vocab_size"},
-    {"{\"model_type\":\"gpt2\",\"n_layer\":1,\"n_head\":1,\"n_embd\":1,\"vocab_size\":1e3}", GT_DATA, "vocab_size"},
+    {"{\"model_type\":\"gpt2\",\"n_layer\":1,\"n_head\":1,\"n_embd\":1,\"vocab_size\":0}", GT_DATA,
+     "vocab_size"},
+    {"{\"model_type\":\"gpt2\",\"n_layer\":1,\"n_head\":1,\"n_embd\":1,\"vocab_size\":1e3}",
+     GT_DATA, "vocab_size"},
     {"{\"model_type\":\"gpt2\",\"n_layer\":9999999999}", GT_DATA, "n_layer"},
-    {"{\"model_type\":\"gpt2\",\"vocab_size\":5,\"n_positions\":4,\"n_embd\":6,\"n_layer\":1,\"n_head\":4}", GT_DATA,
-     "n_head"},
-    {"{\"model_type\":\"gpt2\",\"vocab_size\":5,\"n_positions\":4,\"n_embd\":6,\"n_layer\":-1,\"n_head\":4}", GT_DATA,
-     "n_layer"},
+    {"{\"model_type\":\"gpt2\",\"vocab_size\":5,\"n_positions\":4,\"n_embd\":6,\"n_layer\":1,\"n_head\":4}",
+     GT_DATA, "n_head"},
+    {"{\"model_type\":\"gpt2\",\"vocab_size\":5,\"n_positions\":4,\"n_embd\":6,\"n_layer\":-1,\"n_head\":4}",
+     GT_DATA, "n_layer"},
     {"{" SIZES ",\"n_inner\":1024}", GT_UNSUPPORTED, "n_inner"},
     {"{" SIZES ",\"n_inner\":\"x\"}", GT_DATA, "n_inner"},
     {"{" SIZES ",\"activation_function\":\"relu\"}", GT_UNSUPPORTED, "\"relu\""},
@@ -305,7 +334,8 @@ static const struct {
     {"{" SIZES ",\"resid_pdrop\":\"0\"}", GT_DATA, "resid_pdrop"},
     {"{" SIZES ",\"scale_attn_weights\":false}", GT_UNSUPPORTED, "scale_attn_weights"},
     {"{" SIZES ",\"scale_attn_weights\":1}", GT_DATA, "scale_attn_weights"},
-    {"{" SIZES ",\"scale_attn_by_inverse_layer_idx\":true}", GT_UNSUPPORTED, "scale_attn_by_inverse_layer_idx"},
+    {"{" SIZES ",\"scale_attn_by_inverse_layer_idx\":true}", GT_UNSUPPORTED,
+     "scale_attn_by_inverse_layer_idx"},
     {"{" SIZES ",\"reorder_and_upcast_attn\":true}", GT_UNSUPPORTED, "reorder_and_upcast_attn"},
     {"{" SIZES ",\"add_cross_attention\":true}", GT_UNSUPPORTED, "add_cross_attention"},
     {"{" SIZES ",\"tie_word_embeddings\":0}", GT_DATA, "tie_word_embeddings"},
@@ -319,28 +349,34 @@ static const struct {
      GT_DATA, "hidden_size"},
     {"{" LLAMA ",\"hidden_act\":\"gelu\"}", GT_UNSUPPORTED, "hidden_act"},
     {"{" LLAMA ",\"attention_bias\":true}", GT_UNSUPPORTED, "mlp_bias"},
-    {"{\"model_type\":\"qwen3\"," LLAMA_SIZES ",\"num_key_value_heads\":2,\"attention_bias\":true}", GT_UNSUPPORTED,
-     "attention_bias"},
+    {"{\"model_type\":\"qwen3\"," LLAMA_SIZES ",\"num_key_value_heads\":2,\"attention_bias\":true}",
+     GT_UNSUPPORTED, "attention_bias"},
     {"{" LLAMA ",\"embedding_multiplier\":2}", GT_UNSUPPORTED, "\"embedding_multiplier\": 2"},
-    {"{" LLAMA ",\"rope_parameters\":{\"partial_rotary_factor\":0.5}}", GT_UNSUPPORTED, "partial_rotary_factor"},
+    {"{" LLAMA ",\"rope_parameters\":{\"partial_rotary_factor\":0.5}}", GT_UNSUPPORTED,
+     "partial_rotary_factor"},
     {"{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4}}", GT_UNSUPPORTED, "yarn"},
     {"{" LLAMA ",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8}}", GT_DATA, "llama3:8,0,0,0"},
     {"{" LLAMA ",\"partial_rotary_factor\":0.5}", GT_UNSUPPORTED, "partial_rotary_factor"},
     {"{" LLAMA ",\"final_logit_softcapping\":30}", GT_UNSUPPORTED, "final_logit_softcapping"},
     {"{" LLAMA ",\"quantization_config\":{\"bits\":4}}", GT_UNSUPPORTED, "quantization_config"},
-    {"{" LLAMA ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", GT_UNSUPPORTED, "sliding_attention"},
+    {"{" LLAMA ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", GT_UNSUPPORTED,
+     "sliding_attention"},
     {MISTRAL ",\"sliding_window\":0}", GT_DATA, "sliding_window"},
     {MISTRAL ",\"sliding_window\":-8}", GT_DATA, "sliding_window"},
-    {QWEN3 ",\"use_sliding_window\":true,\"layer_types\":[\"full_attention\"]}", GT_DATA, "layer_types"},
+    {QWEN3 ",\"use_sliding_window\":true,\"layer_types\":[\"full_attention\"]}", GT_DATA,
+     "layer_types"},
     {"{\"model_type\":\"qwen3\",\"vocab_size\":9,\"max_position_embeddings\":64,\"hidden_size\":12,"
-     "\"intermediate_size\":20,\"num_hidden_layers\":3,\"num_attention_heads\":4" KV ",\"use_sliding_window\":true,"
+     "\"intermediate_size\":20,\"num_hidden_layers\":3,\"num_attention_heads\":4" KV
+     ",\"use_sliding_window\":true,"
      "\"layer_types\":[\"sliding_attention\",\"full_attention\",\"full_attention\"]}",
      GT_UNSUPPORTED, "layer_types"},
     {"{" LLAMA ",\"no_rope_layers\":[1,0]}", GT_UNSUPPORTED, "no_rope_layers"},
-    {SMOLLM3 ",\"no_rope_layer_interval\":2,\"no_rope_layers\":[1,1]}", GT_UNSUPPORTED, "entry 1 is 1; only 0"},
+    {SMOLLM3 ",\"no_rope_layer_interval\":2,\"no_rope_layers\":[1,1]}", GT_UNSUPPORTED,
+     "entry 1 is 1; only 0"},
     {SMOLLM3 ",\"no_rope_layer_interval\":0}", GT_DATA, "no_rope_layer_interval"},
     {SMOLLM3 ",\"use_sliding_window\":true}", GT_UNSUPPORTED, "use_sliding_window"},
-    {"{\"model_type\":\"granite\"," LLAMA_SIZES ",\"logits_scaling\":0}", GT_DATA, "logits_scaling"},
+    {"{\"model_type\":\"granite\"," LLAMA_SIZES ",\"logits_scaling\":0}", GT_DATA,
+     "logits_scaling"},
     {"{" LLAMA ",\"rms_norm_eps\":0}", GT_DATA, "rms_norm_eps"},
     {"{" LLAMA ",\"eos_token_id\":\"x\"}", GT_DATA, "eos_token_id"},
     {"{\"model_type\":\"gpt_train\"," LLAMA_SIZES "}", GT_DATA, "gpt_train"},

@@ -1,5 +1,5 @@
-/* Tests of the table of known models: each shape has the number of parameters that its published weights have, and a
- * mistyped name gets the names that are near. */
+/* Tests of the table of known models: each shape has the number of parameters that its published
+ * weights have, and a mistyped name gets the names that are near. */
 #include "io/known_models.h"
 #include "model/model_create.h"
 
@@ -7,14 +7,16 @@
 #include "tests/unit/unit_main.h"
 
 static const char *const names[] = {
-#define MODEL_SHAPE(key, type, layers, heads, kv, head, channels, inner, vocabulary, tied, epsilon, theta, scaling, src)
+#define MODEL_SHAPE(key, type, layers, heads, kv, head, channels, inner, vocabulary, tied, \
+                    epsilon, theta, scaling, src)
 #define KNOWN_MODEL(name, key, positions, chat) name,
 #include "io/known_models.def"
 };
 
-/* The parameters of the published weights: safetensors.total of the Hub's API, which public programs and tests repeat for
- * each of these models.  Those of GPT-2, Qwen2.5, Qwen3, Llama 2 and Mistral are also `params` in KerasHub's presets
- * (keras-team/keras-hub, keras_hub/src/models/NAME/NAME_presets.py). */
+/* The parameters of the published weights: safetensors.total of the Hub's API, which public
+ * programs and tests repeat for each of these models.  Those of GPT-2, Qwen2.5, Qwen3, Llama 2 and
+ * Mistral are also `params` in KerasHub's presets (keras-team/keras-hub,
+ * keras_hub/src/models/NAME/NAME_presets.py). */
 static const struct {
     const char *name;
     int64_t parameters;
@@ -53,8 +55,9 @@ TEST(known_models_have_their_parameters)
     struct known_model model;
     for (size_t i = 0; i < sizeof published / sizeof published[0]; i++) {
         ck_assert(known_model_find(published[i].name, &model));
-        ck_assert_msg(model_parameter_count(&model.config) == published[i].parameters, "%s: %" PRId64 " parameters",
-                      published[i].name, model_parameter_count(&model.config));
+        ck_assert_msg(model_parameter_count(&model.config) == published[i].parameters,
+                      "%s: %" PRId64 " parameters", published[i].name,
+                      model_parameter_count(&model.config));
     }
     ck_assert(!known_model_find("Qwen/Qwen3-9B", &model));
     ck_assert(!known_model_find("", &model));

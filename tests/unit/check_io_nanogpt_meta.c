@@ -1,5 +1,5 @@
-/* Tests of nanoGPT's meta.pkl: the characters are read with their ids; other tables are refused; failing allocations
- * are handled. */
+/* Tests of nanoGPT's meta.pkl: the characters are read with their ids; other tables are refused;
+ * failing allocations are handled. */
 #include "io/nanogpt.h"
 
 #include "tests/unit/io_case.h"

@@ -1,5 +1,5 @@
-/* Tests of adapter_config.json and of the parameters that it describes: what is written is read, and a field that changes
- * the mathematics is refused by name. */
+/* Tests of adapter_config.json and of the parameters that it describes: what is written is read,
+ * and a field that changes the mathematics is refused by name. */
 #include "io/peft.h"
 
 #include "model/parameters.h"
@@ -19,7 +19,8 @@ static struct model_config llama(void)
 }
 
 /* The targets are those of a GPT-2 or of a Llama, each of three blocks. */
-static enum gt_status parse_for(const struct model_config *config, const char *text, struct lora_config *out)
+static enum gt_status parse_for(const struct model_config *config, const char *text,
+                                struct lora_config *out)
 {
     const char *base;
     json_t *root;
@@ -55,43 +56,52 @@ TEST(makes_what_it_parses)
     ck_assert_uint_eq(back.targets, config.lora.targets);
     ck_assert(json_is_false(json_object_get(root, "fan_in_fan_out")));
     json_decref(root);
-    struct model_config gpt2 = io_config(3, 8, 2, true); /* whose linear layers are stored [in, out] */
+    struct model_config gpt2 =
+        io_config(3, 8, 2, true); /* whose linear layers are stored [in, out] */
     gpt2.lora = (struct lora_config){.rank = 2, .alpha = 2.0};
     ck_assert_int_eq(peft_targets_read("c_attn", &gpt2, &gpt2.lora.targets), GT_OK);
     ck_assert_int_eq(peft_config_make(&gpt2, "b", &root), GT_OK);
     ck_assert(json_is_true(json_object_get(root, "fan_in_fan_out")));
     json_decref(root);
-    ck_assert_int_eq(parse("{" FIELDS ",\"use_dora\":false,\"rank_pattern\":{},\"lora_dropout\":0.1}", &back), GT_OK);
+    ck_assert_int_eq(
+        parse("{" FIELDS ",\"use_dora\":false,\"rank_pattern\":{},\"lora_dropout\":0.1}", &back),
+        GT_OK);
 }
 
 TEST(refuses_what_changes_the_mathematics)
 {
     struct lora_config out;
-    log_capture_refused(&capture, parse("{" FIELDS ",\"use_dora\":true}", &out), GT_UNSUPPORTED, "\"use_dora\"");
-    log_capture_refused(&capture, parse("{" FIELDS ",\"rank_pattern\":{\"q\":1}}", &out), GT_UNSUPPORTED,
-                        "\"rank_pattern\"");
-    log_capture_refused(&capture, parse("{" FIELDS ",\"modules_to_save\":[\"x\"]}", &out), GT_UNSUPPORTED,
-                        "\"modules_to_save\"");
-    log_capture_refused(&capture, parse("{" FIELDS ",\"unheard_of\":3}", &out), GT_UNSUPPORTED, "\"unheard_of\"");
-    log_capture_refused(&capture, parse("{" FIELDS ",\"init_lora_weights\":\"pissa\"}", &out), GT_UNSUPPORTED,
-                        "\"pissa\"");
-    log_capture_refused(&capture, parse("{" FIELDS ",\"alpha_pattern\":{\"up_proj\":8,\"q_proj\":9}}", &out),
+    log_capture_refused(&capture, parse("{" FIELDS ",\"use_dora\":true}", &out), GT_UNSUPPORTED,
+                        "\"use_dora\"");
+    log_capture_refused(&capture, parse("{" FIELDS ",\"rank_pattern\":{\"q\":1}}", &out),
+                        GT_UNSUPPORTED, "\"rank_pattern\"");
+    log_capture_refused(&capture, parse("{" FIELDS ",\"modules_to_save\":[\"x\"]}", &out),
+                        GT_UNSUPPORTED, "\"modules_to_save\"");
+    log_capture_refused(&capture, parse("{" FIELDS ",\"unheard_of\":3}", &out), GT_UNSUPPORTED,
+                        "\"unheard_of\"");
+    log_capture_refused(&capture, parse("{" FIELDS ",\"init_lora_weights\":\"pissa\"}", &out),
+                        GT_UNSUPPORTED, "\"pissa\"");
+    log_capture_refused(&capture,
+                        parse("{" FIELDS ",\"alpha_pattern\":{\"up_proj\":8,\"q_proj\":9}}", &out),
                         GT_UNSUPPORTED, "\"alpha_pattern\": \"q_proj\": 9");
     log_capture_refused(&capture, parse("{" FIELDS ",\"lora_bias\":true}", &out), GT_UNSUPPORTED,
                         "\"lora_bias\": true");
-    log_capture_refused(&capture, parse("{\"peft_type\":\"IA3\"}", &out), GT_UNSUPPORTED, "\"peft_type\": \"IA3\"");
-    log_capture_refused(&capture, parse("{" REST ",\"target_modules\":[],\"bias\":\"all\"}", &out), GT_UNSUPPORTED,
-                        "\"bias\": \"all\"");
+    log_capture_refused(&capture, parse("{\"peft_type\":\"IA3\"}", &out), GT_UNSUPPORTED,
+                        "\"peft_type\": \"IA3\"");
+    log_capture_refused(&capture, parse("{" REST ",\"target_modules\":[],\"bias\":\"all\"}", &out),
+                        GT_UNSUPPORTED, "\"bias\": \"all\"");
 }
 
 TEST(accepts_what_changes_nothing)
 {
     struct lora_config out;
-    ck_assert_int_eq(parse("{" FIELDS ",\"rank_pattern\":{\"^q\":4},\"alpha_pattern\":{\"up_proj\":8.0},"
-                           "\"init_lora_weights\":\"eva\",\"eva_config\":{\"rho\":2},\"layers_to_transform\":null,"
-                           "\"inference_mode\":true,\"peft_version\":\"0.21.2\",\"lora_bias\":false}",
-                           &out),
-                     GT_OK);
+    ck_assert_int_eq(
+        parse(
+            "{" FIELDS ",\"rank_pattern\":{\"^q\":4},\"alpha_pattern\":{\"up_proj\":8.0},"
+            "\"init_lora_weights\":\"eva\",\"eva_config\":{\"rho\":2},\"layers_to_transform\":null,"
+            "\"inference_mode\":true,\"peft_version\":\"0.21.2\",\"lora_bias\":false}",
+            &out),
+        GT_OK);
     ck_assert_double_eq(out.alpha, 8.0);
     ck_assert_int_eq(parse("{" FIELDS ",\"use_rslora\":true}", &out), GT_OK);
     ck_assert_double_eq(out.alpha / out.rank, 8.0 / sqrt(4.0));
@@ -100,13 +110,15 @@ TEST(accepts_what_changes_nothing)
 /* What the caller would look for as "" or as a folder of the root is no name of a base. */
 TEST(a_base_has_a_name)
 {
-    static const char *const bases[] = {"", ",\"base_model_name_or_path\":null", ",\"base_model_name_or_path\":\"\"",
+    static const char *const bases[] = {"", ",\"base_model_name_or_path\":null",
+                                        ",\"base_model_name_or_path\":\"\"",
                                         ",\"base_model_name_or_path\":7"};
     struct lora_config out;
     for (size_t i = 0; i < sizeof bases / sizeof bases[0]; i++)
-        log_capture_refused(&capture,
-                            parse(TEXT(128, "{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":8%s}", bases[i]), &out),
-                            GT_DATA, "\"base_model_name_or_path\": names no model");
+        log_capture_refused(
+            &capture,
+            parse(TEXT(128, "{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":8%s}", bases[i]), &out),
+            GT_DATA, "\"base_model_name_or_path\": names no model");
 }
 
 /* As check_target_module_exists() of PEFT 0.21.2 chooses. */
@@ -116,11 +128,13 @@ TEST(targets_are_chosen_as_peft_does)
         bool gpt2;
         const char *fields, *targets; /* NULL: refused */
     } cases[] = {
-        {false, "\"target_modules\":\"all-linear\"", "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"},
+        {false, "\"target_modules\":\"all-linear\"",
+         "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"},
         {false, "\"target_modules\":\"All-Linear\",\"exclude_modules\":[\"gate_proj\"]",
          "q_proj,k_proj,v_proj,o_proj,up_proj,down_proj"},
         {false, "\"target_modules\":\".*\\\\.(q|v)_proj\"", "q_proj,v_proj"},
-        {false, "\"target_modules\":\"model\\\\.layers\\\\.\\\\d+\\\\.(self_attn|mlp)\\\\.(?P<name>up|q)_proj\"",
+        {false,
+         "\"target_modules\":\"model\\\\.layers\\\\.\\\\d+\\\\.(self_attn|mlp)\\\\.(?P<name>up|q)_proj\"",
          "q_proj,up_proj"},
         {false, "\"target_modules\":\"q_proj\"", NULL}, /* the whole name must match */
         {false, "\"target_modules\":\".*q_proj.\"", NULL},
@@ -135,11 +149,15 @@ TEST(targets_are_chosen_as_peft_does)
         {false, "\"target_modules\":[]", NULL},
         {false, "\"target_modules\":null", NULL},
         {false, "\"target_modules\":[\"layers.0.self_attn.q_proj\"]", NULL},
-        {false, "\"target_modules\":[\"q_proj\",\"v_proj\"],\"exclude_modules\":\".*v_proj\"", "q_proj"},
-        {false, "\"target_modules\":[\"q_proj\"],\"layers_to_transform\":[0,1,2]", "q_proj"},
-        {false, "\"target_modules\":[\"q_proj\"],\"layers_to_transform\":[0,1,2],\"layers_pattern\":\"layers\"",
+        {false, "\"target_modules\":[\"q_proj\",\"v_proj\"],\"exclude_modules\":\".*v_proj\"",
          "q_proj"},
-        {false, "\"target_modules\":[\"q_proj\"],\"layers_to_transform\":[0,1,2],\"layers_pattern\":[\"h\"]", NULL},
+        {false, "\"target_modules\":[\"q_proj\"],\"layers_to_transform\":[0,1,2]", "q_proj"},
+        {false,
+         "\"target_modules\":[\"q_proj\"],\"layers_to_transform\":[0,1,2],\"layers_pattern\":\"layers\"",
+         "q_proj"},
+        {false,
+         "\"target_modules\":[\"q_proj\"],\"layers_to_transform\":[0,1,2],\"layers_pattern\":[\"h\"]",
+         NULL},
         {false, "\"target_modules\":[\"q_proj\"],\"layers_to_transform\":1", NULL},
         {false, "\"target_modules\":[\"q_proj\"],\"layers_to_transform\":0", NULL},
         {true, "\"target_modules\":[\"c_attn\"]", "c_attn"},
@@ -176,7 +194,8 @@ TEST(targets_are_those_of_the_blocks)
     ck_assert_str_eq(peft_targets_text(text, &modern), "q_proj,up_proj");
     log_capture_refused(&capture, peft_targets_read("q_proj,c_fc", &modern, &targets), GT_USAGE,
                         "no 'c_fc'; it has q_proj,k_proj");
-    log_capture_refused(&capture, peft_targets_read("q_proj", &gpt2, &targets), GT_USAGE, "it has c_attn,c_proj,c_fc");
+    log_capture_refused(&capture, peft_targets_read("q_proj", &gpt2, &targets), GT_USAGE,
+                        "it has c_attn,c_proj,c_fc");
     log_capture_refused(&capture, peft_targets_read("", &gpt2, &targets), GT_USAGE, "no ''");
 }
 
@@ -186,7 +205,8 @@ TEST(adapters_have_the_names_and_shapes_of_peft)
     struct model_config config = llama(), base = config;
     struct parameter_shape shape;
     config.lora = (struct lora_config){.rank = 2, .alpha = 2.0};
-    ck_assert_int_eq(peft_targets_read("k_proj,v_proj,down_proj", &config, &config.lora.targets), GT_OK);
+    ck_assert_int_eq(peft_targets_read("k_proj,v_proj,down_proj", &config, &config.lora.targets),
+                     GT_OK);
     ck_assert_uint_eq(parameters_file_count(&config), parameters_file_count(&base) + 3 * 3 * 2);
     ck_assert_uint_eq(parameters_count(&config), parameters_count(&base) + 3 * 2 * 2);
     config.lora.alone = true;

@@ -1,4 +1,5 @@
-/* Tests of pickles as data: values, shared and cyclic ones, tensors, and refusals; no code in a pickle is run. */
+/* Tests of pickles as data: values, shared and cyclic ones, tensors, and refusals; no code in a
+ * pickle is run. */
 #include "io/pickle.h"
 #include "tests/unit/io_case.h"
 
@@ -63,9 +64,12 @@ TEST(numbers)
 
 TEST(dicts)
 {
-    ck_assert_int_eq(read_pickle(BYTES("\x80\4\x95\x11\0\0\0\0\0\0\0}(\x8c\1a\x94K\1K\7h\0\x8c\1aK\2u.")), GT_OK);
+    ck_assert_int_eq(
+        read_pickle(BYTES("\x80\4\x95\x11\0\0\0\0\0\0\0}(\x8c\1a\x94K\1K\7h\0\x8c\1aK\2u.")),
+        GT_OK);
     ck_assert_uint_eq(json_object_size(pickle.root), 2);
-    ck_assert_int_eq(json_integer_value(json_object_get(pickle.root, "a")), 2); /* the last one counts */
+    ck_assert_int_eq(json_integer_value(json_object_get(pickle.root, "a")),
+                     2); /* the last one counts */
     ck_assert_str_eq(json_string_value(json_object_get(pickle.root, "7")), "a");
     ck_assert_int_eq(read_pickle(BYTES("\x80\2ccollections\nOrderedDict\n)R}K\1K\2sb.")), GT_OK);
     ck_assert(json_is_object(pickle.root) && json_object_size(pickle.root) == 0);
@@ -73,10 +77,12 @@ TEST(dicts)
 
 TEST(tensors)
 {
-    ck_assert_int_eq(read_pickle(BYTES("\x80\2" REBUILD "(" STORAGE "K\2K\2K\2\x86K\2K\1\x86\x89NtR.")), GT_OK);
+    ck_assert_int_eq(
+        read_pickle(BYTES("\x80\2" REBUILD "(" STORAGE "K\2K\2K\2\x86K\2K\1\x86\x89NtR.")), GT_OK);
     const struct pickle_tensor *tensor = pickle_tensor_of(&pickle, pickle.root);
     ck_assert_ptr_nonnull(tensor);
-    ck_assert(tensor->rank == 2 && tensor->dims[0] == 2 && tensor->dims[1] == 2 && tensor->first == 2);
+    ck_assert(tensor->rank == 2 && tensor->dims[0] == 2 && tensor->dims[1] == 2 &&
+              tensor->first == 2);
     ck_assert_int_eq(tensor->elements, 4);
     ck_assert_int_eq(tensor->dtype, DTYPE_F32);
     ck_assert_int_eq(tensor->storage_elements, 6);
@@ -97,10 +103,12 @@ TEST(tensors_that_cannot_be)
     } cases[] = {
 #define CASE(text, words) {text, sizeof(text) - 1, words}
         CASE("\x80\2" REBUILD "(" STORAGE "K\3K\2K\2\x86K\2K\1\x86\x89NtR.", "beyond its storage"),
-        CASE("\x80\2" REBUILD "(" STORAGE "J\xff\xff\xff\xffK\2\x85K\1\x85\x89NtR.", "beyond its storage"),
+        CASE("\x80\2" REBUILD "(" STORAGE "J\xff\xff\xff\xffK\2\x85K\1\x85\x89NtR.",
+             "beyond its storage"),
         CASE("\x80\2" REBUILD "(" STORAGE "K\0K\2K\2\x86K\1K\2\x86\x89NtR.", "row by row"),
         CASE("\x80\2" REBUILD "(" STORAGE "K\0K\2K\2\x86K\1\x85\x89NtR.", "impossible arguments"),
-        CASE("\x80\2" REBUILD "(" STORAGE "K\0J\xff\xff\xff\xff\x85K\1\x85\x89NtR.", "impossible arguments"),
+        CASE("\x80\2" REBUILD "(" STORAGE "K\0J\xff\xff\xff\xff\x85K\1\x85\x89NtR.",
+             "impossible arguments"),
         CASE("\x80\2" REBUILD "(" STORAGE
              "K\0\x8a\x08\0\0\0\0\0\0\0\x40\x8a\x08\0\0\0\0\0\0\0\x40\x86K\1K\1\x86\x89NtR.",
              "64 bits"),
@@ -109,21 +117,22 @@ TEST(tensors_that_cannot_be)
 #undef CASE
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        log_capture_refused(&capture, read_pickle((const unsigned char *)cases[i].text, cases[i].count), GT_DATA,
-                            cases[i].words);
+        log_capture_refused(&capture,
+                            read_pickle((const unsigned char *)cases[i].text, cases[i].count),
+                            GT_DATA, cases[i].words);
     }
 }
 
 TEST(what_could_run_is_refused_by_name)
 {
-    log_capture_refused(&capture, read_pickle(BYTES("\x80\2cposix\nsystem\nX\1\0\0\0x\x85R.")), GT_UNSUPPORTED,
-                        "posix.system");
+    log_capture_refused(&capture, read_pickle(BYTES("\x80\2cposix\nsystem\nX\1\0\0\0x\x85R.")),
+                        GT_UNSUPPORTED, "posix.system");
     ck_assert_int_eq(read_pickle(BYTES("\x80\4\x8c\x08"
                                        "builtins\x8c\4eval\x93.")),
                      GT_UNSUPPORTED);
     log_capture_one_error(&capture, "builtins.eval");
-    log_capture_refused(&capture, read_pickle(BYTES("\x80\2ctorch._utils\n_rebuild_tensor_v3\n.")), GT_UNSUPPORTED,
-                        "_rebuild_tensor_v3");
+    log_capture_refused(&capture, read_pickle(BYTES("\x80\2ctorch._utils\n_rebuild_tensor_v3\n.")),
+                        GT_UNSUPPORTED, "_rebuild_tensor_v3");
     static const char refused[] = "iodPIFLS01lg\x81\x82\x83\x84\x90\x91\x92\x96\x97\x98"
                                   "B";
     for (size_t i = 0; i < sizeof refused - 1; i++) {
@@ -173,7 +182,8 @@ TEST(malformed_texts)
         ck_assert_msg(status == GT_DATA, "case %zu: %s", i, status_name(status));
         log_capture_one_error(&capture, "x.pkl: byte ");
     }
-    log_capture_refused(&capture, read_pickle((const unsigned char *)"", PICKLE_BYTES_MAX + 1), GT_DATA, "at most");
+    log_capture_refused(&capture, read_pickle((const unsigned char *)"", PICKLE_BYTES_MAX + 1),
+                        GT_DATA, "at most");
 }
 
 /* Every list contains the previous one twice: 2^1000 elements if copied, 3,000 items here. */

@@ -1,4 +1,5 @@
-/* Tests of reading safetensors: accepted and refused files, by tables, by every flipped bit and by every truncation. */
+/* Tests of reading safetensors: accepted and refused files, by tables, by every flipped bit and by
+ * every truncation. */
 #include "io/safetensors.h"
 
 #include "base/crc32c.h"
@@ -22,7 +23,8 @@ TEST(reads_what_is_there)
     size_t index;
     io_safetensors_write(path, GOOD, GOOD_DATA);
     const float a[4] = {1.0f, -2.5f, 3e-40f, 7.0f};
-    const uint16_t b[3] = {bf16_from_f32(1.5f), bf16_from_f32(-3.0f), bf16_from_f32(0.0f)}, c = f16_from_f32(0.1f);
+    const uint16_t b[3] = {bf16_from_f32(1.5f), bf16_from_f32(-3.0f), bf16_from_f32(0.0f)},
+                   c = f16_from_f32(0.1f);
     const int fd = open(path, O_RDWR);
     const off_t at = (off_t)(8 + strlen(GOOD));
     ck_assert_int_eq(pwrite(fd, a, sizeof a, at), sizeof a);
@@ -55,8 +57,8 @@ TEST(reads_what_is_there)
     ck_assert(!safetensors_find(file, "e", &index));
     ck_assert_int_eq(capture.lines, 0);
     ck_assert(safetensors_find(file, "d", &index));
-    log_capture_refused(&capture, safetensors_read(file, index, 0, 0, values, DTYPE_F32, NULL), GT_UNSUPPORTED,
-                        "tensor d");
+    log_capture_refused(&capture, safetensors_read(file, index, 0, 0, values, DTYPE_F32, NULL),
+                        GT_UNSUPPORTED, "tensor d");
     hostmem_free(file);
 }
 
@@ -68,7 +70,8 @@ TEST(converts_long_tensors)
     static float values[COUNT];
     struct safetensors *file;
     char header[128];
-    (void)snprintf(header, sizeof header, "{\"t\":{\"dtype\":\"BF16\",\"shape\":[%d],\"data_offsets\":[0,%d]}}", COUNT,
+    (void)snprintf(header, sizeof header,
+                   "{\"t\":{\"dtype\":\"BF16\",\"shape\":[%d],\"data_offsets\":[0,%d]}}", COUNT,
                    2 * COUNT);
     io_safetensors_write(path, header, sizeof bits);
     for (int i = 0; i < COUNT; i++)
@@ -95,10 +98,14 @@ static const struct {
     {"{]", 0, "not valid JSON"},
     {"{} x", 0, "not valid JSON"},
     {"{}", 4, "end at byte 0"},
-    {"{" ENTRY("a", "F32", "[1]", "[0,4]") "," ENTRY("a", "F32", "[1]", "[4,8]") "}", 8, "duplicate"},
-    {"{" ENTRY("a", "F32", "[1]", "[0,4]") "," ENTRY("b", "F32", "[1]", "[0,4]") "}", 4, "tensor b: begins"},
-    {"{" ENTRY("a", "F32", "[2]", "[0,8]") "," ENTRY("b", "F32", "[2]", "[4,12]") "}", 12, "tensor b: begins"},
-    {"{" ENTRY("a", "F32", "[1]", "[0,4]") "," ENTRY("b", "F32", "[1]", "[8,12]") "}", 12, "tensor b: begins"},
+    {"{" ENTRY("a", "F32", "[1]", "[0,4]") "," ENTRY("a", "F32", "[1]", "[4,8]") "}", 8,
+     "duplicate"},
+    {"{" ENTRY("a", "F32", "[1]", "[0,4]") "," ENTRY("b", "F32", "[1]", "[0,4]") "}", 4,
+     "tensor b: begins"},
+    {"{" ENTRY("a", "F32", "[2]", "[0,8]") "," ENTRY("b", "F32", "[2]", "[4,12]") "}", 12,
+     "tensor b: begins"},
+    {"{" ENTRY("a", "F32", "[1]", "[0,4]") "," ENTRY("b", "F32", "[1]", "[8,12]") "}", 12,
+     "tensor b: begins"},
     {"{" ENTRY("a", "F32", "[1]", "[4,8]") "}", 8, "tensor a: begins"},
     {"{" ENTRY("a", "F32", "[1]", "[0,4]") "}", 5, "the file ends at 5"},
     {"{" ENTRY("a", "F32", "[2]", "[0,8]") "}", 4, "is outside"},
@@ -122,7 +129,8 @@ static const struct {
     {"{\"a\":{\"dtype\":7,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "\"dtype\""},
     {"{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "expected an object of"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"offsets\":[0,4]}}", 4, "\"data_offsets\""},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}", 4, "expected an object of"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}", 4,
+     "expected an object of"},
     {"{\"a\":[]}", 4, "tensor a"},
     {"{\"__metadata__\":{\"format\":1}}", 0, "__metadata__"},
     {"{\"__metadata__\":[]}", 0, "__metadata__"},
@@ -143,10 +151,12 @@ TEST(refuses_bad_headers)
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         io_safetensors_write(path, refused[i].header, refused[i].data_bytes);
         enum gt_status status = safetensors_open(mem, path, true, &file);
-        ck_assert_msg(status == GT_DATA, "case %zu: %s: %s", i, status_name(status), refused[i].header);
+        ck_assert_msg(status == GT_DATA, "case %zu: %s: %s", i, status_name(status),
+                      refused[i].header);
         ck_assert_msg(strstr(capture.text, path) != NULL, "no path in: %s", capture.text);
         for (const char *c = capture.text; *c != '\0'; c++)
-            ck_assert_msg((unsigned char)*c >= 32, "case %zu: a control character reached the log", i);
+            ck_assert_msg((unsigned char)*c >= 32, "case %zu: a control character reached the log",
+                          i);
         log_capture_one_error(&capture, refused[i].words);
     }
     ck_assert_ptr_null(file);
@@ -165,11 +175,13 @@ TEST(refuses_bad_lengths)
     struct safetensors *file;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         io_file_write(path, cases[i], sizeof cases[i]);
-        log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_DATA, "header length");
+        log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_DATA,
+                            "header length");
     }
     for (size_t count = 0; count < 8; count++) {
         io_file_write(path, cases[0], count);
-        log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_DATA, "too short");
+        log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_DATA,
+                            "too short");
     }
     struct hostmem_counters counters;
     hostmem_counters_get(mem, &counters);
@@ -178,12 +190,15 @@ TEST(refuses_bad_lengths)
 
 TEST(refuses_pickles)
 {
-    static const char zip[] = "PK\3\4\0\0\10\10\0\0\0\0archive/data.pkl", pickle[] = "\x80\2}q\0(X\6\0\0\0";
+    static const char zip[] = "PK\3\4\0\0\10\10\0\0\0\0archive/data.pkl",
+                      pickle[] = "\x80\2}q\0(X\6\0\0\0";
     struct safetensors *file;
     io_file_write(path, zip, sizeof zip);
-    log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_UNSUPPORTED, "pickle");
+    log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_UNSUPPORTED,
+                        "pickle");
     io_file_write(path, pickle, sizeof pickle);
-    log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_UNSUPPORTED, "pickle");
+    log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_UNSUPPORTED,
+                        "pickle");
 }
 
 TEST(writes_shapes)

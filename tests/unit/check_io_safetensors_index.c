@@ -1,5 +1,5 @@
-/* Tests of weights in several files: valid and invalid indices, tensors that come from the file that the index names,
- * and failed allocations that are passed on. */
+/* Tests of weights in several files: valid and invalid indices, tensors that come from the file
+ * that the index names, and failed allocations that are passed on. */
 #include "io/safetensors.h"
 
 #include "io/safetensors_table.h"
@@ -69,7 +69,8 @@ static const struct {
     {INDEX("\"a\":\"x-1.bin\""), "not the name of a safetensors file"},
     {INDEX("\"a\":\"\""), "not the name of a safetensors file"},
     {INDEX("\"a\":\"x-3.safetensors\""), "x-3.safetensors"},
-    {INDEX("\"a\":\"x-1.safetensors\",\"b\":\"x-2.safetensors\""), "tensor c: the index says nothing about it"},
+    {INDEX("\"a\":\"x-1.safetensors\",\"b\":\"x-2.safetensors\""),
+     "tensor c: the index says nothing about it"},
     {INDEX("\"a\":\"x-1.safetensors\",\"b\":\"x-1.safetensors\",\"c\":\"x-2.safetensors\""),
      "tensor b: the index says x-1.safetensors"},
     {INDEX(GOOD ",\"d\":\"x-1.safetensors\""), "tensor d is not in x-1.safetensors"},

@@ -1,4 +1,5 @@
-/* Tests of tables of arrays in other files: every piece of every array, and the arrays that are refused. */
+/* Tests of tables of arrays in other files: every piece of every array, and the arrays that are
+ * refused. */
 #include "io/safetensors.h"
 #include "io/safetensors_table.h"
 #include "tests/unit/io_case.h"
@@ -32,8 +33,8 @@ static void teardown(void)
     io_teardown();
 }
 
-static enum gt_status add(const char *name, enum dtype dtype, int64_t rows, int64_t columns, int32_t where,
-                          bool transposed, uint64_t offset)
+static enum gt_status add(const char *name, enum dtype dtype, int64_t rows, int64_t columns,
+                          int32_t where, bool transposed, uint64_t offset)
 {
     struct safetensors_tensor tensor = {.dtype = dtype,
                                         .rank = 2,
@@ -52,12 +53,14 @@ TEST(reads_every_piece)
     float out[ROWS * COLUMNS];
     ck_assert_int_eq(add("plain", DTYPE_F32, COLUMNS, ROWS, file, false, 12), GT_OK);
     ck_assert_int_eq(add("turned", DTYPE_F32, ROWS, COLUMNS, file, true, 12), GT_OK);
-    ck_assert_int_eq(add("half", DTYPE_BF16, ROWS, COLUMNS, file, true, 12 + 4 * ROWS * COLUMNS), GT_OK);
+    ck_assert_int_eq(add("half", DTYPE_BF16, ROWS, COLUMNS, file, true, 12 + 4 * ROWS * COLUMNS),
+                     GT_OK);
     ck_assert_int_eq(add("zeros", DTYPE_F32, ROWS, COLUMNS, SAFETENSORS_ZEROS, false, 0), GT_OK);
     for (size_t first = 0; first <= ROWS * COLUMNS; first++) {
         for (size_t count = 0; first + count <= ROWS * COLUMNS; count++) {
             for (size_t index = 0; index < 4; index++) {
-                ck_assert_int_eq(safetensors_read(table, index, first, count, out, DTYPE_F32, NULL), GT_OK);
+                ck_assert_int_eq(safetensors_read(table, index, first, count, out, DTYPE_F32, NULL),
+                                 GT_OK);
                 for (size_t i = 0; i < count; i++) {
                     const size_t at = first + i, turned = at % COLUMNS * ROWS + at / COLUMNS;
                     const size_t expected[] = {at, turned, turned, 0};
@@ -67,7 +70,8 @@ TEST(reads_every_piece)
         }
     }
     uint16_t raw[2];
-    ck_assert_int_eq(safetensors_read(table, 2, COLUMNS, 2, raw, table->tensors[2].dtype, NULL), GT_OK);
+    ck_assert_int_eq(safetensors_read(table, 2, COLUMNS, 2, raw, table->tensors[2].dtype, NULL),
+                     GT_OK);
     ck_assert_uint_eq(raw[0], bf16_from_f32(1.0f));
     ck_assert_uint_eq(raw[1], bf16_from_f32((float)(ROWS + 1)));
 }
@@ -75,9 +79,12 @@ TEST(reads_every_piece)
 TEST(refuses_what_does_not_fit)
 {
     log_capture_refused(&capture, add("a/b", DTYPE_F32, 1, 1, file, false, 0), GT_DATA, "a/b");
-    log_capture_refused(&capture, add("..", DTYPE_F32, INT64_MAX, INT64_MAX, file, false, 0), GT_DATA, "64 bits");
-    log_capture_refused(&capture, add("long", DTYPE_F32, ROWS, COLUMNS, file, false, 84), GT_DATA, path);
-    log_capture_refused(&capture, add("beyond", DTYPE_F32, 1, 1, file, false, UINT64_MAX), GT_DATA, "beyond");
+    log_capture_refused(&capture, add("..", DTYPE_F32, INT64_MAX, INT64_MAX, file, false, 0),
+                        GT_DATA, "64 bits");
+    log_capture_refused(&capture, add("long", DTYPE_F32, ROWS, COLUMNS, file, false, 84), GT_DATA,
+                        path);
+    log_capture_refused(&capture, add("beyond", DTYPE_F32, 1, 1, file, false, UINT64_MAX), GT_DATA,
+                        "beyond");
     ck_assert_uint_eq(table->count, 0);
     for (int i = 0; i < SAFETENSORS_TENSORS_MAX; i++) {
         char name[16];
@@ -85,14 +92,16 @@ TEST(refuses_what_does_not_fit)
         ck_assert_int_eq(add(name, DTYPE_F32, 1, 1, file, false, 0), GT_OK);
     }
     log_capture_refused(&capture, add("7", DTYPE_F32, 1, 1, file, false, 0), GT_DATA, "twice");
-    log_capture_refused(&capture, add("e", DTYPE_F32, 1, 1, file, false, 0), GT_DATA, "one too many");
+    log_capture_refused(&capture, add("e", DTYPE_F32, 1, 1, file, false, 0), GT_DATA,
+                        "one too many");
 }
 
 TEST(other_dtypes_are_listed_but_not_read)
 {
     float out[1];
     ck_assert_int_eq(add("bytes", DTYPE_U8, 1, 1, file, false, 0), GT_OK);
-    log_capture_refused(&capture, safetensors_read(table, 0, 0, 1, out, DTYPE_F32, NULL), GT_UNSUPPORTED, "bytes");
+    log_capture_refused(&capture, safetensors_read(table, 0, 0, 1, out, DTYPE_F32, NULL),
+                        GT_UNSUPPORTED, "bytes");
 }
 
 TEST(a_file_that_shrinks_is_an_error)
@@ -100,5 +109,6 @@ TEST(a_file_that_shrinks_is_an_error)
     float out[2];
     ck_assert_int_eq(add("plain", DTYPE_F32, COLUMNS, ROWS, file, false, 12), GT_OK);
     ck_assert_int_eq(truncate(path, 12), 0);
-    log_capture_refused(&capture, safetensors_read(table, 0, 0, 2, out, DTYPE_F32, NULL), GT_DATA, path);
+    log_capture_refused(&capture, safetensors_read(table, 0, 0, 2, out, DTYPE_F32, NULL), GT_DATA,
+                        path);
 }

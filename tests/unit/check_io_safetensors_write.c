@@ -69,11 +69,12 @@ TEST_FIXTURE(setup, io_teardown)
 
 TEST(writes_exact_bytes)
 {
-    static const char header[] = "{\"__metadata__\":{\"format\":\"pt\"},"
-                                 "\"b\":{\"dtype\":\"F32\",\"shape\":[2,5],\"data_offsets\":[0,40]},"
-                                 "\"a\":{\"dtype\":\"BF16\",\"shape\":[7],\"data_offsets\":[40,54]},"
-                                 "\"empty\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[54,54]},"
-                                 "\"scalar\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[54,55]}}";
+    static const char header[] =
+        "{\"__metadata__\":{\"format\":\"pt\"},"
+        "\"b\":{\"dtype\":\"F32\",\"shape\":[2,5],\"data_offsets\":[0,40]},"
+        "\"a\":{\"dtype\":\"BF16\",\"shape\":[7],\"data_offsets\":[40,54]},"
+        "\"empty\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[54,54]},"
+        "\"scalar\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[54,55]}}";
     struct safetensors_result result;
     size_t count;
     ck_assert_int_eq(write_data(&result), GT_OK);

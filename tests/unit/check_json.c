@@ -1,5 +1,5 @@
-/* Tests of base/json: refusals of the parser, one line per bad field with its words, and that written text reads
- * back. */
+/* Tests of base/json: refusals of the parser, one line per bad field with its words, and that
+ * written text reads back. */
 #include "base/json.h"
 
 #include <math.h>
@@ -58,7 +58,8 @@ TEST(parse_refuses_depth)
     struct log_capture capture;
     log_capture_begin(&capture);
     json_t *value = NULL;
-    log_capture_refused(&capture, json_parse(text, sizeof text, "deep.json", &value), GT_DATA, "deep.json");
+    log_capture_refused(&capture, json_parse(text, sizeof text, "deep.json", &value), GT_DATA,
+                        "deep.json");
 }
 
 static const char sample[] =
@@ -100,7 +101,8 @@ static const struct {
 } mismatches[] = {
     {'i', "text", "a/b.json: field \"text\": expected integer in [-5, 10], found string"},
     {'i', "int", "a/b.json: field \"int\": expected integer in [-5, 10], found 12"},
-    {'i', "low", "a/b.json: field \"low\": expected integer in [-5, 10], found -9223372036854775808"},
+    {'i', "low",
+     "a/b.json: field \"low\": expected integer in [-5, 10], found -9223372036854775808"},
     {'i', "real", "a/b.json: field \"real\": expected integer in [-5, 10], found real"},
     {'i', "absent", "a/b.json: field \"absent\": expected integer in [-5, 10], but it is missing"},
     {'r', "text", "a/b.json: field \"text\": expected number, found string"},
@@ -141,7 +143,8 @@ static enum gt_status get_any(const json_t *root, char getter, const char *name)
         status = json_get_object(root, "a/b.json", name, &object);
         break;
     }
-    ck_assert_msg(integer == 77 && real == 77.0 && flag && text == same_text && object == same_object,
+    ck_assert_msg(integer == 77 && real == 77.0 && flag && text == same_text &&
+                      object == same_object,
                   "an output was written on failure");
     return status;
 }
@@ -157,15 +160,19 @@ TEST_LOOP(getters_name_what_is_wrong, (int)(sizeof mismatches / sizeof mismatche
     ck_assert_str_eq(capture.text, line);
     log_capture_one_error(&capture, "a/b.json");
     /* The same field in a value that is not an object. */
-    log_capture_refused(&capture, get_any(json_object_get(root, "list"), mismatches[_i].getter, mismatches[_i].name),
-                        GT_DATA, "expected inside an object, found array");
-    log_capture_refused(&capture, get_any(NULL, mismatches[_i].getter, mismatches[_i].name), GT_DATA, "found nothing");
+    log_capture_refused(
+        &capture,
+        get_any(json_object_get(root, "list"), mismatches[_i].getter, mismatches[_i].name), GT_DATA,
+        "expected inside an object, found array");
+    log_capture_refused(&capture, get_any(NULL, mismatches[_i].getter, mismatches[_i].name),
+                        GT_DATA, "found nothing");
     json_decref(root);
 }
 
 TEST(text_keeps_order_and_precision)
 {
-    static const double reals[] = {0.1, 0.1 + 0.2, 1.0 / 3.0, 1e-300, 6.02214076e23, 5e-324, -0.0, 1.0};
+    static const double reals[] = {0.1,           0.1 + 0.2, 1.0 / 3.0, 1e-300,
+                                   6.02214076e23, 5e-324,    -0.0,      1.0};
     json_t *root = json_object();
     ck_assert_int_eq(json_object_set_new(root, "zebra", json_integer(1)), 0);
     json_t *list = json_array();

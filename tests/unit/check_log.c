@@ -1,4 +1,5 @@
-/* Tests of base/log: prefixes, counts, escaping, cutting, the default sink's streams and folding, numbers. */
+/* Tests of base/log: prefixes, counts, escaping, cutting, the default sink's streams and folding,
+ * numbers. */
 #define _XOPEN_SOURCE 700 /* posix_openpt */
 #include "base/status.h"
 
@@ -94,12 +95,14 @@ TEST_LOOP(long_lines_are_cut, 3)
         } else if (needed >= 4096) {
             ck_assert_str_eq(capture.text + shown - 3, "...");
             ck_assert_uint_gt(shown, 4080);
-            ck_assert_ptr_null(strstr(capture.text, "\\x")); /* no half character is left before the dots */
+            ck_assert_ptr_null(
+                strstr(capture.text, "\\x")); /* no half character is left before the dots */
         }
     }
 }
 
-/* Captures what a child process writes to descriptor `which` when it logs one line of each level. */
+/* Captures what a child process writes to descriptor `which` when it logs one line of each level.
+ */
 static void child_output(int which, char out[static 400])
 {
     int ends[2];
@@ -114,7 +117,8 @@ static void child_output(int which, char out[static 400])
             (void)close(STDERR_FILENO);
         else
             (void)close(STDOUT_FILENO);
-        (void)setvbuf(stdout, NULL, _IOFBF, BUFSIZ); /* the frame's line buffering would hide a missing flush */
+        (void)setvbuf(stdout, NULL, _IOFBF,
+                      BUFSIZ); /* the frame's line buffering would hide a missing flush */
         log_sink_set(NULL, NULL);
         log_program_set("p");
         log_error("e");
@@ -147,19 +151,22 @@ TEST(default_sink_streams)
 TEST(a_nan_has_no_sign)
 {
     char text[64];
-    (void)snprintf(text, sizeof text, "%g %g %g", log_number((double)-NAN), log_number((double)NAN), log_number(-2.0));
+    (void)snprintf(text, sizeof text, "%g %g %g", log_number((double)-NAN), log_number((double)NAN),
+                   log_number(-2.0));
     ck_assert_str_eq(text, "nan nan -2");
 }
 
 /* Returns what a child process writes that logs these lines to a terminal of `columns`. */
-static void terminal_output(unsigned short columns, const char *result, const char *error, char out[static 800])
+static void terminal_output(unsigned short columns, const char *result, const char *error,
+                            char out[static 800])
 {
     const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
     const struct winsize size = {.ws_row = 24, .ws_col = columns};
     ck_assert_int_ge(terminal, 0);
     ck_assert(grantpt(terminal) == 0 && unlockpt(terminal) == 0);
     ck_assert_int_eq(ioctl(terminal, TIOCSWINSZ, &size), 0);
-    const int end = open(ptsname(terminal), O_RDWR | O_NOCTTY); /* stays open, so that reads do not fail */
+    const int end =
+        open(ptsname(terminal), O_RDWR | O_NOCTTY); /* stays open, so that reads do not fail */
     const pid_t child = fork();
     ck_assert_int_ge(child, 0);
     if (child == 0) {
@@ -190,14 +197,16 @@ TEST(lines_fold_at_the_terminals_width)
     char out[800];
     terminal_output(40, "estimate: 1 min 40 s, until Saturday at four (100 steps)",
                     "x.py: a word-that-is-longer-than-the-whole-terminal-is-wide stays whole", out);
-    ck_assert_str_eq(out, "estimate: 1 min 40 s, until Saturday at\r\n    four (100 steps)\r\n"
-                          "p: error: x.py: a\r\n    word-that-is-longer-than-the-whole-terminal-is-wide\r\n"
-                          "    stays whole\r\n");
-    terminal_output(40, "iter 250: loss 2.3456, time 1234.56ms, mfu 12.34%", "as wide as the terminal is: 40 columns",
-                    out);
+    ck_assert_str_eq(
+        out, "estimate: 1 min 40 s, until Saturday at\r\n    four (100 steps)\r\n"
+             "p: error: x.py: a\r\n    word-that-is-longer-than-the-whole-terminal-is-wide\r\n"
+             "    stays whole\r\n");
+    terminal_output(40, "iter 250: loss 2.3456, time 1234.56ms, mfu 12.34%",
+                    "as wide as the terminal is: 40 columns", out);
     ck_assert_str_eq(out, "iter 250: loss 2.3456, time 1234.56ms, mfu 12.34%\r\n"
                           "p: error: as wide as the terminal is: 40\r\n    columns\r\n");
-    terminal_output(30, "Continue: gpt-train --init_from=resume --out_dir=out", "ä ö ü ä ö ü ä ö ü ä ö", out);
+    terminal_output(30, "Continue: gpt-train --init_from=resume --out_dir=out",
+                    "ä ö ü ä ö ü ä ö ü ä ö", out);
     ck_assert_str_eq(out, "Continue: gpt-train --init_from=resume --out_dir=out\r\n"
                           "p: error: ä ö ü ä ö ü ä ö ü ä\r\n    ö\r\n");
     terminal_output(10, "too narrow to fold anything", "e", out);

@@ -1,4 +1,5 @@
-/* Tests of metrics.c: complete JSON lines at full precision, and the lines that a resume cuts off. */
+/* Tests of metrics.c: complete JSON lines at full precision, and the lines that a resume cuts off.
+ */
 #include <float.h>
 #include <math.h>
 #include <signal.h>
@@ -52,7 +53,8 @@ static void text_is(const char *path, const char *expected)
     free(text);
 }
 
-static enum gt_status evaluation_write(struct metrics *metrics, int64_t iter, double train_loss, double val_loss)
+static enum gt_status evaluation_write(struct metrics *metrics, int64_t iter, double train_loss,
+                                       double val_loss)
 {
     json_put(metrics_line(metrics, iter, NULL), "train_loss:f val_loss:f", train_loss, val_loss);
     return metrics_line_write(metrics);
@@ -64,8 +66,9 @@ TEST(lines_are_whole_json_at_full_precision)
     struct metrics metrics;
     begin(&fixture);
     ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 0, true, true), GT_OK);
-    json_put(metrics_line(&metrics, 3, "kind"), "loss:f lr:f skipped:i planned_bytes:u none:s keys:{ time:f yes:b",
-             1.0 / 3.0, 6e-4, INT64_C(2), UINT64_C(1) << 40, NULL, 1795633200.125, true);
+    json_put(metrics_line(&metrics, 3, "kind"),
+             "loss:f lr:f skipped:i planned_bytes:u none:s keys:{ time:f yes:b", 1.0 / 3.0, 6e-4,
+             INT64_C(2), UINT64_C(1) << 40, NULL, 1795633200.125, true);
     ck_assert_int_eq(metrics_line_write(&metrics), GT_OK);
     metrics_close(&metrics);
     metrics_close(&metrics);
@@ -106,14 +109,16 @@ TEST(a_resume_cuts_back)
     } cases[] = {
         {0, STEP(0) STEP(1), ""},
         {2, STEP(0) STEP(1) STEP(2) STEP(3), STEP(0) STEP(1)},
-        /* A checkpoint includes the evaluation of the iteration at which it was saved, but not the step. */
+        /* A checkpoint includes the evaluation of the iteration at which it was saved, but not the
+           step. */
         {2, STEP(1) EVALUATION(2) STEP(2) STEP(3), STEP(1) EVALUATION(2)},
         {2, STEP(1) EVALUATION(3), STEP(1)},
         {9, STEP(0) "{\"iter\":1,\"lo", STEP(0)},
         {9, STEP(0) "rubbish\n" STEP(1), STEP(0)},
         {9, STEP(0) STEP(1), STEP(0) STEP(1)},
         /* Start lines stay with the lines that follow them. */
-        {2, START(0) STEP(0) START(1) EVALUATION(2) STEP(2), START(0) STEP(0) START(1) EVALUATION(2)},
+        {2, START(0) STEP(0) START(1) EVALUATION(2) STEP(2),
+         START(0) STEP(0) START(1) EVALUATION(2)},
         {2, START(0) STEP(0) STEP(1) START(1) START(1) STEP(2), START(0) STEP(0) STEP(1)},
         {5, "", ""},
     };
@@ -122,7 +127,8 @@ TEST(a_resume_cuts_back)
     begin(&fixture);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         text_write(fixture.path, cases[i].before);
-        ck_assert_int_eq(metrics_open(&metrics, fixture.folder, cases[i].iter, true, cases[i].iter == 0), GT_OK);
+        ck_assert_int_eq(
+            metrics_open(&metrics, fixture.folder, cases[i].iter, true, cases[i].iter == 0), GT_OK);
         metrics_close(&metrics);
         text_is(fixture.path, cases[i].after);
     }
@@ -157,9 +163,11 @@ TEST(a_torn_line_is_cut_off)
     end(&fixture);
 }
 
-static void open_and_write(struct fixture *fixture, struct metrics *metrics, int64_t resume_iter, int64_t iter)
+static void open_and_write(struct fixture *fixture, struct metrics *metrics, int64_t resume_iter,
+                           int64_t iter)
 {
-    ck_assert_int_eq(metrics_open(metrics, fixture->folder, resume_iter, true, resume_iter == 0), GT_OK);
+    ck_assert_int_eq(metrics_open(metrics, fixture->folder, resume_iter, true, resume_iter == 0),
+                     GT_OK);
     ck_assert_int_eq(evaluation_write(metrics, iter, 1.0, 2.0), GT_OK);
 }
 
@@ -181,7 +189,8 @@ TEST(lines_stay_with_their_checkpoint)
     record_write(&fixture, "first");
     metrics_saved(&metrics);
     metrics_close(&metrics);
-    /* Two runs start from scratch and save nothing: the checkpoint's run continues with its own lines. */
+    /* Two runs start from scratch and save nothing: the checkpoint's run continues with its own
+     * lines. */
     for (int64_t iter = 2; iter <= 3; iter++) {
         open_and_write(&fixture, &metrics, 0, iter);
         metrics_close(&metrics);
@@ -225,8 +234,8 @@ TEST(recent_steps_have_a_rate)
     begin(&fixture);
     ck_assert(metrics_rate_recent(fixture.folder) == 0.0);
     for (int i = 0; i < 40; i++)
-        snprintf(text + strlen(text), sizeof text - strlen(text), "{\"iter\":%d,\"tokens_per_s\":%d}\n", i,
-                 i < 20 ? 7000 : 100 + i);
+        snprintf(text + strlen(text), sizeof text - strlen(text),
+                 "{\"iter\":%d,\"tokens_per_s\":%d}\n", i, i < 20 ? 7000 : 100 + i);
     snprintf(text + strlen(text), sizeof text - strlen(text),
              "{\"iter\":40,\"val_loss\":1}\n{\"tokens_per_s\":null}\n{\"tokens_per_s\":\n");
     text_write(fixture.path, text);

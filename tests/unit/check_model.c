@@ -1,5 +1,5 @@
-/* Tests of model.c and parameters.c: refusals, counts against GPT-2's published ones, names, shapes and initial
- * values. */
+/* Tests of model.c and parameters.c: refusals, counts against GPT-2's published ones, names, shapes
+ * and initial values. */
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +10,8 @@
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 
-static const struct parameter_options with_states = {.dtype = DTYPE_F32, .states = true, .parts = 1, .ranks = 1};
+static const struct parameter_options with_states = {
+    .dtype = DTYPE_F32, .states = true, .parts = 1, .ranks = 1};
 static const struct parameter_options weights_only = {.dtype = DTYPE_F32, .parts = 1, .ranks = 1};
 
 static struct model_config gpt2_124m(bool bias)
@@ -137,8 +138,10 @@ TEST(parameters_are_in_the_checkpoints_order)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         ck_assert_str_eq(list.at[i].name, names[i]);
     ck_assert_str_eq(list.at[list.count - 1].name, "ln_f.bias");
-    ck_assert_str_eq(list.at[parameters_index(&config, 2, BLOCK_MLP_PROJ, false)].name, "h.2.mlp.c_proj.weight");
-    ck_assert_str_eq(list.at[parameters_index(&config, 2, BLOCK_C_ATTN, true)].name, "h.2.attn.c_attn.bias");
+    ck_assert_str_eq(list.at[parameters_index(&config, 2, BLOCK_MLP_PROJ, false)].name,
+                     "h.2.mlp.c_proj.weight");
+    ck_assert_str_eq(list.at[parameters_index(&config, 2, BLOCK_C_ATTN, true)].name,
+                     "h.2.attn.c_attn.bias");
     ck_assert_str_eq(list.at[parameters_index(&config, 3, BLOCK_LN_1, false)].name, "ln_f.weight");
     const struct tensor *wte = &graph->tensors[list.at[0].tensor];
     ck_assert_int_eq(wte->dims[0], 16); /* padded; 11 rows are saved */
@@ -146,16 +149,19 @@ TEST(parameters_are_in_the_checkpoints_order)
     for (int32_t i = 0; i < list.count; i++) {
         const struct parameter *parameter = &list.at[i];
         const struct tensor *tensor = &graph->tensors[parameter->tensor];
-        bool bias = strstr(parameter->name, ".bias") != NULL, gain = strstr(parameter->name, "ln_") != NULL && !bias;
+        bool bias = strstr(parameter->name, ".bias") != NULL,
+             gain = strstr(parameter->name, "ln_") != NULL && !bias;
         bool projection = strstr(parameter->name, "c_proj.weight") != NULL;
         ck_assert_int_eq(parameter->group != GROUP_VECTOR, tensor->rank >= 2);
         ck_assert_int_eq(tensor->rank, bias || gain ? 1 : 2);
         ck_assert_int_eq(parameter->init, bias ? INIT_ZERO : gain ? INIT_ONE : INIT_NORMAL);
         if (parameter->init == INIT_NORMAL)
-            ck_assert(fabs((double)parameter->init_std - (projection ? 0.02 / sqrt(6.0) : 0.02)) < 1e-9);
+            ck_assert(fabs((double)parameter->init_std - (projection ? 0.02 / sqrt(6.0) : 0.02)) <
+                      1e-9);
         ck_assert_int_eq(graph->tensors[parameter->gradient].lifetime, LIFETIME_PHASE);
         ck_assert_int_eq(graph->tensors[parameter->m].category, CATEGORY_MOMENT);
-        ck_assert_int_eq(graph_tensor_elements(graph, parameter->v), graph_tensor_elements(graph, parameter->tensor));
+        ck_assert_int_eq(graph_tensor_elements(graph, parameter->v),
+                         graph_tensor_elements(graph, parameter->tensor));
     }
     hostmem_free(list.at);
     config.bias = false;
@@ -163,7 +169,8 @@ TEST(parameters_are_in_the_checkpoints_order)
     ck_assert_int_eq(list.count, 3 + 3 * 6);
     ck_assert_int_eq(list.at[0].gradient, TENSOR_NONE);
     ck_assert_int_eq(parameters_index(&config, 0, BLOCK_LN_1, true), -1);
-    ck_assert_str_eq(list.at[parameters_index(&config, 1, BLOCK_C_FC, false)].name, "h.1.mlp.c_fc.weight");
+    ck_assert_str_eq(list.at[parameters_index(&config, 1, BLOCK_C_FC, false)].name,
+                     "h.1.mlp.c_fc.weight");
     hostmem_free(list.at);
     hostmem_free(graph);
     hostmem_destroy(mem);
@@ -224,7 +231,8 @@ TEST(programs_are_those_that_were_asked_for)
 }
 
 /* Returns the index of the only op of `kind` with this operand, or -1. */
-static int32_t op_find(const struct program *program, enum op_kind kind, int32_t slot, int32_t tensor)
+static int32_t op_find(const struct program *program, enum op_kind kind, int32_t slot,
+                       int32_t tensor)
 {
     int32_t found = -1;
     for (int32_t i = 0; i < program->count; i++) {
@@ -236,14 +244,16 @@ static int32_t op_find(const struct program *program, enum op_kind kind, int32_t
     return found;
 }
 
-/* 16-bit gradients are rounded once per micro-step, directly after the last op that adds to the fp32 one. */
+/* 16-bit gradients are rounded once per micro-step, directly after the last op that adds to the
+ * fp32 one. */
 static void rounding_check(const struct model *model, int32_t program_index, bool first)
 {
     const struct graph *graph = model->graph;
     const struct program *program = &graph->programs[program_index];
     for (int32_t p = 0; p < model->parameters.count; p++) {
         const struct parameter *parameter = &model->parameters.at[p];
-        const int32_t at = op_find(program, OP_GRADIENT_ROUND, GRADIENT_ROUND_Y, parameter->gradient);
+        const int32_t at =
+            op_find(program, OP_GRADIENT_ROUND, GRADIENT_ROUND_Y, parameter->gradient);
         ck_assert_int_eq(at >= 0, graph->tensors[parameter->gradient].dtype == DTYPE_BF16);
         if (at < 0)
             continue;
@@ -287,10 +297,12 @@ TEST(lean_states_are_built)
             const bool codes = model->graph->tensors[parameter->m].dtype == DTYPE_U8;
             ck_assert_int_eq(parameter->master, TENSOR_NONE);
             ck_assert_int_eq(parameter->index_base, base);
-            ck_assert_int_eq(codes, half && (format == STATE_SR_8BIT_FULL ||
-                                             (format == STATE_SR_8BIT && parameter->group != GROUP_EMBEDDING)));
+            ck_assert_int_eq(
+                codes, half && (format == STATE_SR_8BIT_FULL ||
+                                (format == STATE_SR_8BIT && parameter->group != GROUP_EMBEDDING)));
             ck_assert_int_eq(codes, parameter->scales != TENSOR_NONE);
-            ck_assert_int_eq(op_find(update, OP_ADAMW_LEAN, ADAMW_LEAN_PARAM, parameter->tensor) >= 0, half);
+            ck_assert_int_eq(
+                op_find(update, OP_ADAMW_LEAN, ADAMW_LEAN_PARAM, parameter->tensor) >= 0, half);
             ck_assert_int_eq(op_find(update, OP_ADAMW, ADAMW_PARAM, parameter->tensor) >= 0, !half);
             base += graph_tensor_elements(model->graph, parameter->tensor);
         }
@@ -300,8 +312,8 @@ TEST(lean_states_are_built)
     hostmem_destroy(mem);
 }
 
-/* Muon's matrices have one moment, five rounds of three products whose square has the small side, and one step; the
- * rest is AdamW. */
+/* Muon's matrices have one moment, five rounds of three products whose square has the small side,
+ * and one step; the rest is AdamW. */
 TEST(muon_updates_the_matrices_of_blocks)
 {
     struct hostmem *mem;
@@ -340,8 +352,10 @@ TEST(muon_updates_the_matrices_of_blocks)
     hostmem_destroy(mem);
 }
 
-/* Checks that the shares of all ranks are the whole parameter, in order and without gaps; returns the largest. */
-static int64_t shares_check(const struct graph *graph, const struct parameter *parameter, int32_t ranks)
+/* Checks that the shares of all ranks are the whole parameter, in order and without gaps; returns
+ * the largest. */
+static int64_t shares_check(const struct graph *graph, const struct parameter *parameter,
+                            int32_t ranks)
 {
     const int64_t elements = graph_tensor_elements(graph, parameter->tensor);
     int64_t next = 0, largest = 0;
@@ -370,8 +384,12 @@ TEST_LOOP(ranks_share_the_states, 6)
     for (int32_t rank = 0; rank < ranks; rank++) {
         struct model_config config = tiny(true);
         config.n_embd = 70; /* blocks do not divide evenly */
-        struct parameter_options options = {
-            .dtype = DTYPE_BF16, .states = true, .muon = muon, .parts = 2 * ranks, .ranks = ranks, .rank = rank};
+        struct parameter_options options = {.dtype = DTYPE_BF16,
+                                            .states = true,
+                                            .muon = muon,
+                                            .parts = 2 * ranks,
+                                            .ranks = ranks,
+                                            .rank = rank};
         struct parameter_list list;
         struct graph *graph;
         ck_assert_int_eq(graph_create(mem, &graph), GT_OK);
@@ -383,14 +401,17 @@ TEST_LOOP(ranks_share_the_states, 6)
             ck_assert_int_eq(parameter->first, own.first);
             if (parameter->owner == OWNER_UNITS) {
                 ck_assert_int_eq(own.first, parameters_unit_first(graph, parameter, 2 * rank));
-                ck_assert_int_eq(own.first + own.count, parameters_unit_first(graph, parameter, 2 * rank + 2));
+                ck_assert_int_eq(own.first + own.count,
+                                 parameters_unit_first(graph, parameter, 2 * rank + 2));
                 ck_assert(own.count == parameter->count && largest <= parameter->most);
             }
-            ck_assert_int_eq(parameter->m != TENSOR_NONE, own.count > 0 || parameter->owner == OWNER_ALL);
+            ck_assert_int_eq(parameter->m != TENSOR_NONE,
+                             own.count > 0 || parameter->owner == OWNER_ALL);
             if (parameter->m != TENSOR_NONE)
                 ck_assert_int_eq(graph_tensor_elements(graph, parameter->m), parameter->count);
             ck_assert_int_eq(parameter->master != TENSOR_NONE,
-                             parameter->m != TENSOR_NONE && graph->tensors[parameter->tensor].dtype == DTYPE_BF16);
+                             parameter->m != TENSOR_NONE &&
+                                 graph->tensors[parameter->tensor].dtype == DTYPE_BF16);
             if (parameter->group == GROUP_MUON)
                 held[rank] += own.count;
             if (parameter->group == GROUP_MUON && rank == 0)

@@ -1,5 +1,6 @@
-/* Tests of plan/oom_message and plan/oom_text: a table of messages that PyTorch and others printed over the years,
- * tracebacks, what loggers and terminals add, damaged text, and nanoGPT's tensors that the sizes identify. */
+/* Tests of plan/oom_message and plan/oom_text: a table of messages that PyTorch and others printed
+ * over the years, tracebacks, what loggers and terminals add, damaged text, and nanoGPT's tensors
+ * that the sizes identify. */
 #include "plan/oom_message.h"
 
 #include <math.h>
@@ -30,15 +31,17 @@ struct form {
 };
 
 static const struct form forms[] = {
-    {STORY, OOM_CUDA, 0, 6.14 * GIB, 11.69 * GIB, 2.68 * GIB, 7.04 * GIB, 6.51 * GIB, 402.57 * MIB, 1.97 * GIB,
-     UNKNOWN},
+    {STORY, OOM_CUDA, 0, 6.14 * GIB, 11.69 * GIB, 2.68 * GIB, 7.04 * GIB, 6.51 * GIB, 402.57 * MIB,
+     1.97 * GIB, UNKNOWN},
     {"RuntimeError: CUDA out of memory. Tried to allocate 786.00 MiB (GPU 3; 15.78 GiB total capacity; 14.28 GiB already "
      "allocated; 620.69 MiB free; 14.32 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory try "
      "setting max_split_size_mb to avoid fragmentation.",
-     OOM_CUDA, 3, 786.0 * MIB, 15.78 * GIB, 620.69 * MIB, UNKNOWN, 14.28 * GIB, 0.04 * GIB, UNKNOWN, UNKNOWN},
+     OOM_CUDA, 3, 786.0 * MIB, 15.78 * GIB, 620.69 * MIB, UNKNOWN, 14.28 * GIB, 0.04 * GIB, UNKNOWN,
+     UNKNOWN},
     {"RuntimeError: CUDA out of memory. Tried to allocate 198.00 MiB (GPU 0; 5.93 GiB total capacity; 4.64 GiB already "
      "allocated; 54.94 MiB free; 233.05 MiB cached)",
-     OOM_CUDA, 0, 198.0 * MIB, 5.93 * GIB, 54.94 * MIB, UNKNOWN, 4.64 * GIB, 233.05 * MIB, UNKNOWN, UNKNOWN},
+     OOM_CUDA, 0, 198.0 * MIB, 5.93 * GIB, 54.94 * MIB, UNKNOWN, 4.64 * GIB, 233.05 * MIB, UNKNOWN,
+     UNKNOWN},
     {"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.70 GiB. GPU 0 has a total capacty of 6.00 GiB "
      "of which 0 bytes is free. Of the allocated memory 2.93 GiB is allocated by PyTorch, and 2.30 GiB is reserved by "
      "PyTorch but unallocated.",
@@ -46,29 +49,33 @@ static const struct form forms[] = {
     {"CUDA out of memory. Tried to allocate 172.00 MiB. GPU 0 has a total capacty of 39.56 GiB of which 52.56 MiB is "
      "free. Process 263789 has 39.51 GiB memory in use. Of the allocated memory 37.80 GiB is allocated by PyTorch, and "
      "336.39 MiB is reserved by PyTorch but unallocated.",
-     OOM_CUDA, 0, 172.0 * MIB, 39.56 * GIB, 52.56 * MIB, 39.51 * GIB, 37.80 * GIB, 336.39 * MIB, UNKNOWN, UNKNOWN},
+     OOM_CUDA, 0, 172.0 * MIB, 39.56 * GIB, 52.56 * MIB, 39.51 * GIB, 37.80 * GIB, 336.39 * MIB,
+     UNKNOWN, UNKNOWN},
     {"torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 15.98 GiB of "
      "which 1.10 GiB is free. 12.00 GiB allowed; Of the allocated memory 13.11 GiB is allocated by PyTorch, with 64.00 "
      "MiB allocated in private pools (e.g., HIP Graphs), and 1.02 GiB is reserved by PyTorch but unallocated.",
-     OOM_HIP, 1, 2.0 * GIB, 15.98 * GIB, 1.10 * GIB, UNKNOWN, 13.11 * GIB, 1.02 * GIB, UNKNOWN, 12.0 * GIB},
+     OOM_HIP, 1, 2.0 * GIB, 15.98 * GIB, 1.10 * GIB, UNKNOWN, 13.11 * GIB, 1.02 * GIB, UNKNOWN,
+     12.0 * GIB},
     {"torch.OutOfMemoryError: XPU out of memory. Tried to allocate 512.00 MiB. GPU 0 has a total capacity of 15.56 GiB. Of "
      "the allocated memory 12.90 GiB is allocated by PyTorch, and 1.00 GiB is reserved by PyTorch but unallocated.",
-     OOM_XPU, 0, 512.0 * MIB, 15.56 * GIB, UNKNOWN, UNKNOWN, 12.90 * GIB, 1.0 * GIB, UNKNOWN, UNKNOWN},
+     OOM_XPU, 0, 512.0 * MIB, 15.56 * GIB, UNKNOWN, UNKNOWN, 12.90 * GIB, 1.0 * GIB, UNKNOWN,
+     UNKNOWN},
     {"RuntimeError: MPS backend out of memory (MPS allocated: 5.05 GB, other allocations: 3.98 GB, max allowed: 9.07 GB). "
      "Tried to allocate 512.00 MB on private pool.",
      OOM_MPS, -1, 512.0 * MIB, UNKNOWN, UNKNOWN, UNKNOWN, 5.05 * GIB, UNKNOWN, UNKNOWN, 9.07 * GIB},
     {"RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to "
      "allocate 3296722944 bytes. Error code 12 (Cannot allocate memory)",
      OOM_CPU, -1, 3296722944.0, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
-    {"RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported", OOM_CUDA, -1,
-     UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
-    {"RuntimeError: cuda runtime error (2) : out of memory at /pytorch/aten/src/THC/generic/THCStorage.cu:58", OOM_CUDA,
-     -1, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
+    {"RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported",
+     OOM_CUDA, -1, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
+    {"RuntimeError: cuda runtime error (2) : out of memory at /pytorch/aten/src/THC/generic/THCStorage.cu:58",
+     OOM_CUDA, -1, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
     /* What a driver does not count. */
     {"CUDA out of memory. Tried to allocate 3.98 GiB. GPU 0 has a total capacity of 31.84 GiB of which 16.30 GiB is "
      "free. Including non-PyTorch memory, this process has 17179869184.00 GiB memory in use. 17.51 GiB allowed; Of the "
      "allocated memory 6.74 GiB is allocated by PyTorch, and 7.02 GiB is reserved by PyTorch but unallocated.",
-     OOM_CUDA, 0, 3.98 * GIB, 31.84 * GIB, 16.30 * GIB, UNKNOWN, 6.74 * GIB, 7.02 * GIB, UNKNOWN, 17.51 * GIB},
+     OOM_CUDA, 0, 3.98 * GIB, 31.84 * GIB, 16.30 * GIB, UNKNOWN, 6.74 * GIB, 7.02 * GIB, UNKNOWN,
+     17.51 * GIB},
     {"CUDA out of memory. Tried to allocate 20.00 MiB. GPU 1 has a total capacity of 4096.00 MiB of which 0 bytes is free. "
      "Process 7 has 16777216.00 TiB memory in use. 18446744073709551615 bytes allowed; Of the allocated memory 3.00 GiB "
      "is allocated by PyTorch, and 8589934592.00 GiB is reserved by PyTorch but unallocated.",
@@ -77,7 +84,8 @@ static const struct form forms[] = {
     {"CUDA out of memory. Tried to allocate 896.00 MiB. GPU 0 has a total capacity of 21.99 GiB of which 759.38 MiB is "
      "free. Including non-PyTorch memory, this process has 0 bytes memory in use. Of the allocated memory 20.52 GiB is "
      "allocated by PyTorch, and 102.08 MiB is reserved by PyTorch but unallocated.",
-     OOM_CUDA, 0, 896.0 * MIB, 21.99 * GIB, 759.38 * MIB, UNKNOWN, 20.52 * GIB, 102.08 * MIB, UNKNOWN, UNKNOWN},
+     OOM_CUDA, 0, 896.0 * MIB, 21.99 * GIB, 759.38 * MIB, UNKNOWN, 20.52 * GIB, 102.08 * MIB,
+     UNKNOWN, UNKNOWN},
     /* A slice of a card lists the processes of the whole card. */
     {"CUDA out of memory. Tried to allocate 32.00 MiB. GPU 0 has a total capacity of 19.12 GiB of which 19.12 GiB is "
      "free. Process 38 has 9.56 GiB memory in use. Process 39 has 46.79 GiB memory in use. Of the allocated memory 0 "
@@ -86,21 +94,24 @@ static const struct form forms[] = {
     {"Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated     : 9.43 GiB\n"
      "Requested               : 640.00 MiB\nDevice limit            : 11.59 GiB\nFree (according to CUDA): 7.12 MiB\n"
      "PyTorch limit (set by user-supplied memory fraction)\n                        : 17179869184.00 GiB",
-     OOM_ASYNC, 0, 640.0 * MIB, 11.59 * GIB, 7.12 * MIB, UNKNOWN, 9.43 * GIB, UNKNOWN, UNKNOWN, UNKNOWN},
+     OOM_ASYNC, 0, 640.0 * MIB, 11.59 * GIB, 7.12 * MIB, UNKNOWN, 9.43 * GIB, UNKNOWN, UNKNOWN,
+     UNKNOWN},
     {"Current platform can NOT allocate memory block with size larger than 4GB! Tried to allocate 6.85 GiB (GPU  0; 15.56 "
      "GiB total capacity; 0 bytes already allocated; 0 bytes reserved in total by PyTorch)",
      OOM_XPU, 0, 6.85 * GIB, 15.56 * GIB, UNKNOWN, UNKNOWN, 0.0, 0.0, UNKNOWN, UNKNOWN},
     {"RuntimeError: NPU out of memory. Tried to allocate 31.67 GiB\n (NPU 2; 32.00 GiB total capacity; 6.30 GiB already "
      "allocated;\n 24.39 GiB free; 6.55 GiB reserved in total by PyTorch)",
-     OOM_NPU, 2, 31.67 * GIB, 32.0 * GIB, 24.39 * GIB, UNKNOWN, 6.30 * GIB, 0.25 * GIB, UNKNOWN, UNKNOWN},
+     OOM_NPU, 2, 31.67 * GIB, 32.0 * GIB, 24.39 * GIB, UNKNOWN, 6.30 * GIB, 0.25 * GIB, UNKNOWN,
+     UNKNOWN},
     /* Shortened by hand (karpathy/nanochat, issue 443), with its first line and without. */
     {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 8.00 GiB. \nGPU has 79.19 GiB total, 6.68 GiB free, "
      "72.48 GiB in use by this process.",
-     OOM_CUDA, -1, 8.0 * GIB, 79.19 * GIB, 6.68 * GIB, 72.48 * GIB, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
-    {"GPU has 79.19 GiB total, 6.68 GiB free, 72.48 GiB in use by this process.", OOM_CUDA, -1, UNKNOWN, 79.19 * GIB,
-     6.68 * GIB, 72.48 * GIB, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
-    {"RuntimeError: $ Torch: not enough memory: you tried to allocate 12GB. Buy new RAM!", OOM_CPU, -1, 12.0 * GIB,
-     UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
+     OOM_CUDA, -1, 8.0 * GIB, 79.19 * GIB, 6.68 * GIB, 72.48 * GIB, UNKNOWN, UNKNOWN, UNKNOWN,
+     UNKNOWN},
+    {"GPU has 79.19 GiB total, 6.68 GiB free, 72.48 GiB in use by this process.", OOM_CUDA, -1,
+     UNKNOWN, 79.19 * GIB, 6.68 * GIB, 72.48 * GIB, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
+    {"RuntimeError: $ Torch: not enough memory: you tried to allocate 12GB. Buy new RAM!", OOM_CPU,
+     -1, 12.0 * GIB, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
     {"n1:30:31 [3] include/alloc.h:178 NCCL WARN Cuda failure 2 'out of memory'\n\n"
      "n1:30:31 [3] include/alloc.h:185 NCCL WARN Failed to CUDA calloc async 6291456 bytes",
      OOM_NCCL, -1, 6291456.0, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
@@ -112,16 +123,19 @@ static const struct {
     enum oom_allocator allocator;
 } plain[] = {
     {"RuntimeError: CUDA driver error: out of memory", OOM_CUDA},
-    {"RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", OOM_CUDA},
+    {"RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+     OOM_CUDA},
     {"RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED", OOM_CUDA},
     {"Error out of memory at line 380 in file /git/csrc/pythonInterface.c", OOM_CUDA},
     {"[CUDA ERROR] at file train_gpt2.cu:1236:\nout of memory", OOM_CUDA},
     {"RuntimeError: HIP error: out of memory", OOM_HIP},
     {"Native API failed. Native API returns: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)", OOM_XPU},
     {"Native API returns: -5 (PI_ERROR_OUT_OF_RESOURCES)", OOM_XPU},
-    {"ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 'out of memory'", OOM_NCCL},
+    {"ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 'out of memory'",
+     OOM_NCCL},
     {"[METAL] Command buffer execution failed: Insufficient Memory", OOM_METAL},
-    {"  exitcode  : -9 (pid: 4242)\n  traceback : Signal 9 (SIGKILL) received by PID 4242", OOM_HOST},
+    {"  exitcode  : -9 (pid: 4242)\n  traceback : Signal 9 (SIGKILL) received by PID 4242",
+     OOM_HOST},
     {"['/usr/bin/python'] exits with return code = -9", OOM_HOST},
     {"command terminated with exit code 137", OOM_HOST},
     {"Out of memory: Killed process 4242 (python3)", OOM_HOST},
@@ -142,7 +156,8 @@ TEST(every_form)
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
         const struct form *form = &forms[i];
         struct oom_message message;
-        ck_assert_msg(oom_message_parse(form->text, strlen(form->text), &message), "form %zu is not found", i);
+        ck_assert_msg(oom_message_parse(form->text, strlen(form->text), &message),
+                      "form %zu is not found", i);
         ck_assert_int_eq(message.allocator, form->allocator);
         ck_assert_int_eq(message.device, form->device);
         ck_assert_int_eq(message.count, 1);
@@ -162,13 +177,18 @@ TEST(messages_without_sizes)
 {
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) {
         struct oom_message message;
-        ck_assert_msg(oom_message_parse(plain[i].text, strlen(plain[i].text), &message), "%s", plain[i].text);
-        ck_assert_msg(message.allocator == plain[i].allocator, "%s: %d", plain[i].text, message.allocator);
-        ck_assert(!message.tried.known && !message.total.known && !oom_budget_bytes(&message).known);
-        ck_assert(message.allocator != OOM_HOST || strstr(message.meaning, "not the card's") != NULL);
+        ck_assert_msg(oom_message_parse(plain[i].text, strlen(plain[i].text), &message), "%s",
+                      plain[i].text);
+        ck_assert_msg(message.allocator == plain[i].allocator, "%s: %d", plain[i].text,
+                      message.allocator);
+        ck_assert(!message.tried.known && !message.total.known &&
+                  !oom_budget_bytes(&message).known);
+        ck_assert(message.allocator != OOM_HOST ||
+                  strstr(message.meaning, "not the card's") != NULL);
     }
-    static const char *const others[] = {"[CUDA ERROR] at file x.cu:1:\nan illegal memory access", "exitcode : -90",
-                                         "  exitcode  : 1 (pid: 9)", "Cuda failure 'invalid argument'"};
+    static const char *const others[] = {"[CUDA ERROR] at file x.cu:1:\nan illegal memory access",
+                                         "exitcode : -90", "  exitcode  : 1 (pid: 9)",
+                                         "Cuda failure 'invalid argument'"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         struct oom_message message;
         ck_assert_msg(!oom_message_parse(others[i], strlen(others[i]), &message), "%s", others[i]);
@@ -179,11 +199,13 @@ TEST(messages_without_sizes)
 TEST(the_best_message_of_a_log)
 {
     struct oom_message message;
-    static const char log[] = STORY "\n\nRuntimeError: CUDA error: out of memory\n\n" STORY "\n  exitcode : -9\n";
+    static const char log[] =
+        STORY "\n\nRuntimeError: CUDA error: out of memory\n\n" STORY "\n  exitcode : -9\n";
     ck_assert(oom_message_parse(log, sizeof log - 1, &message));
     ck_assert_int_eq(message.count, 2);
     ck_assert_double_eq_tol(message.tried.bytes, 6.14 * GIB, 1.0);
-    static const char driver[] = "exitcode : -9\nRuntimeError: CUDA error: out of memory\nexitcode : -9";
+    static const char driver[] =
+        "exitcode : -9\nRuntimeError: CUDA error: out of memory\nexitcode : -9";
     ck_assert(oom_message_parse(driver, sizeof driver - 1, &message));
     ck_assert_int_eq(message.allocator, OOM_CUDA);
     ck_assert_int_eq(message.count, 1);
@@ -201,8 +223,10 @@ TEST(verdicts)
         {SHARED "8.68 GiB free; 5.25 GiB reserved in total by PyTorch)", OOM_VERDICT_ROOM},
         {SHARED "200.68 MiB free; 5.25 GiB reserved in total by PyTorch)", OOM_VERDICT_SHORT},
         {SHARED "200.68 MiB free; 5.75 GiB reserved in total by PyTorch)", OOM_VERDICT_FRAGMENTS},
-        {SHARED "8.68 GiB free; 5.30 GiB allowed; 5.25 GiB reserved in total by PyTorch)", OOM_VERDICT_LIMIT},
-        {SHARED "8.68 GiB free; 6.30 GiB allowed; 6.25 GiB reserved in total by PyTorch)", OOM_VERDICT_LIMIT_FRAGMENTS},
+        {SHARED "8.68 GiB free; 5.30 GiB allowed; 5.25 GiB reserved in total by PyTorch)",
+         OOM_VERDICT_LIMIT},
+        {SHARED "8.68 GiB free; 6.30 GiB allowed; 6.25 GiB reserved in total by PyTorch)",
+         OOM_VERDICT_LIMIT_FRAGMENTS},
         {SHARED "200.00 MiB free)", OOM_VERDICT_NONE},
         {"CUDA error: out of memory", OOM_VERDICT_NONE},
         {"MPS backend out of memory (MPS allocated: 5.50 GB, other allocations: 14.76 GB, max allowed: 20.40 GB). Tried to "
@@ -214,33 +238,37 @@ TEST(verdicts)
         struct oom_amount lacking;
         ck_assert(oom_message_parse(cases[i].text, strlen(cases[i].text), &message));
         ck_assert_msg(oom_verdict(&message, &lacking) == cases[i].verdict, "case %zu", i);
-        ck_assert(lacking.known ==
-                  (cases[i].verdict == OOM_VERDICT_SHORT || cases[i].verdict == OOM_VERDICT_FRAGMENTS));
+        ck_assert(lacking.known == (cases[i].verdict == OOM_VERDICT_SHORT ||
+                                    cases[i].verdict == OOM_VERDICT_FRAGMENTS));
     }
 }
 
 #define TRACE_HEAD "step 0: train loss 10.9\nTraceback (most recent call last):\n"
-#define TRACE_EVALUATE                                                                                        \
-    TRACE_HEAD "  File \"nanoGPT/train.py\", line 264, in <module>\n    losses = estimate_loss()\n"           \
-               "  File \"nanoGPT/model.py\", line 187, in forward\n    logits = self.lm_head(x)\n"            \
-               "             ^^^^^^^^^^^^^^^\n"                                                               \
-               "  File \"/usr/lib/python3/dist-packages/torch/nn/modules/linear.py\", line 125, in forward\n" \
-               "    return F.linear(input, self.weight, self.bias)\n"
-#define TRACE_BACKWARD                                                                                    \
-    TRACE_HEAD "  File \"train.py\", line 308, in <module>\n    scaler.scale(loss).backward()\n"          \
-               "  File \"/x/site-packages/torch/autograd/graph.py\", line 769, in _engine_run_backward\n" \
-               "    return Variable._execution_engine.run_backward(\n"
+#define TRACE_EVALUATE                                                                             \
+    TRACE_HEAD                                                                                     \
+    "  File \"nanoGPT/train.py\", line 264, in <module>\n    losses = estimate_loss()\n"           \
+    "  File \"nanoGPT/model.py\", line 187, in forward\n    logits = self.lm_head(x)\n"            \
+    "             ^^^^^^^^^^^^^^^\n"                                                               \
+    "  File \"/usr/lib/python3/dist-packages/torch/nn/modules/linear.py\", line 125, in forward\n" \
+    "    return F.linear(input, self.weight, self.bias)\n"
+#define TRACE_BACKWARD                                                                         \
+    TRACE_HEAD                                                                                 \
+    "  File \"train.py\", line 308, in <module>\n    scaler.scale(loss).backward()\n"          \
+    "  File \"/x/site-packages/torch/autograd/graph.py\", line 769, in _engine_run_backward\n" \
+    "    return Variable._execution_engine.run_backward(\n"
 #define TRACE_OPTIMIZER                                                                       \
     TRACE_HEAD "  File \"train.py\", line 314, in <module>\n    scaler.step(optimizer)\n"     \
                "  File \"/x/site-packages/torch/optim/adamw.py\", line 124, in _init_group\n" \
                "    state[\"exp_avg_sq\"] = torch.zeros_like(\n"
-#define TRACE_LOSS                                                                            \
-    TRACE_HEAD "  File \"train.py\", line 300, in <module>\n    logits, loss = model(X, Y)\n" \
-               "  File \"model.py\", line 188, in forward\n"                                  \
-               "    loss = F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1), ignore_index=-1)\n"
-#define TRACE_SETUP                                                                 \
-    TRACE_HEAD "  File \"train.py\", line 193, in <module>\n    model.to(device)\n" \
-               "  File \"/x/site-packages/torch/nn/modules/module.py\", line 900, in _apply\n    module._apply(fn)\n"
+#define TRACE_LOSS                                                                 \
+    TRACE_HEAD                                                                     \
+    "  File \"train.py\", line 300, in <module>\n    logits, loss = model(X, Y)\n" \
+    "  File \"model.py\", line 188, in forward\n"                                  \
+    "    loss = F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1), ignore_index=-1)\n"
+#define TRACE_SETUP                                                      \
+    TRACE_HEAD                                                           \
+    "  File \"train.py\", line 193, in <module>\n    model.to(device)\n" \
+    "  File \"/x/site-packages/torch/nn/modules/module.py\", line 900, in _apply\n    module._apply(fn)\n"
 
 TEST(tracebacks)
 {
@@ -252,16 +280,19 @@ TEST(tracebacks)
         int32_t line;
         const char *file, *source;
     } cases[] = {
-        {TRACE_EVALUATE STORY, OOM_STAGE_FORWARD, OOM_SITE_LOGITS, true, 187, "model.py", "logits = self.lm_head(x)"},
+        {TRACE_EVALUATE STORY, OOM_STAGE_FORWARD, OOM_SITE_LOGITS, true, 187, "model.py",
+         "logits = self.lm_head(x)"},
         {TRACE_BACKWARD STORY, OOM_STAGE_BACKWARD, OOM_SITE_UNKNOWN, false, 308, "train.py",
          "scaler.scale(loss).backward()"},
         {TRACE_OPTIMIZER STORY, OOM_STAGE_OPTIMIZER, OOM_SITE_UNKNOWN, false, 314, "train.py",
          "scaler.step(optimizer)"},
-        {TRACE_LOSS STORY, OOM_STAGE_FORWARD, OOM_SITE_LOSS, false, 188, "model.py", "loss = F.cross_entropy("},
-        {TRACE_SETUP STORY, OOM_STAGE_SETUP, OOM_SITE_UNKNOWN, false, 193, "train.py", "model.to(device)"},
+        {TRACE_LOSS STORY, OOM_STAGE_FORWARD, OOM_SITE_LOSS, false, 188, "model.py",
+         "loss = F.cross_entropy("},
+        {TRACE_SETUP STORY, OOM_STAGE_SETUP, OOM_SITE_UNKNOWN, false, 193, "train.py",
+         "model.to(device)"},
         /* Only the last traceback counts. */
-        {TRACE_EVALUATE STORY "\n\n" TRACE_OPTIMIZER STORY, OOM_STAGE_OPTIMIZER, OOM_SITE_UNKNOWN, false, 314,
-         "train.py", "scaler.step(optimizer)"},
+        {TRACE_EVALUATE STORY "\n\n" TRACE_OPTIMIZER STORY, OOM_STAGE_OPTIMIZER, OOM_SITE_UNKNOWN,
+         false, 314, "train.py", "scaler.step(optimizer)"},
         {"estimate_loss\n" STORY, OOM_STAGE_UNKNOWN, OOM_SITE_UNKNOWN, false, 0, "", ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -270,9 +301,10 @@ TEST(tracebacks)
         ck_assert_msg(message.stage == cases[i].stage, "case %zu: stage %d", i, message.stage);
         ck_assert_msg(message.site == cases[i].site, "case %zu: site %d", i, message.site);
         ck_assert_msg(message.evaluation == cases[i].evaluation, "case %zu", i);
-        ck_assert_msg(message.frame.line == cases[i].line, "case %zu: line %d", i, message.frame.line);
+        ck_assert_msg(message.frame.line == cases[i].line, "case %zu: line %d", i,
+                      message.frame.line);
         ck_assert_str_eq(message.frame.file, cases[i].file);
-        ck_assert_msg(strncmp(message.frame.source, cases[i].source, strlen(cases[i].source)) == 0, "case %zu: %s", i,
-                      message.frame.source);
+        ck_assert_msg(strncmp(message.frame.source, cases[i].source, strlen(cases[i].source)) == 0,
+                      "case %zu: %s", i, message.frame.source);
     }
 }

@@ -1,6 +1,7 @@
 /* Tests of the op declarations, the shape rules and the costs.
  *
- * Each rule is tested with operands that fit and with ones that do not; a refusal must log exactly one line.
+ * Each rule is tested with operands that fit and with ones that do not; a refusal must log exactly
+ * one line.
  */
 #include "ops/infer.h"
 #include "ops/op.h"
@@ -37,7 +38,8 @@ static struct op_call gemm(int64_t m, int64_t n, int64_t k)
 
 static struct op_call attention(int32_t heads, int32_t kv_heads, int64_t size)
 {
-    struct op_call call = {.kind = OP_ATTENTION_FORWARD, .attrs = {.time = 8, .heads = heads, .kv_heads = kv_heads}};
+    struct op_call call = {.kind = OP_ATTENTION_FORWARD,
+                           .attrs = {.time = 8, .heads = heads, .kv_heads = kv_heads}};
     call.operand[ATTENTION_FORWARD_QKV] = matrix(DTYPE_F32, 24, (heads + 2 * kv_heads) * size);
     call.operand[ATTENTION_FORWARD_SCALARS] = vector(DTYPE_I32, SCALAR_WORDS);
     return call;
@@ -167,11 +169,14 @@ TEST(attention_shapes_and_refusals)
 TEST(optional_operands_stay_absent)
 {
     struct op_call call = {.kind = OP_LAYERNORM_BACKWARD};
-    call.operand[LAYERNORM_BACKWARD_DY] = call.operand[LAYERNORM_BACKWARD_X] = matrix(DTYPE_BF16, 6, 10);
+    call.operand[LAYERNORM_BACKWARD_DY] = call.operand[LAYERNORM_BACKWARD_X] =
+        matrix(DTYPE_BF16, 6, 10);
     call.operand[LAYERNORM_BACKWARD_GAIN] = vector(DTYPE_F32, 10);
-    call.operand[LAYERNORM_BACKWARD_MEAN] = call.operand[LAYERNORM_BACKWARD_RSTD] = vector(DTYPE_F32, 6);
+    call.operand[LAYERNORM_BACKWARD_MEAN] = call.operand[LAYERNORM_BACKWARD_RSTD] =
+        vector(DTYPE_F32, 6);
     ck_assert(op_infer(&call));
-    ck_assert(call.operand[LAYERNORM_BACKWARD_DX].present && call.operand[LAYERNORM_BACKWARD_DGAIN].present);
+    ck_assert(call.operand[LAYERNORM_BACKWARD_DX].present &&
+              call.operand[LAYERNORM_BACKWARD_DGAIN].present);
     ck_assert(!call.operand[LAYERNORM_BACKWARD_DBIAS].present);
     ck_assert_int_eq(call.operand[LAYERNORM_BACKWARD_DX].dtype, DTYPE_BF16);
     ck_assert_int_eq(call.operand[LAYERNORM_BACKWARD_DGAIN].dtype, DTYPE_F32);
@@ -187,10 +192,12 @@ TEST(optional_operands_stay_absent)
     bound.operand[LAYERNORM_BACKWARD_DBIAS] = vector(DTYPE_F32, 6);
     refuses(bound, "operand dbias is [6], expected [10]");
     call = (struct op_call){.kind = OP_RMSNORM_BACKWARD};
-    call.operand[RMSNORM_BACKWARD_DY] = call.operand[RMSNORM_BACKWARD_X] = matrix(DTYPE_BF16, 6, 10);
+    call.operand[RMSNORM_BACKWARD_DY] = call.operand[RMSNORM_BACKWARD_X] =
+        matrix(DTYPE_BF16, 6, 10);
     call.operand[RMSNORM_BACKWARD_RSTD] = vector(DTYPE_F32, 6);
     ck_assert(op_infer(&call));
-    ck_assert(call.operand[RMSNORM_BACKWARD_DX].present && !call.operand[RMSNORM_BACKWARD_DGAIN].present);
+    ck_assert(call.operand[RMSNORM_BACKWARD_DX].present &&
+              !call.operand[RMSNORM_BACKWARD_DGAIN].present);
     call.operand[RMSNORM_BACKWARD_DGAIN] = vector(DTYPE_F32, 10);
     refuses(call, "rmsnorm_backward: operand dgain is present, expected none without operand gain");
     call.operand[RMSNORM_BACKWARD_GAIN] = vector(DTYPE_F32, 9);
@@ -199,7 +206,8 @@ TEST(optional_operands_stay_absent)
 
 TEST(rope_shapes_and_refusals)
 {
-    struct op_call call = {.kind = OP_ROPE_FORWARD, .attrs = {.time = 4, .heads = 3, .kv_heads = 1}};
+    struct op_call call = {.kind = OP_ROPE_FORWARD,
+                           .attrs = {.time = 4, .heads = 3, .kv_heads = 1}};
     call.operand[ROPE_FORWARD_X] = matrix(DTYPE_BF16, 8, 30);
     call.operand[ROPE_FORWARD_TABLE] = matrix(DTYPE_F32, 4, 6);
     call.operand[ROPE_FORWARD_SCALARS] = vector(DTYPE_I32, SCALAR_WORDS);
@@ -211,7 +219,9 @@ TEST(rope_shapes_and_refusals)
     call.operand[ROPE_FORWARD_TABLE].dims[0] = 3;
     refuses(call, "rope_forward: operand table has 3 positions, expected at least time = 4");
     call.operand[ROPE_FORWARD_TABLE] = matrix(DTYPE_F32, 4, 5);
-    refuses(call, "x has 30 columns, expected those of 3 heads and 2 x 1 key-value heads of an even size");
+    refuses(
+        call,
+        "x has 30 columns, expected those of 3 heads and 2 x 1 key-value heads of an even size");
     call.operand[ROPE_FORWARD_TABLE].dims[1] = 6;
     call.operand[ROPE_FORWARD_GAIN] = vector(DTYPE_F32, 12);
     ck_assert(op_infer(&call));

@@ -1,5 +1,5 @@
-/* Tests of the opencl backend apart from its kernels: names, codes, expected units; on a device also arena, copies,
- * refusals.
+/* Tests of the opencl backend apart from its kernels: names, codes, expected units; on a device
+ * also arena, copies, refusals.
  *
  * Tests that need a device are skipped when none can be opened.
  */
@@ -74,11 +74,12 @@ TEST(auto_takes_a_card)
     const uint64_t gib = UINT64_C(1) << 30;
     struct opencl_listing listing = {
         .count = 5,
-        .device = {{.name = "FPGA Emulation Device", .global_bytes = 64 * gib, .is_host_memory = true},
-                   {.name = "UHD 770", .global_bytes = 50 * gib, .is_gpu = true, .is_host_memory = true},
-                   {.name = "gfx1100", .global_bytes = 8 * gib, .is_gpu = true},
-                   {.name = "Arc A770", .global_bytes = 16 * gib, .is_gpu = true},
-                   {.name = "Clover", .global_bytes = 24 * gib, .is_gpu = true, .lacks = "OpenCL 1.2"}}};
+        .device = {
+            {.name = "FPGA Emulation Device", .global_bytes = 64 * gib, .is_host_memory = true},
+            {.name = "UHD 770", .global_bytes = 50 * gib, .is_gpu = true, .is_host_memory = true},
+            {.name = "gfx1100", .global_bytes = 8 * gib, .is_gpu = true},
+            {.name = "Arc A770", .global_bytes = 16 * gib, .is_gpu = true},
+            {.name = "Clover", .global_bytes = 24 * gib, .is_gpu = true, .lacks = "OpenCL 1.2"}}};
     ck_assert_int_eq(opencl_card_choose(&listing), 3);
     listing.device[2].global_bytes = 16 * gib; /* the first of equals */
     ck_assert_int_eq(opencl_card_choose(&listing), 2);
@@ -88,7 +89,8 @@ TEST(auto_takes_a_card)
     ck_assert_int_eq(opencl_card_choose(&listing), -1);
 }
 
-/* Returns true when CLBlast is opened on a device with this capability, with `wanted` in the environment. */
+/* Returns true when CLBlast is opened on a device with this capability, with `wanted` in the
+ * environment. */
 static bool clblast_opens(int32_t nvidia_capability, const char *wanted)
 {
     struct opencl_backend cl = {.device.nvidia_capability = nvidia_capability};
@@ -132,7 +134,8 @@ TEST(device_keeps_bytes)
     char bytes[100], back[100];
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (char)(i * 7);
-    const struct address end = {.space = SPACE_DEVICE, .segment = 1, .offset_bytes = 12345 - sizeof bytes};
+    const struct address end = {
+        .space = SPACE_DEVICE, .segment = 1, .offset_bytes = 12345 - sizeof bytes};
     ck_assert_int_eq(backend->ops->upload(backend, end, bytes, sizeof bytes), GT_OK);
     ck_assert_int_eq(backend->ops->sync(backend), GT_OK);
     ck_assert_int_eq(backend->ops->download(backend, back, end, sizeof back), GT_OK);
@@ -149,7 +152,8 @@ TEST(device_refuses_what_it_has_not)
         return;
     }
     ck_assert_int_eq(backend->ops->info(backend, &info), GT_OK);
-    struct backend_segment segment = {.space = SPACE_DEVICE, .size_bytes = info.largest_allocation_bytes + 1};
+    struct backend_segment segment = {.space = SPACE_DEVICE,
+                                      .size_bytes = info.largest_allocation_bytes + 1};
     ck_assert_int_lt(backend->ops->arena(backend, &segment, 1), GT_OK);
     segment.size_bytes = UINT64_MAX;
     ck_assert_int_eq(backend->ops->arena(backend, &segment, 1), GT_NO_FIT);

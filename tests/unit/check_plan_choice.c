@@ -1,4 +1,5 @@
-/* Tests of model/plan_choice: the round trip of a record, in the form of this release and of 0.2.0. */
+/* Tests of model/plan_choice: the round trip of a record, in the form of this release and of 0.2.0.
+ */
 #include "io/checkpoint_record.h"
 
 #include <string.h>
@@ -17,13 +18,15 @@ static json_t *parse(const char *text)
 
 TEST(a_choice_comes_back)
 {
-    struct plan_choice choice = {.micro_batch = 8, .loss_chunk_rows = 512, .evaluate_batch = 6}, read;
+    struct plan_choice choice = {.micro_batch = 8, .loss_chunk_rows = 512, .evaluate_batch = 6},
+                       read;
     char text[PLAN_CHOICE_TEXT_MAX];
     json_t *object = json_object();
     choice.recompute.blocks[RECOMPUTE_FULL] = 2;
     choice.recompute.blocks[RECOMPUTE_MLP] = 3;
     ck_assert(plan_choice_write(object, &choice, LAYERS));
-    ck_assert_str_eq(json_string_value(json_object_get(object, "recompute")), "full:2,mlp:3,none:7");
+    ck_assert_str_eq(json_string_value(json_object_get(object, "recompute")),
+                     "full:2,mlp:3,none:7");
     ck_assert_int_eq(plan_choice_read(object, "record", LAYERS, &read), GT_OK);
     ck_assert(plan_choice_equal(&choice, &read));
     ck_assert_str_eq(
@@ -47,12 +50,14 @@ TEST(records_of_0_2_0_number_the_levels)
     for (size_t i = 0; i < sizeof records / sizeof records[0]; i++) {
         char record[256], text[RECOMPUTE_TEXT_MAX];
         struct plan_choice choice;
-        snprintf(record, sizeof record,
-                 "{\"micro_batch\": 3, \"loss_chunk_rows\": 16, \"evaluate_batch\": 2, \"recompute\": %s}",
-                 records[i].recompute);
+        snprintf(
+            record, sizeof record,
+            "{\"micro_batch\": 3, \"loss_chunk_rows\": 16, \"evaluate_batch\": 2, \"recompute\": %s}",
+            records[i].recompute);
         json_t *object = parse(record);
         ck_assert_int_eq(plan_choice_read(object, "record", LAYERS, &choice), GT_OK);
-        ck_assert_str_eq(recompute_text(text, &choice.recompute, LAYERS, ":", ","), records[i].text);
+        ck_assert_str_eq(recompute_text(text, &choice.recompute, LAYERS, ":", ","),
+                         records[i].text);
         json_decref(object);
     }
 }
@@ -70,12 +75,15 @@ TEST(other_values_are_refused)
         char record[256];
         struct plan_choice choice;
         struct log_capture capture;
-        snprintf(record, sizeof record,
-                 "{\"micro_batch\": 3, \"loss_chunk_rows\": 16, \"evaluate_batch\": 2, \"recompute\": %s}", bad[i]);
+        snprintf(
+            record, sizeof record,
+            "{\"micro_batch\": 3, \"loss_chunk_rows\": 16, \"evaluate_batch\": 2, \"recompute\": %s}",
+            bad[i]);
         json_t *object = parse(record);
         log_capture_begin(&capture);
-        log_capture_refused(&capture, plan_choice_read(object, "out/trainer_state.json", LAYERS, &choice), GT_DATA,
-                            "out/trainer_state.json");
+        log_capture_refused(&capture,
+                            plan_choice_read(object, "out/trainer_state.json", LAYERS, &choice),
+                            GT_DATA, "out/trainer_state.json");
         log_capture_end();
         json_decref(object);
     }

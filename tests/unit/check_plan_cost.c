@@ -1,4 +1,5 @@
-/* Tests of plan_cost.c: times follow from rates, dtypes and shapes; a profile's shares scale its peaks. */
+/* Tests of plan_cost.c: times follow from rates, dtypes and shapes; a profile's shares scale its
+ * peaks. */
 #include "plan/plan_cost.h"
 
 #include <math.h>
@@ -9,9 +10,12 @@
 static struct op_call gemm_call(int64_t m, int64_t n, int64_t k, enum dtype dtype)
 {
     struct op_call call = {.kind = OP_GEMM};
-    call.operand[GEMM_A] = (struct operand){.present = true, .dtype = dtype, .rank = 2, .dims = {m, k}};
-    call.operand[GEMM_B] = (struct operand){.present = true, .dtype = dtype, .rank = 2, .dims = {k, n}};
-    call.operand[GEMM_D] = (struct operand){.present = true, .dtype = dtype, .rank = 2, .dims = {m, n}};
+    call.operand[GEMM_A] =
+        (struct operand){.present = true, .dtype = dtype, .rank = 2, .dims = {m, k}};
+    call.operand[GEMM_B] =
+        (struct operand){.present = true, .dtype = dtype, .rank = 2, .dims = {k, n}};
+    call.operand[GEMM_D] =
+        (struct operand){.present = true, .dtype = dtype, .rank = 2, .dims = {m, n}};
     return call;
 }
 
@@ -19,7 +23,8 @@ static struct op_call residual_call(int64_t rows, enum dtype dtype)
 {
     struct op_call call = {.kind = OP_RESIDUAL};
     for (int slot = RESIDUAL_X; slot <= RESIDUAL_R; slot++)
-        call.operand[slot] = (struct operand){.present = true, .dtype = dtype, .rank = 2, .dims = {rows, 768}};
+        call.operand[slot] =
+            (struct operand){.present = true, .dtype = dtype, .rank = 2, .dims = {rows, 768}};
     return call;
 }
 
@@ -35,11 +40,14 @@ static struct plan_rates rates_of(const char *id, double share)
 TEST(products_run_at_the_rate_of_their_dtype)
 {
     struct plan_rates rates = rates_of("a100-80g-sxm", 1.0);
-    struct op_call single = gemm_call(8192, 3072, 768, DTYPE_F32), half = gemm_call(8192, 3072, 768, DTYPE_BF16);
+    struct op_call single = gemm_call(8192, 3072, 768, DTYPE_F32),
+                   half = gemm_call(8192, 3072, 768, DTYPE_BF16);
     const double flops = 2.0 * 8192 * 3072 * (768 + 64) + 2.0 * 0.5 * 128 * 128 * 108 * 768;
     rates.op_seconds = 0.0;
-    ck_assert_double_eq_tol(plan_cost_op(&single, &rates), flops / 19.4918e12, 1e-4 * flops / 19.5e12);
-    ck_assert_double_eq_tol(plan_cost_op(&half, &rates) * 16.0, plan_cost_op(&single, &rates), 1e-9);
+    ck_assert_double_eq_tol(plan_cost_op(&single, &rates), flops / 19.4918e12,
+                            1e-4 * flops / 19.5e12);
+    ck_assert_double_eq_tol(plan_cost_op(&half, &rates) * 16.0, plan_cost_op(&single, &rates),
+                            1e-9);
 }
 
 TEST(other_ops_move_bytes)
@@ -55,11 +63,13 @@ TEST(other_ops_move_bytes)
 TEST(an_unknown_rate_is_the_vector_rate)
 {
     struct plan_rates rates = rates_of("rx6800-xt-16g", 1.0);
-    struct op_call single = gemm_call(8192, 3072, 3072, DTYPE_F32), half = gemm_call(8192, 3072, 3072, DTYPE_F16);
+    struct op_call single = gemm_call(8192, 3072, 3072, DTYPE_F32),
+                   half = gemm_call(8192, 3072, 3072, DTYPE_F16);
     ck_assert_double_eq_tol(plan_cost_op(&half, &rates), plan_cost_op(&single, &rates), 1e-12);
 }
 
-/* The gradient of a weight has few elements and a long sum, which is divided among the units of a card. */
+/* The gradient of a weight has few elements and a long sum, which is divided among the units of a
+ * card. */
 TEST(a_long_sum_fills_the_card)
 {
     struct plan_rates rates = rates_of("rtx4090-24g", 1.0);
@@ -79,7 +89,8 @@ TEST(each_op_costs_its_start)
 
 TEST(a_share_scales_everything)
 {
-    struct op_call calls[2] = {gemm_call(640, 768, 768, DTYPE_BF16), residual_call(640, DTYPE_BF16)};
+    struct op_call calls[2] = {gemm_call(640, 768, 768, DTYPE_BF16),
+                               residual_call(640, DTYPE_BF16)};
     struct plan_rates whole = rates_of("rtx4090-24g", 1.0), quarter = rates_of("rtx4090-24g", 0.25);
     struct plan_rates table = rates_of("rtx4090-24g", 0.0);
     whole.op_seconds = quarter.op_seconds = table.op_seconds = 0.0;
@@ -91,7 +102,8 @@ TEST(a_share_scales_everything)
     }
 }
 
-/* A card of 7.5 computes heads above 128 columns in fp32; the backward of any card makes 8 products instead of 5. */
+/* A card of 7.5 computes heads above 128 columns in fp32; the backward of any card makes 8 products
+ * instead of 5. */
 TEST(wide_heads_have_their_price)
 {
     static const struct {
@@ -106,10 +118,13 @@ TEST(wide_heads_have_their_price)
         const struct plan_rates rates = rates_of(cases[i].card, 1.0);
         double seconds[2];
         for (int wide = 0; wide < 2; wide++) {
-            struct op_call call = {.kind = cases[i].kind,
-                                   .attrs = {.time = 4096, .heads = wide ? 1 : 2, .kv_heads = wide ? 1 : 2}};
-            const struct operand qkv = {.present = true, .dtype = DTYPE_F16, .rank = 2, .dims = {4096, 3 * 256}};
-            const struct operand y = {.present = true, .dtype = DTYPE_F16, .rank = 2, .dims = {4096, 256}};
+            struct op_call call = {
+                .kind = cases[i].kind,
+                .attrs = {.time = 4096, .heads = wide ? 1 : 2, .kv_heads = wide ? 1 : 2}};
+            const struct operand qkv = {
+                .present = true, .dtype = DTYPE_F16, .rank = 2, .dims = {4096, 3 * 256}};
+            const struct operand y = {
+                .present = true, .dtype = DTYPE_F16, .rank = 2, .dims = {4096, 256}};
             const bool forward = cases[i].kind == OP_ATTENTION_FORWARD;
             call.operand[forward ? (int)ATTENTION_FORWARD_QKV : (int)ATTENTION_BACKWARD_QKV] = qkv;
             call.operand[forward ? (int)ATTENTION_FORWARD_Y : (int)ATTENTION_BACKWARD_Y] = y;
@@ -125,22 +140,25 @@ TEST(what_times_rest_on_is_said)
     char text[512];
     struct device_profile profile;
     ck_assert_int_eq(device_profile_find("rtx3060-12g", &profile), GT_OK);
-    ck_assert_ptr_nonnull(
-        strstr(plan_rates_basis(text, &profile), "85 % of this card's peak rate for products, by the model"));
+    ck_assert_ptr_nonnull(strstr(plan_rates_basis(text, &profile),
+                                 "85 % of this card's peak rate for products, by the model"));
     snprintf(profile.share_source, sizeof profile.share_source, "a friend measured");
-    ck_assert_ptr_nonnull(strstr(plan_rates_basis(text, &profile), "products, as a friend measured"));
+    ck_assert_ptr_nonnull(
+        strstr(plan_rates_basis(text, &profile), "products, as a friend measured"));
 }
 
 TEST(few_rows_cost_a_ramp)
 {
     struct plan_rates rates = plan_rates_of_peaks(1e11, 1e11);
-    struct op_call few = gemm_call(64, 768, 768, DTYPE_F32), many = gemm_call(6400, 768, 768, DTYPE_F32);
+    struct op_call few = gemm_call(64, 768, 768, DTYPE_F32),
+                   many = gemm_call(6400, 768, 768, DTYPE_F32);
     double ratio = plan_cost_op(&many, &rates) / plan_cost_op(&few, &rates);
     ck_assert_double_eq_tol(ratio, 100.0 * (1.0 + 0.01) / 2.0, 1e-6);
     struct plan_rates two = plan_rates_of_peaks(8e11, 1e11);
     for (int kind = 0; kind < OP_KIND_COUNT; kind++)
         ck_assert_double_eq_tol(two.flops_per_s[kind][DTYPE_BF16],
-                                (kind == OP_GEMM ? 8.0 : 1.0) * rates.flops_per_s[kind][DTYPE_BF16], 1.0);
+                                (kind == OP_GEMM ? 8.0 : 1.0) * rates.flops_per_s[kind][DTYPE_BF16],
+                                1.0);
     rates = plan_rates_of_peaks(0.0, 0.0);
     ck_assert_double_eq_tol(plan_cost_op(&many, &rates), op_bytes(&many) / 20e9, 1e-9);
     ck_assert_double_eq(plan_cost_gemm_rows(&few), 64.0);
@@ -154,14 +172,27 @@ TEST(what_was_timed_replaces_what_was_modelled)
 {
     struct op_call large = gemm_call(22528, 2304, 768, DTYPE_BF16), other = large,
                    small = gemm_call(512, 768, 768, DTYPE_BF16);
-    struct op_call single = gemm_call(22528, 2304, 768, DTYPE_F32), residual = residual_call(4096, DTYPE_BF16);
+    struct op_call single = gemm_call(22528, 2304, 768, DTYPE_F32),
+                   residual = residual_call(4096, DTYPE_BF16);
     struct plan_rates rates = plan_rates_of_peaks(40e12, 10e12), before = rates;
     const double flops = op_flops(&large);
     struct backend_timing timings[] = {
-        {.kind = OP_GEMM, .dtype = DTYPE_BF16, .flops = flops, .bytes = 1e8, .seconds = flops / 20e12},
-        {.kind = OP_GEMM, .dtype = DTYPE_BF16, .flops = 3.0 * flops, .bytes = 1e8, .seconds = flops / 20e12},
+        {.kind = OP_GEMM,
+         .dtype = DTYPE_BF16,
+         .flops = flops,
+         .bytes = 1e8,
+         .seconds = flops / 20e12},
+        {.kind = OP_GEMM,
+         .dtype = DTYPE_BF16,
+         .flops = 3.0 * flops,
+         .bytes = 1e8,
+         .seconds = flops / 20e12},
         {.kind = OP_RESIDUAL, .dtype = DTYPE_BF16, .flops = 1.0, .bytes = 3e8, .seconds = 1e-3},
-        {.kind = OP_ATTENTION_FORWARD, .dtype = DTYPE_BF16, .flops = 5e9, .bytes = 1e7, .seconds = 1e-3},
+        {.kind = OP_ATTENTION_FORWARD,
+         .dtype = DTYPE_BF16,
+         .flops = 5e9,
+         .bytes = 1e7,
+         .seconds = 1e-3},
     };
     other.attrs.transpose_b = true;
     struct plan_timed none = plan_rates_time(&rates, timings, 0);

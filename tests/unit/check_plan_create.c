@@ -1,5 +1,5 @@
-/* Tests of plan/plan_create: layout of the arena, sums, random programs, segments, refusals, failing allocations,
- * time. */
+/* Tests of plan/plan_create: layout of the arena, sums, random programs, segments, refusals,
+ * failing allocations, time. */
 #include <stdio.h>
 #include <string.h>
 
@@ -112,13 +112,15 @@ TEST(arena_is_run_then_phases_that_overlap)
     nothing_is_left(mem);
 }
 
-/* Two programs of the same ops in the same order, of which the second is larger: its placement is one of its own. */
+/* Two programs of the same ops in the same order, of which the second is larger: its placement is
+ * one of its own. */
 TEST(programs_of_other_sizes_are_placed_anew)
 {
     struct hostmem *mem = mem_create();
     struct graph *g = graph_make(mem);
     for (int64_t rows = 4; rows <= 8; rows += 4) {
-        const int32_t program = fixture_program(g, rows == 4 ? PROGRAM_TRAIN_FIRST : PROGRAM_TRAIN_NEXT);
+        const int32_t program =
+            fixture_program(g, rows == 4 ? PROGRAM_TRAIN_FIRST : PROGRAM_TRAIN_NEXT);
         const int32_t x = fixture_tensor(g, "x", rows, 16, LIFETIME_PROGRAM, CATEGORY_TEMPORARY);
         fixture_fill(g, program, x, 1.0f);
         const int32_t y = fixture_copy(g, program, x, TENSOR_NONE, false);
@@ -170,14 +172,17 @@ TEST(segments_keep_tensors_whole)
     for (int32_t i = 0; i < 5; i++)
         run[i] = fixture_tensor(g, "run", 1, 160, LIFETIME_RUN, CATEGORY_PARAMETER); /* 640 */
     int32_t program = fixture_program(g, PROGRAM_TRAIN_FIRST);
-    int32_t small = fixture_tensor(g, "small", 1, 80, LIFETIME_PROGRAM, CATEGORY_TEMPORARY); /* 320 */
+    int32_t small =
+        fixture_tensor(g, "small", 1, 80, LIFETIME_PROGRAM, CATEGORY_TEMPORARY); /* 320 */
     fixture_fill(g, program, small, 1.0f);
-    struct plan_options options = {.alignment_bytes = 64, .largest_segment_bytes = 1000}; /* 960 used */
+    struct plan_options options = {.alignment_bytes = 64,
+                                   .largest_segment_bytes = 1000}; /* 960 used */
     struct plan *plan = NULL;
     ck_assert_int_eq(plan_create(mem, g, &options, &plan), GT_OK);
     plan_is_sound(plan);
     ck_assert_int_eq(plan->segment_count, 5);
-    ck_assert_uint_eq(plan->segment[0].size_bytes, 960); /* the small one fills a gap next to the first */
+    ck_assert_uint_eq(plan->segment[0].size_bytes,
+                      960); /* the small one fills a gap next to the first */
     ck_assert_uint_eq(plan->segment[4].size_bytes, 640);
     ck_assert_uint_eq(plan->arena_bytes, 5 * 640 + 320);
     ck_assert_int_eq(plan->tensor[small].segment, 0);
@@ -190,8 +195,9 @@ TEST(segments_keep_tensors_whole)
 }
 
 /* Expects that plan_create() on `g` fails with `status` and one line with `words`. */
-static void create_fails(struct hostmem *mem, const struct graph *g, const struct plan_options *options,
-                         enum gt_status status, const char *words)
+static void create_fails(struct hostmem *mem, const struct graph *g,
+                         const struct plan_options *options, enum gt_status status,
+                         const char *words)
 {
     struct log_capture capture;
     struct plan *plan = NULL;
@@ -206,7 +212,8 @@ TEST(what_cannot_be_planned_is_refused_by_name)
 {
     struct hostmem *mem = mem_create();
     struct graph *g = graph_make(mem);
-    int32_t big = fixture_tensor(g, "the_big_one", 1, 400, LIFETIME_RUN, CATEGORY_PARAMETER); /* 1600 */
+    int32_t big =
+        fixture_tensor(g, "the_big_one", 1, 400, LIFETIME_RUN, CATEGORY_PARAMETER); /* 1600 */
     int32_t program = fixture_program(g, PROGRAM_TRAIN_FIRST);
     fixture_copy(g, program, big, TENSOR_NONE, false);
     struct plan_options options = {.alignment_bytes = 64, .largest_segment_bytes = 1500};
@@ -228,8 +235,10 @@ TEST(what_cannot_be_planned_is_refused_by_name)
     struct fixture_backend backend;
     fixture_backend_init(&backend);
     options.device = &backend.base;
-    create_fails(mem, g, &options, GT_UNSUPPORTED, "fixture cannot run copy (x=bfloat16[3,5] y=bfloat16[3,5])");
-    struct backend_info info = {.device = "a small card", .detail = "driver 7", .limits = "no bfloat16"};
+    create_fails(mem, g, &options, GT_UNSUPPORTED,
+                 "fixture cannot run copy (x=bfloat16[3,5] y=bfloat16[3,5])");
+    struct backend_info info = {
+        .device = "a small card", .detail = "driver 7", .limits = "no bfloat16"};
     options.info = &info;
     create_fails(mem, g, &options, GT_UNSUPPORTED, "; a small card; driver 7; no bfloat16");
     hostmem_free(g);
@@ -239,12 +248,14 @@ TEST(what_cannot_be_planned_is_refused_by_name)
     int32_t x = fixture_tensor(g, "x", 2, 2, LIFETIME_RUN, CATEGORY_PARAMETER);
     struct graph_pen pen = {.graph = g, .program = program};
     ck_assert_int_eq(GRAPH_ADD(GELU_FORWARD, &pen, "gelu", NULL, .x = x), GT_OK);
-    create_fails(mem, g, &options, GT_UNSUPPORTED, "op 0 of program train_first, which writes gelu.y");
+    create_fails(mem, g, &options, GT_UNSUPPORTED,
+                 "op 0 of program train_first, which writes gelu.y");
     hostmem_free(g);
 
     g = graph_make(mem);
     for (int32_t i = 0; i < 3; i++)
-        fixture_tensor(g, "huge", INT64_C(1) << 28, INT64_C(1) << 27, LIFETIME_RUN, CATEGORY_PARAMETER);
+        fixture_tensor(g, "huge", INT64_C(1) << 28, INT64_C(1) << 27, LIFETIME_RUN,
+                       CATEGORY_PARAMETER);
     options = (struct plan_options){.alignment_bytes = 64};
     create_fails(mem, g, &options, GT_USAGE, "huge needs 144115188075855872 bytes");
     hostmem_free(g);

@@ -1,12 +1,13 @@
 /* Compares the search with brute force over random small models.
  *
- *   grid   12 cases, 200 with CHECK_LONG=1.  The judge lists the candidates of the grid itself: micro-batches,
- *          narrower loss chunks, parts of the optimizer state in host memory, every rung.  It builds each whole model,
- *          as for a run.  What the search measures in parts must equal that; no candidate that is more than 0.5 %
- *          faster than the choice may have a plan that fits.
- *   wide   3 cases of 8 and more blocks, 30 with CHECK_LONG=1, dense, with adapters and with ranks.  The judge lists
- *          every micro-batch, chunks in steps of 16 rows, and every rung.  It prints how much slower the choices are
- *          than the fastest that fits: 1 % at most on average, 25 % in a tiny model.  None is refused that fits.
+ *   grid   12 cases, 200 with CHECK_LONG=1.  The judge lists the candidates of the grid itself:
+ * micro-batches, narrower loss chunks, parts of the optimizer state in host memory, every rung.  It
+ * builds each whole model, as for a run.  What the search measures in parts must equal that; no
+ * candidate that is more than 0.5 % faster than the choice may have a plan that fits. wide   3
+ * cases of 8 and more blocks, 30 with CHECK_LONG=1, dense, with adapters and with ranks.  The judge
+ * lists every micro-batch, chunks in steps of 16 rows, and every rung.  It prints how much slower
+ * the choices are than the fastest that fits: 1 % at most on average, 25 % in a tiny model.  None
+ * is refused that fits.
  */
 #include <math.h>
 #include <stdio.h>
@@ -24,7 +25,8 @@
 
 #define CASES 12
 #define CASES_LONG 200
-#define GRID_SLOWER_MAX 1e-9 /* bytes need not fall at every rung of a small model, and bisection can pass one over */
+#define GRID_SLOWER_MAX \
+    1e-9 /* bytes need not fall at every rung of a small model, and bisection can pass one over */
 #define WIDE_CASES 3
 #define WIDE_CASES_LONG 30
 #define WIDE_SLOWER_MAX 0.10
@@ -64,7 +66,8 @@ static void model_draw(struct draws *draws, int32_t layers, struct model_options
 {
     static const int32_t vocabularies[] = {65, 1000, 4096, 16384};
     struct model_config *config = &options->config;
-    *options = (struct model_options){.train = true, .evaluate = true, .generate_batch = 1, .correction_rows = 1};
+    *options = (struct model_options){
+        .train = true, .evaluate = true, .generate_batch = 1, .correction_rows = 1};
     config->n_layer = layers;
     config->n_head = config->n_kv_head = draw(draws, 1, 3);
     config->n_embd = config->n_head * 16 * draw(draws, 1, 3);
@@ -74,8 +77,9 @@ static void model_draw(struct draws *draws, int32_t layers, struct model_options
     config->dropout = draw(draws, 0, 1) == 1 ? 0.1f : 0.0f;
     config->norm_epsilon = 1e-5;
     options->dtype = draw(draws, 0, 1) == 1 ? DTYPE_BF16 : DTYPE_F32;
-    options->states =
-        options->dtype == DTYPE_BF16 ? (enum state_format)draw(draws, 0, STATE_FORMATS - 1) : STATE_MASTER;
+    options->states = options->dtype == DTYPE_BF16
+                          ? (enum state_format)draw(draws, 0, STATE_FORMATS - 1)
+                          : STATE_MASTER;
     options->generate = draw(draws, 0, 2) == 0;
     options->prefill_time = config->block_size / 2;
     options->parts = 1 + (int32_t)(draws->number % 3);
@@ -83,7 +87,8 @@ static void model_draw(struct draws *draws, int32_t layers, struct model_options
     options->muon = draws->number % 8 == 6 && options->states <= STATE_SR_BF16;
     options->muon_dtype = options->dtype;
     if (draws->number % 4 == 1)
-        config->lora = (struct lora_config){.rank = 2, .targets = parameters_lora_targets(config), .alpha = 2.0};
+        config->lora = (struct lora_config){
+            .rank = 2, .targets = parameters_lora_targets(config), .alpha = 2.0};
 }
 
 static void batch_draw(struct draws *draws, int32_t batch, struct search_request *request)
@@ -102,7 +107,8 @@ static void batch_draw(struct draws *draws, int32_t batch, struct search_request
 
 static struct search_request request_draw(struct draws *draws)
 {
-    struct search_request request = {.plan = {.alignment_bytes = 256}, .rates = plan_rates_of_profile(&profile, false)};
+    struct search_request request = {.plan = {.alignment_bytes = 256},
+                                     .rates = plan_rates_of_profile(&profile, false)};
     struct plan_choice *choice = &request.options.choice;
     model_draw(draws, draw(draws, 1, 5), &request.options);
     batch_draw(draws, draw(draws, 1, 7), &request);
@@ -111,8 +117,10 @@ static struct search_request request_draw(struct draws *draws)
     request.pin_loss_chunk = draw(draws, 0, 7) == 0;
     request.pin_evaluate_batch = draw(draws, 0, 3) == 0;
     if (request.pin_recompute)
-        choice->recompute = recompute_two(RECOMPUTE_FULL, 1, RECOMPUTE_GELU, request.options.config.n_layer);
-    request.plan.device = draw(draws, 0, 1) == 1 ? card : NULL; /* workspaces of 32 MiB outweigh small models */
+        choice->recompute =
+            recompute_two(RECOMPUTE_FULL, 1, RECOMPUTE_GELU, request.options.config.n_layer);
+    request.plan.device =
+        draw(draws, 0, 1) == 1 ? card : NULL; /* workspaces of 32 MiB outweigh small models */
     request.pin_offload = draws->number % 3 != 2;
     choice->offload = request.pin_offload ? draw(draws, 0, OFFLOAD_ALL) : 0;
     request.share.host_bytes = request.pin_offload ? UINT64_MAX : (uint64_t)draw(draws, 0, 1 << 22);
@@ -128,7 +136,8 @@ struct judged {
 };
 
 /* Builds the whole model of a choice.  The first micro-step counts as the next ones. */
-static struct judged judge(const struct search_request *request, const struct plan_choice *choice, bool place)
+static struct judged judge(const struct search_request *request, const struct plan_choice *choice,
+                           bool place)
 {
     struct model_options options = request->options;
     struct plan_options how = request->plan;
@@ -144,7 +153,8 @@ static struct judged judge(const struct search_request *request, const struct pl
         const bool as_next = p == model->train_first.program && model->train_next.program >= 0;
         if (model->graph->programs[p].phase == PHASE_TRAIN)
             out.seconds += model_runs(&options, model->graph->programs[p].kind) *
-                           plan_cost_blocks(model->graph, as_next ? model->train_next.program : p, &request->rates);
+                           plan_cost_blocks(model->graph, as_next ? model->train_next.program : p,
+                                            &request->rates);
     }
     out.bytes = place ? plan->arena_bytes : plan->arena_bytes_bound;
     out.host_bytes = plan->host_bytes;
@@ -198,7 +208,8 @@ static int32_t rungs_of(const struct search_request *request)
     const int32_t layers = request->options.config.n_layer;
     if (request->pin_recompute)
         return request->pin_offload ? 0 : request->options.choice.recompute.blocks[RECOMPUTE_FULL];
-    return layers * (request->pin_offload || request->share.host_bytes == 0 ? RECOMPUTE_FULL : RECOMPUTE_OFFLOAD);
+    return layers * (request->pin_offload || request->share.host_bytes == 0 ? RECOMPUTE_FULL
+                                                                            : RECOMPUTE_OFFLOAD);
 }
 
 static bool list_next(struct list *list)
@@ -238,24 +249,28 @@ static struct plan_choice list_choice(const struct list *list)
     if (list->request->pin_recompute)
         recompute_swap(&choice.recompute, RECOMPUTE_FULL, RECOMPUTE_OFFLOAD, list->rung);
     else if (list->rung > 0)
-        choice.recompute = recompute_two((enum recompute_level)level, list->rung - (level - 1) * layers,
-                                         (enum recompute_level)(level - 1), layers);
+        choice.recompute =
+            recompute_two((enum recompute_level)level, list->rung - (level - 1) * layers,
+                          (enum recompute_level)(level - 1), layers);
     else
         choice.recompute = recompute_uniform(RECOMPUTE_NONE, layers);
     return choice;
 }
 
-/* Drops a micro-batch above the requested one if it saves less than 3 % beside the one before it that stays, without
- * offload and with the most.  A whole part of several stays. */
+/* Drops a micro-batch above the requested one if it saves less than 3 % beside the one before it
+ * that stays, without offload and with the most.  A whole part of several stays. */
 static void batches_drop(const struct measure *measure, struct list *list)
 {
     const struct search_request *request = list->request;
-    const int32_t asked = request->options.choice.micro_batch, least = request->options.choice.offload;
-    const int32_t most = request->pin_offload || request->share.host_bytes == 0 ? least : OFFLOAD_ALL;
+    const int32_t asked = request->options.choice.micro_batch,
+                  least = request->options.choice.offload;
+    const int32_t most =
+        request->pin_offload || request->share.host_bytes == 0 ? least : OFFLOAD_ALL;
     double kept[2] = {INFINITY, INFINITY};
     for (list->batch = asked; list->batch <= request->micro_batch_most; list->batch++) {
         double own[2] = {0.0};
-        if (request->pin_micro_batch || (list->batch != asked && request->samples % list->batch != 0) ||
+        if (request->pin_micro_batch ||
+            (list->batch != asked && request->samples % list->batch != 0) ||
             (list->batch == request->samples && request->options.parts > 1))
             continue;
         list->chunk = chunk_first(list);
@@ -310,12 +325,13 @@ TEST_LOOP(the_fastest_of_the_grid_is_found, is_long() ? CASES_LONG : CASES)
     const enum gt_status status = plan_search(mem, &request, &result);
     const struct search_choice *found = &result.found;
     struct measure_memo memo = {0};
-    const struct measure measure = {mem, &request.options, &request.plan, &request.rates, request.samples, &memo};
+    const struct measure measure = {
+        mem, &request.options, &request.plan, &request.rates, request.samples, &memo};
     const struct judged own = judge(&request, &found->options.choice, true);
     ck_assert_uint_eq(own.bytes, found->arena_bytes);
     ck_assert_double_eq_tol(own.seconds, found->seconds, 1e-9 * found->seconds);
-    ck_assert_int_eq(status == GT_OK,
-                     own.bytes <= request.share.device_bytes && own.host_bytes <= request.share.host_bytes);
+    ck_assert_int_eq(status == GT_OK, own.bytes <= request.share.device_bytes &&
+                                          own.host_bytes <= request.share.host_bytes);
     struct list list = {.request = &request};
     batches_drop(&measure, &list);
     while (list_next(&list)) {
@@ -327,13 +343,15 @@ TEST_LOOP(the_fastest_of_the_grid_is_found, is_long() ? CASES_LONG : CASES)
         ck_assert_uint_eq(measured.bytes, at.bytes);
         ck_assert_uint_eq(measured.host_bytes, at.host_bytes);
         ck_assert_double_eq_tol(measured.seconds, at.seconds, 1e-9 * at.seconds);
-        const bool fits = at.bytes <= request.share.device_bytes && at.host_bytes <= request.share.host_bytes;
-        if (!fits || (status == GT_OK && measured.seconds >= found->seconds * (1.0 - GRID_SLOWER_MAX)))
+        const bool fits =
+            at.bytes <= request.share.device_bytes && at.host_bytes <= request.share.host_bytes;
+        if (!fits ||
+            (status == GT_OK && measured.seconds >= found->seconds * (1.0 - GRID_SLOWER_MAX)))
             continue;
         ck_assert_msg(judge(&request, &choice, true).bytes > request.share.device_bytes,
                       "%s takes %.9g s and fits; the choice takes %.9g s",
-                      plan_choice_text(text, &choice, request.options.config.n_layer, false), at.seconds,
-                      status == GT_OK ? found->seconds : INFINITY);
+                      plan_choice_text(text, &choice, request.options.config.n_layer, false),
+                      at.seconds, status == GT_OK ? found->seconds : INFINITY);
     }
     measure_memo_close(&memo);
 }
@@ -356,7 +374,8 @@ TEST(little_is_lost_beside_all_micro_batches_and_chunks)
         request.micro_batch_most = 0;
         budget_draw(&draws, &request, 0.9);
         const enum gt_status status = plan_search(mem, &request, &result);
-        const struct measure measure = {mem, &request.options, &request.plan, &request.rates, request.samples, &memo};
+        const struct measure measure = {
+            mem, &request.options, &request.plan, &request.rates, request.samples, &memo};
         for (struct list list = {.request = &request, .wide = true}; list_next(&list);) {
             const struct plan_choice choice = list_choice(&list);
             struct measurement measured;
@@ -366,14 +385,16 @@ TEST(little_is_lost_beside_all_micro_batches_and_chunks)
         }
         measure_memo_close(&memo);
         ck_assert_msg(status == GT_OK || !(fastest < INFINITY), "case %d is refused, and fits", i);
-        ck_assert_uint_le(status == GT_OK ? result.found.arena_bytes : 0, request.share.device_bytes);
+        ck_assert_uint_le(status == GT_OK ? result.found.arena_bytes : 0,
+                          request.share.device_bytes);
         const double slower = status == GT_OK ? result.found.seconds / fastest - 1.0 : 0.0;
         sum += fmax(slower, 0.0);
         worst = fmax(worst, slower);
         if (slower > 0.05)
             printf("case %d: %.2f %% slower\n", i, 100.0 * slower);
     }
-    printf("%d cases: %.3f %% slower on average, %.2f %% at worst\n", cases, 100.0 * sum / cases, 100.0 * worst);
+    printf("%d cases: %.3f %% slower on average, %.2f %% at worst\n", cases, 100.0 * sum / cases,
+           100.0 * worst);
     ck_assert_double_le(worst, WIDE_SLOWER_MAX);
     ck_assert_double_le(sum / cases, WIDE_SLOWER_MEAN);
 }

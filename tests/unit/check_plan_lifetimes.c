@@ -1,4 +1,5 @@
-/* Tests of plan/plan_lifetimes: items of a program, live items at each op, the peak and its categories. */
+/* Tests of plan/plan_lifetimes: items of a program, live items at each op, the peak and its
+ * categories. */
 #include <string.h>
 
 #include "plan/plan_create.h"
@@ -8,12 +9,9 @@
 
 enum { ITEMS = 16, OPS = 8 };
 
-/* in -> a -> b(out) = a + in, with a base of two rows written by views in between, at an alignment of 64:
- *   op 0  copy      in -> a
- *   op 1  fill      base[0]
- *   op 2  fill      base[1]
- *   op 3  residual  a + in -> b
- *   op 4  copy      base -> c                                    */
+/* in -> a -> b(out) = a + in, with a base of two rows written by views in between, at an alignment
+ * of 64: op 0  copy      in -> a op 1  fill      base[0] op 2  fill      base[1] op 3  residual  a
+ * + in -> b op 4  copy      base -> c                                    */
 struct small {
     struct hostmem *mem;
     struct graph *graph;

@@ -1,4 +1,5 @@
-/* Tests of plan/plan_place: known optimal placements, all orders, segments, and random items against brute force. */
+/* Tests of plan/plan_place: known optimal placements, all orders, segments, and random items
+ * against brute force. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,8 @@ static struct table *table_create(int32_t ops, uint64_t segment_bytes)
     struct table *t = calloc(1, sizeof *t);
     ck_assert_ptr_nonnull(t);
     t->ops = ops;
-    t->fixed = (struct plan_placer){.slots = t->fixed_slots, .capacity = 8, .segment_bytes = segment_bytes};
+    t->fixed = (struct plan_placer){
+        .slots = t->fixed_slots, .capacity = 8, .segment_bytes = segment_bytes};
     t->scratch = (struct plan_scratch){.placer = {.slots = t->slots, .capacity = ITEMS_MAX + 1},
                                        .keys = t->keys,
                                        .best = t->best,
@@ -39,7 +41,8 @@ static struct table *table_create(int32_t ops, uint64_t segment_bytes)
 static void item_add(struct table *t, int32_t first, int32_t last, uint64_t bytes)
 {
     ck_assert_int_lt(t->count, ITEMS_MAX);
-    t->items[t->count++] = (struct plan_item){.first = first, .last = last, .bytes = bytes, .tensor = t->count};
+    t->items[t->count++] =
+        (struct plan_item){.first = first, .last = last, .bytes = bytes, .tensor = t->count};
 }
 
 /* Fills live[] and returns the largest sum of live bytes. */
@@ -70,7 +73,8 @@ static uint64_t table_place(struct table *t)
         for (int32_t j = 0; j < i; j++) {
             const struct plan_item *b = &t->items[j];
             bool meet = a->first <= b->last && b->first <= a->last;
-            ck_assert(!meet || end <= b->offset_bytes || b->offset_bytes + b->bytes <= a->offset_bytes);
+            ck_assert(!meet || end <= b->offset_bytes ||
+                      b->offset_bytes + b->bytes <= a->offset_bytes);
         }
     }
     if (!segment)
@@ -189,7 +193,8 @@ TEST(random_items_stay_between_optimum_and_twice_it)
         struct table *t = table_create(6, 0);
         for (int32_t i = 2 + fixture_below(&random, 5); i > 0; i--) {
             int32_t first = fixture_below(&random, 6);
-            item_add(t, first, first + fixture_below(&random, 6 - first), 1 + (uint64_t)fixture_below(&random, 9));
+            item_add(t, first, first + fixture_below(&random, 6 - first),
+                     1 + (uint64_t)fixture_below(&random, 9));
         }
         uint64_t bound = table_bound(t), optimum = brute_force(t), placed = table_place(t);
         ck_assert_uint_ge(optimum, bound);

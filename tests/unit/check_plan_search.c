@@ -1,7 +1,8 @@
 /* Tests of the search for a plan that fits: its guarantees for any cost model.
  *
- * A result fits, a larger budget is never slower, pinned choices stay, the samples of an update stay, and when nothing
- * fits the search reports the least bytes.  Costs are checked for their proportions.
+ * A result fits, a larger budget is never slower, pinned choices stay, the samples of an update
+ * stay, and when nothing fits the search reports the least bytes.  Costs are checked for their
+ * proportions.
  */
 #include <math.h>
 #include <stdio.h>
@@ -75,13 +76,14 @@ TEST(larger_budgets_are_never_slower)
         seconds_before = result.found.seconds;
         const struct model_options *options = &result.found.options;
         int64_t steps = options->micro_steps - (options->choice.remainder_batch > 0);
-        ck_assert_int_eq(steps * options->choice.micro_batch + options->choice.remainder_batch, request.samples);
+        ck_assert_int_eq(steps * options->choice.micro_batch + options->choice.remainder_batch,
+                         request.samples);
     }
     ck_assert_int_gt(fitted, 20);
 }
 
-/* A tensor that the device cannot allocate excludes only its candidate: others follow, or nothing fits and the result
- * reports it, with options that can be inspected. */
+/* A tensor that the device cannot allocate excludes only its candidate: others follow, or nothing
+ * fits and the result reports it, with options that can be inspected. */
 TEST(the_largest_allocation_limits_candidates)
 {
     struct search_request request = request_make();
@@ -90,7 +92,8 @@ TEST(the_largest_allocation_limits_candidates)
     int32_t count;
     uint64_t asked = bytes_asked(&request);
     request.share.device_bytes = 2 * asked;
-    request.plan.largest_segment_bytes = (uint64_t)13 * 32 * 128 * 4 - 64; /* just below an MLP's inner tensor */
+    request.plan.largest_segment_bytes =
+        (uint64_t)13 * 32 * 128 * 4 - 64; /* just below an MLP's inner tensor */
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
     ck_assert(result.fits && !result.unplaceable);
     ck_assert_int_gt(result.candidates, 1);
@@ -144,7 +147,8 @@ TEST(budgets_are_told_so_that_they_work)
         ck_assert_int_eq(sscanf(search_budget_text(text, bytes), "%lf%7s", &number, unit), 2);
         double step = strcmp(unit, "GiB") == 0 ? (double)gib : 1048576.0;
         ck_assert_uint_ge((uint64_t)(number * step), bytes);
-        ck_assert_double_le(number * step, (double)bytes + (unit[0] == 'G' ? 0.01 * step : step) + 1048576.0);
+        ck_assert_double_le(number * step,
+                            (double)bytes + (unit[0] == 'G' ? 0.01 * step : step) + 1048576.0);
     }
 }
 
@@ -183,8 +187,8 @@ TEST(a_program_has_at_most_512_loss_chunks)
     ck_assert(result.fits);
 }
 
-/* A larger micro-batch that saves 2 % of the time is not in the grid, however large the budget; one that saves more
- * than 3 % is. */
+/* A larger micro-batch that saves 2 % of the time is not in the grid, however large the budget; one
+ * that saves more than 3 % is. */
 TEST(larger_micro_batches_do_not_fill_a_card_for_little)
 {
     struct search_request request = request_make();
@@ -208,7 +212,8 @@ TEST(larger_micro_batches_do_not_fill_a_card_for_little)
     ck_assert_double_lt(seconds[1], 0.97 * result.seconds_request);
 }
 
-/* States go from wide to lean, each only when no plan of the one before fits, and never when that is not allowed. */
+/* States go from wide to lean, each only when no plan of the one before fits, and never when that
+ * is not allowed. */
 TEST(leaner_states_come_last)
 {
     struct search_request request = request_make();
@@ -237,16 +242,17 @@ TEST(leaner_states_come_last)
     ck_assert(seen[STATE_MASTER] && seen[STATE_SR_BF16] && seen[STATE_SR_8BIT] && !seen[STATE_SR]);
 }
 
-/* Budgets of both kinds, the card's from large to small: state and inputs move before anything leaner is tried, never
- * more than the host's budget; a larger budget of either kind is never slower.  A resumed run keeps what its bits depend
- * on if any offload and recompute make it fit. */
+/* Budgets of both kinds, the card's from large to small: state and inputs move before anything
+ * leaner is tried, never more than the host's budget; a larger budget of either kind is never
+ * slower.  A resumed run keeps what its bits depend on if any offload and recompute make it fit. */
 TEST(the_state_moves_before_it_becomes_leaner)
 {
     struct search_request request = request_make();
     struct search_result result;
     bool seen[OFFLOAD_ALL + 1] = {false}, inputs = false;
     int kept = 0;
-    double larger[6] = {0.0}; /* seconds with the next larger budget of the card, by that of the host */
+    double larger[6] = {
+        0.0}; /* seconds with the next larger budget of the card, by that of the host */
     request.options.dtype = DTYPE_BF16;
     request.options.config.n_layer = 8;
     const uint64_t asked = bytes_asked(&request);
@@ -263,7 +269,8 @@ TEST(the_state_moves_before_it_becomes_leaner)
             ck_assert_uint_le(result.found.arena_bytes, request.share.device_bytes);
             ck_assert_uint_le(result.found.host_bytes, host);
             const int32_t away = result.found.options.choice.recompute.blocks[RECOMPUTE_OFFLOAD];
-            ck_assert((result.found.options.choice.offload == 0 && away == 0) == (result.found.host_bytes == 0));
+            ck_assert((result.found.options.choice.offload == 0 && away == 0) ==
+                      (result.found.host_bytes == 0));
             if (result.found.options.states != STATE_MASTER)
                 continue;
             ck_assert_double_le(result.found.seconds, before * (1.0 + 1e-12));
@@ -278,7 +285,8 @@ TEST(the_state_moves_before_it_becomes_leaner)
         const bool same = plan_search(mem, &pinned, &result) == GT_OK;
         kept += same;
         if (plan_search(mem, &request, &result) == GT_OK && same)
-            ck_assert_int_eq(result.found.options.choice.micro_batch, request.options.choice.micro_batch);
+            ck_assert_int_eq(result.found.options.choice.micro_batch,
+                             request.options.choice.micro_batch);
         request.resumed = false;
     }
     search_memo_close(&memo);
@@ -287,7 +295,8 @@ TEST(the_state_moves_before_it_becomes_leaner)
 }
 
 /* Plans a choice again, with the planner itself. */
-static uint64_t bytes_planned(const struct search_request *request, const struct model_options *options)
+static uint64_t bytes_planned(const struct search_request *request,
+                              const struct model_options *options)
 {
     struct model *model;
     struct plan *plan;
@@ -319,8 +328,8 @@ static uint64_t bytes_widest(const struct search_request *request, int32_t batch
     return UINT64_MAX;
 }
 
-/* If time costs nothing, the plan has no block recomputed, then the fewest micro-steps; pinned recompute changes only
- * the first of these. */
+/* If time costs nothing, the plan has no block recomputed, then the fewest micro-steps; pinned
+ * recompute changes only the first of these. */
 TEST_LOOP(of_equal_times_the_simplest_is_chosen, 2)
 {
     static const int32_t batches[] = {1, 2, 3, 4, 6, 8, 12, 13};
@@ -334,11 +343,13 @@ TEST_LOOP(of_equal_times_the_simplest_is_chosen, 2)
             request.rates.flops_per_s[kind][dtype] = 0.0;
     }
     request.pin_recompute = _i == 1;
-    request.options.choice.recompute = recompute_uniform(_i == 1 ? RECOMPUTE_MLP : RECOMPUTE_NONE, 4);
+    request.options.choice.recompute =
+        recompute_uniform(_i == 1 ? RECOMPUTE_MLP : RECOMPUTE_NONE, 4);
     request.share.device_bytes = asked / 10 * (_i == 1 ? 4 : 7);
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
     ck_assert_int_gt(result.candidates, 1);
-    ck_assert(recompute_equal(&result.found.options.choice.recompute, &request.options.choice.recompute));
+    ck_assert(
+        recompute_equal(&result.found.options.choice.recompute, &request.options.choice.recompute));
     for (size_t i = 0; i < sizeof batches / sizeof batches[0]; i++) {
         const uint64_t bytes = bytes_widest(&request, batches[i], &steps);
         if (bytes == UINT64_MAX || steps > fewest)
@@ -350,7 +361,8 @@ TEST_LOOP(of_equal_times_the_simplest_is_chosen, 2)
     ck_assert_uint_eq(result.found.arena_bytes, least);
 }
 
-static void choices_check(const struct search_request *request, const struct search_choice *choices, int32_t count)
+static void choices_check(const struct search_request *request, const struct search_choice *choices,
+                          int32_t count)
 {
     bool other = false;
     for (int32_t i = 0; i < count; i++) {
@@ -361,14 +373,17 @@ static void choices_check(const struct search_request *request, const struct sea
         ck_assert_double_gt(choices[i].seconds, 0.0);
         ck_assert_str_ne(search_changes_text(text, options, &request->options), "as configured");
         for (int32_t k = 0; k < i; k++)
-            ck_assert_str_ne(text, search_changes_text(before, &choices[k].options, &request->options));
+            ck_assert_str_ne(text,
+                             search_changes_text(before, &choices[k].options, &request->options));
         bool equivalent = search_choice_equivalent(choices[i].kind);
         ck_assert(!(other && equivalent)); /* choices that are not equivalent come last */
         other = other || !equivalent;
         int64_t steps = options->micro_steps - (options->choice.remainder_batch > 0);
-        ck_assert_int_eq(steps * options->choice.micro_batch + options->choice.remainder_batch, request->samples);
+        ck_assert_int_eq(steps * options->choice.micro_batch + options->choice.remainder_batch,
+                         request->samples);
         const struct model_config *a = &options->config, *b = &request->options.config;
-        bool same = a->block_size == b->block_size && a->n_layer == b->n_layer && a->n_embd == b->n_embd;
+        bool same =
+            a->block_size == b->block_size && a->n_layer == b->n_layer && a->n_embd == b->n_embd;
         ck_assert_int_eq(same, equivalent);
     }
 }

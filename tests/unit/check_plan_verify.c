@@ -1,6 +1,8 @@
-/* Tests of plan/plan_verify: sound plans pass, and it detects every way to spoil one that we can think of.
+/* Tests of plan/plan_verify: sound plans pass, and it detects every way to spoil one that we can
+ * think of.
  *
- * Random plans are spoilt one at a time and restored, so that each rejection is due to the one change.
+ * Random plans are spoilt one at a time and restored, so that each rejection is due to the one
+ * change.
  */
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +31,8 @@ static void bench_create(struct bench *b, uint64_t seed, uint32_t guard_bytes)
     ck_assert_int_eq(hostmem_create(&b->mem), GT_OK);
     b->graph = fixture_random_graph(b->mem, seed);
     fixture_backend_init(&b->backend);
-    struct plan_options options = {.device = &b->backend.base, .alignment_bytes = 64, .guard_bytes = guard_bytes};
+    struct plan_options options = {
+        .device = &b->backend.base, .alignment_bytes = 64, .guard_bytes = guard_bytes};
     ck_assert_int_eq(plan_create(b->mem, b->graph, &options, &b->plan), GT_OK);
     ck_assert(plan_verify(b->plan));
 }
@@ -60,7 +63,8 @@ static void storage_move(struct bench *b, int32_t storage, struct address to)
         if (graph_storage(b->graph, t) != storage)
             continue;
         b->plan->tensor[t] = to;
-        b->plan->tensor[t].offset_bytes += (uint64_t)b->graph->tensors[t].view_offset * sizeof(float);
+        b->plan->tensor[t].offset_bytes +=
+            (uint64_t)b->graph->tensors[t].view_offset * sizeof(float);
     }
 }
 
@@ -84,13 +88,14 @@ static int32_t written_by(const struct bench *b, const struct op *op)
     return graph_storage(b->graph, op->operand[write_slot(op)]);
 }
 
-/* Puts the operands of one op on the same bytes, and its workspace on each of them.  Whole storages only: parts of two
- * tensors may have the same start and not overlap. */
+/* Puts the operands of one op on the same bytes, and its workspace on each of them.  Whole storages
+ * only: parts of two tensors may have the same start and not overlap. */
 static void spoil_op(struct bench *b, int32_t program, int32_t i)
 {
     const struct op *op = &b->graph->programs[program].ops[i];
     int32_t to = op->operand[write_slot(op)], from = op->operand[0];
-    if (op->kind == OP_FILL || b->graph->tensors[to].base != TENSOR_NONE || b->graph->tensors[from].base != TENSOR_NONE)
+    if (op->kind == OP_FILL || b->graph->tensors[to].base != TENSOR_NONE ||
+        b->graph->tensors[from].base != TENSOR_NONE)
         return;
     if (from != to)
         move_is_rejected(b, to, b->plan->tensor[from], "an op that writes over what it reads");
@@ -110,8 +115,8 @@ static void spoil_op(struct bench *b, int32_t program, int32_t i)
     b->plan->workspace_bytes[program][i]++;
 }
 
-/* For a read of a whole storage at op k: no other storage that an op writes between its last write and k may overlap
- * it. */
+/* For a read of a whole storage at op k: no other storage that an op writes between its last write
+ * and k may overlap it. */
 static void spoil_between(struct bench *b, int32_t program, int32_t k)
 {
     const struct program *p = &b->graph->programs[program];
@@ -123,7 +128,8 @@ static void spoil_between(struct bench *b, int32_t program, int32_t k)
         int32_t other = p->ops[j].operand[write_slot(&p->ops[j])];
         const struct tensor *tensor = &b->graph->tensors[other];
         if (tensor->base == TENSOR_NONE && tensor->lifetime == LIFETIME_PROGRAM && !tensor->input)
-            move_is_rejected(b, other, b->plan->tensor[storage], "a write over bytes that are read later");
+            move_is_rejected(b, other, b->plan->tensor[storage],
+                             "a write over bytes that are read later");
     }
 }
 
@@ -207,10 +213,12 @@ TEST(what_persists_may_not_be_written_by_others)
     hand_create(&h, 0);
     const struct plan *plan = h.b.plan;
     move_is_rejected(&h.b, h.a, plan->tensor[h.run], "a temporary over a run tensor");
-    move_is_rejected(&h.b, h.out, plan->tensor[h.phase], "a temporary over a phase tensor that was written before");
+    move_is_rejected(&h.b, h.out, plan->tensor[h.phase],
+                     "a temporary over a phase tensor that was written before");
     move_is_rejected(&h.b, h.phase, plan->tensor[h.run], "a phase tensor over a run tensor");
     move_is_rejected(&h.b, h.in, plan->tensor[h.run], "an input over a run tensor");
-    move_is_rejected(&h.b, h.in, plan->tensor[h.a], "an input that is overwritten before it is read");
+    move_is_rejected(&h.b, h.in, plan->tensor[h.a],
+                     "an input that is overwritten before it is read");
     bench_destroy(&h.b);
 }
 
@@ -221,8 +229,10 @@ TEST(the_end_of_an_operand_counts)
     ck_assert_int_eq(hostmem_create(&b.mem), GT_OK);
     ck_assert_int_eq(graph_create(b.mem, &b.graph), GT_OK);
     const int32_t program = fixture_program(b.graph, PROGRAM_TRAIN_FIRST);
-    const int32_t wide = fixture_tensor(b.graph, "wide", 4, 16, LIFETIME_PROGRAM, CATEGORY_TEMPORARY);
-    const int32_t narrow = fixture_tensor(b.graph, "narrow", 1, 16, LIFETIME_PROGRAM, CATEGORY_TEMPORARY);
+    const int32_t wide =
+        fixture_tensor(b.graph, "wide", 4, 16, LIFETIME_PROGRAM, CATEGORY_TEMPORARY);
+    const int32_t narrow =
+        fixture_tensor(b.graph, "narrow", 1, 16, LIFETIME_PROGRAM, CATEGORY_TEMPORARY);
     fixture_fill(b.graph, program, wide, 1.0f);
     fixture_fill(b.graph, program, narrow, 2.0f);
     fixture_copy(b.graph, program, wide, TENSOR_NONE, false);
@@ -304,7 +314,8 @@ TEST(each_memory_has_its_tensors)
     const int32_t home = fixture_tensor(b.graph, "state", 4, 16, LIFETIME_RUN, CATEGORY_MOMENT);
     const int32_t other = fixture_tensor(b.graph, "other", 4, 16, LIFETIME_RUN, CATEGORY_MOMENT);
     b.graph->tensors[home].home = b.graph->tensors[other].home = SPACE_HOST;
-    const struct graph_pen pen = {.graph = b.graph, .program = fixture_program(b.graph, PROGRAM_UPDATE)};
+    const struct graph_pen pen = {.graph = b.graph,
+                                  .program = fixture_program(b.graph, PROGRAM_UPDATE)};
     int32_t copied;
     ck_assert_int_eq(GRAPH_ADD(FETCH, &pen, "state", &copied, .x = home), GT_OK);
     ck_assert_int_eq(GRAPH_ADD(WAIT, &pen, "state", NULL, .x = home, .y = copied), GT_OK);
@@ -318,7 +329,8 @@ TEST(each_memory_has_its_tensors)
     ck_assert_uint_eq(b.plan->host_bytes, 2 * 256);
     ck_assert_int_eq(b.plan->segment_count, 2);
     ck_assert_int_eq(b.plan->device_segments, 1);
-    struct op *copy = &b.graph->programs[pen.program].ops[2], *last = &b.graph->programs[pen.program].ops[3];
+    struct op *copy = &b.graph->programs[pen.program].ops[2],
+              *last = &b.graph->programs[pen.program].ops[3];
     copy->operand[COPY_X] = home;
     rejected(&b, "an op that reads host memory");
     copy->operand[COPY_X] = copied;
@@ -354,7 +366,8 @@ TEST(copies_beside_computing_end_before_their_operands_are_used)
     ck_assert_int_eq(graph_create(b.mem, &b.graph), GT_OK);
     home = fixture_tensor(b.graph, "state", SLICES, 64, LIFETIME_RUN, CATEGORY_MOMENT);
     b.graph->tensors[home].home = SPACE_HOST;
-    const struct graph_pen pen = {.graph = b.graph, .program = fixture_program(b.graph, PROGRAM_UPDATE)};
+    const struct graph_pen pen = {.graph = b.graph,
+                                  .program = fixture_program(b.graph, PROGRAM_UPDATE)};
     for (int32_t i = 0; i <= SLICES; i++) {
         if (i < SLICES) {
             ck_assert_int_eq(graph_view_add(b.graph, home, i, 1, &host[i]), GT_OK);
@@ -377,7 +390,8 @@ TEST(copies_beside_computing_end_before_their_operands_are_used)
         if (op->kind != OP_WAIT)
             continue;
         found++;
-        op->operand[WAIT_X] = op->operand[WAIT_Y] = device[0] == kept.operand[WAIT_Y] ? home : device[0];
+        op->operand[WAIT_X] = op->operand[WAIT_Y] =
+            device[0] == kept.operand[WAIT_Y] ? home : device[0];
         rejected(&b, "a wait that names another copy");
         *op = kept;
         if (kept.operand[WAIT_Y] == program->ops[i + 1].operand[COPY_X]) {

@@ -1,4 +1,5 @@
-/* Tests of base/recompute: levels and their blocks in both forms, refusals, and the contents of a level. */
+/* Tests of base/recompute: levels and their blocks in both forms, refusals, and the contents of a
+ * level. */
 #include "base/recompute.h"
 
 #include <string.h>
@@ -62,14 +63,15 @@ TEST(what_is_no_level_is_refused)
 
 TEST(blocks_must_add_up)
 {
-    static const char *const bad[] = {"full:13,none", "full:6,none:5", "full:11", "full x6 + none x7",
-                                      "full:6,mlp:6,gelu:1"};
+    static const char *const bad[] = {"full:13,none", "full:6,none:5", "full:11",
+                                      "full x6 + none x7", "full:6,mlp:6,gelu:1"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct recompute_mix mix;
         const char *why;
         ck_assert_msg(!recompute_read(bad[i], LAYERS, &mix, &why), "%s", bad[i]);
         ck_assert_msg(strstr(why, "n_layer") != NULL, "%s: %s", bad[i], why);
-        ck_assert_msg(recompute_read(bad[i], 0, &mix, &why), "%s: a model that is not known yet", bad[i]);
+        ck_assert_msg(recompute_read(bad[i], 0, &mix, &why), "%s: a model that is not known yet",
+                      bad[i]);
     }
 }
 
@@ -88,13 +90,15 @@ TEST(the_first_blocks_have_the_highest_level)
     ck_assert_int_eq(recompute_blocks(&mix, RECOMPUTE_NONE, 2), 0);
 }
 
-/* Each level includes the ones before it, and at least one more class; that of offload is no class but a place. */
+/* Each level includes the ones before it, and at least one more class; that of offload is no class
+ * but a place. */
 TEST(levels_include_each_other)
 {
     for (int level = 1; level < RECOMPUTE_LEVELS; level++) {
         bool more = false;
         for (int c = RECOMPUTE_CLASS_PLAIN; c <= RECOMPUTE_CLASS_ATTENTION; c++) {
-            bool before = recompute_includes((enum recompute_level)(level - 1), (enum recompute_class)c);
+            bool before =
+                recompute_includes((enum recompute_level)(level - 1), (enum recompute_class)c);
             bool now = recompute_includes((enum recompute_level)level, (enum recompute_class)c);
             ck_assert(now || !before);
             more |= now && !before;

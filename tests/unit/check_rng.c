@@ -1,7 +1,8 @@
 /* Tests of base/rng: published vectors, keys, and the distributions.
  *
- * The known answers are those of Random123's kat_vectors for philox4x32-10.  The statistical bounds are five standard
- * deviations of the statistic for the number of draws, so that any seed passes and a shifted distribution does not.
+ * The known answers are those of Random123's kat_vectors for philox4x32-10.  The statistical bounds
+ * are five standard deviations of the statistic for the number of draws, so that any seed passes
+ * and a shifted distribution does not.
  */
 #include "base/rng.h"
 
@@ -89,22 +90,33 @@ static uint64_t reference_below(uint64_t bits, uint64_t bound)
         }
         digits[i + 4] = carry;
     }
-    return (uint64_t)digits[7] << 48 | (uint64_t)digits[6] << 32 | (uint64_t)digits[5] << 16 | digits[4];
+    return (uint64_t)digits[7] << 48 | (uint64_t)digits[6] << 32 | (uint64_t)digits[5] << 16 |
+           digits[4];
 }
 
 TEST(below)
 {
-    static const uint64_t bounds[] = {
-        1, 2, 3, 50257, 0xffffffff, UINT64_C(1) << 32, UINT64_C(0x123456789), INT64_MAX, UINT64_MAX - 1, UINT64_MAX};
+    static const uint64_t bounds[] = {1,
+                                      2,
+                                      3,
+                                      50257,
+                                      0xffffffff,
+                                      UINT64_C(1) << 32,
+                                      UINT64_C(0x123456789),
+                                      INT64_MAX,
+                                      UINT64_MAX - 1,
+                                      UINT64_MAX};
     const struct philox_key key = philox_key_make(unit_seed(), RNG_EPOCH);
     for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
         ck_assert_uint_eq(philox_below(0, 0, bounds[i]), 0);
         ck_assert_uint_eq(philox_below(0xffffffff, 0xffffffff, bounds[i]), bounds[i] - 1);
         for (uint32_t j = 0; j < 5000; j++) {
-            const struct philox_block block = philox4x32_10(key, (struct philox_block){{j, (uint32_t)i, 0, 0}});
+            const struct philox_block block =
+                philox4x32_10(key, (struct philox_block){{j, (uint32_t)i, 0, 0}});
             const uint64_t got = philox_below(block.word[0], block.word[1], bounds[i]);
             ck_assert_uint_lt(got, bounds[i]);
-            ck_assert_uint_eq(got, reference_below((uint64_t)block.word[0] << 32 | block.word[1], bounds[i]));
+            ck_assert_uint_eq(
+                got, reference_below((uint64_t)block.word[0] << 32 | block.word[1], bounds[i]));
         }
     }
     /* Each of ten values occurs about as often. */
@@ -120,7 +132,8 @@ TEST(below)
 TEST(normal_values)
 {
     /* Computed in another language from the first known answer. */
-    static const double wanted[4] = {0.9911376790966604, -0.9246625882436951, -0.6176089596525953, -0.4820685869111552};
+    static const double wanted[4] = {0.9911376790966604, -0.9246625882436951, -0.6176089596525953,
+                                     -0.4820685869111552};
     float got[4];
     philox_normals(vectors[0].key, vectors[0].counter, 4, got);
     for (int i = 0; i < 4; i++)

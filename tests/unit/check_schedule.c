@@ -1,5 +1,5 @@
-/* Tests of schedule_learning_rate() against the formula of nanoGPT's get_lr, at its boundaries, of the other schedules, and
- * of the lines about what a schedule does not reach. */
+/* Tests of schedule_learning_rate() against the formula of nanoGPT's get_lr, at its boundaries, of
+ * the other schedules, and of the lines about what a schedule does not reach. */
 #include <math.h>
 
 #include "config/config_key.h"
@@ -41,7 +41,8 @@ TEST(warms_up_then_decays)
     near(schedule_learning_rate(&config, 110), 1e-4);
     near(schedule_learning_rate(&config, 1000000000000), 1e-4);
     for (int64_t iter = 10; iter <= 109; iter++)
-        ck_assert(schedule_learning_rate(&config, iter) < schedule_learning_rate(&config, iter - 1));
+        ck_assert(schedule_learning_rate(&config, iter) <
+                  schedule_learning_rate(&config, iter - 1));
 }
 
 TEST(spans_of_nothing)
@@ -60,7 +61,8 @@ TEST(decays_along_a_line)
     config.lr_schedule = CONFIG_LR_LINEAR;
     near(schedule_learning_rate(&config, 8), 1e-3 * 9 / 10);
     for (int64_t iter = 9; iter <= 109; iter++)
-        near(schedule_learning_rate(&config, iter), 1e-4 + (1.0 - (double)(iter - 9) / 100) * (1e-3 - 1e-4));
+        near(schedule_learning_rate(&config, iter),
+             1e-4 + (1.0 - (double)(iter - 9) / 100) * (1e-3 - 1e-4));
     near(schedule_learning_rate(&config, 200), 1e-4);
 }
 
@@ -90,7 +92,8 @@ TEST(momentum_warms_up)
     near(schedule_muon_momentum(&config, 300), 0.95);
     config.muon_momentum_warmup = 0;
     near(schedule_muon_momentum(&config, 0), 0.95);
-    config = (struct config){.muon_momentum = 0.5, .muon_momentum_warmup = 10}; /* never above its goal */
+    config = (struct config){.muon_momentum = 0.5,
+                             .muon_momentum_warmup = 10}; /* never above its goal */
     near(schedule_muon_momentum(&config, 0), 0.5);
 }
 
@@ -102,10 +105,11 @@ static void said(const struct config *config, int64_t iter, enum log_level level
     log_capture_begin(&capture);
     schedule_check(config, iter);
     log_capture_end();
-    ck_assert_msg(capture.lines == (words != NULL), "%d lines, the last: %.400s", capture.lines, capture.text);
-    ck_assert(words == NULL || capture.level == level);
-    ck_assert_msg(words == NULL || strstr(capture.text, words) != NULL, "\"%s\" is not in: %.400s", words,
+    ck_assert_msg(capture.lines == (words != NULL), "%d lines, the last: %.400s", capture.lines,
                   capture.text);
+    ck_assert(words == NULL || capture.level == level);
+    ck_assert_msg(words == NULL || strstr(capture.text, words) != NULL, "\"%s\" is not in: %.400s",
+                  words, capture.text);
 }
 
 /* A run of nanoGPT's defaults, of which only these keys are set. */
@@ -152,12 +156,15 @@ TEST(stays_at_the_lowest_rate)
 {
     struct config config = defaults_with(150, 5, 100);
     said(&config, 0, LOG_NOTE, NULL); /* a tail at min_lr may be wanted */
-    said(&config, 101, LOG_NOTE,
-         "iter 101 is beyond lr_decay_iters=100: the learning rate stays at min_lr=6e-05; --lr_decay_iters=150 decays "
-         "until the end");
+    said(
+        &config, 101, LOG_NOTE,
+        "iter 101 is beyond lr_decay_iters=100: the learning rate stays at min_lr=6e-05; --lr_decay_iters=150 decays "
+        "until the end");
     said(&config, 90, LOG_NOTE, NULL); /* both were typed */
-    config.origin[CONFIG_KEY_lr_decay_iters] = (struct config_origin){.source = "s", .checkpoint = true};
-    said(&config, 90, LOG_NOTE, "from iter 100 on, the learning rate stays at min_lr=6e-05; --lr_decay_iters=150");
+    config.origin[CONFIG_KEY_lr_decay_iters] =
+        (struct config_origin){.source = "s", .checkpoint = true};
+    said(&config, 90, LOG_NOTE,
+         "from iter 100 on, the learning rate stays at min_lr=6e-05; --lr_decay_iters=150");
     config.origin[CONFIG_KEY_max_iters].checkpoint = true; /* the run goes on as it was */
     said(&config, 90, LOG_NOTE, NULL);
     config.min_lr = config.learning_rate;
@@ -177,10 +184,12 @@ TEST(ends_before_the_decay)
     said(&config, 0, LOG_NOTE, "--lr_decay_iters=5000 decays");
     config = defaults_with(5000, 100, 6000); /* a part of a longer run */
     said(&config, 0, LOG_NOTE, NULL);
-    config.origin[CONFIG_KEY_lr_decay_iters] = (struct config_origin){.source = "x.py", .line = 3, .column = 1};
+    config.origin[CONFIG_KEY_lr_decay_iters] =
+        (struct config_origin){.source = "x.py", .line = 3, .column = 1};
     said(&config, 0, LOG_NOTE,
          "--lr_decay_iters=5000 decays"); /* the file's length was shortened on the command line */
-    config.origin[CONFIG_KEY_max_iters] = config.origin[CONFIG_KEY_lr_decay_iters]; /* the file says both */
+    config.origin[CONFIG_KEY_max_iters] =
+        config.origin[CONFIG_KEY_lr_decay_iters]; /* the file says both */
     said(&config, 0, LOG_NOTE, NULL);
     config = defaults_with(600000, 2000, 600000);
     said(&config, 0, LOG_NOTE, NULL);
@@ -190,8 +199,10 @@ TEST(odd_ends_of_the_decay)
 {
     struct config config = defaults_with(600000, 2000, 600000);
     config.learning_rate = 1e-5;
-    config.origin[CONFIG_KEY_learning_rate] = (struct config_origin){.source = "x.py", .line = 1, .column = 1};
-    said(&config, 0, LOG_WARNING, "min_lr=6e-05 (the default) is above learning_rate=1e-05 (x.py:1:1)");
+    config.origin[CONFIG_KEY_learning_rate] =
+        (struct config_origin){.source = "x.py", .line = 1, .column = 1};
+    said(&config, 0, LOG_WARNING,
+         "min_lr=6e-05 (the default) is above learning_rate=1e-05 (x.py:1:1)");
     config.lr_schedule = CONFIG_LR_CONSTANT;
     said(&config, 0, LOG_NOTE, NULL);
     config = defaults_with(600000, 2000, 100);
@@ -205,9 +216,10 @@ TEST(momentum_that_does_not_arrive)
     struct config config = defaults_with(100, 10, 100);
     config.optimizer = CONFIG_OPTIMIZER_MUON;
     config.muon_momentum_warmup = 300;
-    said(&config, 0, LOG_WARNING,
-         "the run ends inside the warm-up of Muon's momentum (max_iters=100, muon_momentum_warmup=300): it reaches "
-         "0.8833 of 0.95; --muon_momentum_warmup=5 would let it arrive");
+    said(
+        &config, 0, LOG_WARNING,
+        "the run ends inside the warm-up of Muon's momentum (max_iters=100, muon_momentum_warmup=300): it reaches "
+        "0.8833 of 0.95; --muon_momentum_warmup=5 would let it arrive");
     config.optimizer = CONFIG_OPTIMIZER_ADAMW;
     said(&config, 0, LOG_NOTE, NULL);
 }

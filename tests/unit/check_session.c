@@ -1,5 +1,5 @@
-/* Tests of session.c: dividing an update into micro-steps, early refusals, initial weights; and of restore_weights.c:
- * conversions of optimizer states. */
+/* Tests of session.c: dividing an update into micro-steps, early refusals, initial weights; and of
+ * restore_weights.c: conversions of optimizer states. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +82,8 @@ TEST(updates_are_cut_into_micro_steps)
             config.gradient_accumulation_steps = accumulation;
             struct model_options options = options_make(&config);
             int64_t whole = options.micro_steps - (options.choice.remainder_batch > 0);
-            ck_assert_int_eq(whole * options.choice.micro_batch + options.choice.remainder_batch, 6 * accumulation);
+            ck_assert_int_eq(whole * options.choice.micro_batch + options.choice.remainder_batch,
+                             6 * accumulation);
             ck_assert_int_eq(options.choice.micro_batch, micro == 0 ? 6 : micro);
             ck_assert_int_lt(options.choice.remainder_batch, options.choice.micro_batch);
             ck_assert_int_ge(options.choice.loss_chunk_rows, 1);
@@ -96,7 +97,8 @@ TEST(what_a_key_says_wins_over_a_choice)
     struct config config = config_make();
     struct model_config model;
     struct model_options options;
-    struct session_choices choices = {.plan = {.micro_batch = 4, .loss_chunk_rows = 5, .evaluate_batch = 3}};
+    struct session_choices choices = {
+        .plan = {.micro_batch = 4, .loss_chunk_rows = 5, .evaluate_batch = 3}};
     const struct session session = {.config = &config, .device.info.host_memory = true};
     model_of(&config, &model);
     session_train_options(&session, &choices, &model, &options);
@@ -151,7 +153,8 @@ static void weights_get(struct session *session, int32_t index, float *out)
     ck_assert_int_eq(exec_download(session->exec, tensor, 0, out, count), GT_OK);
 }
 
-/* The table is uploaded in pieces of SESSION_STAGING_FLOATS: one of more positions has every position's angles. */
+/* The table is uploaded in pieces of SESSION_STAGING_FLOATS: one of more positions has every
+ * position's angles. */
 TEST(angles_of_a_context_in_pieces)
 {
     enum { SIZE = 256, POSITIONS = SESSION_STAGING_FLOATS / SIZE + 5 };
@@ -167,14 +170,16 @@ TEST(angles_of_a_context_in_pieces)
     session_begin(&config, &session);
     ck_assert_int_eq(session_start(&session), GT_OK);
     ck_assert_int_eq(restore_weights(&session, &scratch, 1), GT_OK);
-    ck_assert_int_eq(exec_download(session.exec, session.model->angles, 0, &got[0][0], (int64_t)POSITIONS * SIZE),
+    ck_assert_int_eq(exec_download(session.exec, session.model->angles, 0, &got[0][0],
+                                   (int64_t)POSITIONS * SIZE),
                      GT_OK);
     for (int i = 0; i < POSITIONS; i++)
         for (int k = 0; k < SIZE / 2; k++) {
             const double angle = i * pow(1e4, -2.0 * k / SIZE);
             ck_assert_msg(fabs((double)got[i][k] - cos(angle)) <= 0x1p-24 &&
                               fabs((double)got[i][SIZE / 2 + k] - sin(angle)) <= 0x1p-24,
-                          "position %d, pair %d: %g and %g", i, k, (double)got[i][k], (double)got[i][SIZE / 2 + k]);
+                          "position %d, pair %d: %g and %g", i, k, (double)got[i][k],
+                          (double)got[i][SIZE / 2 + k]);
         }
     session_end(&session);
 }
@@ -262,12 +267,15 @@ TEST(memory_that_others_took_since_is_planned_for_once)
         config.batch_size = 4500;
         config.block_size = 64;
         session_begin(&config, &session);
-        uint64_t before = session.plan->arena_bytes, left = margin + SESSION_HEADROOM_BYTES + before / 2;
+        uint64_t before = session.plan->arena_bytes,
+                 left = margin + SESSION_HEADROOM_BYTES + before / 2;
         ck_assert_uint_gt(before, 2 * margin + (margin >> 1));
         int status = starts(&session, little ? SESSION_HEADROOM_BYTES + 65536 : left, &capture);
         ck_assert_int_eq(status, little ? GT_NO_FIT : GT_OK);
         ck_assert_int_eq(session.exec != NULL, !little);
-        ck_assert_int_eq(capture.lines, little ? 3 : 1); /* planning again, the refusal, and that there is no choice */
+        ck_assert_int_eq(capture.lines,
+                         little ? 3
+                                : 1); /* planning again, the refusal, and that there is no choice */
         if (!little) {
             ck_assert(strstr(capture.text, "planning again") != NULL);
             ck_assert_uint_le(session.plan->arena_bytes, before / 2);
@@ -290,28 +298,32 @@ static void moments_expect(enum state_moment moment, const float *values, float 
     }
 }
 
-static void moments_write(struct session *session, int8_t *scales, const void *m, const void *v, enum dtype dtype,
-                          int32_t index)
+static void moments_write(struct session *session, int8_t *scales, const void *m, const void *v,
+                          enum dtype dtype, int32_t index)
 {
     struct restore_parts parts = {.session = session};
     const size_t size = dtype_size_bytes(dtype);
     if (scales != NULL)
-        ck_assert_int_eq(
-            restore_part_write(&parts, CHECKPOINT_SCALES, index, 0, 2 * MOMENTS / STATE_BLOCK, scales, DTYPE_U8),
-            GT_OK);
+        ck_assert_int_eq(restore_part_write(&parts, CHECKPOINT_SCALES, index, 0,
+                                            2 * MOMENTS / STATE_BLOCK, scales, DTYPE_U8),
+                         GT_OK);
     for (size_t at = 0; at < MOMENTS; at += PORTION) {
         const size_t count = MOMENTS - at < PORTION ? MOMENTS - at : PORTION;
-        ck_assert_int_eq(restore_part_write(&parts, CHECKPOINT_M, index, at, count, (const char *)m + at * size, dtype),
+        ck_assert_int_eq(restore_part_write(&parts, CHECKPOINT_M, index, at, count,
+                                            (const char *)m + at * size, dtype),
                          GT_OK);
-        ck_assert_int_eq(restore_part_write(&parts, CHECKPOINT_V, index, at, count, (const char *)v + at * size, dtype),
+        ck_assert_int_eq(restore_part_write(&parts, CHECKPOINT_V, index, at, count,
+                                            (const char *)v + at * size, dtype),
                          GT_OK);
     }
     hostmem_free(parts.exponents);
 }
 
-static void part_get(struct session *session, enum checkpoint_part part, int32_t index, size_t count, void *out)
+static void part_get(struct session *session, enum checkpoint_part part, int32_t index,
+                     size_t count, void *out)
 {
-    ck_assert_int_eq(exec_download(session->exec, restore_part_tensor(session, part, index), 0, out, (int64_t)count),
+    ck_assert_int_eq(exec_download(session->exec, restore_part_tensor(session, part, index), 0, out,
+                                   (int64_t)count),
                      GT_OK);
 }
 

@@ -1,4 +1,5 @@
-/* Tests of base/shape: which architecture a shape has, what it lacks of the nearest one, and the tables themselves. */
+/* Tests of base/shape: which architecture a shape has, what it lacks of the nearest one, and the
+ * tables themselves. */
 #include "base/shape.h"
 
 #include "tests/unit/unit_main.h"
@@ -24,10 +25,12 @@ TEST(an_architecture_has_its_own_shape)
         enum shape_property differs;
         struct shape shape = of((enum arch_kind)kind);
         is(&shape, (enum arch_kind)kind);
-        ck_assert_str_eq(arch_nearest(&shape, &differs)->name, arch_get((enum arch_kind)kind)->name);
+        ck_assert_str_eq(arch_nearest(&shape, &differs)->name,
+                         arch_get((enum arch_kind)kind)->name);
         ck_assert_int_eq(differs, SHAPE_PROPERTIES);
     }
-    is(&(struct shape){.n_layer = 1, .n_head = 2, .n_kv_head = 2, .n_embd = 6}, ARCH_gpt2); /* all zero */
+    is(&(struct shape){.n_layer = 1, .n_head = 2, .n_kv_head = 2, .n_embd = 6},
+       ARCH_gpt2); /* all zero */
     struct shape mistral = of(ARCH_mistral);
     is(&mistral, ARCH_llama); /* the same but for defaults in files */
 }
@@ -49,7 +52,8 @@ TEST(what_a_class_cannot_say_is_our_own)
         {ARCH_gpt2, SHAPE_n_inner, 128, NULL},
         {ARCH_gpt2, SHAPE_n_inner, 127, "n_inner=127"},
         {ARCH_gpt2, SHAPE_n_kv_head, 2, "n_kv_head=2"},
-        {ARCH_gpt2, SHAPE_tie_embeddings, 1, "tie_embeddings=False"}, /* the struct's field is the opposite */
+        {ARCH_gpt2, SHAPE_tie_embeddings, 1,
+         "tie_embeddings=False"}, /* the struct's field is the opposite */
         {ARCH_gpt2, SHAPE_qkv_bias, 1, "qkv_bias=True"},
         {ARCH_gpt2, SHAPE_norm, NORM_RMSNORM, "norm='rmsnorm'"},
         {ARCH_llama, SHAPE_n_kv_head, 2, NULL},
@@ -81,7 +85,8 @@ TEST(what_a_class_cannot_say_is_our_own)
         ck_assert_int_eq(differs == SHAPE_PROPERTIES, cases[i].text == NULL);
         ck_assert_ptr_nonnull(nearest->class_name);
     }
-    struct shape both = of(ARCH_llama); /* biases everywhere include those of queries, keys and values */
+    struct shape both =
+        of(ARCH_llama); /* biases everywhere include those of queries, keys and values */
     both.bias = both.qkv_bias = true;
     is(&both, ARCH_llama);
 }
@@ -104,5 +109,6 @@ TEST(a_family_says_what_has_a_field)
 {
     ck_assert(!arch_says(arch_get(ARCH_llama), SHAPE_mlp, MLP_GELU) &&
               arch_says(arch_get(ARCH_llama), SHAPE_mlp, MLP_SWIGLU));
-    ck_assert(!arch_says(arch_get(ARCH_gpt2), SHAPE_n_inner, 5) && !arch_says(arch_get(ARCH_llama), SHAPE_norm, 0));
+    ck_assert(!arch_says(arch_get(ARCH_gpt2), SHAPE_n_inner, 5) &&
+              !arch_says(arch_get(ARCH_llama), SHAPE_norm, 0));
 }

@@ -53,6 +53,7 @@ TEST(nothing_stands_out_before_the_window_is_full)
     ck_assert(!spikes_add(&spikes, SPIKES_WINDOW - 1, 100.0, 100.0, &spike));
     for (int64_t i = SPIKES_WINDOW; i < 3 * SPIKES_WINDOW; i++)
         ck_assert(!spikes_add(&spikes, i, 3.0, 1.0, &spike));
-    ck_assert(!spikes_add(&spikes, 3 * SPIKES_WINDOW, 3.2, 1.9, &spike)); /* the rise is too small */
+    ck_assert(
+        !spikes_add(&spikes, 3 * SPIKES_WINDOW, 3.2, 1.9, &spike)); /* the rise is too small */
     ck_assert(spikes_add(&spikes, 3 * SPIKES_WINDOW + 1, 3.4, 1.0, &spike));
 }

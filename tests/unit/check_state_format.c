@@ -7,8 +7,8 @@
 #include "ops/op.h"
 #include "tests/unit/unit_main.h"
 
-/* Returns the bytes per parameter of a large matrix in a block: weight, master, gradient and both moments, including
- * the exponents of 8-bit blocks. */
+/* Returns the bytes per parameter of a large matrix in a block: weight, master, gradient and both
+ * moments, including the exponents of 8-bit blocks. */
 static double bytes_of(enum state_format format, enum dtype dtype)
 {
     const struct state_dtypes dtypes = state_format_dtypes(format, dtype, false);
@@ -60,12 +60,15 @@ TEST(embeddings_keep_wider_moments)
     ck_assert_int_eq(state_format_dtypes(STATE_SR_8BIT, DTYPE_BF16, false).moment, DTYPE_U8);
     ck_assert_int_eq(state_format_dtypes(STATE_SR_8BIT_FULL, DTYPE_BF16, true).moment, DTYPE_U8);
     for (int i = 0; i < STATE_FORMATS; i++) {
-        const struct state_dtypes layernorm = state_format_dtypes((enum state_format)i, DTYPE_F32, false);
-        ck_assert(!layernorm.master && layernorm.gradient == DTYPE_F32 && layernorm.moment == DTYPE_F32);
+        const struct state_dtypes layernorm =
+            state_format_dtypes((enum state_format)i, DTYPE_F32, false);
+        ck_assert(!layernorm.master && layernorm.gradient == DTYPE_F32 &&
+                  layernorm.moment == DTYPE_F32);
     }
 }
 
-/* All codes of a moment except the largest magnitude: a block with that one would get the next exponent. */
+/* All codes of a moment except the largest magnitude: a block with that one would get the next
+ * exponent. */
 TEST_LOOP(codes_come_back, 2)
 {
     const enum state_moment moment = _i == 0 ? STATE_MOMENT_M : STATE_MOMENT_V;
@@ -73,7 +76,8 @@ TEST_LOOP(codes_come_back, 2)
     float values[STATE_BLOCK];
     for (int exponent = -30; exponent <= 45; exponent += 15) {
         for (int i = 0; i < STATE_BLOCK; i++) {
-            bool largest = i == STATE_V_CODE_MAX || (moment == STATE_MOMENT_M && i == STATE_M_CODE_MAX);
+            bool largest =
+                i == STATE_V_CODE_MAX || (moment == STATE_MOMENT_M && i == STATE_M_CODE_MAX);
             codes[i] = (uint8_t)(largest ? i - 1 : i);
         }
         state_codes_decode(moment, codes, (int8_t)exponent, STATE_BLOCK, values);

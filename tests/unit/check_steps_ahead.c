@@ -1,5 +1,5 @@
-/* Tests of updates in flight: slots that do not overlap, sums in the order of the micro-steps, time from the first one
- * on. */
+/* Tests of updates in flight: slots that do not overlap, sums in the order of the micro-steps, time
+ * from the first one on. */
 #include "train/steps_ahead.h"
 
 #include <check.h>

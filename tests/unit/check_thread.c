@@ -1,5 +1,5 @@
-/* Tests of base/thread and base/contention: quotas read from made-up cgroup trees, the bounds of this machine's count,
- * and the share of time that another program takes from this one. */
+/* Tests of base/thread and base/contention: quotas read from made-up cgroup trees, the bounds of
+ * this machine's count, and the share of time that another program takes from this one. */
 #ifdef __linux__
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* sched_setaffinity */
@@ -40,18 +40,27 @@ static const struct {
 } trees[] = {
     {"0::/\n", {{"cpu.max", "200000 100000\n"}}, 2},
     {"0::/\n", {{"cpu.max", "max 100000\n"}}, 0},
-    {"0::/a/b\n", {{"a/b/cpu.max", "250000 100000\n"}}, 3},                             /* rounded up */
-    {"0::/a/b\n", {{"a/b/cpu.max", "max 100000\n"}, {"a/cpu.max", "50000 100000"}}, 1}, /* the parent's */
+    {"0::/a/b\n", {{"a/b/cpu.max", "250000 100000\n"}}, 3}, /* rounded up */
+    {"0::/a/b\n",
+     {{"a/b/cpu.max", "max 100000\n"}, {"a/cpu.max", "50000 100000"}},
+     1}, /* the parent's */
     {"0::/a/b\n", {{"a/b/cpu.max", "900000 100000\n"}, {"cpu.max", "300000 100000"}}, 3},
     {"0::/a\n", {{"ab/cpu.max", "100000 100000\n"}}, 0}, /* not on the chain */
     {"0::/seen/from/outside\n", {{"cpu.max", "400000 100000\n"}}, 4},
     {"0::/u\n", {{"unified/u/cpu.max", "100000 50000\n"}}, 2},
     {"4:memory:/m\n3:cpu,cpuacct:/job\n0::/\n",
-     {{"cpu,cpuacct/job/cpu.cfs_quota_us", "150000\n"}, {"cpu,cpuacct/job/cpu.cfs_period_us", "100000\n"}},
+     {{"cpu,cpuacct/job/cpu.cfs_quota_us", "150000\n"},
+      {"cpu,cpuacct/job/cpu.cfs_period_us", "100000\n"}},
      2},
-    {"3:cpuacct,cpu:/job\n", {{"cpu/cpu.cfs_quota_us", "500000\n"}, {"cpu/cpu.cfs_period_us", "100000\n"}}, 5},
-    {"3:cpu:/job\n", {{"cpu/job/cpu.cfs_quota_us", "-1\n"}, {"cpu/job/cpu.cfs_period_us", "100000\n"}}, 0},
-    {"3:cpuset:/job\n", {{"cpuset/job/cpu.cfs_quota_us", "1\n"}, {"cpuset/job/cpu.cfs_period_us", "1\n"}}, 0},
+    {"3:cpuacct,cpu:/job\n",
+     {{"cpu/cpu.cfs_quota_us", "500000\n"}, {"cpu/cpu.cfs_period_us", "100000\n"}},
+     5},
+    {"3:cpu:/job\n",
+     {{"cpu/job/cpu.cfs_quota_us", "-1\n"}, {"cpu/job/cpu.cfs_period_us", "100000\n"}},
+     0},
+    {"3:cpuset:/job\n",
+     {{"cpuset/job/cpu.cfs_quota_us", "1\n"}, {"cpuset/job/cpu.cfs_period_us", "1\n"}},
+     0},
     {"0::/\n", {{"cpu.max", "nonsense"}}, 0},
     {"0::/\n", {{"cpu.max", "100000"}}, 0},
     {"0::/\n", {{"cpu.max", "100000 0"}}, 0},
@@ -85,7 +94,8 @@ TEST_LOOP(quota, (int)(sizeof trees / sizeof trees[0]))
 }
 
 #ifdef __linux__
-/* Returns the number of cores when only processors `first` and `second` are described, by `text`. */
+/* Returns the number of cores when only processors `first` and `second` are described, by `text`.
+ */
 static int cores_described(const char *folder, int first, int second, const char *text)
 {
     char name[64];
@@ -128,7 +138,8 @@ TEST(cores)
         (void)snprintf(text, sizeof text, "%d-%d\n", a, b);
         ck_assert_int_eq(cores_described(folder, a, b, text), 1);
         (void)snprintf(text, sizeof text, "%d,%d-%d,%d\n", b + 1, b + 3, b + 4, b + 9);
-        ck_assert_int_eq(cores_described(folder, a, b, text), 2); /* siblings outside of our processors */
+        ck_assert_int_eq(cores_described(folder, a, b, text),
+                         2); /* siblings outside of our processors */
         static const char *const odd[] = {
             "", "\n", "x", ",", "-", "0-", "99999999999999999999999\n", "1-99999999999999\n"};
         for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++)

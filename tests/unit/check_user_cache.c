@@ -1,5 +1,5 @@
-/* Tests of the user's cache: hits, refusals and their messages, damage byte by byte, the limit of the folder, and two
- * kinds of files next to each other. */
+/* Tests of the user's cache: hits, refusals and their messages, damage byte by byte, the limit of
+ * the folder, and two kinds of files next to each other. */
 #include "base/user_cache.h"
 
 #include <fcntl.h>
@@ -80,7 +80,8 @@ TEST(what_was_made_for_another_key_is_not_taken_and_said)
     ck_assert(user_cache_store(&numbers, "card", "card, driver 1", "one", 3));
     ck_assert(!loads("card", "card, driver 2", ""));
     ck_assert_int_eq(corner.log.lines, 1);
-    ck_assert_ptr_nonnull(strstr(corner.log.text, "was made for card, driver 1, not for card, driver 2"));
+    ck_assert_ptr_nonnull(
+        strstr(corner.log.text, "was made for card, driver 1, not for card, driver 2"));
     ck_assert_ptr_nonnull(strstr(corner.log.text, "they are counted again"));
     ck_assert(user_cache_store(&numbers, "card", "card, driver 2", "two", 3));
     ck_assert(loads("card", "card, driver 2", "two"));

@@ -1,6 +1,7 @@
 /* Shared by the tests of src/config: a configuration, and every line that was logged.
  *
- * The config is large, so it is static in the test program; fixture_open() resets it.  Check forks per test.
+ * The config is large, so it is static in the test program; fixture_open() resets it.  Check forks
+ * per test.
  */
 #ifndef GPT_TRAIN_UNIT_CONFIG_FIXTURE_H
 #define GPT_TRAIN_UNIT_CONFIG_FIXTURE_H
@@ -79,13 +80,14 @@ static inline bool fixture_said(const char *words)
     } while (0)
 
 /* Fails unless `text` is refused with exactly one line, which contains `words`. */
-#define ASSERT_REFUSED(text, words)                                                                        \
-    do {                                                                                                   \
-        ck_assert_msg(fixture_read(text) == GT_USAGE, "accepted: %s", text);                               \
-        if (fixture.count != 1)                                                                            \
-            fixture_print();                                                                               \
-        ck_assert_msg(fixture.count == 1 && fixture.errors == 1, "%d lines for: %s", fixture.count, text); \
-        ASSERT_SAID(words);                                                                                \
+#define ASSERT_REFUSED(text, words)                                                  \
+    do {                                                                             \
+        ck_assert_msg(fixture_read(text) == GT_USAGE, "accepted: %s", text);         \
+        if (fixture.count != 1)                                                      \
+            fixture_print();                                                         \
+        ck_assert_msg(fixture.count == 1 && fixture.errors == 1, "%d lines for: %s", \
+                      fixture.count, text);                                          \
+        ASSERT_SAID(words);                                                          \
     } while (0)
 
 /* Fails unless `text` is read without a log line. */

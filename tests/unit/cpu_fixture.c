@@ -1,6 +1,7 @@
 /* The fixture of the cpu backend's tests; see the header.
  *
- * The arena is filled with NaN before each run, which exposes kernels that read bytes they have not written.
+ * The arena is filled with NaN before each run, which exposes kernels that read bytes they have not
+ * written.
  */
 #include "tests/unit/cpu_fixture.h"
 
@@ -69,10 +70,12 @@ void cpu_fixture_run(struct cpu_fixture *fixture, const struct op_call *call)
 {
     const struct backend_ops *ops = fixture->backend->ops;
     const struct address begin = {.space = SPACE_DEVICE};
-    ck_assert_int_eq(ops->upload(fixture->backend, begin, fixture->image, fixture->arena_bytes), GT_OK);
+    ck_assert_int_eq(ops->upload(fixture->backend, begin, fixture->image, fixture->arena_bytes),
+                     GT_OK);
     ck_assert_int_eq(ops->run(fixture->backend, call, 1), GT_OK);
     ck_assert_int_eq(ops->sync(fixture->backend), GT_OK);
-    ck_assert_int_eq(ops->download(fixture->backend, fixture->image, begin, fixture->arena_bytes), GT_OK);
+    ck_assert_int_eq(ops->download(fixture->backend, fixture->image, begin, fixture->arena_bytes),
+                     GT_OK);
 }
 
 void cpu_fixture_fill(float *values, int64_t count, uint64_t seed, float scale)

@@ -1,5 +1,5 @@
-/* Shared by the tests of the cpu backend: lays the operands of an op_call out in one arena, fills them from a seed,
- * runs it.
+/* Shared by the tests of the cpu backend: lays the operands of an op_call out in one arena, fills
+ * them from a seed, runs it.
  */
 #ifndef GPT_TRAIN_UNIT_CPU_FIXTURE_H
 #define GPT_TRAIN_UNIT_CPU_FIXTURE_H
@@ -15,13 +15,15 @@ struct cpu_fixture {
     unsigned char *image; /* host copy of the whole arena */
 };
 
-/* Opens the backend with GPT_TRAIN_CPU_ISA=`isa` (NULL = the best) and `threads` threads.  Returns false when this
- * processor or build has no such kernels. */
-bool cpu_fixture_open(const char *isa, int32_t threads, size_t arena_bytes, struct cpu_fixture *out);
+/* Opens the backend with GPT_TRAIN_CPU_ISA=`isa` (NULL = the best) and `threads` threads.  Returns
+ * false when this processor or build has no such kernels. */
+bool cpu_fixture_open(const char *isa, int32_t threads, size_t arena_bytes,
+                      struct cpu_fixture *out);
 void cpu_fixture_close(struct cpu_fixture *fixture);
 
-/* Completes `call` with op_infer() and gives every operand and the workspace an address.  Fails the test when the shape
- * rule, supports() or the arena's size refuse.  Returns the bytes of the operands, workspace excluded. */
+/* Completes `call` with op_infer() and gives every operand and the workspace an address.  Fails the
+ * test when the shape rule, supports() or the arena's size refuse.  Returns the bytes of the
+ * operands, workspace excluded. */
 size_t cpu_fixture_layout(struct cpu_fixture *fixture, struct op_call *call);
 /* Returns the host's copy of an operand. */
 void *cpu_fixture_operand(struct cpu_fixture *fixture, const struct op_call *call, int32_t slot);

@@ -1,4 +1,5 @@
-/* Shared by the tests of src/data: a scratch folder, files in it, and the last line that was logged. */
+/* Shared by the tests of src/data: a scratch folder, files in it, and the last line that was
+ * logged. */
 #ifndef GPT_TRAIN_UNIT_DATA_FIXTURE_H
 #define GPT_TRAIN_UNIT_DATA_FIXTURE_H
 
@@ -31,7 +32,8 @@ static inline void fixture_open(struct data_fixture *fixture)
 {
     const char *base = getenv("TMPDIR");
     memset(fixture, 0, sizeof *fixture);
-    snprintf(fixture->folder, sizeof fixture->folder, "%s/gpt-train-data-XXXXXX", base != NULL ? base : "/tmp");
+    snprintf(fixture->folder, sizeof fixture->folder, "%s/gpt-train-data-XXXXXX",
+             base != NULL ? base : "/tmp");
     ck_assert_ptr_nonnull(mkdtemp(fixture->folder));
     ck_assert_int_eq(hostmem_create(&fixture->mem), GT_OK);
     log_sink_set(fixture_sink, fixture);
@@ -62,7 +64,8 @@ static inline const char *fixture_path(struct data_fixture *fixture, const char 
     return fixture->path;
 }
 
-static inline void fixture_write(struct data_fixture *fixture, const char *name, const void *bytes, size_t count)
+static inline void fixture_write(struct data_fixture *fixture, const char *name, const void *bytes,
+                                 size_t count)
 {
     FILE *file = fopen(fixture_path(fixture, name), "wb");
     ck_assert_ptr_nonnull(file);
@@ -70,7 +73,8 @@ static inline void fixture_write(struct data_fixture *fixture, const char *name,
     ck_assert_int_eq(fclose(file), 0);
 }
 
-static inline void fixture_write_text(struct data_fixture *fixture, const char *name, const char *text)
+static inline void fixture_write_text(struct data_fixture *fixture, const char *name,
+                                      const char *text)
 {
     fixture_write(fixture, name, text, strlen(text));
 }
@@ -94,7 +98,8 @@ static inline char *fixture_read(struct data_fixture *fixture, const char *name,
 }
 
 /* Writes a headerless file of `count` 16-bit ids: first, first + 1, ... modulo 65,536. */
-static inline void fixture_write_u16(struct data_fixture *fixture, const char *name, size_t count, unsigned first)
+static inline void fixture_write_u16(struct data_fixture *fixture, const char *name, size_t count,
+                                     unsigned first)
 {
     unsigned char *bytes = malloc(2 * count + 1);
     ck_assert_ptr_nonnull(bytes);
@@ -106,10 +111,11 @@ static inline void fixture_write_u16(struct data_fixture *fixture, const char *n
     free(bytes);
 }
 
-/* Writes an llm.c shard with ids first, first + 1, ...: the header fields as given, and `count` ids of `width` bytes,
- * even when the header differs. */
-static inline void fixture_write_shard(struct data_fixture *fixture, const char *name, const uint32_t header[3],
-                                       size_t width, size_t count, uint32_t first)
+/* Writes an llm.c shard with ids first, first + 1, ...: the header fields as given, and `count` ids
+ * of `width` bytes, even when the header differs. */
+static inline void fixture_write_shard(struct data_fixture *fixture, const char *name,
+                                       const uint32_t header[3], size_t width, size_t count,
+                                       uint32_t first)
 {
     const size_t size = 1024 + count * width;
     unsigned char *bytes = calloc(size, 1);
@@ -117,7 +123,8 @@ static inline void fixture_write_shard(struct data_fixture *fixture, const char 
     for (size_t i = 0; i < 12; i++)
         bytes[i] = (unsigned char)(header[i / 4] >> 8 * (i % 4) & 0xFF);
     for (size_t i = 0; i < count * width; i++)
-        bytes[1024 + i] = (unsigned char)((first + (uint32_t)(i / width)) >> 8 * (i % width) & 0xFF);
+        bytes[1024 + i] =
+            (unsigned char)((first + (uint32_t)(i / width)) >> 8 * (i % width) & 0xFF);
     fixture_write(fixture, name, bytes, size);
     free(bytes);
 }

@@ -1,5 +1,6 @@
-/* The invariants of a graph: every operand of an op is a valid tensor; views lie inside their base; a program-lifetime
- * tensor is used by one program only and is written before it is read, unless it is an input.
+/* The invariants of a graph: every operand of an op is a valid tensor; views lie inside their base;
+ * a program-lifetime tensor is used by one program only and is written before it is read, unless it
+ * is an input.
  *
  * The builder keeps them by construction, and plan_verify() replays every plan at run time.
  */
@@ -17,7 +18,8 @@ static bool check_views(const struct graph *graph)
             continue;
         const struct tensor *base = &graph->tensors[view->base];
         if (base->base != TENSOR_NONE || base->dtype != view->dtype ||
-            view->view_offset + graph_tensor_elements(graph, t) > graph_tensor_elements(graph, view->base)) {
+            view->view_offset + graph_tensor_elements(graph, t) >
+                graph_tensor_elements(graph, view->base)) {
             log_error("tensor %s is not inside its base %s", view->name, base->name);
             return false;
         }
@@ -25,8 +27,10 @@ static bool check_views(const struct graph *graph)
     return true;
 }
 
-/* Checks the tensors that `op` reads and marks those that it writes.  user[] is the program of each storage. */
-static bool check_op(const struct graph *graph, int32_t program, const struct op *op, bool *written, int32_t *user)
+/* Checks the tensors that `op` reads and marks those that it writes.  user[] is the program of each
+ * storage. */
+static bool check_op(const struct graph *graph, int32_t program, const struct op *op, bool *written,
+                     int32_t *user)
 {
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
         if (op->operand[s] == TENSOR_NONE)
@@ -40,8 +44,10 @@ static bool check_op(const struct graph *graph, int32_t program, const struct op
             return false;
         }
         user[storage] = program;
-        if (op_direction(op->kind, &op->attrs, s) != OPERAND_OUT && !t->input && !written[storage]) {
-            log_error("%s reads tensor %s before anything wrote it", op_declaration(op->kind)->name, t->name);
+        if (op_direction(op->kind, &op->attrs, s) != OPERAND_OUT && !t->input &&
+            !written[storage]) {
+            log_error("%s reads tensor %s before anything wrote it", op_declaration(op->kind)->name,
+                      t->name);
             return false;
         }
     }

@@ -1,7 +1,8 @@
 /* The graphs of the plan's and exec's tests; see the header.
  *
- * A random program has a list of readable tensors: persistent tensors, inputs, finished temporaries and views of them.
- * A base that is written row by row through views joins the list after its last row is written.
+ * A random program has a list of readable tensors: persistent tensors, inputs, finished temporaries
+ * and views of them. A base that is written row by row through views joins the list after its last
+ * row is written.
  */
 #include "tests/unit/graph_fixture.h"
 #include "tests/unit/graph_check.h"
@@ -16,7 +17,8 @@ enum { READABLE_MAX = 512, PENDING_MAX = 4 };
 
 int32_t fixture_below(struct fixture_random *random, int32_t bound)
 {
-    struct philox_block counter = {{(uint32_t)random->draws, (uint32_t)(random->draws >> 32), 0, 0}};
+    struct philox_block counter = {
+        {(uint32_t)random->draws, (uint32_t)(random->draws >> 32), 0, 0}};
     random->draws++;
     struct philox_block block = philox4x32_10(philox_key_make(random->seed, RNG_SAMPLE), counter);
     return (int32_t)philox_below(block.word[0], block.word[1], (uint64_t)bound);
@@ -46,7 +48,8 @@ int32_t fixture_program(struct graph *graph, enum program_kind kind)
     return program;
 }
 
-static int32_t op_add(struct graph *graph, int32_t program, enum op_kind kind, union op_arguments *arguments)
+static int32_t op_add(struct graph *graph, int32_t program, enum op_kind kind,
+                      union op_arguments *arguments)
 {
     int32_t out = TENSOR_NONE;
     struct graph_pen pen = {.graph = graph, .program = program, .pass = PASS_FORWARD, .layer = -1};
@@ -61,10 +64,12 @@ int32_t fixture_fill(struct graph *graph, int32_t program, int32_t to, float val
     return op_add(graph, program, OP_FILL, OP_ARGUMENTS(FILL, .y = to, .attrs.value = value));
 }
 
-int32_t fixture_copy(struct graph *graph, int32_t program, int32_t from, int32_t to, bool accumulate)
+int32_t fixture_copy(struct graph *graph, int32_t program, int32_t from, int32_t to,
+                     bool accumulate)
 {
     const uint32_t added = accumulate ? 1u << COPY_Y : 0;
-    return op_add(graph, program, OP_COPY, OP_ARGUMENTS(COPY, .x = from, .y = to, .attrs.accumulate = added));
+    return op_add(graph, program, OP_COPY,
+                  OP_ARGUMENTS(COPY, .x = from, .y = to, .attrs.accumulate = added));
 }
 
 int32_t fixture_residual(struct graph *graph, int32_t program, int32_t x, int32_t y, int32_t to)
@@ -101,23 +106,25 @@ static void readable_add(struct maker *maker, int32_t tensor)
 static int32_t random_tensor(struct maker *maker, const char *what, enum tensor_lifetime lifetime)
 {
     static const int64_t columns[] = {3, 17, 64, 400};
-    static const enum tensor_category categories[] = {CATEGORY_PARAMETER, CATEGORY_GRADIENT, CATEGORY_TEMPORARY};
+    static const enum tensor_category categories[] = {CATEGORY_PARAMETER, CATEGORY_GRADIENT,
+                                                      CATEGORY_TEMPORARY};
     char name[48];
     snprintf(name, sizeof name, "%s%d", what, (int)maker->graph->tensor_count);
-    return fixture_tensor(maker->graph, name, 1 + below(maker, 5), columns[below(maker, 4)], lifetime,
-                          categories[lifetime]);
+    return fixture_tensor(maker->graph, name, 1 + below(maker, 5), columns[below(maker, 4)],
+                          lifetime, categories[lifetime]);
 }
 
 /* Returns one of the readable tensors; recent ones more often, so that most lifetimes are short. */
 static int32_t random_readable(struct maker *maker)
 {
-    int32_t back = below(maker, 3) ? below(maker, maker->readable_count < 6 ? maker->readable_count : 6)
-                                   : below(maker, maker->readable_count);
+    int32_t back = below(maker, 3)
+                       ? below(maker, maker->readable_count < 6 ? maker->readable_count : 6)
+                       : below(maker, maker->readable_count);
     return maker->readable[maker->readable_count - 1 - back];
 }
 
-/* Returns a readable tensor of the same shape, with another storage than `than` unless `or_self`; TENSOR_NONE when
- * there is none. */
+/* Returns a readable tensor of the same shape, with another storage than `than` unless `or_self`;
+ * TENSOR_NONE when there is none. */
 static int32_t random_like(struct maker *maker, int32_t than, bool or_self)
 {
     const struct tensor *model = &maker->graph->tensors[than];
@@ -139,7 +146,8 @@ static void pending_advance(struct maker *maker)
     int32_t which = below(maker, maker->pending_count);
     struct pending *pending = &maker->pending[which];
     int32_t view = TENSOR_NONE;
-    ck_assert_int_eq(graph_view_add(maker->graph, pending->base, pending->next_row, 1, &view), GT_OK);
+    ck_assert_int_eq(graph_view_add(maker->graph, pending->base, pending->next_row, 1, &view),
+                     GT_OK);
     fixture_fill(maker->graph, maker->program, view, (float)below(maker, 100));
     if (below(maker, 2))
         readable_add(maker, view);
@@ -200,7 +208,8 @@ static void op_random(struct maker *maker)
 static void program_random(struct maker *maker)
 {
     struct graph *graph = maker->graph;
-    static const enum program_kind kinds[PHASE_COUNT] = {PROGRAM_TRAIN_FIRST, PROGRAM_EVALUATE, PROGRAM_DECODE};
+    static const enum program_kind kinds[PHASE_COUNT] = {PROGRAM_TRAIN_FIRST, PROGRAM_EVALUATE,
+                                                         PROGRAM_DECODE};
     const enum program_kind kind = kinds[below(maker, PHASE_COUNT)];
     const enum program_phase phase = program_kind_phase(kind);
     maker->program = fixture_program(graph, kind);
@@ -208,7 +217,8 @@ static void program_random(struct maker *maker)
     for (int32_t t = TENSOR_FIRST; t < graph->tensor_count; t++) {
         const struct tensor *tensor = &graph->tensors[t];
         if (tensor->base == TENSOR_NONE &&
-            (tensor->lifetime == LIFETIME_RUN || (tensor->lifetime == LIFETIME_PHASE && tensor->phase == phase)))
+            (tensor->lifetime == LIFETIME_RUN ||
+             (tensor->lifetime == LIFETIME_PHASE && tensor->phase == phase)))
             readable_add(maker, t);
     }
     int32_t own = graph->tensor_count;

@@ -1,4 +1,5 @@
-/* What most tests of src/io have: a scratch folder, a file's path in it, memory and a captured log, fresh for each test. */
+/* What most tests of src/io have: a scratch folder, a file's path in it, memory and a captured log,
+ * fresh for each test. */
 #ifndef GPT_TRAIN_UNIT_IO_CASE_H
 #define GPT_TRAIN_UNIT_IO_CASE_H
 

@@ -1,7 +1,8 @@
-/* Shared by the tests of src/io: a scratch folder, a tiny model with known values, and ways to damage files.
+/* Shared by the tests of src/io: a scratch folder, a tiny model with known values, and ways to
+ * damage files.
  *
- * Every value is a function of (salt, part, index, element), so that a save, a load and a comparison need no store
- * except the destination of the load.
+ * Every value is a function of (salt, part, index, element), so that a save, a load and a
+ * comparison need no store except the destination of the load.
  */
 #ifndef GPT_TRAIN_UNIT_IO_FIXTURE_H
 #define GPT_TRAIN_UNIT_IO_FIXTURE_H
@@ -97,7 +98,8 @@ static inline char *io_file_read(const char *path, size_t *out_count)
     return bytes;
 }
 
-/* Empties folder `to` and copies the files of `from` into it: the state that a kill at this moment would leave. */
+/* Empties folder `to` and copies the files of `from` into it: the state that a kill at this moment
+ * would leave. */
 static inline void io_folder_copy(const char *from, const char *to)
 {
     io_folder_empty(to);
@@ -156,7 +158,8 @@ struct io_model {
     float poison;   /* not 0: replaces the last element of the last tensor's v */
 };
 
-static inline struct model_config io_config(int32_t n_layer, int32_t n_embd, int32_t n_head, bool bias)
+static inline struct model_config io_config(int32_t n_layer, int32_t n_embd, int32_t n_head,
+                                            bool bias)
 {
     const struct model_config config = {.n_layer = n_layer,
                                         .n_head = n_head,
@@ -173,7 +176,8 @@ static inline struct model_config io_config(int32_t n_layer, int32_t n_embd, int
 }
 
 /* The caller's indices differ from the layout's, to expose a mix-up. */
-static inline void io_model_init(struct io_model *model, const struct model_config *config, uint32_t salt)
+static inline void io_model_init(struct io_model *model, const struct model_config *config,
+                                 uint32_t salt)
 {
     memset(model, 0, sizeof *model);
     model->config = *config;
@@ -192,17 +196,19 @@ static inline void io_model_init(struct io_model *model, const struct model_conf
     }
 }
 
-static inline float io_value(uint32_t salt, enum checkpoint_part part, int32_t index, size_t element)
+static inline float io_value(uint32_t salt, enum checkpoint_part part, int32_t index,
+                             size_t element)
 {
-    uint32_t x = salt * 2654435761u + (uint32_t)part * 40503u + (uint32_t)index * 9176u + (uint32_t)element * 69069u;
+    uint32_t x = salt * 2654435761u + (uint32_t)part * 40503u + (uint32_t)index * 9176u +
+                 (uint32_t)element * 69069u;
     x ^= x >> 15;
     x *= 2246822519u;
     x ^= x >> 13;
     return (float)(int32_t)x * 0x1p-31f;
 }
 
-static inline enum gt_status io_read(void *context, enum checkpoint_part part, int32_t index, size_t first,
-                                     size_t count, void *out)
+static inline enum gt_status io_read(void *context, enum checkpoint_part part, int32_t index,
+                                     size_t first, size_t count, void *out)
 {
     struct io_model *model = context;
     float *values = out;
@@ -217,8 +223,9 @@ static inline enum gt_status io_read(void *context, enum checkpoint_part part, i
     return GT_OK;
 }
 
-static inline enum gt_status io_write(void *context, enum checkpoint_part part, int32_t index, size_t first,
-                                      size_t count, const void *values, enum dtype dtype)
+static inline enum gt_status io_write(void *context, enum checkpoint_part part, int32_t index,
+                                      size_t first, size_t count, const void *values,
+                                      enum dtype dtype)
 {
     struct io_model *model = context;
     ck_assert_int_eq(dtype, DTYPE_F32);
@@ -227,7 +234,8 @@ static inline enum gt_status io_write(void *context, enum checkpoint_part part, 
     return GT_OK;
 }
 
-static inline struct checkpoint_save_options io_save_options(struct io_model *model, const char *folder, int64_t iter)
+static inline struct checkpoint_save_options io_save_options(struct io_model *model,
+                                                             const char *folder, int64_t iter)
 {
     const struct checkpoint_save_options options = {
         .out_dir = folder,
@@ -264,8 +272,8 @@ static inline enum gt_status io_load(struct io_model *model, const struct checkp
 }
 
 /* Opens and loads everything; on success *out_iter is the record's iteration. */
-static inline enum gt_status io_open_load(struct io_model *model, const char *folder, bool with_optimizer,
-                                          int64_t *out_iter)
+static inline enum gt_status io_open_load(struct io_model *model, const char *folder,
+                                          bool with_optimizer, int64_t *out_iter)
 {
     struct hostmem *mem;
     struct checkpoint *checkpoint;
@@ -290,7 +298,8 @@ static inline bool io_loaded_is(const struct io_model *model, uint32_t salt, boo
         const struct checkpoint_tensor *tensor = &model->tensors[t];
         const size_t elements = parameter_elements(&model->layout[t]);
         for (size_t i = 0; i < elements; i++) {
-            for (int part = 0; part <= (with_optimizer ? CHECKPOINT_V : CHECKPOINT_PARAMETER); part++) {
+            for (int part = 0; part <= (with_optimizer ? CHECKPOINT_V : CHECKPOINT_PARAMETER);
+                 part++) {
                 if (model->loaded[part][tensor->index][i] !=
                     io_value(salt, (enum checkpoint_part)part, tensor->index, i))
                     return false;

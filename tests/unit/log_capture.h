@@ -36,12 +36,15 @@ static inline void log_capture_end(void)
     log_sink_set(NULL, NULL);
 }
 
-/* Fails unless exactly one error line with `words` was logged since the last call or begin; then starts again. */
+/* Fails unless exactly one error line with `words` was logged since the last call or begin; then
+ * starts again. */
 static inline void log_capture_one_error(struct log_capture *capture, const char *words)
 {
-    ck_assert_msg(capture->lines == 1, "%d lines instead of one, the last: %.500s", capture->lines, capture->text);
+    ck_assert_msg(capture->lines == 1, "%d lines instead of one, the last: %.500s", capture->lines,
+                  capture->text);
     ck_assert_int_eq(capture->level, LOG_ERROR);
-    ck_assert_msg(strstr(capture->text, words) != NULL, "\"%s\" is not in: %.500s", words, capture->text);
+    ck_assert_msg(strstr(capture->text, words) != NULL, "\"%s\" is not in: %.500s", words,
+                  capture->text);
     capture->lines = 0;
 }
 

@@ -1,8 +1,10 @@
-/* The main program of the unit tests: reads --seed, runs one Check suite, counts, and prints the closing line.
+/* The main program of the unit tests: reads --seed, runs one Check suite, counts, and prints the
+ * closing line.
  *
- * Check forks one process per test, so the count of skips lives in a page that parent and children share.  The timeout
- * of a test is raised from Check's 4 s to 120 s, because sanitizers and a busy machine are slow; a hang still ends.
- * Tests must not depend on each other; CK_FORK=no in the environment runs them in one process, for a debugger.
+ * Check forks one process per test, so the count of skips lives in a page that parent and children
+ * share.  The timeout of a test is raised from Check's 4 s to 120 s, because sanitizers and a busy
+ * machine are slow; a hang still ends. Tests must not depend on each other; CK_FORK=no in the
+ * environment runs them in one process, for a debugger.
  */
 #include "tests/unit/unit_main.h"
 

@@ -1,8 +1,9 @@
 /* The main program of every unit test: one suite per program, run by Check (libcheck).
  *
- * A test is TEST(name) { ... }, or one of its kin below; writing it registers it.  The program prints its seed, runs the
- * tests in the order of the file, and ends with "checks: P passed, F failed, S skipped".  Exit status: 0 all tests
- * passed, 1 one failed, 77 all were skipped, 2 a bad argument.  Flags: --seed=N.
+ * A test is TEST(name) { ... }, or one of its kin below; writing it registers it.  The program
+ * prints its seed, runs the tests in the order of the file, and ends with "checks: P passed, F
+ * failed, S skipped".  Exit status: 0 all tests passed, 1 one failed, 77 all were skipped, 2 a bad
+ * argument.  Flags: --seed=N.
  */
 #ifndef GPT_TRAIN_UNIT_UNIT_MAIN_H
 #define GPT_TRAIN_UNIT_UNIT_MAIN_H
@@ -11,15 +12,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns the seed of this run: --seed=N, else the environment's UNIT_SEED, else 1337.  It is printed before the first
- * test. */
+/* Returns the seed of this run: --seed=N, else the environment's UNIT_SEED, else 1337.  It is
+ * printed before the first test. */
 uint64_t unit_seed(void);
 
-/* Counts the test as skipped, not as passed; a test that cannot run here calls it and returns.  `name` must be listed
- * in tests/expected-skips, or the skip fails the run in CI; `reason` names the missing requirement. */
+/* Counts the test as skipped, not as passed; a test that cannot run here calls it and returns.
+ * `name` must be listed in tests/expected-skips, or the skip fails the run in CI; `reason` names
+ * the missing requirement. */
 void unit_skip(const char *name, const char *reason);
 
-/* Adds a test that runs once for each _i from 0 to `count` - 1; a `signal` other than 0 must end it. */
+/* Adds a test that runs once for each _i from 0 to `count` - 1; a `signal` other than 0 must end
+ * it. */
 void unit_test_add(const TTest *test, size_t count, int signal);
 /* From the next test on: run each one between setup() and teardown(), both NULL for none. */
 void unit_fixture_set(void (*setup)(void), void (*teardown)(void));

@@ -1,11 +1,13 @@
-/* attention_cached: appends new keys and values to the cache, and computes softmax attention over the cache for a few
- * rows.
+/* attention_cached: appends new keys and values to the cache, and computes softmax attention over
+ * the cache for a few rows.
  *
- * The cache is read once for each row and head, in parts.  A block takes one part; each group of L lanes takes every
- * n-th key, with its own running maximum.  L = 4, 8, 16, 32 for head sizes up to 32, 64, 128, 256, and a lane has
- * eight elements.  Shuffles combine the groups of a warp, shared memory the warps of a block, and a second kernel the parts,
- * through the workspace and in order.  How the cache is split depends on its capacity only, not on the position: parts
- * beyond the end, or before the window, have nothing to do, and are not read.  All arithmetic is fp32, on the keys and values as stored.
+ * The cache is read once for each row and head, in parts.  A block takes one part; each group of L
+ * lanes takes every n-th key, with its own running maximum.  L = 4, 8, 16, 32 for head sizes up to
+ * 32, 64, 128, 256, and a lane has eight elements.  Shuffles combine the groups of a warp, shared
+ * memory the warps of a block, and a second kernel the parts, through the workspace and in order.
+ * How the cache is split depends on its capacity only, not on the position: parts beyond the end,
+ * or before the window, have nothing to do, and are not read.  All arithmetic is fp32, on the keys
+ * and values as stored.
  *
  * Many rows (prefill) use the kernels of the forward instead, after the same append.
  */
@@ -16,8 +18,10 @@
 #define KEYS_AT_ONCE 4  /* keys of a group of lanes whose loads are in flight together */
 #define PARTIAL_EXTRA 2 /* maximum and sum, after the head_size elements of a part */
 
-/* A thread copies eight elements of a row of keys or values, rounded if the cache has another dtype. */
-__global__ void __launch_bounds__(CACHED_THREADS) attention_append(const struct cuda_attention_cache cached)
+/* A thread copies eight elements of a row of keys or values, rounded if the cache has another
+ * dtype. */
+__global__ void __launch_bounds__(CACHED_THREADS)
+    attention_append(const struct cuda_attention_cache cached)
 {
     const struct cuda_attention &attention = cached.attention;
     const int size = attention.head_size, groups = (size + CUDA_GROUP - 1) / CUDA_GROUP;
@@ -34,7 +38,9 @@ __global__ void __launch_bounds__(CACHED_THREADS) attention_append(const struct 
         const struct cuda_attention_rows &from = is_key ? cached.new_k : cached.new_v;
         const struct cuda_attention_rows &to = is_key ? attention.k : attention.v;
         float value[CUDA_GROUP];
-        cuda_read(from.of, attention_span(attention, attention_row(from, sample, t, head, size), column), value);
+        cuda_read(from.of,
+                  attention_span(attention, attention_row(from, sample, t, head, size), column),
+                  value);
         const int64_t to_row = attention_row(to, sample, (int64_t)position + t, head, size);
         cuda_write(to.of, attention_span(attention, to_row, column), value);
     }
@@ -57,7 +63,8 @@ DEVICE void cached_merge(struct cached_sum &one, const struct cached_sum &other)
         one.result[k] = one.result[k] * shrink_one + other.result[k] * shrink_other;
 }
 
-/* Combines the groups of lanes of a warp.  The first group has the result; the others may differ in the last bits. */
+/* Combines the groups of lanes of a warp.  The first group has the result; the others may differ in
+ * the last bits. */
 template <int LANES> DEVICE void cached_merge_warp(struct cached_sum &sum)
 {
 #pragma unroll
@@ -72,7 +79,8 @@ template <int LANES> DEVICE void cached_merge_warp(struct cached_sum &sum)
 }
 
 /* Returns the scaled score of one key, in every lane of the group. */
-template <int LANES> DEVICE float cached_score(const float (&q)[CUDA_GROUP], const float (&k)[CUDA_GROUP], float scale)
+template <int LANES>
+DEVICE float cached_score(const float (&q)[CUDA_GROUP], const float (&k)[CUDA_GROUP], float scale)
 {
     float dot = 0.0f;
     UNROLLED(e, CUDA_GROUP)
@@ -80,20 +88,24 @@ template <int LANES> DEVICE float cached_score(const float (&q)[CUDA_GROUP], con
     return cuda_lanes_sum<LANES>(dot) * scale;
 }
 
-/* Adds the keys first, first + step, ..., KEYS_AT_ONCE of them, that are below `end`.  Every lane of the warp takes
- * part. */
+/* Adds the keys first, first + step, ..., KEYS_AT_ONCE of them, that are below `end`.  Every lane
+ * of the warp takes part. */
 template <int LANES>
-DEVICE void cached_step(const struct cuda_attention &attention, struct cached_sum &sum, const float (&q)[CUDA_GROUP],
-                        int64_t k_row, int64_t v_row, int first, int step, int end, int column)
+DEVICE void cached_step(const struct cuda_attention &attention, struct cached_sum &sum,
+                        const float (&q)[CUDA_GROUP], int64_t k_row, int64_t v_row, int first,
+                        int step, int end, int column)
 {
-    float k[KEYS_AT_ONCE][CUDA_GROUP], v[KEYS_AT_ONCE][CUDA_GROUP], score[KEYS_AT_ONCE], after = sum.largest;
+    float k[KEYS_AT_ONCE][CUDA_GROUP], v[KEYS_AT_ONCE][CUDA_GROUP], score[KEYS_AT_ONCE],
+        after = sum.largest;
     UNROLLED(i, KEYS_AT_ONCE) {
         const int key = first + i * step;
         UNROLLED(e, CUDA_GROUP)
             k[i][e] = v[i][e] = 0.0f;
         if (key < end && column < attention.head_size) {
-            cuda_read(attention.k.of, attention_span(attention, k_row + key * attention.k.row, column), k[i]);
-            cuda_read(attention.v.of, attention_span(attention, v_row + key * attention.v.row, column), v[i]);
+            cuda_read(attention.k.of,
+                      attention_span(attention, k_row + key * attention.k.row, column), k[i]);
+            cuda_read(attention.v.of,
+                      attention_span(attention, v_row + key * attention.v.row, column), v[i]);
         }
     }
     UNROLLED(i, KEYS_AT_ONCE) {
@@ -131,15 +143,17 @@ DEVICE struct cached_place_of cached_block(const struct cuda_attention_cache &ca
     place.head = item % attention.heads;
     place.t = row % attention.time;
     place.sample = row / attention.time;
-    const int position = attention.scalars[SCALAR_POSITION].i, first = place.split * cached.split_keys;
+    const int position = attention.scalars[SCALAR_POSITION].i,
+              first = place.split * cached.split_keys;
     place.first = max(first, attention_begin(attention, place.sample, place.t, position));
     place.end = min(position + place.t + 1, first + cached.split_keys);
     return place;
 }
 
 /* Writes the block's part of a row: to y if there is one part, else to the workspace. */
-DEVICE void cached_finish(const struct cuda_attention_cache &cached, const struct cached_place_of &place,
-                          const struct cached_sum &sum, int column)
+DEVICE void cached_finish(const struct cuda_attention_cache &cached,
+                          const struct cached_place_of &place, const struct cached_sum &sum,
+                          int column)
 {
     const struct cuda_attention &attention = cached.attention;
     const int size = attention.head_size;
@@ -165,21 +179,25 @@ DEVICE void cached_finish(const struct cuda_attention_cache &cached, const struc
 }
 
 template <int LANES>
-__global__ void __launch_bounds__(CACHED_THREADS) attention_few_rows(const struct cuda_attention_cache cached)
+__global__ void __launch_bounds__(CACHED_THREADS)
+    attention_few_rows(const struct cuda_attention_cache cached)
 {
     SHARED(struct cached_sum, sums, CACHED_WARPS * LANES);
     const struct cuda_attention &attention = cached.attention;
     const struct cached_place_of place = cached_block(cached);
     if (place.end <= place.first) /* the same for the whole block */
         return;
-    const int size = attention.head_size, kv_head = place.head / (attention.heads / attention.kv_heads);
+    const int size = attention.head_size,
+              kv_head = place.head / (attention.heads / attention.kv_heads);
     const int lane = cuda_lane(), warp = cuda_warp();
     const int column = lane % LANES * CUDA_GROUP, step = CACHED_WARPS * WARP_LANES / LANES;
     float q[CUDA_GROUP] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
     if (column < size)
-        cuda_read(
-            attention.q.of,
-            attention_span(attention, attention_row(attention.q, place.sample, place.t, place.head, size), column), q);
+        cuda_read(attention.q.of,
+                  attention_span(
+                      attention,
+                      attention_row(attention.q, place.sample, place.t, place.head, size), column),
+                  q);
     const int64_t k_row = attention_row(attention.k, place.sample, 0, kv_head, size);
     const int64_t v_row = attention_row(attention.v, place.sample, 0, kv_head, size);
     struct cached_sum sum = {-INFINITY, 0.0f, {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f}};
@@ -204,7 +222,8 @@ __global__ void __launch_bounds__(CUDA_ATTENTION_HEAD_SIZE_MAX)
     attention_join_parts(const struct cuda_attention_cache cached)
 {
     const struct cuda_attention &attention = cached.attention;
-    const int size = attention.head_size, item = (int)blockIdx.x, row = item / attention.heads, d = (int)threadIdx.x;
+    const int size = attention.head_size, item = (int)blockIdx.x, row = item / attention.heads,
+              d = (int)threadIdx.x;
     const int t = row % attention.time, sample = row / attention.time;
     const int position = attention.scalars[SCALAR_POSITION].i, end = position + t + 1;
     /* The parts that were written. */
@@ -222,32 +241,37 @@ __global__ void __launch_bounds__(CUDA_ATTENTION_HEAD_SIZE_MAX)
         sum = fmaf(from[size + 1], shrink, sum);
         result = fmaf(from[d], shrink, result);
     }
-    cuda_write_one(attention.y.of, attention_row(attention.y, sample, t, item % attention.heads, size) + d,
+    cuda_write_one(attention.y.of,
+                   attention_row(attention.y, sample, t, item % attention.heads, size) + d,
                    result / sum);
 }
 
 /* ---- host side ---- */
 
-extern "C" cudaError_t cuda_launch_attention_append(cudaStream_t stream, const struct cuda_attention_cache *cached)
+extern "C" cudaError_t cuda_launch_attention_append(cudaStream_t stream,
+                                                    const struct cuda_attention_cache *cached)
 {
     const struct cuda_attention *attention = &cached->attention;
     const int64_t groups = (attention->head_size + CUDA_GROUP - 1) / CUDA_GROUP;
-    const int64_t count = 2 * (int64_t)attention->samples * attention->time * attention->kv_heads * groups;
+    const int64_t count =
+        2 * (int64_t)attention->samples * attention->time * attention->kv_heads * groups;
     const int64_t blocks = (count + CACHED_THREADS - 1) / CACHED_THREADS;
-    return LAUNCH(attention_append, dim3((unsigned)(blocks < INT32_MAX ? blocks : INT32_MAX)), dim3(CACHED_THREADS), 0,
-                  stream, *cached);
+    return LAUNCH(attention_append, dim3((unsigned)(blocks < INT32_MAX ? blocks : INT32_MAX)),
+                  dim3(CACHED_THREADS), 0, stream, *cached);
 }
 
-extern "C" cudaError_t cuda_launch_attention_few_rows(cudaStream_t stream, const struct cuda_attention_cache *cached)
+extern "C" cudaError_t cuda_launch_attention_few_rows(cudaStream_t stream,
+                                                      const struct cuda_attention_cache *cached)
 {
     const struct cuda_attention *attention = &cached->attention;
     const unsigned items = (unsigned)(attention->samples * attention->time * attention->heads);
-    void (*const kernel)(const struct cuda_attention_cache) = attention->head_size <= 32    ? attention_few_rows<4>
-                                                              : attention->head_size <= 64  ? attention_few_rows<8>
-                                                              : attention->head_size <= 128 ? attention_few_rows<16>
-                                                                                            : attention_few_rows<32>;
-    const cudaError_t error =
-        LAUNCH(kernel, dim3(items * (unsigned)cached->splits), dim3(CACHED_THREADS), 0, stream, *cached);
+    void (*const kernel)(const struct cuda_attention_cache) =
+        attention->head_size <= 32    ? attention_few_rows<4>
+        : attention->head_size <= 64  ? attention_few_rows<8>
+        : attention->head_size <= 128 ? attention_few_rows<16>
+                                      : attention_few_rows<32>;
+    const cudaError_t error = LAUNCH(kernel, dim3(items * (unsigned)cached->splits),
+                                     dim3(CACHED_THREADS), 0, stream, *cached);
     if (error != cudaSuccess || cached->splits == 1)
         return error;
     const bool small = attention->head_size <= CUDA_ATTENTION_HEAD_SIZE_SMALL;

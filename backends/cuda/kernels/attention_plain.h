@@ -1,13 +1,14 @@
-/* The common parts of the fp32 attention kernels: tiles of floats in shared memory, and products by fused
- * multiply-adds.
+/* The common parts of the fp32 attention kernels: tiles of floats in shared memory, and products by
+ * fused multiply-adds.
  *
- * Operands of any dtype become fp32 when a tile is filled, and results are rounded once, when they are stored.  A block
- * has four warps.  With y = lane / 8 and x = lane % 8, a lane has rows y + 4 i of its warp's, i < I; columns x + 8 j of
- * scores; and of results columns 4 x + 32 c and the three after.  A row of a tile is four floats longer than its
- * elements and a row of weights eight: what the lanes of a quarter-warp read or write together lies in different banks.
+ * Operands of any dtype become fp32 when a tile is filled, and results are rounded once, when they
+ * are stored.  A block has four warps.  With y = lane / 8 and x = lane % 8, a lane has rows y + 4 i
+ * of its warp's, i < I; columns x + 8 j of scores; and of results columns 4 x + 32 c and the three
+ * after.  A row of a tile is four floats longer than its elements and a row of weights eight: what
+ * the lanes of a quarter-warp read or write together lies in different banks.
  *
- * Dropout: a Philox block serves eight keys of a query.  One lane draws each block and passes on the kept elements as
- * bits.
+ * Dropout: a Philox block serves eight keys of a query.  One lane draws each block and passes on
+ * the kept elements as bits.
  */
 #ifndef GPT_TRAIN_CUDA_KERNELS_ATTENTION_PLAIN_H
 #define GPT_TRAIN_CUDA_KERNELS_ATTENTION_PLAIN_H
@@ -30,11 +31,12 @@ DEVICE int plain_y(void)
     return cuda_lane() / 8;
 }
 
-/* Loads rows first .. first + ROWS - 1 of a head.  Rows from `end` on, and columns from the head size on, become
- * zeros.  The tile is complete after a barrier. */
+/* Loads rows first .. first + ROWS - 1 of a head.  Rows from `end` on, and columns from the head
+ * size on, become zeros.  The tile is complete after a barrier. */
 template <int D, int ROWS, int THREADS = PLAIN_THREADS>
-DEVICE void plain_load(float *tile, const struct cuda_attention &attention, const struct cuda_attention_rows &rows,
-                       int sample, int head, int first, int end)
+DEVICE void plain_load(float *tile, const struct cuda_attention &attention,
+                       const struct cuda_attention_rows &rows, int sample, int head, int first,
+                       int end)
 {
     constexpr int groups = D / CUDA_GROUP;
     const int size = attention.head_size;
@@ -42,7 +44,9 @@ DEVICE void plain_load(float *tile, const struct cuda_attention &attention, cons
         const int row = i / groups, column = i % groups * CUDA_GROUP;
         float value[CUDA_GROUP] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
         if (first + row < end && column < size)
-            cuda_read(rows.of, attention_span(attention, attention_row(rows, sample, first + row, head, size), column),
+            cuda_read(rows.of,
+                      attention_span(attention,
+                                     attention_row(rows, sample, first + row, head, size), column),
                       value);
         float *to = tile + row * plain_stride<D> + column;
         const float low[4] = {value[0], value[1], value[2], value[3]};
@@ -52,9 +56,10 @@ DEVICE void plain_load(float *tile, const struct cuda_attention &attention, cons
     }
 }
 
-/* d[i][j] = the sum over D of own[row i] other[column j].  `own` begins at the warp's first row, `other` at the
- * tile's. */
-template <int D, int I, int J> DEVICE void plain_scores(float (&d)[I][J], const float *own, const float *other)
+/* d[i][j] = the sum over D of own[row i] other[column j].  `own` begins at the warp's first row,
+ * `other` at the tile's. */
+template <int D, int I, int J>
+DEVICE void plain_scores(float (&d)[I][J], const float *own, const float *other)
 {
     UNROLLED(i, I) {
         UNROLLED(j, J)
@@ -86,7 +91,8 @@ template <int I, int J> DEVICE void plain_weights_put(float *weights, const floa
 }
 
 /* sum[i] += weights[row i][8 J] other[8 J, D]. */
-template <int D, int I, int J> DEVICE void plain_add(float (&sum)[I][D / 8], const float *weights, const float *other)
+template <int D, int I, int J>
+DEVICE void plain_add(float (&sum)[I][D / 8], const float *weights, const float *other)
 {
 #pragma unroll 1
     for (int j = 0; j < 8 * J; j += 4) {
@@ -114,12 +120,14 @@ template <int I, int N> DEVICE void plain_clear(float (&sum)[I][N])
     }
 }
 
-/* Stores the warp's 4 I rows of results, times a factor for each row, through the warp's rows of a tile that no other
- * warp reads.  `first` is the warp's first row; rows from `end` on are not written. */
+/* Stores the warp's 4 I rows of results, times a factor for each row, through the warp's rows of a
+ * tile that no other warp reads.  `first` is the warp's first row; rows from `end` on are not
+ * written. */
 template <int D, int I>
 DEVICE void plain_store(float *rows, const float (&sum)[I][D / 8], const float (&factor)[I],
-                        const struct cuda_attention &attention, const struct cuda_attention_rows &to, int sample,
-                        int head, int first, int end)
+                        const struct cuda_attention &attention,
+                        const struct cuda_attention_rows &to, int sample, int head, int first,
+                        int end)
 {
     constexpr int groups = D / CUDA_GROUP;
     const int size = attention.head_size;
@@ -127,7 +135,8 @@ DEVICE void plain_store(float *rows, const float (&sum)[I][D / 8], const float (
         UNROLLED(c, D / 32) {
             const float value[4] = {sum[i][4 * c] * factor[i], sum[i][4 * c + 1] * factor[i],
                                     sum[i][4 * c + 2] * factor[i], sum[i][4 * c + 3] * factor[i]};
-            store_values<float>(rows + (plain_y() + 4 * i) * plain_stride<D> + 32 * c + 4 * plain_x(), value);
+            store_values<float>(
+                rows + (plain_y() + 4 * i) * plain_stride<D> + 32 * c + 4 * plain_x(), value);
         }
     }
     __syncwarp();
@@ -138,8 +147,12 @@ DEVICE void plain_store(float *rows, const float (&sum)[I][D / 8], const float (
         float low[4], high[4];
         load_values<float>(low, rows + row * plain_stride<D> + column);
         load_values<float>(high, rows + row * plain_stride<D> + column + 4);
-        const float value[CUDA_GROUP] = {low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]};
-        cuda_write(to.of, attention_span(attention, attention_row(to, sample, first + row, head, size), column), value);
+        const float value[CUDA_GROUP] = {low[0],  low[1],  low[2],  low[3],
+                                         high[0], high[1], high[2], high[3]};
+        cuda_write(
+            to.of,
+            attention_span(attention, attention_row(to, sample, first + row, head, size), column),
+            value);
     }
 }
 

@@ -1,13 +1,17 @@
-/* The common parts of the tensor-core attention kernels: tiles in shared memory, and products of fragments.
+/* The common parts of the tensor-core attention kernels: tiles in shared memory, and products of
+ * fragments.
  *
- * A block has four warps and owns a tile of 64 rows, 16 for each warp (or eight warps and 128 rows in one launch shape
- * of the forward); it walks over tiles of the other operands.  A tile is [rows, D] with D the compiled head size;
- * columns beyond the real head size, and rows beyond the end, are zeros, so that products need no tails.  A row is 16
- * bytes longer than its elements: an odd number of 16-byte chunks, so that the eight rows of an ldmatrix lie in
- * different banks, for every D here.
+ * A block has four warps and owns a tile of 64 rows, 16 for each warp (or eight warps and 128 rows
+ * in one launch shape of the forward); it walks over tiles of the other operands.  A tile is [rows,
+ * D] with D the compiled head size; columns beyond the real head size, and rows beyond the end, are
+ * zeros, so that products need no tails.  A row is 16 bytes longer than its elements: an odd number
+ * of 16-byte chunks, so that the eight rows of an ldmatrix lie in different banks, for every D
+ * here.
  *
- * Fragments: with g = lane / 4 and t = lane % 4, element e of accumulator n is in column 8 n + 2 t + e % 2 and in row g
- * + 8 (e / 2) of the warp's 16.  Weights go from accumulators to a fragment without leaving the registers.
+ * Fragments: with g = lane / 4 and t = lane % 4, element e of accumulator n is in column 8 n + 2 t
+ * + e % 2 and in row g
+ * + 8 (e / 2) of the warp's 16.  Weights go from accumulators to a fragment without leaving the
+ * registers.
  */
 #ifndef GPT_TRAIN_CUDA_KERNELS_ATTENTION_TILE_H
 #define GPT_TRAIN_CUDA_KERNELS_ATTENTION_TILE_H
@@ -19,17 +23,18 @@
 #define TILE_THREADS (TILE_WARPS * WARP_LANES)
 #define TILE_WARP_ROWS 16
 #define LOG2_E 1.4426950408889634f
-/* 16-byte copies of a thread that are in flight together: all of a tile, or two where they pass through registers. */
+/* 16-byte copies of a thread that are in flight together: all of a tile, or two where they pass
+ * through registers. */
 #if CUDA_HAS_SM80
 #define UNROLL_COPIES _Pragma("unroll")
 #else
 #define UNROLL_COPIES _Pragma("unroll 2")
 #endif
 
-/* True when a kernel of this dtype and product has a body in this compilation: WIDE products need sm_80, and before it
- * there is only fp16.  Under emulation all kernels have a body, and the configured device decides.  A kernel without a
- * body that is launched all the same, from PTX of another kind of card, traps instead of leaving its results
- * unwritten. */
+/* True when a kernel of this dtype and product has a body in this compilation: WIDE products need
+ * sm_80, and before it there is only fp16.  Under emulation all kernels have a body, and the
+ * configured device decides.  A kernel without a body that is launched all the same, from PTX of
+ * another kind of card, traps instead of leaving its results unwritten. */
 #ifdef GT_CUDA_EMULATED
 template <typename T, bool WIDE> constexpr bool tile_compiled = true;
 #else
@@ -39,8 +44,8 @@ template <typename T, bool WIDE> constexpr bool tile_compiled = WIDE == (CUDA_HA
 /* Elements from one row of a tile to the next. */
 template <int D> constexpr int tile_stride = D + 8;
 template <int D, int ROWS> constexpr int tile_elements = ROWS *tile_stride<D>;
-/* Up to this head size the fragments of the block's own rows stay in registers; above it they are read again for each
- * tile. */
+/* Up to this head size the fragments of the block's own rows stay in registers; above it they are
+ * read again for each tile. */
 template <int D> constexpr bool tile_held = D <= 64;
 template <int D> constexpr int tile_held_fragments = tile_held<D> ? D / 16 : 1; /* 1: not held */
 
@@ -51,13 +56,14 @@ DEVICE int tile_warp_row(void)
 }
 
 /* Returns where the rows of one head of one sample begin. */
-template <typename T> DEVICE T *tile_rows(const struct cuda_attention_rows &rows, int sample, int head, int head_size)
+template <typename T>
+DEVICE T *tile_rows(const struct cuda_attention_rows &rows, int sample, int head, int head_size)
 {
     return (T *)rows.of.memory + rows.first + sample * rows.sample + (int64_t)head * head_size;
 }
 
-/* The source of a tile: the rows of `from`, `row` elements apart.  Rows from number `rows` on (which may be negative),
- * and columns from `head_size` on, become zeros. */
+/* The source of a tile: the rows of `from`, `row` elements apart.  Rows from number `rows` on
+ * (which may be negative), and columns from `head_size` on, become zeros. */
 template <typename T> struct tile_source {
     const T *from;
     int64_t row;
@@ -65,11 +71,12 @@ template <typename T> struct tile_source {
     int head_size, unit;
 };
 
-/* Returns the source whose first row is row `first` of the head; rows from `end` on do not exist. */
+/* Returns the source whose first row is row `first` of the head; rows from `end` on do not exist.
+ */
 template <typename T>
 DEVICE struct tile_source<T> tile_source_of(const struct cuda_attention &attention,
-                                            const struct cuda_attention_rows &rows, int sample, int head, int first,
-                                            int end) {
+                                            const struct cuda_attention_rows &rows, int sample,
+                                            int head, int first, int end) {
     const T *from = tile_rows<T>(rows, sample, head, attention.head_size) + first * rows.row;
     return {from, rows.row, end - first, attention.head_size, attention.unit};
 }
@@ -81,9 +88,10 @@ DEVICE void tile_advance(struct tile_source<T> *source, int rows)
     source->rows -= rows;
 }
 
-/* Starts filling the tile, with all threads of a block: by copies of 16 or 4 bytes, or by elements, which are stored at
- * once.  In each case the tile is complete after cp_async_wait and a barrier, and must be free before the call.  Where
- * the chunks of a row divide the threads, a thread's column is always the same, and its rows have a fixed distance. */
+/* Starts filling the tile, with all threads of a block: by copies of 16 or 4 bytes, or by elements,
+ * which are stored at once.  In each case the tile is complete after cp_async_wait and a barrier,
+ * and must be free before the call.  Where the chunks of a row divide the threads, a thread's
+ * column is always the same, and its rows have a fixed distance. */
 template <typename T, int D, int ROWS, int THREADS = TILE_THREADS>
 DEVICE void tile_load(T *tile, const struct tile_source<T> &source)
 {
@@ -105,7 +113,8 @@ DEVICE void tile_load(T *tile, const struct tile_source<T> &source)
         UNROLL_COPIES
         for (int i = (int)threadIdx.x; i < ROWS * chunks; i += THREADS) {
             const int row = i / chunks, column = i % chunks * 8;
-            cp_async_16(tile + row * tile_stride<D> + column, source.from + row * source.row + column,
+            cp_async_16(tile + row * tile_stride<D> + column,
+                        source.from + row * source.row + column,
                         row < source.rows && column < source.head_size);
         }
         return;
@@ -133,7 +142,8 @@ template <typename T, int D> DEVICE void tile_fragment(uint32_t (&a)[4], const T
 }
 
 /* Loads all fragments of the warp's rows, if they stay in registers. */
-template <typename T, int D, int HELD> DEVICE void tile_hold(uint32_t (&held)[HELD][4], const T *rows)
+template <typename T, int D, int HELD>
+DEVICE void tile_hold(uint32_t (&held)[HELD][4], const T *rows)
 {
     if constexpr (HELD > 1) {
         UNROLLED(k, D / 16)
@@ -164,7 +174,8 @@ template <int N> DEVICE void tile_clear(float (&d)[N][4])
 
 /* d[16, 8 N] = own[16, D] other[8 N, D]': the warp's rows times the rows of a tile. */
 template <typename T, int D, int N, bool WIDE, int HELD>
-DEVICE void tile_scores(float (&d)[N][4], const uint32_t (&held)[HELD][4], const T *own, const T *other)
+DEVICE void tile_scores(float (&d)[N][4], const uint32_t (&held)[HELD][4], const T *own,
+                        const T *other)
 {
     const int lane = cuda_lane();
     const T *from = other + (lane / 16 * 8 + lane % 8) * tile_stride<D> + lane / 8 % 2 * 8;
@@ -210,18 +221,19 @@ DEVICE void tile_add(float (&d)[D / 8][4], const float (&weight)[N][4], const T 
     }
 }
 
-/* Writes the warp's rows, times factor[0] (rows g) and factor[1] (rows g + 8), to the warp's rows of a tile that no
- * other warp reads, and from there to `to`, 16 bytes at a time.  Rows from `end` on are not written.  `first` is the
- * warp's first row in `to`. */
+/* Writes the warp's rows, times factor[0] (rows g) and factor[1] (rows g + 8), to the warp's rows
+ * of a tile that no other warp reads, and from there to `to`, 16 bytes at a time.  Rows from `end`
+ * on are not written.  `first` is the warp's first row in `to`. */
 template <typename T, int D>
-DEVICE void tile_store(T *rows, const float (&d)[D / 8][4], const float (&factor)[2], T *to, int64_t row, int first,
-                       int end, int head_size, int unit)
+DEVICE void tile_store(T *rows, const float (&d)[D / 8][4], const float (&factor)[2], T *to,
+                       int64_t row, int first, int end, int head_size, int unit)
 {
     constexpr int chunks = D / 8;
     const int lane = cuda_lane(), g = lane / 4, t = lane % 4;
     UNROLLED(n, D / 8) {
         UNROLLED(r, 2) {
-            const uint32_t pair = pack_pair<T>(d[n][2 * r] * factor[r], d[n][2 * r + 1] * factor[r]);
+            const uint32_t pair =
+                pack_pair<T>(d[n][2 * r] * factor[r], d[n][2 * r + 1] * factor[r]);
             void *at = rows + (g + 8 * r) * tile_stride<D> + n * 8 + 2 * t;
             memcpy(__builtin_assume_aligned(at, 4), &pair, sizeof pair);
         }
@@ -232,7 +244,8 @@ DEVICE void tile_store(T *rows, const float (&d)[D / 8][4], const float (&factor
         for (int i = lane; i < TILE_WARP_ROWS * chunks; i += WARP_LANES) {
             const int at = i / chunks, column = i % chunks * 8;
             if (first + at < end && column < head_size)
-                store_16_bytes(to + (first + at) * row + column, load_16_bytes(rows + at * tile_stride<D> + column));
+                store_16_bytes(to + (first + at) * row + column,
+                               load_16_bytes(rows + at * tile_stride<D> + column));
         }
         return;
     }
@@ -244,20 +257,21 @@ DEVICE void tile_store(T *rows, const float (&d)[D / 8][4], const float (&factor
     }
 }
 
-/* ---- dropout: 8 elements share a Philox block, of which a lane would use two; so one lane draws each block and passes
- * on the kept elements as bits.  ---- */
+/* ---- dropout: 8 elements share a Philox block, of which a lane would use two; so one lane draws
+ * each block and passes on the kept elements as bits.  ---- */
 
-/* Rows are queries from `query` (the warp's first), columns are 8 N keys from `key`.  Byte 2 m + r of lane 4 g + t has
- * the bits of row g + 8 r and the keys of accumulator 4 m + t. */
+/* Rows are queries from `query` (the warp's first), columns are 8 N keys from `key`.  Byte 2 m + r
+ * of lane 4 g + t has the bits of row g + 8 r and the keys of accumulator 4 m + t. */
 template <int N>
-DEVICE uint32_t tile_kept_by_query(const struct cuda_attention &attention, const struct dropout_mask &mask, int query,
-                                   int key)
+DEVICE uint32_t tile_kept_by_query(const struct cuda_attention &attention,
+                                   const struct dropout_mask &mask, int query, int key)
 {
     const int lane = cuda_lane(), g = lane / 4, t = lane % 4;
     uint32_t bits = 0;
     UNROLLED(m, N / 4) {
         UNROLLED(r, 2) {
-            const int64_t group = attention_mask_group(attention, query + g + 8 * r, key + (4 * m + t) * 8);
+            const int64_t group =
+                attention_mask_group(attention, query + g + 8 * r, key + (4 * m + t) * 8);
             bits |= dropout_kept(&mask, group) << 8 * (2 * m + r);
         }
     }
@@ -270,17 +284,19 @@ DEVICE uint32_t tile_kept_of(uint32_t bits, int t)
     return __shfl_sync(ALL_LANES, bits, cuda_lane() / 4 * 4 + t);
 }
 
-/* Sets bit e of the result when element e of accumulator 4 m + t is kept.  `known` is from lane t. */
+/* Sets bit e of the result when element e of accumulator 4 m + t is kept.  `known` is from lane t.
+ */
 DEVICE uint32_t tile_kept_query(uint32_t known, int m)
 {
     const uint32_t word = known >> 16 * m >> cuda_lane() % 4 * 2;
     return (word & 3u) | (word >> 8 & 3u) << 2;
 }
 
-/* Rows are keys from `key` (the warp's first), columns are 32 queries from `query`.  Byte r of lane 4 c + t has the
- * bits of keys 8 r .. 8 r + 7 of the warp and the query of column 8 (c % 4) + 2 t + c / 4. */
-DEVICE uint32_t tile_kept_by_key(const struct cuda_attention &attention, const struct dropout_mask &mask, int query,
-                                 int key)
+/* Rows are keys from `key` (the warp's first), columns are 32 queries from `query`.  Byte r of lane
+ * 4 c + t has the bits of keys 8 r .. 8 r + 7 of the warp and the query of column 8 (c % 4) + 2 t +
+ * c / 4. */
+DEVICE uint32_t tile_kept_by_key(const struct cuda_attention &attention,
+                                 const struct dropout_mask &mask, int query, int key)
 {
     const int lane = cuda_lane(), c = lane / 4, t = lane % 4;
     const int64_t group = attention_mask_group(attention, query + c % 4 * 8 + 2 * t + c / 4, key);

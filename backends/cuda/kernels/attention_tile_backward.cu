@@ -1,28 +1,30 @@
-/* attention_backward on tensor cores, for bf16 and fp16, with recomputed weights.  Dao 2023, algorithm 2, without
- * atomics: every sum has one owner and a fixed order.  In two passes:
- *     by keys:     a block owns 64 keys and walks over the queries that see them, of all heads that share them, in
+/* attention_backward on tensor cores, for bf16 and fp16, with recomputed weights.  Dao 2023,
+ * algorithm 2, without atomics: every sum has one owner and a fixed order.  In two passes: by keys:
+ * a block owns 64 keys and walks over the queries that see them, of all heads that share them, in
  *                  order:   dv += (p f)' dy,   dk += ds' q
- *     by queries:  a block owns 64 queries of one head and walks over the keys that they see:   dq += ds k
- * or, where there are enough heads for all multiprocessors, at once: a block takes one head of the keys after another.
- * It walks through a head by keys, 128 at a time, and after each step adds ds k to dq.  Between the steps the fp32 sums
- * of dq are in the block's part of the workspace, where a thread reads only what it wrote.  That makes five products of
- * seven, with the same bits.
+ *     by queries:  a block owns 64 queries of one head and walks over the keys that they see:   dq
+ * += ds k or, where there are enough heads for all multiprocessors, at once: a block takes one head
+ * of the keys after another. It walks through a head by keys, 128 at a time, and after each step
+ * adds ds k to dq.  Between the steps the fp32 sums of dq are in the block's part of the workspace,
+ * where a thread reads only what it wrote.  That makes five products of seven, with the same bits.
  *
- * Heads above 128 columns leave no registers for both dk and dv: there are three passes, by values (dv), by keys (dk)
- * and by queries, with eight products, and there is none at once.
+ * Heads above 128 columns leave no registers for both dk and dv: there are three passes, by values
+ * (dv), by keys (dk) and by queries, with eight products, and there is none at once.
  *
- * p = exp(s - lse), ds = p (f dp - delta), dp = dy v', f the dropout factors, and delta = rowsum(dy y) computed before.
- * One kernel does all passes: its own rows are (k, v) or (q, dy), the other rows (q, dy) or (k, v), 32 at a time.  The
- * next other rows load while these are used, where shared memory suffices.  By keys everything is computed transposed,
- * so that weights go from accumulators to fragments without leaving the registers.
+ * p = exp(s - lse), ds = p (f dp - delta), dp = dy v', f the dropout factors, and delta = rowsum(dy
+ * y) computed before. One kernel does all passes: its own rows are (k, v) or (q, dy), the other
+ * rows (q, dy) or (k, v), 32 at a time.  The next other rows load while these are used, where
+ * shared memory suffices.  By keys everything is computed transposed, so that weights go from
+ * accumulators to fragments without leaving the registers.
  *
- * Scores, dp and ds are fp32; p and ds are rounded to 16 bits as factors.  The scale of the scores, and in dv that of
- * dropout, are applied to the finished sums.
+ * Scores, dp and ds are fp32; p and ds are rounded to 16 bits as factors.  The scale of the scores,
+ * and in dv that of dropout, are applied to the finished sums.
  *
- * Shared memory with two stages: (D + 8) 512 bytes and 512: 21, 37, 53, 69 KiB for D = 32, 64, 96, 128; with one stage
- * a quarter less.  Two blocks fit on a multiprocessor of sm_86 for D = 64, one for 128.  At once: (D + 8) 768 bytes and
- * 10.5 KiB: 41, 65, 89, 113 KiB, or with one stage 35, 55, 75, 95.  For D = 256 a pass takes 132 KiB, or 99 with one
- * stage: all that a block may have on sm_86, 89 and 120.  There lse and delta of each row are in the padding behind it.
+ * Shared memory with two stages: (D + 8) 512 bytes and 512: 21, 37, 53, 69 KiB for D = 32, 64, 96,
+ * 128; with one stage a quarter less.  Two blocks fit on a multiprocessor of sm_86 for D = 64, one
+ * for 128.  At once: (D + 8) 768 bytes and 10.5 KiB: 41, 65, 89, 113 KiB, or with one stage 35, 55,
+ * 75, 95.  For D = 256 a pass takes 132 KiB, or 99 with one stage: all that a block may have on
+ * sm_86, 89 and 120.  There lse and delta of each row are in the padding behind it.
  */
 #include "backends/cuda/kernels/attention_tile.h"
 
@@ -32,9 +34,10 @@ enum pass { BY_QUERIES, BY_KEYS, AT_ONCE, BY_VALUES };
 template <int PASS> constexpr int pass_warps = PASS == AT_ONCE ? 2 * TILE_WARPS : TILE_WARPS;
 template <int PASS> constexpr int pass_threads = pass_warps<PASS> *WARP_LANES;
 template <int PASS> constexpr int own_rows = pass_warps<PASS> *TILE_WARP_ROWS;
-/* True where there are registers to keep the place of the next other rows.  Elsewhere it is found anew, and there is
- * one stage. */
-template <int D, int PASS, bool WIDE> constexpr bool place_kept = WIDE && (PASS != AT_ONCE || D < 128);
+/* True where there are registers to keep the place of the next other rows.  Elsewhere it is found
+ * anew, and there is one stage. */
+template <int D, int PASS, bool WIDE>
+constexpr bool place_kept = WIDE && (PASS != AT_ONCE || D < 128);
 /* True where there are registers to let a warp skip a step that it would add only zeros in. */
 template <int D, int PASS> constexpr bool steps_skipped = PASS != AT_ONCE || D <= 64;
 /* Which sums of own rows a pass makes: dk or dq, and dv. */
@@ -44,9 +47,11 @@ constexpr bool sums_values = PASS == BY_VALUES || PASS == AT_ONCE ||
                              (PASS == BY_KEYS && D <= CUDA_ATTENTION_HEAD_SIZE_SMALL);
 /* True where there is a kernel. */
 template <int D, int PASS, bool WIDE>
-constexpr bool backward_exists = D <= CUDA_ATTENTION_HEAD_SIZE_SMALL ? PASS != BY_VALUES : WIDE &&PASS != AT_ONCE;
+constexpr bool backward_exists =
+    D <= CUDA_ATTENTION_HEAD_SIZE_SMALL ? PASS != BY_VALUES : WIDE &&PASS != AT_ONCE;
 /* Floats from the lse of a row to that of the next, and of delta. */
-template <int D> constexpr int statistics_stride = D <= CUDA_ATTENTION_HEAD_SIZE_SMALL ? 1 : tile_stride<D> / 2;
+template <int D>
+constexpr int statistics_stride = D <= CUDA_ATTENTION_HEAD_SIZE_SMALL ? 1 : tile_stride<D> / 2;
 /* Blocks on a multiprocessor, by registers; otherwise the compiler aims at more, and spills. */
 template <int PASS> constexpr int blocks_min = PASS == AT_ONCE ? 1 : 2;
 
@@ -54,7 +59,8 @@ template <int PASS> constexpr int blocks_min = PASS == AT_ONCE ? 1 : 2;
 template <int D>
 constexpr size_t stage_bytes = 2 * tile_elements<D, OTHER_ROWS> * sizeof(uint16_t) +
                                (statistics_stride<D> == 1 ? 2 * OTHER_ROWS * sizeof(float) : 0);
-/* Two tiles of own rows, or by values one, and, at once, ds of a step: [keys][SLOPES_STRIDE], an odd number of 16-byte chunks. */
+/* Two tiles of own rows, or by values one, and, at once, ds of a step: [keys][SLOPES_STRIDE], an
+ * odd number of 16-byte chunks. */
 #define SLOPES_STRIDE (OTHER_ROWS + 8)
 template <int D, int PASS>
 constexpr size_t own_bytes = own_rows<PASS> *((sums_slopes<PASS> ? 2 : 1) * tile_stride<D> +
@@ -67,7 +73,8 @@ template <typename T> struct stage {
     float *lse, *delta;
 };
 
-template <typename T, int D, int PASS> DEVICE struct stage<T> stage_of(unsigned char *shared, int index) {
+template <typename T, int D, int PASS>
+DEVICE struct stage<T> stage_of(unsigned char *shared, int index) {
     struct stage<T> stage;
     stage.first = (T *)(shared + own_bytes<D, PASS> + index * stage_bytes<D>);
     stage.second = stage.first + tile_elements<D, OTHER_ROWS>;
@@ -90,8 +97,8 @@ DEVICE float *statistic_of(const struct stage<T> &stage, int i)
     return (i < OTHER_ROWS ? stage.lse : stage.delta) + i % OTHER_ROWS * statistics_stride<D>;
 }
 
-/* The other rows that the next stage is filled with.  statistic: by keys, where this thread finds lse or delta of a
- * query. */
+/* The other rows that the next stage is filled with.  statistic: by keys, where this thread finds
+ * lse or delta of a query. */
 template <typename T> struct other_rows {
     struct tile_source<T> first, second;
     const float *statistic;
@@ -99,16 +106,19 @@ template <typename T> struct other_rows {
 
 /* Returns the rows of one head of the queries from row `row` on. */
 template <typename T, bool KEYS>
-DEVICE struct other_rows<T> other_rows_of(const struct cuda_attention &attention, int sample, int head, int row) {
+DEVICE struct other_rows<T> other_rows_of(const struct cuda_attention &attention, int sample,
+                                          int head, int row) {
     const int64_t start = ((int64_t)sample * attention.heads + head) * attention.time + row;
-    const int end = attention.time, of_keys = head / (attention.heads / attention.kv_heads), at = KEYS ? head : of_keys;
+    const int end = attention.time, of_keys = head / (attention.heads / attention.kv_heads),
+              at = KEYS ? head : of_keys;
     return {tile_source_of<T>(attention, KEYS ? attention.q : attention.k, sample, at, row, end),
             tile_source_of<T>(attention, KEYS ? attention.dy : attention.v, sample, at, row, end),
-            (threadIdx.x < OTHER_ROWS ? attention.lse : attention.delta) + start + threadIdx.x % OTHER_ROWS};
+            (threadIdx.x < OTHER_ROWS ? attention.lse : attention.delta) + start +
+                threadIdx.x % OTHER_ROWS};
 }
 
-/* Starts filling a stage, and moves to the rows after it.  lse and delta are zeros from the end on, where the rows are
- * zeros too. */
+/* Starts filling a stage, and moves to the rows after it.  lse and delta are zeros from the end on,
+ * where the rows are zeros too. */
 template <typename T, int D, int PASS>
 DEVICE void stage_load(const struct stage<T> &stage, struct other_rows<T> *rows)
 {
@@ -123,7 +133,8 @@ DEVICE void stage_load(const struct stage<T> &stage, struct other_rows<T> *rows)
     rows->statistic += OTHER_ROWS;
 }
 
-/* lse, times LOG2_E, and delta of the lane's two own rows, by queries; zeros for rows from the end on. */
+/* lse, times LOG2_E, and delta of the lane's two own rows, by queries; zeros for rows from the end
+ * on. */
 struct own_statistics {
     float lse[2], delta[2];
 };
@@ -141,11 +152,14 @@ DEVICE struct own_statistics own_statistics_of(const struct cuda_attention &atte
     return own;
 }
 
-/* Sets the scores of keys behind a query to minus infinity.  `own` is the lane's first own row, `other` the tile's
- * first other row.  Selections instead of branches: see attention_place.h. */
-template <bool KEYS> DEVICE void scores_hide_later(float (&score)[OTHER_TILES][4], int own, int other)
+/* Sets the scores of keys behind a query to minus infinity.  `own` is the lane's first own row,
+ * `other` the tile's first other row.  Selections instead of branches: see attention_place.h. */
+template <bool KEYS>
+DEVICE void scores_hide_later(float (&score)[OTHER_TILES][4], int own, int other)
 {
-    const int same = own - other - 2 * (cuda_lane() % 4); /* the column of the own row, counted from the lane's first */
+    const int same =
+        own - other -
+        2 * (cuda_lane() % 4); /* the column of the own row, counted from the lane's first */
     UNROLLED(n, OTHER_TILES) {
         UNROLLED(e, 4) {
             const int column = n * 8 + e % 2, row = same + e / 2 * 8;
@@ -156,13 +170,14 @@ template <bool KEYS> DEVICE void scores_hide_later(float (&score)[OTHER_TILES][4
 
 /* The same for the keys before the document or the window of a query. */
 template <bool KEYS>
-DEVICE void scores_hide_earlier(const struct cuda_attention &attention, float (&score)[OTHER_TILES][4], int sample,
-                                int own, int other)
+DEVICE void scores_hide_earlier(const struct cuda_attention &attention,
+                                float (&score)[OTHER_TILES][4], int sample, int own, int other)
 {
     const int start = other + 2 * (cuda_lane() % 4);
     int begins[KEYS ? OTHER_TILES * 2 : 2]; /* of the lane's queries */
     UNROLLED(i, KEYS ? OTHER_TILES * 2 : 2)
-        begins[i] = attention_begin(attention, sample, KEYS ? start + i / 2 * 8 + i % 2 : own + 8 * i);
+        begins[i] =
+            attention_begin(attention, sample, KEYS ? start + i / 2 * 8 + i % 2 : own + 8 * i);
     UNROLLED(n, OTHER_TILES) {
         UNROLLED(e, 4) {
             const int key = KEYS ? own + e / 2 * 8 : start + n * 8 + e % 2;
@@ -176,33 +191,41 @@ template <bool KEYS, int OWN>
 DEVICE void scores_hide(const struct cuda_attention &attention, const struct backward_place &place,
                         float (&score)[OTHER_TILES][4], int own, int other)
 {
-    const int first_key = KEYS ? place.own : other, last_key = first_key + (KEYS ? OWN : OTHER_ROWS) - 1;
-    const int first = KEYS ? other : place.own, end = min(first + (KEYS ? OTHER_ROWS : OWN), attention.time);
+    const int first_key = KEYS ? place.own : other,
+              last_key = first_key + (KEYS ? OWN : OTHER_ROWS) - 1;
+    const int first = KEYS ? other : place.own,
+              end = min(first + (KEYS ? OTHER_ROWS : OWN), attention.time);
     if (last_key > first)
         scores_hide_later<KEYS>(score, own, other);
-    if (first_key < attention_begin(attention, place.sample, end - 1)) /* what they see begins in order */
+    if (first_key <
+        attention_begin(attention, place.sample, end - 1)) /* what they see begins in order */
         scores_hide_earlier<KEYS>(attention, score, place.sample, own, other);
 }
 
-/* Sets what dropout drops to zero, and multiplies the rest by `scale`.  The whole warp takes part. */
-template <bool KEYS> DEVICE void weights_drop(float (&weight)[OTHER_TILES][4], uint32_t bits, float scale)
+/* Sets what dropout drops to zero, and multiplies the rest by `scale`.  The whole warp takes part.
+ */
+template <bool KEYS>
+DEVICE void weights_drop(float (&weight)[OTHER_TILES][4], uint32_t bits, float scale)
 {
     UNROLLED(n, OTHER_TILES) {
-        const uint32_t kept = KEYS ? tile_kept_key(bits, n) : tile_kept_query(tile_kept_of(bits, n), 0);
+        const uint32_t kept =
+            KEYS ? tile_kept_key(bits, n) : tile_kept_query(tile_kept_of(bits, n), 0);
         UNROLLED(e, 4)
             weight[n][e] = (kept >> e & 1u) != 0 ? weight[n][e] * scale : 0.0f;
     }
 }
 
-/* Returns true when a query of a step sees a key of the warp's own rows, or one of its queries sees a key of the
- * step.  Otherwise, in tiles on the diagonal, all weights of the step are zeros.  It is the same for the whole warp. */
+/* Returns true when a query of a step sees a key of the warp's own rows, or one of its queries sees
+ * a key of the step.  Otherwise, in tiles on the diagonal, all weights of the step are zeros.  It
+ * is the same for the whole warp. */
 template <bool KEYS> DEVICE bool step_counts(const struct backward_place &place, int other)
 {
     const int first = place.own + tile_warp_row();
     return KEYS ? first < other + OTHER_ROWS : other < first + TILE_WARP_ROWS;
 }
 
-/* Turns scores into p f (without f's scale), and dp, if the pass needs it, into ds.  bits: what dropout keeps. */
+/* Turns scores into p f (without f's scale), and dp, if the pass needs it, into ds.  bits: what
+ * dropout keeps. */
 template <typename T, int D, int PASS>
 DEVICE void slopes_make(const struct cuda_attention &attention, float (&score)[OTHER_TILES][4],
                         float (&slope)[OTHER_TILES][4], const struct own_statistics &rows,
@@ -215,8 +238,10 @@ DEVICE void slopes_make(const struct cuda_attention &attention, float (&score)[O
     UNROLLED(n, OTHER_TILES) {
         UNROLLED(e, 4) {
             const int column = n * 8 + 2 * (cuda_lane() % 4) + e % 2;
-            const float row_lse = KEYS ? others.lse[column * statistics_stride<D>] * LOG2_E : rows.lse[e / 2];
-            const float row_delta = KEYS ? others.delta[column * statistics_stride<D>] : rows.delta[e / 2];
+            const float row_lse =
+                KEYS ? others.lse[column * statistics_stride<D>] * LOG2_E : rows.lse[e / 2];
+            const float row_delta =
+                KEYS ? others.delta[column * statistics_stride<D>] : rows.delta[e / 2];
             score[n][e] = fast_exp2(fmaf(score[n][e], scale, -row_lse));
             if constexpr (sums_slopes<PASS>)
                 slope[n][e] = score[n][e] * (slope[n][e] - row_delta);
@@ -226,7 +251,8 @@ DEVICE void slopes_make(const struct cuda_attention &attention, float (&score)[O
         weights_drop<KEYS>(score, bits, 1.0f);
 }
 
-/* ---- dq at once: a warp has 16 queries of a step and a quarter of the columns, in D / 32 accumulators ---- */
+/* ---- dq at once: a warp has 16 queries of a step and a quarter of the columns, in D / 32
+ * accumulators ---- */
 
 /* Stores the warp's ds of a step, rounded, for all warps. */
 template <typename T> DEVICE void slopes_share(const float (&slope)[OTHER_TILES][4], T *slopes)
@@ -243,10 +269,12 @@ template <typename T> DEVICE void slopes_share(const float (&slope)[OTHER_TILES]
 }
 
 /* sum += ds k, over the block's keys. */
-template <typename T, int D> DEVICE void queries_add(float (&sum)[D / 32][4], const T *slopes, const T *keys)
+template <typename T, int D>
+DEVICE void queries_add(float (&sum)[D / 32][4], const T *slopes, const T *keys)
 {
     const int lane = cuda_lane(), warp = cuda_warp();
-    const T *ds = slopes + (lane / 16 * 8 + lane % 8) * SLOPES_STRIDE + warp % 2 * 16 + lane / 8 % 2 * 8;
+    const T *ds =
+        slopes + (lane / 16 * 8 + lane % 8) * SLOPES_STRIDE + warp % 2 * 16 + lane / 8 % 2 * 8;
     const T *k = keys + lane * tile_stride<D> + warp / 2 * (D / 4);
 #pragma unroll
     for (int key = 0; key < own_rows<AT_ONCE>; key += 32) {
@@ -262,22 +290,24 @@ template <typename T, int D> DEVICE void queries_add(float (&sum)[D / 32][4], co
     }
 }
 
-/* Returns where this thread keeps its sums of the tile that begins at query `query` of a head: 4 floats of each
- * accumulator, behind those of the threads before it. */
+/* Returns where this thread keeps its sums of the tile that begins at query `query` of a head: 4
+ * floats of each accumulator, behind those of the threads before it. */
 template <int D>
-DEVICE float *query_sums_of(const struct cuda_attention &attention, const struct backward_place &place, int head,
-                            int query)
+DEVICE float *query_sums_of(const struct cuda_attention &attention,
+                            const struct backward_place &place, int head, int query)
 {
     const int tiles = (attention.time + OTHER_ROWS - 1) / OTHER_ROWS;
     const int64_t heads = (int64_t)blockIdx.x * place.heads + head - place.head * place.heads;
-    return attention.query_sums + (heads * tiles + query / OTHER_ROWS) * (OTHER_ROWS * D) + 4 * threadIdx.x;
+    return attention.query_sums + (heads * tiles + query / OTHER_ROWS) * (OTHER_ROWS * D) +
+           4 * threadIdx.x;
 }
 
-/* Loads the sums of the tile that begins at query `query`, or clears them where these queries see no key before the
- * block's. */
+/* Loads the sums of the tile that begins at query `query`, or clears them where these queries see
+ * no key before the block's. */
 template <int D>
-DEVICE void query_sums_load(const struct cuda_attention &attention, const struct backward_place &place, int head,
-                            int query, float (&sum)[D / 32][4])
+DEVICE void query_sums_load(const struct cuda_attention &attention,
+                            const struct backward_place &place, int head, int query,
+                            float (&sum)[D / 32][4])
 {
     if (attention_begin(attention, place.sample, query) >= place.own) {
         tile_clear(sum);
@@ -289,8 +319,9 @@ DEVICE void query_sums_load(const struct cuda_attention &attention, const struct
 }
 
 template <int D>
-DEVICE void query_sums_store(const struct cuda_attention &attention, const struct backward_place &place, int head,
-                             int query, const float (&sum)[D / 32][4])
+DEVICE void query_sums_store(const struct cuda_attention &attention,
+                             const struct backward_place &place, int head, int query,
+                             const float (&sum)[D / 32][4])
 {
     float *to = query_sums_of<D>(attention, place, head, query);
     UNROLLED(n, D / 32)
@@ -329,14 +360,14 @@ DEVICE void sums_store(const struct cuda_attention &attention, const struct back
     if constexpr (sums_slopes<PASS>) {
         const struct cuda_attention_rows &to = PASS == BY_QUERIES ? attention.dq : attention.dk;
         const float scale[2] = {attention.scale, attention.scale};
-        tile_store<T, D>(scratch, sum, scale, tile_rows<T>(to, place.sample, place.head, size), to.row, first,
-                         attention.time, size, attention.unit);
+        tile_store<T, D>(scratch, sum, scale, tile_rows<T>(to, place.sample, place.head, size),
+                         to.row, first, attention.time, size, attention.unit);
     }
     if constexpr (sums_values<D, PASS>) {
         const float kept[2] = {attention.kept_scale, attention.kept_scale};
-        tile_store<T, D>(scratch + (sums_slopes<PASS> ? tile_elements<D, own_rows<PASS>> : 0), sum_v, kept,
-                         tile_rows<T>(attention.dv, place.sample, place.head, size), attention.dv.row, first,
-                         attention.time, size, attention.unit);
+        tile_store<T, D>(scratch + (sums_slopes<PASS> ? tile_elements<D, own_rows<PASS>> : 0),
+                         sum_v, kept, tile_rows<T>(attention.dv, place.sample, place.head, size),
+                         attention.dv.row, first, attention.time, size, attention.unit);
     }
 }
 
@@ -351,16 +382,20 @@ DEVICE void gradients_make(const struct cuda_attention &attention, unsigned char
     const struct backward_place place = backward_place_of<KEYS, OWN, OTHER_ROWS>(attention, own);
     const int warp_row = tile_warp_row(), steps = place.heads * place.tiles;
     constexpr bool kept = place_kept<D, PASS, WIDE>;
-    const int stages = kept ? attention.stages : 1; /* synchronous copies gain nothing from a second stage */
+    const int stages =
+        kept ? attention.stages : 1; /* synchronous copies gain nothing from a second stage */
     const int own_row = place.own + warp_row + cuda_lane() / 4;
-    tile_load<T, D, OWN, THREADS>(own_first, tile_source_of<T>(attention, KEYS ? attention.k : attention.q,
-                                                               place.sample, place.head, place.own, attention.time));
+    tile_load<T, D, OWN, THREADS>(
+        own_first, tile_source_of<T>(attention, KEYS ? attention.k : attention.q, place.sample,
+                                     place.head, place.own, attention.time));
     if constexpr (sums_slopes<PASS>)
-        tile_load<T, D, OWN, THREADS>(own_second,
-                                      tile_source_of<T>(attention, KEYS ? attention.v : attention.dy, place.sample,
-                                                        place.head, place.own, attention.time));
-    int head = KEYS ? place.head * place.heads : place.head, tile = 0, stage_now = 0; /* of this step */
-    struct other_rows<T> others = other_rows_of<T, KEYS>(attention, place.sample, head, place.first);
+        tile_load<T, D, OWN, THREADS>(
+            own_second, tile_source_of<T>(attention, KEYS ? attention.v : attention.dy,
+                                          place.sample, place.head, place.own, attention.time));
+    int head = KEYS ? place.head * place.heads : place.head, tile = 0,
+        stage_now = 0; /* of this step */
+    struct other_rows<T> others =
+        other_rows_of<T, KEYS>(attention, place.sample, head, place.first);
     stage_load<T, D, PASS>(stage_of<T, D, PASS>(shared, 0), &others);
     struct own_statistics rows = {{0.0f, 0.0f}, {0.0f, 0.0f}};
     if (!KEYS)
@@ -391,19 +426,22 @@ DEVICE void gradients_make(const struct cuda_attention &attention, unsigned char
         if (attention.threshold != 0) {
             const struct dropout_mask mask = attention_mask_make(attention, place.sample, head);
             bits = KEYS ? tile_kept_by_key(attention, mask, other, place.own + warp_row)
-                        : tile_kept_by_query<OTHER_TILES>(attention, mask, place.own + warp_row, other);
+                        : tile_kept_by_query<OTHER_TILES>(attention, mask, place.own + warp_row,
+                                                          other);
         }
         float score[OTHER_TILES][4], slope[OTHER_TILES][4], dq[PASS == AT_ONCE ? D / 32 : 1][4];
         if (!steps_skipped<D, PASS> || step_counts<KEYS>(place, other)) {
-            tile_scores<T, D, OTHER_TILES, WIDE>(score, held_first, own_first + warp_row * tile_stride<D>, stage.first);
+            tile_scores<T, D, OTHER_TILES, WIDE>(
+                score, held_first, own_first + warp_row * tile_stride<D>, stage.first);
             if constexpr (sums_slopes<PASS>)
-                tile_scores<T, D, OTHER_TILES, WIDE>(slope, held_second, own_second + warp_row * tile_stride<D>,
-                                                     stage.second);
+                tile_scores<T, D, OTHER_TILES, WIDE>(
+                    slope, held_second, own_second + warp_row * tile_stride<D>, stage.second);
             scores_hide<KEYS, OWN>(attention, place, score, own_row, other);
             slopes_make<T, D, PASS>(attention, score, slope, rows, stage, bits);
             if constexpr (PASS == AT_ONCE)
                 slopes_share(slope, slopes);
-            if constexpr (PASS == AT_ONCE && tile_held<D>) /* early, where there are registers for it */
+            if constexpr (PASS == AT_ONCE &&
+                          tile_held<D>) /* early, where there are registers for it */
                 query_sums_load<D>(attention, place, head, other, dq);
             if constexpr (sums_values<D, PASS>)
                 tile_add<T, D, OTHER_TILES, WIDE>(sum_v, score, stage.second);
@@ -448,7 +486,8 @@ __global__ void __launch_bounds__(pass_threads<PASS>, blocks_min<PASS>)
     } else if constexpr (PASS == AT_ONCE) {
         DYN_SHARED(unsigned char, shared);
         const int tiles = (attention.time + own_rows<PASS> - 1) / own_rows<PASS>;
-        for (int head = (int)blockIdx.x; head < attention.samples * attention.kv_heads; head += (int)gridDim.x) {
+        for (int head = (int)blockIdx.x; head < attention.samples * attention.kv_heads;
+             head += (int)gridDim.x) {
             for (int tile = 0; tile < tiles; tile++) {
                 gradients_make<T, D, PASS, WIDE>(attention, shared, head * tiles + tile);
                 __syncthreads(); /* the tile is stored */
@@ -462,7 +501,8 @@ __global__ void __launch_bounds__(pass_threads<PASS>, blocks_min<PASS>)
 
 /* ---- host side ---- */
 
-template <typename T, int PASS, bool WIDE> static attention_kernel backward_kernel_of(int32_t head_size)
+template <typename T, int PASS, bool WIDE>
+static attention_kernel backward_kernel_of(int32_t head_size)
 {
     return attention_by_size(head_size, [](auto size) -> attention_kernel {
         if constexpr (backward_exists<size(), PASS, WIDE>)
@@ -471,7 +511,8 @@ template <typename T, int PASS, bool WIDE> static attention_kernel backward_kern
     });
 }
 
-template <int PASS> static attention_kernel backward_kernel_by(enum dtype dtype, bool wide, int32_t head_size)
+template <int PASS>
+static attention_kernel backward_kernel_by(enum dtype dtype, bool wide, int32_t head_size)
 {
     if (dtype == DTYPE_BF16)
         return backward_kernel_of<__nv_bfloat16, PASS, true>(head_size);
@@ -484,11 +525,13 @@ template <int PASS> static attention_kernel backward_kernel_by(enum dtype dtype,
 
 template <int PASS> static size_t backward_shared_bytes(int32_t head_size, int32_t stages)
 {
-    return attention_by_size(head_size,
-                             [&](auto size) { return own_bytes<size(), PASS> + (size_t)stages * stage_bytes<size()>; });
+    return attention_by_size(head_size, [&](auto size) {
+        return own_bytes<size(), PASS> + (size_t)stages * stage_bytes<size()>;
+    });
 }
 
-extern "C" size_t cuda_attention_backward_shared_bytes(int32_t head_size, int32_t stages, bool at_once)
+extern "C" size_t cuda_attention_backward_shared_bytes(int32_t head_size, int32_t stages,
+                                                       bool at_once)
 {
     if (at_once && head_size > CUDA_ATTENTION_HEAD_SIZE_SMALL)
         return SIZE_MAX;
@@ -496,16 +539,20 @@ extern "C" size_t cuda_attention_backward_shared_bytes(int32_t head_size, int32_
                    : backward_shared_bytes<BY_KEYS>(head_size, stages);
 }
 
-template <int PASS> static cudaError_t backward_launch(cudaStream_t stream, const struct cuda_attention *attention)
+template <int PASS>
+static cudaError_t backward_launch(cudaStream_t stream, const struct cuda_attention *attention)
 {
     const struct attention_instance instance = {
-        backward_kernel_by<PASS>(attention->q.of.dtype, attention->tensor_k16, attention->head_size),
+        backward_kernel_by<PASS>(attention->q.of.dtype, attention->tensor_k16,
+                                 attention->head_size),
         backward_shared_bytes<PASS>(attention->head_size, attention->stages)};
-    return attention_launch(stream, instance, TILE_ROWS, PASS == BY_QUERIES ? attention->heads : attention->kv_heads,
+    return attention_launch(stream, instance, TILE_ROWS,
+                            PASS == BY_QUERIES ? attention->heads : attention->kv_heads,
                             pass_threads<PASS>, attention);
 }
 
-extern "C" cudaError_t cuda_launch_attention_backward_tiles(cudaStream_t stream, const struct cuda_attention *attention)
+extern "C" cudaError_t cuda_launch_attention_backward_tiles(cudaStream_t stream,
+                                                            const struct cuda_attention *attention)
 {
     if (attention->blocks > 0)
         return backward_launch<AT_ONCE>(stream, attention);

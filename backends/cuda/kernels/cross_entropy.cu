@@ -1,10 +1,10 @@
 /* cross_entropy: losses and, in place, the gradient of the logits; loss_sum: the sum of losses.
  *
- * A block takes a row and reads it twice, the second time from the cache.  The first pass computes the maximum and the
- * sum of exponentials together: each thread rescales its sum when its maximum rises (Milakov & Gimelshein 2018).  The
- * second pass computes the gradient, which overwrites the row.  Sums are fp32, over a thread's groups in the order of
- * the row, then over the threads as in cuda_device.h.  Columns beyond the vocabulary do not contribute, and become 0
- * with the gradient.
+ * A block takes a row and reads it twice, the second time from the cache.  The first pass computes
+ * the maximum and the sum of exponentials together: each thread rescales its sum when its maximum
+ * rises (Milakov & Gimelshein 2018).  The second pass computes the gradient, which overwrites the
+ * row.  Sums are fp32, over a thread's groups in the order of the row, then over the threads as in
+ * cuda_device.h.  Columns beyond the vocabulary do not contribute, and become 0 with the gradient.
  */
 #include "backends/cuda/cuda_floats.h"
 
@@ -18,8 +18,8 @@ struct softmax {
     float largest, zero, sum;
 };
 
-/* Adds a group's logits.  A maximum that is not finite makes the sum NaN, as it should be.  The maximum of no logits is
- * finite, so that there is always something to subtract. */
+/* Adds a group's logits.  A maximum that is not finite makes the sum NaN, as it should be.  The
+ * maximum of no logits is finite, so that there is always something to subtract. */
 DEVICE void softmax_add(struct softmax *total, const float (&z)[CUDA_GROUP])
 {
     float largest = total->largest;
@@ -35,7 +35,8 @@ DEVICE void softmax_add(struct softmax *total, const float (&z)[CUDA_GROUP])
 }
 
 /* Returns the result for the whole row, in every thread. */
-DEVICE struct softmax row_softmax(const struct cuda_args &args, const struct cuda_floats &row, float *shared)
+DEVICE struct softmax row_softmax(const struct cuda_args &args, const struct cuda_floats &row,
+                                  float *shared)
 {
     struct softmax own = {LEAST, LEAST * LOG2_E, 0.0f};
     const int vocab = args.attrs.vocab;
@@ -56,8 +57,8 @@ DEVICE struct softmax row_softmax(const struct cuda_args &args, const struct cud
 }
 
 /* The row becomes (softmax - onehot) scale; zeros when scale is 0, and beyond the vocabulary. */
-DEVICE void row_gradient(const struct cuda_args &args, const struct cuda_floats &row, const struct softmax &total,
-                         int target, float scale)
+DEVICE void row_gradient(const struct cuda_args &args, const struct cuda_floats &row,
+                         const struct softmax &total, int target, float scale)
 {
     const int width = (int)args.columns, vocab = args.attrs.vocab;
     const float share = scale / total.sum;
@@ -83,7 +84,8 @@ DEVICE void row_clear(const struct cuda_args &args, const struct cuda_floats &ro
         cuda_write(row, cuda_span_make(c, width, args.walk.aligned), zero);
 }
 
-template <int DTYPE> static __global__ void __launch_bounds__(THREADS_MAX) cross_entropy(const struct cuda_args args)
+template <int DTYPE>
+static __global__ void __launch_bounds__(THREADS_MAX) cross_entropy(const struct cuda_args args)
 {
     SHARED(float, shared, CUDA_REDUCE_WORDS);
     const int64_t n = blockIdx.x;
@@ -105,8 +107,9 @@ template <int DTYPE> static __global__ void __launch_bounds__(THREADS_MAX) cross
     if (threadIdx.x == 0)
         *loss = logf(total.sum) + (total.largest - correct);
     if (args.attrs.gradient)
-        row_gradient(args, row, total, target,
-                     CUDA_POINTER(const union scalar_word, CROSS_ENTROPY_SCALARS)[SCALAR_LOSS_GRADIENT].f);
+        row_gradient(
+            args, row, total, target,
+            CUDA_POINTER(const union scalar_word, CROSS_ENTROPY_SCALARS)[SCALAR_LOSS_GRADIENT].f);
 }
 
 static __global__ void __launch_bounds__(LOSS_THREADS) loss_sum(const struct cuda_args args)

@@ -1,7 +1,9 @@
-/* fill, copy, residual, blend, gradient_round, sum_parts and dropout, from any float dtype to any, in groups of eight.
+/* fill, copy, residual, blend, gradient_round, sum_parts and dropout, from any float dtype to any,
+ * in groups of eight.
  *
- * Bound by memory: each operand is moved once, as 128-bit words.  Arithmetic is fp32, and a result is rounded once.  A
- * thread reads a whole group before it writes one, so that a result may replace an input.
+ * Bound by memory: each operand is moved once, as 128-bit words.  Arithmetic is fp32, and a result
+ * is rounded once.  A thread reads a whole group before it writes one, so that a result may replace
+ * an input.
  */
 #include "backends/cuda/cuda_floats.h"
 
@@ -11,7 +13,9 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) fill(const struct cu
     UNROLLED(k, CUDA_GROUP)
         value[k] = args.attrs.value;
     const struct cuda_group group = cuda_pack(args.operand[FILL_Y].dtype, value);
-    cuda_walk_each(args.walk, [&](const struct cuda_span &span) { cuda_put(args.operand[FILL_Y], span, group); });
+    cuda_walk_each(args.walk, [&](const struct cuda_span &span) {
+        cuda_put(args.operand[FILL_Y], span, group);
+    });
 }
 
 /* A copy between equal dtypes moves the bits. */
@@ -59,12 +63,14 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) blend(const struct c
     });
 }
 
-/* Stores a micro-step's fp32 gradient in the bf16 gradient, or adds it, with stochastic rounding.  Exact: one addition,
- * rounded to fp32, and integer arithmetic. */
-static __global__ void __launch_bounds__(CUDA_WALK_THREADS) gradient_round(const struct cuda_args args)
+/* Stores a micro-step's fp32 gradient in the bf16 gradient, or adds it, with stochastic rounding.
+ * Exact: one addition, rounded to fp32, and integer arithmetic. */
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS)
+    gradient_round(const struct cuda_args args)
 {
     const struct cuda_floats y = args.operand[GRADIENT_ROUND_Y];
-    const union scalar_word *scalars = CUDA_POINTER(const union scalar_word, GRADIENT_ROUND_SCALARS);
+    const union scalar_word *scalars =
+        CUDA_POINTER(const union scalar_word, GRADIENT_ROUND_SCALARS);
     const struct rounding rounding = rounding_of(scalars, args.attrs.index_base);
     const uint32_t stream = ROUNDING_GRADIENT + 4u * scalars[SCALAR_MICRO_STEP].u;
     cuda_walk_each(args.walk, [&](const struct cuda_span &span) {
@@ -89,8 +95,9 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) sum_parts(const stru
         if (any)
             cuda_read(y, span, sum);
         for (int64_t p = 0; p < args.parts; p++, any = true) {
-            const struct cuda_span row = {(p - (p > args.attrs.from)) * args.walk.elements + span.first, span.count,
-                                          span.whole};
+            const struct cuda_span row = {(p - (p > args.attrs.from)) * args.walk.elements +
+                                              span.first,
+                                          span.count, span.whole};
             if (p == args.attrs.from)
                 cuda_read(args.operand[SUM_PARTS_X], span, part);
             else
@@ -102,17 +109,20 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) sum_parts(const stru
     });
 }
 
-/* y = x times a mask that is a pure function of seed, step, sample, site and element (ops/op.h).  It is its own
- * backward.  Elements are numbered through the rows of a sample, and groups of eight share a Philox block, so a block's
- * threads walk through one sample at a time.  Dropped elements become 0, whatever they were. */
+/* y = x times a mask that is a pure function of seed, step, sample, site and element (ops/op.h). It
+ * is its own backward.  Elements are numbered through the rows of a sample, and groups of eight
+ * share a Philox block, so a block's threads walk through one sample at a time.  Dropped elements
+ * become 0, whatever they were. */
 static __global__ void __launch_bounds__(CUDA_WALK_THREADS) dropout(const struct cuda_args args)
 {
     const struct cuda_floats from = args.operand[DROPOUT_X];
     for (int64_t sample = blockIdx.y; sample < args.parts; sample += gridDim.y) {
-        const struct dropout_mask mask = dropout_mask_of(CUDA_POINTER(const union scalar_word, DROPOUT_SCALARS),
-                                                         (uint32_t)args.attrs.site, (uint32_t)sample, args.threshold);
+        const struct dropout_mask mask =
+            dropout_mask_of(CUDA_POINTER(const union scalar_word, DROPOUT_SCALARS),
+                            (uint32_t)args.attrs.site, (uint32_t)sample, args.threshold);
         cuda_walk_each(args.walk, [&](const struct cuda_span &own) {
-            const struct cuda_span span = {sample * args.walk.elements + own.first, own.count, own.whole};
+            const struct cuda_span span = {sample * args.walk.elements + own.first, own.count,
+                                           own.whole};
             const struct cuda_group group = cuda_fetch(from, span);
             const uint32_t kept = dropout_kept(&mask, (uint32_t)(own.first / CUDA_GROUP));
             float x[CUDA_GROUP];

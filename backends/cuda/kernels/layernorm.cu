@@ -1,13 +1,15 @@
 /* layernorm and rmsnorm, forward and backward: a warp per row.
  *
- * Their operands have the same numbers (ops/layernorm.c); rmsnorm is a layernorm without a mean (MEAN false): 0 counts.
+ * Their operands have the same numbers (ops/layernorm.c); rmsnorm is a layernorm without a mean
+ * (MEAN false): 0 counts.
  *
- * When a row has at most 1024 channels of 16 bits, a lane keeps its groups of eight channels in registers, as stored;
- * otherwise it fetches them once more, from the cache.  So memory is read once.  Forward: first the mean, then the
- * squared deviations from it, in fp32 (the difference of squares would cancel).  Backward: first the two means of the
- * row, then dx and, in the same pass, the row's share of dgain and dbias, which each warp adds up in its own strips.
- * At the end of a part of the rows the warps' strips are added in order into the workspace.  The shape alone determines
- * which rows make a part, and which warp takes which row.
+ * When a row has at most 1024 channels of 16 bits, a lane keeps its groups of eight channels in
+ * registers, as stored; otherwise it fetches them once more, from the cache.  So memory is read
+ * once.  Forward: first the mean, then the squared deviations from it, in fp32 (the difference of
+ * squares would cancel).  Backward: first the two means of the row, then dx and, in the same pass,
+ * the row's share of dgain and dbias, which each warp adds up in its own strips. At the end of a
+ * part of the rows the warps' strips are added in order into the workspace.  The shape alone
+ * determines which rows make a part, and which warp takes which row.
  */
 #include "backends/cuda/cuda_floats.h"
 
@@ -23,14 +25,15 @@
 #define KEPT 4
 #define KEPT_CHANNELS (KEPT * CUDA_TILE_COLUMNS)
 
-/* The tile loops below run `kept` times, unrolled, or as often as the row needs when nothing is kept. */
+/* The tile loops below run `kept` times, unrolled, or as often as the row needs when nothing is
+ * kept. */
 template <int kept> DEVICE int tiles_of(int64_t channels)
 {
     return kept > 0 ? kept : (int)((channels + CUDA_TILE_COLUMNS - 1) / CUDA_TILE_COLUMNS);
 }
 
-/* Returns the lane's span of tile `tile` of row n, or, with n = 0, of a vector of channels; it is empty when the count
- * is not positive. */
+/* Returns the lane's span of tile `tile` of row n, or, with n = 0, of a vector of channels; it is
+ * empty when the count is not positive. */
 DEVICE struct cuda_span row_span(int64_t n, int64_t tile, int64_t channels, bool aligned)
 {
     const int64_t c = tile * CUDA_TILE_COLUMNS + CUDA_GROUP * cuda_lane();
@@ -43,7 +46,8 @@ template <int kept> struct lane_row {
 };
 
 template <int kept>
-DEVICE void row_keep(const struct cuda_floats &x, int64_t n, int64_t channels, bool aligned, struct lane_row<kept> *row)
+DEVICE void row_keep(const struct cuda_floats &x, int64_t n, int64_t channels, bool aligned,
+                     struct lane_row<kept> *row)
 {
     UNROLLED(tile, kept) {
         const struct cuda_span span = row_span(n, tile, channels, aligned);
@@ -53,8 +57,8 @@ DEVICE void row_keep(const struct cuda_floats &x, int64_t n, int64_t channels, b
 }
 
 template <int kept>
-DEVICE void row_values(const struct lane_row<kept> &row, const struct cuda_floats &x, const struct cuda_span &span,
-                       int64_t tile, float (&value)[CUDA_GROUP])
+DEVICE void row_values(const struct lane_row<kept> &row, const struct cuda_floats &x,
+                       const struct cuda_span &span, int64_t tile, float (&value)[CUDA_GROUP])
 {
     if constexpr (kept > 0) {
         const struct cuda_group group = {row.group[tile], make_uint4(0, 0, 0, 0)};
@@ -64,7 +68,8 @@ DEVICE void row_values(const struct lane_row<kept> &row, const struct cuda_float
     }
 }
 
-DEVICE void gain_read(const struct cuda_floats &gain, const struct cuda_span &span, float (&value)[CUDA_GROUP])
+DEVICE void gain_read(const struct cuda_floats &gain, const struct cuda_span &span,
+                      float (&value)[CUDA_GROUP])
 {
     if (gain.memory != NULL) {
         cuda_read(gain, span, value);
@@ -78,7 +83,8 @@ DEVICE void gain_read(const struct cuda_floats &gain, const struct cuda_span &sp
 
 /* Returns the mean of the row, or with SQUARES of the squared deviations from `mean`. */
 template <int kept, bool SQUARES>
-DEVICE float row_mean(const struct cuda_args &args, const struct lane_row<kept> &row, int64_t n, float mean)
+DEVICE float row_mean(const struct cuda_args &args, const struct lane_row<kept> &row, int64_t n,
+                      float mean)
 {
     float sum = 0.0f;
     UNROLLED(tile, tiles_of<kept>(args.columns)) {
@@ -98,8 +104,8 @@ DEVICE float row_mean(const struct cuda_args &args, const struct lane_row<kept> 
 }
 
 template <int kept>
-DEVICE void row_normalise(const struct cuda_args &args, const struct lane_row<kept> &row, int64_t n, float mean,
-                          float rstd)
+DEVICE void row_normalise(const struct cuda_args &args, const struct lane_row<kept> &row, int64_t n,
+                          float mean, float rstd)
 {
     UNROLLED(tile, tiles_of<kept>(args.columns)) {
         const struct cuda_span span = row_span(n, tile, args.columns, args.walk.aligned);
@@ -123,11 +129,13 @@ static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES, BLOCKS_MIN)
 {
     cuda_dtype_fix<DTYPE>(&FORWARD(X), &FORWARD(Y));
     const int64_t stride = (int64_t)gridDim.x * CUDA_ROW_WARPS;
-    for (int64_t n = (int64_t)blockIdx.x * CUDA_ROW_WARPS + cuda_warp(); n < args.rows; n += stride) {
+    for (int64_t n = (int64_t)blockIdx.x * CUDA_ROW_WARPS + cuda_warp(); n < args.rows;
+         n += stride) {
         struct lane_row<kept> row;
         row_keep<kept>(FORWARD(X), n, args.columns, args.walk.aligned, &row);
         const float mean = MEAN ? row_mean<kept, false>(args, row, n, 0.0f) : 0.0f;
-        const float rstd = 1.0f / sqrtf(row_mean<kept, true>(args, row, n, mean) + args.attrs.epsilon);
+        const float rstd =
+            1.0f / sqrtf(row_mean<kept, true>(args, row, n, mean) + args.attrs.epsilon);
         row_normalise<kept>(args, row, n, mean, rstd);
         if (cuda_lane() == 0) {
             if (MEAN)
@@ -171,19 +179,22 @@ DEVICE void row_means(const struct cuda_args &args, const struct lane_row<kept> 
 /* Computes dx of the row, and adds the row's share of dgain and dbias to the warp's strips. */
 template <int kept, bool MEAN>
 DEVICE void row_gradient(const struct cuda_args &args, const struct lane_row<kept> &of_dy,
-                         const struct lane_row<kept> &of_x, const struct gradient_row &row, float *strips)
+                         const struct lane_row<kept> &of_x, const struct gradient_row &row,
+                         float *strips)
 {
     UNROLLED(tile, tiles_of<kept>(args.columns)) {
         const struct cuda_span span = row_span(row.n, tile, args.columns, args.walk.aligned);
         if (span.count <= 0)
             continue;
-        float dy[CUDA_GROUP], x[CUDA_GROUP], gain[CUDA_GROUP], dx[CUDA_GROUP] = {0, 0, 0, 0, 0, 0, 0, 0};
+        float dy[CUDA_GROUP], x[CUDA_GROUP], gain[CUDA_GROUP],
+            dx[CUDA_GROUP] = {0, 0, 0, 0, 0, 0, 0, 0};
         row_values(of_dy, BACKWARD(DY), span, tile, dy);
         row_values(of_x, BACKWARD(X), span, tile, x);
         gain_read(BACKWARD(GAIN), row_span(0, tile, args.columns, args.walk.aligned), gain);
         if (CUDA_ACCUMULATES(LAYERNORM_BACKWARD_DX))
             cuda_read(BACKWARD(DX), span, dx);
-        float *dgain = strips + tile * CUDA_TILE_COLUMNS + cuda_lane(), *dbias = dgain + args.strip_floats;
+        float *dgain = strips + tile * CUDA_TILE_COLUMNS + cuda_lane(),
+              *dbias = dgain + args.strip_floats;
         UNROLLED(k, CUDA_GROUP) {
             const float normal = (x[k] - row.mean) * row.rstd;
             dgain[k * WARP_LANES] += dy[k] * normal;
@@ -195,7 +206,8 @@ DEVICE void row_gradient(const struct cuda_args &args, const struct lane_row<kep
     }
 }
 
-/* Clears the lane's own floats of the warp's strips.  No lane uses another one's, so no barrier is needed. */
+/* Clears the lane's own floats of the warp's strips.  No lane uses another one's, so no barrier is
+ * needed. */
 DEVICE void strips_clear(float *strips, int64_t floats)
 {
     for (int64_t at = cuda_lane(); at < floats; at += WARP_LANES)
@@ -226,7 +238,8 @@ static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES, BLOCKS_MIN)
           *strips = kept > 0 || args.shared_bytes > 0 ? shared + cuda_warp() * floats : out;
     strips_clear(strips, floats);
     for (int64_t n = rows.begin + cuda_warp(); n < rows.end; n += cuda_warps()) {
-        struct gradient_row row = {n, MEAN ? FLOATS(BACKWARD(MEAN))[n] : 0.0f, FLOATS(BACKWARD(RSTD))[n], 0.0f, 0.0f};
+        struct gradient_row row = {n, MEAN ? FLOATS(BACKWARD(MEAN))[n] : 0.0f,
+                                   FLOATS(BACKWARD(RSTD))[n], 0.0f, 0.0f};
         struct lane_row<kept> of_dy, of_x;
         row_keep<kept>(BACKWARD(DY), n, args.columns, args.walk.aligned, &of_dy);
         row_keep<kept>(BACKWARD(X), n, args.columns, args.walk.aligned, &of_x);
@@ -244,28 +257,35 @@ static bool is_kept(const struct cuda_args *args, int32_t slot)
 }
 
 /* The instance for operands of a dtype, or for rows that are not kept. */
-#define INSTANCE(kernel, mean) \
-    (kept ? cuda_by_dtype(dtype, [](auto type) { return kernel<type(), KEPT, mean>; }) : kernel<DTYPE_COUNT, 0, mean>)
+#define INSTANCE(kernel, mean)                                                         \
+    (kept ? cuda_by_dtype(dtype, [](auto type) { return kernel<type(), KEPT, mean>; }) \
+          : kernel<DTYPE_COUNT, 0, mean>)
 
-extern "C" cudaError_t cuda_launch_layernorm_forward(cudaStream_t stream, const struct cuda_args *args)
+extern "C" cudaError_t cuda_launch_layernorm_forward(cudaStream_t stream,
+                                                     const struct cuda_args *args)
 {
     const int dtype = cuda_dtype_common(*args, LAYERNORM_FORWARD_X, LAYERNORM_FORWARD_Y);
     const bool kept = is_kept(args, LAYERNORM_FORWARD_X),
                has_mean = args->operand[LAYERNORM_FORWARD_MEAN].memory != NULL;
-    const auto kernel = has_mean ? INSTANCE(layernorm_forward, true) : INSTANCE(layernorm_forward, false);
-    return LAUNCH(kernel, dim3((unsigned)args->walk.blocks), dim3(CUDA_ROW_WARPS * WARP_LANES), 0, stream, *args);
+    const auto kernel =
+        has_mean ? INSTANCE(layernorm_forward, true) : INSTANCE(layernorm_forward, false);
+    return LAUNCH(kernel, dim3((unsigned)args->walk.blocks), dim3(CUDA_ROW_WARPS * WARP_LANES), 0,
+                  stream, *args);
 }
 
 /* dx, and the first stage of dgain and dbias; the second stage is cuda_launch_parts_sum(). */
-extern "C" cudaError_t cuda_launch_layernorm_backward(cudaStream_t stream, const struct cuda_args *args)
+extern "C" cudaError_t cuda_launch_layernorm_backward(cudaStream_t stream,
+                                                      const struct cuda_args *args)
 {
-    const int dtype = cuda_dtype_common(*args, LAYERNORM_BACKWARD_DY, LAYERNORM_BACKWARD_X, LAYERNORM_BACKWARD_DX);
+    const int dtype = cuda_dtype_common(*args, LAYERNORM_BACKWARD_DY, LAYERNORM_BACKWARD_X,
+                                        LAYERNORM_BACKWARD_DX);
     const bool kept = is_kept(args, LAYERNORM_BACKWARD_X) && is_kept(args, LAYERNORM_BACKWARD_DY);
     const bool has_mean = args->operand[LAYERNORM_BACKWARD_MEAN].memory != NULL;
-    const auto kernel = has_mean ? INSTANCE(layernorm_backward, true) : INSTANCE(layernorm_backward, false);
+    const auto kernel =
+        has_mean ? INSTANCE(layernorm_backward, true) : INSTANCE(layernorm_backward, false);
     const cudaError_t error = cuda_shared_prefer((const void *)kernel, args->shared_bytes);
     if (error != cudaSuccess)
         return error;
-    return LAUNCH(kernel, dim3((unsigned)args->parts), dim3((unsigned)args->threads), args->shared_bytes, stream,
-                  *args);
+    return LAUNCH(kernel, dim3((unsigned)args->parts), dim3((unsigned)args->threads),
+                  args->shared_bytes, stream, *args);
 }

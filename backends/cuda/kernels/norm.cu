@@ -1,8 +1,9 @@
 /* sum_of_squares and clip_factor: the gradient's norm and what follows from it.
  *
- * A block takes a part of a tensor, reads it once and sums its squares in fp32; one more block for each tensor adds the
- * parts.  A square beyond fp32 is infinite, as the whole sum would be.  clip_factor is one block and
- * computes in fp64, so that the norm is finite whenever fp32 can represent it, even if its square is too large.
+ * A block takes a part of a tensor, reads it once and sums its squares in fp32; one more block for
+ * each tensor adds the parts.  A square beyond fp32 is infinite, as the whole sum would be.
+ * clip_factor is one block and computes in fp64, so that the norm is finite whenever fp32 can
+ * represent it, even if its square is too large.
  */
 #include "backends/cuda/cuda_floats.h"
 
@@ -24,7 +25,8 @@ static __global__ void __launch_bounds__(THREADS)
     const struct sum_of_squares_args args = cuda_tensor_find(tensors, &part);
     SHARED(float, shared, CUDA_REDUCE_WORDS);
     /* Parts are whole groups, so that all groups but the tensor's last may be aligned. */
-    const struct cuda_part groups = cuda_part_of((args.elements + CUDA_GROUP - 1) / CUDA_GROUP, args.parts, part);
+    const struct cuda_part groups =
+        cuda_part_of((args.elements + CUDA_GROUP - 1) / CUDA_GROUP, args.parts, part);
     float sum = 0.0f;
 #pragma unroll 2
     for (int64_t group = groups.begin + threadIdx.x; group < groups.end; group += THREADS) {
@@ -78,12 +80,13 @@ static __global__ void __launch_bounds__(SUM_THREADS) clip_factor(const struct c
         __syncthreads();
     }
     if (threadIdx.x == 0)
-        scalars_set(CUDA_POINTER(union scalar_word, CLIP_FACTOR_SCALARS), shared[0], (double)args.attrs.clip_max);
+        scalars_set(CUDA_POINTER(union scalar_word, CLIP_FACTOR_SCALARS), shared[0],
+                    (double)args.attrs.clip_max);
 }
 
-#define SQUARES                                                                                                      \
-    args.operand[SUM_OF_SQUARES_X], args.workspace, CUDA_POINTER(float, SUM_OF_SQUARES_PARTIAL), args.walk.elements, \
-        args.parts, args.walk.aligned
+#define SQUARES                                                                                  \
+    args.operand[SUM_OF_SQUARES_X], args.workspace, CUDA_POINTER(float, SUM_OF_SQUARES_PARTIAL), \
+        args.walk.elements, args.parts, args.walk.aligned
 CUDA_TENSORS_LAUNCHER(sum_of_squares, struct sum_of_squares_args, THREADS, SQUARES)
 CUDA_TENSORS_LAUNCHER(partials_sum, struct sum_of_squares_args, SUM_THREADS, SQUARES)
 CUDA_LAUNCHER(clip_factor, clip_factor, dim3(1), dim3(SUM_THREADS))

@@ -1,10 +1,12 @@
-/* rope_forward and rope_backward: a team of lanes takes the heads of a row that share a mean; without gains, one head.
+/* rope_forward and rope_backward: a team of lanes takes the heads of a row that share a mean;
+ * without gains, one head.
  *
- * A lane takes eight pairs at a time: the same eight columns of both halves of a head.  A warp holds as many teams as
- * fit, so that small heads keep its lanes busy.  With gains the team first sums the squares, and in the backward the
- * products of the gradient, in fp32; then it reads its pairs once more, from the cache.  The backward with gains
- * (GAINS) takes a part of the rows in each block: each team adds up its share of dgain in its own strip, and at the end
- * the strips are added in order into the workspace.
+ * A lane takes eight pairs at a time: the same eight columns of both halves of a head.  A warp
+ * holds as many teams as fit, so that small heads keep its lanes busy.  With gains the team first
+ * sums the squares, and in the backward the products of the gradient, in fp32; then it reads its
+ * pairs once more, from the cache.  The backward with gains (GAINS) takes a part of the rows in
+ * each block: each team adds up its share of dgain in its own strip, and at the end the strips are
+ * added in order into the workspace.
  */
 #include "backends/cuda/cuda_floats.h"
 
@@ -14,10 +16,12 @@ struct rope_args {
     const union scalar_word *scalars;
     float *strips; /* GAINS: [parts] */
     int64_t rows, time, parts, strip_floats;
-    int32_t size, heads, kv_heads, means, lanes; /* means: of a row; 2 are over all heads; 0 without gains */
+    int32_t size, heads, kv_heads, means,
+        lanes; /* means: of a row; 2 are over all heads; 0 without gains */
     float epsilon;
     bool is_backward;
-    bool is_shared; /* GAINS: each team sums in shared memory; else the block's one team sums in `strips` */
+    bool is_shared; /* GAINS: each team sums in shared memory; else the block's one team sums in
+                       `strips` */
     bool aligned;   /* every group of every half of a head is, in every operand */
 };
 
@@ -30,11 +34,14 @@ struct team {
 
 DEVICE struct team team_of(const struct rope_args &args, int64_t at)
 {
-    const int32_t groups = args.means == 2 ? 3 : args.heads + 2 * args.kv_heads, group = (int32_t)(at % groups);
+    const int32_t groups = args.means == 2 ? 3 : args.heads + 2 * args.kv_heads,
+                  group = (int32_t)(at % groups);
     struct team team;
     team.n = at / groups;
     team.position = args.scalars[SCALAR_POSITION].i + team.n % args.time;
-    team.first = args.means != 2 ? group : group == 0 ? 0 : args.heads + (group - 1) * args.kv_heads;
+    team.first = args.means != 2 ? group
+                 : group == 0    ? 0
+                                 : args.heads + (group - 1) * args.kv_heads;
     team.heads = args.means != 2 ? 1 : group == 0 ? args.heads : args.kv_heads;
     team.turns = team.first < args.heads + args.kv_heads;
     return team;
@@ -48,11 +55,13 @@ struct pairs {
     float a[CUDA_GROUP], b[CUDA_GROUP];
 };
 
-DEVICE void pairs_place(const struct rope_args &args, const struct team &team, int32_t item, struct pairs *p)
+DEVICE void pairs_place(const struct rope_args &args, const struct team &team, int32_t item,
+                        struct pairs *p)
 {
     const int32_t half = args.size / 2, tiles = (half + CUDA_GROUP - 1) / CUDA_GROUP;
     const int32_t head = team.first + item / tiles;
-    const int64_t row = team.n * (args.heads + 2 * args.kv_heads) * args.size + (int64_t)head * args.size;
+    const int64_t row =
+        team.n * (args.heads + 2 * args.kv_heads) * args.size + (int64_t)head * args.size;
     p->column = item % tiles * CUDA_GROUP;
     p->gain = args.means == 2 ? (int64_t)head * args.size : head < args.heads ? 0 : args.size;
     p->first = cuda_span_make(row + p->column, row + half, args.aligned);
@@ -60,15 +69,16 @@ DEVICE void pairs_place(const struct rope_args &args, const struct team &team, i
 }
 
 /* Reads the same eight columns of both halves of a vector of the head's size. */
-DEVICE void halves_read(const struct rope_args &args, const struct cuda_floats &from, int64_t first, int column,
-                        float (&low)[CUDA_GROUP], float (&high)[CUDA_GROUP])
+DEVICE void halves_read(const struct rope_args &args, const struct cuda_floats &from, int64_t first,
+                        int column, float (&low)[CUDA_GROUP], float (&high)[CUDA_GROUP])
 {
     const int32_t half = args.size / 2;
     cuda_read(from, cuda_span_make(first + column, first + half, args.aligned), low);
     cuda_read(from, cuda_span_make(first + half + column, first + args.size, args.aligned), high);
 }
 
-DEVICE void pairs_turn(const struct rope_args &args, const struct team &team, float sign, struct pairs *p)
+DEVICE void pairs_turn(const struct rope_args &args, const struct team &team, float sign,
+                       struct pairs *p)
 {
     const struct cuda_floats table = {(void *)args.table, DTYPE_F32};
     float cosine[CUDA_GROUP], sine[CUDA_GROUP];
@@ -81,7 +91,8 @@ DEVICE void pairs_turn(const struct rope_args &args, const struct team &team, fl
 }
 
 /* Reads pairs of the input, which the backward turns back. */
-DEVICE void pairs_read(const struct rope_args &args, const struct team &team, int32_t item, struct pairs *p)
+DEVICE void pairs_read(const struct rope_args &args, const struct team &team, int32_t item,
+                       struct pairs *p)
 {
     pairs_place(args, team, item, p);
     cuda_read(args.in, p->first, p->a, args.in, p->second, p->b);
@@ -99,7 +110,8 @@ DEVICE float team_sum(float value, int32_t lanes)
 
 /* Returns r, and sets *product to mean(dz g xh) in the backward. */
 template <bool GAINS>
-DEVICE float team_r(const struct rope_args &args, const struct team &team, int32_t items, float *product)
+DEVICE float team_r(const struct rope_args &args, const struct team &team, int32_t items,
+                    float *product)
 {
     float square = 0.0f, sum = 0.0f;
     for (int32_t item = cuda_lane() % args.lanes; item < items; item += args.lanes) {
@@ -132,13 +144,15 @@ DEVICE void gains_add(float *strip, int64_t first, int count, const float (&dz)[
     UNROLLED(k, CUDA_GROUP) {
         const int column = (int)(first + k), lane = column % CUDA_TILE_COLUMNS / CUDA_GROUP;
         if (k < count)
-            strip[column - column % CUDA_TILE_COLUMNS + column % CUDA_GROUP * WARP_LANES + lane] += dz[k] * (x[k] * r);
+            strip[column - column % CUDA_TILE_COLUMNS + column % CUDA_GROUP * WARP_LANES + lane] +=
+                dz[k] * (x[k] * r);
     }
 }
 
 /* Replaces values by x r g, or in the backward by r (dz g - x r product). */
 template <bool GAINS>
-DEVICE void pairs_norm(const struct rope_args &args, float r, float product, struct pairs *p, float *strip)
+DEVICE void pairs_norm(const struct rope_args &args, float r, float product, struct pairs *p,
+                       float *strip)
 {
     float low[CUDA_GROUP], high[CUDA_GROUP], x_low[CUDA_GROUP], x_high[CUDA_GROUP];
     halves_read(args, args.gain, p->gain, p->column, low, high);
@@ -160,7 +174,8 @@ DEVICE void pairs_norm(const struct rope_args &args, float r, float product, str
 
 /* Takes the groups of heads from `first` on; `end` is that of the rows' groups. */
 template <bool GAINS>
-DEVICE void groups_walk(const struct rope_args &args, int64_t first, int64_t stride, int64_t end, float *strip)
+DEVICE void groups_walk(const struct rope_args &args, int64_t first, int64_t stride, int64_t end,
+                        float *strip)
 {
     const int32_t tiles = (args.size / 2 + CUDA_GROUP - 1) / CUDA_GROUP;
     for (int64_t of_warp = first; of_warp < end; of_warp += stride) {
@@ -187,21 +202,26 @@ DEVICE void groups_walk(const struct rope_args &args, int64_t first, int64_t str
 template <bool GAINS>
 static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES, 2) rope(struct rope_args args)
 {
-    const int64_t teams = WARP_LANES / args.lanes, groups = args.means == 2 ? 3 : args.heads + 2 * args.kv_heads;
+    const int64_t teams = WARP_LANES / args.lanes,
+                  groups = args.means == 2 ? 3 : args.heads + 2 * args.kv_heads;
     if constexpr (!GAINS) {
         groups_walk<false>(args, ((int64_t)blockIdx.x * CUDA_ROW_WARPS + cuda_warp()) * teams,
                            (int64_t)gridDim.x * CUDA_ROW_WARPS * teams, args.rows * groups, NULL);
     } else {
         DYN_SHARED(float, shared);
         const struct cuda_part rows = cuda_part_of(args.rows, args.parts, blockIdx.x);
-        const int64_t team = cuda_warp() * teams + cuda_lane() / args.lanes, strips = cuda_warps() * teams;
-        const int64_t floats = args.strip_floats + args.lanes; /* so that the teams of a warp are in different banks */
-        float *out = args.strips + blockIdx.x * args.strip_floats, *all = args.is_shared ? shared : out;
-        for (int64_t at = threadIdx.x; at < (args.is_shared ? strips * floats : args.strip_floats); at += blockDim.x)
+        const int64_t team = cuda_warp() * teams + cuda_lane() / args.lanes,
+                      strips = cuda_warps() * teams;
+        const int64_t floats =
+            args.strip_floats + args.lanes; /* so that the teams of a warp are in different banks */
+        float *out = args.strips + blockIdx.x * args.strip_floats,
+              *all = args.is_shared ? shared : out;
+        for (int64_t at = threadIdx.x; at < (args.is_shared ? strips * floats : args.strip_floats);
+             at += blockDim.x)
             all[at] = 0.0f;
         __syncthreads();
-        groups_walk<true>(args, rows.begin * groups + cuda_warp() * teams, strips, rows.end * groups,
-                          args.is_shared ? shared + team * floats : out);
+        groups_walk<true>(args, rows.begin * groups + cuda_warp() * teams, strips,
+                          rows.end * groups, args.is_shared ? shared + team * floats : out);
         __syncthreads();
         for (int64_t at = threadIdx.x; args.is_shared && at < args.strip_floats; at += blockDim.x) {
             float sum = 0.0f;
@@ -212,12 +232,13 @@ static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES, 2) rope(str
     }
 }
 
-/* With gains a block of the backward has as many warps as have room for their teams' strips in shared memory, or one
- * that sums in the workspace: its lanes are a single team then. */
+/* With gains a block of the backward has as many warps as have room for their teams' strips in
+ * shared memory, or one that sums in the workspace: its lanes are a single team then. */
 static cudaError_t rope_launch(cudaStream_t stream, const struct cuda_args &args, bool is_backward)
 {
     const bool has_strips = is_backward && args.strips > 0;
-    const size_t warp_bytes = (size_t)(WARP_LANES / args.threads * (args.strip_floats + args.threads)) * sizeof(float);
+    const size_t warp_bytes =
+        (size_t)(WARP_LANES / args.threads * (args.strip_floats + args.threads)) * sizeof(float);
     const size_t fitting = has_strips ? CUDA_SHARED_DEFAULT_BYTES / warp_bytes : CUDA_ROW_WARPS;
     const unsigned warps = fitting < CUDA_ROW_WARPS ? (unsigned)fitting : CUDA_ROW_WARPS;
     const struct rope_args own = {args.operand[ROPE_FORWARD_X],
@@ -241,9 +262,10 @@ static cudaError_t rope_launch(cudaStream_t stream, const struct cuda_args &args
                                   warps > 0,
                                   args.walk.aligned};
     if (has_strips)
-        return LAUNCH(rope<true>, dim3((unsigned)args.parts), dim3(WARP_LANES * (warps > 0 ? warps : 1)),
-                      warps * warp_bytes, stream, own);
-    return LAUNCH(rope<false>, dim3((unsigned)args.walk.blocks), dim3(CUDA_ROW_WARPS * WARP_LANES), 0, stream, own);
+        return LAUNCH(rope<true>, dim3((unsigned)args.parts),
+                      dim3(WARP_LANES * (warps > 0 ? warps : 1)), warps * warp_bytes, stream, own);
+    return LAUNCH(rope<false>, dim3((unsigned)args.walk.blocks), dim3(CUDA_ROW_WARPS * WARP_LANES),
+                  0, stream, own);
 }
 
 extern "C" cudaError_t cuda_launch_rope_forward(cudaStream_t stream, const struct cuda_args *args)

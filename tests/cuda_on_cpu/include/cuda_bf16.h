@@ -1,5 +1,6 @@
-/* A stand-in for CUDA's cuda_bf16.h where no toolkit is installed: the type and its conversions, to nearest, ties to
- * even.  Every NaN becomes the cards' canonical NaN (0x7fff).  C gets only the type. */
+/* A stand-in for CUDA's cuda_bf16.h where no toolkit is installed: the type and its conversions, to
+ * nearest, ties to even.  Every NaN becomes the cards' canonical NaN (0x7fff).  C gets only the
+ * type. */
 #ifndef GPT_TRAIN_CUDA_ON_CPU_INCLUDE_CUDA_BF16_H
 #define GPT_TRAIN_CUDA_ON_CPU_INCLUDE_CUDA_BF16_H
 

@@ -1,6 +1,6 @@
-/* A stand-in for CUDA's cuda_fp16.h where no toolkit is installed: the type and its conversions, to nearest, ties to
- * even, with subnormals.  Overflow gives infinity; every NaN becomes the cards' canonical NaN (0x7fff).  C gets only
- * the type. */
+/* A stand-in for CUDA's cuda_fp16.h where no toolkit is installed: the type and its conversions, to
+ * nearest, ties to even, with subnormals.  Overflow gives infinity; every NaN becomes the cards'
+ * canonical NaN (0x7fff).  C gets only the type. */
 #ifndef GPT_TRAIN_CUDA_ON_CPU_INCLUDE_CUDA_FP16_H
 #define GPT_TRAIN_CUDA_ON_CPU_INCLUDE_CUDA_FP16_H
 
@@ -44,7 +44,8 @@ static inline __half __float2half_rn(float value)
         return __half{0x7fff};
     if (magnitude >= 0x477ff000u) /* 65520, halfway between the largest number and the next step */
         return __half{(uint16_t)(sign | 0x7c00u)};
-    if (magnitude < 0x38800000u) { /* below 2^-14 the step is 2^-24, the last place of 1/2: adding 1/2 rounds */
+    if (magnitude <
+        0x38800000u) { /* below 2^-14 the step is 2^-24, the last place of 1/2: adding 1/2 rounds */
         float shifted;
         memcpy(&shifted, &magnitude, sizeof shifted);
         shifted += 0.5f;

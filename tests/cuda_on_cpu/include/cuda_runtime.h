@@ -1,6 +1,7 @@
-/* A stand-in for CUDA's cuda_runtime.h, for C and C++, where no toolkit is installed: the part of the run-time API that
- * the cuda backend uses, with the same names, signatures and numbers (CUDA 11.8 to 13).  fake_runtime.cpp implements
- * it; tests/cuda_on_cpu/real_headers.sh proves that the programs also compile with the real header. */
+/* A stand-in for CUDA's cuda_runtime.h, for C and C++, where no toolkit is installed: the part of
+ * the run-time API that the cuda backend uses, with the same names, signatures and numbers
+ * (CUDA 11.8 to 13).  fake_runtime.cpp implements it; tests/cuda_on_cpu/real_headers.sh proves that
+ * the programs also compile with the real header. */
 #ifndef GPT_TRAIN_CUDA_ON_CPU_INCLUDE_CUDA_RUNTIME_H
 #define GPT_TRAIN_CUDA_ON_CPU_INCLUDE_CUDA_RUNTIME_H
 
@@ -22,7 +23,8 @@ typedef struct uint4 { CUDA_ALIGNED(16) unsigned int x; unsigned int y, z, w; } 
 typedef struct dim3 {
     unsigned int x, y, z;
 #ifdef __cplusplus
-    constexpr dim3(unsigned int vx = 1, unsigned int vy = 1, unsigned int vz = 1) : x(vx), y(vy), z(vz)
+    constexpr dim3(unsigned int vx = 1, unsigned int vy = 1, unsigned int vz = 1)
+        : x(vx), y(vy), z(vz)
     {
     }
 #endif
@@ -106,7 +108,8 @@ cudaError_t cudaFreeHost(void *pointer);
 cudaError_t cudaHostRegister(void *pointer, size_t bytes, unsigned int flags);
 cudaError_t cudaHostUnregister(void *pointer);
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind);
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream);
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags);
@@ -124,7 +127,8 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEve
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph,
+                                          unsigned long long flags);
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);

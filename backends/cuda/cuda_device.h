@@ -52,18 +52,19 @@ template <> inline constexpr bool is_bfloat16<__nv_bfloat16> = true;
 /* A device function. */
 #define DEVICE static __device__ __forceinline__
 
-/* Starts kernel<<<grid, block, dynamic_shared bytes, stream>>>(...) and yields the cudaError_t of the launch.
- * Parenthesise a kernel whose name has a comma: LAUNCH((k<T, 64>), ...).  A kernel with more than 48 KiB of dynamic
- * shared memory must opt in once beforehand: cudaFuncSetAttribute((const void *)k<T, 64>,
- * cudaFuncAttributeMaxDynamicSharedMemorySize, bytes). */
-#define LAUNCH(kernel, grid, block, dynamic_shared, stream, ...)                                                       \
+/* Starts kernel<<<grid, block, dynamic_shared bytes, stream>>>(...) and yields the cudaError_t of
+ * the launch.  Parenthesise a kernel whose name has a comma: LAUNCH((k<T, 64>), ...).  A kernel
+ * with more than 48 KiB of dynamic shared memory must opt in once beforehand:
+ * cudaFuncSetAttribute((const void *)k<T, 64>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+ * bytes). */
+#define LAUNCH(kernel, grid, block, dynamic_shared, stream, ...) \
     ((kernel)<<<(grid), (block), (dynamic_shared), (stream)>>>(__VA_ARGS__), cudaGetLastError())
 
 /* An array of n elements in the block's shared memory; uninitialised. */
 #define SHARED(type, name, n) __shared__ __align__(16) type name[n]
-/* The launch's dynamic shared memory as `type *name`, aligned to 128 bytes; all uses in a kernel refer to the same
- * bytes. */
-#define DYN_SHARED(type, name)                                                                                         \
+/* The launch's dynamic shared memory as `type *name`, aligned to 128 bytes; all uses in a kernel
+ * refer to the same bytes. */
+#define DYN_SHARED(type, name) \
     extern __shared__ __align__(128) unsigned char dynamic_shared_bytes[];                                             \
     type *name = reinterpret_cast<type *>(dynamic_shared_bytes)
 /* clang-format on */

@@ -14,7 +14,6 @@
 #include "data/chat_kind.h"
 #include "data/chat_templates.h"
 #include "data/tokenizer_bpe.h"
-#include "data/tokenizer_generation.h"
 #include "data/tokens.h"
 
 #define FORMAT_NAME "gpt-train-tokenizer"
@@ -87,6 +86,25 @@ enum gt_status tokenizer_template_set(struct tokenizer *tokenizer, const char *j
     memcpy(tokenizer->template, jinja, bytes);
     tokenizer->chat = chat_recognise(jinja, &exact);
     return GT_OK;
+}
+
+enum gt_status tokenizer_generation_set(struct tokenizer *tokenizer, const json_t *object)
+{
+    json_t *kept = json_copy((json_t *)object); /* changes nothing */
+    char *text = NULL;
+    if (kept == NULL)
+        return FAIL(GT_NO_MEMORY, "out of memory: " GENERATION_NAME);
+    (void)json_object_del(kept, "_from_model_config");
+    (void)json_object_del(kept, "transformers_version");
+    enum gt_status status = json_text(kept, 0, "", &text);
+    json_decref(kept);
+    if (status == GT_OK && strcmp(text, "{}") != 0) {
+        status = HOSTMEM_NEW(tokenizer, strlen(text) + 1, GENERATION_NAME, &tokenizer->generation);
+        if (status == GT_OK)
+            memcpy(tokenizer->generation, text, strlen(text) + 1);
+    }
+    free(text);
+    return status;
 }
 
 int32_t tokenizer_eot(const struct tokenizer *tokenizer)

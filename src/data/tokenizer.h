@@ -18,6 +18,7 @@
 #define GPT_TRAIN_DATA_TOKENIZER_H
 
 #include "base/hostmem.h"
+#include "base/json.h"
 #include "data/bpe.h"
 #include "data/chat_kind.h"
 
@@ -47,6 +48,11 @@ extern const char *const tokenizer_kind_names[TOKENIZER_KIND_COUNT];
 /* Gives the tokenizer the template of its model, a text in Jinja, which is copied.  Errors:
  * GT_NO_MEMORY. */
 enum gt_status tokenizer_template_set(struct tokenizer *tokenizer, const char *jinja);
+#define GENERATION_NAME "generation_config.json"
+/* Gives the tokenizer the object of its model's generation_config.json, without the fields that say
+ * who wrote it.  Errors: GT_NO_MEMORY.
+ */
+enum gt_status tokenizer_generation_set(struct tokenizer *tokenizer, const json_t *object);
 
 /* Errors of both: GT_NO_MEMORY.  `code_points` are valid characters, strictly ascending, 1 <= count
  * <= 0x110000. */

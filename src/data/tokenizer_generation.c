@@ -4,27 +4,10 @@
 #include "data/tokenizer_generation.h"
 
 #include "base/file.h"
-#include "data/tokenizer_export.h"
-#include "data/tokenizer_import.h"
 
-enum gt_status tokenizer_generation_set(struct tokenizer *tokenizer, const json_t *object)
-{
-    json_t *kept = json_copy((json_t *)object); /* changes nothing */
-    char *text = NULL;
-    if (kept == NULL)
-        return FAIL(GT_NO_MEMORY, "out of memory: " GENERATION_NAME);
-    (void)json_object_del(kept, "_from_model_config");
-    (void)json_object_del(kept, "transformers_version");
-    enum gt_status status = json_text(kept, 0, "", &text);
-    json_decref(kept);
-    if (status == GT_OK && strcmp(text, "{}") != 0) {
-        status = HOSTMEM_NEW(tokenizer, strlen(text) + 1, GENERATION_NAME, &tokenizer->generation);
-        if (status == GT_OK)
-            memcpy(tokenizer->generation, text, strlen(text) + 1);
-    }
-    free(text);
-    return status;
-}
+#define CONFIG_NAME \
+    "tokenizer_config.json" /* of Hugging Face's tokenizers; it has the chat template */
+#define CONFIG_BYTES_MAX ((size_t)64 << 20)
 
 /* Returns the id of the padding token of tokenizer_config.json, a text or an object with its
  * content; -1: none. */
@@ -45,8 +28,7 @@ enum gt_status tokenizer_generation_read(const char *folder, struct tokenizer *t
         return GT_OK;
     TRY(json_parse_optional(FILE_IN(folder, GENERATION_NAME), GENERATION_BYTES_MAX, &error, &root));
     enum gt_status status =
-        json_parse_optional(FILE_IN(folder, tokenizer_file_names[TOKENIZER_FILE_CONFIG]),
-                            TOKENIZER_IMPORT_BYTES_MAX, &error, &config);
+        json_parse_optional(FILE_IN(folder, CONFIG_NAME), CONFIG_BYTES_MAX, &error, &config);
     const int32_t padding = padding_find(config, tokenizer);
     if (!json_is_object(root) || json_is_true(json_object_get(root, "_from_model_config"))) {
         json_decref(root);

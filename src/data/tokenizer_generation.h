@@ -5,12 +5,8 @@
 #include "base/json.h"
 #include "data/tokenizer.h"
 
-#define GENERATION_NAME "generation_config.json"
 #define GENERATION_BYTES_MAX ((size_t)1 << 16)
 
-/* Gives the tokenizer the object, without the fields that say who wrote it.  Errors: GT_NO_MEMORY.
- */
-enum gt_status tokenizer_generation_set(struct tokenizer *tokenizer, const json_t *object);
 /* Gives it a folder's file, and the padding token that tokenizer_config.json names, unless it has
  * an object.  A broken file counts as none, as does one that only repeats config.json
  * (_from_model_config).  Errors: GT_IO, GT_NO_MEMORY. */

@@ -1,4 +1,6 @@
-/* Makes the generation_config.json of an export. */
+/* Makes the generation_config.json of an export: the base's, with the tokens that begin and end a
+ * text here.
+ */
 #include "io/export_generation.h"
 
 #include "data/chat.h"

@@ -853,11 +853,6 @@ static void unknown_report(const json_t *root, const char *source, const struct 
 
 /* ---- any model ---- */
 
-const char *hf_config_type(const struct model_config *config)
-{
-    return arch_of(&config->shape)->name;
-}
-
 const char *hf_config_lacks(const struct model_config *config, char text[static HF_LACKS_MAX])
 {
     enum shape_property differs;

@@ -32,8 +32,6 @@ struct hf_config_rest {
 enum gt_status hf_config_parse(const json_t *root, const char *source, struct model_config *out,
                                struct hf_config_rest *out_rest);
 
-/* Returns the model_type: "gpt2", "llama", ...; "gpt_train" if no class holds the model. */
-const char *hf_config_type(const struct model_config *config);
 /* Returns NULL if a class of transformers holds the model, else what none has: "norm='layernorm' in
  * llama's blocks", in `text`. */
 #define HF_LACKS_MAX (SHAPE_TEXT_MAX + 32)

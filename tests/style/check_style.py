@@ -70,7 +70,7 @@ CUDA_FOLDERS = ("backends/cuda", "tests/cuda_on_cpu")
 # The files that define the macros for kernels.
 CUDA_MACROS = ("backends/cuda/cuda_device.h", "tests/cuda_on_cpu/emulator.h")
 SOURCES = (".c", ".h", ".cl", ".clh", ".cu", ".cpp")
-COLUMNS_MAX = 120
+COLUMNS_MAX = 100
 LINES_MAX_HOST = 70
 LINES_MAX_OTHER = 120
 WARNINGS = ("-Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes "

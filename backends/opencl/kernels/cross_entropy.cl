@@ -1,13 +1,13 @@
 /* cross_entropy: losses and, in place, the gradient of the logits.
  *
- * One group per row.  Each work-item keeps the maximum of its logits and the sum of exponentials relative to it; the
- * group rescales these to one maximum.  Then the row is read again, from the cache if it fits, and overwritten by its
- * gradient.  Columns from `vocab` on do not count.  A row without a target takes the same path, so that every
- * work-item reaches every barrier.
+ * One group per row.  Each work-item keeps the maximum of its logits and the sum of exponentials
+ * relative to it; the group rescales these to one maximum.  Then the row is read again, from the
+ * cache if it fits, and overwritten by its gradient.  Columns from `vocab` on do not count.  A row
+ * without a target takes the same path, so that every work-item reaches every barrier.
  */
 GT_KERNEL(GT_GROUP)
-gt_cross_entropy(GT_ARRAY(const int, targets), GT_SCALARS, GT_TENSOR(logits), GT_ARRAY(float, losses), int gradient,
-                 long vocab, long columns)
+gt_cross_entropy(GT_ARRAY(const int, targets), GT_SCALARS, GT_TENSOR(logits),
+                 GT_ARRAY(float, losses), int gradient, long vocab, long columns)
 {
     __local float scratch[GT_GROUP];
     const long n = gt_group_index(0), first = n * columns, item = GT_EACH * (long)get_local_id(0);

@@ -1,5 +1,5 @@
-/* fill, copy, residual, blend, sum_parts and dropout, from any float dtype to any; results may replace an input.  Eight elements
- * of dropout share a Philox block. */
+/* fill, copy, residual, blend, sum_parts and dropout, from any float dtype to any; results may
+ * replace an input.  Eight elements of dropout share a Philox block. */
 __kernel void gt_fill(GT_TENSOR(y), float value, long count)
 {
     GT_ITEM((long)get_global_id(0), count);
@@ -33,7 +33,8 @@ __kernel void gt_residual(GT_TENSOR(x), GT_TENSOR(y), GT_TENSOR(r), long count)
 }
 
 /* Each product and the sum are rounded once. */
-__kernel void gt_blend(GT_TENSOR(x), GT_TENSOR(z), GT_TENSOR(y), float alpha, float beta, long count)
+__kernel void gt_blend(GT_TENSOR(x), GT_TENSOR(z), GT_TENSOR(y), float alpha, float beta,
+                       long count)
 {
     GT_ITEM((long)get_global_id(0), count);
     GT_LOAD_EACH(v, x, begin);
@@ -44,8 +45,8 @@ __kernel void gt_blend(GT_TENSOR(x), GT_TENSOR(z), GT_TENSOR(y), float alpha, fl
 }
 
 /* Adds the parts in their order; x is part `own`. */
-__kernel void gt_sum_parts(GT_TENSOR(x), GT_TENSOR(others), GT_TENSOR(y), int own, int parts, int accumulate,
-                           long count)
+__kernel void gt_sum_parts(GT_TENSOR(x), GT_TENSOR(others), GT_TENSOR(y), int own, int parts,
+                           int accumulate, long count)
 {
     GT_ITEM((long)get_global_id(0), count);
     GT_LOAD_EACH(v, y, begin);
@@ -53,7 +54,8 @@ __kernel void gt_sum_parts(GT_TENSOR(x), GT_TENSOR(others), GT_TENSOR(y), int ow
     for (int p = 0; p < parts; p++) {
         float part[GT_EACH];
         if (p != own)
-            gt_load_each(part, others, others_at + (ulong)((p - (p > own)) * count + begin), others_dtype, width);
+            gt_load_each(part, others, others_at + (ulong)((p - (p > own)) * count + begin),
+                         others_dtype, width);
         GT_FOR_EACH(e)
             part[e] = p == own ? mine[e] : part[e];
         GT_FOR_EACH(e)
@@ -62,15 +64,16 @@ __kernel void gt_sum_parts(GT_TENSOR(x), GT_TENSOR(others), GT_TENSOR(y), int ow
     GT_STORE_EACH(y, begin, v);
 }
 
-/* y = x times a mask that is a pure function of seed, step, sample, site and element (ops/op.h); samples are rows.  The
- * op is also its own backward. */
-__kernel void gt_dropout(GT_TENSOR(x), GT_SCALARS, GT_TENSOR(y), int site, uint threshold, float scale,
-                         long sample_elements)
+/* y = x times a mask that is a pure function of seed, step, sample, site and element (ops/op.h);
+ * samples are rows.  The op is also its own backward. */
+__kernel void gt_dropout(GT_TENSOR(x), GT_SCALARS, GT_TENSOR(y), int site, uint threshold,
+                         float scale, long sample_elements)
 {
     long sample;
     const long group = gt_column((sample_elements + GT_EACH - 1) / GT_EACH, &sample);
     GT_ITEM(group, sample_elements);
-    const struct dropout_mask mask = dropout_mask_of(&GT_AT(scalars, 0), (uint)site, (uint)sample, threshold);
+    const struct dropout_mask mask =
+        dropout_mask_of(&GT_AT(scalars, 0), (uint)site, (uint)sample, threshold);
     const uint kept = dropout_kept(&mask, (uint)group);
     const long at = sample * sample_elements + begin;
     GT_LOAD_EACH(v, x, at);

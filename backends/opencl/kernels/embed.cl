@@ -1,24 +1,28 @@
 /* embed_forward and embed_backward: rows of two tables, gathered and added; and their gradients.
  *
- * One work-item per channel of a row, of a group of equal ids, or of a position.  The backward pass reads rows grouped
- * by id, as the host sorted them: one work-item writes each element of dwte, in the order of the list.
+ * One work-item per channel of a row, of a group of equal ids, or of a position.  The backward pass
+ * reads rows grouped by id, as the host sorted them: one work-item writes each element of dwte, in
+ * the order of the list.
  */
-__kernel void gt_embed_forward(GT_ARRAY(const int, ids), GT_TENSOR(wte), GT_TENSOR(wpe), GT_SCALARS, GT_TENSOR(y),
-                               GT_ARRAY(const int, first), int documents, int time, long channels)
+__kernel void gt_embed_forward(GT_ARRAY(const int, ids), GT_TENSOR(wte), GT_TENSOR(wpe), GT_SCALARS,
+                               GT_TENSOR(y), GT_ARRAY(const int, first), int documents, int time,
+                               long channels)
 {
     long n;
     const long c = gt_column(channels, &n);
     if (c >= channels)
         return;
-    const long token = GT_AT(ids, n),
-               place = GT_SCALAR(POSITION).i + (uint)n % (uint)time - (documents ? GT_AT(first, n) : 0);
+    const long token = GT_AT(ids, n), place = GT_SCALAR(POSITION).i + (uint)n % (uint)time -
+                                              (documents ? GT_AT(first, n) : 0);
     const float x = GT_LOAD(wte, token * channels + c);
     GT_STORE(y, n * channels + c, wpe_dtype >= 0 ? x + GT_LOAD(wpe, place * channels + c) : x);
 }
 
-/* dwte[id] += the sum of dy's rows with this id.  There are starts[0] distinct ids; the launch may cover more. */
-__kernel void gt_embed_backward_tokens(GT_TENSOR(dy), GT_ARRAY(const int, ids), GT_ARRAY(const int, order),
-                                       GT_ARRAY(const int, starts), GT_TENSOR(dwte), long channels)
+/* dwte[id] += the sum of dy's rows with this id.  There are starts[0] distinct ids; the launch may
+ * cover more. */
+__kernel void gt_embed_backward_tokens(GT_TENSOR(dy), GT_ARRAY(const int, ids),
+                                       GT_ARRAY(const int, order), GT_ARRAY(const int, starts),
+                                       GT_TENSOR(dwte), long channels)
 {
     long k;
     const long c = gt_column(channels, &k);
@@ -32,9 +36,11 @@ __kernel void gt_embed_backward_tokens(GT_TENSOR(dy), GT_ARRAY(const int, ids), 
     GT_STORE(dwte, to, GT_LOAD(dwte, to) + sum);
 }
 
-/* dwpe[t] (+)= the sum over samples of dy[b,t], with documents of their rows at position t.  Without accumulation, positions from `time` on become 0. */
-__kernel void gt_embed_backward_positions(GT_TENSOR(dy), GT_TENSOR(dwpe), GT_ARRAY(const int, first), int documents,
-                                          int time, int accumulate, long samples, long channels)
+/* dwpe[t] (+)= the sum over samples of dy[b,t], with documents of their rows at position t. Without
+ * accumulation, positions from `time` on become 0. */
+__kernel void gt_embed_backward_positions(GT_TENSOR(dy), GT_TENSOR(dwpe),
+                                          GT_ARRAY(const int, first), int documents, int time,
+                                          int accumulate, long samples, long channels)
 {
     long t;
     const long c = gt_column(channels, &t);

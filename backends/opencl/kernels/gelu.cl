@@ -1,5 +1,5 @@
-/* gelu: x P(X <= x) by erf, or its tanh form; swiglu: a s(a) b with the logistic function s.  gelu's y may be x, its dx
- * may be dy or x.
+/* gelu: x P(X <= x) by erf, or its tanh form; swiglu: a s(a) b with the logistic function s. gelu's
+ * y may be x, its dx may be dy or x.
  */
 #include "backends/gelu.h"
 

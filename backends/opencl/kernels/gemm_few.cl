@@ -1,4 +1,5 @@
-/* gemm of few rows with b transposed, as in decoding; and the bias of products that a library computes.
+/* gemm of few rows with b transposed, as in decoding; and the bias of products that a library
+ * computes.
  *
  * b is read once, in memory order: GT_FEW_LANES work-items for each column of d.
  */
@@ -9,11 +10,13 @@
 
 /* d (+)= a b' + bias for m <= GT_FEW_ROWS rows. */
 GT_KERNEL(GT_FEW_ITEMS)
-gt_gemm_few(GT_TENSOR(a), GT_TENSOR(b), GT_TENSOR(bias), GT_TENSOR(d), int accumulate, long m, long n, long k)
+gt_gemm_few(GT_TENSOR(a), GT_TENSOR(b), GT_TENSOR(bias), GT_TENSOR(d), int accumulate, long m,
+            long n, long k)
 {
     __local float part[GT_FEW_ROWS * GT_FEW_ITEMS];
     const uint item = (uint)get_local_id(0), lane = item % GT_FEW_LANES;
-    const long first_column = gt_group_index(0) * GT_FEW_COLUMNS, own = first_column + item / GT_FEW_LANES;
+    const long first_column = gt_group_index(0) * GT_FEW_COLUMNS,
+               own = first_column + item / GT_FEW_LANES;
     const long column = min(own, n - 1); /* beyond the edge, the last column stands in */
     float sum[GT_FEW_ROWS];
     for (int r = 0; r < GT_FEW_ROWS; r++)

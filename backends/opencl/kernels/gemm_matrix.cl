@@ -1,12 +1,14 @@
-/* gemm on matrix units: d (+)= op(a) op(b) + bias, where a and b have the same 16-bit dtype, summed in fp32.
+/* gemm on matrix units: d (+)= op(a) op(b) + bias, where a and b have the same 16-bit dtype, summed
+ * in fp32.
  *
- * A group owns a square tile of d, and each of its warps of 32 work-items a rectangle of the tile.  Local memory
- * contains GT_INNER steps of the inner dimension: rows of a and columns of b along k, two steps to a word.  Meanwhile
- * the next steps are fetched into registers.  Each vendor defines how a unit's operands are spread over the warp's
- * registers.  The section "units" below loads these fragments, multiplies them, and returns the positions of the
- * elements of d.  Work-items 32 w .. 32 w + 31 of a group must be warp w.  A known product proves that, the layouts and
- * the compiler's code before this kernel is used.  With GT_EMULATED, for tests, local memory and barriers stand in for
- * a unit.
+ * A group owns a square tile of d, and each of its warps of 32 work-items a rectangle of the tile.
+ * Local memory contains GT_INNER steps of the inner dimension: rows of a and columns of b along k,
+ * two steps to a word.  Meanwhile the next steps are fetched into registers.  Each vendor defines
+ * how a unit's operands are spread over the warp's registers.  The section "units" below loads
+ * these fragments, multiplies them, and returns the positions of the elements of d.  Work-items 32
+ * w .. 32 w + 31 of a group must be warp w.  A known product proves that, the layouts and the
+ * compiler's code before this kernel is used.  With GT_EMULATED, for tests, local memory and
+ * barriers stand in for a unit.
  */
 #define GT_UNIT_MMA_16 1 /* PTX mma.m16n8k16, sm_80 */
 #define GT_UNIT_MMA_8 2  /* PTX mma.m16n8k8, sm_75 for fp16 */
@@ -16,8 +18,10 @@
 #define GT_WARPS (GT_WARPS_DOWN * GT_WARPS_ACROSS)
 #define GT_ITEMS (GT_LANES * GT_WARPS)
 #define GT_INNER 32
-#define GT_PITCH (GT_INNER / 2 + 4) /* words per row of a tile; a fragment's rows fall into different banks */
-#define GT_CHUNKS (GT_TILE * GT_INNER / 16 / GT_ITEMS) /* chunks of 16 elements that a work-item fetches */
+#define GT_PITCH \
+    (GT_INNER / 2 + 4) /* words per row of a tile; a fragment's rows fall into different banks */
+#define GT_CHUNKS \
+    (GT_TILE * GT_INNER / 16 / GT_ITEMS) /* chunks of 16 elements that a work-item fetches */
 
 #if GT_UNIT == GT_UNIT_WMMA
 #define GT_UNIT_ROWS 16
@@ -45,7 +49,8 @@ typedef float4 gt_part_d;
 #define GT_DOWN (GT_TILE / GT_WARPS_DOWN / GT_UNIT_ROWS)
 #define GT_ACROSS (GT_TILE / GT_WARPS_ACROSS / GT_UNIT_COLUMNS)
 
-/* Arrays become registers only if loops over them are unrolled; an emulated product is too long for that. */
+/* Arrays become registers only if loops over them are unrolled; an emulated product is too long for
+ * that. */
 #ifdef GT_EMULATED
 #define GT_UNROLL
 #else
@@ -53,10 +58,12 @@ typedef float4 gt_part_d;
 #endif
 #define GT_UNROLLED(i, count) GT_UNROLL for (uint i = 0; i < (count); i++)
 
-/* ---- units: parts of a tile's rows from `tile` on, at a step of k that is a multiple of GT_UNIT_INNER ---- */
+/* ---- units: parts of a tile's rows from `tile` on, at a step of k that is a multiple of
+ * GT_UNIT_INNER ---- */
 
 #if GT_UNIT == GT_UNIT_WMMA
-/* Lane l has all of row l % 16 of a, and all of column l % 16 of b; both halves of the warp have the same. */
+/* Lane l has all of row l % 16 of a, and all of column l % 16 of b; both halves of the warp have
+ * the same. */
 GT_INLINE uint8 gt_part_load(__local const uint *tile, uint lane)
 {
     __local const uint4 *row = (__local const uint4 *)(tile + lane % 16 * GT_PITCH);
@@ -76,8 +83,8 @@ GT_INLINE uint gt_part_column(uint lane, uint e)
     return lane % 16;
 }
 #else
-/* Register i of lane l contains, of a, row l / 4 + 8 (i % 2), steps 2 (l % 4) + 8 (i / 2) and the next; of b, column
- * l / 4, steps 2 (l % 4) + 8 i and the next. */
+/* Register i of lane l contains, of a, row l / 4 + 8 (i % 2), steps 2 (l % 4) + 8 (i / 2) and the
+ * next; of b, column l / 4, steps 2 (l % 4) + 8 i and the next. */
 GT_INLINE gt_part_a gt_part_a_load(__local const uint *tile, uint lane)
 {
     __local const uint *row = tile + lane / 4 * GT_PITCH + lane % 4;
@@ -122,7 +129,8 @@ GT_INLINE uint gt_part_column(uint lane, uint e)
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 #define GT_WMMA(a, b, d) __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(as_half16(a), as_half16(b), d)
 #else
-#define GT_WMMA(a, b, d) __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(as_short16(a), as_short16(b), d)
+#define GT_WMMA(a, b, d) \
+    __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(as_short16(a), as_short16(b), d)
 #endif
 GT_INLINE void gt_multiply(gt_part_d *d, const gt_part_a *a, const gt_part_b *b)
 {
@@ -144,7 +152,8 @@ GT_INLINE void gt_multiply(gt_part_d *d, const gt_part_a *a, const gt_part_b *b)
                  : "+f"(d0), "+f"(d1), "+f"(d2), "+f"(d3)
                  : "r"(a->s0), "r"(a->s1), "r"(a->s2), "r"(a->s3), "r"(b->s0), "r"(b->s1));
 #else
-    asm volatile("mma.sync.aligned.m16n8k8." GT_PTX_TYPES "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+    asm volatile("mma.sync.aligned.m16n8k8." GT_PTX_TYPES
+                 "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
                  : "+f"(d0), "+f"(d1), "+f"(d2), "+f"(d3)
                  : "r"(a->s0), "r"(a->s1), "r"(*b));
 #endif
@@ -155,8 +164,8 @@ GT_INLINE void gt_multiply(gt_part_d *d, const gt_part_a *a, const gt_part_b *b)
 
 /* ---- tiles ---- */
 
-/* A matrix of rows x inner, stored as rows x inner or, if `turned`, as inner x rows.  `wide`: eight neighbours may be
- * read as 16 bytes. */
+/* A matrix of rows x inner, stored as rows x inner or, if `turned`, as inner x rows.  `wide`: eight
+ * neighbours may be read as 16 bytes. */
 struct gt_source {
     __global const ushort *memory;
     long rows, inner;
@@ -176,7 +185,8 @@ GT_INLINE uint4 gt_source_eight(const struct gt_source *from, long row, long k)
 {
     uint4 value = (uint4)(0);
     if (row < from->rows && k < from->inner)
-        value = *(__global const uint4 *)(from->memory + (from->turned ? k * from->rows + row : row * from->inner + k));
+        value = *(__global const uint4 *)(from->memory + (from->turned ? k * from->rows + row
+                                                                       : row * from->inner + k));
     return value;
 }
 
@@ -188,7 +198,8 @@ GT_INLINE uint8 gt_chunk_fetch(const struct gt_source *from, long row, long k)
         words.lo = gt_source_eight(from, row, k);
         words.hi = gt_source_eight(from, row, k + 8);
     } else if (from->wide) {
-        const uint4 first = gt_source_eight(from, row, k), second = gt_source_eight(from, row, k + 1);
+        const uint4 first = gt_source_eight(from, row, k),
+                    second = gt_source_eight(from, row, k + 1);
         words.even = (first & 0xffffu) | second << 16;
         words.odd = first >> 16 | (second & 0xffff0000u);
     } else {
@@ -203,7 +214,8 @@ GT_INLINE uint8 gt_chunk_fetch(const struct gt_source *from, long row, long k)
     return words;
 }
 
-/* Return the start of a chunk in the tile: neighbouring work-items take chunks that are neighbours in memory. */
+/* Return the start of a chunk in the tile: neighbouring work-items take chunks that are neighbours
+ * in memory. */
 GT_INLINE uint gt_chunk_row(uint chunk, int turned)
 {
     return turned ? chunk % (GT_TILE / 8) * 8 : chunk / (GT_INNER / 16);
@@ -214,7 +226,8 @@ GT_INLINE uint gt_chunk_step(uint chunk, int turned)
     return turned ? chunk / (GT_TILE / 8) * 2 : chunk % (GT_INNER / 16) * 16;
 }
 
-GT_INLINE void gt_tile_fetch(const struct gt_source *from, long first_row, long first_step, uint item, uint8 *chunks)
+GT_INLINE void gt_tile_fetch(const struct gt_source *from, long first_row, long first_step,
+                             uint item, uint8 *chunks)
 {
     GT_UNROLLED(c, GT_CHUNKS) {
         const uint chunk = c * GT_ITEMS + item;
@@ -227,15 +240,16 @@ GT_INLINE void gt_tile_store(__local uint *tile, int turned, uint item, const ui
 {
     GT_UNROLLED(c, GT_CHUNKS) {
         const uint chunk = c * GT_ITEMS + item;
-        __local uint *to = tile + gt_chunk_row(chunk, turned) * GT_PITCH + gt_chunk_step(chunk, turned) / 2;
+        __local uint *to =
+            tile + gt_chunk_row(chunk, turned) * GT_PITCH + gt_chunk_step(chunk, turned) / 2;
         GT_UNROLLED(i, 8)
             to[i * (turned ? GT_PITCH : 1)] = ((const uint *)&chunks[c])[i];
     }
 }
 
 GT_KERNEL(GT_ITEMS)
-gt_gemm_matrix(GT_ARRAY(const ushort, a), GT_ARRAY(const ushort, b), GT_TENSOR(bias), GT_TENSOR(d), int accumulate,
-               long m, long n, long k)
+gt_gemm_matrix(GT_ARRAY(const ushort, a), GT_ARRAY(const ushort, b), GT_TENSOR(bias), GT_TENSOR(d),
+               int accumulate, long m, long n, long k)
 {
     __local uint tile_a[GT_TILE * GT_PITCH] __attribute__((aligned(16)));
     __local uint tile_b[GT_TILE * GT_PITCH] __attribute__((aligned(16)));
@@ -269,9 +283,11 @@ gt_gemm_matrix(GT_ARRAY(const ushort, a), GT_ARRAY(const ushort, b), GT_TENSOR(b
             gt_part_a part_a[GT_DOWN];
             gt_part_b part_b[GT_ACROSS];
             GT_UNROLLED(i, GT_DOWN)
-                part_a[i] = gt_part_a_load(tile_a + (warp_row + i * GT_UNIT_ROWS) * GT_PITCH + step / 2, lane);
+                part_a[i] = gt_part_a_load(
+                    tile_a + (warp_row + i * GT_UNIT_ROWS) * GT_PITCH + step / 2, lane);
             GT_UNROLLED(j, GT_ACROSS)
-                part_b[j] = gt_part_b_load(tile_b + (warp_column + j * GT_UNIT_COLUMNS) * GT_PITCH + step / 2, lane);
+                part_b[j] = gt_part_b_load(
+                    tile_b + (warp_column + j * GT_UNIT_COLUMNS) * GT_PITCH + step / 2, lane);
             GT_UNROLLED(i, GT_DOWN) {
                 GT_UNROLLED(j, GT_ACROSS)
                     GT_MULTIPLY(&sum[i][j], &part_a[i], &part_b[j]);
@@ -282,7 +298,8 @@ gt_gemm_matrix(GT_ARRAY(const ushort, a), GT_ARRAY(const ushort, b), GT_TENSOR(b
         GT_UNROLLED(j, GT_ACROSS) {
             GT_UNROLLED(e, GT_WORDS_D) {
                 const long row = first_row + warp_row + i * GT_UNIT_ROWS + gt_part_row(lane, e);
-                const long column = first_column + warp_column + j * GT_UNIT_COLUMNS + gt_part_column(lane, e);
+                const long column =
+                    first_column + warp_column + j * GT_UNIT_COLUMNS + gt_part_column(lane, e);
                 const long at = row * n + column;
                 if (row < m && column < n)
                     GT_GEMM_END(at, column, ((const float *)&sum[i][j])[e]);

@@ -1,18 +1,20 @@
-/* layernorm and rmsnorm, forward and backward: one group per row; bias_backward; sums over rows in parts.
+/* layernorm and rmsnorm, forward and backward: one group per row; bias_backward; sums over rows in
+ * parts.
  *
- * The operands of the two norms have the same numbers (ops/layernorm.c); rmsnorm is a layernorm whose mean is absent,
- * and counts as 0.  An absent gain is 1.
+ * The operands of the two norms have the same numbers (ops/layernorm.c); rmsnorm is a layernorm
+ * whose mean is absent, and counts as 0.  An absent gain is 1.
  *
- * The variance is computed from the deviations from the mean, in a second pass over the row, which is in the cache by
- * then.  For dgain, dbias and the gradient of another bias, each part of the rows writes its sums to the workspace, one
- * work-item per channel, and gt_columns_sum adds the parts in order.
+ * The variance is computed from the deviations from the mean, in a second pass over the row, which
+ * is in the cache by then.  For dgain, dbias and the gradient of another bias, each part of the
+ * rows writes its sums to the workspace, one work-item per channel, and gt_columns_sum adds the
+ * parts in order.
  */
 #define GT_MEAN(n) (mean_dtype >= 0 ? GT_LOAD(mean, n) : 0.0f)
 #define GT_GAIN(c) (gain_dtype >= 0 ? GT_LOAD(gain, c) : 1.0f)
 
 GT_KERNEL(GT_GROUP)
-gt_layernorm_forward(GT_TENSOR(x), GT_TENSOR(gain), GT_TENSOR(y), GT_ARRAY(float, rstd), GT_TENSOR(bias),
-                     GT_TENSOR(mean), float epsilon, long channels)
+gt_layernorm_forward(GT_TENSOR(x), GT_TENSOR(gain), GT_TENSOR(y), GT_ARRAY(float, rstd),
+                     GT_TENSOR(bias), GT_TENSOR(mean), float epsilon, long channels)
 {
     __local float scratch[GT_GROUP];
     const long n = gt_group_index(0), first = n * channels;
@@ -38,8 +40,8 @@ gt_layernorm_forward(GT_TENSOR(x), GT_TENSOR(gain), GT_TENSOR(y), GT_ARRAY(float
 }
 
 GT_KERNEL(GT_GROUP)
-gt_layernorm_backward(GT_TENSOR(dy), GT_TENSOR(x), GT_TENSOR(gain), GT_ARRAY(const float, rstd), GT_TENSOR(dx),
-                      GT_TENSOR(mean), int accumulate, long channels)
+gt_layernorm_backward(GT_TENSOR(dy), GT_TENSOR(x), GT_TENSOR(gain), GT_ARRAY(const float, rstd),
+                      GT_TENSOR(dx), GT_TENSOR(mean), int accumulate, long channels)
 {
     __local float scratch[GT_GROUP];
     const long n = gt_group_index(0), first = n * channels;
@@ -60,11 +62,12 @@ gt_layernorm_backward(GT_TENSOR(dy), GT_TENSOR(x), GT_TENSOR(gain), GT_ARRAY(con
     }
 }
 
-/* partial[part, c] and, if there is a mean, partial[parts + part, c]: the contributions of the part's rows to dgain and
- * dbias. */
-__kernel void gt_layernorm_backward_partial(GT_TENSOR(dy), GT_TENSOR(x), GT_ARRAY(const float, rstd), GT_TENSOR(mean),
-                                            GT_ARRAY(float, partial), long rows, long part_rows, long parts,
-                                            long channels)
+/* partial[part, c] and, if there is a mean, partial[parts + part, c]: the contributions of the
+ * part's rows to dgain and dbias. */
+__kernel void gt_layernorm_backward_partial(GT_TENSOR(dy), GT_TENSOR(x),
+                                            GT_ARRAY(const float, rstd), GT_TENSOR(mean),
+                                            GT_ARRAY(float, partial), long rows, long part_rows,
+                                            long parts, long channels)
 {
     long part;
     const long c = gt_column(channels, &part);
@@ -74,7 +77,8 @@ __kernel void gt_layernorm_backward_partial(GT_TENSOR(dy), GT_TENSOR(x), GT_ARRA
     float gain_sum = 0.0f, bias_sum = 0.0f;
     for (long n = part * part_rows; n < end; n++) {
         const float slope = GT_LOAD(dy, n * channels + c);
-        gain_sum = gt_fma(slope, (GT_LOAD(x, n * channels + c) - GT_MEAN(n)) * GT_AT(rstd, n), gain_sum);
+        gain_sum =
+            gt_fma(slope, (GT_LOAD(x, n * channels + c) - GT_MEAN(n)) * GT_AT(rstd, n), gain_sum);
         bias_sum += slope;
     }
     GT_AT(partial, part * channels + c) = gain_sum;
@@ -83,7 +87,8 @@ __kernel void gt_layernorm_backward_partial(GT_TENSOR(dy), GT_TENSOR(x), GT_ARRA
 }
 
 /* The same for the gradient of a bias. */
-__kernel void gt_bias_backward_partial(GT_TENSOR(dy), GT_ARRAY(float, partial), long rows, long part_rows, long columns)
+__kernel void gt_bias_backward_partial(GT_TENSOR(dy), GT_ARRAY(float, partial), long rows,
+                                       long part_rows, long columns)
 {
     long part;
     const long c = gt_column(columns, &part);
@@ -97,8 +102,8 @@ __kernel void gt_bias_backward_partial(GT_TENSOR(dy), GT_ARRAY(float, partial), 
 }
 
 /* out (+)= the sum over rows of [parts, columns], which begins at element `first` of partial. */
-__kernel void gt_columns_sum(GT_ARRAY(const float, partial), GT_TENSOR(out), int accumulate, long first, long parts,
-                             long columns)
+__kernel void gt_columns_sum(GT_ARRAY(const float, partial), GT_TENSOR(out), int accumulate,
+                             long first, long parts, long columns)
 {
     const long c = (long)get_global_id(0);
     if (c >= columns)

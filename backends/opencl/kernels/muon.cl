@@ -1,13 +1,14 @@
-/* gradient_round, muon_momentum, muon_normalize, muon_step: the arithmetic matches op.h bit for bit.
+/* gradient_round, muon_momentum, muon_normalize, muon_step: the arithmetic matches op.h bit for
+ * bit.
  *
- * Kernels that round stochastically run one group per block of STATE_BLOCK elements, which generates the block's
- * random bits once.
+ * Kernels that round stochastically run one group per block of STATE_BLOCK elements, which
+ * generates the block's random bits once.
  */
 
 /* y = x, or y + x, rounded stochastically to bf16. */
 GT_KERNEL(GT_GROUP)
-gt_gradient_round(GT_ARRAY(const float, x), GT_SCALARS, GT_ARRAY(ushort, y), int accumulate, long index_base,
-                  long count)
+gt_gradient_round(GT_ARRAY(const float, x), GT_SCALARS, GT_ARRAY(ushort, y), int accumulate,
+                  long index_base, long count)
 {
     GT_ROUNDED_BLOCK(1);
     const uint stream = ROUNDING_GRADIENT + 4u * GT_SCALAR(MICRO_STEP).u;
@@ -15,12 +16,14 @@ gt_gradient_round(GT_ARRAY(const float, x), GT_SCALARS, GT_ARRAY(ushort, y), int
     for (uint e = (uint)get_local_id(0); e < STATE_BLOCK && begin + e < count; e += GT_GROUP) {
         const long i = begin + e;
         const float old = as_float((uint)GT_AT(y, i) << 16), value = GT_AT(x, i);
-        GT_AT(y, i) = bf16_stochastic(accumulate ? old + value : value, gt_rounding_bits(words, index, e));
+        GT_AT(y, i) =
+            bf16_stochastic(accumulate ? old + value : value, gt_rounding_bits(words, index, e));
     }
 }
 
 GT_KERNEL(GT_GROUP)
-gt_muon_momentum(GT_TENSOR(grad), GT_SCALARS, GT_TENSOR(m), GT_ARRAY(float, u), long index_base, long count)
+gt_muon_momentum(GT_TENSOR(grad), GT_SCALARS, GT_TENSOR(m), GT_ARRAY(float, u), long index_base,
+                 long count)
 {
     GT_ROUNDED_BLOCK(1);
     const float clip = GT_SCALAR(CLIP).f;
@@ -49,8 +52,8 @@ __kernel void gt_muon_normalize(GT_TENSOR(x), GT_ARRAY(const float, sum), GT_TEN
 }
 
 GT_KERNEL(GT_GROUP)
-gt_muon_step(GT_TENSOR(o), GT_SCALARS, GT_TENSOR(param), GT_TENSOR(master), float alpha, float scale, float decay,
-             long index_base, long count)
+gt_muon_step(GT_TENSOR(o), GT_SCALARS, GT_TENSOR(param), GT_TENSOR(master), float alpha,
+             float scale, float decay, long index_base, long count)
 {
     GT_ROUNDED_BLOCK(1);
     const float rate = GT_SCALAR(LEARNING_RATE).f * alpha;
@@ -66,6 +69,7 @@ gt_muon_step(GT_TENSOR(o), GT_SCALARS, GT_TENSOR(param), GT_TENSOR(master), floa
             GT_STORE(param, i, next);
             continue;
         }
-        gt_store_rounded(param, param_at + (ulong)i, param_dtype, next, gt_rounding_bits(words, index, e));
+        gt_store_rounded(param, param_at + (ulong)i, param_dtype, next,
+                         gt_rounding_bits(words, index, e));
     }
 }

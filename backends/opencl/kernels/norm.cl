@@ -1,9 +1,11 @@
-/* sum_of_squares and clip_factor: the gradient's norm and the scalars derived from it; loss_sum: a sum; adamw.
+/* sum_of_squares and clip_factor: the gradient's norm and the scalars derived from it; loss_sum: a
+ * sum; adamw.
  *
- * Groups sum squares over equal parts, and one group adds the parts' sums.  An infinity or a NaN in the gradient, or a
- * norm beyond fp32, makes the norm non-finite, which skips the update.
+ * Groups sum squares over equal parts, and one group adds the parts' sums.  An infinity or a NaN in
+ * the gradient, or a norm beyond fp32, makes the norm non-finite, which skips the update.
  */
-#define GT_PARTIAL_LARGE 0x1p100f /* sums of such partials may overflow although their root does not */
+#define GT_PARTIAL_LARGE \
+    0x1p100f /* sums of such partials may overflow although their root does not */
 
 GT_KERNEL(GT_GROUP)
 gt_sum_of_squares(GT_TENSOR(x), GT_ARRAY(float, partial), long part_elements, long count)
@@ -34,7 +36,8 @@ gt_sum(GT_ARRAY(const float, values), GT_ARRAY(float, out), long at, int accumul
 }
 
 GT_KERNEL(GT_GROUP)
-gt_clip_factor(GT_ARRAY(const float, partials), GT_ARRAY(union scalar_word, scalars), float clip_max, long count)
+gt_clip_factor(GT_ARRAY(const float, partials), GT_ARRAY(union scalar_word, scalars),
+               float clip_max, long count)
 {
     __local float scratch[GT_GROUP];
     float largest = 0.0f, sum = 0.0f;
@@ -48,7 +51,8 @@ gt_clip_factor(GT_ARRAY(const float, partials), GT_ARRAY(union scalar_word, scal
     if (get_local_id(0) != 0)
         return;
     const float unscale = GT_SCALAR(UNSCALE).f;
-    const float norm = sqrt(total) * (large ? 0x1p32f : 1.0f) * unscale, ratio = clip_max / (norm + 1e-6f);
+    const float norm = sqrt(total) * (large ? 0x1p32f : 1.0f) * unscale,
+                ratio = clip_max / (norm + 1e-6f);
     const bool found_inf = !isfinite(norm);
     GT_SCALAR(GRAD_NORM).f = norm;
     GT_SCALAR(CLIP).f = clip_max > 0.0f && ratio < 1.0f ? unscale * ratio : unscale;
@@ -58,10 +62,11 @@ gt_clip_factor(GT_ARRAY(const float, partials), GT_ARRAY(union scalar_word, scal
 }
 
 /* One pass over gradient, parameter and both moments.  Nothing is updated if clip_factor
- * found an infinity.  Moments and parameter are rounded once, from the fp32 values of this step.  With a master, the
- * update applies to the master, and the parameter is its rounding. */
-__kernel void gt_adamw(GT_TENSOR(grad), GT_SCALARS, GT_ARRAY(const float, corrections), GT_TENSOR(param),
-                       GT_TENSOR(first), GT_TENSOR(second), GT_TENSOR(master), GT_ADAMW_VALUES, long count)
+ * found an infinity.  Moments and parameter are rounded once, from the fp32 values of this step.
+ * With a master, the update applies to the master, and the parameter is its rounding. */
+__kernel void gt_adamw(GT_TENSOR(grad), GT_SCALARS, GT_ARRAY(const float, corrections),
+                       GT_TENSOR(param), GT_TENSOR(first), GT_TENSOR(second), GT_TENSOR(master),
+                       GT_ADAMW_VALUES, long count)
 {
     GT_ITEM((long)get_global_id(0), GT_SCALAR(FOUND_INF).i != 0 ? 0 : count);
     const struct adamw_step step = GT_ADAMW_STEP;

@@ -1,10 +1,12 @@
 /* probe: kernels whose answers the host computes too.
  *
- * They detect, before training, a driver that skips kernels, loses writes, or provides memory that does not exist.
+ * They detect, before training, a driver that skips kernels, loses writes, or provides memory that
+ * does not exist.
  */
 
 /* Writes to words at multiples of `stride` the hash of their number. */
-__kernel void gt_probe_write(__global uint *memory, ulong memory_at, ulong stride, ulong first, ulong count, uint seed)
+__kernel void gt_probe_write(__global uint *memory, ulong memory_at, ulong stride, ulong first,
+                             ulong count, uint seed)
 {
     const ulong i = (ulong)get_global_id(0);
     if (i < count)
@@ -12,8 +14,8 @@ __kernel void gt_probe_write(__global uint *memory, ulong memory_at, ulong strid
 }
 
 /* Gathers the words at multiples of `stride` into `out`, and clears them. */
-__kernel void gt_probe_read(__global uint *memory, ulong memory_at, __global uint *out, ulong out_at, ulong stride,
-                            ulong first, ulong count)
+__kernel void gt_probe_read(__global uint *memory, ulong memory_at, __global uint *out,
+                            ulong out_at, ulong stride, ulong first, ulong count)
 {
     const ulong i = (ulong)get_global_id(0);
     if (i < count) {

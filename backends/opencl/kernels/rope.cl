@@ -1,15 +1,16 @@
 /* rope_forward and rope_backward: queries and keys turn by pairs, values are copied.
  *
- * `in` is x or dy, and `out` y or dx; x is present in the backward with gains.  With gains, gt_rope_statistics makes r
- * and mean(dz g xh) of each mean, one group each, in the workspace.  A row has `means` of them: 2 of all heads of the
- * queries and of the keys, one of each head, or none.
+ * `in` is x or dy, and `out` y or dx; x is present in the backward with gains.  With gains,
+ * gt_rope_statistics makes r and mean(dz g xh) of each mean, one group each, in the workspace.  A
+ * row has `means` of them: 2 of all heads of the queries and of the keys, one of each head, or
+ * none.
  */
 #define GT_ROPE_ANGLE(n) ((GT_SCALAR(POSITION).i + (n) % time) * size)
 /* Element i of the head at `at`, turned back. */
-#define GT_ROPE_BACK(tensor, at, i, angle)                                                                   \
-    (GT_LOAD(tensor, (at) + (i)) * GT_AT(table, (angle) + (i) % (size / 2)) +                                \
-     GT_LOAD(tensor, (at) + ((i) + size / 2) % size) * GT_AT(table, (angle) + size / 2 + (i) % (size / 2)) * \
-         ((i) < size / 2 ? 1.0f : -1.0f))
+#define GT_ROPE_BACK(tensor, at, i, angle)                                    \
+    (GT_LOAD(tensor, (at) + (i)) * GT_AT(table, (angle) + (i) % (size / 2)) + \
+     GT_LOAD(tensor, (at) + ((i) + size / 2) % size) *                        \
+         GT_AT(table, (angle) + size / 2 + (i) % (size / 2)) * ((i) < size / 2 ? 1.0f : -1.0f))
 
 /* The number of the first gain of a head, and of a head's mean. */
 static long gt_rope_gain(long head, long heads, long means, long size)
@@ -23,20 +24,25 @@ static long gt_rope_mean(long head, long heads, long means)
 }
 
 GT_KERNEL(GT_GROUP)
-gt_rope_statistics(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, GT_TENSOR(gain), GT_TENSOR(out),
-                   GT_TENSOR(x), GT_ARRAY(float, statistics), long columns, long size, long heads, long kv_heads,
-                   long means, long time, float epsilon)
+gt_rope_statistics(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, GT_TENSOR(gain),
+                   GT_TENSOR(out), GT_TENSOR(x), GT_ARRAY(float, statistics), long columns,
+                   long size, long heads, long kv_heads, long means, long time, float epsilon)
 {
     __local float scratch[GT_GROUP];
-    const long mean = gt_group_index(0) % means, n = gt_group_index(0) / means, angle = GT_ROPE_ANGLE(n);
-    const long first = means != 2 ? mean : mean * heads, count = (means != 2 ? 1 : mean == 0 ? heads : kv_heads) * size;
+    const long mean = gt_group_index(0) % means, n = gt_group_index(0) / means,
+               angle = GT_ROPE_ANGLE(n);
+    const long first = means != 2 ? mean : mean * heads, count = (means != 2  ? 1
+                                                                  : mean == 0 ? heads
+                                                                              : kv_heads) *
+                                                                 size;
     float square = 0.0f, product = 0.0f;
     for (long e = (long)get_local_id(0); e < count; e += GT_GROUP) {
         const long head = first + e / size, i = e % size, at = n * columns + head * size;
         const float value = x_dtype >= 0 ? GT_LOAD(x, at + i) : GT_LOAD(in, at + i);
         square = gt_fma(value, value, square);
         if (x_dtype >= 0)
-            product = gt_fma(GT_ROPE_BACK(in, at, i, angle) * GT_LOAD(gain, gt_rope_gain(head, heads, means, size) + i),
+            product = gt_fma(GT_ROPE_BACK(in, at, i, angle) *
+                                 GT_LOAD(gain, gt_rope_gain(head, heads, means, size) + i),
                              value, product);
     }
     const float r = 1.0f / sqrt(gt_group_sum(square, scratch) / (float)count + epsilon);
@@ -48,9 +54,9 @@ gt_rope_statistics(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, GT_T
 }
 
 /* The first work-items of a row take a pair each, the others an element of the values. */
-__kernel void gt_rope(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, GT_TENSOR(gain), GT_TENSOR(out),
-                      GT_TENSOR(x), GT_ARRAY(const float, statistics), long columns, long size, long heads,
-                      long kv_heads, long means, long time, int backward)
+__kernel void gt_rope(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, GT_TENSOR(gain),
+                      GT_TENSOR(out), GT_TENSOR(x), GT_ARRAY(const float, statistics), long columns,
+                      long size, long heads, long kv_heads, long means, long time, int backward)
 {
     const long half_size = size / 2, turned = (heads + kv_heads) * half_size;
     long n;
@@ -83,9 +89,10 @@ __kernel void gt_rope(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, G
 }
 
 /* statistics[first + part, c]: the contribution of the part's rows to dgain[c]. */
-__kernel void gt_rope_gain_partial(GT_TENSOR(dy), GT_ARRAY(const float, table), GT_SCALARS, GT_TENSOR(x),
-                                   GT_ARRAY(float, statistics), long columns, long size, long heads, long kv_heads,
-                                   long means, long time, long rows, long part_rows, long gains)
+__kernel void gt_rope_gain_partial(GT_TENSOR(dy), GT_ARRAY(const float, table), GT_SCALARS,
+                                   GT_TENSOR(x), GT_ARRAY(float, statistics), long columns,
+                                   long size, long heads, long kv_heads, long means, long time,
+                                   long rows, long part_rows, long gains)
 {
     long part;
     const long c = gt_column(gains, &part);

@@ -30,8 +30,8 @@
 #define INVERSE_SQRT_2PI 0.398942280401433f
 #define CUBIC 0.044715f
 #define EXPONENT_MAX 87.0f /* e^87 is finite in fp32 */
-#define SLOPE_MAX \
-    0x1p38f /* of 2u, at x = 2^20: what it is multiplied with is 0 there; larger ones overflow */
+/* Of 2u, at x = 2^20: what it is multiplied with is 0 there; larger ones overflow. */
+#define SLOPE_MAX 0x1p38f
 
 /* e^(x + low) for x in -107 .. 89 or NaN, and |low| below 0.1. */
 BITS_FUNCTION float exp_bounded(float x, float low)

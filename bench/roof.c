@@ -16,8 +16,8 @@
 
 #define THREADS_MAX 256
 #define ROUNDS 20000
-#define STREAM_FLOATS \
-    ((size_t)4 << 20) /* per thread and array: 16 MiB, so that two threads leave most caches */
+/* Per thread and array: 16 MiB, so that two threads leave most caches. */
+#define STREAM_FLOATS ((size_t)4 << 20)
 
 typedef long burn_function(float *out);
 

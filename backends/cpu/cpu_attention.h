@@ -7,9 +7,8 @@
 
 #define ATTENTION_TILE 64  /* keys, and queries, in a square of scores */
 #define ATTENTION_BAND 256 /* queries that share the transposition of a tile of keys */
-#define ATTENTION_STRIP                                                       \
-    16 /* rows of a square on the diagonal that are cut to their visible keys \
-        */
+/* Rows of a square on the diagonal that are cut to their visible keys. */
+#define ATTENTION_STRIP 16
 #define ATTENTION_SQUARE (ATTENTION_TILE * ATTENTION_TILE)
 
 struct attention_shape {

@@ -83,8 +83,8 @@ static bool has_avx512(void)
 #ifdef HAVE_X86_BF16
 #define LEAF7_EDX_AMX_BF16 (1u << 22)
 #define LEAF7_EDX_AMX_TILE (1u << 24)
-#define REQUEST_STATE_PERMISSION \
-    0x1023 /* ARCH_REQ_XCOMP_PERM; missing in the headers of older systems */
+/* ARCH_REQ_XCOMP_PERM; missing in the headers of older systems. */
+#define REQUEST_STATE_PERMISSION 0x1023
 #define STATE_TILE_DATA 18
 
 /* Returns true when AMX, which not every compiler can test, can be used.  The state of its tiles is
@@ -165,9 +165,9 @@ static int32_t threads_default(void)
 #define TRIAL_SHARED ((size_t)(TRIAL_ROWS + TRIAL_COLUMNS) * TRIAL_DEPTH)
 #define TRIAL_OWN ((size_t)TRIAL_ROWS * TRIAL_COLUMNS)
 #define TRIALS_TIMED 3
-#define SLOW_FLOPS                                                                           \
-    8e9 /* of one thread with AVX2; OpenBLAS reaches 30e9 and more there, the plain loops of \
-           Netlib 1e9 to 3e9 */
+/* Of one thread with AVX2; OpenBLAS reaches 30e9 and more there, the plain loops of Netlib 1e9
+ * to 3e9. */
+#define SLOW_FLOPS 8e9
 
 static void trial_multiply(float *memory, int32_t thread)
 {

@@ -32,8 +32,8 @@
 #define CUDA_VERSION_TEXT(version) TEXT(16, "%d.%d", (version) / 1000, (version) % 1000 / 10)
 /* Limit on the programs that are kept as graphs; a run has fewer.  Others are launched call by
  * call, with a note. */
-#define CUDA_GRAPHS_MAX \
-    256 /* exchanges through the host divide two programs behind each matrix of a block */
+/* Exchanges through the host divide two programs behind each matrix of a block. */
+#define CUDA_GRAPHS_MAX 256
 /* Limits on the small results in flight to the host; see cuda_memory_download_later(). */
 #define CUDA_RESULTS_MAX 256
 #define CUDA_RESULT_BYTES 64

@@ -16,9 +16,8 @@
 
 /* Limit on the fp32 sums in the workspace: near the L2 cache's size, and still hundreds of rows. */
 #define SUMS_BYTES ((size_t)16 << 20)
-#define SUMS_BYTES_MIN_ROWS                                                                     \
-    16                        /* rows are cut at multiples of this, for the operands' alignment \
-                               */
+/* Rows are cut at multiples of this, for the operands' alignment. */
+#define SUMS_BYTES_MIN_ROWS 16
 #define SPLIT_K_MIN 256       /* the smallest part of K that is worth a split */
 #define HALF_SUMS_ROWS_MIN 64 /* fewer are not worth a tile of our own products */
 

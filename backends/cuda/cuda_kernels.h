@@ -22,11 +22,11 @@
 #define CUDA_GROUP 8 /* elements that a thread fetches at once */
 #define CUDA_WALK_THREADS 256
 #define CUDA_TENSORS_MAX 24 /* tensors of one launch: their arguments take less than 4 KiB */
-#define CUDA_ROW_WARPS \
-    8 /* warps of a block whose warps take rows; layernorm_backward has at most as many */
+/* Warps of a block whose warps take rows; layernorm_backward has at most as many. */
+#define CUDA_ROW_WARPS 8
 #define CUDA_TILE_COLUMNS (32 * CUDA_GROUP)
-#define CUDA_SHARED_DEFAULT_BYTES \
-    ((size_t)48 << 10)         /* the dynamic shared memory of a block that has not opted in */
+/* The dynamic shared memory of a block that has not opted in. */
+#define CUDA_SHARED_DEFAULT_BYTES ((size_t)48 << 10)
 #define CUDA_GRID_YZ_MAX 65535 /* the limit of a grid's second and third dimension */
 
 /* An operand on the device, usually floats; memory is NULL when it is absent. */

@@ -83,8 +83,8 @@ struct opencl_matrix {
     enum opencl_unit unit;
     bool is_emulated; /* tests: local memory and barriers stand in for the unit */
     int32_t tile;     /* tests and --tune: use only tiles of this size; 0: any size */
-    uint32_t
-        dtypes; /* one bit per enum dtype whose products the units compute; proven after open() */
+    /* One bit per enum dtype whose products the units compute; proven after open(). */
+    uint32_t dtypes;
     char lost[BACKEND_REASON_MAX]; /* why other 16-bit dtypes are missing; else "" */
 };
 

@@ -29,8 +29,8 @@
 #define OPEN_SECONDS 120   /* a driver may first compile its own library */
 #define COMMIT_SECONDS 300 /* for a large arena, over a slow bus */
 #define RETURN_SECONDS 5   /* until a driver reclaims the memory of a process that ended */
-#define NOTICED_BYTES \
-    ((uint64_t)256 << 20) /* smaller arenas disappear in the activity of other processes */
+/* Smaller arenas disappear in the activity of other processes. */
+#define NOTICED_BYTES ((uint64_t)256 << 20)
 
 /* Makes the queues of offload's copies, as far as the driver has more than one. */
 static void async_queues_create(struct opencl_backend *cl)

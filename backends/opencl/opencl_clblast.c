@@ -26,9 +26,9 @@
 #include "base/platform.h"
 
 #define PLACES_MAX 4096 /* a power of two */
-#define ELEMENTS_MAX \
-    ((int64_t)1 << 31) /* CLBlast counts elements in 32 bits, rounded up to whole tiles */
-#define TILE_MAX 256   /* the largest side of such a tile */
+/* CLBlast counts elements in 32 bits, rounded up to whole tiles. */
+#define ELEMENTS_MAX ((int64_t)1 << 31)
+#define TILE_MAX 256 /* the largest side of such a tile */
 
 /* Values from clblast_c.h. */
 enum { LAYOUT_COL_MAJOR = 102, TRANSPOSE_NO = 111, TRANSPOSE_YES = 112 };

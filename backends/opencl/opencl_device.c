@@ -25,8 +25,8 @@
 #define INTEL_ALLOCATION_BYTES_MAX (((uint64_t)4 << 30) - ((uint64_t)64 << 20))
 #define MATRIX_TEXT_MAX 64
 #define BASE_ALIGN_BITS_MAX 65536u
-#define CAPABILITY_MAJOR_NV \
-    0x4000u /* CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV, MINOR: cl_nv_device_attribute_query */
+/* CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV, MINOR: cl_nv_device_attribute_query. */
+#define CAPABILITY_MAJOR_NV 0x4000u
 #define CAPABILITY_MINOR_NV 0x4001u
 #define BOARD_NAME_AMD 0x4038u /* CL_DEVICE_BOARD_NAME_AMD: cl_amd_device_attribute_query */
 

@@ -38,9 +38,9 @@ struct backend_open_options {
     bool tf32;       /* fp32 products may round their operands to TF32's 10 fraction bits */
     bool half_sums; /* fp16 products may have fp16 sums on a card that is known to gain from them */
     bool half_sums_anywhere; /* on other cards too; a note says where they have no effect */
-    bool
-        no_graphs; /* launch kernels one by one instead of replaying a bound program as one graph */
-    bool tune;     /* time the kernels of products, and keep the fastest for later runs */
+    /* Launch kernels one by one instead of replaying a bound program as one graph. */
+    bool no_graphs;
+    bool tune; /* time the kernels of products, and keep the fastest for later runs */
 };
 
 struct backend_info {

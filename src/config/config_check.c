@@ -356,8 +356,8 @@ static int device_owner(const char *device)
 /* The backends that a build may lack. */
 static const struct {
     const char *lacking; /* why a build lacks it */
-    bool
-        is_pytorch; /* PyTorch calls its devices by the same word, so files for nanoGPT name them */
+    /* PyTorch calls its devices by the same word, so files for nanoGPT name them. */
+    bool is_pytorch;
 } optional[] = {
 #define CONFIG_OPTIONAL_BACKEND(enumerator, is_pytorch, lacking) \
     [enumerator] = {lacking, is_pytorch},

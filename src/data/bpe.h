@@ -65,8 +65,8 @@ struct bpe {
     size_t merge_count;
     int32_t *specials; /* the ids of the special tokens in ascending order */
     size_t special_count;
-    int32_t
-        eot; /* the id of the special token BPE_EOT_TEXT, else of BPE_EOT_TEXT_OF_LLAMA, or -1 */
+    /* The id of the special token BPE_EOT_TEXT, else of BPE_EOT_TEXT_OF_LLAMA, or -1. */
+    int32_t eot;
     uint32_t hash; /* the CRC-32C of everything that determines ids: see tokenizer_bpe.h */
     struct bpe_pipeline pipeline; /* owns `json` */
     /* The rest is for bpe.c. */

@@ -59,8 +59,8 @@ size_t bpe_split_cut(const char *text, size_t count, bool joins_newlines, bool *
 /* ---- normalization form C (UAX #15): a letter and its accent become one character where there is
  * one ---- */
 
-#define BPE_NFC_GROWTH_MAX \
-    3 /* the factor by which UTF-8 may grow (UAX #15, Maximum Expansion Factors) */
+/* The factor by which UTF-8 may grow (UAX #15, Maximum Expansion Factors). */
+#define BPE_NFC_GROWTH_MAX 3
 
 extern const bool bpe_nfc_possible; /* in this build */
 /* Sets *out to NULL when the text is normalized already, else to text that the caller free()s.

@@ -9,8 +9,8 @@
 
 #include <math.h>
 
-#define WEIGHTS \
-    1073741824.0 /* the sum of all weights, up to rounding; products of two stay below 2^63 */
+/* The sum of all weights, up to rounding; products of two stay below 2^63. */
+#define WEIGHTS 1073741824.0
 
 /* Refuses a data set that is a file: `text` as it was given, or below data. */
 static enum gt_status part_check(const struct mixture_part *part, const char *text)

@@ -53,8 +53,8 @@ struct prepare_spec {
     enum chat_kind chat;         /* the documents are conversations; each split gets a mask */
     const char *system;          /* the system's message of conversations without one, or NULL */
     enum chat_train_on train_on; /* what counts in conversations */
-    int64_t
-        block_size; /* of conversations: tokens of a row, a multiple of 8; longer ones are cut */
+    /* Of conversations: tokens of a row, a multiple of 8; longer ones are cut. */
+    int64_t block_size;
     const char *encoding;   /* of the inputs; NULL: UTF-8, or that of the byte-order mark */
     enum documents_end end; /* of documents inside a text */
     bool skip_bad_lines;    /* for JSONL */
@@ -80,8 +80,8 @@ struct prepare_counts {
     uint64_t cut_conversations,
         answer_tokens;   /* longer than a row or 256 KiB; tokens that count as targets */
     uint64_t targetless; /* conversations left out: none of their tokens in a row counts */
-    int64_t
-        targetless_needs; /* the shortest row with a target of one of them, or 0: there is none */
+    /* The shortest row with a target of one of them, or 0: there is none. */
+    int64_t targetless_needs;
 };
 
 struct prepare_result {

@@ -99,8 +99,8 @@ struct prepare {
     struct prepare_piece *pieces;
     size_t piece_count;
     uint64_t saved_at_bytes; /* bytes of text at the last save */
-    int32_t
-        *weights; /* for a split by position with a bpe: the characters of each token; else NULL */
+    /* For a split by position with a bpe: the characters of each token; else NULL. */
+    int32_t *weights;
     bool latin_said;
     char unknown_first[FILE_PATH_MAX + 32]; /* where the first byte without a token is */
 

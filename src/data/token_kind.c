@@ -18,8 +18,8 @@
 #define CONFINED_BITS 48.0 /* of evidence that low bytes have a range of their own */
 #define CONFINED_END 240   /* such low bytes are below it */
 #define TEXT_WORDS 24      /* different pairs of bytes of a text */
-#define TEXT_HIGH_BYTES \
-    8 /* different second bytes of these: ids of a narrow range have one or two */
+/* Different second bytes of these: ids of a narrow range have one or two. */
+#define TEXT_HIGH_BYTES 8
 #define WIDE_ID_END (1 << 18) /* vocabularies are smaller */
 #define WIDE_ID_LEAST (-256)  /* ids that mark what is ignored */
 #define REAL_LEAST 0x1p-24    /* of real numbers that somebody stores */

@@ -5,8 +5,8 @@
 
 #include "base/file.h"
 
-#define CONFIG_NAME \
-    "tokenizer_config.json" /* of Hugging Face's tokenizers; it has the chat template */
+/* Of Hugging Face's tokenizers; it has the chat template. */
+#define CONFIG_NAME "tokenizer_config.json"
 #define CONFIG_BYTES_MAX ((size_t)64 << 20)
 
 /* Returns the id of the padding token of tokenizer_config.json, a text or an object with its

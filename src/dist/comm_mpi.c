@@ -19,13 +19,12 @@
 #define TICK_SECONDS 0.05
 #define PAUSE_NS 50000  /* between polls while moves are in progress and the program computes */
 #define IDLE_NS 1000000 /* while nothing is */
-#define WAITING_SECONDS                                                                       \
-    0.001                  /* polls have no pause if the program was seen waiting since then, \
-                            */
+/* Polls have no pause if the program was seen waiting since then,. */
+#define WAITING_SECONDS 0.001
 #define MOVING_SECONDS 0.1 /* and a move was posted or done */
 #define FAILED_SECONDS 10  /* that rank 0 has to end all ranks after another has failed */
-#define ALARM_SECONDS \
-    60 /* for MPI to start, and to end: SIGALRM ends a rank whose MPI hangs then */
+/* For MPI to start, and to end: SIGALRM ends a rank whose MPI hangs then. */
+#define ALARM_SECONDS 60
 
 enum { TAG_MOVE, TAG_SIGN };
 

@@ -25,8 +25,8 @@
 #include "base/size.h"
 
 #define LOOK_NS 20000000
-#define COPY_BYTES \
-    ((size_t)128 << 10) /* at once, so that the receiver copies what is still in the cache */
+/* At once, so that the receiver copies what is still in the cache. */
+#define COPY_BYTES ((size_t)128 << 10)
 
 /* Counts bytes from the start of the run. */
 struct ring {

@@ -20,9 +20,8 @@
 #define PAUSE_NS 100000
 #define YIELDS 200
 #define LOOK_MOST_NS INT64_C(200000000) /* time between looks beyond this was not the ranks' */
-#define STOPPED_NS \
-    INT64_C(       \
-        500000000) /* without a look: this process was stopped, perhaps is the one that failed */
+/* Without a look: this process was stopped, perhaps is the one that failed. */
+#define STOPPED_NS INT64_C(500000000)
 #define STOPPED_GRACE_NS INT64_C(3000000000) /* for the others to end it */
 #define LATE_S 10
 

@@ -93,8 +93,8 @@ void dist_silence(const struct dist *dist);
 
 /* ---- for comm_*.c ---- */
 
-#define DIST_GRACE_NS \
-    INT64_C(2000000000) /* for rank 0 to print its own error, if all ranks have the same one */
+/* For rank 0 to print its own error, if all ranks have the same one. */
+#define DIST_GRACE_NS INT64_C(2000000000)
 
 /* Who looks after ranks: which gives no sign of life, and which is late. */
 struct dist_watch {

@@ -34,8 +34,8 @@
 #define CHECKPOINT_FORMAT "gpt-train-checkpoint"
 #define CHECKPOINT_VERSION 1
 #define CHECKPOINT_RECORD_CRC "record_crc32c" /* the field with the record's own checksum */
-#define CHECKPOINT_BASE_CRC \
-    "base_crc32c" /* the field of `adapter` with the checksum of the base's parameters */
+/* The field of `adapter` with the checksum of the base's parameters. */
+#define CHECKPOINT_BASE_CRC "base_crc32c"
 #define CHECKPOINT_FILE_NAME_MAX 64
 #define CHECKPOINT_RECORD_BYTES_MAX ((size_t)16 << 20)
 

@@ -25,9 +25,8 @@
 #define SCALE_MAX 63 /* of a part of Q4_K and Q5_K */
 #define PACKED_SCALES 12
 #define TINY 1e-15f /* a part with no larger value, or scale, is zero */
-#define VALUE_MAX                                                                                \
-    0x1p22f /* about what the largest scales can represent; sums of larger values might overflow \
-             */
+/* About what the largest scales can represent; sums of larger values might overflow. */
+#define VALUE_MAX 0x1p22f
 #define JOB_VALUES 8192 /* encoded by a thread at a time */
 
 static float f16_get(const unsigned char *bytes)

@@ -20,8 +20,8 @@
 #define WORDS_TEXT_MAX 128
 #define WINDOW_DEFAULT 4096      /* sliding_window, of all classes that have it */
 #define WINDOW_LAYERS_DEFAULT 28 /* max_window_layers */
-#define HF_SIZE_MAX \
-    16777216 /* far beyond any model, and small enough that a product of two fits 64 bits */
+/* Far beyond any model, and small enough that a product of two fits 64 bits. */
+#define HF_SIZE_MAX 16777216
 #define OWN_TYPE "gpt_train"
 
 /* ---- fields ---- */

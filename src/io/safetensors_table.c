@@ -285,12 +285,11 @@ char *safetensors_shape_text(char text[static SAFETENSORS_SHAPE_TEXT_MAX], const
  * staging buffer into a temporary file, which replaces the target in one rename; checksums are
  * computed on the way.  The source determines the order of the tensors and we that of the fields,
  * so equal weights give equal files. */
-#define PIECE_BYTES                                                                          \
-    512 /* one tensor's part of the header: a name of 127, eight sizes and two offsets of 20 \
-           digits */
+/* One tensor's part of the header: a name of 127, eight sizes and two offsets of 20 digits. */
+#define PIECE_BYTES 512
 #define ALIGNMENT 8
-#define METADATA \
-    "{\"__metadata__\":{\"format\":\"pt\"}" /* transformers rejects a file without "format" */
+/* Transformers rejects a file without "format". */
+#define METADATA "{\"__metadata__\":{\"format\":\"pt\"}"
 
 /* The state while the header is made. */
 struct header {

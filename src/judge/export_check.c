@@ -21,8 +21,8 @@
 #define TOKENS_MIN 64
 #define WINDOW_MAX 256
 #define FLOPS_MODELLED 2e10 /* a second, of a slow processor */
-#define CHANCE_MAX \
-    12.0 /* about the loss of a model that knows nothing; larger ones are compared as shares */
+/* About the loss of a model that knows nothing; larger ones are compared as shares. */
+#define CHANCE_MAX 12.0
 #define SECONDS_MAX 10.0 /* for both models */
 
 /* Public domain: written for this program. */

@@ -31,8 +31,8 @@ struct autodiff_parameter {
 };
 
 struct autodiff_options {
-    int32_t
-        program; /* before: forward ops only; after: forward and backward ops in execution order */
+    /* Before: forward ops only; after: forward and backward ops in execution order. */
+    int32_t program;
     const struct autodiff_parameter *parameters; /* those without a gradient are not trained */
     int32_t parameter_count;
     int32_t order, starts;      /* the rows sorted by token id, for embed_backward; see op.h */

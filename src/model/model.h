@@ -73,8 +73,8 @@ struct parameter {
                                TENSOR_NONE */
     int32_t scales;         /* of 8-bit m and v; else TENSOR_NONE */
     int64_t saved_rows;     /* rows in a checkpoint: V for wte, else dims[0] */
-    int64_t
-        index_base; /* elements of all earlier parameters in a checkpoint; see op.h, rounding_* */
+    /* Elements of all earlier parameters in a checkpoint; see op.h, rounding_*. */
+    int64_t index_base;
     enum parameter_init init;
     float init_std; /* of INIT_UNIFORM the bound */
     enum parameter_group group;
@@ -151,8 +151,8 @@ struct model {
     int32_t expand[PARAMETER_PARTS_MAX]; /* [k rank, k rank]: alpha / rank times the identity, for k
                                             adapters */
     int32_t corrections; /* [correction_rows, 2]: 1 - beta1^t, 1 - beta2^t for t = 1 .. */
-    int32_t
-        inputs; /* [micro_batch T, C] in host memory, that of block 0; the next blocks' follow */
+    /* [micro_batch T, C] in host memory, that of block 0; the next blocks' follow. */
+    int32_t inputs;
     struct program_io train_first, train_next, train_remainder, update, evaluate, prefill, decode;
     struct program_io
         refresh; /* weights := their masters, rounded; program is -1 if no weight has a master */

@@ -16,11 +16,10 @@
 #include "base/size.h"
 #include "model/parameters.h"
 
-#define PIECE_BYTES                                                              \
-    ((int64_t)8 << 20) /* of all ranks' parts of the elements that one rank adds \
-                        */
-#define EXCHANGES_MAX \
-    128 /* under way at a time, in all pieces of a block; CUDA_COPIES_MAX has room for them */
+/* Of all ranks' parts of the elements that one rank adds. */
+#define PIECE_BYTES ((int64_t)8 << 20)
+/* Under way at a time, in all pieces of a block; CUDA_COPIES_MAX has room for them. */
+#define EXCHANGES_MAX 128
 
 /* The same share of each rank's elements of a parameter. */
 struct piece {

@@ -16,8 +16,8 @@ struct plan_choice {
                                 samples; 0 = none */
     int32_t loss_chunk_rows; /* rows of logits that exist at once in training */
     int32_t evaluate_batch;  /* sequences that are evaluated at once */
-    int32_t
-        offload; /* quarters of the optimizer state that live in host memory, 0 .. OFFLOAD_ALL */
+    /* Quarters of the optimizer state that live in host memory, 0 .. OFFLOAD_ALL. */
+    int32_t offload;
     struct recompute_mix recompute;
 };
 

@@ -124,8 +124,8 @@ struct operand_declaration {
      * shape. */
     const char *shape;
     unsigned dtypes; /* bit per enum dtype; 0: the floats */
-    int32_t
-        like; /* a result that is not bound takes the dtype of this operand, if `dtypes` has it */
+    /* A result that is not bound takes the dtype of this operand, if `dtypes` has it. */
+    int32_t like;
 };
 
 /* Where an op runs in a backend with asynchronous copies.  Elsewhere, and in meaning, ops run in

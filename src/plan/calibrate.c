@@ -32,8 +32,8 @@
 #define RAMP_ROWS_MAX 4096.0
 #define ATTEMPTS_MAX 4
 #define AGREEMENT 0.1 /* of the fastest passes of two attempts */
-#define DISTURBED \
-    0.3 /* passes take longer by this share on average than one that nothing disturbs */
+/* Passes take longer by this share on average than one that nothing disturbs. */
+#define DISTURBED 0.3
 #define CONTENTION_MIN 0.02 /* a smaller share is the kernel's own work */
 
 /* One op of the small model.  Its time is that of its least disturbed run, without the time that

@@ -40,8 +40,8 @@ struct device_profile {
     /* Dense matrix products with fp32 accumulation, by the dtype of their operands; 0 = unknown,
      * and the vector rate is used. */
     double matrix_flops_per_s[DTYPE_COUNT];
-    double
-        half_sums_flops_per_s; /* products of fp16 with half_sums; 0 = as with fp32 accumulation */
+    /* Products of fp16 with half_sums; 0 = as with fp32 accumulation. */
+    double half_sums_flops_per_s;
     struct device_reached reached;
     char share_source[DEVICE_PROFILE_SOURCE_MAX]; /* of a user's file: where its share is from; "" =
                                                      the table's */

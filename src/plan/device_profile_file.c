@@ -15,8 +15,8 @@
 #define MEMORY_MIN ((int64_t)1 << 26)
 #define MEMORY_MAX ((int64_t)1 << 50)
 #define RATE_MAX 1e21
-#define RATE_MIN \
-    1e6 /* a smaller value is a mistaken unit, and would make times that no clock can show */
+/* A smaller value is a mistaken unit, and would make times that no clock can show. */
+#define RATE_MIN 1e6
 #define SHARE_MIN 0.001
 /* Of a share that a user gives. */
 #define SHARE_UNCERTAINTY 0.2

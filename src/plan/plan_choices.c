@@ -12,9 +12,8 @@
 #include "model/parameters.h"
 #include "plan/plan_search.h"
 
-#define MODEL_PARTS                                                                             \
-    16                /* smaller models have layers and heads reduced in steps of this fraction \
-                       */
+/* Smaller models have layers and heads reduced in steps of this fraction. */
+#define MODEL_PARTS 16
 #define BLOCK_STEP 64 /* shorter blocks are multiples of this, if the requested one is above it */
 
 struct chooser {

@@ -120,8 +120,8 @@ struct plan_builder {
     uint64_t segment_bytes;  /* S of the virtual addresses */
     enum memory_space space; /* whose tensors are being placed */
     bool bound_only;         /* programs are measured, not placed */
-    uint64_t
-        enough_bytes; /* the largest program's lower bound: no placement makes the arena smaller */
+    /* The largest program's lower bound: no placement makes the arena smaller. */
+    uint64_t enough_bytes;
     /* Of one pass over all phases. */
     uint64_t run_categories[CATEGORY_COUNT];
     uint64_t high[BACKEND_SEGMENTS_MAX];

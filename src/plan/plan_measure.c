@@ -27,8 +27,8 @@
 #include "model/parameters.h"
 #include "plan/plan_create.h"
 
-#define SECONDS_EQUAL \
-    0x1p-40 /* times are rounded to this part of them, so that equal ones compare equal */
+/* Times are rounded to this part of them, so that equal ones compare equal. */
+#define SECONDS_EQUAL 0x1p-40
 #define LOSS_CHUNKS 16 /* in micro-steps that are measured */
 
 /* PART_LOSS: micro-steps of one block. */

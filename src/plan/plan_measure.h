@@ -15,8 +15,8 @@
 #include "plan/plan.h"
 #include "plan/plan_cost.h"
 
-#define MEASURE_NEVER \
-    UINT64_MAX /* bytes of what no budget makes fit: a tensor exceeds the largest allocation */
+/* Bytes of what no budget makes fit: a tensor exceeds the largest allocation. */
+#define MEASURE_NEVER UINT64_MAX
 
 struct measurement {
     uint64_t bytes;      /* of the arena on the device: no plan needs less */

@@ -16,8 +16,8 @@ struct plan_placer {
     struct plan_slot *slots;
     int32_t count, capacity;
     uint64_t segment_bytes; /* S, or 0 */
-    uint64_t
-        high[BACKEND_SEGMENTS_MAX]; /* bytes of each segment up to the end of the last slot in it */
+    /* Bytes of each segment up to the end of the last slot in it. */
+    uint64_t high[BACKEND_SEGMENTS_MAX];
 };
 
 struct plan_sort_key {

@@ -42,14 +42,14 @@
 #define CHUNK_ROWS_STEP 64
 #define CHUNK_ROWS_LEAST 16
 #define CHUNKS_TYPED_MAX 4096 /* a program of more loss chunks takes too long to plan */
-#define BATCHES_NEAR \
-    8 /* of two larger micro-batches that differ by less than an eighth, one is in the grid */
+/* Of two larger micro-batches that differ by less than an eighth, one is in the grid. */
+#define BATCHES_NEAR 8
 #define BATCHES_MAX 256
-#define BATCH_GAIN_LEAST \
-    0.03 /* of the time of an update: a larger micro-batch that saves less only fills the card */
+/* Of the time of an update: a larger micro-batch that saves less only fills the card. */
+#define BATCH_GAIN_LEAST 0.03
 #define CHUNK_WIDTHS_MAX 64
-#define PARTS_SHORT \
-    32 /* a program of at most as many blocks and loss chunks is placed in a millisecond or two */
+/* A program of at most as many blocks and loss chunks is placed in a millisecond or two. */
+#define PARTS_SHORT 32
 
 struct candidate {
     struct plan_choice choice;

@@ -56,12 +56,12 @@ struct map {
     const struct plan *plan;
     const struct graph *graph;
     double left[GRAPH_PROGRAMS_MAX], width[GRAPH_PROGRAMS_MAX]; /* of the programs */
-    uint64_t
-        segment_low[BACKEND_SEGMENTS_MAX]; /* start of each segment on the map's address axis */
-    double bytes_top;                      /* at the map's upper end */
-    uint64_t budget;                       /* 0 = unknown */
-    struct tensor_range *ranges;           /* [tensor_count] */
-    struct plan_item *items;               /* [capacity], of one program */
+    /* Start of each segment on the map's address axis. */
+    uint64_t segment_low[BACKEND_SEGMENTS_MAX];
+    double bytes_top;            /* at the map's upper end */
+    uint64_t budget;             /* 0 = unknown */
+    struct tensor_range *ranges; /* [tensor_count] */
+    struct plan_item *items;     /* [capacity], of one program */
     struct box *boxes;
     size_t count, capacity;
     FILE *out;

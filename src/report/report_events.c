@@ -15,8 +15,8 @@
 #include "report/run_record.h"
 
 #define FILE_NAME "events.out.tfevents.0.gpt-train"
-#define MESSAGE_BYTES \
-    16384 /* a line has at most 200 numbers, which take 20 bytes each and their names */
+/* A line has at most 200 numbers, which take 20 bytes each and their names. */
+#define MESSAGE_BYTES 16384
 
 struct message {
     unsigned char bytes[MESSAGE_BYTES];

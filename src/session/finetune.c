@@ -21,8 +21,8 @@
 
 #define ROWS_OF_UPDATE 16
 #define EVALUATIONS_AN_EPOCH 2
-#define EVALUATION_SHARE \
-    8 /* of the rows between two evaluations: one of so many is evaluated, in each split */
+/* Of the rows between two evaluations: one of so many is evaluated, in each split. */
+#define EVALUATION_SHARE 8
 #define EVALUATION_ROWS_MIN 8
 #define DEFAULTS_TEXT_MAX 640
 

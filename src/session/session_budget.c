@@ -12,8 +12,8 @@
  * least 256 MiB. */
 #define BUDGET_MARGIN_PART 20
 #define BUDGET_MARGIN_BYTES ((uint64_t)256 << 20)
-#define BUDGET_MARGIN_PART_MOST \
-    2 /* cap of that margin, so that less free memory never means a larger budget */
+/* Cap of that margin, so that less free memory never means a larger budget. */
+#define BUDGET_MARGIN_PART_MOST 2
 
 uint64_t session_free_budget(uint64_t free_bytes)
 {

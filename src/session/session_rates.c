@@ -23,9 +23,9 @@
 #define CALIBRATE_SECONDS 1.0
 #define HELD_MOST 0.9      /* of the processors; a measured share may be 1 */
 #define OUTDATED_RATIO 2.0 /* of modelled and measured steps */
-#define SCRATCH_BYTES_MIN \
-    ((uint64_t)40 << 20) /* the largest workspace of a product, and its matrices */
-#define SHOWN_ROWS 1024  /* a product of few rows is slower, see ramp_rows */
+/* The largest workspace of a product, and its matrices. */
+#define SCRATCH_BYTES_MIN ((uint64_t)40 << 20)
+#define SHOWN_ROWS 1024 /* a product of few rows is slower, see ramp_rows */
 #define LINK_BYTES ((uint64_t)64 << 20)
 #define LINK_BYTES_STEP ((uint64_t)1 << 20)
 #define LINK_PASSES 3  /* the first one may wait for the card to wake */

@@ -11,8 +11,8 @@ struct watchdog {
     const char *out_dir;
     int64_t seconds;
     uint64_t number; /* of the call that was pending at the last check */
-    int64_t
-        since_ns; /* when that call was first seen, plus the time that the process was stopped */
+    /* When that call was first seen, plus the time that the process was stopped. */
+    int64_t since_ns;
     int64_t checked_ns;    /* time of the last check */
     struct ticker *ticker; /* NULL: not watching */
 };

@@ -18,8 +18,8 @@ struct course {
     int64_t start_ns;       /* of the loop */
     double first_best_loss; /* best_val_loss where the run began; infinite: there was none */
     int64_t evaluated_iter; /* the last iteration that was evaluated, or ITER_NONE */
-    int64_t
-        lowest_iter; /* whose evaluation found best_val_loss; ITER_NONE: an earlier process did */
+    /* Whose evaluation found best_val_loss; ITER_NONE: an earlier process did. */
+    int64_t lowest_iter;
     bool evaluated_badly; /* the last evaluation's losses were not finite */
     bool left_band;       /* a loss was outside expected_losses, and a warning was logged */
     int64_t skipped_in_a_row;

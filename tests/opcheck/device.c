@@ -10,8 +10,8 @@
 
 #include "tests/opcheck/opcheck.h"
 
-#define WORKSPACE \
-    OP_OPERANDS_MAX /* its segment; those of operands have the numbers of their slots */
+/* Its segment; those of operands have the numbers of their slots. */
+#define WORKSPACE OP_OPERANDS_MAX
 #define REGIONS_MAX (WORKSPACE + 1)
 
 /* A part of the image that one segment holds. */

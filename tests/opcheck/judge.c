@@ -28,8 +28,8 @@
 #define FACTOR_SUM (8.0 * U32)
 #define FACTOR_RMS 1.25
 #define FACTOR_SIGMA 8.0
-#define ERRORS_LEAST \
-    16.0 /* independent errors that rule 3 needs: with fewer, the RMS is no estimate */
+/* Independent errors that rule 3 needs: with fewer, the RMS is no estimate. */
+#define ERRORS_LEAST 16.0
 #define NONZERO_SHARE 0.10
 #define FLUSHED 0x1p-126 /* a device may flush subnormal fp32 values to zero */
 

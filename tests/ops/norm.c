@@ -55,8 +55,8 @@ static void make_clip_factor(struct maker *maker)
     case_scalars(maker, CLIP_FACTOR_SCALARS);
 }
 
-#define PARTIAL_HUGE \
-    8e36 /* a square of 6.5 stays below the largest fp32 value, a sum of some does not */
+/* A square of 6.5 stays below the largest fp32 value, a sum of some does not. */
+#define PARTIAL_HUGE 8e36
 
 static void inputs_clip_factor(const struct check_case *check, double *const *value,
                                struct random *random)

@@ -130,8 +130,8 @@ void inputs_documents(const struct check_case *check, double *first, struct rand
 #define REF_UNSPECIFIED (1.0e300) /* no requirement */
 
 struct ref_tensors {
-    double
-        *value[OP_OPERANDS_MAX]; /* NULL for absent operands; OUT and INOUT are written in place */
+    /* NULL for absent operands; OUT and INOUT are written in place. */
+    double *value[OP_OPERANDS_MAX];
     double *term[OP_OPERANDS_MAX]; /* for OUT and INOUT; write-only */
     /* For OUT and INOUT, NULL where the caller does not need them; written only where the rule
      * permits such an error. */

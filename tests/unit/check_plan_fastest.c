@@ -25,8 +25,8 @@
 
 #define CASES 12
 #define CASES_LONG 200
-#define GRID_SLOWER_MAX \
-    1e-9 /* bytes need not fall at every rung of a small model, and bisection can pass one over */
+/* Bytes need not fall at every rung of a small model, and bisection can pass one over. */
+#define GRID_SLOWER_MAX 1e-9
 #define WIDE_CASES 3
 #define WIDE_CASES_LONG 30
 #define WIDE_SLOWER_MAX 0.10

@@ -22,8 +22,8 @@
 #define TILE (SIDE * DEPTH)
 #define CHUNKS (TILE / CHUNK / THREADS) /* of a thread, in each tile */
 #define BAND 8 /* rows of tiles that are computed together, for the L2 cache */
-#define STRIP_STRIDE \
-    (WARP_SIDE + 8)      /* floats of a row of finished sums: rows begin in different banks */
+/* Floats of a row of finished sums: rows begin in different banks. */
+#define STRIP_STRIDE (WARP_SIDE + 8)
 #define SPLIT_K_MIN 2048 /* the least part of K */
 #define BLOCKS 512       /* that more parts aim at: two for each multiprocessor of a large card */
 #define SHARED_BYTES (STAGES * 2 * TILE * sizeof(__half))

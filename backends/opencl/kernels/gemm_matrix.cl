@@ -18,10 +18,10 @@
 #define GT_WARPS (GT_WARPS_DOWN * GT_WARPS_ACROSS)
 #define GT_ITEMS (GT_LANES * GT_WARPS)
 #define GT_INNER 32
-#define GT_PITCH \
-    (GT_INNER / 2 + 4) /* words per row of a tile; a fragment's rows fall into different banks */
-#define GT_CHUNKS \
-    (GT_TILE * GT_INNER / 16 / GT_ITEMS) /* chunks of 16 elements that a work-item fetches */
+/* Words per row of a tile; a fragment's rows fall into different banks. */
+#define GT_PITCH (GT_INNER / 2 + 4)
+/* Chunks of 16 elements that a work-item fetches. */
+#define GT_CHUNKS (GT_TILE * GT_INNER / 16 / GT_ITEMS)
 
 #if GT_UNIT == GT_UNIT_WMMA
 #define GT_UNIT_ROWS 16

@@ -4,8 +4,8 @@
  * Groups sum squares over equal parts, and one group adds the parts' sums.  An infinity or a NaN in
  * the gradient, or a norm beyond fp32, makes the norm non-finite, which skips the update.
  */
-#define GT_PARTIAL_LARGE \
-    0x1p100f /* sums of such partials may overflow although their root does not */
+/* Sums of such partials may overflow although their root does not. */
+#define GT_PARTIAL_LARGE 0x1p100f
 
 GT_KERNEL(GT_GROUP)
 gt_sum_of_squares(GT_TENSOR(x), GT_ARRAY(float, partial), long part_elements, long count)

@@ -126,7 +126,7 @@ static enum gt_status plan_make(struct hostmem *mem, const struct config *config
     struct model_options options;
     struct forecast forecast;
     struct plan_answer answer;
-    const struct session_choices choices = {.states_chosen = false};
+    const struct session_saved choices = {.states_chosen = false};
     TRY(session_open_profile(mem, config, card, &session));
     session_train_options(&session, &choices, model, &options);
     TRY(options.train ? session_plan_make(&session, &options)

@@ -268,7 +268,7 @@ static enum gt_status cpu_open(const struct backend_open_options *options, struc
     return GT_OK;
 }
 
-static struct cpu_backend *cpu_own(struct backend *backend)
+static struct cpu_backend *cpu_backend_of(struct backend *backend)
 {
     return (struct cpu_backend *)(void *)backend;
 }
@@ -277,8 +277,8 @@ static void cpu_close(struct backend *backend)
 {
     if (backend == NULL)
         return;
-    cpu_memory_unmap(cpu_own(backend));
-    free(cpu_own(backend));
+    cpu_memory_unmap(cpu_backend_of(backend));
+    free(cpu_backend_of(backend));
 }
 
 /* Writes the name from /proc/cpuinfo, such as "AMD EPYC 7B13", else "CPU". */
@@ -332,7 +332,7 @@ static void cpu_holders(struct backend *backend, struct backend_holders *out)
 static enum gt_status cpu_arena(struct backend *backend, const struct backend_segment *segments,
                                 int32_t count)
 {
-    struct cpu_backend *cpu = cpu_own(backend);
+    struct cpu_backend *cpu = cpu_backend_of(backend);
     assert(cpu->segments == 0 && count >= 0 && count <= BACKEND_SEGMENTS_MAX);
     TRY(library_space_check(cpu));
     library_touch(cpu);
@@ -341,14 +341,14 @@ static enum gt_status cpu_arena(struct backend *backend, const struct backend_se
 
 static void *cpu_memory(struct backend *backend, struct address at, size_t bytes)
 {
-    return cpu_address(cpu_own(backend), at, bytes);
+    return cpu_address(cpu_backend_of(backend), at, bytes);
 }
 
 static enum gt_status cpu_upload(struct backend *backend, struct address to, const void *from,
                                  size_t bytes)
 {
     if (bytes > 0)
-        memcpy(cpu_address(cpu_own(backend), to, bytes), from, bytes);
+        memcpy(cpu_address(cpu_backend_of(backend), to, bytes), from, bytes);
     return GT_OK;
 }
 
@@ -356,7 +356,7 @@ static enum gt_status cpu_download(struct backend *backend, void *to, struct add
                                    size_t bytes)
 {
     if (bytes > 0)
-        memcpy(to, cpu_address(cpu_own(backend), from, bytes), bytes);
+        memcpy(to, cpu_address(cpu_backend_of(backend), from, bytes), bytes);
     return GT_OK;
 }
 

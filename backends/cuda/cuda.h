@@ -148,7 +148,7 @@ static inline bool cuda_capture_fail(struct cuda_backend *cuda, const char *what
     return capture->active;
 }
 
-static inline struct cuda_backend *cuda_own(struct backend *backend)
+static inline struct cuda_backend *cuda_backend_of(struct backend *backend)
 {
     return (struct cuda_backend *)(void *)backend;
 }

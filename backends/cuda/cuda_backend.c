@@ -49,10 +49,10 @@ static void context_measure(struct cuda_backend *cuda, uint64_t used_before)
 
 static enum gt_status cuda_sync(struct backend *backend)
 {
-    if (cuda_own(backend)->lost != cudaSuccess)
+    if (cuda_backend_of(backend)->lost != cudaSuccess)
         return GT_DEVICE;
     TRY(cuda_check(backend, cudaStreamSynchronize(cuda_stream(backend)), "waiting for the device"));
-    cuda_memory_results_give(cuda_own(backend));
+    cuda_memory_results_give(cuda_backend_of(backend));
     return GT_OK;
 }
 
@@ -60,7 +60,7 @@ static void cuda_close(struct backend *backend)
 {
     if (backend == NULL)
         return;
-    struct cuda_backend *cuda = cuda_own(backend);
+    struct cuda_backend *cuda = cuda_backend_of(backend);
     if (cuda->stream != NULL)
         (void)cuda_sync(backend); /* ops and copies in flight use the memory */
     for (int32_t i = 0; i < cuda->graphs; i++)
@@ -107,7 +107,7 @@ static enum gt_status cuda_open(const struct backend_open_options *options, stru
 
 static enum gt_status cuda_info(struct backend *backend, struct backend_info *out)
 {
-    struct cuda_backend *cuda = cuda_own(backend);
+    struct cuda_backend *cuda = cuda_backend_of(backend);
     size_t free_bytes = 0, total_bytes = 0;
     int engines = 0;
     TRY(cuda_check(backend,
@@ -142,7 +142,7 @@ static enum gt_status cuda_info(struct backend *backend, struct backend_info *ou
 
 static void cuda_holders(struct backend *backend, struct backend_holders *out)
 {
-    nvml_holders(&cuda_own(backend)->nvml, out);
+    nvml_holders(&cuda_backend_of(backend)->nvml, out);
 }
 
 /* Enqueues the calls, one kernel or product after the other. */
@@ -264,7 +264,7 @@ static enum gt_status graph_record(struct cuda_backend *cuda, const struct op_ca
 static enum gt_status calls_start(struct backend *backend, const struct op_call *calls,
                                   size_t count)
 {
-    const cudaGraphExec_t graph = graph_find(cuda_own(backend), calls, count);
+    const cudaGraphExec_t graph = graph_find(cuda_backend_of(backend), calls, count);
     if (graph == NULL)
         return calls_launch(backend, calls, count);
     return cuda_check(backend, cudaGraphLaunch(graph, cuda_stream(backend)), "starting a program");
@@ -272,7 +272,7 @@ static enum gt_status calls_start(struct backend *backend, const struct op_call 
 
 static enum gt_status cuda_run(struct backend *backend, const struct op_call *calls, size_t count)
 {
-    if (cuda_own(backend)->lost != cudaSuccess)
+    if (cuda_backend_of(backend)->lost != cudaSuccess)
         return GT_DEVICE;
     return cuda_nccl_together(backend, calls, count, calls_start);
 }
@@ -281,11 +281,11 @@ static enum gt_status cuda_run(struct backend *backend, const struct op_call *ca
 static enum gt_status calls_first_launch(struct backend *backend, const struct op_call *calls,
                                          size_t count)
 {
-    struct cuda_backend *cuda = cuda_own(backend);
+    struct cuda_backend *cuda = cuda_backend_of(backend);
     enum gt_status status = GT_OK;
     cuda->binding = true;
     for (size_t i = 0; i < count && status == GT_OK; i++) {
-        status = cuda_shape_settle(cuda, &calls[i]);
+        status = cuda_launch_shape_resolve(cuda, &calls[i]);
         THEN(status, calls_launch(&cuda->base, &calls[i], 1));
     }
     cuda->binding = false;
@@ -302,8 +302,8 @@ static enum gt_status cuda_bind(struct backend *backend, const struct op_call *c
     TRY(cuda_memory_clear(backend));
     TRY(cuda_nccl_together(backend, calls, count, calls_first_launch));
     TRY(cuda_sync(backend));
-    cuda_tuning_store(cuda_own(backend));
-    TRY(graph_record(cuda_own(backend), calls, count));
+    cuda_tuning_store(cuda_backend_of(backend));
+    TRY(graph_record(cuda_backend_of(backend), calls, count));
     return cuda_sync(backend);
 }
 
@@ -317,14 +317,14 @@ static size_t cuda_workspace_bytes(const struct backend *backend, const struct o
     return op_impl_workspace_bytes(cuda_table[call->kind], backend, call);
 }
 
-/* backend_ops.choices: of launch shapes and of products. */
-static const struct backend_choice *cuda_choices(struct backend *backend, size_t *count)
+/* backend_ops.algorithms: of launch shapes and of products. */
+static const struct backend_algorithm *cuda_algorithms(struct backend *backend, size_t *count)
 {
-    struct cuda_backend *cuda = cuda_own(backend);
-    struct cuda_choices *reported = &cuda->tuning->reported;
+    struct cuda_backend *cuda = cuda_backend_of(backend);
+    struct cuda_algorithms *reported = &cuda->tuning->reported;
     reported->count = 0;
-    cuda_gemm_choices(cuda, reported);
-    cuda_shape_choices(cuda, reported);
+    cuda_gemm_algorithms(cuda, reported);
+    cuda_launch_algorithms(cuda, reported);
     *count = (size_t)reported->count;
     return reported->at;
 }
@@ -340,7 +340,7 @@ const struct backend_ops cuda_backend_ops = {
     .pass = cuda_nccl_pass,
     .arena = cuda_memory_arena,
     .choose = cuda_tuning_choose,
-    .choices = cuda_choices,
+    .algorithms = cuda_algorithms,
     .timings = cuda_tuning_timings,
     .bind = cuda_bind,
     .upload = cuda_memory_upload,

@@ -43,7 +43,7 @@ enum gt_status cuda_loading_refuse(const struct cuda_backend *cuda, const char *
 
 enum gt_status cuda_check(struct backend *backend, cudaError_t error, const char *what)
 {
-    struct cuda_backend *cuda = cuda_own(backend);
+    struct cuda_backend *cuda = cuda_backend_of(backend);
     if (error == cudaSuccess)
         return GT_OK;
     (void)cudaGetLastError(); /* else the next launch would report it again */

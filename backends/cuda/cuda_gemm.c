@@ -192,7 +192,7 @@ static enum gt_status run_half_sums(struct backend *backend, const struct op_cal
 static enum gt_status run_apart(struct backend *backend, const struct op_call *call,
                                 const struct gemm *gemm, struct cuda_gemm_operands *operands)
 {
-    struct cuda_backend *cuda = cuda_own(backend);
+    struct cuda_backend *cuda = cuda_backend_of(backend);
     const char *a = cuda_operand(backend, call, GEMM_A);
     char *d = cuda_operand(backend, call, GEMM_D);
     const int64_t step = sums_rows(gemm), size = (int64_t)dtype_size_bytes(gemm->dtype);
@@ -234,7 +234,7 @@ static enum gt_status gemm_run(struct backend *backend, const struct op_call *ca
     if (gemm.apart)
         return run_apart(backend, call, &gemm, &operands);
     const struct cuda_gemm_key key = key_of(call, &gemm, 0, gemm.m);
-    return cuda_gemm_enqueue(cuda_own(backend), &key, &operands);
+    return cuda_gemm_enqueue(cuda_backend_of(backend), &key, &operands);
 }
 
 const struct op_impl cuda_gemm = {

@@ -283,12 +283,12 @@ static enum gt_status candidates_find(struct cuda_backend *cuda, const struct cu
 static struct cuda_gemm_key key_offered(const struct cuda_backend *cuda,
                                         const struct cuda_gemm_key *key)
 {
-    const struct cuda_choices *stored = &cuda->tuning->stored;
+    const struct cuda_algorithms *stored = &cuda->tuning->stored;
     struct cuda_gemm_key earlier = *key;
     if (earlier.workspace_bytes > EARLIER_WORKSPACE_BYTES)
         earlier.workspace_bytes = EARLIER_WORKSPACE_BYTES;
-    const bool is_earlier = cuda_choices_find(stored, key_identity(key)) == 0 &&
-                            cuda_choices_find(stored, key_identity(&earlier)) != 0;
+    const bool is_earlier = cuda_algorithms_find(stored, key_identity(key)) == 0 &&
+                            cuda_algorithms_find(stored, key_identity(&earlier)) != 0;
     return is_earlier ? earlier : *key;
 }
 
@@ -425,8 +425,9 @@ static enum gt_status product_tune(struct cuda_backend *cuda, struct product *pr
     const struct backend_timing timing = timing_of(&product->key, result.seconds);
     product->chosen = context->found[result.best];
     product->known = true;
-    const struct backend_choice choice = {.call = key_identity(&product->offered),
-                                          .algorithm = algorithm_identity(&product->chosen.algo)};
+    const struct backend_algorithm choice = {.call = key_identity(&product->offered),
+                                             .algorithm =
+                                                 algorithm_identity(&product->chosen.algo)};
     cuda_tuning_found(cuda->tuning, &cuda->tuning->products, &choice, &result, &timing);
     return GT_OK;
 }
@@ -448,11 +449,11 @@ enum gt_status cuda_gemm_enqueue(struct cuda_backend *cuda, const struct cuda_ge
     return product_start(cuda, &context, &product->chosen);
 }
 
-void cuda_gemm_choices(struct cuda_backend *cuda, struct cuda_choices *out)
+void cuda_gemm_algorithms(struct cuda_backend *cuda, struct cuda_algorithms *out)
 {
     const struct cuda_gemm_cache *cache = cuda->gemm;
     for (int32_t i = 0; i < SLOTS; i++)
         if (cache->slot[i].bound)
-            (void)cuda_choices_put(out, key_identity(&cache->slot[i].offered),
-                                   algorithm_identity(&cache->slot[i].chosen.algo));
+            (void)cuda_algorithms_put(out, key_identity(&cache->slot[i].offered),
+                                      algorithm_identity(&cache->slot[i].chosen.algo));
 }

@@ -36,7 +36,7 @@ enum gt_status cuda_gemm_enqueue(struct cuda_backend *cuda, const struct cuda_ge
                                  const struct cuda_gemm_operands *operands);
 /* Adds the algorithms of the products of bound programs.  Other products are left out: how many
  * there are depends on timing. */
-struct cuda_choices;
-void cuda_gemm_choices(struct cuda_backend *cuda, struct cuda_choices *out);
+struct cuda_algorithms;
+void cuda_gemm_algorithms(struct cuda_backend *cuda, struct cuda_algorithms *out);
 
 #endif

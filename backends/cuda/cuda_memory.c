@@ -43,7 +43,7 @@ enum gt_status cuda_memory_staging_create(struct cuda_backend *cuda)
 
 enum gt_status cuda_memory_events_create(struct backend *backend)
 {
-    struct cuda_backend *cuda = cuda_own(backend);
+    struct cuda_backend *cuda = cuda_backend_of(backend);
     const unsigned flags = cudaEventDisableTiming;
     if (cuda->forked != NULL)
         return GT_OK;
@@ -56,7 +56,7 @@ enum gt_status cuda_memory_events_create(struct backend *backend)
 /* Creates the queues of asynchronous copies, and their events.  Errors: GT_DEVICE. */
 static enum gt_status async_queues_create(struct backend *backend)
 {
-    struct cuda_backend *cuda = cuda_own(backend);
+    struct cuda_backend *cuda = cuda_backend_of(backend);
     for (int queue = QUEUE_IN; queue <= QUEUE_OUT; queue++)
         TRY(cuda_check(backend,
                        cudaStreamCreateWithFlags(&cuda->async[queue], cudaStreamNonBlocking),
@@ -64,7 +64,7 @@ static enum gt_status async_queues_create(struct backend *backend)
     return cuda_memory_events_create(backend);
 }
 
-static void beside_destroy(struct cuda_backend *cuda)
+static void async_queues_destroy(struct cuda_backend *cuda)
 {
     for (int i = 0; i < CUDA_COPIES_MAX; i++)
         if (cuda->copy[i].done != NULL)
@@ -90,7 +90,7 @@ static void segments_free(struct cuda_backend *cuda)
         else
             free(segment->memory);
     }
-    beside_destroy(cuda);
+    async_queues_destroy(cuda);
     cuda->segments = 0;
 }
 
@@ -121,7 +121,7 @@ static enum gt_status arena_refuse(const struct cuda_backend *cuda, uint64_t nee
 static enum gt_status room_check(struct backend *backend, const struct backend_segment *segments,
                                  int32_t count)
 {
-    struct cuda_backend *cuda = cuda_own(backend);
+    struct cuda_backend *cuda = cuda_backend_of(backend);
     const uint64_t margin = cuda->is_wsl ? MARGIN_BYTES_WSL : MARGIN_BYTES;
     size_t free_bytes = 0, total_bytes = 0;
     uint64_t need = 0;
@@ -135,9 +135,9 @@ static enum gt_status room_check(struct backend *backend, const struct backend_s
     return GT_OK;
 }
 
-static enum gt_status memory_take(struct backend *backend, size_t bytes, void **out)
+static enum gt_status memory_allocate(struct backend *backend, size_t bytes, void **out)
 {
-    struct cuda_backend *cuda = cuda_own(backend);
+    struct cuda_backend *cuda = cuda_backend_of(backend);
     const cudaError_t error = cudaMalloc(out, bytes > 0 ? bytes : 1);
     if (error == cudaErrorMemoryAllocation) {
         size_t free_bytes = 0, total_bytes = 0;
@@ -151,9 +151,9 @@ static enum gt_status memory_take(struct backend *backend, size_t bytes, void **
 /* Takes host memory of zeros, and pins it.  The zeros come first: pages that exist are pinned twice
  * as fast, and are near the processor that wrote them.  A refusal may spoil later ones, so it is
  * the last try. */
-static enum gt_status host_take(struct backend *backend, struct cuda_segment *segment)
+static enum gt_status host_allocate(struct backend *backend, struct cuda_segment *segment)
 {
-    struct cuda_backend *cuda = cuda_own(backend);
+    struct cuda_backend *cuda = cuda_backend_of(backend);
     segment->memory =
         aligned_alloc(HOST_PAGE_BYTES, size_round_up(segment->size_bytes, HOST_PAGE_BYTES));
     if (segment->memory == NULL)
@@ -173,14 +173,14 @@ static enum gt_status host_take(struct backend *backend, struct cuda_segment *se
     (void)cudaGetLastError();
     log_note(
         "cuda: the driver does not pin %s of host memory; what lives there is copied through a small buffer, "
-        "at about half the rate, and not beside computing",
+        "at about half the rate, and not during computing",
         LOG_BYTES(segment->size_bytes));
     return GT_OK;
 }
 
 enum gt_status cuda_memory_clear(struct backend *backend)
 {
-    struct cuda_backend *cuda = cuda_own(backend);
+    struct cuda_backend *cuda = cuda_backend_of(backend);
     for (int32_t i = 0; i < cuda->segments; i++) {
         const struct cuda_segment *segment = &cuda->segment[i];
         if (segment->space == SPACE_DEVICE)
@@ -194,7 +194,7 @@ enum gt_status cuda_memory_clear(struct backend *backend)
 enum gt_status cuda_memory_arena(struct backend *backend, const struct backend_segment *segments,
                                  int32_t count)
 {
-    struct cuda_backend *cuda = cuda_own(backend);
+    struct cuda_backend *cuda = cuda_backend_of(backend);
     assert(cuda->segments == 0 && count >= 0 && count <= BACKEND_SEGMENTS_MAX);
     TRY(room_check(backend, segments, count));
     enum gt_status status;
@@ -205,8 +205,8 @@ enum gt_status cuda_memory_arena(struct backend *backend, const struct backend_s
         cuda->segments++;
         TRY_GOTO(status, free_segments,
                  segment->space == SPACE_HOST
-                     ? host_take(backend, segment)
-                     : memory_take(backend, segment->size_bytes, &segment->memory));
+                     ? host_allocate(backend, segment)
+                     : memory_allocate(backend, segment->size_bytes, &segment->memory));
         if (segment->pinned && cuda->async[QUEUE_IN] == NULL)
             TRY_GOTO(status, free_segments, async_queues_create(backend));
     }
@@ -228,9 +228,9 @@ static void *range_at(const struct backend *backend, struct address at, size_t b
 
 /* Takes `bytes`, at most a half, from the half that is being filled, or from the other one once its
  * copies have ended. */
-static enum gt_status staging_take(struct backend *backend, size_t bytes, char **out)
+static enum gt_status staging_acquire(struct backend *backend, size_t bytes, char **out)
 {
-    struct cuda_backend *cuda = cuda_own(backend);
+    struct cuda_backend *cuda = cuda_backend_of(backend);
     assert(bytes <= CUDA_STAGING_BYTES);
     if (bytes > CUDA_STAGING_BYTES - cuda->staging_used) {
         const int32_t other = 1 - cuda->staging_half;
@@ -246,7 +246,7 @@ static enum gt_status staging_take(struct backend *backend, size_t bytes, char *
 
 static enum gt_status copy_mark(struct backend *backend, cudaStream_t stream)
 {
-    const struct cuda_backend *cuda = cuda_own(backend);
+    const struct cuda_backend *cuda = cuda_backend_of(backend);
     return cuda_check(backend, cudaEventRecord(cuda->copied[cuda->staging_half], stream),
                       "marking a copy");
 }
@@ -269,7 +269,7 @@ enum gt_status cuda_memory_upload(struct backend *backend, struct address to, co
     for (size_t done = 0; done < bytes; done += CUDA_STAGING_BYTES) {
         const size_t piece = size_min(bytes - done, CUDA_STAGING_BYTES);
         char *staging;
-        TRY(staging_take(backend, piece, &staging));
+        TRY(staging_acquire(backend, piece, &staging));
         memcpy(staging, (const char *)from + done, piece);
         TRY(cuda_check(backend,
                        cudaMemcpyAsync(at + done, staging, piece, cudaMemcpyDefault, stream),
@@ -287,7 +287,7 @@ struct piece {
     cudaEvent_t arrived;
 };
 
-static enum gt_status piece_take(struct backend *backend, const struct piece *piece)
+static enum gt_status piece_receive(struct backend *backend, const struct piece *piece)
 {
     if (piece->bytes == 0)
         return GT_OK;
@@ -309,17 +309,17 @@ enum gt_status cuda_memory_download(struct backend *backend, void *to, struct ad
         struct piece piece = {.to = (char *)to + done,
                               .bytes = size_min(bytes - done, CUDA_STAGING_BYTES)};
         char *staging;
-        TRY(staging_take(backend, piece.bytes, &staging));
+        TRY(staging_acquire(backend, piece.bytes, &staging));
         piece.staging = staging;
-        piece.arrived = cuda_own(backend)->copied[cuda_own(backend)->staging_half];
+        piece.arrived = cuda_backend_of(backend)->copied[cuda_backend_of(backend)->staging_half];
         TRY(cuda_check(backend,
                        cudaMemcpyAsync(staging, at + done, piece.bytes, cudaMemcpyDefault, stream),
                        "downloading"));
         TRY(copy_mark(backend, stream));
-        TRY(piece_take(backend, &last));
+        TRY(piece_receive(backend, &last));
         last = piece;
     }
-    return piece_take(backend, &last);
+    return piece_receive(backend, &last);
 }
 
 void cuda_memory_results_give(struct cuda_backend *cuda)
@@ -333,7 +333,7 @@ void cuda_memory_results_give(struct cuda_backend *cuda)
 enum gt_status cuda_memory_download_later(struct backend *backend, void *to, struct address from,
                                           size_t bytes)
 {
-    struct cuda_backend *cuda = cuda_own(backend);
+    struct cuda_backend *cuda = cuda_backend_of(backend);
     if (bytes > CUDA_RESULT_BYTES)
         return cuda_memory_download(backend, to, from, bytes);
     if (cuda->results == CUDA_RESULTS_MAX) {
@@ -352,7 +352,7 @@ enum gt_status cuda_memory_download_later(struct backend *backend, void *to, str
 
 enum gt_status cuda_memory_copy_fork(struct backend *backend, cudaStream_t stream)
 {
-    struct cuda_backend *cuda = cuda_own(backend);
+    struct cuda_backend *cuda = cuda_backend_of(backend);
     TRY(cuda_check(backend, cudaEventRecord(cuda->forked, cuda->stream), "starting a copy"));
     return cuda_check(backend, cudaStreamWaitEvent(stream, cuda->forked, 0), "starting a copy");
 }
@@ -360,7 +360,7 @@ enum gt_status cuda_memory_copy_fork(struct backend *backend, cudaStream_t strea
 enum gt_status cuda_memory_copy_mark(struct backend *backend, const struct op_call *call,
                                      cudaStream_t stream)
 {
-    struct cuda_copy *const all = cuda_own(backend)->copy, *copy = all;
+    struct cuda_copy *const all = cuda_backend_of(backend)->copy, *copy = all;
     while (copy < all + CUDA_COPIES_MAX && copy->call != NULL)
         copy++;
     if (copy == all + CUDA_COPIES_MAX)
@@ -373,7 +373,7 @@ enum gt_status cuda_memory_copy_mark(struct backend *backend, const struct op_ca
 
 enum gt_status cuda_memory_copy_start(struct backend *backend, const struct op_call *call)
 {
-    struct cuda_backend *cuda = cuda_own(backend);
+    struct cuda_backend *cuda = cuda_backend_of(backend);
     const struct operand *x = &call->operand[FETCH_X], *y = &call->operand[FETCH_Y];
     const struct cuda_segment *from = &cuda->segment[x->at.segment],
                               *to = &cuda->segment[y->at.segment];
@@ -398,7 +398,7 @@ enum gt_status cuda_memory_copy_start(struct backend *backend, const struct op_c
 
 enum gt_status cuda_memory_copy_wait(struct backend *backend, const struct op_call *wait)
 {
-    struct cuda_backend *cuda = cuda_own(backend);
+    struct cuda_backend *cuda = cuda_backend_of(backend);
     for (struct cuda_copy *copy = cuda->copy; copy < cuda->copy + CUDA_COPIES_MAX; copy++) {
         if (copy->call == NULL || !op_waits_for(wait, copy->call))
             continue;

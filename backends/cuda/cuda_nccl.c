@@ -6,7 +6,7 @@
  * Where the library is absent, or two ranks share a card, there is no communicator, and exchanges
  * pass through host memory (exec/exec.c).
  *
- * The exchanges of a piece are one group on a stream of their own, beside the sums of the piece
+ * The exchanges of a piece are one group on a stream of their own, during the sums of the piece
  * before, and part of the program's graph.  NCCL waits for a peer for ever.  So ranks meet before
  * such a program, where a late one is named while the others wait, and what NCCL does from then on
  * may last `rank_timeout` seconds (ranks_sign() ends it).
@@ -63,8 +63,8 @@ static enum gt_status nccl_check(struct backend *backend, int error, const char 
 {
     if (error == NCCL_SUCCESS)
         return GT_OK;
-    const char *text = cuda_own(backend)->nccl->error_text(error);
-    if (cuda_capture_fail(cuda_own(backend), what, text))
+    const char *text = cuda_backend_of(backend)->nccl->error_text(error);
+    if (cuda_capture_fail(cuda_backend_of(backend), what, text))
         return GT_DEVICE;
     return FAIL(GT_DEVICE, "cuda: NCCL: %s: %s; GPT_TRAIN_NCCL_LIBRARY= goes without NCCL", what,
                 text);
@@ -114,7 +114,7 @@ static int library_open(struct cuda_nccl *nccl)
 
 static enum gt_status comm_create(struct backend *backend, struct dist *dist)
 {
-    struct cuda_nccl *nccl = cuda_own(backend)->nccl;
+    struct cuda_nccl *nccl = cuda_backend_of(backend)->nccl;
     struct nccl_id id = {""}, ids[DIST_RANKS_MAX];
     size_t total;
     if (dist->local_ranks == dist->ranks) /* let it open sockets on this machine only */
@@ -134,7 +134,7 @@ static enum gt_status comm_create(struct backend *backend, struct dist *dist)
 
 static enum gt_status cards_join(struct backend *backend, struct dist *dist)
 {
-    const struct cuda_backend *cuda = cuda_own(backend);
+    const struct cuda_backend *cuda = cuda_backend_of(backend);
     struct card mine = {0}, all[DIST_RANKS_MAX];
     char reason[BACKEND_REASON_MAX];
     mine.version = library_open(cuda->nccl);
@@ -160,7 +160,7 @@ static bool limit_set(const struct cuda_nccl *nccl, bool begins)
 
 enum gt_status cuda_nccl_join(struct backend *backend, struct dist *dist)
 {
-    struct cuda_backend *cuda = cuda_own(backend);
+    struct cuda_backend *cuda = cuda_backend_of(backend);
     cuda->nccl = calloc(1, sizeof *cuda->nccl);
     if (cuda->nccl == NULL)
         return FAIL(GT_NO_MEMORY, "cuda: no memory for %zu B", sizeof *cuda->nccl);
@@ -210,7 +210,7 @@ static int pass_add(const struct cuda_nccl *nccl, const struct backend_pass *pas
 static enum gt_status group_start(struct backend *backend, const struct backend_pass *passes,
                                   size_t count, const char *what)
 {
-    const struct cuda_nccl *nccl = cuda_own(backend)->nccl;
+    const struct cuda_nccl *nccl = cuda_backend_of(backend)->nccl;
     const bool limited = limit_set(nccl, true);
     int error = nccl->group_start();
     for (size_t i = 0; i < count && error == NCCL_SUCCESS; i++)
@@ -250,7 +250,7 @@ size_t cuda_exchanges_alike(const struct backend *backend, const struct op_call 
 enum gt_status cuda_exchanges_start(struct backend *backend, const struct op_call *calls,
                                     size_t count)
 {
-    const struct cuda_nccl *nccl = cuda_own(backend)->nccl;
+    const struct cuda_nccl *nccl = cuda_backend_of(backend)->nccl;
     struct backend_pass passes[DIST_RANKS_MAX];
     assert(count < DIST_RANKS_MAX); /* a group has one exchange with each other rank */
     for (size_t i = 0; i < count; i++)
@@ -277,7 +277,7 @@ enum gt_status cuda_nccl_together(struct backend *backend, const struct op_call 
         first++;
     if (first == count || count == 1) /* op by op, ranks have different numbers of exchanges */
         return start(backend, calls, count);
-    const struct cuda_nccl *nccl = cuda_own(backend)->nccl;
+    const struct cuda_nccl *nccl = cuda_backend_of(backend)->nccl;
     TRY(backend->ops->sync(backend));
     if (backend->record != NULL)
         atomic_store(&backend->record->op, OP_EXCHANGE);
@@ -293,7 +293,7 @@ enum gt_status cuda_nccl_together(struct backend *backend, const struct op_call 
 static enum gt_status memory_pass(struct backend *backend, const struct backend_pass *pass,
                                   char *memory, double *seconds)
 {
-    const struct cuda_nccl *nccl = cuda_own(backend)->nccl;
+    const struct cuda_nccl *nccl = cuda_backend_of(backend)->nccl;
     const struct backend_pass own = {pass->to,   pass->from,    memory, memory + pass->sent,
                                      pass->sent, pass->received};
     TRY(cuda_check(backend, cudaMemcpy(memory, pass->out, pass->sent, cudaMemcpyDefault),
@@ -310,7 +310,7 @@ static enum gt_status memory_pass(struct backend *backend, const struct backend_
 enum gt_status cuda_nccl_pass(struct backend *backend, const struct backend_pass *pass,
                               double *seconds)
 {
-    struct cuda_backend *cuda = cuda_own(backend);
+    struct cuda_backend *cuda = cuda_backend_of(backend);
     size_t free_bytes, total;
     void *memory;
     TRY(cuda_check(backend, cudaMalloc(&memory, pass->sent + pass->received),

@@ -135,7 +135,7 @@ enum gt_status cuda_run_timed(struct backend *backend, const struct op_call *cal
     enum gt_status status = GT_OK;
     for (size_t at = 0; at < all && status == GT_OK; at += EVENTS_MAX) {
         const size_t parts = size_min(all - at, EVENTS_MAX);
-        status = events_create(cuda_own(backend), events, parts + 1);
+        status = events_create(cuda_backend_of(backend), events, parts + 1);
         THEN(status, parts_time(backend, calls + at, parts, each, events, seconds + at));
         events_destroy(events, parts + 1);
     }

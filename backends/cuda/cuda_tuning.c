@@ -27,27 +27,28 @@ _Static_assert(sizeof(struct cuda_kept) < 200 << 10, "it fits a file");
 #define SECONDS_MIN 1e-9
 
 /* Returns the index of the call's choice, or -1. */
-static int32_t choices_at(const struct cuda_choices *choices, uint64_t call)
+static int32_t algorithm_find(const struct cuda_algorithms *algorithms, uint64_t call)
 {
-    for (int32_t i = 0; i < choices->count; i++)
-        if (choices->at[i].call == call)
+    for (int32_t i = 0; i < algorithms->count; i++)
+        if (algorithms->at[i].call == call)
             return i;
     return -1;
 }
 
-uint64_t cuda_choices_find(const struct cuda_choices *choices, uint64_t call)
+uint64_t cuda_algorithms_find(const struct cuda_algorithms *algorithms, uint64_t call)
 {
-    const int32_t at = choices_at(choices, call);
-    return at >= 0 ? choices->at[at].algorithm : 0;
+    const int32_t at = algorithm_find(algorithms, call);
+    return at >= 0 ? algorithms->at[at].algorithm : 0;
 }
 
-int32_t cuda_choices_put(struct cuda_choices *choices, uint64_t call, uint64_t algorithm)
+int32_t cuda_algorithms_put(struct cuda_algorithms *algorithms, uint64_t call, uint64_t algorithm)
 {
-    const int32_t known = choices_at(choices, call), at = known >= 0 ? known : choices->count;
-    if (at == CUDA_CHOICES_MAX)
+    const int32_t known = algorithm_find(algorithms, call),
+                  at = known >= 0 ? known : algorithms->count;
+    if (at == CUDA_ALGORITHMS_MAX)
         return -1;
-    choices->at[at] = (struct backend_choice){.call = call, .algorithm = algorithm};
-    choices->count += at == choices->count;
+    algorithms->at[at] = (struct backend_algorithm){.call = call, .algorithm = algorithm};
+    algorithms->count += at == algorithms->count;
     return at;
 }
 
@@ -71,7 +72,7 @@ enum gt_status cuda_tuning_create(struct cuda_backend *cuda, bool on)
     void *bytes = NULL;
     size_t size = 0;
     if (tuning == NULL)
-        return FAIL(GT_NO_MEMORY, "cuda: no memory for %zu B of choices", sizeof *tuning);
+        return FAIL(GT_NO_MEMORY, "cuda: no memory for %zu B of algorithms", sizeof *tuning);
     cache_names(cuda, name, key);
     const enum user_cache_file found = user_cache_load(&tunings, name, key, &bytes, &size);
     tuning->on = on;
@@ -106,15 +107,16 @@ void cuda_tuning_store(struct cuda_backend *cuda)
 }
 
 void cuda_tuning_found(struct cuda_tuning *tuning, struct cuda_found *found,
-                       const struct backend_choice *choice, const struct cuda_trial_result *result,
-                       const struct backend_timing *timing)
+                       const struct backend_algorithm *choice,
+                       const struct cuda_trial_result *result, const struct backend_timing *timing)
 {
     found->timed++;
     found->faster += result->best > 0;
     found->gain_most = result->gain > found->gain_most ? result->gain : found->gain_most;
     if (timing->seconds < SECONDS_MIN)
         return; /* the clock did not advance */
-    const int32_t at = cuda_choices_put(&tuning->kept.choices, choice->call, choice->algorithm);
+    const int32_t at =
+        cuda_algorithms_put(&tuning->kept.algorithms, choice->call, choice->algorithm);
     if (at >= 0)
         tuning->kept.timing[at] = *timing;
 }
@@ -123,8 +125,8 @@ int32_t cuda_tuning_chosen(const struct cuda_tuning *tuning, uint64_t call, int3
                            uint64_t (*identity)(const void *context, int32_t candidate),
                            const void *context)
 {
-    const uint64_t chosen[] = {cuda_choices_find(&tuning->stored, call),
-                               cuda_choices_find(&tuning->kept.choices, call)};
+    const uint64_t chosen[] = {cuda_algorithms_find(&tuning->stored, call),
+                               cuda_algorithms_find(&tuning->kept.algorithms, call)};
     for (size_t i = 0; i < sizeof chosen / sizeof chosen[0]; i++) {
         for (int32_t candidate = 0; chosen[i] != 0 && candidate < count; candidate++)
             if (identity(context, candidate) == chosen[i])
@@ -133,7 +135,7 @@ int32_t cuda_tuning_chosen(const struct cuda_tuning *tuning, uint64_t call, int3
     return -1;
 }
 
-/* ---- launch shapes: which ops have several, their names, and the settled calls.
+/* ---- launch shapes: which ops have several, their names, and the resolved calls.
  *
  * Most shapes do not change a bit of the result, because they only distribute the work differently.
  * Those of cross_entropy and gemm sum differently: they are different algorithms, like those of
@@ -207,8 +209,9 @@ int32_t cuda_shape_of(const struct backend *backend, const struct op_call *call)
         return tuning->trying;
     if (tuning->forced > 0)
         return tuning->forced < count_of(backend, call) ? tuning->forced : 0;
-    const int32_t at =
-        tuning->settled.count > 0 ? choices_at(&tuning->settled, call_identity(backend, call)) : -1;
+    const int32_t at = tuning->resolved.count > 0
+                           ? algorithm_find(&tuning->resolved, call_identity(backend, call))
+                           : -1;
     return at >= 0 ? tuning->shape[at] : 0;
 }
 
@@ -237,57 +240,59 @@ static enum gt_status shape_time(struct cuda_backend *cuda, const struct counted
                                           .flops = op_flops(call),
                                           .bytes = op_bytes(call),
                                           .seconds = result.seconds};
-    const struct backend_choice choice = {.call = identity,
-                                          .algorithm = shape_identity(counted, result.best)};
+    const struct backend_algorithm choice = {.call = identity,
+                                             .algorithm = shape_identity(counted, result.best)};
     cuda_tuning_found(cuda->tuning, &cuda->tuning->shapes, &choice, &result, &timing);
     *shape = result.best;
     return GT_OK;
 }
 
-enum gt_status cuda_shape_settle(struct cuda_backend *cuda, const struct op_call *call)
+enum gt_status cuda_launch_shape_resolve(struct cuda_backend *cuda, const struct op_call *call)
 {
     struct cuda_tuning *tuning = cuda->tuning;
     const struct counted_call counted = {call, count_of(&cuda->base, call)};
-    if (counted.count < 2 || tuning->settled.count == CUDA_CHOICES_MAX)
+    if (counted.count < 2 || tuning->resolved.count == CUDA_ALGORITHMS_MAX)
         return GT_OK;
     const uint64_t identity = call_identity(&cuda->base, call);
-    if (choices_at(&tuning->settled, identity) >= 0)
+    if (algorithm_find(&tuning->resolved, identity) >= 0)
         return GT_OK;
     const int32_t chosen =
         cuda_tuning_chosen(tuning, identity, counted.count, shape_identity, &counted);
     int32_t shape = chosen >= 0 ? chosen : 0;
     if (chosen < 0 && tuning->on)
         TRY(shape_time(cuda, &counted, identity, &shape));
-    tuning->shape[cuda_choices_put(&tuning->settled, identity, shape_identity(&counted, shape))] =
+    tuning
+        ->shape[cuda_algorithms_put(&tuning->resolved, identity, shape_identity(&counted, shape))] =
         shape;
     return GT_OK;
 }
 
 /* ---- the backend's interface ---- */
 
-enum gt_status cuda_tuning_choose(struct backend *backend, const struct backend_choice *choices,
-                                  size_t count)
+enum gt_status cuda_tuning_choose(struct backend *backend,
+                                  const struct backend_algorithm *algorithms, size_t count)
 {
-    struct cuda_backend *cuda = cuda_own(backend);
+    struct cuda_backend *cuda = cuda_backend_of(backend);
     for (size_t i = 0; i < count; i++) {
-        if (choices[i].call == 0)
-            cuda->tuning->forced = (int32_t)(choices[i].algorithm & INT32_MAX);
+        if (algorithms[i].call == 0)
+            cuda->tuning->forced = (int32_t)(algorithms[i].algorithm & INT32_MAX);
         else
-            (void)cuda_choices_put(&cuda->tuning->stored, choices[i].call, choices[i].algorithm);
+            (void)cuda_algorithms_put(&cuda->tuning->stored, algorithms[i].call,
+                                      algorithms[i].algorithm);
     }
     return GT_OK;
 }
 
-void cuda_shape_choices(const struct cuda_backend *cuda, struct cuda_choices *out)
+void cuda_launch_algorithms(const struct cuda_backend *cuda, struct cuda_algorithms *out)
 {
-    const struct cuda_choices *settled = &cuda->tuning->settled;
-    for (int32_t i = 0; i < settled->count; i++)
-        (void)cuda_choices_put(out, settled->at[i].call, settled->at[i].algorithm);
+    const struct cuda_algorithms *resolved = &cuda->tuning->resolved;
+    for (int32_t i = 0; i < resolved->count; i++)
+        (void)cuda_algorithms_put(out, resolved->at[i].call, resolved->at[i].algorithm);
 }
 
 const struct backend_timing *cuda_tuning_timings(struct backend *backend, size_t *count)
 {
     const struct cuda_tuning *tuning = cuda_from(backend)->tuning;
-    *count = (size_t)tuning->kept.choices.count;
+    *count = (size_t)tuning->kept.algorithms.count;
     return tuning->kept.timing;
 }

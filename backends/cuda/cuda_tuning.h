@@ -4,7 +4,7 @@
  * Launch shapes are those of our own kernels, where the fastest configuration depends on the card:
  * rows of a tile, stages in flight, threads for a row, blocks that walk over elements.  An op with
  * a choice reports how many shapes a call has; shape 0 is the default.  The shape of a call is
- * settled while its program is bound.
+ * resolved while its program is bound.
  *
  * A choice is identified by two hashes, of the call and of the algorithm.  It only selects among
  * the candidates that are offered for the call now: nothing read from a file reaches a library or a
@@ -15,20 +15,20 @@
 
 #include "backends/cuda/cuda.h"
 
-/* ---- lists of choices ---- */
+/* ---- lists of algorithms ---- */
 
-#define CUDA_CHOICES_MAX 1024
+#define CUDA_ALGORITHMS_MAX 1024
 
-struct cuda_choices {
+struct cuda_algorithms {
     int32_t count;
-    struct backend_choice at[CUDA_CHOICES_MAX];
+    struct backend_algorithm at[CUDA_ALGORITHMS_MAX];
 };
 
 /* Returns the algorithm, or 0 when the call is not in the list. */
-uint64_t cuda_choices_find(const struct cuda_choices *choices, uint64_t call);
+uint64_t cuda_algorithms_find(const struct cuda_algorithms *algorithms, uint64_t call);
 /* Adds a choice, or replaces that of the same call.  Returns its index, or -1 when the list is full
  * and the choice is dropped. */
-int32_t cuda_choices_put(struct cuda_choices *choices, uint64_t call, uint64_t algorithm);
+int32_t cuda_algorithms_put(struct cuda_algorithms *algorithms, uint64_t call, uint64_t algorithm);
 
 /* ---- launch shapes ---- */
 
@@ -62,11 +62,11 @@ extern const struct cuda_shapes_of_op cuda_shapes_of_ops[OP_KIND_COUNT]; /* cuda
 int32_t cuda_shape_of(const struct backend *backend, const struct op_call *call);
 /* Settles the shape before the call runs for the first time.  While tuning is on, a call without a
  * choice is timed. Errors: GT_DEVICE. */
-enum gt_status cuda_shape_settle(struct cuda_backend *cuda, const struct op_call *call);
+enum gt_status cuda_launch_shape_resolve(struct cuda_backend *cuda, const struct op_call *call);
 /* Adds the shapes of bound calls. */
-void cuda_shape_choices(const struct cuda_backend *cuda, struct cuda_choices *out);
+void cuda_launch_algorithms(const struct cuda_backend *cuda, struct cuda_algorithms *out);
 
-/* ---- all choices ---- */
+/* ---- all algorithms ---- */
 
 /* Counts since the last cuda_tuning_store(). */
 struct cuda_found {
@@ -76,8 +76,8 @@ struct cuda_found {
 
 /* The contents of the user's cache. */
 struct cuda_kept {
-    struct cuda_choices choices;
-    struct backend_timing timing[CUDA_CHOICES_MAX]; /* of each choice */
+    struct cuda_algorithms algorithms;
+    struct backend_timing timing[CUDA_ALGORITHMS_MAX]; /* of each choice */
 };
 
 struct cuda_tuning {
@@ -85,12 +85,12 @@ struct cuda_tuning {
     bool is_unread; /* the stored list could not be read; it may be valid, so it is kept */
     int32_t forced; /* for tests: shape of all calls that have that many; 0: none */
     int32_t trying; /* shape that is being timed, else -1 */
-    struct cuda_choices settled;        /* of calls with several shapes; a run has a few dozen */
-    int32_t shape[CUDA_CHOICES_MAX];    /* of each settled call */
+    struct cuda_algorithms resolved;    /* of calls with several shapes; a run has a few dozen */
+    int32_t shape[CUDA_ALGORITHMS_MAX]; /* of each resolved call */
     struct cuda_found products, shapes; /* results of tuning */
-    struct cuda_choices stored;         /* from the checkpoint */
+    struct cuda_algorithms stored;      /* from the checkpoint */
     struct cuda_kept kept;              /* from the user's cache, and found since */
-    struct cuda_choices reported;       /* what backend_ops.choices returned */
+    struct cuda_algorithms reported;    /* what backend_ops.algorithms returned */
 };
 
 /* Allocates cuda->tuning, and reads the list that was stored for this card, driver and library.
@@ -101,8 +101,8 @@ void cuda_tuning_store(struct cuda_backend *cuda);
 /* Records the result of a call's trial. */
 struct cuda_trial_result;
 void cuda_tuning_found(struct cuda_tuning *tuning, struct cuda_found *found,
-                       const struct backend_choice *choice, const struct cuda_trial_result *result,
-                       const struct backend_timing *timing);
+                       const struct backend_algorithm *choice,
+                       const struct cuda_trial_result *result, const struct backend_timing *timing);
 
 /* Returns the index of the candidate that the checkpoint or an earlier timing chose for the call,
  * or -1. */
@@ -111,8 +111,8 @@ int32_t cuda_tuning_chosen(const struct cuda_tuning *tuning, uint64_t call, int3
                            const void *context);
 
 /* backend_ops.choose and .timings. */
-enum gt_status cuda_tuning_choose(struct backend *backend, const struct backend_choice *choices,
-                                  size_t count);
+enum gt_status cuda_tuning_choose(struct backend *backend,
+                                  const struct backend_algorithm *algorithms, size_t count);
 const struct backend_timing *cuda_tuning_timings(struct backend *backend, size_t *count);
 
 #endif

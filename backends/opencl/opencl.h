@@ -138,7 +138,7 @@ struct opencl_backend {
     struct opencl_api api;
     struct opencl_device device;
     struct opencl_tuning tuning;
-    struct backend_choice choice; /* the last result of opencl_tuning_choices() */
+    struct backend_algorithm choice; /* the last result of opencl_tuning_algorithms() */
     struct opencl_matrix matrix;
     char *trying; /* receives errors (BACKEND_REASON_MAX bytes) during an attempt that may fail;
                      else NULL */
@@ -164,7 +164,7 @@ struct opencl_backend {
 
 extern const struct backend_ops opencl_backend_ops;
 
-static inline struct opencl_backend *opencl_own(struct backend *backend)
+static inline struct opencl_backend *opencl_backend_of(struct backend *backend)
 {
     return (struct opencl_backend *)(void *)backend;
 }

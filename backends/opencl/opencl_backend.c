@@ -43,7 +43,7 @@ static void async_queues_create(struct opencl_backend *cl)
     }
     if (cl->has_one_queue)
         log_note(
-            "opencl: %s has no queue for each direction, so that offload does not copy beside computing",
+            "opencl: %s has no queue for each direction, so that offload cannot copy while it computes",
             cl->device.name);
 }
 
@@ -51,8 +51,8 @@ static void opencl_close(struct backend *backend)
 {
     if (backend == NULL)
         return;
-    opencl_child_end(&opencl_own(backend)->committer);
-    opencl_release(opencl_own(backend));
+    opencl_child_end(&opencl_backend_of(backend)->committer);
+    opencl_release(opencl_backend_of(backend));
 }
 
 /* --backend=auto wants a GPU: if none is present, no driver is loaded to find that out. */
@@ -116,11 +116,11 @@ static enum gt_status opencl_open(const struct backend_open_options *options, st
     enum gt_status status = open_rehearse(&opener, options, name, &tried);
     THEN(status, opencl_open_here(options->device, name, out));
     if (status == GT_OK)
-        opencl_matrix_open(opencl_own(*out), tried.dtypes, tried.lost);
+        opencl_matrix_open(opencl_backend_of(*out), tried.dtypes, tried.lost);
     if (status == GT_OK && options->tune)
-        status = opencl_tuning_measure(opencl_own(*out));
+        status = opencl_tuning_measure(opencl_backend_of(*out));
     if (status == GT_OK)
-        opencl_own(*out)->committer = committer;
+        opencl_backend_of(*out)->committer = committer;
     else
         opencl_child_end(&committer);
     return status;
@@ -128,7 +128,7 @@ static enum gt_status opencl_open(const struct backend_open_options *options, st
 
 static enum gt_status opencl_info(struct backend *backend, struct backend_info *out)
 {
-    struct opencl_backend *cl = opencl_own(backend);
+    struct opencl_backend *cl = opencl_backend_of(backend);
     struct backend_info info = {
         .total_bytes = cl->device.global_bytes,
         .context_bytes = cl->context_bytes,
@@ -150,7 +150,7 @@ static enum gt_status opencl_info(struct backend *backend, struct backend_info *
 
 static void opencl_holders(struct backend *backend, struct backend_holders *out)
 {
-    opencl_vendor_holders(opencl_own(backend), "/proc", getpid(), out);
+    opencl_vendor_holders(opencl_backend_of(backend), "/proc", getpid(), out);
 }
 
 /* Waits until `need` bytes are free: some drivers reclaim memory only some time after a process
@@ -212,7 +212,7 @@ static void placement_notice(struct opencl_backend *cl, uint64_t before, uint64_
 static enum gt_status opencl_arena(struct backend *backend, const struct backend_segment *segments,
                                    int32_t count)
 {
-    struct opencl_backend *cl = opencl_own(backend);
+    struct opencl_backend *cl = opencl_backend_of(backend);
     uint64_t left = 0, need = 0;
     const char *basis = "";
     assert(cl->segments == 0 && count >= 0 && count <= BACKEND_SEGMENTS_MAX);
@@ -237,7 +237,7 @@ static enum gt_status opencl_arena(struct backend *backend, const struct backend
 static enum gt_status opencl_upload(struct backend *backend, struct address to, const void *from,
                                     size_t bytes)
 {
-    struct opencl_backend *cl = opencl_own(backend);
+    struct opencl_backend *cl = opencl_backend_of(backend);
     if (bytes == 0)
         return GT_OK;
     CL_TRY(cl, "copying to the device",
@@ -250,7 +250,7 @@ static enum gt_status opencl_upload(struct backend *backend, struct address to, 
 static enum gt_status opencl_download(struct backend *backend, void *to, struct address from,
                                       size_t bytes)
 {
-    struct opencl_backend *cl = opencl_own(backend);
+    struct opencl_backend *cl = opencl_backend_of(backend);
     if (bytes == 0)
         return GT_OK;
     CL_TRY(cl, "copying from the device",
@@ -268,7 +268,7 @@ static const struct opencl_op *const opencl_table[OP_KIND_COUNT] = {
 
 static enum gt_status opencl_run(struct backend *backend, const struct op_call *calls, size_t count)
 {
-    struct opencl_backend *cl = opencl_own(backend);
+    struct opencl_backend *cl = opencl_backend_of(backend);
     for (size_t i = 0; i < count; i++)
         TRY(opencl_table[calls[i].kind]->run(cl, &calls[i]));
     CL_TRY(cl, "clFlush", cl->api.clFlush(cl->queue));
@@ -280,7 +280,7 @@ static enum gt_status opencl_run(struct backend *backend, const struct op_call *
 static enum gt_status opencl_bind(struct backend *backend, const struct op_call *calls,
                                   size_t count)
 {
-    struct opencl_backend *cl = opencl_own(backend);
+    struct opencl_backend *cl = opencl_backend_of(backend);
     enum gt_status status = GT_OK;
     cl->is_dry = true;
     for (size_t i = 0; i < count && status == GT_OK; i++)
@@ -291,7 +291,7 @@ static enum gt_status opencl_bind(struct backend *backend, const struct op_call 
 
 static enum gt_status opencl_sync(struct backend *backend)
 {
-    struct opencl_backend *cl = opencl_own(backend);
+    struct opencl_backend *cl = opencl_backend_of(backend);
     CL_TRY(cl, "waiting for kernels", cl->api.clFinish(cl->queue));
     opencl_copies_release(cl); /* of those that no op waits for, in tests of the op */
     return GT_OK;
@@ -318,7 +318,7 @@ const struct backend_ops opencl_backend_ops = {
     .holders = opencl_holders,
     .arena = opencl_arena,
     .choose = opencl_tuning_choose,
-    .choices = opencl_tuning_choices,
+    .algorithms = opencl_tuning_algorithms,
     .bind = opencl_bind,
     .upload = opencl_upload,
     .download = opencl_download,

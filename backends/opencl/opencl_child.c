@@ -56,7 +56,7 @@ static enum gt_status request_serve(const struct opencl_request *request,
     }
     TRY(opencl_open_here(request->device, name, &backend));
     answer->has_opened = true;
-    struct opencl_backend *cl = opencl_own(backend);
+    struct opencl_backend *cl = opencl_backend_of(backend);
     cl->is_clblast_proven = true; /* the parent proves it */
     if (request->task == OPENCL_TASK_COMMIT)
         return backend->ops->arena(backend, request->segment, request->segments);

@@ -20,7 +20,7 @@
 #define TUNE_SECONDS 0.2
 
 /* In checkpoints: all fp32 products count as one call, and the algorithm is who computes them. */
-#define CHOICE_PRODUCTS 1
+#define CALL_PRODUCTS 1
 #define PRODUCTS_OWN 1
 #define PRODUCTS_CLBLAST 2
 
@@ -130,26 +130,26 @@ enum gt_status opencl_tuning_measure(struct opencl_backend *cl)
     return GT_OK;
 }
 
-enum gt_status opencl_tuning_choose(struct backend *backend, const struct backend_choice *choices,
-                                    size_t count)
+enum gt_status opencl_tuning_choose(struct backend *backend,
+                                    const struct backend_algorithm *algorithms, size_t count)
 {
-    struct opencl_backend *cl = opencl_own(backend);
+    struct opencl_backend *cl = opencl_backend_of(backend);
     for (size_t i = 0; i < count; i++) {
-        if (choices[i].call == CHOICE_PRODUCTS)
+        if (algorithms[i].call == CALL_PRODUCTS)
             cl->tuning.gemm_clblast =
-                choices[i].algorithm == PRODUCTS_CLBLAST && cl->clblast != NULL;
-        for (size_t d = 0; choices[i].call == 0 && d < DTYPES;
+                algorithms[i].algorithm == PRODUCTS_CLBLAST && cl->clblast != NULL;
+        for (size_t d = 0; algorithms[i].call == 0 && d < DTYPES;
              d++) /* for tests: a shape of tiles */
-            cl->tuning.gemm_shape[dtypes[d]] = (int32_t)(choices[i].algorithm & INT32_MAX);
+            cl->tuning.gemm_shape[dtypes[d]] = (int32_t)(algorithms[i].algorithm & INT32_MAX);
     }
     return GT_OK;
 }
 
-const struct backend_choice *opencl_tuning_choices(struct backend *backend, size_t *count)
+const struct backend_algorithm *opencl_tuning_algorithms(struct backend *backend, size_t *count)
 {
-    struct opencl_backend *cl = opencl_own(backend);
-    cl->choice = (struct backend_choice){CHOICE_PRODUCTS,
-                                         cl->tuning.gemm_clblast ? PRODUCTS_CLBLAST : PRODUCTS_OWN};
+    struct opencl_backend *cl = opencl_backend_of(backend);
+    cl->choice = (struct backend_algorithm){
+        CALL_PRODUCTS, cl->tuning.gemm_clblast ? PRODUCTS_CLBLAST : PRODUCTS_OWN};
     *count = 1;
     return &cl->choice;
 }

@@ -12,10 +12,10 @@ void opencl_tuning_load(struct opencl_backend *cl);
  * Stores and applies the best.  Errors: GT_DEVICE, GT_NO_MEMORY. */
 enum gt_status opencl_tuning_measure(struct opencl_backend *cl);
 
-/* backend_ops.choose and choices.  One choice affects bits: whether CLBlast computes those fp32
+/* backend_ops.choose and algorithms.  One choice affects bits: whether CLBlast computes those fp32
  * products that it can. */
-enum gt_status opencl_tuning_choose(struct backend *backend, const struct backend_choice *choices,
-                                    size_t count);
-const struct backend_choice *opencl_tuning_choices(struct backend *backend, size_t *count);
+enum gt_status opencl_tuning_choose(struct backend *backend,
+                                    const struct backend_algorithm *algorithms, size_t count);
+const struct backend_algorithm *opencl_tuning_algorithms(struct backend *backend, size_t *count);
 
 #endif

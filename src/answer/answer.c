@@ -34,8 +34,8 @@ static void forecast_recall(const struct run *run, struct forecast *forecast)
 {
     const struct config *config = run->config;
     const struct plan_choice *planned = &run->session.model->options.choice;
-    const bool same = run->source.own && config->device_profile[0] == '\0' &&
-                      plan_choice_equal(planned, &run->state.choices.plan);
+    const bool same = run->source.in_place && config->device_profile[0] == '\0' &&
+                      plan_choice_equal(planned, &run->state.saved.plan);
     const double rate = same ? metrics_rate_recent(config->out_dir) : 0.0;
     if (rate <= 0.0)
         return;

@@ -348,10 +348,10 @@ static void card_choose(const struct config *config, const struct oom_message *m
     const bool wanted =
         config->dtype == CONFIG_DTYPE_BFLOAT16 && cards->plain.count < cards->all.count;
     const bool brain = wanted || most_have_brain(cards);
-    const struct device_profile *const choices[] = {&cards->first[brain], &cards->first[!brain],
-                                                    &cards->larger[brain], &cards->larger[!brain]};
-    for (size_t i = 0; i < sizeof choices / sizeof choices[0] && card->memory_bytes == 0; i++)
-        *card = *choices[i];
+    const struct device_profile *const candidates[] = {
+        &cards->first[brain], &cards->first[!brain], &cards->larger[brain], &cards->larger[!brain]};
+    for (size_t i = 0; i < sizeof candidates / sizeof candidates[0] && card->memory_bytes == 0; i++)
+        *card = *candidates[i];
     cards->known = card->memory_bytes > 0;
 }
 

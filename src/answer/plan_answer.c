@@ -8,7 +8,7 @@
 #include "config/config_key.h"
 #include "model/model_create.h"
 #include "model/parameters.h"
-#include "plan/plan_choices.h"
+#include "plan/plan_alternatives.h"
 #include "plan/plan_search.h"
 #include "session/session_budget.h"
 #include "session/session_plan.h"
@@ -23,7 +23,7 @@ static enum gt_status needless_find(const struct session *session, struct plan_r
     static const enum config_key keys[] = {CONFIG_KEY_micro_batch, CONFIG_KEY_recompute,
                                            CONFIG_KEY_loss_chunk};
     const struct search_request *request = &session->search.request;
-    const struct session_choices none = {.states_chosen = true, .states = request->options.states};
+    const struct session_saved none = {.states_chosen = true, .states = request->options.states};
     struct config config = *session->config;
     struct session open = *session;
     struct search_request free = *request;
@@ -49,10 +49,11 @@ static enum gt_status needless_find(const struct session *session, struct plan_r
     return status == GT_NO_FIT ? GT_OK : status;
 }
 
-/* Adds the search's request and result, the choices and the front. */
-static enum gt_status searched(const struct session *session, struct plan_report_facts *facts,
-                               struct search_choice choices[static SEARCH_CHOICES_MAX],
-                               struct search_choice front[static SEARCH_FRONT_MAX])
+/* Adds the search's request and result, the alternatives and the front. */
+static enum gt_status searched(
+    const struct session *session, struct plan_report_facts *facts,
+    struct search_alternative alternatives[static SEARCH_ALTERNATIVES_MAX],
+    struct search_alternative front[static SEARCH_FRONT_MAX])
 {
     const struct search_request *request = &session->search.request;
     double seconds = measure_update_seconds(session->model, &request->rates, plan_cost_blocks);
@@ -65,11 +66,11 @@ static enum gt_status searched(const struct session *session, struct plan_report
                        session->config->plan == CONFIG_PLAN_JSON_PARETO;
     facts->request = request;
     facts->search = &session->search.result;
-    facts->choices = choices;
+    facts->alternatives = alternatives;
     if (!session->search.result.request_fits)
-        TRY(search_choices(session->mem, request, choices, &facts->choice_count));
-    for (int32_t i = 0; i < facts->choice_count; i++)
-        choices[i].seconds *= scale;
+        TRY(search_alternatives(session->mem, request, alternatives, &facts->alternative_count));
+    for (int32_t i = 0; i < facts->alternative_count; i++)
+        alternatives[i].seconds *= scale;
     if (!shows_front)
         return GT_OK;
     TRY(search_front(session->mem, request, front, &facts->front_count));
@@ -126,7 +127,7 @@ static enum gt_status training_add(const struct session *session, struct plan_an
     struct plan_report_facts *facts = &out->facts;
     facts->state_format = state_format_name(session->model->options.states);
     facts->state_bytes = model_bytes_per_parameter(session->model);
-    TRY(searched(session, facts, out->choices, out->front));
+    TRY(searched(session, facts, out->alternatives, out->front));
     TRY(needless_find(session, facts, out->needless));
     if (!session->search.result.fits)
         TRY(session_pins_text(session, out->pins));

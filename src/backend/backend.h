@@ -54,7 +54,7 @@ struct backend_info {
     uint32_t alignment_bytes; /* every tensor starts at a multiple of this */
     uint32_t dtypes;          /* bit per enum dtype that ops may use for storage */
     int32_t threads;
-    int32_t copy_engines; /* copies beside computing: 2 = each way, 1 = one at a time, 0 = none */
+    int32_t copy_engines; /* copies during computing: 2 = each way, 1 = one at a time, 0 = none */
     bool host_memory; /* device memory is host memory: the process's other allocations count too */
 };
 
@@ -77,7 +77,7 @@ struct backend_holders {
  * bits.  Both numbers are nonzero identities that only the backend understands.  For tests: with
  * call 0, `algorithm` is a number instead, and selects that algorithm for every call that has as
  * many, in backends that number them. */
-struct backend_choice {
+struct backend_algorithm {
     uint64_t call, algorithm;
 };
 
@@ -155,14 +155,14 @@ struct backend_ops {
      * GT_NO_MEMORY; GT_NO_FIT when other processes have taken the free memory meanwhile. */
     enum gt_status (*arena)(struct backend *backend, const struct backend_segment *segments,
                             int32_t count);
-    /* choose() asks for an earlier run's choices, which are made again where they are still
-     * available; call it before bind().  choices() returns the choices so far, valid until the next
-     * call.  Both NULL: there is never a choice. */
-    enum gt_status (*choose)(struct backend *backend, const struct backend_choice *choices,
+    /* choose() asks for an earlier run's algorithms, which are made again where they are still
+     * available; call it before bind().  algorithms() returns the algorithms so far, valid until
+     * the next call.  Both NULL: there is never a choice. */
+    enum gt_status (*choose)(struct backend *backend, const struct backend_algorithm *algorithms,
                              size_t count);
-    const struct backend_choice *(*choices)(struct backend *backend, size_t *count);
-    /* Returns the times measured on this device, also by earlier runs; valid as long as choices().
-     * NULL: no timing. */
+    const struct backend_algorithm *(*algorithms)(struct backend *backend, size_t *count);
+    /* Returns the times measured on this device, also by earlier runs; valid as long as
+     * algorithms(). NULL: no timing. */
     const struct backend_timing *(*timings)(struct backend *backend, size_t *count);
     /* Prepares these calls, so that run() neither allocates nor looks anything up; NULL: nothing to
      * prepare.  Called for every program after arena(), before the first run().  Calls that were

@@ -80,9 +80,9 @@ CALLED(backend_sync, sync, "sync",
        backend->record != NULL ? atomic_load(&backend->record->op) : NO_OP,
        (struct backend * backend), (backend))
 CALLED(backend_choose, choose, "choose", NO_OP,
-       (struct backend * backend, const struct backend_choice *choices, size_t count),
-       (backend, choices, count))
-RECORDED(const struct backend_choice *, backend_choices, choices, "choices", NO_OP,
+       (struct backend * backend, const struct backend_algorithm *algorithms, size_t count),
+       (backend, algorithms, count))
+RECORDED(const struct backend_algorithm *, backend_algorithms, algorithms, "algorithms", NO_OP,
          (*count = 0, NULL), (struct backend * backend, size_t *count), (backend, count))
 RECORDED(const struct backend_timing *, backend_timings, timings, "timings", NO_OP,
          (*count = 0, NULL), (struct backend * backend, size_t *count), (backend, count))

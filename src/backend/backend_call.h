@@ -28,7 +28,7 @@ enum gt_status backend_pass(struct backend *backend, const struct backend_pass *
                             double *seconds);
 enum gt_status backend_arena(struct backend *backend, const struct backend_segment *segments,
                              int32_t count);
-enum gt_status backend_choose(struct backend *backend, const struct backend_choice *choices,
+enum gt_status backend_choose(struct backend *backend, const struct backend_algorithm *algorithms,
                               size_t count);
 enum gt_status backend_bind(struct backend *backend, const struct op_call *calls, size_t count);
 enum gt_status backend_upload(struct backend *backend, struct address to, const void *from,
@@ -44,7 +44,7 @@ enum gt_status backend_run_timed(struct backend *backend, const struct op_call *
                                  bool whole, double *seconds);
 enum gt_status backend_sync(struct backend *backend);
 /* These two return NULL, and 0 in `count`, when the backend lacks the function. */
-const struct backend_choice *backend_choices(struct backend *backend, size_t *count);
+const struct backend_algorithm *backend_algorithms(struct backend *backend, size_t *count);
 const struct backend_timing *backend_timings(struct backend *backend, size_t *count);
 void backend_close(struct backend *backend); /* accepts NULL */
 

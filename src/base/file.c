@@ -330,7 +330,7 @@ enum gt_status file_read_all(const char *path, size_t limit, char **out, size_t 
     return FINISH(status, out, text, free);
 }
 
-enum gt_status file_look(const char *path, bool *out_exists)
+enum gt_status file_stat_exists(const char *path, bool *out_exists)
 {
     struct stat info;
     *out_exists = stat(path, &info) == 0;

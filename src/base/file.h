@@ -70,7 +70,7 @@ enum gt_status file_read_at(int fd, const char *path, uint64_t offset, void *out
 enum gt_status file_read_all(const char *path, size_t limit, char **out, size_t *out_count);
 
 /* Sets *out_exists to whether `path` exists.  Errors: GT_IO when that cannot be determined. */
-enum gt_status file_look(const char *path, bool *out_exists);
+enum gt_status file_stat_exists(const char *path, bool *out_exists);
 /* As above, but an error counts as absent.  Do not use it to decide that something may be removed
  * or replaced. */
 bool file_exists(const char *path);

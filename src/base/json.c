@@ -181,8 +181,8 @@ char *json_short_text(char text[static JSON_SHORT_BYTES], const json_t *value)
     return text;
 }
 
-enum gt_status json_replace_file_told(const char *path, const json_t *value, int indent,
-                                      const mode_t *mode, bool *out_in_place)
+enum gt_status json_replace_file_keep_mode(const char *path, const json_t *value, int indent,
+                                           const mode_t *mode, bool *out_in_place)
 {
     char *text;
     TRY(json_text(value, indent, "\n", &text));
@@ -197,5 +197,5 @@ enum gt_status json_replace_file_told(const char *path, const json_t *value, int
 enum gt_status json_replace_file(const char *path, const json_t *value, int indent)
 {
     bool in_place;
-    return json_replace_file_told(path, value, indent, NULL, &in_place);
+    return json_replace_file_keep_mode(path, value, indent, NULL, &in_place);
 }

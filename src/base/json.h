@@ -53,7 +53,7 @@ enum gt_status json_replace_file(const char *path, const json_t *value, int inde
 /* As above, with the permissions *mode unless it is NULL: see file_replacement_begin().
  * *out_in_place is set to whether the new file is, or may be, in place, also on failure except
  * GT_NO_MEMORY. */
-enum gt_status json_replace_file_told(const char *path, const json_t *value, int indent,
-                                      const mode_t *mode, bool *out_in_place);
+enum gt_status json_replace_file_keep_mode(const char *path, const json_t *value, int indent,
+                                           const mode_t *mode, bool *out_in_place);
 
 #endif

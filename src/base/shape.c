@@ -17,11 +17,11 @@ static const struct shape_row rows[SHAPE_PROPERTIES] = {
 #define ROW(id, kind, place) .name = #id, .type = kind, .offset = offsetof(struct shape, place)
 #define SHAPE_INT(id, value, min, max, flags, help, ...) {ROW(id, SHAPE_TYPE_INT, id), __VA_ARGS__},
 #define SHAPE_REAL(id, value, min, max, flags, help, ...) {ROW(id, SHAPE_TYPE_REAL, id), __VA_ARGS__},
-#define SHAPE_PART(id, place, value, min, max, flags, help, ...) {ROW(id, SHAPE_TYPE_REAL, place), __VA_ARGS__},
+#define SHAPE_NESTED(id, place, value, min, max, flags, help, ...) {ROW(id, SHAPE_TYPE_REAL, place), __VA_ARGS__},
 #define SHAPE_BOOL(id, value, flags, help, ...) {ROW(id, SHAPE_TYPE_BOOL, id), __VA_ARGS__},
 #define SHAPE_UNLESS(id, field, value, flags, help, ...) \
     {ROW(id, SHAPE_TYPE_BOOL, field), .inverse = true, __VA_ARGS__},
-#define SHAPE_CHOICE(id, tag, flags, help, ...) {ROW(id, SHAPE_TYPE_CHOICE, id), .words = words_##id, __VA_ARGS__},
+#define SHAPE_WORD(id, tag, flags, help, ...) {ROW(id, SHAPE_TYPE_WORD, id), .words = words_##id, __VA_ARGS__},
 #include "base/shape.def"
 };
 
@@ -79,7 +79,7 @@ char *shape_text(char text[static SHAPE_TEXT_MAX], const struct shape *shape,
 {
     const struct shape_row *row = shape_row_get(property);
     const double value = shape_get(shape, property);
-    if (row->type == SHAPE_TYPE_CHOICE)
+    if (row->type == SHAPE_TYPE_WORD)
         (void)snprintf(text, SHAPE_TEXT_MAX, "%s='%s'", row->name, row->words[(int)value]);
     else if (row->type == SHAPE_TYPE_BOOL)
         (void)snprintf(text, SHAPE_TEXT_MAX, "%s=%s", row->name,
@@ -155,7 +155,7 @@ bool arch_says(const struct arch *arch, enum shape_property property, double val
 {
     const struct shape_row *row = shape_row_get(property);
     return arch_field(arch, property) != NULL &&
-           (row->type != SHAPE_TYPE_CHOICE || row->hf_words[(int)value] != NULL) &&
+           (row->type != SHAPE_TYPE_WORD || row->hf_words[(int)value] != NULL) &&
            (row->only == NULL || value != 0.0);
 }
 
@@ -226,10 +226,10 @@ static bool is_said(const struct arch *arch, const struct shape *shape)
         return false;
 #define SHAPE_INT(name, ...) SAID(name, name)
 #define SHAPE_REAL(name, ...) SAID(name, name)
-#define SHAPE_PART(name, place, ...) SAID(name, place)
+#define SHAPE_NESTED(name, place, ...) SAID(name, place)
 #define SHAPE_BOOL(name, ...) SAID(name, name)
 #define SHAPE_UNLESS(name, field, ...) SAID(name, field)
-#define SHAPE_CHOICE(name, ...) SAID(name, name)
+#define SHAPE_WORD(name, ...) SAID(name, name)
 #include "base/shape.def"
     return true;
 }

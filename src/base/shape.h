@@ -30,7 +30,7 @@ enum shape_property {
  * Llama's [out, in]. */
 enum arch_family { FAMILY_GPT2, FAMILY_LLAMA, ARCH_FAMILIES };
 
-enum shape_type { SHAPE_TYPE_INT, SHAPE_TYPE_REAL, SHAPE_TYPE_BOOL, SHAPE_TYPE_CHOICE };
+enum shape_type { SHAPE_TYPE_INT, SHAPE_TYPE_REAL, SHAPE_TYPE_BOOL, SHAPE_TYPE_WORD };
 
 #define SHAPE_WORDS_MAX 4
 

@@ -86,13 +86,13 @@ int main(int argc, char **argv)
 
 /* Sets *out_found if `place` has a tokenizer.  If a folder has only a meta.pkl, `place` becomes its
  * path. */
-static enum gt_status place_look(char place[static FILE_PATH_MAX], bool *out_found)
+static enum gt_status vocabulary_probe(char place[static FILE_PATH_MAX], bool *out_found)
 {
     TRY(tokenizer_import_folder(place, out_found));
     if (*out_found)
         return GT_OK;
     const char *pickle = FILE_IN(place, TOKENIZER_PICKLE_NAME);
-    TRY(file_look(pickle, out_found));
+    TRY(file_stat_exists(pickle, out_found));
     if (*out_found)
         memcpy(place, pickle, FILE_PATH_MAX);
     return GT_OK;
@@ -117,7 +117,7 @@ static enum gt_status vocabulary_find(struct sample *sample, bool *out_found)
     snprintf(sample->vocabulary, sizeof sample->vocabulary, "%s",
              named ? config->tokenizer : sample->model);
     if (!is_word)
-        TRY(place_look(sample->vocabulary, out_found));
+        TRY(vocabulary_probe(sample->vocabulary, out_found));
     if (*out_found || named)
         return GT_OK;
     struct mixture mixture = {0};
@@ -125,7 +125,7 @@ static enum gt_status vocabulary_find(struct sample *sample, bool *out_found)
         TRY(mixture_parse(dataset, &mixture));
     for (int i = 0; i < mixture.count && !*out_found; i++) {
         memcpy(sample->vocabulary, mixture.parts[i].folder, FILE_PATH_MAX);
-        TRY(place_look(sample->vocabulary, out_found));
+        TRY(vocabulary_probe(sample->vocabulary, out_found));
     }
     if (!*out_found && !of_nanogpt && !downloaded)
         return FAIL(GT_DATA,
@@ -173,7 +173,7 @@ static const char *prompt_path(const struct config *config)
 static enum gt_status prompt_file_read(const char *path, char **out, size_t *out_count)
 {
     bool exists;
-    enum gt_status status = file_look(path, &exists);
+    enum gt_status status = file_stat_exists(path, &exists);
     if (status == GT_OK && !exists)
         return FAIL(GT_USAGE, "%s: no such file", path);
     THEN(status, file_read_all(path, PROMPT_BYTES_MAX, out, out_count));
@@ -231,8 +231,8 @@ static int64_t batch_choose(const struct sample *sample, const struct model_conf
 static enum gt_status checkpoint_find(struct sample *sample)
 {
     const struct config *config = sample->config;
-    const bool own = strcmp(config->init_from, "resume") == 0;
-    if (own)
+    const bool resumes = strcmp(config->init_from, "resume") == 0;
+    if (resumes)
         snprintf(sample->model, sizeof sample->model, "%s", config->out_dir);
     else
         TRY(hf_cache_model_find(config->init_from, sample->model));

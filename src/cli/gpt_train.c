@@ -49,11 +49,11 @@ static enum gt_status rank_set(struct config *config, const struct dist *dist)
     config->local_ranks = dist->local_ranks;
     if (config->devices[0] == '\0')
         return GT_OK;
-    if (!config_device_take(config, config->local_ranks - 1))
+    if (!config_device_assign(config, config->local_ranks - 1))
         return FAIL(GT_USAGE,
                     "devices='%s' names fewer cards than the %" PRId32 " ranks of this machine",
                     config->devices, config->local_ranks);
-    (void)config_device_take(config, config->local_rank);
+    (void)config_device_assign(config, config->local_rank);
     return GT_OK;
 }
 

@@ -77,8 +77,8 @@ enum gt_status program_model_check(const char *path)
     TRY(checkpoint_probe(path, &kind));
     if (kind != CHECKPOINT_NONE)
         return GT_OK;
-    TRY(file_look(path, &exists));
-    TRY(file_look(FILE_IN(path, "lock"), &begun)); /* gpt-train's: a run has begun */
+    TRY(file_stat_exists(path, &exists));
+    TRY(file_stat_exists(FILE_IN(path, "lock"), &begun)); /* gpt-train's: a run has begun */
     if (checkpoint_keep_earlier_last(path, earlier))
         return FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: no model here; an earlier run is in %s", path,
                     earlier);

@@ -65,7 +65,7 @@ struct config {
 #define CONFIG_REAL(name, value, min, max, programs, flags, help) double name;
 #define CONFIG_BOOL(name, value, programs, flags, help) bool name;
 #define CONFIG_STRING(name, value, capacity, programs, flags, help) char name[capacity];
-#define CONFIG_CHOICE(name, value, programs, flags, help) int name; /* enum config_##name */
+#define CONFIG_WORD(name, value, programs, flags, help) int name; /* enum config_##name */
 #include "config/keys.def"
     enum config_program program;
     int64_t wall_s;          /* the value of time.time() in a file */

@@ -173,7 +173,7 @@ int64_t config_tasks(bool *first)
 
 /* The ranks are the launcher's tasks.  torchrun's tasks could not become ranks, as it is no
  * launcher of MPI. */
-static enum gt_status ranks_settle(struct config *config)
+static enum gt_status ranks_resolve(struct config *config)
 {
     const char *world = getenv("WORLD_SIZE");
     bool first;
@@ -204,7 +204,7 @@ enum gt_status config_parse_args(struct config *config, int argc, char *const ar
         return GT_OK;
     for (; args.at < args.argc; args.at++)
         failed = read_argument(&args) != GT_OK || failed;
-    failed = (config->program == CONFIG_TRAIN && ranks_settle(config) != GT_OK) || failed;
+    failed = (config->program == CONFIG_TRAIN && ranks_resolve(config) != GT_OK) || failed;
     if (config_check(config) != GT_OK || failed)
         return GT_USAGE;
     config_notes(config);

@@ -94,9 +94,9 @@ static enum gt_status check_window(const struct config *config)
 /* Checks the keys that only rotary positions use. */
 static enum gt_status check_rope(const struct config *config)
 {
-    struct config settled = *config;
+    struct config resolved = *config;
     struct rope_config rope;
-    config_arch_resolve(&settled);
+    config_arch_resolve(&resolved);
     if (is_awaited(config, CONFIG_KEY_position))
         return GT_OK;
     if (!config->origin[CONFIG_KEY_rope_scaling].bad &&
@@ -105,23 +105,23 @@ static enum gt_status check_rope(const struct config *config)
             GT_USAGE,
             "%s: expected linear:FACTOR, or llama3:FACTOR,LOW,HIGH,CONTEXT with FACTOR >= 1, 0 < LOW < HIGH",
             DESCRIBED(config, CONFIG_KEY_rope_scaling));
-    const bool turns = settled.position == 1 + POSITION_ROPE;
+    const bool turns = resolved.position == 1 + POSITION_ROPE;
     enum gt_status status = GT_OK;
-    if (!turns && settled.qk_norm != 1 + QK_NORM_NONE)
-        status =
-            FAIL(GT_USAGE, "%s needs rotary positions, but there is %s",
-                 DESCRIBED(&settled, CONFIG_KEY_qk_norm), DESCRIBED(&settled, CONFIG_KEY_position));
+    if (!turns && resolved.qk_norm != 1 + QK_NORM_NONE)
+        status = FAIL(GT_USAGE, "%s needs rotary positions, but there is %s",
+                      DESCRIBED(&resolved, CONFIG_KEY_qk_norm),
+                      DESCRIBED(&resolved, CONFIG_KEY_position));
     /* An export folds the norm into the table, of which only the blocks may be readers. */
     if (config->embed_norm && (!turns || config->tie_embeddings))
         status =
             FAIL(GT_USAGE, "%s needs position='rope' and tie_embeddings=False, but there is %s",
                  DESCRIBED(config, CONFIG_KEY_embed_norm),
-                 DESCRIBED(&settled, turns ? CONFIG_KEY_tie_embeddings : CONFIG_KEY_position));
+                 DESCRIBED(&resolved, turns ? CONFIG_KEY_tie_embeddings : CONFIG_KEY_position));
     /* The op that rotates is also the one of these norms. */
-    if (settled.no_rope_layer_interval > 0 && settled.qk_norm != 1 + QK_NORM_NONE)
+    if (resolved.no_rope_layer_interval > 0 && resolved.qk_norm != 1 + QK_NORM_NONE)
         status = FAIL(GT_USAGE, "%s needs qk_norm='none', but there is %s",
-                      DESCRIBED(&settled, CONFIG_KEY_no_rope_layer_interval),
-                      DESCRIBED(&settled, CONFIG_KEY_qk_norm));
+                      DESCRIBED(&resolved, CONFIG_KEY_no_rope_layer_interval),
+                      DESCRIBED(&resolved, CONFIG_KEY_qk_norm));
     return status;
 }
 
@@ -607,7 +607,7 @@ static void note_legacy(const struct config *config)
                  config->out_dir);
 }
 
-bool config_device_take(struct config *config, int32_t rank)
+bool config_device_assign(struct config *config, int32_t rank)
 {
     const char *at = config->devices;
     for (; rank > 0 && at != NULL; rank--)
@@ -625,16 +625,16 @@ static enum gt_status check_devices(struct config *config)
     int32_t count = 0;
     if (config->devices[0] == '\0')
         return GT_OK;
-    for (struct config other = *config; config_device_take(config, count); count++) {
+    for (struct config other = *config; config_device_assign(config, count); count++) {
         TRY(check_device(config));
-        for (int32_t i = 0; i < count && config_device_take(&other, i); i++)
+        for (int32_t i = 0; i < count && config_device_assign(&other, i); i++)
             if (strcmp(other.device, config->device) == 0)
                 return FAIL(GT_USAGE, "devices='%s' names %s twice", config->devices,
                             config->device);
     }
     if (!config_key_was_set(config, CONFIG_KEY_ranks))
         config->ranks = count;
-    return config_device_take(config, 0) ? GT_OK : GT_USAGE;
+    return config_device_assign(config, 0) ? GT_OK : GT_USAGE;
 }
 
 double config_link(const char *link)

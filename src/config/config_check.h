@@ -9,7 +9,7 @@
 double config_link(const char *link);
 /* Makes the item of `devices` for a local rank the `device`.  Returns false if there are not that
  * many. */
-bool config_device_take(struct config *config, int32_t rank);
+bool config_device_assign(struct config *config, int32_t rank);
 
 /* What `device` and `backend` mean together. */
 struct config_device {

@@ -177,7 +177,7 @@ static bool is_null_text(const yaml_event_t *event)
 
 /* Takes an event within the value of a member; `depth` counts the open lists and mappings, the
  * file's included. */
-static void value_take(struct member *member, const yaml_event_t *event, int depth)
+static void value_read(struct member *member, const yaml_event_t *event, int depth)
 {
     const char *text =
         event->type == YAML_SCALAR_EVENT ? (const char *)event->data.scalar.value : "";
@@ -192,7 +192,7 @@ static void value_take(struct member *member, const yaml_event_t *event, int dep
         member_add(member, text);
 }
 
-static void name_take(struct member *member, const yaml_event_t *event)
+static void member_name_read(struct member *member, const yaml_event_t *event)
 {
     *member = (struct member){.line = (int32_t)event->start_mark.line + 1,
                               .column = (int32_t)event->start_mark.column + 1};
@@ -200,7 +200,7 @@ static void name_take(struct member *member, const yaml_event_t *event)
 }
 
 /* Handles an event; *depth is 1 between the members of the file's mapping. */
-static enum gt_status event_take(struct flat *flat, const yaml_event_t *event,
+static enum gt_status event_read(struct flat *flat, const yaml_event_t *event,
                                  struct member *member, int *depth, bool *named)
 {
     const bool opens =
@@ -216,9 +216,9 @@ static enum gt_status event_take(struct flat *flat, const yaml_event_t *event,
                     "%s:%zu:%zu: a configuration is a list of keys and values: NAME: VALUE",
                     flat->path, event->start_mark.line + 1, event->start_mark.column + 1);
     if (*depth == 1 && !*named && !closes)
-        name_take(member, event);
+        member_name_read(member, event);
     else if (*depth > 0 && *named && !closes)
-        value_take(member, event, *depth);
+        value_read(member, event, *depth);
     const bool ends = *depth == 1 && *named && is_value;
     *depth += opens ? 1 : closes ? -1 : 0;
     if (*depth != 1 || opens)
@@ -248,7 +248,7 @@ static enum gt_status yaml_read(struct flat *flat, const char *text, size_t coun
             break;
         }
         more = event.type != YAML_STREAM_END_EVENT;
-        status = event_take(flat, &event, &member, &depth, &named);
+        status = event_read(flat, &event, &member, &depth, &named);
         yaml_event_delete(&event);
     }
     yaml_parser_delete(&parser);

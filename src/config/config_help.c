@@ -19,13 +19,13 @@ static void key_form(char out[static 256], const struct config_key_info *info)
                                         [CONFIG_TYPE_REAL] = "X",
                                         [CONFIG_TYPE_BOOL] = "BOOL",
                                         [CONFIG_TYPE_STRING] = "TEXT",
-                                        [CONFIG_TYPE_CHOICE] = ""};
+                                        [CONFIG_TYPE_WORD] = ""};
     const bool bare = info->type == CONFIG_TYPE_BOOL || (info->flags & CONFIG_BARE) != 0;
     char value[128];
     size_t used = (size_t)snprintf(value, 128, "%s",
                                    (info->flags & CONFIG_PATH) != 0 ? "PATH" : forms[info->type]);
     /* The first word of a bare key is its value when the flag is absent, so it is not listed. */
-    for (size_t i = bare; info->type == CONFIG_TYPE_CHOICE && info->words[i] != NULL && used < 128;
+    for (size_t i = bare; info->type == CONFIG_TYPE_WORD && info->words[i] != NULL && used < 128;
          i++)
         used += (size_t)snprintf(value + used, 128 - used, "%s%s", used == 0 ? "" : "|",
                                  info->words[i]);
@@ -53,7 +53,7 @@ static void key_text(char out[static 512], const struct config *defaults, enum c
         snprintf(out, 512, "%.*s", length, info->help);
     else
         snprintf(out, 512, "%.*s (default%c%s)", length, info->help, HARD_SPACE,
-                 info->type == CONFIG_TYPE_CHOICE ? value.text : text);
+                 info->type == CONFIG_TYPE_WORD ? value.text : text);
 }
 
 /* Prints the words of `text` behind `column` characters of its line, folded and indented.  A word

@@ -42,8 +42,8 @@ static const struct config_key_info key_table[CONFIG_KEY_COUNT] = {
     {ROW(id, CONFIG_TYPE_BOOL, scope, bits, text)},
 #define CONFIG_STRING(id, value, bytes, scope, bits, text) \
     {ROW(id, CONFIG_TYPE_STRING, scope, bits, text), .capacity = bytes},
-#define CONFIG_CHOICE(id, value, scope, bits, text) \
-    {ROW(id, CONFIG_TYPE_CHOICE, scope, bits, text), .words = words_##id},
+#define CONFIG_WORD(id, value, scope, bits, text) \
+    {ROW(id, CONFIG_TYPE_WORD, scope, bits, text), .words = words_##id},
 #include "config/keys.def"
 };
 /* clang-format on */
@@ -81,7 +81,7 @@ void config_defaults(struct config *config, enum config_program program)
 #define CONFIG_BOOL(name, value, programs, flags, help) config->name = value;
 #define CONFIG_STRING(name, value, capacity, programs, flags, help) \
     (void)snprintf(config->name, sizeof config->name, "%s", value);
-#define CONFIG_CHOICE(name, value, programs, flags, help) config->name = value;
+#define CONFIG_WORD(name, value, programs, flags, help) config->name = value;
 #include "config/keys.def"
     if (program == CONFIG_SAMPLE) { /* sample.py's own defaults */
         (void)snprintf(config->init_from, sizeof config->init_from, "resume");
@@ -342,7 +342,7 @@ static enum gt_status assign_string(const struct assignment *at)
 }
 
 /* An error message for an unknown word lists the words that the key accepts. */
-static enum gt_status assign_choice(const struct assignment *at)
+static enum gt_status assign_word(const struct assignment *at)
 {
     char list[224] = "";
     if (at->value->type != CONFIG_VALUE_STRING)
@@ -370,9 +370,9 @@ enum gt_status config_key_assign(struct config *config, enum config_key key,
                                  const struct config_origin *origin)
 {
     enum gt_status (*const assign[])(const struct assignment *) = {
-        [CONFIG_TYPE_INT] = assign_int,       [CONFIG_TYPE_REAL] = assign_real,
-        [CONFIG_TYPE_BOOL] = assign_bool,     [CONFIG_TYPE_STRING] = assign_string,
-        [CONFIG_TYPE_CHOICE] = assign_choice,
+        [CONFIG_TYPE_INT] = assign_int,   [CONFIG_TYPE_REAL] = assign_real,
+        [CONFIG_TYPE_BOOL] = assign_bool, [CONFIG_TYPE_STRING] = assign_string,
+        [CONFIG_TYPE_WORD] = assign_word,
     };
     const struct config_key_info *info = config_key_info_get(key);
     const struct assignment at = {info, key, value, origin, (char *)config + info->offset};

@@ -10,7 +10,7 @@ enum config_type {
     CONFIG_TYPE_REAL,
     CONFIG_TYPE_BOOL,
     CONFIG_TYPE_STRING,
-    CONFIG_TYPE_CHOICE
+    CONFIG_TYPE_WORD
 };
 
 struct config_key_info {

@@ -26,7 +26,7 @@ enum gt_status config_text_assign(struct config *config, enum config_key key, co
     const struct config_key_info *info = config_key_info_get(key);
     struct config_value value = {.type = CONFIG_VALUE_STRING, .text = text}, literal;
     char pool[FILE_PATH_MAX + 16]; /* for a string without its quotes */
-    const bool is_text = info->type == CONFIG_TYPE_STRING || info->type == CONFIG_TYPE_CHOICE;
+    const bool is_text = info->type == CONFIG_TYPE_STRING || info->type == CONFIG_TYPE_WORD;
     const int boolean = config_boolean_word(text);
     if (info->type == CONFIG_TYPE_BOOL && boolean >= 0)
         value = (struct config_value){.type = CONFIG_VALUE_BOOL, .integer = boolean};

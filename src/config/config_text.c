@@ -151,13 +151,13 @@ void config_arch_resolve(struct config *config)
     const struct shape *shape = &arch_get((enum arch_kind)(config->arch - 1))->shape;
 #define SHAPE_INT(name, ...) config->name = config->name == 0 ? shape->name : config->name;
 #define SHAPE_REAL(name, ...) config->name = config->name == 0.0 ? shape->name : config->name;
-#define SHAPE_PART(name, place, ...) \
+#define SHAPE_NESTED(name, place, ...) \
     config->name = config->name == 0.0 ? shape->place : config->name;
 #define SHAPE_BOOL(name, ...) \
     config->name = is_unset(config, CONFIG_KEY_##name) ? shape->name : config->name;
 #define SHAPE_UNLESS(name, field, ...) \
     config->name = is_unset(config, CONFIG_KEY_##name) ? !shape->field : config->name;
-#define SHAPE_CHOICE(name, ...) \
+#define SHAPE_WORD(name, ...) \
     config->name = config->name == 0 ? 1 + (int)shape->name : config->name;
 #include "base/shape.def"
     sizes_resolve(config);
@@ -168,10 +168,10 @@ struct shape config_shape(const struct config *config)
     struct shape shape = {.n_layer = 0};
 #define SHAPE_INT(name, ...) shape.name = (int32_t)config->name;
 #define SHAPE_REAL(name, ...) shape.name = config->name;
-#define SHAPE_PART(name, place, ...) shape.place = config->name;
+#define SHAPE_NESTED(name, place, ...) shape.place = config->name;
 #define SHAPE_BOOL(name, ...) shape.name = config->name;
 #define SHAPE_UNLESS(name, field, ...) shape.field = !config->name;
-#define SHAPE_CHOICE(name, tag, ...) shape.name = (enum tag)(config->name - 1);
+#define SHAPE_WORD(name, tag, ...) shape.name = (enum tag)(config->name - 1);
 #include "base/shape.def"
     const bool good = rope_scaling_read(config->rope_scaling, &shape.rope);
     assert(good); /* config_check() has accepted the key */

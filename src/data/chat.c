@@ -135,31 +135,32 @@ enum gt_status chat_choose(const struct tokenizer *tokenizer, enum chat_kind kin
 {
     const bool unknown =
         tokenizer != NULL && tokenizer->template != NULL && tokenizer->chat == CHAT_NONE;
-    const enum chat_kind own = unknown ? CHAT_NONE : chat_kind_of(tokenizer);
-    if (kind == CHAT_AUTO && own == CHAT_NONE)
+    const enum chat_kind by_template = unknown ? CHAT_NONE : chat_kind_of(tokenizer);
+    if (kind == CHAT_AUTO && by_template == CHAT_NONE)
         return auto_refuse(tokenizer);
-    if (kind != CHAT_AUTO && own != CHAT_NONE && own != kind && tokenizer->template != NULL)
+    if (kind != CHAT_AUTO && by_template != CHAT_NONE && by_template != kind &&
+        tokenizer->template != NULL)
         log_warning("--chat=%s: the model's own template is %s, which it knows already",
-                    chat_words[kind], chat_words[own]);
-    *out = kind == CHAT_AUTO ? own : kind;
+                    chat_words[kind], chat_words[by_template]);
+    *out = kind == CHAT_AUTO ? by_template : kind;
     return chat_check(tokenizer, *out);
 }
 
 /* ---- rendered text ---- */
 
-bool chat_next(const char *text, size_t count, size_t *at, struct chat_part *out)
+bool chat_next(const char *text, size_t count, size_t *at, struct chat_piece *out)
 {
     if (*at == count)
         return false;
     if (text[*at] == CHAT_MARK[0]) {
         assert(count - *at >= 2);
-        *out = (struct chat_part){.mark = text[*at + 1]};
+        *out = (struct chat_piece){.mark = text[*at + 1]};
         *at += 2;
         return true;
     }
     const char *mark = memchr(text + *at, CHAT_MARK[0], count - *at);
-    *out = (struct chat_part){.text = text + *at,
-                              .count = mark != NULL ? (size_t)(mark - text) - *at : count - *at};
+    *out = (struct chat_piece){.text = text + *at,
+                               .count = mark != NULL ? (size_t)(mark - text) - *at : count - *at};
     *at += out->count;
     return true;
 }
@@ -280,7 +281,7 @@ static enum gt_status run_encode(struct chat_encoder *encoder, int32_t *out, siz
 }
 
 /* Adds a part to the run.  Returns false for a special token, which ends it. */
-static bool part_add(struct chat_encoder *encoder, const struct chat_part *part)
+static bool part_add(struct chat_encoder *encoder, const struct chat_piece *part)
 {
     if (part->mark == CHAT_MARK_COUNT || part->mark == CHAT_MARK_IGNORE) {
         assert(encoder->step_count < STEPS_MAX);
@@ -309,7 +310,7 @@ static int32_t special_id(const struct chat_encoder *encoder, char mark)
 enum gt_status chat_encode(struct chat_encoder *encoder, const char *text, size_t count,
                            int32_t *out, size_t *out_count)
 {
-    struct chat_part part;
+    struct chat_piece part;
     size_t ids = 0, at = 0, more = 0;
     encoder->counted = 0;
     encoder->place = BPE_PLACE_BEGIN;

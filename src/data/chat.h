@@ -54,13 +54,13 @@ enum gt_status chat_choose(const struct tokenizer *tokenizer, enum chat_kind kin
 /* ---- rendered text ---- */
 
 /* A part of rendered text: a run of text, or a mark. */
-struct chat_part {
+struct chat_piece {
     const char *text;
     size_t count;
     char mark; /* 0 for text */
 };
 /* Takes the part at text[*at]; returns false at the end. */
-bool chat_next(const char *text, size_t count, size_t *at, struct chat_part *out);
+bool chat_next(const char *text, size_t count, size_t *at, struct chat_piece *out);
 /* Returns the longest length up to `most` at which rendered text can be cut. */
 size_t chat_cut(const char *text, size_t most);
 

@@ -421,13 +421,13 @@ static bool system_add(struct reading *reading)
 {
     const char *name =
         is_set(json_object_get(reading->root, "system")) ? "system" : "system_prompt";
-    const json_t *own = json_object_get(reading->root, name);
+    const json_t *field = json_object_get(reading->root, name);
     const char *first = json_string_value(first_get(reading->messages, "role"));
     const bool has_one = first != NULL && strcmp(first, "system") == 0;
-    const char *text = is_set(own) ? json_string_value(own) : reading->reader->system;
-    if (is_set(own) && text == NULL)
+    const char *text = is_set(field) ? json_string_value(field) : reading->reader->system;
+    if (is_set(field) && text == NULL)
         return refuse(reading, TEXT(64, "the field \"%s\" is no text", name));
-    if (is_set(own) && has_one)
+    if (is_set(field) && has_one)
         return refuse(
             reading,
             TEXT(96, "both the field \"%s\" and the first message are the system's", name));

@@ -36,7 +36,7 @@ static void put_if(const struct writer *writer, const char *condition)
 }
 
 /* One text or another, which depends on a condition. */
-static void put_choice(const struct writer *writer, const char *condition, const char *text,
+static void put_either(const struct writer *writer, const char *condition, const char *text,
                        const char *other)
 {
     put_if(writer, condition);
@@ -53,13 +53,13 @@ static void head_put(const struct writer *writer)
     put(writer, writer->template->head);
     if (!is_smol(writer))
         return;
-    put_choice(writer, NO_THINK, CHAT_SMOL_NO_THINK, CHAT_SMOL_THINKS);
+    put_either(writer, NO_THINK, CHAT_SMOL_NO_THINK, CHAT_SMOL_THINKS);
     put(writer, CHAT_SMOL_INSTRUCTIONS);
 }
 
 static void empty_system_put(const struct writer *writer)
 {
-    put_choice(writer, NO_THINK, writer->template->empty_system_no_think,
+    put_either(writer, NO_THINK, writer->template->empty_system_no_think,
                writer->template->empty_system);
 }
 

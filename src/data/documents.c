@@ -293,7 +293,7 @@ static enum gt_status text_refuse(const struct documents *documents, const struc
 /* Reads the first block.  If it is not text and the user did not name the file, sets *out_skip.  If
  * the user named it, returns an error, except when a zero byte is the only sign that it is not
  * text. */
-static enum gt_status text_look(struct documents *documents, bool *out_skip)
+static enum gt_status text_kind_check(struct documents *documents, bool *out_skip)
 {
     size_t mark_length = 0;
     TRY(buffer_fill(documents, BLOCK_BYTES));
@@ -361,7 +361,7 @@ static enum gt_status text_ensure(struct documents *documents, bool *out_found)
             TRY(file_finish(documents, false));
             continue;
         }
-        TRY(text_look(documents, &skip));
+        TRY(text_kind_check(documents, &skip));
         if (!skip) {
             TRY(records_begin(documents));
             continue;

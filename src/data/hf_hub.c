@@ -139,7 +139,7 @@ enum gt_status hf_hub_find(const char *name, char out[static FILE_PATH_MAX])
 struct search {
     char places[8192];         /* the places searched, for the message */
     char found[FILE_PATH_MAX]; /* empty: not found yet */
-    char own[FILE_PATH_MAX];   /* the user's own folder, suggested for the files */
+    char local[FILE_PATH_MAX]; /* the user's local folder, suggested for the files */
 };
 
 static void place_note(struct search *search, const char *place)
@@ -199,10 +199,10 @@ static void search_data(struct search *search)
     const char *data = variable("XDG_DATA_HOME"), *home = variable("HOME"),
                *folders = variable("XDG_DATA_DIRS");
     if (data != NULL || home != NULL) {
-        file_join(search->own, data != NULL ? data : home,
+        file_join(search->local, data != NULL ? data : home,
                   data != NULL ? OWN_FOLDER : ".local/share/" OWN_FOLDER);
-        place_try(search, search->own);
-        place_note(search, search->own);
+        place_try(search, search->local);
+        place_note(search, search->local);
     }
     search_list(search, folders != NULL ? folders : "/usr/local/share");
     search_list(search, "/usr/share");
@@ -210,7 +210,7 @@ static void search_data(struct search *search)
 
 static enum gt_status not_found(const struct search *search)
 {
-    const char *folder = search->own[0] != '\0' ? search->own : GPT2_NAME;
+    const char *folder = search->local[0] != '\0' ? search->local : GPT2_NAME;
     return FAIL(
         GT_USAGE,
         "gpt2: GPT-2's vocabulary is not on this machine; looked in %s; to fetch it: mkdir -p %s && cd "
@@ -222,7 +222,7 @@ static enum gt_status not_found(const struct search *search)
 
 static enum gt_status find_gpt2(const void *owner, struct tokenizer **out)
 {
-    struct search search = {.places = "", .found = "", .own = ""};
+    struct search search = {.places = "", .found = "", .local = ""};
     struct tokenizer *tokenizer = NULL;
     search_variable(&search);
     search_hub(&search);

@@ -261,8 +261,8 @@ static void label_set(struct input *input)
 
 /* Stores the name of the member whose header was read.  *out_wanted is true for a regular file with
  * no hidden name. */
-static enum gt_status level_take_member(struct input *input, struct archive_entry *entry,
-                                        bool *out_wanted)
+static enum gt_status level_member_begin(struct input *input, struct archive_entry *entry,
+                                         bool *out_wanted)
 {
     struct packed_level *level = level_last(input);
     const char *name = archive_entry_pathname(entry);
@@ -299,7 +299,7 @@ static bool name_is_tar(const char *name)
 
 /* Starts a single compressed text, named after the file or member that contains it, without the
  * suffix.  An archive with a damaged first header looks like one. */
-static enum gt_status level_take_raw(struct input *input)
+static enum gt_status level_raw_begin(struct input *input)
 {
     struct packed_level *level = level_last(input);
     const char *holder = input->packed->depth > 1 ? level[-1].name : input->file->path;
@@ -361,9 +361,9 @@ static enum gt_status level_step(struct input *input, bool *out_found)
     if (archive_format(level->archive) == ARCHIVE_FORMAT_RAW) {
         input->info.is_member = input->packed->depth > 1;
         *out_found = true;
-        return level_take_raw(input);
+        return level_raw_begin(input);
     }
-    TRY(level_take_member(input, entry, &wanted));
+    TRY(level_member_begin(input, entry, &wanted));
     input->info.is_member = true;
     *out_found = wanted && !input_name_is_packed(level->name);
     return wanted && !*out_found ? level_open(input) : GT_OK;

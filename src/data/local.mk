@@ -11,7 +11,7 @@ libgpttrain_a_SOURCES += \
 	src/data/chat_out.c src/data/chat_out.h \
 	src/data/chat_render.c src/data/chat_render.h \
 	src/data/chat_templates.c src/data/chat_templates.h \
-	src/data/choices.c src/data/choices.h \
+	src/data/questions.c src/data/questions.h \
 	src/data/converter.c src/data/converter.h \
 	src/data/corpus.c src/data/corpus.h \
 	src/data/dedup.c src/data/dedup.h \

@@ -42,7 +42,7 @@ static enum gt_status manifest_open(const char *folder, json_t **out)
     bool exists;
     const char *path = FILE_IN(folder, PREPARE_MANIFEST_NAME);
     *out = NULL;
-    TRY(file_look(path, &exists));
+    TRY(file_stat_exists(path, &exists));
     if (!exists)
         return GT_OK;
     TRY(json_parse_file(path, PREPARE_MANIFEST_BYTES_MAX, out));

@@ -13,7 +13,7 @@
 #define WEIGHTS 1073741824.0
 
 /* Refuses a data set that is a file: `text` as it was given, or below data. */
-static enum gt_status part_check(const struct mixture_part *part, const char *text)
+static enum gt_status part_check(const struct mixture_source *part, const char *text)
 {
     char folder[FILE_PATH_MAX];
     const char *below = FILE_IN("data", text), *file = file_exists(text) ? text : below;
@@ -39,16 +39,16 @@ static enum gt_status part_add(struct mixture *mixture, const char *name, size_t
                                double share)
 {
     char text[FILE_PATH_MAX], at_home[FILE_PATH_MAX];
-    struct mixture_part *part = &mixture->parts[mixture->count];
+    struct mixture_source *part = &mixture->parts[mixture->count];
     snprintf(text, sizeof text, "%.*s", (int)length, name);
-    *part = (struct mixture_part){.name = name, .name_length = (int)length, .share = share};
+    *part = (struct mixture_source){.name = name, .name_length = (int)length, .share = share};
     const char *path = file_expand_home(at_home, text);
     const bool is_path = strchr(path, '/') != NULL;
     const bool is_here = !is_path && file_is_folder(path) && !file_exists(FILE_IN("data", path));
     file_join(part->folder, is_path ? path : is_here ? "." : "data", is_path ? "" : path);
     TRY(part_check(part, path));
     for (int i = 0; i < mixture->count; i++) {
-        const struct mixture_part *other = &mixture->parts[i];
+        const struct mixture_source *other = &mixture->parts[i];
         if (strcmp(other->folder, part->folder) == 0)
             return FAIL(GT_USAGE, "dataset: %s is named twice; add its shares", text);
         if (file_is_same(other->folder, part->folder))

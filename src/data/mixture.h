@@ -13,7 +13,7 @@
 
 #define MIXTURE_MAX 8
 
-struct mixture_part {
+struct mixture_source {
     const char *name; /* borrowed from the text that was parsed */
     int name_length;
     char folder[FILE_PATH_MAX];
@@ -23,7 +23,7 @@ struct mixture_part {
 
 struct mixture {
     int count;
-    struct mixture_part parts[MIXTURE_MAX];
+    struct mixture_source parts[MIXTURE_MAX];
 };
 
 /* Reads the key `dataset`: the name of a data set, or NAME:SHARE,NAME:SHARE...  A name means the

@@ -154,7 +154,7 @@ static enum gt_status stdin_copy(struct prepare *prep)
 }
 
 /* Continues from the state of a stopped run, or removes it. */
-static enum gt_status prepare_take_up(struct prepare *prep)
+static enum gt_status prepare_resume(struct prepare *prep)
 {
     TRY(prepare_check_old(prep));
     TRY(prepare_state_load(prep));
@@ -227,7 +227,7 @@ static enum gt_status learn_chars(struct learner *learner, const struct document
 /* The marks in a conversation are not text. */
 static enum gt_status learn_pieces(struct learner *learner, const struct document *document)
 {
-    struct chat_part part;
+    struct chat_piece part;
     size_t at = 0;
     if (learner->prep->spec->chat == CHAT_NONE)
         return bpe_trainer_add(learner->trainer, document->text, document->count);
@@ -317,7 +317,7 @@ static enum gt_status tokenizer_learn(struct prepare *prep)
         TRY(prepare_learn(prep));
         return tokenizer_save(prep->learned, path);
     }
-    TRY(file_look(path, &exists));
+    TRY(file_stat_exists(path, &exists));
     return tokenizer_open_file(
         prep, exists ? path : FILE_IN(prep->spec->out_dir, TOKENIZER_FILE_NAME), &prep->learned);
 }
@@ -460,7 +460,7 @@ static void prepare_close(struct prepare *prep, enum gt_status status)
 static enum gt_status prepare_steps(struct prepare *prep)
 {
     TRY(prepare_open(prep));
-    TRY(prepare_take_up(prep));
+    TRY(prepare_resume(prep));
     TRY(prepare_tokenizer(prep));
     TRY(prepare_encode_open(prep));
     TRY(prepare_encode(prep));

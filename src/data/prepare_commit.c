@@ -127,7 +127,7 @@ static enum gt_status json_open(const char *path, size_t limit, bool *out_exists
     size_t count = 0;
     json_error_t error;
     *out = NULL;
-    TRY(file_look(path, out_exists));
+    TRY(file_stat_exists(path, out_exists));
     if (!*out_exists)
         return GT_OK;
     TRY(file_read_all(path, limit, &text, &count));
@@ -223,7 +223,7 @@ static enum gt_status commit_rename(const struct prepare *prep, const char *part
     memcpy(file.name, name, strlen(name) + 1);
     const struct token_writer_spec *spec =
         strstr(name, ".mask") != NULL ? &prep->mask_spec : &prep->writer_spec;
-    return token_file_settle(spec, &file);
+    return token_file_finish(spec, &file);
 }
 
 static enum gt_status commit_entry(const struct prepare *prep, const json_t *entry)
@@ -243,8 +243,8 @@ static enum gt_status commit_entry(const struct prepare *prep, const json_t *ent
 static enum gt_status commit_begin(const struct prepare *prep)
 {
     bool exists;
-    TRY(file_look(FILE_IN(prep->spec->out_dir, PREPARE_MANIFEST_NAME TOKEN_WRITER_PARTIAL),
-                  &exists));
+    TRY(file_stat_exists(FILE_IN(prep->spec->out_dir, PREPARE_MANIFEST_NAME TOKEN_WRITER_PARTIAL),
+                         &exists));
     if (!exists)
         return GT_OK;
     TRY(commit_remove(prep, PREPARE_MANIFEST_NAME));
@@ -288,7 +288,7 @@ static enum gt_status list_is_begun(const struct prepare *prep, const json_t *li
         bool exists = true;
         if (!name_is_ours(name))
             return GT_OK; /* not our name, so not our list */
-        TRY(file_look(FILE_IN(prep->spec->out_dir, name), &exists));
+        TRY(file_stat_exists(FILE_IN(prep->spec->out_dir, name), &exists));
         *begun = !exists;
     }
     return GT_OK;
@@ -308,7 +308,7 @@ static enum gt_status half_commit_remove(const struct prepare *prep)
     json_decref(state);
     if (status != GT_OK || !begun)
         return status;
-    TRY(file_look(FILE_IN(prep->spec->out_dir, PREPARE_MANIFEST_NAME), &whole));
+    TRY(file_stat_exists(FILE_IN(prep->spec->out_dir, PREPARE_MANIFEST_NAME), &whole));
     if (whole)
         return GT_OK;
     TRY(outputs_remove(prep, true));

@@ -290,7 +290,7 @@ enum gt_status prepare_state_load(struct prepare *prep)
     prep->phase = PREPARE_PHASE_NEW;
     bool exists = false;
     if (!prep->spec->restart)
-        TRY(file_look(prep->state_path, &exists));
+        TRY(file_stat_exists(prep->state_path, &exists));
     if (!exists)
         return GT_OK;
     TRY(json_parse_file(prep->state_path, PREPARE_STATE_BYTES_MAX, &prep->state));

@@ -27,7 +27,7 @@ enum record_form record_form_of(const char *name, const char *bytes, size_t coun
 /* ---- a list ---- */
 
 /* Takes a byte between two elements.  Returns true unless it begins one. */
-static bool between_take(struct record_scan *scan, char byte, const char **out_fault)
+static bool between_scan(struct record_scan *scan, char byte, const char **out_fault)
 {
     if (memchr(SPACES, byte, 4) != NULL)
         return true;
@@ -47,7 +47,7 @@ static bool between_take(struct record_scan *scan, char byte, const char **out_f
 }
 
 /* Takes a byte of an element.  Returns true when it is the last one. */
-static bool element_take(struct record_scan *scan, char byte)
+static bool element_scan(struct record_scan *scan, char byte)
 {
     const bool was_text = scan->in_text;
     if (scan->in_text) {
@@ -68,7 +68,7 @@ static bool list_run(struct record_scan *scan, const char *bytes, size_t count, 
 {
     size_t at = 0;
     for (; at < count && *out_fault == NULL; at++) {
-        if (!scan->begun && between_take(scan, bytes[at], out_fault))
+        if (!scan->begun && between_scan(scan, bytes[at], out_fault))
             continue;
         scan->start += scan->begun ? 0 : at;
         scan->in_scalar = (!scan->begun && memchr("{[\"", bytes[at], 3) == NULL) || scan->in_scalar;
@@ -78,7 +78,7 @@ static bool list_run(struct record_scan *scan, const char *bytes, size_t count, 
             *out_used = at;
             return true;
         }
-        if (!scan->in_scalar && element_take(scan, bytes[at])) {
+        if (!scan->in_scalar && element_scan(scan, bytes[at])) {
             *out_used = at + 1;
             return true;
         }
@@ -128,7 +128,7 @@ const char *record_scan_end(const struct record_scan *scan)
 
 /* Takes the next field at row[*at] into `out`, which has room for the row.  Returns false when its
  * quotes are wrong. */
-static bool field_take(char separator, const char *row, size_t count, size_t *at, char *out,
+static bool field_read(char separator, const char *row, size_t count, size_t *at, char *out,
                        size_t *out_count)
 {
     bool quoted = *at < count && row[*at] == '"';
@@ -159,7 +159,7 @@ static json_t *fields_read(char separator, const char *row, size_t count, const 
     size_t at = 0, length = 0;
     bool more = list != NULL && field != NULL;
     while (more && *reason == NULL) {
-        const bool good = field_take(separator, row, count, &at, field, &length);
+        const bool good = field_read(separator, row, count, &at, field, &length);
         json_t *text = good ? json_stringn(field, length) : NULL;
         if (!good)
             *reason =

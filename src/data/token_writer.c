@@ -3,7 +3,7 @@
  * Each split has one open file, the last of its shards; all shards before it are full.  Tokens go
  * through a buffer to write(2).  The header of a shard is written first, as that of a full shard,
  * and replaced at the end if the last shard is shorter.  At the end every file is read once for its
- * checksum; what was written is often still in the page cache. Only token_file_settle() renames
+ * checksum; what was written is often still in the page cache. Only token_file_finish() renames
  * files or shortens finished ones.
  */
 #include "data/token_writer.h"
@@ -485,7 +485,7 @@ enum gt_status token_writer_finish(struct token_writer *writer, int64_t train_to
 
 /* ---- settling ---- */
 
-static enum gt_status settle_content(const struct token_writer_spec *spec,
+static enum gt_status content_finish(const struct token_writer_spec *spec,
                                      const struct token_file *file, const char *path)
 {
     unsigned char header[TOKEN_SHARD_HEADER_BYTES];
@@ -506,7 +506,7 @@ static enum gt_status settle_content(const struct token_writer_spec *spec,
 
 /* Checks the length of a file that an earlier attempt renamed, because an older data set's file may
  * be there instead. */
-static enum gt_status settled_check(const char *path, uint64_t size_bytes)
+static enum gt_status finished_check(const char *path, uint64_t size_bytes)
 {
     int fd;
     uint64_t actual_bytes;
@@ -520,18 +520,18 @@ static enum gt_status settled_check(const char *path, uint64_t size_bytes)
                 path, actual_bytes, size_bytes);
 }
 
-enum gt_status token_file_settle(const struct token_writer_spec *spec,
+enum gt_status token_file_finish(const struct token_writer_spec *spec,
                                  const struct token_file *file)
 {
     bool is_partial, is_named;
     const bool is_tokens = file->size_bytes > 0;
     const char *partial = FILE_IN(spec->folder, file->partial);
     const char *path = FILE_IN(spec->folder, file->name);
-    TRY(file_look(partial, &is_partial));
-    TRY(file_look(path, &is_named));
+    TRY(file_stat_exists(partial, &is_partial));
+    TRY(file_stat_exists(path, &is_named));
     if (is_named && !is_partial)
-        return is_tokens ? settled_check(path, file->size_bytes) : GT_OK;
+        return is_tokens ? finished_check(path, file->size_bytes) : GT_OK;
     if (is_tokens)
-        TRY(settle_content(spec, file, partial));
+        TRY(content_finish(spec, file, partial));
     return rename(partial, path) == 0 ? GT_OK : file_error(path, "rename the new file over it");
 }

@@ -77,7 +77,7 @@ enum gt_status token_writer_finish(struct token_writer *writer, int64_t train_to
 
 /* Gives a file from token_writer_finish() its final size, header and name; one of size_bytes 0 only
  * its name.  May be repeated.  Errors: GT_IO, GT_DATA. */
-enum gt_status token_file_settle(const struct token_writer_spec *spec,
+enum gt_status token_file_finish(const struct token_writer_spec *spec,
                                  const struct token_file *file);
 
 /* Returns true for the names of token files and masks, with or without TOKEN_WRITER_PARTIAL at the

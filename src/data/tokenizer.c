@@ -252,7 +252,7 @@ enum gt_status tokenizer_open_dataset(const void *owner, const char *folder, str
     const char *pickle = FILE_IN(folder, TOKENIZER_PICKLE_NAME);
     TRY(prepared_folder_check(folder));
     bool exists;
-    TRY(file_look(path, &exists));
+    TRY(file_stat_exists(path, &exists));
     if (exists)
         return tokenizer_open_file(owner, path, out);
     if (file_exists(pickle))

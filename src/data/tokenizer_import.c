@@ -507,9 +507,9 @@ static enum gt_status folder_choose(const char *folder, char out[static FILE_PAT
 {
     *out_found = false;
     for (int i = 0; i < FORM_COUNT && !*out_found; i++) {
-        TRY(file_look(file_join(out, folder, forms[i].name), out_found));
+        TRY(file_stat_exists(file_join(out, folder, forms[i].name), out_found));
         if (*out_found && forms[i].merges != NULL)
-            TRY(file_look(FILE_IN(folder, forms[i].merges), out_found));
+            TRY(file_stat_exists(FILE_IN(folder, forms[i].merges), out_found));
     }
     return GT_OK;
 }
@@ -525,7 +525,7 @@ static enum gt_status folder_refuse(const char *folder)
 {
     bool exists = false;
     for (int i = 0; i < FOREIGN_COUNT; i++) {
-        TRY(file_look(FILE_IN(folder, foreign[i].name), &exists));
+        TRY(file_stat_exists(FILE_IN(folder, foreign[i].name), &exists));
         if (exists)
             return foreign_refuse(FILE_IN(folder, foreign[i].name), foreign[i].kind);
     }
@@ -538,7 +538,7 @@ static enum gt_status folder_refuse(const char *folder)
 
 /* Gives the tokenizer the template in `value`: a text, or a list with names, of which "default" is
  * it. */
-static enum gt_status template_take(struct tokenizer *tokenizer, const json_t *value)
+static enum gt_status chat_template_read(struct tokenizer *tokenizer, const json_t *value)
 {
     const char *text = json_string_value(value);
     for (size_t i = 0; i < json_array_size(value); i++) {
@@ -561,7 +561,8 @@ static enum gt_status template_json(const char *path, struct tokenizer *tokenize
     json_t *root;
     json_error_t error;
     TRY(json_parse_optional(path, TOKENIZER_IMPORT_BYTES_MAX, &error, &root));
-    const enum gt_status status = template_take(tokenizer, json_object_get(root, "chat_template"));
+    const enum gt_status status =
+        chat_template_read(tokenizer, json_object_get(root, "chat_template"));
     json_decref(root);
     return status;
 }
@@ -578,7 +579,7 @@ static enum gt_status template_read(const char *folder, struct tokenizer *tokeni
     }
     TRY(file_read_all(path, TOKENIZER_IMPORT_BYTES_MAX, &text, &count));
     value = json_stringn(text, count); /* NULL: not UTF-8 */
-    const enum gt_status status = template_take(tokenizer, value);
+    const enum gt_status status = chat_template_read(tokenizer, value);
     json_decref(value);
     free(text);
     return status;
@@ -610,7 +611,7 @@ enum gt_status tokenizer_import(const void *owner, const char *path, struct toke
         TRY(import_file(owner, chosen, out));
         return tokenizer_template_read(path, *out);
     }
-    TRY(file_look(path, &exists));
+    TRY(file_stat_exists(path, &exists));
     if (!exists)
         return FAIL(GT_USAGE, "%s: no such file or folder", path);
     TRY(import_file(owner, path, out));

@@ -89,7 +89,7 @@ static enum gt_status source_list_folder(struct token_source *source, const char
     const char *single = FILE_IN(folder, TEXT(16, "%s.bin", name));
     TRY(prepared_folder_check(folder));
     bool exists;
-    TRY(file_look(single, &exists));
+    TRY(file_stat_exists(single, &exists));
     if (exists)
         return source_add_path(source, single);
     if (access(folder, R_OK | X_OK) != 0)
@@ -114,7 +114,7 @@ enum gt_status token_split_exists(const char *folder, enum token_split split, bo
 {
     size_t count = 0;
     bool exists;
-    TRY(file_look(folder, &exists));
+    TRY(file_stat_exists(folder, &exists));
     if (exists)
         TRY(source_scan_folder(NULL, folder, token_split_name(split), &count));
     *out = count > 0;
@@ -220,7 +220,7 @@ static enum gt_status manifest_lists(const struct token_shard *shard, bool *out_
     const char *path = FILE_IN(folder, PREPARE_MANIFEST_NAME);
     *out_listed = false;
     bool exists;
-    TRY(file_look(path, &exists));
+    TRY(file_stat_exists(path, &exists));
     if (!exists)
         return GT_OK;
     TRY(json_parse_file(path, PREPARE_MANIFEST_BYTES_MAX, &root));
@@ -261,7 +261,7 @@ static enum gt_status shard_find_kind(const struct token_shard *shard, const uns
 }
 
 /* Sets width, offset and length of a file without a header, if it has 16-bit ids. */
-static enum gt_status shard_take_narrow(struct token_shard *shard, const unsigned char *head,
+static enum gt_status shard_read_narrow(struct token_shard *shard, const unsigned char *head,
                                         size_t count)
 {
     const struct token_kind *kind = NULL;
@@ -304,7 +304,7 @@ static enum gt_status shard_recognise(struct token_shard *shard)
                     shard->path, magic, llmc_kind_of(magic));
     if (token_layout_find(head, available, &layout))
         return shard_lay_out(shard, &layout);
-    return shard_take_narrow(shard, head, available);
+    return shard_read_narrow(shard, head, available);
 }
 
 /* Checks that at least one shard is long enough for a sample; warns about the others. */
@@ -334,7 +334,7 @@ static enum gt_status mask_read(struct token_source *source, struct token_shard 
     const size_t bytes = (size_t)(shard->length + 7) / 8;
     size_t count = 0;
     bool exists;
-    TRY(file_look(path, &exists));
+    TRY(file_stat_exists(path, &exists));
     if (!exists)
         return GT_OK;
     TRY(file_read_all(path, SIZE_MAX / 2, &shard->mask, &count));
@@ -534,8 +534,8 @@ enum gt_status prepared_folder_check(const char *folder)
     json_t *state = NULL;
     int64_t phase = 0;
     const char *path = FILE_IN(folder, PREPARE_STATE_NAME);
-    TRY(file_look(FILE_IN(folder, PREPARE_MANIFEST_NAME), &is_whole));
-    TRY(file_look(path, &has_state));
+    TRY(file_stat_exists(FILE_IN(folder, PREPARE_MANIFEST_NAME), &is_whole));
+    TRY(file_stat_exists(path, &has_state));
     if (is_whole || !has_state)
         return GT_OK;
     TRY(json_parse_file(path, PREPARE_STATE_BYTES_MAX, &state));

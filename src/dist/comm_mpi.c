@@ -47,7 +47,7 @@ static struct {
     atomic_uint waits;         /* how often the program asked for progress */
     MPI_Request requests[DIST_MOVES_MAX];
     uint64_t posted; /* moves before this one are MPI's */
-    struct sign own, said[DIST_RANKS_MAX];
+    struct sign sent, said[DIST_RANKS_MAX];
     MPI_Request sending;
     double signed_s, ticked_s, failed_s;
 } world = {.mutex = PTHREAD_MUTEX_INITIALIZER,
@@ -92,13 +92,14 @@ static void sign_send(const struct dist *dist, double now_s)
     if (!done || now_s - world.signed_s < SIGN_SECONDS || dist->ranks == 1)
         return;
     world.signed_s = now_s;
-    world.own.iter = atomic_load(&seat->iter);
-    world.own.waits_for =
+    world.sent.iter = atomic_load(&seat->iter);
+    world.sent.waits_for =
         atomic_load(&seat->waits_since_ns) != 0 ? atomic_load(&seat->waits_for) : -1;
-    world.own.code = atomic_load(&seat->code);
-    (void)snprintf(world.own.what, sizeof world.own.what, "%s", what != NULL ? what : "its start");
-    (void)snprintf(world.own.error, sizeof world.own.error, "%s", seat->error);
-    MPI_Isend(&world.own, sizeof world.own, MPI_BYTE, dist->rank == 0, TAG_SIGN, MPI_COMM_WORLD,
+    world.sent.code = atomic_load(&seat->code);
+    (void)snprintf(world.sent.what, sizeof world.sent.what, "%s",
+                   what != NULL ? what : "its start");
+    (void)snprintf(world.sent.error, sizeof world.sent.error, "%s", seat->error);
+    MPI_Isend(&world.sent, sizeof world.sent, MPI_BYTE, dist->rank == 0, TAG_SIGN, MPI_COMM_WORLD,
               &world.sending);
 }
 
@@ -124,21 +125,21 @@ static void signs_receive(const struct dist *dist)
 }
 
 /* Sends and receives signs of life, and ends all ranks if one has failed. */
-static void life_look(struct dist *dist, double now_s)
+static void life_poll(struct dist *dist, double now_s)
 {
-    const int own = atomic_load(&dist->seat[dist->rank].code);
+    const int code = atomic_load(&dist->seat[dist->rank].code);
     sign_send(dist, now_s);
     signs_receive(dist);
-    if (own != 0 && world.failed_s <= 0.0)
+    if (code != 0 && world.failed_s <= 0.0)
         world.failed_s = now_s;
-    if (own != 0 && (dist->rank == 0 || now_s - world.failed_s > FAILED_SECONDS))
-        MPI_Abort(MPI_COMM_WORLD, own);
+    if (code != 0 && (dist->rank == 0 || now_s - world.failed_s > FAILED_SECONDS))
+        MPI_Abort(MPI_COMM_WORLD, code);
     if (now_s - world.ticked_s < TICK_SECONDS)
         return;
     world.ticked_s = now_s;
-    const int code = dist->tick(dist);
-    if (code != 0)
-        MPI_Abort(MPI_COMM_WORLD, code);
+    const int tick_code = dist->tick(dist);
+    if (tick_code != 0)
+        MPI_Abort(MPI_COMM_WORLD, tick_code);
 }
 
 static void phase_set(enum phase phase)
@@ -198,7 +199,7 @@ static void *thread_run(void *argument)
         const unsigned now = atomic_load(&world.waits);
         const bool busy = moves_carry(dist);
         const double now_s = MPI_Wtime();
-        life_look(dist, now_s);
+        life_poll(dist, now_s);
         moved_s = posted != world.posted || done != dist->done ? now_s : moved_s;
         waited_s = waits != now ? now_s : waited_s;
         waits = now;

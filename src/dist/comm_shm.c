@@ -24,7 +24,7 @@
 #include "base/clock.h"
 #include "base/size.h"
 
-#define LOOK_NS 20000000
+#define POLL_NS 20000000
 /* At once, so that the receiver copies what is still in the cache. */
 #define COPY_BYTES ((size_t)128 << 10)
 
@@ -149,7 +149,7 @@ static void kill_all(struct launch *launch)
 
 /* Passes the first signal that this process received to the ranks; a second one ends everything.
  * Returns the signal that is to end the run, or 0. */
-static int signals_take(struct launch *launch, const sigset_t *set)
+static int signals_collect(struct launch *launch, const sigset_t *set)
 {
     sigset_t pending;
     int number;
@@ -181,7 +181,7 @@ static int look(struct launch *launch, const sigset_t *set)
     bool all = true;
     reap(launch, WNOHANG);
     const struct child *failed = &launch->child[launch->failed], *first = &launch->child[0];
-    const int stop = signals_take(launch, set);
+    const int stop = signals_collect(launch, set);
     for (int32_t r = 0; r < launch->dist->ranks; r++)
         all = all && launch->child[r].ended;
     if (launch->failed_ns == 0) {
@@ -198,10 +198,10 @@ static int look(struct launch *launch, const sigset_t *set)
         failed->code != 128 + stop && clock_monotonic_ns() - launch->failed_ns > DIST_GRACE_NS;
     if (!first->ended && !late)
         return -1;
-    const bool told = first->ended && first->code != 0 && first->signal == 0;
-    const int code = told ? first->code : failed->code;
+    const bool has_reported = first->ended && first->code != 0 && first->signal == 0;
+    const int code = has_reported ? first->code : failed->code;
     kill_all(launch);
-    if (!told)
+    if (!has_reported)
         log_error("rank %" PRId32 ": %s", launch->failed,
                   launch->dist->shared->seat[launch->failed].error);
     return code;
@@ -243,6 +243,6 @@ bool dist_launch(int32_t ranks, int64_t timeout_s, struct dist *out, int *exit_s
     sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, NULL);
     while ((*exit_status = look(&launch, &set)) < 0)
-        (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+        (void)nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
     return true;
 }

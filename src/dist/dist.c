@@ -19,7 +19,7 @@
 
 #define PAUSE_NS 100000
 #define YIELDS 200
-#define LOOK_MOST_NS INT64_C(200000000) /* time between looks beyond this was not the ranks' */
+#define POLL_MAX_NS INT64_C(200000000) /* time between looks beyond this was not the ranks' */
 /* Without a look: this process was stopped, perhaps is the one that failed. */
 #define STOPPED_NS INT64_C(500000000)
 #define STOPPED_GRACE_NS INT64_C(3000000000) /* for the others to end it */
@@ -178,7 +178,7 @@ int32_t dist_watch_silent(struct dist_watch *watch, const struct dist *dist, int
     for (int32_t r = begin; r < end; r++) {
         const uint64_t signs = atomic_load(&dist->seat[r].signs);
         int64_t *silent_ns = &watch->rank[r].silent_ns;
-        *silent_ns = signs == watch->rank[r].signs ? *silent_ns + min_i64(gap_ns, LOOK_MOST_NS) : 0;
+        *silent_ns = signs == watch->rank[r].signs ? *silent_ns + min_i64(gap_ns, POLL_MAX_NS) : 0;
         if (gap_ns > STOPPED_NS)
             *silent_ns = -STOPPED_GRACE_NS;
         watch->rank[r].signs = signs;

@@ -103,7 +103,7 @@ struct dist_watch {
         uint64_t signs;
         int64_t silent_ns;
         bool ended; /* it is no longer looked at */
-        bool late;  /* the user has been told */
+        bool late;  /* it has been reported */
     } rank[DIST_RANKS_MAX];
 };
 

@@ -78,12 +78,12 @@ struct checkpoint_record {
 
 /* The saved parts of a parameter.  Scales are the exponents of 8-bit moments (op.h, state_*), [2,
  * blocks]. */
-enum checkpoint_part {
+enum checkpoint_array {
     CHECKPOINT_PARAMETER,
     CHECKPOINT_M,
     CHECKPOINT_V,
     CHECKPOINT_SCALES,
-    CHECKPOINT_PARTS
+    CHECKPOINT_ARRAYS
 };
 
 /* A parameter of the running model.  Borrowed for the call. */

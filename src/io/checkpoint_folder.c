@@ -89,11 +89,11 @@ enum gt_status checkpoint_publish_config(const char *folder, const json_t *confi
         *out_changed = false;
         return GT_OK;
     }
-    TRY(file_look(path, &exists));
+    TRY(file_stat_exists(path, &exists));
     TRY(checkpoint_publish_mode(folder, CHECKPOINT_FILE_MODEL, &mode,
                                 &is_known)); /* the config of a private model is private too */
-    return json_replace_file_told(path, config, CHECKPOINT_JSON_INDENT,
-                                  !exists && is_known ? &mode : NULL, out_changed);
+    return json_replace_file_keep_mode(path, config, CHECKPOINT_JSON_INDENT,
+                                       !exists && is_known ? &mode : NULL, out_changed);
 }
 
 enum gt_status checkpoint_publish_mode(const char *folder, enum checkpoint_file which, mode_t *out,
@@ -221,7 +221,7 @@ static enum gt_status metrics_add(const char *out_dir, const char *metrics, cons
     bool exists = false;
     const char *from = FILE_IN(out_dir, metrics);
     if (metrics[0] != '\0')
-        TRY(file_look(from, &exists));
+        TRY(file_stat_exists(from, &exists));
     return exists ? file_copy(from, FILE_IN(folder, METRICS_NAME), UINT64_MAX) : GT_OK;
 }
 
@@ -330,7 +330,7 @@ enum gt_status checkpoint_keep_earlier(const char *out_dir, int64_t after, const
 /* ---- checkpoints of this run ---- */
 
 /* Reads a folder's record; *out_iter is -1 without one. */
-static enum gt_status record_look(const char *folder, int64_t *out_iter, double *out_loss)
+static enum gt_status record_read_best(const char *folder, int64_t *out_iter, double *out_loss)
 {
     struct checkpoint_record record;
     *out_iter = -1;
@@ -353,13 +353,13 @@ static int64_t best_iter(const char *out_dir)
     double loss, least = INFINITY;
     for (int64_t kept = number_last(out_dir, &kept_ones); kept >= 0;
          kept = number_below(out_dir, &kept_ones, kept)) {
-        if (record_look(FILE_IN(out_dir, NAME_OF(&kept_ones, kept)), &iter, &loss) == GT_OK &&
+        if (record_read_best(FILE_IN(out_dir, NAME_OF(&kept_ones, kept)), &iter, &loss) == GT_OK &&
             loss <= least && loss < INFINITY) {
             least = loss;
             best = iter;
         }
     }
-    return record_look(out_dir, &iter, &loss) == GT_OK && loss < least ? iter : best;
+    return record_read_best(out_dir, &iter, &loss) == GT_OK && loss < least ? iter : best;
 }
 
 /* Keeps the checkpoint that the next save replaces. */
@@ -367,7 +367,7 @@ static enum gt_status last_keep(const char *out_dir)
 {
     int64_t iter;
     double loss;
-    TRY(record_look(out_dir, &iter, &loss));
+    TRY(record_read_best(out_dir, &iter, &loss));
     if (iter < 0 || is_made(out_dir, &kept_ones, iter))
         return GT_OK;
     kept_remove(out_dir,
@@ -400,10 +400,10 @@ size_t checkpoint_keep_count(const char *out_dir)
 }
 
 /* Logs that there is no such checkpoint, and the existing ones. */
-static enum gt_status find_error(const char *out_dir, const char *which, int64_t own)
+static enum gt_status find_error(const char *out_dir, const char *which, int64_t last)
 {
     char text[256] = "";
-    size_t length = own >= 0 ? (size_t)snprintf(text, sizeof text, "%" PRId64, own) : 0;
+    size_t length = last >= 0 ? (size_t)snprintf(text, sizeof text, "%" PRId64, last) : 0;
     for (int64_t iter = number_last(out_dir, &kept_ones); iter >= 0 && length + 24 < sizeof text;
          iter = number_below(out_dir, &kept_ones, iter))
         length += (size_t)snprintf(text + length, sizeof text - length, "%s%" PRId64,
@@ -416,18 +416,18 @@ enum gt_status checkpoint_keep_find(const char *out_dir, const char *which,
                                     char path[static FILE_PATH_MAX])
 {
     const bool best = strcmp(which, "best") == 0;
-    int64_t own;
+    int64_t last;
     double loss;
     const size_t digits = strspn(which, "0123456789");
     if (!best && (digits == 0 || which[digits] != '\0' || digits > 18))
         return FAIL(GT_USAGE, "--checkpoint=%s: expected the number of an iteration, or best",
                     which);
-    TRY(record_look(out_dir, &own, &loss));
+    TRY(record_read_best(out_dir, &last, &loss));
     const int64_t iter = best ? best_iter(out_dir) : strtoll(which, NULL, 10);
-    const bool is_own = iter == own;
-    if (iter < 0 || (!is_own && number_below(out_dir, &kept_ones, iter + 1) != iter))
-        return find_error(out_dir, which, own);
-    file_join(path, is_own ? "" : out_dir, is_own ? out_dir : NAME_OF(&kept_ones, iter));
+    const bool is_last = iter == last;
+    if (iter < 0 || (!is_last && number_below(out_dir, &kept_ones, iter + 1) != iter))
+        return find_error(out_dir, which, last);
+    file_join(path, is_last ? "" : out_dir, is_last ? out_dir : NAME_OF(&kept_ones, iter));
     return GT_OK;
 }
 
@@ -460,7 +460,7 @@ enum gt_status checkpoint_repair(const char *out_dir)
 {
     struct checkpoint_record record;
     bool has_record, changed = false;
-    TRY(file_look(FILE_IN(out_dir, CHECKPOINT_RECORD_NAME), &has_record));
+    TRY(file_stat_exists(FILE_IN(out_dir, CHECKPOINT_RECORD_NAME), &has_record));
     file_remove_leftovers(out_dir, true);
     folder_remove(FILE_IN(out_dir, ASIDE_NAME));
     if (!has_record) {

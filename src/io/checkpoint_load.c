@@ -25,7 +25,7 @@ struct bad_value {
 struct transfer {
     const struct safetensors *file;
     size_t index; /* in the file */
-    enum checkpoint_part part;
+    enum checkpoint_array part;
     const struct checkpoint_tensor *target; /* NULL: a bias that the model does not have */
     size_t offset;                          /* of the array's first element in the target */
     size_t wanted;                          /* the number of elements to pass on, from the first */
@@ -65,7 +65,7 @@ static void bad_note(struct bad_value *bad, size_t at, float value)
 }
 
 /* Looks at values[count], the array's elements from `first` on. */
-static void values_look(struct transfer *transfer, const void *values, size_t first, size_t count)
+static void values_scan(struct transfer *transfer, const void *values, size_t first, size_t count)
 {
     const bool half = transfer->part == CHECKPOINT_PARAMETER && transfer->target != NULL &&
                       transfer->target->used == DTYPE_F16 && transfer->dtype != DTYPE_F16;
@@ -96,7 +96,7 @@ static enum gt_status piece_load(struct transfer *transfer,
         transfer->sums != NULL || transfer->digest != NULL ? &transfer->crc32c : NULL;
     TRY(safetensors_read(transfer->file, transfer->index, first, count, values, transfer->dtype,
                          crc32c));
-    values_look(transfer, values, first, count);
+    values_scan(transfer, values, first, count);
     if (transfer->target == NULL || first >= transfer->wanted || options->write == NULL)
         return GT_OK;
     const size_t left = transfer->wanted - first;
@@ -211,7 +211,7 @@ static enum gt_status dtype_choose(const struct checkpoint *checkpoint,
 
 static enum gt_status part_load(const struct checkpoint *checkpoint,
                                 const struct checkpoint_load_options *options,
-                                const struct parameter_shape *tensor, enum checkpoint_part part,
+                                const struct parameter_shape *tensor, enum checkpoint_array part,
                                 uint32_t *digest)
 {
     const bool is_weight = part == CHECKPOINT_PARAMETER,
@@ -231,7 +231,7 @@ static enum gt_status part_load(const struct checkpoint *checkpoint,
                                 .digest = of_base ? digest : NULL};
     struct parameter_shape stored = *tensor;
     if (!is_weight)
-        checkpoint_part_tensor(tensor, part, &stored);
+        checkpoint_array_tensor(tensor, part, &stored);
     if ((part == CHECKPOINT_SCALES &&
          !safetensors_find(transfer.file, stored.name, &transfer.index)) ||
         (part == CHECKPOINT_V && target != NULL && target->no_second))
@@ -267,7 +267,7 @@ enum gt_status checkpoint_load(const struct checkpoint *checkpoint,
 {
     assert(options->staging_bytes >= 2 * sizeof(float));
     TRY(config_check(checkpoint, options->config));
-    static const enum checkpoint_part moments[] = {CHECKPOINT_SCALES, CHECKPOINT_M, CHECKPOINT_V};
+    static const enum checkpoint_array moments[] = {CHECKPOINT_SCALES, CHECKPOINT_M, CHECKPOINT_V};
     struct parameter_shape tensor;
     uint32_t digest = 0;
     const bool known = json_object_get(checkpoint->record.adapter, CHECKPOINT_BASE_CRC) != NULL;
@@ -294,14 +294,14 @@ enum gt_status checkpoint_load(const struct checkpoint *checkpoint,
  * The file itself determines which moments it has: Muon's matrices have no v, 8-bit moments have
  * scales.  Here it must only have one of the forms that a save writes; loading checks that it is
  * the form that the run needs. */
-void checkpoint_part_tensor(const struct parameter_shape *tensor, enum checkpoint_part part,
-                            struct parameter_shape *out)
+void checkpoint_array_tensor(const struct parameter_shape *tensor, enum checkpoint_array part,
+                             struct parameter_shape *out)
 {
-    static const char *const prefixes[CHECKPOINT_PARTS] = {[CHECKPOINT_PARAMETER] = "",
-                                                           [CHECKPOINT_M] = "m.",
-                                                           [CHECKPOINT_V] = "v.",
-                                                           [CHECKPOINT_SCALES] = "s."};
-    assert(part >= 0 && part < CHECKPOINT_PARTS);
+    static const char *const prefixes[CHECKPOINT_ARRAYS] = {[CHECKPOINT_PARAMETER] = "",
+                                                            [CHECKPOINT_M] = "m.",
+                                                            [CHECKPOINT_V] = "v.",
+                                                            [CHECKPOINT_SCALES] = "s."};
+    assert(part >= 0 && part < CHECKPOINT_ARRAYS);
     *out = *tensor;
     out->position_table = false;
     out->adapter = ADAPTER_NONE; /* the name has the prefix already */
@@ -321,10 +321,10 @@ static enum gt_status moments_check(const struct safetensors *file,
 {
     const char *expected = "F32, BF16 or U8";
     enum dtype dtype = DTYPE_COUNT; /* of the first moment */
-    for (int part = CHECKPOINT_M; part < CHECKPOINT_PARTS; part++) {
+    for (int part = CHECKPOINT_M; part < CHECKPOINT_ARRAYS; part++) {
         struct parameter_shape wanted;
         size_t index;
-        checkpoint_part_tensor(tensor, (enum checkpoint_part)part, &wanted);
+        checkpoint_array_tensor(tensor, (enum checkpoint_array)part, &wanted);
         if ((part == CHECKPOINT_V && tensor->linear &&
              !safetensors_find(file, wanted.name, &index)) ||
             (part == CHECKPOINT_SCALES && dtype != DTYPE_U8))
@@ -345,8 +345,8 @@ static enum gt_status moments_check(const struct safetensors *file,
     return GT_OK;
 }
 
-enum gt_status checkpoint_parts_check(const struct safetensors *file,
-                                      const struct model_config *config)
+enum gt_status checkpoint_arrays_check(const struct safetensors *file,
+                                       const struct model_config *config)
 {
     struct parameter_shape tensor;
     size_t found = 0;

@@ -8,7 +8,7 @@
 /* Transfers elements first ... to the device.  values[count] has type `dtype`: the dtype of the
  * tensor here if the file's is the same, or DTYPE_U8; else fp32.  Scales come before m, and m
  * before v. */
-typedef enum gt_status checkpoint_write_fn(void *context, enum checkpoint_part part, int32_t index,
+typedef enum gt_status checkpoint_write_fn(void *context, enum checkpoint_array part, int32_t index,
                                            size_t first, size_t count, const void *values,
                                            enum dtype dtype);
 
@@ -40,8 +40,8 @@ enum gt_status checkpoint_load(const struct checkpoint *checkpoint,
 
 /* Sets the name, with the prefix "", "m.", "v." or "s.", and the shape of a part of a parameter in
  * a file. */
-void checkpoint_part_tensor(const struct parameter_shape *tensor, enum checkpoint_part part,
-                            struct parameter_shape *out);
+void checkpoint_array_tensor(const struct parameter_shape *tensor, enum checkpoint_array part,
+                             struct parameter_shape *out);
 #define HF_PREFIX "transformer."
 /* Finds `tensor` in `file`, whose names all have HF_PREFIX (save_pretrained of a GPT2LMHeadModel)
  * or all lack it (the hub's files).  The shapes must match, except that a position table may have
@@ -62,7 +62,7 @@ enum gt_status hf_layout_check(const struct safetensors *file, const struct mode
 /* Checks that the optimizer's file has exactly the required parts of every parameter: m; v, unless
  * it is a block's matrix whose optimizer has one moment; scales if the moments have 8 bits. Errors:
  * GT_DATA, naming the tensor. */
-enum gt_status checkpoint_parts_check(const struct safetensors *file,
-                                      const struct model_config *config);
+enum gt_status checkpoint_arrays_check(const struct safetensors *file,
+                                       const struct model_config *config);
 
 #endif

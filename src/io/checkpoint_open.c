@@ -81,15 +81,15 @@ static enum gt_status file_probe(const char *path, enum checkpoint_kind *out)
 enum gt_status checkpoint_probe(const char *path, enum checkpoint_kind *out)
 {
     bool exists, has_record, has_config, has_model, has_index, has_nanogpt, has_peft;
-    TRY(file_look(path, &exists));
+    TRY(file_stat_exists(path, &exists));
     if (exists && !file_is_folder(path))
         return file_probe(path, out);
-    TRY(file_look(FILE_IN(path, CHECKPOINT_RECORD_NAME), &has_record));
-    TRY(file_look(FILE_IN(path, CHECKPOINT_CONFIG_NAME), &has_config));
-    TRY(file_look(FILE_IN(path, CHECKPOINT_MODEL_NAME), &has_model));
-    TRY(file_look(FILE_IN(path, SAFETENSORS_INDEX_NAME), &has_index));
-    TRY(file_look(FILE_IN(path, NANOGPT_CHECKPOINT_NAME), &has_nanogpt));
-    TRY(file_look(FILE_IN(path, PEFT_MODEL_NAME), &has_peft));
+    TRY(file_stat_exists(FILE_IN(path, CHECKPOINT_RECORD_NAME), &has_record));
+    TRY(file_stat_exists(FILE_IN(path, CHECKPOINT_CONFIG_NAME), &has_config));
+    TRY(file_stat_exists(FILE_IN(path, CHECKPOINT_MODEL_NAME), &has_model));
+    TRY(file_stat_exists(FILE_IN(path, SAFETENSORS_INDEX_NAME), &has_index));
+    TRY(file_stat_exists(FILE_IN(path, NANOGPT_CHECKPOINT_NAME), &has_nanogpt));
+    TRY(file_stat_exists(FILE_IN(path, PEFT_MODEL_NAME), &has_peft));
     *out = has_record                               ? CHECKPOINT_OURS
            : has_config && (has_model || has_index) ? CHECKPOINT_HF
            : has_nanogpt                            ? CHECKPOINT_NANOGPT
@@ -166,7 +166,7 @@ static enum gt_status open_hf(struct checkpoint *checkpoint, const char *folder)
     TRY(status);
     bool is_whole; /* all weights are in one file */
     const char *path = FILE_IN(folder, CHECKPOINT_MODEL_NAME);
-    TRY(file_look(path, &is_whole));
+    TRY(file_stat_exists(path, &is_whole));
     TRY(is_whole ? safetensors_open(checkpoint, path, true, &checkpoint->model)
                  : safetensors_index_open(checkpoint, folder, &checkpoint->model));
     TRY(head_choose(checkpoint));
@@ -215,7 +215,7 @@ static enum gt_status open_nanogpt(struct checkpoint *checkpoint, const char *pa
                   file_is_folder(path) ? FILE_IN(path, NANOGPT_CHECKPOINT_NAME) : path));
     TRY(nanogpt_open(checkpoint, with_optimizer));
     TRY(head_choose(checkpoint));
-    return with_optimizer ? checkpoint_parts_check(checkpoint->optimizer, &checkpoint->config)
+    return with_optimizer ? checkpoint_arrays_check(checkpoint->optimizer, &checkpoint->config)
                           : GT_OK;
 }
 
@@ -278,7 +278,7 @@ static enum gt_status open_ours(struct checkpoint *checkpoint, const char *folde
     if (!with_optimizer)
         return GT_OK;
     TRY(file_verify(checkpoint->optimizer, &record->files[CHECKPOINT_FILE_OPTIMIZER]));
-    return checkpoint_parts_check(checkpoint->optimizer, &checkpoint->config);
+    return checkpoint_arrays_check(checkpoint->optimizer, &checkpoint->config);
 }
 
 static enum gt_status open_kind(struct checkpoint *checkpoint, const char *path,

@@ -19,7 +19,7 @@
 #include "model/parameters.h"
 
 #define ATTEMPTS_MAX 9
-#define OPTIMIZER_PARTS ((size_t)CHECKPOINT_PARTS - CHECKPOINT_M) /* m, v, scales */
+#define OPTIMIZER_ARRAYS ((size_t)CHECKPOINT_ARRAYS - CHECKPOINT_M) /* m, v, scales */
 
 /* The context of the callbacks for one file. */
 struct save {
@@ -33,7 +33,7 @@ struct entry {
     const struct checkpoint_tensor
         *parameter; /* NULL: a bias that the model does not have, saved as zeros */
     size_t first;   /* its first element in the part */
-    enum checkpoint_part part;
+    enum checkpoint_array part;
     struct parameter_shape shape; /* as saved */
 };
 
@@ -42,12 +42,12 @@ enum gt_status checkpoint_config_check(const struct model_config *config)
     json_t *hf_config;
     TRY(hf_config_make(config, -1, -1, &hf_config));
     json_decref(hf_config);
-    if (OPTIMIZER_PARTS * parameters_count(config) <= SAFETENSORS_TENSORS_MAX)
+    if (OPTIMIZER_ARRAYS * parameters_count(config) <= SAFETENSORS_TENSORS_MAX)
         return GT_OK;
     return FAIL(
         GT_UNSUPPORTED,
         "n_layer=%d is too many: the optimizer file would have %zu tensors; at most %d are supported",
-        config->n_layer, OPTIMIZER_PARTS * parameters_count(config), SAFETENSORS_TENSORS_MAX);
+        config->n_layer, OPTIMIZER_ARRAYS * parameters_count(config), SAFETENSORS_TENSORS_MAX);
 }
 
 static const struct checkpoint_tensor *tensor_find(const struct checkpoint_save_options *options,
@@ -68,7 +68,7 @@ static enum gt_status names_choose(const char *out_dir, int64_t iter,
         for (int i = 0; i < CHECKPOINT_FILES; i++) {
             bool exists;
             checkpoint_file_name(record->files[i].name, (enum checkpoint_file)i, iter, attempt);
-            TRY(file_look(FILE_IN(out_dir, record->files[i].name), &exists));
+            TRY(file_stat_exists(FILE_IN(out_dir, record->files[i].name), &exists));
             taken = taken || exists;
         }
         if (!taken)
@@ -81,7 +81,7 @@ static enum gt_status names_choose(const char *out_dir, int64_t iter,
 /* ---- the files of a generation ---- */
 /* Returns GT_DIVERGED, logged, when a value is not finite.  Does not look at DTYPE_U8: codes and
  * exponents are always finite. */
-static enum gt_status values_check(const char *name, enum checkpoint_part part, enum dtype dtype,
+static enum gt_status values_check(const char *name, enum checkpoint_array part, enum dtype dtype,
                                    const void *values, size_t count)
 {
     static const char *const parts[] = {[CHECKPOINT_PARAMETER] = "",
@@ -97,14 +97,14 @@ static enum gt_status values_check(const char *name, enum checkpoint_part part, 
     return GT_OK;
 }
 
-static enum dtype part_dtype(const struct checkpoint_tensor *tensor, enum checkpoint_part part)
+static enum dtype part_dtype(const struct checkpoint_tensor *tensor, enum checkpoint_array part)
 {
     if (part == CHECKPOINT_SCALES)
         return DTYPE_U8;
     return part == CHECKPOINT_PARAMETER ? tensor->dtype : tensor->moment;
 }
 
-static bool part_exists(const struct checkpoint_tensor *tensor, enum checkpoint_part part)
+static bool part_exists(const struct checkpoint_tensor *tensor, enum checkpoint_array part)
 {
     if (part == CHECKPOINT_V)
         return !tensor->no_second;
@@ -124,13 +124,13 @@ static void entry_get(const struct save *save, size_t index, struct entry *out)
         parameters_file_shape(config, index, &shape);
     } else {
         parameters_shape(config, index % count, &shape);
-        out->part = (enum checkpoint_part)(CHECKPOINT_M + index / count);
+        out->part = (enum checkpoint_array)(CHECKPOINT_M + index / count);
     }
     parameters_shape(config, (size_t)shape.whole, &whole);
     out->parameter = tensor_find(save->options, whole.name);
     out->first = shape.first;
     assert((out->parameter == NULL) == whole.absent);
-    checkpoint_part_tensor(&shape, out->part, &out->shape);
+    checkpoint_array_tensor(&shape, out->part, &out->shape);
 }
 
 static bool array_describe(void *context, size_t index, struct safetensors_tensor *out)
@@ -186,7 +186,7 @@ static enum gt_status file_write(const struct checkpoint_save_options *options,
     const struct safetensors_source source = {.context = &save,
                                               .count = which == CHECKPOINT_FILE_MODEL
                                                            ? parameters_file_count(options->config)
-                                                           : OPTIMIZER_PARTS *
+                                                           : OPTIMIZER_ARRAYS *
                                                                  parameters_count(options->config),
                                               .describe = array_describe,
                                               .fill = array_fill,
@@ -207,8 +207,8 @@ static enum gt_status record_write(const struct checkpoint_save_options *options
     json_t *root;
     TRY(checkpoint_record_make(record, &root));
     enum gt_status status =
-        json_replace_file_told(FILE_IN(options->out_dir, CHECKPOINT_RECORD_NAME), root,
-                               CHECKPOINT_JSON_INDENT, NULL, out_in_place);
+        json_replace_file_keep_mode(FILE_IN(options->out_dir, CHECKPOINT_RECORD_NAME), root,
+                                    CHECKPOINT_JSON_INDENT, NULL, out_in_place);
     json_decref(root);
     return status;
 }

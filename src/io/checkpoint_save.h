@@ -5,7 +5,7 @@
 #include "io/checkpoint.h"
 
 /* out[count] = elements first ... of a part of the parameter `index`, in its saved dtype. */
-typedef enum gt_status checkpoint_read_fn(void *context, enum checkpoint_part part, int32_t index,
+typedef enum gt_status checkpoint_read_fn(void *context, enum checkpoint_array part, int32_t index,
                                           size_t first, size_t count, void *out);
 
 struct checkpoint_save_options {

@@ -49,7 +49,7 @@ const char *const export_format_words[] = {"hf",     "gguf",      "llmc", "peft"
 static enum gt_status run_refuse(const char *output, const char *folder, const char *what)
 {
     bool exists;
-    TRY(file_look(FILE_IN(folder, CHECKPOINT_RECORD_NAME), &exists));
+    TRY(file_stat_exists(FILE_IN(folder, CHECKPOINT_RECORD_NAME), &exists));
     if (!exists)
         return GT_OK;
     return FAIL(GT_USAGE, "%s: is %s of a run, which an export would damage; choose another OUTPUT",
@@ -62,7 +62,7 @@ static enum gt_status output_check(const struct export_options *options)
     const bool folder = formats[options->format].folder;
     char parent[FILE_PATH_MAX];
     bool exists;
-    TRY(file_look(output, &exists));
+    TRY(file_stat_exists(output, &exists));
     if (!folder && checkpoint_keep_belongs(file_name_of(output))) {
         file_folder_of(parent, output);
         TRY(run_refuse(output, parent, "a file"));

@@ -366,8 +366,8 @@ enum gt_status export_hf_write(const struct export_options *options,
                                const struct export_weights *weights)
 {
     struct hf_export export = {.options = options, .weights = weights, .aside_fd = -1};
-    TRY(file_look(options->output, &export.exists));
-    TRY(file_look(FILE_IN(options->output, CARD_NAME), &export.has_card));
+    TRY(file_stat_exists(options->output, &export.exists));
+    TRY(file_stat_exists(FILE_IN(options->output, CARD_NAME), &export.has_card));
     enum gt_status status = aside_create(&export);
     if (status == GT_OK) {
         status = folder_write(&export);

@@ -19,7 +19,7 @@
 
 #define VALUES 32    /* of a simple block, and of a part of Q4_K and Q5_K */
 #define K_VALUES 256 /* of a K block */
-#define K_PARTS 8
+#define K_SUBBLOCKS 8
 #define Q6_PARTS 16
 #define Q6_VALUES 16 /* of a part of Q6_K */
 #define SCALE_MAX 63 /* of a part of Q4_K and Q5_K */
@@ -258,7 +258,7 @@ static void weights_set(const float *values, float weights[static VALUES], struc
 }
 
 /* Each candidate is measured from the least value of the best one so far. */
-static void part_fit(const float *values, const struct search *search, struct part *out)
+static void subblock_fit(const float *values, const struct search *search, struct part *out)
 {
     float weights[VALUES], least = values[0], most = values[0], scale, fitted;
     uint8_t codes[VALUES];
@@ -296,10 +296,10 @@ static void part_fit(const float *values, const struct search *search, struct pa
 /* The 6-bit scales and minimums of 8 parts in 12 bytes: those of the first four parts in the low 6
  * bits of bytes 0 to 3 and 4 to 7; of the others the low 4 bits in bytes 8 to 11, and the high 2
  * bits above those of the first four. */
-static void scales_pack(const uint8_t scales[static K_PARTS],
-                        const uint8_t minimums[static K_PARTS], unsigned char *out)
+static void scales_pack(const uint8_t scales[static K_SUBBLOCKS],
+                        const uint8_t minimums[static K_SUBBLOCKS], unsigned char *out)
 {
-    for (size_t i = 0; i < K_PARTS / 2; i++) {
+    for (size_t i = 0; i < K_SUBBLOCKS / 2; i++) {
         const uint8_t scale = scales[i + 4], minimum = minimums[i + 4];
         out[i] = (unsigned char)(scales[i] | (scale >> 4) << 6);
         out[i + 4] = (unsigned char)(minimums[i] | (minimum >> 4) << 6);
@@ -319,14 +319,14 @@ static void scale_unpack(const unsigned char *in, size_t part, int *scale, int *
 }
 
 /* Fits the parts, stores their scales in the 16 bytes at `head`, and rounds the codes to these. */
-static void parts_encode(const float *values, const struct search *search, unsigned char *head,
-                         uint8_t codes[static K_VALUES])
+static void subblocks_encode(const float *values, const struct search *search, unsigned char *head,
+                             uint8_t codes[static K_VALUES])
 {
-    struct part parts[K_PARTS];
-    uint8_t scales[K_PARTS], minimums[K_PARTS];
+    struct part parts[K_SUBBLOCKS];
+    uint8_t scales[K_SUBBLOCKS], minimums[K_SUBBLOCKS];
     float scale_most = 0.0f, minimum_most = 0.0f;
-    for (size_t i = 0; i < K_PARTS; i++) {
-        part_fit(values + i * VALUES, search, &parts[i]);
+    for (size_t i = 0; i < K_SUBBLOCKS; i++) {
+        subblock_fit(values + i * VALUES, search, &parts[i]);
         scale_most = parts[i].scale > scale_most ? parts[i].scale : scale_most;
         minimum_most = parts[i].minimum > minimum_most ? parts[i].minimum : minimum_most;
     }
@@ -334,7 +334,7 @@ static void parts_encode(const float *values, const struct search *search, unsig
     const float by_minimum = minimum_most > 0.0f ? (float)SCALE_MAX / minimum_most : 0.0f;
     const float scale = f16_put(head, scale_most / (float)SCALE_MAX);
     const float minimum = f16_put(head + 2, minimum_most / (float)SCALE_MAX);
-    for (size_t i = 0; i < K_PARTS; i++) {
+    for (size_t i = 0; i < K_SUBBLOCKS; i++) {
         scales[i] = (uint8_t)clamp(nearest(by_scale * parts[i].scale), 0, SCALE_MAX);
         minimums[i] = (uint8_t)clamp(nearest(by_minimum * parts[i].minimum), 0, SCALE_MAX);
         const float unit = scale * (float)scales[i], offset = minimum * (float)minimums[i];
@@ -348,7 +348,7 @@ static void parts_encode(const float *values, const struct search *search, unsig
 /* Codes of parts 2 k and 2 k + 1 share bytes. */
 static void k_nibbles_put(const uint8_t codes[static K_VALUES], unsigned char *out)
 {
-    for (size_t pair = 0; pair < K_PARTS / 2; pair++)
+    for (size_t pair = 0; pair < K_SUBBLOCKS / 2; pair++)
         for (size_t i = 0; i < VALUES; i++)
             out[pair * VALUES + i] =
                 (unsigned char)((codes[2 * pair * VALUES + i] & 15) |
@@ -360,7 +360,7 @@ static void k_decode(const unsigned char *block, const unsigned char *fifths,
                      const unsigned char *nibbles, float *values)
 {
     const float scale = f16_get(block), minimum = f16_get(block + 2);
-    for (size_t part = 0; part < K_PARTS; part++) {
+    for (size_t part = 0; part < K_SUBBLOCKS; part++) {
         int units, offsets;
         scale_unpack(block + 4, part, &units, &offsets);
         const float unit = scale * (float)units, offset = minimum * (float)offsets;
@@ -376,7 +376,7 @@ static void q4_k_encode(const float *values, unsigned char *block)
 {
     static const struct search search = {.most = 15, .steps = 20, .first = -1.0f, .step = 0.1f};
     uint8_t codes[K_VALUES];
-    parts_encode(values, &search, block, codes);
+    subblocks_encode(values, &search, block, codes);
     k_nibbles_put(codes, block + 4 + PACKED_SCALES);
 }
 
@@ -390,7 +390,7 @@ static void q5_k_encode(const float *values, unsigned char *block)
     static const struct search search = {.most = 31, .steps = 15, .first = -0.5f, .step = 0.1f};
     uint8_t codes[K_VALUES];
     unsigned char *fifths = block + 4 + PACKED_SCALES;
-    parts_encode(values, &search, block, codes);
+    subblocks_encode(values, &search, block, codes);
     memset(fifths, 0, VALUES);
     for (size_t i = 0; i < K_VALUES; i++)
         fifths[i % VALUES] |= (unsigned char)((codes[i] >> 4) << i / VALUES);

@@ -344,8 +344,8 @@ static enum gt_status tensor_add(const struct gguf *gguf, const struct model_con
 
 /* Refuses a tensor that the table does not have: leaving it out would change what the model
  * computes. */
-static enum gt_status others_refuse(const struct gguf *gguf, const struct model_config *config,
-                                    const struct safetensors *table)
+static enum gt_status unknown_refuse(const struct gguf *gguf, const struct model_config *config,
+                                     const struct safetensors *table)
 {
     for (size_t i = 0; i < gguf->tensor_count; i++) {
         const struct gguf_tensor *tensor = &gguf->tensors[i];
@@ -372,7 +372,7 @@ static enum gt_status tensors_add(const struct gguf *gguf, const struct model_co
         parameters_file_shape(config, i, &shape);
         TRY(tensor_add(gguf, config, &shape, table));
     }
-    return others_refuse(gguf, config, table);
+    return unknown_refuse(gguf, config, table);
 }
 
 enum gt_status gguf_model_open(const void *owner, const char *path, struct model_config *out_config,

@@ -22,7 +22,7 @@
 #define WINDOW_LAYERS_DEFAULT 28 /* max_window_layers */
 /* Far beyond any model, and small enough that a product of two fits 64 bits. */
 #define HF_SIZE_MAX 16777216
-#define OWN_TYPE "gpt_train"
+#define GPT_TRAIN_OBJECT "gpt_train"
 
 /* ---- fields ---- */
 /* Returns the double with the fewest digits that rounds to `value`: 0.1 instead of
@@ -166,7 +166,7 @@ static const char *const orders[ARCH_FAMILIES][24] = {
                      "bos_token_id",
                      "eos_token_id",
                      "torch_dtype",
-                     OWN_TYPE},
+                     GPT_TRAIN_OBJECT},
     [FAMILY_LLAMA] = {"model_type",
                       "vocab_size",
                       "max_position_embeddings",
@@ -185,13 +185,13 @@ static const char *const orders[ARCH_FAMILIES][24] = {
                       "eos_token_id",
                       "attention_dropout",
                       "torch_dtype",
-                      OWN_TYPE,
+                      GPT_TRAIN_OBJECT,
                       "architectures",
                       "attention_bias",
                       "mlp_bias"},
 };
-static const char *const own_order[] = {"dropout",  "norm", "position",   "mlp",  "qk_norm",
-                                        "qkv_bias", "bias", "embed_norm", "gelu", NULL};
+static const char *const private_order[] = {"dropout",  "norm", "position",   "mlp",  "qk_norm",
+                                            "qkv_bias", "bias", "embed_norm", "gelu", NULL};
 
 /* Returns the members of `root`, which it releases, in an order. */
 static json_t *ordered(json_t *root, const char *const *order)
@@ -208,7 +208,7 @@ static json_t *ordered(json_t *root, const char *const *order)
 
 /* Returns true if the fields of Llama's family cannot say every value of a property, so that ours
  * must. */
-static bool is_own_property(enum shape_property property)
+static bool is_private_property(enum shape_property property)
 {
     const struct shape_row *row = shape_row_get(property);
     bool said = arch_field(arch_get(ARCH_gpt_train), property) != NULL;
@@ -235,7 +235,7 @@ static int fields_add(json_t *root, const struct shape *shape, const struct arch
         const struct shape_row *row = shape_row_get(property);
         if (arch_field(arch, property) != NULL)
             failures |= json_object_set_new(root, arch_field(arch, property),
-                                            row->type == SHAPE_TYPE_CHOICE
+                                            row->type == SHAPE_TYPE_WORD
                                                 ? field_word(row, (int)shape_get(shape, property))
                                                 : hf_property_json(shape, property));
     }
@@ -243,18 +243,18 @@ static int fields_add(json_t *root, const struct shape *shape, const struct arch
 }
 
 /* Adds the object of what the fields do not say. */
-static int own_add(json_t *root, const struct model_config *config, const struct arch *arch)
+static int private_add(json_t *root, const struct model_config *config, const struct arch *arch)
 {
     json_t *object = arch->family == FAMILY_GPT2
                          ? json_pack("{s:b}", "bias", (int)config->bias)
                          : json_pack("{s:f}", "dropout", shortest_double(config->dropout));
     int failures = 0;
     for (int p = 0; p < SHAPE_PROPERTIES && arch->class_name == NULL; p++)
-        if (is_own_property((enum shape_property)p))
+        if (is_private_property((enum shape_property)p))
             failures |=
                 json_object_set_new(object, shape_row_get((enum shape_property)p)->name,
                                     hf_property_json(&config->shape, (enum shape_property)p));
-    return failures | json_object_set_new(root, OWN_TYPE, ordered(object, own_order));
+    return failures | json_object_set_new(root, GPT_TRAIN_OBJECT, ordered(object, private_order));
 }
 
 /* Sets *out to the choice of a word, which stands between '|' in the field's words. */
@@ -304,7 +304,7 @@ static enum gt_status field_parse(const json_t *root, const char *source, const 
         TRY(OPTIONAL(json_get_bool, root, source, field, &flag));
         value = flag != row->inverse;
         break;
-    case SHAPE_TYPE_CHOICE:
+    case SHAPE_TYPE_WORD:
         TRY(choice_parse(root, source, row, field, &choice));
         value = choice;
     }
@@ -324,7 +324,7 @@ static enum gt_status fields_parse(const json_t *root, const char *source, const
     return GT_OK;
 }
 
-/* Reads a property in our own object.  Sets *out to the index of a word. */
+/* Reads a property in our object.  Sets *out to the index of a word. */
 static enum gt_status word_parse(const json_t *object, const char *source,
                                  const struct shape_row *row, double *out)
 {
@@ -339,16 +339,17 @@ static enum gt_status word_parse(const json_t *object, const char *source,
 }
 
 /* Reads what Llama's fields do not say of a model of ours. */
-static enum gt_status own_parse(const json_t *object, const char *source, struct shape *shape)
+static enum gt_status private_parse(const json_t *object, const char *source, struct shape *shape)
 {
     for (int p = 0; p < SHAPE_PROPERTIES; p++) {
         const struct shape_row *row = shape_row_get((enum shape_property)p);
         double value;
         int64_t integer;
         bool flag;
-        if (!is_own_property((enum shape_property)p) || (row->optional && !has(object, row->name)))
+        if (!is_private_property((enum shape_property)p) ||
+            (row->optional && !has(object, row->name)))
             continue;
-        if (row->type == SHAPE_TYPE_CHOICE) {
+        if (row->type == SHAPE_TYPE_WORD) {
             TRY(word_parse(object, source, row, &value));
         } else if (row->type == SHAPE_TYPE_BOOL) {
             TRY(json_get_bool(object, source, row->name, &flag));
@@ -407,7 +408,7 @@ static enum gt_status gpt2_parse(const json_t *root, const char *source,
     TRY(flag_expect(root, source, "add_cross_attention", false));
     TRY(sizes_check(root, source, config));
     TRY(hf_real_field(root, source, "resid_pdrop", 0.0, 1.0, &dropout));
-    TRY(OPTIONAL(json_get_object, root, source, OWN_TYPE, &ours));
+    TRY(OPTIONAL(json_get_object, root, source, GPT_TRAIN_OBJECT, &ours));
     if (ours != NULL)
         TRY(json_get_bool(ours, source, "bias", &config->bias));
     config->dropout = (float)dropout;
@@ -709,7 +710,7 @@ static enum gt_status biases_parse(const json_t *root, const char *source, const
 static enum gt_status llama_parse(const json_t *root, const char *source, const struct arch *arch,
                                   struct model_config *config)
 {
-    const bool own = arch->class_name == NULL;
+    const bool is_ours = arch->class_name == NULL;
     const json_t *ours = NULL;
     double dropout = 0.0;
     TRY(llama_sizes_check(root, source, config));
@@ -719,10 +720,10 @@ static enum gt_status llama_parse(const json_t *root, const char *source, const 
     TRY(rope_parse(root, source, &config->rope));
     TRY(rope_layers_check(root, source, &config->shape));
     TRY(window_parse(root, source, arch, config));
-    if (own || has(root, OWN_TYPE))
-        TRY(json_get_object(root, source, OWN_TYPE, &ours));
-    if (own)
-        TRY(own_parse(ours, source, &config->shape));
+    if (is_ours || has(root, GPT_TRAIN_OBJECT))
+        TRY(json_get_object(root, source, GPT_TRAIN_OBJECT, &ours));
+    if (is_ours)
+        TRY(private_parse(ours, source, &config->shape));
     TRY(hf_real_field(ours != NULL ? ours : root, source,
                       ours != NULL ? "dropout" : "attention_dropout", 0.0, 1.0, &dropout));
     config->dropout = (float)dropout;
@@ -797,7 +798,7 @@ static const char *const harmless[] = {"model_type",
                                        "diversity_penalty",
                                        "no_repeat_ngram_size",
                                        "encoder_no_repeat_ngram_size",
-                                       OWN_TYPE,
+                                       GPT_TRAIN_OBJECT,
                                        NULL};
 
 /* Fields that are read or checked, besides those that are written. */
@@ -813,24 +814,24 @@ static bool is_listed(const char *const *list, const char *name)
     return *list != NULL;
 }
 
-/* Returns true if a field is known, or with `own` a member of our own object. */
-static bool is_known(const struct arch *arch, bool own, const char *name)
+/* Returns true if a field is known, or with `is_ours` a member of our object. */
+static bool is_known(const struct arch *arch, bool is_ours, const char *name)
 {
     for (int p = 0; p < SHAPE_PROPERTIES; p++) {
         const enum shape_property property = (enum shape_property)p;
-        const char *field = own ? shape_row_get(property)->name : arch_field(arch, property);
+        const char *field = is_ours ? shape_row_get(property)->name : arch_field(arch, property);
         if (field != NULL && strcmp(field, name) == 0)
             return true;
     }
-    if (own)
-        return is_listed(own_order, name);
+    if (is_ours)
+        return is_listed(private_order, name);
     return is_listed(harmless, name) || is_listed(checked, name) ||
            is_listed(orders[arch->family], name);
 }
 
-/* Names the fields that are set and not known, or with `own` the members of our own object. */
+/* Names the fields that are set and not known, or with `is_ours` the members of our object. */
 static void unknown_report(const json_t *root, const char *source, const struct arch *arch,
-                           bool own)
+                           bool is_ours)
 {
     char list[UNKNOWN_TEXT_MAX] = "";
     const char *name;
@@ -841,7 +842,7 @@ static void unknown_report(const json_t *root, const char *source, const struct 
         const bool number = json_is_number(value) && json_number_value(value) != 0.0;
         bool fine = !json_is_true(value) && !number && size + json_string_length(value) == 0;
         fine = fine || name[0] == '_' || strncmp(name, "unsloth_", 8) == 0;
-        if (!fine && !is_known(arch, own, name))
+        if (!fine && !is_known(arch, is_ours, name))
             (void)snprintf(list + used, sizeof list - used, "%s\"%.64s\": %s", used > 0 ? ", " : "",
                            name, JSON_SHORT_TEXT(value));
     }
@@ -876,7 +877,7 @@ enum gt_status hf_config_make(const struct model_config *config, int32_t bos_tok
     int failures = fields_add(root, &shape, arch);
     failures |=
         arch->family == FAMILY_GPT2 ? gpt2_add(root, config) : llama_add(root, config, arch);
-    failures |= own_add(root, config, arch);
+    failures |= private_add(root, config, arch);
     if (arch->class_name != NULL)
         failures |= json_object_set_new(root, "architectures", json_pack("[s]", arch->class_name));
     *out = ordered(json_whole(root, failures), orders[arch->family]);
@@ -940,8 +941,8 @@ enum gt_status hf_config_parse(const json_t *root, const char *source, struct mo
         TRY(llama_parse(root, source, arch, &config));
     config.padded_vocab_size = config.vocab_size;
     unknown_report(root, source, arch, false);
-    if (has(root, OWN_TYPE)) /* which a later release may have written */
-        unknown_report(json_object_get(root, OWN_TYPE), source, arch, true);
+    if (has(root, GPT_TRAIN_OBJECT)) /* which a later release may have written */
+        unknown_report(json_object_get(root, GPT_TRAIN_OBJECT), source, arch, true);
     *out = config;
     *out_rest = rest;
     return GT_OK;

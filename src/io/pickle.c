@@ -80,14 +80,14 @@ static enum gt_status push(struct machine *m, json_t *value)
 }
 
 /* Gives a new value its owner; NULL means out of memory. */
-static enum gt_status own(struct machine *m, json_t *value)
+static enum gt_status reference_add(struct machine *m, json_t *value)
 {
     return json_array_append_new(m->pickle->values, value) == 0 ? GT_OK : out_of_memory(m);
 }
 
 static enum gt_status push_new(struct machine *m, json_t *value)
 {
-    TRY(own(m, value));
+    TRY(reference_add(m, value));
     return push(m, value);
 }
 
@@ -241,7 +241,7 @@ static enum gt_status op_tuple(struct machine *m)
 {
     size_t first;
     json_t *tuple = json_array();
-    TRY(own(m, tuple));
+    TRY(reference_add(m, tuple));
     TRY(items_find(m, m->opcode == 't' ? 0 : (size_t)m->opcode - 0x84 /* TUPLE1, TUPLE2, TUPLE3 */,
                    &first));
     TRY(move_to(m, tuple, first));

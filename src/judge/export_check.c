@@ -117,7 +117,7 @@ static enum gt_status loss_of(const char *model, int64_t window, const int32_t *
 }
 
 static enum gt_status losses_compare(const struct export_check *check, const char *exported,
-                                     bool own, const int32_t *ids, int64_t count)
+                                     bool builtin, const int32_t *ids, int64_t count)
 {
     const struct model_config *config = &check->options->checkpoint->config;
     const int64_t limit = config->block_size < WINDOW_MAX ? config->block_size : WINDOW_MAX;
@@ -127,7 +127,7 @@ static enum gt_status losses_compare(const struct export_check *check, const cha
     TRY(loss_of(exported, window, ids, count, &after));
     log_result("%s: loss %.4f, the model's is %.4f (%+.4f, %" PRId64 " tokens of %s)", exported,
                after, before, after - before, (count - 1) / window * window,
-               own ? "our own text" : "the validation data");
+               builtin ? "our own text" : "the validation data");
     const double bound = bound_of(check->options) * fmax(1.0, before / CHANCE_MAX);
     if (fabs(after - before) <= bound)
         return GT_OK;
@@ -160,14 +160,14 @@ enum gt_status export_check_run(const struct export_check *check)
     most = most > TOKENS_MIN ? most : TOKENS_MIN;
     TRY(HOSTMEM_NEW(options->mem, (size_t)most + 1, "tokens to evaluate", &ids));
     enum gt_status status = tokens_of_run(check, most + 1, ids, &count);
-    const bool own = count < 2;
-    if (own)
+    const bool builtin = count < 2;
+    if (builtin)
         THEN(status, tokens_of_text(check, most + 1, ids, &count));
     if (status == GT_OK && count < 2)
         log_note(
             "not evaluated: the run's validation data are not here, and there is no tokenizer for another text");
     else
-        THEN(status, losses_compare(check, exported, own, ids, count));
+        THEN(status, losses_compare(check, exported, builtin, ids, count));
     hostmem_free(ids);
     return status;
 }

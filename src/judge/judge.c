@@ -19,7 +19,7 @@
 #include "base/size.h"
 #include "config/config_args.h"
 #include "config/config_key.h"
-#include "data/choices.h"
+#include "data/questions.h"
 #include "session/bad_value.h"
 #include "session/restore_weights.h"
 #include "session/session_open.h"
@@ -111,12 +111,12 @@ static enum gt_status model_load(struct judge *judge)
 /* ---- the perplexity of a token file ---- */
 
 /* Opens the tokenizer next to the tokens, else the one next to the model. */
-static enum gt_status tokenizer_look(struct judge *judge)
+static enum gt_status judge_tokenizer_find(struct judge *judge)
 {
     const char *path = judge->config->eval_data;
     char folder[FILE_PATH_MAX];
     bool exists;
-    TRY(file_look(path, &exists));
+    TRY(file_stat_exists(path, &exists));
     file_folder_of(folder, path);
     TRY(tokenizer_open_dataset(judge->mem, file_is_folder(path) ? path : folder,
                                &judge->tokenizer));
@@ -171,7 +171,7 @@ static enum gt_status text_judge(struct judge *judge)
         .must_be_finite = true};
     struct evaluation_sum sum;
     double bytes = 0.0;
-    TRY(tokenizer_look(judge));
+    TRY(judge_tokenizer_find(judge));
     TRY(feed_documents_set(&judge->feed, judge->tokenizer));
     TRY(evaluation_split_sum(&evaluation, TOKEN_VAL, "evaluate", &sum));
     progress_clear(&judge->progress);
@@ -191,10 +191,11 @@ static enum gt_status text_judge(struct judge *judge)
 
 /* Writes context and answer into the first sequence: row t predicts token t + 1, and only the
  * answer's tokens count. */
-static enum gt_status row_fill(const struct judge *judge, const struct choices_question *question,
+static enum gt_status row_fill(const struct judge *judge, const struct question *question,
                                int64_t number, int32_t answer)
 {
-    const struct choices_tokens *context = &question->context, *tokens = &question->answers[answer];
+    const struct question_tokens *context = &question->context,
+                                 *tokens = &question->answers[answer];
     const int64_t count = (int64_t)context->count + tokens->count;
     int32_t *ids = judge->feed.tensors.ids, *targets = judge->feed.tensors.targets;
     if (count - 1 > judge->time)
@@ -216,7 +217,7 @@ static enum gt_status row_fill(const struct judge *judge, const struct choices_q
 /* A row to be evaluated. */
 struct row {
     struct judge *judge;
-    const struct choices_question *question;
+    const struct question *question;
     int64_t number;
     int32_t answer;
     double loss;
@@ -234,7 +235,7 @@ static enum gt_status row_evaluate(void *context)
 }
 
 /* Finds the answer with the smallest loss per token, and the one with the smallest loss. */
-static enum gt_status question_answer(struct judge *judge, const struct choices_question *question,
+static enum gt_status question_answer(struct judge *judge, const struct question *question,
                                       int64_t number, int32_t *out_mean, int32_t *out_sum)
 {
     double least_mean = INFINITY, least_sum = INFINITY;
@@ -259,16 +260,16 @@ static enum gt_status question_answer(struct judge *judge, const struct choices_
 }
 
 /* Prints how many questions the model answers correctly. */
-static enum gt_status questions_judge(struct judge *judge, struct choices *choices)
+static enum gt_status questions_judge(struct judge *judge, struct questions *questions)
 {
-    const int64_t count = choices_count(choices);
+    const int64_t count = questions_count(questions);
     int64_t right_mean = 0, right_sum = 0;
     for (int64_t i = 0; i < count; i++) {
-        struct choices_question question;
+        struct question question;
         int32_t mean = 0, sum = 0;
         if (stop_requested())
             return GT_STOPPED;
-        TRY(choices_next(choices, &question));
+        TRY(questions_next(questions, &question));
         TRY(question_answer(judge, &question, i, &mean, &sum));
         right_mean += mean == question.right;
         right_sum += sum == question.right;
@@ -285,7 +286,7 @@ static enum gt_status questions_judge(struct judge *judge, struct choices *choic
 static enum gt_status judge_all(struct judge *judge)
 {
     const struct config *config = judge->config;
-    struct choices *choices;
+    struct questions *questions;
     TRY(model_load(judge));
     stop_install();
     const int64_t vocab_size = judge->source.checkpoint->config.vocab_size;
@@ -295,8 +296,8 @@ static enum gt_status judge_all(struct judge *judge)
         TRY(text_judge(judge));
     if (config->hellaswag[0] == '\0')
         return GT_OK;
-    TRY(choices_open(judge->mem, config->hellaswag, vocab_size, &choices));
-    return questions_judge(judge, choices);
+    TRY(questions_open(judge->mem, config->hellaswag, vocab_size, &questions));
+    return questions_judge(judge, questions);
 }
 
 /* ---- tokens in memory ---- */

@@ -410,9 +410,10 @@ enum gt_status autodiff_target_in_place(struct autodiff *ad, int32_t from, int32
 {
     const struct tensor *tensors = ad->graph->tensors;
     bool plain = ad->at[tensor].parameter < 0 && tensors[tensor].base == TENSOR_NONE;
-    bool own = tensors[ad->at[from].gradient].base == TENSOR_NONE &&
-               tensors[from].dtype == tensors[tensor].dtype;
-    if (!plain || !own || ad->at[tensor].gradient != TENSOR_NONE || gradient_is_shared(ad, from))
+    bool is_same = tensors[ad->at[from].gradient].base == TENSOR_NONE &&
+                   tensors[from].dtype == tensors[tensor].dtype;
+    if (!plain || !is_same || ad->at[tensor].gradient != TENSOR_NONE ||
+        gradient_is_shared(ad, from))
         return autodiff_target(ad, tensor, slot, arguments);
     arguments->operand[slot] = ad->at[tensor].gradient = ad->at[from].gradient;
     ad->at[tensor].written = true;

@@ -10,7 +10,7 @@
 #include "ops/infer.h"
 
 /* The most characters that a name has of the name that it is made of. */
-#define NAME_PART_MAX 44
+#define NAME_WORD_MAX 44
 #define VIEW_PART_MAX 36
 
 enum gt_status graph_create(const void *owner, struct graph **out)
@@ -167,9 +167,9 @@ static enum gt_status made_tensor_add(const struct graph_pen *pen, const struct 
         .phase = pen->graph->programs[pen->program].phase,
     };
     memcpy(made.dims, operand->dims, sizeof made.dims);
-    char *at = graph_name_put(made.name, name, NAME_PART_MAX);
+    char *at = graph_name_put(made.name, name, NAME_WORD_MAX);
     *at++ = '.';
-    graph_name_put(at, op_operand_name(call->kind, slot), NAME_PART_MAX);
+    graph_name_put(at, op_operand_name(call->kind, slot), NAME_WORD_MAX);
     return graph_tensor_add(pen->graph, &made, out);
 }
 

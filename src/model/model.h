@@ -55,7 +55,7 @@ enum parameter_group {
     PARAMETER_GROUPS
 };
 
-#define PARAMETER_PARTS_MAX 3
+#define PARAMETER_RANGES_MAX 3
 
 /* Which rank has the states of a parameter: a number, or one of these. */
 enum {
@@ -81,8 +81,8 @@ struct parameter {
     enum memory_space states_home; /* where master, m, v and scales live */
     int32_t parts; /* ranges of rows that are matrices of their own for Muon: 1, or those of
                       part_rows */
-    int64_t part_rows[PARAMETER_PARTS_MAX];
-    int32_t part_of[PARAMETER_PARTS_MAX];
+    int64_t part_rows[PARAMETER_RANGES_MAX];
+    int32_t part_of[PARAMETER_RANGES_MAX];
     int32_t units; /* equal ranges of whole blocks of STATE_BLOCK elements, whose squares are summed
                       one by one */
     int32_t owner;
@@ -148,8 +148,8 @@ struct model {
     struct parameter_list parameters;
     int32_t scalars; /* [SCALAR_WORDS] */
     int32_t angles;  /* [block_size, D]: cosines, then sines, of rotary positions; or TENSOR_NONE */
-    int32_t expand[PARAMETER_PARTS_MAX]; /* [k rank, k rank]: alpha / rank times the identity, for k
-                                            adapters */
+    int32_t expand[PARAMETER_RANGES_MAX]; /* [k rank, k rank]: alpha / rank times the identity, for
+                                            k adapters */
     int32_t corrections; /* [correction_rows, 2]: 1 - beta1^t, 1 - beta2^t for t = 1 .. */
     /* [micro_batch T, C] in host memory, that of block 0; the next blocks' follow. */
     int32_t inputs;

@@ -414,7 +414,7 @@ static enum gt_status inputs_add(struct model *model)
 static enum gt_status tables_add(struct model *model)
 {
     const struct model_config *config = &model->options.config;
-    for (int32_t parts = 1; config->lora.rank > 0 && parts <= PARAMETER_PARTS_MAX; parts++) {
+    for (int32_t parts = 1; config->lora.rank > 0 && parts <= PARAMETER_RANGES_MAX; parts++) {
         int32_t *table = &model->expand[parts - 1];
         TRY(table_add(model->graph, "expand", parts * config->lora.rank, parts * config->lora.rank,
                       table));
@@ -431,7 +431,7 @@ static enum gt_status tables_add(struct model *model)
 }
 
 /* Lets a copy from host memory that a block waits for begin where the copy before it has ended,
- * within the block or the one that runs before it, so that it runs beside computing. */
+ * within the block or the one that runs before it, so that it runs during computing. */
 static void fetches_advance(struct program *program)
 {
     struct op *ops = program->ops;

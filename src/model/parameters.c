@@ -50,8 +50,8 @@ bool model_is_gpt2(const struct model_config *config)
 /* A layer of a block, or the last norm. */
 struct layer {
     const char *name;
-    const char *part[PARAMETER_PARTS_MAX]; /* the names in files, if not `name` */
-    int64_t part_rows[PARAMETER_PARTS_MAX];
+    const char *part[PARAMETER_RANGES_MAX]; /* the names in files, if not `name` */
+    int64_t part_rows[PARAMETER_RANGES_MAX];
     int64_t in, out; /* of a matrix; a vector has `out` elements */
     bool missing, bias;
 };
@@ -350,7 +350,8 @@ void parameters_shape(const struct model_config *config, size_t index, struct pa
 
 /* ---- the tensors of a file ---- */
 
-static size_t slots_parts(const struct model_config *config, const struct slot *slots, size_t count)
+static size_t slots_ranges(const struct model_config *config, const struct slot *slots,
+                           size_t count)
 {
     struct layer layers[BLOCK_LAYERS];
     size_t parts = 0;
@@ -368,12 +369,12 @@ size_t parameters_file_count(const struct model_config *config)
     struct slot slots[SLOTS_MAX];
     const size_t count = slots_list(config, BLOCK_LAYERS, slots);
     return parameters_count(config) +
-           (size_t)config->n_layer * (slots_parts(config, slots, count) - count);
+           (size_t)config->n_layer * (slots_ranges(config, slots, count) - count);
 }
 
 /* Takes a part out of a parameter's shape. */
-static void part_take(const struct model_config *config, size_t block, const struct slot *slot,
-                      size_t part, struct parameter_shape *shape)
+static void part_shape_select(const struct model_config *config, size_t block,
+                              const struct slot *slot, size_t part, struct parameter_shape *shape)
 {
     const struct layer layer = layer_get(config, slot->which);
     for (size_t i = 0; i < part; i++)
@@ -390,7 +391,7 @@ void parameters_file_shape(const struct model_config *config, size_t index,
     struct slot slots[SLOTS_MAX];
     const size_t embeddings = embeddings_count(config),
                  count = slots_list(config, BLOCK_LAYERS, slots);
-    const size_t parts = slots_parts(config, slots, count);
+    const size_t parts = slots_ranges(config, slots, count);
     assert(index < parameters_file_count(config));
     if (index < embeddings || index >= embeddings + parts * (size_t)config->n_layer) {
         parameters_shape(
@@ -407,7 +408,7 @@ void parameters_file_shape(const struct model_config *config, size_t index,
         left -= (size_t)out->parts;
     }
     if (out->parts > 1 || out->adapter != ADAPTER_NONE)
-        part_take(config, block, &slots[whole - embeddings - block * count], left, out);
+        part_shape_select(config, block, &slots[whole - embeddings - block * count], left, out);
 }
 
 size_t parameter_elements(const struct parameter_shape *shape)

@@ -23,9 +23,9 @@ struct parameter_shape {
     int32_t rank;       /* 1 or 2 */
     int64_t dims[2];
     int32_t parts; /* tensors of a model's file that it consists of */
-    int64_t part_rows[PARAMETER_PARTS_MAX];
+    int64_t part_rows[PARAMETER_RANGES_MAX];
     /* Of adapters: which part of the layer each part adapts. */
-    int32_t part_of[PARAMETER_PARTS_MAX];
+    int32_t part_of[PARAMETER_RANGES_MAX];
     int32_t whole;       /* of a tensor of a file: the parameter that it is a part of, */
     size_t first;        /* and its first element there */
     bool linear;         /* the weight of a linear layer of a block, */

@@ -9,7 +9,7 @@
  * numbers are those of its last micro-step.
  *
  * If a part is one micro-step, its program does all that: the gradients of a block are exchanged
- * beside its backward pass and added at its end, and their memory serves again.
+ * during its backward pass and added at its end, and their memory serves again.
  */
 #include "model/parts.h"
 
@@ -67,8 +67,8 @@ static struct parameter_range piece_range(const struct parts_builder *builder,
 
 /* Sets *out to a view of those elements of `tensor`, which begins with the parameter's element
  * `base`.  If the rank has none of them, sets it to TENSOR_NONE. */
-static enum gt_status piece_take(const struct parts_builder *builder, const struct piece *piece,
-                                 int32_t rank, int32_t tensor, int64_t base, int32_t *out)
+static enum gt_status piece_receive(const struct parts_builder *builder, const struct piece *piece,
+                                    int32_t rank, int32_t tensor, int64_t base, int32_t *out)
 {
     const struct parameter_range range = piece_range(builder, piece, rank);
     *out = TENSOR_NONE;
@@ -112,7 +112,7 @@ static enum gt_status piece_exchange(const struct parts_builder *builder, struct
     const int32_t whole = weights ? piece->parameter->tensor : builder->part,
                   ranks = builder->ranks;
     int32_t own;
-    TRY(piece_take(builder, piece, builder->rank, whole, 0, &own));
+    TRY(piece_receive(builder, piece, builder->rank, whole, 0, &own));
     piece->own = weights ? TENSOR_NONE : own;
     if (piece->own != TENSOR_NONE && ranks > 1)
         TRY(others_add(builder, piece));
@@ -120,9 +120,9 @@ static enum gt_status piece_exchange(const struct parts_builder *builder, struct
         const int32_t to = (builder->rank + i) % ranks, from = (builder->rank + ranks - i) % ranks;
         int32_t sent = own, received = TENSOR_NONE;
         if (weights)
-            TRY(piece_take(builder, piece, from, whole, 0, &received));
+            TRY(piece_receive(builder, piece, from, whole, 0, &received));
         else
-            TRY(piece_take(builder, piece, to, whole, 0, &sent));
+            TRY(piece_receive(builder, piece, to, whole, 0, &sent));
         if (piece->own != TENSOR_NONE)
             TRY(graph_view_add(builder->pen.graph, piece->others, from - (from > builder->rank), 1,
                                &received));
@@ -139,8 +139,8 @@ static enum gt_status piece_add(const struct parts_builder *builder, const struc
     int32_t sum;
     if (piece->own == TENSOR_NONE)
         return GT_OK;
-    TRY(piece_take(builder, piece, builder->rank, piece->parameter->gradient,
-                   piece->parameter->first, &sum));
+    TRY(piece_receive(builder, piece, builder->rank, piece->parameter->gradient,
+                      piece->parameter->first, &sum));
     return GRAPH_ADD(SUM_PARTS, &builder->pen, piece->parameter->name, NULL, .x = piece->own,
                      .others = piece->others, .y = sum,
                      .attrs.accumulate = builder->first ? 0 : 1u << SUM_PARTS_Y,

@@ -75,7 +75,7 @@ struct pipeline {
 
 /* Replaces a tensor by a view of the slice's elements, of which it has the first at `from`;
  * TENSOR_NONE stays, and so does a tensor without others. */
-static enum gt_status range_take(const struct slice *slice, int64_t from, int32_t *tensor)
+static enum gt_status range_view(const struct slice *slice, int64_t from, int32_t *tensor)
 {
     struct graph *graph = slice->pen->graph;
     if (*tensor == TENSOR_NONE || slice->count == graph_tensor_elements(graph, *tensor))
@@ -88,7 +88,7 @@ static enum gt_status range_take(const struct slice *slice, int64_t from, int32_
 
 /* Takes `count` elements of a parameter from `first` on.  The exponents of 8-bit moments stay
  * whole. */
-static enum gt_status slice_take(const struct graph_pen *pen, const struct model *model,
+static enum gt_status slice_view(const struct graph_pen *pen, const struct model *model,
                                  const struct parameter *parameter, int64_t first, int64_t count,
                                  struct slice *out)
 {
@@ -104,11 +104,11 @@ static enum gt_status slice_take(const struct graph_pen *pen, const struct model
                           .first = first - parameter->first,
                           .count = count,
                           .index_base = parameter->index_base + first};
-    TRY(range_take(out, first, &out->weight));
-    TRY(range_take(out, out->first, &out->gradient));
-    TRY(range_take(out, out->first, &out->master));
-    TRY(range_take(out, out->first, &out->m));
-    return range_take(out, out->first, &out->v);
+    TRY(range_view(out, first, &out->weight));
+    TRY(range_view(out, out->first, &out->gradient));
+    TRY(range_view(out, out->first, &out->master));
+    TRY(range_view(out, out->first, &out->m));
+    return range_view(out, out->first, &out->v);
 }
 
 static enum gt_status fetch_add(struct slice *slice, int32_t host, int32_t *device)
@@ -308,7 +308,7 @@ static enum gt_status stored_shift(struct pipeline *line, struct slice *slice)
     return GT_OK;
 }
 
-/* Appends a slice whose states are in host memory; the next one is fetched beside it. */
+/* Appends a slice whose states are in host memory; the next one is fetched meanwhile. */
 static enum gt_status host_slice_append(struct pipeline *line, struct slice *slice)
 {
     TRY(stored_shift(line, slice));
@@ -345,7 +345,7 @@ static enum gt_status parameter_divide(struct pipeline *line, const struct param
         count = parts ? parameter->part_rows[part++] * (parameter->count / rows)
                       : min_i64(most, end - first);
         TRY(HOSTMEM_GROW(graph, &line->slice, (size_t)line->count + 1, "slices of parameters"));
-        TRY(slice_take(line->pen, line->model, parameter, first, count, &line->slice[line->count]));
+        TRY(slice_view(line->pen, line->model, parameter, first, count, &line->slice[line->count]));
         line->count++;
     }
     return GT_OK;

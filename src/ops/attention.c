@@ -156,7 +156,7 @@ static size_t attention_cached_workspace_cap(const struct op_call *call)
     if (call->attrs.time >= OP_CACHE_ROWS || parts <= 1 || call->attrs.heads <= 0)
         return 0;
     const int64_t rows = y->dims[0], sums = operand_elements(y) + 2 * rows * call->attrs.heads;
-    return (size_t)(sums * (parts < OP_CACHE_PARTS ? parts : OP_CACHE_PARTS)) * sizeof(float);
+    return (size_t)(sums * (parts < OP_CACHE_RANGES ? parts : OP_CACHE_RANGES)) * sizeof(float);
 }
 
 const struct op_declaration op_attention_cached = {

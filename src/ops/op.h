@@ -30,13 +30,13 @@
 /* Constants of the workspace caps.  A library, or one of our kernels that splits K, may use up to
  * gemm's bytes.  Sums over rows produce OP_PARTIAL_ROWS partial results, and the norm of several
  * gradients at once at most OP_SQUARES_WORDS.  With fewer than OP_CACHE_ROWS new rows, a kernel
- * splits the key-value cache into parts of OP_CACHE_KEYS cached rows, at most OP_CACHE_PARTS. */
+ * splits the key-value cache into parts of OP_CACHE_KEYS cached rows, at most OP_CACHE_RANGES. */
 #define OP_GEMM_WORKSPACE_BYTES ((size_t)32 << 20)
 #define OP_PARTIAL_ROWS 256
 #define OP_SQUARES_WORDS (24 * OP_PARTIAL_ROWS)
 #define OP_CACHE_ROWS 16
 #define OP_CACHE_KEYS 128
-#define OP_CACHE_PARTS 32
+#define OP_CACHE_RANGES 32
 
 #define OP(KIND, name, operands) OP_##KIND,
 enum op_kind {

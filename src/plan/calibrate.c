@@ -371,17 +371,17 @@ static enum gt_status attempt_measure(struct hostmem *mem, const struct calibrat
 
 /* Other programs only make a timing slower, and rarely twice alike. */
 enum gt_status calibrate_measure(struct hostmem *mem, const struct calibrate_request *request,
-                                 struct plan_rates *out, bool *settled)
+                                 struct plan_rates *out, bool *is_steady)
 {
     struct sums sums;
     struct plan_rates rates;
     int32_t rows = 0; /* to be chosen */
     double best = INFINITY, slowest = 0.0, mean = 0.0;
     assert(request->seconds > 0.0 && request->plan->segment_count > 0);
-    *settled = false;
-    for (int i = 0; i < ATTEMPTS_MAX && !*settled; i++) {
+    *is_steady = false;
+    for (int i = 0; i < ATTEMPTS_MAX && !*is_steady; i++) {
         TRY(attempt_measure(mem, request, request->seconds / 2.0, &rows, &sums, &rates));
-        *settled = fabs(sums.pass_seconds - best) <= AGREEMENT * best && i > 0;
+        *is_steady = fabs(sums.pass_seconds - best) <= AGREEMENT * best && i > 0;
         if (sums.pass_seconds < best)
             *out = rates;
         best = sums.pass_seconds < best ? sums.pass_seconds : best;
@@ -389,7 +389,7 @@ enum gt_status calibrate_measure(struct hostmem *mem, const struct calibrate_req
         mean = fmax(mean, sums.mean_s);
     }
     /* A run's steps will be as slow as the slowest passes here if the others go on. */
-    out->disturbed = !*settled || mean > (1.0 + DISTURBED) * best;
+    out->disturbed = !*is_steady || mean > (1.0 + DISTURBED) * best;
     out->uncertainty = out->disturbed
                            ? plan_uncertainty_of((1.0 + PLAN_TIMED_UNCERTAINTY) * slowest / best)
                            : PLAN_TIMED_UNCERTAINTY;

@@ -25,12 +25,12 @@ struct calibrate_request {
 /* Runs training programs of one block, of the run's width, over few and over more rows, and times
  * every op.  Ops that such a program lacks get the rates of similar ones.  The computed values are
  * not read.  Repeats that until the new timing agrees with the fastest one within a tenth, at most
- * four times; *settled says whether two did.  The rates are the fastest ones; if none did, or other
- * programs slowed the passes, their uncertainty is the ratio of the slowest pass and the fastest.
- * Errors: GT_NO_FIT (not logged) when not even the smallest such model fits the arena;
+ * four times; *is_steady says whether two did.  The rates are the fastest ones; if none did, or
+ * other programs slowed the passes, their uncertainty is the ratio of the slowest pass and the
+ * fastest. Errors: GT_NO_FIT (not logged) when not even the smallest such model fits the arena;
  * GT_NO_MEMORY, and the device's. */
 enum gt_status calibrate_measure(struct hostmem *mem, const struct calibrate_request *request,
-                                 struct plan_rates *out, bool *settled);
+                                 struct plan_rates *out, bool *is_steady);
 
 /* Writes everything that rates depend on as one line: device and driver, then after a bar the build
  * and the model's width and dtype. */

@@ -165,7 +165,7 @@ const char *device_profile_id(int32_t index)
 #define KEPT_LITTLE 0.0055
 /* A driver that keeps this part of a large memory does so for error correction, under Windows too.
  */
-#define CORRECTION_PART 16
+#define CORRECTION_DIVISOR 16
 #define CORRECTION_MIB 16384
 
 bool device_profile_reports(int32_t index, double total, double slack)
@@ -176,7 +176,7 @@ bool device_profile_reports(int32_t index, double total, double slack)
     const double most = memory - (total - slack) / (double)MIB,
                  least = memory - (total + slack) / (double)MIB;
     const bool corrected = card->memory_mib >= CORRECTION_MIB &&
-                           card->driver_mib >= card->memory_mib / CORRECTION_PART;
+                           card->driver_mib >= card->memory_mib / CORRECTION_DIVISOR;
     if (most >= kept * KEPT_LEAST && least <= kept * KEPT_MOST)
         return true;
     return !corrected && most >= 0.0 && least <= memory * KEPT_LITTLE;

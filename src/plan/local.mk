@@ -5,7 +5,7 @@ libgpttrain_a_SOURCES += \
 	src/plan/plan.h src/plan/plan_item.h \
 	src/plan/device_profile.c src/plan/device_profile.h src/plan/device_profiles.def \
 	src/plan/device_profile_file.c src/plan/device_profile_file.h \
-	src/plan/plan_choices.c src/plan/plan_choices.h \
+	src/plan/plan_alternatives.c src/plan/plan_alternatives.h \
 	src/plan/plan_cost.c src/plan/plan_cost.h \
 	src/plan/plan_create.c src/plan/plan_create.h \
 	src/plan/plan_json.c src/plan/plan_json.h \

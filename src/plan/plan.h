@@ -76,7 +76,7 @@ static inline uint64_t plan_requested_bytes(const struct plan *plan)
 
 struct search_request; /* plan_search.h */
 struct search_result;
-struct search_choice;
+struct search_alternative;
 
 /* How long a run takes; forecast.h makes and updates it. */
 struct forecast {
@@ -134,9 +134,9 @@ struct plan_report_facts {
     /* The search for the plan; NULL if there was none.  The arrays may be empty. */
     const struct search_request *request;
     const struct search_result *search;
-    const struct search_choice *choices;
-    int32_t choice_count;
-    const struct search_choice *front; /* memory against time; NULL = not requested */
+    const struct search_alternative *alternatives;
+    int32_t alternative_count;
+    const struct search_alternative *front; /* memory against time; NULL = not requested */
     int32_t front_count;
 };
 

@@ -5,7 +5,7 @@
  * choose between algorithms replace those. They are better because they ran back to back at the
  * shapes of real runs, while calibration waits after each op of a small model.  The order of
  * candidates needs little more than the FLOPs that recompute adds.  A profile's share of its peaks
- * scales all its times alike and so changes no choice.  Copies run beside computing, in queues of
+ * scales all its times alike and so changes no choice.  Copies run during computing, in queues of
  * their own.  Not modelled: caches, other overlap, the host's work between ops.
  */
 #include "plan/plan_cost.h"

@@ -41,7 +41,7 @@ struct plan_rates {
                      */
 };
 
-/* The uncertainty of rates that were timed at the run's width on a machine that settled. */
+/* The uncertainty of rates that were timed at the run's width on a machine whose timings agreed. */
 #define PLAN_TIMED_UNCERTAINTY 0.2
 #define PLAN_UNCERTAINTY_MAX 80
 /* Writes "+-20 %", "within a factor of 4", or "within a factor of 12, as other programs use this
@@ -85,7 +85,7 @@ double plan_cost_op(const struct op_call *call, const struct plan_rates *rates);
 struct plan_queues {
     double makespan, busy[QUEUE_COUNT];
 };
-/* Returns the times of a program whose copies run beside computing, as its waits allow; all 0 for
+/* Returns the times of a program whose copies run during computing, as its waits allow; all 0 for
  * program -1. */
 struct plan_queues plan_cost_queues(const struct graph *graph, int32_t program,
                                     const struct plan_rates *rates);

@@ -7,7 +7,7 @@
 #include "plan/plan_json.h"
 
 #include "base/json_put.h"
-#include "plan/plan_choices.h"
+#include "plan/plan_alternatives.h"
 #include "plan/plan_create.h"
 #include "plan/plan_report.h"
 #include "plan/plan_search.h"
@@ -114,20 +114,20 @@ static void options_put(struct json_put *w, const struct model_options *options)
              config->n_layer, config->n_head, config->n_embd, state_format_name(options->states));
 }
 
-/* Writes choices, or points of the front, which have no kind. */
-static void choices_put(struct json_put *w, const struct plan_report_facts *facts,
-                        const struct search_choice *choices, int32_t count)
+/* Writes alternatives, or points of the front, which have no kind. */
+static void alternatives_put(struct json_put *w, const struct plan_report_facts *facts,
+                             const struct search_alternative *alternatives, int32_t count)
 {
     char changes[SEARCH_CHANGES_MAX];
     for (int32_t i = 0; i < count; i++) {
         json_put(w, ":{");
-        if (choices == facts->choices)
-            json_put(w, "kind:s equivalent:b", search_choice_name(choices[i].kind),
-                     search_choice_equivalent(choices[i].kind));
+        if (alternatives == facts->alternatives)
+            json_put(w, "kind:s equivalent:b", search_alternative_name(alternatives[i].kind),
+                     search_alternative_equivalent(alternatives[i].kind));
         json_put(w, "changes:s arena:u seconds_modelled:f",
-                 search_choice_text(changes, &choices[i], &facts->request->options),
-                 choices[i].arena_bytes, choices[i].seconds);
-        options_put(w, &choices[i].options);
+                 search_alternative_text(changes, &alternatives[i], &facts->request->options),
+                 alternatives[i].arena_bytes, alternatives[i].seconds);
+        options_put(w, &alternatives[i].options);
     }
     json_put(w, "]");
 }
@@ -176,10 +176,10 @@ enum gt_status plan_print_json(const struct plan *plan, const struct plan_report
     forecast_put(&w, facts);
     search_put(&w, facts);
     json_put(&w, "choices:[");
-    choices_put(&w, facts, facts->choices, facts->choice_count);
+    alternatives_put(&w, facts, facts->alternatives, facts->alternative_count);
     if (facts->front != NULL) {
         json_put(&w, "pareto:[");
-        choices_put(&w, facts, facts->front, facts->front_count);
+        alternatives_put(&w, facts, facts->front, facts->front_count);
     }
     json_put(&w, "}");
     return fprintf(out, "\n") > 0 && fflush(out) == 0 ? GT_OK : GT_IO;

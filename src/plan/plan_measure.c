@@ -31,12 +31,12 @@
 #define SECONDS_EQUAL 0x1p-40
 #define LOSS_CHUNKS 16 /* in micro-steps that are measured */
 
-/* PART_LOSS: micro-steps of one block. */
-enum part_kind { PART_UPDATE, PART_STEPS, PART_LOSS, PART_EVALUATION };
+/* PIECE_LOSS: micro-steps of one block. */
+enum piece_kind { PIECE_UPDATE, PIECE_STEPS, PIECE_LOSS, PIECE_EVALUATION };
 
 /* A part: what it depends on, and what was measured. */
-struct measured_part {
-    enum part_kind kind;
+struct measured_piece {
+    enum piece_kind kind;
     struct plan_choice choice; /* 0 where the part does not depend on it */
     bool unplaceable;
     uint64_t run_bytes, gradient_bytes, host_bytes;
@@ -73,21 +73,21 @@ double measure_update_seconds(const struct model *model, const struct plan_rates
 }
 
 /* Returns the parts of a choice that a part of that kind depends on. */
-static struct plan_choice part_choice(const struct measure *measure, enum part_kind kind,
-                                      const struct plan_choice *choice)
+static struct plan_choice piece_choice(const struct measure *measure, enum piece_kind kind,
+                                       const struct plan_choice *choice)
 {
     const bool moves_weights =
         measure->options->config.lora.rank > 0; /* which micro-steps and evaluations fetch */
     struct plan_choice own = {.offload =
-                                  kind == PART_UPDATE || moves_weights ? choice->offload : 0};
-    if (kind == PART_EVALUATION) {
+                                  kind == PIECE_UPDATE || moves_weights ? choice->offload : 0};
+    if (kind == PIECE_EVALUATION) {
         own.evaluate_batch = choice->evaluate_batch;
         own.loss_chunk_rows = choice->loss_chunk_rows;
-    } else if (kind == PART_STEPS) {
+    } else if (kind == PIECE_STEPS) {
         own.micro_batch = choice->micro_batch;
         own.loss_chunk_rows = choice->loss_chunk_rows;
         own.recompute = choice->recompute;
-    } else if (kind == PART_LOSS) {
+    } else if (kind == PIECE_LOSS) {
         own = (struct plan_choice){.micro_batch = choice->micro_batch,
                                    .loss_chunk_rows = choice->loss_chunk_rows};
     } else if (model_parts(measure->options) > 1 && choice->micro_batch == measure->samples)
@@ -96,17 +96,17 @@ static struct plan_choice part_choice(const struct measure *measure, enum part_k
 }
 
 /* Returns the options of a model that has nothing but the part. */
-static struct model_options part_options(const struct measure *measure,
-                                         const struct measured_part *part)
+static struct model_options piece_options(const struct measure *measure,
+                                          const struct measured_piece *part)
 {
-    const bool is_steps = part->kind == PART_STEPS || part->kind == PART_LOSS;
+    const bool is_steps = part->kind == PIECE_STEPS || part->kind == PIECE_LOSS;
     struct model_options options = *measure->options;
     options.choice = part->choice;
-    options.train = part->kind != PART_EVALUATION;
-    options.evaluate = part->kind == PART_EVALUATION;
-    options.generate = options.generate && part->kind == PART_UPDATE;
+    options.train = part->kind != PIECE_EVALUATION;
+    options.evaluate = part->kind == PIECE_EVALUATION;
+    options.generate = options.generate && part->kind == PIECE_UPDATE;
     options.train_programs = is_steps ? TRAIN_STEPS : TRAIN_UPDATE;
-    options.config.n_layer = part->kind == PART_LOSS ? 1 : options.config.n_layer;
+    options.config.n_layer = part->kind == PIECE_LOSS ? 1 : options.config.n_layer;
     if (is_steps)
         measure_micro_batch_set(&options, measure->samples, part->choice.micro_batch);
     else /* there are none; only whether they are whole parts matters */
@@ -120,9 +120,9 @@ static uint64_t larger(uint64_t a, uint64_t b)
 }
 
 /* Builds and measures a part. */
-static enum gt_status part_make(const struct measure *measure, struct measured_part *part)
+static enum gt_status piece_make(const struct measure *measure, struct measured_piece *part)
 {
-    const struct model_options options = part_options(measure, part);
+    const struct model_options options = piece_options(measure, part);
     struct plan_options quiet = *measure->plan;
     struct model *model;
     struct plan *plan;
@@ -134,8 +134,9 @@ static enum gt_status part_make(const struct measure *measure, struct measured_p
         part->run_bytes = plan->run_bytes;
         part->gradient_bytes = plan->phase_bytes[PHASE_TRAIN];
         part->bytes = plan->arena_bytes_bound;
-        part->host_bytes = part->kind == PART_STEPS ? plan->host_category_bytes[CATEGORY_ACTIVATION]
-                                                    : plan->host_bytes;
+        part->host_bytes = part->kind == PIECE_STEPS
+                               ? plan->host_category_bytes[CATEGORY_ACTIVATION]
+                               : plan->host_bytes;
         for (int32_t p = 0; p < plan->program_count; p++) {
             part->loss_bytes = larger(part->loss_bytes, plan->program[p].bytes_bound_loss);
             part->rest_bytes = larger(part->rest_bytes, plan->program[p].bytes_bound_rest);
@@ -147,11 +148,11 @@ static enum gt_status part_make(const struct measure *measure, struct measured_p
 }
 
 /* Gives a part of a choice, which is made unless there is one. */
-static enum gt_status part_get(const struct measure *measure, enum part_kind kind,
-                               const struct plan_choice *choice, struct measured_part *out)
+static enum gt_status piece_get(const struct measure *measure, enum piece_kind kind,
+                                const struct plan_choice *choice, struct measured_piece *out)
 {
     struct measure_memo *memo = measure->memo;
-    *out = (struct measured_part){.kind = kind, .choice = part_choice(measure, kind, choice)};
+    *out = (struct measured_piece){.kind = kind, .choice = piece_choice(measure, kind, choice)};
     for (int32_t i = 0; i < memo->part_count; i++)
         if (memo->parts[i].kind == kind &&
             plan_choice_equal(&memo->parts[i].choice, &out->choice)) {
@@ -159,9 +160,9 @@ static enum gt_status part_get(const struct measure *measure, enum part_kind kin
             return GT_OK;
         }
     TRY(HOSTMEM_GROW(measure->mem, &memo->parts, (size_t)memo->part_count + 1, "measured parts"));
-    TRY(part_make(measure, out));
+    TRY(piece_make(measure, out));
     memo->parts[memo->part_count++] = *out;
-    memo->whole_count += kind != PART_LOSS;
+    memo->whole_count += kind != PIECE_LOSS;
     return GT_OK;
 }
 
@@ -175,8 +176,8 @@ static double rounded(double seconds)
 enum gt_status measure_update(const struct measure *measure, const struct plan_choice *choice,
                               struct measurement *out)
 {
-    struct measured_part update;
-    TRY(part_get(measure, PART_UPDATE, choice, &update));
+    struct measured_piece update;
+    TRY(piece_get(measure, PIECE_UPDATE, choice, &update));
     *out = (struct measurement){update.unplaceable ? MEASURE_NEVER : update.bytes,
                                 update.host_bytes, rounded(update.seconds)};
     return GT_OK;
@@ -192,16 +193,16 @@ static int32_t chunk_measured(const struct measure *measure, int32_t micro_batch
 /* Measures the micro-steps of a choice, from those with another loss chunk and its loss in place of
  * theirs. */
 static enum gt_status steps_get(const struct measure *measure, const struct plan_choice *choice,
-                                struct measured_part *out)
+                                struct measured_piece *out)
 {
     struct plan_choice measured = *choice;
-    struct measured_part loss, other;
+    struct measured_piece loss, other;
     measured.loss_chunk_rows = chunk_measured(measure, choice->micro_batch);
-    TRY(part_get(measure, PART_STEPS, &measured, out));
+    TRY(piece_get(measure, PIECE_STEPS, &measured, out));
     if (out->unplaceable) /* narrower logits may not be */
-        return part_get(measure, PART_STEPS, choice, out);
-    TRY(part_get(measure, PART_LOSS, &measured, &other));
-    TRY(part_get(measure, PART_LOSS, choice, &loss));
+        return piece_get(measure, PIECE_STEPS, choice, out);
+    TRY(piece_get(measure, PIECE_LOSS, &measured, &other));
+    TRY(piece_get(measure, PIECE_LOSS, choice, &loss));
     out->unplaceable = out->unplaceable || loss.unplaceable;
     out->loss_bytes = out->loss_bytes - other.loss_bytes + loss.loss_bytes;
     out->seconds += loss.seconds - other.seconds;
@@ -211,13 +212,13 @@ static enum gt_status steps_get(const struct measure *measure, const struct plan
 enum gt_status measure_choice(const struct measure *measure, const struct plan_choice *choice,
                               struct measurement *out)
 {
-    struct measured_part update, steps, evaluation = {.loss_bytes = 0};
-    TRY(part_get(measure, PART_UPDATE, choice, &update));
+    struct measured_piece update, steps, evaluation = {.loss_bytes = 0};
+    TRY(piece_get(measure, PIECE_UPDATE, choice, &update));
     TRY(steps_get(measure, choice, &steps));
     /* One of no more rows than a micro-step needs less: it keeps no activations, and has no
      * gradients. */
     if (measure->options->evaluate && choice->evaluate_batch > choice->micro_batch)
-        TRY(part_get(measure, PART_EVALUATION, choice, &evaluation));
+        TRY(piece_get(measure, PIECE_EVALUATION, choice, &evaluation));
     const uint64_t step_bytes = larger(steps.loss_bytes, steps.rest_bytes);
     *out = (struct measurement){.bytes = update.bytes,
                                 .host_bytes = update.host_bytes + steps.host_bytes,

@@ -27,7 +27,7 @@ struct measurement {
 /* What was measured and planned so far for one configuration and state format.  Zeroed before its
  * first use. */
 struct measure_memo {
-    struct measured_part *parts;
+    struct measured_piece *parts;
     struct measured_plan *plans;
     int32_t part_count, plan_count;
     int32_t whole_count; /* parts of all the blocks, which take nearly all of the time */

@@ -33,7 +33,7 @@
 /* A gap below this fraction of the bound (16 KiB of a GiB) is worth few placements: its cause is a
  * tensor of a few KiB that either fits next to its neighbours in no order, or soon in another one.
  */
-#define GAP_PART 65536
+#define GAP_DIVISOR 65536
 #define REPAIR_ROUNDS_FEW 2
 /* In several pieces the ends of all but the last stay empty, so hardly any plan meets the bound and
  * ends the repairs. */
@@ -62,7 +62,7 @@ static int32_t slot_position(const struct plan_placer *placer, uint64_t start)
     return low;
 }
 
-static void slot_take(struct plan_placer *placer, const struct plan_item *item)
+static void slot_occupy(struct plan_placer *placer, const struct plan_item *item)
 {
     const uint64_t segment = placer->segment_bytes,
                    k = segment == 0 ? 0 : item->offset_bytes / segment;
@@ -122,7 +122,7 @@ bool plan_first_fit(struct plan_placer *placer, struct plan_item *item)
     if (placer->segment_bytes != 0 && found / placer->segment_bytes >= BACKEND_SEGMENTS_MAX)
         return false;
     item->offset_bytes = found;
-    slot_take(placer, item);
+    slot_occupy(placer, item);
     return true;
 }
 
@@ -259,7 +259,7 @@ static void repair(const struct plan_placer *fixed, struct plan_item *items, int
     bool one_piece = fixed->segment_bytes == 0 || *least <= fixed->segment_bytes;
     if (!one_piece)
         rounds = rounds / REPAIR_PIECES_PART + few;
-    else if (*least - bound <= bound / GAP_PART)
+    else if (*least - bound <= bound / GAP_DIVISOR)
         rounds = few;
     for (; rounds > 0 && bound < *least; rounds--) {
         uint64_t bytes = place_in_order(fixed, items, count, UINT64_MAX, scratch);
@@ -276,7 +276,7 @@ static void best_restore(const struct plan_placer *fixed, struct plan_item *item
     plan_placer_reset(&scratch->placer, fixed);
     for (int32_t i = 0; i < count; i++) {
         items[i].offset_bytes = scratch->best[i];
-        slot_take(&scratch->placer, &items[i]);
+        slot_occupy(&scratch->placer, &items[i]);
     }
 }
 
@@ -292,7 +292,7 @@ bool plan_place(const struct plan_placer *fixed, struct plan_item *items, int32_
     const int64_t rounds =
         count > 0 ? min_i64(REPAIR_SCANS_MAX / ((int64_t)count * count), REPAIR_ROUNDS_MAX) : 0;
     const bool many = count > 0 && rounds == 0;
-    const uint64_t enough = bound + (many ? bound / GAP_PART : 0);
+    const uint64_t enough = bound + (many ? bound / GAP_DIVISOR : 0);
     int order = many ? ORDER_BREADTH : ORDER_LIFETIME;
     for (int tried = 0; tried < ORDER_COUNT && least > enough;
          tried++, order = (order + 1) % ORDER_COUNT) {

@@ -3,8 +3,8 @@
  * Some 24 lines, folded at blanks to 80 columns or the terminal's width, never truncated: the model
  * and the device, the memory that it needs, the table of categories at the peak, the place of the
  * peak, the needs of the other phases, and the forecast. If the requested configuration does not
- * fit, some more lines: the bytes that are short, the changes, and the choices that fit. Everything
- * comes from the plan and the facts; nothing is computed about the model here.
+ * fit, some more lines: the bytes that are short, the changes, and the alternatives that fit.
+ * Everything comes from the plan and the facts; nothing is computed about the model here.
  */
 #include "plan/plan_report.h"
 
@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/terminal.h"
-#include "plan/plan_choices.h"
+#include "plan/plan_alternatives.h"
 #include "plan/plan_create.h"
 #include "plan/plan_search.h"
 
@@ -20,7 +20,7 @@
 #define LINE_WIDTH 80
 #define LINE_BYTES_MAX 4096
 #define HEAD_INDENT 10
-#define CHOICE_INDENT 35
+#define ALTERNATIVE_INDENT 35
 #define LINE(out, ...) plan_line_print(out, HEAD_INDENT, __VA_ARGS__)
 #define SECONDS_MAX 1e15 /* the end of a longer run is not a date */
 
@@ -207,7 +207,7 @@ static void forecast_print(const struct plan_report_facts *facts, FILE *out)
 static void change_print(const struct plan_report_facts *facts, FILE *out)
 {
     const struct search_result *search = facts->search;
-    char asked[24], text[SEARCH_CHANGES_MAX], time[SEARCH_TIME_TEXT_MAX];
+    char requested[24], text[SEARCH_CHANGES_MAX], time[SEARCH_TIME_TEXT_MAX];
     const char *least = search->bytes_request_least ? "at least " : "";
     double needed = (double)search->bytes_request,
            have = (double)facts->request->share.device_bytes;
@@ -224,40 +224,40 @@ static void change_print(const struct plan_report_facts *facts, FILE *out)
         LINE(out, "Smallest  the plan above, still too large: %s", text);
     if (!search->fits && facts->budget_least > 0)
         LINE(out, "Needed    a memory_budget of at least %s",
-             search_budget_text(asked, facts->budget_least));
+             search_budget_text(requested, facts->budget_least));
     if (!search->fits && facts->pins != NULL && facts->pins[0] != '\0')
         LINE(out, "          enough would be %s", facts->pins);
 }
 
-static void choice_print(const struct plan_report_facts *facts, const struct search_choice *choice,
-                         FILE *out)
+static void alternative_print(const struct plan_report_facts *facts,
+                              const struct search_alternative *choice, FILE *out)
 {
     char slower[16] = "", text[SEARCH_CHANGES_MAX];
-    double fastest = facts->choices[0].seconds;
-    if (search_choice_equivalent(choice->kind) && choice->seconds > fastest)
+    double fastest = facts->alternatives[0].seconds;
+    if (search_alternative_equivalent(choice->kind) && choice->seconds > fastest)
         snprintf(slower, sizeof slower, "%+.1f %%", 100.0 * (choice->seconds / fastest - 1.0));
-    else if (search_choice_equivalent(choice->kind))
+    else if (search_alternative_equivalent(choice->kind))
         snprintf(slower, sizeof slower, "fastest");
-    plan_line_print(out, CHOICE_INDENT, "  %10s %11s %8s  %s", LOG_BYTES(choice->arena_bytes),
+    plan_line_print(out, ALTERNATIVE_INDENT, "  %10s %11s %8s  %s", LOG_BYTES(choice->arena_bytes),
                     CLOCK_DURATION(choice->seconds), slower,
-                    search_choice_text(text, choice, &facts->request->options));
+                    search_alternative_text(text, choice, &facts->request->options));
 }
 
-static void choices_print(const struct plan_report_facts *facts, FILE *out)
+static void alternatives_print(const struct plan_report_facts *facts, FILE *out)
 {
     bool other = false;
     fprintf(out, "\n");
-    if (facts->choice_count == 0)
+    if (facts->alternative_count == 0)
         LINE(out, "Alternatives: nothing smaller fits either");
-    else if (search_choice_equivalent(facts->choices[0].kind))
+    else if (search_alternative_equivalent(facts->alternatives[0].kind))
         LINE(out, "Alternatives that fit (memory, time per update, settings)");
-    for (int32_t i = 0; i < facts->choice_count; i++) {
-        if (!other && !search_choice_equivalent(facts->choices[i].kind)) {
+    for (int32_t i = 0; i < facts->alternative_count; i++) {
+        if (!other && !search_alternative_equivalent(facts->alternatives[i].kind)) {
             LINE(out,
                  "Alternatives that fit but change results (memory, time per update, settings)");
             other = true;
         }
-        choice_print(facts, &facts->choices[i], out);
+        alternative_print(facts, &facts->alternatives[i], out);
     }
 }
 
@@ -289,7 +289,7 @@ void plan_print_text(const struct plan *plan, const struct plan_report_facts *fa
             facts->search->request_fits)
             change_print(facts, out);
         if (!facts->search->request_fits)
-            choices_print(facts, out);
+            alternatives_print(facts, out);
     }
 }
 

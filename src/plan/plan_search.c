@@ -76,22 +76,22 @@ struct search {
  * to the requested one, a power of two or three times one. */
 static bool batch_is_in_grid(const struct search_request *request, int64_t batch)
 {
-    const int32_t asked = request->options.choice.micro_batch;
-    if (request->pin_micro_batch || batch == asked)
-        return batch == asked;
+    const int32_t requested = request->options.choice.micro_batch;
+    if (request->pin_micro_batch || batch == requested)
+        return batch == requested;
     const int64_t third = batch % 3 == 0 ? batch / 3 : batch;
-    return request->samples % batch == 0 || (batch < asked && (third & (third - 1)) == 0);
+    return request->samples % batch == 0 || (batch < requested && (third & (third - 1)) == 0);
 }
 
 static void batches_list(struct search *search)
 {
     const struct search_request *request = search->request;
-    const int64_t asked = request->options.choice.micro_batch,
-                  most = max_i64(request->micro_batch_most, asked);
+    const int64_t requested = request->options.choice.micro_batch,
+                  most = max_i64(request->micro_batch_most, requested);
     int32_t *at = search->batches;
     for (int64_t b = 1, last = 0; b <= min_i64(most, request->samples); b++) {
         if (!batch_is_in_grid(request, b) ||
-            (b != asked && last >= BATCHES_NEAR && b < last + last / BATCHES_NEAR))
+            (b != requested && last >= BATCHES_NEAR && b < last + last / BATCHES_NEAR))
             continue;
         assert(search->batch_count < BATCHES_MAX);
         at[search->batch_count++] = (int32_t)b;
@@ -117,14 +117,15 @@ int64_t search_chunk_even(int64_t rows, int64_t most)
 static int32_t chunk_of(const struct search_request *request, int32_t batch, int narrowed)
 {
     const int64_t rows = (int64_t)batch * request->options.config.block_size;
-    const int64_t asked = request->options.choice.loss_chunk_rows;
+    const int64_t requested = request->options.choice.loss_chunk_rows;
     if (request->pin_loss_chunk)
-        return (int32_t)(narrowed > 0 || rows > asked * CHUNKS_TYPED_MAX ? 0
-                                                                         : min_i64(asked, rows));
-    const int64_t most = request->loss_chunk_most > 0 ? request->loss_chunk_most : asked;
+        return (int32_t)(narrowed > 0 || rows > requested * CHUNKS_TYPED_MAX
+                             ? 0
+                             : min_i64(requested, rows));
+    const int64_t most = request->loss_chunk_most > 0 ? request->loss_chunk_most : requested;
     /* So that no smaller micro-batch is faster than the requested one. */
     const bool is_larger = batch > request->options.choice.micro_batch;
-    int64_t chunk = is_larger ? search_chunk_even(rows, most) : min_i64(asked, rows);
+    int64_t chunk = is_larger ? search_chunk_even(rows, most) : min_i64(requested, rows);
     chunk = max_i64(chunk, size_ceil_div(rows, SEARCH_CHUNKS_MAX));
     for (; narrowed > 0 && chunk > CHUNK_ROWS_LEAST; narrowed--) {
         const int64_t step = chunk > 2 * CHUNK_ROWS_STEP ? CHUNK_ROWS_STEP : CHUNK_ROWS_LEAST;
@@ -148,11 +149,11 @@ static int32_t chunk_least(const struct search_request *request, int32_t batch)
 
 static struct recompute_mix rung_mix(const struct search *search, int32_t rung)
 {
-    struct recompute_mix asked = search->request->options.choice.recompute;
+    struct recompute_mix requested = search->request->options.choice.recompute;
     const int32_t layers = search->layers, level = (rung + layers - 1) / layers;
     if (search->request->pin_recompute) {
-        recompute_swap(&asked, RECOMPUTE_FULL, RECOMPUTE_OFFLOAD, rung);
-        return asked;
+        recompute_swap(&requested, RECOMPUTE_FULL, RECOMPUTE_OFFLOAD, rung);
+        return requested;
     }
     return rung == 0 ? recompute_uniform(RECOMPUTE_NONE, layers)
                      : recompute_two((enum recompute_level)level, rung - (level - 1) * layers,
@@ -161,8 +162,8 @@ static struct recompute_mix rung_mix(const struct search *search, int32_t rung)
 
 static int32_t evaluate_batch_of(const struct search_request *request, int32_t micro_batch)
 {
-    const int32_t asked = request->options.choice.evaluate_batch;
-    return !request->pin_evaluate_batch && asked > micro_batch ? micro_batch : asked;
+    const int32_t requested = request->options.choice.evaluate_batch;
+    return !request->pin_evaluate_batch && requested > micro_batch ? micro_batch : requested;
 }
 
 static struct plan_choice choice_of(const struct search *search, int32_t batch, int32_t chunk,
@@ -179,15 +180,15 @@ static struct plan_choice choice_of(const struct search *search, int32_t batch, 
 /* Returns the requested choice, completed. */
 static struct plan_choice choice_requested(const struct search_request *request)
 {
-    struct plan_choice asked = request->options.choice;
-    const int64_t rows = (int64_t)asked.micro_batch * request->options.config.block_size;
-    asked.remainder_batch = (int32_t)(request->samples % asked.micro_batch);
-    asked.loss_chunk_rows = (int32_t)min_i64(asked.loss_chunk_rows, rows);
-    asked.evaluate_batch = evaluate_batch_of(request, asked.micro_batch);
-    return asked;
+    struct plan_choice requested = request->options.choice;
+    const int64_t rows = (int64_t)requested.micro_batch * request->options.config.block_size;
+    requested.remainder_batch = (int32_t)(request->samples % requested.micro_batch);
+    requested.loss_chunk_rows = (int32_t)min_i64(requested.loss_chunk_rows, rows);
+    requested.evaluate_batch = evaluate_batch_of(request, requested.micro_batch);
+    return requested;
 }
 
-/* Gives the last rung of a ladder: as many blocks' inputs are in host memory as have room beside
+/* Gives the last rung of a ladder: as many blocks' inputs are in host memory as have room next to
  * what else is there. */
 static int32_t rung_last(const struct search *search, int32_t batch,
                          const struct measurement *update)
@@ -489,20 +490,21 @@ static enum gt_status batch_seconds(struct search *search, int32_t batch, double
  * one before it that stays.  A whole part of an update stays, since it may be the smallest plan. */
 static enum gt_status batches_thin(struct search *search)
 {
-    const int32_t asked = search->request->options.choice.micro_batch, count = search->batch_count;
-    double kept[2], own[2];
-    if (search->batches[count - 1] <= asked)
+    const int32_t requested = search->request->options.choice.micro_batch,
+                  count = search->batch_count;
+    double kept[2], seconds[2];
+    if (search->batches[count - 1] <= requested)
         return GT_OK;
-    TRY(batch_seconds(search, asked, kept));
+    TRY(batch_seconds(search, requested, kept));
     search->batch_count = 0;
     for (int32_t i = 0; i < count; i++) {
         const int32_t batch = search->batches[i];
-        if (batch > asked && !batch_is_part(search, batch)) {
-            TRY(batch_seconds(search, batch, own));
-            if (own[0] > (1.0 - BATCH_GAIN_LEAST) * kept[0] &&
-                own[1] > (1.0 - BATCH_GAIN_LEAST) * kept[1])
+        if (batch > requested && !batch_is_part(search, batch)) {
+            TRY(batch_seconds(search, batch, seconds));
+            if (seconds[0] > (1.0 - BATCH_GAIN_LEAST) * kept[0] &&
+                seconds[1] > (1.0 - BATCH_GAIN_LEAST) * kept[1])
                 continue;
-            memcpy(kept, own, sizeof kept);
+            memcpy(kept, seconds, sizeof kept);
         }
         search->batches[search->batch_count++] = batch;
     }
@@ -549,20 +551,21 @@ static struct model_options options_of(const struct search *search,
     return options;
 }
 
-static struct search_choice found_of(const struct search *search, const struct candidate *candidate)
+static struct search_alternative found_of(const struct search *search,
+                                          const struct candidate *candidate)
 {
-    return (struct search_choice){.kind = CHOICE_SEARCHED,
-                                  .options = options_of(search, &candidate->choice),
-                                  .arena_bytes = candidate->measured.bytes,
-                                  .host_bytes = candidate->measured.host_bytes,
-                                  .seconds = candidate->measured.seconds};
+    return (struct search_alternative){.kind = ALTERNATIVE_SEARCHED,
+                                       .options = options_of(search, &candidate->choice),
+                                       .arena_bytes = candidate->measured.bytes,
+                                       .host_bytes = candidate->measured.host_bytes,
+                                       .seconds = candidate->measured.seconds};
 }
 
 /* Returns a search with the state format of the request. */
 static struct search search_make(struct hostmem *mem, const struct search_request *request,
                                  struct search_memo *memo)
 {
-    const struct plan_choice *asked = &request->options.choice;
+    const struct plan_choice *requested = &request->options.choice;
     const int32_t layers = request->options.config.n_layer;
     const bool may_move = !request->pin_offload && request->share.host_bytes > 0;
     struct search search = {.request = request,
@@ -574,10 +577,10 @@ static struct search search_make(struct hostmem *mem, const struct search_reques
                                         .memo = &memo->states[request->options.states]},
                             .layers = layers,
                             .rungs = (may_move ? RECOMPUTE_OFFLOAD : RECOMPUTE_FULL) * layers,
-                            .offload_most = may_move ? OFFLOAD_ALL : asked->offload,
+                            .offload_most = may_move ? OFFLOAD_ALL : requested->offload,
                             .share = request->share};
     if (request->pin_recompute)
-        search.rungs = may_move ? asked->recompute.blocks[RECOMPUTE_FULL] : 0;
+        search.rungs = may_move ? requested->recompute.blocks[RECOMPUTE_FULL] : 0;
     batches_list(&search);
     return search;
 }
@@ -588,18 +591,18 @@ static enum gt_status requested_try(struct search *search, struct search_result 
                                     struct candidate *out)
 {
     const struct search_request *request = search->request;
-    const struct plan_choice asked = choice_requested(request);
-    const int64_t rows = (int64_t)asked.micro_batch * request->options.config.block_size;
-    const int64_t chunks = size_ceil_div(rows, asked.loss_chunk_rows);
-    *out = (struct candidate){asked, nothing.measured};
+    const struct plan_choice requested = choice_requested(request);
+    const int64_t rows = (int64_t)requested.micro_batch * request->options.config.block_size;
+    const int64_t chunks = size_ceil_div(rows, requested.loss_chunk_rows);
+    *out = (struct candidate){requested, nothing.measured};
     result->found = found_of(search, out);
     if (chunks > CHUNKS_TYPED_MAX)
         return GT_OK;
-    TRY(candidate_measure(search, &asked, out));
+    TRY(candidate_measure(search, &requested, out));
     result->bytes_request_least =
         !fits(search, &out->measured) && search->layers + chunks > PARTS_SHORT;
     if (!result->bytes_request_least)
-        TRY(measure_place(&search->measure, &asked, &out->measured));
+        TRY(measure_place(&search->measure, &requested, &out->measured));
     result->seconds_request = out->measured.seconds;
     result->bytes_request = out->measured.bytes;
     result->found = found_of(search, out);
@@ -637,16 +640,16 @@ static enum gt_status format_search(struct hostmem *mem, const struct search_req
 {
     struct search_request same = *request;
     struct search search = search_make(mem, request, memo);
-    struct candidate asked;
-    TRY(requested_try(&search, out, &asked));
+    struct candidate requested;
+    TRY(requested_try(&search, out, &requested));
     if (out->fits && request->resumed) {
         out->candidates = 1;
         return GT_OK;
     }
     TRY(batches_thin(&search));
     if (out->fits) {
-        TRY(fastest_find(&search, asked.choice.micro_batch + 1, &asked));
-        out->found = found_of(&search, &asked);
+        TRY(fastest_find(&search, requested.choice.micro_batch + 1, &requested));
+        out->found = found_of(&search, &requested);
     }
     same.pin_micro_batch = same.pin_loss_chunk = true;
     if (request->resumed && !out->fits) {
@@ -657,9 +660,10 @@ static enum gt_status format_search(struct hostmem *mem, const struct search_req
         TRY(candidates_search(&search, out));
     if (!out->fits && !request->fit_only)
         TRY(smallest_search(&search, out));
-    const struct plan_choice own = choice_requested(request);
-    out->candidates =
-        plan_choice_equal(&out->found.options.choice, &own) && out->fits ? 1 : search.measured + 1;
+    const struct plan_choice first = choice_requested(request);
+    out->candidates = plan_choice_equal(&out->found.options.choice, &first) && out->fits
+                          ? 1
+                          : search.measured + 1;
     return GT_OK;
 }
 
@@ -705,22 +709,23 @@ static enum gt_status formats_search(struct hostmem *mem, const struct search_re
 enum gt_status plan_search(struct hostmem *mem, const struct search_request *request,
                            struct search_result *out)
 {
-    struct search_memo own = {0};
+    struct search_memo fresh = {0};
     out->fits = false;
-    enum gt_status status = formats_search(mem, request, request->memo ? request->memo : &own, out);
-    search_memo_close(&own);
+    enum gt_status status =
+        formats_search(mem, request, request->memo ? request->memo : &fresh, out);
+    search_memo_close(&fresh);
     return status;
 }
 
 enum gt_status search_bytes_least(struct hostmem *mem, const struct search_request *request,
                                   uint64_t *out)
 {
-    struct search_memo own = {0};
-    struct search search = search_make(mem, request, request->memo ? request->memo : &own);
+    struct search_memo fresh = {0};
+    struct search search = search_make(mem, request, request->memo ? request->memo : &fresh);
     struct candidate smallest;
     enum gt_status status = smallest_find(&search, &smallest);
     *out = smallest.measured.bytes;
-    search_memo_close(&own);
+    search_memo_close(&fresh);
     return status;
 }
 
@@ -728,14 +733,14 @@ enum gt_status search_bytes_least(struct hostmem *mem, const struct search_reque
 
 static int choice_compare(const void *a, const void *b)
 {
-    const struct search_choice *x = a, *y = b;
+    const struct search_alternative *x = a, *y = b;
     if (x->arena_bytes != y->arena_bytes)
         return x->arena_bytes < y->arena_bytes ? -1 : 1;
     return (x->seconds > y->seconds) - (x->seconds < y->seconds);
 }
 
 /* Sorts by bytes and drops every point that is not faster than all smaller ones. */
-static int32_t front_sort(struct search_choice *points, int32_t count)
+static int32_t front_sort(struct search_alternative *points, int32_t count)
 {
     int32_t kept = 0;
     qsort(points, (size_t)count, sizeof points[0], choice_compare);
@@ -748,22 +753,23 @@ static int32_t front_sort(struct search_choice *points, int32_t count)
 /* Finds the fastest plans for budgets from the smallest plan's bytes to those of the fastest of
  * all, evenly spaced on a logarithmic scale. */
 static enum gt_status front_plan(struct search *search,
-                                 struct search_choice out[static SEARCH_FRONT_MAX], int32_t *count)
+                                 struct search_alternative out[static SEARCH_FRONT_MAX],
+                                 int32_t *count)
 {
     struct search_result request = {.candidates = 0};
-    struct candidate asked, least, at = nothing;
+    struct candidate requested, least, at = nothing;
     int32_t made = 0;
     *count = 0;
-    TRY(requested_try(search, &request, &asked));
+    TRY(requested_try(search, &request, &requested));
     TRY(batches_thin(search));
     TRY(smallest_find(search, &least));
     if (least.measured.bytes == MEASURE_NEVER)
         return GT_OK;
     TRY(measure_place(&search->measure, &least.choice, &least.measured));
     out[made++] = found_of(search, &least);
-    if (asked.measured.bytes != MEASURE_NEVER) {
-        TRY(measure_place(&search->measure, &asked.choice, &asked.measured));
-        out[made++] = found_of(search, &asked);
+    if (requested.measured.bytes != MEASURE_NEVER) {
+        TRY(measure_place(&search->measure, &requested.choice, &requested.measured));
+        out[made++] = found_of(search, &requested);
     }
     search->share.device_bytes = MEASURE_NEVER;
     TRY(fastest_find(search, 1, &at));
@@ -781,11 +787,11 @@ static enum gt_status front_plan(struct search *search,
 }
 
 enum gt_status search_front(struct hostmem *mem, const struct search_request *request,
-                            struct search_choice out[static SEARCH_FRONT_MAX], int32_t *count)
+                            struct search_alternative out[static SEARCH_FRONT_MAX], int32_t *count)
 {
-    struct search_memo own = {0};
-    struct search search = search_make(mem, request, request->memo ? request->memo : &own);
+    struct search_memo fresh = {0};
+    struct search search = search_make(mem, request, request->memo ? request->memo : &fresh);
     enum gt_status status = front_plan(&search, out, count);
-    search_memo_close(&own);
+    search_memo_close(&fresh);
     return status;
 }

@@ -41,32 +41,33 @@ struct search_request {
 };
 
 /* The way in which a choice differs from the request. */
-enum choice_kind {
-    CHOICE_SEARCHED, /* the search's result with nothing pinned, for the budget or a part of it */
-    CHOICE_MICRO_BATCH, /* only the micro-batch is smaller */
-    CHOICE_RECOMPUTE,   /* only more is recomputed */
-    CHOICE_HOST,        /* as CHOICE_SEARCHED with a larger host_budget; nothing else fits */
-    CHOICE_STATES, /* leaner states, if only they fit or they are much faster; not equivalent from
-                      here on */
-    CHOICE_BLOCK_SIZE, /* from here on another context or model, so other losses */
-    CHOICE_LAYERS,
-    CHOICE_WIDTH, /* fewer heads of the same size */
-    CHOICE_MODEL, /* fewer layers and heads */
-    CHOICE_KINDS
+enum alternative_kind {
+    ALTERNATIVE_SEARCHED, /* the search's result with nothing pinned, for the budget or a part of it
+                           */
+    ALTERNATIVE_MICRO_BATCH, /* only the micro-batch is smaller */
+    ALTERNATIVE_RECOMPUTE,   /* only more is recomputed */
+    ALTERNATIVE_HOST,   /* as ALTERNATIVE_SEARCHED with a larger host_budget; nothing else fits */
+    ALTERNATIVE_STATES, /* leaner states, if only they fit or they are much faster; not equivalent
+                      from here on */
+    ALTERNATIVE_BLOCK_SIZE, /* from here on another context or model, so other losses */
+    ALTERNATIVE_LAYERS,
+    ALTERNATIVE_WIDTH, /* fewer heads of the same size */
+    ALTERNATIVE_MODEL, /* fewer layers and heads */
+    ALTERNATIVE_KINDS
 };
 
 /* A plan that fits, or a point of the front: options with their bytes and seconds, planned for
  * real. */
-struct search_choice {
-    enum choice_kind kind;
-    bool by_allowing; /* for CHOICE_STATES: allow_lean_states finds it, as nothing else fits */
+struct search_alternative {
+    enum alternative_kind kind;
+    bool by_allowing; /* for ALTERNATIVE_STATES: allow_lean_states finds it, as nothing else fits */
     struct model_options options;
     uint64_t arena_bytes, host_bytes;
     double seconds; /* modelled, per update, at the rates of the request */
 };
 
 struct search_result {
-    struct search_choice found;
+    struct search_alternative found;
     double seconds_request;   /* modelled, for the requested options */
     uint64_t bytes_request;   /* for the requested options */
     bool bytes_request_least; /* bytes_request is a lower bound: its tensors were not placed */
@@ -101,12 +102,12 @@ enum state_format search_states_next(const struct model_options *options);
  * itself, such that no other one is both smaller and faster, by growing bytes.  At most
  * SEARCH_FRONT_MAX points, planned for real. Errors: the same. */
 enum gt_status search_front(struct hostmem *mem, const struct search_request *request,
-                            struct search_choice out[static SEARCH_FRONT_MAX], int32_t *count);
+                            struct search_alternative out[static SEARCH_FRONT_MAX], int32_t *count);
 
 /* Returns true when a choice trains the same model on the same samples. */
-static inline bool search_choice_equivalent(enum choice_kind kind)
+static inline bool search_alternative_equivalent(enum alternative_kind kind)
 {
-    return kind < CHOICE_STATES;
+    return kind < ALTERNATIVE_STATES;
 }
 
 #endif

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/svg.h"
 #include "model/model_create.h"
-#include "plan/plan_choices.h"
+#include "plan/plan_alternatives.h"
 #include "plan/plan_create.h"
 #include "plan/plan_item.h"
 #include "plan/plan_report.h"
@@ -72,8 +72,8 @@ _Static_assert(SVG_COLOURS == CATEGORY_COUNT, "a colour for every category");
 /* Returns the bytes that the arena may take according to the facts; 0 = unknown. */
 static uint64_t budget_bytes(const struct plan *plan, const struct plan_report_facts *facts)
 {
-    uint64_t beside = plan_total_bytes(plan, facts) - plan->arena_bytes;
-    return facts->free_bytes > beside && facts->free_bytes <= INT64_MAX ? facts->free_bytes - beside
+    uint64_t around = plan_total_bytes(plan, facts) - plan->arena_bytes;
+    return facts->free_bytes > around && facts->free_bytes <= INT64_MAX ? facts->free_bytes - around
                                                                         : 0;
 }
 
@@ -473,8 +473,8 @@ static double y_of(const struct front_axes *axes, double seconds)
 
 static struct front_axes axes_make(const struct plan_report_facts *facts)
 {
-    const struct search_choice *smallest = &facts->front[0],
-                               *fastest = &facts->front[facts->front_count - 1];
+    const struct search_alternative *smallest = &facts->front[0],
+                                    *fastest = &facts->front[facts->front_count - 1];
     struct front_axes axes = {.fastest = fastest->seconds};
     axes.octave_low = log2((double)smallest->arena_bytes) - 0.15;
     axes.octave_high = log2((double)fastest->arena_bytes) + 0.15;
@@ -551,15 +551,15 @@ static void points_draw(const struct front_axes *axes, const struct plan *plan,
                         const struct plan_report_facts *facts, FILE *out)
 {
     char changes[SEARCH_CHANGES_MAX];
-    const struct model_options *asked = &facts->request->options;
+    const struct model_options *requested = &facts->request->options;
     for (int32_t i = 0; i < facts->front_count; i++) {
-        const struct search_choice *point = &facts->front[i];
+        const struct search_alternative *point = &facts->front[i];
         point_draw(axes, (double)point->arena_bytes, point->seconds, false,
-                   search_changes_text(changes, &point->options, asked), out);
+                   search_changes_text(changes, &point->options, requested), out);
     }
     if (facts->forecast.step_seconds > 0.0)
         point_draw(axes, (double)plan->arena_bytes, facts->forecast.step_seconds, true,
-                   search_changes_text(changes, &facts->search->found.options, asked), out);
+                   search_changes_text(changes, &facts->search->found.options, requested), out);
 }
 
 static void front_budget_draw(const struct front_axes *axes, uint64_t budget, FILE *out)

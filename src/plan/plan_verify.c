@@ -204,7 +204,7 @@ static bool operand_claim(struct replay *replay, const struct op *op, int32_t sl
 
 /* After the op's claims, checks that an operand still has its bytes and its guard, so that no two
  * operands overlap. */
-static bool operand_settle(struct replay *replay, const struct op *op, int32_t slot)
+static bool operand_check_intact(struct replay *replay, const struct op *op, int32_t slot)
 {
     const int32_t tensor = op->operand[slot];
     return owned_check(replay, tensor_range(replay, tensor)) &&
@@ -231,7 +231,8 @@ static bool output_check(struct replay *replay, const struct op *op, int32_t slo
 
 /* Checks that the current op does not touch what a copy in flight writes, and does not write what
  * that one reads. */
-static bool beside_check(const struct replay *replay, const struct op *copy, const struct op *op)
+static bool async_copy_check(const struct replay *replay, const struct op *copy,
+                             const struct op *op)
 {
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
         const bool writes =
@@ -259,7 +260,7 @@ static bool copy_check(const struct replay *replay, const struct op *copy)
         if (op->kind == OP_WAIT && op->operand[WAIT_X] == copy->operand[FETCH_X] &&
             op->operand[WAIT_Y] == copy->operand[FETCH_Y])
             return true;
-        if (!beside_check(replay, copy, op))
+        if (!async_copy_check(replay, copy, op))
             return false;
     }
     return VIOLATION(replay, "nothing waits for %s",
@@ -272,7 +273,7 @@ static bool op_replay(struct replay *replay, const struct op *op)
 {
     return (!op_is_async_copy(op->kind) || copy_check(replay, op)) &&
            operands_all(replay, op, operand_read) && operands_all(replay, op, operand_claim) &&
-           workspace_claim(replay) && operands_all(replay, op, operand_settle);
+           workspace_claim(replay) && operands_all(replay, op, operand_check_intact);
 }
 
 /* Before the first op: claims persistent storages and those that the host writes. */

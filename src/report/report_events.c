@@ -69,7 +69,7 @@ static void value_put(struct message *summary, const char *name, double number)
     bytes_put(summary, value.bytes, value.count);
 }
 
-static enum gt_status line_take(void *context, const json_t *line)
+static enum gt_status line_convert(void *context, const json_t *line)
 {
     struct message event = {.count = 0}, summary = {.count = 0};
     const double time = json_number_value(json_object_get(line, "time"));
@@ -103,6 +103,6 @@ enum gt_status report_events_write(const char *run, const char *path)
     varint_put(&head, 0x1a, sizeof version - 1);
     bytes_put(&head, version, sizeof version - 1);
     enum gt_status status = record_put(&file, &head);
-    THEN(status, metrics_read(&source, line_take, &file));
+    THEN(status, metrics_read(&source, line_convert, &file));
     return file_replacement_end(&file, status);
 }

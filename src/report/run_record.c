@@ -20,8 +20,8 @@ void metrics_file_find(const char *run, struct metrics_file *out)
     file_join(out->path, is_folder ? run : "", is_folder ? METRICS_NAME : run);
 }
 
-static enum gt_status line_take(struct metrics_file *file, const char *line, size_t count,
-                                metrics_line_fn *take, void *context)
+static enum gt_status line_convert(struct metrics_file *file, const char *line, size_t count,
+                                   metrics_line_fn *take, void *context)
 {
     json_error_t error;
     json_t *root = NULL;
@@ -45,7 +45,7 @@ static enum gt_status lines_read(struct metrics_file *file, FILE *stream, metric
         const bool whole = count > 0 && line[count - 1] == '\n';
         file->torn = !whole;
         if (whole) {
-            TRY(line_take(file, line, longer ? 0 : count, take, context));
+            TRY(line_convert(file, line, longer ? 0 : count, take, context));
             file->offset = ftell(stream);
         }
         longer = !whole;
@@ -147,7 +147,7 @@ static void series_add(struct run_series *series, const struct run_point *point)
 }
 
 /* Merges a start line, and the keys in it, into `facts`. */
-static enum gt_status start_take(struct run_record *record, const json_t *line)
+static enum gt_status start_line_add(struct run_record *record, const json_t *line)
 {
     json_t *keys = json_object_get(line, "keys");
     if (json_object_get(line, "version")) { /* the first of several */
@@ -166,7 +166,7 @@ static enum gt_status start_take(struct run_record *record, const json_t *line)
 }
 
 /* Keeps the first sample and the last ones. */
-static enum gt_status sample_take(struct run_record *record, const json_t *line)
+static enum gt_status sample_line_add(struct run_record *record, const json_t *line)
 {
     if (json_array_size(record->samples) == RUN_SAMPLES_MAX)
         (void)json_array_remove(record->samples, 1);
@@ -198,11 +198,11 @@ static struct run_point point_of(struct run_record *record, const json_t *line)
     return point;
 }
 
-static enum gt_status record_take(void *context, const json_t *line)
+static enum gt_status record_line_add(void *context, const json_t *line)
 {
     struct run_record *record = context;
     if (json_object_get(line, "start"))
-        return start_take(record, line);
+        return start_line_add(record, line);
     if (json_integer_value(json_object_get(line, "iter")) > record->until)
         return GT_OK;
     const struct run_point point = point_of(record, line);
@@ -214,7 +214,8 @@ static enum gt_status record_take(void *context, const json_t *line)
             record->best = val_loss;
             record->best_iter = record->last_iter;
         }
-        return json_is_string(json_object_get(line, "sample")) ? sample_take(record, line) : GT_OK;
+        return json_is_string(json_object_get(line, "sample")) ? sample_line_add(record, line)
+                                                               : GT_OK;
     }
     series_add(&record->series[0], &point);
     if (isfinite(step_ms) && record->steps++ > 0)
@@ -226,5 +227,5 @@ static enum gt_status record_take(void *context, const json_t *line)
 
 enum gt_status run_record_update(struct run_record *record)
 {
-    return metrics_read(&record->file, record_take, record);
+    return metrics_read(&record->file, record_line_add, record);
 }

@@ -67,7 +67,7 @@ static enum gt_status inputs_scan(struct bad_value *found)
     return GT_OK;
 }
 
-enum gt_status bad_value_look(void *context, int32_t program, int32_t index)
+enum gt_status bad_value_probe(void *context, int32_t program, int32_t index)
 {
     struct bad_value *found = context;
     const struct op *op = &found->session->model->graph->programs[program].ops[index];
@@ -131,7 +131,7 @@ enum gt_status bad_value_explain(struct session *session, const char *what,
     struct bad_value found = bad_value_none(session);
     const bool half = session->device.dtype == DTYPE_F16;
     char text[BAD_VALUE_TEXT_MAX];
-    exec_callback_set(session->exec, bad_value_look, &found);
+    exec_callback_set(session->exec, bad_value_probe, &found);
     const enum gt_status status = again(context);
     exec_callback_set(session->exec, NULL, NULL);
     TRY(status);

@@ -29,7 +29,7 @@ struct bad_value {
 struct bad_value bad_value_none(struct session *session);
 /* An exec_callback_fn; the context is a struct bad_value.  Finds the first output that is not
  * finite, and scans the inputs of its op. */
-enum gt_status bad_value_look(void *context, int32_t program, int32_t index);
+enum gt_status bad_value_probe(void *context, int32_t program, int32_t index);
 
 #define BAD_VALUE_TEXT_MAX 512
 /* Describes what was found.  `place` follows the op's layer; `since` says why a weight is not

@@ -69,9 +69,9 @@ static enum gt_status part_add(struct hostmem *mem, const char *folder, int64_t 
 }
 
 /* Only a plan does without the data. */
-static enum gt_status data_look(struct hostmem *mem, const struct config *config,
-                                const struct mixture *mixture, int64_t block_size,
-                                struct data_facts *out)
+static enum gt_status data_facts_read(struct hostmem *mem, const struct config *config,
+                                      const struct mixture *mixture, int64_t block_size,
+                                      struct data_facts *out)
 {
     const bool plans = config->plan != CONFIG_PLAN_OFF || config->print_program;
     struct tokenizer *tokenizer = NULL;
@@ -141,7 +141,7 @@ enum gt_status finetune_defaults(struct hostmem *mem, struct config *config,
                                  const struct mixture *mixture, bool adapters)
 {
     struct data_facts facts;
-    TRY(data_look(mem, config, mixture, 0, &facts));
+    TRY(data_facts_read(mem, config, mixture, 0, &facts));
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         const char *text = adapters ? table[i].adapters : table[i].model;
         struct config_value value = computed(config, table[i].key, &facts);
@@ -275,7 +275,7 @@ enum gt_status finetune_length_set(struct hostmem *mem, struct config *config, b
     TRY(mixture_parse(config->dataset, &mixture));
     if (counts || is_default(config, CONFIG_KEY_eval_interval) ||
         is_default(config, CONFIG_KEY_eval_iters))
-        TRY(data_look(mem, config, &mixture, config->block_size, &facts));
+        TRY(data_facts_read(mem, config, &mixture, config->block_size, &facts));
     if (counts)
         TRY(epochs_set(config, &facts));
     length_follow(config, &facts);

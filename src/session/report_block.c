@@ -12,7 +12,7 @@
 #include "backend/backend_holders.h"
 #include "base/system_memory.h"
 #include "config/config_key.h"
-#include "plan/plan_choices.h"
+#include "plan/plan_alternatives.h"
 #include "plan/plan_report.h"
 
 #define KEYS_BYTES_MAX 4096

@@ -204,15 +204,15 @@ static enum gt_status optimizer_check(const struct config *config,
 
 /* Chooses the format in which the run continues: the checkpoint's, unless it is to be converted. */
 static enum gt_status states_choose(const struct config *config, struct restore_source *source,
-                                    struct session_choices *choices)
+                                    struct session_saved *saved)
 {
-    const char *from = state_format_name(choices->states);
+    const char *from = state_format_name(saved->states);
     bool said = config_key_was_set(config, CONFIG_KEY_state_format) &&
                 config->state_format != CONFIG_STATES_AUTO;
-    enum state_format wanted = said ? session_state_format(config) : choices->states;
-    choices->states_chosen = true;
+    enum state_format wanted = said ? session_state_format(config) : saved->states;
+    saved->states_chosen = true;
     source->convert_states = config->convert_states; /* a ckpt.pt does not say its format */
-    if (wanted == choices->states)
+    if (wanted == saved->states)
         return GT_OK;
     if (!config->convert_states)
         return FAIL(
@@ -222,24 +222,24 @@ static enum gt_status states_choose(const struct config *config, struct restore_
             source->checkpoint->source, from, state_format_name(wanted));
     log_note("%s: converting the optimizer states from '%s' to '%s', which rounds them",
              source->checkpoint->source, from, state_format_name(wanted));
-    choices->states = wanted;
+    saved->states = wanted;
     return GT_OK;
 }
 
 /* Reads the choices of the plan and the format of the states, which old records do not name: there
  * was only one. */
-static enum gt_status choices_from_record(const struct checkpoint *checkpoint,
-                                          struct session_choices *choices)
+static enum gt_status saved_from_record(const struct checkpoint *checkpoint,
+                                        struct session_saved *saved)
 {
     const json_t *plan = checkpoint->record.state.plan;
     const char *name;
-    *choices = (struct session_choices){.states = STATE_MASTER};
+    *saved = (struct session_saved){.states = STATE_MASTER};
     if (plan)
-        TRY(plan_choice_read(plan, checkpoint->source, checkpoint->config.n_layer, &choices->plan));
+        TRY(plan_choice_read(plan, checkpoint->source, checkpoint->config.n_layer, &saved->plan));
     if (json_object_get(plan, "state_format") == NULL)
         return GT_OK;
     TRY(json_get_string(plan, checkpoint->source, "state_format", &name));
-    if (state_format_from_name(name, &choices->states))
+    if (state_format_from_name(name, &saved->states))
         return GT_OK;
     return FAIL(GT_DATA, "%s: field \"state_format\": \"%.32s\" is no format of this program",
                 checkpoint->source, name);
@@ -249,9 +249,9 @@ static enum gt_status state_from_record(const struct checkpoint *checkpoint,
                                         struct run_state *state)
 {
     const struct checkpoint_state *record = &checkpoint->record.state;
-    struct session_choices choices;
+    struct session_saved saved;
     int64_t evaluated = -1, skipped = 0, length = 0;
-    TRY(choices_from_record(checkpoint, &choices));
+    TRY(saved_from_record(checkpoint, &saved));
     if (record->data)
         TRY(json_get_int(record->data, checkpoint->source, "evaluated_iter", -1, INT64_MAX,
                          &evaluated));
@@ -268,7 +268,7 @@ static enum gt_status state_from_record(const struct checkpoint *checkpoint,
         .length = length,
         .best_val_loss = record->best_val_loss,
         .evaluated = evaluated == record->iter,
-        .choices = choices,
+        .saved = saved,
     };
     return GT_OK;
 }
@@ -357,8 +357,8 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
     }
     TRY(weights_path(config, from));
     const bool resume = strcmp(config->init_from, "resume") == 0;
-    source->own = resume && strcmp(from, config->out_dir) == 0;
-    source->branch = resume && !source->own;
+    source->in_place = resume && strcmp(from, config->out_dir) == 0;
+    source->branch = resume && !source->in_place;
     if (!resume)
         TRY(checkpoint_probe(from, &kind));
     source->resume = resume || (kind == CHECKPOINT_NANOGPT && config->resume_state);
@@ -386,13 +386,13 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
         snprintf(source->base, sizeof source->base, "%s", config->init_from);
     if (source->resume) {
         TRY(optimizer_check(config, checkpoint));
-        TRY(states_choose(config, source, &state->choices));
+        TRY(states_choose(config, source, &state->saved));
         const json_t *before = checkpoint->record.state.configuration;
         /* In other batches than the saved run's, only the format of the states still applies. */
         if (json_integer_value(json_object_get(before, "batch_size")) != config->batch_size ||
             json_integer_value(json_object_get(before, "block_size")) != config->block_size)
-            state->choices =
-                (struct session_choices){.states_chosen = true, .states = state->choices.states};
+            state->saved =
+                (struct session_saved){.states_chosen = true, .states = state->saved.states};
     }
     if (config->eval_only) { /* nothing is trained */
         hostmem_free(source->checkpoint->optimizer);
@@ -453,7 +453,7 @@ enum gt_status restore_tokenizer_check(struct hostmem *mem, const struct config 
                                        const struct tokenizer *data, const char *folder)
 {
     char from[FILE_PATH_MAX];
-    struct tokenizer *own = NULL;
+    struct tokenizer *folder_tokenizer = NULL;
     bool found = false;
     if (data == NULL || source->checkpoint == NULL || source->resume)
         return checkpoint_tokenizer_check(source->checkpoint, data, folder);
@@ -461,16 +461,17 @@ enum gt_status restore_tokenizer_check(struct hostmem *mem, const struct config 
     if (file_is_folder(from))
         TRY(tokenizer_import_folder(from, &found));
     if (found)
-        TRY(tokenizer_import(mem, from, &own));
+        TRY(tokenizer_import(mem, from, &folder_tokenizer));
     const int64_t tokens = data->vocab_size, rows = source->checkpoint->config.vocab_size;
-    const bool same = own != NULL ? tokenizer_has_same_tokens(own, data) : tokens <= rows;
+    const bool same = folder_tokenizer != NULL ? tokenizer_has_same_tokens(folder_tokenizer, data)
+                                               : tokens <= rows;
     if (!same)
         log_error("%s: this text was made into ids by a tokenizer of %" PRId64
                   " tokens, but %s of %s has %" PRId64
                   "; prepare it again with gpt-prepare --tokenizer=%s",
-                  folder, tokens, own != NULL ? "that" : "the vocabulary", from,
-                  own != NULL ? own->vocab_size : rows, from);
-    hostmem_free(own);
+                  folder, tokens, folder_tokenizer != NULL ? "that" : "the vocabulary", from,
+                  folder_tokenizer != NULL ? folder_tokenizer->vocab_size : rows, from);
+    hostmem_free(folder_tokenizer);
     return same ? GT_OK : GT_DATA;
 }
 

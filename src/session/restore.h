@@ -21,7 +21,7 @@ struct run_state {
     int64_t length;       /* updates that `hours` allows, once ten were timed; 0: not known */
     double best_val_loss; /* infinity = none yet */
     bool evaluated;       /* iteration `iter` has been evaluated already */
-    struct session_choices choices;
+    struct session_saved saved;
     struct loss_scaler loss_scaler;
 };
 
@@ -31,7 +31,7 @@ struct restore_source {
     char base[FILE_PATH_MAX]; /* the name of the model that new adapters, or those of `checkpoint`,
                                  are made for */
     bool resume;              /* the optimizer states are restored too */
-    bool own;                 /* `checkpoint` is out_dir's last one: the run continues in place */
+    bool in_place;            /* `checkpoint` is out_dir's last one: the run continues in place */
     bool branch; /* `checkpoint` is an older one kept in out_dir: the later ones now belong to an
                     earlier run */
     const char *download; /* the name of a model whose plan did without its weights, borrowed; NULL

@@ -5,7 +5,7 @@
  * threads can make pieces of a parameter in any order: 124M values take about a second on two
  * threads.  The device itself clears the moments.
  *
- * If a file and the device's tensor have the same dtype, restore_part_write() copies the data
+ * If a file and the device's tensor have the same dtype, restore_array_write() copies the data
  * unchanged, so a resumed run has every bit.  Otherwise the state format changes.  Then it decodes
  * codes with the exponents, which the loader delivers before the codes, and encodes values block by
  * block, rounding to nearest once.  A piece begins at a multiple of a block, because the size of
@@ -28,7 +28,8 @@
 
 /* ---- the parts of a checkpoint ---- */
 
-int32_t restore_part_tensor(const struct session *session, enum checkpoint_part part, int32_t index)
+int32_t restore_array_tensor(const struct session *session, enum checkpoint_array part,
+                             int32_t index)
 {
     const struct parameter *parameter = &session->model->parameters.at[index];
     if (part == CHECKPOINT_M)
@@ -38,7 +39,7 @@ int32_t restore_part_tensor(const struct session *session, enum checkpoint_part 
     return part == CHECKPOINT_SCALES ? parameter->scales : model_parameter_home(parameter);
 }
 
-struct restore_place restore_place(const struct session *session, enum checkpoint_part part,
+struct restore_place restore_place(const struct session *session, enum checkpoint_array part,
                                    int32_t index, int64_t first, int64_t count)
 {
     const struct model *model = session->model;
@@ -158,7 +159,7 @@ enum gt_status session_weights_init(struct session *session, uint64_t seed)
 
 /* ---- from a file ---- */
 
-static enum state_moment moment_of(enum checkpoint_part part)
+static enum state_moment moment_of(enum checkpoint_array part)
 {
     return part == CHECKPOINT_M ? STATE_MOMENT_M : STATE_MOMENT_V;
 }
@@ -170,7 +171,7 @@ static size_t blocks_of(const struct session *session, int32_t index)
 }
 
 /* Keeps the exponents of a parameter until codes_expand() decodes its codes. */
-static enum gt_status exponents_keep(struct restore_parts *parts, int32_t index, size_t first,
+static enum gt_status exponents_keep(struct restore_arrays *parts, int32_t index, size_t first,
                                      size_t count, const int8_t *values)
 {
     const size_t needed = 2 * blocks_of(parts->session, index);
@@ -183,17 +184,17 @@ static enum gt_status exponents_keep(struct restore_parts *parts, int32_t index,
 /* Elements of a part that come from a file: `count` from `first` on, and the first one's place in
  * the tensor here. */
 struct piece {
-    enum checkpoint_part part;
+    enum checkpoint_array part;
     int32_t index;
     size_t first, at, count;
 };
 
 /* Decodes codes from a file and uploads the values to a tensor of floats. */
-static enum gt_status codes_expand(const struct restore_parts *parts, const struct piece *piece,
+static enum gt_status codes_expand(const struct restore_arrays *parts, const struct piece *piece,
                                    const uint8_t *codes)
 {
     const struct session *session = parts->session;
-    const int32_t tensor = restore_part_tensor(session, piece->part, piece->index);
+    const int32_t tensor = restore_array_tensor(session, piece->part, piece->index);
     const int8_t *exponents =
         parts->exponents + (piece->part == CHECKPOINT_V ? blocks_of(session, piece->index) : 0);
     float values[CODES_ELEMENTS];
@@ -214,8 +215,8 @@ static enum gt_status codes_expand(const struct restore_parts *parts, const stru
 static enum gt_status codes_make(const struct session *session, const struct piece *piece,
                                  const float *values)
 {
-    const int32_t tensor = restore_part_tensor(session, piece->part, piece->index);
-    const int32_t scales = restore_part_tensor(session, CHECKPOINT_SCALES, piece->index);
+    const int32_t tensor = restore_array_tensor(session, piece->part, piece->index);
+    const int32_t scales = restore_array_tensor(session, CHECKPOINT_SCALES, piece->index);
     const int64_t row =
         piece->part == CHECKPOINT_V ? session->model->graph->tensors[scales].dims[1] : 0;
     uint8_t codes[CODES_ELEMENTS];
@@ -236,12 +237,12 @@ static enum gt_status codes_make(const struct session *session, const struct pie
 }
 
 /* Uploads a piece that is this rank's. */
-static enum gt_status piece_write(const struct restore_parts *parts, const struct piece *piece,
+static enum gt_status piece_write(const struct restore_arrays *parts, const struct piece *piece,
                                   const void *values, enum dtype dtype)
 {
     const struct session *session = parts->session;
     const struct graph *graph = session->model->graph;
-    const int32_t tensor = restore_part_tensor(session, piece->part, piece->index);
+    const int32_t tensor = restore_array_tensor(session, piece->part, piece->index);
     if (graph->tensors[tensor].dtype == dtype)
         return exec_upload(session->exec, tensor, (int64_t)piece->at, values,
                            (int64_t)piece->count);
@@ -254,12 +255,12 @@ static enum gt_status piece_write(const struct restore_parts *parts, const struc
                          (int64_t)piece->count);
 }
 
-enum gt_status restore_part_write(void *context, enum checkpoint_part part, int32_t index,
-                                  size_t first, size_t count, const void *values, enum dtype dtype)
+enum gt_status restore_array_write(void *context, enum checkpoint_array part, int32_t index,
+                                   size_t first, size_t count, const void *values, enum dtype dtype)
 {
-    struct restore_parts *parts = context;
+    struct restore_arrays *parts = context;
     const struct session *session = parts->session;
-    if (part == CHECKPOINT_SCALES && restore_part_tensor(session, part, index) == TENSOR_NONE)
+    if (part == CHECKPOINT_SCALES && restore_array_tensor(session, part, index) == TENSOR_NONE)
         return exponents_keep(parts, index, first, count, values);
     struct restore_place place;
     for (size_t done = 0; done < count; done += (size_t)place.count) {
@@ -352,7 +353,7 @@ static enum gt_status expand_upload(struct session *session)
     if (lora->rank == 0)
         return GT_OK;
     const float scale = (float)(lora->alpha / lora->rank);
-    for (int parts = 0; parts < PARAMETER_PARTS_MAX; parts++) {
+    for (int parts = 0; parts < PARAMETER_RANGES_MAX; parts++) {
         const int32_t table = session->model->expand[parts], rows = (parts + 1) * lora->rank;
         TRY(exec_zero(session->exec, table));
         for (int64_t i = 0; i < rows; i++)
@@ -371,7 +372,7 @@ enum gt_status restore_weights(struct session *session, const struct restore_sou
     if (!source->checkpoint)
         return session_weights_init(session, seed);
     struct checkpoint_tensor *tensors;
-    struct restore_parts parts = {.session = session};
+    struct restore_arrays parts = {.session = session};
     struct model_config config = session->model->options.config;
     const bool made = config.lora.rank > 0 &&
                       source->checkpoint->config.lora.rank == 0; /* the adapters are new */
@@ -387,7 +388,7 @@ enum gt_status restore_weights(struct session *session, const struct restore_sou
         .base_crc32c = session->model->options.config.lora.rank > 0 ? &session->base_crc32c : NULL,
         .tensors = tensors,
         .tensor_count = (size_t)session->model->parameters.count,
-        .write = restore_part_write,
+        .write = restore_array_write,
         .write_context = &parts,
         .convert = source->convert_states,
         .staging = session->staging,

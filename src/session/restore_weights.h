@@ -18,8 +18,8 @@ enum gt_status restore_weights(struct session *session, const struct restore_sou
  * GT_NO_MEMORY. */
 enum gt_status restore_tensors(struct session *session, struct checkpoint_tensor **out);
 
-/* The context of restore_part_write().  The caller frees `exponents`. */
-struct restore_parts {
+/* The context of restore_array_write().  The caller frees `exponents`. */
+struct restore_arrays {
     struct session *session;
     int8_t *exponents; /* of the 8-bit moments being converted: [2, blocks] */
 };
@@ -31,14 +31,15 @@ struct restore_place {
     int64_t first, count;
 };
 /* Returns the place of the elements from `first` on, at most `count`, that are together. */
-struct restore_place restore_place(const struct session *session, enum checkpoint_part part,
+struct restore_place restore_place(const struct session *session, enum checkpoint_array part,
                                    int32_t index, int64_t first, int64_t count);
 /* Returns the tensor of a part that is here. */
-int32_t restore_part_tensor(const struct session *session, enum checkpoint_part part,
-                            int32_t index);
-/* A checkpoint_write_fn; the context is a struct restore_parts.  Takes the elements that belong
+int32_t restore_array_tensor(const struct session *session, enum checkpoint_array part,
+                             int32_t index);
+/* A checkpoint_write_fn; the context is a struct restore_arrays.  Takes the elements that belong
  * here. */
-enum gt_status restore_part_write(void *context, enum checkpoint_part part, int32_t index,
-                                  size_t first, size_t count, const void *values, enum dtype dtype);
+enum gt_status restore_array_write(void *context, enum checkpoint_array part, int32_t index,
+                                   size_t first, size_t count, const void *values,
+                                   enum dtype dtype);
 
 #endif

@@ -41,7 +41,7 @@ enum gt_status resume_algorithms_choose(struct session *session,
                     source, CHOICES_MAX);
     json_object_foreach(object, key, value)
     {
-        struct backend_choice choice;
+        struct backend_algorithm choice;
         if (!identity_read(key, &choice.call) ||
             !identity_read(json_string_value(value), &choice.algorithm))
             return FAIL(
@@ -59,17 +59,17 @@ json_t *resume_plan_object(const struct session *session)
 {
     const struct model_options *options = &session->model->options;
     size_t count = 0;
-    const struct backend_choice *choices = backend_choices(session->device.backend, &count);
+    const struct backend_algorithm *used = backend_algorithms(session->device.backend, &count);
     json_t *object = json_pack(
         "{s:s, s:s, s:s, s:s, s:s}", "dtype", dtype_name(options->dtype), "state_format",
         state_format_name(options->states), "optimizer", options->muon ? "muon" : "adamw",
         "backend", session->device.backend->ops->name, "kernels", session->device.info.detail);
     json_t *algorithms = json_object(); /* {"CALL": "ALGORITHM", ...} */
     int failures = 0;
-    for (size_t i = 0; choices != NULL && i < count; i++)
+    for (size_t i = 0; used != NULL && i < count; i++)
         failures |=
-            json_object_set_new(algorithms, TEXT(DIGITS + 1, "%016" PRIx64, choices[i].call),
-                                json_string(TEXT(DIGITS + 1, "%016" PRIx64, choices[i].algorithm)));
+            json_object_set_new(algorithms, TEXT(DIGITS + 1, "%016" PRIx64, used[i].call),
+                                json_string(TEXT(DIGITS + 1, "%016" PRIx64, used[i].algorithm)));
     if (json_object_size(algorithms) > 0)
         failures |= json_object_set(object, "algorithms", algorithms);
     json_decref(algorithms);

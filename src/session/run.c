@@ -25,7 +25,7 @@ static enum gt_status data_check(const struct run *run)
         config_key_was_set(config, CONFIG_KEY_dataset) || strcmp(config->init_from, "scratch") == 0;
     struct token_source *source = NULL;
     for (int i = 0; i < run->mixture.count && named; i++) {
-        const struct mixture_part *part = &run->mixture.parts[i];
+        const struct mixture_source *part = &run->mixture.parts[i];
         const struct token_source_spec spec = {.folder = part->folder, .split = TOKEN_TRAIN};
         const char *name = TEXT(FILE_PATH_MAX, "%.*s", part->name_length, part->name);
         bool exists;
@@ -88,7 +88,7 @@ enum gt_status run_plan(struct run *run)
     struct model_options options;
     if (run->source.resume)
         TRY(resume_algorithms_choose(&run->session, run->source.checkpoint));
-    session_train_options(&run->session, &run->state.choices, &run->model, &options);
+    session_train_options(&run->session, &run->state.saved, &run->model, &options);
     return options.train ? session_plan(&run->session, &options)
                          : session_plan_evaluation(&run->session, &options);
 }

@@ -13,7 +13,7 @@
 #include "config/config_check.h"
 #include "model/model_create.h"
 #include "plan/device_profile_file.h"
-#include "plan/plan_choices.h"
+#include "plan/plan_alternatives.h"
 #include "plan/plan_search.h"
 
 void session_plan_release(struct session *session)

@@ -67,7 +67,7 @@ struct session_search {
 
 /* The choices that a checkpoint stores.  A 0 in a field of `plan` means that no run has chosen it
  * yet. */
-struct session_choices {
+struct session_saved {
     struct plan_choice plan;
     bool states_chosen; /* the checkpoint's states have the format `states` */
     enum state_format states;

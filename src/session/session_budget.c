@@ -10,15 +10,15 @@
 
 /* Default margin for other programs, without a memory_budget: a twentieth of the free memory, at
  * least 256 MiB. */
-#define BUDGET_MARGIN_PART 20
+#define BUDGET_MARGIN_DIVISOR 20
 #define BUDGET_MARGIN_BYTES ((uint64_t)256 << 20)
 /* Cap of that margin, so that less free memory never means a larger budget. */
-#define BUDGET_MARGIN_PART_MOST 2
+#define BUDGET_MARGIN_DIVISOR_MAX 2
 
 uint64_t session_free_budget(uint64_t free_bytes)
 {
-    const uint64_t part = free_bytes / BUDGET_MARGIN_PART,
-                   most = free_bytes / BUDGET_MARGIN_PART_MOST;
+    const uint64_t part = free_bytes / BUDGET_MARGIN_DIVISOR,
+                   most = free_bytes / BUDGET_MARGIN_DIVISOR_MAX;
     const uint64_t least = most < BUDGET_MARGIN_BYTES ? most : BUDGET_MARGIN_BYTES;
     return free_bytes - (part > least ? part : least);
 }

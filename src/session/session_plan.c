@@ -13,7 +13,7 @@
 #include "config/config_key.h"
 #include "config/config_text.h"
 #include "model/model_create.h"
-#include "plan/plan_choices.h"
+#include "plan/plan_alternatives.h"
 #include "plan/plan_create.h"
 #include "plan/plan_search.h"
 #include "plan/plan_verify.h"
@@ -35,7 +35,7 @@
 #define PARTS_FINE 8 /* evaluation batches: divisors up to this grow by one, then by an eighth */
 #define CHUNK_ROWS_LEAST 64
 /* The host_budget of a device profile whose card alone is too small: half of 32 GiB, as half of
- * what is free is the default beside a real card. */
+ * what is free is the default next to a real card. */
 #define PROFILE_HOST_BYTES ((uint64_t)16 << 30)
 
 /* A build with --enable-debug puts a guard band behind every tensor. */
@@ -120,13 +120,13 @@ static int64_t first_set(int64_t key, int64_t choice, int64_t otherwise)
 }
 
 /* Returns the sequences of an evaluation at once: at most batch_size, unless they are decided. */
-static int64_t evaluate_batch(const struct session *session, const struct session_choices *choices,
+static int64_t evaluate_batch(const struct session *session, const struct session_saved *saved,
                               int64_t micro)
 {
     const struct config *config = session->config;
     const int64_t most = min_i64(micro, config->batch_size);
-    const int64_t batch = first_set(decided(session).evaluate_batch,
-                                    min_i64(choices->plan.evaluate_batch, most), most);
+    const int64_t batch =
+        first_set(decided(session).evaluate_batch, min_i64(saved->plan.evaluate_batch, most), most);
     return config->eval_iters > 0 ? min_i64(batch, config->eval_iters * config->batch_size) : batch;
 }
 
@@ -150,23 +150,23 @@ static struct recompute_mix recompute_choose(const struct config *config,
     return recompute;
 }
 
-void session_train_options(const struct session *session, const struct session_choices *choices,
+void session_train_options(const struct session *session, const struct session_saved *saved,
                            const struct model_config *model, struct model_options *out)
 {
     const struct config *config = session->config;
     enum state_format states =
-        choices->states; /* to begin with; the search may choose a leaner one */
-    if (!choices->states_chosen)
+        saved->states; /* to begin with; the search may choose a leaner one */
+    if (!saved->states_chosen)
         states = config->state_format == CONFIG_STATES_AUTO ? STATE_MASTER
                                                             : session_state_format(config);
     int64_t samples = config->batch_size * config->gradient_accumulation_steps / config->parts;
     int64_t chosen =
-        min_i64(choices->plan.micro_batch, ROWS_MAX / config->block_size); /* by any checkpoint */
+        min_i64(saved->plan.micro_batch, ROWS_MAX / config->block_size); /* by any checkpoint */
     const struct plan_choice set = decided(session);
     int64_t micro = min_i64(first_set(set.micro_batch, chosen, config->batch_size), samples);
     int64_t rows = micro * config->block_size;
-    int64_t chunk = loss_chunk_rows(session, model, choices->plan.loss_chunk_rows, rows);
-    int64_t evaluate = evaluate_batch(session, choices, micro);
+    int64_t chunk = loss_chunk_rows(session, model, saved->plan.loss_chunk_rows, rows);
+    int64_t evaluate = evaluate_batch(session, saved, micro);
     if (set.loss_chunk_rows == 0)
         chunk = max_i64(
             chunk, size_ceil_div(max_i64(evaluate, micro) * config->block_size, SEARCH_CHUNKS_MAX));
@@ -200,7 +200,7 @@ void session_train_options(const struct session *session, const struct session_c
         .choice.loss_chunk_rows = (int32_t)min_i64(chunk, rows),
         .choice.evaluate_batch = (int32_t)evaluate,
         .evaluate_time = (int32_t)config->eval_block_size,
-        .choice.recompute = recompute_choose(config, &choices->plan.recompute, model->n_layer),
+        .choice.recompute = recompute_choose(config, &saved->plan.recompute, model->n_layer),
         .choice.offload = states_move && !config->eval_only ? OFFLOAD_ALL : 0,
         .prefill_time = (int32_t)min_i64(config->block_size, SESSION_PREFILL_TIME_MAX),
         .beta1 = (float)config->beta1,

@@ -20,8 +20,8 @@ enum state_format session_state_format(const struct config *config);
 
 /* Sets how the samples of an update are split into micro-steps, and the sizes of the other
  * programs, for this session's device and dtype.  A key that the configuration sets takes
- * precedence over `choices`, which take precedence over the default. */
-void session_train_options(const struct session *session, const struct session_choices *choices,
+ * precedence over `saved`, which takes precedence over the default. */
+void session_train_options(const struct session *session, const struct session_saved *saved,
                            const struct model_config *model, struct model_options *out);
 
 /* Creates the model and its plan; for a training session, the fastest plan that fits the budget.

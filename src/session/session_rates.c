@@ -110,16 +110,16 @@ static enum gt_status link_measure(struct session *session)
         rate = fmax(rate, (double)bytes / ((double)(clock_monotonic_ns() - start_ns + 1) * 1e-9));
     }
     TRY(backend_info(device, &session->device.info)); /* whether copies are asynchronous */
-    const double own = device_profile_link(session->device.info.device);
+    const double rated = device_profile_link(session->device.info.device);
     const int32_t engines = session->device.info.copy_engines;
     plan_rates_link_set(&session->timing.rates, engines < 2 ? 2.0 * rate : rate, engines);
     session->timing.rates.link_timed = true;
     log_result("link: %.1f GB/s each way between host memory and the card", rate / 1e9);
-    if (engines > 0 && rate < own * LINK_SLOW)
+    if (engines > 0 && rate < rated * LINK_SLOW)
         log_note(
             "the link to %s is slow: it can have %.1f GB/s; a slot with fewer lanes, or an older one, is the "
             "usual cause",
-            session->device.info.device, own / 1e9);
+            session->device.info.device, rated / 1e9);
     return GT_OK;
 }
 
@@ -246,7 +246,7 @@ static enum gt_status scratch_allocate(struct session *session, bool *out)
 static enum gt_status peaks_measure(struct session *session)
 {
     struct session_timing *timing = &session->timing;
-    const enum dtype own = session->device.dtype;
+    const enum dtype used = session->device.dtype;
     double rate[PLAN_MATRIX_DTYPES] = {0.0};
     bool has_room = true;
     if (!session->exec)
@@ -254,15 +254,15 @@ static enum gt_status peaks_measure(struct session *session)
     rates_recall(session);
     for (int dtype = 0; has_room && dtype < PLAN_MATRIX_DTYPES; dtype++) {
         const bool is_other_needed = dtype == DTYPE_F32 && !timing->is_timed;
-        if (dtype == (int)own || session->device.info.host_memory || is_other_needed)
+        if (dtype == (int)used || session->device.info.host_memory || is_other_needed)
             TRY(peak_measure(session, (enum dtype)dtype, &rate[dtype]));
         timing->peak_flops = fmax(timing->peak_flops, rate[dtype]);
     }
     if (timing->is_timed)
         return GT_OK;
-    const bool known = rate[own] > 0.0 && rate[DTYPE_F32] > 0.0;
+    const bool known = rate[used] > 0.0 && rate[DTYPE_F32] > 0.0;
     timing->rates =
-        known ? plan_rates_of_peaks(rate[own], rate[DTYPE_F32]) : session_rates_nominal(session);
+        known ? plan_rates_of_peaks(rate[used], rate[DTYPE_F32]) : session_rates_nominal(session);
     if (!known || timing->is_tiny)
         timing->rates.uncertainty = GUESS_FACTOR;
     return GT_OK;
@@ -297,8 +297,8 @@ enum gt_status session_peak_measure(struct session *session)
     disturbance_note(session, &before);
     rates_tuned(session);
     /* The run's own products may be faster than the one that was timed just now. */
-    const double own = session->timing.rates.flops_per_s[OP_GEMM][session->device.dtype];
-    if (session->timing.is_timed && own > session->timing.peak_flops)
-        session->timing.peak_flops = own;
+    const double measured = session->timing.rates.flops_per_s[OP_GEMM][session->device.dtype];
+    if (session->timing.is_timed && measured > session->timing.peak_flops)
+        session->timing.peak_flops = measured;
     return GT_OK;
 }

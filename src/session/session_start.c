@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "base/system_memory.h"
-#include "plan/plan_choices.h"
+#include "plan/plan_alternatives.h"
 #include "session/session_budget.h"
 #include "session/session_plan.h"
 #include "session/session_rates.h"
@@ -65,11 +65,11 @@ static double time_scale(const struct session *session)
     struct model *model;
     if (model_create(session->mem, &session->search.result.found.options, &model) != GT_OK)
         return 1.0;
-    const double own = measure_update_seconds(model, &session->timing.rates, plan_cost_blocks);
+    const double measured = measure_update_seconds(model, &session->timing.rates, plan_cost_blocks);
     const double nominal =
         measure_update_seconds(model, &session->search.request.rates, plan_cost_blocks);
     hostmem_free(model);
-    return own > 0.0 && nominal > 0.0 ? own / nominal : 1.0;
+    return measured > 0.0 && nominal > 0.0 ? measured / nominal : 1.0;
 }
 
 /* To be called after a refused search.  Logs as notes what would be enough without the keys that
@@ -77,16 +77,16 @@ static double time_scale(const struct session *session)
  * on this device: those at the search's rates, scaled by the ratio of the smallest plan's times at
  * the device's own rates, measured in a small arena, and at the search's.  Afterwards the session
  * can only be closed.  A failure here is not an error: the refusal has already been logged. */
-static void choices_log(struct session *session)
+static void alternatives_log(struct session *session)
 {
-    struct search_choice choices[SEARCH_CHOICES_MAX];
+    struct search_alternative alternatives[SEARCH_ALTERNATIVES_MAX];
     char pins[SESSION_PINS_TEXT_MAX];
     int32_t count = 0;
     if (session_pins_text(session, pins) != GT_OK)
         return;
     if (pins[0] != '\0')
         log_note("enough would be %s", pins);
-    if (search_choices(session->mem, &session->search.request, choices, &count) != GT_OK)
+    if (search_alternatives(session->mem, &session->search.request, alternatives, &count) != GT_OK)
         return;
     if (count == 0) {
         log_note("nothing smaller fits this budget either");
@@ -96,14 +96,14 @@ static void choices_log(struct session *session)
     bool measured = session_peak_measure(session) == GT_OK;
     double scale = measured ? time_scale(session) : 1.0;
     for (int32_t i = 0; i < count; i++) {
-        const struct search_choice *choice = &choices[i];
+        const struct search_alternative *choice = &alternatives[i];
         char changes[SEARCH_CHANGES_MAX], budget[24];
         log_note("alternative %" PRId32
                  " that fits: %s; %s of tensors, %s per update (estimated), memory_budget %s%s",
-                 i + 1, search_choice_text(changes, choice, &session->search.request.options),
+                 i + 1, search_alternative_text(changes, choice, &session->search.request.options),
                  LOG_BYTES(choice->arena_bytes), CLOCK_DURATION(choice->seconds * scale),
                  search_budget_text(budget, session_budget_of(session, choice->arena_bytes)),
-                 search_choice_equivalent(choice->kind) ? "" : "; changes the results");
+                 search_alternative_equivalent(choice->kind) ? "" : "; changes the results");
     }
 }
 
@@ -114,7 +114,7 @@ enum gt_status session_plan(struct session *session, const struct model_options 
         return status;
     status = refuse(session, session->search.result.found.arena_bytes,
                     session->search.result.found.host_bytes);
-    choices_log(session);
+    alternatives_log(session);
     return status;
 }
 

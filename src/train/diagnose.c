@@ -126,7 +126,7 @@ static enum gt_status bad_log(struct diagnosis *diagnosis, const struct step_res
 {
     struct bad_value found = bad_value_none(diagnosis->session);
     struct replay replay = {
-        diagnosis->session, diagnosis->feed, result, bad_value_look, &found, 0, false};
+        diagnosis->session, diagnosis->feed, result, bad_value_probe, &found, 0, false};
     found.enough = &replay.enough;
     TRY(replay_run(&replay));
     if (found.op)
@@ -194,7 +194,7 @@ static void worst_insert(struct worst *worst, int64_t sample, double loss)
 }
 
 /* Called after each op.  The inputs of loss_sum contain all losses of the micro-step. */
-static enum gt_status losses_look(void *context, int32_t program, int32_t index)
+static enum gt_status losses_probe(void *context, int32_t program, int32_t index)
 {
     struct worst *worst = context;
     struct session *session = worst->replay->session;
@@ -273,7 +273,7 @@ static enum gt_status spike_check(struct diagnosis *diagnosis, const struct step
     struct replay replay = {.session = diagnosis->session,
                             .feed = diagnosis->feed,
                             .result = result,
-                            .look = losses_look};
+                            .look = losses_probe};
     struct worst worst = {.replay = &replay};
     replay.context = &worst;
     if (!spikes_add(&diagnosis->spikes, result->iter, loss,

@@ -349,13 +349,13 @@ enum gt_status evaluation_split_sum(const struct evaluation *evaluation, enum to
     for (int64_t first = 0; first < samples; first += ranks * batch) {
         const int64_t count = min_i64(samples - first - rank * batch, batch),
                       done = first + ranks * batch;
-        double own[2] = {0.0, 0.0},
+        double sums[2] = {0.0, 0.0},
                all[2 * DIST_RANKS_MAX]; /* the losses and the targets of a batch */
         if (stop_requested())
             return GT_STOPPED;
         if (count > 0)
-            TRY(batch_sum(evaluation, split, first + rank * batch, count, own));
-        ranks_gather(session->dist, own, 2, all);
+            TRY(batch_sum(evaluation, split, first + rank * batch, count, sums));
+        ranks_gather(session->dist, sums, 2, all);
         for (int32_t r = 0; r < ranks; r++) {
             sum.loss += all[2 * r];
             sum.targets += (int64_t)all[2 * r + 1];

@@ -39,7 +39,7 @@ static void evaluation_write(struct trainer *t, const struct evaluation_losses *
         json_put(line, "sample:s", t->runner.samples.last);
     (void)metrics_line_write(&t->metrics);
     for (int i = 0; i < mixture->count && mixture->count > 1; i++) {
-        const struct mixture_part *part = &mixture->parts[i];
+        const struct mixture_source *part = &mixture->parts[i];
         json_put(metrics_line(&t->metrics, run->state.iter, NULL), "dataset:s dataset_val_loss:f",
                  TEXT(METRICS_TEXT_MAX, "%.*s", part->name_length, part->name),
                  losses->val_of_part[i]);
@@ -276,7 +276,7 @@ static enum gt_status stop(struct trainer *t)
     const struct run *run = &t->runner.run;
     const int number = stop_requested();
     const bool began = run->state.iter > t->course.first_iter;
-    if (t->saved.iter == run->state.iter || (!began && run->source.own)) {
+    if (t->saved.iter == run->state.iter || (!began && run->source.in_place)) {
         log_note("stopped by signal %d; iter %" PRId64 " is saved already", number,
                  run->state.iter);
     } else if (!began) {
@@ -303,7 +303,7 @@ static enum gt_status finish(struct trainer *t)
     if (run->state.iter == t->course.first_iter) {
         log_note("nothing to do: %s is at iter %" PRId64 " already; --max_iters=%" PRId64
                  " or more continues the run",
-                 run->source.own || run->source.branch ? config->out_dir : config->init_from,
+                 run->source.in_place || run->source.branch ? config->out_dir : config->init_from,
                  run->state.iter, run->state.iter);
         return GT_OK;
     }

@@ -113,7 +113,7 @@ static enum gt_status kept_name(const char *out_dir, char out[static METRICS_KEP
     bool exists;
     out[0] = '\0';
     const char *path = FILE_IN(out_dir, CHECKPOINT_RECORD_NAME);
-    TRY(file_look(path, &exists));
+    TRY(file_stat_exists(path, &exists));
     if (!exists)
         return GT_OK;
     TRY(file_read_all(path, CHECKPOINT_RECORD_BYTES_MAX, &text, &count));
@@ -168,7 +168,7 @@ static enum gt_status old_keep(struct metrics *metrics, const char *path, bool f
 }
 
 /* Sets aside or restores the lines of other runs. */
-static enum gt_status others_settle(struct metrics *metrics, const char *path, bool anew)
+static enum gt_status old_lines_move(struct metrics *metrics, const char *path, bool anew)
 {
     bool found;
     TRY(kept_name(metrics->out_dir, metrics->kept));
@@ -200,7 +200,7 @@ enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_
     struct stat info;
     *metrics = (struct metrics){.fd = -1, .out_dir = out_dir};
     const char *path = FILE_IN(out_dir, METRICS_NAME);
-    TRY(others_settle(metrics, path, anew));
+    TRY(old_lines_move(metrics, path, anew));
     if (anew)
         TRY(head_copy(metrics, path, resume_iter, evaluated));
     TRY(stale_offset(path, resume_iter, evaluated, &offset));

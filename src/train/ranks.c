@@ -58,11 +58,11 @@ static int32_t micro_step_of(const struct session *session, int32_t rank, int32_
 void ranks_losses_gather(const struct session *session, float *loss_sums)
 {
     struct dist *dist = session->dist;
-    const int32_t own =
+    const int32_t local =
         dist == NULL ? 0 : model_micro_steps(&session->model->options) / dist->ranks;
-    for (int32_t first = 0, count; first < own; first += count) {
+    for (int32_t first = 0, count; first < local; first += count) {
         double mine[WORDS_MAX], all[DIST_RANKS_MAX * WORDS_MAX];
-        count = own - first < WORDS_MAX ? own - first : WORDS_MAX;
+        count = local - first < WORDS_MAX ? local - first : WORDS_MAX;
         for (int32_t i = 0; i < count; i++)
             mine[i] = (double)loss_sums[micro_step_of(session, dist->rank, first + i)];
         ranks_gather(dist, mine, count, all);

@@ -13,7 +13,7 @@
 #include "config/config_key.h"
 #include "model/model_create.h"
 #include "model/parameters.h"
-#include "plan/plan_choices.h"
+#include "plan/plan_alternatives.h"
 #include "plan/plan_report.h"
 #include "plan/plan_search.h"
 #include "report/report_page.h"

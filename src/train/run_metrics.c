@@ -14,7 +14,7 @@
 #include "base/size.h"
 #include "config/config_key.h"
 #include "model/parameters.h"
-#include "plan/plan_choices.h"
+#include "plan/plan_alternatives.h"
 #include "report/report_page.h"
 #include "report/run_record.h"
 

@@ -16,8 +16,8 @@
 
 int64_t save_held_iter(const struct trainer *t)
 {
-    return t->saved.iter == ITER_NONE && t->runner.run.source.own ? t->course.first_iter
-                                                                  : t->saved.iter;
+    return t->saved.iter == ITER_NONE && t->runner.run.source.in_place ? t->course.first_iter
+                                                                       : t->saved.iter;
 }
 
 char *save_kept_text(char text[static KEPT_TEXT_MAX], const struct trainer *t)

@@ -20,17 +20,17 @@
 
 /* Rank 0 asks the others for each piece: words that name the part, the parameter, its first element
  * and their number. Part -1 ends the save, with its status. */
-enum { ASKED_PART, ASKED_INDEX, ASKED_FIRST, ASKED_COUNT, ASKED_WORDS };
+enum { REQUEST_PART, REQUEST_INDEX, REQUEST_FIRST, REQUEST_COUNT, REQUEST_WORDS };
 
-static void ask(struct session *session, double words[static ASKED_WORDS])
+static void ask(struct session *session, double words[static REQUEST_WORDS])
 {
-    double all[DIST_RANKS_MAX * ASKED_WORDS];
-    dist_gather(session->dist, words, ASKED_WORDS * sizeof *words, all);
-    memcpy(words, all, ASKED_WORDS * sizeof *words);
+    double all[DIST_RANKS_MAX * REQUEST_WORDS];
+    dist_gather(session->dist, words, REQUEST_WORDS * sizeof *words, all);
+    memcpy(words, all, REQUEST_WORDS * sizeof *words);
 }
 
-static size_t part_element_bytes(const struct session *session, enum checkpoint_part part,
-                                 int32_t index)
+static size_t array_element_bytes(const struct session *session, enum checkpoint_array part,
+                                  int32_t index)
 {
     const struct parameter *parameter = &session->model->parameters.at[index];
     const enum dtype weight = session->model->graph->tensors[parameter->tensor].dtype;
@@ -42,12 +42,12 @@ static size_t part_element_bytes(const struct session *session, enum checkpoint_
 }
 
 /* A checkpoint_read_fn; the context is the session. */
-static enum gt_status part_read(void *context, enum checkpoint_part part, int32_t index,
+static enum gt_status part_read(void *context, enum checkpoint_array part, int32_t index,
                                 size_t first, size_t count, void *out)
 {
     struct session *session = context;
-    const int32_t tensor = restore_part_tensor(session, part, index);
-    const size_t size = part_element_bytes(session, part, index);
+    const int32_t tensor = restore_array_tensor(session, part, index);
+    const size_t size = array_element_bytes(session, part, index);
     struct restore_place place;
     for (size_t done = 0; done < count; done += (size_t)place.count) {
         place =
@@ -67,20 +67,21 @@ static enum gt_status part_read(void *context, enum checkpoint_part part, int32_
 enum gt_status saver_serve(struct session *session)
 {
     for (;;) {
-        double asked[ASKED_WORDS] = {0.0};
-        ask(session, asked);
-        if (asked[ASKED_PART] < 0.0)
-            return (enum gt_status)asked[ASKED_INDEX];
-        const enum checkpoint_part part = (enum checkpoint_part)asked[ASKED_PART];
-        const int32_t index = (int32_t)asked[ASKED_INDEX];
-        const struct restore_place place = restore_place(
-            session, part, index, (int64_t)asked[ASKED_FIRST], (int64_t)asked[ASKED_COUNT]);
+        double requested[REQUEST_WORDS] = {0.0};
+        ask(session, requested);
+        if (requested[REQUEST_PART] < 0.0)
+            return (enum gt_status)requested[REQUEST_INDEX];
+        const enum checkpoint_array part = (enum checkpoint_array)requested[REQUEST_PART];
+        const int32_t index = (int32_t)requested[REQUEST_INDEX];
+        const struct restore_place place =
+            restore_place(session, part, index, (int64_t)requested[REQUEST_FIRST],
+                          (int64_t)requested[REQUEST_COUNT]);
         if (place.owner != session->dist->rank)
             continue;
-        TRY(exec_download(session->exec, restore_part_tensor(session, part, index), place.first,
+        TRY(exec_download(session->exec, restore_array_tensor(session, part, index), place.first,
                           session->staging, place.count));
         dist_send(session->dist, 0, session->staging,
-                  (size_t)place.count * part_element_bytes(session, part, index));
+                  (size_t)place.count * array_element_bytes(session, part, index));
         dist_wait(session->dist, session->dist->started);
     }
 }
@@ -154,7 +155,7 @@ static json_t *data_object(const struct saver *saver, const struct run_state *st
 }
 
 /* Keeps the checkpoint that the next save replaces, if the configuration says so. */
-static enum gt_status others_keep(struct saver *saver)
+static enum gt_status best_checkpoint_keep(struct saver *saver)
 {
     const struct config *config = saver->session->config;
     char folder[FILE_PATH_MAX];
@@ -200,7 +201,7 @@ enum gt_status saver_save(struct saver *saver, const struct run_state *state)
         .staging = session->staging,
         .staging_bytes = SESSION_STAGING_FLOATS * sizeof(float),
     };
-    enum gt_status status = others_keep(saver);
+    enum gt_status status = best_checkpoint_keep(saver);
     THEN(status, checkpoint_save(&options));
     json_decref(loss_scaler);
     json_decref(data);
@@ -212,7 +213,7 @@ enum gt_status saver_save(struct saver *saver, const struct run_state *state)
     return status;
 }
 
-enum gt_status saver_room_check(const struct session *session, bool own)
+enum gt_status saver_room_check(const struct session *session, bool in_place)
 {
     const struct config *config = session->config;
     const struct model *model = session->model;
@@ -221,11 +222,11 @@ enum gt_status saver_room_check(const struct session *session, bool own)
         const struct parameter *p = &model->parameters.at[i];
         const int64_t elements = graph_tensor_elements(model->graph, p->tensor);
         const size_t moments =
-            (p->group == GROUP_MUON ? 1 : 2) * part_element_bytes(session, CHECKPOINT_M, i);
+            (p->group == GROUP_MUON ? 1 : 2) * array_element_bytes(session, CHECKPOINT_M, i);
         if (p->frozen)
             continue;
         each += (double)((size_t)elements *
-                         (part_element_bytes(session, CHECKPOINT_PARAMETER, i) + moments));
+                         (array_element_bytes(session, CHECKPOINT_PARAMETER, i) + moments));
         each += p->dtypes.moment == DTYPE_U8 ? 2.0 * (double)state_blocks(elements) : 0.0;
     }
     struct statvfs disk;
@@ -236,7 +237,7 @@ enum gt_status saver_room_check(const struct session *session, bool own)
     /* During a save there are the new one, the last keep - 1 and the best; with keep=1 the new one
      * and the last. */
     int64_t count =
-        config->keep + 1 - (own ? 1 + (int64_t)checkpoint_keep_count(config->out_dir) : 0);
+        config->keep + 1 - (in_place ? 1 + (int64_t)checkpoint_keep_count(config->out_dir) : 0);
     count = count < 1 ? 1 : count;
     const char *one = LOG_BYTES(each), *left = LOG_BYTES(free_bytes);
     if (free_bytes < each)

@@ -49,8 +49,8 @@ enum gt_status saver_serve(struct session *session);
 
 /* To be called before the first step, once the session has a plan.  A save writes the new
  * checkpoint next to the ones that are kept.  Warns when the disk may become too full for that.
- * `own`: out_dir already contains checkpoints of this run.  Errors: GT_IO when there is no room
- * even for the first save. */
-enum gt_status saver_room_check(const struct session *session, bool own);
+ * `in_place`: out_dir already contains checkpoints of this run.  Errors: GT_IO when there is no
+ * room even for the first save. */
+enum gt_status saver_room_check(const struct session *session, bool in_place);
 
 #endif

@@ -91,7 +91,7 @@ static enum gt_status ranks_agree(struct run *run)
     if (ranks_plans_alike(session, &least))
         return GT_OK;
     session->agreed = least;
-    session_train_options(session, &run->state.choices, &model, &options);
+    session_train_options(session, &run->state.saved, &model, &options);
     return session_replan(session, &options);
 }
 

@@ -7,7 +7,7 @@
 #include "base/size.h"
 #include "model/model_create.h"
 #include "model/parameters.h"
-#include "plan/plan_choices.h"
+#include "plan/plan_alternatives.h"
 #include "plan/plan_report.h"
 
 #define LONG_SECONDS (31.0 * 86400.0) /* a month; longer runs get advice */

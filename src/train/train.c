@@ -55,7 +55,7 @@ static void earlier_note(const struct run *run)
 {
     const char *out_dir = run->config->out_dir;
     char folder[FILE_PATH_MAX];
-    if (run->source.own || !checkpoint_keep_earlier_next(out_dir, folder))
+    if (run->source.in_place || !checkpoint_keep_earlier_next(out_dir, folder))
         return;
     if (run->source.branch)
         log_note("this run goes on from iteration %" PRId64
@@ -75,7 +75,7 @@ static enum gt_status resume_check(struct runner *runner, struct data_digests *d
         TRY(feed_digest(&runner->feed, (enum token_split)split, digests->text[split]));
     TRY(resume_check_keys(run->config, &run->source));
     TRY(resume_check_data(run->config, &run->source, digests));
-    TRY(saver_room_check(&run->session, run->source.own));
+    TRY(saver_room_check(&run->session, run->source.in_place));
     earlier_note(run);
     return GT_OK;
 }
@@ -84,15 +84,15 @@ static enum gt_status resume_check(struct runner *runner, struct data_digests *d
 static enum gt_status files_open(struct trainer *t, const struct data_digests *digests)
 {
     struct run *run = &t->runner.run;
-    const bool own = run->source.own, goes_on = own || run->source.branch;
+    const bool in_place = run->source.in_place, goes_on = in_place || run->source.branch;
     TRY(saver_create(&run->session, t->runner.tokenizer, digests, &t->saver));
-    if (own)
+    if (in_place)
         TRY(saver_tokenizer_write(&t->saver, true));
     TRY(metrics_open(&t->metrics, run->config->out_dir, goes_on ? run->state.iter : 0,
-                     run->state.evaluated, !own));
+                     run->state.evaluated, !in_place));
     t->began = true;
     TRY(run_metrics_start(t));
-    t->saver.metrics = own ? NULL : t->metrics.kept;
+    t->saver.metrics = in_place ? NULL : t->metrics.kept;
     t->saver.after = run->source.branch ? run->state.iter : -1;
     return GT_OK;
 }
@@ -102,7 +102,7 @@ static enum gt_status files_open(struct trainer *t, const struct data_digests *d
  * bits. */
 static bool begins_with_best(const struct run *run)
 {
-    return run->source.own &&
+    return run->source.in_place &&
            (run->state.evaluated || run->source.checkpoint->kind == CHECKPOINT_NANOGPT);
 }
 

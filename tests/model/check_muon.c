@@ -189,8 +189,8 @@ static struct matrix direction_take(struct rig *rig, const struct parameter *par
 
 /* Returns a matrix that Muon treats as one, without its scale if it is a direction: rows of
  * `whole`, borrowed. */
-static struct matrix part_take(const struct matrix *whole, const struct parameter *parameter,
-                               int part, bool direction)
+static struct matrix part_shape_select(const struct matrix *whole,
+                                       const struct parameter *parameter, int part, bool direction)
 {
     struct matrix out = *whole;
     for (int i = 0; i < part; i++)
@@ -273,8 +273,8 @@ static int parameter_check(struct rig *rig, int32_t p, double bound)
         struct matrix u = update == 1 ? gradient_of(rig, p, 1.0, 0.0)
                                       : gradient_of(rig, p, mu * mu * rest, mu * rest + rest);
         for (int part = 0; part < parameter->parts; part++) {
-            const struct matrix moved = part_take(&direction, parameter, part, true);
-            const struct matrix from = part_take(&u, parameter, part, false);
+            const struct matrix moved = part_shape_select(&direction, parameter, part, true);
+            const struct matrix from = part_shape_select(&u, parameter, part, false);
             orthogonal_check(parameter->name, &moved);
             if (update == 1)
                 vectors_check(parameter->name, &moved, &from);

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/plan_choices.h"
+#include "plan/plan_alternatives.h"
 #include "plan/plan_search.h"
 #include "plan/plan_verify.h"
 #include "tests/model/model_fixture.h"

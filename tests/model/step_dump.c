@@ -182,7 +182,7 @@ static enum gt_status dump_open(struct dump *dump, int argc, char **argv)
     TRY(mixture_parse(dump->config.dataset, &dump->mixture));
     TRY(restore_open(dump->mem, &dump->config, &dump->mixture, &dump->source, &state, &model));
     TRY(session_open(dump->mem, &dump->config, &dump->session));
-    session_train_options(&dump->session, &(struct session_choices){0}, &model, &options);
+    session_train_options(&dump->session, &(struct session_saved){0}, &model, &options);
     TRY(session_plan(&dump->session, &options));
     TRY(feed_open(dump->mem, &dump->config, &dump->mixture, model.vocab_size,
                   options.choice.micro_batch, &dump->feed));

@@ -218,7 +218,7 @@ static enum opening device_open_sized(const struct options *options, const struc
         printf("FAIL %s: cannot be opened with an arena of %zu bytes\n", ops->name, needed);
         return NO_ARENA;
     }
-    const struct backend_choice variant = {.call = 0, .algorithm = (uint64_t)options->variant};
+    const struct backend_algorithm variant = {.call = 0, .algorithm = (uint64_t)options->variant};
     if (options->variant > 0 &&
         (out->ops->choose == NULL || out->ops->choose(out->backend, &variant, 1) != GT_OK)) {
         printf("FAIL %s: has one way of launching each op, and --variant=%" PRId32

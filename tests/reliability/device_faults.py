@@ -25,7 +25,7 @@ SAMPLE = 3 if not tiny.LONG else 150
 HANGS = 1 if not tiny.LONG else 40
 CLOSING = "close:1:hang"
 # Calls without a status; the watchdog does not watch devices.
-ONLY_HANG = ("devices", "close", "holders", "choices", "timings")
+ONLY_HANG = ("devices", "close", "holders", "algorithms", "timings")
 
 
 class Backend(Subject):

@@ -4,12 +4,12 @@
  * GPT_FAULT=CALL:N:KIND makes the N-th CALL (a field of struct backend_ops: devices, open, info,
  * ...) of the backend GPT_FAULT_BACKEND (default cpu) go wrong: with `memory` and `launch` it fails
  * once; with `lost` it and all later calls fail; with `hang` it never returns.  Calls without a
- * status (close, holders, choices, timings) can only hang; so can devices, which finds none after
- * `lost`.  GPT_FAULT_REPORT names a file, written when the process exits: the number of calls,
- * "CALL N" a line; of calls refused after `lost`, "refused:CALL N"; and of devices opened but not
- * closed, "left N".  The backend itself computes as usual: only its table of functions is replaced.
- * Backends that choose no algorithms pretend to have chosen one, so that a checkpoint contains a
- * choice to repeat.
+ * status (close, holders, algorithms, timings) can only hang; so can devices, which finds none
+ * after `lost`.  GPT_FAULT_REPORT names a file, written when the process exits: the number of
+ * calls, "CALL N" a line; of calls refused after `lost`, "refused:CALL N"; and of devices opened
+ * but not closed, "left N".  The backend itself computes as usual: only its table of functions is
+ * replaced. Backends that choose no algorithms pretend to have chosen one, so that a checkpoint
+ * contains a choice to repeat.
  *
  * GPT_FAULT_NAN=OP:ITER:TIMES puts a NaN into the first output element, in float32, of the first
  * TIMES calls of OP (gelu_backward) in the forward and backward passes of iteration ITER.
@@ -48,8 +48,8 @@ enum call {
 };
 
 static const char *const call_names[CALLS] = {
-    "devices", "open",    "close", "info",   "holders",  "arena", "choose",
-    "choices", "timings", "bind",  "upload", "download", "run",   "sync"};
+    "devices",    "open",    "close", "info",   "holders",  "arena", "choose",
+    "algorithms", "timings", "bind",  "upload", "download", "run",   "sync"};
 
 static struct {
     const struct backend_ops *original;
@@ -141,20 +141,20 @@ static void faulty_holders(struct backend *backend, struct backend_holders *out)
         faulty.original->holders(backend, out);
 }
 
-static enum gt_status faulty_choose(struct backend *backend, const struct backend_choice *choices,
-                                    size_t count)
+static enum gt_status faulty_choose(struct backend *backend,
+                                    const struct backend_algorithm *algorithms, size_t count)
 {
     TRY(fault(CALL_CHOOSE));
-    return faulty.original->choose != NULL ? faulty.original->choose(backend, choices, count)
+    return faulty.original->choose != NULL ? faulty.original->choose(backend, algorithms, count)
                                            : GT_OK;
 }
 
-static const struct backend_choice *faulty_choices(struct backend *backend, size_t *count)
+static const struct backend_algorithm *faulty_algorithms(struct backend *backend, size_t *count)
 {
-    static const struct backend_choice invented = {.call = 1, .algorithm = 1};
+    static const struct backend_algorithm invented = {.call = 1, .algorithm = 1};
     fault_hang(CALL_CHOICES);
-    if (faulty.original->choices != NULL)
-        return faulty.original->choices(backend, count);
+    if (faulty.original->algorithms != NULL)
+        return faulty.original->algorithms(backend, count);
     *count = 1;
     return &invented;
 }
@@ -273,7 +273,7 @@ static enum gt_status faulty_open(const struct backend_open_options *options, st
     faulty.opened.holders = faulty_holders;
     faulty.opened.arena = faulty_arena;
     faulty.opened.choose = faulty_choose;
-    faulty.opened.choices = faulty_choices;
+    faulty.opened.algorithms = faulty_algorithms;
     faulty.opened.timings = faulty_timings;
     faulty.opened.bind = faulty_bind;
     faulty.opened.upload = faulty_upload;

@@ -71,7 +71,7 @@ static bool render(enum chat_kind kind, const char *record, struct chat_text *ou
 static const char *shown(enum chat_kind kind, const struct chat_text *text)
 {
     static char out[8192];
-    struct chat_part part;
+    struct chat_piece part;
     size_t at = 0, count = 0;
     while (chat_next(text->text, text->count, &at, &part)) {
         const char *bytes = part.text, *special = NULL;

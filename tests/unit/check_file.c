@@ -292,10 +292,10 @@ TEST(join)
     ck_assert_uint_eq(strlen(out), FILE_PATH_MAX - 1);
     memset(name, 'n', FILE_PATH_MAX - 2);
     bool exists;
-    log_capture_refused(&capture, file_look(FILE_IN("a", name), &exists), GT_IO,
+    log_capture_refused(&capture, file_stat_exists(FILE_IN("a", name), &exists), GT_IO,
                         "look at it: File name too long");
-    log_capture_refused(&capture, file_look(FILE_IN(FILE_IN("none", name), "b"), &exists), GT_IO,
-                        "name too long");
+    log_capture_refused(&capture, file_stat_exists(FILE_IN(FILE_IN("none", name), "b"), &exists),
+                        GT_IO, "name too long");
 }
 
 /* A child takes the lock, reports it through a pipe, and waits to be killed. */

@@ -323,7 +323,7 @@ TEST_LOOP(the_fastest_of_the_grid_is_found, is_long() ? CASES_LONG : CASES)
     struct search_result result;
     budget_draw(&draws, &request, 1.0);
     const enum gt_status status = plan_search(mem, &request, &result);
-    const struct search_choice *found = &result.found;
+    const struct search_alternative *found = &result.found;
     struct measure_memo memo = {0};
     const struct measure measure = {
         mem, &request.options, &request.plan, &request.rates, request.samples, &memo};

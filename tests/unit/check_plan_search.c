@@ -1,15 +1,15 @@
 /* Tests of the search for a plan that fits: its guarantees for any cost model.
  *
- * A result fits, a larger budget is never slower, pinned choices stay, the samples of an update
- * stay, and when nothing fits the search reports the least bytes.  Costs are checked for their
- * proportions.
+ * A result fits, a larger budget is never slower, pinned alternatives stay, the samples of an
+ * update stay, and when nothing fits the search reports the least bytes.  Costs are checked for
+ * their proportions.
  */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "model/model_create.h"
-#include "plan/plan_choices.h"
+#include "plan/plan_alternatives.h"
 #include "plan/plan_create.h"
 #include "plan/plan_search.h"
 #include "plan/plan_verify.h"
@@ -87,7 +87,7 @@ TEST(larger_budgets_are_never_slower)
 TEST(the_largest_allocation_limits_candidates)
 {
     struct search_request request = request_make();
-    struct search_choice choices[SEARCH_CHOICES_MAX];
+    struct search_alternative alternatives[SEARCH_ALTERNATIVES_MAX];
     struct search_result result;
     int32_t count;
     uint64_t asked = bytes_asked(&request);
@@ -109,7 +109,7 @@ TEST(the_largest_allocation_limits_candidates)
         ck_assert_int_ge(result.found.options.choice.micro_batch, 1);
     }
     request.plan.largest_segment_bytes = 64;
-    ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);
+    ck_assert_int_eq(search_alternatives(mem, &request, alternatives, &count), GT_OK);
     ck_assert_int_eq(count, 0);
 }
 
@@ -361,22 +361,22 @@ TEST_LOOP(of_equal_times_the_simplest_is_chosen, 2)
     ck_assert_uint_eq(result.found.arena_bytes, least);
 }
 
-static void choices_check(const struct search_request *request, const struct search_choice *choices,
-                          int32_t count)
+static void alternatives_check(const struct search_request *request,
+                               const struct search_alternative *alternatives, int32_t count)
 {
     bool other = false;
     for (int32_t i = 0; i < count; i++) {
         char text[SEARCH_CHANGES_MAX], before[SEARCH_CHANGES_MAX];
-        const struct model_options *options = &choices[i].options;
-        ck_assert_uint_eq(choices[i].arena_bytes, bytes_planned(request, options));
-        ck_assert_uint_le(choices[i].arena_bytes, request->share.device_bytes);
-        ck_assert_double_gt(choices[i].seconds, 0.0);
+        const struct model_options *options = &alternatives[i].options;
+        ck_assert_uint_eq(alternatives[i].arena_bytes, bytes_planned(request, options));
+        ck_assert_uint_le(alternatives[i].arena_bytes, request->share.device_bytes);
+        ck_assert_double_gt(alternatives[i].seconds, 0.0);
         ck_assert_str_ne(search_changes_text(text, options, &request->options), "as configured");
         for (int32_t k = 0; k < i; k++)
-            ck_assert_str_ne(text,
-                             search_changes_text(before, &choices[k].options, &request->options));
-        bool equivalent = search_choice_equivalent(choices[i].kind);
-        ck_assert(!(other && equivalent)); /* choices that are not equivalent come last */
+            ck_assert_str_ne(
+                text, search_changes_text(before, &alternatives[k].options, &request->options));
+        bool equivalent = search_alternative_equivalent(alternatives[i].kind);
+        ck_assert(!(other && equivalent)); /* alternatives that are not equivalent come last */
         other = other || !equivalent;
         int64_t steps = options->micro_steps - (options->choice.remainder_batch > 0);
         ck_assert_int_eq(steps * options->choice.micro_batch + options->choice.remainder_batch,
@@ -388,27 +388,28 @@ static void choices_check(const struct search_request *request, const struct sea
     }
 }
 
-TEST(choices_fit_and_say_what_they_are)
+TEST(alternatives_fit_and_say_what_they_are)
 {
     struct search_request request = request_make();
-    struct search_choice choices[SEARCH_CHOICES_MAX];
+    struct search_alternative alternatives[SEARCH_ALTERNATIVES_MAX];
     int32_t count;
     uint64_t asked = bytes_asked(&request);
     request.share.device_bytes = asked / 2;
-    ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);
+    ck_assert_int_eq(search_alternatives(mem, &request, alternatives, &count), GT_OK);
     ck_assert_int_eq(count, 3);
-    choices_check(&request, choices, count);
+    alternatives_check(&request, alternatives, count);
     for (int32_t i = 0; i < count; i++)
-        ck_assert(search_choice_equivalent(choices[i].kind));
+        ck_assert(search_alternative_equivalent(alternatives[i].kind));
 
-    /* Pins that leave no plan: two choices would work without them, and one that keeps them. */
+    /* Pins that leave no plan: two alternatives would work without them, and one that keeps them.
+     */
     request.pin_micro_batch = request.pin_recompute = request.pin_loss_chunk = true;
-    ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);
+    ck_assert_int_eq(search_alternatives(mem, &request, alternatives, &count), GT_OK);
     ck_assert_int_eq(count, 3);
-    choices_check(&request, choices, count);
-    ck_assert(search_choice_equivalent(choices[0].kind));
-    ck_assert_int_eq(choices[2].kind, CHOICE_BLOCK_SIZE);
-    ck_assert_int_eq(choices[2].options.choice.micro_batch, 13);
+    alternatives_check(&request, alternatives, count);
+    ck_assert(search_alternative_equivalent(alternatives[0].kind));
+    ck_assert_int_eq(alternatives[2].kind, ALTERNATIVE_BLOCK_SIZE);
+    ck_assert_int_eq(alternatives[2].options.choice.micro_batch, 13);
 
     /* So few bytes that only another model fits. */
     struct search_result least;
@@ -417,16 +418,16 @@ TEST(choices_fit_and_say_what_they_are)
     request.pin_offload = true;
     ck_assert_int_eq(plan_search(mem, &request, &least), GT_NO_FIT);
     request.share.device_bytes = least.found.arena_bytes * 9 / 10;
-    ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);
+    ck_assert_int_eq(search_alternatives(mem, &request, alternatives, &count), GT_OK);
     ck_assert_int_ge(count, 2);
-    choices_check(&request, choices, count);
-    ck_assert(!search_choice_equivalent(choices[0].kind));
+    alternatives_check(&request, alternatives, count);
+    ck_assert(!search_alternative_equivalent(alternatives[0].kind));
 
     /* The same if host memory may be used: as much as the first choice says does. */
     request.pin_offload = false;
-    ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);
-    ck_assert_int_eq(choices[0].kind, CHOICE_HOST);
-    request.share.host_bytes = choices[0].host_bytes;
+    ck_assert_int_eq(search_alternatives(mem, &request, alternatives, &count), GT_OK);
+    ck_assert_int_eq(alternatives[0].kind, ALTERNATIVE_HOST);
+    request.share.host_bytes = alternatives[0].host_bytes;
     ck_assert_int_eq(plan_search(mem, &request, &least), GT_OK);
     request.share.host_bytes = 0;
 
@@ -436,13 +437,13 @@ TEST(choices_fit_and_say_what_they_are)
     request.pin_offload = true;
     ck_assert_int_eq(plan_search(mem, &request, &least), GT_NO_FIT);
     ck_assert_uint_gt(least.found.host_bytes, 0);
-    ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);
+    ck_assert_int_eq(search_alternatives(mem, &request, alternatives, &count), GT_OK);
     ck_assert_int_ge(count, 1);
-    ck_assert_int_eq(choices[0].options.choice.offload, 0);
+    ck_assert_int_eq(alternatives[0].options.choice.offload, 0);
     request.options.choice.offload = 0;
 
     request.share.device_bytes = 1000;
-    ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);
+    ck_assert_int_eq(search_alternatives(mem, &request, alternatives, &count), GT_OK);
     ck_assert_int_eq(count, 0);
 }
 

@@ -42,10 +42,10 @@ static struct model_options options_make(const struct config *config)
 {
     struct model_config model;
     struct model_options options;
-    struct session_choices choices = {0};
+    struct session_saved saved = {0};
     const struct session session = {.config = config, .device.info.host_memory = true};
     model_of(config, &model);
-    session_train_options(&session, &choices, &model, &options);
+    session_train_options(&session, &saved, &model, &options);
     return options;
 }
 
@@ -58,7 +58,7 @@ static void session_begin(const struct config *config, struct session *out)
     ck_assert_int_eq(hostmem_create(&mem), GT_OK);
     ck_assert_int_eq(session_open(mem, config, out), GT_OK);
     model_of(config, &model);
-    session_train_options(out, &(struct session_choices){0}, &model, &options);
+    session_train_options(out, &(struct session_saved){0}, &model, &options);
     ck_assert_int_eq(session_plan(out, &options), GT_OK);
 }
 
@@ -97,18 +97,18 @@ TEST(what_a_key_says_wins_over_a_choice)
     struct config config = config_make();
     struct model_config model;
     struct model_options options;
-    struct session_choices choices = {
+    struct session_saved saved = {
         .plan = {.micro_batch = 4, .loss_chunk_rows = 5, .evaluate_batch = 3}};
     const struct session session = {.config = &config, .device.info.host_memory = true};
     model_of(&config, &model);
-    session_train_options(&session, &choices, &model, &options);
+    session_train_options(&session, &saved, &model, &options);
     ck_assert_int_eq(options.choice.micro_batch, 4);
     ck_assert_int_eq(options.choice.loss_chunk_rows, 5);
     ck_assert_int_eq(options.choice.evaluate_batch, 3);
     config.micro_batch = 2;
     config.loss_chunk = 7;
     config.eval_batch_size = 1;
-    session_train_options(&session, &choices, &model, &options);
+    session_train_options(&session, &saved, &model, &options);
     ck_assert_int_eq(options.choice.micro_batch, 2);
     ck_assert_int_eq(options.choice.loss_chunk_rows, 7);
     ck_assert_int_eq(options.choice.evaluate_batch, 1);
@@ -301,29 +301,29 @@ static void moments_expect(enum state_moment moment, const float *values, float 
 static void moments_write(struct session *session, int8_t *scales, const void *m, const void *v,
                           enum dtype dtype, int32_t index)
 {
-    struct restore_parts parts = {.session = session};
+    struct restore_arrays parts = {.session = session};
     const size_t size = dtype_size_bytes(dtype);
     if (scales != NULL)
-        ck_assert_int_eq(restore_part_write(&parts, CHECKPOINT_SCALES, index, 0,
-                                            2 * MOMENTS / STATE_BLOCK, scales, DTYPE_U8),
+        ck_assert_int_eq(restore_array_write(&parts, CHECKPOINT_SCALES, index, 0,
+                                             2 * MOMENTS / STATE_BLOCK, scales, DTYPE_U8),
                          GT_OK);
     for (size_t at = 0; at < MOMENTS; at += PORTION) {
         const size_t count = MOMENTS - at < PORTION ? MOMENTS - at : PORTION;
-        ck_assert_int_eq(restore_part_write(&parts, CHECKPOINT_M, index, at, count,
-                                            (const char *)m + at * size, dtype),
+        ck_assert_int_eq(restore_array_write(&parts, CHECKPOINT_M, index, at, count,
+                                             (const char *)m + at * size, dtype),
                          GT_OK);
-        ck_assert_int_eq(restore_part_write(&parts, CHECKPOINT_V, index, at, count,
-                                            (const char *)v + at * size, dtype),
+        ck_assert_int_eq(restore_array_write(&parts, CHECKPOINT_V, index, at, count,
+                                             (const char *)v + at * size, dtype),
                          GT_OK);
     }
     hostmem_free(parts.exponents);
 }
 
-static void part_get(struct session *session, enum checkpoint_part part, int32_t index,
-                     size_t count, void *out)
+static void piece_get(struct session *session, enum checkpoint_array part, int32_t index,
+                      size_t count, void *out)
 {
-    ck_assert_int_eq(exec_download(session->exec, restore_part_tensor(session, part, index), 0, out,
-                                   (int64_t)count),
+    ck_assert_int_eq(exec_download(session->exec, restore_array_tensor(session, part, index), 0,
+                                   out, (int64_t)count),
                      GT_OK);
 }
 
@@ -348,16 +348,16 @@ TEST(converted_moments_keep_their_values)
     ck_assert_int_eq(session_start(&session), GT_OK);
     const int32_t index = parameters_index(&session.model->options.config, 0, BLOCK_C_FC, false);
     moments_write(&session, NULL, m, v, DTYPE_F32, index);
-    part_get(&session, CHECKPOINT_SCALES, index, sizeof scales, scales);
-    part_get(&session, CHECKPOINT_M, index, MOMENTS, m_codes);
-    part_get(&session, CHECKPOINT_V, index, MOMENTS, v_codes);
+    piece_get(&session, CHECKPOINT_SCALES, index, sizeof scales, scales);
+    piece_get(&session, CHECKPOINT_M, index, MOMENTS, m_codes);
+    piece_get(&session, CHECKPOINT_V, index, MOMENTS, v_codes);
     session_end(&session);
     config.state_format = CONFIG_STATES_MASTER;
     session_begin(&config, &session);
     ck_assert_int_eq(session_start(&session), GT_OK);
     moments_write(&session, scales, m_codes, v_codes, DTYPE_U8, index);
-    part_get(&session, CHECKPOINT_M, index, MOMENTS, m);
-    part_get(&session, CHECKPOINT_V, index, MOMENTS, v);
+    piece_get(&session, CHECKPOINT_M, index, MOMENTS, m);
+    piece_get(&session, CHECKPOINT_V, index, MOMENTS, v);
     session_end(&session);
     ck_assert_mem_eq(m, m_expected, sizeof m);
     ck_assert_mem_eq(v, v_expected, sizeof v);

@@ -196,7 +196,7 @@ static inline void io_model_init(struct io_model *model, const struct model_conf
     }
 }
 
-static inline float io_value(uint32_t salt, enum checkpoint_part part, int32_t index,
+static inline float io_value(uint32_t salt, enum checkpoint_array part, int32_t index,
                              size_t element)
 {
     uint32_t x = salt * 2654435761u + (uint32_t)part * 40503u + (uint32_t)index * 9176u +
@@ -207,7 +207,7 @@ static inline float io_value(uint32_t salt, enum checkpoint_part part, int32_t i
     return (float)(int32_t)x * 0x1p-31f;
 }
 
-static inline enum gt_status io_read(void *context, enum checkpoint_part part, int32_t index,
+static inline enum gt_status io_read(void *context, enum checkpoint_array part, int32_t index,
                                      size_t first, size_t count, void *out)
 {
     struct io_model *model = context;
@@ -223,7 +223,7 @@ static inline enum gt_status io_read(void *context, enum checkpoint_part part, i
     return GT_OK;
 }
 
-static inline enum gt_status io_write(void *context, enum checkpoint_part part, int32_t index,
+static inline enum gt_status io_write(void *context, enum checkpoint_array part, int32_t index,
                                       size_t first, size_t count, const void *values,
                                       enum dtype dtype)
 {
@@ -301,7 +301,7 @@ static inline bool io_loaded_is(const struct io_model *model, uint32_t salt, boo
             for (int part = 0; part <= (with_optimizer ? CHECKPOINT_V : CHECKPOINT_PARAMETER);
                  part++) {
                 if (model->loaded[part][tensor->index][i] !=
-                    io_value(salt, (enum checkpoint_part)part, tensor->index, i))
+                    io_value(salt, (enum checkpoint_array)part, tensor->index, i))
                     return false;
             }
         }

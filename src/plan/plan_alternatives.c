@@ -1,4 +1,4 @@
-/* Finds choices that fit: the user's alternatives when the requested configuration does not.
+/* Finds alternatives that fit: the user's alternatives when the requested configuration does not.
  *
  * The same search runs again with other keys pinned: only the micro-batch free, only recompute
  * free, everything free. Leaner states are suggested if only they fit, or if they save much of the
@@ -6,30 +6,30 @@
  * block, fewer layers or fewer heads follow, each as large as fits, found by bisection.  They train
  * something else, and their kind says so.  Every choice is planned for real before it is listed.
  */
-#include "plan/plan_choices.h"
+#include "plan/plan_alternatives.h"
 
 #include "base/size.h"
 #include "model/parameters.h"
 #include "plan/plan_search.h"
 
 /* Smaller models have layers and heads reduced in steps of this fraction. */
-#define MODEL_PARTS 16
+#define MODEL_SHRINK_STEPS 16
 #define BLOCK_STEP 64 /* shorter blocks are multiples of this, if the requested one is above it */
 
 struct chooser {
     struct hostmem *mem;
     struct search_request *request;
-    double fastest;            /* seconds of the plan if it fits and nothing is pinned, else 0 */
-    struct search_choice *out; /* [SEARCH_CHOICES_MAX] */
+    double fastest; /* seconds of the plan if it fits and nothing is pinned, else 0 */
+    struct search_alternative *out; /* [SEARCH_ALTERNATIVES_MAX] */
     int32_t count;
 };
 
-const char *search_choice_name(enum choice_kind kind)
+const char *search_alternative_name(enum alternative_kind kind)
 {
-    static const char *const names[CHOICE_KINDS] = {"search",      "micro_batch", "recompute",
-                                                    "host_budget", "states",      "block_size",
-                                                    "n_layer",     "n_head",      "model"};
-    assert(kind >= 0 && kind < CHOICE_KINDS);
+    static const char *const names[ALTERNATIVE_KINDS] = {"search",      "micro_batch", "recompute",
+                                                         "host_budget", "states",      "block_size",
+                                                         "n_layer",     "n_head",      "model"};
+    assert(kind >= 0 && kind < ALTERNATIVE_KINDS);
     return names[kind];
 }
 
@@ -76,58 +76,59 @@ static void word_add(char text[static SEARCH_CHANGES_MAX], const char *name, con
 
 /* The same for a number, unless it is the requested one. */
 static void change_add(char text[static SEARCH_CHANGES_MAX], const char *name, int64_t value,
-                       int64_t asked)
+                       int64_t requested)
 {
-    if (value != asked)
+    if (value != requested)
         word_add(text, name, TEXT(24, "%" PRId64, value));
 }
 
 char *search_changes_text(char text[static SEARCH_CHANGES_MAX], const struct model_options *options,
-                          const struct model_options *asked)
+                          const struct model_options *requested)
 {
     char recompute[RECOMPUTE_TEXT_MAX];
     text[0] = '\0';
-    change_add(text, "block_size", options->config.block_size, asked->config.block_size);
-    change_add(text, "n_layer", options->config.n_layer, asked->config.n_layer);
-    change_add(text, "n_head", options->config.n_head, asked->config.n_head);
-    change_add(text, "n_embd", options->config.n_embd, asked->config.n_embd);
-    if (!model_is_gpt2(&asked->config)) {
-        change_add(text, "n_kv_head", options->config.n_kv_head, asked->config.n_kv_head);
-        change_add(text, "n_inner", options->config.n_inner, asked->config.n_inner);
+    change_add(text, "block_size", options->config.block_size, requested->config.block_size);
+    change_add(text, "n_layer", options->config.n_layer, requested->config.n_layer);
+    change_add(text, "n_head", options->config.n_head, requested->config.n_head);
+    change_add(text, "n_embd", options->config.n_embd, requested->config.n_embd);
+    if (!model_is_gpt2(&requested->config)) {
+        change_add(text, "n_kv_head", options->config.n_kv_head, requested->config.n_kv_head);
+        change_add(text, "n_inner", options->config.n_inner, requested->config.n_inner);
     }
-    change_add(text, "micro_batch", options->choice.micro_batch, asked->choice.micro_batch);
-    if (!recompute_equal(&options->choice.recompute, &asked->choice.recompute))
+    change_add(text, "micro_batch", options->choice.micro_batch, requested->choice.micro_batch);
+    if (!recompute_equal(&options->choice.recompute, &requested->choice.recompute))
         word_add(text, "recompute",
                  recompute_text(recompute, &options->choice.recompute, options->config.n_layer,
                                 " x", " + "));
     /* A chunk that became smaller only because the micro-batch did is no change. */
     int64_t rows = (int64_t)options->choice.micro_batch * options->config.block_size;
-    if (options->choice.loss_chunk_rows != rows || asked->choice.loss_chunk_rows < rows)
+    if (options->choice.loss_chunk_rows != rows || requested->choice.loss_chunk_rows < rows)
         change_add(text, "loss_chunk", options->choice.loss_chunk_rows,
-                   asked->choice.loss_chunk_rows);
+                   requested->choice.loss_chunk_rows);
     if (options->choice.evaluate_batch != options->choice.micro_batch &&
-        options->choice.evaluate_batch != asked->choice.evaluate_batch)
+        options->choice.evaluate_batch != requested->choice.evaluate_batch)
         change_add(text, "eval_batch_size", options->choice.evaluate_batch,
-                   asked->choice.evaluate_batch);
-    if (options->choice.offload != asked->choice.offload)
+                   requested->choice.evaluate_batch);
+    if (options->choice.offload != requested->choice.offload)
         word_add(text, "offload",
                  plan_choice_offloads[options->config.lora.rank > 0][options->choice.offload]);
-    if (options->states != asked->states)
+    if (options->states != requested->states)
         word_add(text, "state_format", state_format_name(options->states));
     if (text[0] == '\0')
         snprintf(text, SEARCH_CHANGES_MAX, "as configured");
     return text;
 }
 
-char *search_choice_text(char text[static SEARCH_CHANGES_MAX], const struct search_choice *choice,
-                         const struct model_options *asked)
+char *search_alternative_text(char text[static SEARCH_CHANGES_MAX],
+                              const struct search_alternative *choice,
+                              const struct model_options *requested)
 {
     char budget[24];
-    search_changes_text(text, &choice->options, asked);
+    search_changes_text(text, &choice->options, requested);
     size_t used = strlen(text);
     if (choice->by_allowing)
         snprintf(text + used, SEARCH_CHANGES_MAX - used, ", with --allow_lean_states=True");
-    else if (choice->kind == CHOICE_HOST)
+    else if (choice->kind == ALTERNATIVE_HOST)
         snprintf(text + used, SEARCH_CHANGES_MAX - used, ", with --host_budget=%s",
                  search_budget_text(budget, choice->host_bytes));
     return text;
@@ -136,11 +137,11 @@ char *search_choice_text(char text[static SEARCH_CHANGES_MAX], const struct sear
 /* Adds the result of the search for `request`, if it fits, unless an equal choice is there. Choices
  * that change no result but the order of sums are sorted by modelled time.  One with a key pinned
  * need not be in the grid of the search without pins, and may be faster by a millionth. */
-static enum gt_status choice_try(struct chooser *chooser, const struct search_request *request,
-                                 enum choice_kind kind)
+static enum gt_status alternative_try(struct chooser *chooser, const struct search_request *request,
+                                      enum alternative_kind kind)
 {
     struct search_result result;
-    if (chooser->count == SEARCH_CHOICES_MAX)
+    if (chooser->count == SEARCH_ALTERNATIVES_MAX)
         return GT_OK;
     enum gt_status status = plan_search(chooser->mem, request, &result);
     if (status == GT_NO_FIT)
@@ -158,7 +159,7 @@ static enum gt_status choice_try(struct chooser *chooser, const struct search_re
             return GT_OK;
     }
     int32_t at = chooser->count++;
-    for (; search_choice_equivalent(kind) && at > 0 &&
+    for (; search_alternative_equivalent(kind) && at > 0 &&
            chooser->out[at - 1].seconds > result.found.seconds;
          at--)
         chooser->out[at] = chooser->out[at - 1];
@@ -167,27 +168,27 @@ static enum gt_status choice_try(struct chooser *chooser, const struct search_re
     return GT_OK;
 }
 
-/* Adds choices that change no result but the order of sums.  The single changes come first, so that
- * the free search adds only other results. */
+/* Adds alternatives that change no result but the order of sums.  The single changes come first, so
+ * that the free search adds only other results. */
 static enum gt_status equivalents_add(struct chooser *chooser, bool fill)
 {
     struct search_request request = *chooser->request;
     request.pin_micro_batch = false;
     request.pin_recompute = request.pin_loss_chunk = true;
-    TRY(choice_try(chooser, &request, CHOICE_MICRO_BATCH));
+    TRY(alternative_try(chooser, &request, ALTERNATIVE_MICRO_BATCH));
     request.pin_micro_batch = true;
     request.pin_recompute = request.pin_loss_chunk = false;
-    TRY(choice_try(chooser, &request, CHOICE_RECOMPUTE));
+    TRY(alternative_try(chooser, &request, ALTERNATIVE_RECOMPUTE));
     request.pin_micro_batch = request.pin_evaluate_batch = false;
-    TRY(choice_try(chooser, &request, CHOICE_SEARCHED));
+    TRY(alternative_try(chooser, &request, ALTERNATIVE_SEARCHED));
     /* Plans for a part of the budget leave memory for other uses. */
     for (uint64_t quarters = 3; fill && quarters >= 1 && chooser->count > 0; quarters--) {
         request.share.device_bytes = chooser->request->share.device_bytes / 4 * quarters;
-        TRY(choice_try(chooser, &request, CHOICE_SEARCHED));
+        TRY(alternative_try(chooser, &request, ALTERNATIVE_SEARCHED));
     }
     request.share.host_bytes = UINT64_MAX;
     if (!request.pin_offload && chooser->count == 0)
-        TRY(choice_try(chooser, &request, CHOICE_HOST));
+        TRY(alternative_try(chooser, &request, ALTERNATIVE_HOST));
     return GT_OK;
 }
 
@@ -199,7 +200,7 @@ static enum gt_status states_add(struct chooser *chooser, const struct search_re
     struct search_result result;
     /* Leaner states only save the time that the tight budget costs: nothing is much faster than the
      * requested plan. */
-    const bool other = chooser->count > 0 && chooser->out[0].kind != CHOICE_HOST;
+    const bool other = chooser->count > 0 && chooser->out[0].kind != ALTERNATIVE_HOST;
     bool hopeless = other && SEARCH_LEAN_SHARE * chooser->out[0].seconds < pinned->seconds_request;
     bool offered = request.lean_offered && !request.lean_states && !hopeless;
     request.options.states = search_states_next(&request.options);
@@ -212,8 +213,8 @@ static enum gt_status states_add(struct chooser *chooser, const struct search_re
     TRY(status);
     if (other && result.found.seconds > SEARCH_LEAN_SHARE * chooser->out[0].seconds)
         return GT_OK;
-    chooser->count -= chooser->count == SEARCH_CHOICES_MAX;
-    result.found.kind = CHOICE_STATES;
+    chooser->count -= chooser->count == SEARCH_ALTERNATIVES_MAX;
+    result.found.kind = ALTERNATIVE_STATES;
     result.found.by_allowing = !pinned->fits;
     chooser->out[chooser->count++] = result.found;
     return GT_OK;
@@ -221,22 +222,24 @@ static enum gt_status states_add(struct chooser *chooser, const struct search_re
 
 /* Shrinks the dimension of the kind to `units`.  Returns false when the result is no valid model.
  */
-static bool shrink(struct model_options *options, enum choice_kind kind, int64_t units)
+static bool shrink(struct model_options *options, enum alternative_kind kind, int64_t units)
 {
     struct model_config *config = &options->config;
     int64_t heads = config->n_head, layers = config->n_layer, width = config->n_embd;
     const int64_t group = config->n_head / config->n_kv_head;
-    if (kind == CHOICE_BLOCK_SIZE) {
+    if (kind == ALTERNATIVE_BLOCK_SIZE) {
         config->block_size =
             (int32_t)(config->block_size > BLOCK_STEP ? units * BLOCK_STEP : units);
         if (options->prefill_time > config->block_size)
             options->prefill_time = config->block_size;
         return true;
     }
-    if (kind == CHOICE_LAYERS || kind == CHOICE_MODEL)
-        layers = kind == CHOICE_LAYERS ? units : size_ceil_div(layers * units, MODEL_PARTS);
-    if (kind == CHOICE_WIDTH || kind == CHOICE_MODEL)
-        heads = kind == CHOICE_WIDTH ? units : size_ceil_div(heads * units, MODEL_PARTS);
+    if (kind == ALTERNATIVE_LAYERS || kind == ALTERNATIVE_MODEL)
+        layers =
+            kind == ALTERNATIVE_LAYERS ? units : size_ceil_div(layers * units, MODEL_SHRINK_STEPS);
+    if (kind == ALTERNATIVE_WIDTH || kind == ALTERNATIVE_MODEL)
+        heads =
+            kind == ALTERNATIVE_WIDTH ? units : size_ceil_div(heads * units, MODEL_SHRINK_STEPS);
     config->n_inner = (int32_t)(config->n_inner * heads / config->n_head);
     config->n_embd = (int32_t)(width * heads / config->n_head);
     config->n_layer = (int32_t)layers;
@@ -248,16 +251,16 @@ static bool shrink(struct model_options *options, enum choice_kind kind, int64_t
 
 /* Adds the fastest choice of the most units that fit, which bisection finds by a lower bound of the
  * smallest plan. */
-static enum gt_status shrunk_add(struct chooser *chooser, enum choice_kind kind)
+static enum gt_status shrunk_add(struct chooser *chooser, enum alternative_kind kind)
 {
     const struct model_config *config = &chooser->request->options.config;
-    const int64_t whole[CHOICE_KINDS] = {
-        [CHOICE_BLOCK_SIZE] = config->block_size > BLOCK_STEP
-                                  ? size_ceil_div(config->block_size, BLOCK_STEP)
-                                  : config->block_size,
-        [CHOICE_LAYERS] = config->n_layer,
-        [CHOICE_WIDTH] = config->n_head,
-        [CHOICE_MODEL] = MODEL_PARTS,
+    const int64_t whole[ALTERNATIVE_KINDS] = {
+        [ALTERNATIVE_BLOCK_SIZE] = config->block_size > BLOCK_STEP
+                                       ? size_ceil_div(config->block_size, BLOCK_STEP)
+                                       : config->block_size,
+        [ALTERNATIVE_LAYERS] = config->n_layer,
+        [ALTERNATIVE_WIDTH] = config->n_head,
+        [ALTERNATIVE_MODEL] = MODEL_SHRINK_STEPS,
     };
     int64_t low = 0, high = whole[kind]; /* low fits, high does not */
     const int32_t before = chooser->count;
@@ -271,16 +274,16 @@ static enum gt_status shrunk_add(struct chooser *chooser, enum choice_kind kind)
             TRY(search_bytes_least(chooser->mem, &request, &bytes));
         *(plan_share_fits(&request.share, bytes, 0) ? &low : &high) = middle;
     }
-    for (; low > 0 && chooser->count == before && before < SEARCH_CHOICES_MAX; low--) {
+    for (; low > 0 && chooser->count == before && before < SEARCH_ALTERNATIVES_MAX; low--) {
         request = *chooser->request;
         request.memo = NULL;
         if (shrink(&request.options, kind, low))
-            TRY(choice_try(chooser, &request, kind));
+            TRY(alternative_try(chooser, &request, kind));
     }
     return GT_OK;
 }
 
-static enum gt_status choices_find(struct chooser *chooser)
+static enum gt_status alternatives_find(struct chooser *chooser)
 {
     struct search_result pinned;
     struct search_request *request = chooser->request;
@@ -297,25 +300,27 @@ static enum gt_status choices_find(struct chooser *chooser)
         chooser->fastest = pinned.found.seconds;
     TRY(equivalents_add(chooser, status == GT_OK));
     TRY(states_add(chooser, &pinned));
-    if (status == GT_NO_FIT && chooser->count == SEARCH_CHOICES_MAX &&
-        search_choice_equivalent(chooser->out[SEARCH_CHOICES_MAX - 1].kind))
+    if (status == GT_NO_FIT && chooser->count == SEARCH_ALTERNATIVES_MAX &&
+        search_alternative_equivalent(chooser->out[SEARCH_ALTERNATIVES_MAX - 1].kind))
         chooser->count--; /* makes room for one that is not equivalent */
     /* The model of adapters is given: only its context can be shorter. */
-    const int end = request->options.config.lora.rank > 0 ? CHOICE_BLOCK_SIZE + 1 : CHOICE_KINDS;
-    for (int kind = CHOICE_BLOCK_SIZE; status == GT_NO_FIT && kind < end; kind++)
-        TRY(shrunk_add(chooser, (enum choice_kind)kind));
+    const int end =
+        request->options.config.lora.rank > 0 ? ALTERNATIVE_BLOCK_SIZE + 1 : ALTERNATIVE_KINDS;
+    for (int kind = ALTERNATIVE_BLOCK_SIZE; status == GT_NO_FIT && kind < end; kind++)
+        TRY(shrunk_add(chooser, (enum alternative_kind)kind));
     return GT_OK;
 }
 
-enum gt_status search_choices(struct hostmem *mem, const struct search_request *request,
-                              struct search_choice out[static SEARCH_CHOICES_MAX], int32_t *count)
+enum gt_status search_alternatives(struct hostmem *mem, const struct search_request *request,
+                                   struct search_alternative out[static SEARCH_ALTERNATIVES_MAX],
+                                   int32_t *count)
 {
     struct search_memo own = {0};
     struct search_request own_request = *request;
     struct chooser chooser = {.mem = mem, .request = &own_request, .out = out};
     own_request.memo = request->memo ? request->memo : &own;
     own_request.fit_only = true;
-    enum gt_status status = choices_find(&chooser);
+    enum gt_status status = alternatives_find(&chooser);
     search_memo_close(&own);
     *count = chooser.count;
     return status;

@@ -1,36 +1,39 @@
-/* Finds choices that fit: the user's alternatives when the requested configuration does not. */
-#ifndef GPT_TRAIN_PLAN_PLAN_CHOICES_H
-#define GPT_TRAIN_PLAN_PLAN_CHOICES_H
+/* Finds alternatives that fit: the user's alternatives when the requested configuration does not.
+ */
+#ifndef GPT_TRAIN_PLAN_PLAN_ALTERNATIVES_H
+#define GPT_TRAIN_PLAN_PLAN_ALTERNATIVES_H
 
 #include "plan/plan_search.h"
 
-#define SEARCH_CHOICES_MAX 3
+#define SEARCH_ALTERNATIVES_MAX 3
 #define SEARCH_LEAN_SHARE 0.9
 
-/* Finds up to SEARCH_CHOICES_MAX different choices that fit the budget, each planned for real.
- * First, by their times, choices that change no result but the order of sums, unpinning keys if
- * necessary.  Then, if offered, leaner states, if only they fit or they take at most
+/* Finds up to SEARCH_ALTERNATIVES_MAX different alternatives that fit the budget, each planned for
+ * real. First, by their times, alternatives that change no result but the order of sums, unpinning
+ * keys if necessary.  Then, if offered, leaner states, if only they fit or they take at most
  * SEARCH_LEAN_SHARE of the time.  Then, only if nothing fits with the pins, and with the pins kept,
- * choices that train something else.  Errors: GT_NO_MEMORY, and those of model_create() and
+ * alternatives that train something else.  Errors: GT_NO_MEMORY, and those of model_create() and
  * plan_create(). */
-enum gt_status search_choices(struct hostmem *mem, const struct search_request *request,
-                              struct search_choice out[static SEARCH_CHOICES_MAX], int32_t *count);
+enum gt_status search_alternatives(struct hostmem *mem, const struct search_request *request,
+                                   struct search_alternative out[static SEARCH_ALTERNATIVES_MAX],
+                                   int32_t *count);
 
 /* "search", "micro_batch", "recompute", "host_budget", "states", "block_size", "n_layer", "n_head",
  * "model". */
-const char *search_choice_name(enum choice_kind kind);
+const char *search_alternative_name(enum alternative_kind kind);
 #define SEARCH_TIME_TEXT_MAX 48
 /* Writes how much longer an update takes than with the requested options: "+1.2 % time
  * (estimated)".  A change that memory forced saves no time, whatever the model says. */
 char *search_time_text(char text[static SEARCH_TIME_TEXT_MAX], const struct search_result *result);
 #define SEARCH_CHANGES_MAX 256
 /* Writes the changes of a choice, and the flag that it needs. */
-char *search_choice_text(char text[static SEARCH_CHANGES_MAX], const struct search_choice *choice,
-                         const struct model_options *asked);
-/* Writes the keys of `options` that differ from `asked`: "micro_batch 8, recompute mlp x7 +
+char *search_alternative_text(char text[static SEARCH_CHANGES_MAX],
+                              const struct search_alternative *choice,
+                              const struct model_options *requested);
+/* Writes the keys of `options` that differ from `requested`: "micro_batch 8, recompute mlp x7 +
  * layernorm x5". */
 char *search_changes_text(char text[static SEARCH_CHANGES_MAX], const struct model_options *options,
-                          const struct model_options *asked);
+                          const struct model_options *requested);
 
 /* Writes the options in words: "micro-batch 8, recompute mlp in 7 of 12 blocks, gelu in the others,
  * loss in chunks of 512 rows". */

@@ -8,35 +8,35 @@
  * the vocabulary. Source: llm.c, dev/data/data_common.py write_evalfile() and llmc/dataloader.h
  * EvalLoader.
  */
-#ifndef GPT_TRAIN_DATA_CHOICES_H
-#define GPT_TRAIN_DATA_CHOICES_H
+#ifndef GPT_TRAIN_DATA_QUESTIONS_H
+#define GPT_TRAIN_DATA_QUESTIONS_H
 
 #include "base/hostmem.h"
 
-#define CHOICES_MAGIC 20240522
-#define CHOICES_ANSWERS_MAX 16
+#define QUESTIONS_MAGIC 20240522
+#define QUESTION_ANSWERS_MAX 16
 
-struct choices_tokens {
+struct question_tokens {
     const uint16_t *at;
     int32_t count; /* at least 1 */
 };
 
-struct choices_question {
+struct question {
     int32_t right; /* index of the right answer */
     int32_t answer_count;
-    struct choices_tokens context, answers[CHOICES_ANSWERS_MAX]; /* in the reader's buffer */
+    struct question_tokens context, answers[QUESTION_ANSWERS_MAX]; /* in the reader's buffer */
 };
 
-struct choices;
+struct questions;
 
 /* Opens a file and checks its header.  Errors: GT_IO, GT_NO_MEMORY, GT_DATA, GT_UNSUPPORTED
  * (another version). */
-enum gt_status choices_open(const void *owner, const char *path, int64_t vocab_size,
-                            struct choices **out);
-int64_t choices_count(const struct choices *choices);
+enum gt_status questions_open(const void *owner, const char *path, int64_t vocab_size,
+                              struct questions **out);
+int64_t questions_count(const struct questions *questions);
 
-/* Reads the next question.  There are choices_count() of them, and the last one must end the file.
- * Allocates nothing. Errors: GT_IO; GT_DATA naming file and question. */
-enum gt_status choices_next(struct choices *choices, struct choices_question *out);
+/* Reads the next question.  There are questions_count() of them, and the last one must end the
+ * file. Allocates nothing. Errors: GT_IO; GT_DATA naming file and question. */
+enum gt_status questions_next(struct questions *questions, struct question *out);
 
 #endif

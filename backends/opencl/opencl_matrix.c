@@ -39,7 +39,8 @@ static bool candidate_wanted(const char *wanted, struct opencl_matrix *out)
     return false;
 }
 
-struct opencl_matrix opencl_matrix_candidate(const struct opencl_device *device)
+/* Returns the units that the device should have by its vendor and generation.  Tries nothing. */
+static struct opencl_matrix opencl_matrix_candidate(const struct opencl_device *device)
 {
     const char *wanted = getenv("GPT_TRAIN_OPENCL_MATRIX");
     struct opencl_matrix matrix = {.unit = OPENCL_UNIT_NONE};

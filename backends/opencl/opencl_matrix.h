@@ -7,8 +7,6 @@
 
 #define OPENCL_MATRIX_ALL UINT32_MAX /* all dtypes that the unit supports */
 
-/* Returns the units that the device should have by its vendor and generation.  Tries nothing. */
-struct opencl_matrix opencl_matrix_candidate(const struct opencl_device *device);
 /* Takes the candidate, limited to `dtypes`, compiles its kernels and multiplies known matrices.  A
  * dtype that fails is dropped, and the log gives the reason.  `lost` is the reason why `dtypes`
  * lacks some dtypes, "" if it lacks none. */

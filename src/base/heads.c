@@ -7,7 +7,7 @@
 
 #define STATE_BYTES 16.0 /* weight, gradient, two moments */
 
-double heads_parameter_count(const struct heads_shape *shape)
+static double heads_parameter_count(const struct heads_shape *shape)
 {
     double c = (double)shape->n_embd, bias = shape->bias ? 1.0 : 0.0;
     double block = 12.0 * c * c + (2.0 + 2.0 * bias) * c + bias * 9.0 * c;

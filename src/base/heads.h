@@ -12,10 +12,6 @@ struct heads_shape {
     bool bias;
 };
 
-/* The number of parameters of a GPT-2 of this shape, without the position table, as nanoGPT prints
- * it. */
-double heads_parameter_count(const struct heads_shape *shape);
-
 /* For an n_embd that n_head does not divide: writes the multiples of n_head nearest to n_embd and
  * the divisors of n_embd nearest to n_head.  Each width comes with its parameters and the bytes of
  * weights, gradients and both moments in fp32 (16 B per parameter).  Returns `text`. */

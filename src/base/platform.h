@@ -9,7 +9,7 @@
 #ifdef __APPLE__
 #define PLATFORM_MTIM st_mtimespec           /* the member of struct stat */
 #define PLATFORM_MAXRSS_BYTES 1              /* the unit of ru_maxrss */
-#define PLATFORM_TICKER_CLOCK CLOCK_REALTIME /* a condition variable waits by no other */
+#define PLATFORM_TICKER_CLOCK CLOCK_REALTIME /* the only clock that condition variables wait by */
 #define PLATFORM_TICKER_CLOCK_SET(attributes) ((void)(attributes))
 #define PLATFORM_OPENCL "/System/Library/Frameworks/OpenCL.framework/OpenCL"
 #define PLATFORM_CLBLAST "libclblast.dylib"

@@ -108,7 +108,9 @@ void system_memory_limit(const char *membership, const char *root, uint64_t *tot
                   &(struct limits){total_bytes, free_bytes});
 }
 
-void system_memory_space_limit(uint64_t *total_bytes, uint64_t *free_bytes)
+/* Lowers *total_bytes to the limit of the process's address space (RLIMIT_AS), *free_bytes to the
+ * unused part of it. */
+static void system_memory_space_limit(uint64_t *total_bytes, uint64_t *free_bytes)
 {
     struct rlimit limit;
     uint64_t pages = 0;

@@ -18,9 +18,6 @@ void cgroups_visit(const char *membership, const char *root, const char *control
  * limit. */
 void system_memory_limit(const char *membership, const char *root, uint64_t *total_bytes,
                          uint64_t *free_bytes);
-/* Lowers *total_bytes to the limit of the process's address space (RLIMIT_AS), *free_bytes to the
- * unused part of it. */
-void system_memory_space_limit(uint64_t *total_bytes, uint64_t *free_bytes);
 /* Returns true when ulimit -v leaves less memory than the machine and the cgroups do; other
  * processes are then not the cause of a shortage. */
 bool system_memory_space_is_limit(void);

@@ -52,8 +52,9 @@ static uint64_t sip_squeeze(uint64_t v[static 4])
     return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
-struct document_hash document_hash_keyed(uint64_t key_low, uint64_t key_high, const void *bytes,
-                                         size_t count)
+/* The key is 16 bytes, given as two little-endian words. */
+static struct document_hash document_hash_keyed(uint64_t key_low, uint64_t key_high,
+                                                const void *bytes, size_t count)
 {
     const unsigned char *next = bytes;
     uint64_t v[4] = {key_low ^ UINT64_C(0x736f6d6570736575),

@@ -21,9 +21,6 @@ struct document_hash {
     uint64_t low, high;
 };
 
-/* The key is 16 bytes, given as two little-endian words. */
-struct document_hash document_hash_keyed(uint64_t key_low, uint64_t key_high, const void *bytes,
-                                         size_t count);
 /* Uses the project's key. */
 struct document_hash document_hash_of(const void *bytes, size_t count);
 /* Returns a number in [0, 1) that depends only on the document and `seed`.  Below val_fraction, the

@@ -84,7 +84,8 @@ static bool shm_progress(struct dist *dist)
     return any;
 }
 
-void dist_shared_set(struct dist *dist, struct dist_shared *shared)
+/* Has a rank move bytes through `shared`, which all ranks map: dist_shared_bytes() of zeros. */
+static void dist_shared_set(struct dist *dist, struct dist_shared *shared)
 {
     dist->shared = shared;
     dist->stop_word = &shared->stop;

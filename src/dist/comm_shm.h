@@ -4,9 +4,6 @@
 
 #include "dist/dist.h"
 
-/* Has a rank move bytes through `shared`, which all ranks map: dist_shared_bytes() of zeros. */
-void dist_shared_set(struct dist *dist, struct dist_shared *shared);
-
 /* Forks the ranks.  In each of them, sets *out and returns false.  In the process that called it,
  * returns true once all of them have ended, and sets *exit_status: the first failed rank's, or 1 if
  * a signal ended a rank or one gave no sign of life for `timeout_s` seconds.  Rank 0 has the

@@ -9,7 +9,7 @@
  * ROUNDING_GRADIENT of the micro-step), or SR(y + x, ...) if it accumulates; exact (ops/op.h)
  *   residual  r = x + y.  Both inputs have the gradient of the sum, so the backward pass emits no
  * op for it. blend     y = alpha x + beta z, rounded to nearest if y has 16 bits; exact (ops/op.h).
- * y may be x or z.  With a beta of 0, z only has to be there, and is x in a model that scales x.
+ * y may be x or z.  With beta = 0, z is not read; models that only scale x pass x.
  *   dropout   y = x / (1 - p) where the mask keeps x, else 0, whatever x is; its own backward.  A
  * mask bit is a pure function of (seed, step, sample, site, element), which ops/op.h defines.
  */

@@ -647,7 +647,8 @@ const char *oom_impossible(const struct oom_message *message)
     return NULL;
 }
 
-uint64_t oom_segment_bytes(enum oom_allocator allocator, uint64_t bytes)
+/* Returns the size that the allocator requests from the driver to place a tensor of `bytes`. */
+static uint64_t oom_segment_bytes(enum oom_allocator allocator, uint64_t bytes)
 {
     if (!oom_allocators[allocator].segments)
         return bytes;

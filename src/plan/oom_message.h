@@ -143,8 +143,6 @@ enum oom_verdict oom_verdict(const struct oom_message *message, struct oom_amoun
  * Processes may use more than the total, as drivers that spill into the host's memory and slices of
  * cards report it. */
 const char *oom_impossible(const struct oom_message *message);
-/* Returns the size that the allocator requests from the driver to place a tensor of `bytes`. */
-uint64_t oom_segment_bytes(enum oom_allocator allocator, uint64_t bytes);
 /* By enum oom_allocator. */
 extern const struct oom_allocator_info {
     const char *name;

@@ -252,8 +252,10 @@ static void wait_add(const struct copies *copies, int32_t target, double *now)
         }
 }
 
-struct plan_queues plan_cost_queues(const struct graph *graph, int32_t program,
-                                    const struct plan_rates *rates)
+/* Returns the times of a program whose copies run during computing, as its waits allow; all 0 for
+ * program -1. */
+static struct plan_queues plan_cost_queues(const struct graph *graph, int32_t program,
+                                           const struct plan_rates *rates)
 {
     struct plan_queues out = {.makespan = 0.0};
     double now[QUEUE_COUNT] = {0.0};
@@ -281,7 +283,8 @@ struct plan_queues plan_cost_queues(const struct graph *graph, int32_t program,
     return out;
 }
 
-double plan_queues_longest(const struct plan_queues *queues, const struct plan_rates *rates)
+/* Returns the time of the queue that is busy longest. */
+static double plan_queues_longest(const struct plan_queues *queues, const struct plan_rates *rates)
 {
     const double in = queues->busy[QUEUE_IN], out = queues->busy[QUEUE_OUT];
     if (rates->copy_engines == 0)

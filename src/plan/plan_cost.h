@@ -85,12 +85,6 @@ double plan_cost_op(const struct op_call *call, const struct plan_rates *rates);
 struct plan_queues {
     double makespan, busy[QUEUE_COUNT];
 };
-/* Returns the times of a program whose copies run during computing, as its waits allow; all 0 for
- * program -1. */
-struct plan_queues plan_cost_queues(const struct graph *graph, int32_t program,
-                                    const struct plan_rates *rates);
-/* Returns the time of the queue that is busy longest. */
-double plan_queues_longest(const struct plan_queues *queues, const struct plan_rates *rates);
 typedef double plan_seconds_fn(const struct graph *graph, int32_t program,
                                const struct plan_rates *rates);
 /* Returns the makespan. */

@@ -210,8 +210,10 @@ enum gt_status feed_upload(const struct feed *feed, struct session *session,
     return exec_upload(session->exec, io->starts, 0, feed->tensors.starts, rows + 2);
 }
 
-enum gt_status feed_train(struct feed *feed, struct session *session, const struct program_io *io,
-                          int64_t iter, int64_t first)
+/* Loads samples first .. first + io->batch of training step `iter` into the tensors of a training
+ * program. */
+static enum gt_status feed_train(struct feed *feed, struct session *session,
+                                 const struct program_io *io, int64_t iter, int64_t first)
 {
     for (int32_t i = 0; i < io->batch; i++) {
         int64_t position;
@@ -263,8 +265,8 @@ enum gt_status feed_micro_step(struct feed *feed, struct session *session, int64
 
 /* ---- evaluation ---- */
 
-enum gt_status feed_evaluate(const struct evaluation *evaluation, enum token_split split,
-                             int64_t first, int64_t count)
+static enum gt_status feed_evaluate(const struct evaluation *evaluation, enum token_split split,
+                                    int64_t first, int64_t count)
 {
     struct feed *feed = evaluation->feed;
     const struct feed_part *part = &feed->parts[evaluation->part];

@@ -68,10 +68,6 @@ int64_t feed_targets(const struct feed *feed, int64_t iter);
 /* Uploads the host's tensors to those of the program. */
 enum gt_status feed_upload(const struct feed *feed, struct session *session,
                            const struct program_io *io);
-/* Loads samples first .. first + io->batch of training step `iter` into the tensors of a training
- * program. */
-enum gt_status feed_train(struct feed *feed, struct session *session, const struct program_io *io,
-                          int64_t iter, int64_t first);
 /* Starts micro-step `k` of an update whose scalars are in the host's copy: uploads its samples and
  * scalars and starts its program (exec_start).  With several ranks, only the one that computes the
  * micro-step does that; after the last micro-step of a round of parts all ranks add up its
@@ -94,11 +90,6 @@ struct evaluation {
     int64_t iter;        /* selects the random draw of `samples` */
     bool must_be_finite; /* a loss that is not finite ends it, with an error that names the op */
 };
-
-/* Loads samples first .. first + count of the random draw, or windows of the pass over the whole
- * split, into the evaluation program, whose other rows are ignored. */
-enum gt_status feed_evaluate(const struct evaluation *evaluation, enum token_split split,
-                             int64_t first, int64_t count);
 
 struct evaluation_sum {
     double loss; /* in fp64 over fp32 row losses */

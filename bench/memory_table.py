@@ -5,6 +5,7 @@
                           [--cards=rtx3070-8g,rtx3060-12g,rtx3090-24g] [--models=124M,350M,774M,1558M]
     bench/memory_table.py --build=BUILD --tables=searches [--searches=200] [--seed=1]
     bench/memory_table.py --build=BUILD --tables=offload
+    bench/memory_table.py --build=BUILD --tables=models
 
 For each card (a device profile) and model it finds the largest micro-batch that fits at each recompute level, by
 doubling and bisection over gpt-train --plan=json with a batch of that size; and for each state format the smallest
@@ -14,6 +15,7 @@ command to check one cell.
 
 `searches` times gpt-train --plan=json, from start to exit and by processor time, under budgets that force a search:
 named configurations under several budgets, then random ones, each under a random share of what it asks for.
+`models` is README's table: the largest model that fits each card, of those below, with at most 32 GiB of host memory.
 `offload` plans models with fp32 masters that exceed the cards, for machines with more and more memory.
 """
 import json
@@ -38,6 +40,14 @@ MODELS = {
 }
 GIB = 1 << 30
 OFFLOAD_CARDS = ("rtx3070-8g", "rtx3060-12g", "rtx4060-ti-16g", "rtx3090-24g")
+# From large to small: GPT-2's family from scratch with fp32 masters; published models with all weights, whose states may
+# be leaner; and with adapters.
+WAYS = {
+    "from scratch": (["2.65B", "1558M", "774M", "350M", "124M"], []),
+    "all weights": (["Qwen/Qwen2.5-3B", "Qwen/Qwen3-1.7B", "Qwen/Qwen2.5-1.5B", "meta-llama/Llama-3.2-1B", "Qwen/Qwen3-0.6B"],
+                    ["--allow_lean_states=True"]),
+    "LoRA in 16 bits": (["Qwen/Qwen3-32B", "Qwen/Qwen3-14B", "Qwen/Qwen3-8B", "Qwen/Qwen3-4B"], ["--lora_rank=16"]),
+}
 SEARCHED = {
     "issue 30": (8, 3, 144, 256, 4, 1, 8192, "bfloat16"),
     "124M": (12, 12, 768, 1024, 64, 8, 50257, "bfloat16"),
@@ -130,6 +140,40 @@ def offload_table(options):
             print(f"| {model} | {ram} GB | " + " | ".join(cells) + " |", flush=True)
 
 
+def model_command(options, card, model, keys):
+    """Returns the command that plans 8,192 tokens an update of a published model, or of one of MODELS from scratch."""
+    shape = [f"--{name}={value}" for name, value in zip(("n_layer", "n_head", "n_embd"), MODELS.get(model, ()))]
+    return [os.path.join(options.build, "gpt-train"), *(shape or [f"--init_from={model}"]), *keys, "--batch_size=8",
+            "--block_size=1024", "--gradient_accumulation_steps=1", f"--device_profile={card}", "--host_budget=32GiB", "--plan=json"]
+
+
+def model_cell(line, model):
+    """Returns the cell of a command, or None if the model does not fit."""
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 3):
+        sys.exit(f"{' '.join(line)}: exit status {done.returncode}\n{done.stderr}")
+    if done.returncode == 3:
+        return None
+    made = json.loads(done.stdout)
+    moved = made["bytes"]["host_arena"] / GIB
+    return f"{model.split('/')[-1]}: {made['forecast']['seconds_per_step']:.1f} s" + (f", {moved:.1f} GiB" if moved > 0 else "")
+
+
+def models_table(options):
+    """Prints the largest model of each way of training that fits a card, and the command of each cell."""
+    commands = []
+    head(["card", *WAYS])
+    for card in OFFLOAD_CARDS:
+        cells = []
+        for models, keys in WAYS.values():
+            lines = ((model_command(options, card, model, keys), model) for model in models)
+            cell_text, line = next((text, line) for line, model in lines if (text := model_cell(line, model)))
+            cells.append(cell_text)
+            commands.append(" ".join(["gpt-train", *line[1:-1], "--plan"]))
+        print(f"| {card} | " + " | ".join(cells) + " |", flush=True)
+    print("\n" + "\n".join(commands))
+
+
 def search(options, shape, *keys):
     """Returns the plan of a search, the milliseconds from start to exit, those of the processor, and the command."""
     names = ("n_layer", "n_head", "n_embd", "block_size", "batch_size", "gradient_accumulation_steps", "vocab_size", "dtype")
@@ -179,8 +223,9 @@ def searches_table(options):
 def main():
     options = options_of(__doc__, build=".", most=1024, block=1024, dtype="bfloat16", cards="rtx3070-8g,rtx3060-12g,rtx3090-24g",
                          models="124M,350M,774M,1558M", tables="batch,states", searches=200, seed=1)
-    if options.tables in ("searches", "offload"):
-        (searches_table if options.tables == "searches" else offload_table)(options)
+    others = {"searches": searches_table, "offload": offload_table, "models": models_table}
+    if options.tables in others:
+        others[options.tables](options)
         return
     print(f"largest micro-batch (arena in GiB), at most {options.most}, x {options.block}, {options.dtype}\n")
     for card in options.cards.split(","):

@@ -3,8 +3,10 @@
  * The same search runs again with other keys pinned: only the micro-batch free, only recompute
  * free, everything free. Leaner states are suggested if only they fit, or if they save much of the
  * time, and the user has not decided about them.  If nothing fits with the user's pins, a shorter
- * block, fewer layers or fewer heads follow, each as large as fits, found by bisection.  They train
- * something else, and their kind says so.  Every choice is planned for real before it is listed.
+ * block, fewer layers or fewer heads follow, each as large as fits, found by bisection.  A model
+ * whose weights come from files has a given shape: adapters are suggested instead.  All these train
+ * something else, and their kind says so.  Every alternative is planned for real before it is
+ * listed.
  */
 #include "plan/plan_alternatives.h"
 
@@ -26,9 +28,9 @@ struct chooser {
 
 const char *search_alternative_name(enum alternative_kind kind)
 {
-    static const char *const names[ALTERNATIVE_KINDS] = {"search",      "micro_batch", "recompute",
-                                                         "host_budget", "states",      "block_size",
-                                                         "n_layer",     "n_head",      "model"};
+    static const char *const names[ALTERNATIVE_KINDS] = {
+        "search",    "micro_batch", "recompute", "host_budget", "states",
+        "lora_rank", "block_size",  "n_layer",   "n_head",      "model"};
     assert(kind >= 0 && kind < ALTERNATIVE_KINDS);
     return names[kind];
 }
@@ -87,6 +89,7 @@ char *search_changes_text(char text[static SEARCH_CHANGES_MAX], const struct mod
 {
     char recompute[RECOMPUTE_TEXT_MAX];
     text[0] = '\0';
+    change_add(text, "lora_rank", options->config.lora.rank, requested->config.lora.rank);
     change_add(text, "block_size", options->config.block_size, requested->config.block_size);
     change_add(text, "n_layer", options->config.n_layer, requested->config.n_layer);
     change_add(text, "n_head", options->config.n_head, requested->config.n_head);
@@ -128,7 +131,7 @@ char *search_alternative_text(char text[static SEARCH_CHANGES_MAX],
     size_t used = strlen(text);
     if (choice->by_allowing)
         snprintf(text + used, SEARCH_CHANGES_MAX - used, ", with --allow_lean_states=True");
-    else if (choice->kind == ALTERNATIVE_HOST)
+    else if (choice->by_host_budget)
         snprintf(text + used, SEARCH_CHANGES_MAX - used, ", with --host_budget=%s",
                  search_budget_text(budget, choice->host_bytes));
     return text;
@@ -155,7 +158,8 @@ static enum gt_status alternative_try(struct chooser *chooser, const struct sear
         if (plan_choice_equal(&other->choice, &own->choice) && other->states == own->states &&
             other->config.block_size == own->config.block_size &&
             other->config.n_layer == own->config.n_layer &&
-            other->config.n_head == own->config.n_head)
+            other->config.n_head == own->config.n_head &&
+            other->config.lora.rank == own->config.lora.rank)
             return GT_OK;
     }
     int32_t at = chooser->count++;
@@ -165,6 +169,8 @@ static enum gt_status alternative_try(struct chooser *chooser, const struct sear
         chooser->out[at] = chooser->out[at - 1];
     chooser->out[at] = result.found;
     chooser->out[at].kind = kind;
+    chooser->out[at].by_host_budget =
+        request->share.host_bytes > chooser->request->share.host_bytes;
     return GT_OK;
 }
 
@@ -218,6 +224,26 @@ static enum gt_status states_add(struct chooser *chooser, const struct search_re
     result.found.by_allowing = !pinned->fits;
     chooser->out[chooser->count++] = result.found;
     return GT_OK;
+}
+
+/* Adds adapters on the given weights, if they fit with the requested block, possibly with more host
+ * memory. */
+static enum gt_status lora_add(struct chooser *chooser)
+{
+    struct search_request request = *chooser->request;
+    const int32_t before = chooser->count;
+    if (request.lora_offered.rank == 0)
+        return GT_OK;
+    request.options.config.lora = request.lora_offered;
+    request.options.muon = false;
+    request.options.states = STATE_MASTER;
+    request.lean_states = false;
+    request.memo = NULL;
+    TRY(alternative_try(chooser, &request, ALTERNATIVE_LORA));
+    request.share.host_bytes = UINT64_MAX;
+    return chooser->count > before || request.pin_offload
+               ? GT_OK
+               : alternative_try(chooser, &request, ALTERNATIVE_LORA);
 }
 
 /* Shrinks the dimension of the kind to `units`.  Returns false when the result is no valid model.
@@ -303,9 +329,9 @@ static enum gt_status alternatives_find(struct chooser *chooser)
     if (status == GT_NO_FIT && chooser->count == SEARCH_ALTERNATIVES_MAX &&
         search_alternative_equivalent(chooser->out[SEARCH_ALTERNATIVES_MAX - 1].kind))
         chooser->count--; /* makes room for one that is not equivalent */
-    /* The model of adapters is given: only its context can be shorter. */
-    const int end =
-        request->options.config.lora.rank > 0 ? ALTERNATIVE_BLOCK_SIZE + 1 : ALTERNATIVE_KINDS;
+    if (status == GT_NO_FIT)
+        TRY(lora_add(chooser));
+    const int end = request->has_weights ? ALTERNATIVE_BLOCK_SIZE + 1 : ALTERNATIVE_KINDS;
     for (int kind = ALTERNATIVE_BLOCK_SIZE; status == GT_NO_FIT && kind < end; kind++)
         TRY(shrunk_add(chooser, (enum alternative_kind)kind));
     return GT_OK;

@@ -32,8 +32,10 @@ struct search_request {
     bool pin_offload;  /* also of the blocks' inputs */
     bool resumed;      /* the requested choices, but offload, come before all others */
     bool lean_states;  /* if nothing fits, formats leaner than that of `options` are tried */
-    bool lean_offered; /* leaner formats are not tried, but a choice may suggest them */
-    bool fit_only;     /* a refusal needs no smallest plan */
+    bool lean_offered; /* leaner formats are not tried, but an alternative may suggest them */
+    bool has_weights;  /* the weights come from files, which give the model's shape */
+    struct lora_config lora_offered; /* adapters that an alternative may suggest; rank 0: none */
+    bool fit_only;                   /* a refusal needs no smallest plan */
     struct plan_options plan;
     struct plan_rates rates;
     struct plan_share share;  /* what the plan must fit */
@@ -49,6 +51,7 @@ enum alternative_kind {
     ALTERNATIVE_HOST,   /* as ALTERNATIVE_SEARCHED with a larger host_budget; nothing else fits */
     ALTERNATIVE_STATES, /* leaner states, if only they fit or they are much faster; not equivalent
                       from here on */
+    ALTERNATIVE_LORA,   /* adapters instead of all weights */
     ALTERNATIVE_BLOCK_SIZE, /* from here on another context or model, so other losses */
     ALTERNATIVE_LAYERS,
     ALTERNATIVE_WIDTH, /* fewer heads of the same size */
@@ -60,6 +63,7 @@ enum alternative_kind {
  * real. */
 struct search_alternative {
     enum alternative_kind kind;
+    bool by_host_budget; /* it needs a larger host_budget than the request has */
     bool by_allowing; /* for ALTERNATIVE_STATES: allow_lean_states finds it, as nothing else fits */
     struct model_options options;
     uint64_t arena_bytes, host_bytes;

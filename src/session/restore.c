@@ -286,19 +286,26 @@ static enum gt_status weights_path(const struct config *config, char out[static 
     return GT_OK;
 }
 
-/* Gives a fresh run from the weights in `from` the defaults of fine-tuning, if it tunes.  `chat`:
- * they have a template, whatever the folder says. */
+/* Gives a fresh run from the weights in `from` the defaults of fine-tuning, if it tunes: adapters,
+ * a model with a chat template, or a published model that nanoGPT's defaults do not know.  `known`:
+ * the weights are such a model's, or its template is known, whatever the folder says. */
 static enum gt_status tuning_prepare(struct hostmem *mem, struct config *config,
-                                     const struct mixture *mixture, const char *from, bool chat,
+                                     const struct mixture *mixture, const char *from, bool known,
                                      const struct model_config *model)
 {
     const bool adapters = config->lora_rank > 0 || model->lora.rank > 0;
-    bool converses = adapters || chat;
+    bool tunes = adapters || known;
     if (config->eval_only)
         return GT_OK;
-    if (!converses && file_is_folder(from))
-        TRY(tokenizer_folder_has_template(from, &converses));
-    return converses ? finetune_defaults(mem, config, mixture, adapters) : GT_OK;
+    if (!tunes && file_is_folder(from))
+        TRY(tokenizer_folder_has_template(from, &tunes));
+    return tunes ? finetune_defaults(mem, config, mixture, adapters) : GT_OK;
+}
+
+/* Returns true for the files of other programs that are not nanoGPT's. */
+static bool is_published(const struct checkpoint *checkpoint)
+{
+    return checkpoint->kind == CHECKPOINT_HF || checkpoint->kind == CHECKPOINT_GGUF;
 }
 
 /* Finds the shape of a model without its weights, which is all that a plan needs: of the table of
@@ -352,7 +359,7 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
         TRY(shape_find(config, source, &shape, from, &found));
     if (found) {
         *model = shape.config;
-        TRY(tuning_prepare(mem, config, mixture, from, shape.chat, model));
+        TRY(tuning_prepare(mem, config, mixture, from, shape.chat || !model_is_gpt2(model), model));
         return fill_from_weights(config, model, false, config->init_from);
     }
     TRY(weights_path(config, from));
@@ -375,7 +382,8 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
     const bool has_arch =
         source->resume && json_object_get(checkpoint->record.state.configuration, "arch") != NULL;
     if (!source->resume)
-        TRY(tuning_prepare(mem, config, mixture, from, false, model));
+        TRY(tuning_prepare(mem, config, mixture, from,
+                           is_published(checkpoint) && !model_is_gpt2(model), model));
     TRY(fill_from_weights(config, model, has_arch, checkpoint->source));
     if (model->lora.rank > 0 && checkpoint->base[0] == '\0' && checkpoint->kind != CHECKPOINT_HF &&
         checkpoint->kind != CHECKPOINT_GGUF && checkpoint->kind != CHECKPOINT_OURS)

@@ -6,6 +6,7 @@
  * process.
  */
 #include "session/session_plan.h"
+#include "io/peft.h"
 
 #include <config.h>
 
@@ -293,6 +294,20 @@ static enum gt_status host_assume(struct session *session)
     return GT_OK;
 }
 
+#define LORA_RANK_OFFERED 16
+
+/* Sets *out to the adapters that a refusal suggests to a user who tunes all weights of a model. */
+static enum gt_status lora_offer(const struct config *config, const struct model_options *options,
+                                 struct lora_config *out)
+{
+    *out = (struct lora_config){.rank = 0};
+    if (strcmp(config->init_from, "scratch") == 0 || strcmp(config->init_from, "resume") == 0 ||
+        options->config.lora.rank > 0)
+        return GT_OK;
+    *out = (struct lora_config){.rank = LORA_RANK_OFFERED, .alpha = 2.0 * LORA_RANK_OFFERED};
+    return peft_targets_read(config->lora_targets, &options->config, &out->targets);
+}
+
 /* Finds the fastest plan that fits; with --plan, when nothing fits, the smallest one, for the
  * report. */
 static enum gt_status training_search(struct session *session, const struct model_options *options)
@@ -303,7 +318,9 @@ static enum gt_status training_search(struct session *session, const struct mode
     /* Never at a resume, whose states already exist. */
     const bool may_be_lean =
         options->dtype == DTYPE_BF16 && strcmp(config->init_from, "resume") != 0;
+    struct lora_config lora;
     TRY(states_check(session, options));
+    TRY(lora_offer(config, options, &lora));
     if (session->search.request.samples == 0) /* the session's first plan */
         ignored_log(session, options);
     session->search.request = (struct search_request){
@@ -327,6 +344,8 @@ static enum gt_status training_search(struct session *session, const struct mode
         /* A refusal suggests them only to a user who has not decided about them. */
         .lean_offered =
             may_be_lean && is_auto && !config_key_was_set(config, CONFIG_KEY_allow_lean_states),
+        .has_weights = strcmp(config->init_from, "scratch") != 0,
+        .lora_offered = lora,
         .rates = session_rates_nominal(session),
         .share = session_share(session),
         .memo = &session->search.memo,

@@ -110,10 +110,11 @@ static void alternatives_log(struct session *session)
 enum gt_status session_plan(struct session *session, const struct model_options *options)
 {
     enum gt_status status = session_plan_make(session, options);
-    if (status != GT_NO_FIT || session->model != NULL) /* plan_create() has logged its own */
+    if (status != GT_NO_FIT)
         return status;
-    status = refuse(session, session->search.result.found.arena_bytes,
-                    session->search.result.found.host_bytes);
+    if (session->model == NULL) /* else plan_create() has logged which tensor is too large */
+        status = refuse(session, session->search.result.found.arena_bytes,
+                        session->search.result.found.host_bytes);
     alternatives_log(session);
     return status;
 }

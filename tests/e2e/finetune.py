@@ -251,6 +251,11 @@ def known():
     check("8B on 8 GB: what it assumes", all(done.stderr.count(words) == 1 for words in ("up to 16.00 GiB of host memory", "the data are not there")), done.stderr)
     done = run("--init_from=Qwen/Qwen3-8B", "--lora_rank=16", "--device_profile=rtx3070-8g", "--host_budget=0", "--plan")
     check("8B on 8 GB without host memory", done.returncode == 3 and "host memory may" not in done.stderr and "--host_budget=12." in done.stdout, done.stderr)
+    done = run("--init_from=Qwen/Qwen3-4B", "--device_profile=rtx3070-8g", "--plan")
+    check("4B in full on 8 GB: adapters are the alternative", done.returncode == 3 and "lora_rank 16, micro_batch" in done.stdout and
+          "n_layer" not in done.stdout and "with\n" + 35 * " " + "--host_budget=" in done.stdout, done.stdout[-600:])
+    done = run("--init_from=Qwen/Qwen3-32B", "--device_profile=rtx3060-12g", "--plan")
+    check("32B in full: so it is where a tensor is too large", done.returncode == 3 and "lora_rank 16" in done.stderr, done.stderr)
     done = run("--dataset=some/chats", "--plan", "--backend=cpu")
     check("a plan of a new model without data", done.returncode == 0 and done.stderr.count("the data are not there") == 1, done.stderr)
     cached = "hub/models--me--mine/snapshots/0123abcd"

@@ -12,10 +12,11 @@
             tensor, refused or not
   compare   two plans side by side: the numbers of each one's own JSON; a file that does not parse is one line
   needless  a setting that saves memory which the run has: the plan names it and its price
-  README    its picture and its example plan match the program's output
+  README    its picture, its example plan and its largest models match the program's output
 Exit status 3 goes with every plan that does not fit.  Prints "checks: P passed, F failed, S skipped".
 """
 
+import argparse
 import importlib
 import json
 import os
@@ -343,6 +344,21 @@ def readme():
         check(line in re.sub(r"until .*? \(", "until", page), f"README's plan lacks {line!r}")
 
 
+def models():
+    """README's largest models have the plans that it states."""
+    sys.path.insert(0, os.path.join(SOURCE, "bench"))
+    table = importlib.import_module("memory_table")
+    options = argparse.Namespace(build=os.path.dirname(GPT_TRAIN))
+    rows = re.findall(r"^\| \d+ GB \(RTX (\d+).*?\) \| (.*) \|$", read(os.path.join(SOURCE, "README.md")).decode(), re.M)
+    check(len(rows) == len(table.OFFLOAD_CARDS), f"README's cards: {rows}")
+    for card, (number, row) in zip(table.OFFLOAD_CARDS, rows):
+        check(number in card, f"{card} is not RTX {number}")
+        for cell, (names, keys) in zip(row.split(" | "), table.WAYS.values()):
+            model = next(name for name in names if name.split("/")[-1] == cell.split(":")[0])
+            made = table.model_cell(table.model_command(options, card, model, keys), model)
+            check(made == cell, f"{card}: README says {cell}, the plan {made}")
+
+
 def main():
     plain_status, plain = plan_json("json")
     check(plain_status == 0 and plain["choices"] == [] and "pareto" not in plain, "plain: choices or a front")
@@ -362,6 +378,7 @@ def main():
     compare()
     needless()
     readme()
+    models()
     svg(("--memory_budget=70MiB",), base, 3)
     check(os.listdir(".") == [], f"a plan left {os.listdir('.')}")
 

@@ -52,13 +52,15 @@ def finish():
 
 def end(*parts, begin=lambda: None):
     """Ends the script: calls begin() and these functions, or those of them that the command line names, in a temporary
-    folder with a cache of its own; then finish()."""
+    folder with a cache of its own; then finish().  Prints the seconds that processors were busy with each."""
     with tempfile.TemporaryDirectory(prefix="gpt-train-") as work:
         os.chdir(work)
         os.environ["XDG_CACHE_HOME"] = os.path.join(work, "cache")
         begin()
         for function in [function for function in parts if function.__name__ in sys.argv[1:]] or parts:
+            before = sum(os.times()[:4])
             function()
+            print(f"{function.__name__}: {sum(os.times()[:4]) - before:.1f} s of processors", flush=True)
         os.chdir("/")
     sys.exit(finish())
 

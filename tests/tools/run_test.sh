@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs one test for the automake harness: selects the interpreter, ends a test that hangs, adds the time that it took.
-# Usage: run_test.sh TEST [ARGUMENT...].  The exit status is the test's own; the last line is "seconds: S".
+# Usage: run_test.sh TEST [ARGUMENT...].  The exit status is the test's own; the last line is "seconds: S, P of processors".
 set -u
 
 test_path=$1
@@ -80,5 +80,10 @@ status=$?
 if [ "$status" -eq 124 ]; then
     echo "ended: longer than $limit_s s (TEST_LIMIT_S)"
 fi
-echo "$start $(now)" | awk '{ printf "seconds: %.2f\n", $2 - $1 }'
+# The second line of `times` has the ended children, this test among them; a pipe would ask for those of a new process.
+times >"$cache/times"
+echo "$start $(now)" | awk -v times="$cache/times" '{
+    while ((getline line < times) > 0) last = line
+    gsub(/[ms]/, " ", last); split(last, t, " ")
+    printf "seconds: %.2f, %.2f of processors\n", $2 - $1, 60 * (t[1] + t[3]) + t[2] + t[4] }'
 exit "$status"

@@ -16,44 +16,45 @@
 #define CASES 4
 #define CASES_OF_MANY_VARIANTS 16
 
-/* Opens the backend with an arena for the case, runs the case from the image `before`, and writes
- * the resulting image to `after`.  Returns false when the backend fails. */
-static bool image_run(const struct backend_ops *ops, int32_t threads,
-                      const struct check_case *check, const uint8_t *before, uint8_t *after)
+/* Opens the backend with 1, 2 and 3 threads.  Opening times a product, so it is done once for all
+ * cases of an op.  Returns false when the backend fails. */
+static bool devices_open(const struct backend_ops *ops, size_t arena_bytes,
+                         struct device device[static THREADS_MAX])
 {
-    struct device device;
-    if (!device_open(ops, threads, check->image_bytes, NULL, &device))
+    for (int32_t i = 0; i < THREADS_MAX; i++) {
+        if (device_open(ops, i + 1, arena_bytes, NULL, &device[i]))
+            continue;
+        while (i > 0)
+            device_close(&device[--i]);
         return false;
-    bool done = device_run(&device, check, before, after);
-    device_close(&device);
-    return done;
+    }
+    return true;
+}
+
+static void devices_close(struct device device[static THREADS_MAX])
+{
+    for (int32_t i = 0; i < THREADS_MAX; i++)
+        device_close(&device[i]);
 }
 
 /* Lays the case out for the largest workspace of any number of threads.  Returns false when the op
  * is not supported. */
-static bool layout(const struct backend_ops *ops, struct check_case *check)
+static bool layout(const struct device device[static THREADS_MAX], struct check_case *check)
 {
     size_t workspace = 0;
-    uint32_t alignment = 1;
-    for (int32_t threads = 1; threads <= THREADS_MAX; threads++) {
-        struct device device;
-        if (!device_open(ops, threads, 0, NULL, &device))
+    for (int32_t i = 0; i < THREADS_MAX; i++) {
+        if (!device_supports(&device[i], &check->call))
             return false;
-        bool supported = device_supports(&device, &check->call);
-        size_t bytes = supported ? ops->workspace_bytes(device.backend, &check->call) : 0;
+        const size_t bytes = device[i].ops->workspace_bytes(device[i].backend, &check->call);
         workspace = bytes > workspace ? bytes : workspace;
-        alignment = device.info.alignment_bytes;
-        device_close(&device);
-        if (!supported)
-            return false;
     }
-    image_layout(check, workspace, alignment);
+    image_layout(check, workspace, device[0].info.alignment_bytes);
     return true;
 }
 
 /* Returns true when 1, 2 and 3 threads leave the same bytes.  Otherwise prints a line that begins
  * with FAIL. */
-static bool case_agrees(const struct backend_ops *ops, struct check_case *check)
+static bool case_agrees(struct device device[static THREADS_MAX], struct check_case *check)
 {
     uint8_t *before = case_image_make(check), *first = malloc(check->image_bytes),
             *other = malloc(check->image_bytes);
@@ -61,19 +62,19 @@ static bool case_agrees(const struct backend_ops *ops, struct check_case *check)
     if (first == NULL || other == NULL)
         abort();
     size_t bytes = check->call.workspace.offset_bytes;
-    bool agrees =
-        image_run(ops, 1, check, before, first) && image_bands_check(check, before, first, reason);
-    for (int32_t threads = 2; agrees && threads <= THREADS_MAX; threads++) {
-        agrees = image_run(ops, threads, check, before, other) &&
+    bool agrees = device_run(&device[0], check, before, first) &&
+                  image_bands_check(check, before, first, reason);
+    for (int32_t i = 1; agrees && i < THREADS_MAX; i++) {
+        agrees = device_run(&device[i], check, before, other) &&
                  image_bands_check(check, before, other, reason);
         if (agrees && memcmp(first, other, bytes) != 0) {
-            snprintf(reason, sizeof reason, "%d threads leave other bytes than one", (int)threads);
+            snprintf(reason, sizeof reason, "%d threads leave other bytes than one", (int)i + 1);
             agrees = false;
         }
     }
     case_text(check, text);
     if (!agrees)
-        printf("FAIL %s: %s: %s\n", ops->name, text, reason);
+        printf("FAIL %s: %s: %s\n", device[0].ops->name, text, reason);
     free(before);
     free(first);
     free(other);
@@ -102,23 +103,47 @@ static int32_t largest_take(int64_t *elements, int32_t count)
     return largest;
 }
 
-int32_t threads_run(const struct backend_ops *ops, enum op_kind kind, enum dtype dtype,
-                    uint64_t seed, int32_t *cases)
+/* Makes the op's largest cases and lays them out; returns how many the backend supports. */
+static int32_t cases_choose(const struct device device[static THREADS_MAX], enum op_kind kind,
+                            enum dtype dtype, uint64_t seed,
+                            struct check_case out[static CASES_OF_MANY_VARIANTS])
 {
-    int32_t failed = 0, wanted = op_test(kind)->has_many_variants ? CASES_OF_MANY_VARIANTS : CASES;
-    int32_t count = cases_count(kind, dtype), index = 0;
+    const int32_t count = cases_count(kind, dtype),
+                  wanted = op_test(kind)->has_many_variants ? CASES_OF_MANY_VARIANTS : CASES;
     int64_t *elements = calloc((size_t)count + 1, sizeof *elements);
-    struct check_case check;
+    int32_t chosen = 0, index = 0;
     if (elements == NULL)
         abort();
     for (int32_t i = 0; i < count; i++)
-        elements[i] = case_make(kind, dtype, i, seed, &check) ? case_elements(&check) : 0;
-    for (int32_t i = 0; i < wanted && (index = largest_take(elements, count)) >= 0; i++) {
-        if (!case_make(kind, dtype, index, seed, &check) || !layout(ops, &check))
-            continue;
-        failed += !case_agrees(ops, &check);
-        ++*cases;
-    }
+        elements[i] = case_make(kind, dtype, i, seed, &out[0]) ? case_elements(&out[0]) : 0;
+    for (int32_t i = 0; i < wanted && (index = largest_take(elements, count)) >= 0; i++)
+        chosen += case_make(kind, dtype, index, seed, &out[chosen]) && layout(device, &out[chosen]);
     free(elements);
+    return chosen;
+}
+
+int32_t threads_run(const struct backend_ops *ops, enum op_kind kind, enum dtype dtype,
+                    uint64_t seed, int32_t *cases)
+{
+    struct check_case check[CASES_OF_MANY_VARIANTS];
+    struct device device[THREADS_MAX];
+    int32_t failed = 0;
+    if (!devices_open(ops, 0, device))
+        return 0;
+    const int32_t count = cases_choose(device, kind, dtype, seed, check);
+    size_t arena_bytes = 0;
+    for (int32_t i = 0; i < count; i++)
+        arena_bytes = check[i].image_bytes > arena_bytes ? check[i].image_bytes : arena_bytes;
+    devices_close(device);
+    *cases += count;
+    if (count == 0)
+        return 0;
+    if (!devices_open(ops, arena_bytes, device)) {
+        printf("FAIL %s: cannot be opened with 1 to 3 threads\n", ops->name);
+        return count;
+    }
+    for (int32_t i = 0; i < count; i++)
+        failed += !case_agrees(device, &check[i]);
+    devices_close(device);
     return failed;
 }

@@ -68,8 +68,10 @@ def end(*parts, begin=lambda: None):
 # ---- builds ----
 
 def patience(seconds):
-    """Returns a timeout: `seconds` in an ordinary build, longer in one with a sanitizer (BUDGET_FACTOR)."""
-    return seconds * max(1.0, float(os.environ.get("BUDGET_FACTOR") or 1))
+    """Returns a timeout: `seconds` in an ordinary build, longer in one with a sanitizer (BUDGET_FACTOR) and where more programs
+    run than there are processors."""
+    waiting = os.getloadavg()[0] / (os.cpu_count() or 1)
+    return seconds * max(1.0, float(os.environ.get("BUDGET_FACTOR") or 1)) * max(1.0, waiting)
 
 
 def has_backend(name):

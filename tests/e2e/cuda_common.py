@@ -2,7 +2,7 @@
 import os
 import subprocess
 
-from checks import BUILD, GPT_PREPARE, LONG, check, end, error_lines, files, make_tokens, metrics, read_json, skip
+from checks import BUILD, GPT_PREPARE, LONG, check, end, error_lines, files, make_tokens, metrics, patience, read_json, skip
 
 FOLDER = os.path.join(BUILD, "tests", "cuda_on_cpu")
 GPT_TRAIN_CUDA = os.path.join(FOLDER, "gpt-train-cuda")
@@ -33,7 +33,7 @@ class Run:
         # backend=auto must find the emulated card, and not another one, which OpenCL would find on some machines.
         settings = {"GPT_TRAIN_BACKEND": "", "GPT_TRAIN_OPENCL_LIBRARY": "/nonexistent.so", "REPORT": "report.json", **environment}
         self.command = [program, *arguments]
-        done = subprocess.run(self.command, check=False, capture_output=True, text=True, timeout=7200 if LONG else 600, env={
+        done = subprocess.run(self.command, check=False, capture_output=True, text=True, timeout=7200 if LONG else patience(600), env={
             **os.environ, **{name if "_" in name else "GT_CUDA_ON_CPU_" + name: value for name, value in settings.items()}})
         self.status, self.out, self.err = done.returncode, done.stdout, done.stderr
         self.errors, self.report = error_lines(done), None

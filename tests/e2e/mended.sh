@@ -252,13 +252,13 @@ else
     check "little address space: nobody else is blamed" not grep -q "^others \|processes" stderr
     # shellcheck disable=SC2086,SC3045 # a list of words; dash and bash have ulimit -v
     narrow() {
-        ulimit -v 200000 && timeout 20 "$GPT_TRAIN" $SHAPE --dataset=tiny --out_dir=narrow --threads=2 --max_iters=1 >stdout 2>stderr
+        ulimit -v 200000 && timeout 300 "$GPT_TRAIN" $SHAPE --dataset=tiny --out_dir=narrow --threads=2 --max_iters=1 >stdout 2>stderr
     }
     status=0
     (narrow) || status=$?
     check "little address space: an end" test $status -lt 4
     check "little address space: said" is "$(errors stderr)" "$([ $status -eq 0 ] && echo 0 || echo 1)"
-    check "little address space: gpt-export" run 0 sh -c 'ulimit -v 200000 && timeout 20 "$@"' sh "${GPT_EXPORT:?}" --version
+    check "little address space: gpt-export" run 0 sh -c 'ulimit -v 200000 && timeout 300 "$@"' sh "${GPT_EXPORT:?}" --version
 fi
 
 # A link to nothing was reported as not a directory, and a new folder whose lock could not be made stayed.

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import time
 
-from checks import (GPT_EXPORT, GPT_TRAIN, SOURCE, check, end, error_lines, files, make_tokens, metrics, read_json, some,
+from checks import (GPT_EXPORT, GPT_TRAIN, SOURCE, check, end, error_lines, files, make_tokens, metrics, patience, read_json, some,
                     tensors_read)
 
 WEEKEND = os.path.join(SOURCE, "config", "weekend.py")
@@ -55,7 +55,7 @@ def cooldown():
         train(f"whole-{dtype}", f"--dtype={dtype}")
         command = [GPT_TRAIN, WEEKEND, *TINY, f"--dtype={dtype}", f"--out_dir=killed-{dtype}"]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + patience(60)
             while time.monotonic() < deadline and process.poll() is None:
                 if os.path.exists(f"killed-{dtype}/trainer_state.json"):
                     if read_json(f"killed-{dtype}/trainer_state.json")["iter"] >= 40:

@@ -106,7 +106,7 @@ def configured():
 def libraries(program):
     """Returns the code files that the dynamic linker loads for a program: the program, its libraries, the linker."""
     listed = subprocess.run([program], env=dict(tiny.ENVIRONMENT, LD_TRACE_LOADED_OBJECTS="1"), capture_output=True, text=True,
-                            timeout=60, check=True).stdout
+                            timeout=tiny.LIMIT_SECONDS, check=True).stdout
     return {os.path.realpath(path) for path in [program, *re.findall(r"(/\S+) \(0x", listed)]}
 
 

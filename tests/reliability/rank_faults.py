@@ -23,7 +23,7 @@ import subprocess
 import time
 
 import tiny
-from checks import BUILD, SOURCE, check, end, preloadable, skip, some
+from checks import BUILD, SOURCE, check, end, patience, preloadable, skip, some
 from kills import judge
 from tiny import LONG
 
@@ -108,7 +108,7 @@ def stops(library):
         tiny.clear("stopped")
         done, seconds = faulty("stopped", library, ranks, f"{rank}:{name}:{number}:stop")
         one_line(what, done, rf"rank {rank} has given no sign of life for 1 s, last seen at iter \d+ in \w+")
-        check(seconds < 3, f"{what}: ended after {seconds:.1f} s")
+        check(seconds < patience(3), f"{what}: ended after {seconds:.1f} s")
         check(not (why := tiny.lost("stopped", done)), f"{what}: {why}")
 
 
@@ -132,7 +132,7 @@ def mpi_faulty(library, fault, limit):
         except subprocess.TimeoutExpired:
             os.killpg(run.pid, signal.SIGKILL)
             return None
-    until = time.monotonic() + 5 # on a busy machine mpirun may end before the kernel has ended rank 0
+    until = time.monotonic() + patience(5) # on a busy machine mpirun may end before the kernel has ended rank 0
     while os.path.exists("mpi/lock") and os.path.exists(f"/proc/{tiny.read('mpi/lock').decode().strip()}") and time.monotonic() < until:
         time.sleep(0.05)
     return subprocess.CompletedProcess(words, run.returncode, out, said)

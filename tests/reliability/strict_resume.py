@@ -37,7 +37,7 @@ HEADER = "=8sQQII"         # of a file of the user's cache
 
 
 def run(out, *arguments, cache="cache", **environment):
-    return subprocess.run([tiny.GPT_TRAIN, *RUN, f"--out_dir={out}", *arguments], capture_output=True, text=True, timeout=120,
+    return subprocess.run([tiny.GPT_TRAIN, *RUN, f"--out_dir={out}", *arguments], capture_output=True, text=True, timeout=tiny.LIMIT_SECONDS,
                           check=False, env={**tiny.ENVIRONMENT, "XDG_CACHE_HOME": os.path.abspath(cache), **environment})
 
 

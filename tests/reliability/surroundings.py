@@ -60,7 +60,7 @@ def begun(out, *arguments):
 def ended(process):
     """Waits for the process to end by itself; returns it like subprocess.run()."""
     try:
-        _, text = process.communicate(timeout=60)
+        _, text = process.communicate(timeout=tiny.LIMIT_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         _, text = process.communicate()

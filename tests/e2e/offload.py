@@ -104,7 +104,7 @@ def auto():
     total = moved("wide")
     context = plan("--backend=cuda", *DATA, *TINY, *wide, program=GPT_TRAIN_CUDA)["bytes"]["context"]
     least = None
-    for share in (0.9, 0.75, 0.6):
+    for share in (0.85, 0.6):
         out = f"wide-{share}"
         budget = int(total * share) + context
         done = good(run(("cuda", GPT_TRAIN_CUDA), out, *wide, f"--memory_budget={budget}B"), "of optimizer state in host memory")
@@ -140,14 +140,14 @@ def beside():
 def link():
     if not os.path.exists(GPT_TRAIN_CUDA):
         return
-    # A width that no other test here calibrates.
-    wide = ["--backend=cuda", "--dtype=bfloat16", "--n_embd=160", "--n_layer=4", "--max_iters=0", "--eval_interval=100"]
+    # A width that no other test here calibrates, and an arena of 2 MiB, which times the link.
+    wide = ["--backend=cuda", "--dtype=bfloat16", "--n_embd=96", "--n_layer=4", "--max_iters=0", "--eval_interval=100"]
     said = r"link: ([0-9.]+) GB/s each way"
     good(train("link-none", *wide, "--offload=none"))
     first, second = (good(train("link", *wide, "--offload=states")) for _ in range(2))
     unsettled = "does not settle" in first.err  # then nothing is kept
     check(re.search(said, first.out) and (unsettled or not re.search(said, second.out)), f"timed twice: {first.err}")
-    for name, own in (("NVIDIA H100 PCIe", 37.2), ("NVIDIA GeForce RTX 3050", 11.2), ("a card of nobody", 0.0)):
+    for name, own in (("NVIDIA H100 PCIe", 37.2), ("a card of nobody", 0.0)):
         done = good(train("named", *wide, "--offload=states", DEVICES=f"90:12g:{name}"))
         rate = re.search(said, done.out)
         check(rate and (float(rate[1]) < 0.28 * own) == ("is slow" in done.err), f"{name}: {rate} {done.err}")
@@ -267,7 +267,7 @@ def plans():
     check(kinds["host_budget"].endswith("with --host_budget=17.40GiB"), f"the budget that would do: {kinds}")
     check(plan(*xl, "--host_budget=17.40GiB")["bytes"]["fits"], "the offered host_budget does not do")
     seconds = []
-    for host in (17.6, 24, 64):
+    for host in (17.6, 64):
         found = plan(*xl, f"--host_budget={host}GiB")
         check(found["bytes"]["fits"] and found["states"]["format"] == "master" and found["bytes"]["host_arena"] <= host * GIB,
               f"{host} GiB: {found['bytes']}")

@@ -18,7 +18,7 @@ import sys
 import time
 import zipfile
 
-from checks import BUILD, SOURCE, check, read, read_json, skip, write
+from checks import BUILD, LONG, SOURCE, check, read, read_json, skip, write
 from cuda_common import FOLDER, end_emulated
 
 PROGRAM, GPT_CHECK = (os.path.join(SOURCE, "bench", name) for name in ("gpu-check", "gpt-check"))
@@ -281,4 +281,4 @@ def bad():
         check(done.returncode == 2 and "Usage:" in done.stderr and found is None, f"{arguments}: {done.returncode}")
 
 
-end_emulated("gpu_check", whole, built, speed, quick, carried, limits, predictions, clocks, ended, bad)
+end_emulated("gpu_check", whole, built, *([speed] if LONG else ()), quick, carried, limits, predictions, clocks, ended, bad)

@@ -1,4 +1,4 @@
-# Fuzzing by libFuzzer, 2,000 inputs for each target in `make check`.  A target is fuzz_one() in a file fuzz_NAME.c, its
+# Fuzzing by libFuzzer, 1,000 inputs for each target in `make check`.  A target is fuzz_one() in a file fuzz_NAME.c, its
 # seeds in corpus/NAME, and NAME in FUZZ_TARGETS.  clang builds them, whatever CC is, from the sources of src/base,
 # src/config and src/data and the readers of src/io, src/plan and src/train, with AddressSanitizer and
 # UndefinedBehaviorSanitizer; without such a clang they are skipped by name.  To run one for longer: FUZZ_SECONDS=600

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Runs every fuzzing target for 2,000 inputs, FUZZ_RUNS inputs or FUZZ_SECONDS, from its seeds.  A crash, a leak or a
+# Runs every fuzzing target for 1,000 inputs, FUZZ_RUNS inputs or FUZZ_SECONDS, from its seeds.  A crash, a leak or a
 # time-out fails, and the input that caused it is kept in $top_builddir/tests/fuzz/NAME.crash.  The targets come from
 # the command line, or else from FUZZ_TARGETS.  Needs top_srcdir and top_builddir.
 set -u
 : "${top_srcdir:?set it to the source folder}" "${top_builddir:?set it to the build folder}" "${FUZZ_TARGETS=}"
 if [ -z "${FUZZ_SECONDS:-}" ]; then
-    FUZZ_RUNS=${FUZZ_RUNS:-2000}
+    FUZZ_RUNS=${FUZZ_RUNS:-1000}
 fi
 seconds=${FUZZ_SECONDS:-86400}
 work=$(mktemp -d "${TMPDIR:-/tmp}/gpt-train-fuzz-XXXXXX") || exit 1

@@ -10,7 +10,8 @@
 # makes word by word.  So it reports word 1024 of an arena that was filled and then written by gt_probe_write, and
 # forgets the contents of partial uploads.
 # OPCHECK_OCLGRIND_LIBRARY names its ICD if it is elsewhere; OPCHECK_OCLGRIND_CASES="3 8" selects other cases.  With
-# CHECK_LONG=1 there are two cases of each op instead of one, and every tile and unit.
+# CHECK_LONG=1 there are two cases of each op; without, one of those that share memory among work-items, and one tile and
+# unit.
 . "${top_srcdir:?}/tests/opcheck/opcheck.inc"
 
 library=${OPCHECK_OCLGRIND_LIBRARY:-/usr/lib/oclgrind/liboclgrind-rt-icd.so}
@@ -60,8 +61,8 @@ each() {
     done
 }
 
-each bfloat16 "4${CHECK_LONG:+ 7}" dropout embed_backward bias_backward layernorm_backward cross_entropy sum_of_squares gemm \
-    ${CHECK_LONG:+fill copy residual gelu_forward gelu_backward embed_forward layernorm_forward adamw blend muon_normalize muon_step}
+each bfloat16 "4${CHECK_LONG:+ 7}" embed_backward layernorm_backward cross_entropy sum_of_squares \
+    ${CHECK_LONG:+dropout bias_backward gemm fill copy residual gelu_forward gelu_backward embed_forward layernorm_forward adamw blend muon_normalize muon_step}
 each bfloat16 "1${CHECK_LONG:+ 8}" adamw_lean
 ${CHECK_LONG:+each bfloat16 "1 8" gradient_round muon_momentum}
 ${CHECK_LONG:+each float32 "4 6" loss_sum clip_factor gemm}

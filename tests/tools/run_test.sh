@@ -34,9 +34,6 @@ export XDG_CACHE_HOME
 POCL_CACHE_DIR=${POCL_CACHE_DIR:-$(cd "${top_builddir:-.}" && pwd)/tests/pocl-cache}
 mkdir -p "$POCL_CACHE_DIR"
 export POCL_CACHE_DIR
-# It takes a third of the time without optimisation, which CHECK_LONG=1 adds.
-[ -n "${CHECK_LONG:-}" ] || POCL_EXTRA_BUILD_FLAGS=${POCL_EXTRA_BUILD_FLAGS--cl-opt-disable}
-export POCL_EXTRA_BUILD_FLAGS
 
 # Most tests do not depend on the backend and expect the cpu's results: only tests that name a card use it (opcheck,
 # tests/e2e/cards.py).

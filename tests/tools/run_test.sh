@@ -6,6 +6,11 @@ set -u
 test_path=$1
 shift
 limit_s=${TEST_LIMIT_S:-900}
+# Where more programs run than there are processors, a test takes longer in proportion.
+if [ -r /proc/loadavg ]; then
+    limit_s=$(awk -v limit="$limit_s" -v processors="$(nproc 2>/dev/null || echo 1)" \
+        '{ waiting = $1 / processors; printf "%d", limit * (waiting > 1 ? waiting : 1) }' /proc/loadavg)
+fi
 
 now() {
     # Nanoseconds if date supports them, else whole seconds.

@@ -250,6 +250,20 @@ static void characters_put(struct head *head, const struct tokenizer *tokenizer,
         key_u32(head, "tokenizer.ggml.unknown_token_id", unknown);
 }
 
+/* Puts the first two of the tokens that end a text too; there are no keys for more. */
+static void further_ends_put(struct head *head, int32_t end)
+{
+    static const char *const keys[] = {GGUF_KEY_EOT, GGUF_KEY_EOM};
+    int64_t id;
+    for (size_t i = 0, put = 0; put < sizeof keys / sizeof keys[0]; i++) {
+        id = tokenizer_generation_id(head->generation, "eos_token_id", i);
+        if (id < 0)
+            return;
+        if (id != end)
+            key_u32(head, keys[put++], (int32_t)id);
+    }
+}
+
 /* Puts the tokenizer.ggml.* keys; the model has at least as many rows as the tokenizer has tokens.
  */
 static void tokens_put(const struct export_options *options, struct head *head)
@@ -285,11 +299,12 @@ static void tokens_put(const struct export_options *options, struct head *head)
         key_u32(head, "tokenizer.ggml.bos_token_id", bos >= 0 ? bos : eot);
     if (end >= 0)
         key_u32(head, "tokenizer.ggml.eos_token_id", end);
+    further_ends_put(head, end);
     if (tokenizer_generation_id(head->generation, "pad_token_id", 0) >= 0)
         key_u32(head, "tokenizer.ggml.padding_token_id",
                 (int32_t)tokenizer_generation_id(head->generation, "pad_token_id", 0));
     if (chat_jinja_learnt(tokenizer) != NULL)
-        key_string(head, "tokenizer.chat_template", chat_jinja_learnt(tokenizer));
+        key_string(head, GGUF_KEY_TEMPLATE, chat_jinja_learnt(tokenizer));
 }
 
 /* Puts how tokens are chosen, where the base says it: for llama.cpp, and the whole object for our

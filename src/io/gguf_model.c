@@ -261,6 +261,36 @@ static int shape_copy(const struct gguf *gguf, const struct arch *arch, json_t *
     return failures;
 }
 
+/* Sets what llama.cpp computes where these keys are absent.  Source: its llama-model.cpp,
+ * load_hparams(), and granite.cpp. */
+static int absent_set(const struct arch *arch, json_t *root)
+{
+    const json_t *heads = json_object_get(root, arch_field(arch, SHAPE_n_head)),
+                 *width = json_object_get(root, arch_field(arch, SHAPE_n_embd)),
+                 *size = json_object_get(root, "head_dim");
+    const double head_dim = json_is_integer(size)
+                                ? json_number_value(size)
+                                : json_number_value(width) / json_number_value(heads);
+    const struct {
+        enum shape_property property;
+        double value;
+    } usual[] = {{SHAPE_n_kv_head, json_number_value(heads)},
+                 {SHAPE_head_dim, head_dim},
+                 {SHAPE_rope_theta, 1e4},
+                 {SHAPE_attention_multiplier, 1.0 / sqrt(head_dim)}};
+    int failures = 0;
+    for (size_t i = 0; json_number_value(heads) > 0.0 && i < sizeof usual / sizeof usual[0]; i++) {
+        const char *field = arch_field(arch, usual[i].property);
+        const bool whole = shape_row_get(usual[i].property)->type == SHAPE_TYPE_INT;
+        const bool possible = !whole || usual[i].value == floor(usual[i].value);
+        if (field != NULL && json_object_get(root, field) == NULL && possible)
+            failures |= json_object_set_new(root, field,
+                                            whole ? json_integer((json_int_t)usual[i].value)
+                                                  : json_real(usual[i].value));
+    }
+    return failures;
+}
+
 /* Makes the config.json that the keys stand for, and parses it. */
 static enum gt_status config_get(const struct gguf *gguf, int fd, struct model_config *config,
                                  struct hf_config_rest *rest)
@@ -275,7 +305,8 @@ static enum gt_status config_get(const struct gguf *gguf, int fd, struct model_c
     const bool gpt2 = arch->family == FAMILY_GPT2;
     int failures = root == NULL || shape_copy(gguf, arch, root) != 0 ||
                    tokens_copy(gguf, root) != 0 ||
-                   (gpt2 ? gpt2_fields(gguf, arch, root) : llama_fields(gguf, arch, root)) != 0;
+                   (gpt2 ? gpt2_fields(gguf, arch, root)
+                         : llama_fields(gguf, arch, root) | absent_set(arch, root)) != 0;
     enum gt_status status = failures ? FAIL(GT_NO_MEMORY, "out of memory: %s", gguf->path) : GT_OK;
     if (!gpt2)
         THEN(status, scaling_set(gguf, arch->name, fd, root));

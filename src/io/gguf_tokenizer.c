@@ -197,6 +197,19 @@ static enum gt_status tokenizer_make(const void *owner, const struct gguf *gguf,
     return status;
 }
 
+/* Returns the list of the tokens that end a text, if there are others than eos_token_id. */
+static json_t *ends_make(const struct gguf *gguf)
+{
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", GGUF_KEY_EOT, GGUF_KEY_EOM};
+    json_t *list = json_array();
+    int64_t id;
+    int failures = 0;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (gguf_integer(gguf, keys[i], &id) && id >= 0)
+            failures |= json_array_append_new(list, json_integer(id));
+    return json_whole(list, failures);
+}
+
 /* Makes a generation_config.json of the keys of other programs' files. */
 static json_t *generation_make(const struct gguf *gguf)
 {
@@ -204,6 +217,8 @@ static json_t *generation_make(const struct gguf *gguf)
     int64_t integer;
     double real;
     int failures = 0;
+    if (gguf_integer(gguf, GGUF_KEY_EOT, &integer) || gguf_integer(gguf, GGUF_KEY_EOM, &integer))
+        failures |= json_object_set_new(root, "eos_token_id", ends_make(gguf));
     for (size_t i = 0; i < GGUF_SAMPLING_KEYS; i++) {
         if (gguf_integer(gguf, gguf_sampling[i].key, &integer))
             failures |= json_object_set_new(root, gguf_sampling[i].field, json_integer(integer));
@@ -215,6 +230,22 @@ static json_t *generation_make(const struct gguf *gguf)
     return json_whole(root, failures);
 }
 
+static enum gt_status template_read(const struct gguf *gguf, struct tokenizer *tokenizer)
+{
+    const char *text;
+    size_t count;
+    if (!gguf_text(gguf, GGUF_KEY_TEMPLATE, &text, &count) || count == 0)
+        return GT_OK;
+    tokenizer->has_template = true;
+    if (tokenizer->template != NULL || tokenizer->chat != CHAT_NONE)
+        return GT_OK;
+    json_t *value = json_stringn(text, count); /* NULL: not UTF-8 */
+    const enum gt_status status =
+        value != NULL ? tokenizer_template_set(tokenizer, json_string_value(value)) : GT_OK;
+    json_decref(value);
+    return status;
+}
+
 /* Gives the tokenizer what belongs to its model: the chat template, and how text is generated. */
 static enum gt_status model_texts_read(const struct gguf *gguf, struct tokenizer *tokenizer)
 {
@@ -222,16 +253,9 @@ static enum gt_status model_texts_read(const struct gguf *gguf, struct tokenizer
     size_t count;
     json_t *value = NULL;
     json_error_t error;
-    if (gguf_text(gguf, "tokenizer.chat_template", &text, &count)) {
-        value = json_stringn(text, count); /* NULL: not UTF-8 */
-        tokenizer->has_template = count > 0;
-        const enum gt_status status =
-            value != NULL && count > 0 ? tokenizer_template_set(tokenizer, json_string_value(value))
-                                       : GT_OK;
-        json_decref(value);
-        value = NULL;
-        TRY(status);
-    }
+    TRY(template_read(gguf, tokenizer));
+    if (tokenizer->generation != NULL)
+        return GT_OK;
     if (gguf_text(gguf, GGUF_KEY_GENERATION, &text, &count) && count <= GENERATION_BYTES_MAX)
         (void)json_load(text, count, 0, &error, &value);
     if (!json_is_object(value)) {
@@ -241,6 +265,26 @@ static enum gt_status model_texts_read(const struct gguf *gguf, struct tokenizer
     const enum gt_status status = tokenizer_generation_set(tokenizer, value);
     json_decref(value);
     return status;
+}
+
+enum gt_status gguf_template_read(const char *path, struct tokenizer *tokenizer)
+{
+    struct gguf *gguf;
+    TRY(gguf_open(tokenizer, path, &gguf));
+    const enum gt_status status = model_texts_read(gguf, tokenizer);
+    hostmem_free(gguf);
+    return status;
+}
+
+enum gt_status gguf_has_template(const void *owner, const char *path, bool *out)
+{
+    struct gguf *gguf;
+    const char *text;
+    size_t count;
+    TRY(gguf_open(owner, path, &gguf));
+    *out = gguf_text(gguf, GGUF_KEY_TEMPLATE, &text, &count) && count > 0;
+    hostmem_free(gguf);
+    return GT_OK;
 }
 
 enum gt_status gguf_tokenizer_open(const void *owner, const char *path, struct tokenizer **out)

@@ -4,6 +4,11 @@
 
 #include "io/gguf_model.h"
 
+#define GGUF_KEY_TEMPLATE "tokenizer.chat_template"
+/* Further tokens that end a text: of a turn, and of a message that a tool answers. */
+#define GGUF_KEY_EOT "tokenizer.ggml.eot_token_id"
+#define GGUF_KEY_EOM "tokenizer.ggml.eom_token_id"
+
 /* How tokens are chosen: fields of generation_config.json, and the keys that llama.cpp reads. */
 struct gguf_sampling {
     const char *field, *key;
@@ -15,5 +20,9 @@ extern const struct gguf_sampling gguf_sampling[GGUF_SAMPLING_KEYS];
 /* Opens the tokenizer of a GGUF file; sets NULL if it has none that is read here, with a note.
  * Errors: GT_IO, GT_NO_MEMORY; GT_DATA and GT_UNSUPPORTED with one line that names the key. */
 enum gt_status gguf_tokenizer_open(const void *owner, const char *path, struct tokenizer **out);
+/* What tokenizer_template_read() and tokenizer_folder_has_template() do with a folder, with a GGUF
+ * file.  Errors: GT_IO, GT_NO_MEMORY, GT_DATA, GT_UNSUPPORTED. */
+enum gt_status gguf_template_read(const char *path, struct tokenizer *tokenizer);
+enum gt_status gguf_has_template(const void *owner, const char *path, bool *out);
 
 #endif

@@ -20,6 +20,7 @@
 #include "io/checkpoint_open.h"
 #include "io/checkpoint_record.h"
 #include "io/checkpoint_save.h"
+#include "io/gguf_tokenizer.h"
 #include "io/hf_cache.h"
 #include "io/known_models.h"
 #include "io/peft.h"
@@ -299,6 +300,8 @@ static enum gt_status tuning_prepare(struct hostmem *mem, struct config *config,
         return GT_OK;
     if (!tunes && file_is_folder(from))
         TRY(tokenizer_folder_has_template(from, &tunes));
+    else if (!tunes && gguf_is_file(from))
+        TRY(gguf_has_template(mem, from, &tunes));
     return tunes ? finetune_defaults(mem, config, mixture, adapters) : GT_OK;
 }
 
@@ -495,7 +498,8 @@ enum gt_status restore_template_find(const struct config *config,
     if (tokenizer->has_template || source->checkpoint == NULL)
         return GT_OK;
     TRY(weights_path(config, from));
-    return tokenizer_template_read(from, tokenizer);
+    return gguf_is_file(from) ? gguf_template_read(from, tokenizer)
+                              : tokenizer_template_read(from, tokenizer);
 }
 
 void restore_close(struct restore_source *source)

@@ -55,8 +55,8 @@ enum gt_status restore_open_weights(struct hostmem *mem, const struct config *co
 enum gt_status restore_tokenizer_check(struct hostmem *mem, const struct config *config,
                                        const struct restore_source *source,
                                        const struct tokenizer *data, const char *folder);
-/* Sets tokenizer->has_template if the model's folder has a chat template or one of the data sets is
- * of conversations. `tokenizer` may be NULL.  Errors: GT_DATA, GT_IO, GT_NO_MEMORY. */
+/* Sets tokenizer->has_template if the model's folder or file has a chat template or one of the data
+ * sets is of conversations. `tokenizer` may be NULL.  Errors: GT_DATA, GT_IO, GT_NO_MEMORY. */
 enum gt_status restore_template_find(const struct config *config,
                                      const struct restore_source *source,
                                      const struct mixture *mixture, struct tokenizer *tokenizer);

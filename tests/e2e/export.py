@@ -521,6 +521,16 @@ def check_import():
         check(done.returncode == 0 and b"are quantised (Q8_0 ...) and become numbers" in done.stderr, "training from Q8_0: %s" % done.stderr)
     done = run(GPT_EXPORT, "--out_dir=out-import", "--format=gguf-lora", "import-lora.gguf")
     check(done.returncode == 0, "adapters of a GGUF base: %s" % done.stderr)
+    # Absent keys have llama.cpp's meaning: granite.cpp's scale of scores is 1 / sqrt(6), with as many heads of keys as heads, and theta 10000.
+    make_model("whole", ("--tokenizer=bytes",), *LLAMA_FLAGS, "--arch=granite", "--n_kv_head=4", "--rope_theta=777")
+    must(GPT_EXPORT, "--out_dir=out-whole", "--format=gguf", "whole.gguf")
+    data = read("whole.gguf")
+    for name in (b"attention.scale", b"attention.head_count_kv", b"rope.freq_base"):
+        data = data.replace(b"granite." + name, b"another." + name)
+    must(GPT_EXPORT, "--out_dir=" + write("absent.gguf", data), "--format=gguf", "--evaluate=0", "again.gguf", "--force")
+    keys = Gguf("again.gguf").keys
+    check([round(keys["granite." + name], 6) for name in ("attention.scale", "attention.head_count_kv", "rope.freq_base")] == [round(6**-0.5, 6), 4, 1e4],
+          "absent keys: %s" % keys)
     check_import_bad("wide64-q8_0.gguf")
 
 

@@ -271,7 +271,9 @@ def facts_of_hf(folder, ids):
 def facts_of_gguf(path, _):
     keys = Gguf(path).keys
     names = {"temperature": "temp", "repetition_penalty": "penalty_repeat"}
-    return {"ends": set(json.loads(keys["gpt_train.generation"])["eos_token_id"]) | {keys["tokenizer.ggml.eos_token_id"]},
+    ends = {keys["tokenizer.ggml.%s_token_id" % name] for name in ("eos", "eot", "eom")}
+    check(ends == set(json.loads(keys["gpt_train.generation"])["eos_token_id"]), "the two lists of end tokens differ")
+    return {"ends": ends,
             "padding": keys["tokenizer.ggml.padding_token_id"], "begins": keys["tokenizer.ggml.add_bos_token"],
             "specials": {text for text, kind in zip(keys["tokenizer.ggml.tokens"], keys["tokenizer.ggml.token_type"]) if kind == 3},
             "template": keys["tokenizer.chat_template"], **{name: keys["general.sampling." + names.get(name, name)] for name in CHOICE}}
@@ -303,6 +305,23 @@ def survival():
     must(GPT_EXPORT, "--out_dir=" + trained("way-1", "again"), "--format=hf", "--evaluate=0", "way-last")
     found = facts_of_hf("way-last", ids)
     check(found == wanted, "gguf, trained, hf: %s, wanted %s" % (found, wanted))
+    plain_text(ids, wanted)
+
+
+def plain_text(ids, wanted):
+    """A chat model in GGUF that is trained on plain text stays one; a file of another program has its end tokens in keys alone."""
+    must(GPT_PREPARE, "--tokenizer=way-1", "--val-fraction=0.3", "--out-dir=data/plain", write("plain.txt", "It is not a conversation. " * 200))
+    for i, more in enumerate(((), ("--lora_rank=2",))):
+        out = "plain-%d" % i
+        must(GPT_TRAIN, "--init_from=./way-1", "--dataset=plain", "--out_dir=" + out, "--block_size=32", "--batch_size=2", "--gradient_accumulation_steps=1",
+             "--max_iters=1", "--eval_iters=1", *more)
+        for form, facts in (("hf", facts_of_hf), ("gguf", facts_of_gguf), ("ollama", facts_of_ollama)):
+            must(GPT_EXPORT, "--out_dir=" + out, "--format=" + form, "--dtype=float32", "--evaluate=0", "%s-%s" % (out, form))
+            found = facts("%s-%s" % (out, form), ids)
+            check(found == wanted, "plain text%s, %s: %s, wanted %s" % (more, form, found, wanted))
+    write("foreign.gguf", read("way-1").replace(b"gpt_train.generation", b"another_x.generation"))
+    must(GPT_EXPORT, "--out_dir=foreign.gguf", "--format=hf", "--evaluate=0", "foreign")
+    check(set(read_json("foreign/generation_config.json")["eos_token_id"]) == wanted["ends"], "eot_token_id and eom_token_id")
 
 
 def bad():

@@ -1,9 +1,9 @@
 /* Chooses a writer, after the checks that all formats share.
  *
  * Errors that do not depend on the weights, such as a wrong dtype or an existing output, are
- * detected before the weights are read.  export_weights_open() then verifies the whole checkpoint,
- * so that a damaged file is never passed on under a new name, and only then does the writer begin.
- * llm.c's file is written here too; its tokenizer is in another file, which is not.
+ * detected before the weights are read.  export_weights_verify() then verifies the whole
+ * checkpoint, so that a damaged file is never passed on under a new name, and only then does the
+ * writer begin. llm.c's file is written here too; its tokenizer is in another file, which is not.
  */
 #include "io/export.h"
 
@@ -138,7 +138,8 @@ enum gt_status export_run(const struct export_options *options)
     TRY(model_check(&output));
     TRY(output_check(options));
     TRY(export_weights_open(options->mem, options->checkpoint, &weights));
-    const enum gt_status status = formats[options->format].write(&output, &weights);
+    enum gt_status status = export_weights_verify(&weights);
+    THEN(status, formats[options->format].write(&output, &weights));
     hostmem_free(weights.values);
     return status;
 }

@@ -1,7 +1,8 @@
 /* Reads the checkpoint's weights for a writer, in the order, layout and dtype of another format.
  *
- * The whole checkpoint is first verified by loading it and discarding the values.  A matrix is
- * transposed as it is read (safetensors.h).  Nothing of a tensor is kept after it has been written.
+ * A writer has the whole checkpoint verified first, by loading it and discarding the values.  A
+ * matrix is transposed as it is read (safetensors.h).  Nothing of a tensor is kept after it has
+ * been written.
  */
 #include "io/export_weights.h"
 
@@ -26,15 +27,19 @@ enum gt_status export_weights_open(const void *owner, const struct checkpoint *c
     enum gt_status status =
         HOSTMEM_NEW(weights.values, EXPORT_VALUES, "exported weights", &weights.turned);
     THEN(status, HOSTMEM_NEW(weights.values, 1, "adapter", &weights.adapter));
-    const struct checkpoint_load_options verify = {.config = &checkpoint->config,
-                                                   .staging = weights.values,
-                                                   .staging_bytes = EXPORT_VALUES * sizeof(float)};
-    THEN(status, checkpoint_load(checkpoint, &verify));
     if (status == GT_OK)
         *out = weights;
     else
         hostmem_free(weights.values);
     return status;
+}
+
+enum gt_status export_weights_verify(const struct export_weights *weights)
+{
+    const struct checkpoint_load_options verify = {.config = &weights->checkpoint->config,
+                                                   .staging = weights->values,
+                                                   .staging_bytes = EXPORT_VALUES * sizeof(float)};
+    return checkpoint_load(weights->checkpoint, &verify);
 }
 
 /* Divides each row by its root mean square, as the op rmsnorm does. */

@@ -28,11 +28,12 @@ struct export_weights {
     struct export_adapter *adapter; /* of the last tensor */
 };
 
-/* Reads the whole checkpoint once and verifies checksums, finiteness and biases, as
- * checkpoint_load() does.  The owner of all of `out` is out->values.  Errors: those of
- * checkpoint_load(), GT_NO_MEMORY. */
+/* The owner of all of `out` is out->values.  Errors: GT_NO_MEMORY. */
 enum gt_status export_weights_open(const void *owner, const struct checkpoint *checkpoint,
                                    struct export_weights *out);
+/* Reads the whole checkpoint once and verifies checksums, finiteness and biases.  Errors: those of
+ * checkpoint_load(). */
+enum gt_status export_weights_verify(const struct export_weights *weights);
 
 /* out[count] = elements first ... of `tensor`, transposed if `turned`, rounded to `dtype`.  `count`
  * is at most the capacity, and `out` is not weights->values.  Errors: GT_IO, GT_DATA;

@@ -495,17 +495,60 @@ static void q6_k_decode(const unsigned char *block, float *values)
 }
 
 /* ---- the types ---- */
+/* The errors of a sound encoder, with M for a block's largest magnitude; a scale or minimum that is
+ * rounded to fp16 adds 2^-11 of what it scales.
+ *
+ * Simple types.  Numbers are rounded to nearest: half of the last place.  Q8_0 has steps of M /
+ * 127. Q4_0 and Q5_0 have steps of M / 8 and M / 16 and lack the last code on one side: a whole
+ * step. Q5_1 has 31 steps in the range R <= 2 M.
+ *
+ * Q4_K, Q5_K.  With steps of R / n, n = 15 or 31, the plain candidate of a part is wrong by at most
+ * half of one, so the sum of w e^2 of the best is at most (R / 2 n)^2 times the sum of w.  Weights
+ * w are root mean square + |x|: each is at least the former and their sum at most twice that, so
+ * the root mean square of e is at most sqrt(2) R / 2 n, and no e exceeds 8 times R / 2 n.  A fitted
+ * scale s spans n - 1 codes with the range and two such errors, s <= 1.54 R / 14 or 1.26 R / 30,
+ * and a minimum is at most M + 8 R / 2 n.  Rounding them to 6 bits moves a value by n s / 126 and
+ * by the minimum / 126; codes are then rounded again, to the nearest, which errs no more than the
+ * old ones. With R = 2 M: (0.0943 + 0.0262 + 0.0122) M and (0.0456 + 0.0207 + 0.0101) M.
+ *
+ * Q6_K.  A part with 32 steps of M / 32 is wrong by one at most.  With weights x^2 the best
+ * candidate's error at the largest of the 16 values is at most 4 steps, M / 8, so its scale is
+ * between 0.875 / 32 and 1.125 / 31 of M.  Codes were rounded with 31.1 / M to 32.9 / M: the others
+ * are wrong by 0.194 |x| and half of such a scale, 0.018 M.  8 bits of scale: 32 s / 256 <= 0.0046
+ * M.
+ */
+#define F16_SHARE 0x1p-11
+#define K_CODES(most) (SCALE_MAX * ((most) + 1.0)) /* and the minimum */
 const struct ggml_block ggml_blocks[GGML_TYPES] = {
     [GGML_F32] = {.name = "F32", .number = 0, .values = 1, .bytes = 4, .dtype = DTYPE_F32},
-    [GGML_F16] = {.name = "F16", .number = 1, .values = 1, .bytes = 2, .dtype = DTYPE_F16},
-    [GGML_BF16] = {.name = "BF16", .number = 30, .values = 1, .bytes = 2, .dtype = DTYPE_BF16},
-    [GGML_Q4_0] = {"Q4_0", 2, VALUES, 18, DTYPE_COUNT, 1, 0, q4_0_encode, q4_0_decode},
-    [GGML_Q5_0] = {"Q5_0", 6, VALUES, 22, DTYPE_COUNT, 1, 0, q5_0_encode, q5_0_decode},
-    [GGML_Q5_1] = {"Q5_1", 7, VALUES, 24, DTYPE_COUNT, 2, 0, q5_1_encode, q5_1_decode},
-    [GGML_Q8_0] = {"Q8_0", 8, VALUES, 34, DTYPE_COUNT, 1, 0, q8_0_encode, q8_0_decode},
-    [GGML_Q4_K] = {"Q4_K", 12, K_VALUES, 144, DTYPE_COUNT, 2, 0, q4_k_encode, q4_k_decode},
-    [GGML_Q5_K] = {"Q5_K", 13, K_VALUES, 176, DTYPE_COUNT, 2, 0, q5_k_encode, q5_k_decode},
-    [GGML_Q6_K] = {"Q6_K", 14, K_VALUES, 210, DTYPE_COUNT, 1, 208, q6_k_encode, q6_k_decode},
+    [GGML_F16] = {.name = "F16",
+                  .number = 1,
+                  .values = 1,
+                  .bytes = 2,
+                  .dtype = DTYPE_F16,
+                  .share = F16_SHARE,
+                  .codes = 1.0},
+    [GGML_BF16] = {.name = "BF16",
+                   .number = 30,
+                   .values = 1,
+                   .bytes = 2,
+                   .dtype = DTYPE_BF16,
+                   .share = 0x1p-8,
+                   .codes = 1.0},
+    [GGML_Q4_0] = {"Q4_0", 2, VALUES, 18, DTYPE_COUNT, 1, 0, 1.0 / 8 + F16_SHARE, 8.0, q4_0_encode,
+                   q4_0_decode},
+    [GGML_Q5_0] = {"Q5_0", 6, VALUES, 22, DTYPE_COUNT, 1, 0, 1.0 / 16 + F16_SHARE, 16.0,
+                   q5_0_encode, q5_0_decode},
+    [GGML_Q5_1] = {"Q5_1", 7, VALUES, 24, DTYPE_COUNT, 2, 0, 1.0 / 31 + 3 * F16_SHARE, 32.0,
+                   q5_1_encode, q5_1_decode},
+    [GGML_Q8_0] = {"Q8_0", 8, VALUES, 34, DTYPE_COUNT, 1, 0, 1.0 / 254 + F16_SHARE, 127.0,
+                   q8_0_encode, q8_0_decode},
+    [GGML_Q4_K] = {"Q4_K", 12, K_VALUES, 144, DTYPE_COUNT, 2, 0, 0.133 + 5 * F16_SHARE, K_CODES(15),
+                   q4_k_encode, q4_k_decode},
+    [GGML_Q5_K] = {"Q5_K", 13, K_VALUES, 176, DTYPE_COUNT, 2, 0, 0.077 + 5 * F16_SHARE, K_CODES(31),
+                   q5_k_encode, q5_k_decode},
+    [GGML_Q6_K] = {"Q6_K", 14, K_VALUES, 210, DTYPE_COUNT, 1, 208, 0.217 + 2 * F16_SHARE,
+                   128.0 * 32, q6_k_encode, q6_k_decode},
 };
 
 bool ggml_type_find(uint32_t number, enum ggml_type *out)
@@ -542,6 +585,25 @@ bool ggml_encode(enum ggml_type type, const float *values, size_t count, unsigne
             finite = finite && isfinite(f16_get(bytes + block->at + 2 * k));
     }
     return finite;
+}
+
+bool ggml_is_near(enum ggml_type type, const float *values, const float *decoded, size_t count)
+{
+    const struct ggml_block *block = &ggml_blocks[type];
+    const double slack = 1.0 + 1e-5; /* fp32 arithmetic */
+    for (size_t first = 0; first < count; first += block->values) {
+        const size_t size = size_min(count - first, block->values);
+        const double most = fabs((double)largest(values + first, size)),
+                     bound = slack * (block->share * most + block->codes * 0x1p-25);
+        double squares = 0.0;
+        for (size_t i = first; i < first + size; i++) {
+            const double error = (double)decoded[i] - (double)values[i];
+            squares += error * error;
+        }
+        if (!(squares <= (double)size * bound * bound)) /* or is NaN */
+            return false;
+    }
+    return true;
 }
 
 struct encoding {

@@ -33,6 +33,7 @@ struct ggml_block {
     size_t values, bytes; /* of a block */
     enum dtype dtype;     /* of a type without blocks; DTYPE_COUNT for the others, which have: */
     size_t scales, at;    /* the number of fp16 scales of a block, and the byte where they begin */
+    double share, codes;  /* of ggml_is_near() */
     void (*encode)(const float *values, unsigned char *block);
     void (*decode)(const unsigned char *block, float *values);
 };
@@ -52,7 +53,12 @@ size_t ggml_bytes(enum ggml_type type, size_t count);
  * values whose scale overflows fp16. */
 bool ggml_encode(enum ggml_type type, const float *values, size_t count, unsigned char *out);
 
-/* The same on several threads. */
+/* Returns true if decoded[count] can come from a sound encoder of values[count]: the root mean
+ * square of a block's errors is at most `share` times its largest value, plus `codes` times half of
+ * the smallest step of fp16, by which a scale is rounded. */
+bool ggml_is_near(enum ggml_type type, const float *values, const float *decoded, size_t count);
+
+/* The same as ggml_encode() on several threads. */
 bool ggml_encode_parallel(enum ggml_type type, const float *values, size_t count,
                           unsigned char *out, int threads);
 

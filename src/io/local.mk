@@ -7,6 +7,7 @@ libgpttrain_a_SOURCES += \
 	src/io/checkpoint_record.c src/io/checkpoint_record.h \
 	src/io/checkpoint_save.c src/io/checkpoint_save.h \
 	src/io/export.c src/io/export.h \
+	src/io/export_compare.c src/io/export_compare.h \
 	src/io/export_generation.c src/io/export_generation.h \
 	src/io/export_gguf.c src/io/export_gguf.h \
 	src/io/export_hf.c src/io/export_hf.h \

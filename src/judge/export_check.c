@@ -1,18 +1,21 @@
 /* The last step of an export: what was written is read back and judged.
  *
- * Both models, the one before and the one after, compute the loss of the same tokens on the cpu in
- * float32, one after the other, by the same code that trains.  The difference is what the type of
- * the weights costs, together with what the format cannot express; a large one means that the file
- * is wrong.  Tokens come from the beginning of the validation data that the run names.  All of them
- * count, those that the training of conversations ignores too.
+ * First its tensors are compared with the model's, block by block: each type has a bound that no
+ * sound encoder exceeds (ggml_block.c).  What that cannot see, such as wrong keys, shows in the
+ * loss. Both models, the one before and the one after, compute that of the same tokens on the cpu
+ * in float32, one after the other, by the same code that trains.  Tokens come from the beginning of
+ * the validation data that the run names.  All of them count, those that the training of
+ * conversations ignores too.
  */
 #include "judge/export_check.h"
 
 #include <math.h>
 
+#include "base/size.h"
 #include "base/system_memory.h"
 #include "data/tokenizer_encoder.h"
 #include "data/tokens.h"
+#include "io/export_compare.h"
 #include "io/export_ollama.h"
 #include "io/export_options.h"
 #include "judge/judge.h"
@@ -21,9 +24,9 @@
 #define TOKENS_MIN 64
 #define WINDOW_MAX 256
 #define FLOPS_MODELLED 2e10 /* a second, of a slow processor */
-/* About the loss of a model that knows nothing; larger ones are compared as shares. */
-#define CHANCE_MAX 12.0
-#define SECONDS_MAX 10.0 /* for both models */
+#define SECONDS_MAX 10.0    /* for both models */
+#define LOSS_ROUNDING 1e-3  /* of fp32, in sums of other orders */
+#define GELU_SHARE 5e-3     /* ten times the largest difference of its two forms, 5e-4 */
 
 /* Public domain: written for this program. */
 static const char own_text[] =
@@ -34,21 +37,30 @@ static const char own_text[] =
     "letters. \"You would not believe the noise,\" one of these says, \"but I have learned to sleep through it.\" Today "
     "the station is a library, and on Saturdays there is a market in front of it, with bread, cheese and flowers.\n";
 
-/* How much the loss of a sound export may differ. */
-static double bound_of(const struct export_options *options)
+/* Returns true if readers of the format compute another form of GELU than the model. */
+static bool gelu_differs(const struct export_options *options)
 {
-    switch (options->mixture) {
-    case GGUF_MIXTURE_Q6_K:
-        return 0.1;
-    case GGUF_MIXTURE_Q5_K_M:
-    case GGUF_MIXTURE_Q5_0:
-        return 0.2;
-    case GGUF_MIXTURE_Q4_K_M:
-    case GGUF_MIXTURE_Q4_0:
-        return 0.5;
-    default:
-        return 0.05; /* formats that compute the other form of GELU need some of it */
-    }
+    const struct model_config *config = &options->checkpoint->config;
+    return options->format != EXPORT_HF && config->mlp == MLP_GELU && config->gelu != GELU_TANH;
+}
+
+/* Returns how much the loss may differ if weights of `share` of the model's size were added to
+ * them.
+ *
+ * Rounding is unrelated to what it is multiplied with, so a product has the error `share` of its
+ * own deviation.  A logit is a sum of paths; the longest through a block has four matrices (values,
+ * projection, MLP), whose errors add as squares: 2 share.  Sums of paths keep the share.  With
+ * logits of deviation S that is d = 2 share S.  A token's loss changes by its own logit's error, d,
+ * and because errors make the sum of exponentials larger, by d^2 / 2 at most.  S: where logits are
+ * about normal, a softmax over V tokens is certain of one from S = sqrt(2 ln V) on, and no model
+ * needs more; a loss above that shows how far apart the logits are.
+ */
+static double bound_of(const struct export_options *options, double share, double before)
+{
+    const double tokens = fmax((double)options->checkpoint->config.vocab_size, 2.0);
+    const double all = share + (gelu_differs(options) ? GELU_SHARE : 0.0);
+    const double deviation = 2.0 * all * fmax(sqrt(2.0 * log(tokens)), before);
+    return LOSS_ROUNDING * fmax(1.0, before) + deviation + deviation * deviation / 2.0;
 }
 
 /* Reads the first tokens of the run's validation data.  Sets *out_count to 0 if they are not there,
@@ -117,10 +129,11 @@ static enum gt_status loss_of(const char *model, int64_t window, const int32_t *
 }
 
 static enum gt_status losses_compare(const struct export_check *check, const char *exported,
-                                     bool builtin, const int32_t *ids, int64_t count)
+                                     double share, bool builtin, const int32_t *ids, int64_t count)
 {
     const struct model_config *config = &check->options->checkpoint->config;
-    const int64_t limit = config->block_size < WINDOW_MAX ? config->block_size : WINDOW_MAX;
+    const int64_t most = config->sliding_window > 0 ? config->sliding_window : WINDOW_MAX;
+    const int64_t limit = min_i64(min_i64(config->block_size, WINDOW_MAX), most);
     const int64_t window = count - 1 < limit ? count - 1 : limit;
     double before, after;
     TRY(loss_of(check->model, window, ids, count, &before));
@@ -128,12 +141,12 @@ static enum gt_status losses_compare(const struct export_check *check, const cha
     log_result("%s: loss %.4f, the model's is %.4f (%+.4f, %" PRId64 " tokens of %s)", exported,
                after, before, after - before, (count - 1) / window * window,
                builtin ? "our own text" : "the validation data");
-    const double bound = bound_of(check->options) * fmax(1.0, before / CHANCE_MAX);
+    const double bound = bound_of(check->options, share, before);
     if (fabs(after - before) <= bound)
         return GT_OK;
     return FAIL(
         GT_FAILURE,
-        "%s: the loss differs by more than %g, which the type of the weights does not explain; do not use this "
+        "%s: the loss differs by more than %.3g, which the type of the weights does not explain; do not use this "
         "file, and report it with the model's config.json",
         exported, bound);
 }
@@ -147,11 +160,13 @@ enum gt_status export_check_run(const struct export_check *check)
                    bytes = parameters * sizeof(float);
     const double affordable = SECONDS_MAX * FLOPS_MODELLED / (4.0 * (double)parameters);
     uint64_t total = 0, free_bytes = 0;
+    double share;
     int64_t count = 0,
             most = affordable < (double)check->tokens ? (int64_t)affordable : check->tokens;
     int32_t *ids;
     if (options->format == EXPORT_PEFT || options->format == EXPORT_GGUF_LORA || check->tokens == 0)
         return GT_OK;
+    TRY(export_compare(options, exported, &share));
     if (system_memory_read(&total, &free_bytes) && bytes > free_bytes / 2) {
         log_note("not evaluated: its weights take %s in float32, and %s of memory are free",
                  LOG_BYTES(bytes), LOG_BYTES(free_bytes));
@@ -167,7 +182,7 @@ enum gt_status export_check_run(const struct export_check *check)
         log_note(
             "not evaluated: the run's validation data are not here, and there is no tokenizer for another text");
     else
-        THEN(status, losses_compare(check, exported, builtin, ids, count));
+        THEN(status, losses_compare(check, exported, share, builtin, ids, count));
     hostmem_free(ids);
     return status;
 }

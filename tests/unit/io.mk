@@ -4,6 +4,7 @@ IO_CHECKS = \
 	tests/unit/check_io_checkpoint_open \
 	tests/unit/check_io_checkpoint_record \
 	tests/unit/check_io_checkpoint_save \
+	tests/unit/check_io_export_compare \
 	tests/unit/check_io_ggml_block \
 	tests/unit/check_io_hf_cache \
 	tests/unit/check_io_hf_config \

@@ -11,6 +11,37 @@
 #include "data/chat_kind.h"
 #include "data/chat_out.h"
 
+/* Our own text of a family, in Jinja: what comes before the turns, a turn, the beginning of an
+ * answer.  Families with tools or reasoning have none. */
+#define JINJA(begin, list, turn, prompt)                                                    \
+    begin "{% for message in " list " %}" turn "{% endfor %}{% if add_generation_prompt %}" \
+          "{{ '" prompt "' }}{% endif %}"
+#define JINJA_PLAIN(before, between, after, prompt)                                          \
+    JINJA("", "messages",                                                                    \
+          "{{ '" before "' + message['role'] + '" between "' + message['content'] + '" after \
+          "' }}",                                                                            \
+          prompt)
+#define JINJA_CHATML(begin) \
+    begin JINJA_PLAIN("<|im_start|>", "\\n", "<|im_end|>' + '\\n", "<|im_start|>assistant\\n")
+#define JINJA_DEFAULT(text)                                                               \
+    JINJA_CHATML("{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\n" text \
+                 "<|im_end|>\\n' }}{% endif %}")
+#define JINJA_LLAMA3(content)                                                                 \
+    JINJA("{{ '<|begin_of_text|>' }}", "messages",                                            \
+          "{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' + " content \
+          " + '<|eot_id|>' }}",                                                               \
+          "<|start_header_id|>assistant<|end_header_id|>\\n\\n")
+/* Takes the system's message out of the list. */
+#define JINJA_TAKE                                                                                 \
+    "{% if messages[0]['role'] == 'system' %}{% set system = messages[0]['content'] + '\\n\\n' %}" \
+    "{% set turns = messages[1:] %}{% else %}{% set system = '' %}{% set turns = messages %}"      \
+    "{% endif %}"
+#define JINJA_GEMMA(begin, list, first)                                                            \
+    JINJA("{{ '<bos>' }}" begin, list,                                                             \
+          "{{ '<start_of_turn>' + ('model' if message['role'] == 'assistant' else "                \
+          "message['role']) + '\\n' + " first "message['content'] | trim + '<end_of_turn>\\n' }}", \
+          "<start_of_turn>model\\n")
+
 #define CHATML                                                                          \
     .specials = {"<|im_start|>", "<|im_end|>"}, .end_special = 1, .begin = "",          \
     .before = {"<|im_start|>system\n", "<|im_start|>user\n", "<|im_start|>assistant\n", \
@@ -53,29 +84,21 @@
 /* In the order in which marks are compared; the two without a model's text come first. */
 static const struct chat_template templates[CHAT_KIND_COUNT] = {
     [CHAT_NONE] = {.word = "none"},
-    [CHAT_CHATML] =
-        {CHATML, .word = "chatml",
-         .jinja =
-             "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + "
-             "message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_prompt %}"
-             "{{ '<|im_start|>assistant\\n' }}{% endif %}",
-         .marks = {"<|im_start|>", "<|im_end|>", "message['content']"},
-         .foreign = {"You are ", "tools", "think", "<|im_sep|>", "messages[0]", "trim"}},
-    [CHAT_LLAMA3] =
-        {LLAMA3, .word = "llama3",
-         .jinja =
-             "{{ '<|begin_of_text|>' }}{% for message in messages %}{{ '<|start_header_id|>' + "
-             "message['role'] + '<|end_header_id|>\\n\\n' + message['content'] + '<|eot_id|>' }}"
-             "{% endfor %}{% if add_generation_prompt %}"
-             "{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}",
-         .marks = {"<|start_header_id|>", "<|eot_id|>"},
-         .foreign = {"trim", "tools", "Date", "<|reserved", "system"}},
+    [CHAT_CHATML] = {CHATML, .word = "chatml", .jinja = JINJA_CHATML(""),
+                     .marks = {"<|im_start|>", "<|im_end|>", "message['content']"},
+                     .foreign = {"You are ", "tools", "think", "<|im_sep|>", "messages[0]",
+                                 "trim"}},
+    [CHAT_LLAMA3] = {LLAMA3, .word = "llama3", .jinja = JINJA_LLAMA3("message['content']"),
+                     .marks = {"<|start_header_id|>", "<|eot_id|>"},
+                     .foreign = {"trim", "tools", "Date", "<|reserved", "system"}},
     [CHAT_SMOLLM2] = {CHATML, .word = "smollm2", .system_default = SMOL,
+                      .jinja = JINJA_DEFAULT(SMOL),
                       .hashes = {{0x2e69d16226f7a49a, 0x00ff25c6571100c2}},
                       .marks = {"<|im_start|>", "named SmolLM, trained by Hugging Face<|im_end|>",
                                 "messages[0]['role'] != 'system'"},
                       .foreign = {"Metadata", "tools", "think"}},
     [CHAT_QWEN2] = {CHATML, .word = "qwen2", .system_default = "You are a helpful assistant.",
+                    .jinja = JINJA_DEFAULT("You are a helpful assistant."),
                     .marks = {"<|im_start|>", "You are a helpful assistant.<|im_end|>",
                               "messages[0]['role'] != 'system'"},
                     .foreign = {"tools", "think", "vision", "image"}},
@@ -113,6 +136,7 @@ static const struct chat_template templates[CHAT_KIND_COUNT] = {
                       .marks = {"<|im_start|>", "named SmolLM", "Knowledge Cutoff Date: June 2025",
                                 "## Custom Instructions", "/system_override", "xml_tools"}},
     [CHAT_LLAMA3_META] = {LLAMA3, .word = "meta-llama3", .trims = true,
+                          .jinja = JINJA_LLAMA3("message['content'] | trim"),
                           .hashes = {{0xfef413d669ab8165, 0x311fcfd4a2b4804b}},
                           .marks = {"<|start_header_id|>", "<|eot_id|>",
                                     "message['content'] | trim", "bos_token"},
@@ -132,15 +156,26 @@ static const struct chat_template templates[CHAT_KIND_COUNT] = {
                                 "strftime_now(\"%d %b %Y\")"},
                       .foreign = {"builtin_tools", "image"}},
     [CHAT_GEMMA] = {GEMMA, .word = "gemma", .system = CHAT_SYSTEM_REFUSED,
+                    .jinja =
+                        JINJA_GEMMA("{% if messages[0]['role'] == 'system' %}"
+                                    "{{ raise_exception('System role not supported') }}{% endif %}",
+                                    "messages", ""),
                     .hashes = {{0x94a99266813c92a5, 0x746268be160bbece}},
                     .marks = {"<start_of_turn>", "<end_of_turn>", "System role not supported",
                               "| trim"},
                     .foreign = {"tools", "first_user_prefix"}},
     [CHAT_GEMMA3] = {GEMMA, .word = "gemma3", .system = CHAT_SYSTEM_FIRST_USER,
+                     .jinja = JINJA_GEMMA(JINJA_TAKE, "turns", "(system if loop.first else '') + "),
                      .hashes = {{0x7be3cddfddebd59b, 0xa5cdd134c2f84b73}},
                      .marks = {"<start_of_turn>", "<end_of_turn>", "first_user_prefix", "| trim"},
                      .foreign = {"tools", "System role not supported", "declaration"}},
     [CHAT_MISTRAL] = {.word = "mistral",
+                      .jinja = JINJA("{{ '<s>' }}" JINJA_TAKE, "turns",
+                                     "{% if message['role'] == 'user' %}{{ '[INST] ' + "
+                                     "(system if loop.last else '') + message['content'] + "
+                                     "'[/INST]' }}{% else %}{{ ' ' + message['content'] | trim + "
+                                     "'</s>' }}{% endif %}",
+                                     ""),
                       .specials = {"<s>", "</s>", "[INST]", "[/INST]"},
                       .end_special = 1,
                       .begin = "<s>",
@@ -157,6 +192,7 @@ static const struct chat_template templates[CHAT_KIND_COUNT] = {
                                 "\" \" + message[\"content\"]|trim + eos_token"},
                       .foreign = {"[SYSTEM_PROMPT]"}},
     [CHAT_PHI3] = {PHI3, .word = "phi3",
+                   .jinja = JINJA_PLAIN("<|", "|>\\n", "<|end|>\\n", "<|assistant|>\\n"),
                    .before = {"<|system|>\n", "<|user|>\n", "<|assistant|>\n"}, .tail = "\n",
                    .after = "<|end|>\n",
                    .hashes = {{0x49a001119ed34c86, 0x4771e522f3eedb06},
@@ -165,6 +201,8 @@ static const struct chat_template templates[CHAT_KIND_COUNT] = {
                              "{{ eos_token }}"},
                    .foreign = {"<|im_start|>", "trim", "tools", "think"}},
     [CHAT_PHI4] = {.word = "phi4",
+                   .jinja = JINJA_PLAIN("<|im_start|>", "<|im_sep|>", "<|im_end|>",
+                                        "<|im_start|>assistant<|im_sep|>"),
                    .specials = {"<|im_start|>", "<|im_sep|>", "<|im_end|>"},
                    .end_special = 2,
                    .begin = "",
@@ -176,12 +214,11 @@ static const struct chat_template templates[CHAT_KIND_COUNT] = {
                    .marks = {"<|im_start|>system<|im_sep|>", "<|im_start|>user<|im_sep|>",
                              "<|im_start|>assistant<|im_sep|>"},
                    .foreign = {"think", "You are ", "tools"}},
-    [CHAT_PHI4_MINI] = {PHI3, .word = "phi4-mini",
-                        .before = {"<|system|>", "<|user|>", "<|assistant|>"}, .tail = "",
-                        .after = "<|end|>",
-                        .marks = {"'<|' + message['role'] + '|>'", "<|end|>", "eos_token",
-                                  "<|tool|>"},
-                        .foreign = {"think"}},
+    [CHAT_PHI4_MINI] =
+        {PHI3, .word = "phi4-mini", .jinja = JINJA_PLAIN("<|", "|>", "<|end|>", "<|assistant|>"),
+         .before = {"<|system|>", "<|user|>", "<|assistant|>"}, .tail = "", .after = "<|end|>",
+         .marks = {"'<|' + message['role'] + '|>'", "<|end|>", "eos_token", "<|tool|>"},
+         .foreign = {"think"}},
 };
 
 const char *const chat_words[] = {

@@ -4,7 +4,7 @@
 # UndefinedBehaviorSanitizer; without such a clang they are skipped by name.  To run one for longer: FUZZ_SECONDS=600
 # tests/fuzz/run.sh NAME, with top_srcdir and top_builddir; or run the program itself with the arguments SCRATCH-FOLDER
 # and tests/fuzz/corpus/NAME: new inputs go into the first.
-FUZZ_TARGETS = archive config config_flat device_profile encoding gguf gpt_tokenizer hf_hub jsonl llmc_model merges \
+FUZZ_TARGETS = archive config config_flat device_profile encoding gguf gguf_texts gpt_tokenizer hf_hub jsonl llmc_model merges \
 	nanogpt oom_message pickle record safetensors tiktoken token_file tokenizer_json vocab
 FUZZ_CPPFLAGS = $(JANSSON_CFLAGS) $(PCRE2_CFLAGS) $(LIBARCHIVE_CFLAGS) $(ICU_CFLAGS) $(YAML_CFLAGS)
 FUZZ_LINK = $(JANSSON_LIBS) $(PCRE2_LIBS) $(LIBARCHIVE_LIBS) $(ICU_LIBS) $(YAML_LIBS) -lpthread -lm \

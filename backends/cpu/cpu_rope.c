@@ -12,8 +12,8 @@
 struct rope {
     struct cpu_floats in, x, out; /* in: x, or dy; x: of the backward with gains */
     const float *table, *gain;    /* gain: NULL if absent */
-    int64_t columns, size, heads,
-        turned; /* size of a head; heads: queries'; turned: queries' and keys' */
+    int64_t columns, size, half, heads,
+        turned; /* size of a head; pairs that turn; heads: queries'; turned: queries' and keys' */
     int64_t position, time;
     bool is_whole; /* a mean is over all heads */
     bool is_backward;
@@ -35,23 +35,29 @@ static int64_t gain_of(const struct rope *rope, int64_t head)
 }
 
 /* out[size] = in turned by the angles times `sign`; out may be in. */
-static void head_turn(const struct row *row, int64_t half, float sign, const float *in, float *out)
+static void head_turn(const struct rope *rope, const struct row *row, float sign, const float *in,
+                      float *out)
 {
+    const int64_t half = rope->half, rest = rope->size - 2 * half;
     CPU_SIMD(i, half) {
         const float a = in[i], b = in[i + half], sine = sign * row->sine[i];
         out[i] = a * row->cosine[i] - b * sine;
         out[i + half] = b * row->cosine[i] + a * sine;
     }
+    memmove(out + 2 * half, in + 2 * half, (size_t)rest * sizeof *out);
 }
 
-static void head_turn_normal(const struct row *row, int64_t half, const float *gain,
+static void head_turn_normal(const struct rope *rope, const struct row *row, const float *gain,
                              const float *in, float *out)
 {
+    const int64_t half = rope->half;
     CPU_SIMD(i, half) {
         const float a = in[i] * row->r * gain[i], b = in[i + half] * row->r * gain[i + half];
         out[i] = a * row->cosine[i] - b * row->sine[i];
         out[i + half] = b * row->cosine[i] + a * row->sine[i];
     }
+    for (int64_t i = 2 * half; i < rope->size; i++)
+        out[i] = in[i] * row->r * gain[i];
 }
 
 /* Computes r and the mean of heads first .. end - 1. */
@@ -66,7 +72,7 @@ static void means_make(const struct rope *rope, struct row *row, int64_t first, 
                     *gain = rope->gain + gain_of(rope, head);
         if (rope->is_backward) {
             x = cpu_floats_read(rope->x, at, size, buffer[1]);
-            head_turn(row, size / 2, -1.0f, in, buffer[0]);
+            head_turn(rope, row, -1.0f, in, buffer[0]);
             const float *dz = buffer[0];
             CPU_SIMD_SUM(i, size, product)
                 product += (double)(dz[i] * gain[i]) * (double)x[i];
@@ -100,21 +106,21 @@ static void head_make(const struct rope *rope, const struct row *row, int64_t he
     const float *in = cpu_floats_read(rope->in, at, size, buffer[0]);
     float *out = cpu_floats_place(rope->out, at, buffer[0]);
     if (rope->gain == NULL) {
-        head_turn(row, size / 2, rope->is_backward ? -1.0f : 1.0f, in, out);
+        head_turn(rope, row, rope->is_backward ? -1.0f : 1.0f, in, out);
     } else if (rope->is_backward) {
-        head_turn(row, size / 2, -1.0f, in, buffer[0]);
+        head_turn(rope, row, -1.0f, in, buffer[0]);
         gradient_make(row, size, rope->gain + gains, cpu_floats_read(rope->x, at, size, buffer[1]),
                       buffer[0], out, dgain + gains);
     } else {
-        head_turn_normal(row, size / 2, rope->gain + gains, in, out);
+        head_turn_normal(rope, row, rope->gain + gains, in, out);
     }
     cpu_floats_write(rope->out, at, size, out);
 }
 
 static void row_make(const struct rope *rope, int64_t n, double *dgain)
 {
-    const float *angles = rope->table + (rope->position + n % rope->time) * rope->size;
-    struct row row = {.n = n, .cosine = angles, .sine = angles + rope->size / 2};
+    const float *angles = rope->table + (rope->position + n % rope->time) * 2 * rope->half;
+    struct row row = {.n = n, .cosine = angles, .sine = angles + rope->half};
     for (int64_t head = 0; head < rope->turned; head++) {
         const int64_t end = !rope->is_whole      ? head + 1
                             : head < rope->heads ? rope->heads
@@ -130,7 +136,7 @@ static void row_make(const struct rope *rope, int64_t n, double *dgain)
 /* A head must fit the buffers. */
 static bool rope_supports(const struct op_call *call)
 {
-    return op_columns(call, ROPE_FORWARD_TABLE) <= CPU_BLOCK;
+    return op_rope_size(call) <= CPU_BLOCK;
 }
 
 /* The sums of the parts, followed by the gain if it has 16 bits. */
@@ -154,8 +160,7 @@ static struct rope rope_of(const struct cpu_backend *cpu, const struct op_call *
 {
     const union scalar_word *scalars = cpu_operand(cpu, call, ROPE_FORWARD_SCALARS);
     const struct cpu_floats gain = cpu_floats_of(cpu, call, ROPE_FORWARD_GAIN);
-    const int64_t gains = op_elements(call, ROPE_FORWARD_GAIN),
-                  size = op_columns(call, ROPE_FORWARD_TABLE);
+    const int64_t gains = op_elements(call, ROPE_FORWARD_GAIN), size = op_rope_size(call);
     const size_t bytes = rope_workspace_bytes(cpu, call);
     char *workspace = bytes > 0 ? cpu_workspace(cpu, call, bytes) : NULL;
     float *scratch =
@@ -168,6 +173,7 @@ static struct rope rope_of(const struct cpu_backend *cpu, const struct op_call *
         .gain = gain.memory != NULL ? cpu_floats_read(gain, 0, gains, scratch) : NULL,
         .columns = op_columns(call, ROPE_FORWARD_X),
         .size = size,
+        .half = op_columns(call, ROPE_FORWARD_TABLE) / 2,
         .heads = call->attrs.heads,
         .turned = call->attrs.heads + call->attrs.kv_heads,
         .position = scalars[SCALAR_POSITION].i,

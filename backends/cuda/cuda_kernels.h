@@ -58,6 +58,7 @@ struct cuda_args {
     float kept_scale;      /* dropout_scale(attrs.dropout) */
     int32_t threads;       /* of a block, where they are not fixed */
     int32_t strips;        /* sums of each part */
+    int32_t turned;        /* rope: elements of a head that turn */
 };
 
 /* d[rows, columns] = sums + addend, rounded once: the end of a product.  sums is fp32 [parts, rows,

@@ -319,11 +319,14 @@ static struct cuda_args rope_args_of(const struct backend *backend, const struct
                                      int32_t slot)
 {
     struct cuda_args args = args_of(backend, call, slot);
-    const int64_t size = op_columns(call, ROPE_FORWARD_TABLE), half = size / 2;
+    const int64_t size = op_rope_size(call), turned = op_columns(call, ROPE_FORWARD_TABLE),
+                  half = turned / 2, rest = (size - turned) / 2;
     const int32_t means = op_rope_means(call), heads = call->attrs.heads + 2 * call->attrs.kv_heads;
-    const int64_t items = means == 2 ? 32 : size_ceil_div(half, CUDA_GROUP);
+    const int64_t items =
+        means == 2 ? 32 : size_ceil_div(half, CUDA_GROUP) + size_ceil_div(rest, CUDA_GROUP);
     args.columns = size;
-    args.walk.aligned = args.walk.aligned && half % CUDA_GROUP == 0;
+    args.turned = (int32_t)turned;
+    args.walk.aligned = args.walk.aligned && half % CUDA_GROUP == 0 && rest % CUDA_GROUP == 0;
     args.strips = means;
     for (args.threads = 1; args.threads < 32 && args.threads < items;)
         args.threads *= 2;

@@ -365,17 +365,17 @@ static int64_t rope_floats(const struct op_call *call)
            (has_sums ? parts_of(rows).parts * op_elements(call, ROPE_BACKWARD_DGAIN) : 0);
 }
 
-#define ROPE_VALUES                                                                   \
-    I64(op_columns(call, ROPE_FORWARD_X)), I64(op_columns(call, ROPE_FORWARD_TABLE)), \
-        I64(call->attrs.heads), I64(call->attrs.kv_heads), I64(op_rope_means(call)),  \
-        I64(call->attrs.time)
+#define ROPE_VALUES                                                        \
+    I64(op_columns(call, ROPE_FORWARD_X)), I64(op_rope_size(call)),        \
+        I64(op_columns(call, ROPE_FORWARD_TABLE)), I64(call->attrs.heads), \
+        I64(call->attrs.kv_heads), I64(op_rope_means(call)), I64(call->attrs.time)
 
 /* Makes the statistics, if there are gains, then y, or dx of the backward, and then dgain. */
 static enum gt_status turn_run(struct opencl_backend *cl, const struct op_call *call)
 {
     const bool is_backward = call->kind == OP_ROPE_BACKWARD;
-    const int64_t rows = op_rows(call, ROPE_FORWARD_X), size = op_columns(call, ROPE_FORWARD_TABLE);
-    const int64_t turned = ((int64_t)call->attrs.heads + call->attrs.kv_heads) * size / 2;
+    const int64_t rows = op_rows(call, ROPE_FORWARD_X), size = op_rope_size(call);
+    const int64_t pairs = ((int64_t)call->attrs.heads + call->attrs.kv_heads) * size / 2;
     const int64_t gains = op_elements(call, ROPE_FORWARD_GAIN);
     const double flops = FLOPS_PER_ELEMENT * (double)op_elements(call, ROPE_FORWARD_X);
     const struct parts parts = parts_of(rows);
@@ -384,8 +384,8 @@ static enum gt_status turn_run(struct opencl_backend *cl, const struct op_call *
                        VALUES(ROPE_VALUES, F32(call->attrs.epsilon)), rows * op_rope_means(call),
                        flops));
     TRY(columns_run(cl, call, KERNEL(rope, "gt_rope", "taatttw"),
-                    VALUES(ROPE_VALUES, I32(is_backward)),
-                    op_columns(call, ROPE_FORWARD_X) - turned, rows, flops));
+                    VALUES(ROPE_VALUES, I32(is_backward)), op_columns(call, ROPE_FORWARD_X) - pairs,
+                    rows, flops));
     if (!is_backward || gains == 0)
         return GT_OK;
     TRY(columns_run(cl, call, KERNEL(rope, "gt_rope_gain_partial", "taa--tw"),

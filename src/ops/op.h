@@ -233,12 +233,18 @@ static inline bool op_accumulates(const struct op_call *call, int32_t slot)
     return (call->attrs.accumulate >> slot & 1u) != 0;
 }
 
+/* Returns the size of a head of rope.  The first elements turn, as many as the table has columns.
+ */
+static inline int64_t op_rope_size(const struct op_call *call)
+{
+    return op_columns(call, ROPE_FORWARD_X) / (call->attrs.heads + 2 * call->attrs.kv_heads);
+}
+
 /* Returns the means of a row of rope: 2 of all heads of the queries and of the keys, one of each
  * head, or none. */
 static inline int32_t op_rope_means(const struct op_call *call)
 {
-    const int64_t gains = op_elements(call, ROPE_FORWARD_GAIN),
-                  size = op_columns(call, ROPE_FORWARD_TABLE);
+    const int64_t gains = op_elements(call, ROPE_FORWARD_GAIN), size = op_rope_size(call);
     return gains == 0 ? 0 : gains == 2 * size ? call->attrs.heads + call->attrs.kv_heads : 2;
 }
 

@@ -2,11 +2,12 @@
  * it.
  *
  * A row of x is H + 2 KV heads of size D, as attention reads it: queries, keys, values.  Row n is
- * at position p = scalars.POSITION + n % time, and c, s are the two halves of row p of the table:
- * cosines and sines.  With z = x, i < D/2 and j = i + D/2, each head of the queries and keys turns
- * by pairs: y_i = z_i c_i - z_j s_i,  y_j = z_j c_i + z_i s_i      Su et al. 2021; pairs as in
- * transformers' rotate_half() The values are copied.  The host makes the table, so that no kernel
- * knows theta or how frequencies are scaled.
+ * at position p = scalars.POSITION + n % time, and c, s are the two halves of row p of the table,
+ * which has R <= D columns: cosines and sines.  With z = x, i < R/2 and j = i + R/2, each head of
+ * the queries and keys turns by pairs: y_i = z_i c_i - z_j s_i,  y_j = z_j c_i + z_i s_i      Su et
+ * al. 2021; pairs as in transformers' rotate_half() The rest of a head, y_k = z_k, and the values
+ * do not turn.  The host makes the table, so that no kernel knows theta or how frequencies are
+ * scaled.
  *
  * With gains, z = x r g, r = 1 / sqrt(mean(x^2) + epsilon).  If there are 2 D gains, first those of
  * the queries, then those of the keys, the mean is over a head (Qwen3).  If there are (H + KV) D,
@@ -29,25 +30,26 @@ _Static_assert((int)ROPE_FORWARD_Y == (int)ROPE_BACKWARD_DX, "the first operands
 static bool heads_check(const struct op_call *call)
 {
     const int64_t heads = call->attrs.heads, kv_heads = call->attrs.kv_heads,
-                  size = op_columns(call, ROPE_FORWARD_TABLE);
-    const int64_t columns = op_columns(call, ROPE_FORWARD_X),
-                  expected = (heads + 2 * kv_heads) * size;
+                  turned = op_columns(call, ROPE_FORWARD_TABLE);
+    const int64_t columns = op_columns(call, ROPE_FORWARD_X), all = heads + 2 * kv_heads,
+                  size = heads >= 1 && kv_heads >= 1 && columns % all == 0 ? columns / all : 0;
     return infer_expect(
-        heads >= 1 && kv_heads >= 1 && size % 2 == 0 && columns == expected, call,
+        size >= turned && size % 2 == 0 && turned % 2 == 0, call,
         "operand %s has %" PRId64 " columns, expected those of %" PRId64 " heads and 2 x %" PRId64
-        " key-value heads of an even size, which is the table's %" PRId64,
-        op_operand_name(call->kind, ROPE_FORWARD_X), columns, heads, kv_heads, size);
+        " key-value heads of an even size, of which the table turns %" PRId64,
+        op_operand_name(call->kind, ROPE_FORWARD_X), columns, heads, kv_heads, turned);
 }
 
 static bool rope_check(const struct op_call *call, struct infer_sizes *sizes)
 {
     const struct operand *gain = &call->operand[ROPE_FORWARD_GAIN],
                          *table = &call->operand[ROPE_FORWARD_TABLE];
-    const int64_t two = 2 * table->dims[1],
-                  all = (call->attrs.heads + call->attrs.kv_heads) * table->dims[1];
     (void)sizes;
-    return infer_time(call, ROPE_FORWARD_X) && heads_check(call) &&
-           infer_expect(table->dims[0] >= call->attrs.time, call,
+    if (!infer_time(call, ROPE_FORWARD_X) || !heads_check(call))
+        return false;
+    const int64_t two = 2 * op_rope_size(call),
+                  all = (call->attrs.heads + call->attrs.kv_heads) * op_rope_size(call);
+    return infer_expect(table->dims[0] >= call->attrs.time, call,
                         "operand table has %" PRId64
                         " positions, expected at least time = %" PRId32,
                         table->dims[0], call->attrs.time) &&
@@ -60,8 +62,7 @@ static bool rope_check(const struct op_call *call, struct infer_sizes *sizes)
 static double turned_elements(const struct op_call *call)
 {
     return cost_elements(call, ROPE_FORWARD_X) / (double)op_columns(call, ROPE_FORWARD_X) *
-           (double)(call->attrs.heads + call->attrs.kv_heads) *
-           (double)op_columns(call, ROPE_FORWARD_TABLE);
+           (double)(call->attrs.heads + call->attrs.kv_heads) * (double)op_rope_size(call);
 }
 
 /* An element of the queries and keys: 3; mean of squares 2, normalise 1, gain 1. */

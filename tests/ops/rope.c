@@ -7,7 +7,7 @@
 /* A head of a row: its first element, the row's cosines and sines, its gains, and the span that
  * shares its mean. */
 struct head {
-    int64_t at, half, gain, mean_at, mean_count;
+    int64_t at, size, half, gain, mean_at, mean_count; /* half: of the elements that turn */
     const double *cosine, *sine;
 };
 
@@ -18,11 +18,13 @@ static int64_t turned_heads(const struct op_call *call)
 
 static struct head head_of(const struct op_call *call, double *const *value, int64_t n, int64_t h)
 {
-    int64_t columns = op_columns(call, ROPE_FORWARD_X), size = op_columns(call, ROPE_FORWARD_TABLE);
+    int64_t columns = op_columns(call, ROPE_FORWARD_X), size = op_rope_size(call),
+            turned = op_columns(call, ROPE_FORWARD_TABLE);
     int64_t queries = call->attrs.heads, gains = op_elements(call, ROPE_FORWARD_GAIN);
     int64_t position = (int64_t)value[ROPE_FORWARD_SCALARS][SCALAR_POSITION];
     struct head head = {.at = n * columns + h * size,
-                        .half = size / 2,
+                        .size = size,
+                        .half = turned / 2,
                         .gain = h < queries ? 0 : size,
                         .mean_at = n * columns + h * size,
                         .mean_count = size};
@@ -31,7 +33,7 @@ static struct head head_of(const struct op_call *call, double *const *value, int
         head.mean_at = n * columns + (h < queries ? 0 : queries * size);
         head.mean_count = (h < queries ? queries : call->attrs.kv_heads) * size;
     }
-    head.cosine = value[ROPE_FORWARD_TABLE] + (position + n % call->attrs.time) * size;
+    head.cosine = value[ROPE_FORWARD_TABLE] + (position + n % call->attrs.time) * turned;
     head.sine = head.cosine + head.half;
     return head;
 }
@@ -51,7 +53,7 @@ static double ref_r(const struct op_call *call, const double *x, const struct he
 static void ref_values(const struct op_call *call, const struct ref_tensors *t)
 {
     int64_t columns = op_columns(call, ROPE_FORWARD_X),
-            turned = turned_heads(call) * op_columns(call, ROPE_FORWARD_TABLE);
+            turned = turned_heads(call) * op_rope_size(call);
     for (int64_t i = 0; i < op_elements(call, ROPE_FORWARD_X); i++) {
         if (i % columns < turned)
             continue;
@@ -81,12 +83,23 @@ static void ref_rope_forward(const struct op_call *call, const struct ref_tensor
             t->term[ROPE_FORWARD_Y][first] = term * (fabs(a * c) + fabs(b * s));
             t->term[ROPE_FORWARD_Y][second] = term * (fabs(b * c) + fabs(a * s));
         }
+        for (int64_t i = 2 * head.half; i < head.size; i++) {
+            double factor = gain != NULL ? r * gain[head.gain + i] : 1.0,
+                   y = x[head.at + i] * factor;
+            t->value[ROPE_FORWARD_Y][head.at + i] = y;
+            t->term[ROPE_FORWARD_Y][head.at + i] =
+                gain != NULL ? (r_term + sqrt(2.0)) * fabs(y) : REF_EXACT;
+        }
     }
 }
 
 /* Returns element i of a head of dy, turned back, and the size of its two products. */
 static double ref_back(const double *dy, const struct head *head, int64_t i, double *out_size)
 {
+    if (i >= 2 * head->half) {
+        *out_size = fabs(dy[head->at + i]);
+        return dy[head->at + i];
+    }
     int64_t pair = i % head->half;
     double own = dy[head->at + i] * head->cosine[pair];
     double other = dy[head->at + (i + head->half) % (2 * head->half)] * head->sine[pair];
@@ -101,7 +114,7 @@ static void ref_head_gradient(const struct op_call *call, const struct ref_tenso
     const double *dy = t->value[ROPE_BACKWARD_DY], *x = t->value[ROPE_BACKWARD_X],
                  *gain = t->value[ROPE_BACKWARD_GAIN];
     double r_term, r = ref_r(call, x, head, &r_term), count = (double)head->mean_count;
-    for (int64_t i = 0; i < 2 * head->half; i++) {
+    for (int64_t i = 0; i < head->size; i++) {
         double size, dz = ref_back(dy, head, i, &size), g = gain[head->gain + i],
                      xh = x[head->at + i] * r;
         t->value[ROPE_BACKWARD_DX][head->at + i] = r * (dz * g - xh * second);
@@ -117,7 +130,7 @@ static void ref_rope_backward(const struct op_call *call, const struct ref_tenso
 {
     const double *dy = t->value[ROPE_BACKWARD_DY], *x = t->value[ROPE_BACKWARD_X],
                  *gain = t->value[ROPE_BACKWARD_GAIN];
-    int64_t rows = op_rows(call, ROPE_BACKWARD_DY), size = op_columns(call, ROPE_BACKWARD_TABLE),
+    int64_t rows = op_rows(call, ROPE_BACKWARD_DY), size = op_rope_size(call),
             turned = turned_heads(call);
     ref_values(call, t);
     for (int64_t i = 0; i < op_elements(call, ROPE_BACKWARD_DGAIN); i++) {
@@ -135,6 +148,10 @@ static void ref_rope_backward(const struct op_call *call, const struct ref_tenso
             t->value[ROPE_BACKWARD_DX][last] = b;
             t->term[ROPE_BACKWARD_DX][first] = sqrt(2.0) * sizes[0];
             t->term[ROPE_BACKWARD_DX][last] = sqrt(2.0) * sizes[1];
+        }
+        for (int64_t i = 2 * head.half; gain == NULL && i < size; i++) {
+            t->value[ROPE_BACKWARD_DX][head.at + i] = dy[head.at + i];
+            t->term[ROPE_BACKWARD_DX][head.at + i] = REF_EXACT;
         }
         for (int64_t m = 0; gain != NULL && m < head.mean_count / size; m++) {
             /* The heads that share the mean follow each other. */
@@ -161,7 +178,8 @@ static void ref_rope_backward(const struct op_call *call, const struct ref_tenso
 
 /* ---- cases ---- */
 
-/* Makes the first operands, which both ops have.  A fifth of the cases has no gains. */
+/* Makes the first operands, which both ops have.  A fifth of the cases has no gains; in a third, a
+ * part of each head turns. */
 static void make_rope_forward(struct maker *maker)
 {
     static const int32_t kv_heads[] = {1, 2, 3, 4};
@@ -177,7 +195,7 @@ static void make_rope_forward(struct maker *maker)
     case_tensor(maker, ROPE_FORWARD_X, maker->dtype, samples * time,
                 (turned + attrs->kv_heads) * 2 * half);
     case_tensor(maker, ROPE_FORWARD_TABLE, DTYPE_F32, time + random_below(&maker->random, 9),
-                2 * half);
+                maker->index % 3 != 2 ? 2 * half : 2 * (1 + random_below(&maker->random, half)));
     case_scalars(maker, ROPE_FORWARD_SCALARS);
     if (maker->index % 5 != 0)
         case_tensor(maker, ROPE_FORWARD_GAIN, maker->kept,

@@ -222,6 +222,10 @@ TEST(rope_shapes_and_refusals)
     refuses(
         call,
         "x has 30 columns, expected those of 3 heads and 2 x 1 key-value heads of an even size");
+    call.operand[ROPE_FORWARD_TABLE].dims[1] = 8;
+    refuses(call, "of which the table turns 8");
+    good.operand[ROPE_FORWARD_TABLE].dims[1] = 4;
+    ck_assert(op_infer(&good));
     call.operand[ROPE_FORWARD_TABLE].dims[1] = 6;
     call.operand[ROPE_FORWARD_GAIN] = vector(DTYPE_F32, 12);
     ck_assert(op_infer(&call));

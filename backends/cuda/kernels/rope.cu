@@ -1,8 +1,9 @@
 /* rope_forward and rope_backward: a team of lanes takes the heads of a row that share a mean;
  * without gains, one head.
  *
- * A lane takes eight pairs at a time: the same eight columns of both halves of a head.  A warp
- * holds as many teams as fit, so that small heads keep its lanes busy.  With gains the team first
+ * A lane takes eight pairs at a time: the same eight columns of both halves of what turns of a
+ * head, or of both halves of the rest.  A warp holds as many teams as fit, so that small heads keep
+ * its lanes busy.  With gains the team first
  * sums the squares, and in the backward the products of the gradient, in fp32; then it reads its
  * pairs once more, from the cache.  The backward with gains (GAINS) takes a part of the rows in
  * each block: each team adds up its share of dgain in its own strip, and at the end the strips are
@@ -16,8 +17,9 @@ struct rope_args {
     const union scalar_word *scalars;
     float *strips; /* GAINS: [parts] */
     int64_t rows, time, parts, strip_floats;
-    int32_t size, heads, kv_heads, means,
-        lanes; /* means: of a row; 2 are over all heads; 0 without gains */
+    int32_t size, turned, heads, kv_heads, means,
+        lanes; /* turned: of a head's size; means: of a row; 2 are over all heads; 0 without gains
+                */
     float epsilon;
     bool is_backward;
     bool is_shared; /* GAINS: each team sums in shared memory; else the block's one team sums in
@@ -47,34 +49,53 @@ DEVICE struct team team_of(const struct rope_args &args, int64_t at)
     return team;
 }
 
-/* Eight pairs: their spans in the row, and in gains and table; their values. */
+/* Eight pairs: their spans in the row, their columns in the head, and so in gains and table; their
+ * values. */
 struct pairs {
     struct cuda_span first, second;
     int64_t gain;
-    int column;
+    int low, high;
+    bool turns;
     float a[CUDA_GROUP], b[CUDA_GROUP];
 };
+
+DEVICE int32_t tiles_of(int32_t columns)
+{
+    return (columns + CUDA_GROUP - 1) / CUDA_GROUP;
+}
+
+/* The groups of pairs of a head. */
+DEVICE int32_t head_tiles(const struct rope_args &args)
+{
+    return tiles_of(args.turned / 2) + tiles_of((args.size - args.turned) / 2);
+}
 
 DEVICE void pairs_place(const struct rope_args &args, const struct team &team, int32_t item,
                         struct pairs *p)
 {
-    const int32_t half = args.size / 2, tiles = (half + CUDA_GROUP - 1) / CUDA_GROUP;
-    const int32_t head = team.first + item / tiles;
+    const int32_t tiles = head_tiles(args), turning = tiles_of(args.turned / 2);
+    const int32_t head = team.first + item / tiles, tile = item % tiles;
     const int64_t row =
         team.n * (args.heads + 2 * args.kv_heads) * args.size + (int64_t)head * args.size;
-    p->column = item % tiles * CUDA_GROUP;
+    p->turns = tile < turning;
+    const int32_t half = (p->turns ? args.turned : args.size - args.turned) / 2,
+                  begin = p->turns ? 0 : args.turned;
+    p->low = begin + (p->turns ? tile : tile - turning) * CUDA_GROUP;
+    p->high = p->low + half;
     p->gain = args.means == 2 ? (int64_t)head * args.size : head < args.heads ? 0 : args.size;
-    p->first = cuda_span_make(row + p->column, row + half, args.aligned);
-    p->second = cuda_span_make(row + half + p->column, row + args.size, args.aligned);
+    p->first = cuda_span_make(row + p->low, row + begin + half, args.aligned);
+    p->second = cuda_span_make(row + p->high, row + begin + 2 * half, args.aligned);
 }
 
-/* Reads the same eight columns of both halves of a vector of the head's size. */
-DEVICE void halves_read(const struct rope_args &args, const struct cuda_floats &from, int64_t first,
-                        int column, float (&low)[CUDA_GROUP], float (&high)[CUDA_GROUP])
+/* Reads the columns of the pairs from a vector. */
+DEVICE void halves_read(const struct pairs &p, const struct cuda_floats &from, int64_t first,
+                        float (&low)[CUDA_GROUP], float (&high)[CUDA_GROUP])
 {
-    const int32_t half = args.size / 2;
-    cuda_read(from, cuda_span_make(first + column, first + half, args.aligned), low);
-    cuda_read(from, cuda_span_make(first + half + column, first + args.size, args.aligned), high);
+    struct cuda_span span = p.first;
+    span.first = first + p.low;
+    cuda_read(from, span, low);
+    span.first = first + p.high;
+    cuda_read(from, span, high);
 }
 
 DEVICE void pairs_turn(const struct rope_args &args, const struct team &team, float sign,
@@ -82,7 +103,7 @@ DEVICE void pairs_turn(const struct rope_args &args, const struct team &team, fl
 {
     const struct cuda_floats table = {(void *)args.table, DTYPE_F32};
     float cosine[CUDA_GROUP], sine[CUDA_GROUP];
-    halves_read(args, table, team.position * args.size, p->column, cosine, sine);
+    halves_read(*p, table, team.position * args.turned, cosine, sine);
     UNROLLED(k, CUDA_GROUP) {
         const float turned = p->a[k] * cosine[k] - p->b[k] * (sign * sine[k]);
         p->b[k] = p->b[k] * cosine[k] + p->a[k] * (sign * sine[k]);
@@ -96,7 +117,7 @@ DEVICE void pairs_read(const struct rope_args &args, const struct team &team, in
 {
     pairs_place(args, team, item, p);
     cuda_read(args.in, p->first, p->a, args.in, p->second, p->b);
-    if (args.is_backward && team.turns)
+    if (args.is_backward && team.turns && p->turns)
         pairs_turn(args, team, -1.0f, p);
 }
 
@@ -120,7 +141,7 @@ DEVICE float team_r(const struct rope_args &args, const struct team &team, int32
         pairs_read(args, team, item, &p);
         if (GAINS) {
             float x_low[CUDA_GROUP], x_high[CUDA_GROUP];
-            halves_read(args, args.gain, p.gain, p.column, low, high);
+            halves_read(p, args.gain, p.gain, low, high);
             cuda_read(args.x, p.first, x_low, args.x, p.second, x_high);
             UNROLLED(k, CUDA_GROUP) {
                 sum += p.a[k] * low[k] * x_low[k] + p.b[k] * high[k] * x_high[k];
@@ -155,7 +176,7 @@ DEVICE void pairs_norm(const struct rope_args &args, float r, float product, str
                        float *strip)
 {
     float low[CUDA_GROUP], high[CUDA_GROUP], x_low[CUDA_GROUP], x_high[CUDA_GROUP];
-    halves_read(args, args.gain, p->gain, p->column, low, high);
+    halves_read(*p, args.gain, p->gain, low, high);
     if (!GAINS) {
         UNROLLED(k, CUDA_GROUP) {
             p->a[k] = p->a[k] * r * low[k];
@@ -164,8 +185,8 @@ DEVICE void pairs_norm(const struct rope_args &args, float r, float product, str
         return;
     }
     cuda_read(args.x, p->first, x_low, args.x, p->second, x_high);
-    gains_add(strip, p->gain + p->column, p->first.count, p->a, x_low, r);
-    gains_add(strip, p->gain + args.size / 2 + p->column, p->second.count, p->b, x_high, r);
+    gains_add(strip, p->gain + p->low, p->first.count, p->a, x_low, r);
+    gains_add(strip, p->gain + p->high, p->second.count, p->b, x_high, r);
     UNROLLED(k, CUDA_GROUP) {
         p->a[k] = r * (p->a[k] * low[k] - x_low[k] * r * product);
         p->b[k] = r * (p->b[k] * high[k] - x_high[k] * r * product);
@@ -177,7 +198,7 @@ template <bool GAINS>
 DEVICE void groups_walk(const struct rope_args &args, int64_t first, int64_t stride, int64_t end,
                         float *strip)
 {
-    const int32_t tiles = (args.size / 2 + CUDA_GROUP - 1) / CUDA_GROUP;
+    const int32_t tiles = head_tiles(args);
     for (int64_t of_warp = first; of_warp < end; of_warp += stride) {
         const int64_t at = of_warp + cuda_lane() / args.lanes;
         const struct team team = team_of(args, at < end ? at : end - 1);
@@ -190,7 +211,7 @@ DEVICE void groups_walk(const struct rope_args &args, int64_t first, int64_t str
             pairs_read(args, team, item, &p);
             if (team.turns && args.means > 0)
                 pairs_norm<GAINS>(args, r, product, &p, strip);
-            if (team.turns && !args.is_backward)
+            if (team.turns && p.turns && !args.is_backward)
                 pairs_turn(args, team, 1.0f, &p);
             cuda_write(args.out, p.first, p.a);
             cuda_write(args.out, p.second, p.b);
@@ -253,6 +274,7 @@ static cudaError_t rope_launch(cudaStream_t stream, const struct cuda_args &args
                                   args.parts,
                                   args.strip_floats,
                                   (int32_t)args.columns,
+                                  args.turned,
                                   args.attrs.heads,
                                   args.attrs.kv_heads,
                                   args.strips,

@@ -5,12 +5,14 @@
  * row has `means` of them: 2 of all heads of the queries and of the keys, one of each head, or
  * none.
  */
-#define GT_ROPE_ANGLE(n) ((GT_SCALAR(POSITION).i + (n) % time) * size)
+#define GT_ROPE_ANGLE(n) ((GT_SCALAR(POSITION).i + (n) % time) * turned)
 /* Element i of the head at `at`, turned back. */
-#define GT_ROPE_BACK(tensor, at, i, angle)                                    \
-    (GT_LOAD(tensor, (at) + (i)) * GT_AT(table, (angle) + (i) % (size / 2)) + \
-     GT_LOAD(tensor, (at) + ((i) + size / 2) % size) *                        \
-         GT_AT(table, (angle) + size / 2 + (i) % (size / 2)) * ((i) < size / 2 ? 1.0f : -1.0f))
+#define GT_ROPE_BACK(tensor, at, i, angle)                                                      \
+    ((i) >= turned ? GT_LOAD(tensor, (at) + (i))                                                \
+                   : GT_LOAD(tensor, (at) + (i)) * GT_AT(table, (angle) + (i) % (turned / 2)) + \
+                         GT_LOAD(tensor, (at) + ((i) + turned / 2) % turned) *                  \
+                             GT_AT(table, (angle) + turned / 2 + (i) % (turned / 2)) *          \
+                             ((i) < turned / 2 ? 1.0f : -1.0f))
 
 /* The number of the first gain of a head, and of a head's mean. */
 static long gt_rope_gain(long head, long heads, long means, long size)
@@ -26,7 +28,8 @@ static long gt_rope_mean(long head, long heads, long means)
 GT_KERNEL(GT_GROUP)
 gt_rope_statistics(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, GT_TENSOR(gain),
                    GT_TENSOR(out), GT_TENSOR(x), GT_ARRAY(float, statistics), long columns,
-                   long size, long heads, long kv_heads, long means, long time, float epsilon)
+                   long size, long turned, long heads, long kv_heads, long means, long time,
+                   float epsilon)
 {
     __local float scratch[GT_GROUP];
     const long mean = gt_group_index(0) % means, n = gt_group_index(0) / means,
@@ -56,43 +59,50 @@ gt_rope_statistics(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, GT_T
 /* The first work-items of a row take a pair each, the others an element of the values. */
 __kernel void gt_rope(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, GT_TENSOR(gain),
                       GT_TENSOR(out), GT_TENSOR(x), GT_ARRAY(const float, statistics), long columns,
-                      long size, long heads, long kv_heads, long means, long time, int backward)
+                      long size, long turned, long heads, long kv_heads, long means, long time,
+                      int backward)
 {
-    const long half_size = size / 2, turned = (heads + kv_heads) * half_size;
+    const long pairs = (heads + kv_heads) * (size / 2), half_turned = turned / 2;
     long n;
-    const long item = gt_column(columns - turned, &n);
-    if (item >= columns - turned)
+    const long item = gt_column(columns - pairs, &n);
+    if (item >= columns - pairs)
         return;
-    if (item >= turned) {
-        const long from = n * columns + turned + item;
+    if (item >= pairs) {
+        const long from = n * columns + pairs + item;
         GT_STORE(out, from, GT_LOAD(in, from));
         return;
     }
-    const long head = item / half_size, i = item % half_size, at = n * columns + head * size + i;
-    const long angle = GT_ROPE_ANGLE(n) + i, gains = gt_rope_gain(head, heads, means, size) + i;
+    /* Pairs of what turns, then those of the rest of a head. */
+    const long head = item / (size / 2), i = item % (size / 2);
+    const bool turns = i < half_turned;
+    const long begin = turns ? i : i + half_turned,
+               apart = turns ? half_turned : (size - turned) / 2;
+    const long at = n * columns + head * size + begin, angle = GT_ROPE_ANGLE(n) + i,
+               gains = gt_rope_gain(head, heads, means, size) + begin;
     const long mean = 2 * (n * means + gt_rope_mean(head, heads, means));
-    const float cosine = GT_AT(table, angle), sine = GT_AT(table, angle + half_size);
-    float a = GT_LOAD(in, at), b = GT_LOAD(in, at + half_size);
-    if (backward) {
+    const float cosine = turns ? GT_AT(table, angle) : 1.0f,
+                sine = turns ? GT_AT(table, angle + half_turned) : 0.0f;
+    float a = GT_LOAD(in, at), b = GT_LOAD(in, at + apart);
+    if (backward && turns) {
         const float back = a * cosine + b * sine;
         b = b * cosine - a * sine;
         a = back;
     }
     if (means > 0) {
         const float r = GT_AT(statistics, mean), product = GT_AT(statistics, mean + 1);
-        const float low = GT_LOAD(gain, gains), high = GT_LOAD(gain, gains + half_size);
+        const float low = GT_LOAD(gain, gains), high = GT_LOAD(gain, gains + apart);
         a = backward ? r * (a * low - GT_LOAD(x, at) * r * product) : a * r * low;
-        b = backward ? r * (b * high - GT_LOAD(x, at + half_size) * r * product) : b * r * high;
+        b = backward ? r * (b * high - GT_LOAD(x, at + apart) * r * product) : b * r * high;
     }
-    GT_STORE(out, at, backward ? a : a * cosine - b * sine);
-    GT_STORE(out, at + half_size, backward ? b : b * cosine + a * sine);
+    GT_STORE(out, at, backward || !turns ? a : a * cosine - b * sine);
+    GT_STORE(out, at + apart, backward || !turns ? b : b * cosine + a * sine);
 }
 
 /* statistics[first + part, c]: the contribution of the part's rows to dgain[c]. */
 __kernel void gt_rope_gain_partial(GT_TENSOR(dy), GT_ARRAY(const float, table), GT_SCALARS,
                                    GT_TENSOR(x), GT_ARRAY(float, statistics), long columns,
-                                   long size, long heads, long kv_heads, long means, long time,
-                                   long rows, long part_rows, long gains)
+                                   long size, long turned, long heads, long kv_heads, long means,
+                                   long time, long rows, long part_rows, long gains)
 {
     long part;
     const long c = gt_column(gains, &part);

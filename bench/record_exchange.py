@@ -10,8 +10,8 @@ PYTHON needs torch, transformers and gguf; BUILD needs tests/model/logits_dump, 
               saved with a learning rate of 0 -> gpt-export -> from_pretrained(): identical tensors; the same for GGUF in
               float32, float16 and bfloat16, by every key and tensor.  Models that gpt-train trained, with and without
               biases, by from_pretrained(out_dir).  Logits are equal within 1e-5 of the largest
-  modern      the same of LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM of odd shapes, with
-              each kind of rope_scaling, tied and untied; GGUF is left to tests/e2e/export.py.  Ten training steps beside
+  modern      the same of LlamaForCausalLM, MistralForCausalLM, Phi3ForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM of
+              odd shapes, with each kind of rope_scaling, tied and untied; GGUF is left to tests/e2e/export.py.  Ten training steps beside
               PyTorch's AdamW: losses within 1e-5
   tokenizers  of bytes, characters and byte pairs: AutoTokenizer gives the data set's ids and the text back
   llamacpp    of a trained Llama, Qwen2 and Qwen3 (3 layers, grouped queries, a trained vocabulary) as GGUF in float32:
@@ -40,8 +40,8 @@ import sys
 import time
 
 import torch
-from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, LlamaConfig, MistralConfig, Qwen2Config,
-                          Qwen3Config)
+from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, LlamaConfig, MistralConfig, Phi3Config,
+                          Qwen2Config, Qwen3Config)
 
 from common import options_of
 
@@ -52,6 +52,13 @@ SHAPES = [dict(vocab_size=301, n_positions=37, n_embd=42, n_layer=3, n_head=7),
           dict(vocab_size=1001, n_positions=64, n_embd=96, n_layer=2, n_head=3)]
 LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32,
           "rope_theta": 5e5}
+SCALINGS = [{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16},
+            {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 16, "beta_fast": 20, "beta_slow": 0.5, "mscale": 0.7,
+             "mscale_all_dim": 0.4, "truncate": False},
+            {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 32, "attention_factor": 0.9},
+            {"rope_type": "longrope", "original_max_position_embeddings": 48, "short_factor": [1 + i / 9 for i in range(8)],
+             "long_factor": [1 + i / 2 for i in range(8)], "factor": 3.0},
+            {"rope_type": "dynamic", "factor": 4.0}]
 MODERN = [LlamaConfig(vocab_size=301, hidden_size=60, intermediate_size=100, num_hidden_layers=3, num_attention_heads=6,
                       num_key_value_heads=2, max_position_embeddings=96, rope_parameters=LLAMA3, tie_word_embeddings=False),
           LlamaConfig(vocab_size=77, hidden_size=48, intermediate_size=56, num_hidden_layers=2, num_attention_heads=4, head_dim=20,
@@ -62,7 +69,16 @@ MODERN = [LlamaConfig(vocab_size=301, hidden_size=60, intermediate_size=100, num
           Qwen2Config(vocab_size=99, hidden_size=64, intermediate_size=90, num_hidden_layers=2, num_attention_heads=8,
                       num_key_value_heads=1, max_position_embeddings=64, tie_word_embeddings=False),
           Qwen3Config(vocab_size=120, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
-                      num_key_value_heads=2, head_dim=32, max_position_embeddings=64, tie_word_embeddings=True)]
+                      num_key_value_heads=2, head_dim=32, max_position_embeddings=64, tie_word_embeddings=True),
+          *(LlamaConfig(vocab_size=99, hidden_size=64, intermediate_size=80, num_hidden_layers=2, num_attention_heads=4,
+                        max_position_embeddings=64, rope_parameters={"rope_theta": 1e4, **rope}) for rope in SCALINGS),
+          Phi3Config(vocab_size=150, hidden_size=96, intermediate_size=80, num_hidden_layers=3, num_attention_heads=6,
+                     num_key_value_heads=2, max_position_embeddings=64, original_max_position_embeddings=32, tie_word_embeddings=True,
+                     bos_token_id=None, eos_token_id=None, pad_token_id=None,
+                     rope_parameters={"rope_type": "longrope", "partial_rotary_factor": 0.75, "rope_theta": 1e4,
+                                      "short_factor": [1 + i / 7 for i in range(6)], "long_factor": [1 + i for i in range(6)]}),
+          Phi3Config(vocab_size=64, hidden_size=48, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+                     max_position_embeddings=64, bos_token_id=None, eos_token_id=None, pad_token_id=None, sliding_window=20)]
 GGUF_TYPES = {"float32": (torch.float32, 0), "float16": (torch.float16, 1), "bfloat16": (torch.bfloat16, 32)}
 TRAIN = ["--batch_size=2", "--gradient_accumulation_steps=1", "--eval_iters=1"]
 PROMPT, THREADS, AT_ONCE = "Hello, my name is", 2, 8
@@ -107,7 +123,8 @@ def our_logits(options, folder, ids):
 
 def compare_logits(options, name, model, folder):
     """Compares the model's logits with ours of the folder."""
-    ids = [i * 7919 % model.config.vocab_size for i in range(model.config.max_position_embeddings)]
+    longer = (getattr(model.config, "rope_parameters", None) or {}).get("rope_type") == "dynamic"  # which begins to act there
+    ids = [i * 7919 % model.config.vocab_size for i in range(model.config.max_position_embeddings * (3 if longer else 2) // 2)]
     ours = our_logits(options, folder, ids)
     with torch.no_grad():
         theirs = model(torch.tensor([ids])).logits[0]

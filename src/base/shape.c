@@ -169,7 +169,7 @@ static bool is_of_windows(enum shape_property property)
 static bool window_is_said(const struct arch *arch, const struct shape *shape)
 {
     const bool all = shape->sliding_window_pattern == 0 && shape->max_window_layers == 0;
-    return arch->window == WINDOW_ON_REQUEST || (arch->window == WINDOW_ALWAYS && all);
+    return arch->window == WINDOW_ON_REQUEST || (arch->window != WINDOW_NEVER && all);
 }
 
 /* Returns true if a property has no effect in a model, or in those of an architecture. */

@@ -85,8 +85,9 @@ struct arch {
     struct shape silent; /* the properties with fields, in a file that lacks them */
     /* A model with biases: no, with a field of our own, with attention_bias and mlp_bias. */
     enum { BIASES_NONE, BIASES_OWN, BIASES_FIELDS } biases;
-    /* Whether layers have a window of attention: none, all or none, those that fields name. */
-    enum { WINDOW_NEVER, WINDOW_ALWAYS, WINDOW_ON_REQUEST } window;
+    /* Whether layers have a window of attention: none, all or none, the same but without a window
+     * that no field gives, those that fields name. */
+    enum { WINDOW_NEVER, WINDOW_ALWAYS, WINDOW_GIVEN, WINDOW_ON_REQUEST } window;
     struct {
         const char *file, *gguf;
     } norms[2]; /* names of the norms of attention and of the MLP */

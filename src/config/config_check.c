@@ -101,10 +101,9 @@ static enum gt_status check_rope(const struct config *config)
         return GT_OK;
     if (!config->origin[CONFIG_KEY_rope_scaling].bad &&
         !rope_scaling_read(config->rope_scaling, &rope))
-        return FAIL(
-            GT_USAGE,
-            "%s: expected linear:FACTOR, or llama3:FACTOR,LOW,HIGH,CONTEXT with FACTOR >= 1, 0 < LOW < HIGH",
-            DESCRIBED(config, CONFIG_KEY_rope_scaling));
+        return FAIL(GT_USAGE,
+                    "%s: expected " ROPE_SCALING_FORMS " with FACTOR >= 1, 0 < LOW < HIGH",
+                    DESCRIBED(config, CONFIG_KEY_rope_scaling));
     const bool turns = resolved.position == 1 + POSITION_ROPE;
     enum gt_status status = GT_OK;
     if (!turns && resolved.qk_norm != 1 + QK_NORM_NONE)

@@ -56,7 +56,7 @@ struct entry {
     char name[GGUF_NAME_MAX];
     enum ggml_type type, wanted; /* wanted: by a mixture, if its blocks divided the rows */
     size_t columns, size_bytes;
-    bool divisors;    /* of the frequencies; the model has no such tensor */
+    int divisors;     /* of the frequencies, counted from 1; the model has no such tensor; else 0 */
     int32_t head_dim; /* of rows to be written for rotation of neighbours, else 0 */
 };
 
@@ -359,20 +359,49 @@ static bool has_divisors(const struct model_config *config)
     return !model_is_gpt2(config) && config->rope.scaling == ROPE_SCALING_LLAMA3;
 }
 
+/* Returns the names of the tensors of divisors of frequencies; NULL comes last. */
+static const char *const *divisors_names(const struct model_config *config)
+{
+    static const char *const names[] = {"rope_freqs.weight", NULL, GGUF_LONG_DIVISORS,
+                                        GGUF_SHORT_DIVISORS, NULL};
+    return names + (has_divisors(config)                            ? 0
+                    : config->rope.scaling == ROPE_SCALING_LONGROPE ? 2
+                                                                    : 1);
+}
+
+/* Returns what llama.cpp cannot read of rope_scaling, or NULL. */
+static const char *scaling_lacks(const struct model_config *config, const struct arch *arch)
+{
+    const struct rope_config *rope = &config->rope;
+    if (has_divisors(config) && !arch->gguf_divisors)
+        return "rope_scaling='llama3:...'";
+    if (rope->scaling == ROPE_SCALING_LONGROPE && arch != arch_get(ARCH_phi3))
+        return "rope_scaling='longrope:...'";
+    if (rope->scaling == ROPE_SCALING_DYNAMIC)
+        return "rope_scaling='dynamic:...'";
+    char text[ROPE_SCALING_TEXT_MAX];
+    const bool usual =
+        rope->scaling != ROPE_SCALING_YARN ||
+        strcmp(rope_scaling_text(text, rope),
+               TEXT(64, "yarn:%.15g,%" PRId32, rope->factor, rope->original_context)) == 0;
+    return usual ? NULL : "rope_scaling='yarn:...' with more than a factor and a context";
+}
+
 const char *export_gguf_lacks(const struct model_config *config, char text[static HF_LACKS_MAX])
 {
     const struct arch *arch = arch_of(&config->shape);
     const char *lacks = hf_config_lacks(config, text), *what = NULL;
     if (lacks != NULL)
         return lacks;
-    if (has_divisors(config) && !arch->gguf_divisors)
-        what = "rope_scaling='llama3:...'";
+    if (scaling_lacks(config, arch) != NULL)
+        what = scaling_lacks(config, arch);
     else if (arch->gguf_whole_heads && model_attention_width(config) != config->n_embd)
         what = "a head_dim other than n_embd / n_head";
     else if (config->no_rope_layer_interval > 0 &&
              config->no_rope_layer_interval != GGUF_ROPE_INTERVAL)
         what = "a no_rope_layer_interval other than 4";
-    else if (config->sliding_window > 0 && arch->window != WINDOW_ALWAYS)
+    else if (config->sliding_window > 0 && arch->window != WINDOW_ALWAYS &&
+             arch->window != WINDOW_GIVEN)
         what = "sliding_window";
     if (what == NULL)
         return NULL;
@@ -396,7 +425,26 @@ static void property_put(const struct model_config *config, const struct shape *
     if (property != SHAPE_head_dim || name == NULL)
         return;
     key_u32(head, ".attention.value_length", shape->head_dim);
-    key_u32(head, ".rope.dimension_count", shape->head_dim);
+    key_u32(head, ".rope.dimension_count", model_turned_dim(config));
+}
+
+/* Puts the keys of a scaling, as llama.cpp's converter names them. */
+static void scaling_put(const struct model_config *config, struct head *head)
+{
+    const struct rope_config *rope = &config->rope;
+    if (config->position != POSITION_ROPE)
+        return;
+    if (rope->scaling == ROPE_SCALING_LONGROPE) {
+        key_u32(head, GGUF_KEY_ORIGINAL, rope->original_context);
+        key_f32(head, GGUF_KEY_ATTENTION, rope->attention_factor);
+    }
+    if (rope->scaling != ROPE_SCALING_LINEAR && rope->scaling != ROPE_SCALING_YARN)
+        return;
+    const bool yarn = rope->scaling == ROPE_SCALING_YARN;
+    key_string(head, ".rope.scaling.type", yarn ? "yarn" : "linear");
+    key_f32(head, ".rope.scaling.factor", rope->factor);
+    if (yarn)
+        key_u32(head, GGUF_KEY_ORIGINAL, rope->original_context);
 }
 
 /* Puts the keys of the shape in the order of earlier releases; those of later properties follow. */
@@ -420,10 +468,7 @@ static void shape_put(const struct model_config *config, struct head *head)
                    rope_scaling_text((char[ROPE_SCALING_TEXT_MAX]){0}, &config->rope));
     if (config->sliding_window > 0)
         key_u32(head, GGUF_KEY_WINDOW, config->sliding_window);
-    if (config->position != POSITION_ROPE || config->rope.scaling != ROPE_SCALING_LINEAR)
-        return;
-    key_string(head, ".rope.scaling.type", "linear");
-    key_f32(head, ".rope.scaling.factor", config->rope.factor);
+    scaling_put(config, head);
 }
 
 static void keys_put(const struct export_options *options, struct head *head)
@@ -460,8 +505,11 @@ static bool has_copy(const struct export_options *options)
 static size_t entry_count(const struct export_options *options)
 {
     const struct model_config *config = &options->checkpoint->config;
-    const bool extra = !is_adapter(options) && (has_copy(options) || has_divisors(config));
-    return parameters_file_count(config) + (extra ? 1 : 0);
+    const char *const *names = divisors_names(config);
+    size_t extra = has_copy(options) ? 1 : 0;
+    while (*names++ != NULL)
+        extra++;
+    return parameters_file_count(config) + (is_adapter(options) ? 0 : extra);
 }
 
 /* Sets the type of a tensor: of matrices that of the options, of vectors and the position table
@@ -487,16 +535,19 @@ static void entry_type(const struct export_options *options, struct entry *entry
 static void entry_get(const struct export_options *options, size_t index, struct entry *out)
 {
     const struct model_config *config = &options->checkpoint->config;
-    const bool extra = index == parameters_file_count(config), copy = extra && has_copy(options);
-    *out = (struct entry){.divisors = extra && !copy};
+    const size_t count = parameters_file_count(config);
+    const bool extra = index >= count, copy = index == count && has_copy(options);
+    *out = (struct entry){
+        .divisors = extra && !copy ? (int)(index - count) + (has_copy(options) ? 0 : 1) : 0};
     parameters_file_shape(config, extra ? 0 : index, &out->source);
     if (!extra) {
         out->head_dim = gguf_tensor_name(config, &out->source, out->name);
     } else if (copy) {
         (void)snprintf(out->name, sizeof out->name, "output.weight");
     } else {
-        out->source = (struct parameter_shape){.rank = 1, .dims = {model_head_dim(config) / 2}};
-        (void)snprintf(out->name, sizeof out->name, "rope_freqs.weight");
+        out->source = (struct parameter_shape){.rank = 1, .dims = {model_turned_dim(config) / 2}};
+        (void)snprintf(out->name, sizeof out->name, "%s",
+                       divisors_names(config)[out->divisors - 1]);
     }
     out->source.linear =
         out->source.linear && model_is_gpt2(config); /* only Conv1D's weights are turned */
@@ -561,11 +612,13 @@ static enum gt_status head_make(const struct export_options *options, char **out
 }
 
 /* Writes what llama.cpp divides each pair's frequency by. */
-static enum gt_status divisors_write(const struct model_config *config,
+static enum gt_status divisors_write(const struct model_config *config, bool longer,
                                      struct file_replacement *file)
 {
-    for (int32_t i = 0; i < model_head_dim(config) / 2; i++) {
-        const float divisor = gguf_rope_divisor(config, i);
+    for (int32_t i = 0; i < model_turned_dim(config) / 2; i++) {
+        const float divisor = config->rope.scaling == ROPE_SCALING_LONGROPE
+                                  ? config->rope.divisors[longer][i]
+                                  : gguf_rope_divisor(config, i);
         TRY(file_replacement_write(file, &divisor, sizeof divisor));
     }
     return GT_OK;
@@ -601,8 +654,8 @@ static enum gt_status data_write(const struct export_options *options,
         progress_show(progress, "export", (int64_t)i, (int64_t)count, "",
                       i > 0 ? seconds * (double)(count - i) / (double)i : -1.0);
         entry_get(options, i, &entry);
-        if (entry.divisors)
-            TRY(divisors_write(config, file));
+        if (entry.divisors > 0)
+            TRY(divisors_write(config, entry.divisors == 1, file));
         else
             TRY(export_weights_write(weights, &entry.source, entry.head_dim, entry.type, file));
         TRY(export_zeros_write(file,

@@ -41,6 +41,8 @@ int32_t gguf_tensor_name(const struct model_config *config, const struct paramet
         {"mlp.c_proj", "ffn_down", false},
         {"ln_f", "output_norm", false},
         {"model.embed_tokens", "token_embd", false},
+        {"self_attn.qkv_proj", "attn_qkv", false},
+        {"mlp.gate_up_proj", "ffn_up", false},
         {"self_attn.q_proj", "attn_q", true},
         {"self_attn.k_proj", "attn_k", true},
         {"self_attn.v_proj", "attn_v", false},
@@ -84,10 +86,9 @@ int32_t gguf_tensor_name(const struct model_config *config, const struct paramet
 float gguf_rope_divisor(const struct model_config *config, int32_t i)
 {
     struct rope_config plain = config->rope;
-    const int32_t head_dim = model_head_dim(config);
+    const int32_t size = model_turned_dim(config);
     plain.scaling = ROPE_SCALING_NONE;
-    return (float)(rope_frequency(&plain, head_dim, i) /
-                   rope_frequency(&config->rope, head_dim, i));
+    return (float)(rope_frequency(&plain, size, 0, i) / rope_frequency(&config->rope, size, 0, i));
 }
 
 /* ---- keys ---- */
@@ -179,22 +180,70 @@ static enum gt_status divisors_read(const struct gguf *gguf, int fd,
     return GT_OK;
 }
 
-static enum gt_status scaling_linear(const struct gguf *gguf, const char *architecture,
-                                     json_t **out)
+static enum gt_status vector_read(const struct gguf *gguf, int fd, const char *name,
+                                  float values[static DIVISORS_MAX], size_t *count)
+{
+    const struct gguf_tensor *tensor = gguf_tensor_find(gguf, name);
+    if (tensor == NULL || tensor->rank != 1 || tensor->number != ggml_blocks[GGML_F32].number ||
+        tensor->dims[0] > DIVISORS_MAX)
+        return FAIL(GT_DATA, "%s: tensor %s: is missing, or not a vector of float32", gguf->path,
+                    name);
+    *count = (size_t)tensor->dims[0];
+    return file_read_at(fd, gguf->path, tensor->offset_bytes, values, *count * sizeof values[0]);
+}
+
+/* Makes the object of a model that has other divisors in long contexts. */
+static enum gt_status longrope_read(const struct gguf *gguf, const char *architecture, int fd,
+                                    json_t *root)
+{
+    static const char *const fields[] = {"long_factor", "short_factor"}, *const names[] = {
+                                                                             GGUF_LONG_DIVISORS,
+                                                                             GGUF_SHORT_DIVISORS};
+    json_t *scaling = json_pack("{s:s}", "rope_type", "longrope");
+    enum gt_status status = GT_OK;
+    int64_t original;
+    double attention;
+    int failures = scaling == NULL;
+    for (int i = 0; i < 2 && status == GT_OK; i++) {
+        float values[DIVISORS_MAX];
+        size_t count = 0;
+        json_t *list = json_array();
+        status = vector_read(gguf, fd, names[i], values, &count);
+        for (size_t k = 0; k < count; k++)
+            failures |= json_array_append_new(list, json_real((double)values[k]));
+        failures |= json_object_set_new(scaling, fields[i], list);
+    }
+    if (gguf_integer(gguf, TEXT(GGUF_NAME_MAX, "%s" GGUF_KEY_ORIGINAL, architecture), &original))
+        failures |=
+            json_object_set_new(root, "original_max_position_embeddings", json_integer(original));
+    if (gguf_real(gguf, TEXT(GGUF_NAME_MAX, "%s" GGUF_KEY_ATTENTION, architecture), &attention))
+        failures |= json_object_set_new(scaling, "attention_factor", json_real(attention));
+    failures |= json_object_set_new(root, "rope_scaling", scaling);
+    return status != GT_OK || !failures ? status
+                                        : FAIL(GT_NO_MEMORY, "out of memory: %s", gguf->path);
+}
+
+static enum gt_status scaling_keys(const struct gguf *gguf, const char *architecture, json_t **out)
 {
     const char *kind;
     size_t count;
     double factor;
+    int64_t original;
     if (!gguf_text(gguf, TEXT(GGUF_NAME_MAX, "%s.rope.scaling.type", architecture), &kind,
                    &count) ||
-        (count == 4 && memcmp(kind, "none", 4) == 0))
+        is_name(kind, count, "none"))
         return GT_OK;
-    if (count != 6 || memcmp(kind, "linear", 6) != 0 ||
+    const bool yarn = is_name(kind, count, "yarn");
+    if ((!yarn && !is_name(kind, count, "linear")) ||
         !gguf_real(gguf, TEXT(GGUF_NAME_MAX, "%s.rope.scaling.factor", architecture), &factor))
         return FAIL(GT_UNSUPPORTED,
-                    "%s: key %s.rope.scaling.type: \"%.*s\" is not read here; linear is",
+                    "%s: key %s.rope.scaling.type: \"%.*s\" is not read here; linear and yarn are",
                     gguf->path, architecture, (int)(count < 32 ? count : 32), kind);
-    *out = json_pack("{s:s, s:f}", "rope_type", "linear", "factor", factor);
+    *out = json_pack("{s:s, s:f}", "rope_type", yarn ? "yarn" : "linear", "factor", factor);
+    if (yarn &&
+        gguf_integer(gguf, TEXT(GGUF_NAME_MAX, "%s" GGUF_KEY_ORIGINAL, architecture), &original) &&
+        json_object_set_new(*out, "original_max_position_embeddings", json_integer(original)) != 0)
+        return FAIL(GT_NO_MEMORY, "out of memory: %s", gguf->path);
     return GT_OK;
 }
 
@@ -205,8 +254,10 @@ static enum gt_status scaling_set(const struct gguf *gguf, const char *architect
     const struct gguf_tensor *divisors = gguf_tensor_find(gguf, "rope_freqs.weight");
     json_t *scaling = json_null();
     struct rope_config rope;
+    if (gguf_tensor_find(gguf, GGUF_LONG_DIVISORS) != NULL)
+        return longrope_read(gguf, architecture, fd, root);
     if (divisors == NULL) {
-        TRY(scaling_linear(gguf, architecture, &scaling));
+        TRY(scaling_keys(gguf, architecture, &scaling));
     } else {
         TRY(divisors_read(gguf, fd, divisors, &rope));
         scaling = json_pack("{s:s, s:f, s:f, s:f, s:i}", "rope_type", "llama3", "factor",
@@ -224,11 +275,29 @@ static enum gt_status scaling_set(const struct gguf *gguf, const char *architect
 static int window_fields(const struct gguf *gguf, const struct arch *arch, json_t *root)
 {
     int64_t window;
-    if (arch != arch_get(ARCH_llama) || !gguf_integer(gguf, "llama" GGUF_KEY_WINDOW, &window) ||
+    const bool llama = arch == arch_get(ARCH_llama);
+    if ((!llama && arch->window != WINDOW_GIVEN) ||
+        !gguf_integer(gguf, TEXT(GGUF_NAME_MAX, "%s" GGUF_KEY_WINDOW, arch->name), &window) ||
         window == 0)
         return 0;
-    return json_object_set_new(root, "model_type", json_string(arch_get(ARCH_mistral)->name)) |
+    const char *type = llama ? arch_get(ARCH_mistral)->name : arch->name;
+    return json_object_set_new(root, "model_type", json_string(type)) |
            json_object_set_new(root, "sliding_window", json_integer(window));
+}
+
+/* Makes the share of a head that turns from its size. */
+static int share_field(const struct gguf *gguf, const struct arch *arch, json_t *root)
+{
+    int64_t turned;
+    const double heads = json_number_value(json_object_get(root, "num_attention_heads")),
+                 width = json_number_value(json_object_get(root, "hidden_size"));
+    double size = json_number_value(json_object_get(root, "head_dim"));
+    const char *key = TEXT(GGUF_NAME_MAX, "%s.rope.dimension_count", arch->name);
+    if (arch_field(arch, SHAPE_partial_rotary_factor) == NULL ||
+        !gguf_integer(gguf, key, &turned) || heads <= 0.0)
+        return 0;
+    size = size > 0.0 ? size : width / heads;
+    return json_object_set_new(root, "partial_rotary_factor", json_real((double)turned / size));
 }
 
 static int llama_fields(const struct gguf *gguf, const struct arch *arch, json_t *root)
@@ -238,6 +307,7 @@ static int llama_fields(const struct gguf *gguf, const struct arch *arch, json_t
         field_copy(gguf, arch, ".context_length", root, "max_position_embeddings") |
         json_object_set_new(root, "tie_word_embeddings",
                             json_boolean(gguf_tensor_find(gguf, "output.weight") == NULL));
+    failures |= share_field(gguf, arch, root);
     if (arch->biases != BIASES_FIELDS)
         return failures;
     failures |=
@@ -322,7 +392,7 @@ static enum gt_status divisors_check(const struct gguf *gguf, int fd,
     float value = 0.0f;
     if (divisors == NULL)
         return GT_OK;
-    bool equal = !model_is_gpt2(config) && divisors->dims[0] == model_head_dim(config) / 2;
+    bool equal = !model_is_gpt2(config) && divisors->dims[0] == model_turned_dim(config) / 2;
     for (int64_t i = 0; equal && i < divisors->dims[0]; i++) {
         TRY(file_read_at(fd, gguf->path, divisors->offset_bytes + (uint64_t)i * sizeof value,
                          &value, sizeof value));
@@ -381,6 +451,8 @@ static enum gt_status unknown_refuse(const struct gguf *gguf, const struct model
     for (size_t i = 0; i < gguf->tensor_count; i++) {
         const struct gguf_tensor *tensor = &gguf->tensors[i];
         bool found = strcmp(tensor->name, "rope_freqs.weight") == 0 ||
+                     strcmp(tensor->name, GGUF_LONG_DIVISORS) == 0 ||
+                     strcmp(tensor->name, GGUF_SHORT_DIVISORS) == 0 ||
                      (!config->untied && strcmp(tensor->name, "output.weight") == 0);
         for (size_t k = 0; !found && k < table->count; k++)
             found = table->tensors[k].offset_bytes == tensor->offset_bytes;

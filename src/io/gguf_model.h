@@ -18,6 +18,12 @@
 /* Of a model whose attention has a window: follows the architecture. */
 #define GGUF_KEY_WINDOW ".attention.sliding_window"
 
+/* Of a model with other divisors in long contexts, follow the architecture; and its tensors. */
+#define GGUF_KEY_ORIGINAL ".rope.scaling.original_context_length"
+#define GGUF_KEY_ATTENTION ".rope.scaling.attn_factor"
+#define GGUF_LONG_DIVISORS "rope_factors_long.weight"
+#define GGUF_SHORT_DIVISORS "rope_factors_short.weight"
+
 /* A key of ours: the generation_config.json of the model. */
 #define GGUF_KEY_GENERATION "gpt_train.generation"
 

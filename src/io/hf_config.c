@@ -12,6 +12,8 @@
  */
 #include "io/hf_config.h"
 
+#include <math.h>
+
 #include "base/size.h"
 #include "io/known_models.h"
 #include "model/parameters.h"
@@ -19,6 +21,7 @@
 #define UNKNOWN_TEXT_MAX 512
 #define WORDS_TEXT_MAX 128
 #define WINDOW_DEFAULT 4096      /* sliding_window, of all classes that have it */
+#define PHI3_CONTEXT 4096        /* original_max_position_embeddings */
 #define WINDOW_LAYERS_DEFAULT 28 /* max_window_layers */
 /* Far beyond any model, and small enough that a product of two fits 64 bits. */
 #define HF_SIZE_MAX 16777216
@@ -417,12 +420,70 @@ static enum gt_status gpt2_parse(const json_t *root, const char *source,
 
 /* ---- Llama's family ---- */
 
-static json_t *scaling_make(const struct rope_config *rope)
+/* Returns the attention factor of longrope in a file that has none. */
+static double longrope_attention(int32_t positions, int32_t original)
 {
+    const double factor = (double)positions / original;
+    return factor <= 1.0 ? 1.0 : sqrt(1.0 + log(factor) / log(original));
+}
+
+static json_t *divisors_make(const struct rope_config *rope, int which)
+{
+    json_t *list = json_array();
+    int failures = list == NULL;
+    for (int i = 0; i < rope->pairs; i++)
+        failures |=
+            json_array_append_new(list, json_real(shortest_double(rope->divisors[which][i])));
+    return json_whole(list, failures);
+}
+
+/* Phi3Config wants the context beside the object, and in older releases no other field in it. */
+static json_t *longrope_make(const struct model_config *config, const struct arch *arch)
+{
+    const struct rope_config *rope = &config->rope;
+    const bool beside = arch == arch_get(ARCH_phi3);
+    json_t *root =
+        json_pack("{s:s, s:o, s:o}", beside ? "type" : "rope_type", "longrope", "short_factor",
+                  divisors_make(rope, 0), "long_factor", divisors_make(rope, 1));
+    int failures = root == NULL;
+    if (!beside)
+        failures |= json_object_set_new(root, "original_max_position_embeddings",
+                                        json_integer(rope->original_context));
+    if (rope->attention_factor !=
+        longrope_attention(model_positions(config), rope->original_context))
+        failures |=
+            json_object_set_new(root, "attention_factor", json_real(rope->attention_factor));
+    return json_whole(root, failures);
+}
+
+static json_t *yarn_make(const struct rope_config *rope)
+{
+    json_t *root =
+        json_pack("{s:s, s:f, s:i, s:f, s:f}", "rope_type", "yarn", "factor", rope->factor,
+                  "original_max_position_embeddings", rope->original_context, "beta_fast",
+                  rope->beta_fast, "beta_slow", rope->beta_slow);
+    int failures = root == NULL;
+    if (rope->attention_factor != rope_yarn_attention(rope->factor))
+        failures |=
+            json_object_set_new(root, "attention_factor", json_real(rope->attention_factor));
+    if (!rope->whole_pairs)
+        failures |= json_object_set_new(root, "truncate", json_false());
+    return json_whole(root, failures);
+}
+
+static json_t *scaling_make(const struct model_config *config, const struct arch *arch)
+{
+    const struct rope_config *rope = &config->rope;
     if (rope->scaling == ROPE_SCALING_NONE)
         return json_null();
-    if (rope->scaling == ROPE_SCALING_LINEAR)
-        return json_pack("{s:s, s:f}", "rope_type", "linear", "factor", rope->factor);
+    if (rope->scaling == ROPE_SCALING_LONGROPE)
+        return longrope_make(config, arch);
+    if (rope->scaling == ROPE_SCALING_YARN)
+        return yarn_make(rope);
+    if (rope->scaling != ROPE_SCALING_LLAMA3)
+        return json_pack("{s:s, s:f}", "rope_type",
+                         rope->scaling == ROPE_SCALING_LINEAR ? "linear" : "dynamic", "factor",
+                         rope->factor);
     return json_pack("{s:s, s:f, s:f, s:f, s:i}", "rope_type", "llama3", "factor", rope->factor,
                      "low_freq_factor", rope->low_freq_factor, "high_freq_factor",
                      rope->high_freq_factor, "original_max_position_embeddings",
@@ -458,8 +519,16 @@ static int window_add(json_t *root, const struct model_config *config, const str
 static int llama_add(json_t *root, const struct model_config *config, const struct arch *arch)
 {
     int failures = json_object_update_new(
-        root, json_pack("{s:i, s:o, s:f}", "max_position_embeddings", model_positions(config),
-                        "rope_scaling", scaling_make(&config->rope), "attention_dropout", 0.0));
+        root, json_pack("{s:i, s:o, s:f}", "max_position_embeddings",
+                        /* which a dynamic scaling begins at */
+                        config->rope.scaling == ROPE_SCALING_DYNAMIC ? config->rope.original_context
+                                                                     : model_positions(config),
+                        "rope_scaling", scaling_make(config, arch), "attention_dropout", 0.0));
+    if (arch == arch_get(ARCH_phi3)) /* whose default may be outside the vocabulary */
+        failures |= json_object_set_new(root, "pad_token_id", json_null());
+    if (config->rope.scaling == ROPE_SCALING_LONGROPE && arch == arch_get(ARCH_phi3))
+        failures |= json_object_set_new(root, "original_max_position_embeddings",
+                                        json_integer(config->rope.original_context));
     if (arch->biases == BIASES_FIELDS)
         failures |= json_object_update_new(root, json_pack("{s:b, s:b}", "attention_bias",
                                                            (int)config->bias, "mlp_bias",
@@ -505,10 +574,13 @@ static enum gt_status foreign_check(const json_t *root, const char *source, cons
     return GT_OK;
 }
 
-/* Only rotation of whole heads is supported. */
-static enum gt_status share_check(const json_t *object, const char *source)
+/* Reads which share of a head turns, which is 1 in most classes. */
+static enum gt_status share_parse(const json_t *object, const char *source, const struct arch *arch,
+                                  double *out)
 {
     double share = 1.0;
+    if (arch_field(arch, SHAPE_partial_rotary_factor) != NULL)
+        return hf_real_field(object, source, "partial_rotary_factor", 1e-9, 2.0, out);
     TRY(hf_real_field(object, source, "partial_rotary_factor", 0.0, 1e9, &share));
     if (share == 1.0)
         return GT_OK;
@@ -608,7 +680,7 @@ static enum gt_status window_parse(const json_t *root, const char *source, const
                                    struct model_config *config)
 {
     const json_t *given = json_object_get(root, "sliding_window");
-    bool used = arch->window == WINDOW_ALWAYS;
+    bool used = arch->window == WINDOW_ALWAYS || (arch->window == WINDOW_GIVEN && given != NULL);
     int64_t length = WINDOW_DEFAULT, first = WINDOW_LAYERS_DEFAULT;
     TRY(layers_check(root, source, arch));
     if (arch->window == WINDOW_ON_REQUEST)
@@ -629,33 +701,112 @@ static enum gt_status window_parse(const json_t *root, const char *source, const
     return GT_OK;
 }
 
-static enum gt_status scaling_parse(const json_t *object, const char *source,
-                                    struct rope_config *rope)
+/* Reads longrope's divisors, of which there is one for each pair. */
+static enum gt_status divisors_parse(const json_t *object, const char *source, const char *name,
+                                     struct rope_config *rope, int which)
 {
-    const char *type = "default";
-    double context = 0.0;
+    const json_t *list = json_object_get(object, name), *value;
+    const size_t count = json_array_size(list);
+    size_t i;
+    if (count == 0 || count > ROPE_PAIRS_MAX || (which == 1 && count != (size_t)rope->pairs))
+        return FAIL(GT_DATA,
+                    "%s: field \"%s\": expected a list of a number for each pair of a head", source,
+                    name);
+    rope->pairs = (int32_t)count;
+    json_array_foreach(list, i, value) rope->divisors[which][i] = (float)json_number_value(value);
+    return GT_OK;
+}
+
+static enum gt_status longrope_parse(const json_t *object, const char *source, int32_t positions,
+                                     struct rope_config *rope)
+{
+    double factor = (double)positions / rope->original_context;
+    TRY(divisors_parse(object, source, "short_factor", rope, 0));
+    TRY(divisors_parse(object, source, "long_factor", rope, 1));
+    TRY(hf_real_field(object, source, "factor", 1.0, 1e9, &factor));
+    rope->attention_factor =
+        has(object, "factor")
+            ? factor <= 1.0 ? 1.0 : sqrt(1.0 + log(factor) / log(rope->original_context))
+            : longrope_attention(positions, rope->original_context);
+    return hf_real_field(object, source, "attention_factor", 1e-9, 1e9, &rope->attention_factor);
+}
+
+/* mscale and mscale_all_dim stand for an attention factor, as in modeling_rope_utils.py. */
+static enum gt_status yarn_parse(const json_t *object, const char *source, int32_t positions,
+                                 struct rope_config *rope)
+{
+    double mscale = 0.0, all = 0.0;
+    rope->whole_pairs = true;
+    rope->factor = rope->factor > 0.0 ? rope->factor : (double)positions / rope->original_context;
+    rope->beta_fast = 32.0;
+    rope->beta_slow = 1.0;
+    TRY(hf_real_field(object, source, "beta_fast", 1e-9, 1e9, &rope->beta_fast));
+    TRY(hf_real_field(object, source, "beta_slow", 1e-9, 1e9, &rope->beta_slow));
+    TRY(hf_real_field(object, source, "mscale", 0.0, 1e9, &mscale));
+    TRY(hf_real_field(object, source, "mscale_all_dim", 0.0, 1e9, &all));
+    TRY(OPTIONAL(json_get_bool, object, source, "truncate", &rope->whole_pairs));
+    const double more = rope_yarn_attention(rope->factor) - 1.0;
+    rope->attention_factor =
+        mscale > 0.0 && all > 0.0 ? (mscale * more + 1.0) / (all * more + 1.0) : more + 1.0;
+    return hf_real_field(object, source, "attention_factor", 1e-9, 1e9, &rope->attention_factor);
+}
+
+static enum gt_status scaling_kind(const json_t *object, const char *source,
+                                   const struct arch *arch, enum rope_scaling *out)
+{
+    static const char *const types[] = {
+        [ROPE_SCALING_NONE] = "default",      [ROPE_SCALING_LINEAR] = "linear",
+        [ROPE_SCALING_LLAMA3] = "llama3",     [ROPE_SCALING_YARN] = "yarn",
+        [ROPE_SCALING_LONGROPE] = "longrope", [ROPE_SCALING_DYNAMIC] = "dynamic"};
+    const char *type = types[0];
     TRY(OPTIONAL(json_get_string, object, source, has(object, "rope_type") ? "rope_type" : "type",
                  &type));
-    if (strcmp(type, "default") == 0)
+    if (arch == arch_get(ARCH_phi3) && (strcmp(type, "su") == 0 || strcmp(type, "yarn") == 0))
+        type = "longrope"; /* the names that Phi3Config had for it */
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (strcmp(type, types[i]) == 0) {
+            *out = (enum rope_scaling)i;
+            return GT_OK;
+        }
+    return refuse_text(source, "rope_type", type,
+                       "default, linear, dynamic, llama3, yarn and longrope are");
+}
+
+/* Reads the object of a scaling.  Its original context may stand beside it, which comes first. */
+static enum gt_status scaling_parse(const json_t *root, const json_t *object, const char *source,
+                                    const struct arch *arch, struct model_config *config)
+{
+    struct rope_config *rope = &config->rope;
+    double context = config->block_size;
+    static const char original[] = "original_max_position_embeddings";
+    enum rope_scaling kind;
+    TRY(scaling_kind(object, source, arch, &kind));
+    if (kind == ROPE_SCALING_NONE)
         return GT_OK;
-    rope->scaling = strcmp(type, "linear") == 0 ? ROPE_SCALING_LINEAR : ROPE_SCALING_LLAMA3;
-    if (rope->scaling == ROPE_SCALING_LLAMA3 && strcmp(type, "llama3") != 0)
-        return refuse_text(source, "rope_type", type, "default, linear and llama3 are");
+    rope->scaling = kind;
+    if (rope->scaling == ROPE_SCALING_LONGROPE && arch == arch_get(ARCH_phi3))
+        context = PHI3_CONTEXT;
     TRY(hf_real_field(object, source, "factor", 1.0, 1e9, &rope->factor));
     TRY(hf_real_field(object, source, "low_freq_factor", 1e-9, 1e9, &rope->low_freq_factor));
     TRY(hf_real_field(object, source, "high_freq_factor", 1e-9, 1e9, &rope->high_freq_factor));
-    TRY(hf_real_field(object, source, "original_max_position_embeddings", 1.0, (double)HF_SIZE_MAX,
-                      &context));
+    if (rope->scaling != ROPE_SCALING_DYNAMIC)
+        TRY(hf_real_field(has(root, original) ? root : object, source, original, 1.0,
+                          (double)HF_SIZE_MAX, &context));
     rope->original_context = (int32_t)context;
+    if (rope->scaling == ROPE_SCALING_YARN)
+        TRY(yarn_parse(object, source, config->block_size, rope));
+    if (rope->scaling == ROPE_SCALING_LONGROPE)
+        TRY(longrope_parse(object, source, config->block_size, rope));
     char text[ROPE_SCALING_TEXT_MAX];
     struct rope_config again;
     if (rope_scaling_read(rope_scaling_text(text, rope), &again))
         return GT_OK;
-    return FAIL(GT_DATA, "%s: field \"rope_scaling\": a number is missing or impossible: %s",
+    return FAIL(GT_DATA, "%s: field \"rope_scaling\": a number is missing or impossible: %.200s",
                 source, text);
 }
 
-static enum gt_status rope_parse(const json_t *root, const char *source, struct rope_config *rope)
+static enum gt_status rope_parse(const json_t *root, const char *source, const struct arch *arch,
+                                 struct model_config *config)
 {
     static const char *const names[] = {"rope_scaling", "rope_parameters"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -663,9 +814,9 @@ static enum gt_status rope_parse(const json_t *root, const char *source, struct 
         if (!has(root, names[i]))
             continue;
         TRY(json_get_object(root, source, names[i], &object));
-        TRY(share_check(object, source));
-        TRY(hf_real_field(object, source, "rope_theta", 1.0, 1e12, &rope->theta));
-        TRY(scaling_parse(object, source, rope));
+        TRY(share_parse(object, source, arch, &config->partial_rotary_factor));
+        TRY(hf_real_field(object, source, "rope_theta", 1.0, 1e12, &config->rope.theta));
+        TRY(scaling_parse(root, object, source, arch, config));
     }
     return GT_OK;
 }
@@ -715,9 +866,9 @@ static enum gt_status llama_parse(const json_t *root, const char *source, const 
     double dropout = 0.0;
     TRY(llama_sizes_check(root, source, config));
     TRY(foreign_check(root, source, arch));
-    TRY(share_check(root, source));
+    TRY(share_parse(root, source, arch, &config->partial_rotary_factor));
     TRY(biases_parse(root, source, arch, &config->bias));
-    TRY(rope_parse(root, source, &config->rope));
+    TRY(rope_parse(root, source, arch, config));
     TRY(rope_layers_check(root, source, &config->shape));
     TRY(window_parse(root, source, arch, config));
     if (is_ours || has(root, GPT_TRAIN_OBJECT))
@@ -802,10 +953,19 @@ static const char *const harmless[] = {"model_type",
                                        NULL};
 
 /* Fields that are read or checked, besides those that are written. */
-static const char *const checked[] = {
-    "add_cross_attention",  "rope_parameters",     "partial_rotary_factor", "layer_types",
-    "no_rope_layers",       "sliding_window",      "use_sliding_window",    "max_window_layers",
-    "embedding_multiplier", "residual_multiplier", "logits_scaling",        NULL};
+static const char *const checked[] = {"add_cross_attention",
+                                      "rope_parameters",
+                                      "partial_rotary_factor",
+                                      "layer_types",
+                                      "no_rope_layers",
+                                      "sliding_window",
+                                      "use_sliding_window",
+                                      "max_window_layers",
+                                      "embedding_multiplier",
+                                      "residual_multiplier",
+                                      "logits_scaling",
+                                      "original_max_position_embeddings",
+                                      NULL};
 
 static bool is_listed(const char *const *list, const char *name)
 {

@@ -62,6 +62,15 @@ enum gt_status model_config_check(const struct model_config *config)
                     config->lora.rank);
     bad |= complain(config->position == POSITION_ROPE && (size % 2 != 0 || size > HEAD_DIM_MAX),
                     "rotary positions need an even head_dim of at most 65536", size);
+    if (bad || config->position != POSITION_ROPE)
+        return bad ? GT_USAGE : GT_OK;
+    const int32_t turned = model_turned_dim(config);
+    bad |= complain(turned < 2 || turned > size || turned % 2 != 0,
+                    "partial_rotary_factor must leave an even part of head_dim that turns", turned);
+    bad |=
+        complain(config->rope.scaling == ROPE_SCALING_LONGROPE && config->rope.pairs != turned / 2,
+                 "rope_scaling's longrope must have a divisor for each pair of a head, twice",
+                 config->rope.pairs);
     return bad ? GT_USAGE : GT_OK;
 }
 
@@ -422,7 +431,7 @@ static enum gt_status tables_add(struct model *model)
     }
     TRY(table_add(model->graph, "scalars", SCALAR_WORDS, 0, &model->scalars));
     if (config->position == POSITION_ROPE)
-        TRY(table_add(model->graph, "angles", config->block_size, model_head_dim(config),
+        TRY(table_add(model->graph, "angles", config->block_size, model_turned_dim(config),
                       &model->angles));
     if (model->options.train)
         TRY(table_add(model->graph, "corrections", model->options.correction_rows, 2,

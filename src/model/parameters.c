@@ -16,9 +16,9 @@
 
 #define INIT_STD 0.02
 
-const char *const model_lora_words[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                        "gate_proj", "up_proj", "down_proj", "c_attn",
-                                        "c_proj",    "c_fc",    NULL};
+const char *const model_lora_words[] = {"q_proj",   "k_proj",       "v_proj", "o_proj", "gate_proj",
+                                        "up_proj",  "down_proj",    "c_attn", "c_proj", "c_fc",
+                                        "qkv_proj", "gate_up_proj", NULL};
 
 int32_t model_positions(const struct model_config *config)
 {
@@ -28,6 +28,12 @@ int32_t model_positions(const struct model_config *config)
 int32_t model_head_dim(const struct model_config *config)
 {
     return config->head_dim > 0 ? config->head_dim : config->n_embd / config->n_head;
+}
+
+int32_t model_turned_dim(const struct model_config *config)
+{
+    const double share = config->partial_rotary_factor;
+    return (int32_t)(model_head_dim(config) * (share > 0.0 ? share : 1.0));
 }
 
 int32_t model_inner_width(const struct model_config *config)
@@ -65,11 +71,11 @@ static void layers_list(const struct model_config *config, struct layer out[stat
     const int64_t c = config->n_embd, size = model_head_dim(config),
                   q = model_attention_width(config);
     const int64_t kv = config->n_kv_head * size, inner = model_inner_width(config);
-    const bool per_head = config->qk_norm == QK_NORM_HEAD;
+    const bool per_head = config->qk_norm == QK_NORM_HEAD, fused = config->fused_projections;
     const struct layer layers[BLOCK_LAYERS] = {
         [BLOCK_LN_1] = {.name = arch->norms[0].file, .out = c, .bias = norm_bias},
         [BLOCK_C_ATTN] = {.name = gpt2 ? "attn.c_attn" : "self_attn.qkv_proj",
-                          .part = {gpt2 ? NULL : "self_attn.q_proj", "self_attn.k_proj",
+                          .part = {gpt2 || fused ? NULL : "self_attn.q_proj", "self_attn.k_proj",
                                    "self_attn.v_proj"},
                           .part_rows = {q, kv, kv},
                           .in = c,
@@ -86,7 +92,7 @@ static void layers_list(const struct model_config *config, struct layer out[stat
         [BLOCK_C_FC] = {.name = gpt2    ? "mlp.c_fc"
                                 : gated ? "mlp.gate_up_proj"
                                         : "mlp.up_proj",
-                        .part = {gated ? "mlp.gate_proj" : NULL, "mlp.up_proj"},
+                        .part = {gated && !fused ? "mlp.gate_proj" : NULL, "mlp.up_proj"},
                         .part_rows = {inner, inner},
                         .in = c,
                         .out = gated ? 2 * inner : inner,

@@ -117,8 +117,9 @@ enum gt_status parameters_state_add(struct graph *graph, const struct parameter 
 
 /* Returns the longest context: of max_positions and block_size the larger. */
 int32_t model_positions(const struct model_config *config);
-/* Return D, F and H D. */
+/* Return D, how much of it rotary positions turn, F and H D. */
 int32_t model_head_dim(const struct model_config *config);
+int32_t model_turned_dim(const struct model_config *config);
 int32_t model_inner_width(const struct model_config *config);
 int64_t model_attention_width(const struct model_config *config);
 /* Returns true if the architecture's class is GPT-2's, whose weights have its names and layout in

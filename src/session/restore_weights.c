@@ -325,18 +325,19 @@ static enum gt_status corrections_upload(struct session *session)
 static enum gt_status angles_upload(struct session *session)
 {
     const struct model_config *config = &session->model->options.config;
-    const int32_t size = model_head_dim(config), rows_max = SESSION_STAGING_FLOATS / size;
+    const int32_t size = model_turned_dim(config), rows_max = SESSION_STAGING_FLOATS / size;
+    const double factor = rope_attention(&config->rope);
     float *row = session->staging;
     if (session->model->angles == TENSOR_NONE)
         return GT_OK;
     for (int32_t first = 0; first < config->block_size; first += rows_max) {
         const int32_t left = config->block_size - first, rows = left < rows_max ? left : rows_max;
         for (int32_t k = 0; k < size / 2; k++) {
-            const double frequency = rope_frequency(&config->rope, size, k);
+            const double frequency = rope_frequency(&config->rope, size, config->block_size, k);
             for (int32_t i = 0; i < rows; i++) {
                 const double angle = (first + i) * frequency;
-                row[i * size + k] = (float)cos(angle);
-                row[i * size + size / 2 + k] = (float)sin(angle);
+                row[i * size + k] = (float)(factor * cos(angle));
+                row[i * size + size / 2 + k] = (float)(factor * sin(angle));
             }
         }
         TRY(exec_upload(session->exec, session->model->angles, (int64_t)first * size, row,

@@ -70,6 +70,15 @@ void start_log_plan(const struct runner *runner)
     change_log(&run->session);
 }
 
+/* Says for which contexts the angles are, if they depend on it. */
+static void rope_log(const struct model_config *config)
+{
+    const bool longer = config->block_size > config->rope.original_context;
+    if (config->position == POSITION_ROPE && rope_depends_on_block(&config->rope))
+        log_result("rope_scaling: of contexts %s %" PRId32 " tokens, since block_size=%" PRId32,
+                   longer ? "beyond" : "up to", config->rope.original_context, config->block_size);
+}
+
 void start_log(const struct runner *runner)
 {
     const struct run *run = &runner->run;
@@ -82,6 +91,7 @@ void start_log(const struct runner *runner)
                    run->source.base);
     log_result("tokens per iteration will be: %.0f", run_tokens_per_update(run->config));
     log_result("device: %s (%s)", run->session.device.info.device, run->session.device.info.detail);
+    rope_log(&options->config);
     for (int i = 0; i < run->mixture.count && run->mixture.count > 1; i++)
         log_result("dataset %.*s: %.4g %% of the samples, %" PRId64 " tokens",
                    run->mixture.parts[i].name_length, run->mixture.parts[i].name,

@@ -43,7 +43,8 @@ TEXT = ("Größe und Maß: für 10 € nähen wir Ärmel, naïve façade, 日本
 RSS_MAX = 48 << 20
 LINEAR = {"attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
 NORMS = {"ln_1": "attn_norm", "ln_2": "ffn_norm"}
-LLAMA_PARTS = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+LLAMA_PARTS = {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up",
+               "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
                "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
                "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
                "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
@@ -51,10 +52,11 @@ LLAMA_FLAGS = ("--n_layer=2", "--n_head=4", "--n_embd=24", "--block_size=16")
 LLAMA_MODELS = {"tied": ("--arch=llama", "--n_kv_head=2", "--rope_scaling=llama3:8,1,4,400"),
                 "untied": ("--arch=llama", "--n_kv_head=1", "--head_dim=8", "--bias=True", "--tie_embeddings=False",
                            "--rope_scaling=linear:2"),
-                "qwen2": ("--arch=qwen2", "--n_kv_head=2"),
+                "qwen2": ("--arch=qwen2", "--n_kv_head=2", "--rope_scaling=yarn:4,8"),
                 "qwen3": ("--arch=qwen3", "--n_kv_head=2", "--head_dim=8", "--tie_embeddings=False"),
                 "olmo2": ("--arch=olmo2", "--n_kv_head=2"),
                 "smollm3": ("--arch=smollm3", "--n_kv_head=2"),
+                "phi3": ("--arch=phi3", "--n_kv_head=2", "--head_dim=8", "--sliding_window=9", "--rope_scaling=longrope:8,1.25,1,1.5,2,3,4.5,6"),
                 "granite": ("--arch=granite", "--n_kv_head=2", "--logits_scaling=0.5", "--bias=True")}
 NEIGHBOURS = ("llama", "smollm3", "granite") # whose heads llama.cpp rotates by pairs of neighbours
 FACTORS = {"embedding_scale": "embedding_multiplier", "residual_scale": "residual_multiplier",
@@ -317,8 +319,14 @@ def llama_keys(architecture, config):
             "embedding_length": 24, "feed_forward_length": config["intermediate_size"], "attention.head_count": 4,
             "attention.head_count_kv": config["num_key_value_heads"], "attention.key_length": head_dim,
             "attention.value_length": head_dim, "attention.layer_norm_rms_epsilon": single(config["rms_norm_eps"]),
-            "rope.dimension_count": head_dim, "rope.freq_base": single(config["rope_theta"])}
-    if scaling and scaling["rope_type"] == "linear":
+            "rope.dimension_count": int(head_dim * config.get("partial_rotary_factor", 1)), "rope.freq_base": single(config["rope_theta"])}
+    if scaling and scaling.get("type") == "longrope":
+        keys.update({"rope.scaling.original_context_length": config["original_max_position_embeddings"],
+                     "rope.scaling.attn_factor": scaling["attention_factor"], "attention.sliding_window": config["sliding_window"]})
+    elif scaling and scaling["rope_type"] == "yarn":
+        keys.update({"rope.scaling.type": "yarn", "rope.scaling.factor": scaling["factor"],
+                     "rope.scaling.original_context_length": scaling["original_max_position_embeddings"]})
+    elif scaling and scaling["rope_type"] == "linear":
         keys.update({"rope.scaling.type": "linear", "rope.scaling.factor": scaling["factor"]})
     keys.update({key: single(config[field]) for key, field in FACTORS.items() if field in config})
     return {architecture + "." + key: value for key, value in keys.items()}
@@ -346,7 +354,7 @@ def check_llama_gguf(name, dtype):
     done = run(GPT_EXPORT, "--out_dir=out-" + name, "--format=gguf", "--dtype", dtype, path)
     check(done.returncode == 0 and b"tanh" not in done.stderr, "%s: %s" % (path, done.stderr))
     config, wanted, gguf = config_of(name), weights_of(name), Gguf(path)
-    architecture = name if name in ("qwen2", "qwen3", "olmo2", "smollm3", "granite") else "llama"
+    architecture = name if name in ("qwen2", "qwen3", "olmo2", "smollm3", "granite", "phi3") else "llama"
     check(gguf.keys["general.architecture"] == architecture and gguf.keys["tokenizer.ggml.model"] == "gpt2", "%s: architecture" % path)
     found = {key: value for key, value in gguf.keys.items() if key.split(".")[0] not in ("general", "tokenizer", "gpt_train")}
     check(found == llama_keys(architecture, config), "%s: keys %s" % (path, found))
@@ -356,6 +364,9 @@ def check_llama_gguf(name, dtype):
         pairs = list(zip(array.array("f", data), llama_divisors(config)))
         check((dims, kind) == ([3], 0) and all(abs(a - b) < 1e-6 * b for a, b in pairs), "%s: divisors %s" % (path, pairs))
         check(pairs[0][0] == 1 and 1 < pairs[1][0] < 8 and pairs[2][0] == 8, "%s: kinds of divisors" % path)
+    for which in ("long", "short") if name == "phi3" else ():
+        divisors = array.array("f", config["rope_scaling"][which + "_factor"]).tobytes()
+        check(tensors.pop(f"rope_factors_{which}.weight") == ([3], 0, divisors), f"{path}: {which} divisors")
     check(("output.weight" in tensors) == (name in ("untied", "qwen3", "olmo2")), "%s: the output layer" % path)
     if name == "olmo2": # which llama.cpp needs even if it is the embedding
         check(tensors.pop("output.weight") == tensors["token_embd.weight"], "%s: the copy of the embedding" % path)
@@ -378,6 +389,13 @@ def check_llama():
         check(tensors_read("hf-%s/model.safetensors" % name) == tensors_read("out-%s/model.safetensors" % name), "hf-%s: tensors" % name)
         must(GPT_EXPORT, "--out_dir=hf-" + name, "--format=gguf", "--dtype=float32", "again.gguf", "--force")
         check(Gguf("again.gguf").tensors == Gguf(name + "-float32.gguf").tensors, "%s: the export of an export differs" % name)
+    must(GPT_TRAIN, "--init_from=phi3-float32.gguf", "--dataset=phi3", "--out_dir=out-gguf", "--block_size=16", "--max_iters=0", "--eval_iters=1",
+         "--batch_size=1", "--gradient_accumulation_steps=1", "--always_save_checkpoint=True", "--learning_rate=0", "--min_lr=0",
+         "--decay_lr=False")
+    check(tensors_read("out-gguf/model.safetensors") == tensors_read("out-phi3/model.safetensors"), "phi3: tensors of a GGUF")
+    wanted, found = read_json("out-phi3/config.json"), read_json("out-gguf/config.json")
+    found["rms_norm_eps"] = wanted["rms_norm_eps"] # which has 32 bits there
+    check(found == wanted, f"phi3: {found} of a GGUF, not {wanted}")
     folder, longer = "hf-tied", dict(read_json("hf-tied/config.json"), max_position_embeddings=64) # than its run's block_size
     write_json(folder + "/config.json", longer)
     must(GPT_TRAIN, "--init_from=./" + folder, "--dataset=tied", "--out_dir=out-longer", "--block_size=16", "--max_iters=0", "--eval_iters=1",

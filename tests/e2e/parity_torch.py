@@ -44,6 +44,7 @@ except ImportError:
 STEP_DUMP = os.environ.get("STEP_DUMP", os.path.join(BUILD, "tests/model/step_dump"))
 SEED = 20240611
 LAYERS, HEADS, CHANNELS, BLOCK, VOCAB, BATCH, ACCUMULATION = 2, 4, 64, 32, 97, 5, 2
+ORIGINAL = 16  # the context of rotary scalings
 RATE, DECAY, BETAS, EPSILON, CLIP = 1e-3, 0.1, (0.9, 0.95), 1e-8, 0.8
 STEPS = 10
 GRADIENT_BOUND = LOSS_BOUND = 1e-5  # doc/numerics.md, the whole model
@@ -64,6 +65,7 @@ class Modern:
         self.post, self.vocab = rest.get("norm_place", "pre") == "post", rest.get("vocab", VOCAB)
         self.windows = rest.get("windows", [0] * LAYERS)  # of the layers; 0: none
         self.interval = rest.get("no_rope_layer_interval", 0)
+        self.turned = int(size * rest.get("share", 1.0))  # numbers of a head
         self.embedding, self.residual, self.scores, self.divisor = rest.get("multipliers", (1.0, 1.0, size ** -0.5, 1.0))
         self.norms = ("input_layernorm", "post_attention_layernorm")
         if kind == "olmo2":
@@ -75,7 +77,7 @@ class Modern:
         for whole, parts, rows in (("qkv_proj", ("q_proj", "k_proj", "v_proj"), (self.q, self.kv, self.kv)),
                                    ("gate_up_proj", ("gate_proj", "up_proj"), (self.inner, self.inner)),
                                    ("qk_norm", ("q_norm", "k_norm"), qk)):
-            if whole in name:
+            if whole in name and self.kind != "phi3":
                 return {name.replace(whole, part): count for part, count in zip(parts, rows)}
         return {name: -1}
 
@@ -107,6 +109,8 @@ class Modern:
         if self.kind == "granite":
             config.update({"embedding_multiplier": self.embedding, "residual_multiplier": self.residual,
                            "attention_multiplier": self.scores, "logits_scaling": self.divisor})
+        if self.kind == "phi3":
+            config.update(partial_rotary_factor=self.turned / self.size, original_max_position_embeddings=ORIGINAL)
         if any(self.windows):
             config["sliding_window"] = max(self.windows)
         if any(self.windows) and self.kind != "mistral":
@@ -125,20 +129,35 @@ class Modern:
         return x / torch.sqrt((x ** 2).mean(-1, keepdim=True) + 1e-5) * gain
 
     def frequencies(self):
-        f = self.theta ** (-torch.arange(0, self.size, 2, dtype=torch.float64) / self.size)
-        if self.scaling and self.scaling["rope_type"] == "linear":
+        f = self.theta ** (-torch.arange(0, self.turned, 2, dtype=torch.float64) / self.turned)
+        kind = self.scaling["rope_type"] if self.scaling else "default"
+        if kind == "linear":
             return f / self.scaling["factor"]
-        if self.scaling:
+        if kind == "longrope":  # a block is longer than the original context
+            return f / torch.tensor(self.scaling["long_factor"], dtype=torch.float64)
+        if kind == "yarn":  # pairs that turn 32 times there keep their frequency, those that turn once have a fourth
+            low, high = (self.turned * math.log(ORIGINAL / (turns * 2 * math.pi)) / (2 * math.log(self.theta)) for turns in (32, 1))
+            share = ((torch.arange(self.turned // 2) - max(math.floor(low), 0)) / (math.ceil(high) - max(math.floor(low), 0))).clamp(0, 1)
+            return share * f / self.scaling["factor"] + (1 - share) * f
+        if kind == "llama3":
             s, waves = self.scaling, self.scaling["original_max_position_embeddings"] * f / (2 * torch.pi)
             share = ((waves - s["low_freq_factor"]) / (s["high_freq_factor"] - s["low_freq_factor"])).clamp(0, 1)
             return (1 - share) * f / s["factor"] + share * f
         return f
 
+    def attention_factor(self):
+        """Of cosines and sines: as modeling_rope_utils.py has it."""
+        kind = self.scaling["rope_type"] if self.scaling else "default"
+        if kind == "longrope":
+            return math.sqrt(1 + math.log(2 * BLOCK / ORIGINAL) / math.log(ORIGINAL))
+        return 0.1 * math.log(self.scaling["factor"]) + 1 if kind == "yarn" else 1.0
+
     def turn(self, x):
-        """Turns [B, heads, T, D] by pairs (i, i + D / 2)."""
+        """Turns the first R numbers of [B, heads, T, D] by pairs (i, i + R / 2)."""
         angles = torch.arange(x.shape[2], dtype=torch.float64)[:, None] * self.frequencies()
-        a, b = x.chunk(2, -1)
-        return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
+        cosine, sine = (self.attention_factor() * values for values in (angles.cos(), angles.sin()))
+        a, b = x[..., :self.turned].chunk(2, -1)
+        return torch.cat([a * cosine - b * sine, b * cosine + a * sine, x[..., self.turned:]], -1)
 
     def heads_of(self, w, at, qkv, turns):
         """Returns queries, keys and values, [B, heads, T, D]."""
@@ -552,7 +571,8 @@ MODERN = {
         "rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
         "original_max_position_embeddings": 32}),
     "mistral": Modern("mistral", 4, 16, 40, True, scaling={"rope_type": "linear", "factor": 2.0}, windows=[9, 9]),
-    "qwen2": Modern("qwen2", 1, 16, 96, True, qkv_bias=True, theta=1e6),
+    "qwen2": Modern("qwen2", 1, 16, 96, True, qkv_bias=True, theta=1e3, scaling={
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": ORIGINAL}),
     "qwen3": Modern("qwen3", 2, 32, 64, False, qk_norm="head", theta=1e6),
     "wide-heads": Modern("qwen3", 1, 256, 48, True, qk_norm="head", windows=[20, 0]),
     "olmo2": Modern("olmo2", 2, 16, 72, False, norm_place="post", qk_norm="full", theta=5e5),
@@ -560,6 +580,8 @@ MODERN = {
     "granite": Modern("granite", 2, 16, 64, True, multipliers=(2.0, 0.5, 0.15, 0.8)),
     "mixture": Modern("gpt_train", 2, 16, 100, True, norm="layernorm", mlp="gelu", qk_norm="full"),
     "norms-behind": Modern("gpt_train", 4, 16, 48, True, norm="layernorm", norm_place="post", qkv_bias=True),
+    "phi3": Modern("phi3", 2, 16, 64, True, share=0.75, scaling={
+        "type": "longrope", "rope_type": "longrope", "short_factor": [1.0] * 6, "long_factor": [1 + i / 4 for i in range(6)]}),
 }
 
 

@@ -28,7 +28,7 @@ struct dump {
     float *logits;
 };
 
-static enum gt_status dump_open(struct dump *dump, const char *folder)
+static enum gt_status dump_open(struct dump *dump, const char *folder, int64_t count)
 {
     void *array;
     config_defaults(&dump->config, CONFIG_SAMPLE);
@@ -38,6 +38,8 @@ static enum gt_status dump_open(struct dump *dump, const char *folder)
                                     .generate = true,
                                     .generate_batch = 1,
                                     .prefill_time = 1};
+    if (options.config.position == POSITION_ROPE && count > options.config.block_size)
+        options.config.block_size = (int32_t)count;
     TRY(session_open(dump->mem, &dump->config, &dump->session));
     TRY(session_plan(&dump->session, &options));
     TRY(session_start(&dump->session));
@@ -75,7 +77,7 @@ int main(int argc, char **argv)
     enum gt_status status = file_read_all(argv[2], IDS_BYTES_MAX, &ids, &bytes);
     FILE *out = status == GT_OK ? fopen(argv[3], "wb") : NULL;
     if (out)
-        status = dump_open(&dump, argv[1]);
+        status = dump_open(&dump, argv[1], (int64_t)(bytes / sizeof(int32_t)));
     if (out && status == GT_OK)
         status = dump_write(&dump, (const int32_t *)(const void *)ids,
                             (int64_t)(bytes / sizeof(int32_t)), out);

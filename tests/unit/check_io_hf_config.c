@@ -1,5 +1,7 @@
 /* Tests of config.json: the written fields, the accepted ones, and that everything else is refused
  * by field. */
+#include <math.h>
+
 #include "io/hf_config.h"
 
 #include "tests/unit/io_case.h"
@@ -146,7 +148,12 @@ TEST(makes_what_it_parses_of_llamas_family)
         config.qk_norm = kinds[i].qk_norm;
         config.norm_place = kinds[i].norm_place;
         config.norm_epsilon = 1e-6;
-        config.rope = (struct rope_config){5e5, ROPE_SCALING_LLAMA3, 32.0, 1.0, 4.0, 8192};
+        config.rope = (struct rope_config){.theta = 5e5,
+                                           .scaling = ROPE_SCALING_LLAMA3,
+                                           .factor = 32.0,
+                                           .low_freq_factor = 1.0,
+                                           .high_freq_factor = 4.0,
+                                           .original_context = 8192};
         config.max_positions = 77;
         ck_assert_int_eq(hf_config_make(&config, 1, -1, &root), GT_OK);
         ck_assert_str_eq(json_string_value(json_object_get(root, "model_type")), kinds[i].type);
@@ -210,6 +217,47 @@ TEST(reads_llamas_other_spellings)
 }
 
 #define KV ",\"num_key_value_heads\":2"
+#define SCALED(type, fields) \
+    "{\"model_type\":\"" type "\"," LLAMA_SIZES KV ",\"rope_scaling\":{" fields "}"
+
+/* The attention factors are those of modeling_rope_utils.py of transformers 5.24. */
+TEST(scalings_come_back)
+{
+    static const struct {
+        const char *text, *scaling;
+        double attention;
+    } cases[] = {
+        {SCALED("qwen2",
+                "\"type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":16") "}",
+         "yarn:4,16", 1.1386294361119891},
+        {SCALED("llama", "\"rope_type\":\"yarn\",\"factor\":8,\"beta_fast\":20,\"mscale\":0.7,"
+                         "\"mscale_all_dim\":0.4,\"truncate\":false") "}",
+         "yarn:8,64,20,1,1.0575928109100559,0", 1.0575928109100559},
+        {SCALED("llama", "\"type\":\"dynamic\",\"factor\":2") "}", "dynamic:2,64", 1.0},
+        {SCALED("llama", "\"type\":\"longrope\",\"short_factor\":[1.5],\"long_factor\":[2.1],"
+                         "\"factor\":4,\"original_max_position_embeddings\":16") "}",
+         "longrope:16,1.2247448713915889,1.5,2.0999999", 1.2247448713915889},
+        {SCALED(
+             "phi3",
+             "\"type\":\"su\",\"short_factor\":[1],\"long_factor\":[2]") ",\"original_max_position_embeddings\":32,\"partial_rotary_factor\":0.5}",
+         "longrope:32,1.0954451150103321,1,2", 1.0954451150103321},
+    };
+    char text[ROPE_SCALING_TEXT_MAX];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct model_config config;
+        struct hf_config_rest rest;
+        ck_assert_int_eq(parse(cases[i].text, &config, &rest), GT_OK);
+        for (int again = 0; again < 2; again++) {
+            json_t *root;
+            ck_assert_str_eq(rope_scaling_text(text, &config.rope), cases[i].scaling);
+            ck_assert(fabs(rope_attention(&config.rope) - cases[i].attention) < 1e-15);
+            ck_assert_int_eq(hf_config_make(&config, -1, -1, &root), GT_OK);
+            ck_assert_int_eq(hf_config_parse(root, "x", &config, &rest), GT_OK);
+            json_decref(root);
+        }
+    }
+}
+
 #define MISTRAL "{\"model_type\":\"mistral\"," LLAMA_SIZES KV
 #define QWEN2 "{\"model_type\":\"qwen2\"," LLAMA_SIZES KV
 #define QWEN3 "{\"model_type\":\"qwen3\"," LLAMA_SIZES KV
@@ -354,8 +402,19 @@ static const struct {
     {"{" LLAMA ",\"embedding_multiplier\":2}", GT_UNSUPPORTED, "\"embedding_multiplier\": 2"},
     {"{" LLAMA ",\"rope_parameters\":{\"partial_rotary_factor\":0.5}}", GT_UNSUPPORTED,
      "partial_rotary_factor"},
-    {"{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4}}", GT_UNSUPPORTED, "yarn"},
-    {"{" LLAMA ",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8}}", GT_DATA, "llama3:8,0,0,0"},
+    {"{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"ntk\",\"factor\":4}}", GT_UNSUPPORTED,
+     "\"ntk\""},
+    {"{" LLAMA ",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8}}", GT_DATA, "llama3:8,0,0,64"},
+    {"{" LLAMA ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"beta_fast\":0.5}}", GT_DATA,
+     "yarn:4,64,0.5,1"},
+    {"{" LLAMA
+     ",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1],\"long_factor\":[1,2]}}",
+     GT_DATA, "long_factor"},
+    {"{" LLAMA
+     ",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[0],\"long_factor\":[2]}}",
+     GT_DATA, "longrope:64,1,0,2"},
+    {"{\"model_type\":\"phi3\"," LLAMA_SIZES ",\"partial_rotary_factor\":-0.5}", GT_DATA,
+     "partial_rotary_factor"},
     {"{" LLAMA ",\"partial_rotary_factor\":0.5}", GT_UNSUPPORTED, "partial_rotary_factor"},
     {"{" LLAMA ",\"final_logit_softcapping\":30}", GT_UNSUPPORTED, "final_logit_softcapping"},
     {"{" LLAMA ",\"quantization_config\":{\"bits\":4}}", GT_UNSUPPORTED, "quantization_config"},

@@ -46,6 +46,7 @@ static const struct {
     {"HuggingFaceTB/SmolLM2-135M", 134515008},
     {"HuggingFaceTB/SmolLM2-360M", 361821120},
     {"HuggingFaceTB/SmolLM2-1.7B", 1711376384},
+    {"microsoft/Phi-4-mini-instruct", 3836021760},
     {"TinyLlama/TinyLlama-1.1B-Chat-v1.0", 1100048384},
     {"mistralai/Mistral-7B-v0.3", 7248023552},
 };

@@ -15,6 +15,7 @@
 #include <math.h>
 
 #include "base/size.h"
+#include "io/foreign_models.h"
 #include "io/known_models.h"
 #include "model/parameters.h"
 
@@ -1070,6 +1071,12 @@ static enum gt_status arch_find(const json_t *root, const char *source, const ch
             (void)snprintf(list + used, sizeof list - used, "%s%s", used > 0 ? ", " : "",
                            (*out)->name);
     }
+    if (foreign_model_what(root, type) != NULL)
+        return FAIL(GT_UNSUPPORTED,
+                    "%s: field \"model_type\": \"%.64s\" is not supported, since it %s; a model of "
+                    "about this size is %s",
+                    source, type, foreign_model_what(root, type),
+                    known_model_of_size(parameters_like(root)));
     return refuse_word(source, "model_type", type, list,
                        TEXT(WORDS_TEXT_MAX, "; a model of about this size is %s",
                             known_model_of_size(parameters_like(root))));

@@ -20,6 +20,7 @@ libgpttrain_a_SOURCES += \
 	src/io/gguf_tokenizer.c src/io/gguf_tokenizer.h \
 	src/io/gguf_mixture.c src/io/gguf_mixture.h \
 	src/io/hf_cache.c src/io/hf_cache.h \
+	src/io/foreign_models.c src/io/foreign_models.h \
 	src/io/hf_config.c src/io/hf_config.h \
 	src/io/known_models.c src/io/known_models.def src/io/known_models.h \
 	src/io/llmc_model.c src/io/llmc_model.h \

@@ -17,7 +17,7 @@ EXTRA_DIST += tests/fuzz/corpus $(FUZZ_SHARED) tests/fuzz/fuzz_common.c tests/fu
 	$(FUZZ_TARGETS:%=tests/fuzz/fuzz_%.c)
 
 FUZZ_IO_FILES = src/io/checkpoint_load.c src/io/checkpoint_record.c src/io/ggml_block.c src/io/gguf.c src/io/gguf_model.c \
-	src/io/gguf_tokenizer.c src/io/hf_config.c src/io/known_models.c src/io/llmc_model.c \
+	src/io/foreign_models.c src/io/gguf_tokenizer.c src/io/hf_config.c src/io/known_models.c src/io/llmc_model.c \
 	src/io/nanogpt.c src/io/pickle.c src/io/safetensors.c src/io/safetensors_table.c src/io/zip_stored.c
 FUZZ_PLAN_FILES = src/plan/device_profile.c src/plan/device_profile_file.c src/plan/oom_message.c src/plan/oom_text.c
 # Profiles look at the declarations of ops, which bring the differentiation rules.

@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
-"""For published figures, not in CI: the splits of Llama 3, Qwen2, SmolLM and GPT-2 against Hugging Face's tokenizers.
+"""For published figures, not in CI: the splits of Llama 3, Qwen2 and 3.5, Phi-4-mini, SmolLM and GPT-2 against Hugging Face's tokenizers.
 
     bench/record_tokenizers.py --build=BUILD [--megabytes=10] [--vocab-size=8192] [--seed=1] [--work=FOLDER]
 
 PYTHON needs tokenizers and transformers; BUILD needs tests/tools/tokenizer_tool, which `make check` builds.
 
 The text is this machine's translations of programs (the .mo files below /usr/share; of record 95 languages and some
-twenty-five scripts), this project's sources, and characters of all scripts mixed at random, with runs of white space,
-numbers, contractions and combining marks.  For each model a tokenizer.json with its layout is made: `tokenizers` trains
+twenty-five scripts), this project's sources, and all code points, and characters of all scripts mixed at random, with runs of
+white space, numbers, contractions and combining marks.  For each model a tokenizer.json with its layout is made: `tokenizers` trains
 the vocabulary with the model's real expression.  Then both sides encode every document; the ids are compared one by one.
 
   gpt2     ByteLevel alone
   smollm   Digits and ByteLevel, special tokens inside the vocabulary
   llama3   its expression, ignore_merges (every seventh merge is taken out, and its token stays), a template with BOS
   qwen2    its expression, NFC, added tokens that are not special
+  o200k    Phi-4-mini's expression, the same added tokens
+  qwen3.5  its expression, NFC, the same added tokens
 
 tokenizers 0.23 normalizes by Unicode 9: it does not know the classes of the marks that were added later (98 up to
 Unicode 14), and leaves two such marks in the order of the text.  gpt-train puts them in order, as Unicode says.  These
@@ -41,6 +43,11 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, tr
 from common import TOP, options_of, run
 
 FAMILY = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+O200K = "|".join([r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+                  r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+                  r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"])
+QWEN35 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+"
+          r"|\s+(?!\S)|\s+")
 TOOLS = ["<tool_call>", "</tool_call>", "<think>", "</think>"]
 DOCUMENT = 1 << 14
 
@@ -119,7 +126,7 @@ def mixtures(source, size):
     common = [" ", "  ", "   ", "\n", "\n\n", "\r\n", "\t", " \n", "\u00a0", "\u3000", "\u2028", "1", "12", "1234", "\u0663\u0664",
               "\u00b2", "\u2167", "'s", "'LL", "'\u017f", "\u2019s", ".", "...\n", "!?\r\n", "a", "Re", "\U0001f600",
               *TOOLS, "<|endoftext|>"]
-    texts, total = [], 0
+    texts, total = ["".join(chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000 and chr(code) not in unknown)], 0
     while total < size:
         parts = []
         for _ in range(400):
@@ -148,13 +155,14 @@ def byte_level(use_regex):
     return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=use_regex)
 
 
-def split(number):
-    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(FAMILY % number), "isolated"), byte_level(False)])
+def split(regex):
+    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(regex), "isolated"), byte_level(False)])
 
 
 SPLITS = {"gpt2": lambda: byte_level(True),
           "smollm": lambda: pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level(True)]),
-          "llama3": lambda: split(r"\p{N}{1,3}"), "qwen2": lambda: split(r"\p{N}")}
+          "llama3": lambda: split(FAMILY % r"\p{N}{1,3}"), "qwen2": lambda: split(FAMILY % r"\p{N}"),
+          "o200k": lambda: split(O200K), "qwen3.5": lambda: split(QWEN35)}
 
 
 def added(number, text, special):
@@ -166,7 +174,7 @@ def make(name, texts, vocab_size):
     """Returns tokenizer.json as the model's own is laid out."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = SPLITS[name]()
-    if name == "qwen2":
+    if name in ("qwen2", "qwen3.5"):
         tokenizer.normalizer = normalizers.NFC()
     trainer = trainers.BpeTrainer(vocab_size=vocab_size, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
                                   special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"] if name == "smollm" else [])
@@ -177,7 +185,7 @@ def make(name, texts, vocab_size):
     count = len(root["model"]["vocab"])
     if name == "gpt2":
         root["added_tokens"] = [added(count, "<|endoftext|>", True)]
-    if name == "qwen2":
+    if name in ("qwen2", "qwen3.5", "o200k"):
         specials = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
         root["added_tokens"] = [added(count + i, text, i < 3) for i, text in enumerate(specials + TOOLS)]
     if name == "llama3":

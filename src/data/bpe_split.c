@@ -2,10 +2,11 @@
  *
  * Each pattern is anchored and matches any character, so each match is the next piece.  Character
  * classes are written out, because PCRE2's \s has characters that Rust's and Python's \s lack, and
- * because PCRE2 10.42 only knows the letters and numbers of Unicode 14.0; those of 15.0, 15.1
- * and 16.0 are added.  Repeats of letters, numbers and signs are possessive, so only white space
- * backtracks.  This file validates UTF-8 once and turns off PCRE2's own check. ASCII words, which
- * are most of most texts, are found without PCRE2.
+ * because PCRE2 10.42 only knows the letters, marks and numbers of Unicode 14.0; those
+ * of 15.0, 15.1 and 16.0 are added.  Repeats of letters, numbers and signs are possessive, so only
+ * white space backtracks, and words that are divided where their case changes.  This file validates
+ * UTF-8 once and turns off PCRE2's own check. ASCII words, which are most of most texts, are found
+ * without PCRE2.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -31,6 +32,26 @@
     "\\x{11F12}-\\x{11F33}\\x{1342F}\\x{13441}-\\x{13446}\\x{13460}-\\x{143FA}\\x{16100}-\\x{1611D}"                  \
     "\\x{16D40}-\\x{16D6C}\\x{18CFF}\\x{1B132}\\x{1B155}\\x{1DF25}-\\x{1DF2A}\\x{1E030}-\\x{1E06D}"                   \
     "\\x{1E4D0}-\\x{1E4EB}\\x{1E5D0}-\\x{1E5ED}\\x{1E5F0}\\x{2B739}\\x{2EBF0}-\\x{2EE5D}\\x{31350}-\\x{323AF}"
+/* Letters without case and marks belong to both. */
+#define MARK                                                                                         \
+    "\\p{M}\\x{897}\\x{CF3}\\x{ECE}\\x{10D69}-\\x{10D6D}\\x{10EFC}-\\x{10EFF}\\x{11241}"             \
+    "\\x{113B8}-\\x{113C0}\\x{113C2}\\x{113C5}\\x{113C7}-\\x{113CA}\\x{113CC}-\\x{113D0}\\x{113D2}"  \
+    "\\x{113E1}-\\x{113E2}\\x{11F00}-\\x{11F01}\\x{11F03}\\x{11F34}-\\x{11F3A}\\x{11F3E}-\\x{11F42}" \
+    "\\x{11F5A}\\x{13440}\\x{13447}-\\x{13455}\\x{1611E}-\\x{1612F}\\x{1E08F}\\x{1E4EC}-\\x{1E4EF}"  \
+    "\\x{1E5EE}-\\x{1E5EF}"
+#define UNCASED_LETTER                                                                               \
+    "\\p{Lm}\\p{Lo}\\x{105C0}-\\x{105F3}\\x{10D4A}-\\x{10D4F}\\x{10D6F}\\x{10EC2}-\\x{10EC4}"        \
+    "\\x{1123F}-\\x{11240}\\x{11380}-\\x{11389}\\x{1138B}\\x{1138E}\\x{11390}-\\x{113B5}\\x{113B7}"  \
+    "\\x{113D1}\\x{113D3}\\x{11BC0}-\\x{11BE0}\\x{11F02}\\x{11F04}-\\x{11F10}\\x{11F12}-\\x{11F33}"  \
+    "\\x{1342F}\\x{13441}-\\x{13446}\\x{13460}-\\x{143FA}\\x{16100}-\\x{1611D}\\x{16D40}-\\x{16D6C}" \
+    "\\x{18CFF}\\x{1B132}\\x{1B155}\\x{1E030}-\\x{1E06D}\\x{1E4D0}-\\x{1E4EB}\\x{1E5D0}-\\x{1E5ED}"  \
+    "\\x{1E5F0}\\x{2B739}\\x{2EBF0}-\\x{2EE5D}\\x{31350}-\\x{323AF}"
+#define UPPER                                                                                          \
+    "\\p{Lu}\\p{Lt}\\x{1C89}\\x{A7CB}-\\x{A7CC}\\x{A7DA}\\x{A7DC}\\x{10D50}-\\x{10D65}" UNCASED_LETTER \
+        MARK
+#define LOWER                                                                                     \
+    "\\p{Ll}\\x{1C8A}\\x{A7CD}\\x{A7DB}\\x{10D70}-\\x{10D85}\\x{1DF25}-\\x{1DF2A}" UNCASED_LETTER \
+        MARK
 #define NUMBER                                                                                                           \
     "0-9\\p{N}\\x{10D40}-\\x{10D49}\\x{116D0}-\\x{116E3}\\x{11BF0}-\\x{11BF9}\\x{11F50}-\\x{11F59}\\x{16130}-\\x{16139}" \
     "\\x{16D70}-\\x{16D79}\\x{1CCF0}-\\x{1CCF9}\\x{1D2C0}-\\x{1D2D3}\\x{1E4F0}-\\x{1E4F9}\\x{1E5F1}-\\x{1E5FA}"
@@ -43,6 +64,12 @@
 #define OF_LLAMA(number)                                                           \
     "(?i:" ENDINGS ")|[^\\r\\n" LETTER NUMBER "]?[" LETTER "]++|" number "|" SIGNS \
     "[\\r\\n]*+|[" SPACE "]*[\\r\\n]++" SPACES("")
+#define PREFIX "[^\\r\\n" LETTER NUMBER "]?"
+#define ENDING "(?i:" ENDINGS ")?"
+#define REGEX_ENDING "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+#define REGEX_UPPER "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
+#define REGEX_LOWER "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
+#define REGEX_PREFIX "[^\\r\\n\\p{L}\\p{N}]?"
 #define REGEX_OF_LLAMA(number)                                           \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" number \
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
@@ -58,6 +85,21 @@ const struct bpe_split_form bpe_splits[] = {
                           OF_LLAMA("[" NUMBER "]{1,3}+"), true},
     [BPE_SPLIT_QWEN2] = {"qwen2", "qwen2", REGEX_OF_LLAMA("\\p{N}"), OF_LLAMA("[" NUMBER "]"),
                          true},
+    [BPE_SPLIT_O200K] =
+        {"o200k", "gpt-4o",
+         REGEX_PREFIX "[" REGEX_UPPER "]*[" REGEX_LOWER "]+" REGEX_ENDING REGEX_PREFIX
+                      "[" REGEX_UPPER "]+[" REGEX_LOWER "]*" REGEX_ENDING
+                      "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+         PREFIX "[" UPPER "]*[" LOWER "]+" ENDING "|" PREFIX "[" UPPER "]+[" LOWER "]*" ENDING
+                "|[" NUMBER "]{1,3}+|" SIGNS "[\\r\\n/]*+|[" SPACE "]*[\\r\\n]++" SPACES(""),
+         true},
+    [BPE_SPLIT_QWEN35] = {"qwen3.5", "qwen35",
+                          "(?i:'s|'t|'re|'ve|'m|'ll|'d)|" REGEX_PREFIX "[\\p{L}\\p{M}]+|\\p{N}| "
+                          "?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+                          "(?i:" ENDINGS ")|" PREFIX "[" LETTER MARK "]++|[" NUMBER
+                          "]|\\x20?[^" SPACE LETTER MARK NUMBER "]++[\\r\\n]*+|[" SPACE
+                          "]*[\\r\\n]++" SPACES(""),
+                          true},
     [BPE_SPLIT_MARKS] = {"marks", "default-marks", NULL, "(?s:.)", true},
 };
 
@@ -146,12 +188,19 @@ static bool is_digit(unsigned char byte)
     return byte >= '0' && byte <= '9';
 }
 
-/* Returns the length of the piece at `bytes` when it consists of ASCII letters, or digits in
- * GPT-2's split, optionally after a space, and the next byte is ASCII and so shows that it ends;
- * else 0. */
+/* Returns the length of the piece at `bytes` when it consists of ASCII letters, of which only the
+ * first is a capital where case divides, or digits in GPT-2's split, optionally after a space, and
+ * the next byte is ASCII and so shows that it ends; else 0. */
 static size_t piece_plain(const unsigned char *bytes, size_t count, enum bpe_split split)
 {
     size_t at = bytes[0] == ' ' ? 1 : 0;
+    if (split == BPE_SPLIT_O200K) {
+        at += at < count && bytes[at] >= 'A' && bytes[at] <= 'Z' ? 1 : 0;
+        const size_t begin = at;
+        while (at < count && bytes[at] >= 'a' && bytes[at] <= 'z')
+            at++;
+        return at > begin && (at == count || (bytes[at] < 0x80 && bytes[at] != '\'')) ? at : 0;
+    }
     if (at < count && is_letter(bytes[at]))
         while (at < count && is_letter(bytes[at]))
             at++;
@@ -250,7 +299,8 @@ size_t bpe_split_cut(const char *text, size_t count, bool joins_newlines, bool *
     assert(count >= 1);
     *out_forced = false;
     for (size_t at = count - 1; at > 0; at--) {
-        if (joins_newlines && text[at - 1] == '\n' && begins_in_visible(text, at, count))
+        if (joins_newlines && text[at - 1] == '\n' && text[at] != '/' &&
+            begins_in_visible(text, at, count))
             return at;
         if ((text[at] == ' ' || (text[at] == '\n' && !joins_newlines)) && ends_in_visible(text, at))
             return at;

@@ -4,8 +4,10 @@
  * encoder.py) smollm   each number alone, and what is between them as GPT-2 (tokenizer.json of
  * SmolLM and SmolLM2) llama3   (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|
  * ?[^\s\p{L}\p{N}]+[\r\n]*| \s*[\r\n]+|\s+(?!\S)|\s+   (its tokenizer.json) qwen2    the same with
- * \p{N} for \p{N}{1,3} (tokenizer.json of Qwen2, 2.5 and 3) marks    not here: bpe_marks.h divides
- * text at SentencePiece's marks (Llama 2, Gemma)
+ * \p{N} for \p{N}{1,3} (tokenizer.json of Qwen2, 2.5 and 3) o200k    words end where lower case
+ * becomes upper case, with 's and the like at their end (tokenizer.json of Phi-4-mini) qwen3.5
+ * Qwen2's, with marks as letters (tokenization_qwen3_5.py of transformers) marks    not here:
+ * bpe_marks.h divides text at SentencePiece's marks (Llama 2, Gemma)
  *
  * Letters, numbers and white space follow Unicode 16, or PCRE2's version where that is newer. Bytes
  * that are not UTF-8 are kept: the valid text before them is split as if it ended there; the bytes
@@ -23,6 +25,8 @@ enum bpe_split {
     BPE_SPLIT_SMOLLM,
     BPE_SPLIT_LLAMA3,
     BPE_SPLIT_QWEN2,
+    BPE_SPLIT_O200K,
+    BPE_SPLIT_QWEN35,
     BPE_SPLIT_MARKS,
     BPE_SPLIT_COUNT
 };
@@ -51,8 +55,9 @@ size_t bpe_splitter_next(struct bpe_splitter *splitter, const char **out);
  * newline that follows a visible character.  GPT-2's split never has a piece across such a place
  * and never looks back over one, so both sides, encoded separately, give the ids of the whole. With
  * the split's `joins_newlines`, the function cuts after the last newline before a visible
- * character, or before such a space.  If the text has no such place, it sets *out_forced and cuts
- * between characters if the text is UTF-8, else at `count`.  1 <= count; the result is at least 1.
+ * character other than a slash, or before such a space.  If the text has no such place, it sets
+ * *out_forced and cuts between characters if the text is UTF-8, else at `count`.  1 <= count; the
+ * result is at least 1.
  */
 size_t bpe_split_cut(const char *text, size_t count, bool joins_newlines, bool *out_forced);
 

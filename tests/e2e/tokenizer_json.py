@@ -30,6 +30,9 @@ HAS_NFC = b"#define HAVE_ICU 1" in read(os.path.join(BUILD, "config.h"))
 SPACES = set(map(chr, [*range(9, 14), 32, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000]))
 ENDINGS = ("s", "t", "re", "ve", "m", "ll", "d")
 REGEX = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+O200K = "|".join([r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+                  r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+                  r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"])
 BYTE_STEP = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True}
 
 
@@ -89,6 +92,34 @@ def family_end(text, at, digits):
     return newlines[-1] + 1 if newlines else spaces_end(text, at)
 
 
+def cased_end(text, at, first, least):
+    """The end of [first]* and [lower]+ behind at most one sign, of [first]+ and [lower]* if `least` is 1; `at` if there is none."""
+    def run_of(place, letters):
+        while place < len(text) and unicodedata.category(text[place]) in letters:
+            place += 1
+        return place
+    signed = kind(text[at]) in "OS" and text[at] not in "\r\n"
+    for begin in ([at + 1] if signed else []) + [at]:
+        for middle in range(run_of(begin, first), begin - 1 + least, -1):
+            end = run_of(middle, LOWER)
+            if end > middle - least:
+                return max((ending_end(text, end, str.casefold) if end < len(text) else end), end)
+    return at
+
+
+def o200k_end(text, at):
+    for least in (0, 1):
+        if cased_end(text, at, UPPER, least) > at:
+            return cased_end(text, at, UPPER, least)
+    found = family_end(text, at, 3) if kind(text[at]) != "L" else at + 1
+    signs = at + (text[at] == " ")
+    if run_end(text, signs, "O") > signs:
+        found = run_end(text, signs, "O")
+        while found < len(text) and text[found] in "\r\n/":
+            found += 1
+    return found
+
+
 def pieces_of(text, piece_end):
     at, pieces = 0, []
     while at < len(text):
@@ -110,7 +141,8 @@ def smollm_pieces(text):
     return pieces + pieces_of(part, gpt2_end)
 
 
-SPLITS = {"smollm": smollm_pieces, "llama3": lambda text: pieces_of(text, lambda t, at: family_end(t, at, 3)),
+UPPER, LOWER = {"Lu", "Lt", "Lm", "Lo", "Mn", "Mc", "Me"}, {"Ll", "Lm", "Lo", "Mn", "Mc", "Me"}
+SPLITS = {"o200k": lambda text: pieces_of(text, o200k_end), "smollm": smollm_pieces, "llama3": lambda text: pieces_of(text, lambda t, at: family_end(t, at, 3)),
           "qwen2": lambda text: pieces_of(text, lambda t, at: family_end(t, at, 1))}
 
 
@@ -218,6 +250,10 @@ def make(name):
         root["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [
             {"type": "Digits", "individual_digits": True},
             {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}]}
+    elif name == "o200k":
+        root["added_tokens"] = added(count, True, "<|endoftext|>") + added(count + 1, False, "<|user|>")
+        root["pre_tokenizer"] = split_step(r"\p{N}{1,3}")
+        root["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = O200K
     elif name == "llama3":
         root["added_tokens"] = added(count, True, "<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>")
         model["ignore_merges"], model["merges"] = True, [merge for i, merge in enumerate(merges) if i % 4 != 3]
@@ -232,7 +268,7 @@ def make(name):
     return root
 
 
-NAMES = ["smollm", "llama3"] + (["qwen2"] if HAS_NFC else [])
+NAMES = ["smollm", "llama3", "o200k"] + (["qwen2"] if HAS_NFC else [])
 
 
 def begin():
@@ -328,7 +364,7 @@ def check_exports(name, oracle):
           (oracle.specials[words_of["bos_token"]], oracle.specials[words_of["eos_token"]]) == (bos, eot) and
           not os.path.exists("hf/vocab.json"), name + ": exported folder")
     run(GPT_EXPORT, "--format=gguf", "--force", "model.gguf")
-    data, pre = read("model.gguf"), {"llama3": "llama-bpe"}.get(name, name).encode()
+    data, pre = read("model.gguf"), {"llama3": "llama-bpe", "o200k": "gpt-4o"}.get(name, name).encode()
     wanted = [key("tokenizer.ggml.pre", 8, struct.pack("<Q", len(pre)) + pre),
               key("tokenizer.ggml.add_bos_token", 7, bytes([name == "llama3"])),
               key("tokenizer.ggml.bos_token_id", 4, struct.pack("<I", bos)), key("tokenizer.ggml.eos_token_id", 4, struct.pack("<I", eot))]

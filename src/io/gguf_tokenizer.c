@@ -1,9 +1,12 @@
 /* Reads the tokenizer of a GGUF file, by way of the tokenizer.json that its keys stand for.
  *
- * Only llama.cpp's "gpt2" tokenizers, byte-level BPE, with the splits that are known here.  What
+ * llama.cpp's "gpt2" tokenizers, byte-level BPE, with the splits that are known here, and its
+ * "llama" ones, SentencePiece's BPE, whose files have scores of tokens in place of merges.  What
  * the keys do not say is what Hugging Face's tokenizers of that split have: Qwen2's normalizes to
- * form C, and Llama 3's prefers a token that is the whole piece to merges.  Unused tokens at the
- * end pad the model's table and are left out.
+ * form C, and Llama 3's prefers a token that is the whole piece to merges.  A "llama" one puts a
+ * mark before each text, as Llama 2's does.  Merges follow from scores as in transformers'
+ * generate_merges(): a token is made of any two tokens that give it, those of higher scores first.
+ * Unused tokens at the end pad the model's table and are left out.
  */
 #include "io/gguf_tokenizer.h"
 
@@ -11,6 +14,7 @@
 
 #include "base/json.h"
 #include "data/bpe.h"
+#include "data/bpe_marks.h"
 #include "data/tokenizer_generation.h"
 #include "data/tokenizer_import.h"
 
@@ -25,7 +29,8 @@ const struct gguf_sampling gguf_sampling[GGUF_SAMPLING_KEYS] = {
 /* The arrays of the vocabulary. */
 struct vocabulary {
     const struct gguf *gguf;
-    const struct gguf_key *tokens, *types, *merges;
+    const struct gguf_key *tokens, *types, *merges; /* of "llama": scores instead of merges */
+    bool characters;
     size_t count; /* tokens without unused ones at the end */
 };
 
@@ -36,16 +41,20 @@ static int32_t type_of(const struct vocabulary *vocabulary, size_t id)
     return (int32_t)le_read(vocabulary->gguf->bytes + vocabulary->types->at + 4 * id, 4);
 }
 
-static enum gt_status vocabulary_find(const struct gguf *gguf, struct vocabulary *out)
+static enum gt_status vocabulary_find(const struct gguf *gguf, bool characters,
+                                      struct vocabulary *out)
 {
+    const char *last = characters ? "scores" : "merges";
     struct vocabulary found = {.gguf = gguf,
                                .tokens = gguf_key_find(gguf, "tokenizer.ggml.tokens"),
                                .types = gguf_key_find(gguf, "tokenizer.ggml.token_type"),
-                               .merges = gguf_key_find(gguf, "tokenizer.ggml.merges")};
+                               .merges = gguf_key_find(gguf, TEXT(64, "tokenizer.ggml.%s", last)),
+                               .characters = characters};
     const bool texts = found.tokens != NULL && found.tokens->type == GGUF_ARRAY &&
                        found.tokens->element == GGUF_STRING && found.tokens->count <= INT32_MAX;
     const bool merges = found.merges != NULL && found.merges->type == GGUF_ARRAY &&
-                        found.merges->element == GGUF_STRING;
+                        found.merges->element == (characters ? GGUF_FLOAT32 : GGUF_STRING) &&
+                        (!characters || (texts && found.merges->count == found.tokens->count));
     const bool types = found.types == NULL || (texts && found.types->type == GGUF_ARRAY &&
                                                found.types->element == GGUF_INT32 &&
                                                found.types->count == found.tokens->count);
@@ -53,7 +62,7 @@ static enum gt_status vocabulary_find(const struct gguf *gguf, struct vocabulary
         return FAIL(GT_DATA, "%s: key tokenizer.ggml.%s: is missing, or not such a list",
                     gguf->path,
                     !texts    ? "tokens"
-                    : !merges ? "merges"
+                    : !merges ? last
                               : "token_type");
     found.count = (size_t)found.tokens->count;
     while (found.count > 0 && type_of(&found, found.count - 1) == GGUF_TOKEN_UNUSED)
@@ -71,12 +80,12 @@ static json_t *vocab_make(const struct vocabulary *vocabulary, json_t *added)
         const char *text;
         gguf_next_text(vocabulary->gguf, &at, &text, &count);
         const int32_t type = type_of(vocabulary, id);
-        const bool special = type == GGUF_TOKEN_CONTROL || type == GGUF_TOKEN_USER_DEFINED;
-        json_t *entry =
-            special ? json_pack("{s:i, s:s%, s:b, s:b, s:b, s:b, s:b}", "id", (int)id, "content",
-                                text, count, "single_word", 0, "lstrip", 0, "rstrip", 0,
-                                "normalized", 0, "special", (int)(type == GGUF_TOKEN_CONTROL))
-                    : NULL;
+        const bool control = type == GGUF_TOKEN_CONTROL || type == GGUF_TOKEN_UNKNOWN;
+        const bool special = control || type == GGUF_TOKEN_USER_DEFINED;
+        json_t *entry = special ? json_pack("{s:i, s:s%, s:b, s:b, s:b, s:b, s:b}", "id", (int)id,
+                                            "content", text, count, "single_word", 0, "lstrip", 0,
+                                            "rstrip", 0, "normalized", 0, "special", (int)control)
+                                : NULL;
         failures |= special
                         ? json_array_append_new(added, entry)
                         : json_object_setn_new(vocab, text, count, json_integer((json_int_t)id));
@@ -96,6 +105,100 @@ static json_t *merges_make(const struct vocabulary *vocabulary)
     }
     return json_whole(merges, failures);
 }
+
+/* ---- merges of scores ---- */
+
+/* Two tokens that make a third. */
+struct pair {
+    const char *text; /* of the third */
+    size_t left_bytes, right_bytes;
+    int32_t left, right; /* characters */
+    float score;
+    int32_t id; /* of the third */
+};
+
+static size_t characters_of(const char *text, size_t count)
+{
+    size_t characters = 0;
+    for (size_t i = 0; i < count; i++)
+        characters += ((unsigned char)text[i] & 0xC0) != 0x80;
+    return characters;
+}
+
+static int sign_of(double difference)
+{
+    return (difference > 0.0) - (difference < 0.0);
+}
+
+static int pair_compare(const void *one, const void *other)
+{
+    const struct pair *a = one, *b = other;
+    const int order[] = {sign_of((double)b->score - (double)a->score), sign_of(b->left - a->left),
+                         sign_of(b->right - a->right), sign_of(a->id - b->id)};
+    int i = 0;
+    while (i < 3 && order[i] == 0)
+        i++;
+    return order[i];
+}
+
+/* Adds the pairs that make a token to out[], which may be NULL; returns their number. */
+static size_t pairs_of(const json_t *vocab, const struct pair *token, size_t bytes,
+                       struct pair *out)
+{
+    size_t count = 0;
+    for (size_t at = 1; at < bytes; at++) {
+        if (((unsigned char)token->text[at] & 0xC0) == 0x80 ||
+            json_object_getn(vocab, token->text, at) == NULL ||
+            json_object_getn(vocab, token->text + at, bytes - at) == NULL)
+            continue;
+        if (out != NULL) {
+            out[count] = *token;
+            out[count].left_bytes = at;
+            out[count].right_bytes = bytes - at;
+            out[count].left = (int32_t)characters_of(token->text, at);
+            out[count].right = (int32_t)characters_of(token->text + at, bytes - at);
+        }
+        count++;
+    }
+    return count;
+}
+
+/* Lists the pairs of all tokens of the vocabulary; out[] may be NULL.  Returns their number. */
+static size_t pairs_list(const struct vocabulary *vocabulary, const json_t *vocab, struct pair *out)
+{
+    size_t at = vocabulary->tokens->at, bytes, count = 0;
+    for (size_t id = 0; id < vocabulary->count; id++) {
+        const uint32_t bits =
+            (uint32_t)le_read(vocabulary->gguf->bytes + vocabulary->merges->at + 4 * id, 4);
+        struct pair token = {.id = (int32_t)id};
+        gguf_next_text(vocabulary->gguf, &at, &token.text, &bytes);
+        memcpy(&token.score, &bits, sizeof token.score);
+        if (type_of(vocabulary, id) == GGUF_TOKEN_NORMAL)
+            count += pairs_of(vocab, &token, bytes, out != NULL ? out + count : NULL);
+    }
+    return count;
+}
+
+/* Makes merges as transformers' generate_merges() does. */
+static json_t *merges_of_scores(const struct vocabulary *vocabulary, const json_t *vocab)
+{
+    const size_t count = pairs_list(vocabulary, vocab, NULL);
+    struct pair *pairs = malloc((count + 1) * sizeof *pairs);
+    json_t *merges = json_array();
+    int failures = pairs == NULL;
+    if (pairs != NULL) {
+        (void)pairs_list(vocabulary, vocab, pairs);
+        qsort(pairs, count, sizeof *pairs, pair_compare);
+    }
+    for (size_t i = 0; i < count && !failures; i++)
+        failures |= json_array_append_new(
+            merges, json_pack("[s%, s%]", pairs[i].text, pairs[i].left_bytes,
+                              pairs[i].text + pairs[i].left_bytes, pairs[i].right_bytes));
+    free(pairs);
+    return json_whole(merges, failures);
+}
+
+/* ---- tokenizer.json ---- */
 
 static json_t *byte_level(bool splits)
 {
@@ -137,11 +240,11 @@ static json_t *post_make(const char *bos, size_t bos_bytes, int64_t id)
 static const char *bos_find(const struct vocabulary *vocabulary, int64_t *id, size_t *count)
 {
     const struct gguf *gguf = vocabulary->gguf;
-    int64_t adds = 0;
+    int64_t adds = vocabulary->characters; /* where the key is absent */
     const char *text = NULL;
     size_t at = vocabulary->tokens->at;
-    if (!gguf_integer(gguf, "tokenizer.ggml.add_bos_token", &adds) || adds == 0 ||
-        !gguf_integer(gguf, "tokenizer.ggml.bos_token_id", id) || *id < 0 ||
+    (void)gguf_integer(gguf, "tokenizer.ggml.add_bos_token", &adds);
+    if (adds == 0 || !gguf_integer(gguf, "tokenizer.ggml.bos_token_id", id) || *id < 0 ||
         *id >= (int64_t)vocabulary->count)
         return NULL;
     for (int64_t i = 0; i <= *id; i++)
@@ -166,24 +269,10 @@ static enum gt_status split_find(const struct gguf *gguf, enum bpe_split *out)
         gguf->path, (int)(count < 32 ? count : 32), text);
 }
 
-static enum gt_status tokenizer_make(const void *owner, const struct gguf *gguf,
-                                     struct tokenizer **out)
+/* Reads the text of a tokenizer.json, which it releases with `root`. */
+static enum gt_status root_import(const void *owner, const struct gguf *gguf, json_t *root,
+                                  struct tokenizer **out)
 {
-    struct vocabulary vocabulary;
-    enum bpe_split split;
-    size_t bos_bytes = 0;
-    int64_t bos_id = -1;
-    TRY(vocabulary_find(gguf, &vocabulary));
-    TRY(split_find(gguf, &split));
-    const char *bos = bos_find(&vocabulary, &bos_id, &bos_bytes);
-    json_t *added = json_array(), *vocab = vocab_make(&vocabulary, added);
-    json_t *normalizer = split == BPE_SPLIT_QWEN2 ? json_pack("{s:s}", "type", "NFC") : json_null();
-    json_t *root = json_pack(
-        "{s:s, s:o, s:o, s:o, s:o, s:o, s:{s:s, s:b, s:o, s:o}}", "version", "1.0", "added_tokens",
-        added, "normalizer", normalizer, "pre_tokenizer", steps_make(split), "post_processor",
-        post_make(bos, bos_bytes, bos_id), "decoder", byte_level(true), "model", "type", "BPE",
-        "ignore_merges", (int)(split == BPE_SPLIT_LLAMA3), "vocab", vocab, "merges",
-        merges_make(&vocabulary));
     char *text = root != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
     if (text == NULL)
@@ -208,6 +297,55 @@ static json_t *ends_make(const struct gguf *gguf)
         if (gguf_integer(gguf, keys[i], &id) && id >= 0)
             failures |= json_array_append_new(list, json_integer(id));
     return json_whole(list, failures);
+}
+
+/* Makes the steps of Llama 2's tokenizer.json, where `before` says that texts begin with a mark. */
+static json_t *marks_make(bool before)
+{
+    json_t *spaces = json_pack("{s:s, s:{s:s}, s:s}", "type", "Replace", "pattern", "String", " ",
+                               "content", BPE_MARK);
+    if (!before)
+        return spaces;
+    return json_pack("{s:s, s:[{s:s, s:s}, o]}", "type", "Sequence", "normalizers", "type",
+                     "Prepend", "prepend", BPE_MARK, spaces);
+}
+
+static json_t *marks_decoder(bool before)
+{
+    return json_pack("{s:s, s:[{s:s, s:{s:s}, s:s}, {s:s}, {s:s}, {s:s, s:s, s:i, s:i}]}", "type",
+                     "Sequence", "decoders", "type", "Replace", "pattern", "String", BPE_MARK,
+                     "content", " ", "type", "ByteFallback", "type", "Fuse", "type", "Strip",
+                     "content", " ", "start", (int)before, "stop", 0);
+}
+
+static enum gt_status tokenizer_make(const void *owner, const struct gguf *gguf, bool characters,
+                                     struct tokenizer **out)
+{
+    struct vocabulary vocabulary;
+    enum bpe_split split = BPE_SPLIT_MARKS;
+    size_t bos_bytes = 0;
+    int64_t bos_id = -1, before = 1;
+    TRY(vocabulary_find(gguf, characters, &vocabulary));
+    if (!characters)
+        TRY(split_find(gguf, &split));
+    (void)gguf_integer(gguf, "tokenizer.ggml.add_space_prefix", &before);
+    const char *bos = bos_find(&vocabulary, &bos_id, &bos_bytes);
+    const bool nfc = split == BPE_SPLIT_QWEN2 || split == BPE_SPLIT_QWEN35;
+    json_t *added = json_array(), *vocab = vocab_make(&vocabulary, added);
+    json_t *merges = characters ? merges_of_scores(&vocabulary, vocab) : merges_make(&vocabulary);
+    json_t *normalizer = characters ? marks_make(before != 0)
+                         : nfc      ? json_pack("{s:s}", "type", "NFC")
+                                    : json_null();
+    return root_import(owner, gguf,
+                       json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:{s:s, s:b, s:b, s:b, s:o, s:o}}",
+                                 "version", "1.0", "added_tokens", added, "normalizer", normalizer,
+                                 "pre_tokenizer", characters ? json_null() : steps_make(split),
+                                 "post_processor", post_make(bos, bos_bytes, bos_id), "decoder",
+                                 characters ? marks_decoder(before != 0) : byte_level(true),
+                                 "model", "type", "BPE", "ignore_merges",
+                                 (int)(split == BPE_SPLIT_LLAMA3), "byte_fallback", (int)characters,
+                                 "fuse_unk", (int)characters, "vocab", vocab, "merges", merges),
+                       out);
 }
 
 /* Makes a generation_config.json of the keys of other programs' files. */
@@ -287,6 +425,11 @@ enum gt_status gguf_has_template(const void *owner, const char *path, bool *out)
     return GT_OK;
 }
 
+static bool is_word(const char *text, size_t count, const char *word)
+{
+    return strlen(word) == count && memcmp(text, word, count) == 0;
+}
+
 enum gt_status gguf_tokenizer_open(const void *owner, const char *path, struct tokenizer **out)
 {
     struct gguf *gguf;
@@ -296,11 +439,12 @@ enum gt_status gguf_tokenizer_open(const void *owner, const char *path, struct t
     TRY(gguf_open(owner, path, &gguf));
     (void)gguf_text(gguf, "tokenizer.ggml.model", &model, &count);
     enum gt_status status = GT_OK;
-    if (count == 4 && memcmp(model, "gpt2", 4) == 0)
-        status = tokenizer_make(owner, gguf, &tokenizer);
-    else if (count > 0 && (count != 4 || memcmp(model, "none", 4) != 0))
-        log_note("%s: its tokenizer, \"%.*s\", is not read here; only byte-level BPE is", path,
-                 (int)(count < 32 ? count : 32), model);
+    if (is_word(model, count, "gpt2") || is_word(model, count, "llama"))
+        status = tokenizer_make(owner, gguf, is_word(model, count, "llama"), &tokenizer);
+    else if (count > 0 && !is_word(model, count, "none"))
+        log_note("%s: its tokenizer, \"%.*s\", is not read here; BPE of bytes, and "
+                 "SentencePiece's, are",
+                 path, (int)(count < 32 ? count : 32), model);
     if (status == GT_OK && tokenizer != NULL)
         status = model_texts_read(gguf, tokenizer);
     hostmem_free(gguf);

@@ -680,6 +680,18 @@ def test_marks():
     check([scores[vocab[text]] for text in results] == [-1.0 - i for i in range(len(results))], "GGUF: scores of merges")
     rest = [scores[number] for text, number in vocab.items() if number >= 259 and text not in results and kinds[number] == 1]
     check(rest == [-1.0 - len(results) - i for i in range(len(rest))] and not any(scores[:259]), "GGUF: other scores")
+    root, pairs = make_marks("llama2"), []
+    for text, number in vocab.items():
+        if kinds[number] == 1: # as generate_merges() of transformers makes merges of scores
+            pairs += [(-scores[number], -at, at - len(text), number, [text[:at], text[at:]]) for at in range(1, len(text))
+                      if all(kinds[vocab.get(part, 0)] in (1, 6) for part in (text[:at], text[at:]))]
+    root["model"]["merges"] = [pair[-1] for pair in sorted(pairs)]
+    for token in root["added_tokens"]: # which the keys do not have
+        token["lstrip"] = token["rstrip"] = False
+    oracle = Marks(root)
+    run(GPT_PREPARE, "--tokenizer=marks.gguf", "--val-fraction=0", "--document-separator=none", "--out-dir=data/gguf",
+        write("gguf.txt", long[:400] + "\u00e9 The 12 \U0001f600\nx"))
+    check(tokens("data/gguf") == [1] + oracle.encode(long[:400] + "\u00e9 The 12 \U0001f600\nx"), "a GGUF's tokenizer")
 
 
 end(test_ids, test_prepare, test_model, test_unknown, test_unknown_model, test_normal, test_marks, test_refusals, begin=begin)

@@ -299,7 +299,7 @@ static void ref_attention_cached(const struct op_call *call, const struct ref_te
     ref_rows(call, t, ATTENTION_CACHED_Y, NULL, NULL);
 }
 
-static const int64_t head_sizes[] = {16, 32, 48, 64, 128, 1, 5, 24, 42, 56, 256, 96};
+static const int64_t head_sizes[] = {16, 32, 48, 64, 128, 1, 5, 24, 42, 56, 256, 96, 80};
 
 /* Draws heads, key-value heads, head size and dropout; returns the number of rows. */
 static int64_t attention_shape(struct maker *maker, int64_t time, int64_t *out_width,

@@ -26,17 +26,23 @@ DEVICE struct cuda_span attention_span(const struct cuda_attention &attention, i
             attention.unit == CUDA_GROUP};
 }
 
-/* Returns the first key that a query of a sample sees, at `position` queries more among the keys:
- * that of its document or of its window.  Queries from the time on are zeros, and have no document.
+/* Returns where the document of a query begins.  Queries from the time on are zeros, and have none.
  *
  * Scores are hidden by selections: of a branch for each score, nvcc makes two with their own
  * barriers, 17 instructions a score instead of 2. */
+DEVICE int attention_document(const struct cuda_attention &attention, int sample, int query)
+{
+    return attention.begin != NULL && query < attention.time
+               ? attention.begin[(int64_t)sample * attention.time + query]
+               : 0;
+}
+
+/* Returns the first key that a query of a sample sees, at `position` queries more among the keys:
+ * that of its document or of its window. */
 DEVICE int attention_begin(const struct cuda_attention &attention, int sample, int query,
                            int position = 0)
 {
-    const int document = attention.begin != NULL && query < attention.time
-                             ? attention.begin[(int64_t)sample * attention.time + query]
-                             : 0;
+    const int document = attention_document(attention, sample, query);
     return attention.window > 0 ? max(document, position + query - attention.window + 1) : document;
 }
 
@@ -69,19 +75,21 @@ struct backward_place {
     int heads;        /* heads to walk through: those that share the keys; else 1 */
 };
 
-/* Returns the end of the queries from `low` on that see a key before `key_end`: what they see
- * begins in order. */
+/* Returns the end of the queries from `low` on that see a key before `key_end`: their documents
+ * begin in order. */
 DEVICE int queries_end(const struct cuda_attention &attention, int sample, int low, int key_end)
 {
     int end = attention.time;
-    while ((attention.begin != NULL || attention.window > 0) && low < end) {
+    while (attention.begin != NULL && low < end) {
         const int middle = (low + end) / 2;
-        if (attention_begin(attention, sample, middle) < key_end)
+        if (attention_document(attention, sample, middle) < key_end)
             low = middle + 1;
         else
             end = middle;
     }
-    return end;
+    return attention.window > 0 && attention.window <= end - key_end
+               ? key_end + attention.window - 1
+               : end;
 }
 
 /* `own` numbers the tiles of own rows of all heads of all samples. */

@@ -152,23 +152,28 @@ DEVICE struct own_statistics own_statistics_of(const struct cuda_attention &atte
     return own;
 }
 
-/* Sets the scores of keys behind a query to minus infinity.  `own` is the lane's first own row,
- * `other` the tile's first other row.  Selections instead of branches: see attention_place.h. */
+/* Sets the scores of keys behind a query, and of those before its window, to minus infinity.  `own`
+ * is the lane's first own row, `other` the tile's first other row.  A key is as far before its
+ * query as an unsigned number says, and one behind it is very far.  Selections instead of branches:
+ * see attention_place.h. */
 template <bool KEYS>
-DEVICE void scores_hide_later(float (&score)[OTHER_TILES][4], int own, int other)
+DEVICE void scores_hide_outside(float (&score)[OTHER_TILES][4], int own, int other, int window)
 {
     const int same =
         own - other -
         2 * (cuda_lane() % 4); /* the column of the own row, counted from the lane's first */
+    const unsigned seen = window > 0 ? (unsigned)window : 1u << 31;
     UNROLLED(n, OTHER_TILES) {
         UNROLLED(e, 4) {
             const int column = n * 8 + e % 2, row = same + e / 2 * 8;
-            score[n][e] = (KEYS ? column < row : column > row) ? -INFINITY : score[n][e];
+            score[n][e] =
+                (unsigned)(KEYS ? column - row : row - column) < seen ? score[n][e] : -INFINITY;
         }
     }
 }
 
-/* The same for the keys before the document or the window of a query. */
+/* The same for the keys before the document of a query.  In one function with windows it would take
+ * more registers than there are. */
 template <bool KEYS>
 DEVICE void scores_hide_earlier(const struct cuda_attention &attention,
                                 float (&score)[OTHER_TILES][4], int sample, int own, int other)
@@ -177,7 +182,7 @@ DEVICE void scores_hide_earlier(const struct cuda_attention &attention,
     int begins[KEYS ? OTHER_TILES * 2 : 2]; /* of the lane's queries */
     UNROLLED(i, KEYS ? OTHER_TILES * 2 : 2)
         begins[i] =
-            attention_begin(attention, sample, KEYS ? start + i / 2 * 8 + i % 2 : own + 8 * i);
+            attention_document(attention, sample, KEYS ? start + i / 2 * 8 + i % 2 : own + 8 * i);
     UNROLLED(n, OTHER_TILES) {
         UNROLLED(e, 4) {
             const int key = KEYS ? own + e / 2 * 8 : start + n * 8 + e % 2;
@@ -195,10 +200,9 @@ DEVICE void scores_hide(const struct cuda_attention &attention, const struct bac
               last_key = first_key + (KEYS ? OWN : OTHER_ROWS) - 1;
     const int first = KEYS ? other : place.own,
               end = min(first + (KEYS ? OTHER_ROWS : OWN), attention.time);
-    if (last_key > first)
-        scores_hide_later<KEYS>(score, own, other);
-    if (first_key <
-        attention_begin(attention, place.sample, end - 1)) /* what they see begins in order */
+    if (last_key > first || (attention.window > 0 && attention.window < end - first_key))
+        scores_hide_outside<KEYS>(score, own, other, attention.window);
+    if (first_key < attention_document(attention, place.sample, end - 1)) /* they begin in order */
         scores_hide_earlier<KEYS>(attention, score, place.sample, own, other);
 }
 
@@ -380,7 +384,7 @@ DEVICE void gradients_make(const struct cuda_attention &attention, unsigned char
     T *own_first = (T *)shared, *own_second = own_first + tile_elements<D, OWN>;
     T *slopes = own_second + tile_elements<D, OWN>; /* at once */
     const struct backward_place place = backward_place_of<KEYS, OWN, OTHER_ROWS>(attention, own);
-    const int warp_row = tile_warp_row(), steps = place.heads * place.tiles;
+    const int warp_row = tile_warp_row();
     constexpr bool kept = place_kept<D, PASS, WIDE>;
     const int stages =
         kept ? attention.stages : 1; /* synchronous copies gain nothing from a second stage */
@@ -394,6 +398,7 @@ DEVICE void gradients_make(const struct cuda_attention &attention, unsigned char
                                           place.sample, place.head, place.own, attention.time));
     int head = KEYS ? place.head * place.heads : place.head, tile = 0,
         stage_now = 0; /* of this step */
+    const int head_end = head + place.heads;
     struct other_rows<T> others =
         other_rows_of<T, KEYS>(attention, place.sample, head, place.first);
     stage_load<T, D, PASS>(stage_of<T, D, PASS>(shared, 0), &others);
@@ -404,9 +409,9 @@ DEVICE void gradients_make(const struct cuda_attention &attention, unsigned char
     float sum[sums_slopes<PASS> ? D / 8 : 1][4], sum_v[sums_values<D, PASS> ? D / 8 : 1][4];
     tile_clear(sum);
     tile_clear(sum_v);
-    for (int step = 0; step < steps; step++) {
+    for (bool first = true; head < head_end; first = false) {
         const struct stage<T> stage = stage_of<T, D, PASS>(shared, stage_now);
-        const bool more = step + 1 < steps, head_ends = KEYS && tile + 1 == place.tiles;
+        const bool head_ends = tile + 1 == place.tiles, more = !head_ends || head + 1 < head_end;
         if (kept && more && head_ends)
             others = other_rows_of<T, KEYS>(attention, place.sample, head + 1, place.first);
         if (more && stages > 1) {
@@ -416,7 +421,7 @@ DEVICE void gradients_make(const struct cuda_attention &attention, unsigned char
             cp_async_wait<0>();
         }
         __syncthreads(); /* this step's stage has arrived, and ds is no longer read */
-        if (step == 0) {
+        if (first) {
             tile_hold<T, D>(held_first, own_first + warp_row * tile_stride<D>);
             if constexpr (sums_slopes<PASS>)
                 tile_hold<T, D>(held_second, own_second + warp_row * tile_stride<D>);

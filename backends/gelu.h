@@ -127,15 +127,21 @@ BITS_FUNCTION float gelu_slope(float x, enum gelu_kind kind)
     return cdf + x * INVERSE_SQRT_2PI * density;
 }
 
-BITS_FUNCTION float swiglu(float a, float b)
+BITS_FUNCTION float swiglu(float a, float b, enum gate_kind gate)
 {
-    return a / (1.0f + exp_clamped(-a)) * b;
+    return (gate == GATE_GELU ? gelu(a, GELU_TANH) : a / (1.0f + exp_clamped(-a))) * b;
 }
 
 /* Replaces a and b by their gradients.  1 - s(a) is computed as e^-a s(a), which does not cancel.
  */
-BITS_FUNCTION void swiglu_gradients(float dy, float *a, float *b)
+BITS_FUNCTION void swiglu_gradients(float dy, enum gate_kind gate, float *a, float *b)
 {
+    if (gate == GATE_GELU) {
+        const float gated = gelu(*a, GELU_TANH);
+        *a = dy * *b * gelu_slope(*a, GELU_TANH);
+        *b = dy * gated;
+        return;
+    }
     const float e = exp_clamped(-*a), s = 1.0f / (1.0f + e), old = *a;
     *a = dy * *b * s * (1.0f + old * (e * s));
     *b = dy * (old * s);

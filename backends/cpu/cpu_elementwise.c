@@ -96,6 +96,37 @@ static void wait_run(const struct cpu_backend *cpu, const struct op_call *call)
     (void)call;
 }
 
+/* The loops have constant kinds, so that they vectorise. */
+static void gates_apply(enum gate_kind gate, const float *a, const float *b, float *y,
+                        int64_t count)
+{
+    if (gate == GATE_GELU) {
+        CPU_SIMD(i, count)
+            y[i] = swiglu(a[i], b[i], GATE_GELU);
+        return;
+    }
+    CPU_SIMD(i, count)
+        y[i] = swiglu(a[i], b[i], GATE_SILU);
+}
+
+#define GRADIENTS_LOOP(gate)                           \
+    CPU_SIMD(i, count) {                               \
+        float of_a = a[i], of_b = b[i];                \
+        swiglu_gradients(dy[i], (gate), &of_a, &of_b); \
+        da[i] = of_a;                                  \
+        db[i] = of_b;                                  \
+    }
+
+static void gates_differentiate(enum gate_kind gate, const float *dy, const float *a,
+                                const float *b, float *da, float *db, int64_t count)
+{
+    if (gate == GATE_GELU) {
+        GRADIENTS_LOOP(GATE_GELU)
+        return;
+    }
+    GRADIENTS_LOOP(GATE_SILU)
+}
+
 static void swiglu_forward_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
     const struct cpu_floats x = cpu_floats_of(cpu, call, SWIGLU_FORWARD_X);
@@ -109,8 +140,7 @@ static void swiglu_forward_run(const struct cpu_backend *cpu, const struct op_ca
             const float *a = cpu_floats_read(x, at, count, buffer[0]);
             const float *b = cpu_floats_read(x, at + columns, count, buffer[1]);
             float *out = cpu_floats_place(y, n * columns + begin, buffer[0]);
-            CPU_SIMD(i, count)
-                out[i] = swiglu(a[i], b[i]);
+            gates_apply(call->attrs.gate, a, b, out, count);
             cpu_floats_write(y, n * columns + begin, count, out);
         }
     }
@@ -132,12 +162,7 @@ static void swiglu_backward_run(const struct cpu_backend *cpu, const struct op_c
             const float *of_y = cpu_floats_read(dy, n * columns + begin, count, buffer[0]);
             const float *a = cpu_floats_read(x, at, count, buffer[1]);
             const float *b = cpu_floats_read(x, at + columns, count, buffer[2]);
-            CPU_SIMD(i, count) {
-                float of_a = a[i], of_b = b[i];
-                swiglu_gradients(of_y[i], &of_a, &of_b);
-                da[i] = of_a;
-                db[i] = of_b;
-            }
+            gates_differentiate(call->attrs.gate, of_y, a, b, da, db, count);
             cpu_floats_write(dx, at, count, da);
             cpu_floats_write(dx, at + columns, count, db);
         }

@@ -8,7 +8,7 @@
  * from the shape, each part sums in fp64 in its own strip of the workspace, and the parts are added
  * in order, so that the result does not depend on the number of threads.  16-bit rows are converted
  * into rows of the workspace, at most three per thread; gain and bias once.  An absent gain is a
- * row of ones there.
+ * row of ones there, and with an offset the gain is a row, too.
  */
 #include "backends/cpu/cpu_half.h"
 
@@ -27,12 +27,12 @@ struct layernorm_gradient {
     int64_t channels;
 };
 
-/* Returns the floats of workspace; 0 if there is a gain and all operands are fp32. */
+/* Returns the floats of workspace; 0 if there is a gain, as it is, and all operands are fp32. */
 static size_t rows_floats(const struct cpu_backend *cpu, const struct op_call *call, int32_t gain,
                           size_t rows)
 {
     const int64_t channels = op_columns(call, 0);
-    bool converts = !call->operand[gain].present;
+    bool converts = !call->operand[gain].present || call->attrs.gain_offset != 0.0f;
     for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++)
         converts |= call->operand[slot].present && call->operand[slot].dtype != DTYPE_F32;
     return converts ? (SHARED_ROWS + (size_t)cpu->threads * rows) * cpu_row_floats(channels) : 0;
@@ -50,10 +50,11 @@ static const float *gain_read(const struct cpu_backend *cpu, const struct op_cal
 {
     const struct cpu_floats gain = cpu_floats_of(cpu, call, slot);
     const int64_t channels = op_columns(call, 0);
-    if (gain.memory != NULL)
-        return cpu_floats_read(gain, 0, channels, scratch);
+    const float *values = gain.memory != NULL ? cpu_floats_read(gain, 0, channels, scratch) : NULL;
+    if (values != NULL && call->attrs.gain_offset == 0.0f)
+        return values;
     for (int64_t c = 0; c < channels; c++)
-        scratch[c] = 1.0f;
+        scratch[c] = values != NULL ? values[c] + call->attrs.gain_offset : 1.0f;
     return scratch;
 }
 

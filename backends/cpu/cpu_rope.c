@@ -139,7 +139,7 @@ static bool rope_supports(const struct op_call *call)
     return op_rope_size(call) <= CPU_BLOCK;
 }
 
-/* The sums of the parts, followed by the gain if it has 16 bits. */
+/* The sums of the parts, followed by the gain if it has 16 bits or an offset. */
 static size_t parts_bytes(const struct op_call *call)
 {
     const int64_t parts = cpu_parts(op_rows(call, ROPE_FORWARD_X));
@@ -151,9 +151,20 @@ static size_t parts_bytes(const struct op_call *call)
 static size_t rope_workspace_bytes(const struct cpu_backend *cpu, const struct op_call *call)
 {
     const struct operand *gain = &call->operand[ROPE_FORWARD_GAIN];
+    const bool converts = gain->dtype != DTYPE_F32 || call->attrs.gain_offset != 0.0f;
     (void)cpu;
-    return parts_bytes(call) +
-           (gain->dtype != DTYPE_F32 ? (size_t)operand_elements(gain) * sizeof(float) : 0);
+    return parts_bytes(call) + (converts ? (size_t)operand_elements(gain) * sizeof(float) : 0);
+}
+
+/* Returns the gains with their offset, in `scratch` unless memory has them so; NULL if absent. */
+static const float *gains_read(struct cpu_floats gain, int64_t gains, float offset, float *scratch)
+{
+    const float *values = gain.memory != NULL ? cpu_floats_read(gain, 0, gains, scratch) : NULL;
+    if (values == NULL || offset == 0.0f)
+        return values;
+    for (int64_t i = 0; i < gains; i++)
+        scratch[i] = values[i] + offset;
+    return scratch;
 }
 
 static struct rope rope_of(const struct cpu_backend *cpu, const struct op_call *call)
@@ -170,7 +181,7 @@ static struct rope rope_of(const struct cpu_backend *cpu, const struct op_call *
         .out = cpu_floats_of(cpu, call, ROPE_FORWARD_Y),
         .x = cpu_floats_of(cpu, call, ROPE_BACKWARD_X),
         .table = cpu_operand(cpu, call, ROPE_FORWARD_TABLE),
-        .gain = gain.memory != NULL ? cpu_floats_read(gain, 0, gains, scratch) : NULL,
+        .gain = gains_read(gain, gains, call->attrs.gain_offset, scratch),
         .columns = op_columns(call, ROPE_FORWARD_X),
         .size = size,
         .half = op_columns(call, ROPE_FORWARD_TABLE) / 2,

@@ -220,7 +220,8 @@ static enum gt_status swiglu_run(struct opencl_backend *cl, const struct op_call
                                  const char *name, const char *forms, int32_t y)
 {
     const int64_t columns = op_columns(call, y);
-    return columns_run(cl, call, KERNEL(gelu, name, forms), VALUES(I64(columns)),
+    return columns_run(cl, call, KERNEL(gelu, name, forms),
+                       VALUES(I32(call->attrs.gate), I64(columns)),
                        size_ceil_div(columns, ITEM_ELEMENTS), op_rows(call, y), 0.0);
 }
 
@@ -314,7 +315,8 @@ static enum gt_status norm_run(struct opencl_backend *cl, const struct op_call *
 {
     const int64_t *dims = call->operand[LAYERNORM_FORWARD_X].dims;
     return groups_run(cl, call, KERNEL(layernorm, "gt_layernorm_forward", "tttatt"),
-                      VALUES(F32(call->attrs.epsilon), I64(dims[1])), dims[0], flops_of(dims));
+                      VALUES(F32(call->attrs.epsilon), F32(call->attrs.gain_offset), I64(dims[1])),
+                      dims[0], flops_of(dims));
 }
 
 /* The workspace has the sums of dgain, followed by those of dbias where there is a mean.  dx comes
@@ -331,7 +333,8 @@ static enum gt_status norm_gradients_run(struct opencl_backend *cl, const struct
     if (call->operand[LAYERNORM_BACKWARD_DBIAS].present)
         TRY(parts_sum(cl, call, parts_elements(call), parts.parts, LAYERNORM_BACKWARD_DBIAS));
     return groups_run(cl, call, KERNEL(layernorm, "gt_layernorm_backward", "tttat--t"),
-                      VALUES(I32(op_accumulates(call, LAYERNORM_BACKWARD_DX)), I64(dims[1])),
+                      VALUES(F32(call->attrs.gain_offset),
+                             I32(op_accumulates(call, LAYERNORM_BACKWARD_DX)), I64(dims[1])),
                       dims[0], flops_of(dims));
 }
 
@@ -381,11 +384,11 @@ static enum gt_status turn_run(struct opencl_backend *cl, const struct op_call *
     const struct parts parts = parts_of(rows);
     if (gains > 0)
         TRY(groups_run(cl, call, KERNEL(rope, "gt_rope_statistics", "taatttw"),
-                       VALUES(ROPE_VALUES, F32(call->attrs.epsilon)), rows * op_rope_means(call),
-                       flops));
+                       VALUES(ROPE_VALUES, F32(call->attrs.epsilon), F32(call->attrs.gain_offset)),
+                       rows * op_rope_means(call), flops));
     TRY(columns_run(cl, call, KERNEL(rope, "gt_rope", "taatttw"),
-                    VALUES(ROPE_VALUES, I32(is_backward)), op_columns(call, ROPE_FORWARD_X) - pairs,
-                    rows, flops));
+                    VALUES(ROPE_VALUES, I32(is_backward), F32(call->attrs.gain_offset)),
+                    op_columns(call, ROPE_FORWARD_X) - pairs, rows, flops));
     if (!is_backward || gains == 0)
         return GT_OK;
     TRY(columns_run(cl, call, KERNEL(rope, "gt_rope_gain_partial", "taa--tw"),

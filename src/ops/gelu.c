@@ -1,9 +1,11 @@
-/* The activations of an MLP: gelu, and swiglu, which is gated.
+/* The activations of an MLP: gelu, and swiglu, which is gated by one of two functions.
  *
  * gelu: erf, x/2 (1 + erf(x / sqrt 2)), or tanh, x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
  *                                                                            Hendrycks & Gimpel
  * 2016; PyTorch's GELU swiglu: a row of x is [a | b], y = a s(a) b with s(a) = 1 / (1 + e^-a).
  * Shazeer 2020, eq. 6; LlamaMLP da = dy b s(a) (1 + a (1 - s(a))),  db = dy a s(a)
+ * With attrs.gate = GATE_GELU it is geglu: y = gelu(a) b by the tanh form, da = dy b gelu'(a), db =
+ * dy gelu(a).                                                    The same, eq. 6; Gemma3MLP
  */
 #include "ops/infer.h"
 
@@ -52,14 +54,19 @@ static bool swiglu_forward_check(const struct op_call *call, struct infer_sizes 
                         "x has %" PRId64 " columns, expected an even number", columns);
 }
 
-/* A pair: negate, exp, add, divide, two multiplications. */
+/* A pair: negate, exp, add, divide, two multiplications; geglu: gelu's, and one. */
+static double swiglu_forward_flops(const struct op_call *call)
+{
+    return (call->attrs.gate == GATE_GELU ? 5.0 : 3.0) * cost_elements(call, SWIGLU_FORWARD_X);
+}
+
 const struct op_declaration op_swiglu_forward = {
     OP_NAMED(swiglu_forward, SWIGLU_FORWARD),
     .operand = {[SWIGLU_FORWARD_X] = {OPERAND_IN | OPERAND_SAVED, "NX"},
                 [SWIGLU_FORWARD_Y] = {OPERAND_OUT, "NF"}},
     .recompute = RECOMPUTE_CLASS_ACTIVATION,
     .check = swiglu_forward_check,
-    .cost = {3.0, SWIGLU_FORWARD_X},
+    .flops = swiglu_forward_flops,
     .backward = OP_SWIGLU_BACKWARD,
 };
 
@@ -73,12 +80,17 @@ static bool swiglu_backward_check(const struct op_call *call, struct infer_sizes
                         columns, both);
 }
 
-/* A pair: the logistic function 4, a s(a) 1, db 1, da 6. */
+/* A pair: the logistic function 4, a s(a) 1, db 1, da 6; geglu: both of gelu's, and three. */
+static double swiglu_backward_flops(const struct op_call *call)
+{
+    return (call->attrs.gate == GATE_GELU ? 14.5 : 6.0) * cost_elements(call, SWIGLU_BACKWARD_X);
+}
+
 const struct op_declaration op_swiglu_backward = {
     OP_NAMED(swiglu_backward, SWIGLU_BACKWARD),
     .operand = {[SWIGLU_BACKWARD_DY] = {OPERAND_IN, "NF"},
                 [SWIGLU_BACKWARD_X] = {OPERAND_IN, "NX"},
                 [SWIGLU_BACKWARD_DX] = {OPERAND_OUT, "NX"}},
     .check = swiglu_backward_check,
-    .cost = {6.0, SWIGLU_BACKWARD_X},
+    .flops = swiglu_backward_flops,
 };

@@ -70,7 +70,8 @@ struct op_attrs {
     bool transpose_a, transpose_b;
     bool gradient; /* cross_entropy: overwrite the logits with their gradient */
     enum gelu_kind gelu;
-    int32_t time; /* rows per sample: embed, rope, attention, dropout */
+    enum gate_kind gate; /* swiglu */
+    int32_t time;        /* rows per sample: embed, rope, attention, dropout */
     int32_t heads, kv_heads;
     int32_t window; /* attention: keys that a query sees, the last of which is its own; 0: all up to
                        it */
@@ -79,6 +80,7 @@ struct op_attrs {
     float dropout;  /* probability of dropping */
     float softmax_scale; /* attention: usually 1/sqrt(D) */
     float epsilon;       /* layernorm, rmsnorm, rope, adamw */
+    float gain_offset;   /* rmsnorm, rope: added to each element of the gain */
     float beta1, beta2, weight_decay;
     float clip_max;     /* clip_factor: 0 = no clipping */
     float value;        /* fill; muon_step: the scale of o */

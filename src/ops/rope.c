@@ -11,9 +11,9 @@
  *
  * With gains, z = x r g, r = 1 / sqrt(mean(x^2) + epsilon).  If there are 2 D gains, first those of
  * the queries, then those of the keys, the mean is over a head (Qwen3).  If there are (H + KV) D,
- * it is over all heads of the queries, or of the keys (OLMo 2).  The backward computes r again.
- * With dz, which is dy turned back, and xh = x r: dx = r (dz g - xh mean(dz g xh)),  dgain = sum dz
- * xh;  without gains dx = dz
+ * it is over all heads of the queries, or of the keys (OLMo 2).  g is gain + gain_offset.  The
+ * backward computes r again.  With dz, which is dy turned back, and xh = x r: dx = r (dz g - xh
+ * mean(dz g xh)),  dgain = sum dz xh;  without gains dx = dz
  *
  * The first operands of both ops have the same numbers.  y may be x; dx may be dy if there are no
  * gains.

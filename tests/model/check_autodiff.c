@@ -101,7 +101,8 @@ static int32_t toy_residual(struct toy *toy, int32_t x, int32_t y)
 static int32_t toy_rmsnorm(struct toy *toy, int32_t x, int32_t gain)
 {
     const int32_t operands[] = {x, gain, TENSOR_NONE, TENSOR_NONE};
-    return toy_op(toy, 0, OP_RMSNORM_FORWARD, (struct op_attrs){.epsilon = 1e-5f}, operands,
+    return toy_op(toy, 0, OP_RMSNORM_FORWARD,
+                  (struct op_attrs){.epsilon = 1e-5f, .gain_offset = 1.0f}, operands,
                   RMSNORM_FORWARD_Y);
 }
 
@@ -176,7 +177,8 @@ static int32_t toy_body(struct toy *toy)
                              .softmax_scale = 0.7f,
                              .dropout = 0.2f,
                              .site = 3,
-                             .epsilon = 1e-5f};
+                             .epsilon = 1e-5f,
+                             .gain_offset = 1.0f};
     int32_t qkv = toy_gemm(toy, 0, x, at[TOY_QKV].tensor, false);
     if (toy->tied) /* the heads then have two elements */
         qkv = toy_rope(toy, heads, toy_rope(toy, heads, qkv, TENSOR_NONE), at[TOY_GAIN].tensor);
@@ -189,10 +191,13 @@ static int32_t toy_body(struct toy *toy)
                              toy_op(toy, 0, OP_EMBED_FORWARD, (struct op_attrs){.time = TIME},
                                     tokens, EMBED_FORWARD_Y));
         mixed = toy_rmsnorm(toy, toy_rmsnorm(toy, mixed, at[TOY_GAIN].tensor), TENSOR_NONE);
-        const int32_t gated[] = {toy_gemm(toy, 0, n, at[TOY_QKV].tensor, false), TENSOR_NONE};
-        mixed = toy_residual(
-            toy, mixed,
-            toy_op(toy, 0, OP_SWIGLU_FORWARD, (struct op_attrs){0}, gated, SWIGLU_FORWARD_Y));
+        for (int gate = GATE_SILU; gate <= GATE_GELU; gate++) {
+            const int32_t gated[] = {toy_gemm(toy, 0, n, at[TOY_QKV].tensor, false), TENSOR_NONE};
+            mixed = toy_residual(toy, mixed,
+                                 toy_op(toy, 0, OP_SWIGLU_FORWARD,
+                                        (struct op_attrs){.gate = (enum gate_kind)gate}, gated,
+                                        SWIGLU_FORWARD_Y));
+        }
     }
     int32_t both = toy_residual(toy, sum, mixed), twice = toy_residual(toy, both, both);
     const int32_t drop[] = {toy_gelu(toy, twice, GELU_TANH), toy->scalars, TENSOR_NONE};

@@ -1,4 +1,4 @@
-/* GELU, by erf and by tanh, and SwiGLU.  The terms are derived in tests/opcheck/bounds.md. */
+/* GELU, by erf and by tanh, SwiGLU and GeGLU.  The terms are derived in tests/opcheck/bounds.md. */
 #include <math.h>
 
 #include "tests/ops/op_test.h"
@@ -26,22 +26,26 @@ static void gelu_slope_tanh(double x, double *out_slope, double *out_term)
         4.0 * fabs(argument) * flat * (0.5 + fabs(x * squash) * inner);
 }
 
+static double ref_gelu(double x, enum gelu_kind kind, double *out_term)
+{
+    double squash, slope; /* slope: argument times derivative, for its rounding */
+    if (kind == GELU_ERF) {
+        squash = erf(x * SQRT_HALF);
+        slope = 2.0 * INV_SQRT_2PI * exp(-0.5 * x * x) * fabs(x);
+    } else {
+        double argument = SQRT_2_OVER_PI * (x + GELU_CUBIC * x * x * x);
+        squash = tanh(argument);
+        slope = 4.0 * (1.0 - squash * squash) * fabs(argument);
+    }
+    *out_term = 0.5 * fabs(x) * (sqrt(2.0) * (1.0 + fabs(squash)) + slope);
+    return 0.5 * x * (1.0 + squash);
+}
+
 static void ref_gelu_forward(const struct op_call *call, const struct ref_tensors *t)
 {
-    for (int64_t i = 0; i < op_elements(call, GELU_FORWARD_X); i++) {
-        double x = t->value[GELU_FORWARD_X][i], squash,
-               slope; /* slope: argument times derivative, for its rounding */
-        if (call->attrs.gelu == GELU_ERF) {
-            squash = erf(x * SQRT_HALF);
-            slope = 2.0 * INV_SQRT_2PI * exp(-0.5 * x * x) * fabs(x);
-        } else {
-            double argument = SQRT_2_OVER_PI * (x + GELU_CUBIC * x * x * x);
-            squash = tanh(argument);
-            slope = 4.0 * (1.0 - squash * squash) * fabs(argument);
-        }
-        t->value[GELU_FORWARD_Y][i] = 0.5 * x * (1.0 + squash);
-        t->term[GELU_FORWARD_Y][i] = 0.5 * fabs(x) * (sqrt(2.0) * (1.0 + fabs(squash)) + slope);
-    }
+    for (int64_t i = 0; i < op_elements(call, GELU_FORWARD_X); i++)
+        t->value[GELU_FORWARD_Y][i] =
+            ref_gelu(t->value[GELU_FORWARD_X][i], call->attrs.gelu, &t->term[GELU_FORWARD_Y][i]);
 }
 
 static void ref_gelu_backward(const struct op_call *call, const struct ref_tensors *t)
@@ -158,10 +162,26 @@ static void ref_swiglu_forward(const struct op_call *call, const struct ref_tens
     int64_t columns = op_columns(call, SWIGLU_FORWARD_Y);
     for (int64_t i = 0; i < op_elements(call, SWIGLU_FORWARD_Y); i++) {
         const double *pair = t->value[SWIGLU_FORWARD_X] + swiglu_at(i, columns);
-        double a = pair[0], b = pair[columns], y = a / (1.0 + exp(-a)) * b;
+        double a = pair[0], b = pair[columns], y = a / (1.0 + exp(-a)) * b, term;
         t->value[SWIGLU_FORWARD_Y][i] = y;
         t->term[SWIGLU_FORWARD_Y][i] = 2.0 * fabs(y) + 0x1p-104 * fabs(a * b);
+        if (call->attrs.gate == GATE_GELU) {
+            t->value[SWIGLU_FORWARD_Y][i] = y = ref_gelu(a, GELU_TANH, &term) * b;
+            t->term[SWIGLU_FORWARD_Y][i] = fabs(y) + fabs(b) * term;
+        }
     }
+}
+
+/* The gradients of geglu at element `at` of x. */
+static void ref_geglu_gradients(const struct ref_tensors *t, double dy, int64_t at, int64_t columns)
+{
+    double a = t->value[SWIGLU_BACKWARD_X][at], b = t->value[SWIGLU_BACKWARD_X][at + columns];
+    double slope, slope_term, term, gated = ref_gelu(a, GELU_TANH, &term);
+    gelu_slope_tanh(a, &slope, &slope_term);
+    t->value[SWIGLU_BACKWARD_DX][at] = dy * b * slope;
+    t->value[SWIGLU_BACKWARD_DX][at + columns] = dy * gated;
+    t->term[SWIGLU_BACKWARD_DX][at] = fabs(dy * b) * (slope_term + sqrt(2.0) * fabs(slope));
+    t->term[SWIGLU_BACKWARD_DX][at + columns] = fabs(dy) * (term + fabs(gated));
 }
 
 static void ref_swiglu_backward(const struct op_call *call, const struct ref_tensors *t)
@@ -178,17 +198,21 @@ static void ref_swiglu_backward(const struct op_call *call, const struct ref_ten
             fabs(dy * b) *
             (sqrt(5.0) * s * (1.0 + sqrt(5.0) * fabs(a) * rest) + 0x1p-104 * (1.0 + fabs(a)));
         t->term[SWIGLU_BACKWARD_DX][at + columns] = fabs(dy * a) * (sqrt(5.0) * s + 0x1p-104);
+        if (call->attrs.gate == GATE_GELU)
+            ref_geglu_gradients(t, dy, at, columns);
     }
 }
 
 static void make_swiglu_forward(struct maker *maker)
 {
+    case_attrs(maker)->gate = maker->index % 2 != 0 ? GATE_GELU : GATE_SILU;
     int64_t columns = maker->index % 40 > 37 ? 2048 : case_any_size(maker, 129);
     case_tensor(maker, SWIGLU_FORWARD_X, maker->dtype, case_size(maker, 129), 2 * columns);
 }
 
 static void make_swiglu_backward(struct maker *maker)
 {
+    case_attrs(maker)->gate = maker->index % 2 != 0 ? GATE_GELU : GATE_SILU;
     int64_t rows = case_size(maker, 129),
             columns = maker->index % 40 > 37 ? 2048 : case_any_size(maker, 129);
     case_tensor(maker, SWIGLU_BACKWARD_DY, maker->dtype, rows, columns);

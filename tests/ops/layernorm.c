@@ -13,6 +13,12 @@ static double element(const double *values, int64_t c, double otherwise)
     return values != NULL ? values[c] : otherwise;
 }
 
+/* Returns element c of the gain with its offset. */
+static double gain_at(const struct op_call *call, const double *gain, int64_t c)
+{
+    return gain != NULL ? gain[c] + (double)call->attrs.gain_offset : 1.0;
+}
+
 static void layernorm_forward_row(const struct op_call *call, const struct ref_tensors *t,
                                   int64_t n)
 {
@@ -40,7 +46,7 @@ static void layernorm_forward_row(const struct op_call *call, const struct ref_t
     t->value[LAYERNORM_FORWARD_RSTD][n] = rstd;
     t->term[LAYERNORM_FORWARD_RSTD][n] = rstd * rstd_term;
     for (int64_t c = 0; c < channels; c++) {
-        double g = element(gain, c, 1.0), scaled = (x[c] - mean) * rstd * g,
+        double g = gain_at(call, gain, c), scaled = (x[c] - mean) * rstd * g,
                shift = element(bias, c, 0.0);
         t->value[LAYERNORM_FORWARD_Y][n * channels + c] = scaled + shift;
         t->term[LAYERNORM_FORWARD_Y][n * channels + c] = fabs(g) * rstd * mean_term +
@@ -61,14 +67,14 @@ static void layernorm_backward_row(const struct op_call *call, const struct ref_
     bool has_mean = t->value[LAYERNORM_BACKWARD_MEAN] != NULL;
     double count = (double)channels, first = 0.0, second = 0.0, first_size = 0.0, second_size = 0.0;
     for (int64_t c = 0; c < channels; c++) {
-        double g = dy[c] * element(gain, c, 1.0), xh = (x[c] - mean) * rstd;
+        double g = dy[c] * gain_at(call, gain, c), xh = (x[c] - mean) * rstd;
         first += has_mean ? g / count : 0.0;
         second += g * xh / count;
         first_size += has_mean ? fabs(g) / count : 0.0;
         second_size += fabs(g * xh) / count;
     }
     for (int64_t c = 0; c < channels; c++) {
-        double g = dy[c] * element(gain, c, 1.0), xh = (x[c] - mean) * rstd;
+        double g = dy[c] * gain_at(call, gain, c), xh = (x[c] - mean) * rstd;
         double old = ref_before(call, t, LAYERNORM_BACKWARD_DX, n * channels + c);
         t->value[LAYERNORM_BACKWARD_DX][n * channels + c] = old + rstd * (g - first - xh * second);
         t->term[LAYERNORM_BACKWARD_DX][n * channels + c] =
@@ -125,11 +131,19 @@ static void make_vector(struct maker *maker, int32_t slot, int64_t channels)
         case_tensor(maker, slot, maker->kept, channels, 0);
 }
 
+static void make_offset(struct maker *maker)
+{
+    const enum op_kind kind = maker->check->call.kind;
+    if (kind == OP_RMSNORM_FORWARD || kind == OP_RMSNORM_BACKWARD)
+        case_attrs(maker)->gain_offset = maker->index % 4 < 2 ? 1.0f : 0.0f;
+}
+
 static void make_norm_forward(struct maker *maker)
 {
     bool real = maker->index % 40 == 39;
     int64_t rows = case_any_size(maker, 65), channels = real ? 768 : case_size(maker, 129);
     case_attrs(maker)->epsilon = 1e-5f;
+    make_offset(maker);
     case_tensor(maker, LAYERNORM_FORWARD_X, maker->dtype, rows, channels);
     make_vector(maker, LAYERNORM_FORWARD_GAIN, channels);
 }
@@ -147,6 +161,7 @@ static void make_norm_backward(struct maker *maker, int32_t last)
 {
     bool real = maker->index % 40 == 39;
     int64_t rows = case_any_size(maker, 129), channels = real ? 768 : case_size(maker, 129);
+    make_offset(maker);
     case_tensor(maker, LAYERNORM_BACKWARD_DY, maker->dtype, rows, channels);
     case_tensor(maker, LAYERNORM_BACKWARD_X, maker->dtype, rows, channels);
     make_vector(maker, LAYERNORM_BACKWARD_GAIN, channels);

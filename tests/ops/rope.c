@@ -50,6 +50,11 @@ static double ref_r(const struct op_call *call, const double *x, const struct he
     return r;
 }
 
+static double gain_at(const struct op_call *call, const double *gain, int64_t i)
+{
+    return gain[i] + (double)call->attrs.gain_offset;
+}
+
 static void ref_values(const struct op_call *call, const struct ref_tensors *t)
 {
     int64_t columns = op_columns(call, ROPE_FORWARD_X),
@@ -74,8 +79,8 @@ static void ref_rope_forward(const struct op_call *call, const struct ref_tensor
             double a = x[first], b = x[second], c = head.cosine[i], s = head.sine[i],
                    term = sqrt(2.0);
             if (gain != NULL) {
-                a *= r * gain[head.gain + i];
-                b *= r * gain[head.gain + head.half + i];
+                a *= r * gain_at(call, gain, head.gain + i);
+                b *= r * gain_at(call, gain, head.gain + head.half + i);
                 term += r_term + sqrt(2.0);
             }
             t->value[ROPE_FORWARD_Y][first] = a * c - b * s;
@@ -115,7 +120,7 @@ static void ref_head_gradient(const struct op_call *call, const struct ref_tenso
                  *gain = t->value[ROPE_BACKWARD_GAIN];
     double r_term, r = ref_r(call, x, head, &r_term), count = (double)head->mean_count;
     for (int64_t i = 0; i < head->size; i++) {
-        double size, dz = ref_back(dy, head, i, &size), g = gain[head->gain + i],
+        double size, dz = ref_back(dy, head, i, &size), g = gain_at(call, gain, head->gain + i),
                      xh = x[head->at + i] * r;
         t->value[ROPE_BACKWARD_DX][head->at + i] = r * (dz * g - xh * second);
         t->term[ROPE_BACKWARD_DX][head->at + i] =
@@ -159,8 +164,8 @@ static void ref_rope_backward(const struct op_call *call, const struct ref_tenso
             struct head other = head_of(call, t->value, k / turned, h);
             double term, r = ref_r(call, x, &other, &term), sizes;
             for (int64_t i = 0; i < size; i++) {
-                double weight =
-                    gain[other.gain + i] * x[other.at + i] * r / (double)head.mean_count;
+                double weight = gain_at(call, gain, other.gain + i) * x[other.at + i] * r /
+                                (double)head.mean_count;
                 second += ref_back(dy, &other, i, &sizes) * weight;
                 second_size += sizes * fabs(weight);
             }
@@ -191,6 +196,7 @@ static void make_rope_forward(struct maker *maker)
     attrs->kv_heads = kv_heads[maker->index % 4];
     attrs->heads = attrs->kv_heads * (1 + (int32_t)random_below(&maker->random, 3));
     attrs->epsilon = 1e-5f;
+    attrs->gain_offset = maker->index % 2 != 0 ? 1.0f : 0.0f;
     int64_t turned = (int64_t)attrs->heads + attrs->kv_heads;
     case_tensor(maker, ROPE_FORWARD_X, maker->dtype, samples * time,
                 (turned + attrs->kv_heads) * 2 * half);

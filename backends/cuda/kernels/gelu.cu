@@ -111,6 +111,7 @@ template <typename Body> DEVICE void swiglu_each(const struct cuda_args &args, B
     }
 }
 
+template <enum gate_kind GATE>
 static __global__ void __launch_bounds__(CUDA_WALK_THREADS)
     swiglu_forward(const struct cuda_args args)
 {
@@ -120,11 +121,12 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS)
         float a[CUDA_GROUP], b[CUDA_GROUP];
         cuda_read(x, of_a, a, x, of_b, b);
         UNROLLED(k, CUDA_GROUP)
-            a[k] = swiglu(a[k], b[k]);
+            a[k] = swiglu(a[k], b[k], GATE);
         cuda_write(args.operand[SWIGLU_FORWARD_Y], of_y, a);
     });
 }
 
+template <enum gate_kind GATE>
 static __global__ void __launch_bounds__(CUDA_WALK_THREADS)
     swiglu_backward(const struct cuda_args args)
 {
@@ -135,7 +137,7 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS)
         float dy[CUDA_GROUP], a[CUDA_GROUP], b[CUDA_GROUP];
         cuda_read(args.operand[SWIGLU_BACKWARD_DY], of_y, dy, x, of_a, a, x, of_b, b);
         UNROLLED(k, CUDA_GROUP)
-            swiglu_gradients(dy[k], &a[k], &b[k]);
+            swiglu_gradients(dy[k], GATE, &a[k], &b[k]);
         cuda_write(dx, of_a, a);
         cuda_write(dx, of_b, b);
     });
@@ -150,5 +152,6 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS)
 CUDA_WALK_LAUNCHER(gelu_forward, GELU_INSTANCE(gelu_forward, GELU_FORWARD_X, GELU_FORWARD_Y))
 CUDA_WALK_LAUNCHER(gelu_backward, GELU_INSTANCE(gelu_backward, GELU_BACKWARD_DY, GELU_BACKWARD_X,
                                                 GELU_BACKWARD_DX))
-CUDA_WALK_LAUNCHER(swiglu_forward, swiglu_forward)
-CUDA_WALK_LAUNCHER(swiglu_backward, swiglu_backward)
+#define GATE_INSTANCE(kernel) (args.attrs.gate == GATE_GELU ? kernel<GATE_GELU> : kernel<GATE_SILU>)
+CUDA_WALK_LAUNCHER(swiglu_forward, GATE_INSTANCE(swiglu_forward))
+CUDA_WALK_LAUNCHER(swiglu_backward, GATE_INSTANCE(swiglu_backward))

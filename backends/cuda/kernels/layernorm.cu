@@ -68,15 +68,13 @@ DEVICE void row_values(const struct lane_row<kept> &row, const struct cuda_float
     }
 }
 
-DEVICE void gain_read(const struct cuda_floats &gain, const struct cuda_span &span,
-                      float (&value)[CUDA_GROUP])
+DEVICE void gain_read(const struct cuda_args &args, const struct cuda_floats &gain,
+                      const struct cuda_span &span, float (&value)[CUDA_GROUP])
 {
-    if (gain.memory != NULL) {
+    if (gain.memory != NULL)
         cuda_read(gain, span, value);
-        return;
-    }
     UNROLLED(k, CUDA_GROUP)
-        value[k] = 1.0f;
+        value[k] = gain.memory != NULL ? value[k] + args.attrs.gain_offset : 1.0f;
 }
 
 /* ---- forward ---- */
@@ -114,7 +112,7 @@ DEVICE void row_normalise(const struct cuda_args &args, const struct lane_row<ke
         const struct cuda_span of_vector = row_span(0, tile, args.columns, args.walk.aligned);
         float x[CUDA_GROUP], gain[CUDA_GROUP], bias[CUDA_GROUP] = {0, 0, 0, 0, 0, 0, 0, 0};
         row_values(row, FORWARD(X), span, tile, x);
-        gain_read(FORWARD(GAIN), of_vector, gain);
+        gain_read(args, FORWARD(GAIN), of_vector, gain);
         if (FORWARD(BIAS).memory != NULL)
             cuda_read(FORWARD(BIAS), of_vector, bias);
         UNROLLED(k, CUDA_GROUP)
@@ -165,7 +163,7 @@ DEVICE void row_means(const struct cuda_args &args, const struct lane_row<kept> 
         float dy[CUDA_GROUP], x[CUDA_GROUP], gain[CUDA_GROUP];
         row_values(of_dy, BACKWARD(DY), span, tile, dy);
         row_values(of_x, BACKWARD(X), span, tile, x);
-        gain_read(BACKWARD(GAIN), row_span(0, tile, args.columns, args.walk.aligned), gain);
+        gain_read(args, BACKWARD(GAIN), row_span(0, tile, args.columns, args.walk.aligned), gain);
         UNROLLED(k, CUDA_GROUP) {
             const float term = dy[k] * gain[k]; /* 0 beyond the count */
             weighted += term;
@@ -190,7 +188,7 @@ DEVICE void row_gradient(const struct cuda_args &args, const struct lane_row<kep
             dx[CUDA_GROUP] = {0, 0, 0, 0, 0, 0, 0, 0};
         row_values(of_dy, BACKWARD(DY), span, tile, dy);
         row_values(of_x, BACKWARD(X), span, tile, x);
-        gain_read(BACKWARD(GAIN), row_span(0, tile, args.columns, args.walk.aligned), gain);
+        gain_read(args, BACKWARD(GAIN), row_span(0, tile, args.columns, args.walk.aligned), gain);
         if (CUDA_ACCUMULATES(LAYERNORM_BACKWARD_DX))
             cuda_read(BACKWARD(DX), span, dx);
         float *dgain = strips + tile * CUDA_TILE_COLUMNS + cuda_lane(),

@@ -20,7 +20,7 @@ struct rope_args {
     int32_t size, turned, heads, kv_heads, means,
         lanes; /* turned: of a head's size; means: of a row; 2 are over all heads; 0 without gains
                 */
-    float epsilon;
+    float epsilon, gain_offset;
     bool is_backward;
     bool is_shared; /* GAINS: each team sums in shared memory; else the block's one team sums in
                        `strips` */
@@ -98,6 +98,16 @@ DEVICE void halves_read(const struct pairs &p, const struct cuda_floats &from, i
     cuda_read(from, span, high);
 }
 
+DEVICE void gains_read(const struct rope_args &args, const struct pairs &p,
+                       float (&low)[CUDA_GROUP], float (&high)[CUDA_GROUP])
+{
+    halves_read(p, args.gain, p.gain, low, high);
+    UNROLLED(k, CUDA_GROUP) {
+        low[k] += args.gain_offset;
+        high[k] += args.gain_offset;
+    }
+}
+
 DEVICE void pairs_turn(const struct rope_args &args, const struct team &team, float sign,
                        struct pairs *p)
 {
@@ -141,7 +151,7 @@ DEVICE float team_r(const struct rope_args &args, const struct team &team, int32
         pairs_read(args, team, item, &p);
         if (GAINS) {
             float x_low[CUDA_GROUP], x_high[CUDA_GROUP];
-            halves_read(p, args.gain, p.gain, low, high);
+            gains_read(args, p, low, high);
             cuda_read(args.x, p.first, x_low, args.x, p.second, x_high);
             UNROLLED(k, CUDA_GROUP) {
                 sum += p.a[k] * low[k] * x_low[k] + p.b[k] * high[k] * x_high[k];
@@ -176,7 +186,7 @@ DEVICE void pairs_norm(const struct rope_args &args, float r, float product, str
                        float *strip)
 {
     float low[CUDA_GROUP], high[CUDA_GROUP], x_low[CUDA_GROUP], x_high[CUDA_GROUP];
-    halves_read(*p, args.gain, p->gain, low, high);
+    gains_read(args, *p, low, high);
     if (!GAINS) {
         UNROLLED(k, CUDA_GROUP) {
             p->a[k] = p->a[k] * r * low[k];
@@ -280,6 +290,7 @@ static cudaError_t rope_launch(cudaStream_t stream, const struct cuda_args &args
                                   args.strips,
                                   args.threads,
                                   args.attrs.epsilon,
+                                  args.attrs.gain_offset,
                                   is_backward,
                                   warps > 0,
                                   args.walk.aligned};

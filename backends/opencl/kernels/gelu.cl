@@ -1,4 +1,5 @@
-/* gelu: x P(X <= x) by erf, or its tanh form; swiglu: a s(a) b with the logistic function s. gelu's
+/* gelu: x P(X <= x) by erf, or its tanh form; swiglu: a s(a) b with the logistic function s, or
+ * gelu(a) b. gelu's
  * y may be x, its dx may be dy or x.
  */
 #include "backends/gelu.h"
@@ -23,7 +24,7 @@ __kernel void gt_gelu_backward(GT_TENSOR(dy), GT_TENSOR(x), GT_TENSOR(dx), int k
 }
 
 /* A row of x is [a | b], each of `columns`. */
-__kernel void gt_swiglu_forward(GT_TENSOR(x), GT_TENSOR(y), long columns)
+__kernel void gt_swiglu_forward(GT_TENSOR(x), GT_TENSOR(y), int gate, long columns)
 {
     long n;
     GT_ITEM(gt_column((columns + GT_EACH - 1) / GT_EACH, &n), columns);
@@ -31,11 +32,11 @@ __kernel void gt_swiglu_forward(GT_TENSOR(x), GT_TENSOR(y), long columns)
     GT_LOAD_EACH(a, x, at);
     GT_LOAD_EACH(b, x, at + columns);
     GT_FOR_EACH(e)
-        a[e] = swiglu(a[e], b[e]);
+        a[e] = swiglu(a[e], b[e], gate);
     GT_STORE_EACH(y, n * columns + begin, a);
 }
 
-__kernel void gt_swiglu_backward(GT_TENSOR(dy), GT_TENSOR(x), GT_TENSOR(dx), long columns)
+__kernel void gt_swiglu_backward(GT_TENSOR(dy), GT_TENSOR(x), GT_TENSOR(dx), int gate, long columns)
 {
     long n;
     GT_ITEM(gt_column((columns + GT_EACH - 1) / GT_EACH, &n), columns);
@@ -44,7 +45,7 @@ __kernel void gt_swiglu_backward(GT_TENSOR(dy), GT_TENSOR(x), GT_TENSOR(dx), lon
     GT_LOAD_EACH(b, x, at + columns);
     GT_LOAD_EACH(gradient, dy, n * columns + begin);
     GT_FOR_EACH(e)
-        swiglu_gradients(gradient[e], &a[e], &b[e]);
+        swiglu_gradients(gradient[e], gate, &a[e], &b[e]);
     GT_STORE_EACH(dx, at, a);
     GT_STORE_EACH(dx, at + columns, b);
 }

@@ -10,11 +10,12 @@
  * parts in order.
  */
 #define GT_MEAN(n) (mean_dtype >= 0 ? GT_LOAD(mean, n) : 0.0f)
-#define GT_GAIN(c) (gain_dtype >= 0 ? GT_LOAD(gain, c) : 1.0f)
+#define GT_GAIN(c) (gain_dtype >= 0 ? GT_LOAD(gain, c) + gain_offset : 1.0f)
 
 GT_KERNEL(GT_GROUP)
 gt_layernorm_forward(GT_TENSOR(x), GT_TENSOR(gain), GT_TENSOR(y), GT_ARRAY(float, rstd),
-                     GT_TENSOR(bias), GT_TENSOR(mean), float epsilon, long channels)
+                     GT_TENSOR(bias), GT_TENSOR(mean), float epsilon, float gain_offset,
+                     long channels)
 {
     __local float scratch[GT_GROUP];
     const long n = gt_group_index(0), first = n * channels;
@@ -41,7 +42,8 @@ gt_layernorm_forward(GT_TENSOR(x), GT_TENSOR(gain), GT_TENSOR(y), GT_ARRAY(float
 
 GT_KERNEL(GT_GROUP)
 gt_layernorm_backward(GT_TENSOR(dy), GT_TENSOR(x), GT_TENSOR(gain), GT_ARRAY(const float, rstd),
-                      GT_TENSOR(dx), GT_TENSOR(mean), int accumulate, long channels)
+                      GT_TENSOR(dx), GT_TENSOR(mean), float gain_offset, int accumulate,
+                      long channels)
 {
     __local float scratch[GT_GROUP];
     const long n = gt_group_index(0), first = n * channels;

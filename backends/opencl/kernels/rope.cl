@@ -14,6 +14,8 @@
                              GT_AT(table, (angle) + turned / 2 + (i) % (turned / 2)) *          \
                              ((i) < turned / 2 ? 1.0f : -1.0f))
 
+#define GT_GAIN(i) (GT_LOAD(gain, i) + gain_offset)
+
 /* The number of the first gain of a head, and of a head's mean. */
 static long gt_rope_gain(long head, long heads, long means, long size)
 {
@@ -29,7 +31,7 @@ GT_KERNEL(GT_GROUP)
 gt_rope_statistics(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, GT_TENSOR(gain),
                    GT_TENSOR(out), GT_TENSOR(x), GT_ARRAY(float, statistics), long columns,
                    long size, long turned, long heads, long kv_heads, long means, long time,
-                   float epsilon)
+                   float epsilon, float gain_offset)
 {
     __local float scratch[GT_GROUP];
     const long mean = gt_group_index(0) % means, n = gt_group_index(0) / means,
@@ -45,7 +47,7 @@ gt_rope_statistics(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, GT_T
         square = gt_fma(value, value, square);
         if (x_dtype >= 0)
             product = gt_fma(GT_ROPE_BACK(in, at, i, angle) *
-                                 GT_LOAD(gain, gt_rope_gain(head, heads, means, size) + i),
+                                 GT_GAIN(gt_rope_gain(head, heads, means, size) + i),
                              value, product);
     }
     const float r = 1.0f / sqrt(gt_group_sum(square, scratch) / (float)count + epsilon);
@@ -60,7 +62,7 @@ gt_rope_statistics(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, GT_T
 __kernel void gt_rope(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, GT_TENSOR(gain),
                       GT_TENSOR(out), GT_TENSOR(x), GT_ARRAY(const float, statistics), long columns,
                       long size, long turned, long heads, long kv_heads, long means, long time,
-                      int backward)
+                      int backward, float gain_offset)
 {
     const long pairs = (heads + kv_heads) * (size / 2), half_turned = turned / 2;
     long n;
@@ -90,7 +92,7 @@ __kernel void gt_rope(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, G
     }
     if (means > 0) {
         const float r = GT_AT(statistics, mean), product = GT_AT(statistics, mean + 1);
-        const float low = GT_LOAD(gain, gains), high = GT_LOAD(gain, gains + apart);
+        const float low = GT_GAIN(gains), high = GT_GAIN(gains + apart);
         a = backward ? r * (a * low - GT_LOAD(x, at) * r * product) : a * r * low;
         b = backward ? r * (b * high - GT_LOAD(x, at + apart) * r * product) : b * r * high;
     }

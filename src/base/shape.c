@@ -100,6 +100,8 @@ static int32_t size_meant(const struct shape *shape, enum shape_property propert
         return divides ? shape->n_embd / shape->n_head : 0;
     case SHAPE_n_inner:
         return 4 * shape->n_embd;
+    case SHAPE_query_pre_attn_scalar:
+        return shape->head_dim > 0 ? shape->head_dim : size_meant(shape, SHAPE_head_dim);
     default:
         return 0;
     }
@@ -134,6 +136,11 @@ const struct arch *arch_get(enum arch_kind kind)
     return &archs[kind];
 }
 
+const char *arch_model_type(const struct arch *arch)
+{
+    return arch->model_type != NULL ? arch->model_type : arch->name;
+}
+
 static bool has_fields(const struct arch *arch, const struct shape_row *row)
 {
     return row->only == NULL || strcmp(row->only, arch->name) == 0;
@@ -142,6 +149,8 @@ static bool has_fields(const struct arch *arch, const struct shape_row *row)
 const char *arch_field(const struct arch *arch, enum shape_property property)
 {
     const struct shape_row *row = shape_row_get(property);
+    if (property == SHAPE_mlp && arch->activation_field != NULL)
+        return arch->activation_field;
     return has_fields(arch, row) ? row->hf[arch->family] : NULL;
 }
 
@@ -169,6 +178,9 @@ static bool is_of_windows(enum shape_property property)
 static bool window_is_said(const struct arch *arch, const struct shape *shape)
 {
     const bool all = shape->sliding_window_pattern == 0 && shape->max_window_layers == 0;
+    if (arch->window == WINDOW_BY_LAYER)
+        return shape->sliding_window > 0 && shape->sliding_window_pattern > 0 &&
+               shape->max_window_layers == 0;
     return arch->window == WINDOW_ON_REQUEST || (arch->window != WINDOW_NEVER && all);
 }
 
@@ -178,7 +190,8 @@ static bool is_idle(const struct arch *arch, const struct shape *shape,
 {
     return (property == SHAPE_gelu && (shape->mlp != MLP_GELU || arch->shape.mlp != MLP_GELU)) ||
            (property == SHAPE_qkv_bias && shape->bias) ||
-           (is_of_windows(property) && shape->sliding_window == 0) ||
+           ((is_of_windows(property) || property == SHAPE_rope_local_theta) &&
+            shape->sliding_window == 0 && arch->window != WINDOW_BY_LAYER) ||
            (property == SHAPE_rope_theta && shape->position != POSITION_ROPE);
 }
 

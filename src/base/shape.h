@@ -12,7 +12,7 @@
 #include "base/shape.def"
 
 /* All zero but for the sizes is GPT-2.  Of the sizes, 0 means: n_kv_head, n_head; head_dim, n_embd
- * / n_head; n_inner, 4 n_embd. */
+ * / n_head; n_inner, 4 n_embd; query_pre_attn_scalar, head_dim. */
 struct shape {
 #define SHAPE_FIELD(type, name) type name;
 #include "base/shape.def"
@@ -78,7 +78,9 @@ enum arch_kind {
 
 struct arch {
     const char *name;
-    const char *class_name; /* of transformers; NULL: our own */
+    const char *class_name;       /* of transformers; NULL: our own */
+    const char *model_type;       /* of config.json; NULL: the name */
+    const char *activation_field; /* of mlp, if its field has another name than in the family */
     enum arch_family family;
     struct shape
         shape; /* as we train one; of properties that the family has no fields for, as all are */
@@ -86,11 +88,18 @@ struct arch {
     /* A model with biases: no, with a field of our own, with attention_bias and mlp_bias. */
     enum { BIASES_NONE, BIASES_OWN, BIASES_FIELDS } biases;
     /* Whether layers have a window of attention: none, all or none, the same but without a window
-     * that no field gives, those that fields name. */
-    enum { WINDOW_NEVER, WINDOW_ALWAYS, WINDOW_GIVEN, WINDOW_ON_REQUEST } window;
+     * that no field gives, those that fields name if a flag is set, or always. */
+    enum {
+        WINDOW_NEVER,
+        WINDOW_ALWAYS,
+        WINDOW_GIVEN,
+        WINDOW_ON_REQUEST,
+        WINDOW_BY_LAYER
+    } window;
     struct {
         const char *file, *gguf;
-    } norms[2]; /* names of the norms of attention and of the MLP */
+    } norms[4]; /* names of the norms of attention and of the MLP, then, if there are four, of those
+                   behind them */
     /* Which versions of llama.cpp need an output layer that is the embedding: none, old ones, all.
      */
     enum { GGUF_OUTPUT_FREE, GGUF_OUTPUT_ONCE, GGUF_OUTPUT_NEEDED } gguf_output;
@@ -102,6 +111,8 @@ struct arch {
 };
 
 const struct arch *arch_get(enum arch_kind kind);
+/* Returns the architecture's model_type. */
+const char *arch_model_type(const struct arch *arch);
 /* Return the field of config.json, and the key of GGUF, that an architecture has for a property, or
  * NULL. */
 const char *arch_field(const struct arch *arch, enum shape_property property);

@@ -80,9 +80,11 @@ static enum gt_status check_window(const struct config *config)
 {
     const enum config_key keys[] = {CONFIG_KEY_sliding_window_pattern,
                                     CONFIG_KEY_max_window_layers};
+    struct config settled = *config;
+    config_arch_resolve(&settled);
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (are_resolved(config, CONFIG_KEY_sliding_window, keys[i]) &&
-            config->sliding_window == 0 && config_key_value(config, keys[i]).integer != 0)
+            settled.sliding_window == 0 && config_key_value(config, keys[i]).integer != 0)
             return refuse_pair(config, keys[i], "has no effect with", CONFIG_KEY_sliding_window);
     if (config->sliding_window_pattern == 1 &&
         is_resolved(config, CONFIG_KEY_sliding_window_pattern))
@@ -106,6 +108,10 @@ static enum gt_status check_rope(const struct config *config)
                     DESCRIBED(config, CONFIG_KEY_rope_scaling));
     const bool turns = resolved.position == 1 + POSITION_ROPE;
     enum gt_status status = GT_OK;
+    if (resolved.norm_plus_one && resolved.norm != 1 + NORM_RMSNORM)
+        status = FAIL(GT_USAGE, "%s needs norm='rmsnorm', but there is %s",
+                      DESCRIBED(&resolved, CONFIG_KEY_norm_plus_one),
+                      DESCRIBED(&resolved, CONFIG_KEY_norm));
     if (!turns && resolved.qk_norm != 1 + QK_NORM_NONE)
         status = FAIL(GT_USAGE, "%s needs rotary positions, but there is %s",
                       DESCRIBED(&resolved, CONFIG_KEY_qk_norm),

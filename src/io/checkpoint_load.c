@@ -395,6 +395,38 @@ enum gt_status hf_layout_find(const struct safetensors *file, const struct param
     return GT_OK;
 }
 
+void hf_layout_part_keep(struct safetensors *file)
+{
+    /* The first two as transformers has named them since release 4.52, then as published. */
+    static const char *const prefixes[][2] = {{"model.language_model.", "model."},
+                                              {"language_model.model.", "model."},
+                                              {"language_model.lm_head.", "lm_head."}};
+    size_t kept = 0, skipped = 0;
+    for (size_t i = 0; i < file->count; i++) {
+        struct safetensors_tensor *tensor = &file->tensors[i];
+        const char *name =
+            strncmp(tensor->name, "model.", 6) == 0 ? tensor->name + 6 : tensor->name;
+        if (strncmp(name, "vision_tower.", 13) == 0 ||
+            strncmp(name, "multi_modal_projector.", 22) == 0) {
+            skipped++;
+            continue;
+        }
+        for (size_t k = 0; k < sizeof prefixes / sizeof prefixes[0]; k++) {
+            const size_t length = strlen(prefixes[k][0]), shorter = strlen(prefixes[k][1]);
+            if (strncmp(tensor->name, prefixes[k][0], length) != 0)
+                continue;
+            memmove(tensor->name + shorter, tensor->name + length,
+                    strlen(tensor->name + length) + 1);
+            memcpy(tensor->name, prefixes[k][1], shorter);
+        }
+        file->tensors[kept++] = *tensor;
+    }
+    file->count = kept;
+    if (skipped > 0)
+        log_note("%s: %zu tensors of vision are skipped; the model is the text part", file->path,
+                 skipped);
+}
+
 bool hf_layout_is_buffer(const char *name)
 {
     static const char *const endings[] = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq",

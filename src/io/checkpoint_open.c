@@ -169,6 +169,8 @@ static enum gt_status open_hf(struct checkpoint *checkpoint, const char *folder)
     TRY(file_stat_exists(path, &is_whole));
     TRY(is_whole ? safetensors_open(checkpoint, path, true, &checkpoint->model)
                  : safetensors_index_open(checkpoint, folder, &checkpoint->model));
+    if (checkpoint->rest.is_part)
+        hf_layout_part_keep(checkpoint->model);
     TRY(head_choose(checkpoint));
     return hf_layout_check(checkpoint->model, &checkpoint->config);
 }

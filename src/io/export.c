@@ -174,7 +174,8 @@ enum gt_status export_llmc_write(const struct export_options *options,
     for (size_t position = 0; status == GT_OK && position < parameters_count(config); position++) {
         struct parameter_shape shape;
         parameters_shape(config, llmc_model_index(config, position), &shape);
-        status = export_weights_write(weights, &shape, 0, ggml_type_of(options->dtype), &file);
+        status =
+            export_weights_write(weights, &shape, 0, 0.0f, ggml_type_of(options->dtype), &file);
         if (position == 0)
             THEN(status, export_zeros_write(&file, padding_bytes));
     }

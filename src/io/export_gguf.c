@@ -40,6 +40,9 @@
 #define QUANTIZATION_VERSION 2
 #define KEYS_AT 16           /* where the number of keys is */
 #define GGUF_ROPE_INTERVAL 4 /* no key says it: llama.cpp's src/models/smollm3.cpp */
+/* Nor these: src/models/gemma3.cpp. */
+#define GGUF_WINDOW_PATTERN 6
+#define GGUF_LOCAL_THETA 1e4
 
 /* Everything before the data, in memory. */
 struct head {
@@ -387,6 +390,20 @@ static const char *scaling_lacks(const struct model_config *config, const struct
     return usual ? NULL : "rope_scaling='yarn:...' with more than a factor and a context";
 }
 
+/* Returns what llama.cpp does not compute of a Gemma 3, or NULL. */
+static const char *layers_lack(const struct model_config *config)
+{
+    if (config->sliding_window == 0 || config->max_window_layers != 0 ||
+        config->sliding_window_pattern != GGUF_WINDOW_PATTERN)
+        return "a sliding_window in other layers than five of six";
+    if (config->rope_local_theta != GGUF_LOCAL_THETA)
+        return "a rope_local_theta other than 1e4";
+    return config->query_pre_attn_scalar > 0 &&
+                   config->query_pre_attn_scalar != model_head_dim(config)
+               ? "a query_pre_attn_scalar other than head_dim"
+               : NULL;
+}
+
 const char *export_gguf_lacks(const struct model_config *config, char text[static HF_LACKS_MAX])
 {
     const struct arch *arch = arch_of(&config->shape);
@@ -400,9 +417,13 @@ const char *export_gguf_lacks(const struct model_config *config, char text[stati
     else if (config->no_rope_layer_interval > 0 &&
              config->no_rope_layer_interval != GGUF_ROPE_INTERVAL)
         what = "a no_rope_layer_interval other than 4";
+    else if (arch->window == WINDOW_BY_LAYER)
+        what = layers_lack(config);
     else if (config->sliding_window > 0 && arch->window != WINDOW_ALWAYS &&
              arch->window != WINDOW_GIVEN)
         what = "sliding_window";
+    if (what == NULL && !model_is_gpt2(config) && config->mlp != arch->shape.mlp)
+        what = "this mlp";
     if (what == NULL)
         return NULL;
     (void)snprintf(text, HF_LACKS_MAX, "%s in %s's blocks", what, arch->name);
@@ -657,7 +678,8 @@ static enum gt_status data_write(const struct export_options *options,
         if (entry.divisors > 0)
             TRY(divisors_write(config, entry.divisors == 1, file));
         else
-            TRY(export_weights_write(weights, &entry.source, entry.head_dim, entry.type, file));
+            TRY(export_weights_write(weights, &entry.source, entry.head_dim,
+                                     gguf_plus(config, &entry.source), entry.type, file));
         TRY(export_zeros_write(file,
                                size_round_up(entry.size_bytes, GGUF_ALIGNMENT) - entry.size_bytes));
     }
@@ -675,7 +697,8 @@ enum gt_status export_gguf_write(const struct export_options *options,
         options->checkpoint->config.gelu != GELU_TANH)
         log_warning(
             "the model was trained with gelu=erf, but llama.cpp computes tanh; logits will differ slightly");
-    if (options->checkpoint->config.sliding_window > 0)
+    if (options->checkpoint->config.sliding_window > 0 &&
+        arch_of(&options->checkpoint->config.shape)->window != WINDOW_BY_LAYER)
         log_warning("llama.cpp ignores sliding_window=%" PRId32
                     " of this architecture: after longer texts its tokens will differ",
                     options->checkpoint->config.sliding_window);

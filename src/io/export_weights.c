@@ -188,7 +188,7 @@ static enum gt_status values_encode(const struct export_weights *weights,
 /* A piece has whole rows, where one fits, so that it has whole blocks. */
 enum gt_status export_weights_write(const struct export_weights *weights,
                                     const struct parameter_shape *tensor, int32_t head_dim,
-                                    enum ggml_type type, struct file_replacement *file)
+                                    float plus, enum ggml_type type, struct file_replacement *file)
 {
     const size_t elements = parameter_elements(tensor);
     const size_t columns = tensor->rank == 2 ? (size_t)tensor->dims[!tensor->linear] : elements;
@@ -196,10 +196,13 @@ enum gt_status export_weights_write(const struct export_weights *weights,
     const size_t most = weights->capacity / unit * unit;
     const bool blocks = ggml_blocks[type].dtype == DTYPE_COUNT;
     const void *bytes = blocks ? weights->values : weights->turned;
+    assert(plus == 0.0f || type == GGML_F32);
     for (size_t first = 0, count; first < elements; first += count) {
         count = size_min(elements - first, most);
         TRY(rows_read(weights, tensor, head_dim, first, count,
                       blocks ? DTYPE_F32 : ggml_blocks[type].dtype));
+        for (size_t i = 0; plus != 0.0f && i < count; i++)
+            weights->turned[i] += plus;
         if (blocks)
             TRY(values_encode(weights, tensor, type, count));
         TRY(file_replacement_write(file, bytes, ggml_bytes(type, count)));

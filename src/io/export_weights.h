@@ -43,11 +43,11 @@ enum gt_status export_weights_read(const struct export_weights *weights,
                                    size_t count, enum dtype dtype, void *out);
 
 /* Appends the tensor to `file`; a linear layer's weight is transposed to [out, in].  A head_dim D >
- * 0 writes rows i and i + D/2 of each head as rows 2 i and 2 i + 1.  Rows are whole blocks of
- * `type`.  Errors: as above, and GT_IO. */
+ * 0 writes rows i and i + D/2 of each head as rows 2 i and 2 i + 1.  `plus` is added to each value,
+ * in float32.  Rows are whole blocks of `type`.  Errors: as above, and GT_IO. */
 enum gt_status export_weights_write(const struct export_weights *weights,
                                     const struct parameter_shape *tensor, int32_t head_dim,
-                                    enum ggml_type type, struct file_replacement *file);
+                                    float plus, enum ggml_type type, struct file_replacement *file);
 
 /* Returns the token that ends a text for readers of the export: of the model's chat template, else
  * the one that an imported config.json names, else that which ends documents; -1: unknown. */

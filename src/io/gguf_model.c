@@ -67,7 +67,7 @@ int32_t gguf_tensor_name(const struct model_config *config, const struct paramet
     const char *name = NULL;
     bool rotated = false;
     for (size_t i = 0; i < sizeof arch->norms / sizeof arch->norms[0]; i++)
-        if (is_name(full + skip, length, arch->norms[i].file))
+        if (arch->norms[i].file != NULL && is_name(full + skip, length, arch->norms[i].file))
             name = arch->norms[i].gguf;
     for (size_t i = 0; name == NULL; i++) {
         if (!is_name(full + skip, length, names[i].model))
@@ -81,6 +81,11 @@ int32_t gguf_tensor_name(const struct model_config *config, const struct paramet
                    : adapter == ADAPTER_B ? ".weight.lora_b"
                                           : kind);
     return rotated ? model_head_dim(config) : 0;
+}
+
+float gguf_plus(const struct model_config *config, const struct parameter_shape *shape)
+{
+    return config->norm_plus_one && shape->norm ? 1.0f : 0.0f;
 }
 
 float gguf_rope_divisor(const struct model_config *config, int32_t i)
@@ -271,11 +276,14 @@ static enum gt_status scaling_set(const struct gguf *gguf, const char *architect
 }
 
 /* A llama with a window is a mistral elsewhere.  The key says nothing in files of qwen2: see
- * export_gguf.c. */
+ * export_gguf.c.  In those of gemma3 llama.cpp has constants for the rest. */
 static int window_fields(const struct gguf *gguf, const struct arch *arch, json_t *root)
 {
     int64_t window;
     const bool llama = arch == arch_get(ARCH_llama);
+    if (arch == arch_get(ARCH_gemma3))
+        return field_copy(gguf, arch, GGUF_KEY_WINDOW, root, "sliding_window") |
+               field_copy(gguf, arch, ".attention.key_length", root, "query_pre_attn_scalar");
     if ((!llama && arch->window != WINDOW_GIVEN) ||
         !gguf_integer(gguf, TEXT(GGUF_NAME_MAX, "%s" GGUF_KEY_WINDOW, arch->name), &window) ||
         window == 0)
@@ -370,8 +378,8 @@ static enum gt_status config_get(const struct gguf *gguf, int fd, struct model_c
     TRY(architecture_get(gguf, &arch));
     if (table == NULL || table->rank != 2)
         return FAIL(GT_DATA, "%s: tensor token_embd.weight: is missing, or no matrix", gguf->path);
-    json_t *root =
-        json_pack("{s:s, s:I}", "model_type", arch->name, "vocab_size", (json_int_t)table->dims[1]);
+    json_t *root = json_pack("{s:s, s:I}", "model_type", arch_model_type(arch), "vocab_size",
+                             (json_int_t)table->dims[1]);
     const bool gpt2 = arch->family == FAMILY_GPT2;
     int failures = root == NULL || shape_copy(gguf, arch, root) != 0 ||
                    tokens_copy(gguf, root) != 0 ||
@@ -416,6 +424,7 @@ static enum gt_status tensor_add(const struct gguf *gguf, const struct model_con
                                        .dims = {shape->dims[0], shape->dims[1]},
                                        .transposed = shape->linear && model_is_gpt2(config)};
     entry.head_dim = gguf_tensor_name(config, shape, name);
+    entry.plus = -gguf_plus(config, shape);
     const struct gguf_tensor *tensor = gguf_tensor_find(gguf, name);
     memcpy(entry.name, shape->name, sizeof entry.name);
     if (tensor == NULL)

@@ -41,6 +41,8 @@ enum gguf_token {
  * whose rows are stored in the order of neighbours, 0, D/2, 1, D/2 + 1, ...; else 0. */
 int32_t gguf_tensor_name(const struct model_config *config, const struct parameter_shape *shape,
                          char out[static GGUF_NAME_MAX]);
+/* Returns by how much a tensor's values in the file, which are float32, exceed the model's. */
+float gguf_plus(const struct model_config *config, const struct parameter_shape *shape);
 /* Returns what rope_freqs.weight divides the frequency of pair i by. */
 float gguf_rope_divisor(const struct model_config *config, int32_t i);
 

@@ -24,6 +24,9 @@
 #define WINDOW_DEFAULT 4096      /* sliding_window, of all classes that have it */
 #define PHI3_CONTEXT 4096        /* original_max_position_embeddings */
 #define WINDOW_LAYERS_DEFAULT 28 /* max_window_layers */
+#define WINDOW_PATTERN_DEFAULT 6 /* sliding_window_pattern */
+#define GEMMA3_POSITIONS 131072  /* max_position_embeddings */
+#define PART_TYPE "gemma3"       /* a model whose text_config is one of ours */
 /* Far beyond any model, and small enough that a product of two fits 64 bits. */
 #define HF_SIZE_MAX 16777216
 #define GPT_TRAIN_OBJECT "gpt_train"
@@ -294,10 +297,11 @@ static enum gt_status field_parse(const json_t *root, const char *source, const 
     double value = shape_get(&arch->silent, property);
     bool flag = (value != 0.0) != row->inverse;
     int32_t size = (int32_t)value;
+    const bool must = !row->optional && size == 0;
     int choice = (int)value;
     switch (row->type) {
     case SHAPE_TYPE_INT:
-        if (!row->optional || has(root, field))
+        if (must || has(root, field))
             TRY(hf_size_field(root, source, field, &size));
         value = size;
         break;
@@ -510,6 +514,10 @@ static int window_add(json_t *root, const struct model_config *config, const str
         return 0;
     int failures =
         json_object_set_new(root, "sliding_window", json_integer(config->sliding_window));
+    if (arch->window == WINDOW_BY_LAYER)
+        failures |= json_object_update_new(
+            root, json_pack("{s:i, s:o}", "sliding_window_pattern", config->sliding_window_pattern,
+                            "layer_types", layer_types_make(config)));
     if (arch->window == WINDOW_ON_REQUEST)
         failures |= json_object_update_new(
             root, json_pack("{s:b, s:i, s:o}", "use_sliding_window", 1, "max_window_layers",
@@ -652,21 +660,36 @@ static bool layers_agree(const json_t *types, const struct model_config *config)
     return true;
 }
 
+/* Sets which layers have the window: all but every n-th. */
+static enum gt_status pattern_parse(const json_t *root, const char *source,
+                                    struct model_config *config)
+{
+    int64_t pattern = WINDOW_PATTERN_DEFAULT;
+    if (has(root, "sliding_window_pattern"))
+        TRY(json_get_int(root, source, "sliding_window_pattern", 2, 4096, &pattern));
+    config->sliding_window_pattern = (int32_t)pattern;
+    return GT_OK;
+}
+
 /* Sets which layers have the window from layer_types: all from some number on, or all but every
  * n-th. */
 static enum gt_status layer_types_parse(const json_t *root, const char *source,
-                                        struct model_config *config)
+                                        const struct arch *arch, struct model_config *config)
 {
+    const bool by_layer = arch->window == WINDOW_BY_LAYER;
     const json_t *types = json_object_get(root, "layer_types");
     if (json_array_size(types) != (size_t)config->n_layer)
         return FAIL(GT_DATA, "%s: field \"layer_types\": has %zu layers, num_hidden_layers is %d",
                     source, json_array_size(types), config->n_layer);
-    config->max_window_layers = layer_first(types, config, true);
-    if (layers_agree(types, config))
+    if (!by_layer)
+        config->max_window_layers = layer_first(types, config, true);
+    else if (has(root, "sliding_window_pattern"))
+        TRY(pattern_parse(root, source, config));
+    if ((!by_layer || config->sliding_window_pattern > 0) && layers_agree(types, config))
         return GT_OK;
     if (config->max_window_layers == 0)
         config->sliding_window_pattern = layer_first(types, config, false) + 1;
-    if (layers_agree(types, config))
+    if (config->sliding_window_pattern != 1 && layers_agree(types, config))
         return GT_OK;
     return FAIL(
         GT_UNSUPPORTED,
@@ -675,30 +698,34 @@ static enum gt_status layer_types_parse(const json_t *root, const char *source,
         source);
 }
 
-/* Sets the window and which layers have it.  In the classes that must be told to use it,
- * layer_types names these layers, or else they are all from number max_window_layers on. */
+/* Sets the window and which layers have it.  layer_types names these layers; without it, in the
+ * classes that must be told to use it, they are all from number max_window_layers on. */
 static enum gt_status window_parse(const json_t *root, const char *source, const struct arch *arch,
                                    struct model_config *config)
 {
     const json_t *given = json_object_get(root, "sliding_window");
-    bool used = arch->window == WINDOW_ALWAYS || (arch->window == WINDOW_GIVEN && given != NULL);
+    bool used = arch->window == WINDOW_ALWAYS || arch->window == WINDOW_BY_LAYER ||
+                (arch->window == WINDOW_GIVEN && given != NULL);
     int64_t length = WINDOW_DEFAULT, first = WINDOW_LAYERS_DEFAULT;
     TRY(layers_check(root, source, arch));
     if (arch->window == WINDOW_ON_REQUEST)
         TRY(OPTIONAL(json_get_bool, root, source, "use_sliding_window", &used));
     if (arch->window == WINDOW_ON_REQUEST && has(root, "max_window_layers"))
         TRY(json_get_int(root, source, "max_window_layers", 0, INT32_MAX, &first));
-    if (!used || json_is_null(given))
+    config->sliding_window = config->sliding_window_pattern = 0;
+    if (!used || (json_is_null(given) && arch->window != WINDOW_BY_LAYER))
         return GT_OK;
     if (given != NULL)
         TRY(json_get_int(root, source, "sliding_window", 1, INT32_MAX, &length));
     config->sliding_window = (int32_t)length;
-    if (arch->window == WINDOW_ON_REQUEST && has(root, "layer_types"))
-        TRY(layer_types_parse(root, source, config));
+    if (arch->window != WINDOW_ALWAYS && has(root, "layer_types"))
+        TRY(layer_types_parse(root, source, arch, config));
+    else if (arch->window == WINDOW_BY_LAYER)
+        TRY(pattern_parse(root, source, config));
     else if (arch->window == WINDOW_ON_REQUEST)
         config->max_window_layers = (int32_t)min_i64(first, config->n_layer);
     if (config->max_window_layers == config->n_layer)
-        config->sliding_window = config->max_window_layers = 0;
+        config->sliding_window = config->max_window_layers = config->sliding_window_pattern = 0;
     return GT_OK;
 }
 
@@ -806,26 +833,44 @@ static enum gt_status scaling_parse(const json_t *root, const json_t *object, co
                 source, text);
 }
 
+/* Reads what transformers 5 says of the layers with a window, in an object of their own. */
+static enum gt_status local_parse(const json_t *object, const char *source, double *theta)
+{
+    const char *type = "default";
+    TRY(OPTIONAL(json_get_string, object, source, "rope_type", &type));
+    if (strcmp(type, "default") != 0)
+        return refuse_text(source, "sliding_attention", type, "only rope_type default is");
+    return hf_real_field(object, source, "rope_theta", 1.0, 1e12, theta);
+}
+
 static enum gt_status rope_parse(const json_t *root, const char *source, const struct arch *arch,
                                  struct model_config *config)
 {
     static const char *const names[] = {"rope_scaling", "rope_parameters"};
+    struct rope_config *rope = &config->rope;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const json_t *object;
         if (!has(root, names[i]))
             continue;
         TRY(json_get_object(root, source, names[i], &object));
+        if (arch->window == WINDOW_BY_LAYER && has(object, "sliding_attention"))
+            TRY(local_parse(json_object_get(object, "sliding_attention"), source,
+                            &config->rope_local_theta));
+        if (arch->window == WINDOW_BY_LAYER && has(object, "full_attention"))
+            TRY(json_get_object(object, source, "full_attention", &object));
         TRY(share_parse(object, source, arch, &config->partial_rotary_factor));
-        TRY(hf_real_field(object, source, "rope_theta", 1.0, 1e12, &config->rope.theta));
+        TRY(hf_real_field(object, source, "rope_theta", 1.0, 1e12, &rope->theta));
         TRY(scaling_parse(root, object, source, arch, config));
     }
     return GT_OK;
 }
 
 static enum gt_status llama_sizes_check(const json_t *root, const char *source,
-                                        struct model_config *config)
+                                        const struct arch *arch, struct model_config *config)
 {
-    TRY(hf_size_field(root, source, "max_position_embeddings", &config->block_size));
+    config->block_size = GEMMA3_POSITIONS;
+    if (arch->window != WINDOW_BY_LAYER || has(root, "max_position_embeddings"))
+        TRY(hf_size_field(root, source, "max_position_embeddings", &config->block_size));
     if (config->n_kv_head == 0 || json_is_null(json_object_get(root, "num_key_value_heads")))
         config->n_kv_head = config->n_head;
     if (config->n_head % config->n_kv_head != 0)
@@ -865,11 +910,12 @@ static enum gt_status llama_parse(const json_t *root, const char *source, const 
     const bool is_ours = arch->class_name == NULL;
     const json_t *ours = NULL;
     double dropout = 0.0;
-    TRY(llama_sizes_check(root, source, config));
+    TRY(llama_sizes_check(root, source, arch, config));
     TRY(foreign_check(root, source, arch));
     TRY(share_parse(root, source, arch, &config->partial_rotary_factor));
     TRY(biases_parse(root, source, arch, &config->bias));
     TRY(rope_parse(root, source, arch, config));
+    TRY(flag_expect(root, source, "use_bidirectional_attention", false));
     TRY(rope_layers_check(root, source, &config->shape));
     TRY(window_parse(root, source, arch, config));
     if (is_ours || has(root, GPT_TRAIN_OBJECT))
@@ -949,6 +995,7 @@ static const char *const harmless[] = {"model_type",
                                        "length_penalty",
                                        "diversity_penalty",
                                        "no_repeat_ngram_size",
+                                       "cache_implementation",
                                        "encoder_no_repeat_ngram_size",
                                        GPT_TRAIN_OBJECT,
                                        NULL};
@@ -966,6 +1013,7 @@ static const char *const checked[] = {"add_cross_attention",
                                       "residual_multiplier",
                                       "logits_scaling",
                                       "original_max_position_embeddings",
+                                      "sliding_window_pattern",
                                       NULL};
 
 static bool is_listed(const char *const *list, const char *name)
@@ -1032,9 +1080,9 @@ enum gt_status hf_config_make(const struct model_config *config, int32_t bos_tok
     const struct arch *arch = arch_of(&config->shape);
     struct shape shape = config->shape;
     shape_sizes_fill(&shape);
-    json_t *root = json_pack("{s:s, s:o, s:o, s:s}", "model_type", arch->name, "bos_token_id",
-                             token_json(bos_token), "eos_token_id", token_json(eos_token),
-                             "torch_dtype", "float32");
+    json_t *root = json_pack("{s:s, s:o, s:o, s:s}", "model_type", arch_model_type(arch),
+                             "bos_token_id", token_json(bos_token), "eos_token_id",
+                             token_json(eos_token), "torch_dtype", "float32");
     int failures = fields_add(root, &shape, arch);
     failures |=
         arch->family == FAMILY_GPT2 ? gpt2_add(root, config) : llama_add(root, config, arch);
@@ -1065,11 +1113,11 @@ static enum gt_status arch_find(const json_t *root, const char *source, const ch
     for (int kind = 0; kind < ARCH_KINDS; kind++) {
         const size_t used = strlen(list);
         *out = arch_get((enum arch_kind)kind);
-        if (strcmp((*out)->name, type) == 0)
+        if (strcmp(arch_model_type(*out), type) == 0)
             return GT_OK;
         if ((*out)->class_name != NULL)
             (void)snprintf(list + used, sizeof list - used, "%s%s", used > 0 ? ", " : "",
-                           (*out)->name);
+                           arch_model_type(*out));
     }
     if (foreign_model_what(root, type) != NULL)
         return FAIL(GT_UNSUPPORTED,
@@ -1091,8 +1139,8 @@ static enum gt_status rest_parse(const json_t *root, const char *source, bool ti
     return token_field(root, source, "eos_token_id", &rest->eos_token);
 }
 
-enum gt_status hf_config_parse(const json_t *root, const char *source, struct model_config *out,
-                               struct hf_config_rest *out_rest)
+static enum gt_status config_parse(const json_t *root, const char *source, struct model_config *out,
+                                   struct hf_config_rest *out_rest)
 {
     struct model_config config = {.n_layer = 0};
     struct hf_config_rest rest;
@@ -1113,4 +1161,35 @@ enum gt_status hf_config_parse(const json_t *root, const char *source, struct mo
     *out = config;
     *out_rest = rest;
     return GT_OK;
+}
+
+/* Parses the text part of a model that also sees: its fields are in text_config, except for the
+ * tokens. */
+static enum gt_status part_parse(const json_t *root, const char *source, struct model_config *out,
+                                 struct hf_config_rest *out_rest)
+{
+    static const char *const outside[] = {"bos_token_id", "eos_token_id", "tie_word_embeddings",
+                                          "quantization_config"};
+    const json_t *text;
+    TRY(json_get_object(root, source, "text_config", &text));
+    json_t *part = json_copy((json_t *)text);
+    int failures = part == NULL;
+    for (size_t i = 0; i < sizeof outside / sizeof outside[0]; i++)
+        if (!has(text, outside[i]) && has(root, outside[i]))
+            failures |= json_object_set(part, outside[i], json_object_get(root, outside[i]));
+    if (!has(text, "model_type"))
+        failures |= json_object_set_new(part, "model_type", json_string(PART_TYPE "_text"));
+    enum gt_status status = failures ? FAIL(GT_NO_MEMORY, "out of memory: %s", source) : GT_OK;
+    THEN(status, config_parse(part, source, out, out_rest));
+    json_decref(part);
+    out_rest->is_part = true;
+    return status;
+}
+
+enum gt_status hf_config_parse(const json_t *root, const char *source, struct model_config *out,
+                               struct hf_config_rest *out_rest)
+{
+    const char *type = json_string_value(json_object_get(root, "model_type"));
+    return type != NULL && strcmp(type, PART_TYPE) == 0 ? part_parse(root, source, out, out_rest)
+                                                        : config_parse(root, source, out, out_rest);
 }

@@ -23,6 +23,7 @@ enum gt_status hf_config_make(const struct model_config *config, int32_t bos_tok
 struct hf_config_rest {
     bool tied;                    /* tie_word_embeddings */
     int32_t bos_token, eos_token; /* -1 if absent or null */
+    bool is_part; /* the model is the text part of one that sees; names of its tensors say so */
 };
 
 /* The inverse; `source` is the file's name for error lines.  Absent fields have the class's

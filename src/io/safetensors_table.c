@@ -245,7 +245,8 @@ enum gt_status safetensors_read(const struct safetensors *table, size_t index, s
     assert(index < table->count);
     const struct safetensors_tensor *tensor = &table->tensors[index];
     assert(first <= tensor->elements && count <= tensor->elements - first);
-    const bool plain = !tensor->transposed && tensor->head_dim == 0 && tensor->block == NULL;
+    const bool plain = !tensor->transposed && tensor->head_dim == 0 && tensor->block == NULL &&
+                       tensor->plus == 0.0f;
     if (tensor->dtype != dtype && tensor->dtype != DTYPE_BF16 && tensor->dtype != DTYPE_F16)
         return FAIL(GT_UNSUPPORTED,
                     "%s: tensor %s: field \"dtype\": only F32, BF16 and F16 can be loaded",
@@ -259,6 +260,8 @@ enum gt_status safetensors_read(const struct safetensors *table, size_t index, s
     TRY(tensor->transposed     ? transposed_read(table, tensor, first, count, out, dtype)
         : tensor->head_dim > 0 ? neighbours_read(table, tensor, first, count, out, dtype)
                                : stored_read(table, tensor, first, count, out, dtype, NULL));
+    for (size_t i = 0; tensor->plus != 0.0f && dtype == DTYPE_F32 && i < count; i++)
+        ((float *)out)[i] += tensor->plus;
     if (crc32c != NULL)
         *crc32c = file_crc32c(*crc32c, out, count * dtype_size_bytes(dtype));
     return GT_OK;

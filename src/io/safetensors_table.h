@@ -29,6 +29,7 @@ struct safetensors_tensor {
                          + 1 */
     const struct ggml_block
         *block; /* the file has blocks of ggml's, which become DTYPE_F32, the dtype; or NULL */
+    float plus; /* added to each value that is read as DTYPE_F32 */
     uint64_t offset_bytes; /* from the beginning of the file */
     uint64_t size_bytes;   /* set by safetensors_add() unless the dtype is DTYPE_COUNT */
     size_t elements;       /* the product of dims; set by safetensors_add() */

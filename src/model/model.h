@@ -148,6 +148,8 @@ struct model {
     struct parameter_list parameters;
     int32_t scalars; /* [SCALAR_WORDS] */
     int32_t angles;  /* [block_size, D]: cosines, then sines, of rotary positions; or TENSOR_NONE */
+    int32_t local_angles; /* the same of layers with a window, if they have a theta of their own; or
+                             TENSOR_NONE */
     int32_t expand[PARAMETER_RANGES_MAX]; /* [k rank, k rank]: alpha / rank times the identity, for
                                             k adapters */
     int32_t corrections; /* [correction_rows, 2]: 1 - beta1^t, 1 - beta2^t for t = 1 .. */

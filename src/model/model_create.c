@@ -433,6 +433,10 @@ static enum gt_status tables_add(struct model *model)
     if (config->position == POSITION_ROPE)
         TRY(table_add(model->graph, "angles", config->block_size, model_turned_dim(config),
                       &model->angles));
+    if (config->position == POSITION_ROPE && config->rope_local_theta > 0.0 &&
+        config->sliding_window > 0)
+        TRY(table_add(model->graph, "local_angles", config->block_size, model_head_dim(config),
+                      &model->local_angles));
     if (model->options.train)
         TRY(table_add(model->graph, "corrections", model->options.correction_rows, 2,
                       &model->corrections));

@@ -66,12 +66,13 @@ struct layer {
 static void layers_list(const struct model_config *config, struct layer out[static BLOCK_LAYERS])
 {
     const struct arch *arch = arch_of(&config->shape);
-    const bool gpt2 = arch->family == FAMILY_GPT2, gated = config->mlp == MLP_SWIGLU;
+    const bool gpt2 = arch->family == FAMILY_GPT2, gated = config->mlp != MLP_GELU;
     const bool norm_bias = config->bias && config->norm == NORM_LAYERNORM;
     const int64_t c = config->n_embd, size = model_head_dim(config),
                   q = model_attention_width(config);
     const int64_t kv = config->n_kv_head * size, inner = model_inner_width(config);
-    const bool per_head = config->qk_norm == QK_NORM_HEAD, fused = config->fused_projections;
+    const bool per_head = config->qk_norm == QK_NORM_HEAD, fused = config->fused_projections,
+               four = config->norm_place == NORM_PLACE_BOTH;
     const struct layer layers[BLOCK_LAYERS] = {
         [BLOCK_LN_1] = {.name = arch->norms[0].file, .out = c, .bias = norm_bias},
         [BLOCK_C_ATTN] = {.name = gpt2 ? "attn.c_attn" : "self_attn.qkv_proj",
@@ -88,6 +89,10 @@ static void layers_list(const struct model_config *config, struct layer out[stat
                            .missing = config->qk_norm == QK_NORM_NONE},
         [BLOCK_C_PROJ] = {gpt2 ? "attn.c_proj" : "self_attn.o_proj", .in = q, .out = c,
                           .bias = config->bias},
+        [BLOCK_POST_1] = {.name = arch->norms[2].file,
+                          .out = c,
+                          .bias = norm_bias,
+                          .missing = !four},
         [BLOCK_LN_2] = {.name = arch->norms[1].file, .out = c, .bias = norm_bias},
         [BLOCK_C_FC] = {.name = gpt2    ? "mlp.c_fc"
                                 : gated ? "mlp.gate_up_proj"
@@ -101,6 +106,10 @@ static void layers_list(const struct model_config *config, struct layer out[stat
                             .in = inner,
                             .out = c,
                             .bias = config->bias},
+        [BLOCK_POST_2] = {.name = arch->norms[3].file,
+                          .out = c,
+                          .bias = norm_bias,
+                          .missing = !four},
     };
     memcpy(out, layers, sizeof layers);
 }
@@ -617,9 +626,10 @@ static enum gt_status parameter_add(struct parameter_maker *maker, size_t index,
                             .category = CATEGORY_PARAMETER,
                             .lifetime = LIFETIME_RUN};
     *parameter =
-        (struct parameter){.init = shape->bias ? INIT_ZERO
-                                   : matrix    ? INIT_NORMAL
-                                               : INIT_ONE,
+        (struct parameter){.init = shape->bias             ? INIT_ZERO
+                                   : matrix                ? INIT_NORMAL
+                                   : config->norm_plus_one ? INIT_ZERO
+                                                           : INIT_ONE,
                            .saved_rows = shape->dims[0],
                            .group = group_of(maker, shape),
                            .states_home = states_home(maker, shape),

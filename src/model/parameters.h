@@ -48,16 +48,18 @@ void parameters_file_shape(const struct model_config *config, size_t index,
                            struct parameter_shape *out);
 size_t parameter_elements(const struct parameter_shape *shape);
 
-/* The layers of a block.  BLOCK_C_FC is the MLP's first matrix: of GELU, or of SwiGLU's gate and
- * its other factor. */
+/* The layers of a block.  BLOCK_C_FC is the MLP's first matrix: of GELU, or of a gate and its
+ * other factor. */
 enum block_layer {
     BLOCK_LN_1,
     BLOCK_C_ATTN,
     BLOCK_QK_NORM, /* its weight: the gains of the queries, then of the keys */
     BLOCK_C_PROJ,
+    BLOCK_POST_1, /* the norms behind attention and the MLP, if a block has four */
     BLOCK_LN_2,
     BLOCK_C_FC,
     BLOCK_MLP_PROJ,
+    BLOCK_POST_2,
     BLOCK_LAYERS
 };
 /* Of a block of GPT-2, absent ones included. */

@@ -97,6 +97,15 @@ static enum gt_status build_scale(const struct builder *b, const char *name, dou
     return ADD(BLEND, b, name, x, .x = *x, .z = *x, .attrs.alpha = (float)factor);
 }
 
+/* Returns sqrt(n_embd), rounded as Gemma3TextScaledWordEmbedding does. */
+static double embedding_scale(const struct builder *b)
+{
+    const float scale = (float)sqrt((double)b->config->n_embd);
+    const enum dtype dtype = b->model->options.dtype;
+    const uint16_t half = dtype == DTYPE_F16 ? f16_from_f32(scale) : bf16_from_f32(scale);
+    return (double)(dtype == DTYPE_F32 ? scale : dtype_value(dtype, &half, 0));
+}
+
 static enum gt_status build_embedding(const struct builder *b, int32_t *x)
 {
     const int32_t wte = parameter_tensor(b, PARAMETERS_WTE);
@@ -105,10 +114,17 @@ static enum gt_status build_embedding(const struct builder *b, int32_t *x)
     TRY(ADD(EMBED_FORWARD, b, "embed", x, .ids = b->io->ids, .wte = wte, .wpe = wpe,
             .scalars = b->model->scalars, .first = b->io->first, .attrs.time = b->io->time));
     TRY(build_scale(b, "embed.scale", b->config->embedding_multiplier, x));
+    if (b->config->scale_embeddings)
+        TRY(build_scale(b, "embed.width", embedding_scale(b), x));
     if (b->config->embed_norm)
         TRY(ADD(RMSNORM_FORWARD, b, "embed.norm", x, .x = *x,
                 .attrs.epsilon = (float)b->config->norm_epsilon));
     return build_dropout(b, PLACE_EMBEDDING, "embed.dropout", x);
+}
+
+static float gain_offset(const struct builder *b)
+{
+    return b->config->norm_plus_one ? 1.0f : 0.0f;
 }
 
 static enum gt_status build_norm(const struct builder *b, const char *name, enum block_layer which,
@@ -117,16 +133,27 @@ static enum gt_status build_norm(const struct builder *b, const char *name, enum
     const int32_t gain = layer_tensor(b, which, false), bias = layer_tensor(b, which, true);
     const float epsilon = (float)b->config->norm_epsilon;
     if (b->config->norm == NORM_RMSNORM)
-        return ADD(RMSNORM_FORWARD, b, name, y, .x = x, .gain = gain, .attrs.epsilon = epsilon);
+        return ADD(RMSNORM_FORWARD, b, name, y, .x = x, .gain = gain, .attrs.epsilon = epsilon,
+                   .attrs.gain_offset = gain_offset(b));
     return ADD(LAYERNORM_FORWARD, b, name, y, .x = x, .gain = gain, .bias = bias,
                .attrs.epsilon = epsilon);
 }
 
-/* The norm of a part of the block, if the model's norms are at that place. */
-static enum gt_status build_norm_at(const struct builder *b, enum norm_place_kind place,
-                                    const char *name, enum block_layer which, int32_t *x)
+/* The norm of what a part of the block reads, and that of what it gives, if the model has them. */
+static enum gt_status build_norm_before(const struct builder *b, const char *name,
+                                        enum block_layer which, int32_t *x)
 {
-    return b->config->norm_place == place ? build_norm(b, name, which, *x, x) : GT_OK;
+    return b->config->norm_place == NORM_PLACE_POST ? GT_OK : build_norm(b, name, which, *x, x);
+}
+
+static enum gt_status build_norm_behind(const struct builder *b, const char *name,
+                                        enum block_layer which, int32_t *x)
+{
+    const bool both = b->config->norm_place == NORM_PLACE_BOTH;
+    const enum block_layer second = which == BLOCK_LN_1 ? BLOCK_POST_1 : BLOCK_POST_2;
+    return b->config->norm_place == NORM_PLACE_PRE
+               ? GT_OK
+               : build_norm(b, name, both ? second : which, *x, x);
 }
 
 /* Makes the matrix [out, k rank] of the B of a layer's k targets: alpha / rank B in the columns of
@@ -218,12 +245,16 @@ static enum gt_status build_rope(const struct builder *b, int32_t *qkv)
     const struct op_attrs attrs = {.heads = b->config->n_head,
                                    .kv_heads = b->config->n_kv_head,
                                    .time = b->io->time,
-                                   .epsilon = (float)b->config->norm_epsilon};
+                                   .epsilon = (float)b->config->norm_epsilon,
+                                   .gain_offset = gain_offset(b)};
+    const bool local =
+        b->model->local_angles != TENSOR_NONE && shape_window(&b->config->shape, b->pen.layer) > 0;
     /* The backward pass of the norms needs x, so y is cheaper computed again than kept. */
     const enum recompute_class class = b->config->qk_norm == QK_NORM_NONE
                                            ? op_declaration(OP_ROPE_FORWARD)->recompute
                                            : RECOMPUTE_CLASS_NORM;
-    return ADD_AS(class, ROPE_FORWARD, b, "attn.rope", qkv, .x = *qkv, .table = b->model->angles,
+    return ADD_AS(class, ROPE_FORWARD, b, "attn.rope", qkv, .x = *qkv,
+                  .table = local ? b->model->local_angles : b->model->angles,
                   .scalars = b->model->scalars, .gain = layer_tensor(b, BLOCK_QK_NORM, false),
                   .attrs = attrs);
 }
@@ -231,7 +262,9 @@ static enum gt_status build_rope(const struct builder *b, int32_t *qkv)
 static enum gt_status build_attention_op(const struct builder *b, int32_t qkv, int32_t *y)
 {
     const struct model_config *config = b->config;
-    const float usual = 1.0f / sqrtf((float)model_head_dim(config));
+    const int32_t divisor =
+        config->query_pre_attn_scalar > 0 ? config->query_pre_attn_scalar : model_head_dim(config);
+    const float usual = 1.0f / sqrtf((float)divisor);
     struct op_attrs attrs = {
         .heads = config->n_head,
         .kv_heads = config->n_kv_head,
@@ -257,7 +290,7 @@ static enum gt_status build_attention_op(const struct builder *b, int32_t qkv, i
 static enum gt_status build_attention(const struct builder *b, bool keys_only, int32_t *x)
 {
     int32_t input = *x, qkv, y, projected;
-    TRY(build_norm_at(b, NORM_PLACE_PRE, "ln_1", BLOCK_LN_1, &input));
+    TRY(build_norm_before(b, "ln_1", BLOCK_LN_1, &input));
     TRY(build_linear(b, "attn.c_attn", BLOCK_C_ATTN, input, &qkv));
     if (shape_rotates(&b->config->shape, b->pen.layer))
         TRY(build_rope(b, &qkv));
@@ -265,26 +298,27 @@ static enum gt_status build_attention(const struct builder *b, bool keys_only, i
     if (keys_only)
         return GT_OK;
     TRY(build_linear(b, "attn.c_proj", BLOCK_C_PROJ, y, &projected));
-    TRY(build_norm_at(b, NORM_PLACE_POST, "ln_1", BLOCK_LN_1, &projected));
+    TRY(build_norm_behind(b, "ln_1.post", BLOCK_LN_1, &projected));
     TRY(build_dropout(b, PLACE_ATTENTION_OUTPUT, "attn.dropout", &projected));
     return build_residual(b, "attn.residual", projected, x);
 }
 
 static enum gt_status build_activation(const struct builder *b, int32_t *x)
 {
-    if (b->config->mlp == MLP_SWIGLU)
-        return ADD(SWIGLU_FORWARD, b, "mlp.swiglu", x, .x = *x);
+    if (b->config->mlp != MLP_GELU)
+        return ADD(SWIGLU_FORWARD, b, "mlp.swiglu", x, .x = *x,
+                   .attrs.gate = b->config->mlp == MLP_GEGLU ? GATE_GELU : GATE_SILU);
     return ADD(GELU_FORWARD, b, "mlp.gelu", x, .x = *x, .attrs.gelu = b->config->gelu);
 }
 
 static enum gt_status build_mlp(const struct builder *b, int32_t *x)
 {
     int32_t input = *x, wide, projected;
-    TRY(build_norm_at(b, NORM_PLACE_PRE, "ln_2", BLOCK_LN_2, &input));
+    TRY(build_norm_before(b, "ln_2", BLOCK_LN_2, &input));
     TRY(build_linear(b, "mlp.c_fc", BLOCK_C_FC, input, &wide));
     TRY(build_activation(b, &wide));
     TRY(build_linear(b, "mlp.c_proj", BLOCK_MLP_PROJ, wide, &projected));
-    TRY(build_norm_at(b, NORM_PLACE_POST, "ln_2", BLOCK_LN_2, &projected));
+    TRY(build_norm_behind(b, "ln_2.post", BLOCK_LN_2, &projected));
     TRY(build_dropout(b, PLACE_MLP_OUTPUT, "mlp.dropout", &projected));
     return build_residual(b, "mlp.residual", projected, x);
 }

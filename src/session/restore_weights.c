@@ -321,27 +321,27 @@ static enum gt_status corrections_upload(struct session *session)
     return GT_OK;
 }
 
-/* Uploads the cosines and sines by which rotary positions turn. */
-static enum gt_status angles_upload(struct session *session)
+/* Uploads the cosines and sines by which rotary positions turn, if there is a table for them. */
+static enum gt_status angles_upload(struct session *session, int32_t table,
+                                    const struct rope_config *rope)
 {
     const struct model_config *config = &session->model->options.config;
     const int32_t size = model_turned_dim(config), rows_max = SESSION_STAGING_FLOATS / size;
-    const double factor = rope_attention(&config->rope);
+    const double factor = rope_attention(rope);
     float *row = session->staging;
-    if (session->model->angles == TENSOR_NONE)
+    if (table == TENSOR_NONE)
         return GT_OK;
     for (int32_t first = 0; first < config->block_size; first += rows_max) {
         const int32_t left = config->block_size - first, rows = left < rows_max ? left : rows_max;
         for (int32_t k = 0; k < size / 2; k++) {
-            const double frequency = rope_frequency(&config->rope, size, config->block_size, k);
+            const double frequency = rope_frequency(rope, size, config->block_size, k);
             for (int32_t i = 0; i < rows; i++) {
                 const double angle = (first + i) * frequency;
                 row[i * size + k] = (float)(factor * cos(angle));
                 row[i * size + size / 2 + k] = (float)(factor * sin(angle));
             }
         }
-        TRY(exec_upload(session->exec, session->model->angles, (int64_t)first * size, row,
-                        (int64_t)rows * size));
+        TRY(exec_upload(session->exec, table, (int64_t)first * size, row, (int64_t)rows * size));
     }
     return GT_OK;
 }
@@ -368,7 +368,10 @@ enum gt_status restore_weights(struct session *session, const struct restore_sou
                                uint64_t seed)
 {
     TRY(corrections_upload(session));
-    TRY(angles_upload(session));
+    const struct model *model = session->model;
+    const struct rope_config local = {.theta = model->options.config.rope_local_theta};
+    TRY(angles_upload(session, model->angles, &model->options.config.rope));
+    TRY(angles_upload(session, model->local_angles, &local));
     TRY(expand_upload(session));
     if (!source->checkpoint)
         return session_weights_init(session, seed);

@@ -57,6 +57,7 @@ LLAMA_MODELS = {"tied": ("--arch=llama", "--n_kv_head=2", "--rope_scaling=llama3
                 "olmo2": ("--arch=olmo2", "--n_kv_head=2"),
                 "smollm3": ("--arch=smollm3", "--n_kv_head=2"),
                 "phi3": ("--arch=phi3", "--n_kv_head=2", "--head_dim=8", "--sliding_window=9", "--rope_scaling=longrope:8,1.25,1,1.5,2,3,4.5,6"),
+                "gemma3": ("--arch=gemma3", "--n_kv_head=2", "--sliding_window=8", "--rope_scaling=linear:2"),
                 "granite": ("--arch=granite", "--n_kv_head=2", "--logits_scaling=0.5", "--bias=True")}
 NEIGHBOURS = ("llama", "smollm3", "granite") # whose heads llama.cpp rotates by pairs of neighbours
 FACTORS = {"embedding_scale": "embedding_multiplier", "residual_scale": "residual_multiplier",
@@ -300,6 +301,7 @@ def single(value):
 
 
 OLMO2_NORMS = {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"}
+OTHER_NORMS = {"olmo2": OLMO2_NORMS, "gemma3": {**OLMO2_NORMS, "pre_feedforward_layernorm": "ffn_norm"}}
 
 
 def llama_gguf_name(tensor, architecture):
@@ -309,7 +311,7 @@ def llama_gguf_name(tensor, architecture):
         return fixed[tensor]
     _, _, layer, rest = tensor.split(".", 3)
     part, kind = rest.rsplit(".", 1)
-    parts = dict(LLAMA_PARTS, **(OLMO2_NORMS if architecture == "olmo2" else {}))
+    parts = dict(LLAMA_PARTS, **OTHER_NORMS.get(architecture, {}))
     return "blk.%s.%s.%s" % (layer, parts[part], kind)
 
 
@@ -329,6 +331,8 @@ def llama_keys(architecture, config):
     elif scaling and scaling["rope_type"] == "linear":
         keys.update({"rope.scaling.type": "linear", "rope.scaling.factor": scaling["factor"]})
     keys.update({key: single(config[field]) for key, field in FACTORS.items() if field in config})
+    if architecture == "gemma3":
+        keys["attention.sliding_window"] = config["sliding_window"]
     return {architecture + "." + key: value for key, value in keys.items()}
 
 
@@ -354,7 +358,7 @@ def check_llama_gguf(name, dtype):
     done = run(GPT_EXPORT, "--out_dir=out-" + name, "--format=gguf", "--dtype", dtype, path)
     check(done.returncode == 0 and b"tanh" not in done.stderr, "%s: %s" % (path, done.stderr))
     config, wanted, gguf = config_of(name), weights_of(name), Gguf(path)
-    architecture = name if name in ("qwen2", "qwen3", "olmo2", "smollm3", "granite", "phi3") else "llama"
+    architecture = name if name in ("qwen2", "qwen3", "olmo2", "smollm3", "granite", "gemma3", "phi3") else "llama"
     check(gguf.keys["general.architecture"] == architecture and gguf.keys["tokenizer.ggml.model"] == "gpt2", "%s: architecture" % path)
     found = {key: value for key, value in gguf.keys.items() if key.split(".")[0] not in ("general", "tokenizer", "gpt_train")}
     check(found == llama_keys(architecture, config), "%s: keys %s" % (path, found))
@@ -374,6 +378,8 @@ def check_llama_gguf(name, dtype):
     for tensor, (shape, values) in wanted.items():
         dims, kind, data = tensors[llama_gguf_name(tensor, architecture)]
         of = "float32" if len(shape) == 1 else dtype
+        if architecture == "gemma3" and "norm" in tensor: # whose files have 1 + w
+            values = [value + 1 for value in values]
         if architecture in NEIGHBOURS and (".q_proj." in tensor or ".k_proj." in tensor):
             size = len(data) // shape[0]
             data = b"".join(neighbours_parted([data[i:i + size] for i in range(0, len(data), size)], config["head_dim"]))
@@ -412,6 +418,11 @@ def check_llama():
     refused("llama.cpp holds a model with a head_dim other than n_embd / n_head in olmo2's blocks", 2, "--out_dir=out-wider", "--format=gguf", "x")
     make_model("other", ("--tokenizer=bytes",), *LLAMA_FLAGS, "--arch=smollm3", "--no_rope_layer_interval=2")
     refused("llama.cpp holds a model with a no_rope_layer_interval other than 4 in smollm3's blocks", 2, "--out_dir=out-other", "--format=gguf", "x")
+    for flag, message in (("--sliding_window_pattern=2", "a sliding_window in other layers than five of six"),
+                          ("--rope_local_theta=100", "a rope_local_theta other than 1e4"), ("--query_pre_attn_scalar=9", "a query_pre_attn_scalar other than head_dim"),
+                          ("--mlp=swiglu", "this mlp")):
+        make_model("other", ("--tokenizer=bytes",), *LLAMA_FLAGS, "--arch=gemma3", flag)
+        refused("llama.cpp holds a model with %s in gemma3's blocks" % message, 2, "--out_dir=out-other", "--format=gguf", "x")
     make_model("own", ("--tokenizer=bytes",), *LLAMA_FLAGS, "--arch=llama", "--qk_norm=full")
     refused("llama.cpp holds a model with qk_norm='full'", 2, "--out_dir=out-own", "--format=gguf", "x")
     refused("transformers holds a model with qk_norm='full'", 2, "--out_dir=out-own", "--format=hf", "x")
@@ -521,14 +532,18 @@ def check_import_of(name):
     sample = (GPT_SAMPLE, "--num_samples=1", "--max_new_tokens=20", "--start=it", "--seed=3", "--dtype=float32")
     check(must(*sample, "--out_dir=out-" + name) == must(*sample, "--init_from=" + path), "%s: other samples" % path)
     must(GPT_EXPORT, "--out_dir=" + path, "--format=hf", "--force", "back-" + name)
-    check(tensors_read("back-%s/model.safetensors" % name) == tensors_read("out-%s/model.safetensors" % name), "%s: other weights" % path)
+    back, own = (tensors_read("%s-%s/model.safetensors" % (folder, name)) for folder in ("back", "out"))
+    for tensor in [tensor for tensor in own if name == "gemma3" and "norm" in tensor]: # w + 1 in float32, less 1
+        pairs = zip(*(array.array("f", weights.pop(tensor)[2]) for weights in (back, own)))
+        check(all(abs(a - b) < 1e-7 for a, b in pairs), "%s: %s" % (path, tensor))
+    check(back == own, "%s: other weights" % path)
     ours, theirs = read_json("back-%s/config.json" % name), read_json("out-%s/config.json" % name)
     for key in ("model_type", "vocab_size", "rope_scaling", "tie_word_embeddings", "num_key_value_heads", "n_head"):
         check(ours.get(key) == theirs.get(key), "%s: %s is %s" % (path, key, ours.get(key)))
 
 
 def check_import():
-    for name in ("bytes", "bpe", "tied", "untied", "qwen2", "qwen3"):
+    for name in ("bytes", "bpe", "tied", "untied", "qwen2", "qwen3", "gemma3"):
         if name != "bytes":  # GPT-2 in GGUF has no name for padding
             check_import_of(name)
     check(read("back-bpe/tokenizer.json") == read("out-bpe/tokenizer.json"), "the tokenizer of a GGUF file is another one")

@@ -330,7 +330,7 @@ def cached(base, config):
 # ---- Llama's family ----
 def norms_of(kind):
     """Returns the names of the norms of attention and of the MLP."""
-    names = ("post_attention", "post_feedforward") if kind == "olmo2" else ("input", "post_attention")
+    names = {"olmo2": ("post_attention", "post_feedforward"), "gemma3_text": ("input", "pre_feedforward")}.get(kind, ("input", "post_attention"))
     return [name + "_layernorm.weight" for name in names]
 
 
@@ -348,7 +348,9 @@ def write_llama(folder, head=None, shards=1, **fields):
     for name, rows, columns in (("self_attn.q_proj", C, C), ("self_attn.k_proj", C, C), ("self_attn.v_proj", C, C), ("self_attn.o_proj", C, C),
                                 ("mlp.gate_proj", 8, C), ("mlp.up_proj", 8, C), ("mlp.down_proj", C, 8)):
         tensors[f"{at}{name}.weight"] = tensor(rows, columns)
-    for name in ("q_norm", "k_norm") if fields.get("model_type") in ("qwen3", "olmo2") else ():
+    for name in norms_of("olmo2") if fields.get("model_type") == "gemma3_text" else ():
+        tensors[at + name] = tensor(C)
+    for name in ("q_norm", "k_norm") if fields.get("model_type") in ("qwen3", "olmo2", "gemma3_text") else ():
         tensors[f"{at}self_attn.{name}.weight"] = tensor(C if fields["model_type"] == "olmo2" else C // H)
     if head is not None:
         tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"] if head == "equal" else tensor(V, C)
@@ -360,10 +362,11 @@ def write_llama(folder, head=None, shards=1, **fields):
 def model_in_double(folder, ids):
     """Returns the mean loss of one sequence, computed from the formulas of Llama's blocks; Qwen3's norms of heads are used where
     the file has them, and OLMo 2's norms, of all heads together and of what attention and the MLP give; the layer of a SmolLM3
-    whose interval is 1 turns nothing, and Granite's factors are those of the file."""
+    whose interval is 1 turns nothing, Granite's factors are those of the file, and Gemma 3 has norms of 1 + w at both places."""
     config, raw = read_json(folder + "/config.json"), read_safetensors(folder + "/model.safetensors")
     values = {name: (shape, floats(data)) for name, (_, shape, data) in raw.items()}
     heads, size, epsilon = config["num_attention_heads"], config["head_dim"], config["rms_norm_eps"]
+    gemma = config["model_type"] == "gemma3_text"
 
     def rows(name):
         (count, columns), numbers = values[name]
@@ -371,7 +374,7 @@ def model_in_double(folder, ids):
 
     def norm(x, name):
         scale = (sum(v * v for v in x) / len(x) + epsilon) ** -0.5
-        return [v * scale * gain for v, gain in zip(x, values[name][1])]
+        return [v * scale * (gemma + gain) for v, gain in zip(x, values[name][1])]
 
     def product(name, x):
         return [sum(w * v for w, v in zip(row, x)) for row in rows(name)]
@@ -382,7 +385,7 @@ def model_in_double(folder, ids):
         half = size // 2
         out = list(x)
         for k in range(half):
-            angle = position * config["rope_theta"] ** (-2 * k / size)
+            angle = position * config["rope_local_base_freq" if gemma else "rope_theta"] ** (-2 * k / size)
             out[k] = x[k] * math.cos(angle) - x[k + half] * math.sin(angle)
             out[k + half] = x[k + half] * math.cos(angle) + x[k] * math.sin(angle)
         return out
@@ -398,17 +401,18 @@ def model_in_double(folder, ids):
         return x if post else norm(x, at + name)
 
     def after(x, name):
-        return norm(x, at + name) if post else x
+        return norm(x, at + name.replace("input", "post_attention").replace("pre_", "post_")) if post or gemma else x
 
     def weights(query, keys):
-        scores = [math.exp(sum(a * b for a, b in zip(query, key)) * config.get("attention_multiplier", size ** -0.5)) for key in keys]
+        scores = [math.exp(sum(a * b for a, b in zip(query, key)) * scale) for key in keys]
         return [score / sum(scores) for score in scores]
 
     at, table = "model.layers.0.", rows("model.embed_tokens.weight")
     post, (first, second) = config["model_type"] == "olmo2", norms_of(config["model_type"])
     keys, given, loss, residual = [], [], 0.0, config.get("residual_multiplier", 1.0)
+    scale = config.get("attention_multiplier", config.get("query_pre_attn_scalar", size) ** -0.5)
     for position, (token, target) in enumerate(zip(ids, ids[1:])):
-        x = [config.get("embedding_multiplier", 1.0) * v for v in table[token]]
+        x = [(len(table[token]) ** 0.5 if gemma else config.get("embedding_multiplier", 1.0)) * v for v in table[token]]
         y = before(x, first)
         query = queries("q", y, position)
         keys.append(queries("k", y, position))
@@ -420,7 +424,10 @@ def model_in_double(folder, ids):
         x = [a + residual * b for a, b in zip(x, after(product(at + "self_attn.o_proj.weight", mixed), first))]
         y = before(x, second)
         gate, up = product(at + "mlp.gate_proj.weight", y), product(at + "mlp.up_proj.weight", y)
-        inner = [g / (1 + math.exp(-g)) * u for g, u in zip(gate, up)]
+        if gemma:  # gelu by tanh, as a logistic function
+            inner = [g / (1 + math.exp(-2 * (2 / math.pi) ** 0.5 * (g + 0.044715 * g ** 3))) * u for g, u in zip(gate, up)]
+        else:
+            inner = [g / (1 + math.exp(-g)) * u for g, u in zip(gate, up)]
         x = [a + residual * b for a, b in zip(x, after(product(at + "mlp.down_proj.weight", inner), second))]
         logits = [v / config.get("logits_scaling", 1.0) for v in product("model.embed_tokens.weight", norm(x, "model.norm.weight"))]
         loss += math.log(sum(math.exp(v) for v in logits)) - logits[target]
@@ -434,12 +441,35 @@ def agrees():
     for name, fields in (("llama", {}), ("qwen3", {"model_type": "qwen3"}), ("olmo2", {"model_type": "olmo2"}),
                          ("smollm3", {"model_type": "smollm3", "no_rope_layer_interval": 1}),
                          ("granite", {"model_type": "granite", "embedding_multiplier": 5.0, "residual_multiplier": 0.4,
-                                      "attention_multiplier": 2.0, "logits_scaling": 0.25})):
+                                      "attention_multiplier": 2.0, "logits_scaling": 0.25}),
+                         ("gemma3", {"model_type": "gemma3_text", "query_pre_attn_scalar": 3, "rope_local_base_freq": 50.0})):
         write_llama("formula-" + name, rms_norm_eps=0.3, head_dim=C // H, rope_theta=100.0, **fields)
         done = judged("formula-" + name, "--eval_data=data/few.bin", "--eval_block_size=12")
         found = re.search(r" loss ([0-9.]+)", done.stdout)
         wanted = model_in_double("formula-" + name, ids)
         check(f"{name}: the loss of the formulas", found is not None and abs(float(found[1]) - wanted) <= 2e-5, f"{done.stdout} {wanted} {done.stderr}")
+
+
+def part_of_vision():
+    """The text part of a model that also sees, under both of its names, is the text model; kinds that are not read are named."""
+    text, tensors = read_json("formula-gemma3/config.json"), read_safetensors("formula-gemma3/model.safetensors")
+    wanted = judged("formula-gemma3").stdout
+    for number, (at, sees) in enumerate((("language_model.", "vision_tower."), ("model.language_model", "model.vision_tower."))):
+        given = {at + (name if at.endswith(".") else name[len("model"):]): value for name, value in tensors.items()}
+        given.update({sees + "embeddings.weight": tensors["model.norm.weight"], sees.replace("vision_tower", "multi_modal_projector") + "w": tensors["model.norm.weight"]})
+        write_hf(f"sees-{number}", given, {"model_type": "gemma3", "text_config": text, "vision_config": {"hidden_size": 7}, "eos_token_id": [1, 106]})
+        done = judged(f"sees-{number}")
+        check(f"text part: {at}", done.stdout == wanted != "" and "2 tensors of vision are skipped" in done.stderr, done.stdout + done.stderr)
+    for kind in ("gemma2", "gemma3n", "gemma4"):
+        write_hf(kind, tensors, {"model_type": kind, "text_config": text})
+        done = judged(kind)
+        check(f"{kind} is refused", done.returncode == 2 and f'"model_type": "{kind}" is not supported' in done.stderr, done.stderr)
+    for number, (field, value, message) in enumerate((("sliding_window", 0, '"sliding_window": expected integer in [1, 2147483647], found 0'), ("sliding_window", -3, "found -3"),
+                                  ("use_bidirectional_attention", True, '"use_bidirectional_attention": true'), ("vocab_size", V + 1, "embed_tokens.weight is"),
+                                  ("vocab_size", V - 1, "embed_tokens.weight is"), ("final_logit_softcapping", 30.0, '"final_logit_softcapping": 30'))):
+        write_hf(f"bad-gemma-{number}", tensors, {**text, field: value})
+        done = judged(f"bad-gemma-{number}")
+        check(f"bad gemma: {field} {value}", done.returncode == 2 and message in done.stderr, done.stderr)
 
 
 def resumes_a_mixture():
@@ -921,6 +951,7 @@ def main():
     nanogpt_over_another()
     nanogpt_samples()
     agrees()
+    part_of_vision()
     resumes_a_mixture()
     contexts()
     heads()

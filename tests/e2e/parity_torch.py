@@ -5,7 +5,7 @@ The reference below is written from the formulas (Radford et al. 2019; Loshchilo
 Touvron et al. 2023, Su et al. 2021, transformers' modeling_llama.py and those of the other classes), in float64.  Both
 sides start from the same weights, which this script writes as a Hugging Face folder, and see the same batches, which
 the helper tests/model/step_dump reports.  GPT-2 with and without biases and with both gelu kinds; Llama, Qwen2, Qwen3,
-OLMo 2, SmolLM3, Granite and mixtures, with fewer key-value heads, other head sizes, windows, tied and untied; with
+OLMo 2, SmolLM3, Granite, Gemma 3 and mixtures, with fewer key-value heads, other head sizes, windows, tied and untied; with
 accumulation, clipping and weight decay:
   teacher   every step starts from the reference's weights and moments: each parameter's gradient, m, v and new weight
   shape     the same gradients if the micro-batch does not divide and loss chunks are small
@@ -70,6 +70,10 @@ class Modern:
         self.norms = ("input_layernorm", "post_attention_layernorm")
         if kind == "olmo2":
             self.norms = ("post_attention_layernorm", "post_feedforward_layernorm")
+        self.behind, self.plus, self.local = (), 0.0, None  # Gemma 3's: the second norms, what gains lack, theta of windows
+        if kind == "gemma3_text":
+            self.norms, self.behind = self.norms[:1] + ("pre_feedforward_layernorm",), ("post_attention_layernorm", "post_feedforward_layernorm")
+            self.plus, self.local, self.embedding, self.scores = 1.0, 1e3, CHANNELS ** 0.5, 24 ** -0.5
 
     def parts(self, name):
         """Returns the tensors of a file that a parameter consists of, {name: rows}."""
@@ -82,7 +86,7 @@ class Modern:
         return {name: -1}
 
     def shapes(self):
-        c, wide = CHANNELS, "gate_up_proj" if self.mlp == "swiglu" else "up_proj"
+        c, wide = CHANNELS, "up_proj" if self.mlp == "gelu" else "gate_up_proj"
         shapes = {"model.embed_tokens.weight": (self.vocab, c)}
         for layer in range(LAYERS):
             at = f"model.layers.{layer}."
@@ -91,9 +95,10 @@ class Modern:
                 shapes[at + "self_attn.qkv_proj.bias"] = (self.q + 2 * self.kv,)
             if self.qk_norm != "none":
                 shapes[at + "self_attn.qk_norm.weight"] = (2 * self.size if self.qk_norm == "head" else self.q + self.kv,)
-            shapes.update({at + "self_attn.o_proj.weight": (c, self.q), at + self.norms[1] + ".weight": (c,),
-                           at + f"mlp.{wide}.weight": ((2 if self.mlp == "swiglu" else 1) * self.inner, c),
-                           at + "mlp.down_proj.weight": (c, self.inner)})
+            shapes.update({at + "self_attn.o_proj.weight": (c, self.q), **{at + name + ".weight": (c,) for name in self.behind[:1]},
+                           at + self.norms[1] + ".weight": (c,),
+                           at + f"mlp.{wide}.weight": ((1 if self.mlp == "gelu" else 2) * self.inner, c),
+                           at + "mlp.down_proj.weight": (c, self.inner), **{at + name + ".weight": (c,) for name in self.behind[1:]}})
         shapes["model.norm.weight"] = (c,)
         if not self.tied:
             shapes["lm_head.weight"] = (self.vocab, c)
@@ -115,7 +120,11 @@ class Modern:
             config["sliding_window"] = max(self.windows)
         if any(self.windows) and self.kind != "mistral":
             types = ["sliding_attention" if window else "full_attention" for window in self.windows]
-            config.update(use_sliding_window=True, layer_types=types)
+            config.update({} if self.behind else {"use_sliding_window": True}, layer_types=types)
+        if self.behind:
+            del config["rope_theta"], config["rope_scaling"]
+            config.update(hidden_activation="gelu_pytorch_tanh", query_pre_attn_scalar=24, rope_parameters={
+                "full_attention": {"rope_theta": self.theta, **self.scaling}, "sliding_attention": {"rope_type": "default", "rope_theta": self.local}})
         if self.kind == "gpt_train":
             config["gpt_train"] = {"norm": self.norm, "position": "rope", "mlp": self.mlp, "qk_norm": self.qk_norm, "bias": False,
                                    "qkv_bias": self.qkv_bias, "gelu": "erf", "dropout": 0.0}
@@ -126,11 +135,11 @@ class Modern:
     def norm_of(self, x, gain):
         if self.norm == "layernorm":
             x = x - x.mean(-1, keepdim=True)
-        return x / torch.sqrt((x ** 2).mean(-1, keepdim=True) + 1e-5) * gain
+        return x / torch.sqrt((x ** 2).mean(-1, keepdim=True) + 1e-5) * (self.plus + gain)
 
-    def frequencies(self):
-        f = self.theta ** (-torch.arange(0, self.turned, 2, dtype=torch.float64) / self.turned)
-        kind = self.scaling["rope_type"] if self.scaling else "default"
+    def frequencies(self, local):
+        f = (self.local if local else self.theta) ** (-torch.arange(0, self.turned, 2, dtype=torch.float64) / self.turned)
+        kind = self.scaling["rope_type"] if self.scaling and not local else "default"
         if kind == "linear":
             return f / self.scaling["factor"]
         if kind == "longrope":  # a block is longer than the original context
@@ -152,18 +161,18 @@ class Modern:
             return math.sqrt(1 + math.log(2 * BLOCK / ORIGINAL) / math.log(ORIGINAL))
         return 0.1 * math.log(self.scaling["factor"]) + 1 if kind == "yarn" else 1.0
 
-    def turn(self, x):
+    def turn(self, x, local):
         """Turns the first R numbers of [B, heads, T, D] by pairs (i, i + R / 2)."""
-        angles = torch.arange(x.shape[2], dtype=torch.float64)[:, None] * self.frequencies()
+        angles = torch.arange(x.shape[2], dtype=torch.float64)[:, None] * self.frequencies(local)
         cosine, sine = (self.attention_factor() * values for values in (angles.cos(), angles.sin()))
         a, b = x[..., :self.turned].chunk(2, -1)
         return torch.cat([a * cosine - b * sine, b * cosine + a * sine, x[..., self.turned:]], -1)
 
-    def heads_of(self, w, at, qkv, turns):
+    def heads_of(self, w, at, qkv, turns, local):
         """Returns queries, keys and values, [B, heads, T, D]."""
         rows, time, parts = qkv.shape[0], qkv.shape[1], list(qkv.split([self.q, self.kv, self.kv], -1))
         gains = w.get(at + "self_attn.qk_norm.weight")
-        rms = lambda x, gain: x / torch.sqrt((x ** 2).mean(-1, keepdim=True) + 1e-5) * gain
+        rms = lambda x, gain: x / torch.sqrt((x ** 2).mean(-1, keepdim=True) + 1e-5) * (self.plus + gain)
         if self.qk_norm == "full":
             parts[:2] = [rms(part, gain) for part, gain in zip(parts, gains.split([self.q, self.kv]))]
         parts = [part.reshape(rows, time, -1, self.size) for part in parts]
@@ -171,7 +180,7 @@ class Modern:
             parts[:2] = [rms(part, gain) for part, gain in zip(parts, gains.chunk(2))]
         q, k, v = (part.transpose(1, 2) for part in parts)
         group = HEADS // self.kv_heads
-        q, k = (self.turn(q), self.turn(k)) if turns else (q, k)
+        q, k = (self.turn(q, local), self.turn(k, local)) if turns else (q, k)
         return q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
 
     def logits(self, w, ids):
@@ -186,16 +195,19 @@ class Modern:
             before, after = [(lambda x, gain=w[at + name + ".weight"]: self.norm_of(x, gain)) for name in self.norms], [lambda x: x] * 2
             if self.post:
                 before, after = after, before
+            if self.behind:
+                after = [(lambda x, gain=w[at + name + ".weight"]: self.norm_of(x, gain)) for name in self.behind]
             qkv = before[0](x) @ w[at + "self_attn.qkv_proj.weight"].T
             turns = self.interval == 0 or (layer + 1) % self.interval != 0
-            q, k, v = self.heads_of(w, at, qkv + w.get(at + "self_attn.qkv_proj.bias", torch.zeros(())), turns)
+            local = self.local is not None and self.windows[layer] > 0
+            q, k, v = self.heads_of(w, at, qkv + w.get(at + "self_attn.qkv_proj.bias", torch.zeros(())), turns, local)
             scores = (q @ k.transpose(2, 3) * self.scores).masked_fill(hidden, float("-inf"))
             mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(rows, time, self.q)
             x = x + self.residual * after[0](mixed @ w[at + "self_attn.o_proj.weight"].T)
             wide = before[1](x)
-            if self.mlp == "swiglu":
+            if self.mlp != "gelu":
                 gate, up = (wide @ w[at + "mlp.gate_up_proj.weight"].T).chunk(2, -1)
-                wide = gate * torch.sigmoid(gate) * up
+                wide = (gate * torch.sigmoid(gate) if self.mlp == "swiglu" else gelu(gate, "tanh")) * up
             else:
                 wide = gelu(wide @ w[at + "mlp.up_proj.weight"].T, "erf")
             x = x + self.residual * after[1](wide @ w[at + "mlp.down_proj.weight"].T)
@@ -229,7 +241,8 @@ def initial_weights(case, generator):
     weights = {}
     for name, shape in parameter_shapes(case).items():
         values = torch.randn(shape, generator=generator, dtype=torch.float64)
-        scale, centre = (0.1, 1.0) if len(shape) == 1 and name.endswith("weight") else (0.05, 0.0)
+        plus = case["modern"].plus if case.get("modern") else 0.0
+        scale, centre = (0.1, 1.0 - plus) if len(shape) == 1 and name.endswith("weight") else (0.05, 0.0)
         if len(shape) == 2 and not name.startswith("w") and "embed" not in name:
             scale = 0.8 / shape[1 if "proj.weight" in name and "c_proj" not in name else 0] ** 0.5
         weights[name] = (centre + scale * values).float().double()
@@ -578,6 +591,8 @@ MODERN = {
     "olmo2": Modern("olmo2", 2, 16, 72, False, norm_place="post", qk_norm="full", theta=5e5),
     "smollm3": Modern("smollm3", 2, 16, 56, True, theta=5e4, no_rope_layer_interval=2),
     "granite": Modern("granite", 2, 16, 64, True, multipliers=(2.0, 0.5, 0.15, 0.8)),
+    "gemma3": Modern("gemma3_text", 1, 32, 72, True, mlp="geglu", qk_norm="head", theta=1e6, windows=[9, 0],
+                     scaling={"rope_type": "linear", "factor": 8.0}),
     "mixture": Modern("gpt_train", 2, 16, 100, True, norm="layernorm", mlp="gelu", qk_norm="full"),
     "norms-behind": Modern("gpt_train", 4, 16, 48, True, norm="layernorm", norm_place="post", qkv_bias=True),
     "phi3": Modern("phi3", 2, 16, 64, True, share=0.75, scaling={

@@ -89,7 +89,7 @@ static void ref_rope_forward(const struct op_call *call, const struct ref_tensor
             t->term[ROPE_FORWARD_Y][second] = term * (fabs(b * c) + fabs(a * s));
         }
         for (int64_t i = 2 * head.half; i < head.size; i++) {
-            double factor = gain != NULL ? r * gain[head.gain + i] : 1.0,
+            double factor = gain != NULL ? r * gain_at(call, gain, head.gain + i) : 1.0,
                    y = x[head.at + i] * factor;
             t->value[ROPE_FORWARD_Y][head.at + i] = y;
             t->term[ROPE_FORWARD_Y][head.at + i] =

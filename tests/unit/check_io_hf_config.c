@@ -189,7 +189,7 @@ TEST(absent_fields_give_the_classs_shape)
         const char *text = arch->family == FAMILY_GPT2
                                ? "{" SIZES "}"
                                : TEXT(400, "{\"model_type\":\"%s\",%s,\"num_key_value_heads\":2}",
-                                      arch->name, LLAMA_SIZES);
+                                      arch_model_type(arch), LLAMA_SIZES);
         ck_assert_int_eq(parse(text, &config, &rest), GT_OK);
         ck_assert_str_eq(arch_of(&config.shape)->name, arch->name);
     }

@@ -33,8 +33,8 @@ for level in gelu layernorm mlp full; do
     check "$level plans fewer bytes than the level before" below "$(planned $level)" "$before"
     before=$(planned $level)
 done
-# The ops of other blocks: rmsnorm, rope with norms, swiglu; norms behind attention and the MLP; factors.
-for arch in qwen3 olmo2 granite; do
+# The ops of other blocks: rmsnorm, rope with norms, swiglu and geglu; norms behind attention and the MLP, or at both places; factors.
+for arch in qwen3 olmo2 granite gemma3; do
     check "$arch trains" train none $arch
     before=$(planned $arch)
     for level in gelu layernorm mlp full; do

@@ -89,13 +89,7 @@ struct arch {
     enum { BIASES_NONE, BIASES_OWN, BIASES_FIELDS } biases;
     /* Whether layers have a window of attention: none, all or none, the same but without a window
      * that no field gives, those that fields name if a flag is set, or always. */
-    enum {
-        WINDOW_NEVER,
-        WINDOW_ALWAYS,
-        WINDOW_GIVEN,
-        WINDOW_ON_REQUEST,
-        WINDOW_BY_LAYER
-    } window;
+    enum { WINDOW_NEVER, WINDOW_ALWAYS, WINDOW_GIVEN, WINDOW_ON_REQUEST, WINDOW_BY_LAYER } window;
     struct {
         const char *file, *gguf;
     } norms[4]; /* names of the norms of attention and of the MLP, then, if there are four, of those

@@ -1001,20 +1001,13 @@ static const char *const harmless[] = {"model_type",
                                        NULL};
 
 /* Fields that are read or checked, besides those that are written. */
-static const char *const checked[] = {"add_cross_attention",
-                                      "rope_parameters",
-                                      "partial_rotary_factor",
-                                      "layer_types",
-                                      "no_rope_layers",
-                                      "sliding_window",
-                                      "use_sliding_window",
-                                      "max_window_layers",
-                                      "embedding_multiplier",
-                                      "residual_multiplier",
-                                      "logits_scaling",
-                                      "original_max_position_embeddings",
-                                      "sliding_window_pattern",
-                                      NULL};
+static const char *const checked[] = {"add_cross_attention",    "rope_parameters",
+                                      "partial_rotary_factor",  "layer_types",
+                                      "no_rope_layers",         "sliding_window",
+                                      "use_sliding_window",     "max_window_layers",
+                                      "embedding_multiplier",   "residual_multiplier",
+                                      "logits_scaling",         "original_max_position_embeddings",
+                                      "sliding_window_pattern", NULL};
 
 static bool is_listed(const char *const *list, const char *name)
 {

@@ -460,7 +460,7 @@ def common_arguments(case):
             f"--gradient_accumulation_steps={ACCUMULATION}", f"--block_size={BLOCK}", f"--learning_rate={RATE}",
             "--decay_lr=False", f"--weight_decay={DECAY}", f"--beta1={BETAS[0]}", f"--beta2={BETAS[1]}",
             f"--grad_clip={CLIP}", f"--max_iters={STEPS - 1}", f"--bias={case.get('bias', False)}", f"--seed={SEED}",
-            "--dtype=float32", "--threads=1"]
+            "--dtype=float32", "--threads=1", "--sampler=random", "--document_mask=False"]
 
 
 def teacher(case, work, variant, arguments, steps):
@@ -542,7 +542,7 @@ def adapted(case, leaves, scale):
 def adapters(case, work, batches, targets):
     """Ten steps of adapters, whose first values come from a run at rate 0: losses, norms and adapters."""
     arguments = common_arguments(case) + ["--eval_iters=1", "--log_interval=1", "--lora_rank=3", "--lora_alpha=4",
-                                          f"--lora_targets={targets}", "--sampler=random", "--document_mask=False"]
+                                          f"--lora_targets={targets}"]
     outs = [os.path.join(work, f"adapters-{kind}") for kind in ("new", "trained")]
     train(arguments + ["--out_dir=" + outs[0], "--learning_rate=0", "--max_iters=0"])
     train(arguments + ["--out_dir=" + outs[1]])
@@ -616,7 +616,8 @@ def modern():
         batches = teacher(case, folder, "whole", [], STEPS)
         teacher(case, folder, "recompute", ["--micro_batch=3", "--loss_chunk=7", "--recompute=full"], 2)
         free(case, folder, batches)
-        adapters(case, folder, batches, "all-linear" if number % 2 == 0 else "q_proj,v_proj,up_proj")
+        some = "qkv_proj,gate_up_proj" if name == "phi3" else "q_proj,v_proj,up_proj"
+        adapters(case, folder, batches, "all-linear" if number % 2 == 0 else some)
 
 
 # ---- three epochs of conversations ----

@@ -180,8 +180,10 @@ enum bpe_add bpe_add_written(struct bpe *bpe, int32_t id, const char *text, size
 {
     char bytes[2 * BPE_TOKEN_BYTES_MAX];
     const bool plain = special || bpe->pipeline.characters;
-    const enum bpe_add read = plain ? BPE_ADDED : written_read(text, count, bytes, &count);
-    return read == BPE_ADDED ? bpe_add_token(bpe, id, plain ? text : bytes, count, special) : read;
+    if (plain)
+        return bpe_add_token(bpe, id, text, count, special);
+    const enum bpe_add read = written_read(text, count, bytes, &count);
+    return read == BPE_ADDED ? bpe_add_token(bpe, id, bytes, count, special) : read;
 }
 
 static int32_t find_written(const struct bpe *bpe, const char *text, size_t count)

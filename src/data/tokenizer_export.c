@@ -191,8 +191,8 @@ enum gt_status tokenizer_file_text(const struct tokenizer *tokenizer, enum token
             file == TOKENIZER_FILE_VOCAB ? vocab_json(tokenizer, true) : tokenizer_json(tokenizer);
     if (root == NULL && *out == NULL)
         return FAIL(GT_NO_MEMORY, "out of memory: %s", tokenizer_file_names[file]);
-    const enum gt_status status =
-        root != NULL ? json_text(root, file == TOKENIZER_FILE_CONFIG ? 2 : 0, "", out) : GT_OK;
+    const int indent = file == TOKENIZER_FILE_CONFIG ? 2 : 0;
+    const enum gt_status status = root != NULL ? json_text(root, indent, "", out) : GT_OK;
     json_decref(root);
     return status;
 }

@@ -558,8 +558,9 @@ static void entry_get(const struct export_options *options, size_t index, struct
     const struct model_config *config = &options->checkpoint->config;
     const size_t count = parameters_file_count(config);
     const bool extra = index >= count, copy = index == count && has_copy(options);
-    *out = (struct entry){
-        .divisors = extra && !copy ? (int)(index - count) + (has_copy(options) ? 0 : 1) : 0};
+    *out = (struct entry){.divisors = 0};
+    if (extra && !copy)
+        out->divisors = (int)(index - count) + !has_copy(options);
     parameters_file_shape(config, extra ? 0 : index, &out->source);
     if (!extra) {
         out->head_dim = gguf_tensor_name(config, &out->source, out->name);

@@ -426,9 +426,8 @@ static enum gt_status gpt2_parse(const json_t *root, const char *source,
 /* ---- Llama's family ---- */
 
 /* Returns the attention factor of longrope in a file that has none. */
-static double longrope_attention(int32_t positions, int32_t original)
+static double longrope_attention(double factor, int32_t original)
 {
-    const double factor = (double)positions / original;
     return factor <= 1.0 ? 1.0 : sqrt(1.0 + log(factor) / log(original));
 }
 
@@ -454,8 +453,8 @@ static json_t *longrope_make(const struct model_config *config, const struct arc
     if (!beside)
         failures |= json_object_set_new(root, "original_max_position_embeddings",
                                         json_integer(rope->original_context));
-    if (rope->attention_factor !=
-        longrope_attention(model_positions(config), rope->original_context))
+    const double factor = (double)model_positions(config) / rope->original_context;
+    if (rope->attention_factor != longrope_attention(factor, rope->original_context))
         failures |=
             json_object_set_new(root, "attention_factor", json_real(rope->attention_factor));
     return json_whole(root, failures);
@@ -752,10 +751,7 @@ static enum gt_status longrope_parse(const json_t *object, const char *source, i
     TRY(divisors_parse(object, source, "short_factor", rope, 0));
     TRY(divisors_parse(object, source, "long_factor", rope, 1));
     TRY(hf_real_field(object, source, "factor", 1.0, 1e9, &factor));
-    rope->attention_factor =
-        has(object, "factor")
-            ? factor <= 1.0 ? 1.0 : sqrt(1.0 + log(factor) / log(rope->original_context))
-            : longrope_attention(positions, rope->original_context);
+    rope->attention_factor = longrope_attention(factor, rope->original_context);
     return hf_real_field(object, source, "attention_factor", 1e-9, 1e9, &rope->attention_factor);
 }
 

@@ -205,7 +205,8 @@ static void args_ignored_report(const struct source *source, json_t *args)
         if (!is_known)
             (void)snprintf(list + used, sizeof list - used, "%s%.64s=%s", used > 0 ? ", " : "",
                            name,
-                           json_is_boolean(value) ? (json_is_true(value) ? "True" : "False")
+                           json_is_true(value)    ? "True"
+                           : json_is_false(value) ? "False"
                            : json_is_null(value)  ? "None"
                                                   : JSON_SHORT_TEXT(value));
     }

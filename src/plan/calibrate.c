@@ -273,7 +273,7 @@ static double ramp_solve(const struct work *few, const struct work *more)
     double above = more->flops * few->seconds - few->flops * more->seconds;
     double below = few->flops_per_row * more->seconds - more->flops_per_row * few->seconds;
     double ramp = below > 0.0 ? above / below : 0.0;
-    return ramp > 0.0 ? (ramp < RAMP_ROWS_MAX ? ramp : RAMP_ROWS_MAX) : 0.0;
+    return fmin(fmax(ramp, 0.0), RAMP_ROWS_MAX);
 }
 
 /* Sets the rates of a kind: products and attention by their FLOPs in each dtype, or over all dtypes

@@ -623,7 +623,7 @@ static void addresses_set(struct map *map)
         map->segment_low[k] = low;
         low += map->plan->segment[k].size_bytes;
     }
-    map->bytes_top = top > 0 ? 1.07 * (double)(low > top ? low : top) : 1.0;
+    map->bytes_top = top > 0 ? 1.07 * fmax((double)low, (double)top) : 1.0;
 }
 
 enum gt_status plan_print_svg(struct hostmem *mem, const struct plan *plan,

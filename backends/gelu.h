@@ -8,9 +8,10 @@
  * Errors in ulp of the result on a processor (check_cpu_math measures them): exp 1.1, normal cdf 5
  * in either tail, its density 1.6.  Subnormal results are correct to one unit of the smallest
  * subnormal; overflow gives infinity; NaN stays NaN.  Coefficients: Chebyshev interpolation in
- * 40-digit arithmetic (mpmath), converted to monomials. exp    (e^r - 1 - r) / r^2, degree 4, on
- * |r| <= 1.01 ln(2)/2: relative error of exp 8e-9 tail   e^(t^2) erfc(t) (1 + 2t) of s = (t
- * - 2.5)/(t + 2.5), degree 10, on 0 <= t <= 10.5: relative error 6e-9
+ * 40-digit arithmetic (mpmath), converted to monomials.
+ *   exp    (e^r - 1 - r) / r^2, degree 4, on |r| <= 1.01 ln(2)/2: relative error of exp 8e-9
+ *   tail   e^(t^2) erfc(t) (1 + 2t) of s = (t - 2.5)/(t + 2.5), degree 10, on 0 <= t <= 10.5:
+ *          relative error 6e-9
  */
 #ifndef GPT_TRAIN_GELU_H
 #define GPT_TRAIN_GELU_H

@@ -89,8 +89,8 @@ static bool has_avx512(void)
 
 /* Returns true when AMX, which not every compiler can test, can be used.  The state of its tiles is
  * large, so Linux saves it only for processes that request it.  The request covers all threads; it
- * fails if the system has not enabled AMX or a thread's signal stack is too small. Intel SDM vol.
- * 2, CPUID leaf 7; Linux Documentation/arch/x86/xstate.rst */
+ * fails if the system has not enabled AMX or a thread's signal stack is too small.
+ * Intel SDM vol. 2, CPUID leaf 7; Linux Documentation/arch/x86/xstate.rst */
 static bool has_amx_bf16(void)
 {
     const unsigned wanted = LEAF7_EDX_AMX_BF16 | LEAF7_EDX_AMX_TILE;

@@ -144,10 +144,11 @@ LDMATRIX_X4(ldmatrix_x4, "")
 LDMATRIX_X4(ldmatrix_x4_trans, ".trans")
 
 /* d[16,8] += a[16,16] b[16,8] by a warp, with fp32 sums.  With g = lane / 4 and t = lane % 4 * 2, a
- * register has a pair of columns (of a, d) or of rows (of b), the lower one in the low half: a[0]:
- * a[g][t..]   a[1]: a[g+8][t..]   a[2]: a[g][t+8..]   a[3]: a[g+8][t+8..] b0: b[t..][g]     b1:
- * b[t+8..][g]     d[0], d[1]: d[g][t], d[g][t+1]     d[2], d[3]: d[g+8][t], d[g+8][t+1] sm_80 and
- * later.  PTX ISA: mma.sync.aligned.m16n8k16.row.col. */
+ * register has a pair of columns (of a, d) or of rows (of b), the lower one in the low half:
+ *   a[0]: a[g][t..]   a[1]: a[g+8][t..]   a[2]: a[g][t+8..]   a[3]: a[g+8][t+8..]
+ *   b0: b[t..][g]     b1: b[t+8..][g]     d[0], d[1]: d[g][t], d[g][t+1]     d[2], d[3]: d[g+8][t],
+ *                     d[g+8][t+1]
+ * sm_80 and later.  PTX ISA: mma.sync.aligned.m16n8k16.row.col. */
 #define MMA_M16N8K16(type)                                              \
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type \
                  ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "         \

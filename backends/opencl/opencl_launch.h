@@ -3,10 +3,12 @@
  *
  * A kernel gets operands first, then values.  `forms` has a letter per operand, in the op's order:
  *     t  a tensor: the pointer, its offset in elements, and its dtype as an int, which is -1 for an
- * absent optional operand (GT_TENSOR in kernels/common.clh) a  an array, for an operand with only
- * one possible dtype: the pointer and its offset in elements (GT_ARRAY)
+ *        absent optional operand (GT_TENSOR in kernels/common.clh)
+ *     a  an array, for an operand with only one possible dtype: the pointer and its offset in
+ *        elements (GT_ARRAY)
  *     -  an operand that the kernel does not get; the string may also be shorter than the list of
- * operands The letter w stands for no operand: it passes the workspace, as an array of floats.
+ *        operands
+ * The letter w stands for no operand: it passes the workspace, as an array of floats.
  *
  * A launch keeps its first error until opencl_launch_run() returns it.  The error's log line names
  * the kernel and the CL code.  The first launch of a (source, options) pair builds the program, or

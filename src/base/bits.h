@@ -286,14 +286,17 @@ BITS_FUNCTION uint16_t bf16_from_f32(float value)
  *
  * A block is STATE_BLOCK consecutive elements of a tensor (the last one may be short).  It has an
  * exponent e for m and one for v, computed from the bits of the largest |m|, or of the largest s =
- * sqrt(v): e = ((bits + ADD) >> 23) - 127, clamped to STATE_EXPONENT_MIN .. STATE_EXPONENT_MAX.
+ * sqrt(v):
+ *     e = ((bits + ADD) >> 23) - 127, clamped to STATE_EXPONENT_MIN .. STATE_EXPONENT_MAX.
  * Hence x = |m| 2^-e is less than 1.875, and x = s 2^-e less than 1.9375.  A code is x as a float
  * with an exponent bias of 15 and k fraction bits (below 2^-14 a multiple of 2^-(14 + k)), rounded
- * stochastically with the stream of m or v: x < 2^-14:  ((integer part of x 2^(30 + k)) + random)
- * >> 16 else        ((bits(x) + (random << (7 - k))) >> (23 - k)) - (112 << k) m: k = 3, at most
- * 127; bit 7 is the sign of m.  v: k = 4, at most 255; if s > 0, a code of 0 becomes 1, so that no
- * step divides by a second moment that rounding has lost.  Decoding: c 2^-(14 + k) if c < 2^k, else
- * the float with bits (c + (112 << k)) << (23 - k); both times 2^e.  v is the square of the result.
+ * stochastically with the stream of m or v:
+ *     x < 2^-14:  ((integer part of x 2^(30 + k)) + random) >> 16
+ *     else        ((bits(x) + (random << (7 - k))) >> (23 - k)) - (112 << k)
+ * m: k = 3, at most 127; bit 7 is the sign of m.  v: k = 4, at most 255; if s > 0, a code of 0
+ * becomes 1, so that no step divides by a second moment that rounding has lost.  Decoding: c 2^-(14
+ * + k) if c < 2^k, else the float with bits (c + (112 << k)) << (23 - k); both times 2^e.  v is the
+ * square of the result.
  */
 enum {
     STATE_BLOCK = 256,

@@ -2,13 +2,14 @@
  *
  * A token is a string of bytes, and most single bytes are tokens.  A piece (bpe_split.h) starts as
  * its bytes; one without a token is left out, or becomes the unknown token if the vocabulary has
- * one, as in Hugging Face's tokenizers. Of all adjacent pairs that have a merge, the one with the
+ * one, as in Hugging Face's tokenizers.  Of all adjacent pairs that have a merge, the one with the
  * lowest rank becomes one token (the leftmost among equals), until no pair has a merge (Sennrich et
  * al. 2016, arXiv:1508.07909; GPT-2's encoder.py).  There are two conventions for ranks:
  *
  *   BPE_RANK_MERGE   the index of the pair in a list of merges (vocab.bpe, merges.txt,
- * tokenizer.json) BPE_RANK_TOKEN   the id of the result; any two tokens that concatenate to a third
- * are a pair (tiktoken's files)
+ *                    tokenizer.json)
+ *   BPE_RANK_TOKEN   the id of the result; any two tokens that concatenate to a third are a pair
+ *                    (tiktoken's files)
  *
  * A vocabulary of characters (SentencePiece's, as tokenizer.json writes it) differs: tokens are
  * text, with marks for spaces (bpe_marks.h), and a piece starts as its characters.  One without a

@@ -5,10 +5,11 @@
  * shifted by one); no sample crosses a shard boundary.  Its position is a pure function of (seed,
  * step, sample), the same for any micro-batch, rank count or backend; there is no state to save.
  *   random   a uniform draw over all starts, with replacement.  A shard of n tokens has n -
- * block_size starts, so shards are weighted by their size (nanoGPT train.py get_batch: randint(len
- * - block_size)).  Of packed conversations (tokens.h) a draw takes a row. epoch    non-overlapping
- * blocks; each is read exactly once per epoch, in an order that differs between epochs. Samples are
- * numbered step * samples_per_step + sample; an epoch may end in the middle of a step.
+ *            block_size starts, so shards are weighted by their size (nanoGPT train.py get_batch:
+ *            randint(len - block_size)).  Of packed conversations (tokens.h) a draw takes a row.
+ *   epoch    non-overlapping blocks; each is read exactly once per epoch, in an order that differs
+ *            between epochs.  Samples are numbered step * samples_per_step + sample; an epoch may
+ *            end in the middle of a step.
  */
 #ifndef GPT_TRAIN_DATA_SAMPLER_H
 #define GPT_TRAIN_DATA_SAMPLER_H
@@ -73,11 +74,14 @@ int64_t sampler_permute(uint64_t seed, int64_t epoch, int64_t count, int64_t ind
  * With S samples of T tokens, N = S * T rows:
  *   ids[N]       row s*T + t is token t of sample s
  *   targets[N]   the token after it (nanoGPT train.py get_batch: x and y); BATCH_TARGET_IGNORED if
- * it does not count first[N]     the row t of its sample at which the document of a row begins: 0,
- * or the row after a token `end` order[N]     the rows sorted by (id, row); the embedding's
- * backward sums in this order, without float atomics starts[N+2]  [0] = g, the number of distinct
- * ids; [1 + k] = where group k begins in order, for k = 0 .. g, so that [1 + g] = N.  Entries after
- * that are 0. All are int32.  The caller owns the tensors; the builder owns only scratch memory.
+ *                it does not count
+ *   first[N]     the row t of its sample at which the document of a row begins: 0, or the row after
+ *                a token `end`
+ *   order[N]     the rows sorted by (id, row); the embedding's backward sums in this order, without
+ *                float atomics
+ *   starts[N+2]  [0] = g, the number of distinct ids; [1 + k] = where group k begins in order, for
+ *                k = 0 .. g, so that [1 + g] = N.  Entries after that are 0.
+ * All are int32.  The caller owns the tensors; the builder owns only scratch memory.
  */
 
 struct batch_tensors {

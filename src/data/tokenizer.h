@@ -2,16 +2,17 @@
  *
  *   bytes   the 256 bytes themselves; any file can be encoded
  *   chars   the distinct characters of a text, sorted by code point (nanoGPT
- * data/shakespeare_char/prepare.py) bpe     byte-level byte-pair encoding as in GPT-2: bpe.h; any
- * file can be encoded, and decodes byte for byte unless the vocabulary lacks some of the bytes
+ *           data/shakespeare_char/prepare.py)
+ *   bpe     byte-level byte-pair encoding as in GPT-2: bpe.h; any file can be encoded, and decodes
+ *           byte for byte unless the vocabulary lacks some of the bytes
  *
  * A tokenizer is stored as `gpt_tokenizer.json` next to its token files:
  *   { "format": "gpt-train-tokenizer", "version": 1, "kind": "chars", "vocab_size": 65,
  *     "vocabulary": [10, 32, 33, ...], "hash": "crc32c:89abcdef" }
  * where id k is the character with code point vocabulary[k]; kind "bytes" has no "vocabulary".  The
  * hash is the CRC-32C of the kind's name and of each code point as 4 little-endian bytes.  The
- * format of kind "bpe" is in tokenizer_bpe.h. "chat" is a word of chat.h, "chat_template" the
- * model's text in Jinja, "generation" its generation_config.json; none is in the hash. nanoGPT's
+ * format of kind "bpe" is in tokenizer_bpe.h.  "chat" is a word of chat.h, "chat_template" the
+ * model's text in Jinja, "generation" its generation_config.json; none is in the hash.  nanoGPT's
  * meta.pkl is only recognised here; io/nanogpt.h reads it.
  */
 #ifndef GPT_TRAIN_DATA_TOKENIZER_H

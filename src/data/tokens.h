@@ -3,15 +3,16 @@
  * These formats are read, and their first bytes distinguish them:
  *   nanoGPT   headerless little-endian uint16 (data/NAME/train.bin, val.bin; prepare.py of nanoGPT)
  *   llm.c     256 int32 of header ([0] magic, [1] version, [2] count), then the ids: magic 20240520
- * version 1 uint16, magic 20240801 version 7 uint32 (dataloader.h of llm.c) others    llmq's,
- * NeMo's, lit-gpt's and NumPy's (token_kind.h) A file without a header that is certainly not 16-bit
- * ids is refused by the name of its kind. Beside NAME.bin, NAME.mask may say which tokens count as
- * targets: 8 bytes TOKEN_MASK_MAGIC, 8 bytes with the number of tokens R of a row, then one bit per
- * token, the first in the lowest bit.  The tokens are then conversations, packed into rows of R,
- * and one token more; they are one file, whose mask is read when it is opened. A split may have
- * many files ("shards"); positions run through them in the order of their names.  Files are read by
- * pread with 64-bit offsets, through one staging buffer; nothing is allocated after opening.  Token
- * files are untrusted: every read compares every id with the vocabulary.
+ *             version 1 uint16, magic 20240801 version 7 uint32 (dataloader.h of llm.c)
+ *   others    llmq's, NeMo's, lit-gpt's and NumPy's (token_kind.h)
+ * A file without a header that is certainly not 16-bit ids is refused by the name of its kind.
+ * Beside NAME.bin, NAME.mask may say which tokens count as targets: 8 bytes TOKEN_MASK_MAGIC, 8
+ * bytes with the number of tokens R of a row, then one bit per token, the first in the lowest bit.
+ * The tokens are then conversations, packed into rows of R, and one token more; they are one file,
+ * whose mask is read when it is opened.  A split may have many files ("shards"); positions run
+ * through them in the order of their names.  Files are read by pread with 64-bit offsets, through
+ * one staging buffer; nothing is allocated after opening.  Token files are untrusted: every read
+ * compares every id with the vocabulary.
  */
 #ifndef GPT_TRAIN_DATA_TOKENS_H
 #define GPT_TRAIN_DATA_TOKENS_H

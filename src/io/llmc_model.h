@@ -2,7 +2,7 @@
  *
  *   [0] 20240326   [1] 3: float32, 5: bfloat16   [2] T   [3] V   [4] L   [5] H   [6] C   [7] Vp
  *   wte[Vp,C] wpe[T,C] ln1w ln1b qkvw qkvb attprojw attprojb ln2w ln2b fcw fcb fcprojw fcprojb
- * (each [L,...]) lnfw lnfb
+ *   (each [L,...]) lnfw lnfb
  *
  * Weights of linear layers are [out, in].  Rows of wte from V on are padding.  Source: llm.c
  * train_gpt2.c, gpt2_build_from_checkpoint() and fill_in_parameter_sizes(); train_gpt2.py,

@@ -2,8 +2,9 @@
  *
  *   8 bytes   length N of the header, little-endian
  *   N bytes   one JSON object: "NAME": {"dtype", "shape", "data_offsets": [begin, end]}, and
- * "__metadata__" the rest  the arrays, row-major, little-endian, without gaps; offsets count from
- * the end of the header
+ *             "__metadata__"
+ *   the rest  the arrays, row-major, little-endian, without gaps; offsets count from the end of the
+ *             header
  *
  * A file is untrusted: nothing in it becomes a path or an allocation size before it has been
  * checked against the length of the file.  Names consist of characters [A-Za-z0-9._-].  Source: the

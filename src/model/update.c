@@ -1,9 +1,8 @@
 /* The update program.
  *
  *   gradients -- sum_of_squares, one each -- clip_factor: norm, factor, step count
- *                                                |
- *   states on the device  ---------------------- adamw, adamw_lean or Muon's ops -- weights or
- * masters
+ *                                                 |
+ *   states on the device  ------------ adamw, adamw_lean or Muon's ops -- weights or masters
  *
  *   states in host memory, a column at a time:
  *      fetch slice 1 | fetch slice 2  | fetch slice 3  |                |

@@ -1,5 +1,4 @@
-/* adamw                                                              Loshchilov & Hutter 2019,
- * algorithm 2
+/* adamw                                                       Loshchilov & Hutter 2019, algorithm 2
  *
  *   g = grad CLIP;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g g
  *   p -= lr alpha ((m/bc1) / (sqrt(v/bc2) + epsilon) + weight_decay p)
@@ -7,8 +6,8 @@
  *
  * With an fp32 master, p is the master, and param becomes p rounded to nearest, ties to even.
  *
- * adamw_lean: the same of a bf16 parameter without a master.          doc/states.md; Dettmers 2021
- * for 8-bit moments
+ * adamw_lean: the same of a bf16 parameter without a master.
+ *                                                    doc/states.md; Dettmers 2021 for 8-bit moments
  *
  *   g = grad CLIP;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) (g g)
  *   p = p - (lr alpha) ((m/bc1) / (sqrt(v/bc2) + epsilon) + weight_decay p)

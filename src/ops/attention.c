@@ -1,10 +1,11 @@
-/* attention: y = dropout(softmax(causal(q k' scale))) v.            Vaswani 2017; Dao et al. 2022,
- * 2023 (flash)
+/* attention: y = dropout(softmax(causal(q k' scale))) v.
+ *                                                       Vaswani 2017; Dao et al. 2022, 2023 (flash)
  *
- * qkv is [N, (H + 2 KV) D]: a row holds q of all heads, then k, then v of all key-value heads. Head
- * h uses key-value head h / (H / KV).  A row attends to itself and the earlier rows of its sample.
- * With s = q.k scale: lse[B,H,T] = log sum exp s,  p = exp(s - lse),  y[N, H D] Dropout acts on p
- * after normalisation.  Nothing of size T x T is ever stored.
+ * qkv is [N, (H + 2 KV) D]: a row holds q of all heads, then k, then v of all key-value heads.
+ * Head h uses key-value head h / (H / KV).  A row attends to itself and the earlier rows of its
+ * sample.  With s = q.k scale:
+ *   lse[B,H,T] = log sum exp s,  p = exp(s - lse),  y[N, H D]
+ * Dropout acts on p after normalisation.  Nothing of size T x T is ever stored.
  *
  * first[N], if present, is where the document of a row begins: row t of a sample attends to rows
  * first .. t.  It lies between 0 and t, and never falls within a sample, so that kernels can skip

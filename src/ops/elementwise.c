@@ -4,14 +4,18 @@
  *   copy      y (+)= x
  *   fetch     y = x, from the host's memory to the device's; any dtype
  *   store     y = x, from the device's memory to the host's.  In a backend with queues, both only
- * begin the copy: until its wait, no other op may read or write y, or write x. wait      waits for
- * the end of the copy of x to y that fetch or store began gradient_round  y = SR(x,
- * ROUNDING_GRADIENT of the micro-step), or SR(y + x, ...) if it accumulates; exact (ops/op.h)
+ *             begin the copy: until its wait, no other op may read or write y, or write x.
+ *   wait      waits for the end of the copy of x to y that fetch or store began
+ *   gradient_round
+ *             y = SR(x, ROUNDING_GRADIENT of the micro-step), or SR(y + x, ...) if it accumulates;
+ *             exact (ops/op.h)
  *   residual  r = x + y.  Both inputs have the gradient of the sum, so the backward pass emits no
- * op for it. blend     y = alpha x + beta z, rounded to nearest if y has 16 bits; exact (ops/op.h).
- * y may be x or z.  With beta = 0, z is not read; models that only scale x pass x.
+ *             op for it.
+ *   blend     y = alpha x + beta z, rounded to nearest if y has 16 bits; exact (ops/op.h).  y may
+ *             be x or z.  With beta = 0, z is not read; models that only scale x pass x.
  *   dropout   y = x / (1 - p) where the mask keeps x, else 0, whatever x is; its own backward.  A
- * mask bit is a pure function of (seed, step, sample, site, element), which ops/op.h defines.
+ *             mask bit is a pure function of (seed, step, sample, site, element), which ops/op.h
+ *             defines.
  */
 #include "model/autodiff.h"
 #include "ops/infer.h"

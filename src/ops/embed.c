@@ -1,8 +1,9 @@
 /* embed: token and position embeddings.  A model with rotary positions (rope.c) has no table wpe.
  *
- *   y[n] = wte[ids[n]] + wpe[scalars.POSITION + n % time]                          nanoGPT
- * model.py, GPT.forward dwte[id] += sum of dy[n] with ids[n] == id, in rising n dwpe[t] (+)= sum
- * over the samples of dy[b,t]; without accumulation, rows from `time` on become 0
+ *   y[n] = wte[ids[n]] + wpe[scalars.POSITION + n % time]     nanoGPT model.py, GPT.forward
+ *   dwte[id] += sum of dy[n] with ids[n] == id, in rising n
+ *   dwpe[t] (+)= sum over the samples of dy[b,t]; without accumulation, rows from `time` on
+ *                become 0
  *
  * first[N], if present, is where the document of a row begins within its sample (attention.c): its
  * position is then n % time - first[n].

@@ -1,11 +1,11 @@
 /* The activations of an MLP: gelu, and swiglu, which is gated by one of two functions.
  *
  * gelu: erf, x/2 (1 + erf(x / sqrt 2)), or tanh, x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
- *                                                                            Hendrycks & Gimpel
- * 2016; PyTorch's GELU swiglu: a row of x is [a | b], y = a s(a) b with s(a) = 1 / (1 + e^-a).
- * Shazeer 2020, eq. 6; LlamaMLP da = dy b s(a) (1 + a (1 - s(a))),  db = dy a s(a)
- * With attrs.gate = GATE_GELU it is geglu: y = gelu(a) b by the tanh form, da = dy b gelu'(a), db =
- * dy gelu(a).                                                    The same, eq. 6; Gemma3MLP
+ *                                                       Hendrycks & Gimpel 2016; PyTorch's GELU
+ * swiglu: a row of x is [a | b], y = a s(a) b with s(a) = 1 / (1 + e^-a).
+ *   da = dy b s(a) (1 + a (1 - s(a))),  db = dy a s(a)       Shazeer 2020, eq. 6; LlamaMLP
+ * With attrs.gate = GATE_GELU it is geglu: y = gelu(a) b by the tanh form.
+ *   da = dy b gelu'(a),  db = dy gelu(a)                     Shazeer 2020, eq. 6; Gemma3MLP
  */
 #include "ops/infer.h"
 

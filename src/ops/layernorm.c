@@ -1,12 +1,15 @@
 /* The norms of rows.
  *
- * layernorm: y = (x - mean) rstd gain + bias, over the last dimension. Ba et al. 2016 mean and rstd
- * = 1 / sqrt(biased variance + epsilon) are stored in fp32.  With xh = (x - mean) rstd: dx = rstd
- * (dy g - mean_C(dy g) - xh mean_C(dy g xh)),  dgain = sum dy xh,  dbias = sum dy
+ * layernorm: y = (x - mean) rstd gain + bias, over the last dimension.            Ba et al. 2016
+ * mean and rstd = 1 / sqrt(biased variance + epsilon) are stored in fp32.  With xh = (x - mean)
+ * rstd:
+ *   dx = rstd (dy g - mean_C(dy g) - xh mean_C(dy g xh)),  dgain = sum dy xh,  dbias = sum dy
  *
- * rmsnorm: y = x rstd gain, rstd = 1 / sqrt(mean_C(x^2) + epsilon).          Zhang & Sennrich 2019;
- * LlamaRMSNorm dx = rstd (dy g - xh mean_C(dy g xh)),  dgain = sum dy xh;  an absent gain is 1; g
- * is gain + gain_offset, which is 1 where files have gains less 1 (Gemma3RMSNorm)
+ * rmsnorm: y = x rstd g, rstd = 1 / sqrt(mean_C(x^2) + epsilon).
+ *                                               Zhang & Sennrich 2019; LlamaRMSNorm
+ *   dx = rstd (dy g - xh mean_C(dy g xh)),  dgain = sum dy xh
+ * g is gain + gain_offset, which is 1 where files have gains less 1 (Gemma3RMSNorm); an absent gain
+ * is 1.
  *
  * The operands of rmsnorm have the numbers of layernorm's, whose bias and mean follow them.  The
  * functions and kernels of layernorm therefore compute rmsnorm too, where the mean is absent.

@@ -1,12 +1,13 @@
-/* muon: the parts of Muon that are not matrix products.                 Jordan et al. 2024,
- * KellerJordan/Muon: muon.py
+/* muon: the parts of Muon that are not matrix products.
+ *                                                    Jordan et al. 2024, KellerJordan/Muon: muon.py
  *
  *   muon_momentum   g = grad CLIP; m = mu m + (1-mu) g; u = mu m + (1-mu) g, mu = MUON_MOMENTUM.  m
- * is stored unrounded in fp32, or as SR(m, ROUNDING_M) in bf16; u uses the unrounded m.  If
- * FOUND_INF is set, m stays and u is 0. muon_normalize  y = x / (sqrt(sum) + MUON_NORM_EPSILON),
- * rounded to nearest muon_step       p = p - (LEARNING_RATE alpha) (value o + weight_decay p). With
- * an fp32 master, p is the master, and param becomes p rounded to nearest; else param becomes p, or
- * SR(p, ROUNDING_PARAM) in bf16. If FOUND_INF is set, nothing changes.
+ *                   is stored unrounded in fp32, or as SR(m, ROUNDING_M) in bf16; u uses the
+ *                   unrounded m.  If FOUND_INF is set, m stays and u is 0.
+ *   muon_normalize  y = x / (sqrt(sum) + MUON_NORM_EPSILON), rounded to nearest
+ *   muon_step       p = p - (LEARNING_RATE alpha) (value o + weight_decay p).  With an fp32 master,
+ *                   p is the master, and param becomes p rounded to nearest; else param becomes p,
+ *                   or SR(p, ROUNDING_PARAM) in bf16.  If FOUND_INF is set, nothing changes.
  *
  * The ops are exact (ops/op.h).
  */

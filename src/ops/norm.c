@@ -1,9 +1,10 @@
-/* norm: the global gradient norm and the clip factor. torch.nn.utils.clip_grad_norm_
+/* norm: the global gradient norm and the clip factor.                torch.nn.utils.clip_grad_norm_
  *
  * sum_of_squares writes one partial sum per gradient.  clip_factor computes
  *   norm = sqrt(sum partials) UNSCALE;  CLIP = UNSCALE min(1, clip_max / (norm + 1e-6)), or UNSCALE
- * if clip_max is 0 If the norm is not finite, FOUND_INF becomes 1; otherwise it becomes 0 and
- * ADAM_STEP advances by 1.
+ *   if clip_max is 0
+ * If the norm is not finite, FOUND_INF becomes 1; otherwise it becomes 0 and ADAM_STEP advances by
+ * 1.
  */
 #include "ops/infer.h"
 

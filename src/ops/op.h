@@ -253,7 +253,8 @@ static inline int32_t op_rope_means(const struct op_call *call)
 /* Dropout masks.  Elements come in groups of eight consecutive indices, which share one Philox
  * block keyed by (seed, RNG_DROPOUT) with counter (element / 8, site, sample, step); element e of a
  * group uses the 16 bits word[e / 2] >> 16 * (e & 1).  An element is kept if those bits >=
- * dropout_threshold(p). dropout op:   element = t * C + c within the sample; site = attrs.site
+ * dropout_threshold(p).
+ *   dropout op:   element = t * C + c within the sample; site = attrs.site
  *   attention:    element = i * T8 + j of query row i and key row j, T8 = time rounded up to 8;
  *                 site = attrs.site + (head << 16)
  * Kept values are multiplied by dropout_scale(p), which makes the mean exact for the rounded

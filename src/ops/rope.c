@@ -1,19 +1,19 @@
-/* rope: rotary position embedding of packed queries and keys, with an optional norm of each before
- * it.
+/* rope: rotary position embedding of packed queries and keys, with an optional norm before it.
  *
  * A row of x is H + 2 KV heads of size D, as attention reads it: queries, keys, values.  Row n is
  * at position p = scalars.POSITION + n % time, and c, s are the two halves of row p of the table,
  * which has R <= D columns: cosines and sines.  With z = x, i < R/2 and j = i + R/2, each head of
- * the queries and keys turns by pairs: y_i = z_i c_i - z_j s_i,  y_j = z_j c_i + z_i s_i      Su et
- * al. 2021; pairs as in transformers' rotate_half() The rest of a head, y_k = z_k, and the values
- * do not turn.  The host makes the table, so that no kernel knows theta or how frequencies are
- * scaled.
+ * the queries and keys turns by pairs:
+ *   y_i = z_i c_i - z_j s_i,  y_j = z_j c_i + z_i s_i
+ *                               Su et al. 2021; pairs as in transformers' rotate_half()
+ * The rest of a head, y_k = z_k, and the values do not turn.  The host makes the table, so that no
+ * kernel knows theta or how frequencies are scaled.
  *
  * With gains, z = x r g, r = 1 / sqrt(mean(x^2) + epsilon).  If there are 2 D gains, first those of
  * the queries, then those of the keys, the mean is over a head (Qwen3).  If there are (H + KV) D,
  * it is over all heads of the queries, or of the keys (OLMo 2).  g is gain + gain_offset.  The
- * backward computes r again.  With dz, which is dy turned back, and xh = x r: dx = r (dz g - xh
- * mean(dz g xh)),  dgain = sum dz xh;  without gains dx = dz
+ * backward computes r again.  With dz, which is dy turned back, and xh = x r:
+ *   dx = r (dz g - xh mean(dz g xh)),  dgain = sum dz xh;  without gains dx = dz
  *
  * The first operands of both ops have the same numbers.  y may be x; dx may be dy if there are no
  * gains.

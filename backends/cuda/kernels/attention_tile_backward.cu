@@ -1,18 +1,20 @@
 /* attention_backward on tensor cores, for bf16 and fp16, with recomputed weights.  Dao 2023,
- * algorithm 2, without atomics: every sum has one owner and a fixed order.  In two passes: by keys:
- * a block owns 64 keys and walks over the queries that see them, of all heads that share them, in
+ * algorithm 2, without atomics: every sum has one owner and a fixed order.  In two passes:
+ *     by keys:     a block owns 64 keys and walks over the queries that see them, of all heads that
+ *                  share them, in
  *                  order:   dv += (p f)' dy,   dk += ds' q
  *     by queries:  a block owns 64 queries of one head and walks over the keys that they see:   dq
- * += ds k or, where there are enough heads for all multiprocessors, at once: a block takes one head
- * of the keys after another. It walks through a head by keys, 128 at a time, and after each step
- * adds ds k to dq.  Between the steps the fp32 sums of dq are in the block's part of the workspace,
- * where a thread reads only what it wrote.  That makes five products of seven, with the same bits.
+ *                  += ds k
+ * or, where there are enough heads for all multiprocessors, at once: a block takes one head of the
+ * keys after another.  It walks through a head by keys, 128 at a time, and after each step adds ds
+ * k to dq.  Between the steps the fp32 sums of dq are in the block's part of the workspace, where a
+ * thread reads only what it wrote.  That makes five products of seven, with the same bits.
  *
  * Heads above 128 columns leave no registers for both dk and dv: there are three passes, by values
  * (dv), by keys (dk) and by queries, with eight products, and there is none at once.
  *
  * p = exp(s - lse), ds = p (f dp - delta), dp = dy v', f the dropout factors, and delta = rowsum(dy
- * y) computed before. One kernel does all passes: its own rows are (k, v) or (q, dy), the other
+ * y) computed before.  One kernel does all passes: its own rows are (k, v) or (q, dy), the other
  * rows (q, dy) or (k, v), 32 at a time.  The next other rows load while these are used, where
  * shared memory suffices.  By keys everything is computed transposed, so that weights go from
  * accumulators to fragments without leaving the registers.

@@ -2,14 +2,15 @@
  * of size T x T.
  *
  * With p = exp(s - lse), f the dropout factors and delta = rowsum(dy y):
- *     dv += (p f)' dy,   ds = p (f (dy v') - delta),   dk += ds' q,   dq += ds k Dao 2023,
- * algorithm 2 gt_attention_delta has written delta to the workspace.  The kernel is compiled twice.
- * By keys (GT_BY_KEYS 1) it computes dk and dv: one group per tile of keys of a key-value head,
- * over all queries at or after it, of all heads that share it. By queries it computes dq: one group
- * per tile of queries, over all keys up to it.  Both skip tiles of other documents and beyond
- * windows. Scores are computed twice, so that every sum has one owner and dq needs no scratch
- * memory.  A group is 8 x 8 work-items.  It owns the wide side of the tile (GT_WIDE rows) and loops
- * over the narrow side (GT_NARROW rows).
+ *     dv += (p f)' dy,   ds = p (f (dy v') - delta),   dk += ds' q,   dq += ds k
+ *                        Dao 2023, algorithm 2
+ * gt_attention_delta has written delta to the workspace.  The kernel is compiled twice.  By keys
+ * (GT_BY_KEYS 1) it computes dk and dv: one group per tile of keys of a key-value head, over all
+ * queries at or after it, of all heads that share it.  By queries it computes dq: one group per
+ * tile of queries, over all keys up to it.  Both skip tiles of other documents and beyond windows.
+ * Scores are computed twice, so that every sum has one owner and dq needs no scratch memory.  A
+ * group is 8 x 8 work-items.  It owns the wide side of the tile (GT_WIDE rows) and loops over the
+ * narrow side (GT_NARROW rows).
  */
 #if GT_SLICES > 16
 #define GT_WIDE 8

@@ -4,13 +4,16 @@
  *
  * GPT_TRAIN_NCCL_LIBRARY names it.  The environment configures it:
  *   GT_FAKE_NCCL_FAIL      "RANK:NAME:N:WHAT": at the n-th call of that function in that rank (of
- * all: -1), "fail" returns an error, "hang" never returns, "kill" ends the process.  NAME "group"
- * stands for the work of a group, on the stream; there, "wrong" changes a byte that arrives
+ *                          all: -1), "fail" returns an error, "hang" never returns, "kill" ends the
+ *                          process.  NAME "group" stands for the work of a group, on the stream;
+ *                          there, "wrong" changes a byte that arrives
  *   GT_FAKE_NCCL_SHUFFLE   a number: each rank carries the moves of a group in an order of its own,
- * and pauses in between GT_FAKE_NCCL_VERSIONS  a file: the process that creates it has release
- * 22809, the others 22708; without it, all 22809 GT_FAKE_NCCL_BYTES     device memory that a
- * communicator takes.  Default: 1 MiB GT_FAKE_NCCL_REPORT    a file; each rank appends "RANK GROUPS
- * MOVES BYTES" of its groups at the end
+ *                          and pauses in between
+ *   GT_FAKE_NCCL_VERSIONS  a file: the process that creates it has release 22809, the others 22708;
+ *                          without it, all 22809
+ *   GT_FAKE_NCCL_BYTES     device memory that a communicator takes.  Default: 1 MiB
+ *   GT_FAKE_NCCL_REPORT    a file; each rank appends "RANK GROUPS MOVES BYTES" of its groups at the
+ *                          end
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

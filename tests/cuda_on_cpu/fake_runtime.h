@@ -3,23 +3,31 @@
  *
  * A program is configured by its environment, or by these functions:
  *   GT_CUDA_ON_CPU_DEVICES   "86:12g:NAME,75:8g:NAME": capability, memory (k, m, g) and name of
- * each device; "none". "86x2": with two multiprocessors instead of 28. Default: one of 12 GiB,
- * sm_86 GT_CUDA_ON_CPU_DRIVER    version that cudaDriverGetVersion reports; 0: no driver.  Default:
- * 13000 GT_CUDA_ON_CPU_TAKEN     "BYTES" or "BYTES@NAME:N": another process takes so much, from the
- * n-th call of NAME on GT_CUDA_ON_CPU_FAIL      "NAME:N" or "NAME:N:ERROR": the n-th call of that
- * function fails; NAME "any" counts all calls, "launch" all kernel launches.  ERROR is
- * cudaError...; the default depends on the function.  A sticky device error
- * (fake_cuda_error_is_sticky) appears at the next wait and persists.  "hang": the call never
- * returns; with "launch" the kernel never ends GT_CUDA_ON_CPU_FASTEST   index of cuBLASLt's
- * algorithm that takes half as long as the other two.  Default: 0 GT_CUDA_ON_CPU_BARE      "1":
- * cuBLASLt has no algorithm for a product that may use a workspace GT_CUDA_ON_CPU_COPIES "early": a
- * copy into an empty stream runs when it is enqueued, and a stream without kernels as soon as its
- * waits allow; "late": when somebody waits; "random:SEED": at any time in between
+ *                            each device; "none".  "86x2": with two multiprocessors instead of 28.
+ *                            Default: one of 12 GiB, sm_86
+ *   GT_CUDA_ON_CPU_DRIVER    version that cudaDriverGetVersion reports; 0: no driver.  Default:
+ *                            13000
+ *   GT_CUDA_ON_CPU_TAKEN     "BYTES" or "BYTES@NAME:N": another process takes so much, from the
+ *                            n-th call of NAME on
+ *   GT_CUDA_ON_CPU_FAIL      "NAME:N" or "NAME:N:ERROR": the n-th call of that function fails; NAME
+ *                            "any" counts all calls, "launch" all kernel launches.  ERROR is
+ *                            cudaError...; the default depends on the function.  A sticky device
+ *                            error (fake_cuda_error_is_sticky) appears at the next wait and
+ *                            persists.  "hang": the call never returns; with "launch" the kernel
+ *                            never ends
+ *   GT_CUDA_ON_CPU_FASTEST   index of cuBLASLt's algorithm that takes half as long as the other
+ *                            two.  Default: 0
+ *   GT_CUDA_ON_CPU_BARE      "1": cuBLASLt has no algorithm for a product that may use a workspace
+ *   GT_CUDA_ON_CPU_COPIES    "early": a copy into an empty stream runs when it is enqueued, and a
+ *                            stream without kernels as soon as its waits allow; "late": when
+ *                            somebody waits; "random:SEED": at any time in between
  *   GT_CUDA_ON_CPU_PIN       the most bytes that cudaHostRegister pins.  Default: all
  *   GT_CUDA_ON_CPU_LINK      bytes per second between host and device, each way, on the engines'
- * clocks; copies take no time by default GT_CUDA_ON_CPU_ENGINES   copy engines, 1 or 2.  Default: 2
+ *                            clocks; copies take no time by default
+ *   GT_CUDA_ON_CPU_ENGINES   copy engines, 1 or 2.  Default: 2
  *   GT_CUDA_ON_CPU_REPORT    file that gets the counters as JSON when the process ends; "refused"
- * counts the calls after a sticky error GT_CUDA_ON_CPU_ORDER     see emulator_run.h
+ *                            counts the calls after a sticky error
+ *   GT_CUDA_ON_CPU_ORDER     see emulator_run.h
  *
  * Deliberate differences from a device: a stream runs only when the host waits for it, so that a
  * missing wait reads the old values; memory is initially NaN, and an allocation has exactly the

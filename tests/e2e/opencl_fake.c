@@ -7,12 +7,15 @@
  *   source      a line that does not compile is added to each program
  *   refuse      clCreateBuffer of 1 MiB and more fails
  *   nvidia      the device reports NVIDIA's capability 8.6, and so matrix units that its compiler
- * does not know unit-build, unit-abort, unit-skip programs for matrix units do not build, end the
- * process, or are not run old         the devices have OpenCL 1.1, as Mesa's Clover exclusive   a
- * device serves one process: the holder of the lock on the file OPENCL_FAKE_LOCK clblast-skip
- * CLBlast's kernels are not run; the library must be preloaded, as CLBlast finds the loader by
- * itself Everything else goes to libOpenCL.so.1, which this library is linked with.  Compiled by
- * the test that uses it.
+ *               does not know
+ *   unit-build, unit-abort, unit-skip programs for matrix units do not build, end the process, or
+ *               are not run
+ *   old         the devices have OpenCL 1.1, as Mesa's Clover
+ *   exclusive   a device serves one process: the holder of the lock on the file OPENCL_FAKE_LOCK
+ *   clblast-skip   CLBlast's kernels are not run; the library must be preloaded, as CLBlast finds
+ *                  the loader by itself
+ * Everything else goes to libOpenCL.so.1, which this library is linked with.  Compiled by the test
+ * that uses it.
  */
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 120

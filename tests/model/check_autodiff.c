@@ -2,14 +2,14 @@
  * device.
  *
  *   toy       a block made by hand, unlike GPT-2's, with everything that makes bookkeeping hard: a
- * tensor with three consumers, one used twice by one op, residual sums of residual sums, a weight
- * used by two ops, an embedding tied to the head or not, heads that share keys and values or not,
- * views, loss chunks of unequal length, an op that nothing depends on.  No line of plan, exec or
- * train is specific to it gpt       the training programs of a small GPT, with and without biases
- * and dropout In double, the rules must agree with the differences to 1e-6; this also proves the
- * oracle's backward ops, against which every backend is checked.  On the device, in fp32, the
- * gradients must agree with those of the oracle within 1e-5 of their norm, with dead bytes
- * poisoned.
+ *             tensor with three consumers, one used twice by one op, residual sums of residual
+ *             sums, a weight used by two ops, an embedding tied to the head or not, heads that
+ *             share keys and values or not, views, loss chunks of unequal length, an op that
+ *             nothing depends on.  No line of plan, exec or train is specific to it
+ *   gpt       the training programs of a small GPT, with and without biases and dropout
+ * In double, the rules must agree with the differences to 1e-6; this also proves the oracle's
+ * backward ops, against which every backend is checked.  On the device, in fp32, the gradients must
+ * agree with those of the oracle within 1e-5 of their norm, with dead bytes poisoned.
  */
 #include <math.h>
 #include <stdio.h>

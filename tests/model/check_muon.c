@@ -2,11 +2,13 @@
  * algebra in double.
  *
  *   parts       queries, keys and values of a model with Llama's layout, and the halves of its MLP,
- * are matrices of their own orthogonal  all singular values of the direction lie where five
- * Newton-Schulz steps bring them, about 0.7 to 1.2, for wide, square and tall matrices direction it
- * has the gradient's own singular vectors: O G' is symmetric and positive iteration   it equals the
- * same five steps in double, up to the rounding of 16-bit products momentum    a second, different
- * gradient moves it as Nesterov momentum does zero        a gradient of zeros changes no weight
+ *               are matrices of their own
+ *   orthogonal  all singular values of the direction lie where five Newton-Schulz steps bring them,
+ *               about 0.7 to 1.2, for wide, square and tall matrices
+ *   direction   it has the gradient's own singular vectors: O G' is symmetric and positive
+ *   iteration   it equals the same five steps in double, up to the rounding of 16-bit products
+ *   momentum    a second, different gradient moves it as Nesterov momentum does
+ *   zero        a gradient of zeros changes no weight
  *
  * Source of the iteration: Jordan et al. 2024, KellerJordan/Muon, muon.py.
  */

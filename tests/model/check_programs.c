@@ -2,13 +2,16 @@
  * poisoned, over a sweep of shapes.
  *
  *   oracle     train (first, next, remainder), update and evaluate on the device agree with the
- * oracle run of the same op lists: losses, and every parameter's gradient within 1e-5 of its norm
- * (doc/numerics.md), with dropout on and off 16 bits    losses and gradients are at most 1.5 times
- * as far from the oracle as those of the oracle that rounds the outputs of each op; weights are
- * their masters, rounded poison     dead bytes filled with NaN and guard bands around every tensor
- * change no bit of any program's results documents  a document in a packed row has the losses and
- * gradients that it has in a row of its own plans      plan_verify accepts batches, chunks,
- * remainders, biases and dropout; the device agrees with each of them
+ *              oracle run of the same op lists: losses, and every parameter's gradient within 1e-5
+ *              of its norm (doc/numerics.md), with dropout on and off
+ *   16 bits    losses and gradients are at most 1.5 times as far from the oracle as those of the
+ *              oracle that rounds the outputs of each op; weights are their masters, rounded
+ *   poison     dead bytes filled with NaN and guard bands around every tensor change no bit of any
+ *              program's results
+ *   documents  a document in a packed row has the losses and gradients that it has in a row of its
+ *              own
+ *   plans      plan_verify accepts batches, chunks, remainders, biases and dropout; the device
+ *              agrees with each of them
  */
 #include <math.h>
 #include <stdio.h>

@@ -2,19 +2,19 @@
  * complete formulas.
  *
  *   1. NaN and infinities appear exactly where the oracle has them.  Near the end of the dtype's
- * range, where the error of a correct computation decides, infinity and the largest value are both
- * right.
+ *     range, where the error of a correct computation decides, infinity and the largest value are
+ *     both right.
  *   2. For every element |y - y*| <= e + half the distance of the dtype's values at |y*| + e, with
- * e = 8 2^-24 term + the roundings to 16 bits that bounds.md permits on the way.
+ *     e = 8 2^-24 term + the roundings to 16 bits that bounds.md permits on the way.
  *   3. RMS error <= 1.25 times the reference, and |mean error| <= 8 references / sqrt(n) + that of
- * ideal rounding, both for the signed error and for the error away from zero.  The reference is the
- * larger of 2^-24 term and of ideal rounding of the output; n is the number of independent errors.
- * With n < 16 the rule does not apply.
+ *     ideal rounding, both for the signed error and for the error away from zero.  The reference is
+ *     the larger of 2^-24 term and of ideal rounding of the output; n is the number of independent
+ *     errors.  With n < 16 the rule does not apply.
  *   4. With integer inputs of sums of products, and where the oracle marks an element exact, values
- * are equal.
+ *   are equal.
  *   5. Guard bands and inputs are unchanged.  A case with less than 10 % of non-zero results is
- * trivial: it is not counted, and suite.c fails an op with more than one trivial case for every
- * twenty others.
+ *     trivial: it is not counted, and suite.c fails an op with more than one trivial case for every
+ *     twenty others.
  *   6. Where an op is defined to the bit, the bits are equal.
  * Comparisons are positive, so that a NaN fails.  There are no other tolerances.
  */

@@ -1,19 +1,22 @@
 /* The test of an op: one `const struct op_test` per op, in the file of its family.
  *
  * A test contains the op's oracle, written from the formulas in src/ops, which shares no code with
- * any backend. The oracle (ref_NAME) computes in double, in plain loops.  For each output element
- * it also computes `term`, the condition of that element: a result computed in fp32 stays within 8
- * 2^-24 term before it is rounded to the output's dtype.  For one sum of K products, term = sqrt(K)
- * sum |a||b|; for a chain of stages it is the sum over the stages, each multiplied by the
- * derivative of the output with respect to that stage (tests/opcheck/bounds.md). Where operands
- * have 16 bits, matrix units may round more than that, in ways that bounds.md names and the oracle
- *     computes: `half_*` for factors that enter a product in 16 bits, `drift` for sums that are
- * truncated. Ops that are defined bit for bit have exact_NAME instead, which computes in fp32:
- * every backend must have its bits. The same holds for fill's oracle, and for copy's where it does
- * not accumulate.  Signs of zeros count; any NaN equals any other, because processors produce
- * different payloads. The operands are arrays of double that contain the values that the backend
- * sees; ids, targets and the words of the scalars block are numbers too.  The code is compiled with
- * -ffp-contract=off, so that no bits depend on the compiler.
+ * any backend.
+ *   The oracle (ref_NAME) computes in double, in plain loops.  For each output element it also
+ *     computes `term`, the condition of that element: a result computed in fp32 stays within 8
+ *     2^-24 term before it is rounded to the output's dtype.  For one sum of K products, term =
+ *     sqrt(K) sum |a||b|; for a chain of stages it is the sum over the stages, each multiplied by
+ *     the derivative of the output with respect to that stage (tests/opcheck/bounds.md).  Where
+ *     operands have 16 bits, matrix units may round more than that, in ways that bounds.md names
+ *     and the oracle computes: `half_*` for factors that enter a product in 16 bits, `drift` for
+ *     sums that are truncated.
+ *   Ops that are defined bit for bit have exact_NAME instead, which computes in fp32: every backend
+ *     must have its bits.  The same holds for fill's oracle, and for copy's where it does not
+ *     accumulate.  Signs of zeros count; any NaN equals any other, because processors produce
+ *     different payloads.
+ * The operands are arrays of double that contain the values that the backend sees; ids, targets and
+ * the words of the scalars block are numbers too.  The code is compiled with -ffp-contract=off, so
+ * that no bits depend on the compiler.
  */
 #ifndef GPT_TRAIN_TESTS_OPS_OP_TEST_H
 #define GPT_TRAIN_TESTS_OPS_OP_TEST_H

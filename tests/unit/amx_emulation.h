@@ -6,8 +6,9 @@
  * exception ends the program, as does a second configuration without a release.  TDPBF16PS sums the
  * products of even and of odd k separately, in fp32 with one rounding per product, then adds the
  * two sums, and their sum to the tile; inputs and results below 2^-126 count as zero.  A result
- * that only rounding lifts to 2^-126 may differ from a processor's. Intel SDM vol. 2: LDTILECFG,
- * TILELOADD, TILESTORED, TILEZERO, TILERELEASE, TDPBF16PS
+ * that only rounding lifts to 2^-126 may differ from a processor's.
+ *                                Intel SDM vol. 2: LDTILECFG, TILELOADD, TILESTORED, TILEZERO,
+ *                                TILERELEASE, TDPBF16PS
  */
 #ifndef GPT_TRAIN_UNIT_AMX_EMULATION_H
 #define GPT_TRAIN_UNIT_AMX_EMULATION_H

@@ -10,8 +10,12 @@
 enum { ITEMS = 16, OPS = 8 };
 
 /* in -> a -> b(out) = a + in, with a base of two rows written by views in between, at an alignment
- * of 64: op 0  copy      in -> a op 1  fill      base[0] op 2  fill      base[1] op 3  residual  a
- * + in -> b op 4  copy      base -> c                                    */
+ * of 64:
+ *   op 0  copy      in -> a
+ *   op 1  fill      base[0]
+ *   op 2  fill      base[1]
+ *   op 3  residual  a + in -> b
+ *   op 4  copy      base -> c */
 struct small {
     struct hostmem *mem;
     struct graph *graph;

@@ -1,13 +1,13 @@
 /* attention_backward: dq, dk and dv from recomputed weights, one key-value head of one sample at a
  * time.
  *
- * For each tile of 64 keys, and each tile of 64 queries at or after it, the scores are recomputed,
- * p = exp(s - lse), and dv += (p f)' dy,   ds = p (f (dy v') - delta),   dk += ds' q,   dq += ds k,
- * delta = rowsum(dy y), where f are the dropout factors.  dk and dv of a tile stay in scratch.  dq
- * is accumulated in increasing order of the tiles: in place if it is fp32, else in scratch, so that
- * it is rounded once.  Heads that share a key-value head are processed in order.  Scores use the
- * same packed, scaled queries and the same product as the forward pass, so p has the forward pass's
- * values.  Dao 2023, algorithm 2
+ * For each tile of 64 keys, and each tile of 64 queries at or after it, the scores are recomputed:
+ *   p = exp(s - lse),   ds = p (f (dy v') - delta),   delta = rowsum(dy y)
+ *   dv += (p f)' dy,    dk += ds' q,                  dq += ds k             Dao 2023, algorithm 2
+ * where f are the dropout factors.  dk and dv of a tile stay in scratch.  dq is accumulated in
+ * increasing order of the tiles: in place if it is fp32, else in scratch, so that it is rounded
+ * once.  Heads that share a key-value head are processed in order.  Scores use the same packed,
+ * scaled queries and the same product as the forward pass, so p has the forward pass's values.
  */
 #include "backends/cpu/cpu_attention.h"
 

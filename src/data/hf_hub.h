@@ -1,8 +1,9 @@
 /* The cache of Hugging Face's tools: its location, and the folder in it with a repository's current
  * files.
  *
- *   HUB/models--OWNER--NAME/refs/main              the name of a snapshot; missing after hf
- * download --revision=... HUB/models--OWNER--NAME/snapshots/SNAPSHOT/    the files (symbolic links)
+ *   HUB/models--OWNER--NAME/refs/main              the name of a snapshot; missing after
+ *                                                  hf download --revision=...
+ *   HUB/models--OWNER--NAME/snapshots/SNAPSHOT/    the files (symbolic links)
  *
  * HUB is $HF_HUB_CACHE, else $HUGGINGFACE_HUB_CACHE (its older name), else $HF_HOME/hub, else
  * $XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub.  This module only reads the cache

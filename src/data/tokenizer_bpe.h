@@ -2,8 +2,8 @@
  * no other file.
  *
  *   { "format": "gpt-train-tokenizer", "version": 1, "kind": "bpe", "vocab_size": 50257,
- *     "split": "gpt2", "rank": "merge", "vocabulary": ["!", "\"", ... "<|endoftext|>"], "special":
- * [50256], "merges": [220, 83, 220, 64, ...], "hash": "crc32c:89abcdef" }
+ *     "split": "gpt2", "rank": "merge", "vocabulary": ["!", "\"", ... "<|endoftext|>"],
+ *     "special": [50256], "merges": [220, 83, 220, 64, ...], "hash": "crc32c:89abcdef" }
  *
  * vocabulary[k] is token k, in GPT-2's alphabet (bpe.h), or plain text for special tokens, and for
  * all with the split "marks".  "special" lists the ids of the special ones, ascending.  "merges"
@@ -19,15 +19,18 @@
  * here, and is refused by name:
  *
  *   added_tokens    each is found before all else, a "normalized" one after normalizing; one that
- * is not special is found in a corpus too normalizer      none or NFC; Prepend and Replace, which
- * put SentencePiece's marks (bpe_marks.h) pre_tokenizer   the splits of bpe_split.h; "Split" is
- * recognised by its expression, byte for byte; Metaspace model           byte-level BPE, or with
- * byte_fallback one of characters; with or without ignore_merges; unk_token and fuse_unk for bytes
- * without a token decoder         whether it strips the space before a text post_processor  none,
- * or one token (BOS) before the text
+ *                   is not special is found in a corpus too
+ *   normalizer      none or NFC; Prepend and Replace, which put SentencePiece's marks (bpe_marks.h)
+ *   pre_tokenizer   the splits of bpe_split.h; "Split" is recognised by its expression, byte for
+ *                   byte; Metaspace
+ *   model           byte-level BPE, or with byte_fallback one of characters; with or without
+ *                   ignore_merges; unk_token and fuse_unk for bytes without a token
+ *   decoder         whether it strips the space before a text
+ *   post_processor  none, or one token (BOS) before the text
  *
  * "pipeline" is that file without model.merges and with only the added tokens and unk_token in
- * model.vocab. Source: https://huggingface.co/docs/tokenizers, "The tokenization pipeline".
+ * model.vocab.
+ * Source: https://huggingface.co/docs/tokenizers, "The tokenization pipeline".
  */
 #ifndef GPT_TRAIN_DATA_TOKENIZER_BPE_H
 #define GPT_TRAIN_DATA_TOKENIZER_BPE_H

@@ -1,13 +1,13 @@
 /* Runs programs.
  *
- *   graph: op, its tensors --+
- *   graph: shapes, dtypes  --+-- plan_call() --> op_call: kind, attributes,   -- backend_run() -->
- * segment + offset plan: addresses        --+                   shapes, dtypes, addresses is a
- * pointer (once, in exec_create())     (each run)
+ *   graph: op, tensors --+
+ *   graph: shapes      --+-- plan_call() --> op_call: kind, attributes, --> backend_run():
+ *   plan: addresses    --+                   shapes, dtypes, addresses      segment + offset
+ *                            (once, in exec_create())                       is a pointer (each run)
  *
  * exec_create() turns each op into an op_call with addresses, in one array per program, and
  * allocates the arena on the device; nothing is allocated after that.  A plain run passes a whole
- * program to the backend; exec_start() does not wait for it.  Poison, the look callback, waits and
+ * program to the backend; exec_start() does not wait for it.  Poison, the callback, waits and
  * timing pass ops one by one, but a device that can time a program itself gets it whole.
  *
  * Exchanges between ranks are exec's own, unless the device has them: they are moves of src/dist,

@@ -1,8 +1,7 @@
 /* Builds the parts of candidates, measures them, and puts them together.
  *
- *     arena [ run: weights, states | gradients | the largest program ]   the update, or a
- * micro-step [ run                  | the largest program ]               an evaluation, or
- * sampling
+ *   arena [ run: weights, states | gradients | the largest program ]   the update, or a micro-step
+ *         [ run                  | the largest program ]               an evaluation, or sampling
  *
  * The update's part has the run's tensors and the gradients.  Of the others only the program
  * counts.

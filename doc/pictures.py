@@ -3,7 +3,8 @@
 
 Usage: doc/pictures.py BUILD [memory] [session] [report]
 
-  memory   memory-124m.svg: the plan of config/gpt2_124m.py at 64 x 1024 on a 12 GB card
+  memory   memory-124m.svg: the plan of config/gpt2_124m.py at 64 x 1024 on a 12 GB card, of which the first training
+           program is shown, with words for what its colours are
   session  session.svg: a session in a terminal, as it went, replayed by the style sheet: PyTorch's message, the answer
            of --explain_oom, a small model that is trained and writes
   report   report.svg: two curves of gpt-report
@@ -20,8 +21,12 @@ import time
 
 DOC = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(DOC)
-PLAN = [os.path.join(SOURCE, "config", "gpt2_124m.py"), "--batch_size=64", "--gradient_accumulation_steps=1",
+PLAN = [os.path.join(SOURCE, "config", "gpt2_124m.py"), "--batch_size=64", "--gradient_accumulation_steps=8",
         "--device_profile=rtx3060-12g", "--plan=svg"]
+# Of the picture in pixels: where the map is; what the plan's categories are in words.
+MAP_X, MAP_Y, MAP_WIDTH, MAP_HEIGHT = 62, 64, 440, 352
+WORDS = {"parameters": "weights", "master": "32-bit copies of them", "moments": "AdamW's moments", "gradients": "gradients",
+         "activations": "activations, until backward", "logits": "logits, a chunk at a time"}
 MESSAGE = ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity of 11.63 GiB of "
            "which 1.71 GiB is free. Including non-PyTorch memory, this process has 9.66 GiB memory in use. Of the allocated "
            "memory 9.38 GiB is allocated by PyTorch, and 81.04 MiB is reserved by PyTorch but unallocated.\n")
@@ -43,8 +48,47 @@ def small(picture):
     return text.replace(">\n<", "><") + "\n"
 
 
+def words(x, y, text, size=15, anchor="start", colour="#222222"):
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="{colour}">{html.escape(text)}</text>'
+
+
 def memory(build):
-    return small(subprocess.run([os.path.join(build, "gpt-train"), *PLAN], check=True, capture_output=True, text=True).stdout)
+    """Crops the plan's picture to its first program, stretched, and writes its words again in a size that can be read."""
+    picture = small(subprocess.run([os.path.join(build, "gpt-train"), *PLAN], check=True, capture_output=True, text=True).stdout)
+    texts = [(float(x), float(y), text) for x, y, text in re.findall(r'<text x="([-\d.]+)" y="([-\d.]+)"[^>]*>([^<]*)</text>', picture)]
+    ticks = {int(text): y - 4 for x, y, text in texts if x == 74 and text.isdigit()}
+    centre = next(x for x, _, text in texts if text == "train_first")
+    left, top, bottom = 84, ticks[max(ticks)], ticks[0]
+    right, scale = 2 * centre - left, MAP_HEIGHT / (bottom - top)
+    shapes = "".join(re.findall(r"<(?:rect|path)[^>]*/>", picture.split("</svg>")[0])[1:])
+    total = next(re.search(r"[\d.]+ GiB", text)[0] for _, y, text in texts if y == 58)
+    out = ['<?xml version="1.0" encoding="UTF-8"?><svg xmlns="http://www.w3.org/2000/svg" width="830" height="470" '
+           'viewBox="0 0 830 470" font-family="sans-serif"><rect width="830" height="470" rx="8" fill="#ffffff"/>',
+           words(20, 32, f"One step of GPT-2 124M on a 12 GB card: {total}, every byte planned before it starts", 17),
+           f'<svg x="{MAP_X}" y="{MAP_Y}" width="{MAP_WIDTH}" height="{MAP_HEIGHT}" preserveAspectRatio="none" '
+           f'viewBox="{left} {top:.1f} {right - left:.1f} {bottom - top:.1f}">{shapes}</svg>']
+    for gib, y in ticks.items():
+        at = MAP_Y + (y - top) * scale
+        out += [words(MAP_X - 8, at + 5, str(gib), 14, "end"),
+                f'<line x1="{MAP_X - 4}" y1="{at:.1f}" x2="{MAP_X}" y2="{at:.1f}" stroke="#222222"/>']
+    out.append(words(20, MAP_Y - 12, "GiB", 14))
+    available = next(text for _, _, text in texts if text.startswith("available"))
+    at = MAP_Y + MAP_HEIGHT * (1 - float(available.split()[1]) / max(ticks))
+    out += [f'<line x1="{MAP_X}" y1="{at:.1f}" x2="{MAP_X + MAP_WIDTH}" y2="{at:.1f}" stroke="#d62728" stroke-width="2" stroke-dasharray="6 4"/>',
+            words(MAP_X + MAP_WIDTH + 12, at + 5, available.replace("available", "the card has"), 15, "start", "#d62728")]
+    for name in ("forward", "backward"):
+        x = next(x for x, _, text in texts if text == name)
+        out.append(words(MAP_X + (x - left) * MAP_WIDTH / (right - left), MAP_Y + MAP_HEIGHT + 24, name + " pass", 15, "middle"))
+    out.append(words(MAP_X + MAP_WIDTH, MAP_Y + MAP_HEIGHT + 44, "time: the operations of a step, in their order", 14, "end", "#666666"))
+    row = 0
+    for name, text in WORDS.items():
+        x, y, _ = next(entry for entry in texts if entry[0] == 1208 and entry[2] == name)
+        size = next(found for x, at, found in texts if at == y and "iB" in found)
+        colour = next(fill for at, fill in re.findall(r'<rect x="1182" y="([\d.]+)"[^>]*fill="(#\w+)"', picture) if abs(float(at) - y) < 16)
+        at, row = 150 + 44 * row, row + 1
+        out += [f'<rect x="{MAP_X + MAP_WIDTH + 14}" y="{at - 14}" width="16" height="16" fill="{colour}"/>',
+                words(MAP_X + MAP_WIDTH + 40, at, text), words(MAP_X + MAP_WIDTH + 40, at + 18, size, 14, "start", "#666666")]
+    return "".join(out) + "</svg>\n"
 
 
 def record(command, folder, build):

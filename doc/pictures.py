@@ -6,9 +6,9 @@ Usage: doc/pictures.py BUILD [memory] [session] [report]
   memory   memory-124m.svg: the plan of config/gpt2_124m.py at 64 x 1024 on a 12 GB card, of which the first training
            program is shown, with words for what its colours are
   session  session.svg: a session in a terminal, as it went, replayed by the style sheet: PyTorch's message, the answer
-           of --explain_oom, a small model that is trained and writes
+           of --explain_oom, the model of ./quickstart, which is trained and writes
   report   report.svg: two curves of gpt-report
-session and report train for a minute on the sources of this folder.
+session and report train for a minute each.
 """
 import html
 import os
@@ -30,13 +30,15 @@ WORDS = {"parameters": "weights", "master": "32-bit copies of them", "moments": 
 MESSAGE = ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity of 11.63 GiB of "
            "which 1.71 GiB is free. Including non-PyTorch memory, this process has 9.66 GiB memory in use. Of the allocated "
            "memory 9.38 GiB is allocated by PyTorch, and 81.04 MiB is reserved by PyTorch but unallocated.\n")
-SMALL = ("--n_layer=2 --n_head=2 --n_embd=64 --block_size=64 --batch_size=12 \\\n    --gradient_accumulation_steps=1 "
-         "--learning_rate=3e-3 --min_lr=1e-4 --warmup_iters=50 --eval_iters=10")
+SMALL = ("--n_layer=2 --n_head=2 --n_embd=64 --block_size=64 --batch_size=12 --gradient_accumulation_steps=1 "
+         "--min_lr=1e-4 --warmup_iters=50 --eval_iters=10")
+CODE = "gpt-prepare --tokenizer=chars --out-dir=data/code src"
 SESSION = ["cat oom.txt",
            "gpt-train gpt2_124m.py --batch_size=64 --gradient_accumulation_steps=1 --explain_oom=oom.txt",
-           "gpt-prepare --tokenizer=chars --out-dir=data/code src | head -3",
-           f"gpt-train --dataset=code {SMALL} \\\n    --max_iters=1000 --lr_decay_iters=1000 --eval_interval=250 --log_interval=50 --sample_tokens=120",
-           "gpt-sample --out_dir=out --num_samples=1 --max_new_tokens=60 --start='static '"]
+           "gpt-prepare --tokenizer=train --vocab-size=1024 --documents=blank-line --document-separator=newline \\\n"
+           "    --out-dir=data/prose prose.txt | head -3",
+           "gpt-train quickstart.py --dataset=prose --out_dir=out --hours=0.02",
+           "gpt-sample --out_dir=out --num_samples=1 --temperature=0.6 --max_new_tokens=90 --start='The plan' | fold -s -w 100"]
 ROWS, COLUMNS, WIDTH, HEIGHT, READING_S = 30, 108, 8.4, 18, 3.0
 
 
@@ -135,8 +137,11 @@ def terminal(lines):
 def prepare(folder):
     os.symlink(os.path.join(SOURCE, "src"), os.path.join(folder, "src"))
     os.symlink(PLAN[0], os.path.join(folder, "gpt2_124m.py"))
+    os.symlink(os.path.join(SOURCE, "config", "quickstart.py"), os.path.join(folder, "quickstart.py"))
     with open(os.path.join(folder, "oom.txt"), "w", encoding="ascii") as file:
         file.write(MESSAGE)
+    with open(os.path.join(folder, "prose.txt"), "w", encoding="utf-8") as file:  # the sentences that ./quickstart trains on
+        subprocess.run(["sh", "-c", "eval \"$(sed -n '/^text_write()/,/^}/p' quickstart)\"; top=. text_write"], cwd=SOURCE, stdout=file, check=True)
 
 
 def session(build, folder):
@@ -159,18 +164,24 @@ def report(build, folder):
     with open(os.path.join(folder, "report.html"), encoding="utf-8") as file:
         page = file.read()
     charts = re.findall(r"<figcaption>(.*?)</figcaption>\s*<svg[^>]*>(.*?)</svg>", page, re.S)
-    style = re.search(r"<style>(.*?)</style>", page, re.S)[1].replace("svg{display:block;width:100%;height:auto}", "")
+    style = "".join(f".r{at}{{color:{colour}}}" for at, colour in re.findall(r"\.r(\d){color:(#\w+)}", page))
     parts = "".join(f'<svg x="{500 * at}" y="20" width="480" height="264">{chart}</svg><text x="{500 * at + 62}" y="16">{title}</text>'
                     for at, (title, chart) in enumerate((charts[0], charts[3])))
-    return ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 980 290" font-family="sans-serif">'
-            f'<style>{style}</style><rect width="980" height="290" style="fill:var(--back)"/>{re.sub("<title>[^<]*</title>", "", parts)}</svg>\n')
+    return report_picture(style, re.sub("<title>[^<]*</title>", "", parts))
+
+
+def report_picture(style, parts):
+    """Without the page's variables, which many programs that draw SVG do not know; light on every page."""
+    return ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 980 290" font-family="sans-serif"><style>'
+            "text{fill:#222;stroke:none}line{stroke:#ddd}g path{fill:none;stroke:currentColor}circle{fill:currentColor}"
+            f'{style}</style><rect width="980" height="290" rx="8" fill="#fff"/>{parts}</svg>\n')
 
 
 def main():
     build, names = os.path.abspath(sys.argv[1]), sys.argv[2:] or ["memory", "session", "report"]
     with tempfile.TemporaryDirectory() as folder:
         prepare(folder)
-        record(SESSION[2], folder, build)
+        record(CODE, folder, build)
         made = {"memory": ("memory-124m.svg", lambda: memory(build)), "session": ("session.svg", lambda: session(build, folder)),
                 "report": ("report.svg", lambda: report(build, folder))}
         for name in names:

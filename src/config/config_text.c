@@ -138,6 +138,8 @@ static void sizes_resolve(struct config *config)
         config->n_kv_head = config->n_head;
     if (config->head_dim == 0)
         config->head_dim = config->n_embd / config->n_head;
+    if (config->query_pre_attn_scalar == 0)
+        config->query_pre_attn_scalar = config->head_dim;
     if (config->n_inner == 0 && config->mlp == 1 + MLP_GELU)
         config->n_inner = 4 * config->n_embd;
     if (config->n_inner == 0)

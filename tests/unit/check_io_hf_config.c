@@ -400,7 +400,7 @@ static const struct {
     {"{\"model_type\":\"new_vl\",\"vision_config\":{}}", GT_UNSUPPORTED, "since it reads images"},
     {"{\"model_type\":\"x\",\"architectures\":[\"XForConditionalGeneration\"]}", GT_UNSUPPORTED,
      "reads more than text"},
-    {"{\"model_type\":\"x\"}", GT_UNSUPPORTED, "granite, phi3 and mistral are"},
+    {"{\"model_type\":\"x\"}", GT_UNSUPPORTED, "phi3, gemma3_text and mistral are"},
     {"{\"model_type\":\"llama\"}", GT_DATA, "num_hidden_layers"},
     {"{" LLAMA ",\"num_key_value_heads\":3}", GT_DATA, "num_key_value_heads"},
     {"{\"model_type\":\"llama\",\"vocab_size\":9,\"max_position_embeddings\":64,\"hidden_size\":13,"

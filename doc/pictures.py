@@ -37,7 +37,7 @@ SESSION = ["cat oom.txt",
            "gpt-train gpt2_124m.py --batch_size=64 --gradient_accumulation_steps=1 --explain_oom=oom.txt",
            "gpt-prepare --tokenizer=train --vocab-size=1024 --documents=blank-line --document-separator=newline \\\n"
            "    --out-dir=data/prose prose.txt | head -3",
-           "gpt-train quickstart.py --dataset=prose --out_dir=out --hours=0.02",
+           "gpt-train quickstart.py --dataset=prose --out_dir=out --hours=0.03",
            "gpt-sample --out_dir=out --num_samples=1 --temperature=0.6 --max_new_tokens=90 --start='The plan' | fold -s -w 100"]
 ROWS, COLUMNS, WIDTH, HEIGHT, READING_S = 30, 108, 8.4, 18, 3.0
 

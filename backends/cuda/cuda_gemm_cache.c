@@ -249,8 +249,7 @@ static enum gt_status candidates_within(
     const struct cuda_gemm_cache *cache = cuda->gemm;
     int count = 0;
     int32_t good = 0;
-    /* An algorithm is identified by all its bytes, and the library need not write those that it
-     * does not use. */
+    /* All bytes of an algorithm identify it.  The library may leave some of them unwritten. */
     memset(found, 0, ALGORITHMS_MAX * sizeof found[0]);
     TRY(limits_set(cuda, key, workspace_bytes));
     const cublasStatus_t status = cache->lt.cublasLtMatmulAlgoGetHeuristic(
@@ -377,8 +376,8 @@ static struct backend_timing timing_of(const struct cuda_gemm_key *key, double s
                                    .seconds = seconds};
 }
 
-/* Fills `bytes` from `to` on with noise of the dtype: uploads some, and then copies what there is
- * beside it. */
+/* Fills `bytes` from `to` on with noise of the dtype: uploads a first piece, and copies it to the
+ * rest. */
 static enum gt_status noise_fill(struct cuda_backend *cuda, enum dtype dtype, void *to,
                                  size_t bytes)
 {

@@ -11,7 +11,7 @@
  * thread reads only what it wrote.  That makes five products of seven, with the same bits.
  *
  * Heads above 128 columns leave no registers for both dk and dv: there are three passes, by values
- * (dv), by keys (dk) and by queries, with eight products, and there is none at once.
+ * (dv), by keys (dk) and by queries, with eight products, and no pass at once.
  *
  * p = exp(s - lse), ds = p (f dp - delta), dp = dy v', f the dropout factors, and delta = rowsum(dy
  * y) computed before.  One kernel does all passes: its own rows are (k, v) or (q, dy), the other

@@ -89,6 +89,10 @@ char *shape_text(char text[static SHAPE_TEXT_MAX], const struct shape *shape,
     return text;
 }
 
+/* The width of a gated MLP by default: 8/3 of the model's, so that its three matrices have about as
+ * many weights as the two of GPT-2's, and a multiple of this. */
+#define INNER_MULTIPLE 64
+
 /* Returns what 0 means for a size, 0 if nothing. */
 static int32_t size_meant(const struct shape *shape, enum shape_property property)
 {
@@ -99,7 +103,9 @@ static int32_t size_meant(const struct shape *shape, enum shape_property propert
     case SHAPE_head_dim:
         return divides ? shape->n_embd / shape->n_head : 0;
     case SHAPE_n_inner:
-        return 4 * shape->n_embd;
+        return shape->mlp == MLP_GELU ? 4 * shape->n_embd
+                                      : (8 * shape->n_embd + 3 * INNER_MULTIPLE - 1) /
+                                            (3 * INNER_MULTIPLE) * INNER_MULTIPLE;
     case SHAPE_query_pre_attn_scalar:
         return shape->head_dim > 0 ? shape->head_dim : size_meant(shape, SHAPE_head_dim);
     default:

@@ -80,11 +80,11 @@ static enum gt_status check_window(const struct config *config)
 {
     const enum config_key keys[] = {CONFIG_KEY_sliding_window_pattern,
                                     CONFIG_KEY_max_window_layers};
-    struct config settled = *config;
-    config_arch_resolve(&settled);
+    struct config resolved = *config;
+    config_arch_resolve(&resolved);
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (are_resolved(config, CONFIG_KEY_sliding_window, keys[i]) &&
-            settled.sliding_window == 0 && config_key_value(config, keys[i]).integer != 0)
+            resolved.sliding_window == 0 && config_key_value(config, keys[i]).integer != 0)
             return refuse_pair(config, keys[i], "has no effect with", CONFIG_KEY_sliding_window);
     if (config->sliding_window_pattern == 1 &&
         is_resolved(config, CONFIG_KEY_sliding_window_pattern))

@@ -124,8 +124,6 @@ const char *config_expected_source(const struct config *config)
 
 /* ---- the model's shape ---- */
 
-#define INNER_MULTIPLE 64
-
 static bool is_unset(const struct config *config, enum config_key key)
 {
     return config->origin[key].source == NULL;
@@ -134,17 +132,12 @@ static bool is_unset(const struct config *config, enum config_key key)
 /* Sets the sizes that follow from others. */
 static void sizes_resolve(struct config *config)
 {
-    if (config->n_kv_head == 0)
-        config->n_kv_head = config->n_head;
-    if (config->head_dim == 0)
-        config->head_dim = config->n_embd / config->n_head;
-    if (config->query_pre_attn_scalar == 0)
-        config->query_pre_attn_scalar = config->head_dim;
-    if (config->n_inner == 0 && config->mlp == 1 + MLP_GELU)
-        config->n_inner = 4 * config->n_embd;
-    if (config->n_inner == 0)
-        config->n_inner =
-            (8 * config->n_embd + 3 * INNER_MULTIPLE - 1) / (3 * INNER_MULTIPLE) * INNER_MULTIPLE;
+    struct shape shape = {.mlp = (enum mlp_kind)(config->mlp - 1)};
+#define SHAPE_INT(name, ...) shape.name = (int32_t)config->name;
+#include "base/shape.def"
+    shape_sizes_fill(&shape);
+#define SHAPE_INT(name, ...) config->name = shape.name;
+#include "base/shape.def"
 }
 
 void config_arch_resolve(struct config *config)

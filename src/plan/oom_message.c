@@ -370,13 +370,13 @@ static bool processes_fit(const struct oom_message *message)
  * than what PyTorch reports as reserved, if both cannot be on the device. */
 static void own_process_find(struct oom_message *out)
 {
-    const struct oom_amount own = reserved(out);
+    const struct oom_amount reported = reserved(out);
     int32_t found = -1;
-    if (out->process.known || !own.known || out->allocated.bytes <= 0.0 || processes_fit(out))
+    if (out->process.known || !reported.known || out->allocated.bytes <= 0.0 || processes_fit(out))
         return;
     for (int32_t i = 0; i < out->others_count; i++) {
         const struct oom_amount held = out->others[i].held;
-        if (held.known && !amount_exceeds(own, held) &&
+        if (held.known && !amount_exceeds(reported, held) &&
             (found < 0 || held.bytes < out->others[found].held.bytes))
             found = i;
     }
@@ -513,14 +513,14 @@ static void traceback_read(const struct place *place, const char *begin, struct 
                                             "\\torch\\",     "<frozen",       NULL};
     char line[LINE_BYTES];
     struct oom_frame frame;
-    bool own = false, inside = false;
+    bool is_users = false, inside = false;
     const char *at = begin;
     for (int32_t lines = 0; lines < FRAMES_MAX && at < place->at; lines++) {
         at = line_copy(line, sizeof line, at + prefix_at(place, at), place->at);
         if (strncmp(line, TRACEBACK, sizeof TRACEBACK - 1) == 0) {
             out->stage = OOM_STAGE_UNKNOWN;
             out->site = OOM_SITE_UNKNOWN;
-            out->evaluation = own = false;
+            out->evaluation = is_users = false;
             out->frame = (struct oom_frame){.line = 0};
             inside = true;
             continue;
@@ -529,10 +529,10 @@ static void traceback_read(const struct place *place, const char *begin, struct 
             continue;
         bool head = frame_read(line, &frame);
         if (head)
-            own = !contains_any(line, libraries);
-        if (head && own)
+            is_users = !contains_any(line, libraries);
+        if (head && is_users)
             out->frame = frame;
-        else if (own && out->frame.source[0] == '\0')
+        else if (is_users && out->frame.source[0] == '\0')
             snprintf(out->frame.source, sizeof out->frame.source, "%.*s", OOM_SOURCE_MAX - 1, line);
         stage_read(line, out);
         site_read(line, out);
@@ -569,9 +569,9 @@ struct oom_amount oom_others_bytes(const struct oom_message *message)
 
 struct oom_amount oom_spilled_bytes(const struct oom_message *message)
 {
-    const struct oom_amount own = reserved(message), process = message->process;
+    const struct oom_amount reported = reserved(message), process = message->process;
     const struct oom_amount most =
-        process.known && (!own.known || process.bytes > own.bytes) ? process : own;
+        process.known && (!reported.known || process.bytes > reported.bytes) ? process : reported;
     return amount_exceeds(most, message->total) ? most : unknown;
 }
 

@@ -154,12 +154,14 @@ static enum gt_status alternative_try(struct chooser *chooser, const struct sear
     if (result.found.seconds < chooser->fastest)
         return GT_OK;
     for (int32_t i = 0; i < chooser->count; i++) {
-        const struct model_options *other = &chooser->out[i].options, *own = &result.found.options;
-        if (plan_choice_equal(&other->choice, &own->choice) && other->states == own->states &&
-            other->config.block_size == own->config.block_size &&
-            other->config.n_layer == own->config.n_layer &&
-            other->config.n_head == own->config.n_head &&
-            other->config.lora.rank == own->config.lora.rank)
+        const struct model_options *other = &chooser->out[i].options,
+                                   *options = &result.found.options;
+        if (plan_choice_equal(&other->choice, &options->choice) &&
+            other->states == options->states &&
+            other->config.block_size == options->config.block_size &&
+            other->config.n_layer == options->config.n_layer &&
+            other->config.n_head == options->config.n_head &&
+            other->config.lora.rank == options->config.lora.rank)
             return GT_OK;
     }
     int32_t at = chooser->count++;
@@ -341,13 +343,13 @@ enum gt_status search_alternatives(struct hostmem *mem, const struct search_requ
                                    struct search_alternative out[static SEARCH_ALTERNATIVES_MAX],
                                    int32_t *count)
 {
-    struct search_memo own = {0};
-    struct search_request own_request = *request;
-    struct chooser chooser = {.mem = mem, .request = &own_request, .out = out};
-    own_request.memo = request->memo ? request->memo : &own;
-    own_request.fit_only = true;
+    struct search_memo memo = {0};
+    struct search_request fit_request = *request;
+    struct chooser chooser = {.mem = mem, .request = &fit_request, .out = out};
+    fit_request.memo = request->memo ? request->memo : &memo;
+    fit_request.fit_only = true;
     enum gt_status status = alternatives_find(&chooser);
-    search_memo_close(&own);
+    search_memo_close(&memo);
     *count = chooser.count;
     return status;
 }

@@ -173,10 +173,10 @@ struct plan_timed plan_rates_time(struct plan_rates *rates, const struct backend
     for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
         struct work all = {.flops = 0.0};
         for (int dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++) {
-            const struct work *own = &other[kind][dtype];
-            if (own->seconds > 0.0 && op_declaration((enum op_kind)kind)->multiplies)
-                rates->flops_per_s[kind][dtype] = own->flops / own->seconds;
-            work_add(&all, own->flops, own->bytes, own->seconds);
+            const struct work *work = &other[kind][dtype];
+            if (work->seconds > 0.0 && op_declaration((enum op_kind)kind)->multiplies)
+                rates->flops_per_s[kind][dtype] = work->flops / work->seconds;
+            work_add(&all, work->flops, work->bytes, work->seconds);
         }
         if (all.seconds > 0.0 && all.bytes > 0.0)
             rates->bytes_per_s[kind] = all.bytes / all.seconds;

@@ -84,9 +84,9 @@ void plan_live_measure(const struct plan *plan, int32_t program, const struct pl
     out->peak_op = 0;
     for (int32_t i = 0; i < ops; i++) {
         const bool is_loss = plan->graph->programs[program].ops[i].chunk > 0;
-        uint64_t *const own = is_loss ? &out->bytes_bound_loss : &out->bytes_bound_rest;
+        uint64_t *const bound = is_loss ? &out->bytes_bound_loss : &out->bytes_bound_rest;
         live[i] += i > 0 ? live[i - 1] : 0;
-        *own = live[i] > *own ? live[i] : *own;
+        *bound = live[i] > *bound ? live[i] : *bound;
         if (live[i] > out->bytes_bound) {
             out->bytes_bound = live[i];
             out->peak_op = i;
@@ -177,8 +177,8 @@ static enum gt_status workspaces_ask(struct plan *plan)
             if (call.kind == OP_EXCHANGE) /* exec runs it */
                 continue;
             if (!device->ops->supports(device, &call)) {
-                const struct backend_info nothing = {.device = ""}, *own = plan->options.info;
-                const struct backend_info *info = own != NULL ? own : &nothing;
+                const struct backend_info nothing = {.device = ""}, *given = plan->options.info;
+                const struct backend_info *info = given != NULL ? given : &nothing;
                 char text[SHAPES_TEXT_MAX];
                 return FAIL(GT_UNSUPPORTED,
                             "backend %s cannot run %s (%s), op %" PRId32
@@ -381,15 +381,15 @@ static void peak_update(struct plan_builder *builder, int32_t program, uint64_t 
                         const uint64_t *persistent)
 {
     struct plan *plan = builder->plan;
-    const struct plan_program *own = &plan->program[program];
-    uint64_t bound = plan->run_bytes + persistent_bytes + own->bytes_bound;
+    const struct plan_program *planned = &plan->program[program];
+    uint64_t bound = plan->run_bytes + persistent_bytes + planned->bytes_bound;
     plan->arena_bytes_bound = bound > plan->arena_bytes_bound ? bound : plan->arena_bytes_bound;
-    if (plan->peak_program >= 0 && persistent_bytes + own->bytes <= builder->peak_bytes)
+    if (plan->peak_program >= 0 && persistent_bytes + planned->bytes <= builder->peak_bytes)
         return;
-    builder->peak_bytes = persistent_bytes + own->bytes;
+    builder->peak_bytes = persistent_bytes + planned->bytes;
     plan->peak_program = program;
     for (int32_t c = 0; c < CATEGORY_COUNT; c++)
-        plan->category_bytes[c] = persistent[c] + own->live_bytes[c];
+        plan->category_bytes[c] = persistent[c] + planned->live_bytes[c];
 }
 
 /* Places one phase on top of the run tensors. */

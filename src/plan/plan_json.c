@@ -55,18 +55,18 @@ static void memory_put(struct json_put *w, const struct plan *plan,
  */
 static void program_put(struct json_put *w, const struct plan *plan, int32_t program)
 {
-    const struct plan_program *own = &plan->program[program];
+    const struct plan_program *planned = &plan->program[program];
     const struct program *of = &plan->graph->programs[program];
     json_put(w, ":{ name:s phase:s ops:d bytes:u bytes_bound:u", program_kind_name(of->kind),
-             program_phase_name(of->phase), of->count, own->bytes, own->bytes_bound);
+             program_phase_name(of->phase), of->count, planned->bytes, planned->bytes_bound);
     if (of->count == 0)
         json_put(w, "peak:s", NULL);
     else
-        json_put(w, "peak:{ op_index:d op:s writes:s }", own->peak_op,
-                 op_declaration(of->ops[own->peak_op].kind)->name,
-                 plan_op_target(plan->graph, &of->ops[own->peak_op]));
+        json_put(w, "peak:{ op_index:d op:s writes:s }", planned->peak_op,
+                 op_declaration(of->ops[planned->peak_op].kind)->name,
+                 plan_op_target(plan->graph, &of->ops[planned->peak_op]));
     json_put(w, "live_at_peak:{");
-    categories_put(w, own->live_bytes);
+    categories_put(w, planned->live_bytes);
     json_put(w, "}");
 }
 

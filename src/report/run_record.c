@@ -21,13 +21,13 @@ void metrics_file_find(const char *run, struct metrics_file *out)
 }
 
 static enum gt_status line_convert(struct metrics_file *file, const char *line, size_t count,
-                                   metrics_line_fn *take, void *context)
+                                   metrics_line_fn *on_line, void *context)
 {
     json_error_t error;
     json_t *root = NULL;
     enum gt_status status = count > 0 ? json_load(line, count, 0, &error, &root) : GT_DATA;
     if (status == GT_OK && json_is_integer(json_object_get(root, "iter")))
-        status = take(context, root);
+        status = on_line(context, root);
     else
         file->unreadable++;
     json_decref(root);
@@ -35,7 +35,7 @@ static enum gt_status line_convert(struct metrics_file *file, const char *line, 
 }
 
 /* Reads lines up to the end of the file. */
-static enum gt_status lines_read(struct metrics_file *file, FILE *stream, metrics_line_fn *take,
+static enum gt_status lines_read(struct metrics_file *file, FILE *stream, metrics_line_fn *on_line,
                                  void *context)
 {
     char line[METRICS_LINE_MAX];
@@ -45,7 +45,7 @@ static enum gt_status lines_read(struct metrics_file *file, FILE *stream, metric
         const bool whole = count > 0 && line[count - 1] == '\n';
         file->torn = !whole;
         if (whole) {
-            TRY(line_convert(file, line, longer ? 0 : count, take, context));
+            TRY(line_convert(file, line, longer ? 0 : count, on_line, context));
             file->offset = ftell(stream);
         }
         longer = !whole;
@@ -53,7 +53,7 @@ static enum gt_status lines_read(struct metrics_file *file, FILE *stream, metric
     return ferror(stream) ? file_error(file->path, "read") : GT_OK;
 }
 
-enum gt_status metrics_read(struct metrics_file *file, metrics_line_fn *take, void *context)
+enum gt_status metrics_read(struct metrics_file *file, metrics_line_fn *on_line, void *context)
 {
     int fd;
     uint64_t size_bytes;
@@ -63,7 +63,7 @@ enum gt_status metrics_read(struct metrics_file *file, metrics_line_fn *take, vo
     FILE *stream = fdopen(fd, "r");
     const bool ready = stream && fseek(stream, file->offset, SEEK_SET) == 0;
     const enum gt_status status =
-        ready ? lines_read(file, stream, take, context) : file_error(file->path, "open");
+        ready ? lines_read(file, stream, on_line, context) : file_error(file->path, "open");
     if (stream)
         fclose(stream);
     else

@@ -46,8 +46,8 @@ static int64_t columns_max(const struct cpu_gemm_path *path, const struct cpu_ge
  * 192 and 5 to 10 % at 512 x 768 (one thread, processor time, K = 768, AVX-512).  Therefore tiles
  * are large: up to 512 rows, then columns divided so that there are 8 tiles or more, an even
  * number, unless they would become narrower than 384.  On two threads, for the products of a step
- * of a 124M model, this ran at 0.75 to 1.15 times the rate of OpenBLAS' own two-thread call, on a
- * machine with other load, whose rates vary as much. */
+ * of a 124M model, this ran at 0.75 to 1.15 times the rate of OpenBLAS' own two-thread call; the
+ * machine was busy, so its rates vary as much. */
 static struct cpu_gemm_tile tile_of_shape(const struct cpu_gemm_path *path,
                                           const struct cpu_gemm *job)
 {

@@ -11,8 +11,8 @@
 #define SHAPE_ENUM(tag, enumerators) enum tag { SHAPE_LIST enumerators };
 #include "base/shape.def"
 
-/* All zero but for the sizes is GPT-2.  Of the sizes, 0 means: n_kv_head, n_head; head_dim, n_embd
- * / n_head; n_inner, 4 n_embd; query_pre_attn_scalar, head_dim. */
+/* All zero but for the sizes is GPT-2.  A size of 0 stands for the value that shape_sizes_fill()
+ * gives it. */
 struct shape {
 #define SHAPE_FIELD(type, name) type name;
 #include "base/shape.def"
@@ -51,7 +51,7 @@ struct shape_row {
 };
 
 const struct shape_row *shape_row_get(enum shape_property property);
-/* Read and write any property as a number: a bool is 0 or 1, a choice its enumerator. */
+/* Read and write any property as a number: a bool is 0 or 1, a word its enumerator. */
 double shape_get(const struct shape *shape, enum shape_property property);
 void shape_set(struct shape *shape, enum shape_property property, double value);
 /* Writes the value with its name, "norm='rmsnorm'", for messages.  Returns `text`. */
@@ -63,7 +63,8 @@ char *shape_text(char text[static SHAPE_TEXT_MAX], const struct shape *shape,
 /* Returns the tokens that a layer's attention sees, the last of which is a token itself; 0 means
  * all up to it. */
 int32_t shape_window(const struct shape *shape, int32_t layer);
-/* Replaces sizes of 0 by what they mean. */
+/* Replaces sizes of 0: n_kv_head by n_head, head_dim by n_embd / n_head, n_inner by 4 n_embd (GELU)
+ * or 8/3 n_embd rounded up to a multiple of 64, query_pre_attn_scalar by head_dim. */
 void shape_sizes_fill(struct shape *shape);
 /* Returns true if a layer, counted from 0, turns queries and keys. */
 bool shape_rotates(const struct shape *shape, int32_t layer);

@@ -1,7 +1,7 @@
 /* Reads records that hold conversations, in the forms that other programs use.
  *
- * A form is recognised by the names and the types of a record's fields, and the first record's is
- * that of all.  Every form becomes a list of messages with a role and a text, which chat_render.c
+ * A form is recognised by the names and the types of a record's fields.  All records have the form
+ * of the first.  Every form becomes a list of messages with a role and a text, which chat_render.c
  * writes.  Fields that would change what is to be learned and that no template writes are refused
  * by name; others are ignored.
  */
@@ -278,10 +278,11 @@ static bool calls_check(const struct reading *reading, const json_t *calls)
                json_object_get(given, "arguments") != NULL;
     }
     if (!good)
-        message_refuse(reading, "has \"tool_calls\" that are no list of names and arguments");
+        message_refuse(reading, "has \"tool_calls\" that are not a list of names and arguments");
     else if (json_array_size(calls) > 1 && reading->template->tools == CHAT_TOOLS_LLAMA)
-        message_refuse(reading, TEXT(128, "has %zu tool calls; the template %s has one an answer",
-                                     json_array_size(calls), reading->template->word));
+        message_refuse(reading,
+                       TEXT(128, "has %zu tool calls; the template %s allows one per answer",
+                            json_array_size(calls), reading->template->word));
     else
         return true;
     return false;
@@ -292,7 +293,7 @@ static json_t *call_of_text(const struct reading *reading, const json_t *text)
 {
     json_t *call = json_is_string(text) ? json_loads(json_string_value(text), 0, NULL) : NULL;
     if (call == NULL)
-        message_refuse(reading, "is a call whose text is no JSON");
+        message_refuse(reading, "is a call whose text is not JSON");
     return call != NULL ? json_pack("[o]", call) : NULL;
 }
 
@@ -396,7 +397,7 @@ static bool history_add(struct reading *reading, const json_t *history)
         const char *question = json_string_value(json_array_get(turn, 0));
         const char *answer = json_string_value(json_array_get(turn, 1));
         if (question == NULL || answer == NULL)
-            return refuse(reading, "the field \"history\" is no list of questions and answers");
+            return refuse(reading, "the field \"history\" is not a list of questions and answers");
         if (!turn_add(reading, question, "", answer))
             return false;
     }
@@ -451,7 +452,7 @@ static const char *order_fault(const struct chat_template *template, enum chat_r
     if (!is_first && role == CHAT_ASSISTANT && before == CHAT_ASSISTANT)
         return "is the second answer in a row";
     if (template->alternates && role == CHAT_USER && before == CHAT_USER && !is_first)
-        return "is the user's again; in this template user and assistant speak in turn";
+        return "is the user's again; in this template user and assistant take turns";
     if (template->alternates && role == CHAT_ASSISTANT && before != CHAT_USER)
         return "is an answer without a question; this template has none";
     return NULL;
@@ -489,7 +490,7 @@ static bool tools_read(const struct reading *reading, json_t **out)
         return true;
     json_decref(*out);
     *out = NULL;
-    return refuse(reading, "the field \"tools\" is no list");
+    return refuse(reading, "the field \"tools\" is not a list");
 }
 
 static bool conversation_read(struct reading *reading)

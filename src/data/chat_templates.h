@@ -59,7 +59,7 @@ struct chat_template {
         *empty_system_no_think; /* SmolLM3: its text in place of an empty one */
     enum chat_system_place system;
     bool one_system;    /* only the first message may be the system's */
-    bool alternates;    /* the user and the assistant speak in turn, the user first */
+    bool alternates;    /* the user and the assistant take turns, the user first */
     bool trims;         /* texts lose the white space around them */
     bool trims_answers; /* only answers do */
     enum chat_thinking thinking;

@@ -282,7 +282,7 @@ static enum gt_status text_refuse(const struct documents *documents, const struc
     log_error("%s: this file is %s; gpt-prepare reads %s", label, kind->name,
               documents->spec.chat.kind != CHAT_NONE
                   ? "conversations as JSON lines, a JSON list, CSV or Parquet"
-                  : "text and JSON lines (--format=text takes its bytes as they are)");
+                  : "text and JSON lines (--format=text reads its bytes as they are)");
     if (kind->advice != NULL)
         log_note("%s%s%s", kind->advice,
                  kind->tail != NULL ? file_shell_quote(quoted, sizeof quoted, label) : "",
@@ -497,7 +497,7 @@ static void reason_missing(json_t *root, const char *field, char reason[static J
     }
     snprintf(
         reason, JSONL_REASON_BYTES,
-        "field \"%.60s\" is missing; the line has %s: choose one with --field=NAME, or take whole lines with "
+        "field \"%.60s\" is missing; the line has %s: choose one with --field=NAME, or use whole lines with "
         "--format=text",
         field, used > 0 ? names : "none");
 }

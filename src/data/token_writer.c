@@ -296,7 +296,7 @@ enum gt_status token_writer_resume(struct token_writer *writer, enum token_split
 struct border_walk {
     const int32_t *weights;
     int64_t vocab_size;
-    int64_t weight_left; /* that val may still take */
+    int64_t weight_left; /* that may still move to val */
     int64_t val_tokens;
     bool ended;
 };
@@ -483,7 +483,7 @@ enum gt_status token_writer_finish(struct token_writer *writer, int64_t train_to
     return file_sync_folder(writer->spec.folder);
 }
 
-/* ---- settling ---- */
+/* ---- finishing the files of a stopped run ---- */
 
 static enum gt_status content_finish(const struct token_writer_spec *spec,
                                      const struct token_file *file, const char *path)

@@ -12,7 +12,8 @@
  * convert_lora_to_gguf.py does. */
 enum gt_status export_gguf_write(const struct export_options *options,
                                  const struct export_weights *weights);
-/* Returns NULL if an architecture of llama.cpp holds the model, else what none has, in `text`. */
+/* Returns NULL if llama.cpp has an architecture for the model; else writes to `text` what the
+ * nearest one lacks, and returns it. */
 const char *export_gguf_lacks(const struct model_config *config, char text[static HF_LACKS_MAX]);
 
 #endif

@@ -108,7 +108,7 @@ static struct model_options piece_options(const struct measure *measure,
     options.config.n_layer = part->kind == PIECE_LOSS ? 1 : options.config.n_layer;
     if (is_steps)
         measure_micro_batch_set(&options, measure->samples, part->choice.micro_batch);
-    else /* there are none; only whether they are whole parts matters */
+    else /* the update depends only on whether a micro-step is a whole part */
         options.micro_steps = part->choice.micro_batch > 0 ? 1 : 2;
     return options;
 }
@@ -146,7 +146,7 @@ static enum gt_status piece_make(const struct measure *measure, struct measured_
     return part->unplaceable ? GT_OK : status;
 }
 
-/* Gives a part of a choice, which is made unless there is one. */
+/* Finds a part of a choice among those measured already, or measures it. */
 static enum gt_status piece_get(const struct measure *measure, enum piece_kind kind,
                                 const struct plan_choice *choice, struct measured_piece *out)
 {
@@ -189,8 +189,8 @@ static int32_t chunk_measured(const struct measure *measure, int32_t micro_batch
                                   LOSS_CHUNKS);
 }
 
-/* Measures the micro-steps of a choice, from those with another loss chunk and its loss in place of
- * theirs. */
+/* Measures the micro-steps of a choice: those with the chunk of chunk_measured(), whose loss is
+ * then replaced by the loss with the choice's chunk. */
 static enum gt_status steps_get(const struct measure *measure, const struct plan_choice *choice,
                                 struct measured_piece *out)
 {
@@ -198,7 +198,7 @@ static enum gt_status steps_get(const struct measure *measure, const struct plan
     struct measured_piece loss, other;
     measured.loss_chunk_rows = chunk_measured(measure, choice->micro_batch);
     TRY(piece_get(measure, PIECE_STEPS, &measured, out));
-    if (out->unplaceable) /* narrower logits may not be */
+    if (out->unplaceable) /* with the choice's own chunks it may have a place */
         return piece_get(measure, PIECE_STEPS, choice, out);
     TRY(piece_get(measure, PIECE_LOSS, &measured, &other));
     TRY(piece_get(measure, PIECE_LOSS, choice, &loss));
@@ -214,8 +214,8 @@ enum gt_status measure_choice(const struct measure *measure, const struct plan_c
     struct measured_piece update, steps, evaluation = {.loss_bytes = 0};
     TRY(piece_get(measure, PIECE_UPDATE, choice, &update));
     TRY(steps_get(measure, choice, &steps));
-    /* One of no more rows than a micro-step needs less: it keeps no activations, and has no
-     * gradients. */
+    /* An evaluation of no more rows than a micro-step needs less memory, because it keeps no
+     * activations and has no gradients. */
     if (measure->options->evaluate && choice->evaluate_batch > choice->micro_batch)
         TRY(piece_get(measure, PIECE_EVALUATION, choice, &evaluation));
     const uint64_t step_bytes = larger(steps.loss_bytes, steps.rest_bytes);

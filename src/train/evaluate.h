@@ -9,8 +9,8 @@ struct evaluation_losses {
     double val_of_part[MIXTURE_MAX]; /* by data set */
 };
 
-/* Evaluates the model of the next iteration and logs its losses.  `must_be_finite`: a loss that is
- * not ends the evaluation with an error.  Errors: those of evaluation_split_sum(). */
+/* Evaluates the model of the next iteration and logs its losses.  With `must_be_finite` a loss
+ * that is not finite is an error.  Errors: those of evaluation_split_sum(). */
 enum gt_status evaluate(struct runner *runner, bool must_be_finite, struct evaluation_losses *out);
 /* Warns when the loss is outside the band that the configuration expects.  Returns true if it is.
  */

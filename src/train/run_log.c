@@ -53,7 +53,7 @@ void run_log_targetless(struct trainer *t)
 }
 
 /* Returns the share of the device's best known rate that the run achieves, or -1 if that is
- * unknown.  A run that is faster raises the best known rate, which was timed in a slower moment. */
+ * unknown.  A faster run raises the best known rate, which was timed at a slower moment. */
 static double utilization(struct run *run, double tokens_per_second)
 {
     const double achieved =
@@ -111,8 +111,8 @@ void run_log_memory(struct trainer *t)
 #define NOT_BETTER \
     "Nothing was saved: always_save_checkpoint=False, and no evaluation found a lower validation loss than "
 
-/* Logs why out_dir has no model.  A run that goes on from another place competes with the best loss
- * there. */
+/* Logs why out_dir has no model.  A run that continues another folder's model must beat that
+ * folder's best loss. */
 static void nothing_log(const struct trainer *t, bool stopped)
 {
     const struct run *run = &t->runner.run;

@@ -399,7 +399,8 @@ TEST(tools_and_their_results)
                     "q") ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":["
                          "{\"name\":\"f\",\"arguments\":{}},{\"name\":\"g\",\"arguments\":{}}]}]}",
                 &text, reason));
-    ck_assert_str_eq(reason, "message 2 has 2 tool calls; the template llama3.1 has one an answer");
+    ck_assert_str_eq(reason,
+                     "message 2 has 2 tool calls; the template llama3.1 allows one per answer");
 }
 
 TEST(families)
@@ -437,7 +438,7 @@ TEST(families)
     ck_assert_str_eq(reason, "the template gemma has no place for a system's message");
     ck_assert(!render(CHAT_GEMMA3, "{\"messages\":[" USER("q") "," USER("q") "]}", &text, reason));
     ck_assert_str_eq(
-        reason, "message 2 is the user's again; in this template user and assistant speak in turn");
+        reason, "message 2 is the user's again; in this template user and assistant take turns");
 }
 
 /* The numbers are those that Python 3.11's json.dumps() writes. */

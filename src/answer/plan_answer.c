@@ -146,6 +146,7 @@ enum gt_status plan_answer_make(struct session *session, const struct forecast *
         .free_bytes = session->device.machine_budget_bytes / session_sharers(session),
         .host_apart = !session->device.info.host_memory,
         .context_bytes = session->device.info.context_bytes,
+        .frozen = session->model->options.config.lora.rank > 0,
         .budget_least = session_budget_of(session, session->plan->arena_bytes),
         .forecast = *forecast,
         .ranks = session->config->ranks,

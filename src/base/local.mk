@@ -12,6 +12,7 @@ libgpttrain_a_SOURCES += \
 	src/base/json_put.c src/base/json_put.h \
 	src/base/log.c src/base/log.h \
 	src/base/module.c src/base/module.h \
+	src/base/offload.c src/base/offload.h \
 	src/base/platform.h \
 	src/base/progress.c src/base/progress.h \
 	src/base/recompute.c src/base/recompute.h \

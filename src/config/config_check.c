@@ -7,6 +7,7 @@
 #include "config/config_check.h"
 
 #include "base/heads.h"
+#include "base/offload.h"
 #include "base/recompute.h"
 #include "base/rope_angles.h"
 #include "base/size.h"
@@ -488,6 +489,28 @@ static enum gt_status check_recompute(const struct config *config)
     return FAIL(GT_USAGE, "%s %s", DESCRIBED(config, CONFIG_KEY_recompute), why);
 }
 
+/* `offload` must list what can move in such a run. */
+static enum gt_status check_offload(const struct config *config)
+{
+    struct offload_list list;
+    const char *bad;
+    const bool lora = config->lora_rank > 0;
+    if (!is_resolved(config, CONFIG_KEY_offload))
+        return GT_OK;
+    if (!offload_read(config->offload, &list, &bad))
+        return FAIL(GT_USAGE,
+                    "%s: expected auto, none, all, or a list of states, gradients, weights and "
+                    "residuals, at \"%.20s\"",
+                    DESCRIBED(config, CONFIG_KEY_offload), bad);
+    if (list.moves[OFFLOAD_GRADIENTS] && !list.all && !lora && config->parts > 1)
+        return refuse_pair(config, CONFIG_KEY_offload, "moves gradients, which needs parts=1, not",
+                           CONFIG_KEY_parts);
+    if (list.moves[OFFLOAD_WEIGHTS] && !list.all && !lora && config->ranks > 1)
+        return refuse_pair(config, CONFIG_KEY_offload, "moves weights, which needs ranks=1, not",
+                           CONFIG_KEY_ranks);
+    return GT_OK;
+}
+
 /* Maps grad_checkpoint to recompute. */
 static enum gt_status check_grad_checkpoint(struct config *config)
 {
@@ -661,10 +684,10 @@ static enum gt_status check_link(const struct config *config)
 enum gt_status config_check(struct config *config)
 {
     enum gt_status (*const checks[])(const struct config *) = {
-        check_device,    check_backend,    check_heads,    check_kv_heads, check_rope,
-        check_limits,    check_tokens,     check_chunks,   check_betas,    check_evaluation_samples,
-        check_recompute, check_checkpoint, check_expected, check_lora,     check_parts,
-        check_link,      check_length,     check_window};
+        check_device,    check_backend, check_heads,      check_kv_heads, check_rope,
+        check_limits,    check_tokens,  check_chunks,     check_betas,    check_evaluation_samples,
+        check_recompute, check_offload, check_checkpoint, check_expected, check_lora,
+        check_parts,     check_link,    check_length,     check_window};
     const bool train = config->program == CONFIG_TRAIN;
     bool failed = train && check_devices(config) != GT_OK;
     config->local_ranks = (int32_t)config->ranks;

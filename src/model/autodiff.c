@@ -12,6 +12,7 @@ struct tensor_state {
     int32_t gradient;  /* or TENSOR_NONE */
     int32_t parameter; /* index into options->parameters, or -1 */
     int32_t again;     /* the recomputed copy, or TENSOR_NONE */
+    int32_t home;      /* the parameter of which it is a fetched copy, or TENSOR_NONE */
     int32_t maker;     /* index in `forward` of the op that can recompute it, or -1 */
     bool written;      /* of parameters and views: it has a contribution */
     bool done;         /* the backward of the op that produced it was emitted */
@@ -49,6 +50,8 @@ static void makers_find(struct autodiff *ad)
             if (ad->graph->tensors[tensor].lifetime == LIFETIME_PROGRAM && tensor < ad->first)
                 ad->first = tensor;
             bool made = op_direction(op->kind, &op->attrs, s) == OPERAND_OUT;
+            if (op->kind == OP_FETCH && made)
+                ad->at[tensor].home = op->operand[FETCH_X];
             if ((made && op->recompute) || op->kind == OP_STORE)
                 ad->at[tensor].maker = i;
             else if (!made && ad->at[tensor].maker >= 0 &&
@@ -138,11 +141,18 @@ static bool gradient_is_shared(const struct autodiff *ad, int32_t tensor)
     return false;
 }
 
+/* Returns the tensor whose gradient is that of `tensor`: the parameter of a fetched copy. */
+static int32_t gradient_owner(const struct autodiff *ad, int32_t tensor)
+{
+    return ad->at[tensor].home != TENSOR_NONE ? ad->at[tensor].home : tensor;
+}
+
 enum gt_status autodiff_target(struct autodiff *ad, int32_t tensor, int32_t slot,
                                union op_arguments *arguments)
 {
     assert(tensor >= TENSOR_FIRST && tensor < ad->tensor_count);
     bool first;
+    tensor = gradient_owner(ad, tensor);
     if (ad->at[tensor].parameter >= 0) {
         first = !ad->at[tensor].written;
     } else if (ad->graph->tensors[tensor].base != TENSOR_NONE) {

@@ -78,7 +78,8 @@ struct parameter {
     enum parameter_init init;
     float init_std; /* of INIT_UNIFORM the bound */
     enum parameter_group group;
-    enum memory_space states_home; /* where master, m, v and scales live */
+    enum memory_space states_home;   /* where master, m, v and scales live */
+    enum memory_space gradient_home; /* where `gradient` lives */
     int32_t parts; /* ranges of rows that are matrices of their own for Muon: 1, or those of
                       part_rows */
     int64_t part_rows[PARAMETER_RANGES_MAX];
@@ -155,6 +156,8 @@ struct model {
     int32_t corrections; /* [correction_rows, 2]: 1 - beta1^t, 1 - beta2^t for t = 1 .. */
     /* [micro_batch T, C] in host memory, that of block 0; the next blocks' follow. */
     int32_t inputs;
+    int32_t sums; /* where the micro-steps write the partial sums of squares of gradients in host
+                     memory, an element for each parameter; or TENSOR_NONE */
     struct program_io train_first, train_next, train_remainder, update, evaluate, prefill, decode;
     struct program_io
         refresh; /* weights := their masters, rounded; program is -1 if no weight has a master */

@@ -163,9 +163,9 @@ static enum gt_status loss_program_build(struct model *model, enum program_kind 
                                          struct program_io *io)
 {
     struct graph *graph = model->graph;
-    int32_t most = model->options.config.block_size, asked = model->options.evaluate_time;
+    int32_t most = model->options.config.block_size, requested = model->options.evaluate_time;
     io->batch = batch;
-    io->time = kind == PROGRAM_EVALUATE && asked > 0 && asked < most ? asked : most;
+    io->time = kind == PROGRAM_EVALUATE && requested > 0 && requested < most ? requested : most;
     int64_t rows = (int64_t)batch * io->time;
     TRY(graph_program_add(graph, kind, &io->program));
     TRY(data_add(graph, kind, "ids", rows, true, &io->ids));
@@ -203,14 +203,33 @@ static int32_t accumulator(const struct parameter *parameter)
     return parameter->part_gradient != TENSOR_NONE ? parameter->part_gradient : parameter->gradient;
 }
 
-/* Fills targets[parameters]: each one's own gradient, or, if that has 16 bits, a new fp32 tensor of
- * the program. */
-static enum gt_status rounding_targets(struct model *model, enum program_kind program,
-                                       struct autodiff_parameter *targets)
+/* Fills sums[parameters]: what a program adds a gradient to.  For one in host memory that is a
+ * tensor of the program, see gradients_move(). */
+static enum gt_status sums_list(struct model *model, enum program_kind program, int32_t *sums)
 {
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const struct parameter *parameter = &model->parameters.at[i];
-        const int32_t to = accumulator(parameter);
+        sums[i] = accumulator(parameter);
+        if (sums[i] == TENSOR_NONE || model->graph->tensors[sums[i]].home == SPACE_DEVICE)
+            continue;
+        struct tensor sum = model->graph->tensors[sums[i]];
+        sum.home = SPACE_DEVICE;
+        sum.lifetime = LIFETIME_PROGRAM;
+        snprintf(sum.name, sizeof sum.name, "%.24s.%.60s.sum", program_kind_name(program),
+                 parameter->name);
+        TRY(graph_tensor_add(model->graph, &sum, &sums[i]));
+    }
+    return GT_OK;
+}
+
+/* Fills targets[parameters]: each one's sum, or, if that has 16 bits, a new fp32 tensor of the
+ * program. */
+static enum gt_status rounding_targets(struct model *model, enum program_kind program,
+                                       const int32_t *sums, struct autodiff_parameter *targets)
+{
+    for (int32_t i = 0; i < model->parameters.count; i++) {
+        const struct parameter *parameter = &model->parameters.at[i];
+        const int32_t to = sums[i];
         const bool rounded = to != TENSOR_NONE && model->graph->tensors[to].dtype != DTYPE_F32;
         targets[i] = (struct autodiff_parameter){parameter->tensor, to, .fresh = rounded};
         if (!rounded)
@@ -227,12 +246,11 @@ static enum gt_status rounding_targets(struct model *model, enum program_kind pr
 }
 
 static enum gt_status rounding_add(struct model *model, int32_t program, bool first,
-                                   int32_t parameter, int32_t from)
+                                   const struct parameter *to, int32_t from, int32_t sum)
 {
-    const struct parameter *to = &model->parameters.at[parameter];
     struct graph_pen pen = {model->graph, program, PASS_BACKWARD, -1, 0, false};
     return GRAPH_ADD(GRADIENT_ROUND, &pen, to->name, NULL, .x = from, .scalars = model->scalars,
-                     .y = accumulator(to), .attrs.accumulate = first ? 0 : 1u << GRADIENT_ROUND_Y,
+                     .y = sum, .attrs.accumulate = first ? 0 : 1u << GRADIENT_ROUND_Y,
                      .attrs.index_base = to->index_base);
 }
 
@@ -240,7 +258,7 @@ static enum gt_status rounding_add(struct model *model, int32_t program, bool fi
  * finished program shows, because of recompute and loss chunks.  The update's first micro-step
  * overwrites the accumulator. */
 static enum gt_status rounding_insert(struct model *model, int32_t program, bool first,
-                                      const struct autodiff_parameter *targets)
+                                      const int32_t *sums, const struct autodiff_parameter *targets)
 {
     struct graph *graph = model->graph;
     const int32_t count = graph->programs[program].count;
@@ -252,13 +270,138 @@ static enum gt_status rounding_insert(struct model *model, int32_t program, bool
     for (int32_t i = 0; i < model->parameters.count; i++) {
         if (!targets[i].fresh)
             continue;
-        TRY(rounding_add(model, program, first, i, targets[i].gradient));
+        TRY(rounding_add(model, program, first, &model->parameters.at[i], targets[i].gradient,
+                         sums[i]));
         after[added++] = ranges[targets[i].gradient].last;
     }
     TRY(graph_ops_move(graph, program, count, after));
     hostmem_free(after);
     hostmem_free(ranges);
     return GT_OK;
+}
+
+/* ---- gradients in host memory ----
+ *
+ *     fetch w | fetch x     | fetch y     | fetch z
+ *             | backward w  | backward x  | backward y  | backward z
+ *             |             | store w     | store x     | store y     | store z
+ *
+ * A program that adds to a gradient in host memory fetches it before the first op that touches it,
+ * and stores it behind the last one; of those on their way back, two are on the device.  Each
+ * micro-step also sums the squares, of which the last one's are those of the update's gradient.
+ */
+
+/* A gradient in host memory, its sum on the device, and the ops of a program that touch that. */
+struct moved_gradient {
+    int32_t parameter, host, sum, first, last;
+};
+
+static int moved_compare(const void *a, const void *b)
+{
+    const struct moved_gradient *x = a, *y = b;
+    return x->last != y->last ? (x->last > y->last) - (x->last < y->last)
+                              : (x->parameter > y->parameter) - (x->parameter < y->parameter);
+}
+
+/* Lists the gradients in host memory in the order in which a program completes them. */
+static enum gt_status moved_list(const struct model *model, int32_t program, const int32_t *sums,
+                                 struct moved_gradient *out, int32_t *out_count)
+{
+    struct graph *graph = model->graph;
+    struct tensor_range *ranges;
+    TRY(HOSTMEM_NEW(graph, (size_t)graph->tensor_count, "program ranges", &ranges));
+    graph_ranges(graph, program, ranges);
+    *out_count = 0;
+    for (int32_t i = 0; i < model->parameters.count; i++) {
+        const struct tensor_range *range = &ranges[sums[i]];
+        if (sums[i] != accumulator(&model->parameters.at[i]))
+            out[(*out_count)++] = (struct moved_gradient){i, accumulator(&model->parameters.at[i]),
+                                                          sums[i], range->first, range->last};
+    }
+    qsort(out, (size_t)*out_count, sizeof *out, moved_compare);
+    hostmem_free(ranges);
+    return GT_OK;
+}
+
+/* Ops to be inserted into a program, and behind which ops. */
+struct insertion {
+    struct graph_pen pen;
+    int32_t *after, count;
+};
+
+/* Appends a copy of a gradient, or the wait for it, which belongs behind op `after`. */
+static enum gt_status copy_insert(struct insertion *line, enum op_kind kind, int32_t from,
+                                  int32_t to, int32_t after)
+{
+    line->after[line->count++] = after;
+    return graph_op_add(&line->pen, kind, "gradient", OP_ARGUMENTS(WAIT, .x = from, .y = to), NULL);
+}
+
+static enum gt_status squares_insert(struct insertion *line, const struct model *model,
+                                     const struct moved_gradient *moved)
+{
+    int32_t square, at = 0;
+    for (int32_t i = 0; i < moved->parameter; i++)
+        at += !model->parameters.at[i].frozen;
+    TRY(graph_view_add(model->graph, model->sums, at, 1, &square));
+    line->after[line->count++] = moved->last;
+    return GRAPH_ADD(SUM_OF_SQUARES, &line->pen, model->parameters.at[moved->parameter].name, NULL,
+                     .x = moved->sum, .partial = square);
+}
+
+#define STORES_UNDER_WAY 2
+#define INSERTED_MOST 5 /* fetch, store, two waits and the squares */
+
+static enum gt_status gradients_move(struct model *model, int32_t program, bool first,
+                                     const int32_t *sums)
+{
+    struct graph *graph = model->graph;
+    const int32_t ops = graph->programs[program].count, most = model->parameters.count;
+    struct insertion line = {.pen = {graph, program, PASS_BACKWARD, -1, 0, false}};
+    struct moved_gradient *moved;
+    int32_t count;
+    if (model->sums == TENSOR_NONE)
+        return GT_OK;
+    TRY(HOSTMEM_NEW(graph, (size_t)most, "gradients in host memory", &moved));
+    TRY(HOSTMEM_NEW(graph, (size_t)(INSERTED_MOST * most), "places of copies", &line.after));
+    TRY(moved_list(model, program, sums, moved, &count));
+    for (int32_t i = 0; i < count + STORES_UNDER_WAY; i++) {
+        const struct moved_gradient *new = i < count ? &moved[i] : NULL;
+        const struct moved_gradient *old =
+            i < STORES_UNDER_WAY ? NULL : &moved[i - STORES_UNDER_WAY];
+        if (new != NULL && !first) {
+            TRY(copy_insert(&line, OP_FETCH, new->host, new->sum, new->first - 1));
+            TRY(copy_insert(&line, OP_WAIT, new->host, new->sum, new->first - 1));
+        }
+        if (new != NULL)
+            TRY(squares_insert(&line, model, new));
+        if (old != NULL)
+            TRY(copy_insert(&line, OP_WAIT, old->sum, old->host, new ? new->last : ops - 1));
+        if (new != NULL)
+            TRY(copy_insert(&line, OP_STORE, new->sum, new->host, new->last));
+    }
+    TRY(graph_ops_move(graph, program, ops, line.after));
+    hostmem_free(line.after);
+    hostmem_free(moved);
+    return GT_OK;
+}
+
+/* Adds the sums of squares of gradients in host memory, if any is there. */
+static enum gt_status sums_add(struct model *model)
+{
+    struct tensor sums = {.name = "gradient.squares",
+                          .dtype = DTYPE_F32,
+                          .rank = 1,
+                          .phase = PHASE_TRAIN,
+                          .category = CATEGORY_GRADIENT,
+                          .lifetime = LIFETIME_PHASE};
+    bool any = false;
+    for (int32_t i = 0; i < model->parameters.count; i++) {
+        const struct parameter *parameter = &model->parameters.at[i];
+        sums.dims[0] += !parameter->frozen;
+        any |= !parameter->frozen && parameter->gradient_home == SPACE_HOST;
+    }
+    return any ? graph_tensor_add(model->graph, &sums, &model->sums) : GT_OK;
 }
 
 /* Builds the program of a micro-step.  If that is a whole part, `first` is of the update's, else of
@@ -275,8 +418,9 @@ static enum gt_status train_program_build(struct model *model, enum program_kind
     }
     TRY(loss_program_build(model, kind, batch, io));
     struct autodiff_parameter *parameters;
-    int32_t count = model->parameters.count;
+    int32_t count = model->parameters.count, *sums;
     TRY(HOSTMEM_NEW(graph, (size_t)count, "autodiff parameters", &parameters));
+    TRY(HOSTMEM_NEW(graph, (size_t)count, "sums of gradients", &sums));
     struct autodiff_options options = {
         .program = io->program,
         .parameters = parameters,
@@ -287,10 +431,13 @@ static enum gt_status train_program_build(struct model *model, enum program_kind
     };
     if (in_step)
         TRY(program_gradients_add(model, kind));
-    TRY(rounding_targets(model, kind, parameters));
+    TRY(sums_list(model, kind, sums));
+    TRY(rounding_targets(model, kind, sums, parameters));
     TRY(autodiff_run(graph, &options));
-    TRY(rounding_insert(model, io->program, first || in_step, parameters));
+    TRY(rounding_insert(model, io->program, first || in_step, sums, parameters));
+    TRY(gradients_move(model, io->program, first, sums));
     hostmem_free(parameters);
+    hostmem_free(sums);
     return in_step ? parts_insert(model, io->program, first) : GT_OK;
 }
 
@@ -344,6 +491,7 @@ static enum gt_status train_build(struct model *model)
     assert(options->micro_steps > (options->choice.remainder_batch > 0));
     if (model_parts(options) > 1)
         TRY(part_gradients_add(model));
+    TRY(sums_add(model));
     if (options->train_programs != TRAIN_UPDATE)
         TRY(steps_build(model));
     if (options->train_programs == TRAIN_STEPS)

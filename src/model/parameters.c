@@ -487,10 +487,11 @@ static enum gt_status state_add(struct graph *graph, const struct parameter *par
 {
     struct tensor state = graph->tensors[parameter->tensor];
     state.dtype = dtype;
-    state.home = category == CATEGORY_GRADIENT ? SPACE_DEVICE : parameter->states_home;
+    state.home = category == CATEGORY_GRADIENT ? parameter->gradient_home : parameter->states_home;
     snprintf(state.name, sizeof state.name, "%.80s%s", parameter->name, suffix);
     state.category = category;
-    state.lifetime = category == CATEGORY_GRADIENT ? LIFETIME_PHASE : LIFETIME_RUN;
+    state.lifetime =
+        category == CATEGORY_GRADIENT && state.home == SPACE_DEVICE ? LIFETIME_PHASE : LIFETIME_RUN;
     state.phase = PHASE_TRAIN;
     if (category == CATEGORY_GRADIENT)
         return graph_tensor_add(graph, &state, out);
@@ -540,20 +541,25 @@ static enum gt_status states_add(const struct parameter_maker *maker, struct par
     return dtypes.moment == DTYPE_U8 ? scales_add(graph, parameter) : GT_OK;
 }
 
-/* Returns where the states of a parameter live, or a parameter that is not trained: the blocks'
- * matrices then, which the programs fetch.  Vectors are few and stay on the device, and so do
- * adapters. */
-static enum memory_space states_home(const struct parameter_maker *maker,
-                                     const struct parameter_shape *shape)
+/* Returns where a parameter's tensors of a class live.  Vectors are few and stay on the device, and
+ * so do adapters, and the embeddings of a model with adapters; the sums of the gradients of several
+ * parts; and trained weights that ranks exchange. */
+static enum memory_space home_of(const struct parameter_maker *maker,
+                                 const struct parameter_shape *shape, enum offload_class class)
 {
     size_t block;
-    const int32_t layers = maker->config->n_layer, offload = maker->options->offload;
-    if (shape->rank < 2 || offload == 0 || (maker->config->lora.rank > 0 && !shape->linear))
+    const int32_t layers = maker->config->n_layer,
+                  quarters = maker->options->offload.quarters[class];
+    const bool lora = maker->config->lora.rank > 0;
+    const bool stays = lora ? class != OFFLOAD_WEIGHTS || !shape->linear
+                       : class == OFFLOAD_WEIGHTS
+                           ? maker->options->ranks > 1
+                           : class == OFFLOAD_GRADIENTS && maker->options->parts > 1;
+    if (shape->rank < 2 || quarters == 0 || stays)
         return SPACE_DEVICE;
     const bool outside =
         slot_find(maker->config, maker->listing, (size_t)shape->whole, &block) == NULL;
-    return outside || block < (size_t)plan_choice_offload_blocks(offload, layers) ? SPACE_HOST
-                                                                                  : SPACE_DEVICE;
+    return outside || block < (size_t)offload_blocks(quarters, layers) ? SPACE_HOST : SPACE_DEVICE;
 }
 
 static enum parameter_group group_of(const struct parameter_maker *maker,
@@ -624,7 +630,8 @@ static enum gt_status parameter_add(struct parameter_maker *maker, size_t index,
                             .rank = shape->rank,
                             .dims = {shape->dims[0], shape->dims[1]},
                             .category = CATEGORY_PARAMETER,
-                            .lifetime = LIFETIME_RUN};
+                            .lifetime = LIFETIME_RUN,
+                            .home = home_of(maker, shape, OFFLOAD_WEIGHTS)};
     *parameter =
         (struct parameter){.init = shape->bias             ? INIT_ZERO
                                    : matrix                ? INIT_NORMAL
@@ -632,7 +639,8 @@ static enum gt_status parameter_add(struct parameter_maker *maker, size_t index,
                                                            : INIT_ONE,
                            .saved_rows = shape->dims[0],
                            .group = group_of(maker, shape),
-                           .states_home = states_home(maker, shape),
+                           .states_home = home_of(maker, shape, OFFLOAD_STATES),
+                           .gradient_home = home_of(maker, shape, OFFLOAD_GRADIENTS),
                            .parts = shape->parts,
                            .frozen = config->lora.rank > 0 && shape->adapter == ADAPTER_NONE,
                            .index_base = maker->elements};
@@ -650,8 +658,6 @@ static enum gt_status parameter_add(struct parameter_maker *maker, size_t index,
         parameter->v = parameter->scales = TENSOR_NONE;
     maker->elements += (int64_t)parameter_elements(shape);
     maker->list->count++;
-    if (parameter->frozen)
-        maker->graph->tensors[parameter->tensor].home = parameter->states_home;
     return maker->options->states && !parameter->frozen ? states_add(maker, parameter) : GT_OK;
 }
 

@@ -88,8 +88,8 @@ struct parameter_options {
     enum dtype dtype; /* of weights and linear layers' biases */
     bool states;      /* also add gradients, moments and masters in `format` */
     enum state_format format;
-    bool muon;                  /* matrices of the blocks have one moment, and no 8-bit codes */
-    int32_t offload;            /* as in struct plan_choice */
+    bool muon; /* matrices of the blocks have one moment, and no 8-bit codes */
+    struct offload_mix offload;
     int32_t parts, ranks, rank; /* as in struct model_options, at least 1 */
     enum model_init init;
 };

@@ -4,17 +4,11 @@
  */
 #include "model/plan_choice.h"
 
-const char *const plan_choice_offloads[][OFFLOAD_ALL + 1] = {
-    {"none", "1/4 of states", "1/2 of states", "3/4 of states", "states"},
-    {"none", "1/4 of frozen weights", "1/2 of frozen weights", "3/4 of frozen weights",
-     "frozen weights"},
-};
-
 bool plan_choice_equal(const struct plan_choice *a, const struct plan_choice *b)
 {
     return a->micro_batch == b->micro_batch && a->remainder_batch == b->remainder_batch &&
            a->loss_chunk_rows == b->loss_chunk_rows && a->evaluate_batch == b->evaluate_batch &&
-           a->offload == b->offload && recompute_equal(&a->recompute, &b->recompute);
+           offload_equal(&a->offload, &b->offload) && recompute_equal(&a->recompute, &b->recompute);
 }
 
 /* Writes "mlp in 7 of 12 blocks, gelu in the others", or "mlp". */
@@ -42,12 +36,12 @@ static void recompute_sentence(char text[static RECOMPUTE_TEXT_MAX],
 char *plan_choice_text(char text[static PLAN_CHOICE_TEXT_MAX], const struct plan_choice *choice,
                        int32_t layers, bool lora)
 {
-    char recompute[RECOMPUTE_TEXT_MAX];
+    char recompute[RECOMPUTE_TEXT_MAX], offload[OFFLOAD_TEXT_MAX];
+    const bool moves = offload_quarters(&choice->offload) > 0;
     recompute_sentence(recompute, &choice->recompute, layers);
     snprintf(text, PLAN_CHOICE_TEXT_MAX,
              "micro-batch %" PRId32 ", recompute %s, loss in chunks of %" PRId32 " rows%s%s",
-             choice->micro_batch, recompute, choice->loss_chunk_rows,
-             choice->offload > 0 ? ", offload " : "",
-             choice->offload > 0 ? plan_choice_offloads[lora][choice->offload] : "");
+             choice->micro_batch, recompute, choice->loss_chunk_rows, moves ? ", offload " : "",
+             moves ? offload_text(offload, &choice->offload, lora) : "");
     return text;
 }

@@ -6,6 +6,7 @@
 #ifndef GPT_TRAIN_MODEL_PLAN_CHOICE_H
 #define GPT_TRAIN_MODEL_PLAN_CHOICE_H
 
+#include "base/offload.h"
 #include "base/recompute.h"
 #include "base/status.h"
 
@@ -16,24 +17,13 @@ struct plan_choice {
                                 samples; 0 = none */
     int32_t loss_chunk_rows; /* rows of logits that exist at once in training */
     int32_t evaluate_batch;  /* sequences that are evaluated at once */
-    /* Quarters of the optimizer state that live in host memory, 0 .. OFFLOAD_ALL. */
-    int32_t offload;
+    struct offload_mix offload;
     struct recompute_mix recompute;
 };
 
-#define OFFLOAD_ALL 4
-/* "none", "1/4 of states", ..., and of frozen weights where adapters are trained. */
-extern const char *const plan_choice_offloads[2][OFFLOAD_ALL + 1];
-/* Returns how many of the first blocks have their optimizer state in host memory.  If any does, so
- * have the embeddings and the output layer. */
-static inline int32_t plan_choice_offload_blocks(int32_t offload, int32_t layers)
-{
-    return (int32_t)(((int64_t)layers * offload + OFFLOAD_ALL - 1) / OFFLOAD_ALL);
-}
-
 bool plan_choice_equal(const struct plan_choice *a, const struct plan_choice *b);
 
-#define PLAN_CHOICE_TEXT_MAX 352
+#define PLAN_CHOICE_TEXT_MAX 432
 /* Writes "micro-batch 8, recompute mlp in 7 of 12 blocks, gelu in the others, loss in chunks of 512
  * rows".  What is offloaded are frozen weights if `lora`.  Returns `text`. */
 char *plan_choice_text(char text[static PLAN_CHOICE_TEXT_MAX], const struct plan_choice *choice,

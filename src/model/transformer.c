@@ -106,11 +106,26 @@ static double embedding_scale(const struct builder *b)
     return (double)(dtype == DTYPE_F32 ? scale : dtype_value(dtype, &half, 0));
 }
 
+/* Replaces a weight in host memory by a copy on the device.  The backward pass fetches a block's
+ * again; the output layer's stays for the loss chunks. */
+static enum gt_status build_fetch(const struct builder *b, int32_t *weight)
+{
+    struct graph_pen pen = b->pen;
+    const int32_t home = *weight;
+    if (home == TENSOR_NONE || pen.graph->tensors[home].home == SPACE_DEVICE)
+        return GT_OK;
+    pen.recompute = pen.layer >= 0;
+    TRY(GRAPH_ADD(FETCH, &pen, "weight", weight, .x = home));
+    return GRAPH_ADD(WAIT, &pen, "", NULL, .x = home, .y = *weight);
+}
+
 static enum gt_status build_embedding(const struct builder *b, int32_t *x)
 {
-    const int32_t wte = parameter_tensor(b, PARAMETERS_WTE);
-    const int32_t wpe =
-        b->config->position == POSITION_LEARNED ? parameter_tensor(b, PARAMETERS_WPE) : TENSOR_NONE;
+    int32_t wte = parameter_tensor(b, PARAMETERS_WTE), wpe = TENSOR_NONE;
+    if (b->config->position == POSITION_LEARNED)
+        wpe = parameter_tensor(b, PARAMETERS_WPE);
+    TRY(build_fetch(b, &wte));
+    TRY(build_fetch(b, &wpe));
     TRY(ADD(EMBED_FORWARD, b, "embed", x, .ids = b->io->ids, .wte = wte, .wpe = wpe,
             .scalars = b->model->scalars, .first = b->io->first, .attrs.time = b->io->time));
     TRY(build_scale(b, "embed.scale", b->config->embedding_multiplier, x));
@@ -204,18 +219,6 @@ static enum gt_status build_adapters(const struct builder *b, enum block_layer w
     TRY(build_adapter_b(b, which, b->pen.graph->tensors[low].dims[1], &wide));
     return ADD(GEMM, b, "lora", NULL, .a = low, .b = wide, .d = y, .attrs.transpose_b = true,
                .attrs.accumulate = 1u << GEMM_D);
-}
-
-/* Replaces a weight in host memory by a copy on the device.  The backward pass fetches it again. */
-static enum gt_status build_fetch(const struct builder *b, int32_t *weight)
-{
-    struct graph_pen pen = b->pen;
-    const int32_t home = *weight;
-    if (pen.graph->tensors[home].home == SPACE_DEVICE)
-        return GT_OK;
-    pen.recompute = true;
-    TRY(GRAPH_ADD(FETCH, &pen, "lora.base", weight, .x = home));
-    return GRAPH_ADD(WAIT, &pen, "", NULL, .x = home, .y = *weight);
 }
 
 static enum gt_status build_linear(const struct builder *b, const char *name,
@@ -368,9 +371,15 @@ static enum gt_status build_hidden(struct builder *b, bool keys_only, int32_t *h
     return build_scale(b, "ln_f.scale", divisor != 0.0 ? 1.0 / divisor : 0.0, hidden);
 }
 
-static enum gt_status build_logits(const struct builder *b, int32_t hidden, int32_t *logits)
+static enum gt_status build_head(const struct builder *b, int32_t *head)
 {
-    const int32_t head = parameter_tensor(b, parameters_head(b->config));
+    *head = parameter_tensor(b, parameters_head(b->config));
+    return build_fetch(b, head);
+}
+
+static enum gt_status build_logits(const struct builder *b, int32_t hidden, int32_t head,
+                                   int32_t *logits)
+{
     TRY(ADD(GEMM, b, "lm_head", logits, .a = hidden, .b = head, .attrs.transpose_b = true));
     b->pen.graph->tensors[*logits].category = CATEGORY_LOGITS;
     return GT_OK;
@@ -378,15 +387,15 @@ static enum gt_status build_logits(const struct builder *b, int32_t hidden, int3
 
 /* Appends the loss of rows [first, first + rows): logits, losses and, in training, the gradient in
  * place. */
-static enum gt_status build_loss_chunk(const struct builder *b, int32_t hidden, int64_t first,
-                                       int64_t rows)
+static enum gt_status build_loss_chunk(const struct builder *b, int32_t hidden, int32_t head,
+                                       int64_t first, int64_t rows)
 {
     struct graph *graph = b->pen.graph;
     int32_t hidden_rows, targets, losses, logits;
     TRY(graph_view_add(graph, hidden, first, rows, &hidden_rows));
     TRY(graph_view_add(graph, b->io->targets, first, rows, &targets));
     TRY(graph_view_add(graph, b->io->losses, first, rows, &losses));
-    TRY(build_logits(b, hidden_rows, &logits));
+    TRY(build_logits(b, hidden_rows, head, &logits));
     return ADD(CROSS_ENTROPY, b, "loss", NULL, .targets = targets, .scalars = b->model->scalars,
                .logits = logits, .losses = losses, .attrs.vocab = b->config->vocab_size,
                .attrs.gradient = b->train);
@@ -419,12 +428,13 @@ enum gt_status transformer_build_loss(const struct model *model, const struct pr
     struct builder b = builder_make(model, io, TENSOR_NONE, train);
     const int64_t rows = (int64_t)io->batch * io->time,
                   chunk = model->options.choice.loss_chunk_rows;
-    int32_t hidden;
+    int32_t hidden, head;
     assert(chunk > 0);
     TRY(build_hidden(&b, false, &hidden));
+    TRY(build_head(&b, &head));
     for (int64_t first = 0; first < rows; first += chunk) {
         b.pen.chunk = (int32_t)(first / chunk) + 1;
-        TRY(build_loss_chunk(&b, hidden, first, min_i64(rows - first, chunk)));
+        TRY(build_loss_chunk(&b, hidden, head, first, min_i64(rows - first, chunk)));
     }
     b.pen.chunk = 0;
     return ADD(LOSS_SUM, &b, "loss_sum", NULL, .losses = io->losses, .scalars = model->scalars);
@@ -434,7 +444,10 @@ enum gt_status transformer_build_generate(const struct model *model, const struc
                                           int32_t cache, int32_t *logits)
 {
     struct builder b = builder_make(model, io, cache, false);
-    int32_t hidden;
+    int32_t hidden, head;
     TRY(build_hidden(&b, logits == NULL, &hidden));
-    return logits ? build_logits(&b, hidden, logits) : GT_OK;
+    if (logits == NULL)
+        return GT_OK;
+    TRY(build_head(&b, &head));
+    return build_logits(&b, hidden, head, logits);
 }

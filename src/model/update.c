@@ -2,9 +2,9 @@
  *
  *   gradients -- sum_of_squares, one each -- clip_factor: norm, factor, step count
  *                                                 |
- *   states on the device  ------------ adamw, adamw_lean or Muon's ops -- weights or masters
+ *   all on the device  --------------- adamw, adamw_lean or Muon's ops -- weights or masters
  *
- *   states in host memory, a column at a time:
+ *   states, gradients or weights in host memory, a column at a time:
  *      fetch slice 1 | fetch slice 2  | fetch slice 3  |                |
  *                    | update slice 1 | update slice 2 | update slice 3 |
  *                    |                | store slice 1  | store slice 2  | store slice 3
@@ -23,7 +23,7 @@
  * values, and the two halves of a gated MLP, are matrices of their own where they are ranges of
  * rows: in all models but GPT-2, whose matrices are [in, out] (Conv1D).
  *
- * States in host memory pass through the device in slices: of whole blocks for AdamW, whole
+ * What is in host memory passes through the device in slices: of whole blocks for AdamW, whole
  * matrices for Muon.  While a slice is updated, the next one is fetched and the previous one is
  * stored, so that three are on the device at a time.
  *
@@ -44,7 +44,7 @@
 #define COEFFICIENT_B (-4.7750f)
 #define COEFFICIENT_C 2.0315f
 
-#define MOVES_MAX 5 /* master, m, v and the two rows of exponents */
+#define MOVES_MAX 7 /* gradient, master, m, v, weight and the two rows of exponents */
 
 /* A parameter or a range of its elements, and the tensors with which it is updated. */
 struct slice {
@@ -56,7 +56,8 @@ struct slice {
     int64_t index_base;
     struct move {
         int32_t host, device;
-    } move[MOVES_MAX]; /* states in host memory and their copies on the device */
+        bool fetched, stored;
+    } move[MOVES_MAX]; /* tensors in host memory and their copies on the device */
     int32_t moves;
 };
 
@@ -110,22 +111,47 @@ static enum gt_status slice_view(const struct graph_pen *pen, const struct model
     return range_view(out, out->first, &out->v);
 }
 
-static enum gt_status fetch_add(struct slice *slice, int32_t host, int32_t *device)
+static enum gt_status fetch_add(struct slice *slice, int32_t host, bool stored, int32_t *device)
 {
     assert(slice->moves < MOVES_MAX);
     TRY(GRAPH_ADD(FETCH, slice->pen, slice->parameter->name, device, .x = host, .y = *device));
-    slice->move[slice->moves++] = (struct move){host, *device};
+    slice->move[slice->moves++] = (struct move){host, *device, true, stored};
     return GT_OK;
 }
 
-/* Begins to copy a state to the device, and replaces it by the copy. */
-static enum gt_status state_fetch(struct slice *slice, int32_t *state)
+static bool is_on_host(const struct slice *slice, int32_t tensor)
 {
-    const int32_t host = *state;
-    if (host == TENSOR_NONE)
+    return tensor != TENSOR_NONE && slice->pen->graph->tensors[tensor].home == SPACE_HOST;
+}
+
+/* Begins to copy a tensor that is in host memory to the device, and replaces it by the copy.
+ * `stored`: the slice changes it. */
+static enum gt_status tensor_fetch(struct slice *slice, bool stored, int32_t *tensor)
+{
+    const int32_t host = *tensor;
+    if (!is_on_host(slice, host))
         return GT_OK;
-    *state = TENSOR_NONE;
-    return fetch_add(slice, host, state);
+    *tensor = TENSOR_NONE;
+    return fetch_add(slice, host, stored, tensor);
+}
+
+/* Replaces a weight that is in host memory by a tensor on the device, all of which is written. */
+static enum gt_status weight_replace(struct slice *slice)
+{
+    struct graph *graph = slice->pen->graph;
+    const int32_t host = slice->weight;
+    if (!is_on_host(slice, host))
+        return GT_OK;
+    struct tensor weight = graph->tensors[host];
+    weight.base = TENSOR_NONE;
+    weight.view_offset = 0;
+    weight.home = SPACE_DEVICE;
+    weight.category = CATEGORY_TEMPORARY;
+    weight.lifetime = LIFETIME_PROGRAM;
+    weight.phase = PHASE_TRAIN;
+    TRY(graph_tensor_add(graph, &weight, &slice->weight));
+    slice->move[slice->moves++] = (struct move){host, slice->weight, false, true};
+    return GT_OK;
 }
 
 /* The same for the exponents of a slice's blocks: a range of columns of two rows. */
@@ -133,7 +159,7 @@ static enum gt_status scales_fetch(struct slice *slice)
 {
     struct graph *graph = slice->pen->graph;
     const int32_t home = slice->scales;
-    if (home == TENSOR_NONE)
+    if (!is_on_host(slice, home))
         return GT_OK;
     struct tensor scales = graph->tensors[home];
     scales.dims[1] = state_blocks(slice->count);
@@ -151,17 +177,19 @@ static enum gt_status scales_fetch(struct slice *slice)
         view.dims[1] = scales.dims[1];
         TRY(graph_tensor_add(graph, &view, &inside));
         TRY(graph_view_add(graph, slice->scales, row, 1, &at));
-        TRY(fetch_add(slice, inside, &at));
+        TRY(fetch_add(slice, inside, true, &at));
     }
     return GT_OK;
 }
 
-/* Appends `kind` for each state that was fetched; the first operand is the one in host memory,
- * unless `back`. */
+/* Appends `kind` for each tensor that was fetched, whose first operand is the one in host memory;
+ * or, if `back`, for each that is stored, whose first operand is the one on the device. */
 static enum gt_status moves_add(const struct slice *slice, enum op_kind kind, bool back)
 {
     for (int32_t i = 0; i < slice->moves; i++) {
         const struct move *move = &slice->move[i];
+        if (back ? !move->stored : !move->fetched)
+            continue;
         const int32_t from = back ? move->device : move->host,
                       to = back ? move->host : move->device;
         TRY(graph_op_add(slice->pen, kind, slice->parameter->name,
@@ -280,56 +308,66 @@ static enum gt_status slice_compute(const struct pipeline *line, const struct sl
     return slice->parameter->group == GROUP_MUON ? matrix_add(slice) : adamw_add(slice);
 }
 
-/* Begins to fetch the next slice whose states are in host memory, if there is one. */
+/* Returns true if something that the program reads or writes of a parameter is in host memory. */
+static bool parameter_moves(const struct pipeline *line, const struct parameter *parameter)
+{
+    const enum memory_space weight = line->model->graph->tensors[parameter->tensor].home;
+    return weight == SPACE_HOST || parameter->states_home == SPACE_HOST ||
+           (parameter->gradient_home == SPACE_HOST && !line->refreshes);
+}
+
+/* Begins to fetch the next slice of which something is in host memory, if there is one. */
 static enum gt_status next_fetch(struct pipeline *line)
 {
     while (line->fetched < line->count &&
-           line->slice[line->fetched].parameter->states_home == SPACE_DEVICE)
+           !parameter_moves(line, line->slice[line->fetched].parameter))
         line->fetched++;
     if (line->fetched == line->count)
         return GT_OK;
     struct slice *slice = &line->slice[line->fetched++];
-    TRY(state_fetch(slice, &slice->master));
+    TRY(tensor_fetch(slice, !line->refreshes, &slice->master));
     if (line->refreshes)
-        return GT_OK;
-    TRY(state_fetch(slice, &slice->m));
-    TRY(state_fetch(slice, &slice->v));
+        return weight_replace(slice);
+    TRY(tensor_fetch(slice, false, &slice->gradient));
+    TRY(tensor_fetch(slice, true, &slice->weight));
+    TRY(tensor_fetch(slice, true, &slice->m));
+    TRY(tensor_fetch(slice, true, &slice->v));
     return scales_fetch(slice);
 }
 
 /* Waits for the older one of the slices on their way back, and takes `slice` instead. */
 static enum gt_status stored_shift(struct pipeline *line, struct slice *slice)
 {
-    if (line->stored[0] != NULL && !line->refreshes)
+    if (line->stored[0] != NULL)
         TRY(moves_add(line->stored[0], OP_WAIT, true));
     line->stored[0] = line->stored[1];
     line->stored[1] = slice;
     return GT_OK;
 }
 
-/* Appends a slice whose states are in host memory; the next one is fetched meanwhile. */
+/* Appends a slice of which something is in host memory; the next one is fetched meanwhile. */
 static enum gt_status host_slice_append(struct pipeline *line, struct slice *slice)
 {
     TRY(stored_shift(line, slice));
     TRY(next_fetch(line));
     TRY(moves_add(slice, OP_WAIT, false));
     TRY(slice_compute(line, slice));
-    return line->refreshes ? GT_OK : moves_add(slice, OP_STORE, true);
+    return moves_add(slice, OP_STORE, true);
 }
 
 static enum gt_status slices_append(struct pipeline *line)
 {
     for (int32_t i = 0; i < line->count; i++) {
         struct slice *slice = &line->slice[i];
-        TRY(slice->parameter->states_home == SPACE_DEVICE ? slice_compute(line, slice)
-                                                          : host_slice_append(line, slice));
+        TRY(parameter_moves(line, slice->parameter) ? host_slice_append(line, slice)
+                                                    : slice_compute(line, slice));
     }
     TRY(stored_shift(line, NULL));
     return stored_shift(line, NULL);
 }
 
 /* Adds the slices of a parameter to the list: its parts, for Muon; else all of it, unless its
- * states are in host memory. */
+ * tensors are in host memory. */
 static enum gt_status parameter_divide(struct pipeline *line, const struct parameter *parameter)
 {
     struct graph *graph = line->model->graph;
@@ -337,8 +375,10 @@ static enum gt_status parameter_divide(struct pipeline *line, const struct param
                   end = parameter->first + parameter->count;
     const bool muon = parameter->group == GROUP_MUON,
                parts = muon && parameter->parts > 1 && !line->refreshes;
-    const int64_t most =
-        muon || parameter->states_home == SPACE_DEVICE ? parameter->count : SLICE_ELEMENTS;
+    /* Two rows of exponents on the device have no range that is a view. */
+    const bool whole = muon || !parameter_moves(line, parameter) ||
+                       (parameter->scales != TENSOR_NONE && parameter->states_home == SPACE_DEVICE);
+    const int64_t most = whole ? parameter->count : SLICE_ELEMENTS;
     int32_t part = 0;
     for (int64_t first = parameter->first, count; first < end; first += count) {
         count = parts ? parameter->part_rows[part++] * (parameter->count / rows)
@@ -386,7 +426,10 @@ static enum gt_status norm_add(const struct graph_pen *pen, struct model *model)
                             .input = !alone};
     for (int32_t i = 0; i < parameters->count; i++)
         tensor.dims[0] += parameters->at[i].frozen ? 0 : parameters->at[i].units;
-    TRY(graph_tensor_add(model->graph, &tensor, &model->partials));
+    if (model->sums != TENSOR_NONE) /* the micro-steps have filled some of it */
+        model->partials = model->sums;
+    else
+        TRY(graph_tensor_add(model->graph, &tensor, &model->partials));
     model->squares = model->partials;
     if (!alone) {
         TRY(graph_program_add(model->graph, PROGRAM_NORM, &model->norm));
@@ -397,7 +440,9 @@ static enum gt_status norm_add(const struct graph_pen *pen, struct model *model)
         TRY(graph_tensor_add(model->graph, &tensor, &model->squares));
     }
     for (int32_t i = 0; i < parameters->count; i++)
-        if (!parameters->at[i].frozen)
+        if (parameters->at[i].gradient_home == SPACE_HOST)
+            at += parameters->at[i].units;
+        else if (!parameters->at[i].frozen)
             TRY(squares_add(&sums, &parameters->at[i], model->squares, &at));
     return GRAPH_ADD(CLIP_FACTOR, pen, "clip", NULL, .partials = model->partials,
                      .scalars = model->scalars, .attrs.clip_max = model->options.grad_clip);

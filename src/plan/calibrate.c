@@ -73,7 +73,7 @@ static enum gt_status model_make(struct bench *bench, int32_t rows)
     options.choice.remainder_batch = 0;
     options.choice.loss_chunk_rows = options.choice.micro_batch * config->block_size;
     options.choice.recompute = (struct recompute_mix){{0}};
-    options.choice.offload = 0;
+    options.choice.offload = (struct offload_mix){.quarters = {0}};
     options.correction_rows = 1;
     return model_create(bench, &options, &bench->model);
 }

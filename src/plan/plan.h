@@ -121,6 +121,7 @@ struct plan_report_facts {
     bool host_apart; /* the device has its own memory, so host_bytes do not count against it */
     uint64_t context_bytes; /* used by the backend besides the arena */
     uint64_t headroom_bytes;
+    bool frozen;           /* the weights are, as adapters are trained */
     uint64_t budget_least; /* the memory_budget that this plan needs; 0 = omitted */
     struct forecast forecast;
     int64_t ranks;          /* that divide the micro-steps */

@@ -112,9 +112,11 @@ char *search_changes_text(char text[static SEARCH_CHANGES_MAX], const struct mod
         options->choice.evaluate_batch != requested->choice.evaluate_batch)
         change_add(text, "eval_batch_size", options->choice.evaluate_batch,
                    requested->choice.evaluate_batch);
-    if (options->choice.offload != requested->choice.offload)
+    if (!offload_equal(&options->choice.offload, &requested->choice.offload)) {
+        char offload[OFFLOAD_TEXT_MAX];
         word_add(text, "offload",
-                 plan_choice_offloads[options->config.lora.rank > 0][options->choice.offload]);
+                 offload_text(offload, &options->choice.offload, options->config.lora.rank > 0));
+    }
     if (options->states != requested->states)
         word_add(text, "state_format", state_format_name(options->states));
     if (text[0] == '\0')
@@ -194,8 +196,11 @@ static enum gt_status equivalents_add(struct chooser *chooser, bool fill)
         request.share.device_bytes = chooser->request->share.device_bytes / 4 * quarters;
         TRY(alternative_try(chooser, &request, ALTERNATIVE_SEARCHED));
     }
+    /* The host_budget that is asked for is that of as few classes as will do. */
     request.share.host_bytes = UINT64_MAX;
-    if (!request.pin_offload && chooser->count == 0)
+    for (request.offload_classes_most = 1; request.offload_classes_most <= OFFLOAD_CLASSES &&
+                                           !request.pin_offload && chooser->count == 0;
+         request.offload_classes_most++)
         TRY(alternative_try(chooser, &request, ALTERNATIVE_HOST));
     return GT_OK;
 }
@@ -319,7 +324,7 @@ static enum gt_status alternatives_find(struct chooser *chooser)
     if (status != GT_OK && status != GT_NO_FIT)
         return status;
     if (status == GT_NO_FIT && pinned.found.host_bytes > request->share.host_bytes) {
-        request->options.choice.offload = 0;
+        request->options.choice.offload = (struct offload_mix){.quarters = {0}};
         recompute_swap(&request->options.choice.recompute, RECOMPUTE_OFFLOAD, RECOMPUTE_FULL,
                        INT32_MAX);
     }

@@ -75,23 +75,25 @@ double measure_update_seconds(const struct model *model, const struct plan_rates
 static struct plan_choice piece_choice(const struct measure *measure, enum piece_kind kind,
                                        const struct plan_choice *choice)
 {
-    const bool moves_weights =
-        measure->options->config.lora.rank > 0; /* which micro-steps and evaluations fetch */
-    struct plan_choice own = {.offload =
-                                  kind == PIECE_UPDATE || moves_weights ? choice->offload : 0};
+    struct plan_choice piece = {.offload = choice->offload};
     if (kind == PIECE_EVALUATION) {
-        own.evaluate_batch = choice->evaluate_batch;
-        own.loss_chunk_rows = choice->loss_chunk_rows;
+        piece.offload = (struct offload_mix){.quarters[OFFLOAD_WEIGHTS] =
+                                                 choice->offload.quarters[OFFLOAD_WEIGHTS]};
+        piece.evaluate_batch = choice->evaluate_batch;
+        piece.loss_chunk_rows = choice->loss_chunk_rows;
     } else if (kind == PIECE_STEPS) {
-        own.micro_batch = choice->micro_batch;
-        own.loss_chunk_rows = choice->loss_chunk_rows;
-        own.recompute = choice->recompute;
+        piece.offload.quarters[OFFLOAD_STATES] = 0;
+        piece.micro_batch = choice->micro_batch;
+        piece.loss_chunk_rows = choice->loss_chunk_rows;
+        piece.recompute = choice->recompute;
     } else if (kind == PIECE_LOSS) {
-        own = (struct plan_choice){.micro_batch = choice->micro_batch,
-                                   .loss_chunk_rows = choice->loss_chunk_rows};
+        piece = (struct plan_choice){.micro_batch = choice->micro_batch,
+                                     .loss_chunk_rows = choice->loss_chunk_rows,
+                                     .offload = choice->offload};
+        piece.offload.quarters[OFFLOAD_STATES] = 0;
     } else if (model_parts(measure->options) > 1 && choice->micro_batch == measure->samples)
-        own.micro_batch = choice->micro_batch; /* whole parts, which micro-steps add */
-    return own;
+        piece.micro_batch = choice->micro_batch; /* whole parts, which micro-steps add */
+    return piece;
 }
 
 /* Returns the options of a model that has nothing but the part. */

@@ -92,18 +92,29 @@ static void head_print(const struct plan *plan, const struct plan_report_facts *
          fits ? " to spare" : " short");
 }
 
-char *plan_offload_text(char text[static PLAN_OFFLOAD_TEXT_MAX], const struct plan *plan)
+char *plan_offload_text(char text[static PLAN_OFFLOAD_TEXT_MAX], const struct plan *plan,
+                        bool frozen)
 {
     const uint64_t inputs = plan->host_category_bytes[CATEGORY_ACTIVATION],
-                   states = plan->host_bytes - inputs;
-    const bool frozen = plan->host_category_bytes[CATEGORY_PARAMETER] > 0;
-    int used = 0;
-    if (states > 0)
-        used = snprintf(text, PLAN_OFFLOAD_TEXT_MAX, "%s of %s%s", LOG_BYTES(states),
-                        frozen ? "frozen weights" : "optimizer state", inputs > 0 ? " and " : "");
-    if (inputs > 0)
-        snprintf(text + used, PLAN_OFFLOAD_TEXT_MAX - (size_t)used, "%s of blocks' inputs",
-                 LOG_BYTES(inputs));
+                   gradients = plan->host_category_bytes[CATEGORY_GRADIENT],
+                   weights = plan->host_category_bytes[CATEGORY_PARAMETER];
+    const struct {
+        const char *name;
+        uint64_t bytes;
+    } moved[] = {{"optimizer state", plan->host_bytes - inputs - gradients - weights},
+                 {"gradients", gradients},
+                 {frozen ? "frozen weights" : "weights", weights},
+                 {"blocks' inputs", inputs}};
+    int used = 0, left = 0;
+    for (size_t i = 0; i < sizeof moved / sizeof moved[0]; i++)
+        left += moved[i].bytes > 0;
+    for (size_t i = 0; i < sizeof moved / sizeof moved[0]; i++)
+        if (moved[i].bytes > 0)
+            used += snprintf(text + used, PLAN_OFFLOAD_TEXT_MAX - (size_t)used, "%s of %s%s",
+                             LOG_BYTES(moved[i].bytes), moved[i].name,
+                             --left == 0 ? ""
+                             : left == 1 ? " and "
+                                         : ", ");
     return text;
 }
 
@@ -267,7 +278,7 @@ void plan_print_text(const struct plan *plan, const struct plan_report_facts *fa
     head_print(plan, facts, out);
     if (plan->host_bytes > 0)
         LINE(out, "Offload   %s in host memory, which adds %s to each update",
-             plan_offload_text(text, plan),
+             plan_offload_text(text, plan, facts->frozen),
              facts->forecast.offload_seconds > 0.0 ? CLOCK_DURATION(facts->forecast.offload_seconds)
                                                    : "an unknown time");
     categories_print(plan, out);

@@ -13,10 +13,11 @@ int64_t forecast_end(const struct forecast *forecast, int64_t now_wall_s);
 /* Prints one line without control characters and trailing blanks, folded at blanks to 80 columns.
  * Continuation lines begin at `indent`. */
 void plan_line_print(FILE *out, int indent, const char *format, ...) LOG_PRINTF(3, 4);
-#define PLAN_OFFLOAD_TEXT_MAX 112
+#define PLAN_OFFLOAD_TEXT_MAX 160
 /* Writes what lives in host memory, if anything: "17.40 GiB of optimizer state and 144.0 MiB of
  * blocks' inputs". */
-char *plan_offload_text(char text[static PLAN_OFFLOAD_TEXT_MAX], const struct plan *plan);
+char *plan_offload_text(char text[static PLAN_OFFLOAD_TEXT_MAX], const struct plan *plan,
+                        bool frozen);
 /* Prints one screen of text.  If the requested configuration does not fit, also the bytes that are
  * short, the changes, and the choices. */
 void plan_print_text(const struct plan *plan, const struct plan_report_facts *facts, FILE *out);

@@ -21,7 +21,7 @@
  * does (chunk_widest); then, along the rungs again, the corners of wider chunks up to C, as long as
  * the rung after A could still be faster (chunks_try).
  *
- *     for each part of the optimizer state in host memory, from none up      (offload_search)
+ *     for each level of offload, from none up                                (offload_search)
  *         for each micro-batch, from the smallest up                         (line_search)
  *             leave it, and all larger ones, if not even the end of its last row fits
  *             measure the corners
@@ -66,7 +66,7 @@ struct search {
     int32_t layers, rungs;         /* the last rung of a ladder, if host memory has room */
     int32_t batches[BATCHES_MAX];  /* of the grid, ascending */
     int32_t batch_count, measured; /* `measured`: choices so far */
-    int32_t offload_most;          /* largest part of the optimizer state in host memory */
+    int32_t offload_most;          /* the last level of search_offload_mix() */
     struct plan_share share;
 };
 
@@ -166,6 +166,43 @@ static int32_t evaluate_batch_of(const struct search_request *request, int32_t m
     return !request->pin_evaluate_batch && requested > micro_batch ? micro_batch : requested;
 }
 
+/* Lists the classes that may move to host memory, the cheapest first: states move once in an
+ * update. Of adapters' models only frozen weights move.  With several parts the sum of their
+ * gradients stays on the device, and with several ranks the weights do, which they exchange. */
+static int32_t offload_classes(const struct search_request *request,
+                               enum offload_class out[static OFFLOAD_CLASSES])
+{
+    const struct model_options *options = &request->options;
+    const bool lora = options->config.lora.rank > 0;
+    int32_t count = 0;
+    if (!lora)
+        out[count++] = OFFLOAD_STATES;
+    if (!lora && model_parts(options) == 1)
+        out[count++] = OFFLOAD_GRADIENTS;
+    if (lora || model_ranks(options) == 1)
+        out[count++] = OFFLOAD_WEIGHTS;
+    return count;
+}
+
+int32_t search_offload_levels(const struct search_request *request)
+{
+    enum offload_class classes[OFFLOAD_CLASSES];
+    const int32_t count = offload_classes(request, classes), most = request->offload_classes_most;
+    return OFFLOAD_ALL * (most > 0 && most < count ? most : count);
+}
+
+struct offload_mix search_offload_mix(const struct search_request *request, int32_t level)
+{
+    struct offload_mix mix = request->options.choice.offload;
+    enum offload_class classes[OFFLOAD_CLASSES];
+    const int32_t count = offload_classes(request, classes);
+    for (int32_t i = 0; i < count; i++) {
+        const int64_t quarters = min_i64(max_i64(level - i * OFFLOAD_ALL, 0), OFFLOAD_ALL);
+        mix.quarters[classes[i]] = (int32_t)max_i64(mix.quarters[classes[i]], quarters);
+    }
+    return mix;
+}
+
 static struct plan_choice choice_of(const struct search *search, int32_t batch, int32_t chunk,
                                     int32_t offload, int32_t rung)
 {
@@ -173,7 +210,7 @@ static struct plan_choice choice_of(const struct search *search, int32_t batch, 
                                 .remainder_batch = (int32_t)(search->request->samples % batch),
                                 .loss_chunk_rows = chunk,
                                 .evaluate_batch = evaluate_batch_of(search->request, batch),
-                                .offload = offload,
+                                .offload = search_offload_mix(search->request, offload),
                                 .recompute = rung_mix(search, rung)};
 }
 
@@ -245,7 +282,7 @@ static bool is_better(const struct search *search, const struct candidate *x,
     const int64_t samples = search->request->samples;
     const double order[][2] = {
         {x->measured.seconds, y->measured.seconds},
-        {a->offload, b->offload},
+        {offload_quarters(&a->offload), offload_quarters(&b->offload)},
         {-recompute_blocks(&a->recompute, RECOMPUTE_NONE, search->layers),
          -recompute_blocks(&b->recompute, RECOMPUTE_NONE, search->layers)},
         {(double)size_ceil_div(samples, a->micro_batch),
@@ -267,7 +304,7 @@ struct line {
     struct search *search;
     struct candidate
         *best; /* of all lines; whatever is measured and fits replaces it if it is better */
-    int32_t batch, offload;
+    int32_t batch, offload;           /* a level */
     int32_t chunks[CHUNK_WIDTHS_MAX]; /* from the widest down */
     int32_t chunk_count;
     int32_t last;  /* rung */
@@ -368,8 +405,8 @@ static enum gt_status chunks_try(const struct line *line, int32_t lowest, int32_
     return GT_OK;
 }
 
-/* Finds the choice with the smallest plan of a micro-batch, for one part of the state in host
- * memory, if it is smaller than `out`: of chunks the narrowest, of rungs one near the end. */
+/* Finds the choice with the smallest plan of a micro-batch, for one level of offload, if it is
+ * smaller than `out`: of chunks the narrowest, of rungs one near the end. */
 static enum gt_status smallest_at(struct search *search, int32_t batch, int32_t offload,
                                   struct candidate *out)
 {
@@ -380,8 +417,7 @@ static enum gt_status smallest_at(struct search *search, int32_t batch, int32_t 
     if (chunk == 0)
         return GT_OK;
     TRY(measure_update(&search->measure, &choice, &update));
-    if (offload > search->request->options.choice.offload &&
-        update.host_bytes > search->share.host_bytes)
+    if (offload > 0 && update.host_bytes > search->share.host_bytes)
         return GT_OK;
     const int32_t last = rung_last(search, batch, &update), near = rungs_near_end(search);
     for (int32_t rung = last;
@@ -399,9 +435,9 @@ static enum gt_status smallest_at(struct search *search, int32_t batch, int32_t 
  * whose gradients end with its micro-step. */
 static enum gt_status smallest_find(struct search *search, struct candidate *out)
 {
-    const int32_t count = search->batch_count, least = search->request->options.choice.offload;
+    const int32_t count = search->batch_count;
     *out = (struct candidate){choice_requested(search->request), nothing.measured};
-    for (int32_t offload = search->offload_most; offload >= least; offload--) {
+    for (int32_t offload = search->offload_most; offload >= 0; offload--) {
         TRY(smallest_at(search, search->batches[0], offload, out));
         if (count > 1 && search->batches[count - 1] == search->request->samples)
             TRY(smallest_at(search, search->batches[count - 1], offload, out));
@@ -441,8 +477,8 @@ static int32_t line_measured_most(const struct line *line)
     return 2 + rungs_near_end(line->search) + 2 * bisected + line->chunk_count * (2 + bisected);
 }
 
-/* Searches the micro-batches from `least` on, for one part of the state in host memory.  The rungs
- * that do not fit at one of them do not fit at the next, but for a whole part, which may need less.
+/* Searches the micro-batches from `least` on, for one level of offload.  The rungs that do not fit
+ * at one of them do not fit at the next, but for a whole part, which may need less.
  */
 static enum gt_status offload_search(struct search *search, int32_t least, int32_t offload,
                                      int32_t *slow, struct candidate *best)
@@ -474,7 +510,7 @@ static enum gt_status offload_search(struct search *search, int32_t least, int32
 /* Gives the times of a micro-batch with nothing recomputed, without offload and with the most. */
 static enum gt_status batch_seconds(struct search *search, int32_t batch, double out[static 2])
 {
-    const int32_t offloads[2] = {search->request->options.choice.offload, search->offload_most};
+    const int32_t offloads[2] = {0, search->offload_most};
     const int32_t chunk = chunk_of(search->request, batch, 0);
     out[0] = out[1] = INFINITY;
     for (int i = 0; i < 2 && chunk > 0; i++) {
@@ -517,8 +553,7 @@ static enum gt_status grid_search(struct search *search, int32_t least, struct c
     int32_t slow[BATCHES_MAX];
     for (int32_t i = 0; i < search->batch_count; i++)
         slow[i] = search->rungs + 1;
-    for (int32_t offload = search->request->options.choice.offload; offload <= search->offload_most;
-         offload++)
+    for (int32_t offload = 0; offload <= search->offload_most; offload++)
         TRY(offload_search(search, least, offload, slow, best));
     return GT_OK;
 }
@@ -577,7 +612,7 @@ static struct search search_make(struct hostmem *mem, const struct search_reques
                                         .memo = &memo->states[request->options.states]},
                             .layers = layers,
                             .rungs = (may_move ? RECOMPUTE_OFFLOAD : RECOMPUTE_FULL) * layers,
-                            .offload_most = may_move ? OFFLOAD_ALL : requested->offload,
+                            .offload_most = may_move ? search_offload_levels(request) : 0,
                             .share = request->share};
     if (request->pin_recompute)
         search.rungs = may_move ? requested->recompute.blocks[RECOMPUTE_FULL] : 0;

@@ -29,8 +29,9 @@ struct search_request {
                                      that one */
     int64_t loss_chunk_most;      /* rows of the grid's widest chunk; 0: those of `options` */
     bool pin_micro_batch, pin_recompute, pin_loss_chunk, pin_evaluate_batch; /* set by the user */
-    bool pin_offload;  /* also of the blocks' inputs */
-    bool resumed;      /* the requested choices, but offload, come before all others */
+    bool pin_offload;             /* also of the blocks' inputs */
+    int32_t offload_classes_most; /* that may move to host memory, the cheapest first; 0: all */
+    bool resumed;                 /* the requested choices, but offload, come before all others */
     bool lean_states;  /* if nothing fits, formats leaner than that of `options` are tried */
     bool lean_offered; /* leaner formats are not tried, but an alternative may suggest them */
     bool has_weights;  /* the weights come from files, which give the model's shape */
@@ -113,5 +114,10 @@ static inline bool search_alternative_equivalent(enum alternative_kind kind)
 {
     return kind < ALTERNATIVE_STATES;
 }
+
+/* Returns what is in host memory at a level of offload: at 0 what was requested, then a quarter
+ * more of the blocks at each, one class after the other; and the last level. */
+struct offload_mix search_offload_mix(const struct search_request *request, int32_t level);
+int32_t search_offload_levels(const struct search_request *request);
 
 #endif

@@ -131,6 +131,16 @@ static int64_t evaluate_batch(const struct session *session, const struct sessio
     return config->eval_iters > 0 ? min_i64(batch, config->eval_iters * config->batch_size) : batch;
 }
 
+static struct offload_list offload_of(const struct config *config)
+{
+    struct offload_list list;
+    const char *bad;
+    const bool good = offload_read(config->offload, &list, &bad);
+    assert(good); /* config_check() has accepted the key */
+    (void)good;
+    return list;
+}
+
 /* Returns what blocks recompute: what the keys say, else what `planned` says, which they may
  * change. */
 static struct recompute_mix recompute_choose(const struct config *config,
@@ -143,12 +153,27 @@ static struct recompute_mix recompute_choose(const struct config *config,
         !was_set || recompute_read(config->recompute, config->n_layer, &recompute, &why);
     assert(good); /* config_check() has accepted the key */
     (void)good;
-    if (config->offload >= CONFIG_OFFLOAD_RESIDUALS) {
+    if (offload_of(config).residuals) {
         if (!was_set)
             recompute = recompute_uniform(RECOMPUTE_FULL, n_layer);
         recompute_swap(&recompute, RECOMPUTE_FULL, RECOMPUTE_OFFLOAD, INT32_MAX);
     }
     return recompute;
+}
+
+/* Returns the classes that `offload` moves to host memory: with adapters only frozen weights. */
+static struct offload_mix offload_choose(const struct config *config)
+{
+    const struct offload_list list = offload_of(config);
+    const bool lora = config->lora_rank > 0;
+    struct offload_mix mix = {.quarters = {0}};
+    if (config->eval_only)
+        return mix;
+    for (size_t class = 0; class < OFFLOAD_CLASSES && !lora; class ++)
+        mix.quarters[class] = list.moves[class] ? OFFLOAD_ALL : 0;
+    if (lora && (list.moves[OFFLOAD_STATES] || list.moves[OFFLOAD_WEIGHTS]))
+        mix.quarters[OFFLOAD_WEIGHTS] = OFFLOAD_ALL;
+    return mix;
 }
 
 void session_train_options(const struct session *session, const struct session_saved *saved,
@@ -171,8 +196,6 @@ void session_train_options(const struct session *session, const struct session_s
     if (set.loss_chunk_rows == 0)
         chunk = max_i64(
             chunk, size_ceil_div(max_i64(evaluate, micro) * config->block_size, SEARCH_CHUNKS_MAX));
-    const bool states_move =
-        config->offload == CONFIG_OFFLOAD_STATES || config->offload == CONFIG_OFFLOAD_ALL;
     *out = (struct model_options){
         .config = *model,
         .dtype = session->device.dtype,
@@ -202,7 +225,7 @@ void session_train_options(const struct session *session, const struct session_s
         .choice.evaluate_batch = (int32_t)evaluate,
         .evaluate_time = (int32_t)config->eval_block_size,
         .choice.recompute = recompute_choose(config, &saved->plan.recompute, model->n_layer),
-        .choice.offload = states_move && !config->eval_only ? OFFLOAD_ALL : 0,
+        .choice.offload = offload_choose(config),
         .prefill_time = (int32_t)min_i64(config->block_size, SESSION_PREFILL_TIME_MAX),
         .beta1 = (float)config->beta1,
         .beta2 = (float)config->beta2,
@@ -262,15 +285,15 @@ static void ignored_log(const struct session *session, const struct model_option
     if (config->allow_lean_states && options->dtype != DTYPE_BF16)
         log_note("allow_lean_states=True is ignored with %s: lean states need bfloat16",
                  dtype_name(options->dtype));
-    if (session->device.info.host_memory && config->offload == CONFIG_OFFLOAD_AUTO &&
+    const struct offload_list offload = offload_of(config);
+    if (session->device.info.host_memory && offload.is_auto &&
         (config_key_was_set(config, CONFIG_KEY_offload) ||
          config_key_was_set(config, CONFIG_KEY_host_budget)))
         log_note("offload='auto' moves nothing: the memory of %s is the host's",
                  session->device.info.device);
-    if (config->offload >= CONFIG_OFFLOAD_RESIDUALS &&
-        options->choice.recompute.blocks[RECOMPUTE_OFFLOAD] == 0)
+    if (offload.residuals && options->choice.recompute.blocks[RECOMPUTE_OFFLOAD] == 0)
         log_note("offload='%s' moves no block's input: recompute='%s' recomputes no block in full",
-                 config->offload == CONFIG_OFFLOAD_ALL ? "all" : "residuals", config->recompute);
+                 config->offload, config->recompute);
 }
 
 /* Searches again with the host memory that a computer with such a card is assumed to have, if a
@@ -332,12 +355,12 @@ static enum gt_status training_search(struct session *session, const struct mode
                 : max_i64(config->batch_size, MICRO_TOKENS_MAX / config->block_size),
         .loss_chunk_most = loss_chunk_most(session, &options->config),
         .pin_micro_batch = set.micro_batch > 0,
-        .pin_recompute = config_key_was_set(config, CONFIG_KEY_recompute) ||
-                         config->offload >= CONFIG_OFFLOAD_RESIDUALS,
+        .pin_recompute =
+            config_key_was_set(config, CONFIG_KEY_recompute) || offload_of(config).residuals,
         .pin_loss_chunk = set.loss_chunk_rows > 0,
         .pin_evaluate_batch = set.evaluate_batch > 0,
         /* A device that shares the host's memory would gain nothing. */
-        .pin_offload = config->offload != CONFIG_OFFLOAD_AUTO || session->device.info.host_memory,
+        .pin_offload = !offload_of(config).is_auto || session->device.info.host_memory,
         .resumed = strcmp(config->init_from, "resume") == 0,
         .lean_states = may_be_lean && (is_auto ? config->allow_lean_states
                                                : config->state_format == CONFIG_STATES_SR_8BIT),
@@ -376,7 +399,7 @@ static void pin_clear(struct search_request *request, enum config_key key)
         request->pin_evaluate_batch = false;
     else {
         request->pin_offload = false;
-        choice->offload = 0;
+        choice->offload = (struct offload_mix){.quarters = {0}};
         recompute_swap(&choice->recompute, RECOMPUTE_OFFLOAD, RECOMPUTE_FULL, INT32_MAX);
     }
 }

@@ -59,7 +59,7 @@ void start_log_plan(const struct runner *runner)
                    parts);
     if (run->session.plan->host_bytes > 0)
         log_result("offload: %s in host memory, the same bits",
-                   plan_offload_text(offload, run->session.plan));
+                   plan_offload_text(offload, run->session.plan, options->config.lora.rank > 0));
     if (options->train && state_format_is_lean(options->states))
         log_result(
             "optimizer states: %s, %.2f bytes per parameter with its gradient, rounded stochastically",

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Optimizer state in host memory: the same bytes on every backend, planned and asked for to the byte.
 
-  bytes     offload=states leaves the checkpoint of offload=none, in the state formats and with Muon, on the cpu, the
-            emulated card and OpenCL; so do residuals and all, and a parameter of two slices with exponents; a resume with another
-            setting goes on to the same bytes
+  bytes     states, gradients and weights in host memory leave the checkpoint of offload=none, in the state formats and with Muon,
+            on the cpu, the emulated card and OpenCL; so do each class alone, all, and a parameter of two slices with exponents; a
+            resume with another setting goes on to the same bytes
   auto      a budget that is too small for the state on the card is met by moving a part of it; no more than host_budget
             goes to the host, every byte of it is pinned, and the checkpoint is that of an unlimited run
   beside    copies beside computing leave the bytes of offload=none, whether they come early, late or at any time in
@@ -35,7 +35,9 @@ FORMATS = (("--dtype=bfloat16", "--state_format=sr_8bit"), ("--dtype=bfloat16", 
            ("--dtype=float32",), ("--dtype=bfloat16", "--state_format=sr"), ("--dtype=bfloat16", "--state_format=sr_bf16"))
 
 
+MATRICES = "states,gradients,weights"
 SAID = {"none": "", "states": "of optimizer state in host memory", "residuals": "of blocks' inputs in host memory",
+        "gradients": "of gradients in host memory", "weights": "of weights in host memory", MATRICES: "of weights in host memory",
         "all": "of blocks' inputs in host memory"}
 
 
@@ -68,13 +70,13 @@ def bytes_equal():
     for device in devices():
         for i, arguments in enumerate(FORMATS if device[0] == "cpu" else some(FORMATS)):
             arguments = [*arguments, "--dropout=0.1", "--batch_size=4", "--micro_batch=3", "--recompute=full"]
-            outs = {word: f"{device[0]}-{i}-{word}" for word in (SAID if i == 0 else ("none", "states"))}
+            outs = {word: f"{device[0]}-{i}-{word}" for word in (SAID if i == 0 else ("none", MATRICES))}
             for word, out in outs.items():
                 good(run(device, out, *arguments, f"--offload={word}"), SAID[word])
                 check(len(checkpoint(out)) >= 2 and checkpoint(out) == checkpoint(outs["none"]), f"{out}: other bytes")
                 check(read(f"{out}/trainer_state.json") == read(f"{outs['none']}/trainer_state.json"), f"{out}: another record")
                 moved(out)
-        outs = [outs["none"], outs["states"]]
+        outs = [outs["none"], outs[MATRICES]]
         for out, word in zip(outs, ("all", "residuals")):
             good(run(device, out, *arguments, f"--offload={word}", "--init_from=resume", "--max_iters=5"), SAID[word])
         check(checkpoint(outs[0]) == checkpoint(outs[1]), f"{device[0]}: resumed with the other setting: other bytes")
@@ -84,9 +86,9 @@ def slices_equal():
     """The states of a parameter pass through the device in slices of 4Mi elements; so do their blocks' exponents."""
     large = ["--vocab_size=66000", "--n_layer=1", "--n_head=1", "--n_embd=64", "--block_size=8", "--batch_size=1", "--micro_batch=1", "--max_iters=1",
              "--gradient_accumulation_steps=1", "--dtype=bfloat16", "--state_format=sr_8bit_full"]
-    for word in ("none", "states"):
+    for word in ("none", MATRICES):
         good(run(("cpu", GPT_TRAIN), f"large-{word}", *large, f"--offload={word}"), SAID[word])
-    check(len(checkpoint("large-none")) >= 2 and checkpoint("large-none") == checkpoint("large-states"), "two slices: other bytes")
+    check(len(checkpoint("large-none")) >= 2 and checkpoint("large-none") == checkpoint(f"large-{MATRICES}"), "two slices: other bytes")
 
 
 def plan(*arguments, status=0, program=GPT_TRAIN):
@@ -248,7 +250,10 @@ def refused():
                                      (2, "did you mean 16GiB", "--host_budget=16"),
                                      (3, "not enough host memory", "--offload=states", "--host_budget=0"),
                                      (3, "not enough host memory", "--offload=residuals", "--host_budget=0"),
-                                     (3, "host_budget allows 1.0 MiB", "--offload=states", "--host_budget=1MiB", "--n_embd=192")):
+                                     (3, "host_budget allows 1.0 MiB", "--offload=states", "--host_budget=1MiB", "--n_embd=192"),
+                                     (2, "expected auto, none, all, or a list", "--offload=states,moments"),
+                                     (2, "moves gradients, which needs parts=1", "--offload=gradients", "--parts=2",
+                                      "--gradient_accumulation_steps=2")):
         done = run(device, "kept", *arguments, "--init_from=" + ("scratch" if len(arguments) == 3 else "resume"))
         check(done.status == status and len(done.errors) == 1 and text in done.errors[0], f"'{text}' wanted: {done.said()}")
     check(files("kept", ".safetensors") == before, "a refusal changed the checkpoint")

@@ -59,7 +59,8 @@ static struct model_options options_draw(uint64_t plan)
     options.choice.evaluate_batch = draw(plan, &at, 1, micro_batch);
     options.generate = draw(plan, &at, 0, 1);
     options.prefill_time = draw(plan, &at, 1, config->block_size);
-    options.choice.offload = draw(plan, &at, 0, OFFLOAD_ALL);
+    for (int class = 0; class < OFFLOAD_CLASSES; class ++)
+        options.choice.offload.quarters[class] = draw(plan, &at, 0, OFFLOAD_ALL);
     return options;
 }
 
@@ -140,6 +141,9 @@ static const struct {
     {DTYPE_BF16, STATE_SR_8BIT, false, false}, {DTYPE_BF16, STATE_SR_8BIT_FULL, false, true},
     {DTYPE_BF16, STATE_MASTER, true, false},   {DTYPE_BF16, STATE_SR_BF16, true, false}};
 
+static const struct offload_mix offload_mixes[] = {
+    {{1, 0, 0}}, {{3, 2, 1}}, {{0, 4, 0}}, {{0, 0, 4}}, {{4, 4, 4}}};
+
 /* Runs the refresh, which rounds the masters, and two updates from gradients drawn from the seed.
  */
 static void offload_run(struct rig *rig, const struct model_options *options)
@@ -199,28 +203,25 @@ TEST_LOOP(offload_keeps_every_bit, sizeof offload_cases / sizeof offload_cases[0
     options.states = offload_cases[_i].states;
     options.muon = offload_cases[_i].muon;
     options.choice.loss_chunk_rows = 1;
-    uint64_t all = 0;
     const int32_t last = offload_cases[_i].sliced ? SLICED_VOCAB : 16;
     for (int32_t vocab = 16; vocab <= last; vocab += SLICED_VOCAB - 16) {
         struct rig resident;
         options.config.vocab_size = vocab - 5;
         options.config.padded_vocab_size = vocab;
-        options.choice.offload = 0;
+        options.choice.offload = (struct offload_mix){.quarters = {0}};
         offload_run(&resident, &options);
         ck_assert_uint_eq(resident.plan->host_bytes, 0);
-        for (int32_t offload = vocab == 16 ? 1 : OFFLOAD_ALL; offload <= OFFLOAD_ALL; offload++) {
+        for (size_t i = 0; i < sizeof offload_mixes / sizeof offload_mixes[0]; i++) {
             struct rig moved;
-            char what[64];
-            options.choice.offload = offload;
+            char what[96], mix[OFFLOAD_TEXT_MAX];
+            options.choice.offload = offload_mixes[i];
             offload_run(&moved, &options);
-            snprintf(what, sizeof what, "case %d, vocabulary %d, offload %d", _i, (int)vocab,
-                     (int)offload);
-            ck_assert_msg(moved.plan->host_bytes > all / 2, "%s moves little", what);
-            all = moved.plan->host_bytes;
+            snprintf(what, sizeof what, "case %d, vocabulary %d, %s", _i, (int)vocab,
+                     offload_text(mix, &offload_mixes[i], false));
+            ck_assert_msg(moved.plan->host_bytes > 0, "%s moves nothing", what);
             states_compare(&resident, &moved, what);
             rig_close(&moved);
         }
-        all = 0;
         rig_close(&resident);
     }
 }

@@ -123,7 +123,8 @@ static struct search_request request_draw(struct draws *draws)
     request.plan.device =
         draw(draws, 0, 1) == 1 ? card : NULL; /* workspaces of 32 MiB outweigh small models */
     request.pin_offload = draws->number % 3 != 2;
-    choice->offload = request.pin_offload ? draw(draws, 0, OFFLOAD_ALL) : 0;
+    for (int class = 0; request.pin_offload && class < OFFLOAD_CLASSES; class ++)
+        choice->offload.quarters[class] = draw(draws, 0, OFFLOAD_ALL);
     request.share.host_bytes = request.pin_offload ? UINT64_MAX : (uint64_t)draw(draws, 0, 1 << 22);
     return request;
 }
@@ -217,13 +218,13 @@ static bool list_next(struct list *list)
 {
     const struct search_request *request = list->request;
     const int64_t most = max_i64(request->micro_batch_most, request->options.choice.micro_batch);
-    const int32_t offloads = request->pin_offload ? request->options.choice.offload : OFFLOAD_ALL;
+    const int32_t offloads = request->pin_offload ? 0 : search_offload_levels(request);
     if (list->batch > 0 && list->rung++ < rungs_of(request))
         return true;
     list->rung = 0;
     if (list->batch > 0 && list->offload++ < offloads)
         return true;
-    list->offload = request->options.choice.offload;
+    list->offload = 0;
     list->chunk = list->batch > 0 ? chunk_next(list) : 0;
     if (list->chunk > 0)
         return true;
@@ -243,7 +244,7 @@ static struct plan_choice list_choice(const struct list *list)
                                  .remainder_batch = (int32_t)(list->request->samples % list->batch),
                                  .loss_chunk_rows = list->chunk,
                                  .evaluate_batch = evaluate,
-                                 .offload = list->offload,
+                                 .offload = search_offload_mix(list->request, list->offload),
                                  .recompute = asked->recompute};
     if (!list->request->pin_evaluate_batch && evaluate > list->batch)
         choice.evaluate_batch = list->batch;
@@ -263,10 +264,9 @@ static struct plan_choice list_choice(const struct list *list)
 static void batches_drop(const struct measure *measure, struct list *list)
 {
     const struct search_request *request = list->request;
-    const int32_t asked = request->options.choice.micro_batch,
-                  least = request->options.choice.offload;
+    const int32_t asked = request->options.choice.micro_batch;
     const int32_t most =
-        request->pin_offload || request->share.host_bytes == 0 ? least : OFFLOAD_ALL;
+        request->pin_offload || request->share.host_bytes == 0 ? 0 : search_offload_levels(request);
     double kept[2] = {INFINITY, INFINITY};
     for (list->batch = asked; list->batch <= request->micro_batch_most; list->batch++) {
         double own[2] = {0.0};
@@ -277,7 +277,7 @@ static void batches_drop(const struct measure *measure, struct list *list)
         list->chunk = chunk_first(list);
         for (int i = 0; i < 2; i++) {
             struct measurement measured;
-            list->offload = i == 0 ? least : most;
+            list->offload = i == 0 ? 0 : most;
             const struct plan_choice choice = list_choice(list);
             ck_assert_int_eq(measure_choice(measure, &choice, &measured), GT_OK);
             own[i] = measured.seconds;

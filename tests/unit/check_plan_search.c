@@ -249,7 +249,7 @@ TEST(the_state_moves_before_it_becomes_leaner)
 {
     struct search_request request = request_make();
     struct search_result result;
-    bool seen[OFFLOAD_ALL + 1] = {false}, inputs = false;
+    bool seen[OFFLOAD_CLASSES * OFFLOAD_ALL + 1] = {false}, inputs = false;
     int kept = 0;
     double larger[6] = {
         0.0}; /* seconds with the next larger budget of the card, by that of the host */
@@ -269,15 +269,15 @@ TEST(the_state_moves_before_it_becomes_leaner)
             ck_assert_uint_le(result.found.arena_bytes, request.share.device_bytes);
             ck_assert_uint_le(result.found.host_bytes, host);
             const int32_t away = result.found.options.choice.recompute.blocks[RECOMPUTE_OFFLOAD];
-            ck_assert((result.found.options.choice.offload == 0 && away == 0) ==
-                      (result.found.host_bytes == 0));
+            const int32_t quarters = offload_quarters(&result.found.options.choice.offload);
+            ck_assert((quarters == 0 && away == 0) == (result.found.host_bytes == 0));
             if (result.found.options.states != STATE_MASTER)
                 continue;
             ck_assert_double_le(result.found.seconds, before * (1.0 + 1e-12));
             ck_assert_double_ge(result.found.seconds, larger[host / (asked / 10)] * (1.0 - 1e-12));
             before = larger[host / (asked / 10)] = result.found.seconds;
             inputs = inputs || away > 0;
-            seen[result.found.options.choice.offload] = true;
+            seen[quarters] = true;
         }
         struct search_request pinned = request;
         pinned.pin_micro_batch = pinned.pin_loss_chunk = request.resumed = true;
@@ -291,6 +291,7 @@ TEST(the_state_moves_before_it_becomes_leaner)
     }
     search_memo_close(&memo);
     ck_assert(seen[0] && seen[1] && seen[OFFLOAD_ALL] && inputs);
+    ck_assert(seen[2 * OFFLOAD_ALL] || seen[3 * OFFLOAD_ALL]);
     ck_assert_int_gt(kept, 5);
 }
 
@@ -433,14 +434,14 @@ TEST(alternatives_fit_and_say_what_they_are)
 
     /* State that the user moves, for which the host has no room, stays. */
     request.share.device_bytes = UINT64_MAX;
-    request.options.choice.offload = OFFLOAD_ALL;
+    request.options.choice.offload.quarters[OFFLOAD_STATES] = OFFLOAD_ALL;
     request.pin_offload = true;
     ck_assert_int_eq(plan_search(mem, &request, &least), GT_NO_FIT);
     ck_assert_uint_gt(least.found.host_bytes, 0);
     ck_assert_int_eq(search_alternatives(mem, &request, alternatives, &count), GT_OK);
     ck_assert_int_ge(count, 1);
-    ck_assert_int_eq(alternatives[0].options.choice.offload, 0);
-    request.options.choice.offload = 0;
+    ck_assert_int_eq(offload_quarters(&alternatives[0].options.choice.offload), 0);
+    request.options.choice.offload.quarters[OFFLOAD_STATES] = 0;
 
     request.share.device_bytes = 1000;
     ck_assert_int_eq(search_alternatives(mem, &request, alternatives, &count), GT_OK);

@@ -19,6 +19,8 @@
  */
 #include "io/export_gguf.h"
 
+#include <strings.h>
+
 #include "base/clock.h"
 #include "base/progress.h"
 #include "base/size.h"
@@ -492,12 +494,37 @@ static void shape_put(const struct model_config *config, struct head *head)
     scaling_put(config, head);
 }
 
+/* Puts the model's name.  llama.cpp opens no file with phi3 or phi-3 in its name unless it has Phi
+ * 3's special tokens, so without them it becomes "phi 3".  Source: its llama-vocab.cpp,
+ * "set attributes by model/tokenizer/architecture name". */
+static void name_put(const struct export_options *options, struct head *head)
+{
+    static const char *const needed[] = {"</s>", "<unk>", "<s>", "<|endoftext|>"};
+    const struct bpe *bpe = options->tokenizer != NULL ? options->tokenizer->bpe : NULL;
+    char name[2 * FILE_PATH_MAX];
+    size_t count = 0, found = 0;
+    while (bpe != NULL && found < sizeof needed / sizeof needed[0] &&
+           bpe_special_find(bpe, needed[found]) >= 0)
+        found++;
+    for (const char *from = options->name; *from != '\0'; from++) {
+        const bool digit = from[from[0] == '-'] == '3';
+        if (digit && count >= 3 && strncasecmp(name + count - 3, "phi", 3) == 0 &&
+            found < sizeof needed / sizeof needed[0]) {
+            name[count++] = ' ';
+            from += *from == '-';
+        }
+        name[count++] = *from;
+    }
+    name[count] = '\0';
+    key_string(head, "general.name", name);
+}
+
 static void keys_put(const struct export_options *options, struct head *head)
 {
     const struct model_config *config = &options->checkpoint->config;
     key_string(head, "general.architecture", head->architecture);
     key_string(head, "general.type", is_adapter(options) ? "adapter" : "model");
-    key_string(head, "general.name", options->name);
+    name_put(options, head);
     key_u32(head, "general.file_type", file_type(options));
     if (options->mixture != GGUF_NO_MIXTURE)
         key_u32(head, "general.quantization_version", QUANTIZATION_VERSION);

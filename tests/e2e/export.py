@@ -360,6 +360,7 @@ def check_llama_gguf(name, dtype):
     config, wanted, gguf = config_of(name), weights_of(name), Gguf(path)
     architecture = name if name in ("qwen2", "qwen3", "olmo2", "smollm3", "granite", "gemma3", "phi3") else "llama"
     check(gguf.keys["general.architecture"] == architecture and gguf.keys["tokenizer.ggml.model"] == "gpt2", "%s: architecture" % path)
+    check(gguf.keys["general.name"] == "out-" + name.replace("phi3", "phi 3"), "%s: llama.cpp would demand Phi 3's tokens" % path)
     found = {key: value for key, value in gguf.keys.items() if key.split(".")[0] not in ("general", "tokenizer", "gpt_train")}
     check(found == llama_keys(architecture, config), "%s: keys %s" % (path, found))
     tensors = dict(gguf.tensors)

@@ -12,9 +12,6 @@
 #include "data/chat_out.h"
 #include "data/chat_templates.h"
 
-#define RESULT_BEGIN "<tool_response>"
-#define RESULT_END "</tool_response>"
-
 /* A text inside a message. */
 struct span {
     const char *text;
@@ -196,26 +193,15 @@ static bool tools_write(const struct rendering *rendering, const char *before, c
 
 static bool qwen_tools_write(const struct rendering *rendering)
 {
-    chat_out_text(rendering->out,
-                  "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
-                  "You are provided with function signatures within <tools></tools> XML tags:\n"
-                  "<tools>");
+    chat_out_text(rendering->out, CHAT_QWEN_TOOLS);
     const bool good = tools_write(rendering, "\n", "", 0);
-    chat_out_text(
-        rendering->out,
-        "\n</tools>\n\nFor each function call, return a json object with function name and arguments within "
-        "<tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": "
-        "<args-json-object>}\n</tool_call>");
+    chat_out_text(rendering->out, "\n" CHAT_QWEN_TOOLS_END);
     return good;
 }
 
 static bool llama_tools_write(const struct rendering *rendering)
 {
-    chat_out_text(
-        rendering->out,
-        "Given the following functions, please respond with a JSON for a function call with its proper "
-        "arguments that best answers the given prompt.\n\nRespond in the format {\"name\": function name, "
-        "\"parameters\": dictionary of argument name and its value}.Do not use variables.\n\n");
+    chat_out_text(rendering->out, CHAT_LLAMA_TOOLS);
     return tools_write(rendering, "", "\n\n", 4);
 }
 
@@ -289,9 +275,9 @@ static void result_write(const struct rendering *rendering, size_t index,
     if (is_llama) {
         (void)chat_out_json(out, json_object_get(object, "content"), 0); /* a text */
     } else {
-        chat_out_text(out, "\n" RESULT_BEGIN "\n");
+        chat_out_text(out, "\n" CHAT_RESULT_BEGIN "\n");
         span_write(rendering, message->text, false);
-        chat_out_text(out, "\n" RESULT_END);
+        chat_out_text(out, "\n" CHAT_RESULT_END);
     }
     if (last || is_llama)
         markup_write(rendering, template->after);
@@ -426,8 +412,8 @@ static void rendering_prepare(struct rendering *rendering)
     rendering->last_question = rendering->count - 1;
     for (size_t i = 0; i < rendering->count; i++) {
         const struct message message = message_at(rendering, i);
-        const bool is_result =
-            span_begins(message.text, RESULT_BEGIN) && span_ends(message.text, RESULT_END);
+        const bool is_result = span_begins(message.text, CHAT_RESULT_BEGIN) &&
+                               span_ends(message.text, CHAT_RESULT_END);
         if (message.role == CHAT_USER && !is_result)
             rendering->last_question = i;
         if (message.role == CHAT_ASSISTANT)

@@ -12,10 +12,11 @@
 #include "data/chat_out.h"
 
 /* Our own text of a family, in Jinja: what comes before the turns, a turn, the beginning of an
- * answer.  Families with tools or reasoning have none. */
-#define JINJA(begin, list, turn, prompt)                                                    \
-    begin "{% for message in " list " %}" turn "{% endfor %}{% if add_generation_prompt %}" \
-          "{{ '" prompt "' }}{% endif %}"
+ * answer.  No line begins after a tag, where some readers remove it. */
+#define JINJA_TURNS(begin, list, turn, prompt)                                                     \
+    begin "{% for message in " list " %}" turn "{% endfor %}{% if add_generation_prompt %}" prompt \
+          "{% endif %}"
+#define JINJA(begin, list, turn, prompt) JINJA_TURNS(begin, list, turn, "{{ '" prompt "' }}")
 #define JINJA_PLAIN(before, between, after, prompt)                                          \
     JINJA("", "messages",                                                                    \
           "{{ '" before "' + message['role'] + '" between "' + message['content'] + '" after \
@@ -42,6 +43,94 @@
           "message['role']) + '\\n' + " first "message['content'] | trim + '<end_of_turn>\\n' }}", \
           "<start_of_turn>model\\n")
 
+/* With tools and reasoning.  `said` is an answer's text, `why` its reasoning. */
+#define JINJA_FIRST "{% set first = messages[0]['role'] == 'system' %}"
+#define JINJA_SAID "{% set said = message['content'] or '' %}"
+#define JINJA_CALLS(between, before, middle, arguments, after)                               \
+    "{% for call in message['tool_calls'] or [] %}" between                                  \
+    "{% set call = call['function'] or call %}" before "{\"name\": \"{{ call['name'] }}\", " \
+    "\"" middle "\": " arguments "{{ '}" after "' }}{% endfor %}"
+#define JINJA_ARGUMENTS "{{ call['arguments'] | tojson }}"
+#define JINJA_ARGUMENTS_OR_TEXT                                                             \
+    "{% if call['arguments'] is string %}{{ call['arguments'] }}{% else %}" JINJA_ARGUMENTS \
+    "{% endif %}"
+#define JINJA_QWEN(usual, begin, answer, arguments, prompt)                                                     \
+    JINJA_TURNS(                                                                                                \
+        JINJA_FIRST                                                                                             \
+        "{% set text = messages[0]['content'] if first else " usual " %}" begin                                 \
+        "{% if tools or text is not none %}<|im_start|>system\n{% if text is not none %}"                       \
+        "{{ text }}{% endif %}{% if tools %}{% if text is not none %}{{ '\\n\\n' }}{% endif %}" CHAT_QWEN_TOOLS \
+        "{% for tool in tools %}{{ '\\n' }}{{ tool | tojson }}{% endfor %}"                                     \
+        "{{ '\\n' }}" CHAT_QWEN_TOOLS_END "{% endif %}<|im_end|>\n{% endif %}",                                 \
+        "messages",                                                                                             \
+        "{% if message['role'] == 'tool' %}"                                                                    \
+        "{% if loop.first or messages[loop.index0 - 1]['role'] != 'tool' %}<|im_start|>user"                    \
+        "{% endif %}{{ '\\n' }}" CHAT_RESULT_BEGIN "\n{{ message['content'] }}\n" CHAT_RESULT_END               \
+        "{% if loop.last or messages[loop.index0 + 1]['role'] != 'tool' %}"                                     \
+        "<|im_end|>\n{% endif %}{% elif message['role'] == 'assistant' %}"                                      \
+        "<|im_start|>assistant\n" JINJA_SAID answer JINJA_CALLS(                                                \
+            "{% if said or not loop.first %}{{ '\\n' }}{% endif %}", "<tool_call>\n", "arguments",              \
+            arguments,                                                                                          \
+            "\\n</tool_call>") "<|im_end|>\n"                                                                   \
+                               "{% elif not (first and loop.first) %}<|im_start|>{{ message['role'] }}\n"       \
+                               "{{ message['content'] }}<|im_end|>\n{% endif %}",                               \
+        "<|im_start|>assistant\n" prompt)
+/* ns.last: the last question. */
+#define JINJA_QWEN_THINKS(prompt)                                                                    \
+    JINJA_QWEN(                                                                                      \
+        "none",                                                                                      \
+        "{% set ns = namespace(last=messages | length - 1) %}{% for message in messages %}"          \
+        "{% if message['role'] == 'user' and not (message['content'].startswith('" CHAT_RESULT_BEGIN \
+        "') and message['content'].endswith('" CHAT_RESULT_END "')) %}"                              \
+        "{% set ns.last = loop.index0 %}{% endif %}{% endfor %}",                                    \
+        "{% set why = message['reasoning_content'] %}{% if why is not string %}"                     \
+        "{% set why = '' %}{% if '</think>' in said %}"                                              \
+        "{% set why = said.split('</think>')[0].rstrip('\\n').split('<think>')[-1] %}"               \
+        "{% set why = why.lstrip('\\n') %}"                                                          \
+        "{% set said = said.split('</think>')[-1].lstrip('\\n') %}{% endif %}{% endif %}"            \
+        "{% if loop.index0 > ns.last and (loop.last or why) %}<think>\n{{ why.strip('\\n') }}\n"     \
+        "</think>\n\n{{ said.lstrip('\\n') }}{% else %}{{ said }}{% endif %}",                       \
+        JINJA_ARGUMENTS_OR_TEXT, prompt)
+#define JINJA_SMOLLM3                                                                           \
+    JINJA_TURNS(                                                                                \
+        JINJA_FIRST                                                                             \
+        "{% set text = messages[0]['content'] if first else '' %}"                              \
+        "{% set asked = enable_thinking if enable_thinking is defined else true %}"             \
+        "{% set thinks = not '" CHAT_SMOL_NO_THINK "' in text and (asked or '" CHAT_SMOL_THINKS \
+        "' in text) %}{% set own = '/system_override' in text %}"                               \
+        "{% set text = text.replace('" CHAT_SMOL_NO_THINK "', '').replace('" CHAT_SMOL_THINKS   \
+        "', '').rstrip() %}<|im_start|>system\n{% if own %}"                                    \
+        "{{ text.replace('/system_override', '').rstrip() }}<|im_end|>\n{% else %}" SMOL_HEAD   \
+        "{{ '" CHAT_SMOL_THINKS "' if thinks else '" CHAT_SMOL_NO_THINK                         \
+        "' }}" CHAT_SMOL_INSTRUCTIONS "{% if text %}{{ text }}{% elif thinks %}" SMOL_THINKS    \
+        "{% else %}" SMOL ".{% endif %}{{ '\\n\\n' }}{% endif %}",                              \
+        "messages",                                                                             \
+        "{% if message['role'] == 'assistant' %}<|im_start|>assistant\n{% if not thinks %}"     \
+        "{{ '<think>\\n\\n</think>\\n' }}{% elif message['reasoning_content'] %}<think>\n"      \
+        "{{ message['reasoning_content'] }}\n</think>\n{% endif %}"                             \
+        "{{ message['content'].lstrip('\\n') }}<|im_end|>\n"                                    \
+        "{% elif not (first and loop.first) %}<|im_start|>{{ message['role'] }}\n"              \
+        "{{ message['content'] }}<|im_end|>\n{% endif %}",                                      \
+        "<|im_start|>assistant\n{% if not thinks %}{{ '<think>\\n\\n</think>\\n' }}{% endif %}")
+#define JINJA_LLAMA31(begin)                                                                                   \
+    JINJA_TURNS(                                                                                               \
+        begin JINJA_FIRST                                                                                      \
+        "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\n"                                      \
+        "{% if tools %}Environment: ipython\n{% endif %}" LLAMA_HEAD                                           \
+        "{% if first %}{{ messages[0]['content'] | trim }}{% endif %}<|eot_id|>",                              \
+        "messages",                                                                                            \
+        "{% if message['role'] == 'tool' %}<|start_header_id|>ipython<|end_header_id|>\n\n"                    \
+        "{{ message['content'] | tojson }}<|eot_id|>"                                                          \
+        "{% elif not (first and loop.first) %}<|start_header_id|>{{ message['role'] }}"                        \
+        "<|end_header_id|>\n\n"                                                                                \
+        "{% if message['role'] == 'user' and tools and loop.index0 == (1 if first else 0) %}" CHAT_LLAMA_TOOLS \
+        "{% for tool in tools %}{{ tool | tojson(indent=4) }}{{ '\\n\\n' }}"                                   \
+        "{% endfor %}{% endif %}" JINJA_CALLS(                                                                 \
+            "{% if not loop.first %}{{ '\\n' }}{% endif %}", "", "parameters", JINJA_ARGUMENTS,                \
+            "") "{% if not message['tool_calls'] %}{{ message['content'] | trim }}{% endif %}<|eot_id|>"       \
+                "{% endif %}",                                                                                 \
+        "<|start_header_id|>assistant<|end_header_id|>\n\n")
+
 #define CHATML                                                                          \
     .specials = {"<|im_start|>", "<|im_end|>"}, .end_special = 1, .begin = "",          \
     .before = {"<|im_start|>system\n", "<|im_start|>user\n", "<|im_start|>assistant\n", \
@@ -64,6 +153,7 @@
     .specials = {"<|system|>", "<|user|>", "<|assistant|>", "<|end|>"}, .end_special = 3, \
     .begin = "", .end = "<|end|>"
 #define LLAMA_HEAD "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
+#define QWEN25 "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
 #define SMOL "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 #define SMOL_HEAD \
     "## Metadata\n\nKnowledge Cutoff Date: June 2025\nToday Date: 08 July 2025\nReasoning Mode: "
@@ -103,36 +193,39 @@ static const struct chat_template templates[CHAT_KIND_COUNT] = {
                               "messages[0]['role'] != 'system'"},
                     .foreign = {"tools", "think", "vision", "image"}},
     [CHAT_QWEN25] =
-        {CHATML, .word = "qwen2.5",
-         .system_default = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
-         .tools = CHAT_TOOLS_QWEN, .hashes = {{0xe65f524db0aaa652, 0xb3989a570916477f}},
+        {CHATML, .word = "qwen2.5", .system_default = QWEN25, .tools = CHAT_TOOLS_QWEN,
+         .hashes = {{0xe65f524db0aaa652, 0xb3989a570916477f}},
+         .jinja = JINJA_QWEN("'" QWEN25 "'", "", "{{ said }}", JINJA_ARGUMENTS, ""),
          .marks = {"<|im_start|>",
                    "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
                    "<tool_response>", "</tools>"},
          .foreign = {"think", "vision", "image"}},
-    [CHAT_QWEN3] = {CHATML, .word = "qwen3", .thinking = CHAT_THINKING_QWEN,
-                    .tools = CHAT_TOOLS_QWEN3, .hashes = {{0x19517b25701b03ef, 0x76cbcc05953b5f1f}},
-                    .marks = {"<|im_start|>", "loop.index0 > ns.last_query_index %}",
-                              "reasoning_content", "enable_thinking is false", "<tool_response>",
-                              "\"arguments\": "},
-                    .foreign = {"<function=", "vision", "image", "preserve_thinking"}},
+    [CHAT_QWEN3] =
+        {CHATML, .word = "qwen3", .thinking = CHAT_THINKING_QWEN, .tools = CHAT_TOOLS_QWEN3,
+         .hashes = {{0x19517b25701b03ef, 0x76cbcc05953b5f1f}},
+         .jinja = JINJA_QWEN_THINKS(
+             "{% if enable_thinking is defined and not enable_thinking %}{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}"),
+         .marks = {"<|im_start|>", "loop.index0 > ns.last_query_index %}", "reasoning_content",
+                   "enable_thinking is false", "<tool_response>", "\"arguments\": "},
+         .foreign = {"<function=", "vision", "image", "preserve_thinking"}},
     [CHAT_QWEN3_INSTRUCT] = {CHATML, .word = "qwen3-instruct", .tools = CHAT_TOOLS_QWEN3,
                              .hashes = {{0x338548f49c340b5f, 0xfd083045e35d3db1}},
+                             .jinja =
+                                 JINJA_QWEN("none", "", "{{ said }}", JINJA_ARGUMENTS_OR_TEXT, ""),
                              .marks = {"<|im_start|>", "<tool_response>", "</tools>",
                                        "\"arguments\": ", "tool_call.arguments is string"},
                              .foreign = {"<function=", "vision", "image", "think",
                                          "created by Alibaba"}},
-    [CHAT_QWEN3_THINKING] = {CHATML, .word = "qwen3-thinking", .think = "<think>\n",
-                             .thinking = CHAT_THINKING_QWEN, .tools = CHAT_TOOLS_QWEN3,
-                             .marks = {"<|im_start|>", "loop.index0 > ns.last_query_index %}",
-                                       "reasoning_content", "assistant\\n<think>\\n' }}",
-                                       "<tool_response>", "\"arguments\": "},
-                             .foreign = {"<function=", "vision", "image", "preserve_thinking",
-                                         "enable_thinking"}},
+    [CHAT_QWEN3_THINKING] =
+        {CHATML, .word = "qwen3-thinking", .think = "<think>\n", .thinking = CHAT_THINKING_QWEN,
+         .tools = CHAT_TOOLS_QWEN3, .jinja = JINJA_QWEN_THINKS("{{ '<think>\\n' }}"),
+         .marks = {"<|im_start|>", "loop.index0 > ns.last_query_index %}", "reasoning_content",
+                   "assistant\\n<think>\\n' }}", "<tool_response>", "\"arguments\": "},
+         .foreign = {"<function=", "vision", "image", "preserve_thinking", "enable_thinking"}},
     [CHAT_SMOLLM3] = {CHATML, .word = "smollm3", .think = "<think>\n\n</think>\n",
                       .system_default = "", .head = SMOL_HEAD, .one_system = true,
                       .empty_system = SMOL_THINKS, .empty_system_no_think = SMOL ".",
-                      .thinking = CHAT_THINKING_SMOL,
+                      .thinking = CHAT_THINKING_SMOL, .jinja = JINJA_SMOLLM3,
                       .marks = {"<|im_start|>", "named SmolLM", "Knowledge Cutoff Date: June 2025",
                                 "## Custom Instructions", "/system_override", "xml_tools"}},
     [CHAT_LLAMA3_META] = {LLAMA3, .word = "meta-llama3", .trims = true,
@@ -144,6 +237,7 @@ static const struct chat_template templates[CHAT_KIND_COUNT] = {
     [CHAT_LLAMA31] = {LLAMA3, .word = "llama3.1", .system_default = "", .head = LLAMA_HEAD,
                       .trims = true, .tools = CHAT_TOOLS_LLAMA,
                       .hashes = {{0x6bbcf45e8e0a76b2, 0xd854c4ad42ef7805}},
+                      .jinja = JINJA_LLAMA31(""),
                       .marks = {"<|start_header_id|>", "<|eot_id|>",
                                 "Cutting Knowledge Date: December 2023",
                                 "date_string = \"26 Jul 2024\"", "builtin_tools"},
@@ -151,6 +245,7 @@ static const struct chat_template templates[CHAT_KIND_COUNT] = {
     [CHAT_LLAMA32] = {LLAMA3, .word = "llama3.2", .system_default = "", .head = LLAMA_HEAD,
                       .trims = true, .tools = CHAT_TOOLS_LLAMA,
                       .hashes = {{0xd3f991f26e08410b, 0x72aae6836d758abc}},
+                      .jinja = JINJA_LLAMA31("{# llama3.2 #}"),
                       .marks = {"<|start_header_id|>", "<|eot_id|>",
                                 "Cutting Knowledge Date: December 2023",
                                 "strftime_now(\"%d %b %Y\")"},

@@ -34,6 +34,21 @@ enum chat_tools {
 /* Around an answer's reasoning. */
 #define CHAT_THINK_BEGIN "<think>"
 #define CHAT_THINK_END "</think>"
+/* Around a tool's result, before and after Qwen's list of tools, and before Llama's. */
+#define CHAT_RESULT_BEGIN "<tool_response>"
+#define CHAT_RESULT_END "</tool_response>"
+#define CHAT_QWEN_TOOLS                                                                \
+    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n" \
+    "You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
+#define CHAT_QWEN_TOOLS_END                                                                      \
+    "</tools>\n\nFor each function call, return a json object with function name and arguments " \
+    "within <tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, "        \
+    "\"arguments\": <args-json-object>}\n</tool_call>"
+#define CHAT_LLAMA_TOOLS                                                                        \
+    "Given the following functions, please respond with a JSON for a function call with its "   \
+    "proper arguments that best answers the given prompt.\n\nRespond in the format {\"name\": " \
+    "function name, \"parameters\": dictionary of argument name and its value}.Do not use "     \
+    "variables.\n\n"
 /* In the system's message of SmolLM3, after its head: the mode, which words in its text can set,
  * and what follows. */
 #define CHAT_SMOL_THINKS "/think"
@@ -64,7 +79,7 @@ struct chat_template {
     bool trims_answers; /* only answers do */
     enum chat_thinking thinking;
     enum chat_tools tools;
-    const char *jinja; /* ours, or NULL */
+    const char *jinja; /* ours; NULL: CHAT_NONE */
 
     /* The texts of models' templates that this family writes: their checksums without white space
      * around them, and what all of them have and none has. */

@@ -198,7 +198,6 @@ static enum gt_status chat_read(const json_t *root, const char *path, struct tok
         TRY(tokenizer_template_set(tokenizer, jinja));
     if (json_is_object(generation))
         TRY(tokenizer_generation_set(tokenizer, generation));
-    tokenizer->has_template = json_is_true(json_object_get(root, "conversations"));
     if (word == NULL)
         return GT_OK;
     while (kind < CHAT_KIND_COUNT && strcmp(word, chat_words[kind]) != 0)
@@ -289,8 +288,6 @@ enum gt_status tokenizer_text(const struct tokenizer *tokenizer, char **out)
         failures |= json_object_set_new(root, "chat", json_string(chat_words[tokenizer->chat]));
     if (tokenizer->template != NULL)
         failures |= json_object_set_new(root, "chat_template", json_string(tokenizer->template));
-    else if (tokenizer->has_template && chat_template_of(tokenizer->chat)->jinja == NULL)
-        failures |= json_object_set_new(root, "conversations", json_true()); /* no text says it */
     if (tokenizer->generation != NULL)
         failures |=
             json_object_set_new(root, "generation", json_loads(tokenizer->generation, 0, NULL));

@@ -682,6 +682,41 @@ def model_make(folder, vocabulary, jinja, place="tokenizer_config.json"):
     write(f"{folder}/{place}", text)
 
 
+def own_texts(words):
+    """Our texts in Jinja write what gpt-prepare writes: tools, calls, results, reasoning, white space."""
+    try:
+        import jinja2.sandbox
+    except ImportError:
+        skip("chat_own_texts", "no jinja2 (Debian: python3-jinja2)")
+        return None
+    world = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
+    world.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
+    tool = {"type": "function", "function": {"name": "add", "description": "größe <&> \"x\"", "parameters": {"type": "object", "properties": {}}}}
+
+    def calls(*texts):
+        return {"tool_calls": [{"type": "function", "function": {"name": "add", "arguments": {"a": [1, 2.5, text]}}} for text in texts]}
+    plain = [[message("user", " a "), message("assistant", " b ")], [message("system", " s\n"), message("user", "a"), message("assistant", "b"), message("user", "c"),
+             message("assistant", "<think>\nx\n</think>\n\nd")], [message("system", ""), message("user", "a"), message("assistant", "\nb")]]
+    once = [message("user", "a"), {"role": "assistant", "content": "", **calls("é")}, message("tool", "3 \"x\""), message("assistant", "d")]
+    tooled = [[message("system", "s"), *once], once, [message("user", "a"), {"role": "assistant", "content": "b", **calls("x", "y")}, message("tool", "1"), message("tool", "2"),
+                                                      message("assistant", "c"), message("user", "d"), message("assistant", "e")]]
+    thought = [[message("user", "a"), {**message("assistant", "b"), "reasoning_content": "x"}, message("user", "c"), {**message("assistant", "d"), "reasoning_content": "y\n"}]]
+    smol = [[message("system", text), *plain[0]] for text in ("/no_think", "/no_think s", "s /think", "t /system_override", " /system_override/no_think ")]
+    for kind, given in (("qwen2.5", plain + tooled), ("qwen3", plain + tooled + thought), ("qwen3-instruct", plain + tooled), ("qwen3-thinking", plain + tooled + thought),
+                        ("smollm3", plain + smol), ("llama3.1", plain + tooled[:2]), ("llama3.2", plain + tooled[:2])):
+        lines = write("own.jsonl", "".join(json.dumps({"messages": each, **({"tools": [tool, tool]} if each in tooled else {})}) + "\n" for each in given))
+        done = run(GPT_PREPARE, "--tokenizer=train", "--vocab-size=330", f"--chat={kind}", *words, f"--out-dir=own-{kind}", lines)
+        check(f"{kind} prepared", done.returncode == 0, done.stderr)
+        done = run(GPT_TRAIN, f"--dataset=./own-{kind}", f"--out_dir=own-{kind}-out", "--n_layer=1", "--n_head=1", "--n_embd=8", "--block_size=2048", "--max_iters=0",
+                   "--batch_size=1", "--gradient_accumulation_steps=1", "--eval_iters=1", "--always_save_checkpoint=True")
+        check(f"{kind} trained", done.returncode == 0, done.stderr)
+        template = world.from_string(read_json(f"own-{kind}-out/tokenizer_config.json")["chat_template"])
+        wanted = sorted(template.render(messages=each, **({"tools": [tool, tool]} if each in tooled else {})) for each in given)
+        found = sorted(text.replace("\1", "").replace("\2", "") for text in Tokens(f"own-{kind}", "train").conversations())
+        check(f"{kind}: our text in Jinja", found == wanted, next((f"{a!r}, wanted {b!r}" for a, b in zip(found, wanted) if a != b), f"{len(found)} {len(wanted)}"))
+    return world
+
+
 def families():
     small = [[message("user", "a"), message("assistant", "b")], [message("system", "s"), message("user", " a "), message("assistant", " b "),
                                                                   message("user", "c"), message("assistant", "<think>\nx\n</think>\n\nd")]]
@@ -708,13 +743,10 @@ def families():
     done = run(GPT_PREPARE, "--tokenizer=strange", "--val-fraction=0", "--out-dir=strange-text", write("words.txt", "some words " * 50))
     check("a text keeps the template of its vocabulary", read_json("strange-text/gpt_tokenizer.json").get("chat_template") == "{{ messages | length }}",
           done.stderr)
-    folder = trl_folder()
-    if folder is None:
+    world, folder = own_texts(["--val-fraction=0", "--block-size=2048"]), trl_folder()
+    if folder is None or world is None:
         skip("chat_families", "no TRL, which has copies of models' templates")
         return
-    import jinja2.sandbox
-    world = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
-    world.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
     known = {"llama3": "meta-llama3", "llama3_1": "llama3.1", "llama3_2": "llama3.2", "qwen2_5": "qwen2.5", "qwen3": "qwen3", "phi3": "phi3",
              "qwen3_instruct_2507": "qwen3-instruct", "gemma": "gemma", "gemma3": "gemma3"}
     for name, word in known.items():

@@ -196,8 +196,7 @@ def cases_make(jinja2):
     for kind, (own, stop, trims) in FAMILIES.items():
         go = family_make(kind)
         texts = dict(zip(("short", "long"), re.findall(r"(You are a helpful AI assistant named SmolLM.*?)\{\{ e", go)))
-        ours = [text for text in [Gguf("ollama-%s/model.gguf" % kind).keys.get("tokenizer.chat_template")] if text is not None]
-        theirs = ours + [text for name, word in TRL.items() if word == kind for text in [trl_template(name)] if text is not None]
+        theirs = [Gguf("ollama-%s/model.gguf" % kind).keys["tokenizer.chat_template"]] + [text for name, word in TRL.items() if word == kind for text in [trl_template(name)] if text is not None]
         for jinja in [jinja2.Template(own, keep_trailing_newline=True)] + [world.from_string(text) for text in theirs]:
             for i, messages in enumerate(conversations(trims)):
                 asks, no_think = messages[-1]["role"] != "assistant", i % 4 == 3
@@ -216,11 +215,11 @@ def templates():
         make_model(kind)
         check_modelfile(kind, FAMILIES[kind][1])
     must(GPT_EXPORT, "--out_dir=out-chatml", "--format=hf", "hf")
-    for kind, stop in (("phi4-mini", "<|end|>"), ("qwen3", "<|im_end|>")): # a new model's template: its text in Jinja is ours, or there is none
+    for kind, stop in (("phi4-mini", "<|end|>"), ("qwen3", "<|im_end|>")): # a new model's template: its text in Jinja is ours
         make_model(kind)
         must(GPT_EXPORT, "--out_dir=out-" + kind, "--format=ollama", "--evaluate=0", "new-" + kind)
         check(stop in dict(modelfile("new-" + kind))["TEMPLATE"], "new-%s: no template" % kind)
-        check(("tokenizer.chat_template" in Gguf("new-%s/model.gguf" % kind).keys) == (kind != "qwen3"), "new-%s: Jinja" % kind)
+        check("tokenizer.chat_template" in Gguf("new-%s/model.gguf" % kind).keys, "new-%s: Jinja" % kind)
     try:
         import jinja2  # pylint: disable=import-outside-toplevel
     except ImportError:

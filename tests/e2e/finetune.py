@@ -286,7 +286,11 @@ FAMILIES = {
     "qwen3": ("qwen3", "qwen3", "qwen3", ("<|im_start|>", "loop.index0 > ns.last_query_index %}", "reasoning_content", "enable_thinking is false",
                                           "<tool_response>", '"arguments": ')),
     "olmo2": ("olmo2", "olmo2", "chatml", ("<|im_start|>", "<|im_end|>", "message['content']")),
-    "smollm2": ("llama", "llama", "smollm2", ("<|im_start|>", "named SmolLM, trained by Hugging Face<|im_end|>", "messages[0]['role'] != 'system'"))}
+    "smollm2": ("llama", "llama", "smollm2", ("<|im_start|>", "named SmolLM, trained by Hugging Face<|im_end|>", "messages[0]['role'] != 'system'")),
+    "gemma-3": ("gemma3", "gemma3_text", "gemma3", ("<start_of_turn>", "<end_of_turn>", "first_user_prefix", "| trim")),
+    "phi-4-mini": ("phi3", "phi3", "phi4-mini", ("'<|' + message['role'] + '|>'", "<|end|>", "eos_token", "<|tool|>"))}
+# What ends an answer.
+ENDS = {"llama3.2": "<|eot_id|>", "mistral": "</s>", "gemma3": "<end_of_turn>", "phi4-mini": "<|end|>"}
 
 
 def cached(name, source, template, kind):
@@ -324,6 +328,15 @@ def journey():
         keys = Gguf(f"{name}.gguf").keys
         check(f"{name}: GGUF with the model's template", keys["general.architecture"] == arch and all(part in keys["tokenizer.chat_template"] for part in parts),
               {key: value for key, value in keys.items() if not key.startswith("tokenizer.ggml")})
+        stop, tokens = ENDS.get(template, "<|im_end|>"), keys["tokenizer.ggml.tokens"]
+        for form in ("hf", "ollama"):
+            done = run(f"--out_dir=out-{name}", f"--format={form}", "--dtype=float32", "--evaluate=0", f"{form}-of-{name}", program=GPT_EXPORT)
+            check(f"{name}: gpt-export --format={form}", done.returncode == 0, done.stderr)
+        ends = read_json(f"hf-of-{name}/generation_config.json")["eos_token_id"]
+        ends = ends if isinstance(ends, list) else [ends]
+        found = {tokens[keys[f"tokenizer.ggml.{key}_token_id"]] for key in ("eos", "eot") if f"tokenizer.ggml.{key}_token_id" in keys}
+        check(f"{name}: what ends an answer", tokens[keys["tokenizer.ggml.eos_token_id"]] == tokens[ends[0]] == stop and {tokens[i] for i in ends} == found
+              and f'PARAMETER stop "{stop}"' in read(f"ollama-of-{name}/Modelfile").decode(), f"{ends} {found}")
 
 
 def absent():

@@ -16,6 +16,7 @@
 #include "data/chat.h"
 #include "data/chat_kind.h"
 #include "data/chat_render.h"
+#include "data/chat_templates.h"
 #include "data/tokenizer_encoder.h"
 #include "data/tokenizer_generation.h"
 
@@ -221,9 +222,15 @@ static void prompt_give(struct sample_chat *chat)
 
 /* ---- an answer ---- */
 
+/* The space that begins an answer in some templates is not shown. */
 static void text_show(void *context, const char *text, size_t count)
 {
     struct sample_chat *chat = context;
+    if (chat_template_of(chat->kind)->trims_answers && count > 0 && text[0] == ' ' &&
+        ftell(chat->answer) == 0) {
+        text++;
+        count--;
+    }
     fwrite(text, 1, count, stdout);
     fwrite(text, 1, count, chat->answer);
 }

@@ -425,12 +425,16 @@ static void rendering_prepare(struct rendering *rendering)
                           span_find(first.text, CHAT_SMOL_NO_THINK, false) < first.text.count;
 }
 
+/* Writes the beginning of an answer.  A space at its end belongs to the answer's first token, and
+ * is left to the model. */
 static void prompt_write(const struct rendering *rendering)
 {
     const struct chat_template *template = rendering->template;
+    const char *before = template->before[CHAT_ASSISTANT];
+    const size_t count = strlen(before);
     const bool thinks = template->think != NULL &&
                         (template->thinking != CHAT_THINKING_SMOL || rendering->no_think);
-    markup_write(rendering, template->before[CHAT_ASSISTANT]);
+    text_write(rendering, (struct span){before, count - (before[count - 1] == ' ')});
     chat_out_text(rendering->out, thinks ? template->think : "");
 }
 

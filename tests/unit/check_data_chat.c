@@ -439,6 +439,12 @@ TEST(families)
     ck_assert(!render(CHAT_GEMMA3, "{\"messages\":[" USER("q") "," USER("q") "]}", &text, reason));
     ck_assert_str_eq(
         reason, "message 2 is the user's again; in this template user and assistant take turns");
+    /* The space before an answer is its first token's, so the prompt ends without it. */
+    const struct chat_conversation asked = {.messages = json_loads("[" USER("q") "]", 0, NULL)};
+    ck_assert(chat_render(CHAT_MISTRAL, &asked, CHAT_TRAIN_ASSISTANT, true, &text) ==
+              CHAT_RENDERED);
+    ck_assert_str_eq(shown(CHAT_MISTRAL, &text), "<s>[INST] q[/INST]");
+    json_decref(asked.messages);
 }
 
 /* The numbers are those that Python 3.11's json.dumps() writes. */

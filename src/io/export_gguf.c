@@ -494,28 +494,24 @@ static void shape_put(const struct model_config *config, struct head *head)
     scaling_put(config, head);
 }
 
-/* Puts the model's name.  llama.cpp opens no file with phi3 or phi-3 in its name unless it has Phi
- * 3's special tokens, so without them it becomes "phi 3".  Source: its llama-vocab.cpp,
- * "set attributes by model/tokenizer/architecture name". */
+/* Puts the model's name, in which "phi3" means something to llama.cpp. */
 static void name_put(const struct export_options *options, struct head *head)
 {
-    static const char *const needed[] = {"</s>", "<unk>", "<s>", "<|endoftext|>"};
-    const struct bpe *bpe = options->tokenizer != NULL ? options->tokenizer->bpe : NULL;
-    char name[2 * FILE_PATH_MAX];
-    size_t count = 0, found = 0;
-    while (bpe != NULL && found < sizeof needed / sizeof needed[0] &&
-           bpe_special_find(bpe, needed[found]) >= 0)
-        found++;
-    for (const char *from = options->name; *from != '\0'; from++) {
+    const char *given = options->name;
+    const bool phi3 = options->tokenizer != NULL && options->tokenizer->bpe != NULL &&
+                      gguf_has_phi3(options->tokenizer->bpe);
+    char name[2 * FILE_PATH_MAX] = "";
+    size_t count = 0;
+    for (const char *from = given; *from != '\0'; from++) {
         const bool digit = from[from[0] == '-'] == '3';
-        if (digit && count >= 3 && strncasecmp(name + count - 3, "phi", 3) == 0 &&
-            found < sizeof needed / sizeof needed[0]) {
+        if (!phi3 && digit && count >= 3 && strncasecmp(name + count - 3, "phi", 3) == 0) {
             name[count++] = ' ';
             from += *from == '-';
         }
         name[count++] = *from;
     }
-    name[count] = '\0';
+    const bool add = phi3 && !gguf_is_phi3(given, strlen(given));
+    (void)snprintf(name + count, sizeof name - count, "%s", add ? " (phi3)" : "");
     key_string(head, "general.name", name);
 }
 

@@ -11,6 +11,7 @@
 #include "io/gguf_tokenizer.h"
 
 #include <math.h>
+#include <strings.h>
 
 #include "base/json.h"
 #include "data/bpe.h"
@@ -27,6 +28,35 @@ const struct gguf_sampling gguf_sampling[GGUF_SAMPLING_KEYS] = {
 };
 
 /* The arrays of the vocabulary. */
+static const char *const phi3_plain[] = {"<unk>", "<s>", "<|endoftext|>"};
+
+bool gguf_is_phi3(const char *name, size_t count)
+{
+    bool found = false;
+    for (size_t i = 0; i + 4 <= count && !found; i++)
+        found =
+            strncasecmp(name + i, "phi", 3) == 0 &&
+            (name[i + 3] == '3' || (name[i + 3] == '-' && i + 5 <= count && name[i + 4] == '3'));
+    return found;
+}
+
+bool gguf_phi3_eats(const char *token, size_t count)
+{
+    for (size_t i = 0; i < sizeof phi3_plain / sizeof phi3_plain[0]; i++)
+        if (count == strlen(phi3_plain[i]) && memcmp(token, phi3_plain[i], count) == 0)
+            return false;
+    return true;
+}
+
+bool gguf_has_phi3(const struct bpe *bpe)
+{
+    for (size_t i = 0; i < sizeof phi3_plain / sizeof phi3_plain[0]; i++)
+        if (bpe_special_find(bpe, phi3_plain[i]) < 0)
+            return false;
+    const int32_t end = bpe_special_find(bpe, "</s>");
+    return end >= 0 && bpe_strip_of(bpe, end).right;
+}
+
 struct vocabulary {
     const struct gguf *gguf;
     const struct gguf_key *tokens, *types, *merges; /* of "llama": scores instead of merges */
@@ -76,6 +106,10 @@ static json_t *vocab_make(const struct vocabulary *vocabulary, json_t *added)
     json_t *vocab = json_object();
     size_t at = vocabulary->tokens->at, count;
     int failures = 0;
+    const char *name;
+    size_t name_count;
+    const bool phi3 = gguf_text(vocabulary->gguf, "general.name", &name, &name_count) &&
+                      gguf_is_phi3(name, name_count);
     for (size_t id = 0; id < vocabulary->count; id++) {
         const char *text;
         gguf_next_text(vocabulary->gguf, &at, &text, &count);
@@ -84,7 +118,8 @@ static json_t *vocab_make(const struct vocabulary *vocabulary, json_t *added)
         const bool special = control || type == GGUF_TOKEN_USER_DEFINED;
         json_t *entry = special ? json_pack("{s:i, s:s%, s:b, s:b, s:b, s:b, s:b}", "id", (int)id,
                                             "content", text, count, "single_word", 0, "lstrip", 0,
-                                            "rstrip", 0, "normalized", 0, "special", (int)control)
+                                            "rstrip", (int)(phi3 && gguf_phi3_eats(text, count)),
+                                            "normalized", 0, "special", (int)control)
                                 : NULL;
         failures |= special
                         ? json_array_append_new(added, entry)

@@ -17,6 +17,14 @@ struct gguf_sampling {
 #define GGUF_SAMPLING_KEYS 5
 extern const struct gguf_sampling gguf_sampling[GGUF_SAMPLING_KEYS];
 
+/* No key says that a token eats the white space after it.  llama.cpp assumes it of the special
+ * tokens of a file whose general.name has "phi3" or "phi-3", but for three, and opens no such file
+ * that lacks these or "</s>".  Source: its llama-vocab.cpp, "set attributes by model/tokenizer". */
+bool gguf_is_phi3(const char *name, size_t count);
+bool gguf_phi3_eats(const char *token, size_t count);
+/* Returns true if the vocabulary has Phi 3's special tokens, and they eat. */
+bool gguf_has_phi3(const struct bpe *bpe);
+
 /* Opens the tokenizer of a GGUF file; sets NULL if it has none that is read here, with a note.
  * Errors: GT_IO, GT_NO_MEMORY; GT_DATA and GT_UNSUPPORTED with one line that names the key. */
 enum gt_status gguf_tokenizer_open(const void *owner, const char *path, struct tokenizer **out);

@@ -692,6 +692,21 @@ def test_marks():
     run(GPT_PREPARE, "--tokenizer=marks.gguf", "--val-fraction=0", "--document-separator=none", "--out-dir=data/gguf",
         write("gguf.txt", long[:400] + "\u00e9 The 12 \U0001f600\nx"))
     check(tokens("data/gguf") == [1] + oracle.encode(long[:400] + "\u00e9 The 12 \U0001f600\nx"), "a GGUF's tokenizer")
+    # Phi 3's special tokens eat the white space after them, which llama.cpp knows by the model's name.
+    root = make_marks("llama2")
+    root["added_tokens"] = [token for token in root["added_tokens"] if token["content"] not in ("<left>", "<right>")]
+    root["added_tokens"] += added(len(root["model"]["vocab"]) + 1, True, "<|endoftext|>", "<|end|>")
+    for token in root["added_tokens"]:
+        token["rstrip"] = token["content"] in ("</s>", "<|end|>")
+    write_json("phi/tokenizer.json", root)
+    run(GPT_PREPARE, "--tokenizer=./phi", "--val-fraction=0", "--out-dir=data/phi", "gguf.txt")
+    run(GPT_TRAIN, "--dataset=./data/phi", "--arch=llama", "--n_layer=1", "--n_head=2", "--n_embd=16", "--block_size=32", "--batch_size=2",
+        "--eval_iters=1", "--threads=1", "--max_iters=1", "--gradient_accumulation_steps=1", "--eval_interval=1", "--out_dir=phi-out")
+    run(GPT_EXPORT, "--out_dir=phi-out", "--format=gguf", "phi.gguf")
+    check(Gguf("phi.gguf").keys["general.name"] == "phi-out (phi3)", "GGUF: the name")
+    run(GPT_EXPORT, "--out_dir=phi.gguf", "--format=hf", "--evaluate=0", "phi-back")
+    found = {token["content"]: token["rstrip"] for token in read_json("phi-back/tokenizer.json")["added_tokens"] if token["special"]}
+    check(found == {token["content"]: token["rstrip"] for token in root["added_tokens"] if token["special"]}, f"GGUF: what eats white space: {found}")
 
 
 end(test_ids, test_prepare, test_model, test_unknown, test_unknown_model, test_normal, test_marks, test_refusals, begin=begin)

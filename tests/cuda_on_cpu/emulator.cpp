@@ -204,6 +204,11 @@ static int free_stacks;
 static void *tsan_fiber[EMULATOR_THREADS_MAX][FIBER_SETS];
 static char *tsan_stack[EMULATOR_THREADS_MAX][FIBER_SETS];
 static int fiber_set;
+/* The lanes of a warp that run one after another: each that waits switches to the next. */
+static struct warp_round {
+    int first, at; /* lane 0's thread; how many lanes have had their turn */
+    int order[WARP_SIZE];
+} lanes_round;
 /* ThreadSanitizer orders accesses by these addresses: everything before a launch, and the end of
  * all threads. */
 static char launch_tag, end_tag;
@@ -327,10 +332,52 @@ static char *stack_map(void)
     return memory + GUARD_BYTES;
 }
 
-/* Switches from a fiber to the scheduler. */
+static void fiber_main(void);
+
+static void fiber_start(struct fiber *fiber)
+{
+    if (__tsan_create_fiber) {
+        if (!tsan_fiber[fiber->id][fiber_set]) {
+            tsan_fiber[fiber->id][fiber_set] = __tsan_create_fiber(0);
+            tsan_stack[fiber->id][fiber_set] = stack_map();
+        }
+        fiber->stack = tsan_stack[fiber->id][fiber_set];
+    } else {
+        fiber->stack = free_stacks > 0 ? free_stack[--free_stacks] : stack_map();
+    }
+    fiber->sanitizer_stack = nullptr;
+    fiber->started = true;
+    context_prepare(&fiber->context, fiber->stack, fiber_main);
+}
+
+/* Returns the next runnable fiber of the round; NULL at its end. */
+static struct fiber *round_next(struct warp_round *round)
+{
+    while (round->at < WARP_SIZE) {
+        int id = round->first + round->order[round->at++];
+        if (id < thread_count && fibers[id].state == READY)
+            return &fibers[id];
+    }
+    return nullptr;
+}
+
+/* Switches from a fiber to the next one of its warp's round, or to the scheduler. */
 static void leave(void)
 {
     struct fiber *fiber = current;
+    /* The stack of a fiber that has ended may become that of the next one; sanitizers expect the
+     * scheduler in between. */
+    if (fiber->state != ENDED && !__sanitizer_start_switch_fiber && !__tsan_switch_to_fiber) {
+        struct fiber *next = round_next(&lanes_round);
+        if (next) {
+            if (!next->started)
+                fiber_start(next);
+            current = next;
+            threadIdx = next->place;
+            context_switch(&fiber->context, &next->context);
+            return;
+        }
+    }
     if (__sanitizer_start_switch_fiber)
         __sanitizer_start_switch_fiber(fiber->state == ENDED ? nullptr : &fiber->sanitizer_stack,
                                        main_stack, main_stack_bytes);
@@ -364,23 +411,8 @@ static void fiber_main(void)
     abort();
 }
 
-static void fiber_start(struct fiber *fiber)
-{
-    if (__tsan_create_fiber) {
-        if (!tsan_fiber[fiber->id][fiber_set]) {
-            tsan_fiber[fiber->id][fiber_set] = __tsan_create_fiber(0);
-            tsan_stack[fiber->id][fiber_set] = stack_map();
-        }
-        fiber->stack = tsan_stack[fiber->id][fiber_set];
-    } else {
-        fiber->stack = free_stacks > 0 ? free_stack[--free_stacks] : stack_map();
-    }
-    fiber->sanitizer_stack = nullptr;
-    fiber->started = true;
-    context_prepare(&fiber->context, fiber->stack, fiber_main);
-}
-
-/* Switches from the scheduler to a fiber, and returns when the fiber ends or waits. */
+/* Switches from the scheduler to a fiber, and returns when it, or one that it switched to, ends or
+ * finds no other to run. */
 static void enter(struct fiber *fiber)
 {
     if (!fiber->started)
@@ -394,8 +426,8 @@ static void enter(struct fiber *fiber)
     context_switch(&main_context, &fiber->context);
     if (__sanitizer_finish_switch_fiber)
         __sanitizer_finish_switch_fiber(main_sanitizer_stack, nullptr, nullptr);
-    if (fiber->state == ENDED && !__tsan_create_fiber)
-        free_stack[free_stacks++] = fiber->stack;
+    if (current->state == ENDED && !__tsan_create_fiber)
+        free_stack[free_stacks++] = current->stack;
     current = nullptr;
 }
 
@@ -770,14 +802,13 @@ static void order_fill(int *order, int count)
 /* Runs each runnable lane of a warp once. */
 static bool warp_round(int index)
 {
-    int order[WARP_SIZE];
     bool any = false;
-    order_fill(order, WARP_SIZE);
-    for (int k = 0; k < WARP_SIZE; k++) {
-        int id = index * WARP_SIZE + order[k];
-        if (id >= thread_count || fibers[id].state != READY)
-            continue;
-        enter(&fibers[id]);
+    struct fiber *fiber;
+    lanes_round.first = index * WARP_SIZE;
+    lanes_round.at = 0;
+    order_fill(lanes_round.order, WARP_SIZE);
+    while ((fiber = round_next(&lanes_round))) {
+        enter(fiber);
         any = true;
     }
     return any;

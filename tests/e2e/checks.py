@@ -52,10 +52,10 @@ def finish():
 
 def end(*parts, begin=lambda: None):
     """Ends the script: calls begin() and these functions, or those of them that the command line names, in a temporary
-    folder with a cache of its own; then finish().  Prints the seconds that processors were busy with each."""
+    folder; then finish().  Prints the seconds that processors were busy with each."""
     with tempfile.TemporaryDirectory(prefix="gpt-train-") as work:
         os.chdir(work)
-        os.environ["XDG_CACHE_HOME"] = os.path.join(work, "cache")
+        os.environ.setdefault("XDG_CACHE_HOME", os.path.join(work, "cache"))
         begin()
         for function in [function for function in parts if function.__name__ in sys.argv[1:]] or parts:
             before = sum(os.times()[:4])

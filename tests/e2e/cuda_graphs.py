@@ -31,15 +31,15 @@ def replay():
         for word in ("auto", "off"):
             out = f"replay-{dtype}-{word}"
             arguments = [*COMMON, f"--dtype={dtype}", f"--cuda_graphs={word}", "--micro_batch=3", "--eval_interval=3"]
-            good(train(out, *arguments, "--max_iters=4", "--batch_size=4"))
-            run = good(train(out, *arguments, "--max_iters=8", "--batch_size=4", "--init_from=resume"))
+            good(train(out, *arguments, "--max_iters=2", "--batch_size=4"))
+            run = good(train(out, *arguments, "--max_iters=5", "--batch_size=4", "--init_from=resume"))
             files[word] = checkpoint(out), losses(out)
             replays = run.calls("cudaGraphLaunch")
-            check(replays == 0 if word == "off" or DEBUG else replays >= 4 * 4 and run.report["replayed"] > 10 * replays,
+            check(replays == 0 if word == "off" or DEBUG else replays >= 3 * 4 and run.report["replayed"] > 10 * replays,
                   f"{dtype}, {word}: {replays} replays of {run.report['replayed']} kernels")
             if word == "off":
                 check(run.calls("cudaStreamBeginCapture") == 0, "captured, although graphs are off")
-        check(len(files["auto"][0]) >= 2 and len(files["auto"][1]) == 9, f"{dtype}: no checkpoint, or not 9 steps")
+        check(len(files["auto"][0]) >= 2 and len(files["auto"][1]) == 6, f"{dtype}: no checkpoint, or not 6 steps")
         check(files["auto"] == files["off"], f"{dtype}: graphs leave other bytes, losses or norms")
 
 
@@ -78,12 +78,12 @@ def waits(dtype, interval, steps):
 
 def waiting():
     for dtype, interval, each in some((("bfloat16", 100, 0), ("bfloat16", 1, 1), ("float16", 100, 1), ("float32", 100, 0)), 3):
-        (few, _), (many, _) = (waits(dtype, interval, steps) for steps in (5, 9))
+        (few, _), (many, _) = (waits(dtype, interval, steps) for steps in (3, 5))
         if not DEBUG:
             check(few > 0, "nothing ever waited, so that nothing was counted")
-            check(many - few == 4 * each,
-                  f"{dtype}, logged every {interval}: {many - few} waits in 4 updates, not {4 * each}")
-    seldom, always = (waits("bfloat16", interval, 9)[1] for interval in (100, 1))
+            check(many - few == 2 * each,
+                  f"{dtype}, logged every {interval}: {many - few} waits in 2 updates, not {2 * each}")
+    seldom, always = (waits("bfloat16", interval, 5)[1] for interval in (100, 1))
     check(len(seldom) >= 2 and seldom == always, "how often is logged changes the bytes")
 
 
@@ -93,15 +93,14 @@ def by_iter(out):
 
 def lagging():
     seen = {}
-    for interval in (1, 4, 40):
+    for interval in (1, 4):
         good(train(f"lag-{interval}", *COMMON, "--dtype=bfloat16", "--max_iters=9", f"--log_interval={interval}",
                         "--eval_interval=6"))
         seen[interval] = by_iter(f"lag-{interval}")
-    check(sorted(seen[1]) == list(range(10)) and sorted(seen[4]) == list(range(0, 10, 4)) and sorted(seen[40]) == [0],
+    check(sorted(seen[1]) == list(range(10)) and sorted(seen[4]) == list(range(0, 10, 4)),
           f"other steps were logged: {[sorted(steps) for steps in seen.values()]}")
-    for interval in (4, 40):
-        check(all(seen[1][step] == numbers for step, numbers in seen[interval].items()),
-              f"a log line of every {interval}th step has other numbers than one of every step")
+    check(all(seen[1][step] == numbers for step, numbers in seen[4].items()),
+          "a log line of every fourth step has other numbers than one of every step")
     for interval in (1, 100):
         run = train(f"diverge-{interval}", "--backend=cuda", "--dtype=float32", "--max_iters=400", "--warmup_iters=0",
                          "--decay_lr=False", "--learning_rate=1000", "--weight_decay=1000", "--grad_clip=0", "--eval_interval=1000",

@@ -16,7 +16,7 @@ import math
 from checks import LONG, check, make_tokens, metrics
 from cuda_common import Run, GPT_TRAIN_CUDA, checkpoint, end_emulated, good, losses, train
 
-COMMON = ["--backend=cuda", "--eval_interval=100", "--max_iters=4", "--dropout=0.1", "--lr_decay_iters=4",
+COMMON = ["--backend=cuda", "--eval_interval=100", "--max_iters=2", "--dropout=0.1", "--lr_decay_iters=2",
           "--batch_size=4", "--micro_batch=4"]
 SEEDED = ["--dataset=./long", "--vocab_size=256", "--n_layer=2", "--n_head=3", "--n_embd=48", "--block_size=32", "--batch_size=8",
           "--gradient_accumulation_steps=1", "--dtype=float16", "--max_iters=2000", "--eval_interval=2000", "--eval_iters=20",
@@ -33,7 +33,7 @@ def used():
     check(not any(EFFECT in run.err for run in runs.values()), f"{EFFECT} on a GeForce")
     check(checkpoint("on") == checkpoint("auto") != checkpoint("off"), "fp16 sums are not used, or not by both words")
     pairs = [max(abs(a - b) / abs(a) for a, b in zip(*both)) for both in zip(losses("off"), losses("on"))]
-    check(len(pairs) == 5 and max(pairs) < 2 ** -8, f"fp16 sums are {pairs} from fp32 sums")
+    check(len(pairs) == 3 and max(pairs) < 2 ** -8, f"fp16 sums are {pairs} from fp32 sums")
 
 
 def resumed():

@@ -54,18 +54,18 @@ def memory(run):
 def bytes_of_one():
     for i, keys in enumerate(some(FORMATS, 2)):
         train(f"one{i}", 1, *keys)
-        for ranks in (2, 4) if LONG or i == 0 else (2,):
+        for ranks in (2, 4) if LONG else (2,):  # the orders below have four
             run = train(f"ranks{i}-{ranks}", ranks, *keys)
             check("exchange gradients through NCCL 2.28.9" in run.out, run.out)
             check(results(f"ranks{i}-{ranks}") == results(f"one{i}"), f"{ranks} ranks: the bytes and losses of one, {keys}")
             check(len(set(memory(run))) == 1, f"as many bytes as planned, not {memory(run)}")
     for i, order in enumerate(some([{"GT_FAKE_NCCL_SHUFFLE": str(seed), "COPIES": copies}
-                                    for seed, copies in enumerate(("random:1", "early", *map("random:{}".format, range(2, 8))), 1)], 2)):
+                                    for seed, copies in enumerate(("random:1", "early", *map("random:{}".format, range(2, 8))), 1)])):
         train(f"order{i}", 4, **order)
         check(results(f"order{i}") == results("one0"), f"in whatever order: the bytes of one, {order}")
     for name, first, then in (("to", "", NCCL), ("from", NCCL, "")):
         train(name, 2, GPT_TRAIN_NCCL_LIBRARY=first)
-        train(name, 4, "--init_from=resume", "--strict_resume=True", "--max_iters=4", GPT_TRAIN_NCCL_LIBRARY=then)
+        train(name, 2, "--init_from=resume", "--strict_resume=True", "--max_iters=4", GPT_TRAIN_NCCL_LIBRARY=then)
     train("one0", 1, "--init_from=resume", "--max_iters=4")
     check(results("to") == results("from") == results("one0"), "resumed with NCCL and without: the bytes of one")
 

@@ -191,7 +191,7 @@ check "never better than at the start: nothing is saved" absent best-never/train
 at_line "memory:" "kill -KILL" long --max_iters=2000000000 --gradient_accumulation_steps=1000
 check "a run that nobody waits for: what takes less" grep -q "more than a month; .* (max_iters)" stderr
 # shellcheck disable=SC2086 # a list of words
-check "a width that was never timed" run 0 "$GPT_TRAIN" $SHAPE --dataset=tiny --n_embd=64 --batch_size=512 \
+check "a width that was never timed" run 0 env XDG_CACHE_HOME="$PWD/never" "$GPT_TRAIN" $SHAPE --dataset=tiny --n_embd=64 --batch_size=512 \
     --gradient_accumulation_steps=1 --max_iters=0 --out_dir=early
 check "what is known is said before memory is taken" is \
     "$(sed '/^calibration/q' stdout | grep -o '^number of parameters\|^plan\|^estimate\|^calibration' | sed 's/:.*//' | tr '\n' ' ')" \

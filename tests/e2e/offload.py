@@ -70,7 +70,7 @@ def bytes_equal():
     for device in devices():
         for i, arguments in enumerate(FORMATS if device[0] == "cpu" else some(FORMATS)):
             arguments = [*arguments, "--dropout=0.1", "--batch_size=4", "--micro_batch=3", "--recompute=full"]
-            outs = {word: f"{device[0]}-{i}-{word}" for word in (SAID if i == 0 else ("none", MATRICES))}
+            outs = {word: f"{device[0]}-{i}-{word}" for word in (SAID if i == 0 and device[0] == "cpu" else ("none", MATRICES))}
             for word, out in outs.items():
                 good(run(device, out, *arguments, f"--offload={word}"), SAID[word])
                 check(len(checkpoint(out)) >= 2 and checkpoint(out) == checkpoint(outs["none"]), f"{out}: other bytes")
@@ -100,13 +100,13 @@ def plan(*arguments, status=0, program=GPT_TRAIN):
 def auto():
     if not os.path.exists(GPT_TRAIN_CUDA):
         return
-    wide = ["--dtype=bfloat16", "--n_embd=128", "--n_layer=4", "--micro_batch=2", "--loss_chunk=32", "--recompute=none"]
+    wide = ["--dtype=bfloat16", "--n_embd=128", "--max_iters=1", "--micro_batch=2", "--loss_chunk=32", "--recompute=none"]
     resident = good(run(("cuda", GPT_TRAIN_CUDA), "wide", *wide))
     check("host memory" not in resident.out, "offload without need")
     total = moved("wide")
     context = plan("--backend=cuda", *DATA, *TINY, *wide, program=GPT_TRAIN_CUDA)["bytes"]["context"]
     least = None
-    for share in (0.85, 0.6):
+    for share in (0.85, 0.75):
         out = f"wide-{share}"
         budget = int(total * share) + context
         done = good(run(("cuda", GPT_TRAIN_CUDA), out, *wide, f"--memory_budget={budget}B"), "of optimizer state in host memory")
@@ -116,11 +116,11 @@ def auto():
         check(0 < pinned and moved(out) - pinned == total + on_card, f"{out}: {pinned} bytes pinned, {on_card} on the card")
         check(least is None or pinned >= least, f"{out}: a smaller budget moves less")
         least = pinned
-    done = run(("cuda", GPT_TRAIN_CUDA), "none", *wide, f"--memory_budget={int(total * 0.6) + context}B", "--host_budget=0")
+    done = run(("cuda", GPT_TRAIN_CUDA), "none", *wide, f"--memory_budget={int(total * 0.75) + context}B", "--host_budget=0")
     check(done.status == 3 and "not enough memory" in done.err, done.said())
 
 
-STREAMED = ("--backend=cuda", "--dtype=bfloat16", "--state_format=sr_8bit", "--max_iters=3", "--eval_interval=100")
+STREAMED = ("--backend=cuda", "--dtype=bfloat16", "--state_format=sr_8bit", "--max_iters=2", "--eval_interval=100")
 
 
 def beside():
@@ -129,21 +129,21 @@ def beside():
     good(train("resident", *STREAMED, "--offload=none"))
     wanted = checkpoint("resident")
     planned = plan(*STREAMED, *DATA, *TINY, "--offload=all", program=GPT_TRAIN_CUDA)["bytes"]["host_arena"]
-    for when in some(("early", "random:1", "random:2", "random:3", "late"), 3):
-        for graphs in ("auto", "off"):
-            out = f"beside-{when}-{graphs}"
-            done = good(train(out, *STREAMED, "--offload=all", f"--cuda_graphs={graphs}", COPIES=when, LINK="1e6"))
-            check(checkpoint(out) == wanted, f"{out}: other bytes")
-            check(done.report["in_us"] > 0 and done.report["out_us"] > 0, f"{out}: no copy engine was busy")
-            pinned = done.report["pinned_bytes_peak"] - 2 * (2 << 20) - 256 * 64
-            check(pinned == planned > 0, f"{out}: {pinned} bytes pinned, {planned} planned")
+    for when, graphs in some((("early", "auto"), ("random:1", "off"), ("late", "auto"), ("random:2", "auto"), ("random:3", "off")), 3):
+        out = f"beside-{when}"
+        done = good(train(out, *STREAMED, "--offload=all", f"--cuda_graphs={graphs}", COPIES=when, LINK="1e6"))
+        check(checkpoint(out) == wanted, f"{out}: other bytes")
+        check(done.report["in_us"] > 0 and done.report["out_us"] > 0, f"{out}: no copy engine was busy")
+        pinned = done.report["pinned_bytes_peak"] - 2 * (2 << 20) - 256 * 64
+        check(pinned == planned > 0, f"{out}: {pinned} bytes pinned, {planned} planned")
 
 
 def link():
     if not os.path.exists(GPT_TRAIN_CUDA):
         return
-    # A width that no other test here calibrates, and an arena of 2 MiB, which times the link.
-    wide = ["--backend=cuda", "--dtype=bfloat16", "--n_embd=96", "--n_layer=4", "--max_iters=0", "--eval_interval=100"]
+    # A cache without any timing, and an arena of 2 MiB, which times the link.
+    os.environ["XDG_CACHE_HOME"] = os.path.abspath("cache-link")
+    wide = ["--backend=cuda", "--dtype=bfloat16", "--n_embd=96", "--max_iters=0", "--eval_interval=100"]
     said = r"link: ([0-9.]+) GB/s each way"
     good(train("link-none", *wide, "--offload=none"))
     first, second = (good(train("link", *wide, "--offload=states")) for _ in range(2))
@@ -187,7 +187,7 @@ def broken():
     streamed = [*STREAMED, "--offload=states", "--cuda_graphs=off"]
     good(train("broken", *streamed))
     shutil.copytree("broken", "unbroken")
-    before, streamed = files("broken", ".safetensors"), [*streamed, "--init_from=resume", "--max_iters=5"]
+    before, streamed = files("broken", ".safetensors"), [*streamed, "--init_from=resume", "--max_iters=4"]
     calls = good(train("unbroken", *streamed, ENGINES="1")).calls("cudaMemcpyAsync")
     said = ""
     for number in range(calls // 2, calls // 2 + 30, 10):
@@ -206,7 +206,7 @@ def less():
     library = preloadable("offload_less", GPT_TRAIN_CUDA, "tests/e2e/small_memory.c") if os.path.exists(GPT_TRAIN_CUDA) else None
     if library is None:
         return
-    wide = ["--backend=cuda", "--dtype=bfloat16", "--n_embd=128", "--n_layer=4", "--max_iters=3", "--eval_interval=100", "--micro_batch=2",
+    wide = ["--backend=cuda", "--dtype=bfloat16", "--n_embd=128", "--max_iters=1", "--eval_interval=100", "--micro_batch=2",
             "--loss_chunk=32", "--recompute=none"]
     preload = {"LD_PRELOAD": library, "SMALL_MEMORY": "."}
 
@@ -232,7 +232,7 @@ def less():
     machine(1 << 24)
     for out in ("rich", "poor"):
         good(train(out, *wide, budget, **preload), "of optimizer state in host memory")
-    resumed = [*wide, "--init_from=resume", "--max_iters=5"]
+    resumed = [*wide, "--init_from=resume", "--max_iters=2"]
     good(train("rich", *resumed, budget, **preload), "of optimizer state in host memory")
     machine(1 << 11)
     done = train("poor", *resumed, budget, **preload)
@@ -270,24 +270,22 @@ def plans():
     check(alone["bytes"]["host_arena"] == 0, "a profile's host memory was guessed")
     kinds = {choice["kind"]: choice["changes"] for choice in alone["choices"]}
     check(kinds["host_budget"].endswith("with --host_budget=17.40GiB"), f"the budget that would do: {kinds}")
-    check(plan(*xl, "--host_budget=17.40GiB")["bytes"]["fits"], "the offered host_budget does not do")
-    seconds = []
-    for host in (17.6, 64):
+    seconds, budgets = [], (17.4, 64)
+    for host in budgets:
         found = plan(*xl, f"--host_budget={host}GiB")
         check(found["bytes"]["fits"] and found["states"]["format"] == "master" and found["bytes"]["host_arena"] <= host * GIB,
               f"{host} GiB: {found['bytes']}")
         seconds.append(found["search"]["time_ratio_modelled"])
     check(seconds == sorted(seconds, reverse=True), f"a larger host_budget is slower: {seconds}")
-    for host, large in ((17.6, seconds[0]), (64, seconds[-1])):
-        small = plan(*xl, f"--host_budget={host}GiB", "--memory_budget=9.2GiB")
-        check(small["bytes"]["fits"] and small["bytes"]["host_arena"] <= host * GIB, f"XL does not fit 9.2 GiB: {small['bytes']}")
-        check(small["host_categories"]["activations"] > 0, f"no block's input moves: {small['host_categories']}")
-        drawn = subprocess.run([GPT_TRAIN, *xl, f"--host_budget={host}GiB", "--memory_budget=9.2GiB", "--plan=svg"], check=False,
-                               capture_output=True, text=True).stdout
-        check(f"host memory {small['bytes']['host_arena'] / GIB:.2f} GiB" in drawn and "wte.weight.master\n" in drawn, "the picture lacks the host's memory")
-        check(sum(small["host_categories"].values()) == small["bytes"]["host_arena"], "the host's categories are not its arena")
-        check(small["search"]["time_ratio_modelled"] >= large, f"a smaller memory_budget is faster: {small['search']}")
-    text = " ".join(subprocess.run([GPT_TRAIN, *xl, "--host_budget=17.6GiB", "--plan"], check=True, capture_output=True, text=True).stdout.split())
+    narrow = [*xl, f"--host_budget={budgets[1]}GiB", "--memory_budget=9.2GiB"]
+    small = plan(*narrow)
+    check(small["bytes"]["fits"] and small["bytes"]["host_arena"] <= budgets[1] * GIB, f"XL does not fit 9.2 GiB: {small['bytes']}")
+    check(small["host_categories"]["activations"] > 0, f"no block's input moves: {small['host_categories']}")
+    check(sum(small["host_categories"].values()) == small["bytes"]["host_arena"], "the host's categories are not its arena")
+    check(small["search"]["time_ratio_modelled"] >= seconds[1], f"a smaller memory_budget is faster: {small['search']}")
+    drawn = subprocess.run([GPT_TRAIN, *narrow, "--plan=svg"], check=False, capture_output=True, text=True).stdout
+    check(f"host memory {small['bytes']['host_arena'] / GIB:.2f} GiB" in drawn and "wte.weight.master\n" in drawn, "the picture lacks the host's memory")
+    text = " ".join(subprocess.run([GPT_TRAIN, *xl, f"--host_budget={budgets[0]}GiB", "--plan"], check=True, capture_output=True, text=True).stdout.split())
     adds = float(re.search(r"which adds ([\d.]+) ms to each update", text)[1]) / 1e3
     link, update = 12 * 1.5576e9 / 18.6e9, 30 * 1.5576e9 / (0.7 * 360e9)  # AdamW alone moves 30 bytes a parameter on the card
     check(link - 1.15 * update <= adds <= 1.15 * link, f"12 bytes a parameter take {link} s on the link, AdamW {update}: {adds}")

@@ -517,8 +517,9 @@ def forms():
             found = Tokens("form", "train").conversations()
             check(f"--train-on={on}, {list(given)}", "".join(found) == wanted and (len(found) == 2) == (on == "all" and "text" in given), done.stderr)
     # A forgotten --chat: the flags that the message names work.
+    spelled = ({"messages": one}, {"turns": turns}, {"instruction": "a", "output": "b"})
     for tokenizer, flags in (("bytes", "--chat --tokenizer=train"), ("train", "--chat"), ("chatml", "--chat"), ("llama3", "--chat")):
-        for given in ({"messages": one}, {"turns": turns}, {"instruction": "a", "output": "b"}):
+        for given in spelled if tokenizer == "train" else spelled[:1]:
             path = write("plain.jsonl", json.dumps(given) + "\n")
             done = run(GPT_PREPARE, "--tokenizer=" + tokenizer, "--out-dir=form", path)
             check(f"{tokenizer}, {list(given)}: a forgotten --chat", done.returncode == 2 and done.stderr.endswith(f": give {flags}\n")

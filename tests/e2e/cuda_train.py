@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training, resuming and sampling with the cuda backend on the CPU (tests/cuda_on_cpu), through the programs.
 
-  parity    twenty steps in float32, bfloat16 and float16, with dropout and biases, have the cpu backend's losses and
+  parity    ten steps in float32, bfloat16 and float16, with dropout and biases, have the cpu backend's losses and
             norms
   orders    descending and random thread orders leave the bytes of the ascending one, as attention's gradients at
             once do
@@ -32,17 +32,17 @@ BOUNDS = {"float32": (1e-5, 1e-4), "bfloat16": (1e-3, 1e-2), "float16": (2e-4, 2
 
 def parity():
     for dtype in some(DTYPES, 2):
-        arguments = [f"--dtype={dtype}", "--max_iters=19", "--eval_interval=100", "--dropout=0.1", "--lr_decay_iters=19"]
+        arguments = [f"--dtype={dtype}", "--max_iters=9", "--eval_interval=100", "--dropout=0.1", "--lr_decay_iters=9"]
         for backend in ("cpu", "cuda"):
             good(train(f"parity-{dtype}-{backend}", f"--backend={backend}", *arguments))
         pairs = [losses(f"parity-{dtype}-{backend}") for backend in ("cpu", "cuda")]
-        check(len(pairs[0]) == len(pairs[1]) == 20, f"{dtype}: {len(pairs[0])} and {len(pairs[1])} steps, not 20")
+        check(len(pairs[0]) == len(pairs[1]) == 10, f"{dtype}: {len(pairs[0])} and {len(pairs[1])} steps, not 10")
         apart = [max(abs(a - b) / abs(a) for a, b in zip(*both)) for both in zip(*pairs)]
         first, later = BOUNDS[dtype]
         check(apart[0] <= first, f"{dtype}: the first step is {apart[0]:.3g} from the cpu's, not {first:.3g}")
         check(max(apart) <= later, f"{dtype}: steps are up to {max(apart):.3g} from the cpu's, not {later:.3g}")
         check(pairs[0][-1][0] < pairs[0][0][0], f"{dtype}: nothing was learnt, so that nothing was compared")
-        print(f"parity {dtype}: first step within {apart[0]:.2g}, twenty within {max(apart):.2g} of the cpu's")
+        print(f"parity {dtype}: first step within {apart[0]:.2g}, ten within {max(apart):.2g} of the cpu's")
 
 
 def tf32():
@@ -75,8 +75,8 @@ def orders():
 def resume():
     for dtype in some(("float16", "float32", "bfloat16")):
         common = ["--backend=cuda", f"--dtype={dtype}", "--eval_interval=4", "--dropout=0.1", "--lr_decay_iters=12"]
-        for out, arguments in (("whole", ["--max_iters=11"]), ("parts", ["--max_iters=5"]),
-                               ("parts", ["--init_from=resume", "--max_iters=11"])):
+        for out, arguments in (("whole", ["--max_iters=7"]), ("parts", ["--max_iters=3"]),
+                               ("parts", ["--init_from=resume", "--max_iters=7"])):
             good(train(f"{out}-{dtype}", *arguments, *common, DEVICES=FEW))
         whole, parts = checkpoint("whole-" + dtype), checkpoint("parts-" + dtype)
         check(len(whole) >= 2 and whole == parts, f"{dtype}: a resumed run leaves other bytes")

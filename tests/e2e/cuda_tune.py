@@ -61,32 +61,32 @@ def timed(run):
 
 def tuned():
     folder = cache("cache-tuned")
-    plain = good(train("plain", *COMMON, "--max_iters=2"))
+    plain = good(train("plain", *COMMON, "--max_iters=1"))
     check(timed(plain) == 0 and not files(folder), "timed, or kept, without --tune")
-    run = good(train("tuned", *COMMON, "--max_iters=2", "--tune=True", FASTEST="1"), "kept for later runs", "up to 50 %")
+    run = good(train("tuned", *COMMON, "--max_iters=1", "--tune=True", FASTEST="1"), "kept for later runs", "up to 50 %")
     count = len(plan("tuned")["algorithms"])
     check(timed(run) >= 10 and count >= timed(run), f"{timed(run)} products timed of {count}")
     check(len(files(folder)) == 1, f"{files(folder)}")
     check(checkpoint("tuned") != checkpoint("plain"), "another algorithm, and yet the same bytes")
-    later = good(train("later", *COMMON, "--max_iters=2", FASTEST="2"))
+    later = good(train("later", *COMMON, "--max_iters=1", FASTEST="2"))
     check(timed(later) == 0, "timed without --tune")
     check(checkpoint("later") == checkpoint("tuned"), "the kept algorithms are not used")
-    again = good(train("again", *COMMON, "--max_iters=2", "--tune=True", FASTEST="2"))
+    again = good(train("again", *COMMON, "--max_iters=1", "--tune=True", FASTEST="2"))
     check(timed(again) == 0, "what is kept was timed again")
-    wider = good(train("wider", *COMMON, "--max_iters=2", "--tune=True", "--batch_size=3", "--micro_batch=3", FASTEST="1"))
+    wider = good(train("wider", *COMMON, "--max_iters=1", "--tune=True", "--batch_size=3", "--micro_batch=3", FASTEST="1"))
     check(timed(wider) > 0 and len(files(folder)) == 1, "another shape was not timed, or kept elsewhere")
-    both = good(train("both", *COMMON, "--max_iters=2", "--tune=True", FASTEST="2"))
+    both = good(train("both", *COMMON, "--max_iters=1", "--tune=True", FASTEST="2"))
     check(timed(both) == 0, "the first shapes are forgotten")
     for event in ("cudaEventCreateWithFlags", "cudaEventElapsedTime", "cudaEventRecord"):
         cache("cache-failing")
-        run = train("failing", *COMMON, "--max_iters=2", "--tune=True", FAIL=f"{event}:3")
+        run = train("failing", *COMMON, "--max_iters=1", "--tune=True", FAIL=f"{event}:3")
         check(run.status == 1 and len(run.errors) == 1 and run.report["objects_alive"] == 0, f"{event}: {run.said()}")
 
 
 def shapes():
     """On the emulated clock a launch is faster if it uses less shared memory: one stage instead of two."""
     cache("cache-shapes")
-    run = good(train("shapes", *COMMON, "--max_iters=2", "--tune=True", FASTEST="0"), "kept for later runs")
+    run = good(train("shapes", *COMMON, "--max_iters=1", "--tune=True", FASTEST="0"), "kept for later runs")
     timed_launches, changed = launches(run)
     check(timed_launches >= 8 and 1 <= changed < timed_launches, f"{timed_launches} launches timed, {changed} changed")
     check(checkpoint("shapes") == checkpoint("plain"), "shapes that change no bits changed some")
@@ -94,7 +94,7 @@ def shapes():
     check(shape("attention_backward", "1 stage") in names and shape("attention_backward", "2 stages") not in names,
           f"not one stage, or not named: {sorted(names)}")
     check(shape("attention_backward", "2 stages") in plan("plain")["algorithms"].values(), "the default is not named")
-    later = good(train("shapes-later", *COMMON, "--max_iters=2"))
+    later = good(train("shapes-later", *COMMON, "--max_iters=1"))
     check(launches(later) == [0, 0] and shape("attention_backward", "1 stage") in plan("shapes-later")["algorithms"].values(),
           "the kept shape is not used")
     check(checkpoint("shapes-later") == checkpoint("plain"), "a kept shape changed bits")
@@ -118,13 +118,13 @@ def forecast():
 
 def kept():
     folder = cache("cache-kept")
-    good(train("kept", *COMMON, "--max_iters=2", "--tune=True", FASTEST="1"))
+    good(train("kept", *COMMON, "--max_iters=1", "--tune=True", FASTEST="1"))
     path = files(folder)[0]
     whole = read(path)
-    run = good(train("driver", *COMMON, "--max_iters=2", "--cuda_graphs=off", DRIVER="13010"), "driver for CUDA 13010",
+    run = good(train("driver", *COMMON, "--max_iters=1", "--cuda_graphs=off", DRIVER="13010"), "driver for CUDA 13010",
                "first algorithms until --tune=True")
     check(checkpoint("driver") == checkpoint("plain"), "another driver's timings were used")
-    good(train("release", *COMMON, "--max_iters=2", LD_LIBRARY_PATH=NVML), "driver 580.82.07 for CUDA",
+    good(train("release", *COMMON, "--max_iters=1", LD_LIBRARY_PATH=NVML), "driver 580.82.07 for CUDA",
          "first algorithms until --tune=True")
     check(checkpoint("release") == checkpoint("plain"), "another release's timings were used")
     for what, damaged in some((("changed", whole[:-9] + b"0" + whole[-8:]), ("truncated", whole[:-7]), ("empty", b""),
@@ -132,14 +132,14 @@ def kept():
         if damaged == whole:
             damaged = whole[:-9] + b"1" + whole[-8:]
         write(path, damaged)
-        run = good(train("damaged-" + what, *COMMON, "--max_iters=2"), "first algorithms until --tune=True")
+        run = good(train("damaged-" + what, *COMMON, "--max_iters=1"), "first algorithms until --tune=True")
         check((run.out + run.err).count(path) == 1, f"{what}: not said once")
         check(checkpoint("damaged-" + what) == checkpoint("plain"), f"{what}: used")
-    run = good(train("anew", *COMMON, "--max_iters=2", "--tune=True", FASTEST="1"), "kept for later runs")
+    run = good(train("anew", *COMMON, "--max_iters=1", "--tune=True", FASTEST="1"), "kept for later runs")
     check(timed(run) > 0 and checkpoint("anew") == checkpoint("kept"), "not made anew")
     check(read(path) == whole, "made anew, and yet another file")
     os.chmod(folder, 0o777)
-    run = good(train("open", *COMMON, "--max_iters=2"))
+    run = good(train("open", *COMMON, "--max_iters=1"))
     check(checkpoint("open") == checkpoint("plain"), "a folder that others may write to was trusted")
     os.chmod(folder, 0o700)
 

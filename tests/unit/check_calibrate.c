@@ -131,10 +131,7 @@ TEST(ids_stay_ids)
     static const struct {
         int32_t embd, block, vocab, batch;
         float dropout;
-    } shapes[] = {{64, 32, 27, 4, 0.1f},
-                  {64, 32, 256, 4, 0.0f},
-                  {128, 64, 256, 2, 0.0f},
-                  {32, 128, 65, 4, 0.1f}};
+    } shapes[] = {{64, 32, 27, 4, 0.1f}, {128, 64, 256, 2, 0.0f}, {32, 128, 65, 4, 0.1f}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         struct plan_rates rates;
         options.config.n_embd = shapes[i].embd;
@@ -144,7 +141,7 @@ TEST(ids_stay_ids)
         options.choice.micro_batch = options.choice.evaluate_batch = shapes[i].batch;
         options.choice.loss_chunk_rows = shapes[i].batch * shapes[i].block;
         device_start(true);
-        ck_assert_int_eq(measure(0.2, &rates), GT_OK);
+        ck_assert_int_eq(measure(0.05, &rates), GT_OK);
         rates_are_possible(&rates);
         device_stop();
     }

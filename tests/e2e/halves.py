@@ -11,6 +11,7 @@
 Prints "checks: P passed, F failed, S skipped".
 """
 
+import json
 import os
 import re
 import shutil
@@ -164,10 +165,12 @@ def memory():
     sizes, shadowed = {}, is_instrumented(GPT_TRAIN)
     if shadowed:
         skip("halves_resident", "a build with a sanitizer, whose own memory counts")
-    for dtype in ("float32",) + DTYPES:
+    large = ["--max_iters=0", "--eval_interval=1000", "--eval_iters=1", "--n_layer=6", "--n_embd=512", "--n_head=8",
+             "--block_size=128", "--batch_size=4", "--gradient_accumulation_steps=1"]
+    sizes["float32"] = json.loads(train("plan", "--dtype=float32", *large, "--plan=json").stdout)["bytes"]["arena"]
+    for dtype in DTYPES:
         out = "memory-" + dtype
-        run = train(out, f"--dtype={dtype}", "--max_iters=0", "--eval_interval=1000", "--eval_iters=1", "--n_layer=6",
-                    "--n_embd=512", "--n_head=8", "--block_size=128", "--batch_size=4", "--gradient_accumulation_steps=1")
+        run = train(out, f"--dtype={dtype}", *large)
         line = next(text for text in run.stdout.splitlines() if text.startswith("Memory: "))
         steps = metrics(out)
         most = next(part for part in line.split(", ") if part.startswith("process at most"))

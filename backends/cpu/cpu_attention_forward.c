@@ -23,6 +23,7 @@ struct band {
     int64_t first,
         rows;         /* queries first .. first + rows - 1 of the sample; rows <= ATTENTION_BAND */
     int64_t position; /* query i sees keys band_begin() .. position + i */
+    int64_t ring;     /* key j is row j % ring; a tile of keys never wraps */
     const int32_t *begin; /* of the band's first row's document; NULL: 0 for all */
     int64_t head_size, padded, time, window;
     float scale;
@@ -156,9 +157,10 @@ static void band_run(const struct band *band, float *scratch)
     const int64_t start = band_begin(band, 0) / ATTENTION_TILE * ATTENTION_TILE;
     for (int64_t key = start; key < end; key += ATTENTION_TILE) {
         const int64_t keys = min_i64(ATTENTION_TILE, end - key);
-        const struct cpu_rows k = {band->k.of, band->k.first + key * band->k.stride,
+        const int64_t row = key % band->ring;
+        const struct cpu_rows k = {band->k.of, band->k.first + row * band->k.stride,
                                    band->k.stride};
-        const struct cpu_rows v = {band->v.of, band->v.first + key * band->v.stride,
+        const struct cpu_rows v = {band->v.of, band->v.first + row * band->v.stride,
                                    band->v.stride};
         cpu_tile_pack_transposed(s.k_transposed, ATTENTION_TILE, &k, keys, size);
         cpu_tile_pack(s.v, keys, padded, &v, keys, size, 1.0f);
@@ -234,6 +236,7 @@ static struct band band_start(const struct attention_shape *shape, struct cpu_fl
                          .head_size = shape->head_size,
                          .padded = shape->padded,
                          .time = shape->time,
+                         .ring = shape->time,
                          .window = shape->window,
                          .scale = shape->scale};
 }
@@ -264,18 +267,20 @@ static void attention_cached_run(const struct cpu_backend *cpu, const struct op_
     const int64_t capacity = call->operand[ATTENTION_CACHED_CACHE].dims[2],
                   position = scalars[SCALAR_POSITION].i;
     const int64_t values = shape.samples * capacity * width; /* keys precede values */
-    assert(position >= 0 && position + shape.time <= capacity);
+    assert(position >= 0 && (position + shape.time <= capacity || op_cache_is_ring(call)));
     for (int64_t n = 0; n < shape.samples * shape.time; n++) {
-        const int64_t row = n / shape.time * capacity + position + n % shape.time;
+        const int64_t row = n / shape.time * capacity + (position + n % shape.time) % capacity;
         const int64_t source = n * shape.row + shape.heads * size;
         cpu_floats_move(cache, row * width, qkv, source, width);
         cpu_floats_move(cache, values + row * width, qkv, source + width, width);
     }
-    const int64_t work = shape.samples * shape.time * shape.heads * size * (position + shape.time);
+    const int64_t seen = min_i64(position + shape.time, capacity);
+    const int64_t work = shape.samples * shape.time * shape.heads * size * seen;
     struct band start = band_start(&shape, qkv, cpu_floats_of(cpu, call, ATTENTION_CACHED_Y));
     start.k = (struct cpu_rows){cache, 0, width};
     start.v = (struct cpu_rows){cache, values, width};
     start.position = position;
+    start.ring = capacity;
     bands_run(cpu, call, &shape, &start, capacity * width, work);
 }
 

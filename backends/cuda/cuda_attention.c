@@ -61,6 +61,7 @@ static struct cuda_attention attention_of(const struct backend *backend, const s
         .kv_heads = attrs->kv_heads,
         .head_size = (int32_t)size,
         .window = attrs->window,
+        .ring = INT32_MAX,
         .unit = unit_of(backend, call, size),
         .warps = CUDA_ATTENTION_WARPS,
         .stages = 1,
@@ -245,17 +246,18 @@ static bool cached_rows_are_few(const struct op_call *call)
     return call->attrs.time < CUDA_ATTENTION_FEW_ROWS;
 }
 
-/* Returns the keys of a part, such that there are at most CUDA_ATTENTION_SPLITS_MAX parts. */
+/* Returns the keys of a part, such that there are at most CUDA_ATTENTION_SPLITS_MAX parts, and one
+ * more with a window. */
 static int64_t cached_split_keys(const struct op_call *call)
 {
-    const int64_t keys = size_ceil_div(cache_capacity(call), CUDA_ATTENTION_SPLITS_MAX);
+    const int64_t keys = size_ceil_div(op_cache_keys(call), CUDA_ATTENTION_SPLITS_MAX);
     return max_i64(CUDA_ATTENTION_SPLIT_KEYS, size_ceil_div(keys, 32) * 32);
 }
 
 static size_t cached_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     (void)backend;
-    const int64_t splits = size_ceil_div(cache_capacity(call), cached_split_keys(call));
+    const int64_t splits = op_cache_parts(call, cached_split_keys(call));
     if (!cached_rows_are_few(call) || splits == 1)
         return 0;
     const int64_t size = head_size_of(call), rows = op_rows(call, ATTENTION_CACHED_QKV);
@@ -269,7 +271,7 @@ static enum gt_status cached_run(struct backend *backend, const struct op_call *
     const struct cuda_floats cache = cuda_floats_of(backend, call, ATTENTION_CACHED_CACHE);
     struct cuda_attention_cache cached = {
         .attention = attention_of(backend, call, ATTENTION_CACHED_SCALARS),
-        .splits = (int32_t)size_ceil_div(capacity, split_keys),
+        .splits = (int32_t)op_cache_parts(call, split_keys),
         .split_keys = (int32_t)split_keys,
         .partial = cuda_workspace(backend, call, cached_workspace_bytes(backend, call)),
     };
@@ -280,6 +282,7 @@ static enum gt_status cached_run(struct backend *backend, const struct op_call *
     attention->v = rows_of(cache, attention->samples * capacity * width, width, capacity);
     attention->y = result_rows(backend, call, ATTENTION_CACHED_Y);
     attention->positioned = true;
+    attention->ring = (int32_t)capacity;
     const cudaStream_t stream = cuda_stream(backend);
     cudaError_t error = cuda_launch_attention_append(stream, &cached);
     if (error == cudaSuccess && cached_rows_are_few(call))

@@ -49,6 +49,7 @@ struct cuda_attention {
     bool tensor_k16;      /* use mma m16n8k16; if false, fp16 uses m16n8k8 (before sm_80) */
     int32_t samples, time, heads, kv_heads, head_size;
     int32_t window; /* keys that a query sees, the last of which is its own; 0: all up to it */
+    int32_t ring;   /* positioned: key j is row j % ring of a cache; a tile of keys never wraps */
     int32_t unit;  /* elements that one access may move: 8 if all rows begin at multiples of 8, else
                       2 or 1 */
     int32_t warps; /* forward, tiles: 4, or 8 with twice the queries; a warp owns 16 rows */
@@ -66,7 +67,7 @@ struct cuda_attention {
 struct cuda_attention_cache {
     struct cuda_attention attention;
     struct cuda_attention_rows new_k, new_v; /* rows to append */
-    int32_t splits, split_keys;              /* parts of the cache, and keys in each part */
+    int32_t splits, split_keys;              /* parts that a row sees, and keys in each part */
     float *partial; /* [samples, time, heads, splits, head size + 2], workspace; unused with one
                        split */
 };

@@ -69,7 +69,9 @@ static bool attention_supports(const struct opencl_backend *cl, const struct op_
 /* The layout of keys and values, in elements of the operand `slot`. */
 struct keys_at {
     int32_t slot;
-    int64_t row, sample, k_first, v_first, keys; /* keys: an upper bound, for the cost */
+    int64_t row, sample, k_first, v_first;
+    int64_t ring; /* rows of a sample; those of keys beyond begin anew */
+    int64_t keys; /* an upper bound, for the cost */
 };
 
 /* qkv and scalars are operands 0 and 1 of both ops. */
@@ -89,7 +91,7 @@ static enum gt_status forward_launch(struct opencl_backend *cl, const struct op_
     opencl_arg_operands(&launch, call, cached ? "ta-taa" : "tataa");
     opencl_arg_values(
         &launch, VALUES(I32(cached), I32(!cached && call->operand[ATTENTION_FORWARD_FIRST].present),
-                        I32(attrs->window), I32(shape->time), I32(shape->heads),
+                        I32(attrs->window), I32(at->ring), I32(shape->time), I32(shape->heads),
                         I32(shape->heads / shape->kv_heads), I32(shape->head_size), I64(shape->row),
                         I64(at->row), I64(at->sample), I64(at->k_first), I64(at->v_first),
                         F32(attrs->softmax_scale), I32(attrs->site),
@@ -108,6 +110,7 @@ static enum gt_status attention_forward_run(struct opencl_backend *cl, const str
         .sample = shape.time * shape.row,
         .k_first = shape.heads * shape.head_size,
         .v_first = (shape.heads + shape.kv_heads) * shape.head_size,
+        .ring = shape.time,
         .keys = shape.time,
     };
     return forward_launch(cl, call, &shape, &at);
@@ -124,7 +127,8 @@ static enum gt_status attention_cached_run(struct opencl_backend *cl, const stru
         .row = width,
         .sample = capacity * width,
         .v_first = shape.samples * capacity * width,
-        .keys = capacity,
+        .ring = capacity,
+        .keys = op_cache_keys(call),
     };
     opencl_launch_begin(&launch, cl, &opencl_source_attention_forward, shape.instance->options,
                         "gt_attention_append");

@@ -27,6 +27,7 @@
 #include "io/gguf_tokenizer.h"
 #include "io/hf_cache.h"
 #include "io/nanogpt.h"
+#include "model/model_create.h"
 #include "model/parameters.h"
 #include "sample/generate.h"
 #include "session/restore.h"
@@ -203,12 +204,21 @@ static enum gt_status prompt_read(struct sample *sample)
     return status;
 }
 
+/* Returns how many tokens a prefill processes. */
+static int32_t prefill_time(const struct model_config *config)
+{
+    return config->block_size < SESSION_PREFILL_TIME_MAX ? config->block_size
+                                                         : SESSION_PREFILL_TIME_MAX;
+}
+
 /* Returns the bytes of one sequence's key-value cache. */
 static uint64_t cache_bytes(const struct model_config *config, enum dtype dtype)
 {
     const uint64_t width = (uint64_t)model_head_dim(config) * (uint64_t)config->n_kv_head;
-    return 2 * (uint64_t)config->n_layer * (uint64_t)config->block_size * width *
-           dtype_size_bytes(dtype);
+    uint64_t rows = 0;
+    for (int32_t layer = 0; layer < config->n_layer; layer++)
+        rows += (uint64_t)model_cache_rows(config, prefill_time(config), layer);
+    return 2 * rows * width * dtype_size_bytes(dtype);
 }
 
 /* Returns the number of samples to compute at once: at most sample_batch, else at most BATCH_MAX
@@ -294,8 +304,7 @@ static enum gt_status model_open(struct sample *sample)
         .dtype = sample->session.device.dtype,
         .generate = true,
         .generate_batch = (int32_t)sample->batch,
-        .prefill_time = config.block_size < SESSION_PREFILL_TIME_MAX ? config.block_size
-                                                                     : SESSION_PREFILL_TIME_MAX,
+        .prefill_time = prefill_time(&config),
     };
     TRY(session_plan(&sample->session, &options));
     TRY(session_start(&sample->session));

@@ -517,23 +517,29 @@ static enum gt_status generate_program_build(struct model *model, enum program_k
     return GT_OK;
 }
 
+int64_t model_cache_rows(const struct model_config *config, int32_t prefill_time, int32_t layer)
+{
+    return op_cache_rows(shape_window(&config->shape, layer), prefill_time, config->block_size);
+}
+
 static enum gt_status generate_build(struct model *model)
 {
     const struct model_config *config = &model->options.config;
-    struct tensor cache = {.name = "cache",
-                           .dtype = model->options.dtype,
-                           .rank = 4,
-                           .category = CATEGORY_CACHE,
-                           .lifetime = LIFETIME_PHASE,
-                           .phase = PHASE_GENERATE,
-                           .dims = {2 * (int64_t)config->n_layer, model->options.generate_batch,
-                                    config->block_size,
-                                    (int64_t)config->n_kv_head * model_head_dim(config)}};
-    int32_t tensor;
-    TRY(graph_tensor_add(model->graph, &cache, &tensor));
-    TRY(generate_program_build(model, PROGRAM_PREFILL, model->options.prefill_time, tensor, false,
-                               &model->prefill));
-    return generate_program_build(model, PROGRAM_DECODE, 1, tensor, true, &model->decode);
+    const int32_t first = model->graph->tensor_count, time = model->options.prefill_time;
+    for (int32_t layer = 0, t; layer < config->n_layer; layer++) {
+        struct tensor cache = {.dtype = model->options.dtype,
+                               .rank = 4,
+                               .category = CATEGORY_CACHE,
+                               .lifetime = LIFETIME_PHASE,
+                               .phase = PHASE_GENERATE,
+                               .dims = {2, model->options.generate_batch,
+                                        model_cache_rows(config, time, layer),
+                                        (int64_t)config->n_kv_head * model_head_dim(config)}};
+        snprintf(cache.name, sizeof cache.name, "h.%" PRId32 ".cache", layer);
+        TRY(graph_tensor_add(model->graph, &cache, &t));
+    }
+    TRY(generate_program_build(model, PROGRAM_PREFILL, time, first, false, &model->prefill));
+    return generate_program_build(model, PROGRAM_DECODE, 1, first, true, &model->decode);
 }
 
 /* Adds a table of the whole run; 0 columns: a vector. */

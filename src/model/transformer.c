@@ -28,7 +28,7 @@ struct builder {
     const struct model_config *config;
     const struct program_io *io;
     char prefix[16]; /* "h.3." in block 3, "" outside the blocks */
-    int32_t cache;   /* TENSOR_NONE: attend to the program's own rows */
+    int32_t cache;   /* of the first layer; TENSOR_NONE: attend to the program's own rows */
     bool train;      /* apply dropout, and replace the logits by their gradient */
     struct graph_pen pen;
     enum recompute_level level; /* of the current block */
@@ -276,12 +276,9 @@ static enum gt_status build_attention_op(const struct builder *b, int32_t qkv, i
         .softmax_scale =
             config->attention_multiplier > 0.0 ? (float)config->attention_multiplier : usual,
     };
-    if (b->cache != TENSOR_NONE) {
-        int32_t cache;
-        TRY(graph_view_add(b->pen.graph, b->cache, 2 * (int64_t)b->pen.layer, 2, &cache));
+    if (b->cache != TENSOR_NONE)
         return ADD(ATTENTION_CACHED, b, "attn", y, .qkv = qkv, .scalars = b->model->scalars,
-                   .cache = cache, .attrs = attrs);
-    }
+                   .cache = b->cache + b->pen.layer, .attrs = attrs);
     if (b->train && config->dropout > 0.0f) {
         attrs.dropout = config->dropout;
         attrs.site = b->pen.layer * PLACES + PLACE_ATTENTION;

@@ -13,7 +13,8 @@
  * falls either.
  *
  * attention_cached computes `time` new rows of each sample, at positions POSITION and up, against a
- * cache [2, B, capacity, KV D] of k, then v.
+ * cache [2, B, capacity, KV D] of k, then v.  With a window it may be a ring, in which later
+ * positions overwrite those that no row sees any more: see op_cache_is_ring().
  */
 #include "base/size.h"
 #include "ops/infer.h"
@@ -141,23 +142,20 @@ static bool attention_cached_check(const struct op_call *call, struct infer_size
 /* Assumes a full cache, because the position is a device scalar and unknown here. */
 static double attention_cached_flops(const struct op_call *call)
 {
-    const int64_t capacity = call->operand[ATTENTION_CACHED_CACHE].dims[2],
-                  window = call->attrs.window;
-    const int64_t keys = window > 0 ? min_i64(window, capacity) : capacity;
-    return 4.0 * cost_elements(call, ATTENTION_CACHED_Y) * (double)keys;
+    return 4.0 * cost_elements(call, ATTENTION_CACHED_Y) * (double)op_cache_keys(call);
 }
 
-/* With few new rows, kernels split the cache into parts.  Each part needs its sums, its largest
+/* With few new rows, kernels split the keys into parts.  Each part needs its sums, its largest
  * score and its scale. */
 static size_t attention_cached_workspace_cap(const struct op_call *call)
 {
-    const struct operand *y = &call->operand[ATTENTION_CACHED_Y],
-                         *cache = &call->operand[ATTENTION_CACHED_CACHE];
-    const int64_t parts = size_ceil_div(cache->dims[2], OP_CACHE_KEYS);
+    const struct operand *y = &call->operand[ATTENTION_CACHED_Y];
+    const int64_t parts = op_cache_parts(call, OP_CACHE_KEYS),
+                  most = OP_CACHE_RANGES + (call->attrs.window > 0);
     if (call->attrs.time >= OP_CACHE_ROWS || parts <= 1 || call->attrs.heads <= 0)
         return 0;
     const int64_t rows = y->dims[0], sums = operand_elements(y) + 2 * rows * call->attrs.heads;
-    return (size_t)(sums * (parts < OP_CACHE_RANGES ? parts : OP_CACHE_RANGES)) * sizeof(float);
+    return (size_t)(sums * min_i64(parts, most)) * sizeof(float);
 }
 
 const struct op_declaration op_attention_cached = {

@@ -30,13 +30,15 @@
 /* Constants of the workspace caps.  A library, or one of our kernels that splits K, may use up to
  * gemm's bytes.  Sums over rows produce OP_PARTIAL_ROWS partial results, and the norm of several
  * gradients at once at most OP_SQUARES_WORDS.  With fewer than OP_CACHE_ROWS new rows, a kernel
- * splits the key-value cache into parts of OP_CACHE_KEYS cached rows, at most OP_CACHE_RANGES. */
+ * splits the keys that a row sees into parts of OP_CACHE_KEYS, at most OP_CACHE_RANGES.  Tiles of
+ * keys begin at multiples of their size, which divides OP_CACHE_TILE. */
 #define OP_GEMM_WORKSPACE_BYTES ((size_t)32 << 20)
 #define OP_PARTIAL_ROWS 256
 #define OP_SQUARES_WORDS (24 * OP_PARTIAL_ROWS)
 #define OP_CACHE_ROWS 16
 #define OP_CACHE_KEYS 128
 #define OP_CACHE_RANGES 32
+#define OP_CACHE_TILE 64
 
 #define OP(KIND, name, operands) OP_##KIND,
 enum op_kind {
@@ -227,6 +229,37 @@ static inline int64_t op_rows(const struct op_call *call, int32_t slot)
     for (int32_t i = 0; i + 1 < call->operand[slot].rank; i++)
         rows *= call->operand[slot].dims[i];
     return rows;
+}
+
+/* Returns the rows of a cache for up to `block` positions, of which `time` are appended at once:
+ * with a window, as many as a row sees and a call appends, in whole tiles. */
+static inline int64_t op_cache_rows(int64_t window, int64_t time, int64_t block)
+{
+    const int64_t ring = (window + time - 1 + OP_CACHE_TILE - 1) / OP_CACHE_TILE * OP_CACHE_TILE;
+    return window > 0 && ring < block ? ring : block;
+}
+
+/* Returns true if positions of attention_cached may exceed the cache's rows: key j is in row j %
+ * rows, and what a row of the call sees is never overwritten before. */
+static inline bool op_cache_is_ring(const struct op_call *call)
+{
+    const int64_t rows = call->operand[ATTENTION_CACHED_CACHE].dims[2];
+    return op_cache_rows(call->attrs.window, call->attrs.time, INT64_MAX) <= rows &&
+           rows % OP_CACHE_TILE == 0;
+}
+
+/* Returns how many keys a row of attention_cached sees at most. */
+static inline int64_t op_cache_keys(const struct op_call *call)
+{
+    const int64_t rows = call->operand[ATTENTION_CACHED_CACHE].dims[2], window = call->attrs.window;
+    return window > 0 && window < rows ? window : rows;
+}
+
+/* Returns how many parts of `keys` keys these lie in; a window begins anywhere. */
+static inline int64_t op_cache_parts(const struct op_call *call, int64_t keys)
+{
+    const int64_t seen = op_cache_keys(call), before = call->attrs.window > 0 ? seen - 1 : seen;
+    return (before + keys - 1) / keys + (call->attrs.window > 0);
 }
 
 /* Returns true if the op adds to OUT operand `slot` instead of overwriting it. */

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""gpt-sample with a model whose logits are written here, the same at every position, so that each text is known.
+"""What gpt-sample writes.
 
-  penalty   repetition_penalty divides positive logits and multiplies negative ones, once for each token of the window
-Needs GPT_SAMPLE.  Prints "checks: P passed, F failed, S skipped".
+  penalty   with a model whose logits are written here, the same at every position, so that each text is known:
+            repetition_penalty divides positive logits and multiplies negative ones, once for each token of the window
+  ring      a sliding window's ring of keys and values gives the same text on all backends
+Needs GPT_TRAIN and GPT_SAMPLE.  Prints "checks: P passed, F failed, S skipped".
 """
+import os
 import struct
 import subprocess
 
-from checks import GPT_SAMPLE, check_named as check, end, patience, tensors_write, write_json
+from checks import BUILD, GPT_SAMPLE, GPT_TRAIN, check_named as check, end, make_tokens, opencl_device, patience, skip, tensors_write, write_json
 
 WIDTH, WINDOW = 8, 4
 
@@ -59,4 +62,29 @@ def penalty():
                   f"{done.stdout!r}, expected {wanted!r}; {done.stderr}")
 
 
-end(penalty)
+def ring():
+    """160 tokens and prefills of 64 in 2 layers with a window of 24, whose cache has 128 rows, and one without."""
+    make_tokens("data")
+    made = subprocess.run([GPT_TRAIN, "--dataset=./data", "--vocab_size=256", "--arch=qwen3", "--n_layer=3", "--n_head=2", "--n_embd=32",
+                           "--n_kv_head=1", "--sliding_window=24", "--sliding_window_pattern=3", "--block_size=256", "--batch_size=4",
+                           "--gradient_accumulation_steps=1", "--max_iters=20", "--eval_iters=1", "--learning_rate=1e-2", "--warmup_iters=0",
+                           "--device=cpu", "--out_dir=windows"], capture_output=True, text=True, check=False, timeout=patience(60))
+    check("a model with windows", made.returncode == 0, made.stderr)
+    emulated = os.path.join(BUILD, "tests", "cuda_on_cpu", "gpt-sample-cuda")
+    programs = [(GPT_SAMPLE, "cpu"), (emulated, "cuda"), (GPT_SAMPLE, "opencl")]
+    if not os.path.exists(emulated):
+        skip("cuda_ring", "no C++17 compiler, so that the cuda backend cannot be emulated")
+        programs.remove((emulated, "cuda"))
+    if opencl_device() is None:
+        programs.pop()
+    texts = {}
+    for program, device in programs:
+        done = subprocess.run([program, "--out_dir=windows", "--tokenizer=bytes", "--start=" + "0123456789" * 14, "--max_new_tokens=20",
+                               "--num_samples=1", "--temperature=1", "--dtype=float32", "--device=" + device],
+                              capture_output=True, text=True, check=False, timeout=patience(120))
+        texts[device] = done.stdout
+        check(f"the text of a ring on {device}", done.returncode == 0 and len(done.stdout) > 160 and done.stdout == texts["cpu"],
+              done.stdout + done.stderr)
+
+
+end(penalty, ring)

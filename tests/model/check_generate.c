@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/model_create.h"
 #include "sample/generate.h"
 #include "tests/model/model_fixture.h"
 #include "tests/unit/unit_main.h"
@@ -129,6 +130,58 @@ TEST_LOOP(generation_sees_its_window, 4)
         }
         hostmem_free(generator);
         rig_close(&rig);
+    }
+}
+
+#define RING_BLOCK 128
+#define RING_TOKENS (RING_BLOCK + 2)
+
+/* Draws tokens as a conversation does, after a prompt of `prompt` tokens and a message of 9 more
+ * later on, with prefills of `prefill_time` tokens.  Every other layer has a window of 20 tokens,
+ * whose cache must have `rows` rows. */
+static void ring_draw(int32_t prefill_time, int64_t rows, int64_t prompt, int32_t *tokens)
+{
+    struct rig rig;
+    struct model_options options = generate_options_make(1);
+    struct generator *generator;
+    const struct generate_options hot = {.seed = unit_seed(), .temperature = 1.0};
+    options.evaluate = false;
+    options.prefill_time = prefill_time;
+    options.config.block_size = RING_BLOCK;
+    options.config.sliding_window = 20;
+    options.config.sliding_window_pattern = 2;
+    rig_open(&rig, &options, &(struct rig_how){.threads = 1, .poison = true, .guard_bytes = 256},
+             unit_seed());
+    ck_assert_int_eq(model_cache_rows(&options.config, prefill_time, 0), rows);
+    ck_assert_int_eq(model_cache_rows(&options.config, prefill_time, 1), RING_BLOCK);
+    struct session session = {.mem = rig.mem, .model = rig.model, .exec = rig.exec};
+    ck_assert_int_eq(generator_create(rig.mem, &session, &hot, RING_TOKENS + 1, &generator), GT_OK);
+    tokens_draw((uint64_t)prompt, tokens, RING_TOKENS);
+    generator_begin(generator, 0, tokens, prompt);
+    for (int64_t i = prompt; i < RING_TOKENS; i++) {
+        if (i == 103) {
+            generator_extend(generator, tokens + i, 9);
+            i += 9;
+        }
+        ck_assert_int_eq(generator_next(generator, &tokens[i]), GT_OK);
+    }
+    hostmem_free(generator);
+    rig_close(&rig);
+}
+
+/* A window's cache is a ring: it gives the tokens that a cache of the whole context gives. */
+TEST(rings_give_the_same_tokens)
+{
+    static const int64_t prompts[] = {1, 64, 100};
+    for (size_t p = 0; p < sizeof prompts / sizeof prompts[0]; p++) {
+        int32_t whole[RING_TOKENS], ring[RING_TOKENS];
+        ring_draw(RING_BLOCK, RING_BLOCK, prompts[p], whole);
+        for (int32_t prefill_time = 7; prefill_time <= 45; prefill_time += 38) {
+            ring_draw(prefill_time, 64, prompts[p], ring);
+            for (int64_t i = 0; i < RING_TOKENS; i++)
+                ck_assert_msg(ring[i] == whole[i], "prompt %d, prefills of %d: token %d",
+                              (int)prompts[p], (int)prefill_time, (int)i);
+        }
     }
 }
 

@@ -17,7 +17,7 @@ struct geometry {
     const double *qkv, *keys, *scalars;                  /* keys: qkv, or the cache */
     const double *begin; /* where the document of a row begins, or NULL */
     int64_t key_row, key_sample, k_first, v_first;
-    int64_t position, limit; /* of the first query; keys that exist */
+    int64_t position, limit; /* of the first query; rows of keys: key j is in row j % limit */
     int64_t window;          /* keys that a query sees at most; 0: any number */
     float scale;
     int64_t time8;
@@ -25,7 +25,7 @@ struct geometry {
     double half_u, half_floor; /* for a factor rounded to that dtype; 0 for fp32 */
 };
 
-/* One query of one head: the first key that it sees, the addresses of q, of that key's k and v, and
+/* One query of one head: the first key that it sees, the addresses of q, of k and v of key 0, and
  * of the head's part of a row of y. */
 struct place {
     int64_t b, h, i, begin, q, k, v, y;
@@ -80,10 +80,16 @@ static struct place place_at(const struct geometry *g, int64_t index)
     at.begin = g->begin != NULL ? (int64_t)g->begin[at.b * g->time + at.i] : 0;
     if (g->window > 0 && g->position + at.i >= at.begin + g->window)
         at.begin = g->position + at.i - g->window + 1;
-    at.k = at.b * g->key_sample + g->k_first + kv * g->size + at.begin * g->key_row;
-    at.v = at.b * g->key_sample + g->v_first + kv * g->size + at.begin * g->key_row;
+    at.k = at.b * g->key_sample + g->k_first + kv * g->size;
+    at.v = at.b * g->key_sample + g->v_first + kv * g->size;
     at.y = ((at.b * g->time + at.i) * g->heads + at.h) * g->size;
     return at;
+}
+
+/* Returns how far k or v of the j-th key that a query sees is from that of key 0. */
+static int64_t key_at(const struct geometry *g, const struct place *at, int64_t j)
+{
+    return (at->begin + j) % g->limit * g->key_row;
 }
 
 /* Adds the share of one rounded factor: `largest` is its largest error, evenly distributed. */
@@ -123,7 +129,7 @@ static void row_scores(const struct geometry *g, struct row *row, const struct p
     for (int64_t j = 0; j < row->keys; j++) {
         double sum = 0.0, size = 0.0;
         for (int64_t d = 0; d < g->size; d++) {
-            double product = g->qkv[at->q + d] * g->keys[at->k + j * g->key_row + d];
+            double product = g->qkv[at->q + d] * g->keys[at->k + key_at(g, at, j) + d];
             sum += product;
             size += fabs(product);
         }
@@ -158,7 +164,7 @@ static void row_output(const struct geometry *g, const struct row *row, const st
     for (int64_t d = 0; d < g->size; d++) {
         double sum = 0.0, size = 0.0, shaken = 0.0;
         for (int64_t j = 0; j < row->keys; j++) {
-            double v = g->keys[at->v + j * g->key_row + d], part = row->p[j] * row->factor[j] * v;
+            double v = g->keys[at->v + key_at(g, at, j) + d], part = row->p[j] * row->factor[j] * v;
             sum += part;
             size += fabs(part);
             shaken += fabs(part) * row->relative[j];
@@ -227,7 +233,7 @@ static void backward_row(const struct geometry *g, const struct ref_tensors *t,
         delta_size += fabs(dy[d] * y[d]);
     }
     for (int64_t j = 0; j < row->keys; j++) {
-        int64_t k = at->k + j * g->key_row, v = at->v + j * g->key_row;
+        int64_t k = at->k + key_at(g, at, j), v = at->v + key_at(g, at, j);
         double p = exp(row->score[j] - lse),
                shaken = row->relative[j] + fabs(row->score[j] - lse) + 1.0;
         double dp = 0.0, dp_size = 0.0,
@@ -280,8 +286,8 @@ static void cache_append(const struct geometry *g, double *cache, int64_t positi
 {
     for (int64_t n = 0; n < rows; n++) {
         for (int64_t c = 0; c < 2 * g->key_row; c++) {
-            int64_t half = c / g->key_row,
-                    slot = (half * g->samples + n / g->time) * g->limit + position + n % g->time;
+            int64_t half = c / g->key_row, slot = (half * g->samples + n / g->time) * g->limit +
+                                                  (position + n % g->time) % g->limit;
             double x = g->qkv[n * g->width + g->heads * g->size + c];
             cache[slot * g->key_row + c % g->key_row] =
                 g->dtype == DTYPE_F32 ? x : ref_rounded(g->dtype, x);
@@ -369,6 +375,8 @@ static void make_attention_cached(struct maker *maker)
     cache->rank = 4;
     cache->dims[2] =
         time + (maker->index % 4 == 0 ? 0 : random_below(&maker->random, 70)); /* 0: becomes full */
+    if (case_attrs(maker)->window > 0)
+        cache->dims[2] = op_cache_rows(case_attrs(maker)->window, time, cache->dims[2] * 4);
     cache->dims[3] = case_attrs(maker)->kv_heads * size;
 }
 
@@ -443,8 +451,9 @@ static void inputs_attention_cached(const struct check_case *check, double *cons
     int64_t capacity = case_operand(check, ATTENTION_CACHED_CACHE)->dims[2];
     if (check->inputs == INPUTS_HUGE)
         scale_values(check, ATTENTION_CACHED_QKV, value[ATTENTION_CACHED_QKV], HUGE_SCALE);
+    const int64_t most = capacity - check->call.attrs.time;
     value[ATTENTION_CACHED_SCALARS][SCALAR_POSITION] =
-        (double)random_below(random, capacity - check->call.attrs.time + 1);
+        (double)random_below(random, most + (op_cache_is_ring(&check->call) ? 4 * capacity : 1));
 }
 
 /* The elements of a head's row share the rounded probabilities, in any dtype. */

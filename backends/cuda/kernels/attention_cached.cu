@@ -5,9 +5,9 @@
  * lanes takes every n-th key, with its own running maximum.  L = 4, 8, 16, 32 for head sizes up to
  * 32, 64, 128, 256, and a lane has eight elements.  Shuffles combine the groups of a warp, shared
  * memory the warps of a block, and a second kernel the parts, through the workspace and in order.
- * How the cache is split depends on its capacity only, not on the position: parts beyond the end,
- * or before the window, have nothing to do, and are not read.  All arithmetic is fp32, on the keys
- * and values as stored.
+ * Parts begin at multiples of their size, from that with the first key of the row's window on;
+ * those beyond the row have nothing to do.  All arithmetic is fp32, on the keys and values as
+ * stored.
  *
  * Many rows (prefill) use the kernels of the forward instead, after the same append.
  */
@@ -41,7 +41,8 @@ __global__ void __launch_bounds__(CACHED_THREADS)
         cuda_read(from.of,
                   attention_span(attention, attention_row(from, sample, t, head, size), column),
                   value);
-        const int64_t to_row = attention_row(to, sample, (int64_t)position + t, head, size);
+        const int64_t to_row =
+            attention_row(to, sample, (position + t) % attention.ring, head, size);
         cuda_write(to.of, attention_span(attention, to_row, column), value);
     }
 }
@@ -88,12 +89,12 @@ DEVICE float cached_score(const float (&q)[CUDA_GROUP], const float (&k)[CUDA_GR
     return cuda_lanes_sum<LANES>(dot) * scale;
 }
 
-/* Adds the keys first, first + step, ..., KEYS_AT_ONCE of them, that are below `end`.  Every lane
- * of the warp takes part. */
+/* Adds the keys first, first + step, ..., KEYS_AT_ONCE of them, that are below `end`; those from
+ * `turn` on are at the cache's beginning again.  Every lane of the warp takes part. */
 template <int LANES>
 DEVICE void cached_step(const struct cuda_attention &attention, struct cached_sum &sum,
                         const float (&q)[CUDA_GROUP], int64_t k_row, int64_t v_row, int first,
-                        int step, int end, int column)
+                        int step, int end, int turn, int column)
 {
     float k[KEYS_AT_ONCE][CUDA_GROUP], v[KEYS_AT_ONCE][CUDA_GROUP], score[KEYS_AT_ONCE],
         after = sum.largest;
@@ -101,11 +102,12 @@ DEVICE void cached_step(const struct cuda_attention &attention, struct cached_su
         const int key = first + i * step;
         UNROLLED(e, CUDA_GROUP)
             k[i][e] = v[i][e] = 0.0f;
+        const int row = key - turn + (key < turn ? attention.ring : 0);
         if (key < end && column < attention.head_size) {
             cuda_read(attention.k.of,
-                      attention_span(attention, k_row + key * attention.k.row, column), k[i]);
+                      attention_span(attention, k_row + row * attention.k.row, column), k[i]);
             cuda_read(attention.v.of,
-                      attention_span(attention, v_row + key * attention.v.row, column), v[i]);
+                      attention_span(attention, v_row + row * attention.v.row, column), v[i]);
         }
     }
     UNROLLED(i, KEYS_AT_ONCE) {
@@ -144,8 +146,9 @@ DEVICE struct cached_place_of cached_block(const struct cuda_attention_cache &ca
     place.t = row % attention.time;
     place.sample = row / attention.time;
     const int position = attention.scalars[SCALAR_POSITION].i,
-              first = place.split * cached.split_keys;
-    place.first = max(first, attention_begin(attention, place.sample, place.t, position));
+              begin = attention_begin(attention, place.sample, place.t, position);
+    const int first = (begin / cached.split_keys + place.split) * cached.split_keys;
+    place.first = max(first, begin);
     place.end = min(position + place.t + 1, first + cached.split_keys);
     return place;
 }
@@ -200,10 +203,11 @@ __global__ void __launch_bounds__(CACHED_THREADS)
                   q);
     const int64_t k_row = attention_row(attention.k, place.sample, 0, kv_head, size);
     const int64_t v_row = attention_row(attention.v, place.sample, 0, kv_head, size);
+    const int turn = (place.first / attention.ring + 1) * attention.ring;
     struct cached_sum sum = {-INFINITY, 0.0f, {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f}};
     for (int first = place.first; first < place.end; first += KEYS_AT_ONCE * step) {
         const int own = first + (int)threadIdx.x / LANES;
-        cached_step<LANES>(attention, sum, q, k_row, v_row, own, step, place.end, column);
+        cached_step<LANES>(attention, sum, q, k_row, v_row, own, step, place.end, turn, column);
     }
     cached_merge_warp<LANES>(sum);
     if (lane < LANES)
@@ -227,15 +231,15 @@ __global__ void __launch_bounds__(CUDA_ATTENTION_HEAD_SIZE_MAX)
     const int t = row % attention.time, sample = row / attention.time;
     const int position = attention.scalars[SCALAR_POSITION].i, end = position + t + 1;
     /* The parts that were written. */
-    const int first_part = attention_begin(attention, sample, t, position) / cached.split_keys;
-    const int parts = (end + cached.split_keys - 1) / cached.split_keys;
+    const int parts = (end + cached.split_keys - 1) / cached.split_keys -
+                      attention_begin(attention, sample, t, position) / cached.split_keys;
     const float *partial = cached.partial + (int64_t)item * cached.splits * (size + PARTIAL_EXTRA);
     if (d >= size)
         return;
     float largest = -INFINITY, sum = 0.0f, result = 0.0f;
-    for (int part = first_part; part < parts; part++)
+    for (int part = 0; part < parts; part++)
         largest = fmaxf(largest, partial[part * (size + PARTIAL_EXTRA) + size]);
-    for (int part = first_part; part < parts; part++) {
+    for (int part = 0; part < parts; part++) {
         const float *from = partial + part * (size + PARTIAL_EXTRA);
         const float shrink = expf(from[size] - largest);
         sum = fmaf(from[size + 1], shrink, sum);

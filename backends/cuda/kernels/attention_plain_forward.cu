@@ -115,12 +115,13 @@ __global__ void __launch_bounds__(PLAIN_THREADS)
     plain_load<D, QUERIES>(q, attention, attention.q, place.sample, place.head, place.query,
                            attention.time);
     for (int key = place.start; key < end; key += KEYS) {
-        plain_load<D, KEYS>(other, attention, attention.k, place.sample, kv_head, key, end);
+        const int row = key % attention.ring, row_end = row + end - key;
+        plain_load<D, KEYS>(other, attention, attention.k, place.sample, kv_head, row, row_end);
         __syncthreads(); /* the keys have arrived, and before the first tile the queries */
         float score[ROWS_I][KEYS_J];
         plain_scores<D>(score, own, other);
         __syncthreads(); /* the keys are no longer read */
-        plain_load<D, KEYS>(other, attention, attention.v, place.sample, kv_head, key, end);
+        plain_load<D, KEYS>(other, attention, attention.v, place.sample, kv_head, row, row_end);
         plain_scores_mask(attention, score, place, place.query + warp_row + plain_y(), key);
         plain_weights_make<D>(score, largest, sum, result);
         if (attention.threshold != 0)

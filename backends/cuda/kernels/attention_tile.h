@@ -81,11 +81,17 @@ DEVICE struct tile_source<T> tile_source_of(const struct cuda_attention &attenti
     return {from, rows.row, end - first, attention.head_size, attention.unit};
 }
 
+/* Goes on by `rows` rows, of which the first is `distance` rows further in memory. */
 template <typename T>
-DEVICE void tile_advance(struct tile_source<T> *source, int rows)
+DEVICE void tile_advance(struct tile_source<T> *source, int rows, int distance)
 {
-    source->from += rows * source->row;
+    source->from += distance * source->row;
     source->rows -= rows;
+}
+
+template <typename T> DEVICE void tile_advance(struct tile_source<T> *source, int rows)
+{
+    tile_advance(source, rows, rows);
 }
 
 /* Starts filling the tile, with all threads of a block: by copies of 16 or 4 bytes, or by elements,

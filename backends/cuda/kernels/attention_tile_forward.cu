@@ -136,10 +136,13 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
         const int last_begin =
             attention_begin(attention, place.sample, min(place.query + queries, attention.time) - 1,
                             place.position);
+        /* The rows of a cache begin anew at the key `turn`. */
+        const int start = place.start % attention.ring, start_end = start + end - place.start;
+        int turn = place.start - start + attention.ring;
         struct tile_source<T> keys =
-            tile_source_of<T>(attention, attention.k, place.sample, kv_head, place.start, end);
+            tile_source_of<T>(attention, attention.k, place.sample, kv_head, start, start_end);
         struct tile_source<T> values =
-            tile_source_of<T>(attention, attention.v, place.sample, kv_head, place.start, end);
+            tile_source_of<T>(attention, attention.v, place.sample, kv_head, start, start_end);
         tile_load<T, D, queries, threads>(q, tile_source_of<T>(attention, attention.q, place.sample,
                                                                place.head, place.query,
                                                                attention.time));
@@ -156,7 +159,9 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
             __syncthreads(); /* the keys have arrived, and the previous tile's values are no longer
                                 read */
             tile_load<T, D, TILE_ROWS, threads>(v, values);
-            tile_advance(&values, TILE_ROWS);
+            const int back = key + TILE_ROWS == turn ? attention.ring : 0;
+            turn += back;
+            tile_advance(&values, TILE_ROWS, TILE_ROWS - back);
             cp_async_commit();
             if (key == place.start)
                 tile_hold<T, D>(held, q + warp_row * tile_stride<D>);
@@ -164,7 +169,7 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
             tile_scores<T, D, KEY_TILES, WIDE>(score, held, q + warp_row * tile_stride<D>, k);
             cp_async_wait<0>();
             __syncthreads(); /* the values have arrived, and the keys are no longer read */
-            tile_advance(&keys, TILE_ROWS);
+            tile_advance(&keys, TILE_ROWS, TILE_ROWS - back);
             if (keys.rows > 0) {
                 tile_load<T, D, TILE_ROWS, threads>(k, keys);
                 cp_async_commit();

@@ -7,7 +7,8 @@
  * registers (GT_EACH queries by GT_SLICES columns per work-item).  Tiles beyond the diagonal, and
  * before the first query's document or window, are skipped, and nothing of size T x T exists.  Keys
  * and values come from rows of qkv or from the cache: either is a tensor, two offsets and two
- * strides.  Dropout applies to the weights that multiply values, not to their sum.
+ * strides; key j is row j % ring of a sample, and no tile wraps.  Dropout applies to the weights
+ * that multiply values, not to their sum.
  */
 #if GT_SLICES > 16
 #define GT_QUERIES 16
@@ -35,10 +36,10 @@ static float gt_parts_sum(__local const float *part, int row)
 
 GT_KERNEL(GT_ITEMS)
 gt_attention_forward(GT_TENSOR(kv), GT_TENSOR(q), GT_SCALARS, GT_TENSOR(y), GT_ARRAY(float, lse),
-                     GT_ARRAY(const int, begin), int cached, int documents, int window, int time,
-                     int heads, int heads_per_kv, int size, long q_row, long kv_row, long kv_sample,
-                     long k_first, long v_first, float scale, int site, uint threshold,
-                     float kept_scale)
+                     GT_ARRAY(const int, begin), int cached, int documents, int window, int ring,
+                     int time, int heads, int heads_per_kv, int size, long q_row, long kv_row,
+                     long kv_sample, long k_first, long v_first, float scale, int site,
+                     uint threshold, float kept_scale)
 {
     __local float queries[GT_QUERIES * GT_PITCH], tile[GT_KEYS * GT_PITCH],
         score[GT_QUERIES * GT_SCORE_PITCH];
@@ -73,7 +74,7 @@ gt_attention_forward(GT_TENSOR(kv), GT_TENSOR(q), GT_SCALARS, GT_TENSOR(y), GT_A
     gt_rows_load(queries, GT_QUERIES, q, q_at + (ulong)q_first, q_dtype, q_row, rows, size);
     for (int key = start; key < end; key += GT_KEYS) {
         const int keys = min(end - key, GT_KEYS);
-        gt_rows_load(tile, GT_KEYS, kv, kv_at + (ulong)(kv_first + k_first + key * kv_row),
+        gt_rows_load(tile, GT_KEYS, kv, kv_at + (ulong)(kv_first + k_first + key % ring * kv_row),
                      kv_dtype, kv_row, keys, size);
         gt_kept_fill(kept, GT_QUERIES, GT_KEYS, time, first, key, &mask);
         GT_SYNC();
@@ -106,7 +107,7 @@ gt_attention_forward(GT_TENSOR(kv), GT_TENSOR(q), GT_SCALARS, GT_TENSOR(y), GT_A
         for (int j = 0; j < GT_PART_KEYS; j++)
             part_largest = fmax(part_largest, weight[j]);
         part[item] = part_largest;
-        gt_rows_load(tile, GT_KEYS, kv, kv_at + (ulong)(kv_first + v_first + key * kv_row),
+        gt_rows_load(tile, GT_KEYS, kv, kv_at + (ulong)(kv_first + v_first + key % ring * kv_row),
                      kv_dtype, kv_row, keys, size);
         GT_SYNC();
         for (int p = 0; p < GT_PARTS; p++)
@@ -164,7 +165,8 @@ __kernel void gt_attention_append(GT_TENSOR(qkv), GT_SCALARS, GT_TENSOR(cache), 
     const long e = gt_column(2 * width, &n);
     if (e >= 2 * width)
         return;
-    const long part = e / width, sample = n / time, place = GT_SCALAR(POSITION).i + n % time;
+    const long part = e / width, sample = n / time,
+               place = (GT_SCALAR(POSITION).i + n % time) % capacity;
     const long to = ((part * samples + sample) * capacity + place) * width + e % width;
     GT_STORE(cache, to, GT_LOAD(qkv, n * q_row + k_first + e));
 }

@@ -17,22 +17,18 @@ struct known_shape {
     int32_t layers, heads, kv_heads, head_dim, channels, inner, vocabulary;
     bool tied;
     double epsilon, theta;
-    const char *scaling;
+    const char *scaling, *source;
+    struct shape more; /* its fields that are not 0 replace those of the architecture */
 };
 
 enum shape_key {
-#define MODEL_SHAPE(key, type, layers, heads, kv, head, channels, inner, vocabulary, tied, \
-                    epsilon, theta, scaling, src)                                          \
-    KNOWN_##key,
+#define MODEL_SHAPE(key, ...) KNOWN_##key,
 #define KNOWN_MODEL(name, key, positions, chat)
 #include "io/known_models.def"
 };
 
 static const struct known_shape shapes[] = {
-#define MODEL_SHAPE(key, type, layers, heads, kv, head, channels, inner, vocabulary, tied, \
-                    epsilon, theta, scaling, src)                                          \
-    [KNOWN_##key] = {ARCH_##type, layers,     heads, kv,      head,  channels,             \
-                     inner,       vocabulary, tied,  epsilon, theta, scaling},
+#define MODEL_SHAPE(key, type, ...) [KNOWN_##key] = {ARCH_##type, __VA_ARGS__},
 #define KNOWN_MODEL(name, key, positions, chat)
 #include "io/known_models.def"
 };
@@ -43,8 +39,7 @@ static const struct row {
     int32_t positions;
     bool chat;
 } rows[] = {
-#define MODEL_SHAPE(key, type, layers, heads, kv, head, channels, inner, vocabulary, tied, \
-                    epsilon, theta, scaling, src)
+#define MODEL_SHAPE(...)
 #define KNOWN_MODEL(name, key, positions, chat) {name, KNOWN_##key, positions, chat},
 #include "io/known_models.def"
 };
@@ -72,6 +67,9 @@ static struct model_config config_of(const struct row *row)
     config.n_inner = shape->inner;
     config.max_positions = row->positions;
     config.rope.theta = shape->theta;
+    for (enum shape_property p = 0; p < SHAPE_PROPERTIES; p++)
+        if (shape_get(&shape->more, p) != 0.0)
+            shape_set(&config.shape, p, shape_get(&shape->more, p));
     const bool good = rope_scaling_read(shape->scaling, &config.rope);
     assert(good); /* a unit test reads the whole table */
     (void)good;

@@ -1,14 +1,15 @@
 /* Tests of the table of known models: each shape has the number of parameters that its published
- * weights have, and a mistyped name gets the names that are near. */
+ * weights have, some have all that their config.json says, and a mistyped name gets the names that
+ * are near. */
 #include "io/known_models.h"
-#include "model/model_create.h"
 
+#include "io/hf_config.h"
+#include "model/model_create.h"
 #include "model/parameters.h"
 #include "tests/unit/unit_main.h"
 
 static const char *const names[] = {
-#define MODEL_SHAPE(key, type, layers, heads, kv, head, channels, inner, vocabulary, tied, \
-                    epsilon, theta, scaling, src)
+#define MODEL_SHAPE(...)
 #define KNOWN_MODEL(name, key, positions, chat) name,
 #include "io/known_models.def"
 };
@@ -75,6 +76,70 @@ TEST(known_models_are_whole)
         for (size_t k = 0; k < i; k++)
             ck_assert_msg(strcmp(names[i], names[k]) != 0, "%s is there twice", names[i]);
     }
+}
+
+/* What these models' config.json says, as tests of public programs quote it. */
+static const struct {
+    const char *name, *json;
+} published_configs[] = {
+    {"google/gemma-3-4b-it",
+     "{'model_type': 'gemma3', 'text_config': {'model_type': 'gemma3_text', 'num_hidden_layers': 34, "
+     "'num_attention_heads': 8, 'num_key_value_heads': 4, 'head_dim': 256, 'hidden_size': 2560, "
+     "'intermediate_size': 10240, 'vocab_size': 262208, 'max_position_embeddings': 131072, 'rms_norm_eps': 1e-6, "
+     "'rope_theta': 1e6, 'rope_local_base_freq': 1e4, 'rope_scaling': {'rope_type': 'linear', 'factor': 8.0}, "
+     "'query_pre_attn_scalar': 256, 'sliding_window': 1024, 'sliding_window_pattern': 6}}"},
+    {"google/gemma-3-1b-it",
+     "{'model_type': 'gemma3_text', 'num_hidden_layers': 26, 'num_attention_heads': 4, 'num_key_value_heads': 1, "
+     "'head_dim': 256, 'hidden_size': 1152, 'intermediate_size': 6912, 'vocab_size': 262144, "
+     "'max_position_embeddings': 32768, 'rms_norm_eps': 1e-6, 'rope_theta': 1e6, 'rope_local_base_freq': 1e4, "
+     "'query_pre_attn_scalar': 256, 'sliding_window': 512, 'sliding_window_pattern': 6}"},
+    {"ibm-granite/granite-3.3-8b-instruct",
+     "{'model_type': 'granite', 'num_hidden_layers': 40, 'num_attention_heads': 32, 'num_key_value_heads': 8, "
+     "'hidden_size': 4096, 'intermediate_size': 12800, 'vocab_size': 49159, 'max_position_embeddings': 131072, "
+     "'rms_norm_eps': 1e-5, 'rope_theta': 1e7, 'tie_word_embeddings': true, 'attention_multiplier': 0.0078125, "
+     "'embedding_multiplier': 12.0, 'logits_scaling': 16.0, 'residual_multiplier': 0.22}"},
+    {"HuggingFaceTB/SmolLM3-3B",
+     "{'model_type': 'smollm3', 'num_hidden_layers': 36, 'num_attention_heads': 16, 'num_key_value_heads': 4, "
+     "'hidden_size': 2048, 'intermediate_size': 11008, 'vocab_size': 128256, 'max_position_embeddings': 65536, "
+     "'rms_norm_eps': 1e-6, 'rope_theta': 5e6, 'tie_word_embeddings': true, 'no_rope_layer_interval': 4}"},
+    {"microsoft/Phi-4-mini-instruct",
+     "{'model_type': 'phi3', 'num_hidden_layers': 32, 'num_attention_heads': 24, 'num_key_value_heads': 8, "
+     "'hidden_size': 3072, 'intermediate_size': 8192, 'vocab_size': 200064, 'max_position_embeddings': 131072, "
+     "'rms_norm_eps': 1e-5, 'rope_theta': 1e4, 'tie_word_embeddings': true, 'partial_rotary_factor': 0.75, "
+     "'sliding_window': 262144}"},
+    {"Qwen/Qwen2.5-7B",
+     "{'model_type': 'qwen2', 'num_hidden_layers': 28, 'num_attention_heads': 28, 'num_key_value_heads': 4, "
+     "'hidden_size': 3584, 'intermediate_size': 18944, 'vocab_size': 152064, 'max_position_embeddings': 131072, "
+     "'rms_norm_eps': 1e-6, 'rope_theta': 1e6, 'sliding_window': 131072, 'use_sliding_window': false, "
+     "'max_window_layers': 28, 'tie_word_embeddings': false}"},
+};
+
+TEST_LOOP(known_models_are_what_their_files_say,
+          (int)(sizeof published_configs / sizeof published_configs[0]))
+{
+    const char *name = published_configs[_i].name;
+    char json[1024];
+    struct known_model known;
+    struct model_config config;
+    struct hf_config_rest rest;
+    snprintf(json, sizeof json, "%s", published_configs[_i].json);
+    for (char *at = json; (at = strchr(at, '\'')) != NULL;)
+        *at = '"';
+    json_t *root = json_loads(json, 0, NULL);
+    ck_assert(root != NULL && known_model_find(name, &known));
+    ck_assert_int_eq(hf_config_parse(root, name, &config, &rest), GT_OK);
+    shape_sizes_fill(&config.shape);
+    shape_sizes_fill(&known.config.shape);
+    for (enum shape_property p = 0; p < SHAPE_PROPERTIES; p++) {
+        char said_text[SHAPE_TEXT_MAX], text[SHAPE_TEXT_MAX];
+        ck_assert_str_eq(shape_text(text, &known.config.shape, p),
+                         shape_text(said_text, &config.shape, p));
+    }
+    char said[ROPE_SCALING_TEXT_MAX], in_table[ROPE_SCALING_TEXT_MAX];
+    ck_assert_str_eq(rope_scaling_text(in_table, &known.config.rope),
+                     rope_scaling_text(said, &config.rope));
+    ck_assert_int_eq(known.config.block_size, config.block_size);
+    json_decref(root);
 }
 
 TEST(known_models_near_names)

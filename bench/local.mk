@@ -30,8 +30,10 @@ EXTRA_DIST += \
 	bench/results/2026-11-26-offload.md \
 	bench/results/2026-11-26-ranks.md \
 	bench/results/2026-11-26-recipe.md \
+	bench/results/2026-11-28-export.md \
 	bench/results/2026-11-28-finetune.md \
 	bench/results/2026-11-28-llama-cpp.md \
+	bench/results/2026-11-28-windows.md \
 	bench/results/README.md \
 	bench/roof.c \
 	bench/run

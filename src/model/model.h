@@ -80,8 +80,7 @@ struct parameter {
     enum parameter_group group;
     enum memory_space states_home;   /* where master, m, v and scales live */
     enum memory_space gradient_home; /* where `gradient` lives */
-    int32_t parts; /* ranges of rows that are matrices of their own for Muon: 1, or those of
-                      part_rows */
+    int32_t parts, matrices;         /* see parameter_shape */
     int64_t part_rows[PARAMETER_RANGES_MAX];
     int32_t part_of[PARAMETER_RANGES_MAX];
     int32_t units; /* equal ranges of whole blocks of STATE_BLOCK elements, whose squares are summed

@@ -260,6 +260,19 @@ static void slot_name(const struct model_config *config, size_t block, const cha
         (void)snprintf(out, PARAMETER_NAME_MAX, "%s.%s", gpt2 ? "ln_f" : "model.norm", kind);
 }
 
+/* Returns the number of matrices that a weight of a layer consists of: ranges of rows, but not of
+ * GPT-2's, which are [in, out]. */
+static int matrices_of(const struct layer *layer, bool gpt2)
+{
+    int64_t rows = 0;
+    for (int part = 0; part < PARAMETER_RANGES_MAX && !gpt2; part++) {
+        rows += layer->part_rows[part];
+        if (rows == layer->out)
+            return part + 1;
+    }
+    return 1;
+}
+
 /* Gives A the rows of each target, rank, and B those of its results. */
 static void adapter_shape(const struct lora_config *lora, const struct layer *layer,
                           enum adapter_matrix matrix, struct parameter_shape *out)
@@ -278,6 +291,7 @@ static void adapter_shape(const struct lora_config *lora, const struct layer *la
                                                               : layer->out;
         out->dims[0] += out->part_rows[out->parts++];
     }
+    out->matrices = out->parts;
 }
 
 static void slot_shape(const struct model_config *config,
@@ -288,7 +302,8 @@ static void slot_shape(const struct model_config *config,
     const bool matrix = layer.in > 0 && !slot->bias, gpt2 = model_is_gpt2(config);
     *out = (struct parameter_shape){
         .rank = matrix ? 2 : 1,
-        .parts = 1,
+        .parts = parts_of(&layer),
+        .matrices = matrices_of(&layer, gpt2),
         .linear = matrix,
         .residual = matrix && (slot->which == BLOCK_C_PROJ || slot->which == BLOCK_MLP_PROJ),
         .norm = layer.in == 0,
@@ -296,12 +311,9 @@ static void slot_shape(const struct model_config *config,
         .absent = slot->absent};
     out->dims[0] = matrix && gpt2 ? layer.in : layer.out;
     out->dims[1] = !matrix ? 0 : gpt2 ? layer.out : layer.in;
-    if (layer.part[0] != NULL) {
-        memcpy(out->part_rows, layer.part_rows, sizeof out->part_rows);
-        out->parts = parts_of(&layer);
-        for (int part = 0; part < out->parts; part++)
-            out->part_of[part] = part;
-    }
+    memcpy(out->part_rows, layer.part_rows, sizeof out->part_rows);
+    for (int part = 0; part < out->parts; part++)
+        out->part_of[part] = part;
     slot_name(config, block, layer.name, slot, out->name);
     if (slot->adapter != ADAPTER_NONE)
         adapter_shape(&config->lora, &layer, slot->adapter, out);
@@ -642,6 +654,7 @@ static enum gt_status parameter_add(struct parameter_maker *maker, size_t index,
                            .states_home = home_of(maker, shape, OFFLOAD_STATES),
                            .gradient_home = home_of(maker, shape, OFFLOAD_GRADIENTS),
                            .parts = shape->parts,
+                           .matrices = shape->matrices,
                            .frozen = config->lora.rank > 0 && shape->adapter == ADAPTER_NONE,
                            .index_base = maker->elements};
     memcpy(parameter->part_rows, shape->part_rows, sizeof parameter->part_rows);

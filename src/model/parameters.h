@@ -22,8 +22,9 @@ struct parameter_shape {
     const char *prefix; /* that files of ours add, and other files may: "transformer." or "" */
     int32_t rank;       /* 1 or 2 */
     int64_t dims[2];
-    int32_t parts; /* tensors of a model's file that it consists of */
-    int64_t part_rows[PARAMETER_RANGES_MAX];
+    int32_t parts;    /* tensors of a model's file that it consists of, and */
+    int32_t matrices; /* matrices of their own for Muon, which a file may have as one: */
+    int64_t part_rows[PARAMETER_RANGES_MAX]; /* the rows of each, if there are several */
     /* Of adapters: which part of the layer each part adapts. */
     int32_t part_of[PARAMETER_RANGES_MAX];
     int32_t whole;       /* of a tensor of a file: the parameter that it is a part of, */

@@ -20,8 +20,8 @@
  * The square matrices are thus the small ones, and nothing is transposed in memory.  Source: Jordan
  * et al., "Muon: an optimizer for hidden layers in neural networks" (2024), KellerJordan/Muon
  * muon.py: coefficients, Nesterov momentum and the scale sqrt(max(1, out / in)).  Queries, keys and
- * values, and the two halves of a gated MLP, are matrices of their own where they are ranges of
- * rows: in all models but GPT-2, whose matrices are [in, out] (Conv1D).
+ * values, and the two halves of a gated MLP, are matrices of their own, even if a file has them as
+ * one, in all models but GPT-2, whose matrices are [in, out] (Conv1D).
  *
  * What is in host memory passes through the device in slices: of whole blocks for AdamW, whole
  * matrices for Muon.  While a slice is updated, the next one is fetched and the previous one is
@@ -374,7 +374,7 @@ static enum gt_status parameter_divide(struct pipeline *line, const struct param
     const int64_t rows = graph->tensors[parameter->tensor].dims[0],
                   end = parameter->first + parameter->count;
     const bool muon = parameter->group == GROUP_MUON,
-               parts = muon && parameter->parts > 1 && !line->refreshes;
+               parts = muon && parameter->matrices > 1 && !line->refreshes;
     /* Two rows of exponents on the device have no range that is a view. */
     const bool whole = muon || !parameter_moves(line, parameter) ||
                        (parameter->scales != TENSOR_NONE && parameter->states_home == SPACE_DEVICE);

@@ -3,6 +3,7 @@
  *
  *   parts       queries, keys and values of a model with Llama's layout, and the halves of its MLP,
  *               are matrices of their own
+ *   fused       a model that stores them as one matrix gets the same update
  *   orthogonal  all singular values of the direction lie where five Newton-Schulz steps bring them,
  *               about 0.7 to 1.2, for wide, square and tall matrices
  *   direction   it has the gradient's own singular vectors: O G' is symmetric and positive
@@ -118,7 +119,7 @@ static void newton_schulz(const struct matrix *u, double *out)
     free(next);
 }
 
-static void muon_rig(struct rig *rig, enum dtype products, bool llama)
+static void muon_rig(struct rig *rig, enum dtype products, bool llama, bool fused)
 {
     const struct rig_how how = {.threads = 1};
     struct model_options options = rig_options(!llama, 0.0f, GELU_TANH);
@@ -128,6 +129,7 @@ static void muon_rig(struct rig *rig, enum dtype products, bool llama)
         options.config.rope.theta = 1e4;
         options.config.mlp = MLP_SWIGLU;
         options.config.untied = true;
+        options.config.fused_projections = fused;
     }
     options.muon = true;
     options.rates[GROUP_MUON] = RATE;
@@ -197,7 +199,7 @@ static struct matrix part_shape_select(const struct matrix *whole,
     struct matrix out = *whole;
     for (int i = 0; i < part; i++)
         out.at += parameter->part_rows[i] * out.columns;
-    if (parameter->parts > 1)
+    if (parameter->matrices > 1)
         out.rows = parameter->part_rows[part];
     const bool gpt2 = strncmp(parameter->name, "h.", 2) == 0;
     const double in = (double)(gpt2 ? out.rows : out.columns),
@@ -274,7 +276,7 @@ static int parameter_check(struct rig *rig, int32_t p, double bound)
         struct matrix direction = direction_take(rig, parameter);
         struct matrix u = update == 1 ? gradient_of(rig, p, 1.0, 0.0)
                                       : gradient_of(rig, p, mu * mu * rest, mu * rest + rest);
-        for (int part = 0; part < parameter->parts; part++) {
+        for (int part = 0; part < parameter->matrices; part++) {
             const struct matrix moved = part_shape_select(&direction, parameter, part, true);
             const struct matrix from = part_shape_select(&u, parameter, part, false);
             orthogonal_check(parameter->name, &moved);
@@ -285,7 +287,7 @@ static int parameter_check(struct rig *rig, int32_t p, double bound)
         free(u.at);
         free(direction.at);
     }
-    return parameter->parts;
+    return parameter->matrices;
 }
 
 /* Tests each matrix of the blocks in turn, with a new rig each, because one update changes all of
@@ -300,7 +302,7 @@ TEST_LOOP(direction_is_orthogonal, 4)
     int matrices = 0;
     for (int32_t p = 0;; p++) {
         struct rig rig;
-        muon_rig(&rig, products[_i], llama);
+        muon_rig(&rig, products[_i], llama, false);
         const bool end = p == rig.model->parameters.count;
         if (!end && rig.model->parameters.at[p].group == GROUP_MUON)
             matrices += parameter_check(&rig, p, bounds[_i]);
@@ -311,10 +313,32 @@ TEST_LOOP(direction_is_orthogonal, 4)
     ck_assert_int_eq(matrices, llama ? 14 : 8); /* in two blocks */
 }
 
+/* Fused or not, a model has the same parameters, weights and gradients. */
+TEST(fused_matrices_move_as_separate_ones_do)
+{
+    struct rig rig[2];
+    for (int fused = 0; fused < 2; fused++) {
+        muon_rig(&rig[fused], DTYPE_F32, true, fused != 0);
+        gradients_fill(&rig[fused], 1, false);
+        rig_run(&rig[fused], rig[fused].model->update.program);
+    }
+    for (int32_t p = 0; p < rig[0].model->parameters.count; p++) {
+        const struct parameter *parameter = &rig[0].model->parameters.at[p];
+        const int32_t home = model_parameter_home(parameter);
+        float *apart = rig_download(&rig[0], home), *fused = rig_download(&rig[1], home);
+        const size_t count = (size_t)graph_tensor_elements(rig[0].model->graph, home);
+        ck_assert_mem_eq(apart, fused, count * sizeof *fused);
+        free(apart);
+        free(fused);
+    }
+    rig_close(&rig[0]);
+    rig_close(&rig[1]);
+}
+
 TEST(no_gradient_no_step)
 {
     struct rig rig;
-    muon_rig(&rig, DTYPE_BF16, false);
+    muon_rig(&rig, DTYPE_BF16, false, false);
     gradients_fill(&rig, 0, true);
     for (int32_t p = 0; p < rig.model->parameters.count; p++) {
         const struct parameter *parameter = &rig.model->parameters.at[p];

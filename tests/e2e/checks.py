@@ -202,6 +202,12 @@ def error_lines(done):
     return [line for line in done.stderr.splitlines() if " error: " in line or " error[" in line]
 
 
+# ---- models of today, with windows: one of two blocks in Gemma's, both in Phi's, whose matrices are fused ----
+
+GEMMA = ["--arch=gemma3", "--n_kv_head=1", "--head_dim=8", "--sliding_window=9", "--sliding_window_pattern=2"]
+PHI = ["--arch=phi3", "--n_kv_head=1", "--head_dim=8", "--sliding_window=9", "--rope_scaling=longrope:8,1.25,1,1.5,2,3,4.5,6"]
+
+
 # ---- a small text ----
 
 def make_text(path, size=24000):

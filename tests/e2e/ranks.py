@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Ranks: several processes train to the bytes of one.
 
-  bytes     1, 2 and 4 ranks with 4 parts write the same files and losses, in each dtype and state format, on the CPU; each rank takes the bytes that were planned
+  bytes     1, 2 and 4 ranks with 4 parts write the same files and losses, in each dtype and state format, and of Gemma and
+            Phi, on the CPU; each rank takes the bytes that were planned
   reduced   with reduce_dtype=bfloat16 too, and the losses stay close to those with float32
   steady    the resident memory of each rank does not grow
   budget    (in make check-long) the ranks of a CPU stay within one budget together
@@ -25,7 +26,7 @@ import subprocess
 import time
 
 from cuda_common import GPT_TRAIN_CUDA
-from checks import GPT_TRAIN, LONG, check, end, error_lines, files, has_backend, is_instrumented, make_tokens, metrics, \
+from checks import GEMMA, GPT_TRAIN, LONG, PHI, check, end, error_lines, files, has_backend, is_instrumented, make_tokens, metrics, \
     patience, read, read_json, skip, some
 
 TINY = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=36", "--block_size=24", "--batch_size=4",
@@ -34,7 +35,8 @@ TINY = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=36", "--block
 BF16 = "--dtype=bfloat16"
 LLAMA = ["--arch=llama", "--optimizer=muon", BF16] # three matrices in one parameter
 REDUCED = ["--reduce_dtype=bfloat16"]
-FORMATS = ([], [BF16], [BF16, "--state_format=sr_8bit"], LLAMA, ["--optimizer=muon"], ["--dtype=float16"],
+TODAY = ([BF16, *GEMMA], [BF16, *PHI, "--optimizer=muon"])
+FORMATS = ([], *TODAY, [BF16], [BF16, "--state_format=sr_8bit"], LLAMA, ["--optimizer=muon"], ["--dtype=float16"],
            [BF16, "--state_format=sr", "--offload=states"], [BF16, "--state_format=sr_bf16"], [BF16, "--offload=all"],
            [BF16, "--state_format=sr_8bit_full", "--offload=states"], [*LLAMA, "--state_format=sr_bf16", "--offload=states"])
 
@@ -76,7 +78,7 @@ def results(out):
 def resumed(out, ranks, *keys):
     """Resumes a run for two updates, and compares it with one that was never interrupted."""
     last = read_json(f"{out}/trainer_state.json")["iter"] + 1
-    train(out, "--init_from=resume", "--strict_resume=True", f"--ranks={ranks}", f"--max_iters={last}")
+    train(out, "--init_from=resume", "--strict_resume=True", f"--ranks={ranks}", f"--max_iters={last}", *keys)
     train(f"{out}-whole", f"--max_iters={last}", *keys)
     check([*files(out, ".safetensors").items()] == [*files(f"{out}-whole", ".safetensors").items()],
           f"{out}: resumed at {last - 1} with {ranks} ranks, the bytes of one go")
@@ -94,11 +96,13 @@ def compare(name, counts, *arguments):
 
 
 def bytes_of_one():
-    for i, keys in enumerate(some(FORMATS, 4)):
+    for i, keys in enumerate(some(FORMATS, 6)):
         steps = ["--micro_batch=4"] * (i % 2) # a part is one micro-step, or two
         compare(f"format{i}", (2, 4) if i == 0 else (2,), *keys, *steps)
-    train("device", "--recompute=full", *FORMATS[1])
-    train("host", "--recompute=full", "--offload=all", "--ranks=2", *FORMATS[1])
+        if keys in TODAY:
+            resumed(f"format{i}-2", 2, *keys, *steps)
+    train("device", "--recompute=full", BF16)
+    train("host", "--recompute=full", "--offload=all", "--ranks=2", BF16)
     check(results("host") == results("device"), "states in the ranks' host memory: the bytes of one rank's on the device")
     large = ["--n_embd=256", "--vocab_size=9000", "--micro_batch=4", "--n_layer=1"] # several pieces to exchange and to save
     compare("pieces", (2,), "--max_iters=1", *large)

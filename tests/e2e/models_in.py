@@ -344,7 +344,7 @@ def write_llama(folder, head=None, shards=1, **fields):
 
     at = "model.layers.0."
     first, second = norms_of(fields.get("model_type"))
-    tensors = {"model.embed_tokens.weight": tensor(V, C), "model.norm.weight": tensor(C), at + first: tensor(C), at + second: tensor(C), at + "self_attn.rotary_emb.inv_freq": tensor(2)}
+    tensors = {"model.embed_tokens.weight": tensor(fields.get("vocab_size", V), C), "model.norm.weight": tensor(C), at + first: tensor(C), at + second: tensor(C), at + "self_attn.rotary_emb.inv_freq": tensor(2)}
     for name, rows, columns in (("self_attn.q_proj", C, C), ("self_attn.k_proj", C, C), ("self_attn.v_proj", C, C), ("self_attn.o_proj", C, C),
                                 ("mlp.gate_proj", 8, C), ("mlp.up_proj", 8, C), ("mlp.down_proj", C, 8)):
         tensors[f"{at}{name}.weight"] = tensor(rows, columns)
@@ -508,12 +508,28 @@ def contexts():
         for arguments in ((), ("--block_size=24",)):
             done = way(*arguments)
             check(f"window: {name} {arguments}", done.returncode == 0 and "warning" not in done.stderr, done.stderr)
-    for block, equal in ((24, True), (25, False)):
+    for block, equal in ((20, True), (24, True), (25, False)):
         results = [judged(source, f"--block_size={block}").stdout for source in ("mistral", "no-window")]
         check(f"window: {block} tokens", (results[0] == results[1]) == equal and "" not in results, str(results))
-    done = subprocess.run([GPT_SAMPLE, "--init_from=mistral", "--tokenizer=characters", "--start=0", "--num_samples=1",
-                           "--max_new_tokens=30"], capture_output=True, text=True, check=False)
+    done = sample("mistral", "--max_new_tokens=30")
     check("window: 30 tokens sampled", done.returncode == 0 and "window" not in done.stderr, done.stderr)
+
+
+def sample(source, *arguments):
+    return subprocess.run([GPT_SAMPLE, f"--init_from={source}", "--tokenizer=characters", "--start=0", "--num_samples=1", *arguments],
+                          capture_output=True, text=True, check=False)
+
+
+def vocabularies():
+    """A tokenizer may have fewer tokens than the embedding has rows, not more."""
+    for rows, status, words in ((V + 3, 0, ""), (V - 2, 2, f"outside the vocabulary of {V - 2}")):
+        source = f"rows-{rows}"
+        write_llama(source, vocab_size=rows)
+        done = gpt_train(f"--init_from={source}", f"--out_dir=out-{source}", *RUN, *STILL)
+        check(f"{rows} rows and {V} tokens: trained", done.returncode == status and words in done.stderr, done.stderr)
+        done = sample(source, "--max_new_tokens=5")
+        words = status and f"this tokenizer has {V} tokens, the model only {rows}"
+        check(f"{rows} rows and {V} tokens: sampled", done.returncode == status and (words or "") in done.stderr, done.stderr)
 
 
 def heads():
@@ -526,8 +542,7 @@ def heads():
     texts = {}
     for name in ("tied", "head-equal", "head-untied", "head-other", "head-shards"):
         done = judged(name)
-        sampled = subprocess.run([GPT_SAMPLE, f"--init_from={name}", "--tokenizer=characters", "--start=0", "--num_samples=1", "--temperature=0",
-                                  "--max_new_tokens=20"], capture_output=True, text=True, check=False)
+        sampled = sample(name, "--temperature=0", "--max_new_tokens=20")
         exported = subprocess.run([GPT_EXPORT, f"--out_dir={name}", "--format=hf", f"hf-{name}"], capture_output=True, text=True, check=False)
         check(f"{name}: read", done.returncode == sampled.returncode == exported.returncode == 0,
               done.stderr + sampled.stderr + exported.stderr)
@@ -954,6 +969,7 @@ def main():
     part_of_vision()
     resumes_a_mixture()
     contexts()
+    vocabularies()
     heads()
     torch_writes()
     bad_shards(base, config)

@@ -126,7 +126,9 @@ def mixtures(source, size):
     common = [" ", "  ", "   ", "\n", "\n\n", "\r\n", "\t", " \n", "\u00a0", "\u3000", "\u2028", "1", "12", "1234", "\u0663\u0664",
               "\u00b2", "\u2167", "'s", "'LL", "'\u017f", "\u2019s", ".", "...\n", "!?\r\n", "a", "Re", "\U0001f600",
               *TOOLS, "<|endoftext|>"]
-    texts, total = ["".join(chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000 and chr(code) not in unknown)], 0
+    # A letter follows what is unassigned here: it may be a mark of a newer Unicode, whose order only gpt-train knows.
+    every = (chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000 and chr(code) not in unknown)
+    texts, total = ["".join(each + "a" * (unicodedata.category(each) == "Cn") for each in every)], 0
     while total < size:
         parts = []
         for _ in range(400):

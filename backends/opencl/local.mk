@@ -52,6 +52,6 @@ backends/opencl/opencl_sources.c: $(opencl_kernels) $(opencl_headers) config/emb
 		backends/opencl/opencl.h $(opencl_kernels)) >$@.new && mv $@.new $@
 CLEANFILES += backends/opencl/opencl_sources.c backends/opencl/opencl_sources.c.new
 
-# The folder in which PoCL caches compiled kernels during tests.
+# The folders in which tests keep compiled kernels and timings.
 clean-local:
-	-rm -rf tests/pocl-cache
+	-rm -rf tests/pocl-cache tests/cache

@@ -36,7 +36,7 @@ trap 'rm -rf "$cache"' EXIT
 XDG_CACHE_HOME=$cache
 export XDG_CACHE_HOME
 passed_on=$(cd "${top_builddir:-.}" && pwd)/tests/cache
-mkdir -p -m 700 "$passed_on/gpt-train" "$passed_on/gpt-train/calibration" "$passed_on/gpt-train/opencl"
+(umask 077 && mkdir -p "$passed_on/gpt-train/calibration" "$passed_on/gpt-train/opencl")
 cp -Rp "$passed_on/gpt-train" "$cache" 2>/dev/null
 
 pass_on() {

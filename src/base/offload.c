@@ -1,13 +1,10 @@
-/* What may move to host memory: its names, and the lists that the key offload holds. */
+/* What may move to host memory: the names, the texts of mixes, and the lists that the key offload
+ * holds.
+ */
 #include "base/offload.h"
 
 static const char *const names[] = {
     [OFFLOAD_STATES] = "states", [OFFLOAD_GRADIENTS] = "gradients", [OFFLOAD_WEIGHTS] = "weights"};
-
-const char *offload_class_name(enum offload_class class)
-{
-    return names[class];
-}
 
 int32_t offload_quarters(const struct offload_mix *mix)
 {

@@ -30,9 +30,6 @@ struct offload_list {
     bool residuals;              /* the inputs of blocks that recompute everything */
 };
 
-/* "states", "gradients", "weights". */
-const char *offload_class_name(enum offload_class class);
-
 /* Returns how many of the first blocks have their matrices' part of a class in host memory.  If any
  * does, so have the embeddings and the output layer. */
 static inline int32_t offload_blocks(int32_t quarters, int32_t layers)

@@ -597,24 +597,30 @@ static enum gt_status tables_add(struct model *model)
     return model->options.train ? inputs_add(model) : GT_OK;
 }
 
-/* Lets a copy from host memory that a block waits for begin where the copy before it has ended,
- * within the block or the one that runs before it, so that it runs during computing. */
-static void fetches_advance(struct program *program)
+/* Lets a copy from host memory that a micro-step waits for begin where the second copy before it
+ * has ended, within the block or the one that runs before it, so that it runs during computing.  A
+ * block's copy does not begin during the loss, whose logits leave little room. */
+static void fetches_advance(const struct graph *graph, struct program *program)
 {
     struct op *ops = program->ops;
-    for (int32_t i = 0, earliest = 0, block = 0, layer = -1; i < program->count; i++) {
+    int32_t ended[2] = {0, 0}; /* behind the wait before the last one, and behind that */
+    for (int32_t i = 0, block = 0, begin = 0, layer = -1; i < program->count; i++) {
         const struct op op = ops[i];
         if (op.layer != layer) {
-            earliest = block > earliest ? block : earliest;
+            begin = layer < 0 && op.layer >= 0 ? i : block;
             block = i;
             layer = op.layer;
         }
-        if (op.kind == OP_FETCH && layer >= 0) {
-            memmove(&ops[earliest + 1], &ops[earliest], (size_t)(i - earliest) * sizeof *ops);
-            ops[earliest] = op;
+        const int32_t to = ended[0] > begin ? ended[0] : begin;
+        if (op.kind == OP_FETCH && op.pass != PASS_UPDATE) {
+            memmove(&ops[to + 1], &ops[to], (size_t)(i - to) * sizeof *ops);
+            ops[to] = op;
         }
-        if ((op.kind == OP_WAIT && !op.attrs.exchanged) || layer < 0)
-            earliest = i + 1;
+        if (op.kind == OP_WAIT && !op.attrs.exchanged && op.operand[WAIT_X] != TENSOR_NONE &&
+            graph->tensors[op.operand[WAIT_X]].home == SPACE_HOST) {
+            ended[0] = ended[1];
+            ended[1] = i + 1;
+        }
     }
 }
 
@@ -641,7 +647,7 @@ static enum gt_status programs_build(struct model *model)
     if (options->generate)
         TRY(generate_build(model));
     for (int32_t p = 0; p < model->graph->program_count; p++)
-        fetches_advance(&model->graph->programs[p]);
+        fetches_advance(model->graph, &model->graph->programs[p]);
     return GT_OK;
 }
 

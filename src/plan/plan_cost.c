@@ -297,25 +297,37 @@ double plan_cost_seconds(const struct graph *graph, int32_t program, const struc
     return plan_cost_queues(graph, program, rates).makespan;
 }
 
+/* Returns the time of a pass: outside the blocks there is little computing during copies, but for
+ * an update, whose slices are its blocks. */
+static double pass_seconds(const struct plan_queues *queues, const struct plan_rates *rates,
+                           bool outside)
+{
+    return outside ? queues->busy[QUEUE_COMPUTE] + queues->busy[QUEUE_IN] + queues->busy[QUEUE_OUT]
+                   : plan_queues_longest(queues, rates);
+}
+
 double plan_cost_blocks(const struct graph *graph, int32_t program, const struct plan_rates *rates)
 {
     struct plan_queues now = {.makespan = 0.0},
                        next = now; /* of a pass through a block, and of the next one's copies */
     double seconds = 0.0;
+    bool outside = program >= 0 && graph->programs[program].count > 0 &&
+                   graph->programs[program].ops[0].pass != PASS_UPDATE;
     for (int32_t i = 0, layer = -1; program >= 0 && i < graph->programs[program].count; i++) {
         const struct op *op = &graph->programs[program].ops[i];
         const enum op_queue queue = op_declaration(op->kind)->queue;
         struct op_call call;
         graph_call(graph, op, &call);
         if (queue == QUEUE_COMPUTE && op->layer != layer) {
-            seconds += plan_queues_longest(&now, rates);
+            seconds += pass_seconds(&now, rates, outside);
             now = next;
             next = (struct plan_queues){.makespan = 0.0};
             layer = op->layer;
+            outside = layer < 0 && op->pass != PASS_UPDATE;
         }
         (op->layer == layer ? &now : &next)->busy[queue] += plan_cost_op(&call, rates);
     }
-    return seconds + plan_queues_longest(&now, rates);
+    return seconds + pass_seconds(&now, rates, outside);
 }
 
 _Static_assert(DTYPE_F32 < PLAN_MATRIX_DTYPES && DTYPE_BF16 < PLAN_MATRIX_DTYPES &&

@@ -10,7 +10,7 @@ accumulation, clipping and weight decay:
   teacher   every step starts from the reference's weights and moments: each parameter's gradient, m, v and new weight
   shape     the same gradients if the micro-batch does not divide and loss chunks are small
   free      gpt-train itself, six steps on its own: each loss, the gradient norms, and the saved weights
-  adapters  the same of six steps that train adapters (LoRA) of some or all layers
+  adapters  the same of six steps that train adapters (LoRA) of some or all layers; of Gemma 3 and Phi 3 also PEFT's losses
   dropout   the losses of a run do not depend on the micro-batch
   epochs    three epochs of conversations with the defaults of fine-tuning: each update's loss, and PEFT's with the same
             first adapters, rows, masks and rates, where transformers and peft are installed
@@ -49,6 +49,7 @@ RATE, DECAY, BETAS, EPSILON, CLIP = 1e-3, 0.1, (0.9, 0.95), 1e-8, 0.8
 STEPS = 6
 GRADIENT_BOUND = LOSS_BOUND = 1e-5  # doc/numerics.md, the whole model
 WEIGHT_BOUND = 2e-5  # Adam divides by the root of v, which magnifies the rounding of small gradients
+PEFT = all(map(importlib.util.find_spec, ("transformers", "peft")))
 
 
 # ---- the reference ----
@@ -539,6 +540,29 @@ def adapted(case, leaves, scale):
     return weights
 
 
+def peft_losses(case, adapter, updates, rates, betas, decay, clip):
+    """Returns the losses of updates with transformers and PEFT in float32, which start from the adapter in a folder."""
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+    base = AutoModelForCausalLM.from_pretrained(case["model"], dtype=torch.float32, pad_token_id=None)
+    model = PeftModel.from_pretrained(base, adapter, is_trainable=True)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(trained, betas=betas, eps=EPSILON, weight_decay=decay)
+    losses = []
+    for batches, rate in zip(updates, rates):
+        counted = sum((targets >= 0).sum() for _, targets in batches)
+        optimizer.zero_grad()
+        losses.append(0.0)
+        for ids, targets in batches:
+            loss = torch.nn.functional.cross_entropy(model(input_ids=ids).logits.flatten(0, 1), targets.flatten(), reduction="sum", ignore_index=-1) / counted
+            loss.backward()
+            losses[-1] += loss.item()
+        torch.nn.utils.clip_grad_norm_(trained, clip)
+        optimizer.param_groups[0]["lr"] = rate
+        optimizer.step()
+    return losses
+
+
 def adapters(case, work, batches, targets):
     """Ten steps of adapters, whose first values come from a run at rate 0: losses, norms and adapters."""
     arguments = common_arguments(case) + ["--eval_iters=1", "--log_interval=1", "--lora_rank=3", "--lora_alpha=4",
@@ -563,6 +587,12 @@ def adapters(case, work, batches, targets):
         error = distance(trained[name] - start[name], value - start[name])
         check(error <= 1e-3, f"{name}: {error:.3g} of the way gone")
     print(f"{case['name']} adapters of {targets}: loss {worst:.2g}")
+    if PEFT and case["name"] in ("gemma3", "phi3"):
+        subprocess.run([GPT_EXPORT, "--out_dir=" + outs[0], "--format=peft", os.path.join(work, "peft")], check=True, capture_output=True)
+        theirs = peft_losses(case, os.path.join(work, "peft"), batches, [RATE] * STEPS, BETAS, DECAY, CLIP)
+        worst = max(abs(line["loss"] - loss) for line, loss in zip(metrics(outs[1]), theirs))
+        check(worst <= LOSS_BOUND, f"PEFT of {case['name']}: losses differ by {worst:.2g}")
+        print(f"{case['name']} adapters of PEFT: loss {worst:.2g}")
 
 
 def dropout(case, work):
@@ -679,30 +709,6 @@ def rate_of(update, updates):
     return CHAT_RATE * (1 + math.cos(math.pi * (update - warmup) / (updates - 1 - warmup))) / 2
 
 
-def peft_losses(case, updates, count):
-    """Returns the losses of the first of `count` updates with transformers and PEFT, from the folder "peft"; None where they are absent."""
-    if not all(map(importlib.util.find_spec, ("transformers", "peft"))):
-        return None
-    from peft import PeftModel
-    from transformers import AutoModelForCausalLM
-    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(case["model"], dtype=torch.float32), "peft", is_trainable=True)
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=CHAT_RATE, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
-    losses = []
-    for update, documents in enumerate(updates):
-        counted = sum((targets >= 0).sum() for _, targets in documents)
-        optimizer.zero_grad()
-        losses.append(0.0)
-        for ids, targets in documents:
-            loss = torch.nn.functional.cross_entropy(model(input_ids=ids).logits.flatten(0, 1), targets.flatten(), reduction="sum", ignore_index=-1) / counted
-            loss.backward()
-            losses[-1] += loss.item()
-        torch.nn.utils.clip_grad_norm_(trained, CHAT_CLIP)
-        optimizer.param_groups[0]["lr"] = rate_of(update, count)
-        optimizer.step()
-    return losses
-
-
 def epochs():
     torch.set_num_threads(1)
     conversations(60)
@@ -731,10 +737,10 @@ def epochs():
     check(worst <= LOSS_BOUND, f"three epochs: losses differ by {worst:.2g}")
     print(f"three epochs: {len(rows)} rows, {len(updates)} updates, loss {ours[0]:.3f} to {ours[-1]:.3f}, largest difference {worst:.2g}")
     subprocess.run([GPT_EXPORT, "--out_dir=order", "--format=peft", "peft"], check=True, capture_output=True)
-    theirs = peft_losses(case, updates, count)
-    if theirs is None:
+    if not PEFT:
         skip("parity_peft", "no transformers or no peft (PyPI)")
         return
+    theirs = peft_losses(case, "peft", updates, [rate_of(update, count) for update in range(len(updates))], (0.9, 0.999), 0.0, CHAT_CLIP)
     worst = max(abs(a - b) for a, b in zip(ours, theirs))
     check(worst <= 1e-3, f"three epochs of PEFT: losses differ by {worst:.2g}")
     print(f"three epochs of PEFT: largest difference {worst:.2g}")

@@ -101,7 +101,7 @@ static void options_put(struct json_put *w, const struct model_options *options)
     const struct model_config *config = &options->config;
     json_put(
         w,
-        "micro_batch:d micro_steps:d parts:d remainder_batch:d evaluate_batch:d loss_chunk:d offload:{ states:d gradients:d weights:d } recompute:[",
+        "micro_batch:d micro_steps:d parts:d remainder_batch:d evaluate_batch:d loss_chunk:d offload_states:d offload_gradients:d offload_weights:d recompute:[",
         choice->micro_batch, options->micro_steps, model_parts(options), choice->remainder_batch,
         choice->evaluate_batch, choice->loss_chunk_rows, choice->offload.quarters[OFFLOAD_STATES],
         choice->offload.quarters[OFFLOAD_GRADIENTS], choice->offload.quarters[OFFLOAD_WEIGHTS]);

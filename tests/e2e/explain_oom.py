@@ -207,9 +207,9 @@ def impossible():
 
 
 def defaults_and_no_fit():
-    status, out, error = explain(MESSAGE.replace("11.69 GiB", "1.00 GiB").replace("2.68 GiB", "10.00 MiB")
-                                 .replace("6.51 GiB", "500.00 MiB").replace("7.04 GiB", "800.00 MiB")
-                                 .replace("1.97 GiB", "100.00 MiB"))
+    status, out, error = explain(MESSAGE.replace("11.69 GiB", "300.00 MiB").replace("2.68 GiB", "10.00 MiB")
+                                 .replace("6.51 GiB", "100.00 MiB").replace("7.04 GiB", "200.00 MiB")
+                                 .replace("1.97 GiB", "60.00 MiB"))
     check(status == 3, f"no fit: exit status {status}")
     contains("no fit", out, "nanoGPT's defaults", "DOES NOT FIT")
     check(error.count("gpt-train: error") == 1, f"no fit: {error!r}")

@@ -185,7 +185,7 @@ def pageable():
 def broken():
     if not os.path.exists(GPT_TRAIN_CUDA):
         return
-    streamed = [*STREAMED, "--offload=states", "--cuda_graphs=off"]
+    streamed = [*STREAMED, f"--offload={MATRICES}", "--cuda_graphs=off"]
     good(train("broken", *streamed))
     shutil.copytree("broken", "unbroken")
     before, streamed = files("broken", ".safetensors"), [*streamed, "--init_from=resume", "--max_iters=4"]

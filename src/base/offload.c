@@ -37,7 +37,7 @@ static bool word_is(const char *word, size_t length, const char *name)
     return strlen(name) == length && strncmp(word, name, length) == 0;
 }
 
-/* Adds one word of a list.  Returns false if it is none. */
+/* Adds what a word of the list names.  Returns false if it names nothing that can move. */
 static bool word_add(const char *word, size_t length, struct offload_list *out)
 {
     if (word_is(word, length, "residuals"))

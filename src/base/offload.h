@@ -47,8 +47,8 @@ bool offload_equal(const struct offload_mix *a, const struct offload_mix *b);
  * `text`. */
 char *offload_text(char text[static OFFLOAD_TEXT_MAX], const struct offload_mix *mix, bool lora);
 
-/* Reads "auto", "none", "all", or a list such as "states,weights,residuals".  Returns false, with
- * *bad on the first word that is none of these, for any other text. */
+/* Reads "auto", "none", "all", or a list such as "states,weights,residuals".  If a word is unknown,
+ * points *bad to it and returns false. */
 bool offload_read(const char *text, struct offload_list *out, const char **bad);
 
 #endif

@@ -13,8 +13,8 @@
  * falls either.
  *
  * attention_cached computes `time` new rows of each sample, at positions POSITION and up, against a
- * cache [2, B, capacity, KV D] of k, then v.  With a window it may be a ring, in which later
- * positions overwrite those that no row sees any more: see op_cache_is_ring().
+ * cache [2, B, capacity, KV D] of k, then v.  With a window the cache may be a ring: a new row
+ * overwrites one that has left the window.  See op_cache_is_ring().
  */
 #include "base/size.h"
 #include "ops/infer.h"

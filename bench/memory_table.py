@@ -196,7 +196,7 @@ def random_search(options, draw):
              draw.choice(("float32", "float16", "bfloat16")))
     lean = f"--allow_lean_states={draw.random() < 0.5}"
     made = search(options, shape, lean)[0]
-    asked = made["search"]["arena_asked"] + made["bytes"]["context"]
+    asked = (made["search"]["arena_asked"] or 64 * GIB) + made["bytes"]["context"]
     budget = int(min(asked, 11 * GIB) * 2 ** -draw.uniform(0, 3))
     return search(options, shape, lean, f"--memory_budget={budget}")
 

@@ -489,26 +489,17 @@ static enum gt_status check_recompute(const struct config *config)
     return FAIL(GT_USAGE, "%s %s", DESCRIBED(config, CONFIG_KEY_recompute), why);
 }
 
-/* `offload` must list what can move in such a run. */
+/* `offload` must list what can move. */
 static enum gt_status check_offload(const struct config *config)
 {
     struct offload_list list;
     const char *bad;
-    const bool lora = config->lora_rank > 0;
-    if (!is_resolved(config, CONFIG_KEY_offload))
+    if (!is_resolved(config, CONFIG_KEY_offload) || offload_read(config->offload, &list, &bad))
         return GT_OK;
-    if (!offload_read(config->offload, &list, &bad))
-        return FAIL(GT_USAGE,
-                    "%s: expected auto, none, all, or a list of states, gradients, weights and "
-                    "residuals, at \"%.20s\"",
-                    DESCRIBED(config, CONFIG_KEY_offload), bad);
-    if (list.moves[OFFLOAD_GRADIENTS] && !list.all && !lora && config->parts > 1)
-        return refuse_pair(config, CONFIG_KEY_offload, "moves gradients, which needs parts=1, not",
-                           CONFIG_KEY_parts);
-    if (list.moves[OFFLOAD_WEIGHTS] && !list.all && !lora && config->ranks > 1)
-        return refuse_pair(config, CONFIG_KEY_offload, "moves weights, which needs ranks=1, not",
-                           CONFIG_KEY_ranks);
-    return GT_OK;
+    return FAIL(GT_USAGE,
+                "%s: expected auto, none, all, or a list of states, gradients, weights and "
+                "residuals, at \"%.20s\"",
+                DESCRIBED(config, CONFIG_KEY_offload), bad);
 }
 
 /* Maps grad_checkpoint to recompute. */

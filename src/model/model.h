@@ -155,8 +155,8 @@ struct model {
     int32_t corrections; /* [correction_rows, 2]: 1 - beta1^t, 1 - beta2^t for t = 1 .. */
     /* [micro_batch T, C] in host memory, that of block 0; the next blocks' follow. */
     int32_t inputs;
-    int32_t sums; /* where the micro-steps write the partial sums of squares of gradients in host
-                     memory, an element for each parameter; or TENSOR_NONE */
+    int32_t sums; /* if an update is one part: where the micro-steps write the sums of squares of
+                     gradients in host memory, an element for each parameter; or TENSOR_NONE */
     struct program_io train_first, train_next, train_remainder, update, evaluate, prefill, decode;
     struct program_io
         refresh; /* weights := their masters, rounded; program is -1 if no weight has a master */

@@ -10,7 +10,7 @@
 
 #include "base/heads.h"
 #include "base/size.h"
-#include "model/autodiff.h"
+#include "model/micro_step.h"
 #include "model/parameters.h"
 #include "model/parts.h"
 #include "model/transformer.h"
@@ -191,219 +191,6 @@ static enum gt_status program_gradients_add(struct model *model, enum program_ki
     return GT_OK;
 }
 
-/* ---- 16-bit gradients ----
- *
- * A micro-step computes each gradient in fp32, and one op rounds it into the 16-bit accumulator.  A
- * gradient is thus rounded once per micro-step, however many loss chunks and ops contribute.  The
- * fp32 tensor lives only from the first contribution to the last. */
-
-/* Returns what the micro-steps add to. */
-static int32_t accumulator(const struct parameter *parameter)
-{
-    return parameter->part_gradient != TENSOR_NONE ? parameter->part_gradient : parameter->gradient;
-}
-
-/* Fills sums[parameters]: what a program adds a gradient to.  For one in host memory that is a
- * tensor of the program, see gradients_move(). */
-static enum gt_status sums_list(struct model *model, enum program_kind program, int32_t *sums)
-{
-    for (int32_t i = 0; i < model->parameters.count; i++) {
-        const struct parameter *parameter = &model->parameters.at[i];
-        sums[i] = accumulator(parameter);
-        if (sums[i] == TENSOR_NONE || model->graph->tensors[sums[i]].home == SPACE_DEVICE)
-            continue;
-        struct tensor sum = model->graph->tensors[sums[i]];
-        sum.home = SPACE_DEVICE;
-        sum.lifetime = LIFETIME_PROGRAM;
-        snprintf(sum.name, sizeof sum.name, "%.24s.%.60s.sum", program_kind_name(program),
-                 parameter->name);
-        TRY(graph_tensor_add(model->graph, &sum, &sums[i]));
-    }
-    return GT_OK;
-}
-
-/* Fills targets[parameters]: each one's sum, or, if that has 16 bits, a new fp32 tensor of the
- * program. */
-static enum gt_status rounding_targets(struct model *model, enum program_kind program,
-                                       const int32_t *sums, struct autodiff_parameter *targets)
-{
-    for (int32_t i = 0; i < model->parameters.count; i++) {
-        const struct parameter *parameter = &model->parameters.at[i];
-        const int32_t to = sums[i];
-        const bool rounded = to != TENSOR_NONE && model->graph->tensors[to].dtype != DTYPE_F32;
-        targets[i] = (struct autodiff_parameter){parameter->tensor, to, .fresh = rounded};
-        if (!rounded)
-            continue;
-        struct tensor whole = model->graph->tensors[to];
-        whole.dtype = DTYPE_F32;
-        whole.category = CATEGORY_TEMPORARY;
-        whole.lifetime = LIFETIME_PROGRAM;
-        snprintf(whole.name, sizeof whole.name, "%.24s.%.60s.grad", program_kind_name(program),
-                 parameter->name);
-        TRY(graph_tensor_add(model->graph, &whole, &targets[i].gradient));
-    }
-    return GT_OK;
-}
-
-static enum gt_status rounding_add(struct model *model, int32_t program, bool first,
-                                   const struct parameter *to, int32_t from, int32_t sum)
-{
-    struct graph_pen pen = {model->graph, program, PASS_BACKWARD, -1, 0, false};
-    return GRAPH_ADD(GRADIENT_ROUND, &pen, to->name, NULL, .x = from, .scalars = model->scalars,
-                     .y = sum, .attrs.accumulate = first ? 0 : 1u << GRADIENT_ROUND_Y,
-                     .attrs.index_base = to->index_base);
-}
-
-/* Inserts the rounding of each new tensor just behind the last op that touches it, which only the
- * finished program shows, because of recompute and loss chunks.  The update's first micro-step
- * overwrites the accumulator. */
-static enum gt_status rounding_insert(struct model *model, int32_t program, bool first,
-                                      const int32_t *sums, const struct autodiff_parameter *targets)
-{
-    struct graph *graph = model->graph;
-    const int32_t count = graph->programs[program].count;
-    struct tensor_range *ranges;
-    int32_t *after, added = 0;
-    TRY(HOSTMEM_NEW(graph, (size_t)graph->tensor_count, "program ranges", &ranges));
-    TRY(HOSTMEM_NEW(graph, (size_t)model->parameters.count, "places of roundings", &after));
-    graph_ranges(graph, program, ranges);
-    for (int32_t i = 0; i < model->parameters.count; i++) {
-        if (!targets[i].fresh)
-            continue;
-        TRY(rounding_add(model, program, first, &model->parameters.at[i], targets[i].gradient,
-                         sums[i]));
-        after[added++] = ranges[targets[i].gradient].last;
-    }
-    TRY(graph_ops_move(graph, program, count, after));
-    hostmem_free(after);
-    hostmem_free(ranges);
-    return GT_OK;
-}
-
-/* ---- gradients in host memory ----
- *
- *     fetch w | fetch x     | fetch y     | fetch z
- *             | backward w  | backward x  | backward y  | backward z
- *             |             | store w     | store x     | store y     | store z
- *
- * A program that adds to a gradient in host memory fetches it before the first op that touches it,
- * and stores it behind the last one; of those on their way back, two are on the device.  Each
- * micro-step also sums the squares, of which the last one's are those of the update's gradient.
- */
-
-/* A gradient in host memory, its sum on the device, and the ops of a program that touch that. */
-struct moved_gradient {
-    int32_t parameter, host, sum, first, last;
-};
-
-static int moved_compare(const void *a, const void *b)
-{
-    const struct moved_gradient *x = a, *y = b;
-    return x->last != y->last ? (x->last > y->last) - (x->last < y->last)
-                              : (x->parameter > y->parameter) - (x->parameter < y->parameter);
-}
-
-/* Lists the gradients in host memory in the order in which a program completes them. */
-static enum gt_status moved_list(const struct model *model, int32_t program, const int32_t *sums,
-                                 struct moved_gradient *out, int32_t *out_count)
-{
-    struct graph *graph = model->graph;
-    struct tensor_range *ranges;
-    TRY(HOSTMEM_NEW(graph, (size_t)graph->tensor_count, "program ranges", &ranges));
-    graph_ranges(graph, program, ranges);
-    *out_count = 0;
-    for (int32_t i = 0; i < model->parameters.count; i++) {
-        const struct tensor_range *range = &ranges[sums[i]];
-        if (sums[i] != accumulator(&model->parameters.at[i]))
-            out[(*out_count)++] = (struct moved_gradient){i, accumulator(&model->parameters.at[i]),
-                                                          sums[i], range->first, range->last};
-    }
-    qsort(out, (size_t)*out_count, sizeof *out, moved_compare);
-    hostmem_free(ranges);
-    return GT_OK;
-}
-
-/* Ops to be inserted into a program, and behind which ops. */
-struct insertion {
-    struct graph_pen pen;
-    int32_t *after, count;
-};
-
-/* Appends a copy of a gradient, or the wait for it, which belongs behind op `after`. */
-static enum gt_status copy_insert(struct insertion *line, enum op_kind kind, int32_t from,
-                                  int32_t to, int32_t after)
-{
-    line->after[line->count++] = after;
-    return graph_op_add(&line->pen, kind, "gradient", OP_ARGUMENTS(WAIT, .x = from, .y = to), NULL);
-}
-
-static enum gt_status squares_insert(struct insertion *line, const struct model *model,
-                                     const struct moved_gradient *moved)
-{
-    int32_t square, at = 0;
-    for (int32_t i = 0; i < moved->parameter; i++)
-        at += !model->parameters.at[i].frozen;
-    TRY(graph_view_add(model->graph, model->sums, at, 1, &square));
-    line->after[line->count++] = moved->last;
-    return GRAPH_ADD(SUM_OF_SQUARES, &line->pen, model->parameters.at[moved->parameter].name, NULL,
-                     .x = moved->sum, .partial = square);
-}
-
-#define STORES_UNDER_WAY 2
-#define INSERTED_MOST 5 /* fetch, store, two waits and the squares */
-
-static enum gt_status gradients_move(struct model *model, int32_t program, bool first,
-                                     const int32_t *sums)
-{
-    struct graph *graph = model->graph;
-    const int32_t ops = graph->programs[program].count, most = model->parameters.count;
-    struct insertion line = {.pen = {graph, program, PASS_BACKWARD, -1, 0, false}};
-    struct moved_gradient *moved;
-    int32_t count;
-    if (model->sums == TENSOR_NONE)
-        return GT_OK;
-    TRY(HOSTMEM_NEW(graph, (size_t)most, "gradients in host memory", &moved));
-    TRY(HOSTMEM_NEW(graph, (size_t)(INSERTED_MOST * most), "places of copies", &line.after));
-    TRY(moved_list(model, program, sums, moved, &count));
-    for (int32_t i = 0; i < count + STORES_UNDER_WAY; i++) {
-        const struct moved_gradient *new = i < count ? &moved[i] : NULL;
-        const struct moved_gradient *old =
-            i < STORES_UNDER_WAY ? NULL : &moved[i - STORES_UNDER_WAY];
-        if (new != NULL && !first) {
-            TRY(copy_insert(&line, OP_FETCH, new->host, new->sum, new->first - 1));
-            TRY(copy_insert(&line, OP_WAIT, new->host, new->sum, new->first - 1));
-        }
-        if (new != NULL)
-            TRY(squares_insert(&line, model, new));
-        if (old != NULL)
-            TRY(copy_insert(&line, OP_WAIT, old->sum, old->host, new ? new->last : ops - 1));
-        if (new != NULL)
-            TRY(copy_insert(&line, OP_STORE, new->sum, new->host, new->last));
-    }
-    TRY(graph_ops_move(graph, program, ops, line.after));
-    hostmem_free(line.after);
-    hostmem_free(moved);
-    return GT_OK;
-}
-
-/* Adds the sums of squares of gradients in host memory, if any is there. */
-static enum gt_status sums_add(struct model *model)
-{
-    struct tensor sums = {.name = "gradient.squares",
-                          .dtype = DTYPE_F32,
-                          .rank = 1,
-                          .phase = PHASE_TRAIN,
-                          .category = CATEGORY_GRADIENT,
-                          .lifetime = LIFETIME_PHASE};
-    bool any = false;
-    for (int32_t i = 0; i < model->parameters.count; i++) {
-        const struct parameter *parameter = &model->parameters.at[i];
-        sums.dims[0] += !parameter->frozen;
-        any |= !parameter->frozen && parameter->gradient_home == SPACE_HOST;
-    }
-    return any ? graph_tensor_add(model->graph, &sums, &model->sums) : GT_OK;
-}
-
 /* Builds the program of a micro-step.  If that is a whole part, `first` is of the update's, else of
  * the part's. */
 static enum gt_status train_program_build(struct model *model, enum program_kind kind,
@@ -417,27 +204,9 @@ static enum gt_status train_program_build(struct model *model, enum program_kind
         TRY(data_add(graph, kind, "starts", rows + 2, true, &io->starts));
     }
     TRY(loss_program_build(model, kind, batch, io));
-    struct autodiff_parameter *parameters;
-    int32_t count = model->parameters.count, *sums;
-    TRY(HOSTMEM_NEW(graph, (size_t)count, "autodiff parameters", &parameters));
-    TRY(HOSTMEM_NEW(graph, (size_t)count, "sums of gradients", &sums));
-    struct autodiff_options options = {
-        .program = io->program,
-        .parameters = parameters,
-        .parameter_count = count,
-        .order = io->order,
-        .starts = io->starts,
-        .accumulate_parameters = !first && !in_step,
-    };
     if (in_step)
         TRY(program_gradients_add(model, kind));
-    TRY(sums_list(model, kind, sums));
-    TRY(rounding_targets(model, kind, sums, parameters));
-    TRY(autodiff_run(graph, &options));
-    TRY(rounding_insert(model, io->program, first || in_step, sums, parameters));
-    TRY(gradients_move(model, io->program, first, sums));
-    hostmem_free(parameters);
-    hostmem_free(sums);
+    TRY(micro_step_backward(model, kind, first || in_step, io));
     return in_step ? parts_insert(model, io->program, first) : GT_OK;
 }
 
@@ -456,8 +225,10 @@ static enum gt_status part_gradients_add(struct model *model)
             continue;
         struct tensor sum = graph->tensors[part];
         snprintf(graph->tensors[part].name, sizeof sum.name, "%.80s.part_grad", parameter->name);
-        if (in_step) /* only a pattern for those of the programs */
+        if (in_step) { /* only a pattern for those of the programs */
             graph->tensors[part].lifetime = LIFETIME_PROGRAM;
+            graph->tensors[part].home = SPACE_DEVICE;
+        }
         if (parameter->owner >= 0 && parameter->owner != model->options.rank)
             parameter->gradient = TENSOR_NONE;
         else if (!once || sum.dtype != DTYPE_F32) {
@@ -468,6 +239,27 @@ static enum gt_status part_gradients_add(struct model *model)
                                 &parameter->gradient));
     }
     return GT_OK;
+}
+
+/* Adds the sums of squares of gradients in host memory, if any is there and an update is one part.
+ */
+static enum gt_status sums_add(struct model *model)
+{
+    struct tensor sums = {.name = "gradient.squares",
+                          .dtype = DTYPE_F32,
+                          .rank = 1,
+                          .dims = {parameters_units(&model->parameters)},
+                          .phase = PHASE_TRAIN,
+                          .category = CATEGORY_GRADIENT,
+                          .lifetime = LIFETIME_PHASE};
+    bool any = false;
+    for (int32_t i = 0; i < model->parameters.count; i++) {
+        const struct parameter *parameter = &model->parameters.at[i];
+        any |= !parameter->frozen && parameter->gradient_home == SPACE_HOST;
+    }
+    return any && model_parts(&model->options) == 1
+               ? graph_tensor_add(model->graph, &sums, &model->sums)
+               : GT_OK;
 }
 
 /* Builds the programs of micro-steps. */
@@ -597,9 +389,10 @@ static enum gt_status tables_add(struct model *model)
     return model->options.train ? inputs_add(model) : GT_OK;
 }
 
-/* Lets a copy from host memory that a micro-step waits for begin where the second copy before it
- * has ended, within the block or the one that runs before it, so that it runs during computing.  A
- * block's copy does not begin during the loss, whose logits leave little room. */
+/* Lets a copy from host memory that a program waits for begin where the second copy before it has
+ * ended, in a micro-step within the block or the one that runs before it, so that it runs during
+ * computing.  A block's copy does not begin during the loss, whose logits leave little room.  What
+ * update.c builds has an order of its own. */
 static void fetches_advance(const struct graph *graph, struct program *program)
 {
     struct op *ops = program->ops;
@@ -612,7 +405,7 @@ static void fetches_advance(const struct graph *graph, struct program *program)
             layer = op.layer;
         }
         const int32_t to = ended[0] > begin ? ended[0] : begin;
-        if (op.kind == OP_FETCH && op.pass != PASS_UPDATE) {
+        if (op.kind == OP_FETCH) {
             memmove(&ops[to + 1], &ops[to], (size_t)(i - to) * sizeof *ops);
             ops[to] = op;
         }
@@ -646,8 +439,11 @@ static enum gt_status programs_build(struct model *model)
                                &model->evaluate));
     if (options->generate)
         TRY(generate_build(model));
-    for (int32_t p = 0; p < model->graph->program_count; p++)
-        fetches_advance(model->graph, &model->graph->programs[p]);
+    for (int32_t p = 0; p < model->graph->program_count; p++) {
+        struct program *program = &model->graph->programs[p];
+        if (program->kind != PROGRAM_UPDATE && program->kind != PROGRAM_REFRESH)
+            fetches_advance(model->graph, program);
+    }
     return GT_OK;
 }
 

@@ -554,8 +554,7 @@ static enum gt_status states_add(const struct parameter_maker *maker, struct par
 }
 
 /* Returns where a parameter's tensors of a class live.  Vectors are few and stay on the device, and
- * so do adapters, and the embeddings of a model with adapters; the sums of the gradients of several
- * parts; and trained weights that ranks exchange. */
+ * so do adapters, and the embeddings of a model with adapters. */
 static enum memory_space home_of(const struct parameter_maker *maker,
                                  const struct parameter_shape *shape, enum offload_class class)
 {
@@ -563,10 +562,7 @@ static enum memory_space home_of(const struct parameter_maker *maker,
     const int32_t layers = maker->config->n_layer,
                   quarters = maker->options->offload.quarters[class];
     const bool lora = maker->config->lora.rank > 0;
-    const bool stays = lora ? class != OFFLOAD_WEIGHTS || !shape->linear
-                       : class == OFFLOAD_WEIGHTS
-                           ? maker->options->ranks > 1
-                           : class == OFFLOAD_GRADIENTS && maker->options->parts > 1;
+    const bool stays = lora && (class != OFFLOAD_WEIGHTS || !shape->linear);
     if (shape->rank < 2 || quarters == 0 || stays)
         return SPACE_DEVICE;
     const bool outside =
@@ -725,6 +721,14 @@ enum gt_status parameters_create(struct graph *graph, const struct model_config 
     }
     hostmem_free(maker.owner);
     return GT_OK;
+}
+
+int32_t parameters_units(const struct parameter_list *list)
+{
+    int32_t units = 0;
+    for (int32_t i = 0; i < list->count; i++)
+        units += list->at[i].frozen ? 0 : list->at[i].units;
+    return units;
 }
 
 int64_t model_parameter_count(const struct model_config *config)

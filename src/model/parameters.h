@@ -105,6 +105,8 @@ enum gt_status parameters_create(struct graph *graph, const struct model_config 
  * such unit. */
 int64_t parameters_unit_first(const struct graph *graph, const struct parameter *parameter,
                               int32_t unit);
+/* Returns the number of units of all parameters that are trained. */
+int32_t parameters_units(const struct parameter_list *list);
 /* The elements of a parameter whose states one of `ranks` ranks has and the others do not.  Those
  * that every rank has belong to `rank` = ranks. */
 struct parameter_range {

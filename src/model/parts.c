@@ -10,6 +10,9 @@
  *
  * If a part is one micro-step, its program does all that: the gradients of a block are exchanged
  * during its backward pass and added at its end, and their memory serves again.
+ *
+ * A part's gradient in host memory is fetched whole.  Of a sum in host memory a piece is fetched
+ * while its parts are exchanged, and stored while the next piece is added.
  */
 #include "model/parts.h"
 
@@ -26,7 +29,14 @@ struct piece {
     const struct parameter *parameter;
     int64_t number, of;
     int32_t own, others; /* the part of this rank, and those of the other ranks */
+    int32_t sum, home;   /* what the parts are added to, on the device, and where it lives */
     int32_t begin, end;  /* the ops that exchange it */
+};
+
+/* A tensor on the device that is on its way to host memory. */
+struct stored {
+    const char *name;
+    int32_t device, host;
 };
 
 struct parts_builder {
@@ -37,6 +47,7 @@ struct parts_builder {
     int32_t part;            /* the gradient of this rank's part of a parameter, or its rounding */
     struct piece *under_way; /* the oldest first */
     int32_t count;
+    struct stored stored; /* the last tensor on its way to host memory */
 };
 
 static struct parts_builder builder_of(const struct model *model, int32_t program,
@@ -91,17 +102,93 @@ static enum gt_status others_add(const struct parts_builder *builder, struct pie
     return graph_tensor_add(builder->pen.graph, &others, &piece->others);
 }
 
-/* Sets builder->part, rounded if reduce_dtype says so. */
+static bool is_on_host(const struct parts_builder *builder, int32_t tensor)
+{
+    return builder->pen.graph->tensors[tensor].home == SPACE_HOST;
+}
+
+/* Replaces a tensor in host memory by a copy on the device. */
+static enum gt_status copy_fetch(const struct parts_builder *builder,
+                                 const struct parameter *parameter, int32_t *tensor)
+{
+    const int32_t host = *tensor;
+    if (!is_on_host(builder, host))
+        return GT_OK;
+    *tensor = TENSOR_NONE;
+    TRY(GRAPH_ADD(FETCH, &builder->pen, parameter->name, tensor, .x = host));
+    return GRAPH_ADD(WAIT, &builder->pen, parameter->name, NULL, .x = host, .y = *tensor);
+}
+
+/* Waits for the tensor on its way to host memory, if there is one. */
+static enum gt_status store_finish(struct parts_builder *builder)
+{
+    const struct stored old = builder->stored;
+    builder->stored = (struct stored){NULL};
+    return old.name == NULL
+               ? GT_OK
+               : GRAPH_ADD(WAIT, &builder->pen, old.name, NULL, .x = old.device, .y = old.host);
+}
+
+/* Begins to copy `device` to host memory, where it lives, and waits for the tensor before it. */
+static enum gt_status copy_store(struct parts_builder *builder, const struct parameter *parameter,
+                                 int32_t device, int32_t host)
+{
+    if (device == host)
+        return GT_OK;
+    TRY(store_finish(builder));
+    builder->stored = (struct stored){parameter->name, device, host};
+    return GRAPH_ADD(STORE, &builder->pen, parameter->name, NULL, .x = device, .y = host);
+}
+
+/* Sets *device to `host`, or, if that is in host memory, to a new tensor for it on the device. */
+static enum gt_status copy_add(const struct parts_builder *builder, int32_t host, int32_t *device)
+{
+    struct tensor copy = builder->pen.graph->tensors[host];
+    *device = host;
+    if (!is_on_host(builder, host))
+        return GT_OK;
+    copy.base = TENSOR_NONE;
+    copy.view_offset = 0;
+    copy.home = SPACE_DEVICE;
+    copy.category = CATEGORY_TEMPORARY;
+    copy.lifetime = LIFETIME_PROGRAM;
+    copy.phase = PHASE_TRAIN;
+    return graph_tensor_add(builder->pen.graph, &copy, device);
+}
+
+/* Sets builder->part: on the device, rounded if reduce_dtype says so. */
 static enum gt_status part_choose(struct parts_builder *builder, const struct parameter *parameter)
 {
     const struct model *model = builder->model;
     builder->part = parameter->part_gradient;
+    TRY(copy_fetch(builder, parameter, &builder->part));
     if (model->options.reduce_dtype == DTYPE_F32 ||
         model->graph->tensors[builder->part].dtype != DTYPE_F32)
         return GT_OK;
     return GRAPH_ADD(GRADIENT_ROUND, &builder->pen, parameter->name, &builder->part,
-                     .x = parameter->part_gradient, .scalars = model->scalars,
+                     .x = builder->part, .scalars = model->scalars,
                      .attrs.index_base = parameter->index_base);
+}
+
+/* Sets piece->home and piece->sum, and begins to fetch that if it has a value and is not there. */
+static enum gt_status sum_begin(const struct parts_builder *builder, struct piece *piece)
+{
+    const struct parameter *parameter = piece->parameter;
+    TRY(piece_receive(builder, piece, builder->rank, parameter->gradient, parameter->first,
+                      &piece->home));
+    TRY(copy_add(builder, piece->home, &piece->sum));
+    return builder->first || piece->sum == piece->home
+               ? GT_OK
+               : GRAPH_ADD(FETCH, &builder->pen, parameter->name, NULL, .x = piece->home,
+                           .y = piece->sum);
+}
+
+/* Sets *out to where the weights of a piece that `from` has updated arrive. */
+static enum gt_status weights_receive(const struct parts_builder *builder,
+                                      const struct piece *piece, int32_t from, int32_t *out)
+{
+    TRY(piece_receive(builder, piece, from, piece->parameter->tensor, 0, out));
+    return *out == TENSOR_NONE ? GT_OK : copy_add(builder, *out, out);
 }
 
 /* Begins to exchange a piece: the parts of what each rank adds, or this rank's new weights for
@@ -113,14 +200,18 @@ static enum gt_status piece_exchange(const struct parts_builder *builder, struct
                   ranks = builder->ranks;
     int32_t own;
     TRY(piece_receive(builder, piece, builder->rank, whole, 0, &own));
+    if (own != TENSOR_NONE)
+        TRY(copy_fetch(builder, piece->parameter, &own));
     piece->own = weights ? TENSOR_NONE : own;
+    if (piece->own != TENSOR_NONE)
+        TRY(sum_begin(builder, piece));
     if (piece->own != TENSOR_NONE && ranks > 1)
         TRY(others_add(builder, piece));
     for (int32_t i = 1; i < ranks; i++) {
         const int32_t to = (builder->rank + i) % ranks, from = (builder->rank + ranks - i) % ranks;
         int32_t sent = own, received = TENSOR_NONE;
         if (weights)
-            TRY(piece_receive(builder, piece, from, whole, 0, &received));
+            TRY(weights_receive(builder, piece, from, &received));
         else
             TRY(piece_receive(builder, piece, to, whole, 0, &sent));
         if (piece->own != TENSOR_NONE)
@@ -134,17 +225,28 @@ static enum gt_status piece_exchange(const struct parts_builder *builder, struct
 }
 
 /* Adds the parts of a piece that this rank has: all ranks' of this round. */
-static enum gt_status piece_add(const struct parts_builder *builder, const struct piece *piece)
+static enum gt_status piece_add(struct parts_builder *builder, const struct piece *piece)
 {
-    int32_t sum;
     if (piece->own == TENSOR_NONE)
         return GT_OK;
-    TRY(piece_receive(builder, piece, builder->rank, piece->parameter->gradient,
-                      piece->parameter->first, &sum));
-    return GRAPH_ADD(SUM_PARTS, &builder->pen, piece->parameter->name, NULL, .x = piece->own,
-                     .others = piece->others, .y = sum,
-                     .attrs.accumulate = builder->first ? 0 : 1u << SUM_PARTS_Y,
-                     .attrs.from = builder->rank);
+    if (!builder->first && piece->sum != piece->home)
+        TRY(GRAPH_ADD(WAIT, &builder->pen, piece->parameter->name, NULL, .x = piece->home,
+                      .y = piece->sum));
+    TRY(GRAPH_ADD(SUM_PARTS, &builder->pen, piece->parameter->name, NULL, .x = piece->own,
+                  .others = piece->others, .y = piece->sum,
+                  .attrs.accumulate = builder->first ? 0 : 1u << SUM_PARTS_Y,
+                  .attrs.from = builder->rank));
+    return copy_store(builder, piece->parameter, piece->sum, piece->home);
+}
+
+/* Stores the weights that have arrived from `from` if they live in host memory. */
+static enum gt_status weights_store(struct parts_builder *builder, const struct piece *piece,
+                                    int32_t from, int32_t received)
+{
+    int32_t home;
+    TRY(piece_receive(builder, piece, from, piece->parameter->tensor, 0, &home));
+    return is_on_host(builder, home) ? copy_store(builder, piece->parameter, received, home)
+                                     : GT_OK;
 }
 
 /* Waits for all pieces that are under way but the last `keep`, and adds their parts, unless they
@@ -159,10 +261,15 @@ static enum gt_status pieces_finish(struct parts_builder *builder, int32_t keep)
         const struct piece piece = builder->under_way[k];
         for (int32_t i = piece.begin; i < piece.end; i++) {
             const struct op exchange = program->ops[i];
+            if (exchange.kind != OP_EXCHANGE)
+                continue;
             TRY(GRAPH_ADD(WAIT, &builder->pen, piece.parameter->name, NULL,
                           .x = exchange.operand[EXCHANGE_X], .y = exchange.operand[EXCHANGE_Y],
                           .attrs.to = exchange.attrs.to, .attrs.from = exchange.attrs.from,
                           .attrs.exchanged = true));
+            if (piece.own == TENSOR_NONE && exchange.operand[EXCHANGE_Y] != TENSOR_NONE)
+                TRY(weights_store(builder, &piece, exchange.attrs.from,
+                                  exchange.operand[EXCHANGE_Y]));
         }
         if (piece.own != TENSOR_NONE)
             TRY(piece_add(builder, &piece));
@@ -219,6 +326,7 @@ static enum gt_status program_build(struct model *model, enum program_kind kind,
                           weights ? 1 : pieces_of(&builder, parameter), 1));
     }
     TRY(pieces_finish(&builder, 0));
+    TRY(store_finish(&builder));
     hostmem_free(builder.under_way);
     return GT_OK;
 }
@@ -294,6 +402,8 @@ enum gt_status parts_insert(struct model *model, int32_t program, bool first)
                           block ? EXCHANGES_MAX / builder.ranks - 1 : 1));
         if (i + 1 == count || stop->end != stop[1].end)
             TRY(pieces_finish(&builder, 0));
+        if (i + 1 == count)
+            TRY(store_finish(&builder));
         const int32_t all = graph->programs[program].count - before;
         TRY(HOSTMEM_GROW(graph, &after, (size_t)all, "ops before exchanges"));
         while (added < all)

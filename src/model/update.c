@@ -390,21 +390,46 @@ static enum gt_status parameter_divide(struct pipeline *line, const struct param
     return GT_OK;
 }
 
-/* Sums the squares of those units of a gradient that are here into partials[*at], and so on. */
+/* A unit of a gradient whose squares are summed once it is on the device. */
+struct fetched_unit {
+    const char *name;
+    int32_t host, device, partial;
+};
+
+/* Sums the squares of the unit of which the copy to the device has begun, if there is one. */
+static enum gt_status fetched_unit_finish(const struct graph_pen *pen, struct fetched_unit *unit)
+{
+    const struct fetched_unit old = *unit;
+    *unit = (struct fetched_unit){NULL};
+    if (old.name == NULL)
+        return GT_OK;
+    TRY(GRAPH_ADD(WAIT, pen, old.name, NULL, .x = old.host, .y = old.device));
+    return GRAPH_ADD(SUM_OF_SQUARES, pen, old.name, NULL, .x = old.device, .partial = old.partial);
+}
+
+/* Sums the squares of those units of a gradient that are here into partials[*at], and so on.  A
+ * unit in host memory is fetched while the one before it, *under_way, is summed. */
 static enum gt_status squares_add(const struct graph_pen *pen, const struct parameter *parameter,
-                                  int32_t partials, int32_t *at)
+                                  int32_t partials, int32_t *at, struct fetched_unit *under_way)
 {
     struct graph *graph = pen->graph;
     for (int32_t unit = 0; unit < parameter->units; unit++, ++*at) {
         const int64_t first = parameters_unit_first(graph, parameter, unit) - parameter->first;
         const int64_t end = parameters_unit_first(graph, parameter, unit + 1) - parameter->first;
-        int32_t x = parameter->gradient, partial;
+        struct fetched_unit new = {parameter->name, parameter->gradient, TENSOR_NONE, TENSOR_NONE};
         if (first < 0 || end > parameter->count)
             continue;
         if (end - first < parameter->count)
-            TRY(graph_range_add(graph, parameter->gradient, first, end - first, &x));
-        TRY(graph_view_add(graph, partials, *at, 1, &partial));
-        TRY(GRAPH_ADD(SUM_OF_SQUARES, pen, parameter->name, NULL, .x = x, .partial = partial));
+            TRY(graph_range_add(graph, parameter->gradient, first, end - first, &new.host));
+        TRY(graph_view_add(graph, partials, *at, 1, &new.partial));
+        if (parameter->gradient_home == SPACE_DEVICE) {
+            TRY(GRAPH_ADD(SUM_OF_SQUARES, pen, parameter->name, NULL, .x = new.host,
+                          .partial = new.partial));
+            continue;
+        }
+        TRY(GRAPH_ADD(FETCH, pen, parameter->name, &new.device, .x = new.host));
+        TRY(fetched_unit_finish(pen, under_way));
+        *under_way = new;
     }
     return GT_OK;
 }
@@ -420,12 +445,12 @@ static enum gt_status norm_add(const struct graph_pen *pen, struct model *model)
     struct tensor tensor = {.name = "update.partials",
                             .dtype = DTYPE_F32,
                             .rank = 1,
+                            .dims = {parameters_units(parameters)},
                             .phase = PHASE_TRAIN,
                             .category = CATEGORY_TEMPORARY,
                             .lifetime = LIFETIME_PROGRAM,
                             .input = !alone};
-    for (int32_t i = 0; i < parameters->count; i++)
-        tensor.dims[0] += parameters->at[i].frozen ? 0 : parameters->at[i].units;
+    struct fetched_unit under_way = {NULL};
     if (model->sums != TENSOR_NONE) /* the micro-steps have filled some of it */
         model->partials = model->sums;
     else
@@ -440,10 +465,11 @@ static enum gt_status norm_add(const struct graph_pen *pen, struct model *model)
         TRY(graph_tensor_add(model->graph, &tensor, &model->squares));
     }
     for (int32_t i = 0; i < parameters->count; i++)
-        if (parameters->at[i].gradient_home == SPACE_HOST)
+        if (model->sums != TENSOR_NONE && parameters->at[i].gradient_home == SPACE_HOST)
             at += parameters->at[i].units;
         else if (!parameters->at[i].frozen)
-            TRY(squares_add(&sums, &parameters->at[i], model->squares, &at));
+            TRY(squares_add(&sums, &parameters->at[i], model->squares, &at, &under_way));
+    TRY(fetched_unit_finish(&sums, &under_way));
     return GRAPH_ADD(CLIP_FACTOR, pen, "clip", NULL, .partials = model->partials,
                      .scalars = model->scalars, .attrs.clip_max = model->options.grad_clip);
 }

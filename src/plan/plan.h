@@ -85,6 +85,7 @@ struct forecast {
     double exchange_bytes;     /* that each rank sends, and receives, in an update */
     double alone_seconds;      /* one update of one rank with all parts */
     double offload_seconds;    /* what offload adds to it; always modelled */
+    double token_seconds;      /* of a sampled token of each sequence, modelled; 0: none is */
     double evaluation_seconds; /* one evaluation of both splits */
     bool measured;             /* false: both are modelled */
     double uncertainty;        /* relative error to expect of both; 1 and more: a factor */

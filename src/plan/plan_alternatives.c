@@ -60,10 +60,23 @@ char *search_budget_text(char text[static 24], uint64_t bytes)
     return text;
 }
 
+char *search_request_text(char text[static SEARCH_REQUEST_TEXT_MAX],
+                          const struct search_result *result)
+{
+    if (result->bytes_request == MEASURE_NEVER)
+        snprintf(text, SEARCH_REQUEST_TEXT_MAX, "a tensor above the card's largest allocation");
+    else
+        snprintf(text, SEARCH_REQUEST_TEXT_MAX, "%s%s",
+                 result->bytes_request_least ? "at least " : "", LOG_BYTES(result->bytes_request));
+    return text;
+}
+
 char *search_time_text(char text[static SEARCH_TIME_TEXT_MAX], const struct search_result *result)
 {
     const double percent = 100.0 * (result->found.seconds / result->seconds_request - 1.0);
     const bool free = !result->request_fits && percent < 0.05;
+    if (!(result->seconds_request > 0.0))
+        return strcpy(text, "no time to compare with");
     snprintf(text, SEARCH_TIME_TEXT_MAX,
              free ? "no more time (estimated)" : "%+.1f %% time (estimated)", percent);
     return text;

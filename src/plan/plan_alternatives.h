@@ -21,6 +21,10 @@ enum gt_status search_alternatives(struct hostmem *mem, const struct search_requ
 /* "search", "micro_batch", "recompute", "host_budget", "states", "block_size", "n_layer", "n_head",
  * "model". */
 const char *search_alternative_name(enum alternative_kind kind);
+#define SEARCH_REQUEST_TEXT_MAX 64
+/* Writes what the requested options need: "at least 54.81 GiB". */
+char *search_request_text(char text[static SEARCH_REQUEST_TEXT_MAX],
+                          const struct search_result *result);
 #define SEARCH_TIME_TEXT_MAX 48
 /* Writes how much longer an update takes than with the requested options: "+1.2 % time
  * (estimated)".  A change that memory forced saves no time, whatever the model says. */

@@ -146,8 +146,12 @@ static void search_put(struct json_put *w, const struct plan_report_facts *facts
         json_put(w, "search:{ arena_budget:u", facts->request->share.device_bytes);
     else
         json_put(w, "search:{ arena_budget:s", NULL);
-    json_put(w, "arena_asked:u arena_asked_at_least:b fits:b candidates:d changes:s",
-             search->bytes_request, search->bytes_request_least, search->fits, search->candidates,
+    if (search->bytes_request != MEASURE_NEVER)
+        json_put(w, "arena_asked:u", search->bytes_request);
+    else
+        json_put(w, "arena_asked:s", NULL);
+    json_put(w, "arena_asked_at_least:b fits:b candidates:d changes:s", search->bytes_request_least,
+             search->fits, search->candidates,
              search_changes_text(changes, &search->found.options, &facts->request->options));
     if (search->seconds_request > 0.0 && search->found.seconds > 0.0)
         json_put(w, "time_ratio_modelled:f chosen:{",

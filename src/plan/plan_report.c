@@ -218,13 +218,15 @@ static void forecast_print(const struct plan_report_facts *facts, FILE *out)
 static void change_print(const struct plan_report_facts *facts, FILE *out)
 {
     const struct search_result *search = facts->search;
-    char requested[24], text[SEARCH_CHANGES_MAX], time[SEARCH_TIME_TEXT_MAX];
-    const char *least = search->bytes_request_least ? "at least " : "";
-    double needed = (double)search->bytes_request,
-           have = (double)facts->request->share.device_bytes;
-    if (needed > have)
-        LINE(out, "Requested %s%s; %s is available: %s%s short", least, LOG_BYTES(needed),
-             LOG_BYTES(have), least, LOG_BYTES(needed - have));
+    char requested[24], request[SEARCH_REQUEST_TEXT_MAX], text[SEARCH_CHANGES_MAX],
+        time[SEARCH_TIME_TEXT_MAX];
+    const uint64_t needed = search->bytes_request, have = facts->request->share.device_bytes;
+    search_request_text(request, search);
+    if (needed == MEASURE_NEVER)
+        LINE(out, "Requested %s", request);
+    else if (needed > have)
+        LINE(out, "Requested %s; %s is available: %s%s short", request, LOG_BYTES(have),
+             search->bytes_request_least ? "at least " : "", LOG_BYTES(needed - have));
     search_changes_text(text, &search->found.options, &facts->request->options);
     if (search->fits)
         LINE(out, "Changed   %s: %s, same samples%s", text, search_time_text(time, search),
@@ -272,15 +274,30 @@ static void alternatives_print(const struct plan_report_facts *facts, FILE *out)
     }
 }
 
-void plan_print_text(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)
+/* Prints what is in host memory, and what it costs. */
+static void offload_print(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)
 {
-    char text[PLAN_OFFLOAD_TEXT_MAX], budget[24];
-    head_print(plan, facts, out);
+    const struct forecast *forecast = &facts->forecast;
+    const struct search_result *search = facts->search;
+    char text[PLAN_OFFLOAD_TEXT_MAX];
     if (plan->host_bytes > 0)
         LINE(out, "Offload   %s in host memory, which adds %s to each update",
              plan_offload_text(text, plan, facts->frozen),
-             facts->forecast.offload_seconds > 0.0 ? CLOCK_DURATION(facts->forecast.offload_seconds)
-                                                   : "an unknown time");
+             forecast->offload_seconds > 0.0 ? CLOCK_DURATION(forecast->offload_seconds)
+                                             : "an unknown time");
+    if (plan->host_category_bytes[CATEGORY_PARAMETER] > 0 && forecast->token_seconds > 0.0)
+        LINE(out, "          a sampled token reads those weights too: %s",
+             CLOCK_DURATION(forecast->token_seconds));
+    if (search && !search->fits && facts->request->share.host_bytes > 0)
+        LINE(out, "Host      %s may be used, by default half of what is free (host_budget)",
+             LOG_BYTES(facts->request->share.host_bytes));
+}
+
+void plan_print_text(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)
+{
+    char budget[24];
+    head_print(plan, facts, out);
+    offload_print(plan, facts, out);
     categories_print(plan, out);
     peak_print(plan, out);
     phases_print(plan, out);

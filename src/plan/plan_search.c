@@ -167,20 +167,15 @@ static int32_t evaluate_batch_of(const struct search_request *request, int32_t m
 }
 
 /* Lists the classes that may move to host memory, the cheapest first: states move once in an
- * update. Of adapters' models only frozen weights move.  With several parts the sum of their
- * gradients stays on the device, and with several ranks the weights do, which they exchange. */
+ * update.  Of adapters' models only frozen weights move. */
 static int32_t offload_classes(const struct search_request *request,
                                enum offload_class out[static OFFLOAD_CLASSES])
 {
-    const struct model_options *options = &request->options;
-    const bool lora = options->config.lora.rank > 0;
+    const bool lora = request->options.config.lora.rank > 0;
     int32_t count = 0;
-    if (!lora)
-        out[count++] = OFFLOAD_STATES;
-    if (!lora && model_parts(options) == 1)
-        out[count++] = OFFLOAD_GRADIENTS;
-    if (lora || model_ranks(options) == 1)
-        out[count++] = OFFLOAD_WEIGHTS;
+    for (int32_t class = 0; class < OFFLOAD_CLASSES; class ++)
+        if (!lora || class == OFFLOAD_WEIGHTS)
+            out[count++] = (enum offload_class) class;
     return count;
 }
 
@@ -638,7 +633,7 @@ static enum gt_status requested_try(struct search *search, struct search_result 
         !fits(search, &out->measured) && search->layers + chunks > PARTS_SHORT;
     if (!result->bytes_request_least)
         TRY(measure_place(&search->measure, &requested, &out->measured));
-    result->seconds_request = out->measured.seconds;
+    result->seconds_request = out->measured.bytes == MEASURE_NEVER ? 0.0 : out->measured.seconds;
     result->bytes_request = out->measured.bytes;
     result->found = found_of(search, out);
     result->fits = result->request_fits = fits(search, &out->measured);

@@ -74,7 +74,7 @@ struct search_alternative {
 struct search_result {
     struct search_alternative found;
     double seconds_request;   /* modelled, for the requested options */
-    uint64_t bytes_request;   /* for the requested options */
+    uint64_t bytes_request;   /* for the requested options; MEASURE_NEVER as in `unplaceable` */
     bool bytes_request_least; /* bytes_request is a lower bound: its tensors were not placed */
     bool request_fits;        /* a change of the requested options only makes them faster */
     int32_t candidates;       /* number measured; 1: the requested options were chosen */

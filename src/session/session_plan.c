@@ -291,6 +291,9 @@ static void ignored_log(const struct session *session, const struct model_option
          config_key_was_set(config, CONFIG_KEY_host_budget)))
         log_note("offload='auto' moves nothing: the memory of %s is the host's",
                  session->device.info.device);
+    if (config->lora_rank > 0 && offload.moves[OFFLOAD_GRADIENTS] && !offload.all)
+        log_note("offload='%s' moves no gradients: with lora_rank only weights move",
+                 config->offload);
     if (offload.residuals && options->choice.recompute.blocks[RECOMPUTE_OFFLOAD] == 0)
         log_note("offload='%s' moves no block's input: recompute='%s' recomputes no block in full",
                  config->offload, config->recompute);

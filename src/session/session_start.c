@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "base/system_memory.h"
+#include "config/config_key.h"
 #include "plan/plan_alternatives.h"
 #include "session/session_budget.h"
 #include "session/session_plan.h"
@@ -25,9 +26,11 @@ static enum gt_status refuse(const struct session *session, uint64_t arena_bytes
 {
     char least[24], host[96] = "", holders[BACKEND_HOLDERS_TEXT_MAX];
     if (host_bytes > 0)
-        snprintf(host, sizeof host, "%s of host memory, host_budget allows %s",
-                 search_budget_text(least, host_bytes),
-                 LOG_BYTES(session->device.host_share_bytes));
+        snprintf(host, sizeof host, "%s of host memory, host_budget allows %s%s",
+                 search_budget_text(least, host_bytes), LOG_BYTES(session->device.host_share_bytes),
+                 config_key_was_set(session->config, CONFIG_KEY_host_budget)
+                     ? ""
+                     : ", half of what is free");
     if (arena_bytes <= session_share(session).device_bytes)
         return FAIL(GT_NO_FIT, ERROR_NO_FIT "not enough host memory: this offload needs %s", host);
     const char *and = host[0] != '\0' ? "; and " : "";

@@ -65,6 +65,8 @@ void forecast_model(const struct session *session, int64_t iter, int64_t evaluat
         (struct forecast){.step_seconds = measure_update_seconds(model, rates, plan_cost_seconds)};
     out->offload_seconds =
         out->step_seconds - measure_update_seconds(model, &no_link, plan_cost_seconds);
+    if (model->decode.program >= 0)
+        out->token_seconds = plan_cost_seconds(model->graph, model->decode.program, rates);
     out->alone_seconds = (double)config->ranks * out->step_seconds;
     out->exchange_bytes = exchange_bytes(model);
     const double rate =

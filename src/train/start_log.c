@@ -16,7 +16,8 @@
 static void change_log(const struct session *session)
 {
     const struct search_result *search = &session->search.result;
-    char text[SEARCH_OPTIONS_TEXT_MAX], time[SEARCH_TIME_TEXT_MAX];
+    char text[SEARCH_OPTIONS_TEXT_MAX], time[SEARCH_TIME_TEXT_MAX],
+        request[SEARCH_REQUEST_TEXT_MAX];
     if (search->candidates <= 1)
         return;
     if (search->request_fits) {
@@ -26,9 +27,8 @@ static void change_log(const struct session *session)
         return;
     }
     log_result(
-        "plan: changed to fit a budget of %s (as configured it needs %s%s): %s; %s, same samples, %s",
-        LOG_BYTES(session->device.machine_budget_bytes),
-        search->bytes_request_least ? "at least " : "", LOG_BYTES(search->bytes_request),
+        "plan: changed to fit a budget of %s (as configured it needs %s): %s; %s, same samples, %s",
+        LOG_BYTES(session->device.machine_budget_bytes), search_request_text(request, search),
         search_options_text(text, &search->found.options), search_time_text(time, search),
         search->found.options.states == session->search.request.options.states
             ? "same mathematics"

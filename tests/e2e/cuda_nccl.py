@@ -26,7 +26,7 @@ KEYS = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=36", "--block
         "--backend=cuda", "--log_interval=1"]
 BF16 = ["--dtype=bfloat16"]
 AFTER = ["--micro_batch=3"] # a part is two micro-steps, and is exchanged after them, not within
-FORMATS = ([], [*BF16, *AFTER, "--arch=llama", "--optimizer=muon", "--state_format=sr_bf16"], ["--dtype=float16", "--optimizer=muon"],
+FORMATS = ([], [*BF16, *AFTER, "--arch=llama", "--optimizer=muon", "--state_format=sr_bf16", "--offload=all", "--recompute=full"], ["--dtype=float16", "--optimizer=muon"],
            [*BF16, "--offload=all", "--recompute=full"], [*BF16, "--reduce_dtype=bfloat16"], [*BF16, *AFTER, "--reduce_dtype=bfloat16"])
 FUNCTIONS = ("ncclGetVersion", "ncclGetUniqueId", "ncclCommInitRank", "ncclGroupStart", "ncclSend", "ncclRecv", "ncclGroupEnd",
              "group", "ncclCommAbort")

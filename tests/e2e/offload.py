@@ -32,6 +32,7 @@ from cuda_common import DATA, GPT_TRAIN_CUDA, TINY, checkpoint, good, train
 GIB = 1 << 30
 FORMATS = (("--dtype=bfloat16", "--state_format=sr_8bit"), ("--dtype=bfloat16", "--state_format=master"),
            ("--dtype=bfloat16", "--state_format=master", "--optimizer=muon", "--muon_learning_rate=0.02"),
+           ("--dtype=bfloat16", "--parts=2", "--gradient_accumulation_steps=4"),
            GEMMA, ("--dtype=bfloat16", "--optimizer=muon", *PHI),
            ("--dtype=float32",), ("--dtype=bfloat16", "--state_format=sr"), ("--dtype=bfloat16", "--state_format=sr_bf16"))
 
@@ -252,13 +253,13 @@ def refused():
                                      (3, "not enough host memory", "--offload=states", "--host_budget=0"),
                                      (3, "not enough host memory", "--offload=residuals", "--host_budget=0"),
                                      (3, "host_budget allows 1.0 MiB", "--offload=states", "--host_budget=1MiB", "--n_embd=192"),
-                                     (2, "expected auto, none, all, or a list", "--offload=states,moments"),
-                                     (2, "moves gradients, which needs parts=1", "--offload=gradients", "--parts=2",
-                                      "--gradient_accumulation_steps=2")):
+                                     (2, "expected auto, none, all, or a list", "--offload=states,moments")):
         done = run(device, "kept", *arguments, "--init_from=" + ("scratch" if len(arguments) == 3 else "resume"))
         check(done.status == status and len(done.errors) == 1 and text in done.errors[0], f"'{text}' wanted: {done.said()}")
     check(files("kept", ".safetensors") == before, "a refusal changed the checkpoint")
     good(run(("cpu", GPT_TRAIN), "shared", "--host_budget=1GiB"), "offload='auto' moves nothing")
+    done = good(run(("cpu", GPT_TRAIN), "adapters", "--offload=gradients", "--lora_rank=2", "--init_from=./kept"))
+    check("offload='gradients' moves no gradients" in done.err, done.said())
     for word in ("residuals", "all"):
         done = good(run(("cpu", GPT_TRAIN), "unmoved", f"--offload={word}", "--recompute=mlp"))
         check(done.err.count(f"offload='{word}' moves no block's input: recompute='mlp' recomputes no block in full") == 1, done.said())

@@ -211,6 +211,8 @@ def too_large_to_allocate():
     for line in refused("a large evaluation", 3, "--eval_batch_size=10000", "--eval_iters=1000", *asked, forms=(["--plan"],)):
         check("largest allocation" in line, f"a large evaluation: {line!r}")
     status, report = plan_json("json", *asked)
+    text = plan("text", *asked)[1]
+    check(report["search"]["arena_asked"] is None and "Requested a tensor above the card's largest allocation\n" in text, f"small allocations: {text}")
     os.remove("small.json")
     check(status == 0 and report and report["search"]["chosen"]["micro_batch"] < 30, f"small allocations: {status}, {report}")
 

@@ -101,9 +101,10 @@ def bytes_of_one():
         compare(f"format{i}", (2, 4) if i == 0 else (2,), *keys, *steps)
         if keys in TODAY:
             resumed(f"format{i}-2", 2, *keys, *steps)
-    train("device", "--recompute=full", BF16)
-    train("host", "--recompute=full", "--offload=all", "--ranks=2", BF16)
-    check(results("host") == results("device"), "states in the ranks' host memory: the bytes of one rank's on the device")
+    for name, *keys in (("host",), ("host-step", "--micro_batch=4")):
+        train(name, "--recompute=full", "--offload=all", "--ranks=2", BF16, *keys)
+        train("device", "--recompute=full", BF16, *keys)
+        check(results(name) == results("device"), f"states, gradients and weights in the ranks' host memory: the bytes of one rank's on the device, {keys}")
     large = ["--n_embd=256", "--vocab_size=9000", "--micro_batch=4", "--n_layer=1"] # several pieces to exchange and to save
     compare("pieces", (2,), "--max_iters=1", *large)
     for name, ranks in (("pieces-1", 4), ("pieces-2", 1)):
@@ -210,9 +211,9 @@ def cards():
     train("card2", *card, "--ranks=2", **keys)
     check(results("card2") == results("card1"), "two cards: the bytes and losses of one")
     keys["cards"] = "89:16g:L4,89:16g:L4" # two ranks each: they divide its memory
-    train("card4", *card, "--ranks=4", "--dtype=float16", "--optimizer=muon", **keys)
+    train("card4", *card, "--ranks=4", "--dtype=float16", "--optimizer=muon", "--offload=all", **keys)
     train("card1h", *card, "--dtype=float16", "--optimizer=muon", **keys)
-    check(results("card4") == results("card1h"), "shared cards: the bytes and losses of one")
+    check(results("card4") == results("card1h"), "shared cards, and host memory: the bytes and losses of one")
     keys["cards"] = "89:16g:L4,75:16g:T4"
     for status, text, arguments in ((2, "rank 1 computes in float16", ["--ranks=2"]),
                                     (2, "devices='0,0' names 0 twice", ["--devices=0,0"]),

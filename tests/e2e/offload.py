@@ -140,6 +140,22 @@ def beside():
         check(pinned == planned > 0, f"{out}: {pinned} bytes pinned, {planned} planned")
 
 
+    link_bytes()
+
+
+def link_bytes():
+    """The copy engines are as long busy as the bytes take that a formula counts, weights and gradients of 2 bytes."""
+    wide = [*STREAMED, "--offload=all", "--n_embd=64", "--cuda_graphs=off"]
+    few, many = (good(train(f"link-bytes-{iters}", *wide, f"--max_iters={iters}", LINK="1e6")).report for iters in (1, 3))
+    block, tokens, places, state, inputs = 2 * 12 * 64 * 64 * 2, 96 * 64 * 2, 16 * 64 * 2, 222 * 1024, 2 * 2 * 16 * 64 * 2
+    matrices = block + tokens + places
+    wanted = {"in_us": 2 * (2 * block + 2 * tokens + places + inputs) + matrices + 2 * matrices + state,
+              "out_us": 2 * (matrices + inputs) + matrices + state}
+    for engine, count in wanted.items():
+        moved_bytes = (many[engine] - few[engine]) / 2 # a microsecond for each byte
+        check(abs(moved_bytes - count) <= 0.01 * count, f"{engine}: {moved_bytes} bytes an update, not {count}")
+
+
 def link():
     if not os.path.exists(GPT_TRAIN_CUDA):
         return

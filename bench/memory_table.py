@@ -6,6 +6,7 @@
     bench/memory_table.py --build=BUILD --tables=searches [--searches=200] [--seed=1]
     bench/memory_table.py --build=BUILD --tables=offload
     bench/memory_table.py --build=BUILD --tables=models
+    bench/memory_table.py --build=BUILD --tables=published
 
 For each card (a device profile) and model it finds the largest micro-batch that fits at each recompute level, by
 doubling and bisection over gpt-train --plan=json with a batch of that size; and for each state format the smallest
@@ -16,6 +17,8 @@ command to check one cell.
 `searches` times gpt-train --plan=json, from start to exit and by processor time, under budgets that force a search:
 named configurations under several budgets, then random ones, each under a random share of what it asks for.
 `models` is README's table: the largest model that fits each card, of those below, with at most 32 GiB of host memory.
+`published` plans all weights and adapters of four published models: the least RAM that does, and seconds of an update of
+8 and of 64 sequences, with the share that offload adds to the second.
 `offload` plans models with fp32 masters that exceed the cards, for machines with more and more memory.
 """
 import json
@@ -48,6 +51,7 @@ WAYS = {
                     ["--allow_lean_states=True"]),
     "LoRA in 16 bits": (["Qwen/Qwen3-32B", "Qwen/Qwen3-14B", "Qwen/Qwen3-8B", "Qwen/Qwen3-4B"], ["--lora_rank=16"]),
 }
+PUBLISHED = ("Qwen/Qwen3-1.7B", "Qwen/Qwen3-4B", "Qwen/Qwen3-8B", "Qwen/Qwen3-14B")
 SEARCHED = {
     "issue 30": (8, 3, 144, 256, 4, 1, 8192, "bfloat16"),
     "124M": (12, 12, 768, 1024, 64, 8, 50257, "bfloat16"),
@@ -140,6 +144,32 @@ def offload_table(options):
             print(f"| {model} | {ram} GB | " + " | ".join(cells) + " |", flush=True)
 
 
+def published_cell(options, card, model, keys):
+    """Returns the cell of the least RAM with which a model fits a card: three quarters of it are the host_budget."""
+    for ram in (16, 32, 64, 128):
+        made = []
+        for batch in (8, 64):
+            line = [os.path.join(options.build, "gpt-train"), f"--init_from={model}", *keys, f"--batch_size={batch}", "--block_size=1024",
+                    "--gradient_accumulation_steps=1", f"--device_profile={card}", f"--host_budget={ram * 3 // 4}GiB", "--plan=json"]
+            done = subprocess.run(line, capture_output=True, text=True, check=False)
+            made += [json.loads(done.stdout)] if done.returncode == 0 else []
+        if len(made) == 2:
+            short, long = (one["forecast"] for one in made)
+            used = made[1]["bytes"]["host_arena"] / GIB
+            return f"{ram} GB ({used:.0f}): {short['seconds_per_step']:.1f} s, {long['seconds_per_step']:.0f} s, " \
+                   f"{100 * long['offload_seconds'] / long['seconds_per_step']:.0f} %"
+    return "-"
+
+
+def published_table(options):
+    """Prints RAM (and how many GiB of it are used), seconds of 8,192 and 65,536 tokens, and offload's share of the second."""
+    head(["model"] + list(OFFLOAD_CARDS))
+    for way in ("all weights", "LoRA in 16 bits"):
+        for model in PUBLISHED:
+            cells = [published_cell(options, card, model, WAYS[way][1]) for card in OFFLOAD_CARDS]
+            print(f"| {model.split('/')[1]}, {way.split()[0]} | " + " | ".join(cells) + " |", flush=True)
+
+
 def model_command(options, card, model, keys):
     """Returns the command that plans 8,192 tokens an update of a published model, or of one of MODELS from scratch."""
     shape = [f"--{name}={value}" for name, value in zip(("n_layer", "n_head", "n_embd"), MODELS.get(model, ()))]
@@ -223,7 +253,7 @@ def searches_table(options):
 def main():
     options = options_of(__doc__, build=".", most=1024, block=1024, dtype="bfloat16", cards="rtx3070-8g,rtx3060-12g,rtx3090-24g",
                          models="124M,350M,774M,1558M", tables="batch,states", searches=200, seed=1)
-    others = {"searches": searches_table, "offload": offload_table, "models": models_table}
+    others = {"searches": searches_table, "offload": offload_table, "models": models_table, "published": published_table}
     if options.tables in others:
         others[options.tables](options)
         return

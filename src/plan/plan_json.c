@@ -76,9 +76,11 @@ static void forecast_put(struct json_put *w, const struct plan_report_facts *fac
     if (forecast->step_seconds > 0.0)
         json_put(
             w,
-            "forecast:{ seconds_per_step:f measured:b uncertainty:f steps:i seconds_per_evaluation:f "
-            "evaluations:i evaluation_share:f total_seconds:f end_time:i }",
-            forecast->step_seconds, forecast->measured, forecast->uncertainty, forecast->steps,
+            "forecast:{ seconds_per_step:f offload_seconds:f seconds_per_token:f measured:b uncertainty:f "
+            "steps:i seconds_per_evaluation:f evaluations:i evaluation_share:f total_seconds:f "
+            "end_time:i }",
+            forecast->step_seconds, forecast->offload_seconds, forecast->token_seconds,
+            forecast->measured, forecast->uncertainty, forecast->steps,
             forecast->evaluation_seconds, forecast->evaluations,
             forecast_evaluation_share(forecast), forecast_seconds_left(forecast),
             forecast_end(forecast, forecast->now_wall_s));

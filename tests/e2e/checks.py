@@ -205,6 +205,8 @@ def error_lines(done):
 # ---- models of today, with windows: one of two blocks in Gemma's, both in Phi's, whose matrices are fused ----
 
 GEMMA = ["--arch=gemma3", "--n_kv_head=1", "--head_dim=8", "--sliding_window=9", "--sliding_window_pattern=2"]
+GRANITE = ["--arch=granite", "--n_kv_head=1", "--head_dim=8"]
+SMOLLM3 = ["--arch=smollm3", "--n_kv_head=1", "--head_dim=8", "--no_rope_layer_interval=2"]
 PHI = ["--arch=phi3", "--n_kv_head=1", "--head_dim=8", "--sliding_window=9", "--rope_scaling=longrope:8,1.25,1,1.5,2,3,4.5,6"]
 
 

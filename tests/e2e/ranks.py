@@ -26,7 +26,7 @@ import subprocess
 import time
 
 from cuda_common import GPT_TRAIN_CUDA
-from checks import GEMMA, GPT_TRAIN, LONG, PHI, check, end, error_lines, files, has_backend, is_instrumented, make_tokens, metrics, \
+from checks import GEMMA, GPT_TRAIN, GRANITE, LONG, PHI, SMOLLM3, check, end, error_lines, files, has_backend, is_instrumented, make_tokens, metrics, \
     patience, read, read_json, skip, some
 
 TINY = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=36", "--block_size=24", "--batch_size=4",
@@ -38,7 +38,7 @@ REDUCED = ["--reduce_dtype=bfloat16"]
 TODAY = ([BF16, *GEMMA], [BF16, *PHI, "--optimizer=muon"])
 FORMATS = ([], *TODAY, [BF16], [BF16, "--state_format=sr_8bit"], LLAMA, ["--optimizer=muon"], ["--dtype=float16"],
            [BF16, "--state_format=sr", "--offload=states"], [BF16, "--state_format=sr_bf16"], [BF16, "--offload=all"],
-           [BF16, "--state_format=sr_8bit_full", "--offload=states"], [*LLAMA, "--state_format=sr_bf16", "--offload=states"])
+           [BF16, "--state_format=sr_8bit_full", "--offload=states"], [*LLAMA, "--state_format=sr_bf16", "--offload=states"], GRANITE, [BF16, *SMOLLM3])
 
 
 def train(out, *arguments, status=0, program=GPT_TRAIN, cards=""):

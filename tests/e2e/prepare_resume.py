@@ -3,7 +3,7 @@
 
   memory    the resident set stays below 256 MiB and does not grow with the input (8 and 32 MB)
   threads   1, 2 and 5 threads write the same files
-  kills     killed repeatedly at random moments, then left alone: the same files as without a kill, byte for byte; 60 times
+  kills     killed repeatedly at random moments, then left alone: the same files as without a kill, byte for byte; 20 times
             with CHECK_LONG=1
   full      a run that fills the disk can be continued
   changed   a run is not continued with another text on standard input
@@ -121,8 +121,8 @@ def test_kills(name, arguments, rng, stdin=None):
     resumed = kills = 0
     finished, latest = False, 1.05
     print(f"{name}: {seconds:.1f} s without a kill", flush=True)
-    for _ in range(12 if not LONG else 300):
-        if resumed >= (3 if not LONG else 60):
+    for _ in range(12 if not LONG else 100):
+        if resumed >= (3 if not LONG else 20):
             break
         process = start(arguments, "killed", stdin)
         try:

@@ -19,7 +19,7 @@ isa() {
     counted "opcheck_$GPT_TRAIN_CPU_ISA" --backend=cpu "$@"
 }
 
-cases=${CHECK_LONG:+1000}
+cases=${CHECK_LONG:+30}
 isa generic --cases="${cases:-6}"
 # Where avx2 is the default, the other scripts have run all of its cases.
 "$opcheck" --backend=cpu --op=fill --cases=1 | grep -q 'avx2 kernels' || isa avx2 --cases="${cases:-6}"

@@ -13,7 +13,7 @@
 #include "tests/unit/io_fixture.h"
 
 #define FLIPS 4000
-#define FLIPS_LONG 100000
+#define FLIPS_LONG 12000
 #define ITER 17
 #define FILES 3
 #define RECORD 2

@@ -31,9 +31,9 @@ NAMES = ("openat", "read", "pread64", "write", "pwrite64", "fsync", "fdatasync",
          "getdents64", "readlink", "access", "faccessat", "faccessat2", "statx", "fcntl", "pipe2")
 OURS = r'"(\./)?(work|one|other|text|hf|cache)\b'  # marks the end of the loader's start, whose failures are not ours
 OUTSIDE_MAX = 6  # calls of one name and file outside of saves: repetitions, such as reading a batch
-SAMPLE = 1 if not tiny.LONG else 60  # for each command
-PAIRS = 1 if not tiny.LONG else 30
-CLEANUPS = 1 if not tiny.LONG else 30
+SAMPLE = 1 if not tiny.LONG else 12  # for each command
+PAIRS = 1 if not tiny.LONG else 4
+CLEANUPS = 1 if not tiny.LONG else 4
 
 
 def points(calls):

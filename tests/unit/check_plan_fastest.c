@@ -1,11 +1,11 @@
 /* Compares the search with brute force over random small models.
  *
- *   grid   12 cases, 200 with CHECK_LONG=1.  The judge lists the candidates of the grid itself:
+ *   grid   12 cases, 60 with CHECK_LONG=1.  The judge lists the candidates of the grid itself:
  *          micro-batches, narrower loss chunks, parts of the optimizer state in host memory, every
  *          rung.  It builds each whole model, as for a run.  What the search measures in parts must
  *          equal that; no candidate that is more than 0.5 % faster than the choice may have a plan
  *          that fits.
- *   wide   3 cases of 8 and more blocks, 30 with CHECK_LONG=1, dense, with adapters and with ranks.
+ *   wide   3 cases of 8 and more blocks, 10 with CHECK_LONG=1, dense, with adapters and with ranks.
  *          The judge lists every micro-batch, chunks in steps of 16 rows, and every rung.  It
  *          prints how much slower the choices are than the fastest that fits: 1 % at most on
  *          average, 25 % in a tiny model.  None is refused that fits.
@@ -25,11 +25,11 @@
 #include "tests/unit/search_fixture.h"
 
 #define CASES 12
-#define CASES_LONG 200
+#define CASES_LONG 60
 /* Bytes need not fall at every rung of a small model, and bisection can pass one over. */
 #define GRID_SLOWER_MAX 1e-9
 #define WIDE_CASES 3
-#define WIDE_CASES_LONG 30
+#define WIDE_CASES_LONG 10
 #define WIDE_SLOWER_MAX 0.10
 #define WIDE_SLOWER_MEAN 0.01
 #define CHUNK_STEP 16

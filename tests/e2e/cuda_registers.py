@@ -5,7 +5,7 @@ A kernel that spills keeps registers in memory, which costs more than any tuning
 kernels of LIMITED, which are short of instructions or have a large share of a step, have limits on their registers, so
 that enough warps are resident, and on the instructions of their fast path (cuda_sass.py), where there is an nvdisasm.
 Without options the two cheapest of them are compiled, each for two architectures: attention's backward tiles, the largest,
-take nvcc most of a minute.  CHECK_LONG=1, or `--all`, compiles every kernel file for all architectures, from
+take nvcc most of a minute.  CHECK_LONG=1 compiles those of LONG_TOO as well, `--all` every file for all architectures, from
 the same PTX as a build, and prints the tables: registers, instructions, and the warps per
 multiprocessor, derived from registers, shared memory and the limits of CUDA's programming guide ("Technical
 Specifications per Compute Capability").  `--arch=75,120` selects other architectures.  No nvcc: skipped by name.  The
@@ -25,6 +25,7 @@ from checks import LONG, SOURCE, check, end, skip
 ARCHS = ("75", "86", "89", "90", "120")
 COUNTED = ("86", "89", "90", "120")
 BOUNDED = [("gelu", "86"), ("gelu", "120"), ("cross_entropy", "89"), ("cross_entropy", "90")]
+LONG_TOO = [("attention_tile_forward", "86"), ("attention_tile_backward", "120"), ("gemm_half", "89"), ("adamw", "75")]
 REGISTERS_MAX = 255
 # Kernel, in bf16 with whole rows; the most registers; elements, or 1 for a step (of attention: 32 or 64 other rows with
 # head size 64, in the backward without the copies of the next rows; of a product with fp16 sums: 32 of K); what a loop of
@@ -219,7 +220,7 @@ def main():
     archs = named[0] if named else ARCHS
     files = sorted(os.path.basename(path)[:-3] for path in glob.glob(f"{SOURCE}/backends/cuda/kernels/*.cu"))
     check({kernel for kernel, _ in BOUNDED} <= set(files), f"{SOURCE}/backends/cuda/kernels has {files}")
-    every = [(kernel, arch) for kernel in files for arch in archs] if named or "--all" in sys.argv[1:] or LONG else BOUNDED
+    every = [(kernel, arch) for kernel in files for arch in archs] if named or "--all" in sys.argv[1:] else BOUNDED + LONG_TOO * LONG
     table, counts = {}, {}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         jobs = {pool.submit(compiled, nvcc, nvdisasm, kernel, arch): (kernel, arch) for kernel, arch in every}

@@ -25,7 +25,7 @@ libgpttrain_a_SOURCES += \
 	src/io/known_models.c src/io/known_models.def src/io/known_models.h \
 	src/io/llmc_model.c src/io/llmc_model.h \
 	src/io/nanogpt.c src/io/nanogpt.h \
-	src/io/peft.c src/io/peft.h \
+	src/io/peft.c src/io/peft.h src/io/peft_targets.c src/io/peft_targets.h \
 	src/io/pickle.c src/io/pickle.h \
 	src/io/safetensors.c src/io/safetensors.h \
 	src/io/safetensors_table.c src/io/safetensors_table.h \

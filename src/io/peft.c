@@ -12,57 +12,11 @@
 #include <strings.h>
 
 #include "io/checkpoint.h"
+#include "io/peft_targets.h"
 #include "model/parameters.h"
 
 #define RANK_MAX 4096 /* as in keys.def */
 #define MATCH_STEPS_MAX 100000
-
-static char *words_write(char text[static PEFT_TARGETS_TEXT_MAX], uint32_t targets)
-{
-    size_t used = 0;
-    for (int i = 0; model_lora_words[i] != NULL; i++)
-        if ((targets >> i & 1u) != 0)
-            used += (size_t)snprintf(text + used, PEFT_TARGETS_TEXT_MAX - used, "%s%s",
-                                     used > 0 ? "," : "", model_lora_words[i]);
-    return text;
-}
-
-char *peft_targets_text(char text[static PEFT_TARGETS_TEXT_MAX], const struct model_config *config)
-{
-    if (config->lora.targets != parameters_lora_targets(config))
-        return words_write(text, config->lora.targets);
-    (void)snprintf(text, PEFT_TARGETS_TEXT_MAX, "all-linear");
-    return text;
-}
-
-/* Returns the bit of the target that `text` names up to its first comma, or 0 if no target has that
- * name. */
-static uint32_t target_find(const char *text)
-{
-    for (int i = 0; model_lora_words[i] != NULL; i++)
-        if (strlen(model_lora_words[i]) == strcspn(text, ",") &&
-            strncmp(text, model_lora_words[i], strcspn(text, ",")) == 0)
-            return 1u << i;
-    return 0;
-}
-
-enum gt_status peft_targets_read(const char *text, const struct model_config *config, uint32_t *out)
-{
-    const uint32_t has = parameters_lora_targets(config);
-    char known[PEFT_TARGETS_TEXT_MAX];
-    *out = has;
-    if (strcmp(text, "all-linear") == 0 || strcmp(text, "all") == 0) /* LLaMA-Factory's word */
-        return GT_OK;
-    *out = 0;
-    for (const char *name = text; name != NULL;
-         name = strchr(name, ',') ? strchr(name, ',') + 1 : NULL) {
-        if ((target_find(name) & has) == 0)
-            return FAIL(GT_USAGE, "lora_targets = '%s': this model has no '%.*s'; it has %s", text,
-                        (int)strcspn(name, ","), name, words_write(known, has));
-        *out |= target_find(name);
-    }
-    return GT_OK;
-}
 
 enum gt_status peft_config_make(const struct model_config *config, const char *base, json_t **out)
 {
@@ -332,7 +286,7 @@ enum gt_status peft_config_targets(const json_t *root, const char *source,
         while (kind[-1] != '.')
             kind--;
         *(matches ? &chosen : &left) |=
-            target_find(TEXT(PARAMETER_NAME_MAX, "%.*s", (int)(end - kind), kind));
+            peft_target_find(TEXT(PARAMETER_NAME_MAX, "%.*s", (int)(end - kind), kind));
     }
     char words[PEFT_TARGETS_TEXT_MAX];
     if (chosen == 0)
@@ -340,13 +294,13 @@ enum gt_status peft_config_targets(const json_t *root, const char *source,
             GT_UNSUPPORTED,
             "%s: field \"target_modules\": %s names no linear layer of the base's blocks, which are %s",
             source, JSON_SHORT_TEXT(json_object_get(root, "target_modules")),
-            words_write(words, left));
+            peft_targets_words(words, left));
     if ((chosen & left) != 0)
         return FAIL(
             GT_UNSUPPORTED,
             "%s: fields \"target_modules\", \"exclude_modules\" and \"layers_to_transform\": they choose %s in some "
             "blocks or places only; supported are adapters of all layers of a kind",
-            source, words_write(words, chosen & left));
+            source, peft_targets_words(words, chosen & left));
     *out = chosen;
     return GT_OK;
 }

@@ -10,14 +10,6 @@
 
 #define PEFT_CONFIG_NAME "adapter_config.json"
 #define PEFT_MODEL_NAME "adapter_model.safetensors"
-#define PEFT_TARGETS_TEXT_MAX 128
-
-/* Reads the names of targets, separated by commas, or all-linear: all that the model's blocks have.
- * Errors: GT_USAGE, with the names that the model has. */
-enum gt_status peft_targets_read(const char *text, const struct model_config *config,
-                                 uint32_t *out);
-/* Writes what peft_targets_read() reads.  Returns `text`. */
-char *peft_targets_text(char text[static PEFT_TARGETS_TEXT_MAX], const struct model_config *config);
 
 /* Makes the content of adapter_config.json for the adapters of `config`, made for the model that
  * `base` names.  Release it with json_decref().  Errors: GT_NO_MEMORY. */

@@ -23,7 +23,7 @@
 #include "io/gguf_tokenizer.h"
 #include "io/hf_cache.h"
 #include "io/known_models.h"
-#include "io/peft.h"
+#include "io/peft_targets.h"
 #include "session/finetune.h"
 #include "session/session_plan.h"
 

@@ -6,7 +6,7 @@
  * process.
  */
 #include "session/session_plan.h"
-#include "io/peft.h"
+#include "io/peft_targets.h"
 
 #include <config.h>
 

@@ -21,8 +21,8 @@ from faulty_device import (KINDS, Subject, before_watch, chosen, counted, in_one
                            watched_calls)
 
 FAULTY = os.path.join(BUILD, "tests", "reliability", "gpt-train-faulty")
-SAMPLE = 3 if not tiny.LONG else 40
-HANGS = 1 if not tiny.LONG else 10
+SAMPLE = 3 if not tiny.LONG else 20
+HANGS = 1 if not tiny.LONG else 5
 CLOSING = "close:1:hang"
 # Calls without a status; the watchdog does not watch devices.
 ONLY_HANG = ("devices", "close", "holders", "algorithms", "timings")

@@ -39,7 +39,7 @@ OPENING = 60  # seconds after which a rank gives up to start or end MPI; and ran
 
 
 def some_of(name, cases):
-    most = 60 if LONG else SAMPLE[name]
+    most = 20 if LONG else SAMPLE[name]
     return cases if len(cases) <= most else random.Random(tiny.SEED).sample(cases, most)
 
 

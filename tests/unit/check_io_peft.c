@@ -1,6 +1,7 @@
 /* Tests of adapter_config.json and of the parameters that it describes: what is written is read,
  * and a field that changes the mathematics is refused by name. */
 #include "io/peft.h"
+#include "io/peft_targets.h"
 
 #include "model/parameters.h"
 #include "tests/unit/io_case.h"

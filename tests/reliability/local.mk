@@ -29,7 +29,7 @@ LONG_TESTS = \
 	tests/reliability/kills.py tests/reliability/rank_faults.py tests/reliability/failing_calls.py \
 	tests/reliability/crash_states.py tests/reliability/device_faults.py tests/reliability/check_flips \
 	tests/e2e/prepare_resume.py tests/e2e/cuda_registers.py tests/fuzz/run.sh \
-	tests/cuda_on_cpu/orders.sh tests/cuda_on_cpu/sanitizers.py tests/unit/check_plan_fastest \
+	tests/cuda_on_cpu/orders.sh tests/cuda_on_cpu/sanitizers.py \
 	tests/opcheck/opcheck_isa.sh tests/opcheck/opcheck_opencl.sh tests/opcheck/opcheck_oclgrind.sh
 SANITIZERS = asan tsan
 check-long:

@@ -30,10 +30,9 @@ asan() {
     tests=$(cd "$source_folder" && printf '%s\n' tests/unit/check_*.c | sed 's/\.c$//' | grep -v plan_fastest)
     # shellcheck disable=SC2086 # words
     run_tests $tests tests/model/check_autodiff tests/model/check_generate tests/model/check_muon tests/model/check_programs \
-        tests/e2e/answers.sh tests/e2e/bad_input.sh tests/e2e/budget.sh tests/e2e/export.py tests/e2e/keep.sh \
-        tests/e2e/learn.sh tests/e2e/lora.py tests/e2e/mended.sh tests/e2e/mixture.py tests/e2e/parts.sh \
-        tests/e2e/prepare.sh tests/e2e/prepare_inputs.py tests/e2e/recompute.sh tests/e2e/report.py tests/e2e/resume.sh \
-        tests/e2e/sample.sh tests/e2e/tokenizer.py
+        tests/e2e/bad_input.sh tests/e2e/export.py tests/e2e/keep.sh tests/e2e/lora.py tests/e2e/mixture.py \
+        tests/e2e/parts.sh tests/e2e/prepare.sh tests/e2e/recompute.sh tests/e2e/resume.sh tests/e2e/sample.sh \
+        tests/e2e/tokenizer.py
     status=$?
     for dtype in float32 bfloat16 float16; do
         LSAN_OPTIONS=suppressions="$source_folder/tests/reliability/lsan.supp" OMP_NUM_THREADS=1 \

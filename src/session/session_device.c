@@ -31,8 +31,10 @@ enum gt_status session_open_profile(struct hostmem *mem, const struct config *co
     TRY(profile_device_open(profile, &out->device.backend));
     enum gt_status status =
         session_device_resolve(out, 0, 0); /* nothing is known of the machine that the card is in */
-    if (status != GT_OK)
+    if (status != GT_OK) {
         backend_close(out->device.backend);
+        out->device.backend = NULL;
+    }
     return status;
 }
 

@@ -147,7 +147,7 @@ check "an unknown device" refuses 2 "device" -- --device=toaster --dataset=tiny 
 check "torchrun is answered" run 2 env WORLD_SIZE=2 RANK=0 LOCAL_RANK=0 "$GPT_TRAIN" --dataset=tiny
 check "with the ranks to ask for" grep -q "error: WORLD_SIZE=2: .*--ranks=2" stderr
 check "a budget above the card's memory" refuses 2 "6GB" "has: 4.00 GiB" -- --dataset=tiny --out_dir=out --memory_budget=6GB \
-    --device_profile=gtx1650-4g
+    --device_profile=gtx1650-4g --plan
 check "fp16 is float16" run 0 "$GPT_TRAIN" --dataset=tiny --plan --dtype=fp16 --device_profile=t4
 check "which is said" grep -q "dtype='fp16': taken as float16" stderr
 check "gpt-prepare's flags have near names" run 2 "$GPT_PREPARE" --val-fracton=0.1 text.txt

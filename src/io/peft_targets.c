@@ -1,4 +1,7 @@
-/* Reads and writes --lora_targets. */
+/* Reads and writes --lora_targets.
+ *
+ * Apart from peft.c, so that the planner, which needs the names alone, builds without jansson.
+ */
 #include "io/peft_targets.h"
 
 #include <stdio.h>

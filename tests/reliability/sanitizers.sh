@@ -16,7 +16,7 @@ in_build() {
     mkdir -p "$build_folder/$1" && cd "$build_folder/$1" || exit 1
     shift
     [ -e Makefile ] || "$source_folder/configure" -q "$@" || exit 1
-    make -s -j"$jobs" && make -s -j"$jobs" tests/opcheck/opcheck || exit 1
+    make -s -j"$jobs" && make -s -j"$jobs" tests/opcheck/opcheck tests/tools/tokenizer_tool || exit 1
 }
 
 # run_tests TEST...: with empty lists of prerequisites only these programs are built.

@@ -7,11 +7,9 @@ dist_bench_DATA = bench/card_check.py bench/common.py bench/predicted.py bench/r
 # Measurements: bench/run compares with PyTorch; the record_*.py produce the figures that bench/results/ and doc/ cite.
 EXTRA_DIST += \
 	bench/memory_table.py \
-	bench/record_exchange.py \
 	bench/record_finetune.py \
 	bench/record_llama_cpp.py \
 	bench/record_scaling.py \
-	bench/record_tokenizers.py \
 	bench/results/2026-11-21-cpu-16bit.md \
 	bench/results/2026-11-21-cpu.md \
 	bench/results/2026-11-22-cpu-speed.md \

@@ -3,7 +3,6 @@
 
     bench/memory_table.py --build=BUILD [--most=1024] [--block=1024] [--dtype=bfloat16] [--tables=batch,states]
                           [--cards=rtx3070-8g,rtx3060-12g,rtx3090-24g] [--models=124M,350M,774M,1558M]
-    bench/memory_table.py --build=BUILD --tables=searches [--searches=200] [--seed=1]
     bench/memory_table.py --build=BUILD --tables=offload
     bench/memory_table.py --build=BUILD --tables=models
     bench/memory_table.py --build=BUILD --tables=published
@@ -14,8 +13,6 @@ arena of each model, with one sequence at a time and everything recomputed, and 
 way.  No other key is pinned.  No GPU is needed, and nothing is trained.  Prints Markdown tables, and for each card a
 command to check one cell.
 
-`searches` times gpt-train --plan=json, from start to exit and by processor time, under budgets that force a search:
-named configurations under several budgets, then random ones, each under a random share of what it asks for.
 `models` is README's table: the largest model that fits each card, of those below, with at most 32 GiB of host memory.
 `published` plans all weights and adapters of four published models: the least RAM that does, and seconds of an update of
 8 and of 64 sequences, with the share that offload adds to the second.
@@ -23,12 +20,8 @@ named configurations under several budgets, then random ones, each under a rando
 """
 import json
 import os
-import random
-import resource
-import statistics
 import subprocess
 import sys
-import time
 
 from common import options_of
 
@@ -52,15 +45,6 @@ WAYS = {
     "LoRA in 16 bits": (["Qwen/Qwen3-32B", "Qwen/Qwen3-14B", "Qwen/Qwen3-8B", "Qwen/Qwen3-4B"], ["--lora_rank=16"]),
 }
 PUBLISHED = ("Qwen/Qwen3-1.7B", "Qwen/Qwen3-4B", "Qwen/Qwen3-8B", "Qwen/Qwen3-14B")
-SEARCHED = {
-    "issue 30": (8, 3, 144, 256, 4, 1, 8192, "bfloat16"),
-    "124M": (12, 12, 768, 1024, 64, 8, 50257, "bfloat16"),
-    "1558M": (48, 25, 1600, 1024, 32, 4, 50257, "bfloat16"),
-    "96 layers": (96, 12, 384, 1024, 16, 4, 50257, "bfloat16"),
-    "4096 sequences": (6, 6, 384, 1024, 4096, 1, 50257, "bfloat16"),
-    "65536 tokens": (6, 6, 384, 65536, 1, 1, 50257, "bfloat16"),
-}
-BUDGETS = {"issue 30": (317674936,), "1558M": (9 * GIB, 10 * GIB, 11 * GIB), "96 layers": (2 * GIB, 3 * GIB, 4 * GIB, 8 * GIB)}
 
 
 def command(options, card, model, micro_batch, *keys):
@@ -204,56 +188,10 @@ def models_table(options):
     print("\n" + "\n".join(commands))
 
 
-def search(options, shape, *keys):
-    """Returns the plan of a search, the milliseconds from start to exit, those of the processor, and the command."""
-    names = ("n_layer", "n_head", "n_embd", "block_size", "batch_size", "gradient_accumulation_steps", "vocab_size", "dtype")
-    line = [os.path.join(options.build, "gpt-train"), "--plan=json", "--device-profile=rtx3060-12g", "--dataset=none",
-            "--eval_iters=1", *(f"--{name}={value}" for name, value in zip(names, shape)), *keys]
-    begin, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(line, capture_output=True, text=True, check=False)
-    took, after = 1000 * (time.perf_counter() - begin), resource.getrusage(resource.RUSAGE_CHILDREN)
-    processor = 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    if done.returncode not in (0, 3):
-        sys.exit(f"{' '.join(line)}: exit status {done.returncode}\n{done.stderr}")
-    return json.loads(done.stdout), took, processor, " ".join(line[1:])
-
-
-def random_search(options, draw):
-    """Searches under a budget from an eighth of what a random configuration asks for to all of it."""
-    heads, layers = draw.randint(1, 16), draw.choice((draw.randint(1, 24), draw.randint(1, 24), 48, 96))
-    shape = (layers, heads, heads * draw.choice((16, 32, 48, 64)), draw.choice((64, 128, 256, 512, 1024, 2048)),
-             round(2 ** draw.uniform(0, 9)), draw.randint(1, 8), draw.choice((65, 4096, 8192, 50257)),
-             draw.choice(("float32", "float16", "bfloat16")))
-    lean = f"--allow_lean_states={draw.random() < 0.5}"
-    made = search(options, shape, lean)[0]
-    asked = (made["search"]["arena_asked"] or 64 * GIB) + made["bytes"]["context"]
-    budget = int(min(asked, 11 * GIB) * 2 ** -draw.uniform(0, 3))
-    return search(options, shape, lean, f"--memory_budget={budget}")
-
-
-def searches_table(options):
-    head(["search", "budget", "result", "candidates", "milliseconds", "of the processor"])
-    for name, shape in SEARCHED.items():
-        for budget in BUDGETS.get(name, (GIB, 2 * GIB, 4 * GIB, 8 * GIB)):
-            made, took, processor, _ = search(options, shape, f"--memory_budget={budget}")
-            result = "fits" if made["search"]["fits"] else "refused"
-            print(f"| {name} | {budget / GIB:.2f} GiB | {result} | {made['search']['candidates']} | {took:.0f} | {processor:.0f} |")
-    draw = random.Random(options.seed)
-    done = [random_search(options, draw) for _ in range(options.searches)]
-    fits = sum(made["search"]["fits"] for made, *_ in done)
-    print(f"\n{len(done)} random searches (seed {options.seed}), {fits} of which found a plan:")
-    for what, column in (("start to exit", 1), ("processor", 2)):
-        times = sorted(one[column] for one in done)
-        print(f"- {what}: median {statistics.median(times):.0f} ms, 95 % below {times[len(times) * 95 // 100]:.0f} ms, "
-              f"worst {times[-1]:.0f} ms")
-    for _, took, processor, line in sorted(done, key=lambda one: one[2])[-3:]:
-        print(f"    {took:.0f} ms, processor {processor:.0f} ms: gpt-train {line}")
-
-
 def main():
     options = options_of(__doc__, build=".", most=1024, block=1024, dtype="bfloat16", cards="rtx3070-8g,rtx3060-12g,rtx3090-24g",
-                         models="124M,350M,774M,1558M", tables="batch,states", searches=200, seed=1)
-    others = {"searches": searches_table, "offload": offload_table, "models": models_table, "published": published_table}
+                         models="124M,350M,774M,1558M", tables="batch,states")
+    others = {"offload": offload_table, "models": models_table, "published": published_table}
     if options.tables in others:
         others[options.tables](options)
         return

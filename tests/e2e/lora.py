@@ -231,6 +231,11 @@ def refused():
                             (["--init_from=./base", *LORA, "--optimizer=muon"], "only adamw")):
         done = run("x", *arguments, "--backend=cpu")
         check(done.returncode == 2 and word in done.stderr and len(error_lines(done)) == 1, f"{arguments}: {done.returncode} {done.stderr}")
+    # The least dimension of the base's matrices is that of its keys, 16, and of the other's that of its MLP.
+    write_json("thin/config.json", {**read_json("base/config.json"), "intermediate_size": 8})
+    for base, rank, status in (("base", 16, 0), ("thin", 8, 0), ("thin", 9, 2)):
+        done = run("x", f"--init_from=./{base}", f"--lora_rank={rank}", "--backend=cpu", "--plan")
+        check(done.returncode == status and ("above a dimension" in done.stderr) == (status == 2), f"{base}, {rank}: {done.returncode} {done.stderr}")
     done = export("base", "peft", "y")
     check(done.returncode == 2 and "has none" in done.stderr, f"no adapters: {done.stderr}")
 

@@ -8,19 +8,23 @@
   drawn    the page of a hand-written record: the numbers of its table, and each point of its charts by the numbers at the axes
   events   TensorBoard's file holds every number, with the right checksums
   card     gpt-export --format=hf writes a model card, and leaves an existing one alone
+  terminal the line of progress fits the terminal
   errors   --explain prints what doc/errors.md says; every identifier in the sources is known
 Prints "checks: P passed, F failed, S skipped".
 """
+import fcntl
 import glob
 import html.parser
 import json
 import math
 import os
+import pty
 import re
 import resource
 import shutil
 import struct
 import subprocess
+import termios
 
 from checks import GPT_EXPORT, GPT_PREPARE, GPT_REPORT, GPT_TRAIN, LONG, SOURCE, check, end, is_instrumented, make_text, metrics, read, write
 
@@ -315,12 +319,33 @@ def card():
     check(b"<svg" in read("model/memory.svg") and "memory.svg" in text, "no picture")
     write("model/README.md", "mine")
     os.remove("model/memory.svg")
-    run(GPT_EXPORT, "--out_dir=run", "--format=hf", "--force", "model")
+    done = run(GPT_EXPORT, "--out_dir=run", "--format=hf", "--force", "model")
+    check("README.md is left as it is" in done.stderr, f"it is not said: {done.stderr}")
     check(read("model/README.md") == b"mine" and not os.path.exists("model/memory.svg"), "a card was replaced")
     shutil.copytree("model", "bare", ignore=lambda *_: ["README.md"])
     run(GPT_EXPORT, "--out_dir=bare", "--format=hf", "--dtype=bfloat16", 'odd "name" | <b>')
     check(re.search(r'# odd _name_ _ _b_\n', "# " + 'odd _name_ _ _b_\n') and "| class | GPT2LMHeadModel |" in read('odd "name" | <b>/README.md').decode(),
           "the card of a model without a run")
+
+
+def terminal():
+    """The line of progress has a bar as long as the terminal's width allows, and its end is never cut."""
+    for columns in (50, 56, 70):
+        process, screen = pty.fork()
+        if process == 0:
+            fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
+            os.execve(GPT_TRAIN, [GPT_TRAIN, *TINY, "--out_dir=drawn", "--max_iters=2"], {**os.environ, "TERM": "vt100"})
+        shown = b""
+        while process:
+            try:
+                shown += os.read(screen, 4096)
+            except OSError:  # the program has ended
+                break
+        check(os.waitpid(process, 0)[1] == 0, f"{columns} columns: {shown}")
+        lines = [line for line in re.findall(r"\r\x1b\[K([^\r\n]+)", shown.decode()) if " %" in line]
+        short = [line for line in lines if "[" in line and line.index("]") - line.index("[") - 1 < 24]
+        check(len(lines) >= 2 and all(len(line) < columns and line.endswith(" left") for line in lines), f"{columns} columns: {lines}")
+        check(short and all(len(line) == columns - 1 for line in short), f"{columns} columns, bars: {lines}")
 
 
 def errors():
@@ -344,4 +369,4 @@ def errors():
 
 
 if __name__ == "__main__":
-    end(lines, page, drawn, events, card, errors, begin=begin)
+    end(lines, page, drawn, events, card, terminal, errors, begin=begin)

@@ -181,10 +181,16 @@ TEST(names_in_yaml)
     ASSERT_SAID("as in epochs: VALUE");
     ASSERT_SAID("unknown key zork");
     ck_assert_int_eq(fixture.config.keep, 3);
+    for (const char *const *bad = (const char *const[]){"- a\n", "just text", "? [a]\n: b\n",
+                                                        "keep: 3\n? {a: 1}\n: b\n", NULL};
+         *bad != NULL; bad++) {
+        ck_assert_int_eq(parse_file(".yaml", *bad), GT_USAGE);
+        ck_assert_int_eq(fixture.count, 1);
+        ASSERT_SAID("a configuration is a list of keys and values");
+    }
     for (const char *const *bad =
-             (const char *const[]){"- a\n", "just text", "\"a", "[", "learning_rate: {a: 1}\n",
-                                   "a: &x 1\n", "keep: &x 2\neval_iters: *x\n", "? [a]\n: b\n",
-                                   NULL};
+             (const char *const[]){"\"a", "[", "learning_rate: {a: 1}\n", "a: &x 1\n",
+                                   "keep: &x 2\neval_iters: *x\n", NULL};
          *bad != NULL; bad++) {
         ck_assert_int_eq(parse_file(".yaml", *bad), GT_USAGE);
         ck_assert_int_eq(fixture.count, 1);

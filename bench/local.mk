@@ -10,19 +10,11 @@ EXTRA_DIST += \
 	bench/record_finetune.py \
 	bench/record_llama_cpp.py \
 	bench/record_scaling.py \
-	bench/results/2026-11-21-cpu-16bit.md \
-	bench/results/2026-11-21-cpu.md \
 	bench/results/2026-11-22-cpu-speed.md \
 	bench/results/2026-11-22-cpu-states.md \
-	bench/results/2026-11-23-h100-cuda.json \
-	bench/results/2026-11-23-h100-opencl.json \
 	bench/results/2026-11-23-h100.md \
-	bench/results/2026-11-25-cpu-16bit.md \
-	bench/results/2026-11-25-forecasts.md \
-	bench/results/2026-11-25-llama-cpp.md \
 	bench/results/2026-11-25-lm-eval.md \
 	bench/results/2026-11-25-products.md \
-	bench/results/2026-11-25-search.md \
 	bench/results/2026-11-25-tokenizers.md \
 	bench/results/2026-11-26-lora.md \
 	bench/results/2026-11-26-offload.md \

@@ -188,7 +188,8 @@ def leaves():
         texts.append(done.stdout)
     check(texts[0] == texts[1] != texts[2], f"samples of the adapters, merged, and of the base: {texts}")
     for field, value in (("use_dora", True), ("rank_pattern", {"q_proj": 2}), ("modules_to_save", ["lm_head"]), ("bias", "all"),
-                         ("target_modules", ["lm_head"]), ("r", 5), ("init_lora_weights", "pissa"), ("layers_to_transform", [0]),
+                         ("target_modules", ["lm_head"]), ("r", 5), ("init_lora_weights", "pissa"), ("peft_type", "IA3"),
+                         ("unheard_of", 3), ("alpha_pattern", {"q_proj": 9}), ("lora_bias", True), ("layers_to_transform", [0]),
                          ("target_modules", ".*[01].*q_proj"), ("base_model_name_or_path", "./nothing"), ("base_model_name_or_path", "/nothing"),
                          ("base_model_name_or_path", "nobody/nothing"), ("base_model_name_or_path", ""), ("base_model_name_or_path", None)):
         changed({**config, field: value})

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """What a run records in metrics.jsonl, and what is made of it.
 
-  lines    a run and its resume write start lines, tokens, times and samples; 0.2.0 would cut off nothing but what a
-           resume repeats
+  lines    a run and its resume write start lines, tokens, times and samples
   page     gpt-train --report and gpt-report: one page without scripts or links, in which hostile names and samples are
            text; NaN, half a line, lines of other programs and of older releases; many records in few points
   drawn    the page of a hand-written record: the numbers of its table, and each point of its charts by the numbers at the axes
@@ -45,16 +44,6 @@ def begin():
     run(GPT_TRAIN, *TINY, "--out_dir=run", "--max_iters=9", "--report")
 
 
-def old_cut(lines, resume, evaluated):
-    """Returns how many lines release 0.2.0 keeps at a resume (line_is_stale in its metrics.c)."""
-    for count, line in enumerate(lines):
-        at = json.loads(line)["iter"]
-        if len(line) >= 1024 or not line.startswith(b'{"iter":') or (
-                at > resume if evaluated and b'"val_loss"' in line else at >= resume):
-            return count
-    return len(lines)
-
-
 def lines():
     before = read("run/metrics.jsonl")
     run(GPT_TRAIN, *TINY, "--out_dir=run", "--init_from=resume", "--max_iters=13", "--learning_rate=0.001")
@@ -75,12 +64,6 @@ def lines():
     check(all(len(line["sample"]) == 40 for line in evaluations), f"samples: {evaluations}")
     times = [json.loads(line)["time"] for line in after if b'"time"' in line]
     check(times == sorted(times) and times[0] > 1.7e9, "times")
-    # Iteration 0 is never saved.  An evaluated iteration was saved after its line.
-    for resume in range(1, 14):
-        for evaluated in [False] + [True] * (resume % 4 == 0):
-            kept = old_cut(after, resume, evaluated)
-            lost = [line for line in after[kept:] if json.loads(line)["iter"] < resume and b'"start"' not in line]
-            check(not lost, f"0.2.0 resuming at {resume} loses {lost}")
 
 
 # ---- the page ----

@@ -4,9 +4,8 @@
   changed    a data file gets token ids beyond the vocabulary during the run, or shrinks: one line that names it,
              exit status 2 or 1, and the last checkpoint can be resumed once the data are whole
   two        of several runs that start in one folder at once, one works and the others are refused
-  full       a disk fills up, at every number of free bytes in steps: at a resume, in a new run, while gpt-prepare
-             replaces a data set, while gpt-export writes; the old files are intact, and with enough room everything
-             continues
+  full       a disk fills up, at every number of free bytes in steps: at a resume and in a new run; the old files are
+             intact, and with enough room the run continues
 
 Mounting disks needs root; otherwise `full` is skipped.  Prints
 "checks: P passed, F failed, S skipped".
@@ -21,12 +20,11 @@ import time
 
 import tiny
 
-from checks import GPT_EXPORT, GPT_PREPARE, check, end, error_lines, read, skip, write
+from checks import check, end, error_lines, skip, write
 
 RESUME = "--init_from=resume"
 STARTERS, STARTS = 6, 5
-FREE_KIB = range(0, 120, 40) if not tiny.LONG else range(0, 120, 4)
-ROOM_KIB = (0, 60, 80, 100) if not tiny.LONG else FREE_KIB  # for a checkpoint of 56 KiB, refused without room
+ROOM_KIB = (0, 60, 80, 100) if not tiny.LONG else range(0, 120, 4)  # for a checkpoint of 56 KiB, refused without room
 
 
 def refused(what, done, *words):
@@ -136,104 +134,6 @@ class Disk:
             subprocess.run(["umount", "-l", self.name], check=False)
 
 
-def traceable(command, tracer=()):
-    return subprocess.run([*tracer, *command], env=tiny.TRACED if tracer else tiny.ENVIRONMENT, capture_output=True, text=True,
-                          timeout=tiny.LIMIT_SECONDS, check=False)
-
-
-def prepare(folder, text, tracer=()):
-    """Prepares a data set of `text`, with a vocabulary that depends on the text."""
-    return traceable([GPT_PREPARE, "--tokenizer=chars", "--threads=1", f"--out-dir={folder}", text], tracer)
-
-
-def export(folder, run, tracer=()):
-    return traceable([GPT_EXPORT, "--format=hf", f"--out_dir={run}", os.path.join(folder, "hf")], tracer)
-
-
-def everything(folder):
-    """Returns each file's bytes, by its path below the folder."""
-    return {os.path.relpath(path, folder): read(path) for path in
-            (os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)}
-
-
-def make_references(_):
-    """Makes two texts and their data sets, and an export."""
-    for name, text in (("old", "the old text, "), ("new", "A NEWER ONE; ")):
-        write(f"{name}.txt", text * 2000)
-        done = prepare(f"{name}-data", f"{name}.txt")
-        check(done.returncode == 0, f"gpt-prepare: {done.stderr[-300:]}")
-    os.makedirs("exported")
-    done = export("exported", "one")
-    check(done.returncode == 0 and everything("exported"), f"gpt-export: {done.stderr[-300:]}")
-
-
-class Prepared:
-    """gpt-prepare replaces the data set of old.txt in a folder by that of new.txt."""
-    name, expected = "gpt-prepare", "new-data"
-
-    def __init__(self, folder):
-        self.folder = os.path.join(folder, "set")
-        tiny.clear(self.folder)
-        shutil.copytree("old-data", self.folder)
-
-    def start(self, tracer=()):
-        return prepare(self.folder, "new.txt", tracer)
-
-    def whole(self):
-        """Returns true when the data set is the old one or the new one, or, during the replacement, has no manifest."""
-        now = self.finished()
-        return now in (everything("old-data"), everything(self.expected)) or "manifest.json" not in now
-
-    def found(self):
-        return everything(self.folder)
-
-    def finished(self):
-        return {name: text for name, text in everything(self.folder).items() if "partial" not in name and name[0] != "."}
-
-    def right(self):
-        """If a state could not be removed at the end, the next run removes it."""
-        return self.finished() == everything(self.expected)
-
-
-class Exported:
-    """gpt-export writes a new folder."""
-    name, expected = "gpt-export", "exported"
-
-    def __init__(self, folder):
-        self.folder = os.path.join(folder, "exported")
-        tiny.clear(self.folder)
-        os.makedirs(self.folder)
-
-    def start(self, tracer=()):
-        return export(self.folder, "one", tracer)
-
-    def found(self):
-        """Temporary files cannot be removed from a disk that became read-only."""
-        return {name: text for name, text in everything(self.folder).items() if not name.startswith("hf.gpt-export.tmp")}
-
-    def whole(self):
-        """The output stays in place when the last sync fails."""
-        return self.found() == {} or self.right()
-
-    def right(self):
-        return self.found() == everything(self.expected)
-
-
-def judge_failure(what, job, done, words):
-    """Checks a run that gave up: one line, the old files are intact, and the same command succeeds once the fault is
-    gone."""
-    lines = error_lines(done)
-    check(done.returncode == 1 and len(lines) == 1 and words in lines[0], f"{what}: status {done.returncode}: {done.stderr[-400:]}")
-    check(job.whole(), f"{what}: what was there is not whole: {sorted(everything(job.folder))}")
-
-
-def judge_end(what, job):
-    done = job.start()
-    is_there = done.returncode == 2 and "already exists" in done.stderr
-    check((done.returncode == 0 or is_there) and job.found() == everything(job.expected),
-          f"{what}: then: status {done.returncode}: {done.stderr[-300:]} {sorted(everything(job.folder))}")
-
-
 def full(expected):
     """The disk has room for a checkpoint and `free` KiB when the run continues: its next save fails at any place."""
     with Disk("small", 4096) as disk:
@@ -242,8 +142,6 @@ def full(expected):
             return
         full_run(disk, expected, "resume")
         full_run(disk, expected, "start")
-        for kind in (Prepared, Exported):
-            full_job(disk, kind)
 
 
 def full_run(disk, expected, when):
@@ -272,26 +170,6 @@ def full_run(disk, expected, when):
     check(hits > 0, f"{when}: no disk was full")
 
 
-def full_job(disk, kind):
-    hits = 0
-    for free in FREE_KIB:
-        job = kind(disk.name)
-        what = f"{job.name}, {free} KiB free"
-        fill(disk.name, free)
-        done = job.start()
-        hits += done.returncode != 0
-        if done.returncode != 0:
-            judge_failure(what, job, done, "No space left")
-            check(not any(".tmp-" in name for name in everything(job.folder)), f"{what}: left aside")
-        else:
-            check(job.right(), f"{what}: success, and not the right bytes")
-        os.remove(os.path.join(disk.name, "ballast"))
-        judge_end(what, kind(disk.name) if done.returncode == 0 else job)
-        tiny.clear(job.folder)
-    print(f"full, {kind.name}: {hits} of {len(FREE_KIB)} disks too small")
-    check(hits > 0, f"{kind.name}: no disk was full")
-
-
 def fill(folder, free_kib):
     """Leaves about free_kib KiB."""
     state = os.statvfs(folder)
@@ -304,8 +182,8 @@ def main():
     tiny.make_data()
     check(tiny.run("one").returncode == 0, "the run in one go")
     expected = tiny.contents("one")
-    for test in (changed, two, make_references, full):
-        if not only or test.__name__ in only or test is make_references:
+    for test in (changed, two, full):
+        if not only or test.__name__ in only:
             test(expected)
 
 

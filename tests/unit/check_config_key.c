@@ -147,37 +147,6 @@ static enum gt_status assign(enum config_key key, struct config_value value)
     return config_key_assign(&fixture.config, key, &value, &origin);
 }
 
-TEST(key_assign_checks_types)
-{
-    const struct config_value integer = {CONFIG_VALUE_INT, 1, 0.0, NULL};
-    const struct config_value real = {CONFIG_VALUE_REAL, 0, 8.0, NULL};
-    const struct config_value yes = {CONFIG_VALUE_BOOL, 1, 0.0, NULL};
-    const struct config_value none = {CONFIG_VALUE_NONE, 0, 0.0, NULL};
-    const struct config_value text = {CONFIG_VALUE_STRING, 0, 0.0, "x"};
-    fixture_open(CONFIG_TRAIN);
-    ck_assert_int_eq(assign(CONFIG_KEY_batch_size, real), GT_USAGE);
-    ASSERT_SAID("x.py:3:7: batch_size: expected an int, found float 8.0");
-    ck_assert_int_eq(assign(CONFIG_KEY_batch_size, yes), GT_USAGE);
-    ck_assert_int_eq(assign(CONFIG_KEY_batch_size, none), GT_USAGE);
-    ASSERT_SAID("batch_size: expected an int, found None");
-    ck_assert_int_eq(assign(CONFIG_KEY_learning_rate, integer), GT_OK);
-    ck_assert(fixture.config.learning_rate == 1.0);
-    ck_assert_int_eq(assign(CONFIG_KEY_learning_rate, yes), GT_USAGE);
-    ck_assert_int_eq(assign(CONFIG_KEY_compile, integer), GT_USAGE);
-    ck_assert_int_eq(assign(CONFIG_KEY_dataset, integer), GT_USAGE);
-    ASSERT_SAID("dataset: expected a str, found int 1");
-    ck_assert_int_eq(assign(CONFIG_KEY_dataset, none), GT_USAGE);
-    ck_assert_int_eq(assign(CONFIG_KEY_wandb_project, none), GT_OK);
-    ck_assert_str_eq(fixture.config.wandb_project, "");
-    ck_assert_int_eq(assign(CONFIG_KEY_gelu, text), GT_USAGE);
-    ASSERT_SAID("gelu = 'x' is none of auto, erf, tanh");
-    ck_assert_int_eq(assign(CONFIG_KEY_top_k, none), GT_OK);
-    ck_assert_int_eq(fixture.config.top_k, 0);
-    ck_assert_int_eq(fixture.config.batch_size, 12);
-    ck_assert(fixture.config.origin[CONFIG_KEY_batch_size].bad);
-    ck_assert(!fixture.config.origin[CONFIG_KEY_wandb_project].bad);
-}
-
 TEST(key_assign_checks_ranges)
 {
     static char lengthy[5000];

@@ -1,5 +1,4 @@
-/* Tests of the exact ops of the cpu backend: known answers, every instruction set, any number of
- * threads, skipped updates.
+/* Tests of the exact ops of the cpu backend: known answers, every instruction set, skipped updates.
  *
  * The hashes (FNV-1a of a tensor's bytes) were computed by a Python program from the text of op.h,
  * with fp32 arithmetic emulated in fp64, without any code of this repository.  Inputs depend only
@@ -194,38 +193,6 @@ TEST_LOOP(gradients_have_the_known_bits, SETS)
     }
     ck_assert_uint_eq(operand_hash(&fixture, &call, GRADIENT_ROUND_Y), 0xdf42e0dfu);
     cpu_fixture_close(&fixture);
-}
-
-/* Enough elements that several threads get some. */
-#define MANY 40007
-
-static void many_run(int32_t threads, enum dtype moment, unsigned char *out, size_t *out_bytes)
-{
-    struct cpu_fixture fixture;
-    ck_assert(cpu_fixture_open(NULL, threads, ARENA_BYTES, &fixture));
-    struct op_call call = lean_call(moment, MANY);
-    lean_begin(&fixture, &call);
-    for (uint32_t update = 0; update < UPDATES; update++)
-        lean_update(&fixture, &call, update);
-    *out_bytes = call.workspace.offset_bytes;
-    memcpy(out, fixture.image, *out_bytes);
-    cpu_fixture_close(&fixture);
-}
-
-TEST_LOOP(threads_do_not_show, 3)
-{
-    static const enum dtype moments[] = {DTYPE_U8, DTYPE_BF16, DTYPE_F32};
-    unsigned char *one = malloc(ARENA_BYTES), *more = malloc(ARENA_BYTES);
-    ck_assert(one != NULL && more != NULL);
-    for (int32_t threads = 2; threads <= 5; threads++) {
-        size_t bytes, same;
-        many_run(1, moments[_i], one, &bytes);
-        many_run(threads, moments[_i], more, &same);
-        ck_assert_uint_eq(bytes, same);
-        ck_assert_mem_eq(one, more, bytes);
-    }
-    free(one);
-    free(more);
 }
 
 /* Gradients that are not finite set found_inf: then nothing changes, for any gradients. */

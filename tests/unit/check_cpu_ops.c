@@ -1,6 +1,6 @@
-/* Tests of the cpu kernels on shapes that opcheck's cases do not have: products over several tiles,
- * attention over several bands, attention through the cache row by row.  opcheck tests each op on
- * small shapes in each instruction set, and that the number of threads changes no byte.
+/* Tests attention on shapes that opcheck's cases do not have, over several bands; check_cpu_gemm
+ * has products over several tiles.  opcheck tests each op on small shapes in each instruction set,
+ * and that the number of threads changes no byte.
  */
 #include <check.h>
 #include <math.h>
@@ -37,56 +37,7 @@ static void scalars_fill(union scalar_word *word)
     word[SCALAR_POSITION].i = 7;
 }
 
-/* Multiplies [m,k] by [k,n], with a bias. */
-static void gemm_run(struct cpu_fixture *fixture, const int64_t shape[static 3],
-                     struct op_call *call)
-{
-    const int64_t m = shape[0], n = shape[1], k = shape[2];
-    *call = (struct op_call){
-        .kind = OP_GEMM,
-        .operand = {[GEMM_A] = f32(m, k), [GEMM_B] = f32(k, n), [GEMM_BIAS] = f32(n, 0)}};
-    cpu_fixture_layout(fixture, call);
-    for (int32_t slot = GEMM_A; slot <= GEMM_BIAS; slot++)
-        cpu_fixture_fill(cpu_fixture_operand(fixture, call, slot),
-                         operand_elements(&call->operand[slot]), unit_seed() + (uint64_t)slot,
-                         1.0f);
-    cpu_fixture_run(fixture, call);
-}
-
 TEST_LIMIT(60.0)
-
-/* Checks every element of a product that spans several tiles, against fp64, and that three threads
- * leave its bytes. */
-TEST_LOOP(gemm_tiles_meet, 5)
-{
-    static const int64_t shapes[][3] = {
-        {513, 257, 33}, {64, 1025, 9}, {1, 2049, 65}, {1030, 300, 2}, {200, 700, 70}};
-    struct cpu_fixture one, three;
-    struct op_call call;
-    const int64_t *shape = shapes[_i], n = shape[1], k = shape[2];
-    ck_assert(cpu_fixture_open(NULL, 1, ARENA_BYTES, &one) &&
-              cpu_fixture_open(NULL, 3, ARENA_BYTES, &three));
-    gemm_run(&three, shape, &call);
-    const float *d_three = cpu_fixture_operand(&three, &call, GEMM_D);
-    gemm_run(&one, shape, &call);
-    const float *d = cpu_fixture_operand(&one, &call, GEMM_D),
-                *a = cpu_fixture_operand(&one, &call, GEMM_A),
-                *b = cpu_fixture_operand(&one, &call, GEMM_B),
-                *bias = cpu_fixture_operand(&one, &call, GEMM_BIAS);
-    ck_assert_mem_eq(d, d_three, operand_bytes(&call.operand[GEMM_D]));
-    for (int64_t i = 0; i < op_elements(&call, GEMM_D); i++) {
-        double sum = (double)bias[i % n], size = fabs(sum);
-        for (int64_t l = 0; l < k; l++) {
-            const double product = (double)a[i / n * k + l] * (double)b[l * n + i % n];
-            sum += product;
-            size += fabs(product);
-        }
-        ck_assert_msg(fabs((double)d[i] - sum) <= (double)(k + 1) * 0x1p-24 * size,
-                      "[%d,%d]: %g, expected %g", (int)(i / n), (int)(i % n), (double)d[i], sum);
-    }
-    cpu_fixture_close(&one);
-    cpu_fixture_close(&three);
-}
 
 /* Returns where the document of row t begins: documents begin within tiles and bands, and span
  * them. */
@@ -153,58 +104,5 @@ TEST_LOOP(attention_spans_bands, 2)
             ck_assert(fabs((double)y[((sample * 301 + t) * 6 + head) * 19 + d] - expected[d]) <=
                       400.0 * 0x1p-24);
     }
-    cpu_fixture_close(&fixture);
-}
-
-/* Prefill in one piece, and the same rows one at a time through the cache, give the results of
- * attention_forward. */
-TEST(attention_cached_equals_forward)
-{
-    enum { TIME = 70, HEADS = 4, SIZE = 24, ROW = 3 * HEADS * SIZE };
-    struct cpu_fixture fixture;
-    ck_assert(cpu_fixture_open(NULL, 2, ARENA_BYTES / 8, &fixture));
-    float *qkv = malloc(TIME * ROW * sizeof *qkv),
-          *whole = malloc(TIME * HEADS * SIZE * sizeof *whole);
-    float *cache = calloc(2 * TIME * HEADS * SIZE, sizeof *cache);
-    ck_assert(qkv != NULL && whole != NULL && cache != NULL);
-    cpu_fixture_fill(qkv, TIME * ROW, unit_seed(), 1.0f);
-    struct op_call call = {
-        .kind = OP_ATTENTION_FORWARD,
-        .attrs = {.time = TIME, .heads = HEADS, .kv_heads = HEADS, .softmax_scale = 0.5f},
-        .operand = {[ATTENTION_FORWARD_QKV] = f32(TIME, ROW),
-                    [ATTENTION_FORWARD_SCALARS] = i32(SCALAR_WORDS)}};
-    cpu_fixture_layout(&fixture, &call);
-    memcpy(cpu_fixture_operand(&fixture, &call, ATTENTION_FORWARD_QKV), qkv,
-           TIME * ROW * sizeof *qkv);
-    scalars_fill(cpu_fixture_operand(&fixture, &call, ATTENTION_FORWARD_SCALARS));
-    cpu_fixture_run(&fixture, &call);
-    memcpy(whole, cpu_fixture_operand(&fixture, &call, ATTENTION_FORWARD_Y),
-           TIME * HEADS * SIZE * sizeof *whole);
-    for (int32_t t = 0; t < TIME; t++) {
-        struct op_call step = {.kind = OP_ATTENTION_CACHED, .attrs = call.attrs};
-        step.attrs.time = 1;
-        step.operand[ATTENTION_CACHED_QKV] = f32(1, ROW);
-        step.operand[ATTENTION_CACHED_SCALARS] = i32(SCALAR_WORDS);
-        step.operand[ATTENTION_CACHED_CACHE] =
-            cpu_fixture_tensor(DTYPE_F32, 2, 1, TIME, HEADS * SIZE);
-        cpu_fixture_layout(&fixture, &step);
-        union scalar_word *scalars = cpu_fixture_operand(&fixture, &step, ATTENTION_CACHED_SCALARS);
-        float *device_cache = cpu_fixture_operand(&fixture, &step, ATTENTION_CACHED_CACHE);
-        memcpy(cpu_fixture_operand(&fixture, &step, ATTENTION_CACHED_QKV), qkv + t * ROW,
-               ROW * sizeof *qkv);
-        scalars_fill(scalars);
-        scalars[SCALAR_POSITION].i = t;
-        memcpy(device_cache, cache, 2 * TIME * HEADS * SIZE * sizeof *cache);
-        cpu_fixture_run(&fixture, &step);
-        memcpy(cache, device_cache, 2 * TIME * HEADS * SIZE * sizeof *cache);
-        const float *y = cpu_fixture_operand(&fixture, &step, ATTENTION_CACHED_Y);
-        for (int64_t d = 0; d < HEADS * SIZE; d++)
-            ck_assert_msg(fabs((double)y[d] - (double)whole[t * HEADS * SIZE + d]) <=
-                              64.0 * 0x1p-24,
-                          "row %d", (int)t);
-    }
-    free(qkv);
-    free(whole);
-    free(cache);
     cpu_fixture_close(&fixture);
 }

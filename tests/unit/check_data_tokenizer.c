@@ -122,32 +122,6 @@ TEST(tokenizer_stream_is_always_valid)
     fixture_close(&fixture);
 }
 
-TEST(tokenizer_file_round_trips)
-{
-    struct data_fixture fixture;
-    struct tokenizer *back = NULL, *bytes = NULL;
-    fixture_open(&fixture);
-    struct tokenizer *tokenizer = make_chars(&fixture);
-    ck_assert_int_eq(tokenizer_save(tokenizer, fixture_path(&fixture, "gpt_tokenizer.json")),
-                     GT_OK);
-    ck_assert_int_eq(tokenizer_open_dataset(fixture.mem, fixture.folder, &back), GT_OK);
-    ck_assert_int_eq(back->kind, TOKENIZER_CHARS);
-    ck_assert_int_eq(back->vocab_size, 7);
-    ck_assert_uint_eq(back->hash, tokenizer->hash);
-    for (size_t i = 0; i < 7; i++)
-        ck_assert_int_eq(tokenizer_id_of(back, sample_points[i]), (int32_t)i);
-    hostmem_free(back);
-    ck_assert_int_eq(tokenizer_create_bytes(fixture.mem, &bytes), GT_OK);
-    ck_assert_uint_ne(bytes->hash, tokenizer->hash);
-    ck_assert_int_eq(tokenizer_save(bytes, fixture_path(&fixture, "gpt_tokenizer.json")), GT_OK);
-    ck_assert_int_eq(tokenizer_open_file(fixture.mem, fixture.path, &back), GT_OK);
-    ck_assert_int_eq(back->kind, TOKENIZER_BYTES);
-    hostmem_free(back);
-    hostmem_free(bytes);
-    hostmem_free(tokenizer);
-    fixture_close(&fixture);
-}
-
 TEST(tokenizer_bad_files_are_refused)
 {
 #define HEAD "{\"format\": \"gpt-train-tokenizer\", \"version\": 1, \"kind\": \"chars\", "

@@ -48,22 +48,6 @@ TEST(import_reads_what_export_wrote)
     fixture_close(&fixture);
 }
 
-TEST(own_file_round_trips)
-{
-    struct data_fixture fixture;
-    fixture_open(&fixture);
-    struct tokenizer *tokenizer = make_trained(&fixture, 400), *back = NULL;
-    ck_assert_int_eq(tokenizer_save(tokenizer, fixture_path(&fixture, "gpt_tokenizer.json")),
-                     GT_OK);
-    ck_assert_int_eq(tokenizer_open_dataset(fixture.mem, fixture.folder, &back), GT_OK);
-    ck_assert_int_eq(back->kind, TOKENIZER_BPE);
-    ck_assert_uint_eq(back->hash, tokenizer->hash);
-    ck_assert_int_eq(back->vocab_size, tokenizer->vocab_size);
-    hostmem_free(back);
-    hostmem_free(tokenizer);
-    fixture_close(&fixture);
-}
-
 /* Returns a copy of `text` with the first `from` replaced; the caller calls free(). */
 static char *replaced(const char *text, const char *from, const char *to)
 {

@@ -148,23 +148,6 @@ TEST(tokens_bad_files_are_refused)
     fixture_close(&fixture);
 }
 
-TEST(tokens_missing_files_are_refused)
-{
-    struct data_fixture fixture;
-    struct token_source *source = NULL;
-    fixture_open(&fixture);
-    struct token_source_spec spec = {.folder = "/nonexistent/data/x", .split = TOKEN_VAL};
-    ck_assert_int_eq(token_source_open(fixture.mem, &spec, &source), GT_DATA);
-    FIXTURE_SAYS(&fixture, "/nonexistent/data/x");
-    const char *paths[1] = {fixture_path(&fixture, "none.bin")};
-    spec.paths = paths;
-    spec.path_count = 1;
-    ck_assert_int_eq(token_source_open(fixture.mem, &spec, &source), GT_IO);
-    FIXTURE_SAYS(&fixture, "none.bin");
-    ck_assert_ptr_null(source);
-    fixture_close(&fixture);
-}
-
 TEST(tokens_ids_outside_the_vocabulary_are_named)
 {
     struct data_fixture fixture;
@@ -189,38 +172,6 @@ TEST(tokens_ids_outside_the_vocabulary_are_named)
     fixture_close(&fixture);
 }
 
-TEST(tokens_truncation_while_reading_is_noticed)
-{
-    struct data_fixture fixture;
-    struct token_source *source = NULL;
-    int32_t ids[100];
-    fixture_open(&fixture);
-    fixture_write_u16(&fixture, "train.bin", 100, 0);
-    ck_assert_int_eq(open_folder(&fixture, 200, 8, &source), GT_OK);
-    ck_assert_int_eq(truncate(fixture_path(&fixture, "train.bin"), 150), 0);
-    ck_assert_int_eq(token_source_read(source, 0, 75, ids), GT_OK);
-    ck_assert_int_eq(token_source_read(source, 70, 10, ids), GT_DATA);
-    FIXTURE_SAYS(&fixture, "train.bin");
-    FIXTURE_SAYS(&fixture, "truncated");
-    hostmem_free(source);
-    fixture_close(&fixture);
-}
-
-TEST(tokens_short_shard_is_warned_about)
-{
-    struct data_fixture fixture;
-    struct token_source *source = NULL;
-    fixture_open(&fixture);
-    fixture_write_u16(&fixture, "train_a.bin", 9, 0);
-    fixture_write_u16(&fixture, "train_b.bin", 8, 0);
-    ck_assert_int_eq(open_folder(&fixture, 200, 8, &source), GT_OK);
-    FIXTURE_SAYS(&fixture, "train_b.bin: 8 tokens");
-    hostmem_free(source);
-    fixture_close(&fixture);
-}
-
-/* The open fails at allocation 1, 2, ... and leaves nothing behind (fixture_close checks), until it
- * succeeds. */
 static uint32_t digest_of(struct data_fixture *fixture)
 {
     struct token_source *source = NULL;

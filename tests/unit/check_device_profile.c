@@ -129,21 +129,6 @@ TEST(a_driver_s_name_finds_the_link)
     ck_assert_double_eq(device_profile_link("a card of nobody, of 3060 MiB"), 0.0);
 }
 
-TEST(the_list_has_every_card)
-{
-    char *text = NULL;
-    size_t size = 0, lines = 0;
-    FILE *out = open_memstream(&text, &size);
-    ck_assert_ptr_nonnull(out);
-    device_profile_print_list(out);
-    fclose(out);
-    for (size_t i = 0; i < size; i++)
-        lines += text[i] == '\n';
-    ck_assert_uint_eq(lines, (size_t)device_profile_count() + 2);
-    ck_assert_ptr_nonnull(strstr(text, "rtx3060-12g"));
-    free(text);
-}
-
 /* ---- files ---- */
 
 static const char good[] =
@@ -167,41 +152,6 @@ static void setup(void)
 static void teardown(void)
 {
     unlink(path);
-}
-
-/* Writes the text and looks the profile up in it; expects one line that names the file and contains
- * `words`. */
-static void refused(const char *text, const char *words)
-{
-    struct device_profile p = {.units = -7};
-    struct log_capture capture;
-    ck_assert_int_eq(file_replace(path, text, strlen(text)), GT_OK);
-    log_capture_begin(&capture);
-    enum gt_status status = device_profile_find(path, &p);
-    ck_assert_msg(status == GT_DATA, "%s: %d", text, status);
-    log_capture_one_error(&capture, words);
-    ck_assert_ptr_nonnull(strstr(capture.text, path));
-    log_capture_end();
-    ck_assert_int_eq(p.units, -7); /* nothing is written on failure */
-}
-
-/* Sets `field` (of flops_per_s if `inner`) of the good text to JSON text, or removes it; expects a
- * refusal. */
-static void changed_refused(const char *field, bool inner, const char *value)
-{
-    char words[96];
-    json_t *root = json_loads(good, 0, NULL);
-    ck_assert_ptr_nonnull(root);
-    json_t *object = inner ? json_object_get(root, "flops_per_s") : root;
-    if (value)
-        json_object_set_new(object, field, json_loads(value, JSON_DECODE_ANY, NULL));
-    else
-        ck_assert_int_eq(json_object_del(object, field), 0);
-    char *text = json_dumps(root, 0);
-    snprintf(words, sizeof words, "field \"%s\"", field);
-    refused(text, words);
-    free(text);
-    json_decref(root);
 }
 
 TEST_FIXTURE(setup, teardown)
@@ -244,16 +194,5 @@ TEST(a_context_is_read)
     ck_assert_int_eq(device_profile_find(path, &p), GT_OK);
     ck_assert_uint_eq(p.context_bytes, 777);
     free(text);
-    json_decref(root);
-}
-
-TEST(missing_fields_are_named)
-{
-    json_t *root = json_loads(good, 0, NULL);
-    for (void *at = json_object_iter(root); at; at = json_object_iter_next(root, at))
-        changed_refused(json_object_iter_key(at), false, NULL);
-    static const char *const rates[] = {"float32", "float16", "bfloat16", "tf32"};
-    for (size_t i = 0; i < 4; i++)
-        changed_refused(rates[i], true, NULL);
     json_decref(root);
 }

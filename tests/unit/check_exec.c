@@ -1,5 +1,5 @@
-/* Tests of exec/exec: binding, runs, transfers and their bounds, timing, faults, and random
- * programs against separate buffers, with and without poison. */
+/* Tests of exec/exec: binding, runs, transfers and their bounds, timing, faults,
+ * with and without poison. */
 #include "exec/exec.h"
 
 #include <signal.h>
@@ -14,7 +14,7 @@
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 
-enum { RANDOM_GRAPHS = 60, GUARD_BYTES = 128 };
+enum { GUARD_BYTES = 128 };
 
 struct bench {
     struct hostmem *mem;
@@ -200,120 +200,6 @@ TEST_LOOP(each_op_is_looked_at, 2)
     exec_callback_set(sum.b.exec, NULL, NULL);
     ck_assert_int_eq(exec_run(sum.b.exec, sum.program), GT_OK);
     bench_close(&sum.b);
-}
-
-/* ---- random programs: the reference gives every storage a separate buffer ---- */
-
-struct reference {
-    const struct graph *graph;
-    float **data; /* [tensor_count], for storages */
-};
-
-static float *reference_at(const struct reference *r, int32_t tensor)
-{
-    return r->data[graph_storage(r->graph, tensor)] + r->graph->tensors[tensor].view_offset;
-}
-
-static void reference_run(const struct reference *r, int32_t program)
-{
-    for (int32_t i = 0; i < r->graph->programs[program].count; i++) {
-        const struct op *op = &r->graph->programs[program].ops[i];
-        int64_t count = graph_tensor_elements(r->graph, op->operand[0]);
-        for (int64_t e = 0; e < count; e++) {
-            if (op->kind == OP_FILL)
-                reference_at(r, op->operand[FILL_Y])[e] = op->attrs.value;
-            else if (op->kind == OP_RESIDUAL)
-                reference_at(r, op->operand[RESIDUAL_R])[e] =
-                    reference_at(r, op->operand[RESIDUAL_X])[e] +
-                    reference_at(r, op->operand[RESIDUAL_Y])[e];
-            else
-                reference_at(r, op->operand[COPY_Y])[e] =
-                    reference_at(r, op->operand[COPY_X])[e] +
-                    (op->attrs.accumulate ? reference_at(r, op->operand[COPY_Y])[e] : 0.0f);
-        }
-    }
-}
-
-/* Fills tensor `t` with the same random values on both sides. */
-static void both_upload(struct bench *b, const struct reference *r, struct fixture_random *random,
-                        int32_t t)
-{
-    int64_t count = graph_tensor_elements(b->graph, t);
-    for (int64_t e = 0; e < count; e++)
-        r->data[t][e] = (float)fixture_below(random, 1000);
-    ck_assert_int_eq(exec_upload(b->exec, t, 0, r->data[t], count), GT_OK);
-}
-
-static bool used(const struct bench *b, int32_t t)
-{
-    return b->graph->tensors[t].base == TENSOR_NONE &&
-           b->plan->tensor[t].offset_bytes != UINT64_MAX;
-}
-
-static void both_equal(struct bench *b, const struct reference *r, int32_t t)
-{
-    int64_t count = graph_tensor_elements(b->graph, t);
-    float *got = malloc((size_t)count * sizeof(float));
-    ck_assert_ptr_nonnull(got);
-    ck_assert_int_eq(exec_download(b->exec, t, 0, got, count), GT_OK);
-    ck_assert_msg(memcmp(got, r->data[t], (size_t)count * sizeof(float)) == 0, "tensor %s differs",
-                  b->graph->tensors[t].name);
-    free(got);
-}
-
-static void random_program_check(struct bench *b, const struct reference *r,
-                                 struct fixture_random *random, int32_t p)
-{
-    enum program_phase phase = b->graph->programs[p].phase;
-    for (int32_t t = TENSOR_FIRST; t < b->graph->tensor_count; t++) {
-        const struct tensor *tensor = &b->graph->tensors[t];
-        bool mine = tensor->lifetime == LIFETIME_PHASE && tensor->phase == phase;
-        for (int32_t i = 0; !mine && tensor->input && i < b->graph->programs[p].count; i++)
-            mine = b->graph->programs[p].ops[i].operand[0] == t;
-        if (used(b, t) && mine)
-            both_upload(b, r, random, t);
-    }
-    ck_assert_int_eq(exec_run(b->exec, p), GT_OK);
-    reference_run(r, p);
-    for (int32_t t = TENSOR_FIRST; t < b->graph->tensor_count; t++) {
-        const struct tensor *tensor = &b->graph->tensors[t];
-        bool mine = tensor->lifetime == LIFETIME_RUN ||
-                    (tensor->lifetime == LIFETIME_PHASE && tensor->phase == phase);
-        for (int32_t i = 0; !mine && tensor->output && i < b->graph->programs[p].count; i++) {
-            const struct op *op = &b->graph->programs[p].ops[i];
-            for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++)
-                mine = mine || graph_storage(b->graph, op->operand[s]) == t;
-        }
-        if (used(b, t) && mine)
-            both_equal(b, r, t);
-    }
-}
-
-TEST(random_programs_compute_what_separate_buffers_do)
-{
-    for (uint64_t n = 0; n < RANDOM_GRAPHS; n++) {
-        struct bench b;
-        bench_open(&b);
-        b.graph = fixture_random_graph(b.mem, unit_seed() + n);
-        bench_plan(&b, n % 4 == 1 ? GUARD_BYTES : 0, n % 3 == 1 ? 12000 + 10 * n : 0);
-        bench_exec(&b, n % 2 == 1);
-        struct reference r = {.graph = b.graph,
-                              .data = calloc((size_t)b.graph->tensor_count, sizeof(float *))};
-        struct fixture_random random = {.seed = unit_seed() + n};
-        ck_assert_ptr_nonnull(r.data);
-        for (int32_t t = TENSOR_FIRST; t < b.graph->tensor_count; t++) {
-            r.data[t] = calloc((size_t)graph_tensor_elements(b.graph, t), sizeof(float));
-            ck_assert_ptr_nonnull(r.data[t]);
-            if (used(&b, t) && b.graph->tensors[t].lifetime == LIFETIME_RUN)
-                both_upload(&b, &r, &random, t);
-        }
-        for (int32_t p = 0; p < b.graph->program_count; p++)
-            random_program_check(&b, &r, &random, p);
-        for (int32_t t = TENSOR_FIRST; t < b.graph->tensor_count; t++)
-            free(r.data[t]);
-        free(r.data);
-        bench_close(&b);
-    }
 }
 
 /* ---- refusals ---- */

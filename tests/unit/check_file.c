@@ -77,21 +77,6 @@ static mode_t mode_of(const char *path)
 
 TEST_FIXTURE(set_up, tear_down)
 
-TEST(replace_creates_and_replaces)
-{
-    ck_assert_int_eq(file_replace(target, "one", 3), GT_OK);
-    expect_content(target, "one");
-    ck_assert_int_eq(file_replace(target, "second", 6), GT_OK);
-    expect_content(target, "second");
-    ck_assert_int_eq(file_replace(target, "", 0), GT_OK);
-    expect_content(target, "");
-    expect_entries(1);
-    ck_assert_int_eq(chdir(folder), 0);
-    ck_assert_int_eq(file_replace("bare-name", "x", 1), GT_OK);
-    expect_content("bare-name", "x");
-    ck_assert_int_eq(capture.lines, 0);
-}
-
 TEST(modes)
 {
     (void)umask(027);
@@ -136,28 +121,6 @@ TEST(links_are_not_followed)
     ck_assert(S_ISREG(mode_of(target)));
     expect_content(victim, "precious");
     expect_entries(2);
-}
-
-TEST(a_full_disk_leaves_the_old_file)
-{
-    static char large[100000];
-    struct file_replacement file;
-    ck_assert_int_eq(file_replace(target, "old", 3), GT_OK);
-    (void)signal(SIGXFSZ, SIG_IGN);
-    struct rlimit limit;
-    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
-    const struct rlimit small = {.rlim_cur = 30000, .rlim_max = limit.rlim_max};
-    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
-    ck_assert_int_eq(file_replacement_begin(&file, target, NULL), GT_OK);
-    /* The system accepts 30,000 bytes, which is a short write, and refuses the rest. */
-    log_capture_refused(&capture, file_replacement_write(&file, large, sizeof large), GT_IO,
-                        "cannot write: File too large");
-    file_replacement_abort(&file);
-    log_capture_refused(&capture, file_replace(target, large, sizeof large), GT_IO,
-                        "cannot write: File too large");
-    expect_content(target, "old");
-    expect_entries(1);
-    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
 TEST(a_killed_writer_leaves_the_old_file)
@@ -253,49 +216,6 @@ TEST(read_all)
     ck_assert_mem_eq(text, "a\0b", 4); /* with the zero after the end */
     free(text);
     log_capture_refused(&capture, file_read_all(folder, 100, &text, &count), GT_IO, "a folder");
-}
-
-TEST(folders)
-{
-    ck_assert(file_exists(folder) && file_is_folder(folder));
-    ck_assert_int_eq(file_make_folders(at("a/b//c/")), GT_OK);
-    ck_assert(file_is_folder(at("a/b/c")));
-    ck_assert_int_eq(file_make_folders(at("a/b/c")), GT_OK); /* again */
-    ck_assert_int_eq(file_make_folders("/"), GT_OK);
-    ck_assert_int_eq(file_replace(target, "x", 1), GT_OK);
-    ck_assert(file_exists(target) && !file_is_folder(target) && !file_exists(at("none")));
-    ck_assert_int_eq(capture.lines, 0);
-    log_capture_refused(&capture, file_make_folders(at("target/sub")), GT_IO,
-                        "target: cannot create the folder: Not a directory");
-    log_capture_refused(&capture, file_make_folders(target), GT_IO,
-                        "target: cannot create the folder: Not a directory");
-    log_capture_refused(&capture, file_make_folders(""), GT_IO, "0 bytes");
-    ck_assert_int_eq(file_sync_folder(folder), GT_OK);
-    log_capture_refused(&capture, file_sync_folder(target), GT_IO,
-                        "cannot open the folder: Not a directory");
-}
-
-TEST(join)
-{
-    char out[FILE_PATH_MAX];
-    file_join(out, "a", "b");
-    ck_assert_str_eq(out, "a/b");
-    file_join(out, "a/", "b");
-    ck_assert_str_eq(out, "a/b");
-    file_join(out, "/", "b");
-    ck_assert_str_eq(out, "/b");
-    file_join(out, "", "b");
-    ck_assert_str_eq(out, "b");
-    static char name[FILE_PATH_MAX + 1];
-    memset(name, 'n', FILE_PATH_MAX - 3);
-    file_join(out, "a", name);
-    ck_assert_uint_eq(strlen(out), FILE_PATH_MAX - 1);
-    memset(name, 'n', FILE_PATH_MAX - 2);
-    bool exists;
-    log_capture_refused(&capture, file_stat_exists(FILE_IN("a", name), &exists), GT_IO,
-                        "look at it: File name too long");
-    log_capture_refused(&capture, file_stat_exists(FILE_IN(FILE_IN("none", name), "b"), &exists),
-                        GT_IO, "name too long");
 }
 
 /* A child takes the lock, reports it through a pipe, and waits to be killed. */

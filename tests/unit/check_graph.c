@@ -65,25 +65,6 @@ TEST(tensors_beyond_63_bits_are_refused)
     end(&f);
 }
 
-TEST(reading_before_writing_is_found)
-{
-    struct fixture f;
-    begin(&f);
-    int32_t program = fixture_program(f.graph, PROGRAM_TRAIN_FIRST);
-    int32_t x = fixture_tensor(f.graph, "x", 4, 4, LIFETIME_PROGRAM, CATEGORY_TEMPORARY);
-    int32_t y = fixture_copy(f.graph, program, x, TENSOR_NONE, false);
-    ck_assert_int_ne(y, TENSOR_NONE);
-    ck_assert(!graph_check(f.graph));
-    log_capture_one_error(&f.log, "copy reads tensor x before anything wrote it");
-    f.graph->tensors[x].input = true;
-    ck_assert(graph_check(f.graph));
-    int32_t other = fixture_program(f.graph, PROGRAM_TRAIN_NEXT);
-    (void)fixture_copy(f.graph, other, y, TENSOR_NONE, false);
-    ck_assert(!graph_check(f.graph));
-    log_capture_one_error(&f.log, "used by two programs");
-    end(&f);
-}
-
 TEST(shapes_that_do_not_fit_are_refused)
 {
     struct fixture f;

@@ -218,24 +218,6 @@ static bool hf_loaded_is(const struct hf_file *hf)
     return true;
 }
 
-TEST(imports_every_variant)
-{
-    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
-    config.bias = true;
-    config.gelu = GELU_TANH;
-    io_model_init(&model, &config, 5);
-    for (int i = 0; i < 12; i++) {
-        const struct hf_file hf = {.prefix = (i & 1) != 0 ? "transformer." : "",
-                                   .dtype = dtypes[i % 3],
-                                   .head = i % 2,
-                                   .masks = (i & 4) != 0,
-                                   .bias = 0.5f};
-        ck_assert_int_eq(hf_load(&hf, ""), GT_OK);
-        ck_assert_msg(hf_loaded_is(&hf), "variant %d", i);
-    }
-    ck_assert_int_eq(capture.lines, 0);
-}
-
 TEST(heads_must_be_tied)
 {
     config.bias = true;

@@ -47,13 +47,6 @@ static void put_model(const char *directory, const char *weights)
 
 TEST_FIXTURE(setup, teardown)
 
-TEST(names)
-{
-    ck_assert(hf_cache_is_name("gpt2") && hf_cache_is_name("gpt2-xl"));
-    ck_assert(!hf_cache_is_name("gpt2-small") && !hf_cache_is_name("gpt") &&
-              !hf_cache_is_name("") && !hf_cache_is_name("openai-community/gpt2"));
-}
-
 /* From the last place to the first: each new one is found before the older ones. */
 TEST(hub_in_order)
 {
@@ -145,13 +138,4 @@ TEST(no_reference)
     ck_assert_msg(strstr(capture.text, "several snapshots") && strstr(capture.text, "0123abc") &&
                       strstr(capture.text, "ff"),
                   "%s", capture.text);
-}
-
-TEST(a_long_reference)
-{
-    char out[FILE_PATH_MAX], text[5000];
-    memset(text, 'a', sizeof text - 1);
-    text[sizeof text - 1] = '\0';
-    put("hub/models--gpt2/refs", "main", text);
-    ck_assert(!hf_hub_snapshot("hub", "models--gpt2", out));
 }

@@ -69,30 +69,6 @@ TEST(makes_what_it_parses)
         GT_OK);
 }
 
-TEST(refuses_what_changes_the_mathematics)
-{
-    struct lora_config out;
-    log_capture_refused(&capture, parse("{" FIELDS ",\"use_dora\":true}", &out), GT_UNSUPPORTED,
-                        "\"use_dora\"");
-    log_capture_refused(&capture, parse("{" FIELDS ",\"rank_pattern\":{\"q\":1}}", &out),
-                        GT_UNSUPPORTED, "\"rank_pattern\"");
-    log_capture_refused(&capture, parse("{" FIELDS ",\"modules_to_save\":[\"x\"]}", &out),
-                        GT_UNSUPPORTED, "\"modules_to_save\"");
-    log_capture_refused(&capture, parse("{" FIELDS ",\"unheard_of\":3}", &out), GT_UNSUPPORTED,
-                        "\"unheard_of\"");
-    log_capture_refused(&capture, parse("{" FIELDS ",\"init_lora_weights\":\"pissa\"}", &out),
-                        GT_UNSUPPORTED, "\"pissa\"");
-    log_capture_refused(&capture,
-                        parse("{" FIELDS ",\"alpha_pattern\":{\"up_proj\":8,\"q_proj\":9}}", &out),
-                        GT_UNSUPPORTED, "\"alpha_pattern\": \"q_proj\": 9");
-    log_capture_refused(&capture, parse("{" FIELDS ",\"lora_bias\":true}", &out), GT_UNSUPPORTED,
-                        "\"lora_bias\": true");
-    log_capture_refused(&capture, parse("{\"peft_type\":\"IA3\"}", &out), GT_UNSUPPORTED,
-                        "\"peft_type\": \"IA3\"");
-    log_capture_refused(&capture, parse("{" REST ",\"target_modules\":[],\"bias\":\"all\"}", &out),
-                        GT_UNSUPPORTED, "\"bias\": \"all\"");
-}
-
 TEST(accepts_what_changes_nothing)
 {
     struct lora_config out;
@@ -106,20 +82,6 @@ TEST(accepts_what_changes_nothing)
     ck_assert_double_eq(out.alpha, 8.0);
     ck_assert_int_eq(parse("{" FIELDS ",\"use_rslora\":true}", &out), GT_OK);
     ck_assert_double_eq(out.alpha / out.rank, 8.0 / sqrt(4.0));
-}
-
-/* What the caller would look for as "" or as a folder of the root is no name of a base. */
-TEST(a_base_has_a_name)
-{
-    static const char *const bases[] = {"", ",\"base_model_name_or_path\":null",
-                                        ",\"base_model_name_or_path\":\"\"",
-                                        ",\"base_model_name_or_path\":7"};
-    struct lora_config out;
-    for (size_t i = 0; i < sizeof bases / sizeof bases[0]; i++)
-        log_capture_refused(
-            &capture,
-            parse(TEXT(128, "{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":8%s}", bases[i]), &out),
-            GT_DATA, "\"base_model_name_or_path\": names no model");
 }
 
 /* As check_target_module_exists() of PEFT 0.21.2 chooses. */

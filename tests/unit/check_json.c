@@ -66,34 +66,6 @@ static const char sample[] =
     "{\"int\": 12, \"low\": -9223372036854775808, \"real\": 0.5, \"text\": \"hi\", \"yes\": true, "
     "\"no\": false, \"none\": null, \"list\": [1], \"object\": {\"inner\": 3}}";
 
-TEST(getters_read)
-{
-    json_t *root = parsed(sample);
-    int64_t integer = 0;
-    double real = 0.0;
-    bool flag = false;
-    const char *text = NULL;
-    const json_t *object = NULL;
-    ck_assert_int_eq(json_get_int(root, "x", "int", 12, 12, &integer), GT_OK);
-    ck_assert_int_eq(integer, 12);
-    ck_assert_int_eq(json_get_int(root, "x", "low", INT64_MIN, INT64_MAX, &integer), GT_OK);
-    ck_assert_int_eq(integer, INT64_MIN);
-    ck_assert_int_eq(json_get_real(root, "x", "real", &real), GT_OK);
-    ck_assert(real == 0.5);
-    ck_assert_int_eq(json_get_real(root, "x", "int", &real), GT_OK);
-    ck_assert(real == 12.0);
-    ck_assert_int_eq(json_get_bool(root, "x", "yes", &flag), GT_OK);
-    ck_assert(flag);
-    ck_assert_int_eq(json_get_bool(root, "x", "no", &flag), GT_OK);
-    ck_assert(!flag);
-    ck_assert_int_eq(json_get_string(root, "x", "text", &text), GT_OK);
-    ck_assert_str_eq(text, "hi");
-    ck_assert_int_eq(json_get_object(root, "x", "object", &object), GT_OK);
-    ck_assert_int_eq(json_get_int(object, "x", "inner", 0, 9, &integer), GT_OK);
-    ck_assert_int_eq(integer, 3);
-    json_decref(root);
-}
-
 static const struct {
     char getter; /* first letter of the type asked for */
     const char *name;
@@ -166,34 +138,6 @@ TEST_LOOP(getters_name_what_is_wrong, (int)(sizeof mismatches / sizeof mismatche
         "expected inside an object, found array");
     log_capture_refused(&capture, get_any(NULL, mismatches[_i].getter, mismatches[_i].name),
                         GT_DATA, "found nothing");
-    json_decref(root);
-}
-
-TEST(text_keeps_order_and_precision)
-{
-    static const double reals[] = {0.1,           0.1 + 0.2, 1.0 / 3.0, 1e-300,
-                                   6.02214076e23, 5e-324,    -0.0,      1.0};
-    json_t *root = json_object();
-    ck_assert_int_eq(json_object_set_new(root, "zebra", json_integer(1)), 0);
-    json_t *list = json_array();
-    for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++)
-        ck_assert_int_eq(json_array_append_new(list, json_real(reals[i])), 0);
-    ck_assert_int_eq(json_object_set_new(root, "apple", list), 0);
-    char *text = NULL;
-    ck_assert_int_eq(json_text(root, 0, "", &text), GT_OK);
-    ck_assert_ptr_eq(strstr(text, "{\"zebra\": 1, \"apple\": ["), text);
-    ck_assert_ptr_null(strchr(text, '\n'));
-    json_t *again = parsed(text);
-    ck_assert(json_equal(again, root));
-    for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++) {
-        const double got = json_real_value(json_array_get(json_object_get(again, "apple"), i));
-        ck_assert_mem_eq(&got, &reals[i], sizeof got);
-    }
-    free(text);
-    ck_assert_int_eq(json_text(again, 2, "", &text), GT_OK);
-    ck_assert_ptr_nonnull(strstr(text, "{\n  \"zebra\": 1,\n"));
-    free(text);
-    json_decref(again);
     json_decref(root);
 }
 

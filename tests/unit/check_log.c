@@ -101,53 +101,6 @@ TEST_LOOP(long_lines_are_cut, 3)
     }
 }
 
-/* Captures what a child process writes to descriptor `which` when it logs one line of each level.
- */
-static void child_output(int which, char out[static 400])
-{
-    int ends[2];
-    ck_assert_int_eq(pipe(ends), 0);
-    const pid_t child = fork();
-    ck_assert_int_ge(child, 0);
-    if (child == 0) {
-        (void)dup2(ends[1], which);
-        (void)close(ends[0]);
-        (void)close(ends[1]);
-        if (which != STDERR_FILENO)
-            (void)close(STDERR_FILENO);
-        else
-            (void)close(STDOUT_FILENO);
-        (void)setvbuf(stdout, NULL, _IOFBF,
-                      BUFSIZ); /* the frame's line buffering would hide a missing flush */
-        log_sink_set(NULL, NULL);
-        log_program_set("p");
-        log_error("e");
-        log_warning("w");
-        log_note("n");
-        log_result("r");
-        _exit(0); /* buffers must be empty by now */
-    }
-    (void)close(ends[1]);
-    size_t used = 0;
-    ssize_t got;
-    while ((got = read(ends[0], out + used, 399 - used)) > 0)
-        used += (size_t)got;
-    out[used] = '\0';
-    (void)close(ends[0]);
-    int status;
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-
-TEST(default_sink_streams)
-{
-    char out[400];
-    child_output(STDERR_FILENO, out);
-    ck_assert_str_eq(out, "p: error: e\np: warning: w\np: n\n");
-    child_output(STDOUT_FILENO, out);
-    ck_assert_str_eq(out, "r\n");
-}
-
 TEST(a_nan_has_no_sign)
 {
     char text[64];

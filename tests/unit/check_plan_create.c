@@ -1,4 +1,4 @@
-/* Tests of plan/plan_create: layout of the arena, sums, random programs, segments, refusals,
+/* Tests of plan/plan_create: layout of the arena, sums, segments, refusals,
  * failing allocations, time. */
 #include <stdio.h>
 #include <string.h>
@@ -12,8 +12,6 @@
 #include "tests/unit/graph_fixture.h"
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
-
-enum { RANDOM_GRAPHS = 200 };
 
 static struct hostmem *mem_create(void)
 {
@@ -135,33 +133,6 @@ TEST(programs_of_other_sizes_are_placed_anew)
     hostmem_free(plan);
     hostmem_free(g);
     nothing_is_left(mem);
-}
-
-TEST(random_programs_are_sound)
-{
-    uint64_t at_bound = 0;
-    for (uint64_t n = 0; n < RANDOM_GRAPHS; n++) {
-        struct hostmem *mem = mem_create();
-        struct graph *graph = fixture_random_graph(mem, unit_seed() + n);
-        struct fixture_backend backend;
-        fixture_backend_init(&backend);
-        backend.workspaces = n % 3 != 0;
-        struct plan_options options = {
-            .device = &backend.base,
-            .alignment_bytes = n % 2 ? 64 : 256,
-            .guard_bytes = n % 5 == 0 ? 256 : 0,
-            .largest_segment_bytes = n % 4 == 1 ? 9000 + 100 * n : 0,
-        };
-        struct plan *plan = NULL;
-        ck_assert_msg(plan_create(mem, graph, &options, &plan) == GT_OK, "random graph %d", (int)n);
-        plan_is_sound(plan);
-        at_bound += plan->arena_bytes == plan->arena_bytes_bound;
-        hostmem_free(plan);
-        hostmem_free(graph);
-        nothing_is_left(mem);
-    }
-    printf("random programs: %d of %d at the lower bound\n", (int)at_bound, RANDOM_GRAPHS);
-    ck_assert_uint_ge(at_bound, RANDOM_GRAPHS / 2);
 }
 
 TEST(segments_keep_tensors_whole)

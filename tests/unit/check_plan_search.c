@@ -310,58 +310,6 @@ static uint64_t bytes_planned(const struct search_request *request,
     return bytes;
 }
 
-/* Returns the bytes of a micro-batch with the widest loss chunk that fits, or UINT64_MAX. */
-static uint64_t bytes_widest(const struct search_request *request, int32_t batch, int32_t *steps)
-{
-    struct model_options options = request->options;
-    measure_micro_batch_set(&options, request->samples, batch);
-    options.choice.evaluate_batch = batch;
-    *steps = options.micro_steps;
-    for (int32_t chunk = 32 * batch; chunk >= 16;) {
-        options.choice.loss_chunk_rows = chunk;
-        const uint64_t bytes = bytes_planned(request, &options);
-        if (bytes <= request->share.device_bytes)
-            return bytes;
-        const int32_t step = chunk > 128 ? 64 : 16;
-        const int32_t less = (chunk * 3 / 4 + step - 1) / step * step;
-        chunk = less > chunk - step ? chunk - step : less;
-    }
-    return UINT64_MAX;
-}
-
-/* If time costs nothing, the plan has no block recomputed, then the fewest micro-steps; pinned
- * recompute changes only the first of these. */
-TEST_LOOP(of_equal_times_the_simplest_is_chosen, 2)
-{
-    static const int32_t batches[] = {1, 2, 3, 4, 6, 8, 12, 13};
-    struct search_request request = request_make();
-    struct search_result result;
-    uint64_t asked = bytes_asked(&request), least = UINT64_MAX;
-    int32_t fewest = INT32_MAX, steps;
-    for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
-        request.rates.bytes_per_s[kind] = INFINITY;
-        for (int dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++)
-            request.rates.flops_per_s[kind][dtype] = 0.0;
-    }
-    request.pin_recompute = _i == 1;
-    request.options.choice.recompute =
-        recompute_uniform(_i == 1 ? RECOMPUTE_MLP : RECOMPUTE_NONE, 4);
-    request.share.device_bytes = asked / 10 * (_i == 1 ? 4 : 7);
-    ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
-    ck_assert_int_gt(result.candidates, 1);
-    ck_assert(
-        recompute_equal(&result.found.options.choice.recompute, &request.options.choice.recompute));
-    for (size_t i = 0; i < sizeof batches / sizeof batches[0]; i++) {
-        const uint64_t bytes = bytes_widest(&request, batches[i], &steps);
-        if (bytes == UINT64_MAX || steps > fewest)
-            continue;
-        fewest = steps;
-        least = bytes;
-    }
-    ck_assert_int_eq(result.found.options.micro_steps, fewest);
-    ck_assert_uint_eq(result.found.arena_bytes, least);
-}
-
 static void alternatives_check(const struct search_request *request,
                                const struct search_alternative *alternatives, int32_t count)
 {

@@ -38,17 +38,6 @@ static void model_of(const struct config *config, struct model_config *out)
     session_model_resolve(&settled, 0, out);
 }
 
-static struct model_options options_make(const struct config *config)
-{
-    struct model_config model;
-    struct model_options options;
-    struct session_saved saved = {0};
-    const struct session session = {.config = config, .device.info.host_memory = true};
-    model_of(config, &model);
-    session_train_options(&session, &saved, &model, &options);
-    return options;
-}
-
 /* Opens a session and plans it. */
 static void session_begin(const struct config *config, struct session *out)
 {
@@ -73,25 +62,6 @@ static void session_end(struct session *session)
     hostmem_destroy(mem);
 }
 
-TEST(updates_are_cut_into_micro_steps)
-{
-    for (int64_t micro = 0; micro <= 6; micro++) {
-        for (int64_t accumulation = 1; accumulation < 5; accumulation++) {
-            struct config config = config_make();
-            config.micro_batch = micro;
-            config.gradient_accumulation_steps = accumulation;
-            struct model_options options = options_make(&config);
-            int64_t whole = options.micro_steps - (options.choice.remainder_batch > 0);
-            ck_assert_int_eq(whole * options.choice.micro_batch + options.choice.remainder_batch,
-                             6 * accumulation);
-            ck_assert_int_eq(options.choice.micro_batch, micro == 0 ? 6 : micro);
-            ck_assert_int_lt(options.choice.remainder_batch, options.choice.micro_batch);
-            ck_assert_int_ge(options.choice.loss_chunk_rows, 1);
-            ck_assert_int_le(options.choice.loss_chunk_rows, options.choice.micro_batch * 8);
-        }
-    }
-}
-
 TEST(what_a_key_says_wins_over_a_choice)
 {
     struct config config = config_make();
@@ -112,38 +82,6 @@ TEST(what_a_key_says_wins_over_a_choice)
     ck_assert_int_eq(options.choice.micro_batch, 2);
     ck_assert_int_eq(options.choice.loss_chunk_rows, 7);
     ck_assert_int_eq(options.choice.evaluate_batch, 1);
-}
-
-TEST(hopeless_sizes_are_refused_at_once)
-{
-    struct hostmem *mem;
-    struct session session;
-    struct log_capture capture;
-    struct hostmem_counters counters;
-    struct config config = config_make();
-    config.n_layer = 12;
-    config.n_embd = 768;
-    config.n_head = 12;
-    config.block_size = 1024;
-    config.batch_size = 1 << 20;
-    strcpy(config.memory_budget, "1GiB");
-    struct model_options options = options_make(&config);
-    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
-    size_t errors = log_count(LOG_ERROR);
-    log_capture_begin(&capture);
-    ck_assert_int_eq(session_open(mem, &config, &session), GT_OK);
-    ck_assert_int_eq(session_plan(&session, &options), GT_NO_FIT);
-    ck_assert_uint_eq(log_count(LOG_ERROR), errors + 1);
-    ck_assert_int_eq(capture.lines, 4); /* the refusal and three choices */
-    ck_assert_int_eq(capture.level, LOG_NOTE);
-    ck_assert_ptr_nonnull(strstr(capture.text, "alternative 3 that fits: "));
-    ck_assert_ptr_nonnull(strstr(capture.text, "per update (estimated)"));
-    log_capture_end();
-    session_close(&session);
-    hostmem_counters_get(mem, &counters);
-    ck_assert_uint_eq(counters.live_bytes, 0);
-    ck_assert_uint_le(counters.live_bytes_max, 16 << 20);
-    hostmem_destroy(mem);
 }
 
 static void weights_get(struct session *session, int32_t index, float *out)
@@ -216,19 +154,6 @@ TEST(initial_weights_follow_from_the_seed)
         for (int k = 0; k < 4; k++)
             ck_assert(values[k] == (parameter->init == INIT_ONE ? 1.0f : 0.0f));
     }
-    session_end(&session);
-}
-
-TEST(the_arena_is_the_plan)
-{
-    struct session session;
-    struct config config = config_make();
-    session_begin(&config, &session);
-    ck_assert_uint_eq(session.device.record.arena_bytes, 0);
-    ck_assert_int_eq(session_start(&session), GT_OK);
-    ck_assert_int_eq(session_peak_measure(&session), GT_OK);
-    ck_assert(session.timing.peak_flops > 1e6);
-    ck_assert_uint_eq(session.device.record.arena_bytes, session.plan->arena_bytes);
     session_end(&session);
 }
 

@@ -9,11 +9,9 @@ IO_CHECKS = \
 	tests/unit/check_io_hf_cache \
 	tests/unit/check_io_hf_config \
 	tests/unit/check_io_known_models \
-	tests/unit/check_io_nanogpt_meta \
 	tests/unit/check_io_peft \
 	tests/unit/check_io_pickle \
 	tests/unit/check_io_safetensors \
-	tests/unit/check_io_safetensors_index \
 	tests/unit/check_io_safetensors_table \
 	tests/unit/check_io_safetensors_write
 check_PROGRAMS += $(IO_CHECKS)

@@ -41,6 +41,7 @@ from gguf_file import F16, F32, Q4_0, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0, Gguf
 TEXT = ("Größe und Maß: für 10 € nähen wir Ärmel, naïve façade, 日本語の文 and 日本の本.\n" +
         "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich; it's what they'll do.\n") * 40
 RSS_MAX = 48 << 20
+UNJUDGED = "--evaluate=0"
 LINEAR = {"attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
 NORMS = {"ln_1": "attn_norm", "ln_2": "ffn_norm"}
 LLAMA_PARTS = {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up",
@@ -73,6 +74,11 @@ def must(*arguments):
     if done.returncode != 0:
         sys.exit("%s: %s" % (" ".join(arguments), done.stderr.decode("utf-8", "replace")))
     return done.stdout
+
+
+def exported(*arguments):
+    """Exports without an evaluation, which check_evaluation() tests."""
+    return must(GPT_EXPORT, UNJUDGED, *arguments)
 
 
 # ---- numbers: independent 16-bit rounding ----
@@ -154,7 +160,7 @@ def config_of(name):
 
 def check_hf(name, dtype):
     out = "hf-%s-%s" % (name, dtype)
-    must(GPT_EXPORT, "--out_dir=out-" + name, "--format=hf", "--dtype=" + dtype, out)
+    exported("--out_dir=out-" + name, "--format=hf", "--dtype=" + dtype, out)
     found, wanted = tensors_read(out + "/model.safetensors"), weights_of(name)
     check({tensor.removeprefix("transformer.") for tensor in found} == set(wanted) and
           all(tensor.startswith("transformer.") for tensor in found), "%s: names" % out)
@@ -222,7 +228,7 @@ def check_run_tokens(names):
 
 def check_round_trip(name):
     """The export of an export, and samples from it."""
-    must(GPT_EXPORT, "--out_dir=hf-%s-float32" % name, "--format=hf", "again-" + name)
+    exported("--out_dir=hf-%s-float32" % name, "--format=hf", "again-" + name)
     check(read("out-%s/model.safetensors" % name) == read("again-%s/model.safetensors" % name), "%s: the export of an export differs" % name)
     sample = (GPT_SAMPLE, "--num_samples=2", "--max_new_tokens=30", "--start=it", "--seed=3")
     text = must(*sample, "--out_dir=out-" + name)
@@ -258,7 +264,7 @@ def check_gguf_tensors(name, dtype, gguf):
 
 def check_gguf(name, dtype):
     path = "%s-%s.gguf" % (name, dtype)
-    done = run(GPT_EXPORT, "--out_dir=out-" + name, "--format=gguf", "--dtype", dtype, path)
+    done = run(GPT_EXPORT, UNJUDGED, "--out_dir=out-" + name, "--format=gguf", "--dtype", dtype, path)
     config = config_of(name)
     check(done.returncode == 0, path)
     check((b"computes tanh" in done.stderr) == (config["activation_function"] == "gelu"), "%s: the warning" % path)
@@ -355,7 +361,7 @@ def neighbours_parted(rows, head_dim):
 
 def check_llama_gguf(name, dtype):
     path = "%s-%s.gguf" % (name, dtype)
-    done = run(GPT_EXPORT, "--out_dir=out-" + name, "--format=gguf", "--dtype", dtype, path)
+    done = run(GPT_EXPORT, *([UNJUDGED] if dtype == "float32" else []), "--out_dir=out-" + name, "--format=gguf", "--dtype", dtype, path)
     check(done.returncode == 0 and b"tanh" not in done.stderr, "%s: %s" % (path, done.stderr))
     config, wanted, gguf = config_of(name), weights_of(name), Gguf(path)
     architecture = name if name in ("qwen2", "qwen3", "olmo2", "smollm3", "granite", "gemma3", "phi3") else "llama"
@@ -392,9 +398,9 @@ def check_llama():
         make_model(name, ("--tokenizer=bytes",), *LLAMA_FLAGS, *flags)
         for dtype in ("float32", "bfloat16"):
             check_llama_gguf(name, dtype)
-        must(GPT_EXPORT, "--out_dir=out-" + name, "--format=hf", "hf-" + name)
+        exported("--out_dir=out-" + name, "--format=hf", "hf-" + name)
         check(tensors_read("hf-%s/model.safetensors" % name) == tensors_read("out-%s/model.safetensors" % name), "hf-%s: tensors" % name)
-        must(GPT_EXPORT, "--out_dir=hf-" + name, "--format=gguf", "--dtype=float32", "again.gguf", "--force")
+        exported("--out_dir=hf-" + name, "--format=gguf", "--dtype=float32", "again.gguf", "--force")
         check(Gguf("again.gguf").tensors == Gguf(name + "-float32.gguf").tensors, "%s: the export of an export differs" % name)
     must(GPT_TRAIN, "--init_from=phi3-float32.gguf", "--dataset=phi3", "--out_dir=out-gguf", "--block_size=16", "--max_iters=0", "--eval_iters=1",
          "--batch_size=1", "--gradient_accumulation_steps=1", "--always_save_checkpoint=True", "--learning_rate=0", "--min_lr=0",
@@ -408,12 +414,12 @@ def check_llama():
     must(GPT_TRAIN, "--init_from=./" + folder, "--dataset=tied", "--out_dir=out-longer", "--block_size=16", "--max_iters=0", "--eval_iters=1",
          "--batch_size=1", "--gradient_accumulation_steps=1", "--always_save_checkpoint=True")
     for source in (folder, "out-longer"):
-        must(GPT_EXPORT, "--out_dir=" + source, "--format=gguf", "again.gguf", "--force")
+        exported("--out_dir=" + source, "--format=gguf", "again.gguf", "--force")
         check(Gguf("again.gguf").keys["llama.context_length"] == 64, "%s: the context is not the model's" % source)
     refused("llmc holds GPT-2's blocks only; --format=hf holds this model", 2, "--out_dir=out-tied", "--format=llmc", "x")
     make_model("wide", ("--tokenizer=bytes",), *LLAMA_FLAGS, "--arch=qwen2", "--head_dim=8")
     refused("llama.cpp holds a model with a head_dim other than n_embd / n_head in qwen2's blocks", 2, "--out_dir=out-wide", "--format=gguf", "x")
-    must(GPT_EXPORT, "--out_dir=out-olmo2", "--format=gguf", "--dtype=q8_0", "small.gguf", "--force")
+    exported("--out_dir=out-olmo2", "--format=gguf", "--dtype=q8_0", "small.gguf", "--force")
     check("output.weight" in Gguf("small.gguf").tensors, "olmo2: a quantised file needs the output layer too")
     make_model("wider", ("--tokenizer=bytes",), *LLAMA_FLAGS, "--arch=olmo2", "--head_dim=8")
     refused("llama.cpp holds a model with a head_dim other than n_embd / n_head in olmo2's blocks", 2, "--out_dir=out-wider", "--format=gguf", "x")
@@ -472,7 +478,7 @@ def check_close(what, data, wanted, bound):
 
 def check_mixture(name, word, blocks, decode):
     path = "%s-%s.gguf" % (name, word)
-    done = run(GPT_EXPORT, "--out_dir=out-" + name, "--format=gguf", "--dtype=" + word.upper(), path)
+    done = run(GPT_EXPORT, UNJUDGED, "--out_dir=out-" + name, "--format=gguf", "--dtype=" + word.upper(), path)
     check(done.returncode == 0, "%s: %s" % (path, done.stderr))
     number, whole, parted = MIXTURES[word]
     most, output, values, qkv = whole if name == "wide256" else parted
@@ -501,16 +507,16 @@ def check_mixtures():
     for name, width, blocks, arch in (("wide256", 256, 2, "gpt2"), ("wide64", 64, 9, "llama")):
         make_model(name, ("--tokenizer=bytes",), "--n_layer=%d" % blocks, "--n_head=2", "--n_embd=%d" % width, "--block_size=16", "--arch=" + arch,
                    "--gelu=tanh", *(("--n_kv_head=1", "--n_inner=128") if arch == "llama" else ()))
-        must(GPT_EXPORT, "--out_dir=out-" + name, "--format=gguf", "--dtype=float32", name + "-plain.gguf")
+        exported("--out_dir=out-" + name, "--format=gguf", "--dtype=float32", name + "-plain.gguf")
         for word in MIXTURES:
             check_mixture(name, word, blocks, decode)
-        must(GPT_EXPORT, "--out_dir=out-" + name, "--format=gguf", name + "-usual.gguf")
+        exported("--out_dir=out-" + name, "--format=gguf", name + "-usual.gguf")
         check(Gguf(name + "-usual.gguf").keys["general.file_type"] == 32, "%s: bfloat16 is not the default" % name)
     make_model("half", ("--tokenizer=bytes",), *LLAMA_FLAGS, "--arch=llama", "--n_embd=40")
-    must(GPT_EXPORT, "--out_dir=out-half", "--format=hf", "--dtype=float16", "hf-half")
-    must(GPT_EXPORT, "--out_dir=hf-half", "--format=gguf", "half.gguf")
+    exported("--out_dir=out-half", "--format=hf", "--dtype=float16", "hf-half")
+    exported("--out_dir=hf-half", "--format=gguf", "half.gguf")
     check(Gguf("half.gguf").keys["general.file_type"] == 1, "a model in float16: not the default")
-    done = run(GPT_EXPORT, "--out_dir=hf-half", "--format=gguf", "--dtype=q4_0", "half-q4.gguf")
+    done = run(GPT_EXPORT, UNJUDGED, "--out_dir=hf-half", "--format=gguf", "--dtype=q4_0", "half-q4.gguf")
     check(b"blk.0.attn_q.weight and " in done.stderr or b"token_embd.weight and " in done.stderr, "rows of 40: %s" % done.stderr)
     check({Gguf("half-q4.gguf").tensors[tensor][1] for tensor in ("token_embd.weight", "blk.1.ffn_up.weight")} == {F16}, "rows of 40: not float16")
 
@@ -529,10 +535,10 @@ def changed(path, change, name="changed.gguf"):
 def check_import_of(name):
     """A float32 file gives the model's own text and bytes; quantised ones are decoded, and say so."""
     path = name + "-float32.gguf"
-    must(GPT_EXPORT, "--out_dir=out-" + name, "--format=gguf", "--dtype=float32", "--force", path)
+    exported("--out_dir=out-" + name, "--format=gguf", "--dtype=float32", "--force", path)
     sample = (GPT_SAMPLE, "--num_samples=1", "--max_new_tokens=20", "--start=it", "--seed=3", "--dtype=float32")
     check(must(*sample, "--out_dir=out-" + name) == must(*sample, "--init_from=" + path), "%s: other samples" % path)
-    must(GPT_EXPORT, "--out_dir=" + path, "--format=hf", "--force", "back-" + name)
+    exported("--out_dir=" + path, "--format=hf", "--force", "back-" + name)
     back, own = (tensors_read("%s-%s/model.safetensors" % (folder, name)) for folder in ("back", "out"))
     for tensor in [tensor for tensor in own if name == "gemma3" and "norm" in tensor]: # w + 1 in float32, less 1
         pairs = zip(*(array.array("f", weights.pop(tensor)[2]) for weights in (back, own)))
@@ -553,15 +559,15 @@ def check_import():
     for more in ((), ("--lora_rank=2",)):
         done = run(*train, "--init_from=wide64-q8_0.gguf", *more)
         check(done.returncode == 0 and b"are quantised (Q8_0 ...) and become numbers" in done.stderr, "training from Q8_0: %s" % done.stderr)
-    done = run(GPT_EXPORT, "--out_dir=out-import", "--format=gguf-lora", "import-lora.gguf")
+    done = run(GPT_EXPORT, UNJUDGED, "--out_dir=out-import", "--format=gguf-lora", "import-lora.gguf")
     check(done.returncode == 0, "adapters of a GGUF base: %s" % done.stderr)
     # Absent keys have llama.cpp's meaning: granite.cpp's scale of scores is 1 / sqrt(6), with as many heads of keys as heads, and theta 10000.
     make_model("whole", ("--tokenizer=bytes",), *LLAMA_FLAGS, "--arch=granite", "--n_kv_head=4", "--rope_theta=777")
-    must(GPT_EXPORT, "--out_dir=out-whole", "--format=gguf", "whole.gguf")
+    exported("--out_dir=out-whole", "--format=gguf", "whole.gguf")
     data = read("whole.gguf")
     for name in (b"attention.scale", b"attention.head_count_kv", b"rope.freq_base"):
         data = data.replace(b"granite." + name, b"another." + name)
-    must(GPT_EXPORT, "--out_dir=" + write("absent.gguf", data), "--format=gguf", "--evaluate=0", "again.gguf", "--force")
+    exported("--out_dir=" + write("absent.gguf", data), "--format=gguf", "--evaluate=0", "again.gguf", "--force")
     keys = Gguf("again.gguf").keys
     check([round(keys["granite." + name], 6) for name in ("attention.scale", "attention.head_count_kv", "rope.freq_base")] == [round(6**-0.5, 6), 4, 1e4],
           "absent keys: %s" % keys)
@@ -597,7 +603,7 @@ def check_import_bad(path):
 
 def check_llmc(name, dtype):
     path = "%s-%s.bin" % (name, dtype)
-    must(GPT_EXPORT, "--out_dir=out-" + name, "--format=llmc", "--dtype=" + dtype, path)
+    exported("--out_dir=out-" + name, "--format=llmc", "--dtype=" + dtype, path)
     config, weights = config_of(name), weights_of(name)
     data = read(path)
     header = array.array("i", data[:1024]).tolist()
@@ -675,17 +681,17 @@ def check_force():
     refused("already exists", 2, "--out_dir=out-chars", "--format=llmc", "bpe-float32.bin")
     refused("already exists", 2, "--out_dir=out-chars", "--format=hf", "again-bpe")
     check(read("bpe-float32.bin") == before, "an output was changed without --force")
-    must(GPT_EXPORT, "--out_dir=out-chars", "--format=llmc", "--force", "bpe-float32.bin")
+    exported("--out_dir=out-chars", "--format=llmc", "--force", "bpe-float32.bin")
     check(read("bpe-float32.bin") == read("chars-float32.bin"), "--force: not the same file")
     write("again-bpe/mine.txt", "mine")
-    must(GPT_EXPORT, "--out_dir=out-chars", "--format=hf", "--force", "again-bpe/")
+    exported("--out_dir=out-chars", "--format=hf", "--force", "again-bpe/")
     check(model_files("again-bpe") == {**model_files("hf-chars-float32"), "mine.txt": b"mine"}, "--force: not the same folder")
 
 
 def check_replaced(what, output):
     """Exports twice, to a new folder and over another model."""
     for name in ("chars", "bpe"):
-        done = run(GPT_EXPORT, "--out_dir=out-" + name, "--format=hf", "--force", output)
+        done = run(GPT_EXPORT, UNJUDGED, "--out_dir=out-" + name, "--format=hf", "--force", output)
         check(done.returncode == 0, "%s: %s" % (what, done.stderr[-300:]))
         check(model_files(output) == model_files("hf-%s-float32" % name), "%s: not the files of %s" % (what, name))
 
@@ -722,7 +728,7 @@ def check_killed_export():
         refused("another export", 2, "--out_dir=out-bpe", "--format=hf", "--force", output)
         check(sorted(os.listdir(aside)) == sorted(left), "what another process holds went: %s" % os.listdir(aside))
         os.close(held)
-        must(GPT_EXPORT, "--out_dir=out-bpe", "--format=hf", "--force", output)
+        exported("--out_dir=out-bpe", "--format=hf", "--force", output)
         check(not os.path.exists(aside) and left[2] not in os.listdir(output), "a killed export left: %s" % os.listdir(output))
 
 
@@ -750,7 +756,7 @@ def check_damage():
     patched("hf-bpe-float32", last_value(3.4e38))
     refused("bfloat16 cannot", 2, "--out_dir=patched", "--format=llmc", "--dtype=bfloat16", "x")
     patched("hf-bpe-float32", last_value(1e5))
-    check(run(GPT_EXPORT, "--out_dir=patched", "--format=gguf", "--dtype=float16", "kept.gguf").returncode == 0,
+    check(run(GPT_EXPORT, UNJUDGED, "--out_dir=patched", "--format=gguf", "--dtype=float16", "kept.gguf").returncode == 0,
           "gguf keeps vectors in float32, so that 1e5 fits")
     record = read_json("out-bpe/trainer_state.json")
     shutil.rmtree("patched")
@@ -781,11 +787,11 @@ def check_no_tokenizer():
     shutil.copytree("out-bpe", "patched")
     for name in ("gpt_tokenizer.json", "tokenizer.json", "tokenizer_config.json"):
         os.remove("patched/" + name)
-    must(GPT_EXPORT, "--out_dir=patched", "--format=gguf", "none.gguf")
+    exported("--out_dir=patched", "--format=gguf", "none.gguf")
     keys = Gguf("none.gguf").keys
     check(keys["tokenizer.ggml.model"] == "none" and keys["gpt2.vocab_size"] == 300 and
           "tokenizer.ggml.tokens" not in keys, "gguf without a tokenizer")
-    must(GPT_EXPORT, "--out_dir=patched", "--format=hf", "none-hf")
+    exported("--out_dir=patched", "--format=hf", "none-hf")
     check(sorted(model_files("none-hf")) == ["config.json", "generation_config.json", "model.safetensors"],
           "hf without a tokenizer: %s" % os.listdir("none-hf"))
 

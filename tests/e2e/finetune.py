@@ -311,12 +311,12 @@ def journey():
     os.environ.pop("HF_HUB_CACHE", None)
     os.environ["HF_HOME"] = os.path.abspath("home")
     for name, (arch, kind, template, parts) in FAMILIES.items():
-        run("--tokenizer=train", f"--vocab-size={VOCAB}", f"--chat={template}", "--block-size=256", f"--out-dir=data/v-{name}", "chats.jsonl", program=GPT_PREPARE)
+        run("--tokenizer=train", f"--vocab-size={VOCAB}", f"--chat={template}", "--block-size=256", f"--out-dir=data/v-{name}", "more.jsonl", program=GPT_PREPARE)
         run(f"--arch={arch}", f"--dataset=v-{name}", "--n_layer=1", "--n_head=2", "--n_embd=32", "--block_size=256", "--max_iters=0", "--batch_size=1",
             "--gradient_accumulation_steps=1", "--eval_iters=1", "--backend=cpu", f"--out_dir=made-{name}", "--document_mask=True")
-        run(f"--out_dir=made-{name}", "--format=hf", "--dtype=float32", f"hf-{name}", program=GPT_EXPORT)
+        run(f"--out_dir=made-{name}", "--format=hf", "--dtype=float32", "--evaluate=0", f"hf-{name}", program=GPT_EXPORT)
         cached(name, f"hf-{name}", parts, kind)
-        done = run("--chat", f"--tokenizer=made/{name}", "--block-size=256", f"--out-dir=data/{name}", "chats.jsonl", program=GPT_PREPARE)
+        done = run("--chat", f"--tokenizer=made/{name}", "--block-size=256", f"--out-dir=data/{name}", "more.jsonl", program=GPT_PREPARE)
         check(f"{name}: gpt-prepare knows the template", done.returncode == 0 and f"chat template: {template}, recognised" in done.stderr, done.stderr)
         _, done = trained(f"out-{name}", f"--init_from=made/{name}", "--lora_rank=4", f"--dataset={name}", "--epochs=1", "--sample_tokens=4")
         check(f"{name}: answers while it trains", "--- answer after" in done.stdout, done.stdout)

@@ -28,24 +28,28 @@ def prepare(*arguments, stdin=b"", out="out", clean=True):
                           stderr=subprocess.PIPE, timeout=patience(120), check=False)
 
 
-def ids(path):
-    """Returns the tokens of a file of either format."""
+def stored(path):
+    """Returns the tokens of a file of either format as bytes, and how many one takes."""
     data = read(path)
     magic = struct.unpack("<i", data[:4])[0] if len(data) >= 4 else 0
-    if magic in (20240520, 20240801):
-        count = struct.unpack("<i", data[8:12])[0]
-        data = data[1024:]
-        width = 2 if magic == 20240520 else 4
-        assert len(data) == width * count, path
-    else:
-        width = 2
+    if magic not in (20240520, 20240801):
+        return data, 2
+    count, width = struct.unpack("<i", data[8:12])[0], 2 if magic == 20240520 else 4
+    assert len(data) == 1024 + width * count, path
+    return data[1024:], width
+
+
+def ids(path):
+    data, width = stored(path)
     return list(struct.unpack("<%d%s" % (len(data) // width, "H" if width == 2 else "I"), data))
 
 
 def text(split="train", out="out"):
-    """Returns a split as bytes; for the byte tokenizer only."""
+    """Returns a split as bytes; for the byte tokenizer only, whose ids have 16 bits."""
     names = sorted(name for name in os.listdir(out) if name.startswith(split) and name.endswith(".bin"))
-    return b"".join(bytes(ids(os.path.join(out, name))) for name in names)
+    data = b"".join(stored(os.path.join(out, name))[0] for name in names)
+    assert not any(data[1::2]), f"{split}: an id above 255"
+    return data[::2]
 
 
 def both(out="out"):
@@ -192,8 +196,8 @@ def test_bad_archives():
     silent = []
     for ending, pack in [("tar.gz", gzip.compress), ("tar.xz", lzma.compress), ("tar.bz2", bz2.compress)]:
         data = pack(plain)
-        for length in sorted({1, 2, 5, 9, 10, 12, 13, len(data) - 1, len(data) - 4, len(data) - 9} |
-                             set(range(20, len(data), max(1, len(data) // 12)))):
+        for length in sorted({1, 5, 10, 13, len(data) - 1, len(data) - 9} |
+                             set(range(20, len(data), max(1, len(data) // 5)))):
             write("cut." + ending, data[:length])
             result = prepare("cut." + ending)
             if result.returncode != 2 or len(result.stderr.splitlines()) != 1 or os.path.exists("out"):
@@ -367,7 +371,7 @@ def test_split_by_position():
     write("b.txt", english)
     for name, size, inputs, whole in (("bytes", 257, ["a.txt"], hindi), ("both", 257, ["a.txt", "b.txt"], hindi + english),
                                       ("merged", 300, ["b.txt"], english), ("mixed", 300, ["b.txt", "a.txt"], english + hindi)):
-        for fraction in (0, 0.003, 0.1, 0.5, 0.97):
+        for fraction in (0, 0.003, 0.97):
             result = prepare("--tokenizer=train", f"--vocab-size={size}", f"--val-fraction={fraction}",
                              "--document-separator=none", *inputs)
             check(f"position_{name}_{fraction}", result.returncode == 0, result.stderr)
@@ -434,7 +438,7 @@ def test_stdin_and_bytes():
     refused("zero_chars", 2, ["z.jsonl: line 2: byte 1 of the text is zero"], "--tokenizer=chars", "z.jsonl")
     # Longer than a part and than a piece: decodes to the same bytes, with and without places to cut at.
     for name, unit in [("words", b"word and word\n"), ("no_space", "ä".encode()), ("binary", b"\x80")]:
-        data = unit * ((35 << 20) // len(unit))
+        data = unit * ((18 << 20) // len(unit))
         write("big.txt", data)
         result = good(f"long_{name}", data, "--threads=3", "big.txt")
         os.remove("big.txt")

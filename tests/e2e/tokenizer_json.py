@@ -357,13 +357,13 @@ def check_exports(name, oracle):
     bos = oracle.specials["<|begin_of_text|>" if name == "llama3" else "<|endoftext|>"]
     eot = oracle.specials["<|end_of_text|>" if name == "llama3" else "<|endoftext|>"]
     check(same_file(name, "out/tokenizer.json"), name + ": out_dir has the tokenizer.json that was read")
-    run(GPT_EXPORT, "--format=hf", "hf")
+    run(GPT_EXPORT, "--format=hf", "--evaluate=0", "hf")
     config, words_of = read_json("hf/config.json"), read_json("hf/tokenizer_config.json")
     check(read_json("hf/generation_config.json")["eos_token_id"] == eot and "chat_template" not in words_of, name + ": where samples end")
     check(same_file(name, "hf/tokenizer.json") and (config["bos_token_id"], config["eos_token_id"]) == (bos, eot) and
           (oracle.specials[words_of["bos_token"]], oracle.specials[words_of["eos_token"]]) == (bos, eot) and
           not os.path.exists("hf/vocab.json"), name + ": exported folder")
-    run(GPT_EXPORT, "--format=gguf", "--force", "model.gguf")
+    run(GPT_EXPORT, "--format=gguf", "--evaluate=0", "--force", "model.gguf")
     data, pre = read("model.gguf"), {"llama3": "llama-bpe", "o200k": "gpt-4o"}.get(name, name).encode()
     wanted = [key("tokenizer.ggml.pre", 8, struct.pack("<Q", len(pre)) + pre),
               key("tokenizer.ggml.add_bos_token", 7, bytes([name == "llama3"])),
@@ -471,8 +471,8 @@ def test_unknown_model():
     check("--start: no byte" in run(*sample, "--start=\x04", status=2).stderr, "a prompt of nothing else")
     done = run(*sample, "--chat=True", input="the\n\x13the\n")
     check(done.stderr.count("this message: the vocabulary has no token for 1 byte, which is left out: 0x13 (1)") == 1, done.stderr)
-    run(GPT_EXPORT, "--format=hf", "hf")
-    run(GPT_EXPORT, "--format=gguf", "--force", "model.gguf")
+    run(GPT_EXPORT, "--format=hf", "--evaluate=0", "hf")
+    run(GPT_EXPORT, "--format=gguf", "--evaluate=0", "--force", "model.gguf")
     check(same_file("holes", "hf/tokenizer.json") and same_file("holes", "out/tokenizer.json"), "the files keep the vocabulary")
     check(encode("hf", "th\x04e")[0] == encode("holes", "th\x04e")[0], "the exported folder as --tokenizer")
     check(struct.pack("<Q", 3) + b"the" in read("model.gguf"), "the GGUF has the tokens")
@@ -669,7 +669,7 @@ def test_marks():
     check(done.stdout.startswith(prompt), f"gpt-sample says {done.stdout!r}")
     check(read_json("marks/tokenizer.json")["model"]["vocab"] == make_marks("llama2")["model"]["vocab"], "tokenizer.json: the vocabulary")
     check([merge.split(" ") for merge in read_json("marks/tokenizer.json")["model"]["merges"]] == make_marks("llama2")["model"]["merges"], "its merges")
-    run(GPT_EXPORT, "--out_dir=marks", "--format=gguf", "marks.gguf")
+    run(GPT_EXPORT, "--out_dir=marks", "--format=gguf", "--evaluate=0", "marks.gguf")
     keys, vocab = Gguf("marks.gguf").keys, make_marks("llama2")["model"]["vocab"]
     names = ("model", "pre", "add_space_prefix", "unknown_token_id", "bos_token_id", "add_bos_token")
     check([keys["tokenizer.ggml." + name] for name in names] == ["llama", "default", True, 0, 1, True], "GGUF: the kind")
@@ -702,7 +702,7 @@ def test_marks():
     run(GPT_PREPARE, "--tokenizer=./phi", "--val-fraction=0", "--out-dir=data/phi", "gguf.txt")
     run(GPT_TRAIN, "--dataset=./data/phi", "--arch=llama", "--n_layer=1", "--n_head=2", "--n_embd=16", "--block_size=32", "--batch_size=2",
         "--eval_iters=1", "--threads=1", "--max_iters=1", "--gradient_accumulation_steps=1", "--eval_interval=1", "--out_dir=phi-out")
-    run(GPT_EXPORT, "--out_dir=phi-out", "--format=gguf", "phi.gguf")
+    run(GPT_EXPORT, "--out_dir=phi-out", "--format=gguf", "--evaluate=0", "phi.gguf")
     check(Gguf("phi.gguf").keys["general.name"] == "phi-out (phi3)", "GGUF: the name")
     run(GPT_EXPORT, "--out_dir=phi.gguf", "--format=hf", "--evaluate=0", "phi-back")
     found = {token["content"]: token["rstrip"] for token in read_json("phi-back/tokenizer.json")["added_tokens"] if token["special"]}

@@ -20,9 +20,9 @@ isa() {
 }
 
 cases=${CHECK_LONG:+30}
-isa generic --cases="${cases:-6}"
+isa generic --cases="${cases:-4}"
 # Where avx2 is the default, the other scripts have run all of its cases.
-"$opcheck" --backend=cpu --op=fill --cases=1 | grep -q 'avx2 kernels' || isa avx2 --cases="${cases:-6}"
+"$opcheck" --backend=cpu --op=fill --cases=1 | grep -q 'avx2 kernels' || isa avx2 --cases="${cases:-4}"
 isa avx2 --threads
 isa avx512 --cases=50 --op=gemm --dtype=bfloat16
 isa avx512_bf16 --cases=50 --op=gemm --dtype=bfloat16

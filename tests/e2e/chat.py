@@ -155,7 +155,7 @@ def rows():
 
 
 def kills():
-    lines = write_lines("many.jsonl", some_conversations(random.Random(6), 24000))
+    lines = write_lines("many.jsonl", some_conversations(random.Random(6), 20000))
     words = [GPT_PREPARE, "--chat=chatml", "--tokenizer=chatml", "--block-size=256", "--save-every=1", lines]
     subprocess.run([*words, "--out-dir=whole", "--threads=1"], check=True, capture_output=True)
     with subprocess.Popen([*words, "--out-dir=killed"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
@@ -342,7 +342,7 @@ def answers():
             done = run(GPT_TRAIN, f"--out_dir={out}", f"--dataset=./{data}", *words, f"--block_size={BLOCK}", "--batch_size=2",
                        "--gradient_accumulation_steps=1", "--eval_interval=100", "--eval_iters=1", "--warmup_iters=0")
             check(f"{data} on {model}", done.returncode == 0 and "damaged" not in done.stderr, done.stderr)
-        done = [run(GPT_EXPORT, f"--out_dir={out}", "--format=hf", "hf-" + out), run(GPT_EXPORT, f"--out_dir={out}", "--format=gguf", out + ".gguf")]
+        done = [run(GPT_EXPORT, f"--out_dir={out}", f"--format={form}", "--evaluate=0", to) for form, to in (("hf", "hf-" + out), ("gguf", out + ".gguf"))]
         config, words, end = (read_json(f"hf-{out}/{name}.json") for name in ("config", "tokenizer_config", "generation_config"))
         key = b"tokenizer.ggml.eos_token_id" + struct.pack("<II", 4, ends[wanted])
         check(f"{out}: ends with {wanted}", config["eos_token_id"] == ends[wanted] and words["eos_token"] == wanted and
@@ -459,7 +459,7 @@ def fields():
     bad = {"tools": {"tools": [{"type": "function"}], "messages": [ask, answer]}, "functions": {"functions": [{}], "messages": [ask, answer]},
            "system": {"system": 7, "messages": [ask, answer]}, "images": {"images": ["a.png"], "messages": [ask, answer]},
            **{key: {"messages": [ask, {**answer, key: value}]} for key, value in (
-               ("tool_calls", [{"id": 1}]), ("function_call", {"name": "f"}), ("name", "Bob"), ("reasoning_content", "hm"), ("thinking", "hm"))},
+               ("tool_calls", [{"id": 1}]), ("function_call", {"name": "f"}), ("name", "Bob"), ("reasoning_content", "hm"), ("thinking", "hm"), ("train", False))},
            "weight": {"messages": [ask, {**answer, "weight": 0.5}]}, "image_url": {"messages": [
                message("user", [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "x"}}]), answer]},
            **{role: {"messages": [ask, message(role, "x"), answer]} for role in ("tool", "function", "developer")}}
@@ -487,6 +487,8 @@ def forms():
              "ShareGPT (conversations, with": ({"id": "1", "conversations": turns}, one),
              "ShareGPT (dialog, with": ({"dialog": turns, "system": "be brief"}, brief),
              "Alpaca (instruction, input, output)": ({"instruction": "say", "input": "hi", "output": "it's hi"}, [message("user", "say\n\nhi"), one[1]]),
+             "Alpaca (instruction, input,": ({"instruction": "say hi", "output": "it's hi", "history": [["a", "b"]]},
+                                             [message("user", "a"), message("assistant", "b"), *one]),
              "Dolly (instruction, context, response)": ({"instruction": "say hi", "context": "", "response": "it's hi", "category": "x"}, one),
              "prompt and completion (prompt, completion)": ({"prompt": "say hi", "completion": "it's hi"}, one),
              "prompt and completion (lists of messages)": ({"prompt": one[:1], "completion": one[1:]}, one),

@@ -13,7 +13,7 @@ import os
 import re
 import subprocess
 
-from checks import GPT_TRAIN, check, end, patience, write
+from checks import GPT_TRAIN, check, end, patience, some, write
 
 GIB = 1 << 30
 STORIES = {
@@ -80,7 +80,7 @@ def stories():
 def modelled():
     """Plans pinned to (nearly) the predicted micro-batches stay within the predicted memory."""
     for (dtype, chunk), cards in MODELLED.items():
-        for memory, batches in cards.items():
+        for memory, batches in some(sorted(cards.items(), key=lambda card: card[0] != 12)):
             for level, batch in zip(LEVELS, batches):
                 least = math.ceil((1 - SHORT) * batch)
                 done = run("--plan=json", "--dataset=./none", "--device_profile=h200-141g", f"--dtype={dtype}",
@@ -150,7 +150,7 @@ def losses(done):
 
 def patched_keys():
     """eval_block_size gives the same losses as cropping the whole model to that block; grad_checkpoint is recompute."""
-    done = run(*TINY, "--max_iters=40", "--out_dir=out")
+    done = run(*TINY, "--max_iters=20", "--out_dir=out")
     check(done.returncode == 0, f"tiny: {done.stderr!r}")
     weights = ["--init_from=out", "--dataset=tiny", "--eval_only", "--eval_iters=0"]
     whole = run(*weights)
@@ -159,11 +159,11 @@ def patched_keys():
     check(len(losses(short)) == 1 and losses(short) == losses(cut), f"eval_block_size: {losses(short)}, {losses(cut)}")
     check(losses(short) != losses(whole), f"eval_block_size: {losses(short)} as without it")
     check("eval_block_size=8: evaluations give tokens that much context at most" in short.stderr, f"said: {short.stderr!r}")
-    same = run(*TINY, "--max_iters=40", "--eval_block_size=32", "--out_dir=same")
+    same = run(*TINY, "--max_iters=20", "--eval_block_size=32", "--out_dir=same")
     check(losses(same) == losses(done) and "eval_block_size" not in same.stderr, f"eval_block_size=block_size: {losses(same)}")
     check(run(*TINY, "--eval_block_size=33").returncode == 2, "eval_block_size above block_size")
-    full = run(*TINY, "--max_iters=40", "--grad_checkpoint=True", "--out_dir=full")
-    named = run(*TINY, "--max_iters=40", "--recompute=full", "--out_dir=named")
+    full = run(*TINY, "--max_iters=20", "--grad_checkpoint=True", "--out_dir=full")
+    named = run(*TINY, "--max_iters=20", "--recompute=full", "--out_dir=named")
     check(full.returncode == 0 and losses(full) == losses(named) == losses(done), f"grad_checkpoint: {losses(full)}")
     plans = [re.search(r"^plan: (\S+ \S+);", done.stdout, re.M)[1] for done in (full, named, done)]
     check(plans[0] == plans[1] != plans[2], f"grad_checkpoint: {plans}")

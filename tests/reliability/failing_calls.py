@@ -33,7 +33,7 @@ OURS = r'"(\./)?(work|one|other|text|hf|cache)\b'  # marks the end of the loader
 OUTSIDE_MAX = 6  # calls of one name and file outside of saves: repetitions, such as reading a batch
 SAMPLE = 1 if not tiny.LONG else 12  # for each command
 PAIRS = 1 if not tiny.LONG else 4
-CLEANUPS = 1 if not tiny.LONG else 4
+CLEANUPS = 0 if not tiny.LONG else 4
 
 
 def points(calls):

@@ -79,7 +79,7 @@ def bytes_equal():
                 check(read(f"{out}/trainer_state.json") == read(f"{outs['none']}/trainer_state.json"), f"{out}: another record")
                 moved(out)
         outs = [outs["none"], outs[MATRICES]]
-        for out, word in zip(outs, ("all", "residuals")):
+        for out, word in zip(outs, ("all", "residuals")) if device[0] != "opencl" else ():
             good(run(device, out, *arguments, f"--offload={word}", "--init_from=resume", "--max_iters=5"), SAID[word])
         check(checkpoint(outs[0]) == checkpoint(outs[1]), f"{device[0]}: resumed with the other setting: other bytes")
 

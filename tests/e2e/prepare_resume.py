@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """gpt-prepare in bounded memory, on any number of threads, and through kill -9.
 
-  memory    the resident set stays below 256 MiB and does not grow with the input (8 and 32 MB)
+  memory    the resident set stays below 256 MiB and does not grow with the input (6 and 24 MB)
   threads   1, 2 and 5 threads write the same files
   kills     killed repeatedly at random moments, then left alone: the same files as without a kill, byte for byte; 20 times
             with CHECK_LONG=1
@@ -57,7 +57,7 @@ def jsonl_of(count, rng):
 
 def write_packed(rng):
     """Writes a file of documents, compressed if this build reads that; returns its name."""
-    documents = jsonl_of(4000, rng)
+    documents = jsonl_of(2500, rng)
     with gzip.open("packed.jsonl.gz", "wb", 1) as file:
         file.write(documents)
     status, _, _ = run(["packed.jsonl.gz"], "tried")
@@ -101,13 +101,13 @@ def test_memory(rng):
         skip("prepare_rss", "a build with a sanitizer")
         return
     seen = []
-    for size in (8, 32):
+    for size in (6, 24):
         write_words("big.txt", size * 1000000, rng)
         status, _, rss = run(["--threads=2", "big.txt"], "out")
         check(f"memory_{size}_status", status == 0, stderr_text())
         seen.append(rss)
         shutil.rmtree("out")
-    print(f"resident: {seen[0] / MIB:.1f} MiB of 8 MB, {seen[1] / MIB:.1f} MiB of 32 MB")
+    print(f"resident: {seen[0] / MIB:.1f} MiB of 6 MB, {seen[1] / MIB:.1f} MiB of 24 MB")
     check("memory_bound", max(seen) < RSS_MAX, seen)
     check("memory_growth", seen[1] - seen[0] < GROWTH_MAX, seen)
     os.remove("big.txt")
@@ -259,7 +259,7 @@ def main():
     print(f"seed {SEED}")
     test_memory(rng)
     write_words("plain.txt", 40 * 1000000, rng)
-    write("documents.jsonl", jsonl_of(4000, rng))
+    write("documents.jsonl", jsonl_of(2500, rng))
     packed = write_packed(rng)
     bpe = ["--tokenizer=train", "--vocab-size=400", "--save-every=1", "--dedup"]
     outputs = []

@@ -178,22 +178,3 @@ TEST(key_assign_checks_ranges)
     ck_assert_int_eq(fixture.errors, 6);
     ck_assert_str_eq(fixture.config.out_dir, "out");
 }
-
-TEST(key_foreign_words)
-{
-    fixture_open(CONFIG_TRAIN);
-    ck_assert_int_eq(
-        assign(CONFIG_KEY_backend, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, "nccl"}),
-        GT_OK);
-    ck_assert_int_eq(fixture.config.backend, CONFIG_BACKEND_AUTO);
-    ck_assert_int_eq(fixture.notes, 1);
-    ck_assert_int_eq(
-        assign(CONFIG_KEY_backend, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, "cuda"}),
-        GT_OK);
-    ck_assert_int_eq(fixture.config.backend,
-                     CONFIG_BACKEND_CUDA); /* config_check() decides whether the build has it */
-    ck_assert_int_eq(
-        assign(CONFIG_KEY_norm, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, "batchnorm"}),
-        GT_USAGE);
-    ASSERT_SAID("norm = 'batchnorm' is none of auto, layernorm, rmsnorm");
-}

@@ -4,8 +4,6 @@
  */
 #include <check.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tests/unit/cpu_fixture.h"

@@ -3,8 +3,6 @@
 #include "exec/exec.h"
 
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "plan/plan_create.h"

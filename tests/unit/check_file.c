@@ -6,7 +6,6 @@
  */
 #include "base/file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>

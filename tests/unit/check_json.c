@@ -2,7 +2,6 @@
  * written text reads back. */
 #include "base/json.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 

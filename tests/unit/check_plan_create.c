@@ -1,6 +1,5 @@
 /* Tests of plan/plan_create: layout of the arena, sums, segments, refusals,
  * failing allocations, time. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"

@@ -1,7 +1,6 @@
 /* Tests of session.c: dividing an update into micro-steps, early refusals, initial weights; and of
  * restore_weights.c: conversions of optimizer states. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "config/config_key.h"

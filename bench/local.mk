@@ -12,6 +12,8 @@ EXTRA_DIST += \
 	bench/record_scaling.py \
 	bench/results/2026-11-22-cpu-speed.md \
 	bench/results/2026-11-22-cpu-states.md \
+	bench/results/2026-11-23-h100-cuda.json \
+	bench/results/2026-11-23-h100-opencl.json \
 	bench/results/2026-11-23-h100.md \
 	bench/results/2026-11-25-lm-eval.md \
 	bench/results/2026-11-25-products.md \

@@ -100,8 +100,8 @@ struct parameter_list {
 /* Which of the training programs to build.  A search measures candidates by their parts. */
 enum train_programs {
     TRAIN_ALL,
-    TRAIN_STEPS, /* only micro-steps, and no first one where others follow: it differs in nothing
-                    but that it overwrites gradients */
+    TRAIN_STEPS, /* only micro-steps, and no first one where others follow, as it differs in nothing
+                    but that it overwrites gradients, unless these live in host memory */
     TRAIN_UPDATE /* only what an update runs besides its micro-steps */
 };
 

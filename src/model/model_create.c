@@ -241,23 +241,28 @@ static enum gt_status part_gradients_add(struct model *model)
     return GT_OK;
 }
 
-/* Adds the sums of squares of gradients in host memory, if any is there and an update is one part.
- */
-static enum gt_status sums_add(struct model *model)
+bool model_moves_gradients(const struct model *model)
 {
-    struct tensor sums = {.name = "gradient.squares",
-                          .dtype = DTYPE_F32,
-                          .rank = 1,
-                          .dims = {parameters_units(&model->parameters)},
-                          .phase = PHASE_TRAIN,
-                          .category = CATEGORY_GRADIENT,
-                          .lifetime = LIFETIME_PHASE};
     bool any = false;
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const struct parameter *parameter = &model->parameters.at[i];
         any |= !parameter->frozen && parameter->gradient_home == SPACE_HOST;
     }
-    return any && model_parts(&model->options) == 1
+    return any;
+}
+
+/* Adds the sums of squares of gradients in host memory, if any is there and an update is one part.
+ */
+static enum gt_status sums_add(struct model *model)
+{
+    const struct tensor sums = {.name = "gradient.squares",
+                                .dtype = DTYPE_F32,
+                                .rank = 1,
+                                .dims = {parameters_units(&model->parameters)},
+                                .phase = PHASE_TRAIN,
+                                .category = CATEGORY_GRADIENT,
+                                .lifetime = LIFETIME_PHASE};
+    return model_moves_gradients(model) && model_parts(&model->options) == 1
                ? graph_tensor_add(model->graph, &sums, &model->sums)
                : GT_OK;
 }
@@ -268,7 +273,7 @@ static enum gt_status steps_build(struct model *model)
     const struct model_options *options = &model->options;
     const int32_t batch = options->choice.micro_batch, rest = options->choice.remainder_batch;
     const bool has_next = model_runs(options, PROGRAM_TRAIN_NEXT) > 0;
-    if (options->train_programs == TRAIN_ALL || !has_next)
+    if (options->train_programs == TRAIN_ALL || !has_next || model_moves_gradients(model))
         TRY(train_program_build(model, PROGRAM_TRAIN_FIRST, batch, true, &model->train_first));
     if (has_next)
         TRY(train_program_build(model, PROGRAM_TRAIN_NEXT, batch, false, &model->train_next));

@@ -10,6 +10,10 @@ enum gt_status model_config_check(const struct model_config *config);
 /* Returns how often a rank runs a program of training in an update. */
 int32_t model_runs(const struct model_options *options, enum program_kind program);
 
+/* Returns true if gradients live in host memory.  The first micro-step, which fetches none of them,
+ * may then have other copies under way than the next ones. */
+bool model_moves_gradients(const struct model *model);
+
 /* Returns the rows of a layer's key-value cache for prefills of `prefill_time` tokens: block_size,
  * or fewer with a window. */
 int64_t model_cache_rows(const struct model_config *config, int32_t prefill_time, int32_t layer);

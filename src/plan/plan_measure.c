@@ -63,8 +63,12 @@ double measure_update_seconds(const struct model *model, const struct plan_rates
     double sum = 0.0;
     for (int32_t p = 0; p < model->graph->program_count; p++) {
         int32_t runs = model_runs(&model->options, model->graph->programs[p].kind);
-        if (model->options.train_programs == TRAIN_STEPS && p == model->train_next.program)
+        const bool steps =
+            model->options.train_programs == TRAIN_STEPS && model->train_next.program >= 0;
+        if (steps && p == model->train_next.program) /* counts for the first one too */
             runs += model_runs(&model->options, PROGRAM_TRAIN_FIRST);
+        else if (steps && p == model->train_first.program)
+            runs = 0;
         if (model->graph->programs[p].phase == PHASE_TRAIN)
             sum += runs * seconds(model->graph, p, rates);
     }

@@ -48,6 +48,9 @@
 /* Of the time of an update: a larger micro-batch that saves less only fills the card. */
 #define BATCH_GAIN_LEAST 0.03
 #define CHUNK_WIDTHS_MAX 64
+/* After as many plans that are larger than was measured, and too large, the search expects twice
+ * the difference of all candidates; near the smallest plan there may be hundreds of them. */
+#define PLANS_TOO_LARGE_MOST 3
 /* A program of at most as many blocks and loss chunks is placed in a millisecond or two. */
 #define PARTS_SHORT 32
 
@@ -68,6 +71,7 @@ struct search {
     int32_t batch_count, measured; /* `measured`: choices so far */
     int32_t offload_most;          /* the last level of search_offload_mix() */
     struct plan_share share;
+    uint64_t expected; /* by so much a plan may be larger than was measured */
 };
 
 /* ---- the grid ---- */
@@ -265,7 +269,10 @@ static bool fits(const struct search *search, const struct measurement *measured
 static bool may_fit(const struct search *search, const struct candidate *candidate)
 {
     const struct measurement *placed = measure_placed(&search->measure, &candidate->choice);
-    return fits(search, &candidate->measured) && (placed == NULL || fits(search, placed));
+    struct measurement likely = candidate->measured;
+    if (likely.bytes != MEASURE_NEVER)
+        likely.bytes += search->expected;
+    return placed != NULL ? fits(search, placed) : fits(search, &likely);
 }
 
 /* Returns true if the first of two candidates is to be preferred: of equally fast ones that with
@@ -557,16 +564,20 @@ static enum gt_status grid_search(struct search *search, int32_t least, struct c
  * Sets its bytes to those of its plan. */
 static enum gt_status fastest_find(struct search *search, int32_t least, struct candidate *best)
 {
-    for (;;) {
+    for (int32_t too_large = 1;; too_large++) {
         struct candidate found = *best;
         TRY(grid_search(search, least, &found));
         if (plan_choice_equal(&found.choice, &best->choice))
             return GT_OK;
+        const uint64_t measured = found.measured.bytes;
         TRY(measure_place(&search->measure, &found.choice, &found.measured));
-        if (!fits(search, &found.measured))
-            continue; /* the next rung is found instead */
-        *best = found;
-        return GT_OK;
+        if (fits(search, &found.measured)) {
+            *best = found;
+            return GT_OK;
+        }
+        /* The next rung is found instead. */
+        if (too_large >= PLANS_TOO_LARGE_MOST && found.measured.bytes > measured)
+            search->expected = 2 * (found.measured.bytes - measured);
     }
 }
 

@@ -4,13 +4,13 @@
  *          micro-batches, narrower loss chunks, parts of the optimizer state in host memory, every
  *          rung.  It builds each whole model, as for a run.  What the search measures in parts must
  *          equal that; no candidate that is more than 0.5 % faster than the choice may have a plan
- *          that fits.  With CHECK_LONG=1 four cases of seed 1337 fail, with weights or gradients in
- *          host memory: 13 has a plan 1.7 % smaller than the smallest that the search finds; what
- * is measured of 14, 27 and 43 differs from the whole model's bytes by 1 to 4 %. wide   3 cases of
- * 8 and more blocks, 10 with CHECK_LONG=1, dense, with adapters and with ranks. The judge lists
- * every micro-batch, chunks in steps of 16 rows, and every rung.  It prints how much slower the
- * choices are than the fastest that fits: 1 % at most on average, 25 % in a tiny model.  None is
- * refused that fits.
+ *          that fits.  With CHECK_LONG=1 four cases of seed 1337 fail, which have weights or
+ *          gradients in host memory: the smallest plan found of 13 is 1.7 % above one that fits,
+ *          and what is measured of 14, 27 and 43 differs from the whole model by 1 to 4 %.
+ *   wide   3 cases of 8 and more blocks, 10 with CHECK_LONG=1, dense, with adapters and with ranks.
+ *          The judge lists every micro-batch, chunks in steps of 16 rows, and every rung.  It
+ *          prints how much slower the choices are than the fastest that fits: 1 % at most on
+ *          average, 25 % in a tiny model.  None is refused that fits.
  */
 #include <math.h>
 #include <stdio.h>

@@ -81,6 +81,18 @@ enum gt_status graph_range_add(struct graph *graph, int32_t base, int64_t first,
     return part_add(graph, base, 1, 1, first, count, out);
 }
 
+enum gt_status graph_temporary_add(struct graph *graph, int32_t like, int32_t *out)
+{
+    struct tensor tensor = graph->tensors[like];
+    tensor.base = TENSOR_NONE;
+    tensor.view_offset = 0;
+    tensor.home = SPACE_DEVICE;
+    tensor.category = CATEGORY_TEMPORARY;
+    tensor.lifetime = LIFETIME_PROGRAM;
+    tensor.phase = PHASE_TRAIN;
+    return graph_tensor_add(graph, &tensor, out);
+}
+
 enum gt_status graph_view_add(struct graph *graph, int32_t base, int64_t first_row, int64_t rows,
                               int32_t *out)
 {

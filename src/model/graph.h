@@ -195,6 +195,9 @@ struct tensor_range {
  */
 void graph_ranges(const struct graph *graph, int32_t program, struct tensor_range *ranges);
 
+/* Adds a tensor of a training program, on the device, with the dtype and shape of `like`. */
+enum gt_status graph_temporary_add(struct graph *graph, int32_t like, int32_t *out);
+
 /* Moves op count + k of `program`, for each k, to just behind op after[k] of those before `count`;
  * ops behind the same one stay in order.  A moved op gets the layer of the op that it follows, and
  * its loss chunk if that goes on.  Errors: GT_NO_MEMORY. */

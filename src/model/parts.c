@@ -143,17 +143,9 @@ static enum gt_status copy_store(struct parts_builder *builder, const struct par
 /* Sets *device to `host`, or, if that is in host memory, to a new tensor for it on the device. */
 static enum gt_status copy_add(const struct parts_builder *builder, int32_t host, int32_t *device)
 {
-    struct tensor copy = builder->pen.graph->tensors[host];
     *device = host;
-    if (!is_on_host(builder, host))
-        return GT_OK;
-    copy.base = TENSOR_NONE;
-    copy.view_offset = 0;
-    copy.home = SPACE_DEVICE;
-    copy.category = CATEGORY_TEMPORARY;
-    copy.lifetime = LIFETIME_PROGRAM;
-    copy.phase = PHASE_TRAIN;
-    return graph_tensor_add(builder->pen.graph, &copy, device);
+    return is_on_host(builder, host) ? graph_temporary_add(builder->pen.graph, host, device)
+                                     : GT_OK;
 }
 
 /* Sets builder->part: on the device, rounded if reduce_dtype says so. */

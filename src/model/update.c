@@ -138,18 +138,10 @@ static enum gt_status tensor_fetch(struct slice *slice, bool stored, int32_t *te
 /* Replaces a weight that is in host memory by a tensor on the device, all of which is written. */
 static enum gt_status weight_replace(struct slice *slice)
 {
-    struct graph *graph = slice->pen->graph;
     const int32_t host = slice->weight;
     if (!is_on_host(slice, host))
         return GT_OK;
-    struct tensor weight = graph->tensors[host];
-    weight.base = TENSOR_NONE;
-    weight.view_offset = 0;
-    weight.home = SPACE_DEVICE;
-    weight.category = CATEGORY_TEMPORARY;
-    weight.lifetime = LIFETIME_PROGRAM;
-    weight.phase = PHASE_TRAIN;
-    TRY(graph_tensor_add(graph, &weight, &slice->weight));
+    TRY(graph_temporary_add(slice->pen->graph, host, &slice->weight));
     slice->move[slice->moves++] = (struct move){host, slice->weight, false, true};
     return GT_OK;
 }

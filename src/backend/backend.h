@@ -12,7 +12,8 @@
 #include "base/module.h"
 #include "ops/op.h"
 
-#define BACKEND_SEGMENTS_MAX 16
+/* In both memories: 256 GiB where a device allows 2 GiB at once, as OpenCL on a card of 8 GB. */
+#define BACKEND_SEGMENTS_MAX 128
 #define BACKEND_TEXT_MAX 128
 #define BACKEND_REASON_MAX 256
 

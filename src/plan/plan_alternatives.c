@@ -209,8 +209,12 @@ static enum gt_status equivalents_add(struct chooser *chooser, bool fill)
         request.share.device_bytes = chooser->request->share.device_bytes / 4 * quarters;
         TRY(alternative_try(chooser, &request, ALTERNATIVE_SEARCHED));
     }
-    /* The host_budget that is asked for is that of as few classes as will do. */
+    /* The host_budget that is asked for is that of as few classes as will do, and of the leanest
+     * states that are allowed. */
     request.share.host_bytes = UINT64_MAX;
+    for (enum state_format next = request.options.states;
+         request.lean_states && next != STATE_FORMATS; next = search_states_next(&request.options))
+        request.options.states = next;
     for (request.offload_classes_most = 1; request.offload_classes_most <= OFFLOAD_CLASSES &&
                                            !request.pin_offload && chooser->count == 0;
          request.offload_classes_most++)

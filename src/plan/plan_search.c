@@ -576,6 +576,8 @@ static enum gt_status fastest_find(struct search *search, int32_t least, struct 
             return GT_OK;
         }
         /* The next rung is found instead. */
+        if (found.measured.bytes == MEASURE_NEVER && too_large >= PLANS_TOO_LARGE_MOST)
+            return GT_OK;
         if (too_large >= PLANS_TOO_LARGE_MOST && found.measured.bytes > measured)
             search->expected = 2 * (found.measured.bytes - measured);
     }

@@ -191,7 +191,7 @@ TEST(what_cannot_be_planned_is_refused_by_name)
     for (int32_t i = 0; i < BACKEND_SEGMENTS_MAX; i++)
         fixture_tensor(g, "more", 1, 400, LIFETIME_RUN, CATEGORY_PARAMETER);
     options.largest_segment_bytes = 1700;
-    create_fails(mem, g, &options, GT_NO_FIT, "more does not fit 16 segments of 1700 bytes");
+    create_fails(mem, g, &options, GT_NO_FIT, "more does not fit 128 segments of 1700 bytes");
     hostmem_free(g);
 
     g = graph_make(mem);

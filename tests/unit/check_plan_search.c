@@ -113,6 +113,26 @@ TEST(the_largest_allocation_limits_candidates)
     ck_assert_int_eq(count, 0);
 }
 
+/* That a plan needs more segments than there are is noticed only when it is made.  The search makes
+ * a few of such plans, not hundreds. */
+TEST(a_search_among_plans_without_a_place_ends)
+{
+    struct search_request request = request_make();
+    struct search_memo memo = {0};
+    struct search_result result;
+    request.options.config.n_layer = 20;
+    request.pin_micro_batch = request.pin_loss_chunk = true;
+    measure_micro_batch_set(&request.options, request.samples, 1);
+    request.options.choice.loss_chunk_rows = 32;
+    request.plan.largest_segment_bytes = (uint64_t)32 << 10;
+    request.share.device_bytes = request.share.host_bytes = MEASURE_NEVER - 1;
+    request.memo = &memo;
+    ck_assert_int_eq(plan_search(mem, &request, &result), GT_NO_FIT);
+    ck_assert_int_ge(memo.states[STATE_MASTER].plan_count, 3);
+    ck_assert_int_le(memo.states[STATE_MASTER].plan_count, 5);
+    search_memo_close(&memo);
+}
+
 /* The bytes named in a refusal are enough. */
 TEST(the_least_bytes_are_enough)
 {
@@ -254,7 +274,7 @@ TEST(the_state_moves_before_it_becomes_leaner)
     double larger[6] = {
         0.0}; /* seconds with the next larger budget of the card, by that of the host */
     request.options.dtype = DTYPE_BF16;
-    request.options.config.n_layer = 8;
+    request.options.config.n_layer = 26;
     const uint64_t asked = bytes_asked(&request);
     struct search_memo memo = {0};
     request.memo = &memo;

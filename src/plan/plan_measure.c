@@ -15,7 +15,8 @@
  *                     ______/      what the blocks keep         \______
  *
  * So the loss with another chunk has as many bytes and seconds more, or fewer, as in a model of one
- * block, which takes no time to build.
+ * block, which takes no time to build; of a few blocks, if copies to and from host memory run in
+ * the loss.
  */
 #include "plan/plan_measure.h"
 
@@ -29,8 +30,10 @@
 /* Times are rounded to this part of them, so that equal ones compare equal. */
 #define SECONDS_EQUAL 0x1p-40
 #define LOSS_CHUNKS 16 /* in micro-steps that are measured */
+/* So many blocks around the loss decide what is copied during it.  A multiple of OFFLOAD_ALL. */
+#define LOSS_BLOCKS_MOVED 8
 
-/* PIECE_LOSS: micro-steps of one block. */
+/* PIECE_LOSS: micro-steps of the last blocks. */
 enum piece_kind { PIECE_UPDATE, PIECE_STEPS, PIECE_LOSS, PIECE_EVALUATION };
 
 /* A part: what it depends on, and what was measured. */
@@ -75,6 +78,32 @@ double measure_update_seconds(const struct model *model, const struct plan_rates
     return sum;
 }
 
+/* Returns true if a micro-step copies weights or gradients. */
+static bool steps_copy(const struct offload_mix *offload)
+{
+    return offload->quarters[OFFLOAD_WEIGHTS] > 0 || offload->quarters[OFFLOAD_GRADIENTS] > 0;
+}
+
+/* Returns how many blocks the model of a part has. */
+static int32_t piece_layers(const struct measure *measure, enum piece_kind kind,
+                            const struct offload_mix *offload)
+{
+    const int32_t layers = measure->options->config.n_layer,
+                  last = steps_copy(offload) ? LOSS_BLOCKS_MOVED : 1;
+    return kind == PIECE_LOSS && last < layers ? last : layers;
+}
+
+/* Returns the levels of the last `count` blocks. */
+static struct recompute_mix recompute_last(const struct recompute_mix *mix, int32_t count,
+                                           int32_t layers)
+{
+    struct recompute_mix last = {.blocks = {0}};
+    for (int32_t layer = layers - count; layer < layers; layer++)
+        last.blocks[recompute_level_of(mix, layer)]++;
+    last.blocks[RECOMPUTE_NONE] = 0;
+    return last;
+}
+
 /* Returns the parts of a choice that a part of that kind depends on. */
 static struct plan_choice piece_choice(const struct measure *measure, enum piece_kind kind,
                                        const struct plan_choice *choice)
@@ -95,6 +124,10 @@ static struct plan_choice piece_choice(const struct measure *measure, enum piece
                                      .loss_chunk_rows = choice->loss_chunk_rows,
                                      .offload = choice->offload};
         piece.offload.quarters[OFFLOAD_STATES] = 0;
+        if (steps_copy(&piece.offload))
+            piece.recompute =
+                recompute_last(&choice->recompute, piece_layers(measure, kind, &piece.offload),
+                               measure->options->config.n_layer);
     } else if (model_parts(measure->options) > 1 && choice->micro_batch == measure->samples)
         piece.micro_batch = choice->micro_batch; /* whole parts, which micro-steps add */
     return piece;
@@ -111,7 +144,7 @@ static struct model_options piece_options(const struct measure *measure,
     options.evaluate = part->kind == PIECE_EVALUATION;
     options.generate = options.generate && part->kind == PIECE_UPDATE;
     options.train_programs = is_steps ? TRAIN_STEPS : TRAIN_UPDATE;
-    options.config.n_layer = part->kind == PIECE_LOSS ? 1 : options.config.n_layer;
+    options.config.n_layer = piece_layers(measure, part->kind, &part->choice.offload);
     if (is_steps)
         measure_micro_batch_set(&options, measure->samples, part->choice.micro_batch);
     else /* the update depends only on whether a micro-step is a whole part */

@@ -246,7 +246,7 @@ static int32_t rung_last(const struct search *search, int32_t batch,
  * block that it recomputes than it saves, so that one below has fewer bytes than the last. */
 static int32_t rungs_near_end(const struct search *search)
 {
-    return 1 + 8 / search->layers;
+    return 1 + 16 / search->layers;
 }
 
 /* ---- candidates ---- */

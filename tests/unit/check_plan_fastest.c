@@ -3,10 +3,8 @@
  *   grid   12 cases, 60 with CHECK_LONG=1.  The judge lists the candidates of the grid itself:
  *          micro-batches, narrower loss chunks, parts of the optimizer state in host memory, every
  *          rung.  It builds each whole model, as for a run.  What the search measures in parts must
- *          equal that; no candidate that is more than 0.5 % faster than the choice may have a plan
- *          that fits.  With CHECK_LONG=1 four cases of seed 1337 fail, which have weights or
- *          gradients in host memory: the smallest plan found of 13 is 1.7 % above one that fits,
- *          and what is measured of 14, 27 and 43 differs from the whole model by 1 to 4 %.
+ *          equal that; no candidate that is faster than the choice may have a plan that fits.  Of
+ *          models with 9 to 13 blocks one candidate in 101 is judged.
  *   wide   3 cases of 8 and more blocks, 10 with CHECK_LONG=1, dense, with adapters and with ranks.
  *          The judge lists every micro-batch, chunks in steps of 16 rows, and every rung.  It
  *          prints how much slower the choices are than the fastest that fits: 1 % at most on
@@ -30,6 +28,9 @@
 #define CASES_LONG 60
 /* Bytes need not fall at every rung of a small model, and bisection can pass one over. */
 #define GRID_SLOWER_MAX 1e-9
+/* Of models with so many blocks more, only one in so many choices is judged. */
+#define LAYERS_MORE 8
+#define LARGE_STRIDE 101
 #define WIDE_CASES 3
 #define WIDE_CASES_LONG 10
 #define WIDE_SLOWER_MAX 0.10
@@ -113,7 +114,8 @@ static struct search_request request_draw(struct draws *draws)
     struct search_request request = {.plan = {.alignment_bytes = 256},
                                      .rates = plan_rates_of_profile(&profile, false)};
     struct plan_choice *choice = &request.options.choice;
-    model_draw(draws, draw(draws, 1, 5), &request.options);
+    model_draw(draws, draw(draws, 1, 5) + (draws->number % 8 == 4 ? LAYERS_MORE : 0),
+               &request.options);
     batch_draw(draws, draw(draws, 1, 7), &request);
     request.pin_micro_batch = draw(draws, 0, 7) == 0;
     request.pin_recompute = draw(draws, 0, 7) == 0;
@@ -337,7 +339,9 @@ TEST_LOOP(the_fastest_of_the_grid_is_found, is_long() ? CASES_LONG : CASES)
                                           own.host_bytes <= request.share.host_bytes);
     struct list list = {.request = &request};
     batches_drop(&measure, &list);
-    while (list_next(&list)) {
+    for (int32_t i = 0; list_next(&list); i++) {
+        if (request.options.config.n_layer > LAYERS_MORE && i % LARGE_STRIDE != 0)
+            continue;
         const struct plan_choice choice = list_choice(&list);
         const struct judged at = judge(&request, &choice, false);
         struct measurement measured;

@@ -156,6 +156,40 @@ TEST(peak_is_measured)
     backend->ops->close(backend);
 }
 
+static struct {
+    const struct backend_ops *ops;
+    int products;
+} disturbed;
+
+/* Runs ops as the backend does, but the first two products wait for a processor. */
+static enum gt_status run_disturbed(struct backend *backend, const struct op_call *calls,
+                                    size_t count)
+{
+    if (calls[0].kind == OP_GEMM && disturbed.products++ < 2)
+        usleep(30000);
+    return disturbed.ops->run(backend, calls, count);
+}
+
+/* Other programs do not hide a peak from a measurement that has less time than they take. */
+TEST(peak_is_measured_on_a_busy_machine)
+{
+    struct backend *backend = open_with(NULL, 1);
+    const struct backend_segment segment = {SPACE_DEVICE, (uint64_t)4 << 20};
+    const struct address scratch = {.space = SPACE_DEVICE};
+    double rate = 0.0;
+    ck_assert_int_eq(backend->ops->arena(backend, &segment, 1), GT_OK);
+    disturbed.ops = backend->ops;
+    struct backend_ops busy = *backend->ops;
+    busy.run = run_disturbed;
+    backend->ops = &busy;
+    ck_assert_int_eq(backend_peak_flops(backend, DTYPE_F32, scratch, (size_t)4 << 20, 0.02, &rate),
+                     GT_OK);
+    backend->ops = disturbed.ops;
+    ck_assert_int_gt(disturbed.products, 2);
+    ck_assert_double_gt(rate, 1e8);
+    backend->ops->close(backend);
+}
+
 /* Returns true when gemm supports these dtypes of a, b, bias and d. */
 static bool gemm_supports(const struct backend *backend, enum dtype a, enum dtype b,
                           enum dtype bias, enum dtype d)

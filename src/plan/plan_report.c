@@ -280,6 +280,7 @@ static void offload_print(const struct plan *plan, const struct plan_report_fact
     const struct forecast *forecast = &facts->forecast;
     const struct search_result *search = facts->search;
     char text[PLAN_OFFLOAD_TEXT_MAX];
+    const bool may_move = facts->request && (!facts->request->pin_offload || plan->host_bytes > 0);
     if (plan->host_bytes > 0)
         LINE(out, "Offload   %s in host memory, which adds %s to each update",
              plan_offload_text(text, plan, facts->frozen),
@@ -288,7 +289,7 @@ static void offload_print(const struct plan *plan, const struct plan_report_fact
     if (plan->host_category_bytes[CATEGORY_PARAMETER] > 0 && forecast->token_seconds > 0.0)
         LINE(out, "          a sampled token reads those weights too: %s",
              CLOCK_DURATION(forecast->token_seconds));
-    if (search && !search->fits && facts->request->share.host_bytes > 0)
+    if (search && !search->fits && may_move && facts->request->share.host_bytes > 0)
         LINE(out, "Host      %s may be used, by default half of what is free (host_budget)",
              LOG_BYTES(facts->request->share.host_bytes));
 }

@@ -92,8 +92,6 @@ static void everything_run(struct rig *rig)
     free(logits);
 }
 
-TEST_LIMIT(240)
-
 TEST_LOOP(random_plans_hold, SWEEP_PARTS)
 {
     static const uint32_t guards[] = {64, 256};

@@ -104,8 +104,6 @@ static bool is_long(void)
 }
 
 TEST_FIXTURE(setup, teardown)
-TEST_LIMIT(3600)
-
 TEST(every_flip_is_noticed)
 {
     const int count = is_long() ? FLIPS_LONG : FLIPS;

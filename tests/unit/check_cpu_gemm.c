@@ -189,8 +189,6 @@ static void product_check(struct cpu_fixture *fixture, const struct product *p, 
     free(before);
 }
 
-TEST_LIMIT(120.0)
-
 /* Tests strips, blocks, portions and tiles that are full, nearly full, and just begun; all
  * variants, a quarter of them with each shape. */
 TEST_LOOP(odd_shapes_are_right, SETS)

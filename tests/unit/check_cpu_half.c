@@ -105,8 +105,6 @@ static const void *copied(struct cpu_fixture *fixture, enum dtype from, enum dty
     return cpu_fixture_operand(fixture, &call, COPY_Y);
 }
 
-TEST_LIMIT(60)
-
 TEST_LOOP(every_pattern_widens, RUNS)
 {
     struct cpu_fixture fixture;

@@ -35,8 +35,6 @@ static void scalars_fill(union scalar_word *word)
     word[SCALAR_POSITION].i = 7;
 }
 
-TEST_LIMIT(60.0)
-
 /* Returns where the document of row t begins: documents begin within tiles and bands, and span
  * them. */
 static int32_t document_of(int64_t t)

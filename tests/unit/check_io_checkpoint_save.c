@@ -51,7 +51,7 @@ TEST(values_that_are_not_finite_are_not_saved)
                         "second moment of wte.weight");
     model.poison = (float)INFINITY;
     log_capture_refused(&capture, io_save(&model, folder, 2 * ITER), GT_DIVERGED, "not finite");
-    int64_t iter;
+    int64_t iter = 0;
     ck_assert_int_eq(io_open_load(&model, folder, true, &iter), GT_OK);
     ck_assert(iter == ITER && io_loaded_is(&model, SALT, true));
     ck_assert_int_eq(io_folder_count(folder, ""), 5);

@@ -115,8 +115,6 @@ TEST(clblast_is_left_alone_where_the_driver_dies_of_it)
     ck_assert(clblast_opens(90, "1"));
 }
 
-TEST_LIMIT(120)
-
 TEST(device_keeps_bytes)
 {
     struct backend *backend = device_open();

@@ -319,8 +319,6 @@ static bool is_long(void)
 }
 
 TEST_FIXTURE(setup, teardown)
-TEST_LIMIT(600)
-
 TEST_LOOP(the_fastest_of_the_grid_is_found, is_long() ? CASES_LONG : CASES)
 {
     struct draws draws = {.number = (uint32_t)_i};

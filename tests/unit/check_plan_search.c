@@ -53,8 +53,6 @@ static uint64_t bytes_asked(struct search_request *request)
 }
 
 TEST_FIXTURE(mem_open, mem_close)
-TEST_LIMIT(60)
-
 TEST(larger_budgets_are_never_slower)
 {
     struct search_request request = request_make();

@@ -121,6 +121,8 @@ class Card(Subject):
         return f"{function}:{number}{ERRORS[kind]}"
 
     def reported(self):
+        if not os.path.exists(self.report):
+            return {}
         report = read_json(self.report)
         return {"left": report["objects_alive"],
                 **{function: count["total"] for function, count in report["functions"].items()},

@@ -170,10 +170,14 @@ def spikes_of(out, text, noise, *arguments):
 
 
 def report():
-    said = train("lost", "--max_iters=4", program=FAULTY, status=1, GPT_FAULT="run:3:lost")
+    if not os.path.exists(CUDA):
+        skip("cuda_emulated", "no C++17 compiler, so that the cuda backend cannot be emulated")
+        return
+    said = train("lost", "--max_iters=4", "--backend=cuda", program=CUDA, status=1,
+                 GT_CUDA_ON_CPU_FAIL="launch:9:cudaErrorIllegalAddress")
     check(said.count("gpt-train: error") == 1, f"one error line: {said}")
     block = said[said.find("---- gpt-train report, to be pasted where you ask for help ----"):]
-    for words in ("version   gpt-train ", "status    device, exit status 1", "backend   cpu: ", "memory    ", "--vocab_size=96",
+    for words in ("version   gpt-train ", "status    device, exit status 1", "backend   cuda: ", "memory    ", "--vocab_size=96",
                   "plan      ", "---- end of report ----"):
         check(words in block, f"'{words}' is not in the report: {block!r}")
     check("--weight_decay" not in block, "only keys that were set are in the report")

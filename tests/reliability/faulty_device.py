@@ -1,4 +1,4 @@
-"""Runs on a device of which one call fails, and checks of what they leave; for device_faults.py and cuda_faults.py.
+"""Runs on a device of which one call fails, and checks of what they leave, for cuda_faults.py.
 
 A fault is "CALL:N:KIND": the N-th call finds no memory, is refused (`launch`), loses the device, or hangs.  Checked
 after it: the exit status is neither a signal's nor 0; there is one error line; there is no hang (the watchdog ends it,
@@ -16,26 +16,27 @@ import subprocess
 
 import tiny
 
-from checks import check, error_lines, read
+from checks import check, error_lines
 
 KINDS = ("memory", "launch", "lost")
-WATCHDOG_SECONDS = (1, 10, 60)  # a starved process is slow too: the next one if another call was named
+WATCHDOG_SECONDS = (1, 10, 60)  # a starved process is slow too: the next one if no op was named
 COMPILE_SECONDS = 1200  # when kernels have to be compiled first
 MOVES = 8  # of a fault to an earlier call
 
 
 class Subject:
-    """A program, a backend, and the way to request a fault."""
+    """A program, a backend, and the way to request a fault; wanted() is the variable's value for one, reported() what
+    the process wrote at its end: calls by name, those refused after "refused:", objects that are "left"; {} when it died."""
 
     begin = None      # initial folder of a run with a fault; None: a new run
     closing = ()      # calls besides `gives_back` that closing makes; a lost device may refuse them once
     gives_back = ()   # prefixes or suffixes of the names of calls that release something
 
-    def __init__(self, name, program, backend, variable, report="report", **environment):
+    def __init__(self, name, program, backend, variable, report, **environment):
         self.name, self.program, self.variable, self.report = name, program, variable, report
         self.missed = 0  # faults at calls that no run reached
         self.options = [f"--backend={backend}"]
-        self.environment = {**environment, "GPT_FAULT_BACKEND": backend}
+        self.environment = environment
 
     def words(self, out):
         """Returns the arguments of a run in a folder."""
@@ -48,7 +49,7 @@ class Subject:
 
     def run(self, out, *arguments, fault=None, limit=tiny.LIMIT_SECONDS):
         """Returns the finished process; None when it hangs."""
-        environment = {**tiny.ENVIRONMENT, **self.environment, "GPT_FAULT_REPORT": "report"}
+        environment = {**tiny.ENVIRONMENT, **self.environment}
         if fault:
             environment[self.variable] = self.wanted(fault)
         if os.path.exists(self.report):
@@ -65,15 +66,6 @@ class Subject:
         if self.begin:
             shutil.copytree(self.begin, out)
 
-    def wanted(self, fault):
-        return fault
-
-    def reported(self):
-        """Returns the report that the process wrote at its end; {} when it died."""
-        if not os.path.exists(self.report):
-            return {}
-        return {name: int(count) for name, count in map(str.split, read(self.report).decode().splitlines())}
-
     def counts(self):
         """Returns how often each call was made."""
         return {name: count for name, count in self.reported().items() if name != "left" and ":" not in name}
@@ -89,15 +81,10 @@ class Subject:
     def is_giving_back(self, call):
         return any(word in call for word in self.gives_back)
 
-    def waits_for(self, fault):
-        """Returns the text of the watchdog's line for a hang; a library function may be part of any call of the
-        backend."""
-        return f"waiting for {fault.split(':')[0]}" if self.variable == "GPT_FAULT" else "waiting for"
-
     def names_op(self, fault, said):
         """Returns true when the line names an op, or when no op was running: ops run in run, and in a sync that waits
         for a kernel."""
-        is_kernel = fault.startswith(("launch:", "clEnqueueNDRangeKernel:"))
+        is_kernel = fault.startswith("launch:")
         return " of op " in said or not ("waiting for run" in said or (is_kernel and "waiting for sync" in said))
 
     def made(self, fault):
@@ -136,7 +123,7 @@ def judge_success(subject, fault, done, expected, forgiven):
 def judge_hang(subject, fault, done):
     what, said = f"{subject.name}: {fault}", done.stderr[-300:]
     check("has not answered" in said, f"{what}: no watchdog: {said}")
-    check(subject.waits_for(fault) in said, f"{what}: another call is named: {said}")
+    check("waiting for" in said, f"{what}: no call is named: {said}")
     check(subject.names_op(fault, said), f"{what}: no op is named: {said}")
 
 
@@ -170,7 +157,7 @@ def hung(subject, fault):
         done = subject.run("faulty", f"--watchdog={seconds}", fault=fault, limit=max(tiny.LIMIT_SECONDS, 2 * seconds))
         if done is None or "has not answered" not in done.stderr:
             break
-        if subject.waits_for(fault) in done.stderr and subject.names_op(fault, done.stderr):
+        if "waiting for" in done.stderr and subject.names_op(fault, done.stderr):
             break
     return done
 

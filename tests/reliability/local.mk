@@ -1,8 +1,7 @@
-# What a run survives: kills, failing calls, power cuts, full disks, faulty devices and ranks; and how the programs are
+# What a run survives: kills, failing calls, power cuts, full disks and faulty ranks; and how the programs are
 # hardened.  `make check` tries a sample of the cases; `make check-long` every one.
 dist_check_SCRIPTS += \
 	tests/reliability/crash_states.py \
-	tests/reliability/device_faults.py \
 	tests/reliability/failing_calls.py \
 	tests/reliability/hardening.py \
 	tests/reliability/kills.py \
@@ -22,12 +21,12 @@ EXTRA_PROGRAMS += tests/reliability/gpt-train-faulty
 check_DATA += tests/reliability/gpt-train-faulty$(EXEEXT)
 CLEANFILES += tests/reliability/gpt-train-faulty$(EXEEXT)
 
-# More cases than `make check` has: kills of every kind of run, failing calls, power cuts, devices and ranks; 20 seconds of
+# More cases than `make check` has: kills of every kind of run, failing calls, power cuts and ranks; 20 seconds of
 # fuzzing for each parser; products of every shape in every instruction set; kernels under sanitizers; then the programs
 # under sanitizers, in build folders below sanitizers/.  LONG_TESTS='...' and SANITIZERS='...' select parts.
 LONG_TESTS = \
 	tests/reliability/kills.py tests/reliability/rank_faults.py tests/reliability/failing_calls.py \
-	tests/reliability/crash_states.py tests/reliability/device_faults.py tests/reliability/check_flips \
+	tests/reliability/crash_states.py tests/reliability/check_flips \
 	tests/e2e/prepare_resume.py tests/e2e/cuda_registers.py tests/fuzz/run.sh \
 	tests/cuda_on_cpu/orders.sh tests/cuda_on_cpu/sanitizers.py \
 	tests/opcheck/opcheck_isa.sh tests/opcheck/opcheck_opencl.sh tests/opcheck/opcheck_oclgrind.sh

@@ -8,7 +8,6 @@ dist_bench_DATA = bench/card_check.py bench/common.py bench/predicted.py bench/r
 EXTRA_DIST += \
 	bench/memory_table.py \
 	bench/record_finetune.py \
-	bench/record_llama_cpp.py \
 	bench/record_scaling.py \
 	bench/results/2026-11-22-cpu-speed.md \
 	bench/results/2026-11-22-cpu-states.md \

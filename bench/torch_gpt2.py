@@ -1,59 +1,13 @@
-"""A GPT-2 in PyTorch, and gpt-train's sample order, for side-by-side runs.
+"""A GPT-2 in PyTorch for side-by-side runs.
 
-The model follows the published architecture (Radford et al. 2019; with Hugging Face's module names, so that a state
-dict matches model.safetensors) and the optimizer set-up is the one that nanoGPT documents: AdamW, decay for tensors of
-two dimensions or more, clipping by the global norm, warm-up and cosine.  Batches are gpt-train's own: Philox4x32-10 of
-(seed, step, sample) selects the block of a sample, see src/base/rng.h and src/data/sampler.h.
+The model follows the published architecture (Radford et al. 2019; with Hugging Face's module names), and the optimizer
+set-up is the one that nanoGPT documents: AdamW, with decay for tensors of two dimensions or more.
 """
-import json
 import math
-import os
 
 import torch
 from torch import nn
 from torch.nn import functional as F
-
-MASK = 0xFFFFFFFF
-PURPOSE_SAMPLE = 2
-
-
-def philox4x32_10(key, counter):
-    """One block: four 32-bit words (Salmon et al. 2011)."""
-    k0, k1 = key
-    c = list(counter)
-    for _ in range(10):
-        p0, p1 = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
-        c = [(p1 >> 32) ^ c[1] ^ k0, p1 & MASK, (p0 >> 32) ^ c[3] ^ k1, p0 & MASK]
-        k0, k1 = (k0 + 0x9E3779B9) & MASK, (k1 + 0xBB67AE85) & MASK
-    return c
-
-
-def philox_key(seed, purpose):
-    high = seed >> 32 & MASK
-    return seed & MASK, ((high << 8 | high >> 24) & MASK) ^ purpose
-
-
-def sample_position(seed, step, sample, starts):
-    """Returns the start of sample `sample` of step `step`, of `starts` possible ones (sampler=random, one shard)."""
-    word = philox4x32_10(philox_key(seed, PURPOSE_SAMPLE), (sample, 0, step & MASK, step >> 32))
-    return (word[0] << 32 | word[1]) * starts >> 64
-
-
-class TrainingBatches:
-    """The samples of a step, as gpt-train reads them from a headerless uint16 file."""
-
-    def __init__(self, path, seed, block_size):
-        with open(path, "rb") as file:
-            raw = bytearray(file.read())
-        self.tokens = torch.frombuffer(raw, dtype=torch.int16).to(torch.int64) & 0xFFFF
-        self.seed, self.block_size = seed, block_size
-
-    def __call__(self, step, first, count):
-        starts = len(self.tokens) - self.block_size
-        at = [sample_position(self.seed, step, first + i, starts) for i in range(count)]
-        x = torch.stack([self.tokens[p:p + self.block_size] for p in at])
-        y = torch.stack([self.tokens[p + 1:p + 1 + self.block_size] for p in at])
-        return x, y
 
 
 class Linear(nn.Module):
@@ -140,24 +94,3 @@ class Gpt2(nn.Module):
         others = [p for p in self.parameters() if p.dim() < 2]
         groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
         return torch.optim.AdamW(groups, lr=lr, betas=betas, eps=1e-8, **how)
-
-
-def learning_rate(step, peak, low, warmup, end):
-    if step < warmup:
-        return peak * (step + 1) / (warmup + 1)
-    if step > end:
-        return low
-    return low + 0.5 * (1 + math.cos(math.pi * (step - warmup) / (end - warmup))) * (peak - low)
-
-
-def load_folder(model, folder):
-    """Reads the weights that gpt-train saved; biases that the model does not have are left out."""
-    with open(os.path.join(folder, "model.safetensors"), "rb") as file:
-        raw = file.read()
-    length = int.from_bytes(raw[:8], "little")
-    header, body = json.loads(raw[8:8 + length]), bytearray(raw[8 + length:])
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            entry = header["transformer." + name]
-            begin, end = entry["data_offsets"]
-            parameter.copy_(torch.frombuffer(body[begin:end], dtype=torch.float32).view(entry["shape"]))

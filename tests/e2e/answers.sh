@@ -81,10 +81,15 @@ check "help" run 0 "$GPT_TRAIN" --help=all
 for key in --n_layer --cuda_graphs --plan --explain_oom=PATH --out_dir; do
     check "--help=all knows $key" says "$key"
 done
+check "--help=all has defaults" says "default 'scratch'"
+check "--help=all has gpt-sample's" is "$("$GPT_SAMPLE" --help=all | grep -c "default 'resume'")" 1
 check "help beside mistakes" run 0 "$GPT_TRAIN" --nonsense=1 --help
 # The man page has the same keys, and roff's own characters are escaped.
 for program in "$GPT_TRAIN" "$GPT_SAMPLE"; do
     name=${program##*/}
+    check "$name --help=all" run 0 "$program" --help=all
+    check "$name --help=all fits 80 columns" not grep -q '.\{81\}\| $' stdout
+    check "$name --help=all lists no key twice" is "$(sed -n 's/^  --\([a-z0-9_]*\).*/\1/p' stdout | sort | uniq -d)" ""
     echo @OPTIONS@ | sh "$top_srcdir/doc/man_page.sh" "$program" 1.0 >page
     check "man page of $name" is "$(grep -c '^\.B \\-\\-' page)" "$("$program" --help=all | grep -c '^  --')"
     check "man page of $name: requests" not grep -qv -e '^\.SS ' -e '^\.TP$' -e '^\.B ' -e '^\\&' page

@@ -4,10 +4,8 @@
  *   parts       queries, keys and values of a model with Llama's layout, and the halves of its MLP,
  *               are matrices of their own
  *   fused       a model that stores them as one matrix gets the same update
- *   orthogonal  all singular values of the direction lie where five Newton-Schulz steps bring them,
- *               about 0.7 to 1.2, for wide, square and tall matrices
- *   direction   it has the gradient's own singular vectors: O G' is symmetric and positive
- *   iteration   it equals the same five steps in double, up to the rounding of 16-bit products
+ *   iteration   it equals five Newton-Schulz steps in double, up to the rounding of 16-bit
+ *               products, for wide, square and tall matrices
  *   momentum    a second, different gradient moves it as Nesterov momentum does
  *   zero        a gradient of zeros changes no weight
  *
@@ -48,34 +46,6 @@ static void product(const struct matrix *a, const struct matrix *b, double out[S
                 out[i][j] += element(a, i, k) * element(b, j, k);
         }
     }
-}
-
-/* Rotates rows and columns p and q so that a[p][q] becomes 0. */
-static void rotate(double a[SIDE][SIDE], int p, int q)
-{
-    const double theta = 0.5 * atan2(2.0 * a[p][q], a[q][q] - a[p][p]), c = cos(theta),
-                 s = sin(theta);
-    for (int k = 0; k < SIDE; k++) {
-        const double x = a[k][p], y = a[k][q];
-        a[k][p] = c * x - s * y;
-        a[k][q] = s * x + c * y;
-    }
-    for (int k = 0; k < SIDE; k++) {
-        const double x = a[p][k], y = a[q][k];
-        a[p][k] = c * x - s * y;
-        a[q][k] = s * x + c * y;
-    }
-}
-
-/* Computes the eigenvalues of a symmetric matrix by Jacobi rotations, which destroy the matrix. */
-static void eigenvalues(double a[SIDE][SIDE], double out[SIDE])
-{
-    for (int sweep = 0; sweep < 30; sweep++)
-        for (int p = 0; p < SIDE; p++)
-            for (int q = p + 1; q < SIDE; q++)
-                rotate(a, p, q);
-    for (int i = 0; i < SIDE; i++)
-        out[i] = a[i][i];
 }
 
 static double norm(const double *values, int64_t count)
@@ -220,34 +190,6 @@ static struct matrix gradient_of(const struct rig *rig, int32_t p, double first,
     return out;
 }
 
-static void orthogonal_check(const char *name, const struct matrix *direction)
-{
-    double gram[SIDE][SIDE], values[SIDE];
-    product(direction, direction, gram);
-    eigenvalues(gram, values);
-    for (int i = 0; i < SIDE; i++) {
-        const double singular = sqrt(fmax(values[i], 0.0));
-        ck_assert_msg(singular > 0.3 && singular < 1.3, "%s: singular value %.4f", name, singular);
-    }
-}
-
-/* Checks that O has G's singular vectors: then O G' = U f(S) S U'. */
-static void vectors_check(const char *name, const struct matrix *direction,
-                          const struct matrix *gradient)
-{
-    double mixed[SIDE][SIDE], values[SIDE], largest = 0.0, skew = 0.0;
-    product(direction, gradient, mixed);
-    for (int i = 0; i < SIDE; i++)
-        for (int j = 0; j < SIDE; j++) {
-            largest = fmax(largest, fabs(mixed[i][j]));
-            skew = fmax(skew, fabs(mixed[i][j] - mixed[j][i]));
-        }
-    ck_assert_msg(skew <= 0.05 * largest, "%s: not symmetric, %g of %g", name, skew, largest);
-    eigenvalues(mixed, values);
-    for (int i = 0; i < SIDE; i++)
-        ck_assert_msg(values[i] > 0.0, "%s: turned round, eigenvalue %g", name, values[i]);
-}
-
 static void iteration_check(const char *name, const struct matrix *direction,
                             const struct matrix *u, double bound)
 {
@@ -279,9 +221,6 @@ static int parameter_check(struct rig *rig, int32_t p, double bound)
         for (int part = 0; part < parameter->matrices; part++) {
             const struct matrix moved = part_shape_select(&direction, parameter, part, true);
             const struct matrix from = part_shape_select(&u, parameter, part, false);
-            orthogonal_check(parameter->name, &moved);
-            if (update == 1)
-                vectors_check(parameter->name, &moved, &from);
             iteration_check(parameter->name, &moved, &from, bound);
         }
         free(u.at);
@@ -292,7 +231,7 @@ static int parameter_check(struct rig *rig, int32_t p, double bound)
 
 /* Tests each matrix of the blocks in turn, with a new rig each, because one update changes all of
  * them. */
-TEST_LOOP(direction_is_orthogonal, 4)
+TEST_LOOP(direction_is_that_of_the_iteration, 4)
 {
     static const enum dtype products[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32, DTYPE_F32};
     static const double bounds[] = {

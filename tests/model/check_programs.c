@@ -334,42 +334,6 @@ TEST_LOOP(update_meets_the_oracle, VARIANTS)
     rig_close(&rig);
 }
 
-/* Updates one parameter with a known answer: gradient 0.5, first step.  m = 0.25, v = 0.0625,
- * corrected 0.5 and 0.25; the move is 0.2 * 0.5 (0.5 / (0.5 + 0.5) + 0.25 * 2) = 0.1.  With a
- * master, the weight is in the master, and param follows. */
-TEST_LOOP(the_oracle_updates_as_by_hand, 2)
-{
-    double grad = 1.0, param = 2.0, master = 2.0, m = 0.0, v = 0.0, corrections[2] = {0.5, 0.25},
-           unused[4];
-    double scalars[SCALAR_WORDS] = {[SCALAR_LEARNING_RATE] = 0.2,
-                                    [SCALAR_CLIP] = 0.5,
-                                    [SCALAR_ADAM_STEP] = 1.0,
-                                    [SCALAR_FOUND_INF] = 0.0};
-    struct op_call call = {
-        .kind = OP_ADAMW,
-        .attrs = {
-            .beta1 = 0.5f, .beta2 = 0.75f, .epsilon = 0.5f, .weight_decay = 0.25f, .alpha = 0.5f}};
-    struct ref_tensors tensors = {.value = {[ADAMW_GRAD] = &grad,
-                                            [ADAMW_SCALARS] = scalars,
-                                            [ADAMW_CORRECTIONS] = corrections,
-                                            [ADAMW_PARAM] = &param,
-                                            [ADAMW_MASTER] = _i == 1 ? &master : NULL,
-                                            [ADAMW_M] = &m,
-                                            [ADAMW_V] = &v},
-                                  .term = {[ADAMW_PARAM] = &unused[0],
-                                           [ADAMW_MASTER] = &unused[1],
-                                           [ADAMW_M] = &unused[2],
-                                           [ADAMW_V] = &unused[3]}};
-    call.operand[ADAMW_PARAM] = (struct operand){.present = true, .rank = 1, .dims = {1}};
-    call.operand[ADAMW_MASTER] = (struct operand){.present = _i == 1, .rank = 1, .dims = {1}};
-    call.operand[ADAMW_CORRECTIONS] = (struct operand){.present = true, .rank = 2, .dims = {1, 2}};
-    ref_run(&call, &tensors);
-    ck_assert_double_eq_tol(param, 1.9, 1e-9);
-    ck_assert_double_eq_tol(master, _i == 1 ? 1.9 : 2.0, 1e-9);
-    ck_assert_double_eq_tol(m, 0.25, 1e-15);
-    ck_assert_double_eq_tol(v, 0.0625, 1e-15);
-}
-
 #define DOCUMENTS 5
 static const int32_t lengths[DOCUMENTS] = {3, 5, 8, 1, 6};
 

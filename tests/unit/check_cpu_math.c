@@ -1,12 +1,9 @@
-/* Tests cpu_half.h against the C library in double, in ulp over the whole range, and the masks of
- * cpu_philox.h against ops/op.h. */
+/* Tests cpu_half.h against the C library in double, in ulp over the whole range. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
 
 #include "backends/cpu/cpu_half.h"
-#include "backends/cpu/cpu_philox.h"
-#include "tests/ops/random_bits.h"
 #include "tests/unit/unit_main.h"
 
 /* Returns |found - expected| in units of the last place of `expected` as fp32, at least the
@@ -68,33 +65,4 @@ TEST(normal_has_edges)
     ck_assert(cdf == 0.0f && kernel == 0.0f);
     normal_of(NAN, &cdf, &kernel);
     ck_assert(isnan(cdf) && isnan(kernel));
-}
-
-TEST(mask_is_philox)
-{
-    union scalar_word scalars[SCALAR_WORDS] = {{0}};
-    scalars[SCALAR_SEED_LO].u = (uint32_t)unit_seed();
-    scalars[SCALAR_SEED_HI].u = 77u;
-    scalars[SCALAR_STEP].i = 31;
-    struct cpu_mask mask = cpu_mask_make(scalars, 0.25f);
-    mask.site = 0x50003u;
-    mask.sample = 6;
-    const struct philox_key key =
-        philox_key_make((uint64_t)77 << 32 | (uint32_t)unit_seed(), RNG_DROPOUT);
-    int kept = 0;
-    for (int64_t groups = 1; groups <= CPU_MASK_GROUPS; groups++) {
-        float factor[8 * CPU_MASK_GROUPS];
-        const int64_t first = groups * 1000003;
-        cpu_mask_fill(&mask, first, groups, factor);
-        for (int64_t e = 0; e < 8 * groups; e++) {
-            const int64_t element = 8 * first + e;
-            const struct philox_block block =
-                philox4x32_10(key, dropout_counter(element, 0x50003, 6, 31));
-            const bool keep = dropout_bits(block, element) >= dropout_threshold(0.25f);
-            ck_assert(factor[e] == (keep ? dropout_scale(0.25f) : 0.0f));
-            kept += keep;
-        }
-    }
-    ck_assert_int_gt(kept, 8 * 32 * 65 / 2);
-    ck_assert_int_lt(kept, 8 * 32 * 65);
 }

@@ -1,6 +1,6 @@
-/* Tests of src/data/tokenizer_encoder.c: round trips, special tokens, faults. */
+/* Tests of src/data/tokenizer_encoder.c: round trips, special tokens, its cache.
+ * tests/e2e/tokenizer_json.py has the ids of random texts. */
 #include "base/utf8.h"
-#include "data/bpe_split.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_encoder.h"
 #include "tests/unit/bpe_fixture.h"
@@ -28,46 +28,6 @@ static void expect_decoded(const struct tokenizer *tokenizer, const int32_t *ids
         at += length;
     }
     ck_assert_uint_eq(at, count);
-}
-
-/* The ids are those of the pieces by the definition, for any earlier input of the encoder, and
- * decode to the text. */
-TEST(encoder_bpe_is_the_definition)
-{
-    struct data_fixture fixture;
-    struct tokenizer_encoder *used = NULL, *fresh = NULL;
-    struct bpe_splitter *splitter = NULL;
-    char text[300];
-    int32_t ids[300], expected[300], piece_ids[300];
-    fixture_open(&fixture);
-    struct tokenizer *tokenizer = make_trained(&fixture, 400);
-    ck_assert_int_eq(tokenizer_encoder_create(fixture.mem, tokenizer, &used), GT_OK);
-    ck_assert_int_eq(bpe_splitter_create(fixture.mem, BPE_SPLIT_GPT2, &splitter), GT_OK);
-    for (uint32_t i = 0; i < 500; i++) {
-        const size_t count = random_below(6, i, sizeof text);
-        const char *piece = NULL;
-        size_t expected_count = 0;
-        random_text(7000 + i, true, text, count);
-        bpe_splitter_begin(splitter, text, count);
-        for (size_t length; (length = bpe_splitter_next(splitter, &piece)) > 0;) {
-            const size_t n = plain_encode(tokenizer->bpe, piece, length, piece_ids);
-            memcpy(expected + expected_count, piece_ids, n * sizeof piece_ids[0]);
-            expected_count += n;
-        }
-        ck_assert_uint_eq(run(used, text, count, TOKENIZER_SPECIAL_AS_TEXT, ids), expected_count);
-        ck_assert_mem_eq(ids, expected, expected_count * sizeof ids[0]);
-        expect_decoded(tokenizer, ids, expected_count, text, count);
-        if (i % 100 != 0)
-            continue;
-        ck_assert_int_eq(tokenizer_encoder_create(fixture.mem, tokenizer, &fresh), GT_OK);
-        ck_assert_uint_eq(run(fresh, text, count, TOKENIZER_SPECIAL_AS_TEXT, ids), expected_count);
-        ck_assert_mem_eq(ids, expected, expected_count * sizeof ids[0]);
-        hostmem_free(fresh);
-    }
-    hostmem_free(splitter);
-    hostmem_free(used);
-    hostmem_free(tokenizer);
-    fixture_close(&fixture);
 }
 
 /* Text shown while it is generated is that of the bytes one by one, however they are divided into

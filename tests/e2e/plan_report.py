@@ -231,8 +231,6 @@ def least_budget():
         check(status == 3 and f"Needed    a memory_budget of at least {budget}\n" in text, f"least {name}: {text}")
         status, _, error = plan("text", f"--memory_budget={budget}", *arguments)
         check(status == 0, f"least {name}: {budget} does not work: {error!r}")
-    for bad in ("0", "-1", "abc", "1e30", "nan", "200%", "11.4", "1e6GiB"):
-        refused(f"memory_budget {bad}", 2, f"--memory_budget={bad}")
 
 
 def pinned_keys():

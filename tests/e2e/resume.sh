@@ -1,8 +1,8 @@
 #!/bin/sh
 # shellcheck disable=SC1091,SC2154,SC2317 # e2e.inc has the rest; functions are called through check
-# Resume is bit-exact: forty uninterrupted steps equal a run that was killed with -9, or asked to stop, and resumed; and
-# one, two and three threads give the same bytes.  With dropout, both samplers, one part and four.  A kill that misses
-# its window is tried again, and a test whose kills all missed fails.  GPT_TRAIN_BACKEND selects the backend.
+# Resume is bit-exact: forty uninterrupted steps equal a run that was killed with -9 and resumed; and one, two and three
+# threads give the same bytes.  With dropout, both samplers, one part and four.  A kill that misses its window is tried
+# again, and a test whose kills all missed fails.  tests/reliability/kills.py has the signals that ask a run to stop.
 . "${top_srcdir:?}/tests/e2e/e2e.inc"
 
 pid=
@@ -12,9 +12,6 @@ at_exit() {
 }
 
 mkfifo pipe
-# A shell without job control starts its background jobs with SIGINT ignored, and gpt-train keeps a signal ignored.
-default_signals=
-env --default-signal=INT true 2>/dev/null && default_signals="env --default-signal=INT"
 
 # Twelve micro-steps an update, so that a step lasts long enough for a kill to hit it.
 arguments() {
@@ -29,17 +26,16 @@ train() {
     run 0 "$GPT_TRAIN" $(arguments) --out_dir="$out" "$@"
 }
 
-# train_until LINE SIGNAL OUT ARGUMENT...: sends the signal once a line of the log begins with LINE; $status is the exit
-# status.
+# train_until LINE OUT ARGUMENT...: killed once a line of the log begins with LINE; $status is the exit status.
 train_until() {
-    line=$1 signal=$2 out=$3
-    shift 3
+    line=$1 out=$2
+    shift 2
     # shellcheck disable=SC2046
-    $default_signals "$GPT_TRAIN" $(arguments) --out_dir="$out" "$@" >pipe 2>stderr &
+    "$GPT_TRAIN" $(arguments) --out_dir="$out" "$@" >pipe 2>stderr &
     pid=$!
     while read -r text; do
         case $text in
-        "$line"*) kill -"$signal" "$pid" ;;
+        "$line"*) kill -9 "$pid" ;;
         esac
     done <pipe
     status=0
@@ -69,24 +65,12 @@ kill_and_resume() {
     shift
     for try in 1 2 3 4 5 6; do
         rm -rf "$folder"
-        train_until "iter 19:" KILL "$folder" "$@"
+        train_until "iter 19:" "$folder" "$@"
         killed_inside "$folder" && break
         echo "kill number $try missed its window: status $status, iteration $(last_iter "$folder")"
     done
     check "a kill hit the window" killed_inside "$folder"
     check "the resumed run" train "$folder" --init_from=resume "$@"
-}
-
-# stop_and_resume NUMBER SIGNAL LINE OUT ARGUMENT...: stopped at a line by a signal, saved, resumed to the end.
-stop_and_resume() {
-    number=$1 signal_name=$2 line=$3 folder=$4
-    shift 4
-    train_until "$line" "$signal_name" "$folder" "$@"
-    check "exit status after $signal_name" is "$status" $((128 + number))
-    check "no error line after $signal_name" is "$(errors stderr)" 0
-    check "what $signal_name saved is beyond the last step" [ "$(iter_of "$folder")" -gt "$(last_iter "$folder")" ]
-    check "$signal_name came before the end" [ "$(iter_of "$folder")" -lt 40 ]
-    check "the run resumed after $signal_name" train "$folder" --init_from=resume "$@"
 }
 
 check "the data" make_data
@@ -104,16 +88,6 @@ for threads in 2 3; do
 done
 check "another seed gives other bytes" train other --sampler=random --threads=1 --seed=7
 check "the comparison sees a difference" not same_run one-random other 2>/dev/null
-stop_and_resume 15 TERM "iter 9:" term-9 --sampler=random --threads=1
-check "TERM and resume equals one go" same_run one-random term-9
-if [ -n "$default_signals" ]; then
-    stop_and_resume 2 INT "iter 16:" int-16 --sampler=random --threads=1
-    check "INT around an evaluation and resume equals one go" same_run one-random int-16
-else
-    skip resume_sigint "env of this system cannot give a background job its SIGINT back"
-fi
-stop_and_resume 1 HUP "step 34:" hup-34 --sampler=random --threads=1
-check "HUP around a save and resume equals one go" same_run one-random hup-34
 # A second resume of a finished run changes nothing.
 checkpoint_sums one-random >before
 check "resuming a finished run" train one-random --init_from=resume --sampler=random --threads=1

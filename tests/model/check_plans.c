@@ -7,28 +7,22 @@
  *            around every tensor
  *   offload  two updates give the same bits wherever the optimizer state lives, in every format and
  *            with Muon, also where it moves in several slices
- *   losses   plans for smaller and smaller budgets train to the same losses over 20 steps, up to
- *            the order of sums
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/plan_alternatives.h"
-#include "plan/plan_search.h"
+#include "plan/plan_measure.h"
 #include "plan/plan_verify.h"
 #include "tests/model/model_fixture.h"
 #include "tests/unit/graph_check.h"
 #include "tests/unit/unit_main.h"
 
 #define SWEEP_PLANS 60
-#define SWEEP_PARTS 4 /* each is a separate test, for Check's time limit */
+#define SWEEP_PARTS 4
 #define DISTANCE_MEAN_MAX 2e-3
 #define DISTANCE_MAX 2e-2 /* copies under way are large beside models of a few kilobytes */
-#define STEPS 20
-#define STEP_SAMPLES 12
-#define LOSS_BOUND 1e-5 /* relative; the effect of another order of fp32 sums on a loss */
 
 /* Returns a number in [low, high]. */
 static int32_t draw(uint64_t plan, uint64_t *index, int32_t low, int32_t high)
@@ -224,124 +218,4 @@ TEST_LOOP(offload_keeps_every_bit, sizeof offload_cases / sizeof offload_cases[0
         }
         rig_close(&resident);
     }
-}
-
-/* ---- losses ---- */
-
-/* Returns the options of the model whose losses are compared. */
-static struct model_options losses_options(void)
-{
-    struct model_options options = rig_options(true, 0.0f, GELU_ERF);
-    options.config.n_layer = 4;
-    options.generate = false;
-    options.choice.loss_chunk_rows = 96;
-    options.choice.evaluate_batch = STEP_SAMPLES;
-    options.correction_rows = STEPS;
-    measure_micro_batch_set(&options, STEP_SAMPLES, STEP_SAMPLES);
-    return options;
-}
-
-/* Feeds samples [base, base + batch) of a step: the same tokens for every micro-batch size.  The
- * next token mostly follows from the last one, so that there is something to learn. */
-static void samples_feed(struct rig *rig, const struct program_io *io, int32_t step, int32_t base)
-{
-    int32_t rows = io->batch * io->time, vocab = rig->model->options.config.vocab_size;
-    int32_t *ids = calloc(2 * (size_t)rows, sizeof *ids), *targets = ids + rows;
-    rig_need(ids != NULL, "out of memory");
-    for (int32_t row = 0; row < rows; row++) {
-        int32_t sample = base + row / io->time, t = row % io->time;
-        double start = rig_uniform(rig->seed, 500 + (uint64_t)step, (uint64_t)sample);
-        ids[row] = ((int32_t)(start * vocab) + 3 * t) % vocab;
-        targets[row] = (ids[row] + 3) % vocab;
-    }
-    rig_rows_upload(rig, io, ids, targets);
-    free(ids);
-}
-
-/* The mean losses of STEPS updates, and the first parameter at the end. */
-struct course {
-    double loss[STEPS];
-    float *weights;
-    int64_t weight_count;
-};
-
-static void course_run(const struct model_options *options, struct course *out)
-{
-    struct rig rig;
-    rig_open(&rig, options, &(struct rig_how){.threads = 1}, unit_seed());
-    double tokens = (double)STEP_SAMPLES * options->config.block_size;
-    rig.scalars[SCALAR_LEARNING_RATE].f = 1e-3f;
-    rig.scalars[SCALAR_LOSS_GRADIENT].f = (float)(1.0 / tokens);
-    for (int32_t step = 0; step < STEPS; step++) {
-        double sum = 0.0;
-        int32_t sample = 0;
-        rig.scalars[SCALAR_STEP].i = step;
-        for (int32_t k = 0; k < rig.model->options.micro_steps; k++) {
-            const struct program_io *io = rig_step_io(&rig, k);
-            rig.scalars[SCALAR_LOSS_SUM].f = 0.0f;
-            rig.scalars[SCALAR_SAMPLE_BASE].i = sample;
-            samples_feed(&rig, io, step, sample);
-            rig_run(&rig, io->program);
-            sum += (double)rig.scalars[SCALAR_LOSS_SUM].f;
-            sample += io->batch;
-        }
-        ck_assert_int_eq(sample, STEP_SAMPLES);
-        rig_run(&rig, rig.model->update.program);
-        out->loss[step] = sum / tokens;
-    }
-    int32_t tensor = rig.model->parameters.at[0].tensor;
-    out->weights = rig_download(&rig, tensor);
-    out->weight_count = graph_tensor_elements(rig.model->graph, tensor);
-    rig_close(&rig);
-}
-
-/* Returns the plan that the search finds for `percent` of the bytes of the unlimited plan. */
-static struct search_result budget_search(const struct model_options *options, int percent)
-{
-    struct hostmem *mem;
-    struct search_result result;
-    struct search_request request = {.options = *options,
-                                     .samples = STEP_SAMPLES,
-                                     .plan = {.alignment_bytes = 64},
-                                     .rates = plan_rates_of_peaks(1e11, 1e11),
-                                     .share.device_bytes = UINT64_MAX};
-    rig_need(hostmem_create(&mem) == GT_OK, "hostmem");
-    ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
-    request.share.device_bytes = result.found.arena_bytes / 100 * (uint64_t)percent;
-    ck_assert_msg(percent == 100 || plan_search(mem, &request, &result) == GT_OK,
-                  "nothing fits %d %%", percent);
-    hostmem_destroy(mem);
-    return result;
-}
-
-TEST(budgets_change_losses_by_rounding_only)
-{
-    static const int percents[] = {100, 60, 45, 40};
-    struct model_options options = losses_options();
-    struct course first, other;
-    int32_t micro_batch_min = STEP_SAMPLES;
-    course_run(&options, &first);
-    ck_assert_double_lt(first.loss[STEPS - 1],
-                        0.9 * first.loss[0]); /* the loss falls, so that it depends on updates */
-    double worst = 0.0;
-    for (size_t i = 0; i < sizeof percents / sizeof percents[0]; i++) {
-        struct search_result result = budget_search(&options, percents[i]);
-        char text[SEARCH_OPTIONS_TEXT_MAX];
-        course_run(&result.found.options, &other);
-        for (int32_t step = 0; step < STEPS; step++) {
-            double distance = fabs(other.loss[step] / first.loss[step] - 1.0);
-            worst = distance > worst ? distance : worst;
-            ck_assert_msg(distance <= LOSS_BOUND, "%d %% (%s), step %d: loss %.9g, else %.9g",
-                          percents[i], search_options_text(text, &result.found.options), (int)step,
-                          other.loss[step], first.loss[step]);
-        }
-        micro_batch_min = result.found.options.choice.micro_batch < micro_batch_min
-                              ? result.found.options.choice.micro_batch
-                              : micro_batch_min;
-        printf("%d %%: %s\n", percents[i], search_options_text(text, &result.found.options));
-        free(other.weights);
-    }
-    printf("largest relative difference of a loss: %.2g\n", worst);
-    ck_assert_int_lt(micro_batch_min, STEP_SAMPLES);
-    free(first.weights);
 }

@@ -225,7 +225,6 @@ static bool order_lockstep, order_known;
 static uint64_t order_seed = 1, random_state;
 static int device_capability = 86;
 static uint64_t launches; /* so far */
-static struct emulator_stats stats;
 
 static void fail_at(const char *format, va_list arguments)
 {
@@ -573,15 +572,11 @@ static void ldmatrix_run(bool transposed, struct fiber *warp)
 {
     for (int m = 0; m < 4; m++) {
         uint16_t matrix[8][8];
-        unsigned banks = 0;
         for (int row = 0; row < 8; row++) {
             const struct emulator_ldmatrix *share =
                 (const struct emulator_ldmatrix *)warp[m * 8 + row].share;
-            banks |= 1u << share->address / 16 % 8;
             memcpy(matrix[row], share->row, sizeof matrix[row]);
         }
-        stats.matrix_rows++;
-        stats.conflicts += banks != 0xff;
         for (int lane = 0; lane < WARP_SIZE; lane++) {
             int i = lane / 4, j = lane % 4 * 2;
             uint16_t low = transposed ? matrix[j][i] : matrix[i][j];
@@ -652,7 +647,6 @@ static void mma_run(enum emulator_op op, struct fiber *warp)
 {
     int depth = op == EMULATOR_MMA_8_F16 ? 8 : 16;
     struct warp_matrices all;
-    stats.products++;
     for (int lane = 0; lane < WARP_SIZE; lane++)
         fragments_collect(op, &all, (const struct emulator_mma *)warp[lane].share, lane);
     if (op == EMULATOR_MMA_16_HALF)
@@ -989,9 +983,4 @@ void emulator_run(const struct emulator_launch *launch)
 void emulator_capability_set(int capability)
 {
     device_capability = capability;
-}
-
-void emulator_stats_get(struct emulator_stats *out)
-{
-    *out = stats;
 }

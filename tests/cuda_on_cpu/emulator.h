@@ -157,14 +157,6 @@ static inline void __trap(void)
     emulator_fail("a trap");
 }
 
-/* Relaxed, as on the cards. */
-template <typename T> static inline T atomicAdd(T *at, std::common_type_t<T> value)
-{
-    static_assert(std::is_integral<T>::value && sizeof(T) >= 4,
-                  "the order of float atomics is not fixed");
-    return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
-}
-
 /* ---- bits, integers, floats ---- */
 
 template <typename To, typename From> static inline To emulator_bits(From value)

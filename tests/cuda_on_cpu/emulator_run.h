@@ -35,12 +35,6 @@ struct emulator_launch {
     void *context;
 };
 
-struct emulator_stats {
-    uint64_t products;    /* warp-level mma */
-    uint64_t matrix_rows; /* phases of ldmatrix: eight rows of one 8x8 matrix */
-    uint64_t conflicts;   /* phases whose rows share a bank */
-};
-
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -52,7 +46,6 @@ void emulator_run(const struct emulator_launch *launch);
 bool emulator_order_set(const char *text);
 /* 10 * major + minor of the device; a wrapper that needs more fails. */
 void emulator_capability_set(int capability);
-void emulator_stats_get(struct emulator_stats *out);
 
 #ifdef __cplusplus
 }

@@ -301,7 +301,7 @@ static bool size_read(const char **text, size_t *out)
     return true;
 }
 
-bool fake_cuda_devices_set(const char *text)
+static bool devices_set(const char *text)
 {
     std::vector<fake_device> devices;
     if (strcmp(text, "none") == 0) {
@@ -344,7 +344,7 @@ static bool trigger_read(const char *text, struct trigger *out, const char **res
     return end != text + length + 1 && out->countdown > 0;
 }
 
-bool fake_cuda_fail_set(const char *text)
+static bool fail_set(const char *text)
 {
     struct trigger trigger;
     const char *rest;
@@ -365,7 +365,7 @@ bool fake_cuda_fail_set(const char *text)
     return true;
 }
 
-bool fake_cuda_taken_set(const char *text)
+static bool taken_set(const char *text)
 {
     struct state *state = state_get();
     struct trigger trigger;
@@ -384,7 +384,7 @@ bool fake_cuda_taken_set(const char *text)
     return true;
 }
 
-bool fake_cuda_copies_set(const char *text)
+static bool copies_set(const char *text)
 {
     const bool early = strcmp(text, "early") == 0, random = strncmp(text, "random:", 7) == 0;
     if (!early && !random && strcmp(text, "late") != 0)
@@ -411,27 +411,10 @@ static bool engines_set(const char *text)
     return state_get()->engines == 1 || state_get()->engines == 2;
 }
 
-bool fake_cuda_driver_set(const char *text)
+static bool driver_set(const char *text)
 {
     state_get()->driver = atoi(text);
     return true;
-}
-
-void fake_cuda_reset(void)
-{
-    struct state *state = state_get();
-    for (cudaStream_t stream : state->streams)
-        stream->queue.clear();
-    state->default_stream.queue.clear();
-    state->last = state->sticky = cudaSuccess;
-    state->taken = state->taken_later = 0;
-    state->calls.clear();
-    state->refused.clear();
-    const size_t live = state->count.live_bytes, pinned = state->count.pinned_bytes;
-    state->count = {};
-    state->count.live_bytes = state->count.live_bytes_peak = live;
-    state->count.pinned_bytes = state->count.pinned_bytes_peak = pinned;
-    state->fail = state->take = trigger();
 }
 
 static size_t objects_alive(const struct state *state)
@@ -484,15 +467,12 @@ static void environment_read(void)
     static const struct {
         const char *name;
         bool (*set)(const char *text);
-    } settings[] = {{"GT_CUDA_ON_CPU_DEVICES", fake_cuda_devices_set},
-                    {"GT_CUDA_ON_CPU_DRIVER", fake_cuda_driver_set},
-                    {"GT_CUDA_ON_CPU_TAKEN", fake_cuda_taken_set},
-                    {"GT_CUDA_ON_CPU_FAIL", fake_cuda_fail_set},
-                    {"GT_CUDA_ON_CPU_COPIES", fake_cuda_copies_set},
-                    {"GT_CUDA_ON_CPU_PIN", pin_limit_set},
-                    {"GT_CUDA_ON_CPU_LINK", link_set},
-                    {"GT_CUDA_ON_CPU_ENGINES", engines_set},
-                    {"GT_CUDA_ON_CPU_REPORT", report_set}};
+    } settings[] = {
+        {"GT_CUDA_ON_CPU_DEVICES", devices_set}, {"GT_CUDA_ON_CPU_DRIVER", driver_set},
+        {"GT_CUDA_ON_CPU_TAKEN", taken_set},     {"GT_CUDA_ON_CPU_FAIL", fail_set},
+        {"GT_CUDA_ON_CPU_COPIES", copies_set},   {"GT_CUDA_ON_CPU_PIN", pin_limit_set},
+        {"GT_CUDA_ON_CPU_LINK", link_set},       {"GT_CUDA_ON_CPU_ENGINES", engines_set},
+        {"GT_CUDA_ON_CPU_REPORT", report_set}};
     for (const auto &setting : settings) {
         const char *text = getenv(setting.name);
         if (!text || !*text || setting.set(text))
@@ -507,13 +487,6 @@ void fake_cuda_counters_get(struct fake_cuda_counters *out)
 {
     *out = state_get()->count;
     out->objects_alive = objects_alive(state_get());
-}
-
-uint64_t fake_cuda_calls_of(const char *function)
-{
-    const struct state *state = state_get();
-    auto found = state->calls.find(function);
-    return found == state->calls.end() ? 0 : found->second.total;
 }
 
 /* ---- streams ---- */

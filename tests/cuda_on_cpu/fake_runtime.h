@@ -1,7 +1,7 @@
 /* Knobs and counters of the fake CUDA run-time library and the fake cuBLASLt; the API itself is
  * cuda_runtime.h and cublasLt.h.
  *
- * A program is configured by its environment, or by these functions:
+ * A program is configured by its environment:
  *   GT_CUDA_ON_CPU_DEVICES   "86:12g:NAME,75:8g:NAME": capability, memory (k, m, g) and name of
  *                            each device; "none".  "86x2": with two multiprocessors instead of 28.
  *                            Default: one of 12 GiB, sm_86
@@ -81,17 +81,7 @@ extern "C" {
 #endif
 
 void fake_cuda_counters_get(struct fake_cuda_counters *out);
-uint64_t fake_cuda_calls_of(const char *function);
-/* Parse the formats of the environment.  Return false, and change nothing, when the text is
- * invalid. */
-bool fake_cuda_devices_set(const char *text);
-bool fake_cuda_fail_set(const char *text);
-bool fake_cuda_taken_set(const char *text);
-bool fake_cuda_copies_set(const char *text);
-bool fake_cuda_driver_set(const char *text);
 bool fake_cuda_error_is_sticky(cudaError_t error);
-/* Resets errors, queues, limits and counters; live objects stay alive. */
-void fake_cuda_reset(void);
 
 #ifdef __cplusplus
 }

@@ -5,15 +5,12 @@ nvcc puts the machine code of each architecture, and PTX, into the section .nv_f
 (magic 0xBA55ED50, version, header bytes, bytes of what follows), each followed by entries whose header has a kind (1
 PTX, 2 machine code), its own size, that of its data and, at byte 28, the architecture.  In a build configured
 --with-cuda the script reads gpt-train: every kernel file must have code for each of CUDA_ARCHS, and PTX of
-CUDA_PTX_ARCH, or none; and cuBLASLt must not be linked.  Otherwise, if there is an nvcc, it compiles one kernel for
-three architectures, two of them from one PTX, and reads the result.  The last line is "checks: ...".
+CUDA_PTX_ARCH, or none; and cuBLASLt must not be linked.  The last line is "checks: ...".
 """
 import os
-import shutil
 import struct
-import subprocess
 
-from checks import GPT_TRAIN, SOURCE, check, end, read, skip
+from checks import GPT_TRAIN, check, end, read, skip
 
 MAGIC = 0xBA55ED50
 PTX, ELF = 1, 2
@@ -66,25 +63,12 @@ def of_this_build(program, archs, ptx):
     print(f"{program}: {len(with_code)} kernel files for {' '.join(map(str, archs))} and PTX of {' '.join(ptx) or 'none'}")
 
 
-def of_one_kernel(nvcc):
-    done = subprocess.run(
-        [nvcc, "-gencode=arch=compute_75,code=sm_75", "-gencode=arch=compute_80,code=[sm_80,sm_86,compute_80]",
-         "-std=c++17", f"-I{SOURCE}/src", f"-I{SOURCE}", "-c", f"{SOURCE}/backends/cuda/kernels/norm.cu", "-o", "kernel.o"],
-        check=False, capture_output=True, text=True)
-    check(done.returncode == 0, f"nvcc: {done.stderr[-400:]}")
-    found = containers(section("kernel.o", ".nv_fatbin")) if done.returncode == 0 else []
-    check(found == [{(ELF, 75), (ELF, 80), (ELF, 86), (PTX, 80)}], f"one kernel for sm_75, sm_80, sm_86 and PTX: {found}")
-
-
 def main():
     archs = [int(arch) for arch in os.environ.get("CUDA_ARCHS", "").split()]
-    nvcc = os.environ.get("NVCC") or shutil.which("nvcc", path=os.environ.get("PATH", "") + ":/usr/local/cuda/bin")
     if archs:
         of_this_build(GPT_TRAIN, archs, os.environ["CUDA_PTX_ARCH"].split())
-    elif nvcc:
-        of_one_kernel(nvcc)
     else:
-        skip("cuda_fatbin", "no build --with-cuda and no nvcc")
+        skip("cuda_fatbin", "no build --with-cuda")
 
 
 end(main)

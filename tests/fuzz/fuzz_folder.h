@@ -72,16 +72,6 @@ static inline void fuzz_folder_make(const char *below)
     FUZZ_CHECK(atexit(fuzz_folder_remove) == 0);
 }
 
-/* Creates the folder and makes it the user's cache. */
-static inline void fuzz_cache_make(const char *below)
-{
-    if (fuzz_place.above[0] != '\0')
-        return;
-    umask(077);
-    fuzz_folder_make(below);
-    FUZZ_CHECK(setenv("XDG_CACHE_HOME", fuzz_place.above, 1) == 0);
-}
-
 /* Checks that the foreign file is unchanged. */
 static inline void fuzz_folder_check(void)
 {

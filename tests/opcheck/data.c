@@ -101,11 +101,3 @@ void case_data_free(struct case_data *data)
         free(data->ref.drift[slot]);
     }
 }
-
-bool case_workspace_spoil(struct backend *backend, const struct check_case *check,
-                          const struct op_call *call, const struct case_data *data)
-{
-    const uint8_t *nan = data->before + check->call.workspace.offset_bytes;
-    return call->workspace_bytes == 0 ||
-           backend->ops->upload(backend, call->workspace, nan, call->workspace_bytes) == GT_OK;
-}

@@ -74,11 +74,6 @@ void case_data_free(struct case_data *data);
 /* Returns the image of a case before the run, after the case is laid out; free() it. */
 uint8_t *case_image_make(const struct check_case *check);
 
-/* Fills the workspace of `call`, which is the case's call in another layout, with NaN.  No op has
- * written to the workspace yet, and ops may not rely on the arena's zeros. */
-bool case_workspace_spoil(struct backend *backend, const struct check_case *check,
-                          const struct op_call *call, const struct case_data *data);
-
 /* judge.c: applies the rule (see there) to the image `after`. */
 void judge(const struct check_case *check, const struct case_data *data, const uint8_t *after,
            struct verdict *out);

@@ -5,14 +5,6 @@
 
 #include "ops/op.h"
 
-static inline struct philox_block dropout_counter(int64_t element, int32_t site, int32_t sample,
-                                                  int32_t step)
-{
-    struct philox_block counter = {
-        {(uint32_t)(element / 8), (uint32_t)site, (uint32_t)sample, (uint32_t)step}};
-    return counter;
-}
-
 static inline struct philox_block rounding_counter(uint64_t index, uint32_t step, uint32_t stream)
 {
     struct philox_block counter = {

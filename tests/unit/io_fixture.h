@@ -98,28 +98,6 @@ static inline char *io_file_read(const char *path, size_t *out_count)
     return bytes;
 }
 
-/* Empties folder `to` and copies the files of `from` into it: the state that a kill at this moment
- * would leave. */
-static inline void io_folder_copy(const char *from, const char *to)
-{
-    io_folder_empty(to);
-    DIR *dir = opendir(from);
-    ck_assert_ptr_nonnull(dir);
-    const struct dirent *entry;
-    while ((entry = readdir(dir)) != NULL) {
-        char source[FILE_PATH_MAX], target[FILE_PATH_MAX];
-        size_t count;
-        if (entry->d_name[0] == '.')
-            continue;
-        io_path(source, from, entry->d_name);
-        io_path(target, to, entry->d_name);
-        char *bytes = io_file_read(source, &count);
-        io_file_write(target, bytes, count);
-        free(bytes);
-    }
-    (void)closedir(dir);
-}
-
 /* Inverts one bit of a file in place; the same call again restores it. */
 static inline void io_file_flip(const char *path, size_t bit)
 {

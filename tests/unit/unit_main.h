@@ -47,7 +47,6 @@ void unit_fixture_set(void (*setup)(void), void (*teardown)(void));
     UNIT_BEFORE(name, unit_test_add(&name##_entry, count, signal))            \
     static void name##_fn(int _i CK_ATTRIBUTE_UNUSED)
 #define TEST_LOOP(name, count) TEST_SIGNAL(name, count, 0)
-#define TEST_ROWS(name, table) TEST_SIGNAL(name, sizeof table / sizeof table[0], 0)
 #define TEST(name) TEST_SIGNAL(name, 1, 0)
 #define TEST_FIXTURE(setup, teardown) UNIT_BEFORE(unit_##setup, unit_fixture_set(setup, teardown))
 

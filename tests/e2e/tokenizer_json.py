@@ -13,6 +13,7 @@ hand-written splits over unicodedata's categories, merges one by one.
   refusals  what would change ids and is not supported, by name
 """
 import array
+import functools
 import json
 import os
 import random
@@ -203,15 +204,12 @@ def words(count, seed):
     return "".join(source.choice(parts) for _ in range(count))
 
 
-def merges_of(text, count):
-    """Learns merges from windows of the text, so that they cross the borders of every split."""
-    lists = [[ALPHABET[byte] for byte in text[at:at + 9].encode()] for at in range(0, len(text), 9)]
+def merges_learned(lists, count):
     merges = []
     for _ in range(count):
         pairs = {}
-        for parts in lists:
-            for pair in zip(parts, parts[1:]):
-                pairs[pair] = pairs.get(pair, 0) + 1
+        for pair in (pair for parts in lists for pair in zip(parts, parts[1:])):
+            pairs[pair] = pairs.get(pair, 0) + 1
         best = max(pairs, key=lambda pair: (pairs[pair], pair))
         merges.append(list(best))
         for parts in lists:
@@ -219,6 +217,12 @@ def merges_of(text, count):
                 if at < len(parts) and (parts[at - 1], parts[at]) == best:
                     parts[at - 1:at + 1] = ["".join(best)]
     return merges
+
+
+@functools.cache
+def merges_of(text, count):
+    """Learns merges from windows of the text, so that they cross the borders of every split."""
+    return merges_learned([[ALPHABET[byte] for byte in text[at:at + 9].encode()] for at in range(0, len(text), 9)], count)
 
 
 def added(first, special, *texts):
@@ -294,7 +298,10 @@ def odd_texts():
     common = [" ", "  ", "\n", "\r\n", "\t", "\u00a0", "\u3000", "\u0085", "a", "E", "1", "23", "456", "\u0663", "\u00bd", "'", "'s",
               "'\u017f", "'\u017fx", "'RE", "x", "\u2019", "!", ".\n", "\u00e9", "e\u0301", "\u212b", "\u0958", "\u1100\u1161\u11a8", "\u65e5", "\U0001f600",
               "<think>", "<think", "</think>", "<|endoftext|>", "the", " other"]
-    texts = ["".join(characters[at:at + 48]) for at in range(0, len(characters), 48)]
+    # The first and last of each run of one category, and every eighth between them.
+    kinds = [unicodedata.category(character) for character in characters]
+    edges = [character for at, character in enumerate(characters) if at % 8 == 0 or kinds[at - 1:at + 2] != [kinds[at]] * 3]
+    texts = ["".join(edges[at:at + 48]) for at in range(0, len(edges), 48)]
     for _ in range(2500):
         draws = [source.random() for _ in range(source.randrange(1, 30))]
         texts.append("".join(source.choice(common if draw < 0.8 else marks if draw < 0.9 else characters) for draw in draws))
@@ -596,21 +603,17 @@ class Marks:
         return ids + self.between(text[begin:], begin == 0)
 
 
+@functools.cache
+def marked_merges(pattern):
+    """Returns a text with marks, and merges learned from the parts that a pattern finds in it."""
+    text = re.sub("[\n\r\u3002]", "", words(2000, 5)).replace(" ", MARK) # these have no token but those of their bytes
+    lists = [list(part) for part in re.findall(pattern, text)]
+    return text, merges_learned(lists, 120)
+
+
 def make_marks(name):
     """Returns tokenizer.json; "whole" has tokens that reach over the beginning of a word."""
-    text = re.sub("[\n\r\u3002]", "", words(2000, 5)).replace(" ", MARK) # these have no token but those of their bytes
-    lists = [list(part) for part in re.findall(".{1,9}" if name == "whole" else f"{MARK}*[^{MARK}]+", text)]
-    merges = []
-    for _ in range(120):
-        pairs = {}
-        for pair in (pair for parts in lists for pair in zip(parts, parts[1:])):
-            pairs[pair] = pairs.get(pair, 0) + 1
-        best = max(pairs, key=lambda pair: (pairs[pair], pair))
-        merges.append(list(best))
-        for parts in lists:
-            for at in range(len(parts) - 1, 0, -1):
-                if at < len(parts) and (parts[at - 1], parts[at]) == best:
-                    parts[at - 1:at + 1] = ["".join(best)]
+    text, merges = marked_merges(".{1,9}" if name == "whole" else f"{MARK}*[^{MARK}]+")
     texts = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *dict.fromkeys("".join(merge) for merge in merges),
              *sorted(set(text))]
     vocab = {text: number for number, text in enumerate(dict.fromkeys(texts))}

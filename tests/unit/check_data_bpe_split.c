@@ -1,5 +1,5 @@
-/* Tests of src/data/bpe_split.c: GPT-2's split on texts with known pieces, bytes that are not UTF-8,
- * and cutting.  tests/e2e/tokenizer_json.py has every split on random texts. */
+/* Tests of src/data/bpe_split.c: GPT-2's split on texts with known pieces, bytes that are not
+ * UTF-8, and cutting.  tests/e2e/tokenizer_json.py has every split on random texts. */
 #include "data/bpe_split.h"
 
 #include "data/documents.h"

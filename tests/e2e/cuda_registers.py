@@ -6,10 +6,8 @@ kernels of LIMITED, which are short of instructions or have a large share of a s
 that enough warps are resident, and on the instructions of their fast path (cuda_sass.py), where there is an nvdisasm.
 Without options the two cheapest of them are compiled, each for two architectures: attention's backward tiles, the largest,
 take nvcc most of a minute.  CHECK_LONG=1 compiles those of LONG_TOO as well, `--all` every file for all architectures, from
-the same PTX as a build, and prints the tables: registers, instructions, and the warps per
-multiprocessor, derived from registers, shared memory and the limits of CUDA's programming guide ("Technical
-Specifications per Compute Capability").  `--arch=75,120` selects other architectures.  No nvcc: skipped by name.  The
-last line is "checks: P passed, F failed, S skipped".
+the same PTX as a build, and prints tables of registers and instructions.  `--arch=75,120` selects other architectures.
+No nvcc: skipped by name.  The last line is "checks: P passed, F failed, S skipped".
 """
 import concurrent.futures
 import glob
@@ -53,41 +51,6 @@ LIMITED = (
     ("gemm_half 1 0 0", 255, 1, "HMMA", "LDGSTS", None, 450),
     ("gemm_half 1 0 1", 255, 1, "LDGSTS", "HMMA", None, 455),
 )
-# Per multiprocessor: warps, blocks, KiB of shared memory, registers.  Since 8.0 a block takes 1 KiB more.
-LIMITS = {
-    "75": (32, 16, 64, 65536), "86": (48, 16, 100, 65536), "89": (48, 24, 100, 65536), "90": (64, 32, 228, 65536),
-    "120": (48, 24, 100, 65536)
-}
-
-
-def backward_shared(numbers, arch):
-    """Returns the bytes of a block of attention_backward_tiles: its rows, at once (2) also ds, and one or two stages."""
-    size, at_once, values = numbers[0] + 8, numbers[1] == 2, numbers[1] == 3
-    own, stage = 128 * (4 * size + 80) if at_once else 128 * size if values else 256 * size, 128 * size
-    if numbers[0] <= 128:  # above it lse and delta are in the padding
-        stage += 256
-    most = (LIMITS[arch][2] - 1) * 1024
-    return own + (2 if int(arch) >= 80 and own + 2 * stage <= most else 1) * stage
-
-
-# The kernels that make up most of a step: threads per block, and dynamic shared memory as a function of the numbers in
-# the name (head size first) and the architecture.  The forward's last number is its warps.
-LAUNCHES = {
-    "attention_forward_tiles": (None, lambda numbers, _: (16 * numbers[-1] + 128) * (numbers[0] + 8) * 2),
-    "attention_backward_tiles": (None, backward_shared),
-    "attention_forward_plain": (128, lambda numbers, _: 4 * ((64 + 32) * (numbers[0] + 4) + 64 * 40)
-                                if numbers[0] <= 128 else 4 * ((32 + 16) * (numbers[0] + 4) + 32 * 24)),
-    "layernorm_forward": (256, None),
-    "layernorm_backward": (256, None),
-    "cross_entropy": (512, None),
-    "adamw": (256, None),
-    "adamw_lean": (256, None),
-    "gelu_forward": (256, None),
-    "gelu_backward": (256, None),
-    "residual": (256, None),
-}
-
-
 def demangled(name):
     """Demangles to "attention_backward_tiles fp16 64 0 1": the kernel, the dtypes and the constants of its template."""
     own, at = name, 2
@@ -178,36 +141,6 @@ def kernels_print(table, archs):
               f" | {sum(cell[1] for cell in every)} | {max(cell[2] for cell in every)} |")
 
 
-def warps(arch, registers, shared, threads):
-    """Returns the warps of such blocks per multiprocessor; a warp's registers are allocated in units of 256."""
-    most, blocks, shared_kib, file = LIMITS[arch]
-    own = (registers * 32 + 255) // 256 * 256
-    fitting = min(blocks, most // (threads // 32), file // own // (threads // 32))
-    per_block = shared + (1024 if int(arch) >= 80 else 0)
-    return min(fitting, shared_kib * 1024 // max(per_block, 1)) * (threads // 32)
-
-
-def occupancy_print(table, archs):
-    archs = [arch for arch in archs if arch in LIMITS]
-    print("\n| kernel | threads | " + " | ".join(f"warps, sm_{a} (of {LIMITS[a][0]})" for a in archs) + " |")
-    print("|---" * (len(archs) + 2) + "|")
-    for (_, name), by_arch in sorted(table.items(), key=lambda item: item[0][1]):
-        words = name.split()
-        if words[0] not in LAUNCHES:
-            continue
-        threads, dynamic = LAUNCHES[words[0]]
-        numbers = [int(word) for word in words[1:] if word.isdigit()]
-        warps_of_name = numbers[-1] if "forward" in words[0] else 8 if numbers[1:2] == [2] else 4
-        threads = threads or 32 * warps_of_name
-        cells = []
-        for arch in archs:
-            registers, _, static = by_arch.get(arch, (0, 0, 0))
-            shared = static + (dynamic(numbers, arch) if dynamic else 0)
-            cells.append(str(warps(arch, registers, shared, threads)) if registers > 12 else "-")
-        if any(cell != "-" for cell in cells):
-            print(f"| {name} | {threads} | " + " | ".join(cells) + " |")
-
-
 def main():
     nvcc = os.environ.get("NVCC") or shutil.which("nvcc", path=os.environ.get("PATH", "") + ":/usr/local/cuda/bin")
     if not nvcc:
@@ -235,7 +168,6 @@ def main():
             limits_check(rows, codes, arch, counts)
     kernels_print(table, archs)
     counts_print(counts)
-    occupancy_print(table, archs)
 
 
 end(main)

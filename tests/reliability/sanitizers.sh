@@ -2,7 +2,8 @@
 # The programs once more under each sanitizer: sanitizers.sh SOURCE-FOLDER BUILD-FOLDER [asan] [tsan]
 #   asan      unit and model tests, cases of every op on the cpu, and the scripts that spend their time in our programs,
 #             with AddressSanitizer and UndefinedBehaviorSanitizer; tests/fuzz has the parsers, tests/cuda_on_cpu the kernels
-#   tsan      what runs several threads, with ThreadSanitizer; clang, because gcc's OpenMP is not instrumented
+#   tsan      what runs several threads, with ThreadSanitizer; by clang, whose libomp tells it through Archer which threads
+#             wait for which, while gcc's OpenMP gives false reports
 # Each has its own build folder below BUILD-FOLDER.  JOBS is the number of jobs (2).
 set -u
 source_folder=$(cd "${1:?}" && pwd) || exit 1
@@ -47,7 +48,8 @@ tsan() {
     export TSAN_OPTIONS="halt_on_error=1 ignore_noninstrumented_modules=1"
     run_tests tests/unit/check_cpu_backend tests/unit/check_exec tests/unit/check_log tests/unit/check_session \
         tests/unit/check_thread tests/unit/check_data_tokenizer_encoder tests/model/check_programs tests/e2e/sample.sh \
-        tests/reliability/strict_resume.py tests/e2e/resume.sh tests/unit/check_cpu_ops tests/unit/check_cpu_gemm
+        tests/reliability/strict_resume.py tests/e2e/resume.sh tests/e2e/tokenizer.py tests/unit/check_cpu_ops \
+        tests/unit/check_cpu_gemm
     status=$?
     tests/opcheck/opcheck --threads --backend=cpu --dtype=float32 || status=1
     return "$status"

@@ -6,7 +6,6 @@
 #include "model/model.h"
 #include "model/model_create.h"
 #include "model/parameters.h"
-#include "tests/unit/graph_check.h"
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 
@@ -205,7 +204,6 @@ TEST(programs_are_those_that_were_asked_for)
     ck_assert_int_eq(model->graph->program_count, 7);
     ck_assert_int_eq(model->train_remainder.batch, 1);
     ck_assert_int_eq(model->decode.time, 1);
-    ck_assert(graph_check(model->graph));
     const struct program *update = &model->graph->programs[model->update.program];
     ck_assert_int_eq(update->count, 2 * model->parameters.count + 1);
     for (int32_t i = 0; i < model->parameters.count; i++) {

@@ -28,7 +28,7 @@ int32_t fixture_copy(struct graph *graph, int32_t program, int32_t from, int32_t
                      bool accumulate);
 int32_t fixture_residual(struct graph *graph, int32_t program, int32_t x, int32_t y, int32_t to);
 
-/* Returns a random graph that graph_check() accepts.  Every input is read by its program. */
+/* Returns a random graph, whose ops read what was written.  Every input is read by its program. */
 struct graph *fixture_random_graph(struct hostmem *mem, uint64_t seed);
 
 #endif

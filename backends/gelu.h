@@ -148,4 +148,17 @@ BITS_FUNCTION void swiglu_gradients(float dy, enum gate_kind gate, float *a, flo
     *b = dy * (old * s);
 }
 
+/* Return a gate's factor, s(z) or z s(z), and its derivative. */
+BITS_FUNCTION float gate_of(float z, enum gate_kind gate)
+{
+    const float s = 1.0f / (1.0f + exp_clamped(-z));
+    return gate == GATE_SIGMOID ? s : z * s;
+}
+
+BITS_FUNCTION float gate_slope(float z, enum gate_kind gate)
+{
+    const float e = exp_clamped(-z), s = 1.0f / (1.0f + e), rest = e * s;
+    return gate == GATE_SIGMOID ? s * rest : s * (1.0f + z * rest);
+}
+
 #endif

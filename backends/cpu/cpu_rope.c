@@ -12,12 +12,13 @@
 struct rope {
     struct cpu_floats in, x, out; /* in: x, or dy; x: of the backward with gains */
     const float *table, *gain;    /* gain: NULL if absent */
-    int64_t columns, size, half, heads,
+    int64_t row, x_row;           /* columns of y and dy; of x and dx */
+    int64_t size, half, heads,
         turned; /* size of a head; pairs that turn; heads: queries'; turned: queries' and keys' */
     int64_t position, time;
-    bool is_whole; /* a mean is over all heads */
-    bool is_backward;
-    float epsilon;
+    bool is_whole;          /* a mean is over all heads */
+    bool is_backward, adds; /* adds: to dx */
+    const struct op_attrs *attrs;
 };
 
 /* What a row's elements share: its number, its cosines and sines, and, for the heads of a mean, r
@@ -32,6 +33,17 @@ struct row {
 static int64_t gain_of(const struct rope *rope, int64_t head)
 {
     return (rope->is_whole ? head : head < rope->heads ? 0 : 1) * rope->size;
+}
+
+/* Return the first element of a head of row n in x and dx, in y and dy. */
+static int64_t wide_at(const struct rope *rope, int64_t n, int64_t head)
+{
+    return n * rope->x_row + op_rope_place(rope->attrs, head) * rope->size;
+}
+
+static int64_t plain_at(const struct rope *rope, int64_t n, int64_t head)
+{
+    return n * rope->row + head * rope->size;
 }
 
 /* out[size] = in turned by the angles times `sign`; out may be in. */
@@ -67,11 +79,12 @@ static void means_make(const struct rope *rope, struct row *row, int64_t first, 
     double square = 0.0, product = 0.0;
     for (int64_t head = first; head < end; head++) {
         float buffer[2][CPU_BLOCK];
-        const int64_t at = row->n * rope->columns + head * size;
+        const int64_t wide = wide_at(rope, row->n, head),
+                      at = rope->is_backward ? plain_at(rope, row->n, head) : wide;
         const float *in = cpu_floats_read(rope->in, at, size, buffer[0]), *x = in,
                     *gain = rope->gain + gain_of(rope, head);
         if (rope->is_backward) {
-            x = cpu_floats_read(rope->x, at, size, buffer[1]);
+            x = cpu_floats_read(rope->x, wide, size, buffer[1]);
             head_turn(rope, row, -1.0f, in, buffer[0]);
             const float *dz = buffer[0];
             CPU_SIMD_SUM(i, size, product)
@@ -81,7 +94,7 @@ static void means_make(const struct rope *rope, struct row *row, int64_t first, 
             square += (double)x[i] * (double)x[i];
     }
     const double count = (double)((end - first) * size),
-                 r = 1.0 / sqrt(square / count + (double)rope->epsilon);
+                 r = 1.0 / sqrt(square / count + (double)rope->attrs->epsilon);
     row->r = (float)r;
     row->product = (float)(r * product / count);
 }
@@ -98,23 +111,50 @@ static void gradient_make(const struct row *row, int64_t size, const float *gain
     }
 }
 
+/* Writes a head's result, or adds it to dx. */
+static void head_store(const struct rope *rope, int64_t at, const float *values)
+{
+    float buffer[CPU_BLOCK];
+    if (rope->adds) {
+        float *sum = cpu_floats_edit(rope->out, at, rope->size, buffer);
+        CPU_SIMD(i, rope->size)
+            sum[i] += values[i];
+        values = sum;
+    }
+    cpu_floats_write(rope->out, at, rope->size, values);
+}
+
 static void head_make(const struct rope *rope, const struct row *row, int64_t head, double *dgain)
 {
-    float buffer[2][CPU_BLOCK];
-    const int64_t size = rope->size, at = row->n * rope->columns + head * size,
-                  gains = gain_of(rope, head);
+    float buffer[3][CPU_BLOCK];
+    const int64_t size = rope->size, wide = wide_at(rope, row->n, head),
+                  plain = plain_at(rope, row->n, head), gains = gain_of(rope, head),
+                  at = rope->is_backward ? plain : wide, to = rope->is_backward ? wide : plain;
     const float *in = cpu_floats_read(rope->in, at, size, buffer[0]);
-    float *out = cpu_floats_place(rope->out, at, buffer[0]);
+    float *out = rope->adds ? buffer[2] : cpu_floats_place(rope->out, to, buffer[0]);
     if (rope->gain == NULL) {
         head_turn(rope, row, rope->is_backward ? -1.0f : 1.0f, in, out);
     } else if (rope->is_backward) {
         head_turn(rope, row, -1.0f, in, buffer[0]);
-        gradient_make(row, size, rope->gain + gains, cpu_floats_read(rope->x, at, size, buffer[1]),
-                      buffer[0], out, dgain + gains);
+        gradient_make(row, size, rope->gain + gains,
+                      cpu_floats_read(rope->x, wide, size, buffer[1]), buffer[0], out,
+                      dgain + gains);
     } else {
         head_turn_normal(rope, row, rope->gain + gains, in, out);
     }
-    cpu_floats_write(rope->out, at, size, out);
+    head_store(rope, to, out);
+}
+
+static void values_make(const struct rope *rope, int64_t n)
+{
+    float buffer[CPU_BLOCK];
+    const int64_t wide = wide_at(rope, n, rope->turned), plain = plain_at(rope, n, rope->turned),
+                  count = rope->row - rope->turned * rope->size;
+    if (!rope->adds)
+        cpu_floats_move(rope->out, rope->is_backward ? wide : plain, rope->in,
+                        rope->is_backward ? plain : wide, count);
+    for (int64_t at = 0; at < count && rope->adds; at += rope->size)
+        head_store(rope, wide + at, cpu_floats_read(rope->in, plain + at, rope->size, buffer));
 }
 
 static void row_make(const struct rope *rope, int64_t n, double *dgain)
@@ -129,8 +169,7 @@ static void row_make(const struct rope *rope, int64_t n, double *dgain)
             means_make(rope, &row, head, end);
         head_make(rope, &row, head, dgain);
     }
-    const int64_t values = rope->turned * rope->size, first = n * rope->columns + values;
-    cpu_floats_move(rope->out, first, rope->in, first, rope->columns - values);
+    values_make(rope, n);
 }
 
 /* A head must fit the buffers. */
@@ -182,7 +221,8 @@ static struct rope rope_of(const struct cpu_backend *cpu, const struct op_call *
         .x = cpu_floats_of(cpu, call, ROPE_BACKWARD_X),
         .table = cpu_operand(cpu, call, ROPE_FORWARD_TABLE),
         .gain = gains_read(gain, gains, call->attrs.gain_offset, scratch),
-        .columns = op_columns(call, ROPE_FORWARD_X),
+        .row = (call->attrs.heads + 2 * call->attrs.kv_heads) * size,
+        .x_row = op_rope_place(&call->attrs, call->attrs.heads + 2 * call->attrs.kv_heads) * size,
         .size = size,
         .half = op_columns(call, ROPE_FORWARD_TABLE) / 2,
         .heads = call->attrs.heads,
@@ -191,7 +231,8 @@ static struct rope rope_of(const struct cpu_backend *cpu, const struct op_call *
         .time = call->attrs.time,
         .is_whole = gains != 0 && gains != 2 * size,
         .is_backward = call->kind == OP_ROPE_BACKWARD,
-        .epsilon = call->attrs.epsilon,
+        .adds = call->kind == OP_ROPE_BACKWARD && op_accumulates(call, ROPE_BACKWARD_DX),
+        .attrs = &call->attrs,
     };
     assert(rope.position >= 0 && rope.position + rope.time <= op_rows(call, ROPE_FORWARD_TABLE));
     return rope;
@@ -203,7 +244,7 @@ static void rope_run(const struct cpu_backend *cpu, const struct op_call *call)
     const int64_t rows = op_rows(call, ROPE_FORWARD_X), parts = cpu_parts(rows);
     const int64_t sums = parts_bytes(call) > 0 ? op_elements(call, ROPE_FORWARD_GAIN) : 0;
     double *partial = sums > 0 ? cpu_workspace(cpu, call, parts_bytes(call)) : NULL;
-    CPU_PARALLEL(part, parts, 1, rows * rope.columns) {
+    CPU_PARALLEL(part, parts, 1, rows * rope.row) {
         double *dgain = sums > 0 ? partial + part * sums : NULL;
         if (sums > 0)
             memset(dgain, 0, (size_t)sums * sizeof *dgain);

@@ -3,9 +3,14 @@ cpu_kernels = \
 	backends/cpu/cpu_attention.h \
 	backends/cpu/cpu_attention_backward.c \
 	backends/cpu/cpu_attention_forward.c \
+	backends/cpu/cpu_conv.c \
 	backends/cpu/cpu_cross_entropy.c \
+	backends/cpu/cpu_delta.c \
+	backends/cpu/cpu_delta.h \
+	backends/cpu/cpu_delta_backward.c \
 	backends/cpu/cpu_elementwise.c \
 	backends/cpu/cpu_embed.c \
+	backends/cpu/cpu_gate.c \
 	backends/cpu/cpu_gemm.c \
 	backends/cpu/cpu_gemm.h \
 	backends/cpu/cpu_gemm_few.c \

@@ -101,6 +101,12 @@ cuda_launch cuda_launch_blend, cuda_launch_copy, cuda_launch_dropout, cuda_launc
 cuda_launch cuda_launch_cross_entropy, cuda_launch_embed_forward, cuda_launch_layernorm_forward;
 /* A team of `threads` lanes for each head, or for each of `strips` means of a row. */
 cuda_launch cuda_launch_rope_backward, cuda_launch_rope_forward;
+/* The gated delta net; strip_floats is the width of the convolution, or that of a row of gates.
+ * rows_add: operand[0][columns] (+)= the sum of workspace[parts, columns]. */
+cuda_launch cuda_launch_gate_backward, cuda_launch_gate_forward, cuda_launch_gate_gain,
+    cuda_launch_gated_delta_backward, cuda_launch_gated_delta_cached,
+    cuda_launch_gated_delta_forward, cuda_launch_rows_add, cuda_launch_short_conv_backward,
+    cuda_launch_short_conv_cached, cuda_launch_short_conv_forward, cuda_launch_short_conv_weight;
 /* A block for each of `blocks` rows of dwte, or of dwpe. */
 cuda_launch cuda_launch_embed_backward_tokens, cuda_launch_embed_backward_positions;
 /* The first stage of sums over rows; then operand[k][columns] (+)= the sum of strip k over the

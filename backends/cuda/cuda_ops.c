@@ -12,6 +12,7 @@
 #include "backends/cuda/cuda_memory.h"
 #include "backends/cuda/cuda_nccl.h"
 #include "backends/cuda/cuda_tuning.h"
+#include "backends/delta.h"
 
 /* Blocks for each multiprocessor: enough for a few waves, or for about one. */
 #define BLOCKS_PER_MULTIPROCESSOR 32
@@ -261,6 +262,22 @@ static enum gt_status parts_sum(struct backend *backend, const struct op_call *c
     return start(backend, call, cuda_launch_parts_sum, args);
 }
 
+/* The same for parts whose sums are plain rows. */
+static int64_t plain_parts(int64_t rows)
+{
+    return min_i64(size_ceil_div(rows, PART_ROWS), OP_PARTIAL_ROWS);
+}
+
+static enum gt_status plain_sum(struct backend *backend, const struct op_call *call,
+                                struct cuda_args *args, int32_t out)
+{
+    args->operand[0] = args->operand[out];
+    args->attrs.accumulate >>= out;
+    args->columns = op_elements(call, out);
+    args->walk.blocks = (int32_t)size_ceil_div(args->columns, CUDA_WALK_THREADS);
+    return start(backend, call, cuda_launch_rows_add, args);
+}
+
 static size_t bias_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     (void)backend;
@@ -364,6 +381,132 @@ static enum gt_status rope_backward_run(struct backend *backend, const struct op
 const struct op_impl cuda_rope_backward = {.supports = cuda_operands_supported,
                                            .workspace_bytes = rope_workspace_bytes,
                                            .run = rope_backward_run};
+
+/* ---- gates ---- */
+
+/* r of each head, then the parts' sums of dgain. */
+static size_t gate_workspace_bytes(const struct backend *backend, const struct op_call *call)
+{
+    const int64_t rows = op_rows(call, GATE_BACKWARD_X),
+                  gains = op_elements(call, GATE_BACKWARD_GAIN);
+    (void)backend;
+    return gains == 0
+               ? 0
+               : (size_t)(rows * call->attrs.heads + plain_parts(rows) * gains) * sizeof(float);
+}
+
+static struct cuda_args gate_args_of(const struct backend *backend, const struct op_call *call,
+                                     int32_t slot)
+{
+    struct cuda_args args = args_of(backend, call, slot);
+    args.strip_floats = op_columns(call, GATE_FORWARD_Z);
+    args.walk.blocks = walk_blocks(backend, call, args.rows * call->attrs.heads, CUDA_ROW_WARPS);
+    return args;
+}
+
+LAUNCHED(gate_forward, cuda_operands_supported, gate_forward, gate_args_of, GATE_FORWARD_X)
+
+static enum gt_status gate_backward_run(struct backend *backend, const struct op_call *call)
+{
+    struct cuda_args args = gate_args_of(backend, call, GATE_BACKWARD_X);
+    args.workspace = cuda_workspace(backend, call, gate_workspace_bytes(backend, call));
+    args.parts = plain_parts(args.rows);
+    TRY(start(backend, call, cuda_launch_gate_backward, &args));
+    if (!call->operand[GATE_BACKWARD_GAIN].present)
+        return GT_OK;
+    TRY(start(backend, call, cuda_launch_gate_gain, &args));
+    args.workspace += args.rows * call->attrs.heads;
+    return plain_sum(backend, call, &args, GATE_BACKWARD_DGAIN);
+}
+
+const struct op_impl cuda_gate_backward = {.supports = cuda_operands_supported,
+                                           .workspace_bytes = gate_workspace_bytes,
+                                           .run = gate_backward_run};
+
+/* ---- the gated delta net ---- */
+
+static struct cuda_args conv_args_of(const struct backend *backend, const struct op_call *call,
+                                     int32_t slot)
+{
+    struct cuda_args args = args_of(backend, call, slot);
+    args.strip_floats = op_elements(call, SHORT_CONV_FORWARD_WEIGHT) / call->attrs.taps;
+    if (call->kind == OP_SHORT_CONV_CACHED) /* a thread for each column of a sample */
+        args.walk.elements = args.rows / call->attrs.time * args.columns;
+    args.walk.blocks = call->kind == OP_SHORT_CONV_CACHED
+                           ? (int32_t)size_ceil_div(args.walk.elements, CUDA_WALK_THREADS)
+                           : walk_blocks(backend, call, args.walk.elements, CUDA_WALK_THREADS);
+    return args;
+}
+
+LAUNCHED(short_conv_forward, cuda_operands_supported, short_conv_forward, conv_args_of,
+         SHORT_CONV_FORWARD_X)
+LAUNCHED(short_conv_cached, cuda_operands_supported, short_conv_cached, conv_args_of,
+         SHORT_CONV_CACHED_X)
+
+static size_t conv_workspace_bytes(const struct backend *backend, const struct op_call *call)
+{
+    (void)backend;
+    return (size_t)(plain_parts(op_rows(call, SHORT_CONV_BACKWARD_DY)) *
+                    op_elements(call, SHORT_CONV_BACKWARD_WEIGHT)) *
+           sizeof(float);
+}
+
+static enum gt_status conv_backward_run(struct backend *backend, const struct op_call *call)
+{
+    struct cuda_args args = conv_args_of(backend, call, SHORT_CONV_BACKWARD_DY);
+    args.workspace = cuda_workspace(backend, call, conv_workspace_bytes(backend, call));
+    args.parts = plain_parts(args.rows);
+    TRY(start(backend, call, cuda_launch_short_conv_backward, &args));
+    TRY(start(backend, call, cuda_launch_short_conv_weight, &args));
+    return plain_sum(backend, call, &args, SHORT_CONV_BACKWARD_DWEIGHT);
+}
+
+const struct op_impl cuda_short_conv_backward = {.supports = cuda_operands_supported,
+                                                 .workspace_bytes = conv_workspace_bytes,
+                                                 .run = conv_backward_run};
+
+/* Blocks: of the forward for each head of a sample, of the backward for each key head. */
+static int64_t delta_blocks(const struct op_call *call)
+{
+    return op_rows(call, GATED_DELTA_FORWARD_X) / call->attrs.time *
+           (call->kind == OP_GATED_DELTA_BACKWARD ? call->attrs.kv_heads : call->attrs.heads);
+}
+
+static size_t delta_workspace_bytes(const struct backend *backend, const struct op_call *call)
+{
+    const int64_t size = op_delta_size(call, GATED_DELTA_FORWARD_X), heads = call->attrs.heads,
+                  samples = op_rows(call, GATED_DELTA_FORWARD_X) / call->attrs.time;
+    (void)backend;
+    return (size_t)(call->kind == OP_GATED_DELTA_BACKWARD
+                        ? samples * 2 * heads +
+                              delta_blocks(call) *
+                                  DELTA_BACKWARD_FLOATS(size, heads / call->attrs.kv_heads)
+                        : delta_blocks(call) * DELTA_FORWARD_FLOATS(size)) *
+           sizeof(float);
+}
+
+static enum gt_status delta_run(struct backend *backend, const struct op_call *call)
+{
+    struct cuda_args args = args_of(backend, call, GATED_DELTA_FORWARD_X);
+    args.walk.blocks = (int32_t)delta_blocks(call);
+    args.workspace = cuda_workspace(backend, call, delta_workspace_bytes(backend, call));
+    if (call->kind != OP_GATED_DELTA_BACKWARD)
+        return start(backend, call,
+                     call->kind == OP_GATED_DELTA_CACHED ? cuda_launch_gated_delta_cached
+                                                         : cuda_launch_gated_delta_forward,
+                     &args);
+    TRY(start(backend, call, cuda_launch_gated_delta_backward, &args));
+    args.parts = args.rows / call->attrs.time;
+    return plain_sum(backend, call, &args, GATED_DELTA_BACKWARD_DDECAY);
+}
+
+#define DELTA_OP                                                                       \
+    {                                                                                  \
+        .supports = cuda_operands_supported, .workspace_bytes = delta_workspace_bytes, \
+        .run = delta_run                                                               \
+    }
+const struct op_impl cuda_gated_delta_forward = DELTA_OP, cuda_gated_delta_cached = DELTA_OP,
+                     cuda_gated_delta_backward = DELTA_OP;
 
 /* ---- sums over a tensor ---- */
 

@@ -28,8 +28,10 @@ cuda_kernels = \
 	backends/cuda/kernels/attention_tile_forward.cu \
 	backends/cuda/kernels/adamw.cu \
 	backends/cuda/kernels/cross_entropy.cu \
+	backends/cuda/kernels/delta.cu \
 	backends/cuda/kernels/elementwise.cu \
 	backends/cuda/kernels/embed.cu \
+	backends/cuda/kernels/gate.cu \
 	backends/cuda/kernels/gelu.cu \
 	backends/cuda/kernels/gemm.cu \
 	backends/cuda/kernels/gemm_half.cu \

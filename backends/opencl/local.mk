@@ -6,8 +6,10 @@ opencl_kernels = \
 	backends/opencl/kernels/attention_forward.cl \
 	backends/opencl/kernels/common.clh \
 	backends/opencl/kernels/cross_entropy.cl \
+	backends/opencl/kernels/delta.cl \
 	backends/opencl/kernels/elementwise.cl \
 	backends/opencl/kernels/embed.cl \
+	backends/opencl/kernels/gate.cl \
 	backends/opencl/kernels/gelu.cl \
 	backends/opencl/kernels/gemm.cl \
 	backends/opencl/kernels/gemm_few.cl \
@@ -19,7 +21,7 @@ opencl_kernels = \
 	backends/opencl/kernels/probe.cl \
 	backends/opencl/kernels/rope.cl
 
-opencl_headers = src/base/bits.h backends/gelu.h tests/opcheck/emulated_units.clh
+opencl_headers = src/base/bits.h backends/delta.h backends/gelu.h tests/opcheck/emulated_units.clh
 EXTRA_DIST += $(opencl_kernels) $(opencl_headers)
 
 OPENCL_LIBS =

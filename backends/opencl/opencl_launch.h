@@ -25,10 +25,11 @@
 #include "base/size.h"
 
 extern const struct opencl_source opencl_source_adamw_lean, opencl_source_attention_backward,
-    opencl_source_attention_forward, opencl_source_cross_entropy, opencl_source_elementwise,
-    opencl_source_embed, opencl_source_gelu, opencl_source_gemm, opencl_source_gemm_few,
-    opencl_source_gemm_matrix, opencl_source_gemm_single, opencl_source_layernorm,
-    opencl_source_muon, opencl_source_norm, opencl_source_rope;
+    opencl_source_attention_forward, opencl_source_cross_entropy, opencl_source_delta,
+    opencl_source_elementwise, opencl_source_embed, opencl_source_gate, opencl_source_gelu,
+    opencl_source_gemm, opencl_source_gemm_few, opencl_source_gemm_matrix,
+    opencl_source_gemm_single, opencl_source_layernorm, opencl_source_muon, opencl_source_norm,
+    opencl_source_rope;
 
 /* A value that a kernel gets: int, uint, long or float in the kernel. */
 struct opencl_value {

@@ -6,6 +6,7 @@
  * has no workspace in any dtype: its kernel reads the logits twice instead.  Ops that are defined
  * bit for bit are not supported on devices without subnormals.
  */
+#include "backends/delta.h"
 #include "backends/opencl/opencl_error.h"
 #include "backends/opencl/opencl_launch.h"
 
@@ -368,10 +369,10 @@ static int64_t rope_floats(const struct op_call *call)
            (has_sums ? parts_of(rows).parts * op_elements(call, ROPE_BACKWARD_DGAIN) : 0);
 }
 
-#define ROPE_VALUES                                                        \
-    I64(op_columns(call, ROPE_FORWARD_X)), I64(op_rope_size(call)),        \
-        I64(op_columns(call, ROPE_FORWARD_TABLE)), I64(call->attrs.heads), \
-        I64(call->attrs.kv_heads), I64(op_rope_means(call)), I64(call->attrs.time)
+#define ROPE_VALUES                                                                             \
+    I64(op_rope_size(call)), I64(op_columns(call, ROPE_FORWARD_TABLE)), I64(call->attrs.heads), \
+        I64(call->attrs.kv_heads), I64(op_rope_means(call)), I64(call->attrs.time),             \
+        I32(call->attrs.gated)
 
 /* Makes the statistics, if there are gains, then y, or dx of the backward, and then dgain. */
 static enum gt_status turn_run(struct opencl_backend *cl, const struct op_call *call)
@@ -388,7 +389,8 @@ static enum gt_status turn_run(struct opencl_backend *cl, const struct op_call *
                        rows * op_rope_means(call), flops));
     TRY(columns_run(cl, call, KERNEL(rope, "gt_rope", "taatttw"),
                     VALUES(ROPE_VALUES, I32(is_backward), F32(call->attrs.gain_offset)),
-                    op_columns(call, ROPE_FORWARD_X) - pairs, rows, flops));
+                    (call->attrs.heads + 2 * (int64_t)call->attrs.kv_heads) * size - pairs, rows,
+                    flops));
     if (!is_backward || gains == 0)
         return GT_OK;
     TRY(columns_run(cl, call, KERNEL(rope, "gt_rope_gain_partial", "taa--tw"),
@@ -399,6 +401,121 @@ static enum gt_status turn_run(struct opencl_backend *cl, const struct op_call *
 
 OPENCL_OP_WITH(rope_forward, NULL, cl, call, rope_floats(call), turn_run(cl, call))
 OPENCL_OP_WITH(rope_backward, NULL, cl, call, rope_floats(call), turn_run(cl, call))
+
+/* ---- gates ---- */
+
+/* r of each head, and the parts' sums of dgain. */
+static int64_t gate_floats(const struct op_call *call)
+{
+    const int64_t rows = op_rows(call, GATE_BACKWARD_X),
+                  gains = op_elements(call, GATE_BACKWARD_GAIN);
+    return gains > 0 ? rows * call->attrs.heads + parts_of(rows).parts * gains : 0;
+}
+
+#define GATE_SIZE (op_columns(call, GATE_FORWARD_X) / call->attrs.heads)
+#define GATE_VALUES                                                \
+    I32(call->attrs.gate), I64(call->attrs.heads), I64(GATE_SIZE), \
+        I64(op_columns(call, GATE_FORWARD_Z)), F32(call->attrs.epsilon)
+
+static enum gt_status gate_gradients_run(struct opencl_backend *cl, const struct op_call *call)
+{
+    const int64_t rows = op_rows(call, GATE_BACKWARD_X), heads = rows * call->attrs.heads;
+    const double flops = FLOPS_PER_ELEMENT * (double)op_elements(call, GATE_BACKWARD_X);
+    const struct parts parts = parts_of(rows);
+    TRY(groups_run(cl, call, KERNEL(gate, "gt_gate_backward", "tttttt-w"),
+                   VALUES(GATE_VALUES, I32(op_accumulates(call, GATE_BACKWARD_DZ))), heads, flops));
+    if (!call->operand[GATE_BACKWARD_GAIN].present)
+        return GT_OK;
+    TRY(columns_run(cl, call, KERNEL(gate, "gt_gate_gain_partial", "tttt---w"),
+                    VALUES(GATE_VALUES, I64(rows), I64(parts.part_rows)), GATE_SIZE, parts.parts,
+                    flops));
+    return parts_sum(cl, call, heads, parts.parts, GATE_BACKWARD_DGAIN);
+}
+
+OPENCL_OP(gate_forward, cl, call,
+          groups_run(cl, call, KERNEL(gate, "gt_gate_forward", "tttt"), VALUES(GATE_VALUES),
+                     op_rows(call, GATE_FORWARD_X) * call->attrs.heads,
+                     FLOPS_PER_ELEMENT *(double)op_elements(call, GATE_FORWARD_X)))
+OPENCL_OP_WITH(gate_backward, NULL, cl, call, gate_floats(call), gate_gradients_run(cl, call))
+
+/* ---- the gated delta net ---- */
+
+#define CONV_VALUES                                                           \
+    I64(call->attrs.time), I64(op_columns(call, SHORT_CONV_FORWARD_X)),       \
+        I64(op_elements(call, SHORT_CONV_FORWARD_WEIGHT) / call->attrs.taps), \
+        I32(call->attrs.taps)
+
+static enum gt_status conv_run(struct opencl_backend *cl, const struct op_call *call,
+                               const char *name, const char *forms, int64_t rows)
+{
+    return columns_run(cl, call, KERNEL(delta, name, forms), VALUES(CONV_VALUES),
+                       op_columns(call, SHORT_CONV_FORWARD_X), rows, op_flops(call));
+}
+
+static enum gt_status conv_gradients_run(struct opencl_backend *cl, const struct op_call *call)
+{
+    const int64_t rows = op_rows(call, SHORT_CONV_BACKWARD_DY);
+    const struct parts parts = parts_of(rows);
+    TRY(conv_run(cl, call, "gt_short_conv_backward", "ttttt", rows));
+    TRY(columns_run(cl, call, KERNEL(delta, "gt_short_conv_partial", "tttt--w"),
+                    VALUES(CONV_VALUES, I64(rows), I64(parts.part_rows)),
+                    op_elements(call, SHORT_CONV_BACKWARD_WEIGHT) / call->attrs.taps, parts.parts,
+                    op_flops(call)));
+    return parts_sum(cl, call, 0, parts.parts, SHORT_CONV_BACKWARD_DWEIGHT);
+}
+
+OPENCL_OP(short_conv_forward, cl, call,
+          conv_run(cl, call, "gt_short_conv_forward", "tttt", op_rows(call, SHORT_CONV_FORWARD_X)))
+OPENCL_OP(short_conv_cached, cl, call,
+          conv_run(cl, call, "gt_short_conv_cached", "ttatt",
+                   op_rows(call, SHORT_CONV_CACHED_X) / call->attrs.time))
+OPENCL_OP_WITH(short_conv_backward, NULL, cl, call,
+               parts_of(op_rows(call, 0)).parts *op_elements(call, SHORT_CONV_BACKWARD_WEIGHT),
+               conv_gradients_run(cl, call))
+
+/* Groups: of the forward for each head of a sample, of the backward for each key head. */
+static int64_t delta_groups(const struct op_call *call)
+{
+    const int64_t samples = op_rows(call, GATED_DELTA_FORWARD_X) / call->attrs.time;
+    return samples *
+           (call->kind == OP_GATED_DELTA_BACKWARD ? call->attrs.kv_heads : call->attrs.heads);
+}
+
+static int64_t delta_floats(const struct op_call *call)
+{
+    const int64_t size = op_delta_size(call, GATED_DELTA_FORWARD_X), heads = call->attrs.heads;
+    if (call->kind != OP_GATED_DELTA_BACKWARD)
+        return delta_groups(call) * DELTA_FORWARD_FLOATS(size);
+    return op_rows(call, GATED_DELTA_BACKWARD_X) / call->attrs.time * 2 * heads +
+           delta_groups(call) * DELTA_BACKWARD_FLOATS(size, heads / call->attrs.kv_heads);
+}
+
+#define DELTA_VALUES                                                                \
+    I64(call->attrs.time), I64(op_delta_chunks(call)), I32(call->attrs.heads),      \
+        I32(call->attrs.kv_heads), I32(op_delta_size(call, GATED_DELTA_FORWARD_X)), \
+        I32(op_columns(call, GATED_DELTA_FORWARD_X))
+
+static enum gt_status delta_run(struct opencl_backend *cl, const struct op_call *call,
+                                const char *name, const char *forms)
+{
+    return groups_run(cl, call, KERNEL(delta, name, forms), VALUES(DELTA_VALUES),
+                      delta_groups(call), op_flops(call));
+}
+
+static enum gt_status delta_gradients_run(struct opencl_backend *cl, const struct op_call *call)
+{
+    const int64_t samples = op_rows(call, GATED_DELTA_BACKWARD_X) / call->attrs.time;
+    TRY(groups_run(cl, call, KERNEL(delta, "gt_gated_delta_backward", "tttatt-w"),
+                   VALUES(DELTA_VALUES, I64(samples)), delta_groups(call), op_flops(call)));
+    return parts_sum(cl, call, 0, samples, GATED_DELTA_BACKWARD_DDECAY);
+}
+
+OPENCL_OP_WITH(gated_delta_forward, NULL, cl, call, delta_floats(call),
+               delta_run(cl, call, "gt_gated_delta_forward", "tttatw"))
+OPENCL_OP_WITH(gated_delta_cached, NULL, cl, call, delta_floats(call),
+               delta_run(cl, call, "gt_gated_delta_cached", "ttaatw"))
+OPENCL_OP_WITH(gated_delta_backward, NULL, cl, call, delta_floats(call),
+               delta_gradients_run(cl, call))
 
 /* ---- the loss ---- */
 

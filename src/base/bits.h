@@ -82,7 +82,7 @@ enum dtype { DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_I32, DTYPE_U8, DTYPE_F64, D
 
 enum gelu_kind { GELU_ERF, GELU_TANH };
 /* The activation of a gated MLP: a s(a) with the logistic function s, or gelu's tanh form. */
-enum gate_kind { GATE_SILU, GATE_GELU };
+enum gate_kind { GATE_SILU, GATE_GELU, GATE_SIGMOID };
 
 /* 32-bit words on the device that change from step to step, so that a captured graph replays with
  * new values.  The host writes the first part before every micro-step, the device the second. */

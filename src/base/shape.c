@@ -120,6 +120,18 @@ void shape_sizes_fill(struct shape *shape)
             shape_set(shape, (enum shape_property)p, size_meant(shape, (enum shape_property)p));
 }
 
+bool shape_is_linear(const struct shape *shape, int32_t layer)
+{
+    const int32_t interval = shape->full_attention_interval;
+    return interval > 0 && (layer + 1) % interval != 0;
+}
+
+int32_t shape_full_before(const struct shape *shape, int32_t layer)
+{
+    const int32_t interval = shape->full_attention_interval;
+    return interval > 0 ? layer / interval : layer;
+}
+
 bool shape_rotates(const struct shape *shape, int32_t layer)
 {
     const int32_t interval = shape->no_rope_layer_interval;
@@ -149,7 +161,13 @@ const char *arch_model_type(const struct arch *arch)
 
 static bool has_fields(const struct arch *arch, const struct shape_row *row)
 {
-    return row->only == NULL || strcmp(row->only, arch->name) == 0;
+    const size_t length = strlen(arch->name);
+    for (const char *name = row->only; name != NULL; name = strchr(name, '|')) {
+        name += *name == '|';
+        if (strncmp(name, arch->name, length) == 0 && (name[length] == '|' || name[length] == '\0'))
+            return true;
+    }
+    return row->only == NULL;
 }
 
 const char *arch_field(const struct arch *arch, enum shape_property property)

@@ -46,8 +46,9 @@ struct shape_row {
                                               NULL: no such word */
     double least, most;                    /* of a real's field, which is in [least, most) */
     bool optional;                         /* files may lack the field */
-    const char *only; /* the architecture that alone has the field, in which 0 cannot be said; NULL:
-                         all of the family */
+    const char
+        *only; /* the architectures that alone have the field, in which 0 cannot be said, with
+                  '|' between them; NULL: all of the family */
 };
 
 const struct shape_row *shape_row_get(enum shape_property property);
@@ -66,6 +67,10 @@ int32_t shape_window(const struct shape *shape, int32_t layer);
 /* Replaces sizes of 0: n_kv_head by n_head, head_dim by n_embd / n_head, n_inner by 4 n_embd (GELU)
  * or 8/3 n_embd rounded up to a multiple of 64, query_pre_attn_scalar by head_dim. */
 void shape_sizes_fill(struct shape *shape);
+/* Returns true if a layer, counted from 0, has a gated delta net instead of attention. */
+bool shape_is_linear(const struct shape *shape, int32_t layer);
+/* Returns how many of the layers before `layer` have attention. */
+int32_t shape_full_before(const struct shape *shape, int32_t layer);
 /* Returns true if a layer, counted from 0, turns queries and keys. */
 bool shape_rotates(const struct shape *shape, int32_t layer);
 

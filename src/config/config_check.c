@@ -117,6 +117,11 @@ static enum gt_status check_rope(const struct config *config)
         status = FAIL(GT_USAGE, "%s needs rotary positions, but there is %s",
                       DESCRIBED(&resolved, CONFIG_KEY_qk_norm),
                       DESCRIBED(&resolved, CONFIG_KEY_position));
+    if (resolved.attn_output_gate && (!turns || resolved.no_rope_layer_interval > 0))
+        status = FAIL(
+            GT_USAGE, "%s needs rotary positions in all blocks, but there is %s",
+            DESCRIBED(&resolved, CONFIG_KEY_attn_output_gate),
+            DESCRIBED(&resolved, turns ? CONFIG_KEY_no_rope_layer_interval : CONFIG_KEY_position));
     /* An export folds the norm into the table, of which only the blocks may be readers. */
     if (config->embed_norm && (!turns || config->tie_embeddings))
         status =

@@ -304,6 +304,7 @@ void checkpoint_array_tensor(const struct parameter_shape *tensor, enum checkpoi
     assert(part >= 0 && part < CHECKPOINT_ARRAYS);
     *out = *tensor;
     out->position_table = false;
+    out->taps = part == CHECKPOINT_PARAMETER ? tensor->taps : 0;
     out->adapter = ADAPTER_NONE; /* the name has the prefix already */
     (void)snprintf(out->name, sizeof out->name, "%s%s%.100s", prefixes[part], tensor->prefix,
                    tensor->name);
@@ -367,6 +368,9 @@ enum gt_status checkpoint_arrays_check(const struct safetensors *file,
  * transformers saved like weights. */
 static bool shape_fits(const struct safetensors_tensor *found, const struct parameter_shape *wanted)
 {
+    int64_t dims[3];
+    if (parameter_file_dims(wanted, dims) == 3)
+        return found->rank == 3 && memcmp(found->dims, dims, sizeof dims) == 0;
     if (found->rank != wanted->rank || (wanted->rank == 2 && found->dims[1] != wanted->dims[1]))
         return false;
     return found->dims[0] == wanted->dims[0] ||
@@ -380,7 +384,9 @@ enum gt_status hf_layout_find(const struct safetensors *file, const struct param
     const bool prefixed = safetensors_find(file, HF_PREFIX "wte.weight", &index);
     const char *prefix = prefixed || tensor->adapter != ADAPTER_NONE ? tensor->prefix : "";
     const char *name = TEXT(SAFETENSORS_NAME_MAX + sizeof HF_PREFIX, "%s%s", prefix, tensor->name);
-    const char *wanted = SAFETENSORS_SHAPE_TEXT(tensor->dims, tensor->rank);
+    int64_t dims[3];
+    const int32_t rank = parameter_file_dims(tensor, dims);
+    const char *wanted = SAFETENSORS_SHAPE_TEXT(dims, rank);
     /* The file of adapters joins the base's as the last. */
     const bool of_base = tensor->adapter == ADAPTER_NONE || file->file_count == 0;
     if (!safetensors_find(file, name, &index))
@@ -401,13 +407,18 @@ void hf_layout_part_keep(struct safetensors *file)
     static const char *const prefixes[][2] = {{"model.language_model.", "model."},
                                               {"language_model.model.", "model."},
                                               {"language_model.lm_head.", "lm_head."}};
+    /* Of Gemma 3 and Qwen3.5: what sees, and what predicts several tokens at once. */
+    static const char *const others[] = {"vision_tower.", "multi_modal_projector.", "visual.",
+                                         "mtp."};
     size_t kept = 0, skipped = 0;
     for (size_t i = 0; i < file->count; i++) {
         struct safetensors_tensor *tensor = &file->tensors[i];
         const char *name =
             strncmp(tensor->name, "model.", 6) == 0 ? tensor->name + 6 : tensor->name;
-        if (strncmp(name, "vision_tower.", 13) == 0 ||
-            strncmp(name, "multi_modal_projector.", 22) == 0) {
+        bool other = false;
+        for (size_t k = 0; k < sizeof others / sizeof others[0]; k++)
+            other = other || strncmp(name, others[k], strlen(others[k])) == 0;
+        if (other) {
             skipped++;
             continue;
         }

@@ -139,8 +139,7 @@ static bool array_describe(void *context, size_t index, struct safetensors_tenso
     entry_get(context, index, &entry);
     memcpy(out->name, entry.shape.name, sizeof out->name);
     out->dtype = entry.parameter != NULL ? part_dtype(entry.parameter, entry.part) : DTYPE_F32;
-    out->rank = entry.shape.rank;
-    memcpy(out->dims, entry.shape.dims, sizeof entry.shape.dims);
+    out->rank = parameter_file_dims(&entry.shape, out->dims);
     return entry.parameter != NULL ? part_exists(entry.parameter, entry.part)
                                    : entry.part == CHECKPOINT_PARAMETER;
 }

@@ -95,6 +95,12 @@ static enum gt_status model_check(const struct export_options *options)
                     "%s: --format=%s exports adapters, and this model has none; use --format=%s",
                     options->checkpoint->source, export_format_words[options->format],
                     options->format == EXPORT_PEFT ? "hf" : "gguf");
+    if (gguf && config->full_attention_interval > 0)
+        return FAIL(
+            GT_UNSUPPORTED,
+            "%s: gated delta nets are not written as GGUF here; --format=hf writes a folder that "
+            "llama.cpp's convert_hf_to_gguf.py reads",
+            options->checkpoint->source);
     char text[HF_LACKS_MAX];
     const char *lacks = gguf ? export_gguf_lacks(config, text) : hf_config_lacks(config, text);
     if (options->format == EXPORT_LLMC && !model_is_gpt2(config))

@@ -106,8 +106,7 @@ static bool tensor_describe(void *context, size_t index, struct safetensors_tens
     parameters_file_shape(&export->options->checkpoint->config, index, &tensor);
     (void)snprintf(out->name, sizeof out->name, "%s%.100s", tensor.prefix, tensor.name);
     out->dtype = export->options->dtype;
-    out->rank = tensor.rank;
-    memcpy(out->dims, tensor.dims, sizeof tensor.dims);
+    out->rank = parameter_file_dims(&tensor, out->dims);
     return true;
 }
 

@@ -19,7 +19,6 @@ static const struct {
      "deepseek_v32 deepseek_v4 llama4 llama4_text phimoe olmoe glm4_moe glm4_moe_lite granitemoe "
      "granitemoeshared lfm2_moe ernie4_5_moe mistral4 minimax dbrx ",
      EXPERTS},
-    {" qwen3_5 qwen3_5_text ", "has a gated delta rule instead of attention in most blocks"},
     {" granitemoehybrid bamba jamba zamba2 falcon_h1 nemotron_h mamba mamba2 ",
      "has blocks with a state space (Mamba) instead of attention, or a mixture of experts"},
     {" gemma gemma2 ",

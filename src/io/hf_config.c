@@ -26,7 +26,8 @@
 #define WINDOW_LAYERS_DEFAULT 28 /* max_window_layers */
 #define WINDOW_PATTERN_DEFAULT 6 /* sliding_window_pattern */
 #define GEMMA3_POSITIONS 131072  /* max_position_embeddings */
-#define PART_TYPE "gemma3"       /* a model whose text_config is one of ours */
+#define PART_TYPE "gemma3"       /* a model whose text_config is one of ours; so is that of */
+#define PART_TYPE_QWEN "qwen3_5"
 /* Far beyond any model, and small enough that a product of two fits 64 bits. */
 #define HF_SIZE_MAX 16777216
 #define GPT_TRAIN_OBJECT "gpt_train"
@@ -500,9 +501,10 @@ static json_t *layer_types_make(const struct model_config *config)
     json_t *list = json_array();
     int failures = list == NULL;
     for (int32_t layer = 0; layer < config->n_layer; layer++)
-        failures |= json_array_append_new(list, json_string(shape_window(&config->shape, layer) > 0
-                                                                ? "sliding_attention"
-                                                                : "full_attention"));
+        failures |= json_array_append_new(
+            list, json_string(shape_is_linear(&config->shape, layer)    ? "linear_attention"
+                              : shape_window(&config->shape, layer) > 0 ? "sliding_attention"
+                                                                        : "full_attention"));
     return json_whole(list, failures);
 }
 
@@ -524,6 +526,25 @@ static int window_add(json_t *root, const struct model_config *config, const str
     return failures;
 }
 
+/* What Qwen3_5TextConfig has besides the fields of the table.  All of rope is in one object, with
+ * the members of rope_scaling, which would replace it. */
+static int delta_add(json_t *root, const struct model_config *config)
+{
+    json_t *rope =
+        json_pack("{s:s, s:f, s:f}", "rope_type", "default", "rope_theta", config->rope.theta,
+                  "partial_rotary_factor", config->partial_rotary_factor);
+    const json_t *scaling = json_object_get(root, "rope_scaling");
+    int failures = rope == NULL;
+    if (json_is_object(scaling))
+        failures |= json_object_update(rope, (json_t *)scaling);
+    failures |= json_object_set_new(root, "rope_scaling", json_null());
+    return failures |
+           json_object_update_new(root, json_pack("{s:o, s:i, s:b, s:o}", "layer_types",
+                                                  layer_types_make(config), "linear_key_head_dim",
+                                                  config->linear_value_head_dim, "attn_output_gate",
+                                                  1, "rope_parameters", rope));
+}
+
 static int llama_add(json_t *root, const struct model_config *config, const struct arch *arch)
 {
     int failures = json_object_update_new(
@@ -541,6 +562,8 @@ static int llama_add(json_t *root, const struct model_config *config, const stru
         failures |= json_object_update_new(root, json_pack("{s:b, s:b}", "attention_bias",
                                                            (int)config->bias, "mlp_bias",
                                                            (int)config->bias));
+    if (arch == arch_get(ARCH_qwen3_5))
+        failures |= delta_add(root, config);
     return failures | window_add(root, config, arch);
 }
 
@@ -628,6 +651,8 @@ static enum gt_status layers_check(const json_t *root, const char *source, const
     {
         const char *type = json_string_value(value) != NULL ? json_string_value(value) : "?";
         const bool windows = arch->window != WINDOW_NEVER && strcmp(type, "sliding_attention") == 0;
+        if (arch == arch_get(ARCH_qwen3_5) && strcmp(type, "linear_attention") == 0)
+            continue;
         if (!windows && strcmp(type, "full_attention") != 0)
             return refuse_text(source, "layer_types", type, "only full_attention is");
     }
@@ -725,6 +750,42 @@ static enum gt_status window_parse(const json_t *root, const char *source, const
         config->max_window_layers = (int32_t)min_i64(first, config->n_layer);
     if (config->max_window_layers == config->n_layer)
         config->sliding_window = config->max_window_layers = config->sliding_window_pattern = 0;
+    return GT_OK;
+}
+
+/* Reads what Qwen3_5TextConfig has besides the fields of the table: which layers have attention,
+ * and a width of its own for keys. */
+static enum gt_status delta_parse(const json_t *root, const char *source, const struct arch *arch,
+                                  struct model_config *config)
+{
+    const json_t *types = json_object_get(root, "layer_types");
+    const int32_t size = config->linear_value_head_dim;
+    int32_t keys = 128;
+    if (arch != arch_get(ARCH_qwen3_5))
+        return GT_OK;
+    TRY(flag_expect(root, source, "attn_output_gate", true));
+    TRY(OPTIONAL(hf_size_field, root, source, "linear_key_head_dim", &keys));
+    if (keys != size)
+        return FAIL(GT_UNSUPPORTED,
+                    "%s: field \"linear_key_head_dim\": %d is not supported with "
+                    "\"linear_value_head_dim\": %d; both must be equal",
+                    source, keys, size);
+    for (size_t i = 0; json_is_array(types) && i <= json_array_size(types); i++) {
+        const char *type = json_string_value(json_array_get(types, i));
+        if (type == NULL || strcmp(type, "full_attention") == 0) {
+            config->full_attention_interval = (int32_t)i + 1;
+            break;
+        }
+    }
+    for (int32_t layer = 0; json_is_array(types) && layer < config->n_layer; layer++) {
+        const char *type = json_string_value(json_array_get(types, (size_t)layer));
+        if (json_array_size(types) != (size_t)config->n_layer || type == NULL ||
+            (strcmp(type, "linear_attention") == 0) != shape_is_linear(&config->shape, layer))
+            return FAIL(GT_UNSUPPORTED,
+                        "%s: field \"layer_types\": this order is not supported; "
+                        "full_attention in every n-th layer is",
+                        source);
+    }
     return GT_OK;
 }
 
@@ -914,6 +975,7 @@ static enum gt_status llama_parse(const json_t *root, const char *source, const 
     TRY(flag_expect(root, source, "use_bidirectional_attention", false));
     TRY(rope_layers_check(root, source, &config->shape));
     TRY(window_parse(root, source, arch, config));
+    TRY(delta_parse(root, source, arch, config));
     if (is_ours || has(root, GPT_TRAIN_OBJECT))
         TRY(json_get_object(root, source, GPT_TRAIN_OBJECT, &ours));
     if (is_ours)
@@ -967,6 +1029,9 @@ static const char *const harmless[] = {"model_type",
                                        "language",
                                        "is_llama_config",
                                        "transformers.js_config",
+                                       "mamba_ssm_dtype",
+                                       "mtp_num_hidden_layers",
+                                       "mtp_use_dedicated_embeddings",
                                        "resid_pdrop",
                                        "embd_pdrop",
                                        "attn_pdrop",
@@ -1003,7 +1068,8 @@ static const char *const checked[] = {"add_cross_attention",    "rope_parameters
                                       "use_sliding_window",     "max_window_layers",
                                       "embedding_multiplier",   "residual_multiplier",
                                       "logits_scaling",         "original_max_position_embeddings",
-                                      "sliding_window_pattern", NULL};
+                                      "sliding_window_pattern", "linear_key_head_dim",
+                                      "attn_output_gate",       NULL};
 
 static bool is_listed(const char *const *list, const char *name)
 {
@@ -1167,7 +1233,10 @@ static enum gt_status part_parse(const json_t *root, const char *source, struct 
         if (!has(text, outside[i]) && has(root, outside[i]))
             failures |= json_object_set(part, outside[i], json_object_get(root, outside[i]));
     if (!has(text, "model_type"))
-        failures |= json_object_set_new(part, "model_type", json_string(PART_TYPE "_text"));
+        failures |= json_object_set_new(
+            part, "model_type",
+            json_string(TEXT(WORDS_TEXT_MAX, "%s_text",
+                             json_string_value(json_object_get(root, "model_type")))));
     enum gt_status status = failures ? FAIL(GT_NO_MEMORY, "out of memory: %s", source) : GT_OK;
     THEN(status, config_parse(part, source, out, out_rest));
     json_decref(part);
@@ -1179,6 +1248,8 @@ enum gt_status hf_config_parse(const json_t *root, const char *source, struct mo
                                struct hf_config_rest *out_rest)
 {
     const char *type = json_string_value(json_object_get(root, "model_type"));
-    return type != NULL && strcmp(type, PART_TYPE) == 0 ? part_parse(root, source, out, out_rest)
-                                                        : config_parse(root, source, out, out_rest);
+    const bool part =
+        type != NULL && (strcmp(type, PART_TYPE) == 0 || strcmp(type, PART_TYPE_QWEN) == 0);
+    return part ? part_parse(root, source, out, out_rest)
+                : config_parse(root, source, out, out_rest);
 }

@@ -41,7 +41,8 @@ struct model_config {
     struct lora_config lora;
 };
 
-enum parameter_init { INIT_NORMAL, INIT_ZERO, INIT_ONE, INIT_UNIFORM };
+/* INIT_DECAY: the logarithms of numbers up to 16, evenly distributed, then as many ones. */
+enum parameter_init { INIT_NORMAL, INIT_ZERO, INIT_ONE, INIT_UNIFORM, INIT_DECAY };
 /* The initial values of a new model; see parameters.c. */
 enum model_init { MODEL_INIT_GPT2, MODEL_INIT_ZERO };
 

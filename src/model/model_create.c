@@ -54,6 +54,19 @@ enum gt_status model_config_check(const struct model_config *config)
                   config->n_head, config->n_kv_head);
         bad = true;
     }
+    if (!bad && config->full_attention_interval > 0) {
+        const int32_t heads = config->linear_num_value_heads,
+                      key_heads = config->linear_num_key_heads;
+        bad |= complain(key_heads < 1 || heads < 1 || heads % key_heads != 0,
+                        "linear_num_value_heads must be a multiple of linear_num_key_heads, and "
+                        "not 0",
+                        heads);
+        bad |= complain(config->linear_value_head_dim < 1,
+                        "linear_value_head_dim must be at least 1", config->linear_value_head_dim);
+        bad |=
+            complain(config->linear_conv_kernel_dim < 2,
+                     "linear_conv_kernel_dim must be at least 2", config->linear_conv_kernel_dim);
+    }
     const int32_t size = bad ? 0 : model_head_dim(config);
     const int64_t keys = bad ? 0 : config->n_kv_head * (int64_t)size,
                   least = min_i64(config->n_embd, keys);
@@ -92,11 +105,23 @@ double model_bytes_per_parameter(const struct model *model)
     return bytes / (double)model_parameter_count(&model->options.config);
 }
 
+/* Returns with how many tokens in attention the gated delta rule compares: its products with S. */
+static double delta_seen(const struct model_config *config)
+{
+    const double size = config->linear_value_head_dim,
+                 products = 20.0 * size * size * config->linear_num_value_heads;
+    return products / (12.0 * (double)model_attention_width(config));
+}
+
 double model_flops_per_token(const struct model_config *config)
 {
     double seen = 0.0; /* tokens, in all layers */
     for (int32_t layer = 0; layer < config->n_layer; layer++) {
         const int32_t window = shape_window(&config->shape, layer);
+        if (shape_is_linear(&config->shape, layer)) {
+            seen += delta_seen(config);
+            continue;
+        }
         seen += window > 0 && window < config->block_size ? window : config->block_size;
     }
     const double attention = 12.0 * (double)model_attention_width(config) * seen;
@@ -319,22 +344,42 @@ int64_t model_cache_rows(const struct model_config *config, int32_t prefill_time
     return op_cache_rows(shape_window(&config->shape, layer), prefill_time, config->block_size);
 }
 
+/* Adds what a layer keeps of the tokens before: keys and values, or the last rows that a
+ * convolution reads; with `state` S of the gated delta rule. */
+static enum gt_status cache_add(struct model *model, int32_t layer, bool state)
+{
+    const struct model_config *config = &model->options.config;
+    const int64_t batch = model->options.generate_batch, size = config->linear_value_head_dim;
+    const bool linear = shape_is_linear(&config->shape, layer);
+    struct tensor cache = {.dtype = state ? DTYPE_F32 : model->options.dtype,
+                           .rank = linear ? 3 : 4,
+                           .category = CATEGORY_CACHE,
+                           .lifetime = LIFETIME_PHASE,
+                           .phase = PHASE_GENERATE,
+                           .dims = {2, batch,
+                                    model_cache_rows(config, model->options.prefill_time, layer),
+                                    (int64_t)config->n_kv_head * model_head_dim(config)}};
+    const int64_t rows[4] = {batch, config->linear_conv_kernel_dim - 1,
+                             (2 * config->linear_num_key_heads + config->linear_num_value_heads) *
+                                 size,
+                             0},
+                  states[4] = {batch * config->linear_num_value_heads, size, size, 0};
+    if (linear)
+        memcpy(cache.dims, state ? states : rows, sizeof cache.dims);
+    int32_t t;
+    snprintf(cache.name, sizeof cache.name, "h.%" PRId32 ".%s", layer, state ? "state" : "cache");
+    return graph_tensor_add(model->graph, &cache, &t);
+}
+
 static enum gt_status generate_build(struct model *model)
 {
     const struct model_config *config = &model->options.config;
     const int32_t first = model->graph->tensor_count, time = model->options.prefill_time;
-    for (int32_t layer = 0, t; layer < config->n_layer; layer++) {
-        struct tensor cache = {.dtype = model->options.dtype,
-                               .rank = 4,
-                               .category = CATEGORY_CACHE,
-                               .lifetime = LIFETIME_PHASE,
-                               .phase = PHASE_GENERATE,
-                               .dims = {2, model->options.generate_batch,
-                                        model_cache_rows(config, time, layer),
-                                        (int64_t)config->n_kv_head * model_head_dim(config)}};
-        snprintf(cache.name, sizeof cache.name, "h.%" PRId32 ".cache", layer);
-        TRY(graph_tensor_add(model->graph, &cache, &t));
-    }
+    for (int32_t layer = 0; layer < config->n_layer; layer++)
+        TRY(cache_add(model, layer, false));
+    for (int32_t layer = 0; layer < config->n_layer; layer++)
+        if (shape_is_linear(&config->shape, layer))
+            TRY(cache_add(model, layer, true));
     TRY(generate_program_build(model, PROGRAM_PREFILL, time, first, false, &model->prefill));
     return generate_program_build(model, PROGRAM_DECODE, 1, first, true, &model->decode);
 }

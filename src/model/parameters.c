@@ -16,9 +16,10 @@
 
 #define INIT_STD 0.02
 
-const char *const model_lora_words[] = {"q_proj",   "k_proj",       "v_proj", "o_proj", "gate_proj",
-                                        "up_proj",  "down_proj",    "c_attn", "c_proj", "c_fc",
-                                        "qkv_proj", "gate_up_proj", NULL};
+const char *const model_lora_words[] = {
+    "q_proj",      "k_proj",    "v_proj",    "o_proj",    "gate_proj", "up_proj",
+    "down_proj",   "c_attn",    "c_proj",    "c_fc",      "qkv_proj",  "gate_up_proj",
+    "in_proj_qkv", "in_proj_b", "in_proj_a", "in_proj_z", "out_proj",  NULL};
 
 int32_t model_positions(const struct model_config *config)
 {
@@ -60,40 +61,81 @@ struct layer {
     int64_t part_rows[PARAMETER_RANGES_MAX];
     int64_t in, out; /* of a matrix; a vector has `out` elements */
     bool missing, bias;
+    bool plain;   /* the names in files end without ".weight" */
+    int32_t taps; /* of a convolution */
+    enum parameter_init init;
 };
 
-/* Lists the layers of a block, and the last norm. */
-static void layers_list(const struct model_config *config, struct layer out[static BLOCK_LAYERS])
+/* Replaces the layers of attention by those of a gated delta net. */
+static void delta_list(const struct model_config *config, struct layer out[static BLOCK_LAYERS])
+{
+    const int64_t heads = config->linear_num_value_heads, size = config->linear_value_head_dim,
+                  values = heads * size, all = 2 * config->linear_num_key_heads * size + values,
+                  taps = config->linear_conv_kernel_dim, c = config->n_embd;
+    out[BLOCK_C_ATTN] = (struct layer){
+        .name = "linear_attn.in_proj",
+        .part = {"linear_attn.in_proj_qkv", "linear_attn.in_proj_b", "linear_attn.in_proj_a"},
+        .part_rows = {all, heads, heads},
+        .in = c,
+        .out = all + 2 * heads};
+    out[BLOCK_QK_NORM].missing = true;
+    out[BLOCK_GATE] = (struct layer){.name = "linear_attn.in_proj_z", .in = c, .out = values};
+    out[BLOCK_CONV] = (struct layer){.name = "linear_attn.conv1d",
+                                     .out = all * taps,
+                                     .taps = (int32_t)taps,
+                                     .init = INIT_NORMAL};
+    out[BLOCK_DECAY] = (struct layer){.name = "linear_attn.decay",
+                                      .part = {"linear_attn.A_log", "linear_attn.dt_bias"},
+                                      .part_rows = {heads, heads},
+                                      .out = 2 * heads,
+                                      .plain = true,
+                                      .init = INIT_DECAY};
+    out[BLOCK_GATE_NORM] =
+        (struct layer){.name = "linear_attn.norm", .out = size, .init = INIT_ONE};
+    out[BLOCK_C_PROJ] = (struct layer){.name = "linear_attn.out_proj", .in = values, .out = c};
+}
+
+/* Lists the layers of a block, with a gated delta net or with attention, and the last norm. */
+static void layers_list(const struct model_config *config, bool linear,
+                        struct layer out[static BLOCK_LAYERS])
 {
     const struct arch *arch = arch_of(&config->shape);
     const bool gpt2 = arch->family == FAMILY_GPT2, gated = config->mlp != MLP_GELU;
     const bool norm_bias = config->bias && config->norm == NORM_LAYERNORM;
     const int64_t c = config->n_embd, size = model_head_dim(config),
                   q = model_attention_width(config);
-    const int64_t kv = config->n_kv_head * size, inner = model_inner_width(config);
+    const int64_t kv = config->n_kv_head * size, inner = model_inner_width(config),
+                  queries = config->attn_output_gate ? 2 * q : q; /* with gates */
+    const enum parameter_init gain = config->norm_plus_one ? INIT_ZERO : INIT_ONE;
     const bool per_head = config->qk_norm == QK_NORM_HEAD, fused = config->fused_projections,
                four = config->norm_place == NORM_PLACE_BOTH;
     const struct layer layers[BLOCK_LAYERS] = {
-        [BLOCK_LN_1] = {.name = arch->norms[0].file, .out = c, .bias = norm_bias},
+        [BLOCK_LN_1] = {.name = arch->norms[0].file, .out = c, .bias = norm_bias, .init = gain},
         [BLOCK_C_ATTN] = {.name = gpt2 ? "attn.c_attn" : "self_attn.qkv_proj",
                           .part = {gpt2 || fused ? NULL : "self_attn.q_proj", "self_attn.k_proj",
                                    "self_attn.v_proj"},
-                          .part_rows = {q, kv, kv},
+                          .part_rows = {queries, kv, kv},
                           .in = c,
-                          .out = q + 2 * kv,
+                          .out = queries + 2 * kv,
                           .bias = config->bias || config->qkv_bias},
         [BLOCK_QK_NORM] = {.name = "self_attn.qk_norm",
                            .part = {"self_attn.q_norm", "self_attn.k_norm"},
                            .part_rows = {per_head ? size : q, per_head ? size : kv},
                            .out = per_head ? 2 * size : q + kv,
+                           .init = gain,
                            .missing = config->qk_norm == QK_NORM_NONE},
+        [BLOCK_GATE] = {.missing = true},
+        [BLOCK_CONV] = {.missing = true},
+        [BLOCK_DECAY] = {.missing = true},
+        [BLOCK_GATE_NORM] = {.missing = true},
         [BLOCK_C_PROJ] = {gpt2 ? "attn.c_proj" : "self_attn.o_proj", .in = q, .out = c,
                           .bias = config->bias},
         [BLOCK_POST_1] = {.name = arch->norms[2].file,
                           .out = c,
                           .bias = norm_bias,
+                          .init = gain,
                           .missing = !four},
-        [BLOCK_LN_2] = {.name = arch->norms[1].file, .out = c, .bias = norm_bias},
+        [BLOCK_LN_2] = {.name = arch->norms[1].file, .out = c, .bias = norm_bias, .init = gain},
         [BLOCK_C_FC] = {.name = gpt2    ? "mlp.c_fc"
                                 : gated ? "mlp.gate_up_proj"
                                         : "mlp.up_proj",
@@ -109,15 +151,19 @@ static void layers_list(const struct model_config *config, struct layer out[stat
         [BLOCK_POST_2] = {.name = arch->norms[3].file,
                           .out = c,
                           .bias = norm_bias,
+                          .init = gain,
                           .missing = !four},
     };
     memcpy(out, layers, sizeof layers);
+    if (linear)
+        delta_list(config, out);
 }
 
-static struct layer layer_get(const struct model_config *config, enum block_layer which)
+static struct layer layer_get(const struct model_config *config, bool linear,
+                              enum block_layer which)
 {
     struct layer layers[BLOCK_LAYERS];
-    layers_list(config, layers);
+    layers_list(config, linear, layers);
     return layers[which];
 }
 
@@ -156,21 +202,22 @@ static uint32_t targets_of(const struct layer *layer)
 uint32_t parameters_lora_targets(const struct model_config *config)
 {
     uint32_t targets = 0;
-    for (int which = 0; which < BLOCK_LAYERS; which++) {
-        const struct layer layer = layer_get(config, (enum block_layer)which);
-        targets |= targets_of(&layer);
-    }
+    for (int linear = 0; linear <= (config->full_attention_interval > 1); linear++)
+        for (int which = 0; which < BLOCK_LAYERS; which++) {
+            const struct layer layer = layer_get(config, linear != 0, (enum block_layer)which);
+            targets |= targets_of(&layer);
+        }
     return targets;
 }
 
 /* Lists those of the layers before `end`.  GPT-2's biases are listed even if they are absent. */
-static size_t slots_list(const struct model_config *config, int end,
+static size_t slots_list(const struct model_config *config, bool linear, int end,
                          struct slot out[static SLOTS_MAX])
 {
     const bool gpt2 = model_is_gpt2(config), alone = config->lora.alone;
     struct layer layers[BLOCK_LAYERS];
     size_t count = 0;
-    layers_list(config, layers);
+    layers_list(config, linear, layers);
     for (int which = 0; which < end; which++) {
         const struct layer *layer = &layers[which];
         const bool adapted =
@@ -192,13 +239,46 @@ static size_t embeddings_count(const struct model_config *config)
     return config->lora.alone ? 0 : config->position == POSITION_LEARNED ? 2 : 1;
 }
 
+/* What a block has, by its kind: with attention, with a gated delta net. */
+struct kinds {
+    size_t of[2];
+};
+
+/* Returns how much the blocks before `layer` have. */
+static size_t kinds_before(const struct model_config *config, const struct kinds *kinds,
+                           int32_t layer)
+{
+    const int32_t full = shape_full_before(&config->shape, layer);
+    return (size_t)full * kinds->of[false] + (size_t)(layer - full) * kinds->of[true];
+}
+
+/* Returns the block of entry `index` of such blocks.  Sets *left to its number in the block. */
+static int32_t kinds_find(const struct model_config *config, const struct kinds *kinds,
+                          size_t index, size_t *left)
+{
+    const int32_t interval = config->full_attention_interval;
+    const size_t linear = interval > 0 ? (size_t)(interval - 1) : 0,
+                 period = linear * kinds->of[true] + kinds->of[false];
+    const size_t rest = index % period, within = linear * kinds->of[true];
+    const size_t skipped = rest < within ? rest / kinds->of[true] : linear;
+    *left = rest - skipped * kinds->of[true];
+    return (int32_t)(index / period * (linear + 1) + skipped);
+}
+
+static struct kinds slots_count(const struct model_config *config)
+{
+    struct slot slots[SLOTS_MAX];
+    return (struct kinds){{slots_list(config, false, BLOCK_LAYERS, slots),
+                           slots_list(config, true, BLOCK_LAYERS, slots)}};
+}
+
 size_t parameters_count(const struct model_config *config)
 {
     struct slot slots[SLOTS_MAX];
+    const struct kinds kinds = slots_count(config);
     assert(config->n_layer >= 0);
-    return embeddings_count(config) +
-           (size_t)config->n_layer * slots_list(config, BLOCK_LAYERS, slots) +
-           slots_list(config, BLOCK_LN_1 + 1, slots) +
+    return embeddings_count(config) + kinds_before(config, &kinds, config->n_layer) +
+           slots_list(config, false, BLOCK_LN_1 + 1, slots) +
            (config->untied && !config->lora.alone ? 1 : 0);
 }
 
@@ -206,16 +286,21 @@ size_t parameters_count(const struct model_config *config)
 static int32_t slot_index(const struct model_config *config, int32_t layer,
                           const struct slot *wanted)
 {
-    struct slot slots[SLOTS_MAX];
-    const size_t count = slots_list(config, BLOCK_LAYERS, slots);
-    int32_t present = 0, at = -1;
-    for (size_t i = 0; i < count; i++) {
-        if (slots[i].which == wanted->which && slots[i].bias == wanted->bias &&
-            slots[i].adapter == wanted->adapter && !slots[i].absent)
-            at = present;
-        present += !slots[i].absent;
+    struct kinds kinds = {{0, 0}};
+    int32_t at = -1;
+    for (int linear = 0; linear < 2; linear++) {
+        struct slot slots[SLOTS_MAX];
+        const size_t count = slots_list(config, linear != 0, BLOCK_LAYERS, slots);
+        const bool is_kind = shape_is_linear(&config->shape, layer) == (linear != 0);
+        for (size_t i = 0; i < count; i++) {
+            if (is_kind && slots[i].which == wanted->which && slots[i].bias == wanted->bias &&
+                slots[i].adapter == wanted->adapter && !slots[i].absent)
+                at = (int32_t)kinds.of[linear];
+            kinds.of[linear] += !slots[i].absent;
+        }
     }
-    return at < 0 ? -1 : (int32_t)embeddings_count(config) + layer * present + at;
+    return at < 0 ? -1
+                  : (int32_t)(embeddings_count(config) + kinds_before(config, &kinds, layer)) + at;
 }
 
 int32_t parameters_index(const struct model_config *config, int32_t layer, enum block_layer which,
@@ -246,16 +331,17 @@ static void table_shape(const struct model_config *config, const char *gpt2, con
 }
 
 /* Writes "h.3.attn.c_attn.weight". */
-static void slot_name(const struct model_config *config, size_t block, const char *layer,
-                      const struct slot *slot, char out[static PARAMETER_NAME_MAX])
+static void slot_name(const struct model_config *config, size_t block, const struct layer *layer,
+                      const char *name, const struct slot *slot,
+                      char out[static PARAMETER_NAME_MAX])
 {
     const bool gpt2 = model_is_gpt2(config);
     static const char *const matrices[] = {
         [ADAPTER_NONE] = "", [ADAPTER_A] = "lora_A.", [ADAPTER_B] = "lora_B."};
     const char *kind = slot->bias ? "bias" : "weight", *matrix = matrices[slot->adapter];
     if (block < (size_t)config->n_layer)
-        (void)snprintf(out, PARAMETER_NAME_MAX, "%s.%zu.%s.%s%s", gpt2 ? "h" : "model.layers",
-                       block, layer, matrix, kind);
+        (void)snprintf(out, PARAMETER_NAME_MAX, "%s.%zu.%s%s%s%s", gpt2 ? "h" : "model.layers",
+                       block, name, layer->plain ? "" : ".", matrix, layer->plain ? "" : kind);
     else
         (void)snprintf(out, PARAMETER_NAME_MAX, "%s.%s", gpt2 ? "ln_f" : "model.norm", kind);
 }
@@ -307,6 +393,8 @@ static void slot_shape(const struct model_config *config,
         .linear = matrix,
         .residual = matrix && (slot->which == BLOCK_C_PROJ || slot->which == BLOCK_MLP_PROJ),
         .norm = layer.in == 0,
+        .taps = layer.taps,
+        .init = slot->bias ? INIT_ZERO : layer.init,
         .bias = slot->bias,
         .absent = slot->absent};
     out->dims[0] = matrix && gpt2 ? layer.in : layer.out;
@@ -314,24 +402,28 @@ static void slot_shape(const struct model_config *config,
     memcpy(out->part_rows, layer.part_rows, sizeof out->part_rows);
     for (int part = 0; part < out->parts; part++)
         out->part_of[part] = part;
-    slot_name(config, block, layer.name, slot, out->name);
+    slot_name(config, block, &layer, layer.name, slot, out->name);
     if (slot->adapter != ADAPTER_NONE)
         adapter_shape(&config->lora, &layer, slot->adapter, out);
 }
 
 /* The parameters of a model in their order, listed once for many look-ups. */
 struct listing {
-    struct layer layers[BLOCK_LAYERS];
-    struct slot slots[SLOTS_MAX]; /* of a block */
-    size_t embeddings, slot_count, count;
+    struct layer layers[2][BLOCK_LAYERS]; /* of a block with attention, with a gated delta net */
+    struct slot slots[2][SLOTS_MAX];
+    struct kinds kinds;
+    size_t embeddings, count;
 };
 
 static struct listing listing_make(const struct model_config *config)
 {
     struct listing listing = {.embeddings = embeddings_count(config),
                               .count = parameters_count(config)};
-    layers_list(config, listing.layers);
-    listing.slot_count = slots_list(config, BLOCK_LAYERS, listing.slots);
+    for (int linear = 0; linear < 2; linear++) {
+        layers_list(config, linear != 0, listing.layers[linear]);
+        listing.kinds.of[linear] =
+            slots_list(config, linear != 0, BLOCK_LAYERS, listing.slots[linear]);
+    }
     return listing;
 }
 
@@ -342,8 +434,10 @@ static const struct slot *slot_find(const struct model_config *config,
     const bool untied = config->untied && !config->lora.alone;
     if (index < listing->embeddings || (untied && index + 1 == listing->count))
         return NULL;
-    *block = (index - listing->embeddings) / listing->slot_count;
-    return &listing->slots[(index - listing->embeddings) % listing->slot_count];
+    size_t left;
+    const int32_t layer = kinds_find(config, &listing->kinds, index - listing->embeddings, &left);
+    *block = (size_t)layer;
+    return &listing->slots[shape_is_linear(&config->shape, layer)][left];
 }
 
 static void listed_shape(const struct model_config *config, const struct listing *listing,
@@ -353,7 +447,8 @@ static void listed_shape(const struct model_config *config, const struct listing
     const struct slot *slot = slot_find(config, listing, index, &block);
     assert(index < listing->count);
     if (slot != NULL) {
-        slot_shape(config, listing->layers, block, slot, out);
+        slot_shape(config, listing->layers[shape_is_linear(&config->shape, (int32_t)block)], block,
+                   slot, out);
     } else if (index == PARAMETERS_WTE) {
         table_shape(config, "wte.weight", "model.embed_tokens.weight", config->vocab_size, out);
     } else if (index < embeddings_count(config)) {
@@ -377,65 +472,76 @@ void parameters_shape(const struct model_config *config, size_t index, struct pa
 
 /* ---- the tensors of a file ---- */
 
-static size_t slots_ranges(const struct model_config *config, const struct slot *slots,
-                           size_t count)
+static struct kinds slots_ranges(const struct model_config *config, const struct listing *listing)
 {
-    struct layer layers[BLOCK_LAYERS];
-    size_t parts = 0;
-    layers_list(config, layers);
-    for (size_t i = 0; i < count; i++) {
-        struct parameter_shape shape;
-        slot_shape(config, layers, 0, &slots[i], &shape);
-        parts += (size_t)shape.parts;
-    }
+    struct kinds parts = {{0, 0}};
+    for (int linear = 0; linear < 2; linear++)
+        for (size_t i = 0; i < listing->kinds.of[linear]; i++) {
+            struct parameter_shape shape;
+            slot_shape(config, listing->layers[linear], 0, &listing->slots[linear][i], &shape);
+            parts.of[linear] += (size_t)shape.parts;
+        }
     return parts;
 }
 
 size_t parameters_file_count(const struct model_config *config)
 {
-    struct slot slots[SLOTS_MAX];
-    const size_t count = slots_list(config, BLOCK_LAYERS, slots);
-    return parameters_count(config) +
-           (size_t)config->n_layer * (slots_ranges(config, slots, count) - count);
+    const struct listing listing = listing_make(config);
+    const struct kinds parts = slots_ranges(config, &listing);
+    return listing.count + kinds_before(config, &parts, config->n_layer) -
+           kinds_before(config, &listing.kinds, config->n_layer);
 }
 
 /* Takes a part out of a parameter's shape. */
 static void part_shape_select(const struct model_config *config, size_t block,
-                              const struct slot *slot, size_t part, struct parameter_shape *shape)
+                              const struct layer *layer, const struct slot *slot, size_t part,
+                              struct parameter_shape *shape)
 {
-    const struct layer layer = layer_get(config, slot->which);
     for (size_t i = 0; i < part; i++)
         shape->first +=
             (size_t)shape->part_rows[i] * (shape->rank == 2 ? (size_t)shape->dims[1] : 1);
     shape->dims[0] = shape->part_rows[part];
-    if (layer.part[0] != NULL)
-        slot_name(config, block, layer.part[shape->part_of[part]], slot, shape->name);
+    if (layer->part[0] != NULL)
+        slot_name(config, block, layer, layer->part[shape->part_of[part]], slot, shape->name);
 }
 
 void parameters_file_shape(const struct model_config *config, size_t index,
                            struct parameter_shape *out)
 {
-    struct slot slots[SLOTS_MAX];
-    const size_t embeddings = embeddings_count(config),
-                 count = slots_list(config, BLOCK_LAYERS, slots);
-    const size_t parts = slots_ranges(config, slots, count);
-    assert(index < parameters_file_count(config));
-    if (index < embeddings || index >= embeddings + parts * (size_t)config->n_layer) {
-        parameters_shape(
-            config, index < embeddings ? index : index - (parts - count) * (size_t)config->n_layer,
-            out);
+    const struct listing listing = listing_make(config);
+    const struct kinds parts = slots_ranges(config, &listing);
+    const size_t ranges = kinds_before(config, &parts, config->n_layer),
+                 slots = kinds_before(config, &listing.kinds, config->n_layer);
+    assert(index < listing.count + ranges - slots);
+    if (index < listing.embeddings || index >= listing.embeddings + ranges) {
+        listed_shape(config, &listing,
+                     index < listing.embeddings ? index : index - (ranges - slots), out);
         return;
     }
-    const size_t block = (index - embeddings) / parts;
-    size_t left = (index - embeddings) % parts, whole = embeddings + block * count;
-    for (;; whole++) {
-        parameters_shape(config, whole, out);
+    size_t left;
+    const int32_t block = kinds_find(config, &parts, index - listing.embeddings, &left);
+    const bool linear = shape_is_linear(&config->shape, block);
+    const size_t first = listing.embeddings + kinds_before(config, &listing.kinds, block);
+    size_t slot = 0;
+    for (;; slot++) {
+        listed_shape(config, &listing, first + slot, out);
         if (left < (size_t)out->parts)
             break;
         left -= (size_t)out->parts;
     }
+    const struct slot *found = &listing.slots[linear][slot];
     if (out->parts > 1 || out->adapter != ADAPTER_NONE)
-        part_shape_select(config, block, &slots[whole - embeddings - block * count], left, out);
+        part_shape_select(config, (size_t)block, &listing.layers[linear][found->which], found, left,
+                          out);
+}
+
+int32_t parameter_file_dims(const struct parameter_shape *shape, int64_t dims[static 3])
+{
+    const int32_t taps = shape->taps;
+    dims[0] = taps > 0 ? shape->dims[0] / taps : shape->dims[0];
+    dims[1] = taps > 0 ? 1 : shape->dims[1];
+    dims[2] = taps;
+    return taps > 0 ? 3 : shape->rank;
 }
 
 size_t parameter_elements(const struct parameter_shape *shape)
@@ -641,10 +747,8 @@ static enum gt_status parameter_add(struct parameter_maker *maker, size_t index,
                             .lifetime = LIFETIME_RUN,
                             .home = home_of(maker, shape, OFFLOAD_WEIGHTS)};
     *parameter =
-        (struct parameter){.init = shape->bias             ? INIT_ZERO
-                                   : matrix                ? INIT_NORMAL
-                                   : config->norm_plus_one ? INIT_ZERO
-                                                           : INIT_ONE,
+        (struct parameter){.init = matrix ? INIT_NORMAL : shape->init,
+                           .init_std = (float)INIT_STD,
                            .saved_rows = shape->dims[0],
                            .group = group_of(maker, shape),
                            .states_home = home_of(maker, shape, OFFLOAD_STATES),
@@ -734,16 +838,19 @@ int32_t parameters_units(const struct parameter_list *list)
 int64_t model_parameter_count(const struct model_config *config)
 {
     struct model_config small = *config;
-    int64_t counts[2] = {0, 0}; /* of models with no block and with one */
-    for (int32_t layers = 0; layers < 2; layers++) {
+    const int32_t full = shape_full_before(&config->shape, config->n_layer);
+    int64_t counts[3] = {0, 0, 0}; /* of models with no block, with one of each kind */
+    for (int kind = 0; kind < 3; kind++) {
         struct parameter_shape shape;
-        small.n_layer = layers;
+        small.n_layer = kind > 0;
+        small.full_attention_interval = kind < 2 ? 0 : config->full_attention_interval;
         for (size_t i = 0; i < parameters_count(&small); i++) {
             parameters_shape(&small, i, &shape);
-            counts[layers] += shape.absent ? 0 : (int64_t)parameter_elements(&shape);
+            counts[kind] += shape.absent ? 0 : (int64_t)parameter_elements(&shape);
         }
     }
-    return counts[0] + config->n_layer * (counts[1] - counts[0]);
+    return counts[0] + full * (counts[1] - counts[0]) +
+           (config->n_layer - full) * (counts[2] - counts[0]);
 }
 
 int64_t model_adapter_count(const struct model_config *config)

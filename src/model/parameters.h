@@ -27,12 +27,14 @@ struct parameter_shape {
     int64_t part_rows[PARAMETER_RANGES_MAX]; /* the rows of each, if there are several */
     /* Of adapters: which part of the layer each part adapts. */
     int32_t part_of[PARAMETER_RANGES_MAX];
-    int32_t whole;       /* of a tensor of a file: the parameter that it is a part of, */
-    size_t first;        /* and its first element there */
-    bool linear;         /* the weight of a linear layer of a block, */
-    bool residual;       /* whose result is added to the residual stream */
-    bool norm;           /* a norm's gain or bias */
-    bool bias;           /* of a linear layer or a norm */
+    int32_t whole; /* of a tensor of a file: the parameter that it is a part of, */
+    size_t first;  /* and its first element there */
+    bool linear;   /* the weight of a linear layer of a block, */
+    bool residual; /* whose result is added to the residual stream */
+    bool norm;     /* a norm's gain or bias */
+    bool bias;     /* of a linear layer or a norm */
+    int32_t taps;  /* of a convolution, whose tensor in a file is [dims[0] / taps, 1, taps] */
+    enum parameter_init init; /* of a vector */
     bool absent;         /* a bias that the model does not have; GPT-2's files have zeros for it */
     bool position_table; /* may be read in part, for a shorter block_size */
     enum adapter_matrix adapter;
@@ -48,13 +50,20 @@ size_t parameters_file_count(const struct model_config *config);
 void parameters_file_shape(const struct model_config *config, size_t index,
                            struct parameter_shape *out);
 size_t parameter_elements(const struct parameter_shape *shape);
+/* Writes the shape that a tensor has in a model's file; returns its rank. */
+int32_t parameter_file_dims(const struct parameter_shape *shape, int64_t dims[static 3]);
 
 /* The layers of a block.  BLOCK_C_FC is the MLP's first matrix: of GELU, or of a gate and its
- * other factor. */
+ * other factor.  BLOCK_C_ATTN and BLOCK_C_PROJ are also the products before and behind a gated
+ * delta net. */
 enum block_layer {
     BLOCK_LN_1,
     BLOCK_C_ATTN,
-    BLOCK_QK_NORM, /* its weight: the gains of the queries, then of the keys */
+    BLOCK_QK_NORM,   /* its weight: the gains of the queries, then of the keys */
+    BLOCK_GATE,      /* of a gated delta net: the gates of its result, */
+    BLOCK_CONV,      /* the convolution, */
+    BLOCK_DECAY,     /* A_log and dt_bias, */
+    BLOCK_GATE_NORM, /* and the norm of its result */
     BLOCK_C_PROJ,
     BLOCK_POST_1, /* the norms behind attention and the MLP, if a block has four */
     BLOCK_LN_2,

@@ -32,9 +32,24 @@ struct builder {
     bool train;      /* apply dropout, and replace the logits by their gradient */
     struct graph_pen pen;
     enum recompute_level level; /* of the current block */
-    /* parameters_index() and parameters_adapter() of the first block, and from block to block. */
-    int32_t first[BLOCK_LAYERS][2], adapter[BLOCK_LAYERS][ADAPTER_B + 1], stride;
+    /* By the kind of block, with attention or with a gated delta net: parameters_index() and
+     * parameters_adapter(), less blocks_before(), and the number of parameters. */
+    int32_t first[2][BLOCK_LAYERS][2], adapter[2][BLOCK_LAYERS][ADAPTER_B + 1], stride[2];
 };
+
+/* Returns the number of parameters of the blocks before a layer. */
+static int32_t blocks_before(const struct builder *b, int32_t layer)
+{
+    const int32_t full = shape_full_before(&b->config->shape, layer);
+    return full * b->stride[false] + (layer - full) * b->stride[true];
+}
+
+static bool is_linear(const struct builder *b)
+{
+    return b->pen.layer >= 0 && shape_is_linear(&b->config->shape, b->pen.layer);
+}
+
+#define ABSENT INT32_MIN /* of builder.first and adapter */
 
 static int32_t parameter_tensor(const struct builder *b, int32_t index)
 {
@@ -45,15 +60,16 @@ static int32_t parameter_tensor(const struct builder *b, int32_t index)
 static int32_t layer_tensor(const struct builder *b, enum block_layer which, bool bias)
 {
     const int32_t layer = b->pen.layer < 0 ? b->config->n_layer : b->pen.layer,
-                  first = b->first[which][bias];
-    return parameter_tensor(b, first < 0 ? first : first + layer * b->stride);
+                  first = b->first[is_linear(b)][which][bias];
+    return parameter_tensor(b, first == ABSENT ? -1 : first + blocks_before(b, layer));
 }
 
 /* Returns the matrix of adapters of a layer of the current block. */
 static const struct parameter *layer_adapter(const struct builder *b, enum block_layer which,
                                              enum adapter_matrix matrix)
 {
-    return &b->model->parameters.at[b->adapter[which][matrix] + b->pen.layer * b->stride];
+    return &b->model->parameters
+                .at[b->adapter[is_linear(b)][which][matrix] + blocks_before(b, b->pen.layer)];
 }
 
 /* Appends an op of a recompute class.  Sets *out, unless `out` is NULL, to the op's result. */
@@ -179,7 +195,8 @@ static enum gt_status build_adapter_b(const struct builder *b, enum block_layer 
     struct graph *graph = b->pen.graph;
     const int32_t rank = b->config->lora.rank;
     const struct parameter *weight =
-        &b->model->parameters.at[b->first[which][false] + b->pen.layer * b->stride];
+        &b->model->parameters
+             .at[b->first[is_linear(b)][which][false] + blocks_before(b, b->pen.layer)];
     const struct parameter *adapter = layer_adapter(b, which, ADAPTER_B);
     struct tensor whole = graph->tensors[adapter->tensor];
     int64_t row = 0, from = 0;
@@ -230,7 +247,8 @@ static enum gt_status build_linear(const struct builder *b, const char *name,
     TRY(build_fetch(b, &weight));
     TRY(ADD_AS(class, GEMM, b, name, y, .a = x, .b = weight, .bias = layer_tensor(b, which, true),
                .attrs.transpose_b = !model_is_gpt2(b->config)));
-    return b->adapter[which][ADAPTER_A] < 0 ? GT_OK : build_adapters(b, which, x, *y);
+    return b->adapter[is_linear(b)][which][ADAPTER_A] == ABSENT ? GT_OK
+                                                                : build_adapters(b, which, x, *y);
 }
 
 static enum gt_status build_residual(const struct builder *b, const char *name, int32_t y,
@@ -249,7 +267,8 @@ static enum gt_status build_rope(const struct builder *b, int32_t *qkv)
                                    .kv_heads = b->config->n_kv_head,
                                    .time = b->io->time,
                                    .epsilon = (float)b->config->norm_epsilon,
-                                   .gain_offset = gain_offset(b)};
+                                   .gain_offset = gain_offset(b),
+                                   .gated = b->config->attn_output_gate};
     const bool local =
         b->model->local_angles != TENSOR_NONE && shape_window(&b->config->shape, b->pen.layer) > 0;
     /* The backward pass of the norms needs x, so y is cheaper computed again than kept. */
@@ -287,14 +306,65 @@ static enum gt_status build_attention_op(const struct builder *b, int32_t qkv, i
                .first = b->io->first, .attrs = attrs);
 }
 
+/* The convolution and the rule, or with a cache what continues them. */
+static enum gt_status build_delta_ops(const struct builder *b, int32_t x, int32_t *y)
+{
+    const struct model_config *config = b->config;
+    const struct op_attrs attrs = {.heads = config->linear_num_value_heads,
+                                   .kv_heads = config->linear_num_key_heads,
+                                   .time = b->io->time,
+                                   .taps = config->linear_conv_kernel_dim};
+    const int32_t weight = layer_tensor(b, BLOCK_CONV, false),
+                  decay = layer_tensor(b, BLOCK_DECAY, false), layer = b->pen.layer,
+                  cache = b->cache + layer,
+                  state =
+                      b->cache + config->n_layer + layer - shape_full_before(&config->shape, layer);
+    int32_t mixed;
+    if (b->cache != TENSOR_NONE) {
+        TRY(ADD(SHORT_CONV_CACHED, b, "delta.conv", &mixed, .x = x, .weight = weight,
+                .scalars = b->model->scalars, .cache = cache, .attrs = attrs));
+        return ADD(GATED_DELTA_CACHED, b, "delta", y, .x = mixed, .decay = decay,
+                   .scalars = b->model->scalars, .state = state, .attrs = attrs);
+    }
+    TRY(ADD(SHORT_CONV_FORWARD, b, "delta.conv", &mixed, .x = x, .weight = weight,
+            .first = b->io->first, .attrs = attrs));
+    return ADD(GATED_DELTA_FORWARD, b, "delta", y, .x = mixed, .decay = decay,
+               .first = b->io->first, .attrs = attrs);
+}
+
+/* A gated delta net up to the product behind it. */
+static enum gt_status build_delta(const struct builder *b, int32_t input, int32_t *y)
+{
+    int32_t x, z;
+    TRY(build_linear(b, "delta.in_proj", BLOCK_C_ATTN, input, &x));
+    TRY(build_linear(b, "delta.in_proj_z", BLOCK_GATE, input, &z));
+    TRY(build_delta_ops(b, x, y));
+    return ADD(GATE_FORWARD, b, "delta.gate", y, .x = *y, .z = z,
+               .gain = layer_tensor(b, BLOCK_GATE_NORM, false), .attrs.gate = GATE_SILU,
+               .attrs.heads = b->config->linear_num_value_heads,
+               .attrs.epsilon = (float)b->config->norm_epsilon);
+}
+
+/* Attention up to the product behind it. */
+static enum gt_status build_heads(const struct builder *b, int32_t input, int32_t *y)
+{
+    int32_t qkv, turned;
+    TRY(build_linear(b, "attn.c_attn", BLOCK_C_ATTN, input, &qkv));
+    turned = qkv;
+    if (shape_rotates(&b->config->shape, b->pen.layer))
+        TRY(build_rope(b, &turned));
+    TRY(build_attention_op(b, turned, y));
+    return !b->config->attn_output_gate
+               ? GT_OK
+               : ADD(GATE_FORWARD, b, "attn.gate", y, .x = *y, .z = qkv, .attrs.gate = GATE_SIGMOID,
+                     .attrs.heads = b->config->n_head);
+}
+
 static enum gt_status build_attention(const struct builder *b, bool keys_only, int32_t *x)
 {
-    int32_t input = *x, qkv, y, projected;
+    int32_t input = *x, y, projected;
     TRY(build_norm_before(b, "ln_1", BLOCK_LN_1, &input));
-    TRY(build_linear(b, "attn.c_attn", BLOCK_C_ATTN, input, &qkv));
-    if (shape_rotates(&b->config->shape, b->pen.layer))
-        TRY(build_rope(b, &qkv));
-    TRY(build_attention_op(b, qkv, &y));
+    TRY(is_linear(b) ? build_delta(b, input, &y) : build_heads(b, input, &y));
     if (keys_only)
         return GT_OK;
     TRY(build_linear(b, "attn.c_proj", BLOCK_C_PROJ, y, &projected));
@@ -398,6 +468,27 @@ static enum gt_status build_loss_chunk(const struct builder *b, int32_t hidden, 
                .attrs.gradient = b->train);
 }
 
+/* Finds the parameters of a kind of block in a model of such blocks alone. */
+static void kind_make(struct builder *b, bool linear)
+{
+    struct model_config config = *b->config;
+    /* With an interval of 2 the first block is linear. */
+    config.full_attention_interval = !linear ? 0 : config.full_attention_interval > 0 ? 2 : 0;
+    for (int which = 0; which < BLOCK_LAYERS; which++) {
+        for (int bias = 0; bias < 2; bias++) {
+            const int32_t at = parameters_index(&config, 0, (enum block_layer)which, bias != 0);
+            b->first[linear][which][bias] = at < 0 ? ABSENT : at;
+        }
+        for (int matrix = ADAPTER_A; matrix <= ADAPTER_B; matrix++) {
+            const int32_t at = parameters_adapter(&config, 0, (enum block_layer)which,
+                                                  (enum adapter_matrix)matrix);
+            b->adapter[linear][which][matrix] = at < 0 ? ABSENT : at;
+        }
+    }
+    b->stride[linear] =
+        parameters_index(&config, 1, BLOCK_LN_1, false) - b->first[linear][BLOCK_LN_1][false];
+}
+
 static struct builder builder_make(const struct model *model, const struct program_io *io,
                                    int32_t cache, bool train)
 {
@@ -408,14 +499,8 @@ static struct builder builder_make(const struct model *model, const struct progr
                         .cache = cache,
                         .train = train,
                         .pen = {model->graph, io->program, PASS_FORWARD, -1, 0, false}};
-    for (int which = 0; which < BLOCK_LAYERS; which++) {
-        for (int bias = 0; bias < 2; bias++)
-            b.first[which][bias] = parameters_index(config, 0, (enum block_layer)which, bias != 0);
-        for (int matrix = ADAPTER_A; matrix <= ADAPTER_B; matrix++)
-            b.adapter[which][matrix] =
-                parameters_adapter(config, 0, (enum block_layer)which, (enum adapter_matrix)matrix);
-    }
-    b.stride = parameters_index(config, 1, BLOCK_LN_1, false) - b.first[BLOCK_LN_1][false];
+    for (int kind = 0; kind < 2; kind++)
+        kind_make(&b, kind != 0);
     return b;
 }
 

@@ -5,8 +5,10 @@ libgpttrain_a_SOURCES += \
 	src/ops/adamw.c \
 	src/ops/attention.c \
 	src/ops/cross_entropy.c \
+	src/ops/delta.c \
 	src/ops/elementwise.c \
 	src/ops/embed.c \
+	src/ops/gate.c \
 	src/ops/gelu.c \
 	src/ops/gemm.c \
 	src/ops/layernorm.c \

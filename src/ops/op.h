@@ -39,6 +39,9 @@
 #define OP_CACHE_KEYS 128
 #define OP_CACHE_RANGES 32
 #define OP_CACHE_TILE 64
+/* The rows of gated_delta that kernels compute at once, and the most taps of short_conv. */
+#define OP_DELTA_CHUNK 64
+#define OP_CONV_TAPS 8
 
 #define OP(KIND, name, operands) OP_##KIND,
 enum op_kind {
@@ -72,9 +75,11 @@ struct op_attrs {
     bool transpose_a, transpose_b;
     bool gradient; /* cross_entropy: overwrite the logits with their gradient */
     enum gelu_kind gelu;
-    enum gate_kind gate; /* swiglu */
-    int32_t time;        /* rows per sample: embed, rope, attention, dropout */
+    enum gate_kind gate; /* swiglu, gate */
+    int32_t time;        /* rows per sample: embed, rope, attention, dropout, delta */
     int32_t heads, kv_heads;
+    int32_t taps;   /* short_conv */
+    bool gated;     /* rope: rows of x have a gate behind each head of the queries */
     int32_t window; /* attention: keys that a query sees, the last of which is its own; 0: all up to
                        it */
     int32_t vocab;  /* cross_entropy: V, the columns that count */
@@ -272,7 +277,17 @@ static inline bool op_accumulates(const struct op_call *call, int32_t slot)
  */
 static inline int64_t op_rope_size(const struct op_call *call)
 {
-    return op_columns(call, ROPE_FORWARD_X) / (call->attrs.heads + 2 * call->attrs.kv_heads);
+    const int64_t gates =
+        call->attrs.gated && call->kind == OP_ROPE_FORWARD ? call->attrs.heads : 0;
+    return op_columns(call, ROPE_FORWARD_X) /
+           (call->attrs.heads + 2 * call->attrs.kv_heads + gates);
+}
+
+/* Returns the place of a head among those of a row of rope's x. */
+static inline int64_t op_rope_place(const struct op_attrs *attrs, int64_t head)
+{
+    const int64_t before = head < attrs->heads ? head : attrs->heads;
+    return attrs->gated ? head + before : head;
 }
 
 /* Returns the means of a row of rope: 2 of all heads of the queries and of the keys, one of each
@@ -281,6 +296,19 @@ static inline int32_t op_rope_means(const struct op_call *call)
 {
     const int64_t gains = op_elements(call, ROPE_FORWARD_GAIN), size = op_rope_size(call);
     return gains == 0 ? 0 : gains == 2 * size ? call->attrs.heads + call->attrs.kv_heads : 2;
+}
+
+/* Return the size of a head of gated_delta, whose x is operand `slot`, and the chunks of a sample.
+ */
+static inline int64_t op_delta_size(const struct op_call *call, int32_t slot)
+{
+    return (op_columns(call, slot) - 2 * call->attrs.heads) /
+           (call->attrs.heads + 2 * call->attrs.kv_heads);
+}
+
+static inline int64_t op_delta_chunks(const struct op_call *call)
+{
+    return (call->attrs.time + OP_DELTA_CHUNK - 1) / OP_DELTA_CHUNK;
 }
 
 /* Dropout masks.  Elements come in groups of eight consecutive indices, which share one Philox

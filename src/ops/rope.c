@@ -15,8 +15,11 @@
  * backward computes r again.  With dz, which is dy turned back, and xh = x r:
  *   dx = r (dz g - xh mean(dz g xh)),  dgain = sum dz xh;  without gains dx = dz
  *
- * The first operands of both ops have the same numbers.  y may be x; dx may be dy if there are no
- * gains.
+ * With attrs.gated a row of x has H heads more: behind each head of the queries is its gate, which
+ * rope passes over (ops/gate.c).  dx then accumulates, and leaves the gates' columns as they are.
+ *
+ * The first operands of both ops have the same numbers.  y may be x unless that has gates; dx may
+ * be dy if there are neither gates nor gains.
  */
 #include <math.h>
 
@@ -31,7 +34,8 @@ static bool heads_check(const struct op_call *call)
 {
     const int64_t heads = call->attrs.heads, kv_heads = call->attrs.kv_heads,
                   turned = op_columns(call, ROPE_FORWARD_TABLE);
-    const int64_t columns = op_columns(call, ROPE_FORWARD_X), all = heads + 2 * kv_heads,
+    const int64_t gates = call->attrs.gated && call->kind == OP_ROPE_FORWARD ? heads : 0,
+                  columns = op_columns(call, ROPE_FORWARD_X), all = heads + 2 * kv_heads + gates,
                   size = heads >= 1 && kv_heads >= 1 && columns % all == 0 ? columns / all : 0;
     return infer_expect(
         size >= turned && size % 2 == 0 && turned % 2 == 0, call,
@@ -44,9 +48,12 @@ static bool rope_check(const struct op_call *call, struct infer_sizes *sizes)
 {
     const struct operand *gain = &call->operand[ROPE_FORWARD_GAIN],
                          *table = &call->operand[ROPE_FORWARD_TABLE];
-    (void)sizes;
     if (!infer_time(call, ROPE_FORWARD_X) || !heads_check(call))
         return false;
+    const int64_t plain = (call->attrs.heads + 2 * call->attrs.kv_heads) * op_rope_size(call);
+    infer_size_set(sizes, 'W', plain);
+    infer_size_set(sizes, 'X',
+                   plain + (call->attrs.gated ? call->attrs.heads * op_rope_size(call) : 0));
     const int64_t two = 2 * op_rope_size(call),
                   all = (call->attrs.heads + call->attrs.kv_heads) * op_rope_size(call);
     return infer_expect(table->dims[0] >= call->attrs.time, call,
@@ -61,7 +68,7 @@ static bool rope_check(const struct op_call *call, struct infer_sizes *sizes)
 /* Returns the number of elements of the queries and keys. */
 static double turned_elements(const struct op_call *call)
 {
-    return cost_elements(call, ROPE_FORWARD_X) / (double)op_columns(call, ROPE_FORWARD_X) *
+    return (double)op_rows(call, ROPE_FORWARD_X) *
            (double)(call->attrs.heads + call->attrs.kv_heads) * (double)op_rope_size(call);
 }
 
@@ -82,13 +89,14 @@ static enum gt_status rope_forward_differentiate(struct autodiff *ad, const stru
                                        .gain = autodiff_saved(ad, gain),
                                        .attrs = op->attrs,
                                    }};
-    if (gain == TENSOR_NONE) {
+    if (gain == TENSOR_NONE && !op->attrs.gated) {
         TRY(autodiff_target_in_place(ad, op->operand[ROPE_FORWARD_Y], x, ROPE_BACKWARD_DX,
                                      &backward));
     } else {
-        backward.ROPE_BACKWARD.x = autodiff_saved(ad, x);
+        backward.ROPE_BACKWARD.x = gain == TENSOR_NONE ? TENSOR_NONE : autodiff_saved(ad, x);
         TRY(autodiff_target(ad, x, ROPE_BACKWARD_DX, &backward));
-        TRY(autodiff_target(ad, gain, ROPE_BACKWARD_DGAIN, &backward));
+        if (gain != TENSOR_NONE)
+            TRY(autodiff_target(ad, gain, ROPE_BACKWARD_DGAIN, &backward));
     }
     return autodiff_emit(ad, op, OP_ROPE_BACKWARD, &backward);
 }
@@ -108,7 +116,7 @@ static size_t rope_forward_workspace_cap(const struct op_call *call)
 
 const struct op_declaration op_rope_forward = {
     OP_NAMED(rope_forward, ROPE_FORWARD),
-    .operand = {[ROPE_FORWARD_X] = {OPERAND_IN | OPERAND_SAVED, "NW"},
+    .operand = {[ROPE_FORWARD_X] = {OPERAND_IN | OPERAND_SAVED, "NX"},
                 [ROPE_FORWARD_TABLE] = {OPERAND_IN, "PD", DTYPES_F32},
                 [ROPE_FORWARD_SCALARS] = SCALARS(OPERAND_IN),
                 [ROPE_FORWARD_GAIN] = {OPERAND_IN | OPERAND_SAVED | OPERAND_OPTIONAL, "G"},
@@ -125,6 +133,10 @@ static bool rope_backward_check(const struct op_call *call, struct infer_sizes *
 {
     const bool has_gain = call->operand[ROPE_BACKWARD_GAIN].present;
     return rope_check(call, sizes) &&
+           infer_check(call, ROPE_BACKWARD_X, DTYPES_FLOAT,
+                       SHAPE2(op_rows(call, ROPE_BACKWARD_DY), sizes->letter['X' - 'A'])) &&
+           infer_expect(!op_accumulates(call, ROPE_BACKWARD_DX) || call->attrs.gated, call,
+                        "dx accumulates, expected so only if x has gates") &&
            infer_expect(call->operand[ROPE_BACKWARD_X].present == has_gain &&
                             call->operand[ROPE_BACKWARD_DGAIN].present == has_gain,
                         call, "operands x and dgain must be present exactly when operand gain is");
@@ -149,8 +161,8 @@ const struct op_declaration op_rope_backward = {
                 [ROPE_BACKWARD_TABLE] = {OPERAND_IN, "PD", DTYPES_F32},
                 [ROPE_BACKWARD_SCALARS] = SCALARS(OPERAND_IN),
                 [ROPE_BACKWARD_GAIN] = {OPERAND_IN | OPERAND_OPTIONAL, "G"},
-                [ROPE_BACKWARD_DX] = {OPERAND_OUT, "NW"},
-                [ROPE_BACKWARD_X] = {OPERAND_IN | OPERAND_OPTIONAL, "NW"},
+                [ROPE_BACKWARD_DX] = {OPERAND_OUT | OPERAND_ACCUMULATES, "NX"},
+                [ROPE_BACKWARD_X] = {OPERAND_IN | OPERAND_OPTIONAL, "??"},
                 [ROPE_BACKWARD_DGAIN] = {OPERAND_OUT | OPERAND_OPTIONAL | OPERAND_ACCUMULATES, "G",
                                          .like = ROPE_BACKWARD_GAIN}},
     .check = rope_backward_check,

@@ -2,7 +2,9 @@
  *
  * The prefill program processes the prompt in pieces of its fixed length.  The last piece may
  * overlap the one before (the same keys and values are written again), or extend beyond a short
- * prompt (the excess is overwritten before anything attends to it).  The decode program processes
+ * prompt (the excess is overwritten before anything attends to it).  A model with a gated delta net
+ * must read each token once, so that what is left of a prompt, shorter than a piece, goes through
+ * the decode program token by token.  The decode program processes
  * the last token, and its logits are sampled.  Once a sequence is longer than the context,
  * positions shift with every token, so its cache is rebuilt.  The sequences of a batch share one
  * prompt and one length, so they advance together.
@@ -83,7 +85,8 @@ static enum gt_status program_run(struct generator *generator, const struct prog
 static enum gt_status prefill(struct generator *generator, int64_t count)
 {
     const struct program_io *io = &generator->session->model->prefill;
-    while (generator->cached < count) {
+    const bool recurrent = generator->session->model->options.config.full_attention_interval > 0;
+    while (generator->cached < count && !(recurrent && generator->cached + io->time > count)) {
         int64_t first = generator->cached;
         int64_t block = generator->session->model->options.config.block_size;
         first = first + io->time > block ? block - io->time : first;
@@ -96,6 +99,17 @@ static enum gt_status prefill(struct generator *generator, int64_t count)
         TRY(program_run(generator, io, first, generator->ids));
         generator->cached = first + used;
     }
+    return GT_OK;
+}
+
+/* Runs the decode program for each sequence's token at a position. */
+static enum gt_status decode(struct generator *generator, int64_t position)
+{
+    for (int64_t b = 0; b < generator->batch; b++)
+        generator->ids[b] =
+            generator->tokens[b * generator->capacity + generator->window + position];
+    TRY(program_run(generator, &generator->session->model->decode, position, generator->ids));
+    generator->cached = position + 1;
     return GT_OK;
 }
 
@@ -131,10 +145,9 @@ static enum gt_status logits_compute(struct generator *generator)
     int64_t length = generator->count - generator->window;
     if (length - 1 - generator->cached > 0)
         TRY(prefill(generator, length - 1));
-    for (int64_t b = 0; b < generator->batch; b++)
-        generator->ids[b] = generator->tokens[b * generator->capacity + generator->count - 1];
-    TRY(program_run(generator, io, length - 1, generator->ids));
-    generator->cached = length;
+    while (generator->cached < length - 1) /* what prefill left */
+        TRY(decode(generator, generator->cached));
+    TRY(decode(generator, length - 1));
     int64_t width = generator->session->model->options.config.padded_vocab_size;
     return values_download(generator->session->exec, generator->session->model->graph, io->logits,
                            0, generator->logits, generator->batch * width);

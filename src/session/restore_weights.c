@@ -84,6 +84,10 @@ static enum gt_status weights_refresh(struct session *session)
     return session->model->gather < 0 ? GT_OK : exec_run(session->exec, session->model->gather);
 }
 
+/* Qwen3_5PreTrainedModel._init_weights(): of e^A_log. */
+#define DECAY_LEAST 0.01
+#define DECAY_MOST 16.0
+
 /* A range of initial values, divided into pieces. */
 struct initial_values {
     const struct parameter *parameter;
@@ -106,12 +110,18 @@ static void initial_piece(void *context, size_t piece, int thread)
     (void)thread;
     if (values->parameter->init == INIT_NORMAL)
         philox_normals(values->key, counter, size, out);
-    for (int64_t i = 0; values->parameter->init == INIT_UNIFORM && i < size; i++) {
-        const struct philox_block at = {
-            {(uint32_t)(values->first + begin + i), 0, values->index, 0}};
-        out[i] = (float)(2.0 * philox_uniform(philox4x32_10(values->key, at).word[0], 0) - 1.0);
+    const bool decay = values->parameter->init == INIT_DECAY;
+    for (int64_t i = 0; (values->parameter->init == INIT_UNIFORM || decay) && i < size; i++) {
+        const int64_t element = values->first + begin + i;
+        const struct philox_block at = {{(uint32_t)element, 0, values->index, 0}};
+        const double uniform = philox_uniform(philox4x32_10(values->key, at).word[0], 0);
+        out[i] = (float)(2.0 * uniform - 1.0);
+        if (decay)
+            out[i] = element < values->parameter->part_rows[0]
+                         ? (float)log(DECAY_LEAST + (DECAY_MOST - DECAY_LEAST) * uniform)
+                         : 1.0f;
     }
-    for (int64_t i = 0; i < size; i++)
+    for (int64_t i = 0; i < size && !decay; i++)
         out[i] = values->parameter->init == INIT_ONE ? 1.0f : values->parameter->init_std * out[i];
 }
 

@@ -37,6 +37,9 @@ enum toy_parameter {
     TOY_TWICE,
     TOY_QKV,
     TOY_HEAD,
+    TOY_CONV, /* these three of the tied toy only */
+    TOY_DECAY,
+    TOY_GATE,
     TOY_PARAMETERS
 };
 
@@ -118,9 +121,9 @@ static int32_t toy_gelu(struct toy *toy, int32_t x, enum gelu_kind kind)
                   GELU_FORWARD_Y);
 }
 
-static int toy_parameters(const struct toy *toy)
+static bool toy_uses(const struct toy *toy, int parameter)
 {
-    return toy->tied ? TOY_HEAD : TOY_PARAMETERS;
+    return parameter < TOY_HEAD || (parameter == TOY_HEAD) != toy->tied;
 }
 
 static void toy_parameters_add(struct toy *toy)
@@ -131,7 +134,8 @@ static void toy_parameters_add(struct toy *toy)
     } shapes[TOY_PARAMETERS] = {{"wte", VOCAB, CHANNELS},      {"wpe", TIME, CHANNELS},
                                 {"gain", CHANNELS, 0},         {"bias", CHANNELS, 0},
                                 {"twice", CHANNELS, CHANNELS}, {"qkv", CHANNELS, 3 * CHANNELS},
-                                {"head", VOCAB, CHANNELS}};
+                                {"head", VOCAB, CHANNELS},     {"conv", 4 * CHANNELS, 0},
+                                {"decay", CHANNELS, 0},        {"gate", CHANNELS / 2, 0}};
     for (int p = 0; p < TOY_PARAMETERS; p++) {
         const int64_t columns = p == TOY_QKV && !toy->tied ? 2 * CHANNELS : shapes[p].columns;
         char name[32];
@@ -152,6 +156,42 @@ static void toy_parameters_add(struct toy *toy)
     toy->losses = toy_tensor(toy, "losses", DTYPE_F32, ROWS, 0, LIFETIME_PROGRAM);
     toy->graph->tensors[toy->losses].input = false;
     toy->graph->tensors[toy->losses].output = true;
+}
+
+static int32_t toy_gate(struct toy *toy, enum gate_kind kind, int32_t x, int32_t z, int32_t gain)
+{
+    const int32_t operands[] = {x, z, gain, TENSOR_NONE};
+    return toy_op(toy, 0, OP_GATE_FORWARD,
+                  (struct op_attrs){.heads = 2, .gate = kind, .epsilon = 0.1f}, operands,
+                  GATE_FORWARD_Y);
+}
+
+/* Attention with gates, and a gated delta net; each gives [N, C]. */
+static int32_t toy_gated(struct toy *toy, int32_t n)
+{
+    const struct autodiff_parameter *at = toy->parameter;
+    struct op_attrs heads = {.heads = 2,
+                             .kv_heads = 1,
+                             .time = TIME,
+                             .softmax_scale = 0.7f,
+                             .epsilon = 1e-5f,
+                             .gated = true,
+                             .taps = 2};
+    const int32_t wide = toy_gemm(toy, 0, n, at[TOY_QKV].tensor, false),
+                  attention[] = {toy_rope(toy, heads, wide, at[TOY_GAIN].tensor), toy->scalars,
+                                 TENSOR_NONE, TENSOR_NONE, TENSOR_NONE};
+    const int32_t mixed =
+        toy_op(toy, 0, OP_ATTENTION_FORWARD, heads, attention, ATTENTION_FORWARD_Y);
+    const int32_t conv[] = {toy_gemm(toy, 0, n, at[TOY_QKV].tensor, false), at[TOY_CONV].tensor,
+                            TENSOR_NONE, toy->first};
+    const int32_t delta[] = {
+        toy_op(toy, 0, OP_SHORT_CONV_FORWARD, heads, conv, SHORT_CONV_FORWARD_Y),
+        at[TOY_DECAY].tensor, TENSOR_NONE, TENSOR_NONE, toy->first};
+    const int32_t y = toy_op(toy, 0, OP_GATED_DELTA_FORWARD, heads, delta, GATED_DELTA_FORWARD_Y);
+    return toy_residual(toy, toy_gate(toy, GATE_SIGMOID, mixed, wide, TENSOR_NONE),
+                        toy_gate(toy, GATE_SILU, y,
+                                 toy_gemm(toy, 0, n, at[TOY_TWICE].tensor, false),
+                                 at[TOY_GATE].tensor));
 }
 
 /* Adds the body, which computes [N, C] from ids. */
@@ -198,6 +238,8 @@ static int32_t toy_body(struct toy *toy)
                                         SWIGLU_FORWARD_Y));
         }
     }
+    if (toy->tied)
+        mixed = toy_residual(toy, mixed, toy_gated(toy, n));
     int32_t both = toy_residual(toy, sum, mixed), twice = toy_residual(toy, both, both);
     const int32_t drop[] = {toy_gelu(toy, twice, GELU_TANH), toy->scalars, TENSOR_NONE};
     int32_t dropped =
@@ -241,7 +283,7 @@ static void toy_open(struct toy *toy, bool accumulate, bool tied)
     toy_loss(toy, toy_body(toy));
     struct autodiff_options options = {.program = toy->program,
                                        .parameters = toy->parameter,
-                                       .parameter_count = toy_parameters(toy),
+                                       .parameter_count = TOY_PARAMETERS,
                                        .order = toy->order,
                                        .starts = toy->starts,
                                        .accumulate_parameters = accumulate};
@@ -302,7 +344,9 @@ static void toy_fill(const struct toy *toy, const struct toy_host *host, struct 
         replica->value[toy->starts][i] = host->starts[i];
     for (int i = 0; i < TIME * TURNED; i++)
         replica->value[toy->table][i] = (double)host->table[i];
-    for (int p = 0; p < toy_parameters(toy); p++) {
+    for (int p = 0; p < TOY_PARAMETERS; p++) {
+        if (!toy_uses(toy, p))
+            continue;
         int64_t count = graph_tensor_elements(toy->graph, toy->parameter[p].tensor);
         for (int64_t i = 0; i < count; i++) {
             replica->value[toy->parameter[p].tensor][i] = (double)host->weights[p][i];
@@ -342,7 +386,9 @@ TEST_LOOP(toy_meets_the_differences, 4)
     toy_fill(&toy, &host, &replica);
     replica_run(&replica, toy.program, false);
     double worst = 0.0;
-    for (int p = 0; p < toy_parameters(&toy); p++) {
+    for (int p = 0; p < TOY_PARAMETERS; p++) {
+        if (!toy_uses(&toy, p))
+            continue;
         int64_t count = graph_tensor_elements(toy.graph, toy.parameter[p].tensor);
         for (int64_t i = 0; i < count; i++) {
             double up = toy_loss_at(&toy, &host, &moved, p, i, DIFFERENCE);
@@ -378,7 +424,9 @@ static void toy_upload(struct exec *exec, const struct toy *toy, const struct to
          i++) /* only the tied toy reads the table */
         good =
             good && exec_upload(exec, parts[i].tensor, 0, parts[i].from, parts[i].count) == GT_OK;
-    for (int p = 0; p < toy_parameters(toy); p++) {
+    for (int p = 0; p < TOY_PARAMETERS; p++) {
+        if (!toy_uses(toy, p))
+            continue;
         int64_t count = graph_tensor_elements(toy->graph, toy->parameter[p].tensor);
         good = good &&
                exec_upload(exec, toy->parameter[p].tensor, 0, host->weights[p], count) == GT_OK &&
@@ -412,7 +460,9 @@ TEST_LOOP(toy_runs_on_the_device, 4)
     replica_create(toy.graph, &replica);
     toy_fill(&toy, &host, &replica);
     replica_run(&replica, toy.program, false);
-    for (int p = 0; p < toy_parameters(&toy); p++) {
+    for (int p = 0; p < TOY_PARAMETERS; p++) {
+        if (!toy_uses(&toy, p))
+            continue;
         float ours[CHANNELS * 3 * CHANNELS];
         int64_t count = graph_tensor_elements(toy.graph, toy.parameter[p].gradient);
         ck_assert_int_eq(exec_download(exec, toy.parameter[p].gradient, 0, ours, count), GT_OK);
@@ -516,7 +566,7 @@ TEST(an_op_without_a_rule_is_refused)
     toy_loss(&toy, copy[1]);
     struct autodiff_options options = {.program = toy.program,
                                        .parameters = toy.parameter,
-                                       .parameter_count = toy_parameters(&toy),
+                                       .parameter_count = TOY_PARAMETERS,
                                        .order = toy.order,
                                        .starts = toy.starts};
     struct log_capture capture;

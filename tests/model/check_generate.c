@@ -136,24 +136,24 @@ TEST_LOOP(generation_sees_its_window, 4)
 #define RING_BLOCK 128
 #define RING_TOKENS (RING_BLOCK + 2)
 
-/* Draws tokens as a conversation does, after a prompt of `prompt` tokens and a message of 9 more
- * later on, with prefills of `prefill_time` tokens.  Every other layer has a window of 20 tokens,
- * whose cache must have `rows` rows. */
-static void ring_draw(int32_t prefill_time, int64_t rows, int64_t prompt, int32_t *tokens)
+static struct model_options long_options_make(int32_t prefill_time)
 {
-    struct rig rig;
     struct model_options options = generate_options_make(1);
-    struct generator *generator;
-    const struct generate_options hot = {.seed = unit_seed(), .temperature = 1.0};
     options.evaluate = false;
     options.prefill_time = prefill_time;
     options.config.block_size = RING_BLOCK;
-    options.config.sliding_window = 20;
-    options.config.sliding_window_pattern = 2;
-    rig_open(&rig, &options, &(struct rig_how){.threads = 1, .poison = true, .guard_bytes = 256},
+    return options;
+}
+
+/* Draws tokens as a conversation does, after a prompt of `prompt` tokens and a message of 9 more
+ * later on. */
+static void long_draw(const struct model_options *options, int64_t prompt, int32_t *tokens)
+{
+    struct rig rig;
+    struct generator *generator;
+    const struct generate_options hot = {.seed = unit_seed(), .temperature = 1.0};
+    rig_open(&rig, options, &(struct rig_how){.threads = 1, .poison = true, .guard_bytes = 256},
              unit_seed());
-    ck_assert_int_eq(model_cache_rows(&options.config, prefill_time, 0), rows);
-    ck_assert_int_eq(model_cache_rows(&options.config, prefill_time, 1), RING_BLOCK);
     struct session session = {.mem = rig.mem, .model = rig.model, .exec = rig.exec};
     ck_assert_int_eq(generator_create(rig.mem, &session, &hot, RING_TOKENS + 1, &generator), GT_OK);
     tokens_draw((uint64_t)prompt, tokens, RING_TOKENS);
@@ -169,6 +169,17 @@ static void ring_draw(int32_t prefill_time, int64_t rows, int64_t prompt, int32_
     rig_close(&rig);
 }
 
+/* Every other layer has a window of 20 tokens, whose cache must have `rows` rows. */
+static void ring_draw(int32_t prefill_time, int64_t rows, int64_t prompt, int32_t *tokens)
+{
+    struct model_options options = long_options_make(prefill_time);
+    options.config.sliding_window = 20;
+    options.config.sliding_window_pattern = 2;
+    ck_assert_int_eq(model_cache_rows(&options.config, prefill_time, 0), rows);
+    ck_assert_int_eq(model_cache_rows(&options.config, prefill_time, 1), RING_BLOCK);
+    long_draw(&options, prompt, tokens);
+}
+
 /* A window's cache is a ring: it gives the tokens that a cache of the whole context gives. */
 TEST(rings_give_the_same_tokens)
 {
@@ -180,6 +191,33 @@ TEST(rings_give_the_same_tokens)
             ring_draw(prefill_time, 64, prompts[p], ring);
             for (int64_t i = 0; i < RING_TOKENS; i++)
                 ck_assert_msg(ring[i] == whole[i], "prompt %d, prefills of %d: token %d",
+                              (int)prompts[p], (int)prefill_time, (int)i);
+        }
+    }
+}
+
+/* A gated delta net reads each token once: pieces of a prompt and tokens alone give the same. */
+static void delta_draw(int32_t prefill_time, int64_t prompt, int32_t *tokens)
+{
+    struct model_options options = long_options_make(prefill_time);
+    options.config.full_attention_interval = 2;
+    options.config.linear_num_key_heads = 1;
+    options.config.linear_num_value_heads = 2;
+    options.config.linear_value_head_dim = 6;
+    options.config.linear_conv_kernel_dim = 4;
+    long_draw(&options, prompt, tokens);
+}
+
+TEST(pieces_of_a_prompt_give_the_same_tokens)
+{
+    static const int64_t prompts[] = {1, 64, 100};
+    for (size_t p = 0; p < sizeof prompts / sizeof prompts[0]; p++) {
+        int32_t alone[RING_TOKENS], pieces[RING_TOKENS];
+        delta_draw(RING_BLOCK, prompts[p], alone);
+        for (int32_t prefill_time = 3; prefill_time <= 65; prefill_time += 62) {
+            delta_draw(prefill_time, prompts[p], pieces);
+            for (int64_t i = 0; i < RING_TOKENS; i++)
+                ck_assert_msg(pieces[i] == alone[i], "prompt %d, pieces of %d: token %d",
                               (int)prompts[p], (int)prefill_time, (int)i);
         }
     }

@@ -5,10 +5,13 @@ tests_ops_libops_test_a_SOURCES = \
 	tests/ops/adamw_lean.c \
 	tests/ops/attention.c \
 	tests/ops/blend.c \
+	tests/ops/conv.c \
 	tests/ops/cross_entropy.c \
+	tests/ops/delta.c \
 	tests/ops/dropout.c \
 	tests/ops/embed.c \
 	tests/ops/fill_copy.c \
+	tests/ops/gate.c \
 	tests/ops/gelu.c \
 	tests/ops/gemm.c \
 	tests/ops/gradient_round.c \

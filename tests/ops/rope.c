@@ -4,10 +4,11 @@
 
 #include "tests/ops/op_test.h"
 
-/* A head of a row: its first element, the row's cosines and sines, its gains, and the span that
- * shares its mean. */
+/* A head of a row: its first element in x and dx, and in y and dy, the row's cosines and sines, its
+ * gains, and the span that shares its mean. */
 struct head {
-    int64_t at, size, half, gain, mean_at, mean_count; /* half: of the elements that turn */
+    int64_t at, plain, size, half, gain, mean_count, mean_first,
+        mean_step; /* half: of the elements that turn */
     const double *cosine, *sine;
 };
 
@@ -18,19 +19,22 @@ static int64_t turned_heads(const struct op_call *call)
 
 static struct head head_of(const struct op_call *call, double *const *value, int64_t n, int64_t h)
 {
-    int64_t columns = op_columns(call, ROPE_FORWARD_X), size = op_rope_size(call),
-            turned = op_columns(call, ROPE_FORWARD_TABLE);
-    int64_t queries = call->attrs.heads, gains = op_elements(call, ROPE_FORWARD_GAIN);
+    int64_t size = op_rope_size(call), turned = op_columns(call, ROPE_FORWARD_TABLE);
+    int64_t queries = call->attrs.heads, all = queries + 2 * (int64_t)call->attrs.kv_heads,
+            gates = call->attrs.gated ? queries : 0, step = gates > 0 && h < queries ? 2 : 1,
+            row = n * (all + gates), gains = op_elements(call, ROPE_FORWARD_GAIN);
     int64_t position = (int64_t)value[ROPE_FORWARD_SCALARS][SCALAR_POSITION];
-    struct head head = {.at = n * columns + h * size,
+    struct head head = {.at = (row + (h < queries ? step * h : gates + h)) * size,
+                        .plain = (n * all + h) * size,
                         .size = size,
                         .half = turned / 2,
                         .gain = h < queries ? 0 : size,
-                        .mean_at = n * columns + h * size,
-                        .mean_count = size};
+                        .mean_count = size,
+                        .mean_step = step};
+    head.mean_first = head.at;
     if (gains != 0 && gains != 2 * size) {
         head.gain = h * size;
-        head.mean_at = n * columns + (h < queries ? 0 : queries * size);
+        head.mean_first = (row + (h < queries ? 0 : gates + queries)) * size;
         head.mean_count = (h < queries ? queries : call->attrs.kv_heads) * size;
     }
     head.cosine = value[ROPE_FORWARD_TABLE] + (position + n % call->attrs.time) * turned;
@@ -39,12 +43,18 @@ static struct head head_of(const struct op_call *call, double *const *value, int
 }
 
 /* Returns mean(x^2) over the span, and r and its relative term. */
+/* Returns the place in x of element i of the span that shares a mean. */
+static int64_t mean_at(const struct head *head, int64_t i)
+{
+    return head->mean_first + i / head->size * head->mean_step * head->size + i % head->size;
+}
+
 static double ref_r(const struct op_call *call, const double *x, const struct head *head,
                     double *out_term)
 {
     double square = 0.0, count = (double)head->mean_count;
     for (int64_t i = 0; i < head->mean_count; i++)
-        square += x[head->mean_at + i] * x[head->mean_at + i] / count;
+        square += x[mean_at(head, i)] * x[mean_at(head, i)] / count;
     double r = 1.0 / sqrt(square + (double)call->attrs.epsilon);
     *out_term = 0.5 * (sqrt(count) + 1.0) * square * r * r + 2.0;
     return r;
@@ -55,15 +65,34 @@ static double gain_at(const struct op_call *call, const double *gain, int64_t i)
     return gain[i] + (double)call->attrs.gain_offset;
 }
 
+/* Writes element i of dx; `term` is that of the value, or exact. */
+static void ref_dx(const struct op_call *call, const struct ref_tensors *t, int64_t i, double value,
+                   double term)
+{
+    const double before = ref_before(call, t, ROPE_BACKWARD_DX, i);
+    const bool adds = op_accumulates(call, ROPE_BACKWARD_DX);
+    t->value[ROPE_BACKWARD_DX][i] = before + value;
+    t->term[ROPE_BACKWARD_DX][i] =
+        !adds ? term : (term == REF_EXACT ? 0.0 : term) + fabs(before) + fabs(value);
+}
+
+/* The values, and in dx the gates, which stay. */
 static void ref_values(const struct op_call *call, const struct ref_tensors *t)
 {
-    int64_t columns = op_columns(call, ROPE_FORWARD_X),
-            turned = turned_heads(call) * op_rope_size(call);
-    for (int64_t i = 0; i < op_elements(call, ROPE_FORWARD_X); i++) {
-        if (i % columns < turned)
-            continue;
-        t->value[ROPE_FORWARD_Y][i] = t->value[ROPE_FORWARD_X][i];
-        t->term[ROPE_FORWARD_Y][i] = REF_EXACT;
+    const bool backward = call->kind == OP_ROPE_BACKWARD;
+    for (int64_t i = 0; backward && i < op_elements(call, ROPE_BACKWARD_DX); i++)
+        t->term[ROPE_BACKWARD_DX][i] = REF_EXACT;
+    for (int64_t k = 0; k < op_rows(call, ROPE_FORWARD_X) * call->attrs.kv_heads; k++) {
+        const struct head head = head_of(call, t->value, k / call->attrs.kv_heads,
+                                         turned_heads(call) + k % call->attrs.kv_heads);
+        for (int64_t i = 0; i < head.size; i++) {
+            if (backward) {
+                ref_dx(call, t, head.at + i, t->value[ROPE_BACKWARD_DY][head.plain + i], REF_EXACT);
+                continue;
+            }
+            t->value[ROPE_FORWARD_Y][head.plain + i] = t->value[ROPE_FORWARD_X][head.at + i];
+            t->term[ROPE_FORWARD_Y][head.plain + i] = REF_EXACT;
+        }
     }
 }
 
@@ -75,9 +104,9 @@ static void ref_rope_forward(const struct op_call *call, const struct ref_tensor
         struct head head = head_of(call, t->value, k / turned_heads(call), k % turned_heads(call));
         double r_term, r = ref_r(call, x, &head, &r_term);
         for (int64_t i = 0; i < head.half; i++) {
-            int64_t first = head.at + i, second = first + head.half;
-            double a = x[first], b = x[second], c = head.cosine[i], s = head.sine[i],
-                   term = sqrt(2.0);
+            int64_t first = head.plain + i, second = first + head.half;
+            double a = x[head.at + i], b = x[head.at + i + head.half], c = head.cosine[i],
+                   s = head.sine[i], term = sqrt(2.0);
             if (gain != NULL) {
                 a *= r * gain_at(call, gain, head.gain + i);
                 b *= r * gain_at(call, gain, head.gain + head.half + i);
@@ -91,8 +120,8 @@ static void ref_rope_forward(const struct op_call *call, const struct ref_tensor
         for (int64_t i = 2 * head.half; i < head.size; i++) {
             double factor = gain != NULL ? r * gain_at(call, gain, head.gain + i) : 1.0,
                    y = x[head.at + i] * factor;
-            t->value[ROPE_FORWARD_Y][head.at + i] = y;
-            t->term[ROPE_FORWARD_Y][head.at + i] =
+            t->value[ROPE_FORWARD_Y][head.plain + i] = y;
+            t->term[ROPE_FORWARD_Y][head.plain + i] =
                 gain != NULL ? (r_term + sqrt(2.0)) * fabs(y) : REF_EXACT;
         }
     }
@@ -102,12 +131,12 @@ static void ref_rope_forward(const struct op_call *call, const struct ref_tensor
 static double ref_back(const double *dy, const struct head *head, int64_t i, double *out_size)
 {
     if (i >= 2 * head->half) {
-        *out_size = fabs(dy[head->at + i]);
-        return dy[head->at + i];
+        *out_size = fabs(dy[head->plain + i]);
+        return dy[head->plain + i];
     }
     int64_t pair = i % head->half;
-    double own = dy[head->at + i] * head->cosine[pair];
-    double other = dy[head->at + (i + head->half) % (2 * head->half)] * head->sine[pair];
+    double own = dy[head->plain + i] * head->cosine[pair];
+    double other = dy[head->plain + (i + head->half) % (2 * head->half)] * head->sine[pair];
     *out_size = fabs(own) + fabs(other);
     return i < head->half ? own + other : own - other;
 }
@@ -122,10 +151,9 @@ static void ref_head_gradient(const struct op_call *call, const struct ref_tenso
     for (int64_t i = 0; i < head->size; i++) {
         double size, dz = ref_back(dy, head, i, &size), g = gain_at(call, gain, head->gain + i),
                      xh = x[head->at + i] * r;
-        t->value[ROPE_BACKWARD_DX][head->at + i] = r * (dz * g - xh * second);
-        t->term[ROPE_BACKWARD_DX][head->at + i] =
-            r * ((sqrt(4.0) + r_term) * size * fabs(g) +
-                 fabs(xh) * (sqrt(count) + 3.0 * r_term + 3.0) * second_size);
+        ref_dx(call, t, head->at + i, r * (dz * g - xh * second),
+               r * ((sqrt(4.0) + r_term) * size * fabs(g) +
+                    fabs(xh) * (sqrt(count) + 3.0 * r_term + 3.0) * second_size));
         t->value[ROPE_BACKWARD_DGAIN][head->gain + i] += dz * xh;
         t->term[ROPE_BACKWARD_DGAIN][head->gain + i] += size * fabs(xh) * (2.0 + r_term);
     }
@@ -149,18 +177,17 @@ static void ref_rope_backward(const struct op_call *call, const struct ref_tenso
             int64_t first = head.at + i, last = first + head.half;
             double sizes[2], a = ref_back(dy, &head, i, &sizes[0]),
                              b = ref_back(dy, &head, i + head.half, &sizes[1]);
-            t->value[ROPE_BACKWARD_DX][first] = a;
-            t->value[ROPE_BACKWARD_DX][last] = b;
-            t->term[ROPE_BACKWARD_DX][first] = sqrt(2.0) * sizes[0];
-            t->term[ROPE_BACKWARD_DX][last] = sqrt(2.0) * sizes[1];
+            ref_dx(call, t, first, a, sqrt(2.0) * sizes[0]);
+            ref_dx(call, t, last, b, sqrt(2.0) * sizes[1]);
         }
         for (int64_t i = 2 * head.half; gain == NULL && i < size; i++) {
-            t->value[ROPE_BACKWARD_DX][head.at + i] = dy[head.at + i];
-            t->term[ROPE_BACKWARD_DX][head.at + i] = REF_EXACT;
+            ref_dx(call, t, head.at + i, dy[head.plain + i], REF_EXACT);
         }
         for (int64_t m = 0; gain != NULL && m < head.mean_count / size; m++) {
             /* The heads that share the mean follow each other. */
-            int64_t h = (head.mean_at - k / turned * op_columns(call, ROPE_BACKWARD_DY)) / size + m;
+            int64_t h = head.mean_count == size          ? k % turned
+                        : k % turned < call->attrs.heads ? m
+                                                         : call->attrs.heads + m;
             struct head other = head_of(call, t->value, k / turned, h);
             double term, r = ref_r(call, x, &other, &term), sizes;
             for (int64_t i = 0; i < size; i++) {
@@ -197,9 +224,11 @@ static void make_rope_forward(struct maker *maker)
     attrs->heads = attrs->kv_heads * (1 + (int32_t)random_below(&maker->random, 3));
     attrs->epsilon = 1e-5f;
     attrs->gain_offset = maker->index % 2 != 0 ? 1.0f : 0.0f;
-    int64_t turned = (int64_t)attrs->heads + attrs->kv_heads;
+    attrs->gated = maker->index % 7 >= 4;
+    int64_t turned = (int64_t)attrs->heads + attrs->kv_heads,
+            gates = attrs->gated && maker->check->call.kind == OP_ROPE_FORWARD ? attrs->heads : 0;
     case_tensor(maker, ROPE_FORWARD_X, maker->dtype, samples * time,
-                (turned + attrs->kv_heads) * 2 * half);
+                (turned + attrs->kv_heads + gates) * 2 * half);
     case_tensor(maker, ROPE_FORWARD_TABLE, DTYPE_F32, time + random_below(&maker->random, 9),
                 maker->index % 3 != 2 ? 2 * half : 2 * (1 + random_below(&maker->random, half)));
     case_scalars(maker, ROPE_FORWARD_SCALARS);
@@ -213,11 +242,18 @@ static void make_rope_backward(struct maker *maker)
     make_rope_forward(maker);
     const struct operand *dy = case_operand(maker->check, ROPE_BACKWARD_DY);
     const struct operand *gain = case_operand(maker->check, ROPE_BACKWARD_GAIN);
+    const struct op_attrs *attrs = case_attrs(maker);
+    const uint32_t adds = attrs->gated ? 1u << ROPE_BACKWARD_DX : 0u;
+    const int64_t columns = dy->dims[1] / (attrs->heads + 2 * attrs->kv_heads) *
+                            op_rope_place(attrs, attrs->heads + 2 * attrs->kv_heads);
+    if (attrs->gated)
+        case_tensor(maker, ROPE_BACKWARD_DX, maker->dtype, dy->dims[0], columns);
+    case_accumulate(maker, adds);
     if (!gain->present)
         return;
-    case_tensor(maker, ROPE_BACKWARD_X, maker->dtype, dy->dims[0], dy->dims[1]);
+    case_tensor(maker, ROPE_BACKWARD_X, maker->dtype, dy->dims[0], columns);
     case_tensor(maker, ROPE_BACKWARD_DGAIN, maker->kept, gain->dims[0], 0);
-    case_accumulate(maker, maker->index % 4 < 2 ? 1u << ROPE_BACKWARD_DGAIN : 0u);
+    case_accumulate(maker, adds | (maker->index % 4 < 2 ? 1u << ROPE_BACKWARD_DGAIN : 0u));
 }
 
 static void bench_rope(struct maker *maker)
@@ -226,6 +262,7 @@ static void bench_rope(struct maker *maker)
     struct operand *operand = maker->check->call.operand;
     attrs->time = BENCH_TIME;
     attrs->heads = attrs->kv_heads = BENCH_CHANNELS / 64;
+    attrs->gated = false;
     case_tensor(maker, ROPE_FORWARD_X, maker->dtype, BENCH_ROWS, 3 * BENCH_CHANNELS);
     case_tensor(maker, ROPE_FORWARD_TABLE, DTYPE_F32, BENCH_TIME, 64);
     if (operand[ROPE_FORWARD_GAIN].present)

@@ -51,7 +51,7 @@ RANKS = {
 # An op has a rule of differentiation, which emits into a graph of ops.
 OPS_AND_GRAPHS = {"model", "ops"}
 BACKENDS_SEE_FOLDERS = ("base", "backend", "dist")
-BACKENDS_SEE_FILES = ("ops/op.h", "ops/ops.def", "backends/gelu.h", "tests/opcheck/emulated_units.clh")
+BACKENDS_SEE_FILES = ("ops/op.h", "ops/ops.def", "backends/delta.h", "backends/gelu.h", "tests/opcheck/emulated_units.clh")
 # Headers of vendors and libraries, and the only files that may include them.
 VENDOR = [
     (re.compile(r"^jansson\.h$"), re.compile(r"^(src/base/json\.[ch]|tests/.*)$")),

@@ -22,6 +22,7 @@ struct rope_args {
                 */
     float epsilon, gain_offset;
     bool is_backward;
+    bool gated; /* rows of x and dx have a gate behind each head of the queries; dx accumulates */
     bool is_shared; /* GAINS: each team sums in shared memory; else the block's one team sums in
                        `strips` */
     bool aligned;   /* every group of every half of a head is, in every operand */
@@ -53,7 +54,7 @@ DEVICE struct team team_of(const struct rope_args &args, int64_t at)
  * values. */
 struct pairs {
     struct cuda_span first, second;
-    int64_t gain;
+    int64_t gain, to; /* to: from the input's span to the output's */
     int low, high;
     bool turns;
     float a[CUDA_GROUP], b[CUDA_GROUP];
@@ -75,8 +76,12 @@ DEVICE void pairs_place(const struct rope_args &args, const struct team &team, i
 {
     const int32_t tiles = head_tiles(args), turning = tiles_of(args.turned / 2);
     const int32_t head = team.first + item / tiles, tile = item % tiles;
-    const int64_t row =
-        team.n * (args.heads + 2 * args.kv_heads) * args.size + (int64_t)head * args.size;
+    const int64_t gates = args.gated ? args.heads : 0, before = head < gates ? head : gates;
+    const int64_t plain = (team.n * (args.heads + 2 * args.kv_heads) + head) * args.size,
+                  wide = (team.n * (args.heads + gates + 2 * args.kv_heads) + head + before) *
+                         args.size,
+                  row = args.is_backward ? plain : wide;
+    p->to = args.is_backward ? wide - plain : plain - wide;
     p->turns = tile < turning;
     const int32_t half = (p->turns ? args.turned : args.size - args.turned) / 2,
                   begin = p->turns ? 0 : args.turned;
@@ -85,6 +90,13 @@ DEVICE void pairs_place(const struct rope_args &args, const struct team &team, i
     p->gain = args.means == 2 ? (int64_t)head * args.size : head < args.heads ? 0 : args.size;
     p->first = cuda_span_make(row + p->low, row + begin + half, args.aligned);
     p->second = cuda_span_make(row + p->high, row + begin + 2 * half, args.aligned);
+}
+
+/* Moves a span. */
+DEVICE struct cuda_span span_at(struct cuda_span span, int64_t by)
+{
+    span.first += by;
+    return span;
 }
 
 /* Reads the columns of the pairs from a vector. */
@@ -152,7 +164,8 @@ DEVICE float team_r(const struct rope_args &args, const struct team &team, int32
         if (GAINS) {
             float x_low[CUDA_GROUP], x_high[CUDA_GROUP];
             gains_read(args, p, low, high);
-            cuda_read(args.x, p.first, x_low, args.x, p.second, x_high);
+            const struct cuda_span first = span_at(p.first, p.to), second = span_at(p.second, p.to);
+            cuda_read(args.x, first, x_low, args.x, second, x_high);
             UNROLLED(k, CUDA_GROUP) {
                 sum += p.a[k] * low[k] * x_low[k] + p.b[k] * high[k] * x_high[k];
                 p.a[k] = x_low[k];
@@ -194,7 +207,8 @@ DEVICE void pairs_norm(const struct rope_args &args, float r, float product, str
         }
         return;
     }
-    cuda_read(args.x, p->first, x_low, args.x, p->second, x_high);
+    const struct cuda_span first = span_at(p->first, p->to), second = span_at(p->second, p->to);
+    cuda_read(args.x, first, x_low, args.x, second, x_high);
     gains_add(strip, p->gain + p->low, p->first.count, p->a, x_low, r);
     gains_add(strip, p->gain + p->high, p->second.count, p->b, x_high, r);
     UNROLLED(k, CUDA_GROUP) {
@@ -223,8 +237,17 @@ DEVICE void groups_walk(const struct rope_args &args, int64_t first, int64_t str
                 pairs_norm<GAINS>(args, r, product, &p, strip);
             if (team.turns && p.turns && !args.is_backward)
                 pairs_turn(args, team, 1.0f, &p);
-            cuda_write(args.out, p.first, p.a);
-            cuda_write(args.out, p.second, p.b);
+            const struct cuda_span first = span_at(p.first, p.to), second = span_at(p.second, p.to);
+            if (args.gated && args.is_backward) {
+                float low[CUDA_GROUP], high[CUDA_GROUP];
+                cuda_read(args.out, first, low, args.out, second, high);
+                UNROLLED(k, CUDA_GROUP) {
+                    p.a[k] += low[k];
+                    p.b[k] += high[k];
+                }
+            }
+            cuda_write(args.out, first, p.a);
+            cuda_write(args.out, second, p.b);
         }
     }
 }
@@ -292,6 +315,7 @@ static cudaError_t rope_launch(cudaStream_t stream, const struct cuda_args &args
                                   args.attrs.epsilon,
                                   args.attrs.gain_offset,
                                   is_backward,
+                                  args.attrs.gated,
                                   warps > 0,
                                   args.walk.aligned};
     if (has_strips)

@@ -3,7 +3,8 @@
  * `in` is x or dy, and `out` y or dx; x is present in the backward with gains.  With gains,
  * gt_rope_statistics makes r and mean(dz g xh) of each mean, one group each, in the workspace.  A
  * row has `means` of them: 2 of all heads of the queries and of the keys, one of each head, or
- * none.
+ * none.  If `gated`, rows of x and dx have a gate behind each head of the queries, and dx
+ * accumulates.
  */
 #define GT_ROPE_ANGLE(n) ((GT_SCALAR(POSITION).i + (n) % time) * turned)
 /* Element i of the head at `at`, turned back. */
@@ -15,6 +16,15 @@
                              ((i) < turned / 2 ? 1.0f : -1.0f))
 
 #define GT_GAIN(i) (GT_LOAD(gain, i) + gain_offset)
+
+/* The first element of a head of row n, in x and dx, in y and dy. */
+static long gt_rope_wide(long n, long head, long heads, long kv_heads, long size, int gated)
+{
+    return gated ? (n * (2 * heads + 2 * kv_heads) + head + min(head, heads)) * size
+                 : (n * (heads + 2 * kv_heads) + head) * size;
+}
+#define GT_ROPE_WIDE(n, head) gt_rope_wide(n, head, heads, kv_heads, size, gated)
+#define GT_ROPE_PLAIN(n, head) (((n) * (heads + 2 * kv_heads) + (head)) * size)
 
 /* The number of the first gain of a head, and of a head's mean. */
 static long gt_rope_gain(long head, long heads, long means, long size)
@@ -29,8 +39,8 @@ static long gt_rope_mean(long head, long heads, long means)
 
 GT_KERNEL(GT_GROUP)
 gt_rope_statistics(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, GT_TENSOR(gain),
-                   GT_TENSOR(out), GT_TENSOR(x), GT_ARRAY(float, statistics), long columns,
-                   long size, long turned, long heads, long kv_heads, long means, long time,
+                   GT_TENSOR(out), GT_TENSOR(x), GT_ARRAY(float, statistics), long size,
+                   long turned, long heads, long kv_heads, long means, long time, int gated,
                    float epsilon, float gain_offset)
 {
     __local float scratch[GT_GROUP];
@@ -42,8 +52,9 @@ gt_rope_statistics(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, GT_T
                                                                  size;
     float square = 0.0f, product = 0.0f;
     for (long e = (long)get_local_id(0); e < count; e += GT_GROUP) {
-        const long head = first + e / size, i = e % size, at = n * columns + head * size;
-        const float value = x_dtype >= 0 ? GT_LOAD(x, at + i) : GT_LOAD(in, at + i);
+        const long head = first + e / size, i = e % size, wide = GT_ROPE_WIDE(n, head),
+                   at = GT_ROPE_PLAIN(n, head);
+        const float value = x_dtype >= 0 ? GT_LOAD(x, wide + i) : GT_LOAD(in, wide + i);
         square = gt_fma(value, value, square);
         if (x_dtype >= 0)
             product = gt_fma(GT_ROPE_BACK(in, at, i, angle) *
@@ -60,18 +71,23 @@ gt_rope_statistics(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, GT_T
 
 /* The first work-items of a row take a pair each, the others an element of the values. */
 __kernel void gt_rope(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, GT_TENSOR(gain),
-                      GT_TENSOR(out), GT_TENSOR(x), GT_ARRAY(const float, statistics), long columns,
-                      long size, long turned, long heads, long kv_heads, long means, long time,
+                      GT_TENSOR(out), GT_TENSOR(x), GT_ARRAY(const float, statistics), long size,
+                      long turned, long heads, long kv_heads, long means, long time, int gated,
                       int backward, float gain_offset)
 {
-    const long pairs = (heads + kv_heads) * (size / 2), half_turned = turned / 2;
+    const bool adds = gated && backward;
+    const long columns = (heads + 2 * kv_heads) * size, pairs = (heads + kv_heads) * (size / 2),
+               half_turned = turned / 2;
     long n;
     const long item = gt_column(columns - pairs, &n);
     if (item >= columns - pairs)
         return;
     if (item >= pairs) {
-        const long from = n * columns + pairs + item;
-        GT_STORE(out, from, GT_LOAD(in, from));
+        const long value = item - pairs, head = heads + kv_heads,
+                   wide = GT_ROPE_WIDE(n, head) + value, plain = GT_ROPE_PLAIN(n, head) + value,
+                   to = backward ? wide : plain;
+        const float same = GT_LOAD(in, backward ? plain : wide);
+        GT_STORE(out, to, adds ? GT_LOAD(out, to) + same : same);
         return;
     }
     /* Pairs of what turns, then those of the rest of a head. */
@@ -79,8 +95,9 @@ __kernel void gt_rope(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, G
     const bool turns = i < half_turned;
     const long begin = turns ? i : i + half_turned,
                apart = turns ? half_turned : (size - turned) / 2;
-    const long at = n * columns + head * size + begin, angle = GT_ROPE_ANGLE(n) + i,
-               gains = gt_rope_gain(head, heads, means, size) + begin;
+    const long wide = GT_ROPE_WIDE(n, head) + begin, plain = GT_ROPE_PLAIN(n, head) + begin,
+               at = backward ? plain : wide, to = backward ? wide : plain,
+               angle = GT_ROPE_ANGLE(n) + i, gains = gt_rope_gain(head, heads, means, size) + begin;
     const long mean = 2 * (n * means + gt_rope_mean(head, heads, means));
     const float cosine = turns ? GT_AT(table, angle) : 1.0f,
                 sine = turns ? GT_AT(table, angle + half_turned) : 0.0f;
@@ -93,18 +110,20 @@ __kernel void gt_rope(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, G
     if (means > 0) {
         const float r = GT_AT(statistics, mean), product = GT_AT(statistics, mean + 1);
         const float low = GT_GAIN(gains), high = GT_GAIN(gains + apart);
-        a = backward ? r * (a * low - GT_LOAD(x, at) * r * product) : a * r * low;
-        b = backward ? r * (b * high - GT_LOAD(x, at + apart) * r * product) : b * r * high;
+        a = backward ? r * (a * low - GT_LOAD(x, wide) * r * product) : a * r * low;
+        b = backward ? r * (b * high - GT_LOAD(x, wide + apart) * r * product) : b * r * high;
     }
-    GT_STORE(out, at, backward || !turns ? a : a * cosine - b * sine);
-    GT_STORE(out, at + apart, backward || !turns ? b : b * cosine + a * sine);
+    const float first = backward || !turns ? a : a * cosine - b * sine,
+                second = backward || !turns ? b : b * cosine + a * sine;
+    GT_STORE(out, to, adds ? GT_LOAD(out, to) + first : first);
+    GT_STORE(out, to + apart, adds ? GT_LOAD(out, to + apart) + second : second);
 }
 
 /* statistics[first + part, c]: the contribution of the part's rows to dgain[c]. */
 __kernel void gt_rope_gain_partial(GT_TENSOR(dy), GT_ARRAY(const float, table), GT_SCALARS,
-                                   GT_TENSOR(x), GT_ARRAY(float, statistics), long columns,
-                                   long size, long turned, long heads, long kv_heads, long means,
-                                   long time, long rows, long part_rows, long gains)
+                                   GT_TENSOR(x), GT_ARRAY(float, statistics), long size,
+                                   long turned, long heads, long kv_heads, long means, long time,
+                                   int gated, long rows, long part_rows, long gains)
 {
     long part;
     const long c = gt_column(gains, &part);
@@ -117,9 +136,9 @@ __kernel void gt_rope_gain_partial(GT_TENSOR(dy), GT_ARRAY(const float, table), 
     for (long n = part * part_rows; n < row_end; n++) {
         const long angle = GT_ROPE_ANGLE(n);
         for (long head = begin; head < end; head++) {
-            const long at = n * columns + head * size;
+            const long at = GT_ROPE_PLAIN(n, head), wide = GT_ROPE_WIDE(n, head);
             const float r = GT_AT(statistics, 2 * (n * means + gt_rope_mean(head, heads, means)));
-            sum = gt_fma(GT_ROPE_BACK(dy, at, i, angle), GT_LOAD(x, at + i) * r, sum);
+            sum = gt_fma(GT_ROPE_BACK(dy, at, i, angle), GT_LOAD(x, wide + i) * r, sum);
         }
     }
     GT_AT(statistics, 2 * rows * means + part * gains + c) = sum;

@@ -407,21 +407,21 @@ void hf_layout_part_keep(struct safetensors *file)
     static const char *const prefixes[][2] = {{"model.language_model.", "model."},
                                               {"language_model.model.", "model."},
                                               {"language_model.lm_head.", "lm_head."}};
-    /* Of Gemma 3 and Qwen3.5: what sees, and what predicts several tokens at once. */
-    static const char *const others[] = {"vision_tower.", "multi_modal_projector.", "visual.",
-                                         "mtp."};
-    size_t kept = 0, skipped = 0;
+    /* Of Gemma 3 and Qwen3.5. */
+    static const char *const vision[] = {"vision_tower.", "multi_modal_projector.", "visual."};
+    size_t kept = 0, seeing = 0, predicting = 0;
     for (size_t i = 0; i < file->count; i++) {
         struct safetensors_tensor *tensor = &file->tensors[i];
         const char *name =
             strncmp(tensor->name, "model.", 6) == 0 ? tensor->name + 6 : tensor->name;
-        bool other = false;
-        for (size_t k = 0; k < sizeof others / sizeof others[0]; k++)
-            other = other || strncmp(name, others[k], strlen(others[k])) == 0;
-        if (other) {
-            skipped++;
+        bool sees = false;
+        for (size_t k = 0; k < sizeof vision / sizeof vision[0]; k++)
+            sees = sees || strncmp(name, vision[k], strlen(vision[k])) == 0;
+        const bool predicts = strncmp(name, "mtp.", 4) == 0;
+        seeing += sees;
+        predicting += predicts;
+        if (sees || predicts)
             continue;
-        }
         for (size_t k = 0; k < sizeof prefixes / sizeof prefixes[0]; k++) {
             const size_t length = strlen(prefixes[k][0]), shorter = strlen(prefixes[k][1]);
             if (strncmp(tensor->name, prefixes[k][0], length) != 0)
@@ -433,9 +433,12 @@ void hf_layout_part_keep(struct safetensors *file)
         file->tensors[kept++] = *tensor;
     }
     file->count = kept;
-    if (skipped > 0)
+    if (seeing > 0)
         log_note("%s: %zu tensors of vision are skipped; the model is the text part", file->path,
-                 skipped);
+                 seeing);
+    if (predicting > 0)
+        log_note("%s: %zu tensors of multi-token prediction (mtp) are skipped", file->path,
+                 predicting);
 }
 
 bool hf_layout_is_buffer(const char *name)

@@ -64,8 +64,9 @@ enum gt_status model_config_check(const struct model_config *config)
         bad |= complain(config->linear_value_head_dim < 1,
                         "linear_value_head_dim must be at least 1", config->linear_value_head_dim);
         bad |=
-            complain(config->linear_conv_kernel_dim < 2,
-                     "linear_conv_kernel_dim must be at least 2", config->linear_conv_kernel_dim);
+            complain(config->linear_conv_kernel_dim < 2 ||
+                         config->linear_conv_kernel_dim > OP_CONV_TAPS,
+                     "linear_conv_kernel_dim must be 2 to 8", config->linear_conv_kernel_dim);
     }
     const int32_t size = bad ? 0 : model_head_dim(config);
     const int64_t keys = bad ? 0 : config->n_kv_head * (int64_t)size,

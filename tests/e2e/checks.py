@@ -202,11 +202,13 @@ def error_lines(done):
     return [line for line in done.stderr.splitlines() if " error: " in line or " error[" in line]
 
 
-# ---- models of today, with windows: one of two blocks in Gemma's, both in Phi's, whose matrices are fused ----
+# ---- models of today, with windows: one of two blocks in Gemma's, both in Phi's, whose matrices are fused; with a gated delta net ----
 
 GEMMA = ["--arch=gemma3", "--n_kv_head=1", "--head_dim=8", "--sliding_window=9", "--sliding_window_pattern=2"]
 GRANITE = ["--arch=granite", "--n_kv_head=1", "--head_dim=8"]
 SMOLLM3 = ["--arch=smollm3", "--n_kv_head=1", "--head_dim=8", "--no_rope_layer_interval=2"]
+QWEN3_5 = ["--arch=qwen3_5", "--n_kv_head=1", "--head_dim=8", "--full_attention_interval=2", "--linear_num_key_heads=1",
+           "--linear_num_value_heads=2", "--linear_value_head_dim=6"]
 PHI = ["--arch=phi3", "--n_kv_head=1", "--head_dim=8", "--sliding_window=9", "--rope_scaling=longrope:8,1.25,1,1.5,2,3,4.5,6"]
 
 

@@ -34,7 +34,7 @@ import subprocess
 import sys
 import tempfile
 
-from checks import (GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check, end, files, is_instrumented, patience, read, read_json, skip,
+from checks import (GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, QWEN3_5, check, end, files, is_instrumented, patience, read, read_json, skip,
                     tensors_read, tensors_write, write, write_json)
 from gguf_file import F16, F32, Q4_0, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0, Gguf
 
@@ -434,6 +434,21 @@ def check_llama():
     refused("llama.cpp holds a model with qk_norm='full'", 2, "--out_dir=out-own", "--format=gguf", "x")
     refused("transformers holds a model with qk_norm='full'", 2, "--out_dir=out-own", "--format=hf", "x")
     refused("llmc holds GPT-2's blocks only", 2, "--out_dir=out-own", "--format=llmc", "x")
+    make_model("qwen3_5", ("--tokenizer=bytes",), *LLAMA_FLAGS, *QWEN3_5, "--rope_scaling=yarn:4,8")
+    exported("--out_dir=out-qwen3_5", "--format=hf", "hf-qwen3_5")
+    check(tensors_read("hf-qwen3_5/model.safetensors") == tensors_read("out-qwen3_5/model.safetensors"), "hf-qwen3_5: tensors")
+    exported("--out_dir=hf-qwen3_5", "--format=hf", "hf-again-35")
+    check(files("hf-again-35", (".safetensors", "config.json")) == files("hf-qwen3_5", (".safetensors", "config.json")), "qwen3_5: the export of an export differs")
+    config, shapes = read_json("hf-qwen3_5/config.json"), {name: shape for name, (_, shape, _) in tensors_read("hf-qwen3_5/model.safetensors").items()}
+    check(config["rope_parameters"] == {"rope_type": "yarn", "rope_theta": 1e7, "partial_rotary_factor": 0.25, "factor": 4, "beta_fast": 32, "beta_slow": 1,
+                                        "original_max_position_embeddings": 8} and config["rope_scaling"] is None, f"qwen3_5: {config}")
+    check(config["layer_types"] == ["linear_attention", "full_attention"] and config["architectures"] == ["Qwen3_5ForCausalLM"] and
+          (config["model_type"], config["linear_key_head_dim"], config["attn_output_gate"]) == ("qwen3_5_text", 6, True), f"qwen3_5: {config}")
+    at, names = "model.layers.0.linear_attn.", {"in_proj_qkv.weight": [24, 24], "in_proj_z.weight": [12, 24], "in_proj_b.weight": [2, 24], "in_proj_a.weight": [2, 24],
+             "conv1d.weight": [24, 1, 4], "A_log": [2], "dt_bias": [2], "norm.weight": [6], "out_proj.weight": [24, 12]}
+    check({name[len(at):]: shape for name, shape in shapes.items() if name.startswith(at)} == names and
+          shapes["model.layers.1.self_attn.q_proj.weight"] == [2 * 4 * 8, 24], f"qwen3_5: {shapes}")
+    refused("gated delta nets are not written as GGUF", 2, "--out_dir=out-qwen3_5", "--format=gguf", "x")
     scaling = read_json("hf-tied/config.json")["rope_scaling"]
     for name in ("qwen2", "qwen3"):
         write_json("hf-%s/config.json" % name, {**read_json("hf-%s/config.json" % name), "rope_scaling": scaling})

@@ -472,6 +472,44 @@ def part_of_vision():
         check(f"bad gemma: {field} {value}", done.returncode == 2 and message in done.stderr, done.stderr)
 
 
+def part_of_qwen3_5():
+    """The text part of a Qwen3.5, without what sees and what predicts several tokens; a weight of another shape is refused."""
+    source, at, keys, values, size = random.Random(7), "model.layers.0.linear_attn.", 1, 2, 6
+    every = (2 * keys + values) * size
+    shapes = {"in_proj_qkv.weight": [every, C], "in_proj_z.weight": [values * size, C], "in_proj_b.weight": [values, C], "in_proj_a.weight": [values, C],
+              "conv1d.weight": [every, 1, 4], "A_log": [values], "dt_bias": [values], "norm.weight": [size], "out_proj.weight": [C, values * size]}
+    write_llama("attention-35", model_type="llama")
+    tensors = {name: value for name, value in read_safetensors("attention-35/model.safetensors").items() if "self_attn" not in name}
+    tensors.update({at + name: ("F32", shape, array.array("f", [source.gauss(0, 0.3) for _ in range(math.prod(shape))]).tobytes())
+                    for name, shape in shapes.items()})
+    fields = read_json("attention-35/config.json")
+    text = {**fields, "model_type": "qwen3_5_text", "head_dim": 8, "linear_num_key_heads": keys, "linear_num_value_heads": values,
+            "linear_key_head_dim": size, "linear_value_head_dim": size, "mtp_num_hidden_layers": 1}
+    write_hf("text-35", tensors, text)
+    wanted = judged("text-35")
+    other = {"model.visual.blocks.0.norm1.weight": tensors["model.norm.weight"], "mtp.fc.weight": tensors["model.norm.weight"], "mtp.norm.weight": tensors["model.norm.weight"]}
+    given = {name.replace("model.", "model.language_model.", 1): value for name, value in tensors.items()}
+    whole = {"model_type": "qwen3_5", "text_config": text, "vision_config": {"depth": 1}, "image_token_id": 3}
+    write_hf("sees-35", {**given, **other}, whole)
+    done = judged("sees-35")
+    check("text part of Qwen3.5", done.stdout == wanted.stdout != "" and "1 tensors of vision are" in done.stderr and "2 tensors of multi-token" in done.stderr, done.stdout + done.stderr + wanted.stderr)
+    gone = "model.language_model.layers.0.linear_attn.dt_bias"
+    for number, (name, changed) in enumerate((("linear_attn.conv1d.weight is", {at + "conv1d.weight": ("F32", [every, 4], given["model.language_model.layers.0.linear_attn.conv1d.weight"][2])}),
+                                              (gone.replace("language_model.", ""), {at + "dt_bias": None}))):
+        bad = {**tensors, **changed}
+        write_hf(f"bad-35-{number}", {key: value for key, value in bad.items() if value}, text)
+        done = judged(f"bad-35-{number}")
+        check(f"bad Qwen3.5: {name}", done.returncode == 2 and name in done.stderr and len(error_lines(done)) == 1, done.stderr)
+    for number, (field, value, message) in enumerate((("linear_key_head_dim", 5, '"linear_key_head_dim": 5'), ("attn_output_gate", False, '"attn_output_gate": false'),
+                                                      ("linear_num_value_heads", 0, "linear_num_value_heads"), ("linear_conv_kernel_dim", 9, "linear_conv_kernel_dim must be 2 to 8"),
+                                                      ("linear_num_key_heads", 3, "in_proj_qkv.weight is"), ("layer_types", ["sliding_attention"], '"layer_types"'),
+                                                      ("hidden_act", "gelu", '"hidden_act"'))):
+        taps = {at + "conv1d.weight": ("F32", [every, 1, 9], bytes(4 * 9 * every))} if value == 9 else {}
+        write_hf(f"field-35-{number}", {**tensors, **taps}, {**text, field: value})
+        done = judged(f"field-35-{number}")
+        check(f"bad Qwen3.5: {field} {value}", done.returncode == 2 and message in done.stderr, done.stderr)
+
+
 def resumes_a_mixture():
     """A resumed run may repeat the flags of a model whose properties are nearer to another architecture."""
     flags = [*RUN, *SHAPE, "--arch=llama", "--norm=layernorm", "--mlp=gelu", "--out_dir=mixture"]
@@ -967,6 +1005,7 @@ def main():
     nanogpt_samples()
     agrees()
     part_of_vision()
+    part_of_qwen3_5()
     resumes_a_mixture()
     contexts()
     vocabularies()

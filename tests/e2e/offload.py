@@ -26,14 +26,14 @@ import re
 import shutil
 import subprocess
 
-from checks import GEMMA, GPT_TRAIN, GRANITE, PHI, SMOLLM3, check, end, files, make_tokens, metrics, opencl_device, preloadable, read, skip, some, write, write_json
+from checks import GEMMA, GPT_TRAIN, GRANITE, PHI, QWEN3_5, SMOLLM3, check, end, files, make_tokens, metrics, opencl_device, preloadable, read, skip, some, write, write_json
 from cuda_common import DATA, GPT_TRAIN_CUDA, TINY, checkpoint, good, train
 
 GIB = 1 << 30
 FORMATS = (("--dtype=bfloat16", "--state_format=sr_8bit"), ("--dtype=bfloat16", "--state_format=master"),
            ("--dtype=bfloat16", "--state_format=master", "--optimizer=muon", "--muon_learning_rate=0.02"),
            ("--dtype=bfloat16", "--parts=2", "--gradient_accumulation_steps=4"),
-           (*GEMMA, "--sample_tokens=12"), ("--dtype=bfloat16", "--optimizer=muon", *PHI), GRANITE, ("--dtype=bfloat16", *SMOLLM3),
+           (*GEMMA, "--sample_tokens=12"), ("--dtype=bfloat16", "--optimizer=muon", *PHI), GRANITE, ("--dtype=bfloat16", *SMOLLM3), ("--dtype=bfloat16", *QWEN3_5),
            ("--dtype=float32",), ("--dtype=bfloat16", "--state_format=sr"), ("--dtype=bfloat16", "--state_format=sr_bf16"))
 
 

@@ -5,12 +5,12 @@ The reference below is written from the formulas (Radford et al. 2019; Loshchilo
 Touvron et al. 2023, Su et al. 2021, transformers' modeling_llama.py and those of the other classes), in float64.  Both
 sides start from the same weights, which this script writes as a Hugging Face folder, and see the same batches, which
 the helper tests/model/step_dump reports.  GPT-2 with and without biases and with both gelu kinds; Llama, Qwen2, Qwen3,
-OLMo 2, SmolLM3, Granite, Gemma 3 and mixtures, with fewer key-value heads, other head sizes, windows, tied and untied; with
-accumulation, clipping and weight decay:
+OLMo 2, SmolLM3, Granite, Gemma 3, Qwen3.5 and mixtures, with fewer key-value heads, other head sizes, windows, tied and
+untied; with accumulation, clipping and weight decay:
   teacher   every step starts from the reference's weights and moments: each parameter's gradient, m, v and new weight
   shape     the same gradients if the micro-batch does not divide and loss chunks are small
   free      gpt-train itself, six steps on its own: each loss, the gradient norms, and the saved weights
-  adapters  the same of six steps that train adapters (LoRA) of some or all layers; of Gemma 3 and Phi 3 also PEFT's losses
+  adapters  the same of six steps that train adapters (LoRA) of some or all layers; PEFT's losses too, of some models
   dropout   the losses of a run do not depend on the micro-batch
   epochs    three epochs of conversations with the defaults of fine-tuning: each update's loss, and PEFT's with the same
             first adapters, rows, masks and rates, where transformers and peft are installed
@@ -76,6 +76,8 @@ class Modern:
             self.norms, self.behind = self.norms[:1] + ("pre_feedforward_layernorm",), ("post_attention_layernorm", "post_feedforward_layernorm")
             self.plus, self.local, self.embedding, self.scores = 1.0, 1e3, CHANNELS ** 0.5, 24 ** -0.5
 
+    first = {}  # of parameters whose names end so: scale and centre of their first values
+
     def parts(self, name):
         """Returns the tensors of a file that a parameter consists of, {name: rows}."""
         qk = [self.size, self.size] if self.qk_norm == "head" else [self.q, self.kv]
@@ -91,12 +93,8 @@ class Modern:
         shapes = {"model.embed_tokens.weight": (self.vocab, c)}
         for layer in range(LAYERS):
             at = f"model.layers.{layer}."
-            shapes.update({at + self.norms[0] + ".weight": (c,), at + "self_attn.qkv_proj.weight": (self.q + 2 * self.kv, c)})
-            if self.qkv_bias:
-                shapes[at + "self_attn.qkv_proj.bias"] = (self.q + 2 * self.kv,)
-            if self.qk_norm != "none":
-                shapes[at + "self_attn.qk_norm.weight"] = (2 * self.size if self.qk_norm == "head" else self.q + self.kv,)
-            shapes.update({at + "self_attn.o_proj.weight": (c, self.q), **{at + name + ".weight": (c,) for name in self.behind[:1]},
+            shapes.update({at + self.norms[0] + ".weight": (c,), **self.attention_shapes(at, layer),
+                           **{at + name + ".weight": (c,) for name in self.behind[:1]},
                            at + self.norms[1] + ".weight": (c,),
                            at + f"mlp.{wide}.weight": ((1 if self.mlp == "gelu" else 2) * self.inner, c),
                            at + "mlp.down_proj.weight": (c, self.inner), **{at + name + ".weight": (c,) for name in self.behind[1:]}})
@@ -104,6 +102,17 @@ class Modern:
         if not self.tied:
             shapes["lm_head.weight"] = (self.vocab, c)
         return shapes
+
+    def attention_shapes(self, at, layer):
+        shapes = {at + "self_attn.qkv_proj.weight": (self.q + 2 * self.kv, CHANNELS)}
+        if self.qkv_bias:
+            shapes[at + "self_attn.qkv_proj.bias"] = (self.q + 2 * self.kv,)
+        if self.qk_norm != "none":
+            shapes[at + "self_attn.qk_norm.weight"] = (2 * self.size if self.qk_norm == "head" else self.q + self.kv,)
+        return {**shapes, at + "self_attn.o_proj.weight": (CHANNELS, self.q)}
+
+    def file_shape(self, part, shape):
+        return shape
 
     def config(self):
         config = {"model_type": self.kind, "vocab_size": self.vocab, "max_position_embeddings": 2 * BLOCK, "hidden_size": CHANNELS,
@@ -184,27 +193,31 @@ class Modern:
         q, k = (self.turn(q, local), self.turn(k, local)) if turns else (q, k)
         return q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
 
+    def attention(self, w, at, layer, x):
+        return self.mixed(w, at, layer, x @ w[at + "self_attn.qkv_proj.weight"].T) @ w[at + "self_attn.o_proj.weight"].T
+
+    def mixed(self, w, at, layer, qkv):
+        """Returns the values of all heads, [B, T, H D]."""
+        rows, time = qkv.shape[:2]
+        hidden = torch.ones(time, time, dtype=torch.bool).triu(1)
+        if self.windows[layer]:
+            hidden = hidden | torch.ones(time, time, dtype=torch.bool).tril(-self.windows[layer])
+        turns = self.interval == 0 or (layer + 1) % self.interval != 0
+        local = self.local is not None and self.windows[layer] > 0
+        q, k, v = self.heads_of(w, at, qkv + w.get(at + "self_attn.qkv_proj.bias", torch.zeros(())), turns, local)
+        scores = (q @ k.transpose(2, 3) * self.scores).masked_fill(hidden, float("-inf"))
+        return (scores.softmax(-1) @ v).transpose(1, 2).reshape(rows, time, self.q)
+
     def logits(self, w, ids):
-        rows, time = ids.shape
         x = w["model.embed_tokens.weight"][ids] * self.embedding
-        future = torch.ones(time, time, dtype=torch.bool).triu(1)
         for layer in range(LAYERS):
             at = f"model.layers.{layer}."
-            hidden = future
-            if self.windows[layer]:
-                hidden = future | torch.ones(time, time, dtype=torch.bool).tril(-self.windows[layer])
             before, after = [(lambda x, gain=w[at + name + ".weight"]: self.norm_of(x, gain)) for name in self.norms], [lambda x: x] * 2
             if self.post:
                 before, after = after, before
             if self.behind:
                 after = [(lambda x, gain=w[at + name + ".weight"]: self.norm_of(x, gain)) for name in self.behind]
-            qkv = before[0](x) @ w[at + "self_attn.qkv_proj.weight"].T
-            turns = self.interval == 0 or (layer + 1) % self.interval != 0
-            local = self.local is not None and self.windows[layer] > 0
-            q, k, v = self.heads_of(w, at, qkv + w.get(at + "self_attn.qkv_proj.bias", torch.zeros(())), turns, local)
-            scores = (q @ k.transpose(2, 3) * self.scores).masked_fill(hidden, float("-inf"))
-            mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(rows, time, self.q)
-            x = x + self.residual * after[0](mixed @ w[at + "self_attn.o_proj.weight"].T)
+            x = x + self.residual * after[0](self.attention(w, at, layer, before[0](x)))
             wide = before[1](x)
             if self.mlp != "gelu":
                 gate, up = (wide @ w[at + "mlp.gate_up_proj.weight"].T).chunk(2, -1)
@@ -214,6 +227,77 @@ class Modern:
             x = x + self.residual * after[1](wide @ w[at + "mlp.down_proj.weight"].T)
         head = w["model.embed_tokens.weight" if self.tied else "lm_head.weight"]
         return self.norm_of(x, w["model.norm.weight"]) @ head.T / self.divisor
+
+
+class Hybrid(Modern):
+    """Qwen3.5: a block with a gated delta net, token by token, and one with attention, whose queries have gates."""
+
+    first = {"linear_attn.norm.weight": (0.1, 1.0), "conv1d.weight": (0.4, 0.0), "decay": (0.5, 0.0)}
+    key_heads, value_heads, width, taps = 2, 4, 12, 4
+
+    def __init__(self):
+        super().__init__("qwen3_5_text", 2, 16, 72, True, qk_norm="head", theta=1e4, share=0.25)
+        self.plus = 1.0
+        self.values = self.value_heads * self.width
+        self.all = self.values + 2 * self.key_heads * self.width
+
+    def parts(self, name):
+        at = name[:name.rindex("linear_attn.") + len("linear_attn.")] if "linear_attn." in name else ""
+        if name.endswith("in_proj.weight"):
+            return {at + "in_proj_qkv.weight": self.all, at + "in_proj_b.weight": self.value_heads, at + "in_proj_a.weight": self.value_heads}
+        if name.endswith("decay"):
+            return {at + "A_log": self.value_heads, at + "dt_bias": self.value_heads}
+        if name.endswith("qkv_proj.weight"):
+            return dict(zip(super().parts(name), (2 * self.q, self.kv, self.kv)))
+        return super().parts(name)
+
+    def attention_shapes(self, at, layer):
+        if layer == 1:
+            return {**super().attention_shapes(at, layer), at + "self_attn.qkv_proj.weight": (2 * (self.q + self.kv), CHANNELS)}
+        return {at + "linear_attn." + name: shape for name, shape in (
+            ("in_proj.weight", (self.all + 2 * self.value_heads, CHANNELS)), ("in_proj_z.weight", (self.values, CHANNELS)),
+            ("conv1d.weight", (self.all * self.taps,)), ("decay", (2 * self.value_heads,)), ("norm.weight", (self.width,)),
+            ("out_proj.weight", (CHANNELS, self.values)))}
+
+    def file_shape(self, part, shape):
+        return (self.all, 1, self.taps) if part.endswith("conv1d.weight") else shape
+
+    def config(self):
+        config = super().config()
+        del config["rope_theta"], config["rope_scaling"]
+        return {**config, "full_attention_interval": 2, "linear_num_key_heads": self.key_heads, "linear_num_value_heads": self.value_heads,
+                "linear_key_head_dim": self.width, "linear_value_head_dim": self.width, "linear_conv_kernel_dim": self.taps,
+                "rope_parameters": {"rope_type": "default", "rope_theta": self.theta, "partial_rotary_factor": self.turned / self.size}}
+
+    def attention(self, w, at, layer, x):
+        at += "" if layer == 1 else "linear_attn."
+        if layer == 0:
+            y, z = self.delta(w, at, x), x @ w[at + "in_proj_z.weight"].T
+            z = z.reshape(y.shape)
+            y = y / torch.sqrt((y ** 2).mean(-1, keepdim=True) + 1e-5) * w[at + "norm.weight"] * z * torch.sigmoid(z)
+            return y.flatten(2) @ w[at + "out_proj.weight"].T
+        qkv = x @ w[at + "self_attn.qkv_proj.weight"].T
+        queries = qkv[..., :2 * self.q].unflatten(-1, (HEADS, 2, self.size))
+        mixed = self.mixed(w, at, layer, torch.cat([queries[..., 0, :].flatten(2), qkv[..., 2 * self.q:]], -1))
+        return mixed * torch.sigmoid(queries[..., 1, :].flatten(2)) @ w[at + "self_attn.o_proj.weight"].T
+
+    def delta(self, w, at, x):
+        """Returns the values that the gated delta rule reads, [B, T, H, D] (modeling_qwen3_5.py)."""
+        x, b, a = (x @ w[at + "in_proj.weight"].T).split([self.all, self.value_heads, self.value_heads], -1)
+        rows, time = x.shape[:2]
+        padded, taps = torch.nn.functional.pad(x, (0, 0, self.taps - 1, 0)), w[at + "conv1d.weight"].reshape(-1, self.taps)
+        u = sum(padded[:, j:j + time] * taps[:, j] for j in range(self.taps))
+        q, k, v = (u * torch.sigmoid(u)).unflatten(-1, (-1, self.width)).split([self.key_heads, self.key_heads, self.value_heads], 2)
+        q, k = ((part / torch.sqrt((part ** 2).sum(-1, keepdim=True) + 1e-6)).repeat_interleave(self.value_heads // self.key_heads, 2) for part in (q, k))
+        rate, offset = w[at + "decay"].chunk(2)
+        beta, kept = torch.sigmoid(b), torch.exp(-torch.exp(rate) * torch.nn.functional.softplus(a + offset))
+        state, out = torch.zeros(rows, self.value_heads, self.width, self.width, dtype=x.dtype), []
+        for t in range(time):
+            state = state * kept[:, t, :, None, None]
+            error = beta[:, t, :, None] * (v[:, t] - (state * k[:, t, :, :, None]).sum(-2))
+            state = state + k[:, t, :, :, None] * error[:, :, None]
+            out.append((state * q[:, t, :, :, None]).sum(-2) / self.width ** 0.5)
+        return torch.stack(out, 1)
 
 
 def parameter_shapes(case):
@@ -246,6 +330,8 @@ def initial_weights(case, generator):
         scale, centre = (0.1, 1.0 - plus) if len(shape) == 1 and name.endswith("weight") else (0.05, 0.0)
         if len(shape) == 2 and not name.startswith("w") and "embed" not in name:
             scale = 0.8 / shape[1 if "proj.weight" in name and "c_proj" not in name else 0] ** 0.5
+        for ending, first in case["modern"].first.items() if case.get("modern") else ():
+            scale, centre = first if name.endswith(ending) else (scale, centre)
         weights[name] = (centre + scale * values).float().double()
     return weights
 
@@ -339,7 +425,7 @@ def write_folder(case):
         for name, value in weights.items():
             parts = modern.parts(name)
             for part, rows in zip(parts, value.split(list(parts.values())) if len(parts) > 1 else [value]):
-                tensors[part] = ("F32", rows.shape, float32(rows))
+                tensors[part] = ("F32", modern.file_shape(part, rows.shape), float32(rows))
         tensors_write(os.path.join(path, "model.safetensors"), tensors)
         return
     write_json(os.path.join(path, "config.json"), {
@@ -353,7 +439,7 @@ def write_folder(case):
 def read_weights(case, path):
     found = file_weights(path)
     if case.get("modern"):
-        return {name: torch.cat([found[part] for part in case["modern"].parts(name)]) for name in case["weights"]}
+        return {name: torch.cat([found[part] for part in case["modern"].parts(name)]).reshape(value.shape) for name, value in case["weights"].items()}
     return found
 
 
@@ -587,7 +673,7 @@ def adapters(case, work, batches, targets):
         error = distance(trained[name] - start[name], value - start[name])
         check(error <= 1e-3, f"{name}: {error:.3g} of the way gone")
     print(f"{case['name']} adapters of {targets}: loss {worst:.2g}")
-    if PEFT and case["name"] in ("gemma3", "phi3"):
+    if PEFT and case["name"] in ("gemma3", "phi3", "qwen3_5"):
         subprocess.run([GPT_EXPORT, "--out_dir=" + outs[0], "--format=peft", os.path.join(work, "peft")], check=True, capture_output=True)
         theirs = peft_losses(case, os.path.join(work, "peft"), batches, [RATE] * STEPS, BETAS, DECAY, CLIP)
         worst = max(abs(line["loss"] - loss) for line, loss in zip(metrics(outs[1]), theirs))
@@ -627,6 +713,7 @@ MODERN = {
     "norms-behind": Modern("gpt_train", 4, 16, 48, True, norm="layernorm", norm_place="post", qkv_bias=True),
     "phi3": Modern("phi3", 2, 16, 64, True, share=0.75, scaling={
         "type": "longrope", "rope_type": "longrope", "short_factor": [1.0] * 6, "long_factor": [1 + i / 4 for i in range(6)]}),
+    "qwen3_5": Hybrid(),
 }
 
 

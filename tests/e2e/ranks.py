@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Ranks: several processes train to the bytes of one.
 
-  bytes     1, 2 and 4 ranks with 4 parts write the same files and losses, in each dtype and state format, and of Gemma and
-            Phi, on the CPU; each rank takes the bytes that were planned
+  bytes     1, 2 and 4 ranks with 4 parts write the same files and losses, in each dtype and state format, and of Gemma,
+            Phi and Qwen3.5, on the CPU; each rank takes the bytes that were planned
   reduced   with reduce_dtype=bfloat16 too, and the losses stay close to those with float32
   steady    the resident memory of each rank does not grow
   budget    (in make check-long) the ranks of a CPU stay within one budget together
@@ -26,7 +26,7 @@ import subprocess
 import time
 
 from cuda_common import GPT_TRAIN_CUDA
-from checks import GEMMA, GPT_TRAIN, GRANITE, LONG, PHI, SMOLLM3, check, end, error_lines, files, has_backend, is_instrumented, make_tokens, metrics, \
+from checks import GEMMA, GPT_TRAIN, GRANITE, LONG, PHI, QWEN3_5, SMOLLM3, check, end, error_lines, files, has_backend, is_instrumented, make_tokens, metrics, \
     patience, read, read_json, skip, some
 
 TINY = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=36", "--block_size=24", "--batch_size=4",
@@ -35,7 +35,7 @@ TINY = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=36", "--block
 BF16 = "--dtype=bfloat16"
 LLAMA = ["--arch=llama", "--optimizer=muon", BF16] # three matrices in one parameter
 REDUCED = ["--reduce_dtype=bfloat16"]
-TODAY = ([BF16, *GEMMA], [BF16, *PHI, "--optimizer=muon"])
+TODAY = ([BF16, *GEMMA], [BF16, *PHI, "--optimizer=muon"], [BF16, *QWEN3_5])
 FORMATS = ([], *TODAY, [BF16], [BF16, "--state_format=sr_8bit"], LLAMA, ["--optimizer=muon"], ["--dtype=float16"],
            [BF16, "--state_format=sr", "--offload=states"], [BF16, "--state_format=sr_bf16"], [BF16, "--offload=all"],
            [BF16, "--state_format=sr_8bit_full", "--offload=states"], [*LLAMA, "--state_format=sr_bf16", "--offload=states"], GRANITE, [BF16, *SMOLLM3])
@@ -96,7 +96,7 @@ def compare(name, counts, *arguments):
 
 
 def bytes_of_one():
-    for i, keys in enumerate(some(FORMATS, 6)):
+    for i, keys in enumerate(some(FORMATS, 7)):
         steps = ["--micro_batch=4"] * (i % 2) # a part is one micro-step, or two
         compare(f"format{i}", (2, 4) if i == 0 else (2,), *keys, *steps)
         if keys in TODAY:

@@ -5,9 +5,9 @@
 . "${top_srcdir:?}/tests/e2e/e2e.inc"
 
 # train LEVEL [FOLDER]
-arch=gpt2
+arch=gpt2 interval=0
 train() {
-    run 0 "$GPT_TRAIN" --dataset=tiny --out_dir="${2:-$1}" --recompute="$1" --arch="$arch" --n_layer=3 --n_head=3 --n_embd=48 --block_size=24 \
+    run 0 "$GPT_TRAIN" --dataset=tiny --out_dir="${2:-$1}" --recompute="$1" --arch="$arch" --full_attention_interval=$interval --n_layer=3 --n_head=3 --n_embd=48 --block_size=24 \
         --batch_size=5 --micro_batch=3 --gradient_accumulation_steps=2 --dropout=0.1 --bias=True --loss_chunk=20 \
         --max_iters=7 --eval_iters=1 --eval_interval=100 --warmup_iters=2
 }
@@ -33,8 +33,10 @@ for level in gelu layernorm mlp full; do
     check "$level plans fewer bytes than the level before" below "$(planned $level)" "$before"
     before=$(planned $level)
 done
-# The ops of other blocks: rmsnorm, rope with norms, swiglu and geglu; norms behind attention and the MLP, or at both places; factors.
-for arch in qwen3 olmo2 granite gemma3; do
+# The ops of other blocks: rmsnorm, rope with norms, swiglu and geglu; norms behind attention and the MLP, or at both places; factors; gated
+# delta nets in the first and third block.
+for arch in qwen3 olmo2 granite gemma3 qwen3_5; do
+    [ $arch != qwen3_5 ] || interval=2
     check "$arch trains" train none $arch
     before=$(planned $arch)
     for level in gelu layernorm mlp full; do
@@ -44,7 +46,7 @@ for arch in qwen3 olmo2 granite gemma3; do
         before=$(planned $arch-$level)
     done
 done
-arch=gpt2
+arch=gpt2 interval=0
 # The arena of each level for 124M, 12 x 1024 at a time, in MiB: one tensor is far more than 1 %.
 for level in none:6079 gelu:5215 layernorm:4781 mlp:3701 full:2830; do
     check "the plan of ${level%:*}" run 0 "$GPT_TRAIN" --plan=json --device_profile=rtx3060-12g --dataset=none --eval_iters=1 \

@@ -63,10 +63,9 @@ enum gt_status model_config_check(const struct model_config *config)
                         heads);
         bad |= complain(config->linear_value_head_dim < 1,
                         "linear_value_head_dim must be at least 1", config->linear_value_head_dim);
-        bad |=
-            complain(config->linear_conv_kernel_dim < 2 ||
-                         config->linear_conv_kernel_dim > OP_CONV_TAPS,
-                     "linear_conv_kernel_dim must be 2 to 8", config->linear_conv_kernel_dim);
+        bad |= complain(config->linear_conv_kernel_dim < 2 ||
+                            config->linear_conv_kernel_dim > OP_CONV_TAPS,
+                        "linear_conv_kernel_dim must be 2 to 8", config->linear_conv_kernel_dim);
     }
     const int32_t size = bad ? 0 : model_head_dim(config);
     const int64_t keys = bad ? 0 : config->n_kv_head * (int64_t)size,
@@ -106,11 +105,12 @@ double model_bytes_per_parameter(const struct model *model)
     return bytes / (double)model_parameter_count(&model->options.config);
 }
 
-/* Returns with how many tokens in attention the gated delta rule compares: its products with S. */
+/* Returns with how many tokens in attention the gated delta rule compares: three products with S,
+ * and twice as many backward. */
 static double delta_seen(const struct model_config *config)
 {
     const double size = config->linear_value_head_dim,
-                 products = 20.0 * size * size * config->linear_num_value_heads;
+                 products = 18.0 * size * size * config->linear_num_value_heads;
     return products / (12.0 * (double)model_attention_width(config));
 }
 

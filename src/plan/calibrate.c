@@ -1,9 +1,10 @@
 /* Times the ops of a small model.
  *
- * The model has one block of the run's width and a small vocabulary.  Its programs are planned into
- * the existing arena. Their weights are filled with small numbers and everything else with zeros,
- * and they run op by op with a wait after each.  Two row counts separate a product's rate from the
- * cost of starting one.  The learning rate is 0, so that the values do not change.
+ * The model has one block of each kind, of the run's width, and a small vocabulary.  Its programs
+ * are planned into the existing arena. Their weights are filled with small numbers and everything
+ * else with zeros, and they run op by op with a wait after each.  Two row counts separate a
+ * product's rate from the cost of starting one.  The learning rate is 0, so that the values do not
+ * change.
  *
  * The user's cache has one file of rates per key, that is per device, build, width and dtype.
  * user_cache.c reads, checks and bounds the files.  Nothing there is an error: without a cache the
@@ -63,6 +64,8 @@ static enum gt_status model_make(struct bench *bench, int32_t rows)
     struct model_options options = *bench->request->options;
     struct model_config *config = &options.config;
     config->n_layer = 1;
+    if (config->full_attention_interval > 1)
+        config->n_layer = config->full_attention_interval = 2;
     config->block_size = config->block_size < rows ? config->block_size : rows;
     config->vocab_size = config->vocab_size < VOCAB_MAX ? config->vocab_size : VOCAB_MAX;
     config->padded_vocab_size = config->vocab_size;
@@ -307,8 +310,10 @@ static void rates_make(const struct sums *sums, double ramp_rows, enum dtype dty
     const struct work *residual = &sums->work[OP_RESIDUAL][dtype];
     const double elementwise = residual->bytes / residual->seconds;
     for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
-        /* A training program has no attention to a cache. */
-        const int like = kind == OP_ATTENTION_CACHED ? OP_ATTENTION_FORWARD : kind;
+        /* A training program has no ops with a cache. */
+        const int like = kind == OP_ATTENTION_CACHED     ? OP_ATTENTION_FORWARD
+                         : kind == OP_GATED_DELTA_CACHED ? OP_GATED_DELTA_FORWARD
+                                                         : kind;
         kind_rates_make(sums->work[like], kind, elementwise, out);
     }
     /* The small model's ids are all 0, so its embedding behaves unlike a run's. */
@@ -414,7 +419,8 @@ char *calibrate_key(char key[static CALIBRATE_KEY_MAX], const struct backend_inf
     const struct model_config *config = &options->config;
     snprintf(key, CALIBRATE_KEY_MAX,
              "%s; %s | %s " PACKAGE_VERSION "%s; channels %" PRId32 ", heads %" PRId32
-             ", block %" PRId32 ", vocabulary %" PRId32 ", bias %d, dropout %d, gelu %d, %s, %s%s",
+             ", block %" PRId32 ", vocabulary %" PRId32
+             ", bias %d, dropout %d, gelu %d, %s, %s%s%s",
              info->device, info->detail, PACKAGE_NAME,
 #ifdef GT_DEBUG
              " debug",
@@ -424,7 +430,7 @@ char *calibrate_key(char key[static CALIBRATE_KEY_MAX], const struct backend_inf
              config->n_embd, config->n_head, config->block_size, config->vocab_size,
              (int)config->bias, config->dropout > 0.0f, (int)config->gelu,
              dtype_name(options->dtype), state_format_name(options->states),
-             options->muon ? ", muon" : "");
+             options->muon ? ", muon" : "", config->full_attention_interval > 1 ? ", delta" : "");
     return key;
 }
 

@@ -32,6 +32,10 @@
 /* From the end of one op of a graph to the start of the next: 1.7 ms for 300 ops on an H100, its
  * short ops included (bench/results/2026-11-23-h100.md). */
 #define CARD_OP_SECONDS 4e-6
+/* gated_delta on a card reads both factors of a product from memory: two loads of a warp for 32
+ * terms, one of which a multiprocessor starts in the time of four such terms, so an eighth of its
+ * peak; half of the time its work-items wait for each other.  Not measured. */
+#define PLAIN_SHARE (1.0 / 16.0)
 /* More than a program has in flight at once. */
 #define COPIES_LAST 64
 /* From here on all units of a card are busy, and the start and end of a product hardly matter. */
@@ -49,12 +53,20 @@ struct plan_rates plan_rates_of_peaks(double product_flops, double other_flops)
     return rates;
 }
 
+static bool is_delta(enum op_kind kind)
+{
+    return kind == OP_GATED_DELTA_FORWARD || kind == OP_GATED_DELTA_BACKWARD ||
+           kind == OP_GATED_DELTA_CACHED;
+}
+
 /* Returns the FLOP/s that a profile's ops of a kind reach in a dtype. */
 static double profile_flops(const struct device_profile *profile, enum op_kind kind, int dtype,
                             bool half_sums)
 {
     if (!op_declaration(kind)->multiplies)
         return profile->reached.bytes * profile->vector_flops_per_s;
+    if (is_delta(kind))
+        return PLAIN_SHARE * profile->reached.attention * profile->vector_flops_per_s;
     double peak = profile->matrix_flops_per_s[dtype];
     if (kind == OP_GEMM && dtype == DTYPE_F16 && half_sums && profile->half_sums_flops_per_s > 0.0)
         peak = profile->half_sums_flops_per_s;
@@ -67,6 +79,7 @@ struct plan_rates plan_rates_of_profile(const struct device_profile *profile, bo
     struct plan_rates rates = {.op_seconds = CARD_OP_SECONDS,
                                .ramp_elements = ROUND_LOST * TILE_ELEMENTS * (double)profile->units,
                                .ramp_depth = RAMP_DEPTH,
+                               .units = (double)profile->units,
                                .uncertainty = profile->reached.uncertainty};
     for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
         rates.bytes_per_s[kind] = profile->reached.bytes * profile->bytes_per_s;
@@ -181,6 +194,8 @@ struct plan_timed plan_rates_time(struct plan_rates *rates, const struct backend
         if (all.seconds > 0.0 && all.bytes > 0.0)
             rates->bytes_per_s[kind] = all.bytes / all.seconds;
         timed.kinds += all.seconds > 0.0;
+        if (all.seconds > 0.0 && is_delta((enum op_kind)kind))
+            rates->units = 0.0;
         if (all.seconds > 0.0 && (kind == OP_ATTENTION_FORWARD || kind == OP_ATTENTION_BACKWARD))
             rates->wide_heads[kind == OP_ATTENTION_BACKWARD] =
                 0.0; /* it was timed with the run's heads */
@@ -211,6 +226,18 @@ static double heads_share(const struct op_call *call, const struct plan_rates *r
                : 1.0;
 }
 
+/* Returns the share of a card's units that gated_delta keeps busy: a group for each head of a
+ * sample, in the backward for each key head. */
+static double delta_share(const struct op_call *call, const struct plan_rates *rates)
+{
+    if (!is_delta(call->kind) || rates->units <= 0.0)
+        return 1.0;
+    const double samples = (double)op_rows(call, GATED_DELTA_FORWARD_X) / call->attrs.time,
+                 groups = samples * (call->kind == OP_GATED_DELTA_BACKWARD ? call->attrs.kv_heads
+                                                                           : call->attrs.heads);
+    return groups / (rates->units * ceil(groups / rates->units));
+}
+
 /* Adds to a product's FLOPs those that its start and its end cost. */
 static double gemm_flops_ramped(const struct op_call *call, const struct plan_rates *rates,
                                 double flops)
@@ -223,7 +250,8 @@ static double gemm_flops_ramped(const struct op_call *call, const struct plan_ra
 double plan_cost_op(const struct op_call *call, const struct plan_rates *rates)
 {
     const int dtype = plan_cost_dtype(call);
-    const double rate = rates->flops_per_s[call->kind][dtype] * heads_share(call, rates);
+    const double rate =
+        rates->flops_per_s[call->kind][dtype] * heads_share(call, rates) * delta_share(call, rates);
     double flops = op_flops(call);
     if (call->kind == OP_GEMM) {
         const int class = gemm_class(call->attrs.transpose_a, call->attrs.transpose_b, flops);

@@ -45,6 +45,16 @@ TEST(counts_are_those_of_gpt2)
     ck_assert_int_eq(model_parameter_count_no_positions(&config), 124439808 - 1024 * 768);
     double flops = 6.0 * (124439808.0 - 1024 * 768) + 12.0 * 12 * 768 * 1024;
     ck_assert(fabs(model_flops_per_token(&config) - flops) <= 1e-9 * flops);
+    /* Of 12 blocks 9 have S [32, 32] for each of 6 heads, which three products read or write. */
+    struct model_config linear = config;
+    linear.full_attention_interval = 4;
+    linear.linear_num_key_heads = linear.linear_num_value_heads = 6;
+    linear.linear_value_head_dim = 32;
+    linear.linear_conv_kernel_dim = 4;
+    const double products = 3.0 * 2.0 * 3.0 * 32 * 32 * 6;
+    flops = 6.0 * (double)model_parameter_count_no_positions(&linear) + 12.0 * 3 * 768 * 1024 +
+            9.0 * products;
+    ck_assert(fabs(model_flops_per_token(&linear) - flops) <= 1e-9 * flops);
     for (int bias = 0; bias < 2; bias++) {
         struct hostmem *mem;
         struct graph *graph;

@@ -136,6 +136,33 @@ TEST(wide_heads_have_their_price)
     }
 }
 
+/* The delta rule runs at a sixteenth of the vector rate, in as many rounds as its groups need:
+ * heads of samples, of the backward key heads. */
+TEST(the_delta_rule_has_the_price_of_a_plain_kernel)
+{
+    static const struct {
+        enum op_kind kind;
+        int64_t samples;
+        double busy; /* of 28 units, with 16 heads and 8 key heads */
+    } cases[] = {{OP_GATED_DELTA_FORWARD, 1, 16.0 / 28.0},
+                 {OP_GATED_DELTA_FORWARD, 7, 112.0 / 112.0},
+                 {OP_GATED_DELTA_CACHED, 2, 32.0 / 56.0},
+                 {OP_GATED_DELTA_BACKWARD, 4, 32.0 / 56.0}};
+    struct plan_rates rates = rates_of("rtx3060-12g", 0.5);
+    rates.op_seconds = 0.0;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct op_call call = {.kind = cases[i].kind,
+                               .attrs = {.time = 128, .heads = 16, .kv_heads = 8}};
+        const struct operand x = {.present = true,
+                                  .dtype = DTYPE_BF16,
+                                  .rank = 2,
+                                  .dims = {128 * cases[i].samples, 32 * 128 + 32}};
+        call.operand[GATED_DELTA_FORWARD_X] = x; /* of the others too */
+        const double rate = cases[i].busy * 0.5 / 16.0 * 12.74e12;
+        ck_assert_double_eq_tol(plan_cost_op(&call, &rates) * rate / op_flops(&call), 1.0, 2e-3);
+    }
+}
+
 TEST(what_times_rest_on_is_said)
 {
     char text[512];

@@ -135,8 +135,9 @@ static bool rope_backward_check(const struct op_call *call, struct infer_sizes *
     return rope_check(call, sizes) &&
            infer_check(call, ROPE_BACKWARD_X, DTYPES_FLOAT,
                        SHAPE2(op_rows(call, ROPE_BACKWARD_DY), sizes->letter['X' - 'A'])) &&
-           infer_expect(!op_accumulates(call, ROPE_BACKWARD_DX) || call->attrs.gated, call,
-                        "dx accumulates, expected so only if x has gates") &&
+           infer_expect(!call->operand[ROPE_BACKWARD_DX].present ||
+                            op_accumulates(call, ROPE_BACKWARD_DX) == call->attrs.gated,
+                        call, "dx must accumulate exactly when x has gates") &&
            infer_expect(call->operand[ROPE_BACKWARD_X].present == has_gain &&
                             call->operand[ROPE_BACKWARD_DGAIN].present == has_gain,
                         call, "operands x and dgain must be present exactly when operand gain is");

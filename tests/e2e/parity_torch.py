@@ -232,7 +232,7 @@ class Modern:
 class Hybrid(Modern):
     """Qwen3.5: a block with a gated delta net, token by token, and one with attention, whose queries have gates."""
 
-    first = {"linear_attn.norm.weight": (0.1, 1.0), "conv1d.weight": (0.4, 0.0), "decay": (0.5, 0.0)}
+    first = {"linear_attn.norm.weight": (0.1, 1.0), "conv1d.weight": (0.4, 0.0), "decay": (0.3, -2.0)}
     key_heads, value_heads, width, taps = 2, 4, 12, 4
 
     def __init__(self):

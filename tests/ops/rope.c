@@ -246,8 +246,6 @@ static void make_rope_backward(struct maker *maker)
     const uint32_t adds = attrs->gated ? 1u << ROPE_BACKWARD_DX : 0u;
     const int64_t columns = dy->dims[1] / (attrs->heads + 2 * attrs->kv_heads) *
                             op_rope_place(attrs, attrs->heads + 2 * attrs->kv_heads);
-    if (attrs->gated)
-        case_tensor(maker, ROPE_BACKWARD_DX, maker->dtype, dy->dims[0], columns);
     case_accumulate(maker, adds);
     if (!gain->present)
         return;

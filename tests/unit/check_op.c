@@ -204,6 +204,74 @@ TEST(optional_operands_stay_absent)
     refuses(call, "operand gain is [9], expected [10]");
 }
 
+/* Of 2 samples of 4 rows: 2 key heads and 4 heads of 6 channels, and two numbers of each head. */
+static struct op_call delta(enum op_kind kind)
+{
+    struct op_call call = {.kind = kind,
+                           .attrs = {.time = 4, .heads = 4, .kv_heads = 2, .taps = 3}};
+    call.operand[SHORT_CONV_FORWARD_X] = matrix(DTYPE_BF16, 8, 8 * 6 + 8);
+    call.operand[SHORT_CONV_FORWARD_WEIGHT] =
+        vector(DTYPE_F32, kind == OP_SHORT_CONV_FORWARD ? 48 * 3 : 8);
+    return call;
+}
+
+TEST(delta_net_shapes_and_refusals)
+{
+    struct op_call conv = delta(OP_SHORT_CONV_FORWARD), rule = delta(OP_GATED_DELTA_FORWARD);
+    struct op_call good = conv, net = rule;
+    ck_assert(op_infer(&good) && op_infer(&net));
+    ck_assert_int_eq(good.operand[SHORT_CONV_FORWARD_Y].dims[1], 56);
+    ck_assert_int_eq(net.operand[GATED_DELTA_FORWARD_Y].dims[1], 24);
+    const int64_t states[] = {8, 1, 6, 6};
+    ck_assert(memcmp(net.operand[GATED_DELTA_FORWARD_STATES].dims, states, sizeof states) == 0);
+    conv.attrs.taps = 9;
+    refuses(conv, "operand weight is [144], expected taps = 9, 2 to 8, for each of at most 56");
+    conv.attrs.taps = 1;
+    refuses(conv, "expected taps = 1, 2 to 8");
+    conv.attrs.taps = 2;
+    refuses(conv, "expected taps = 2, 2 to 8, for each of at most 56 columns");
+    conv.attrs.taps = 3;
+    conv.attrs.time = 3;
+    refuses(conv, "short_conv_forward");
+    rule.attrs.kv_heads = 3;
+    refuses(rule, "heads is 4 and kv_heads 3, expected a multiple and its divisor");
+    rule.attrs.kv_heads = 0;
+    refuses(rule, "heads is 4 and kv_heads 0");
+    rule.attrs.kv_heads = 2;
+    rule.operand[GATED_DELTA_FORWARD_X].dims[1] = 57;
+    refuses(rule, "operand x has 57 columns, expected 2 x 4 more than a multiple of 8");
+    rule = delta(OP_GATED_DELTA_FORWARD);
+    rule.operand[GATED_DELTA_FORWARD_DECAY].dims[0] = 7;
+    refuses(rule, "decay");
+    struct op_call cached = delta(OP_GATED_DELTA_CACHED);
+    cached.operand[GATED_DELTA_CACHED_SCALARS] = vector(DTYPE_I32, SCALAR_WORDS);
+    cached.operand[GATED_DELTA_CACHED_STATE] =
+        (struct operand){.present = true, .dtype = DTYPE_F32, .rank = 3, .dims = {8, 6, 6}};
+    ck_assert(op_infer(&cached));
+    cached.operand[GATED_DELTA_CACHED_STATE].dims[0] = 4;
+    refuses(cached, "state");
+}
+
+TEST(gate_shapes_and_refusals)
+{
+    struct op_call call = {.kind = OP_GATE_FORWARD, .attrs = {.heads = 3, .gate = GATE_SILU}};
+    call.operand[GATE_FORWARD_X] = matrix(DTYPE_BF16, 4, 12);
+    call.operand[GATE_FORWARD_Z] = matrix(DTYPE_BF16, 4, 30);
+    struct op_call good = call;
+    ck_assert(op_infer(&good));
+    ck_assert_int_eq(good.operand[GATE_FORWARD_Y].dims[1], 12);
+    call.operand[GATE_FORWARD_Z].dims[1] = 23;
+    refuses(call, "operand z has 23 columns, expected 12, or at least twice as many");
+    call.operand[GATE_FORWARD_Z].dims[1] = 12;
+    call.operand[GATE_FORWARD_GAIN] = vector(DTYPE_F32, 3);
+    refuses(call, "operand gain is [3], expected [4]");
+    call.operand[GATE_FORWARD_GAIN].dims[0] = 4;
+    call.attrs.gate = GATE_GELU;
+    refuses(call, "expected silu or sigmoid");
+    call.attrs.heads = 5;
+    refuses(call, "operand x has 12 columns, expected a multiple of heads = 5");
+}
+
 TEST(rope_shapes_and_refusals)
 {
     struct op_call call = {.kind = OP_ROPE_FORWARD,
@@ -240,4 +308,12 @@ TEST(rope_shapes_and_refusals)
     back.operand[ROPE_BACKWARD_X] = matrix(DTYPE_BF16, 8, 30);
     back.operand[ROPE_BACKWARD_DGAIN] = vector(DTYPE_F32, 24);
     ck_assert(op_infer(&back));
+    /* Gates: 3 more heads of 6 columns, whose gradient is there already. */
+    back.attrs.gated = true;
+    back.operand[ROPE_BACKWARD_X] = back.operand[ROPE_BACKWARD_DX] = matrix(DTYPE_BF16, 8, 48);
+    refuses(back, "dx must accumulate exactly when x has gates");
+    back.attrs.accumulate = 1u << ROPE_BACKWARD_DX;
+    ck_assert(op_infer(&back));
+    back.operand[ROPE_BACKWARD_DX].dims[1] = 30;
+    refuses(back, "dx");
 }

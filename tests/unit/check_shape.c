@@ -72,6 +72,10 @@ TEST(what_a_class_cannot_say_is_our_own)
         {ARCH_granite, SHAPE_logits_scaling, 2, NULL},
         {ARCH_granite, SHAPE_logits_scaling, 0, "logits_scaling=0"},
         {ARCH_smollm3, SHAPE_no_rope_layer_interval, 2, NULL},
+        {ARCH_qwen3_5, SHAPE_full_attention_interval, 2, NULL},
+        {ARCH_qwen3_5, SHAPE_linear_num_value_heads, 32, NULL},
+        {ARCH_qwen3_5, SHAPE_attn_output_gate, 0, "attn_output_gate=False"},
+        {ARCH_qwen3, SHAPE_attn_output_gate, 1, "attn_output_gate=True"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         enum shape_property differs;
@@ -103,6 +107,17 @@ TEST(windows_of_layers)
     static const int32_t windows[] = {0, 8, 0, 8, 8, 0};
     for (int32_t layer = 0; layer < 6; layer++)
         ck_assert_int_eq(shape_window(&shape, layer), windows[layer]);
+}
+
+/* Of Qwen3.5 every fourth layer has attention; of others all. */
+TEST(linear_layers)
+{
+    const struct shape shape = of(ARCH_qwen3_5), other = of(ARCH_qwen3);
+    for (int32_t layer = 0; layer < 9; layer++) {
+        ck_assert_int_eq(shape_is_linear(&shape, layer), layer % 4 != 3);
+        ck_assert_int_eq(shape_full_before(&shape, layer), layer / 4);
+        ck_assert(!shape_is_linear(&other, layer) && shape_full_before(&other, layer) == layer);
+    }
 }
 
 TEST(a_family_says_what_has_a_field)

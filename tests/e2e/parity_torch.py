@@ -12,8 +12,8 @@ untied; with accumulation, clipping and weight decay:
   free      gpt-train itself, six steps on its own: each loss, the gradient norms, and the saved weights
   adapters  the same of six steps that train adapters (LoRA) of some or all layers; PEFT's losses too, of some models
   dropout   the losses of a run do not depend on the micro-batch
-  epochs    three epochs of conversations with the defaults of fine-tuning: each update's loss, and PEFT's with the same
-            first adapters, rows, masks and rates, where transformers and peft are installed
+  epochs    three epochs of packed conversations with the defaults of fine-tuning, of Qwen3 and Qwen3.5: each update's
+            loss, and PEFT's with the same first adapters, rows, masks and rates, where transformers and peft are installed
 GPT_TRAIN_BACKEND selects the backend.  Needs a Python with PyTorch (PYTHON_TORCH).  Prints "checks: P passed, F failed,
 S skipped".
 """
@@ -235,8 +235,8 @@ class Hybrid(Modern):
     first = {"linear_attn.norm.weight": (0.1, 1.0), "conv1d.weight": (0.4, 0.0), "decay": (0.3, -2.0)}
     key_heads, value_heads, width, taps = 2, 4, 12, 4
 
-    def __init__(self):
-        super().__init__("qwen3_5_text", 2, 16, 72, True, qk_norm="head", theta=1e4, share=0.25)
+    def __init__(self, **rest):
+        super().__init__("qwen3_5_text", 2, 16, 72, True, qk_norm="head", theta=1e4, share=0.25, **rest)
         self.plus = 1.0
         self.values = self.value_heads * self.width
         self.all = self.values + 2 * self.key_heads * self.width
@@ -799,20 +799,26 @@ def rate_of(update, updates):
 def epochs():
     torch.set_num_threads(1)
     conversations(60)
-    case = {"name": "epochs", "modern": Modern("qwen3", 2, 32, 64, False, qk_norm="head", theta=1e6, vocab=CHAT_VOCAB), "model": os.path.abspath("chat")}
-    case["weights"] = initial_weights(case, torch.Generator().manual_seed(SEED))
+    if not PEFT:
+        skip("parity_peft", "no transformers or no peft (PyPI)")
+    for name, model in (("qwen3", Modern("qwen3", 2, 32, 64, False, qk_norm="head", theta=1e6, vocab=CHAT_VOCAB)), ("qwen3_5", Hybrid(vocab=CHAT_VOCAB))):
+        epochs_of({"name": name, "modern": model, "model": os.path.abspath(f"chat-{name}")})
+
+
+def epochs_of(case):
+    name, case["weights"] = case["name"], initial_weights(case, torch.Generator().manual_seed(SEED))
     write_folder(case)
-    tune = ["--init_from=./chat", "--dataset=./data", "--lora_rank=4", f"--epochs={CHAT_EPOCHS}", "--log_interval=1", "--eval_iters=1", "--dtype=float32",
+    tune = [f"--init_from=./chat-{name}", "--dataset=./data", "--lora_rank=4", f"--epochs={CHAT_EPOCHS}", "--log_interval=1", "--eval_iters=1", "--dtype=float32",
             "--threads=1", "--sample_tokens=0", f"--grad_clip={CHAT_CLIP}"]
-    train(tune + ["--out_dir=order", "--batch_size=1", "--learning_rate=0"])
-    train(tune + ["--out_dir=tuned", f"--batch_size={CHAT_BATCH}", f"--learning_rate={CHAT_RATE}"])
-    rows, ours = rows_of_documents(), [line["loss"] for line in metrics("tuned")]
-    order = order_of(case, rows, [line["loss"] for line in metrics("order")])
+    train(tune + [f"--out_dir=order-{name}", "--batch_size=1", "--learning_rate=0"])
+    train(tune + [f"--out_dir=tuned-{name}", f"--batch_size={CHAT_BATCH}", f"--learning_rate={CHAT_RATE}"])
+    rows, ours = rows_of_documents(), [line["loss"] for line in metrics(f"tuned-{name}")]
+    order = order_of(case, rows, [line["loss"] for line in metrics(f"order-{name}")])
     # The last update of three epochs goes on into a fourth, whose order a run of three does not show.
     updates = [[document for row in order[at:at + CHAT_BATCH] for document in rows[row]] for at in range(0, len(order) - CHAT_BATCH + 1, CHAT_BATCH)]
     count = math.ceil(CHAT_EPOCHS * len(rows) / CHAT_BATCH)
     check(len(ours) == count and len(updates) >= count - 1, f"{len(ours)} updates, {len(updates)}, not {count}")
-    start = tensors_of("order/model.safetensors")
+    start = tensors_of(f"order-{name}/model.safetensors")
     reference = Reference(case, start, lambda leaves: adapted(case, leaves, 2.0))
     reference.betas, reference.decay, reference.clip = (0.9, 0.999), 0.0, CHAT_CLIP
     worst = 0.0
@@ -822,15 +828,14 @@ def epochs():
         worst = max(worst, abs(ours[update] - reference.loss))
     check(ours[0] - ours[-1] > 0.5, f"the losses hardly move: {ours[0]} to {ours[-1]}")
     check(worst <= LOSS_BOUND, f"three epochs: losses differ by {worst:.2g}")
-    print(f"three epochs: {len(rows)} rows, {len(updates)} updates, loss {ours[0]:.3f} to {ours[-1]:.3f}, largest difference {worst:.2g}")
-    subprocess.run([GPT_EXPORT, "--out_dir=order", "--format=peft", "peft"], check=True, capture_output=True)
+    print(f"{name}: three epochs: {len(rows)} rows, {len(updates)} updates, loss {ours[0]:.3f} to {ours[-1]:.3f}, largest difference {worst:.2g}")
+    subprocess.run([GPT_EXPORT, f"--out_dir=order-{name}", "--format=peft", f"peft-{name}"], check=True, capture_output=True)
     if not PEFT:
-        skip("parity_peft", "no transformers or no peft (PyPI)")
         return
-    theirs = peft_losses(case, "peft", updates, [rate_of(update, count) for update in range(len(updates))], (0.9, 0.999), 0.0, CHAT_CLIP)
+    theirs = peft_losses(case, f"peft-{name}", updates, [rate_of(update, count) for update in range(len(updates))], (0.9, 0.999), 0.0, CHAT_CLIP)
     worst = max(abs(a - b) for a, b in zip(ours, theirs))
     check(worst <= 1e-3, f"three epochs of PEFT: losses differ by {worst:.2g}")
-    print(f"three epochs of PEFT: largest difference {worst:.2g}")
+    print(f"{name}: three epochs of PEFT: largest difference {worst:.2g}")
 
 
 def main():

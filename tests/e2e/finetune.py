@@ -267,7 +267,7 @@ def known():
         check(f"{name} is not there", done.returncode == 2 and len(error_lines(done)) == 1 and words in done.stderr, done.stderr)
     sized = {"hidden_size": 2048, "num_hidden_layers": 28, "vocab_size": 262144}
     for name, fields, words in (("gemma", {"model_type": "gemma2", **sized}, '"gemma2" is not supported'),
-                                ("nested", {"model_type": "qwen3_5_moe", "text_config": sized}, "a model of about this size is Qwen/Qwen3-1.7B"),
+                                ("nested", {"model_type": "qwen3_5_moe", "text_config": sized}, "a model of about this size is Qwen/Qwen3.5-2B"),
                                 ("bits", {**PUBLIC["Qwen/Qwen3-4B"], "quantization_config": {"load_in_4bit": True}}, "use the model in 16 bits")):
         os.makedirs(name)
         write_json(f"{name}/config.json", fields)

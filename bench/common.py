@@ -194,7 +194,7 @@ def gaps_of(log):
 # The programs that run on a card beside gpt-train: their sources, and what nvcc needs to know.
 CARD_PROGRAMS = {
     "smoke": (["tests/cuda_on_cpu/smoke.cu"], ["--fmad=false"]),
-    "gpu_rates": (["bench/gpu_rates.cu", "backends/cuda/kernels/gemm.cu", "backends/cuda/kernels/gemm_half.cu"], ["-O3", "-lcublasLt"]),
+    "gpu_rates": (["bench/gpu_rates.cu", "backends/cuda/kernels/gemm.cu", "backends/cuda/kernels/gemm_own.cu"], ["-O3", "-lcublasLt"]),
 }
 
 

@@ -348,7 +348,7 @@ static void row_print(const struct product *p, size_t workspace, bool half_sums,
 static void half_sums_print(const struct workbench *bench, const struct product *p,
                             size_t workspace)
 {
-    struct cuda_half_sums_args args = {};
+    struct cuda_gemm_own_args args = {};
     args.a = bench->a;
     args.b = bench->b;
     args.end.sums = {bench->workspace, DTYPE_F32};
@@ -357,10 +357,13 @@ static void half_sums_print(const struct workbench *bench, const struct product 
     args.end.columns = (int64_t)p->n;
     args.sums_bytes = workspace;
     args.k = (int32_t)p->k;
+    args.tile_rows = 128;
+    args.dtype = DTYPE_F16;
+    args.half_sums = true;
     args.transpose_a = p->transpose_a;
     args.transpose_b = p->transpose_b;
     const double seconds = seconds_of(
-        0, bench->runs, [&] { must(cuda_launch_half_sums(0, &args), "cuda_launch_half_sums"); });
+        0, bench->runs, [&] { must(cuda_launch_gemm_own(0, &args), "cuda_launch_gemm_own"); });
     row_print(p, workspace, true, seconds, seconds, 0, 0.0);
 }
 

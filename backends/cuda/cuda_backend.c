@@ -285,7 +285,7 @@ static enum gt_status calls_first_launch(struct backend *backend, const struct o
     enum gt_status status = GT_OK;
     cuda->binding = true;
     for (size_t i = 0; i < count && status == GT_OK; i++) {
-        status = cuda_launch_shape_resolve(cuda, &calls[i]);
+        status = cuda_launch_shape_resolve(cuda, &calls[i], count - i);
         THEN(status, calls_launch(&cuda->base, &calls[i], 1));
     }
     cuda->binding = false;

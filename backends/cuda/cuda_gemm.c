@@ -1,4 +1,5 @@
-/* gemm: d (+)= op(a) op(b) + bias by cuBLASLt, or with half_sums by kernels/gemm_half.cu.
+/* gemm: d (+)= op(a) op(b) + bias by cuBLASLt, or where tuning or half_sums choose it by
+ * kernels/gemm_own.cu, which makes the result of an op that reads d as well.
  *
  * Operands are fp32, bf16 or fp16, sums are fp32, and results have the operands' dtype or fp32. The
  * library's epilogue adds a bias of the result's dtype.  With a bias of another dtype (as a rule
@@ -18,8 +19,8 @@
 #define SUMS_BYTES ((size_t)16 << 20)
 /* Rows are cut at multiples of this, for the operands' alignment. */
 #define SUMS_BYTES_MIN_ROWS 16
-#define SPLIT_K_MIN 256       /* the smallest part of K that is worth a split */
-#define HALF_SUMS_ROWS_MIN 64 /* fewer are not worth a tile of our own products */
+#define SPLIT_K_MIN 256 /* the smallest part of K that is worth a split */
+#define OWN_ROWS_MIN 64 /* fewer are not worth a tile of our own products */
 
 struct gemm {
     int64_t m, n, k;
@@ -150,42 +151,138 @@ void cuda_gemm_half_sums_decide(struct cuda_backend *cuda, bool anywhere)
                          : "it needs capability 8.0 or later");
 }
 
-/* Returns true for products that may have fp16 sums: not for those of a few rows, which wait for
+/* Returns true for products that our own kernel takes: not those of a few rows, which wait for
  * memory. */
-static bool half_sums_possible(const struct backend *backend, const struct op_call *call)
+static bool own_possible(const struct backend *backend, const struct op_call *call)
 {
     const struct gemm gemm = gemm_of(call);
     const int64_t rest = gemm.k % 8 + gemm.n % 8 + (gemm.transpose_a ? gemm.m % 8 : 0);
-    return cuda_from(backend)->half_sums && gemm.dtype == DTYPE_F16 &&
-           !(gemm.transpose_a && gemm.transpose_b) && gemm.m >= HALF_SUMS_ROWS_MIN && rest == 0 &&
+    return cuda_from(backend)->capability >= CUDA_CAPABILITY_BF16 && gemm.dtype != DTYPE_F32 &&
+           !(gemm.transpose_a && gemm.transpose_b) && gemm.m >= OWN_ROWS_MIN && rest == 0 &&
            cuda_operands_aligned(backend, call);
+}
+
+static bool half_sums_possible(const struct backend *backend, const struct op_call *call)
+{
+    return cuda_from(backend)->half_sums && call->operand[GEMM_A].dtype == DTYPE_F16;
 }
 
 int32_t cuda_gemm_shapes(const struct backend *backend, const struct op_call *call)
 {
-    return half_sums_possible(backend, call) ? CUDA_GEMM_SHAPES : 1;
+    if (!own_possible(backend, call))
+        return 1;
+    return half_sums_possible(backend, call) ? CUDA_GEMM_SHAPES
+                                             : CUDA_GEMM_SHAPES - CUDA_GEMM_LIBRARY;
 }
 
-static enum gt_status run_half_sums(struct backend *backend, const struct op_call *call,
-                                    const struct gemm *gemm)
+static enum cuda_gemm_shape shape_of(const struct backend *backend, const struct op_call *call)
 {
+    const int32_t shapes = cuda_gemm_shapes(backend, call);
+    return shapes == 1
+               ? CUDA_GEMM_LIBRARY
+               : (enum cuda_gemm_shape)(cuda_shape_of(backend, call) + CUDA_GEMM_SHAPES - shapes);
+}
+
+/* Tiles have 256 rows only where all are whole. */
+static struct cuda_gemm_own_args own_args_of(const struct backend *backend,
+                                             const struct op_call *call, enum cuda_gemm_shape shape)
+{
+    const struct gemm gemm = gemm_of(call);
     const size_t workspace_bytes = gemm_workspace_bytes(backend, call);
     const struct cuda_floats d = cuda_floats_of(backend, call, GEMM_D);
-    const struct cuda_half_sums_args args = {
+    const bool is_tall = (shape == CUDA_GEMM_HALF_256 || shape == CUDA_GEMM_OWN_256) &&
+                         gemm.m % 256 == 0 && gemm.n % 128 == 0 && gemm.k % 32 == 0;
+    return (struct cuda_gemm_own_args){
         .a = cuda_operand(backend, call, GEMM_A),
         .b = cuda_operand(backend, call, GEMM_B),
         .end = {.sums = {cuda_workspace(backend, call, workspace_bytes), DTYPE_F32},
-                .addend = gemm->accumulate ? d : cuda_floats_of(backend, call, GEMM_BIAS),
+                .addend = gemm.accumulate ? d : cuda_floats_of(backend, call, GEMM_BIAS),
                 .d = d,
-                .addend_is_matrix = gemm->accumulate,
-                .rows = gemm->m,
-                .columns = gemm->n},
+                .addend_is_matrix = gemm.accumulate,
+                .rows = gemm.m,
+                .columns = gemm.n},
         .sums_bytes = workspace_bytes,
-        .k = (int32_t)gemm->k,
-        .transpose_a = gemm->transpose_a,
-        .transpose_b = gemm->transpose_b,
+        .k = (int32_t)gemm.k,
+        .tile_rows = is_tall ? 256 : 128,
+        .dtype = gemm.dtype,
+        .half_sums = shape < CUDA_GEMM_LIBRARY,
+        .transpose_a = gemm.transpose_a,
+        .transpose_b = gemm.transpose_b,
     };
-    return cuda_check(backend, cuda_launch_half_sums(cuda_stream(backend), &args), "gemm");
+}
+
+/* What an op that a product may end with reads of it, reads besides, and writes. */
+static const struct next_slots {
+    bool ends;
+    int32_t product, other, result; /* other: -1: none */
+} next_slots[OP_KIND_COUNT] = {
+    [OP_GELU_FORWARD] = {true, GELU_FORWARD_X, -1, GELU_FORWARD_Y},
+    [OP_GELU_BACKWARD] = {true, GELU_BACKWARD_DY, GELU_BACKWARD_X, GELU_BACKWARD_DX},
+    [OP_RESIDUAL] = {true, RESIDUAL_Y, RESIDUAL_X, RESIDUAL_R},
+};
+
+/* Returns true if two operands have bytes in common. */
+static bool overlap(const struct backend *backend, const struct op_call *first, int32_t slot,
+                    const struct op_call *second, int32_t other)
+{
+    const char *a = cuda_operand(backend, first, slot), *b = cuda_operand(backend, second, other);
+    return a != NULL && b != NULL && a < b + operand_bytes(&second->operand[other]) &&
+           b < a + operand_bytes(&first->operand[slot]);
+}
+
+/* Returns true if the result of `next` may be written while the product is made. */
+static bool next_fits(const struct backend *backend, const struct op_call *call,
+                      const struct op_call *next)
+{
+    const struct next_slots *slots = &next_slots[next->kind];
+    if (!slots->ends ||
+        cuda_operand(backend, next, slots->product) != cuda_operand(backend, call, GEMM_D) ||
+        op_elements(next, slots->product) != op_elements(call, GEMM_D) ||
+        !cuda_operands_aligned(backend, next))
+        return false;
+    for (int32_t slot = 0; slot < GEMM_D; slot++)
+        if (overlap(backend, call, slot, next, slots->result))
+            return false;
+    return slots->other < 0 || !overlap(backend, call, GEMM_D, next, slots->other);
+}
+
+/* Returns true if our own kernel makes the result of `next` as well; *args are those of both. */
+static bool next_ends(const struct backend *backend, const struct op_call *call,
+                      const struct op_call *next, struct cuda_gemm_own_args *args)
+{
+    const enum cuda_gemm_shape shape = shape_of(backend, call);
+    if (shape == CUDA_GEMM_LIBRARY || !next_fits(backend, call, next))
+        return false;
+    const struct next_slots *slots = &next_slots[next->kind];
+    *args = own_args_of(backend, call, shape);
+    args->next = (struct cuda_gemm_next){.kind = next->kind,
+                                         .gelu = next->attrs.gelu,
+                                         .result = cuda_floats_of(backend, next, slots->result)};
+    if (slots->other >= 0)
+        args->next.other = cuda_floats_of(backend, next, slots->other);
+    return cuda_gemm_own_parts(args) == 1;
+}
+
+size_t cuda_gemm_group(const struct backend *backend, const struct op_call *calls, size_t count)
+{
+    return count > 1 && cuda_gemm_shapes(backend, calls) > 1 && next_fits(backend, calls, &calls[1])
+               ? 2
+               : 1;
+}
+
+bool cuda_gemm_is_pair(const struct backend *backend, const struct op_call *calls, size_t count)
+{
+    struct cuda_gemm_own_args args;
+    return count > 1 && next_ends(backend, calls, &calls[1], &args);
+}
+
+enum gt_status cuda_gemm_pair_start(struct backend *backend, const struct op_call *calls)
+{
+    struct cuda_gemm_own_args args;
+    const bool ends = next_ends(backend, calls, &calls[1], &args);
+    assert(ends);
+    (void)ends;
+    return cuda_check(backend, cuda_launch_gemm_own(cuda_stream(backend), &args), "gemm");
 }
 
 /* The library's part of the workspace comes first, the sums after it. */
@@ -221,8 +318,11 @@ static enum gt_status gemm_run(struct backend *backend, const struct op_call *ca
     const struct gemm gemm = gemm_of(call);
     if (gemm.m == 0 || gemm.n == 0)
         return GT_OK;
-    if (half_sums_possible(backend, call) && cuda_shape_of(backend, call) == CUDA_GEMM_HALF_SUMS)
-        return run_half_sums(backend, call, &gemm);
+    const enum cuda_gemm_shape shape = shape_of(backend, call);
+    if (shape != CUDA_GEMM_LIBRARY) {
+        const struct cuda_gemm_own_args args = own_args_of(backend, call, shape);
+        return cuda_check(backend, cuda_launch_gemm_own(cuda_stream(backend), &args), "gemm");
+    }
     const size_t workspace_bytes = gemm_workspace_bytes(backend, call);
     struct cuda_gemm_operands operands = {
         .a = cuda_operand(backend, call, GEMM_A),

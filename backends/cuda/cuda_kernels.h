@@ -71,15 +71,28 @@ struct cuda_sums_add_args {
     int64_t rows, columns;
 };
 
-/* The end's d = op(a) op(b) + addend, of fp16 matrices with fp16 sums.  Of a and b at most one is
- * transposed.  The lengths of all rows in memory are multiples of 8, and everything is aligned to
- * 16 bytes.  The launch function splits K, as far as the sums fit in `sums_bytes`. */
-struct cuda_half_sums_args {
+/* An op that reads a product and whose result the product makes too: gelu_forward, gelu_backward
+ * with x as `other`, or residual. */
+struct cuda_gemm_next {
+    enum op_kind kind;
+    enum gelu_kind gelu;
+    struct cuda_floats other, result; /* result: NULL without such an op; in place of d is d's */
+};
+
+/* The end's d = op(a) op(b) + addend, of bf16 or fp16 matrices, with fp32 sums or, of fp16, fp16
+ * sums.  Of a and b at most one is transposed.  The lengths of all rows in memory are multiples of
+ * 8, and everything is aligned to 16 bytes.  The launch function splits K, as far as the sums fit
+ * in `sums_bytes`; with parts there is no `next`. */
+struct cuda_gemm_own_args {
     const void *a, *b;
     struct cuda_sums_add_args end;
+    struct cuda_gemm_next next;
     size_t sums_bytes;
     int32_t k;
-    bool transpose_a, transpose_b;
+    int32_t tile_rows; /* 128; or 256, where rows and columns of d are multiples of a tile's and k
+                          is one of 32 */
+    enum dtype dtype;
+    bool half_sums, transpose_a, transpose_b;
 };
 
 #ifdef __cplusplus
@@ -116,7 +129,9 @@ cuda_launch cuda_launch_bias_backward, cuda_launch_layernorm_backward, cuda_laun
 cuda_launch cuda_launch_clip_factor, cuda_launch_loss_sum;
 
 cudaError_t cuda_launch_sums_add(cudaStream_t stream, const struct cuda_sums_add_args *args);
-cudaError_t cuda_launch_half_sums(cudaStream_t stream, const struct cuda_half_sums_args *args);
+cudaError_t cuda_launch_gemm_own(cudaStream_t stream, const struct cuda_gemm_own_args *args);
+/* Returns the parts of K; they depend on the shapes only. */
+int32_t cuda_gemm_own_parts(const struct cuda_gemm_own_args *args);
 #ifdef __cplusplus
 }
 #endif

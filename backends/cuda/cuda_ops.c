@@ -9,6 +9,7 @@
 #include "backends/cuda/cuda_ops.h"
 
 #include "backends/cuda/cuda_error.h"
+#include "backends/cuda/cuda_gemm.h"
 #include "backends/cuda/cuda_memory.h"
 #include "backends/cuda/cuda_nccl.h"
 #include "backends/cuda/cuda_tuning.h"
@@ -571,6 +572,8 @@ size_t cuda_calls_alike(const struct backend *backend, const struct op_call *cal
     size_t alike = 1;
     if (kind == OP_EXCHANGE)
         return cuda_exchanges_alike(backend, calls, count);
+    if (kind == OP_GEMM)
+        return cuda_gemm_is_pair(backend, calls, count) ? 2 : 1;
     if (kind != OP_ADAMW && kind != OP_ADAMW_LEAN && kind != OP_SUM_OF_SQUARES)
         return 1;
     while (alike < count && alike < CUDA_TENSORS_MAX && calls[alike].kind == kind)
@@ -582,6 +585,8 @@ enum gt_status cuda_alike_start(struct backend *backend, const struct op_call *c
 {
     if (calls->kind == OP_EXCHANGE)
         return cuda_exchanges_start(backend, calls, count);
+    if (calls->kind == OP_GEMM)
+        return cuda_gemm_pair_start(backend, calls);
     return calls->kind == OP_SUM_OF_SQUARES ? square_start(backend, calls, (int32_t)count)
                                             : adamw_start(backend, calls, (int32_t)count);
 }

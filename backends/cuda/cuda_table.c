@@ -42,9 +42,13 @@ const struct cuda_shapes_of_op cuda_shapes_of_ops[OP_KIND_COUNT] = {
                                .name = {[CUDA_BACKWARD_AT_ONCE] = "at once",
                                         [CUDA_BACKWARD_STAGES_MOST] = "2 stages",
                                         [CUDA_BACKWARD_STAGES_ONE] = "1 stage"}},
-    [OP_GEMM] =
-        {.count = cuda_gemm_shapes,
-         .name = {[CUDA_GEMM_HALF_SUMS] = "fp16 sums", [CUDA_GEMM_FLOAT_SUMS] = "fp32 sums"}},
+    [OP_GEMM] = {.count = cuda_gemm_shapes,
+                 .group = cuda_gemm_group,
+                 .name = {[CUDA_GEMM_HALF_128] = "fp16 sums",
+                          [CUDA_GEMM_HALF_256] = "fp16 sums, 256 rows",
+                          [CUDA_GEMM_LIBRARY] = "fp32 sums",
+                          [CUDA_GEMM_OWN_128] = "own fp32 sums",
+                          [CUDA_GEMM_OWN_256] = "own fp32 sums, 256 rows"}},
     [OP_CROSS_ENTROPY] =
         {.count = cuda_cross_entropy_shapes,
          .name = {[CUDA_ENTROPY_512] = "512 threads", [CUDA_ENTROPY_256] = "256 threads"}},

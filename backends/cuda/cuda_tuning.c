@@ -76,7 +76,6 @@ enum gt_status cuda_tuning_create(struct cuda_backend *cuda, bool on)
     cache_names(cuda, name, key);
     const enum user_cache_file found = user_cache_load(&tunings, name, key, &bytes, &size);
     tuning->on = on;
-    tuning->trying = -1;
     tuning->is_unread = found == USER_CACHE_UNREAD;
     if (found == USER_CACHE_READ && size == sizeof tuning->kept)
         memcpy(&tuning->kept, bytes, size);
@@ -146,7 +145,7 @@ int32_t cuda_tuning_chosen(const struct cuda_tuning *tuning, uint64_t call, int3
 static int32_t shape_names(enum op_kind kind)
 {
     int32_t count = 0;
-    while (count < 4 && cuda_shapes_of_ops[kind].name[count] != NULL)
+    while (count < CUDA_SHAPES_MAX && cuda_shapes_of_ops[kind].name[count] != NULL)
         count++;
     return count;
 }
@@ -185,10 +184,12 @@ static uint64_t call_identity(const struct backend *backend, const struct op_cal
     return hash_identity(hash_fnv1a(words, sizeof words));
 }
 
-/* A call and the number of its shapes: the last ones of its op. */
+/* A call, the number of its shapes, which are the last ones of its op, and how many calls from it
+ * on are timed together. */
 struct counted_call {
     const struct op_call *call;
     int32_t count;
+    size_t calls;
 };
 
 static uint64_t shape_identity(const void *context, int32_t shape)
@@ -205,7 +206,7 @@ int32_t cuda_shape_of(const struct backend *backend, const struct op_call *call)
     const struct cuda_tuning *tuning = cuda_from(backend)->tuning;
     if (cuda_shapes_of_ops[call->kind].name[0] == NULL)
         return 0;
-    if (tuning->trying >= 0)
+    if (tuning->tried == call)
         return tuning->trying;
     if (tuning->forced > 0)
         return tuning->forced < count_of(backend, call) ? tuning->forced : 0;
@@ -217,10 +218,11 @@ int32_t cuda_shape_of(const struct backend *backend, const struct op_call *call)
 
 static enum gt_status shape_start(struct cuda_backend *cuda, int32_t shape, const void *context)
 {
-    const struct op_call *call = context;
+    const struct counted_call *counted = context;
+    cuda->tuning->tried = counted->call;
     cuda->tuning->trying = shape;
-    const enum gt_status status = cuda_table[call->kind]->run(&cuda->base, call);
-    cuda->tuning->trying = -1;
+    const enum gt_status status = cuda->base.ops->run(&cuda->base, counted->call, counted->calls);
+    cuda->tuning->tried = NULL;
     return status;
 }
 
@@ -229,11 +231,14 @@ static enum gt_status shape_time(struct cuda_backend *cuda, const struct counted
                                  uint64_t identity, int32_t *shape)
 {
     const struct op_call *call = counted->call;
-    const struct cuda_trial trial = {
-        .what = "timing a kernel", .count = counted->count, .start = shape_start, .context = call};
+    const struct cuda_trial trial = {.what = "timing a kernel",
+                                     .count = counted->count,
+                                     .start = shape_start,
+                                     .context = counted};
     struct cuda_trial_result result;
     TRY(cuda_trial_run(cuda, &trial, &result));
-    const struct backend_timing timing = {.kind = call->kind,
+    /* Of several calls the time is that of no op. */
+    const struct backend_timing timing = {.kind = counted->calls > 1 ? OP_KIND_COUNT : call->kind,
                                           .dtype = call->operand[0].dtype,
                                           .transpose_a = call->attrs.transpose_a,
                                           .transpose_b = call->attrs.transpose_b,
@@ -247,10 +252,15 @@ static enum gt_status shape_time(struct cuda_backend *cuda, const struct counted
     return GT_OK;
 }
 
-enum gt_status cuda_launch_shape_resolve(struct cuda_backend *cuda, const struct op_call *call)
+enum gt_status cuda_launch_shape_resolve(struct cuda_backend *cuda, const struct op_call *calls,
+                                         size_t count)
 {
     struct cuda_tuning *tuning = cuda->tuning;
-    const struct counted_call counted = {call, count_of(&cuda->base, call)};
+    const struct op_call *call = calls;
+    const struct cuda_shapes_of_op *shapes = &cuda_shapes_of_ops[call->kind];
+    const struct counted_call counted = {
+        call, count_of(&cuda->base, call),
+        shapes->group != NULL ? shapes->group(&cuda->base, calls, count) : 1};
     if (counted.count < 2 || tuning->resolved.count == CUDA_ALGORITHMS_MAX)
         return GT_OK;
     const uint64_t identity = call_identity(&cuda->base, call);

@@ -45,14 +45,26 @@ enum cuda_backward_shape {
 };
 /* cross_entropy: threads for a row.  The sums depend on their number. */
 enum cuda_entropy_shape { CUDA_ENTROPY_512, CUDA_ENTROPY_256, CUDA_ENTROPY_SHAPES };
-/* gemm of fp16 where half_sums is on; fp32 sums are cuBLASLt's. */
-enum cuda_gemm_shape { CUDA_GEMM_HALF_SUMS, CUDA_GEMM_FLOAT_SUMS, CUDA_GEMM_SHAPES };
+/* gemm of 16 bits: our own kernel with fp16 sums where half_sums is on, cuBLASLt, and our own with
+ * fp32 sums. */
+enum cuda_gemm_shape {
+    CUDA_GEMM_HALF_128,
+    CUDA_GEMM_HALF_256,
+    CUDA_GEMM_LIBRARY,
+    CUDA_GEMM_OWN_128,
+    CUDA_GEMM_OWN_256,
+    CUDA_GEMM_SHAPES
+};
+
+#define CUDA_SHAPES_MAX 5 /* of a call */
 
 /* The launch shapes of an op. */
 struct cuda_shapes_of_op {
     int32_t (*count)(const struct backend *backend,
                      const struct op_call *call); /* NULL: as many as there are names */
-    const char *name[4];
+    /* Returns how many calls, from one of the op on, are timed together; NULL: one. */
+    size_t (*group)(const struct backend *backend, const struct op_call *calls, size_t count);
+    const char *name[CUDA_SHAPES_MAX];
     uint32_t ignored; /* bit of each operand whose size does not matter: a table of which one row is
                          read */
 };
@@ -60,9 +72,11 @@ extern const struct cuda_shapes_of_op cuda_shapes_of_ops[OP_KIND_COUNT]; /* cuda
 
 /* Returns the shape of a call. */
 int32_t cuda_shape_of(const struct backend *backend, const struct op_call *call);
-/* Settles the shape before the call runs for the first time.  While tuning is on, a call without a
- * choice is timed. Errors: GT_DEVICE. */
-enum gt_status cuda_launch_shape_resolve(struct cuda_backend *cuda, const struct op_call *call);
+/* Resolves the shape of the first of the calls before it runs for the first time.  While tuning is
+ * on, a call without a choice is timed, together with those that one launch may take with it.
+ * Errors: GT_DEVICE. */
+enum gt_status cuda_launch_shape_resolve(struct cuda_backend *cuda, const struct op_call *calls,
+                                         size_t count);
 /* Adds the shapes of bound calls. */
 void cuda_launch_algorithms(const struct cuda_backend *cuda, struct cuda_algorithms *out);
 
@@ -84,7 +98,8 @@ struct cuda_tuning {
     bool on;        /* --tune */
     bool is_unread; /* the stored list could not be read; it may be valid, so it is kept */
     int32_t forced; /* for tests: shape of all calls that have that many; 0: none */
-    int32_t trying; /* shape that is being timed, else -1 */
+    const struct op_call *tried; /* call that is being timed in shape `trying`, else NULL */
+    int32_t trying;
     struct cuda_algorithms resolved;    /* of calls with several shapes; a run has a few dozen */
     int32_t shape[CUDA_ALGORITHMS_MAX]; /* of each resolved call */
     struct cuda_found products, shapes; /* results of tuning */

@@ -34,7 +34,7 @@ cuda_kernels = \
 	backends/cuda/kernels/gate.cu \
 	backends/cuda/kernels/gelu.cu \
 	backends/cuda/kernels/gemm.cu \
-	backends/cuda/kernels/gemm_half.cu \
+	backends/cuda/kernels/gemm_own.cu \
 	backends/cuda/kernels/layernorm.cu \
 	backends/cuda/kernels/muon.cu \
 	backends/cuda/kernels/norm.cu \
@@ -48,7 +48,8 @@ cuda_kernel_headers = \
 	backends/cuda/cuda_kernels.h \
 	backends/cuda/kernels/attention_place.h \
 	backends/cuda/kernels/attention_plain.h \
-	backends/cuda/kernels/attention_tile.h
+	backends/cuda/kernels/attention_tile.h \
+	backends/cuda/kernels/gelu_fast.h
 
 EXTRA_DIST += $(cuda_kernels) $(cuda_kernel_headers)
 

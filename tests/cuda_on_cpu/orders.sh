@@ -26,6 +26,10 @@ for dtype in float32 bfloat16 float16; do
 done
 for sequence in asc desc random:7 desc,lockstep; do
     order $sequence --op=gemm --dtype=float16 --half_sums --cases="$many"
+    order $sequence --op=gemm --dtype=float16 --half_sums --variant=1 --cases="$many"
+    order $sequence --op=gemm --dtype=bfloat16 --variant=1 --cases="$many"
+    order $sequence --op=gemm --dtype=bfloat16 --variant=2 --cases="$many"
+    order $sequence --op=gemm --dtype=float16 --variant=2 --cases="$few"
 done
 order desc,lockstep --dtype=bfloat16 --cases=4
 # Some of these products may use a workspace, for which cuBLASLt has no algorithm here; it has one without.
@@ -40,6 +44,7 @@ for dtype in float32 bfloat16 float16; do
     order desc --dtype=$dtype --cases="$few"
 done
 order desc --op=gemm --dtype=float16 --half_sums --cases="$many" # fp16 sums are cut off
+order desc --op=gemm --dtype=bfloat16 --variant=1 --cases="$many"
 unset GT_CUDA_ON_CPU_ROUNDING
 # Every other launch shape that --tune may choose.
 for op in attention_forward attention_backward; do

@@ -51,6 +51,19 @@ def train(out, *arguments, program=GPT_TRAIN_CUDA, **environment):
     return Run(program, *DATA, f"--out_dir={out}", *TINY, *arguments, **environment)
 
 
+def hashed(text):
+    """FNV-1a, as in base/file.h."""
+    value = 0xcbf29ce484222325
+    for byte in text.encode("ascii"):
+        value = (value ^ byte) * 0x100000001b3 % 2 ** 64
+    return value
+
+
+def shape(op, name):
+    """Returns how a checkpoint names a launch shape."""
+    return f"{hashed(op) ^ hashed(name):016x}"
+
+
 def losses(out):
     return [(line["loss"], line["grad_norm"]) for line in metrics(out)]
 

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """half_sums in the emulated cuda backend (tests/cuda_on_cpu), whose tensor cores round an fp16 sum after every 4 of K.
 
+  ends      gelu, its backward and residual end the products that they read, and leave the bytes of kernels of their own,
+            as which every other run is profiled
   used      with float16 on a GeForce, auto and on leave the same bytes; they are others than off's, and losses and
             norms are close
   resumed   a resumed run leaves the bytes of the uninterrupted one
@@ -34,6 +36,14 @@ def used():
     check(checkpoint("on") == checkpoint("auto") != checkpoint("off"), "fp16 sums are not used, or not by both words")
     pairs = [max(abs(a - b) / abs(a) for a, b in zip(*both)) for both in zip(losses("off"), losses("on"))]
     check(len(pairs) == 3 and max(pairs) < 2 ** -8, f"fp16 sums are {pairs} from fp32 sums")
+
+
+def ends():
+    for name, more in (("gpt", ()), ("tanh", ("--gelu=tanh", "--recompute=mlp")), ("llama", ("--arch=llama",))):
+        more = ("--max_iters=5", *more)
+        halved("ends-" + name, "on", *more, ORDER="random:7")
+        halved("apart-" + name, "on", "--profile=True", *more)
+        check(checkpoint("ends-" + name) == checkpoint("apart-" + name), f"{name}: the end of a product leaves other bytes")
 
 
 def resumed():
@@ -90,4 +100,4 @@ def seeds():
     check(abs(half - ends["seed-1-off"]) <= max(ends.values()) - min(ends.values()), f"{half} with fp16 sums, {ends} without")
 
 
-end_emulated("cuda_half_sums", used, resumed, tuned, no_gain, overflow, seeds)
+end_emulated("cuda_half_sums", used, ends, resumed, tuned, no_gain, overflow, seeds)

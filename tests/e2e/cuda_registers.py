@@ -23,10 +23,10 @@ from checks import LONG, SOURCE, check, end, skip
 ARCHS = ("75", "86", "89", "90", "120")
 COUNTED = ("86", "89", "90", "120")
 BOUNDED = [("gelu", "86"), ("gelu", "120"), ("cross_entropy", "89"), ("cross_entropy", "90")]
-LONG_TOO = [("attention_tile_forward", "86"), ("attention_tile_backward", "120"), ("gemm_half", "89"), ("adamw", "75")]
+LONG_TOO = [("attention_tile_forward", "86"), ("attention_tile_backward", "120"), ("gemm_own", "89"), ("adamw", "75")]
 REGISTERS_MAX = 255
 # Kernel, in bf16 with whole rows; the most registers; elements, or 1 for a step (of attention: 32 or 64 other rows with
-# head size 64, in the backward without the copies of the next rows; of a product with fp16 sums: 32 of K); what a loop of
+# head size 64, in the backward without the copies of the next rows; of our own products: 32 of K); what a loop of
 # the fast path goes through, has besides, and does not have; the most instructions for each.
 STORE, LOAD, COPY = r"STG\.E\.128", r"LDG\.E\.128", r"LDGSTS.*128"
 LIMITED = (
@@ -44,12 +44,24 @@ LIMITED = (
     ("attention_backward_tiles bf16 64 0 1", 255, 1, "MUFU", "HMMA", None, 240),
     ("attention_backward_tiles bf16 64 1 1", 255, 1, "MUFU", "HMMA", None, 310),
     ("attention_backward_tiles bf16 64 2 1", 255, 1, "MUFU", "HMMA", None, 430),
-    ("gemm_half 0 0 0", 255, 1, "HMMA", "LDGSTS", None, 450),
-    ("gemm_half 0 0 1", 255, 1, "LDGSTS", "HMMA", None, 455),
-    ("gemm_half 0 1 0", 255, 1, "HMMA", "LDGSTS", None, 450),
-    ("gemm_half 0 1 1", 255, 1, "LDGSTS", "HMMA", None, 455),
-    ("gemm_half 1 0 0", 255, 1, "HMMA", "LDGSTS", None, 450),
-    ("gemm_half 1 0 1", 255, 1, "LDGSTS", "HMMA", None, 455),
+    ("gemm_own fp16 1 128 0 0 0", 255, 1, "HMMA", "LDGSTS", None, 450),
+    ("gemm_own fp16 1 128 0 0 1", 255, 1, "LDGSTS", "HMMA", None, 455),
+    ("gemm_own fp16 1 256 0 0 1", 255, 1, "LDGSTS", "HMMA", None, 455),
+    ("gemm_own bf16 0 128 0 0 0", 255, 1, "HMMA", "LDGSTS", None, 180),
+    ("gemm_own bf16 0 128 0 0 1", 255, 1, "LDGSTS", "HMMA", None, 180),
+    ("gemm_own bf16 0 256 0 0 1", 255, 1, "LDGSTS", "HMMA", None, 180),
+    ("gemm_own fp16 1 128 0 1 0", 255, 1, "HMMA", "LDGSTS", None, 450),
+    ("gemm_own fp16 1 128 0 1 1", 255, 1, "LDGSTS", "HMMA", None, 455),
+    ("gemm_own fp16 1 256 0 1 1", 255, 1, "LDGSTS", "HMMA", None, 455),
+    ("gemm_own bf16 0 128 0 1 0", 255, 1, "HMMA", "LDGSTS", None, 180),
+    ("gemm_own bf16 0 128 0 1 1", 255, 1, "LDGSTS", "HMMA", None, 180),
+    ("gemm_own bf16 0 256 0 1 1", 255, 1, "LDGSTS", "HMMA", None, 180),
+    ("gemm_own fp16 1 128 1 0 0", 255, 1, "HMMA", "LDGSTS", None, 450),
+    ("gemm_own fp16 1 128 1 0 1", 255, 1, "LDGSTS", "HMMA", None, 455),
+    ("gemm_own fp16 1 256 1 0 1", 255, 1, "LDGSTS", "HMMA", None, 455),
+    ("gemm_own bf16 0 128 1 0 0", 255, 1, "HMMA", "LDGSTS", None, 180),
+    ("gemm_own bf16 0 128 1 0 1", 255, 1, "LDGSTS", "HMMA", None, 180),
+    ("gemm_own bf16 0 256 1 0 1", 255, 1, "LDGSTS", "HMMA", None, 180),
 )
 def demangled(name):
     """Demangles to "attention_backward_tiles fp16 64 0 1": the kernel, the dtypes and the constants of its template."""

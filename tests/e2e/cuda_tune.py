@@ -19,7 +19,7 @@ import re
 import shutil
 
 from checks import check, read, read_json, some, write, write_json
-from cuda_common import NVML, checkpoint, end_emulated, good, train
+from cuda_common import NVML, checkpoint, end_emulated, good, shape, train
 
 COMMON = ["--backend=cuda", "--dtype=bfloat16", "--dropout=0.1", "--lr_decay_iters=12", "--eval_interval=3"]
 
@@ -31,18 +31,6 @@ def cache(name):
 
 def files(folder):
     return sorted(os.path.join(folder, name) for name in os.listdir(folder)) if os.path.isdir(folder) else []
-
-
-def hashed(text):
-    """FNV-1a, as in base/file.h."""
-    value = 0xcbf29ce484222325
-    for byte in text.encode("ascii"):
-        value = (value ^ byte) * 0x100000001b3 % 2 ** 64
-    return value
-
-
-def shape(op, name):
-    return f"{hashed(op) ^ hashed(name):016x}"
 
 
 def launches(run):

@@ -70,6 +70,7 @@ static bool option_parse(const char *argument, struct options *options)
         }
     }
     gemm_half_sums = gemm_half_sums || strcmp(argument, "--half_sums") == 0;
+    gemm_tiled = gemm_half_sums || options->variant > 0 || strncmp(argument, "--variant", 9) == 0;
     options->separate = options->separate || strcmp(argument, "--separate") == 0;
     if (strcmp(argument, "--separate") == 0 || strcmp(argument, "--half_sums") == 0)
         return true;

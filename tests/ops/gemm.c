@@ -10,7 +10,7 @@
 #define HALF_MAX 65504.0
 #define HALF_GROUP 32 /* products whose sum may be fp16 */
 
-bool gemm_half_sums;
+bool gemm_half_sums, gemm_tiled;
 
 bool gemm_may_halve(const struct op_call *call)
 {
@@ -142,13 +142,13 @@ static void make_gemm(struct maker *maker)
     if (square)
         n = k;
     bool is_real = gemm_real(maker->index, &m, &n, &k);
-    if (gemm_half_sums && !is_real &&
+    if (gemm_tiled && !is_real &&
         maker->index % 5 != 4) { /* sizes that our own products take; some with split sums */
         m = (m + 71) / 8 * 8;
         n = (n + 7) / 8 * 8;
         k = maker->index % 7 == 5 ? 4104 : (k + 7) / 8 * 8;
-        if (maker->index % 5 == 3) { /* whole tiles */
-            m = (m + 127) / 128 * 128;
+        if (maker->index % 5 == 3) { /* whole tiles, some of 256 rows */
+            m = maker->index % 10 == 3 ? (m + 127) / 128 * 128 : 256;
             n = (n + 127) / 128 * 128;
             k = (k + 31) / 32 * 32;
         }

@@ -3,7 +3,7 @@
  *
  * cuBLASLt's epilogue only takes a bias of the result's dtype, and rounding a bias or a product to
  * 16 bits before it is added exceeds the bounds of the op.  The sums were written just before and
- * are mostly still in the L2 cache.  Sums of several parts of K (gemm_half.cu) are added in order.
+ * are mostly still in the L2 cache.  Sums of several parts of K (gemm_own.cu) are added in order.
  */
 #include "backends/cuda/cuda_floats.h"
 

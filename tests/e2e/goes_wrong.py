@@ -9,6 +9,7 @@
             status 1 and the op; a weight that float16 cannot hold, or that is a NaN, is refused with its place
   spike     64 bytes of noise in data that otherwise repeat one line: the update that meets them is reported, with
             the place and the text of its samples, the noise first
+  failing   an upload, a download, a run or a wait that fails once ends a run, which goes on to the bytes of one without
   report    a device that fails gets the report that users paste: version, status, backend, plan, the keys that were set
   course    a validation loss outside expected_losses is reported once, if the settings are those of the file; the
             shipped configurations state five points
@@ -169,6 +170,18 @@ def spikes_of(out, text, noise, *arguments):
     return worst
 
 
+def failing():
+    """A call of the device that fails once ends the run, which goes on to the bytes of one without."""
+    train("whole", "--max_iters=4")
+    for fault in ("upload:20", "download:8", "run:9", "sync:12"):
+        out = fault.split(":")[0]
+        train(out, "--max_iters=2")
+        said = train(out, "--init_from=resume", "--max_iters=4", program=FAULTY, status=1, GPT_FAULT=fault)
+        check(said.count("gpt-train: error") == 1 and "a planted fault: " + fault in said, f"{fault}: {said[-600:]}")
+        train(out, "--init_from=resume", "--max_iters=4")
+        check(tensors(out) == tensors("whole"), f"{fault}: then other bytes")
+
+
 def report():
     if not os.path.exists(CUDA):
         skip("cuda_emulated", "no C++17 compiler, so that the cuda backend cannot be emulated")
@@ -203,4 +216,4 @@ def course():
         check(done.returncode == 0, f"{name}: {done.stderr}")
 
 
-end(planted, machine, overflow, half, spike, report, course, begin=lambda: make_tokens("data"))
+end(planted, machine, overflow, half, spike, failing, report, course, begin=lambda: make_tokens("data"))

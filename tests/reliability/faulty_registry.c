@@ -1,9 +1,11 @@
 /* The registry of backends with a fault in one of them; it turns gpt-train into gpt-train-faulty.
  *
+ * GPT_FAULT=CALL:N makes the N-th upload, download, run or sync fail, which later ones do not.
  * GPT_FAULT_NAN=OP:ITER:TIMES puts a NaN into the first output element, in float32, of the first
  * TIMES calls of OP (gelu_backward) in the forward and backward passes of iteration ITER.  The
  * backend GPT_FAULT_BACKEND (default cpu) computes as usual: only its table of functions is
- * replaced.  tests/e2e/cuda_faults.py makes the calls of a device fail.
+ * replaced.  tests/e2e/cuda_faults.py makes the calls of a card fail, after most of which it is
+ * lost.
  */
 #include <config.h>
 
@@ -24,6 +26,7 @@ static struct {
     struct backend_ops entry;  /* in the registry */
     struct backend_ops opened; /* of the open backend */
     int64_t iter, poisoned;    /* of the current pass; NaNs so far */
+    int uploads, downloads, runs, syncs;
 } faulty;
 
 #define BACKEND(name) extern const struct backend_ops name##_backend_ops;
@@ -36,6 +39,38 @@ static const struct backend_ops *registry[BACKENDS_MAX + 1] = {
 #undef BACKEND
     NULL,
 };
+
+/* Counts a call; returns the status of the one that GPT_FAULT names, else GT_OK. */
+static enum gt_status fault(const char *call, int *count)
+{
+    char wanted[32];
+    const char *text = getenv("GPT_FAULT");
+    snprintf(wanted, sizeof wanted, "%s:%d", call, ++*count);
+    if (text == NULL || strcmp(text, wanted) != 0)
+        return GT_OK;
+    log_error("%s: a planted fault: %s", faulty.original->name, wanted);
+    return GT_DEVICE;
+}
+
+static enum gt_status faulty_upload(struct backend *backend, struct address to, const void *from,
+                                    size_t bytes)
+{
+    TRY(fault("upload", &faulty.uploads));
+    return faulty.original->upload(backend, to, from, bytes);
+}
+
+static enum gt_status faulty_download(struct backend *backend, void *to, struct address from,
+                                      size_t bytes)
+{
+    TRY(fault("download", &faulty.downloads));
+    return faulty.original->download(backend, to, from, bytes);
+}
+
+static enum gt_status faulty_sync(struct backend *backend)
+{
+    TRY(fault("sync", &faulty.syncs));
+    return faulty.original->sync(backend);
+}
 
 /* Tracks the iteration, and writes a NaN where GPT_FAULT_NAN requests one. */
 static enum gt_status poison(struct backend *backend, const struct op_call *call)
@@ -63,18 +98,22 @@ static enum gt_status poison(struct backend *backend, const struct op_call *call
 
 static enum gt_status faulty_run(struct backend *backend, const struct op_call *calls, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
+    TRY(fault("run", &faulty.runs));
+    for (size_t i = 0; getenv("GPT_FAULT_NAN") != NULL && i < count; i++) {
         TRY(faulty.original->run(backend, &calls[i], 1));
         TRY(poison(backend, &calls[i]));
     }
-    return GT_OK;
+    return getenv("GPT_FAULT_NAN") != NULL ? GT_OK : faulty.original->run(backend, calls, count);
 }
 
 static enum gt_status faulty_open(const struct backend_open_options *options, struct backend **out)
 {
     TRY(faulty.original->open(options, out));
     faulty.opened = *(*out)->ops;
+    faulty.opened.upload = faulty_upload;
+    faulty.opened.download = faulty_download;
     faulty.opened.run = faulty_run;
+    faulty.opened.sync = faulty_sync;
     (*out)->ops = &faulty.opened;
     return GT_OK;
 }
@@ -82,8 +121,8 @@ static enum gt_status faulty_open(const struct backend_open_options *options, st
 const struct backend_ops *const *backend_registry(void)
 {
     const char *name = getenv("GPT_FAULT_BACKEND");
-    for (int i = 0; registry[i] != NULL && getenv("GPT_FAULT_NAN") != NULL; i++) {
-        if (faulty.original != NULL || strcmp(registry[i]->name, name != NULL ? name : "cpu") != 0)
+    for (int i = 0; registry[i] != NULL && faulty.original == NULL; i++) {
+        if (strcmp(registry[i]->name, name != NULL ? name : "cpu") != 0)
             continue;
         faulty.original = registry[i];
         faulty.entry = *registry[i];

@@ -173,7 +173,7 @@ def spikes_of(out, text, noise, *arguments):
 def failing():
     """A call of the device that fails once ends the run, which goes on to the bytes of one without."""
     train("whole", "--max_iters=4")
-    for fault in ("upload:20", "download:8", "run:9", "sync:12"):
+    for fault in ("upload:3", "download:3", "run:3", "sync:3"):
         out = fault.split(":")[0]
         train(out, "--max_iters=2")
         said = train(out, "--init_from=resume", "--max_iters=4", program=FAULTY, status=1, GPT_FAULT=fault)

@@ -1,6 +1,6 @@
 /* The registry of backends with a fault in one of them; it turns gpt-train into gpt-train-faulty.
  *
- * GPT_FAULT=CALL:N makes the N-th upload, download, run or sync fail, which later ones do not.
+ * GPT_FAULT=CALL:ITER makes one upload, download, run or sync of iteration ITER fail, and no other.
  * GPT_FAULT_NAN=OP:ITER:TIMES puts a NaN into the first output element, in float32, of the first
  * TIMES calls of OP (gelu_backward) in the forward and backward passes of iteration ITER.  The
  * backend GPT_FAULT_BACKEND (default cpu) computes as usual: only its table of functions is
@@ -26,7 +26,7 @@ static struct {
     struct backend_ops entry;  /* in the registry */
     struct backend_ops opened; /* of the open backend */
     int64_t iter, poisoned;    /* of the current pass; NaNs so far */
-    int uploads, downloads, runs, syncs;
+    bool has_failed;
 } faulty;
 
 #define BACKEND(name) extern const struct backend_ops name##_backend_ops;
@@ -40,14 +40,15 @@ static const struct backend_ops *registry[BACKENDS_MAX + 1] = {
     NULL,
 };
 
-/* Counts a call; returns the status of the one that GPT_FAULT names, else GT_OK. */
-static enum gt_status fault(const char *call, int *count)
+/* Returns the status of the call that GPT_FAULT requests, else GT_OK. */
+static enum gt_status fault(const char *call)
 {
     char wanted[32];
     const char *text = getenv("GPT_FAULT");
-    snprintf(wanted, sizeof wanted, "%s:%d", call, ++*count);
-    if (text == NULL || strcmp(text, wanted) != 0)
+    snprintf(wanted, sizeof wanted, "%s:%" PRId64, call, faulty.iter);
+    if (text == NULL || faulty.has_failed || strcmp(text, wanted) != 0)
         return GT_OK;
+    faulty.has_failed = true;
     log_error("%s: a planted fault: %s", faulty.original->name, wanted);
     return GT_DEVICE;
 }
@@ -55,39 +56,39 @@ static enum gt_status fault(const char *call, int *count)
 static enum gt_status faulty_upload(struct backend *backend, struct address to, const void *from,
                                     size_t bytes)
 {
-    TRY(fault("upload", &faulty.uploads));
+    TRY(fault("upload"));
     return faulty.original->upload(backend, to, from, bytes);
 }
 
 static enum gt_status faulty_download(struct backend *backend, void *to, struct address from,
                                       size_t bytes)
 {
-    TRY(fault("download", &faulty.downloads));
+    TRY(fault("download"));
     return faulty.original->download(backend, to, from, bytes);
 }
 
 static enum gt_status faulty_sync(struct backend *backend)
 {
-    TRY(fault("sync", &faulty.syncs));
+    TRY(fault("sync"));
     return faulty.original->sync(backend);
 }
 
 /* Tracks the iteration, and writes a NaN where GPT_FAULT_NAN requests one. */
 static enum gt_status poison(struct backend *backend, const struct op_call *call)
 {
+    const char *text = getenv("GPT_FAULT_NAN");
     char name[32];
     int64_t iter, times;
     int32_t slot = 0, step;
     const float nan_value = NAN;
-    if (sscanf(getenv("GPT_FAULT_NAN"), "%31[a-z_]:%" SCNd64 ":%" SCNd64, name, &iter, &times) != 3)
-        return GT_OK;
     if (call->kind == OP_EMBED_FORWARD) {
         struct address at = call->operand[EMBED_FORWARD_SCALARS].at;
         at.offset_bytes += SCALAR_STEP * sizeof(union scalar_word);
         TRY(faulty.original->download(backend, &step, at, sizeof step));
         faulty.iter = step;
     }
-    if (faulty.iter != iter || faulty.poisoned >= times ||
+    if (text == NULL || sscanf(text, "%31[a-z_]:%" SCNd64 ":%" SCNd64, name, &iter, &times) != 3 ||
+        faulty.iter != iter || faulty.poisoned >= times ||
         strcmp(name, op_declaration(call->kind)->name) != 0)
         return GT_OK;
     while (op_direction(call->kind, &call->attrs, slot) == OPERAND_IN)
@@ -98,12 +99,12 @@ static enum gt_status poison(struct backend *backend, const struct op_call *call
 
 static enum gt_status faulty_run(struct backend *backend, const struct op_call *calls, size_t count)
 {
-    TRY(fault("run", &faulty.runs));
-    for (size_t i = 0; getenv("GPT_FAULT_NAN") != NULL && i < count; i++) {
+    TRY(fault("run"));
+    for (size_t i = 0; i < count; i++) {
         TRY(faulty.original->run(backend, &calls[i], 1));
         TRY(poison(backend, &calls[i]));
     }
-    return getenv("GPT_FAULT_NAN") != NULL ? GT_OK : faulty.original->run(backend, calls, count);
+    return GT_OK;
 }
 
 static enum gt_status faulty_open(const struct backend_open_options *options, struct backend **out)

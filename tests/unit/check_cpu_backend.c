@@ -190,39 +190,6 @@ TEST(peak_is_measured_on_a_busy_machine)
     backend->ops->close(backend);
 }
 
-/* Returns true when gemm supports these dtypes of a, b, bias and d. */
-static bool gemm_supports(const struct backend *backend, enum dtype a, enum dtype b,
-                          enum dtype bias, enum dtype d)
-{
-    struct op_call call = {.kind = OP_GEMM};
-    const enum dtype dtype[GEMM_OPERANDS] = {
-        [GEMM_A] = a, [GEMM_B] = b, [GEMM_BIAS] = bias, [GEMM_D] = d};
-    for (int32_t slot = 0; slot < GEMM_OPERANDS; slot++)
-        call.operand[slot] =
-            (struct operand){.present = true, .dtype = dtype[slot], .rank = 2, .dims = {1, 1}};
-    return backend->ops->supports(backend, &call);
-}
-
-TEST(supports_what_runs)
-{
-    struct backend *backend = open_with(NULL, 1);
-    struct op_call call = {.kind = OP_RESIDUAL};
-    for (int32_t slot = 0; slot < RESIDUAL_OPERANDS; slot++)
-        call.operand[slot] =
-            (struct operand){.present = true, .dtype = DTYPE_F32, .rank = 1, .dims = {4}};
-    ck_assert(backend->ops->supports(backend, &call));
-    call.operand[RESIDUAL_R].dtype = DTYPE_BF16;
-    ck_assert(backend->ops->supports(backend, &call));
-    static const enum dtype all[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
-    for (size_t i = 0; i < 3; i++) {
-        ck_assert(gemm_supports(backend, all[i], all[i], all[(i + 1) % 3], all[i]));
-        ck_assert(gemm_supports(backend, all[i], all[i], all[i], DTYPE_F32));
-    }
-    ck_assert(!gemm_supports(backend, DTYPE_F32, DTYPE_F32, DTYPE_F32, DTYPE_BF16));
-    ck_assert(!gemm_supports(backend, DTYPE_BF16, DTYPE_BF16, DTYPE_F32, DTYPE_F16));
-    backend->ops->close(backend);
-}
-
 static void file_write(const char *folder, const char *name, const char *text)
 {
     char path[256];

@@ -155,7 +155,12 @@ static void prompt_put(const struct writer *writer)
     const size_t count = strlen(text);
     (void)fwrite(text, 1, count - (size_t)(text[count - 1] == ' '), writer->stream);
     if (template->thinking == CHAT_THINKING_QWEN && template->think != NULL) {
+        if (template->trims) { /* Qwen3.5's, where thinking can be left out */
+            put_if(writer, NO_THINK);
+            put(writer, EMPTY_BLOCK "{{ else }}");
+        }
         put(writer, template->think);
+        put(writer, template->trims ? "{{ end }}" : "");
     } else if (template->thinking != CHAT_THINKING_NONE) {
         put_if(writer, NO_THINK);
         put(writer, is_smol(writer) ? template->think : EMPTY_BLOCK);

@@ -343,12 +343,19 @@ static void answer_text_write(const struct rendering *rendering, size_t index,
 {
     const struct chat_template *template = rendering->template;
     const bool qwen = template->thinking == CHAT_THINKING_QWEN;
+    if (qwen && template->trims)
+        message->text.text = chat_strip(message->text.text, &message->text.count);
     if (qwen)
         reasoning_split(message);
+    if (qwen && template->trims && message->reasoning.count > 0)
+        message->reasoning.text = chat_strip(message->reasoning.text, &message->reasoning.count);
     const bool thinks = qwen && index > rendering->last_question &&
                         (index + 1 == rendering->count || message->reasoning.count > 0);
-    if (thinks) {
-        const char *prompt = template->think != NULL ? template->think : "";
+    const bool closed = template->think != NULL && strstr(template->think, CHAT_THINK_END) != NULL;
+    if (thinks && closed && message->reasoning.count == 0) {
+        answer_begin(rendering, marks, template->think);
+    } else if (thinks) {
+        const char *prompt = template->think != NULL && !closed ? template->think : "";
         answer_begin(rendering, marks, prompt);
         chat_out_text(rendering->out, &(CHAT_THINK_BEGIN "\n")[strlen(prompt)]);
         if (message->reasoning.count > 0)
@@ -362,7 +369,7 @@ static void answer_text_write(const struct rendering *rendering, size_t index,
     const bool strips = thinks || template->thinking == CHAT_THINKING_SMOL;
     if (!calls_only)
         span_write(rendering, span_without_newlines(message->text, strips, false),
-                   template->trims || template->trims_answers);
+                   (template->trims && !qwen) || template->trims_answers);
 }
 
 static bool answer_write(const struct rendering *rendering, size_t index, struct message *message)

@@ -76,21 +76,32 @@
                                "{{ message['content'] }}<|im_end|>\n{% endif %}",                               \
         "<|im_start|>assistant\n" prompt)
 /* ns.last: the last question. */
-#define JINJA_QWEN_THINKS(prompt)                                                                    \
-    JINJA_QWEN(                                                                                      \
-        "none",                                                                                      \
-        "{% set ns = namespace(last=messages | length - 1) %}{% for message in messages %}"          \
-        "{% if message['role'] == 'user' and not (message['content'].startswith('" CHAT_RESULT_BEGIN \
-        "') and message['content'].endswith('" CHAT_RESULT_END "')) %}"                              \
-        "{% set ns.last = loop.index0 %}{% endif %}{% endfor %}",                                    \
-        "{% set why = message['reasoning_content'] %}{% if why is not string %}"                     \
-        "{% set why = '' %}{% if '</think>' in said %}"                                              \
-        "{% set why = said.split('</think>')[0].rstrip('\\n').split('<think>')[-1] %}"               \
-        "{% set why = why.lstrip('\\n') %}"                                                          \
-        "{% set said = said.split('</think>')[-1].lstrip('\\n') %}{% endif %}{% endif %}"            \
-        "{% if loop.index0 > ns.last and (loop.last or why) %}<think>\n{{ why.strip('\\n') }}\n"     \
-        "</think>\n\n{{ said.lstrip('\\n') }}{% else %}{{ said }}{% endif %}",                       \
+#define JINJA_LAST                                                                               \
+    "{% set ns = namespace(last=messages | length - 1) %}{% for message in messages %}"          \
+    "{% if message['role'] == 'user' and not (message['content'].startswith('" CHAT_RESULT_BEGIN \
+    "') and message['content'].endswith('" CHAT_RESULT_END "')) %}"                              \
+    "{% set ns.last = loop.index0 %}{% endif %}{% endfor %}"
+#define JINJA_WHY                                                                  \
+    "{% set why = message['reasoning_content'] %}{% if why is not string %}"       \
+    "{% set why = '' %}{% if '</think>' in said %}"                                \
+    "{% set why = said.split('</think>')[0].rstrip('\\n').split('<think>')[-1] %}" \
+    "{% set why = why.lstrip('\\n') %}"                                            \
+    "{% set said = said.split('</think>')[-1].lstrip('\\n') %}{% endif %}{% endif %}"
+#define JINJA_QWEN_THINKS(prompt)                                                                \
+    JINJA_QWEN(                                                                                  \
+        "none", JINJA_LAST,                                                                      \
+        JINJA_WHY                                                                                \
+        "{% if loop.index0 > ns.last and (loop.last or why) %}<think>\n{{ why.strip('\\n') }}\n" \
+        "</think>\n\n{{ said.lstrip('\\n') }}{% else %}{{ said }}{% endif %}",                   \
         JINJA_ARGUMENTS_OR_TEXT, prompt)
+#define JINJA_QWEN35(prompt)                                                            \
+    JINJA_TURNS(JINJA_LAST, "messages",                                                 \
+                "<|im_start|>{{ message['role'] }}\n"                                   \
+                "{% set said = (message['content'] or '') | trim %}"                    \
+                "{% if message['role'] == 'assistant' %}" JINJA_WHY                     \
+                "{% if loop.index0 > ns.last %}<think>\n{{ why | trim }}\n</think>\n\n" \
+                "{% endif %}{% endif %}{{ said }}<|im_end|>\n",                         \
+                "<|im_start|>assistant\n" prompt)
 #define JINJA_SMOLLM3                                                                           \
     JINJA_TURNS(                                                                                \
         JINJA_FIRST                                                                             \
@@ -222,6 +233,24 @@ static const struct chat_template templates[CHAT_KIND_COUNT] = {
          .marks = {"<|im_start|>", "loop.index0 > ns.last_query_index %}", "reasoning_content",
                    "assistant\\n<think>\\n' }}", "<tool_response>", "\"arguments\": "},
          .foreign = {"<function=", "vision", "image", "preserve_thinking", "enable_thinking"}},
+    [CHAT_QWEN35] =
+        {CHATML, .word = "qwen3.5", .think = "<think>\n", .thinking = CHAT_THINKING_QWEN,
+         .trims = true, .one_system = true,
+         .jinja = JINJA_QWEN35(
+             "{% if enable_thinking is defined and not enable_thinking %}{{ '<think>\\n\\n</think>\\n\\n' }}{% else %}{{ '<think>\\n' }}{% endif %}"),
+         .hashes = {{0xb38100fbea7e1b2d, 0x55a648af5808d9c4}},
+         .marks = {"<|im_start|>", "ns.last_query_index %}", "<function=", "<|vision_start|>",
+                   "enable_thinking is defined and enable_thinking is false"},
+         .foreign = {"preserve_thinking"}},
+    [CHAT_QWEN35_NOTHINK] =
+        {CHATML, .word = "qwen3.5-nothink", .think = "<think>\n\n</think>\n\n",
+         .thinking = CHAT_THINKING_QWEN, .trims = true, .one_system = true,
+         .jinja = JINJA_QWEN35(
+             "{% if enable_thinking is defined and enable_thinking %}{{ '<think>\\n' }}{% else %}{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}"),
+         .hashes = {{0x5c4ea6d09f6240ee, 0xcfe5210883a9b2d0}},
+         .marks = {"<|im_start|>", "ns.last_query_index %}", "<function=", "<|vision_start|>",
+                   "enable_thinking is defined and enable_thinking is true"},
+         .foreign = {"preserve_thinking"}},
     [CHAT_SMOLLM3] = {CHATML, .word = "smollm3", .think = "<think>\n\n</think>\n",
                       .system_default = "", .head = SMOL_HEAD, .one_system = true,
                       .empty_system = SMOL_THINKS, .empty_system_no_think = SMOL ".",
@@ -316,10 +345,29 @@ static const struct chat_template templates[CHAT_KIND_COUNT] = {
          .foreign = {"think"}},
 };
 
-const char *const chat_words[] = {
-    "none",           "chatml",         "llama3",  "smollm2",     "qwen2",     "qwen2.5",  "qwen3",
-    "qwen3-instruct", "qwen3-thinking", "smollm3", "meta-llama3", "llama3.1",  "llama3.2", "gemma",
-    "gemma3",         "mistral",        "phi3",    "phi4",        "phi4-mini", "auto",     NULL};
+const char *const chat_words[] = {"none",
+                                  "chatml",
+                                  "llama3",
+                                  "smollm2",
+                                  "qwen2",
+                                  "qwen2.5",
+                                  "qwen3",
+                                  "qwen3-instruct",
+                                  "qwen3-thinking",
+                                  "qwen3.5",
+                                  "qwen3.5-nothink",
+                                  "smollm3",
+                                  "meta-llama3",
+                                  "llama3.1",
+                                  "llama3.2",
+                                  "gemma",
+                                  "gemma3",
+                                  "mistral",
+                                  "phi3",
+                                  "phi4",
+                                  "phi4-mini",
+                                  "auto",
+                                  NULL};
 _Static_assert(sizeof chat_words / sizeof chat_words[0] == CHAT_AUTO + 2, "a word for every kind");
 
 const struct chat_template *chat_template_of(enum chat_kind kind)

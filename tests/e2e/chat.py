@@ -706,7 +706,7 @@ def own_texts(words):
     thought = [[message("user", "a"), {**message("assistant", "b"), "reasoning_content": "x"}, message("user", "c"), {**message("assistant", "d"), "reasoning_content": "y\n"}]]
     smol = [[message("system", text), *plain[0]] for text in ("/no_think", "/no_think s", "s /think", "t /system_override", " /system_override/no_think ")]
     for kind, given in (("qwen2.5", plain + tooled), ("qwen3", plain + tooled + thought), ("qwen3-instruct", plain + tooled), ("qwen3-thinking", plain + tooled + thought),
-                        ("smollm3", plain + smol), ("llama3.1", plain + tooled[:2]), ("llama3.2", plain + tooled[:2])):
+                        ("qwen3.5", plain + thought), ("qwen3.5-nothink", plain + thought), ("smollm3", plain + smol), ("llama3.1", plain + tooled[:2]), ("llama3.2", plain + tooled[:2])):
         lines = write("own.jsonl", "".join(json.dumps({"messages": each, **({"tools": [tool, tool]} if each in tooled else {})}) + "\n" for each in given))
         done = run(GPT_PREPARE, "--tokenizer=train", "--vocab-size=330", f"--chat={kind}", *words, f"--out-dir=own-{kind}", lines)
         check(f"{kind} prepared", done.returncode == 0, done.stderr)
@@ -751,7 +751,7 @@ def families():
         skip("chat_families", "no TRL, which has copies of models' templates")
         return
     known = {"llama3": "meta-llama3", "llama3_1": "llama3.1", "llama3_2": "llama3.2", "qwen2_5": "qwen2.5", "qwen3": "qwen3", "phi3": "phi3",
-             "qwen3_instruct_2507": "qwen3-instruct", "gemma": "gemma", "gemma3": "gemma3"}
+             "qwen3_instruct_2507": "qwen3-instruct", "qwen3_5_think": "qwen3.5", "qwen3_5_nothink": "qwen3.5-nothink", "gemma": "gemma", "gemma3": "gemma3"}
     for name, word in known.items():
         if not os.path.exists(f"{folder}/{name}.jinja"):
             continue
@@ -766,7 +766,7 @@ def families():
         found = ["".join(text.split("\1")).replace("\2", "") for text in Tokens(f"d-{name}", "train").conversations()]
         check(f"{name}: {word}, the model's own", done.returncode == 0 and f"chat template: {word}, the model's own" in done.stderr
               and sorted(found) == sorted(text.removesuffix(END) for text in wanted), f"{done.stderr} {found} {wanted}")
-    strangers = [name for name in sorted(os.listdir(folder)) if name.startswith(("cohere", "deepseek", "gptoss", "qwen3_5", "glm", "gemma4"))]
+    strangers = [name for name in sorted(os.listdir(folder)) if name.startswith(("cohere", "deepseek", "gptoss", "glm", "gemma4"))]
     for name in strangers:
         model_make("stranger", "chatml", read(f"{folder}/{name}").decode())
         done = run(GPT_PREPARE, "--tokenizer=stranger", "--chat", *words, "--out-dir=stranger-data", lines)

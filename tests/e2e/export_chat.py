@@ -92,6 +92,8 @@ FAMILIES = {
     "qwen3": (QWEN3.replace("assistant\n{% endif %}", "assistant\n{% if no_think %}<think>\n\n</think>\n\n{% endif %}{% endif %}"), "<|im_end|>", True),
     "qwen3-instruct": (CHATML, "<|im_end|>", False),
     "qwen3-thinking": (QWEN3.replace("assistant\n{% endif %}", "assistant\n<think>\n{% endif %}"), "<|im_end|>", True),
+    "qwen3.5": (QWEN3.replace("assistant\n{% endif %}", "assistant\n<think>\n{% if no_think %}\n</think>\n\n{% endif %}{% endif %}"), "<|im_end|>", True),
+    "qwen3.5-nothink": (QWEN3.replace("assistant\n{% endif %}", "assistant\n<think>\n\n</think>\n\n{% endif %}"), "<|im_end|>", True),
     "smollm3": (SMOLLM3, "<|im_end|>", True),
     "meta-llama3": ("{{ '<|begin_of_text|>' }}" + LLAMA3, "<|eot_id|>", True),
     "llama3.1": (DATED, "<|eot_id|>", True),
@@ -106,7 +108,7 @@ FAMILIES = {
 }
 # TRL's copies of models' templates.  Gemma's refuses a system's message, and those of the two dated ones say today's date.
 TRL = {"llama3": "meta-llama3", "llama3_1": "llama3.1", "llama3_2": "llama3.2", "qwen2_5": "qwen2.5", "qwen3": "qwen3", "phi3": "phi3",
-       "qwen3_instruct_2507": "qwen3-instruct", "gemma": "gemma", "gemma3": "gemma3"}
+       "qwen3_instruct_2507": "qwen3-instruct", "qwen3_5_think": "qwen3.5", "qwen3_5_nothink": "qwen3.5-nothink", "gemma": "gemma", "gemma3": "gemma3"}
 
 
 def run(*arguments, **options):
@@ -203,7 +205,7 @@ def cases_make(jinja2):
                 if theirs and kind == "gemma" and messages[0]["role"] == "system":
                     continue
                 known = [{**each, "reasoning_content": each["thinking"]} for each in messages]
-                text = jinja.render(messages=known, ask=asks, add_generation_prompt=asks, no_think=no_think, enable_thinking=not no_think,
+                text = jinja.render(messages=known, ask=asks, add_generation_prompt=asks, no_think=no_think, **({"enable_thinking": False} if no_think else {}),
                                     bos_token={"<|eot_id|>": "<|begin_of_text|>", "<end_of_turn>": "<bos>"}.get(stop, ""), eos_token="", **texts)
                 given.append({"Template": go, "Messages": messages, "NoThink": no_think})
                 wanted.append(text if asks else text.removesuffix("\n").removesuffix(stop))

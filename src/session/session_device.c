@@ -117,6 +117,9 @@ enum gt_status session_device_resolve(struct session *session, uint64_t host_tot
 
 /* ---- the rates ---- */
 
+/* The speed of gated_delta's kernels on cards is a guess (plan_cost.c). */
+#define DELTA_UNCERTAINTY 2.0
+
 struct plan_rates session_rates_nominal(const struct session *session)
 {
     struct plan_rates rates = plan_rates_of_peaks(NOMINAL_PEAK_FLOPS, NOMINAL_PEAK_FLOPS);
@@ -134,4 +137,6 @@ void session_rates_profile(struct session *session)
     log_note("%s", plan_rates_basis(basis, &session->device.profile));
     session->timing.peak_flops = session->device.profile.vector_flops_per_s;
     session->timing.rates = session_rates_nominal(session);
+    if (session->config->full_attention_interval > 1)
+        session->timing.rates.uncertainty = DELTA_UNCERTAINTY;
 }

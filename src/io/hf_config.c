@@ -1198,7 +1198,7 @@ static enum gt_status config_parse(const json_t *root, const char *source, struc
                                    struct hf_config_rest *out_rest)
 {
     struct model_config config = {.n_layer = 0};
-    struct hf_config_rest rest;
+    struct hf_config_rest rest = {.is_part = false};
     const struct arch *arch;
     const char *type;
     TRY(json_get_string(root, source, "model_type", &type));

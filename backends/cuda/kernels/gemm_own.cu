@@ -17,8 +17,8 @@
  * make their result too, from its own, rounded: the same bits, and a read and, in place, a write
  * less.
  *
- * Registers allow two blocks of 128 rows on a multiprocessor, or one of 256; shared memory is 48
- * KiB a block with three stages, or 96 with four.
+ * Registers allow two blocks of 128 rows on a multiprocessor, or one of 256; shared memory is 8
+ * bytes and 48 KiB a block with three stages, or 96 with four.
  */
 #include "backends/cuda/kernels/gelu_fast.h"
 
@@ -45,7 +45,8 @@ template <int ROWS> constexpr int own_blocks_min = ROWS == 128 ? 2 : 1;
 /* Elements of a stage, in which b's tile follows a's. */
 template <int ROWS> constexpr int stage_elements = (ROWS + COLUMNS) * DEPTH;
 template <int ROWS>
-constexpr size_t own_bytes = own_stages<ROWS> *stage_elements<ROWS> * sizeof(uint16_t);
+constexpr size_t own_bytes = own_stages<ROWS> *stage_elements<ROWS> * sizeof(uint16_t) +
+                             2 * sizeof(int);
 
 /* The chunks in a row of a tile. */
 template <bool DEEP, int SIDE> constexpr int row_chunks = (DEEP ? DEPTH : SIDE) / CHUNK;
@@ -251,7 +252,8 @@ template <typename T, bool HALF_SUMS, int ROWS, bool TRANSPOSE_A, bool TRANSPOSE
 DEVICE void product_make(const struct cuda_gemm_own_args &args)
 {
     constexpr int stages = own_stages<ROWS>, stage = stage_elements<ROWS>;
-    DYN_SHARED(T, tiles); /* [stages][a, b], then the warps' strips */
+    DYN_SHARED(T, tiles); /* [stages][a, b], later the warps' strips; then the place of d's tile */
+    int *const place = (int *)(tiles + stages * stage);
     const int m = (int)args.end.rows, n = (int)args.end.columns;
     const int rows = (m + ROWS - 1) / ROWS, columns = (n + COLUMNS - 1) / COLUMNS,
               steps = (args.k + DEPTH - 1) / DEPTH;
@@ -265,17 +267,24 @@ DEVICE void product_make(const struct cuda_gemm_own_args &args)
         source_make<T, !TRANSPOSE_A, ROWS>(args.a, TRANSPOSE_A ? m : args.k, row, m, k, args.k);
     struct source<T> b = source_make<T, TRANSPOSE_B, COLUMNS>(args.b, TRANSPOSE_B ? args.k : n,
                                                               column, n, k, args.k);
+    if (threadIdx.x == 0) { /* there it takes no registers during the products */
+        place[0] = row;
+        place[1] = column;
+    }
     float sum[4][8][4] = {};
     int left = (int)(own.end - own.begin);
     for (int i = 0; i < stages - 1; i++)
         step_load<T, ROWS, !TRANSPOSE_A, TRANSPOSE_B, WHOLE>(tiles + i * stage, &a, &b, i < left);
     const bool works = WHOLE || (row + warp_row < m && column + warp_column < n);
-    T *now = tiles, *later = tiles + (stages - 1) * stage;
+    T *now = tiles;
+    T *const last = tiles + (stages - 1) * stage;
 #pragma unroll 1
     for (; left > 0; left--) {
         cp_async_wait<stages - 2>(); /* later tiles may be on their way */
         __syncthreads();
-        step_load<T, ROWS, !TRANSPOSE_A, TRANSPOSE_B, WHOLE>(later, &a, &b, left >= stages);
+        /* Into the stage before this one: its address takes no register during the products. */
+        step_load<T, ROWS, !TRANSPOSE_A, TRANSPOSE_B, WHOLE>(now == tiles ? last : now - stage, &a,
+                                                             &b, left >= stages);
         if constexpr (HALF_SUMS) {
             if (works)
                 step_add_half<T, ROWS, TRANSPOSE_A, TRANSPOSE_B>(sum, now, now + ROWS * DEPTH,
@@ -285,13 +294,12 @@ DEVICE void product_make(const struct cuda_gemm_own_args &args)
                 step_add<T, ROWS, TRANSPOSE_A, TRANSPOSE_B>(sum, now, now + ROWS * DEPTH, warp_row,
                                                             warp_column);
         }
-        later = now;
-        now = now == tiles + (stages - 1) * stage ? tiles : now + stage;
+        now = now == last ? tiles : now + stage;
     }
     cp_async_wait<0>();
     __syncthreads();
-    sums_write(args, sum, (float *)tiles + cuda_warp() * 16 * STRIP_STRIDE, row + warp_row,
-               column + warp_column);
+    sums_write(args, sum, (float *)tiles + cuda_warp() * 16 * STRIP_STRIDE,
+               place[0] + cuda_warp() / 2 * WARP_SIDE, place[1] + cuda_warp() % 2 * WARP_SIDE);
 }
 
 template <typename T, bool HALF_SUMS, int ROWS, bool TRANSPOSE_A, bool TRANSPOSE_B, bool WHOLE>

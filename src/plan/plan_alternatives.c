@@ -16,6 +16,8 @@
 
 /* Smaller models have layers and heads reduced in steps of this fraction. */
 #define MODEL_SHRINK_STEPS 16
+/* The most host memory that an alternative may ask for: a desktop's mainboard has as much. */
+#define HOST_OFFERED_MAX ((uint64_t)256 << 30)
 #define BLOCK_STEP 64 /* shorter blocks are multiples of this, if the requested one is above it */
 
 struct chooser {
@@ -191,6 +193,11 @@ static enum gt_status alternative_try(struct chooser *chooser, const struct sear
     return GT_OK;
 }
 
+static uint64_t host_offered(const struct plan_share *share)
+{
+    return share->host_bytes > HOST_OFFERED_MAX ? share->host_bytes : HOST_OFFERED_MAX;
+}
+
 /* Adds alternatives that change no result but the order of sums.  The single changes come first, so
  * that the free search adds only other results. */
 static enum gt_status equivalents_add(struct chooser *chooser, bool fill)
@@ -211,7 +218,7 @@ static enum gt_status equivalents_add(struct chooser *chooser, bool fill)
     }
     /* The host_budget that is asked for is that of as few classes as will do, and of the leanest
      * states that are allowed. */
-    request.share.host_bytes = UINT64_MAX;
+    request.share.host_bytes = host_offered(&request.share);
     for (enum state_format next = request.options.states;
          request.lean_states && next != STATE_FORMATS; next = search_states_next(&request.options))
         request.options.states = next;
@@ -264,7 +271,7 @@ static enum gt_status lora_add(struct chooser *chooser)
     request.lean_states = false;
     request.memo = NULL;
     TRY(alternative_try(chooser, &request, ALTERNATIVE_LORA));
-    request.share.host_bytes = UINT64_MAX;
+    request.share.host_bytes = host_offered(&request.share);
     return chooser->count > before || request.pin_offload
                ? GT_OK
                : alternative_try(chooser, &request, ALTERNATIVE_LORA);

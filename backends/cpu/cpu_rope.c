@@ -10,13 +10,14 @@
 
 /* The slots of the forward name the first operands of the backward too. */
 struct rope {
-    struct cpu_floats in, x, out; /* in: x, or dy; x: of the backward with gains */
+    struct cpu_floats in, x, out; /* in: x or dy, or out; x: of the backward with gains */
     const float *table, *gain;    /* gain: NULL if absent */
     int64_t row, x_row;           /* columns of y and dy; of x and dx */
     int64_t size, half, heads,
         turned; /* size of a head; pairs that turn; heads: queries'; turned: queries' and keys' */
     int64_t position, time;
     bool is_whole;          /* a mean is over all heads */
+    bool in_place;          /* in is out, whose values stay */
     bool is_backward, adds; /* adds: to dx */
     const struct op_attrs *attrs;
 };
@@ -169,7 +170,8 @@ static void row_make(const struct rope *rope, int64_t n, double *dgain)
             means_make(rope, &row, head, end);
         head_make(rope, &row, head, dgain);
     }
-    values_make(rope, n);
+    if (!rope->in_place)
+        values_make(rope, n);
 }
 
 /* A head must fit the buffers. */
@@ -181,7 +183,7 @@ static bool rope_supports(const struct op_call *call)
 /* The sums of the parts, followed by the gain if it has 16 bits or an offset. */
 static size_t parts_bytes(const struct op_call *call)
 {
-    const int64_t parts = cpu_parts(op_rows(call, ROPE_FORWARD_X));
+    const int64_t parts = cpu_parts(op_rows(call, op_rope_rows(call)));
     return call->kind == OP_ROPE_BACKWARD
                ? (size_t)(parts * op_elements(call, ROPE_FORWARD_GAIN)) * sizeof(double)
                : 0;
@@ -216,7 +218,7 @@ static struct rope rope_of(const struct cpu_backend *cpu, const struct op_call *
     float *scratch =
         bytes > parts_bytes(call) ? (float *)(void *)(workspace + parts_bytes(call)) : NULL;
     const struct rope rope = {
-        .in = cpu_floats_of(cpu, call, ROPE_FORWARD_X),
+        .in = cpu_floats_of(cpu, call, op_rope_rows(call)),
         .out = cpu_floats_of(cpu, call, ROPE_FORWARD_Y),
         .x = cpu_floats_of(cpu, call, ROPE_BACKWARD_X),
         .table = cpu_operand(cpu, call, ROPE_FORWARD_TABLE),
@@ -230,8 +232,9 @@ static struct rope rope_of(const struct cpu_backend *cpu, const struct op_call *
         .position = scalars[SCALAR_POSITION].i,
         .time = call->attrs.time,
         .is_whole = gains != 0 && gains != 2 * size,
+        .in_place = op_rope_in_place(call),
         .is_backward = call->kind == OP_ROPE_BACKWARD,
-        .adds = call->kind == OP_ROPE_BACKWARD && op_accumulates(call, ROPE_BACKWARD_DX),
+        .adds = call->kind == OP_ROPE_BACKWARD && call->attrs.gated,
         .attrs = &call->attrs,
     };
     assert(rope.position >= 0 && rope.position + rope.time <= op_rows(call, ROPE_FORWARD_TABLE));
@@ -241,7 +244,7 @@ static struct rope rope_of(const struct cpu_backend *cpu, const struct op_call *
 static void rope_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
     const struct rope rope = rope_of(cpu, call);
-    const int64_t rows = op_rows(call, ROPE_FORWARD_X), parts = cpu_parts(rows);
+    const int64_t rows = op_rows(call, op_rope_rows(call)), parts = cpu_parts(rows);
     const int64_t sums = parts_bytes(call) > 0 ? op_elements(call, ROPE_FORWARD_GAIN) : 0;
     double *partial = sums > 0 ? cpu_workspace(cpu, call, parts_bytes(call)) : NULL;
     CPU_PARALLEL(part, parts, 1, rows * rope.row) {

@@ -332,16 +332,21 @@ const struct op_impl cuda_rmsnorm_backward = {.supports = cuda_operands_supporte
 
 /* ---- rope ---- */
 
-/* Returns the arguments with the size of a head as columns. */
+/* Returns the arguments with the size of a head as columns.  In place only what turns is touched.
+ */
 static struct cuda_args rope_args_of(const struct backend *backend, const struct op_call *call,
                                      int32_t slot)
 {
     struct cuda_args args = args_of(backend, call, slot);
+    const bool in_place = op_rope_in_place(call);
     const int64_t size = op_rope_size(call), turned = op_columns(call, ROPE_FORWARD_TABLE),
                   half = turned / 2, rest = (size - turned) / 2;
-    const int32_t means = op_rope_means(call), heads = call->attrs.heads + 2 * call->attrs.kv_heads;
-    const int64_t items =
-        means == 2 ? 32 : size_ceil_div(half, CUDA_GROUP) + size_ceil_div(rest, CUDA_GROUP);
+    const int32_t means = op_rope_means(call),
+                  heads = call->attrs.heads + (in_place ? 1 : 2) * call->attrs.kv_heads;
+    const int64_t items = means == 2 ? 32
+                                     : size_ceil_div(half, CUDA_GROUP) +
+                                           (in_place ? 0 : size_ceil_div(rest, CUDA_GROUP));
+    args.operand[ROPE_FORWARD_X] = args.operand[slot];
     args.columns = size;
     args.turned = (int32_t)turned;
     args.walk.aligned = args.walk.aligned && half % CUDA_GROUP == 0 && rest % CUDA_GROUP == 0;
@@ -353,12 +358,12 @@ static struct cuda_args rope_args_of(const struct backend *backend, const struct
     return args;
 }
 
-LAUNCHED(rope_forward, cuda_operands_supported, rope_forward, rope_args_of, ROPE_FORWARD_X)
+LAUNCHED(rope_forward, cuda_operands_supported, rope_forward, rope_args_of, op_rope_rows(call))
 
 /* The parts' sums of dgain. */
 static size_t rope_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
-    const int64_t rows = op_rows(call, ROPE_BACKWARD_DY),
+    const int64_t rows = op_rows(call, op_rope_rows(call)),
                   gains = op_elements(call, ROPE_BACKWARD_GAIN);
     (void)backend;
     return gains == 0 ? 0 : strips_bytes(rows, gains, 1);
@@ -366,7 +371,7 @@ static size_t rope_workspace_bytes(const struct backend *backend, const struct o
 
 static enum gt_status rope_backward_run(struct backend *backend, const struct op_call *call)
 {
-    struct cuda_args args = rope_args_of(backend, call, ROPE_BACKWARD_DY);
+    struct cuda_args args = rope_args_of(backend, call, op_rope_rows(call));
     args.workspace = cuda_workspace(backend, call, rope_workspace_bytes(backend, call));
     const int64_t gains = op_elements(call, ROPE_BACKWARD_GAIN);
     if (gains == 0)

@@ -363,7 +363,7 @@ OPENCL_OP_WITH(bias_backward, NULL, cl, call, parts_elements(call), bias_sum_run
 /* Two statistics of each mean, followed in the backward by the parts' sums of dgain. */
 static int64_t rope_floats(const struct op_call *call)
 {
-    const int64_t rows = op_rows(call, ROPE_FORWARD_X);
+    const int64_t rows = op_rows(call, op_rope_rows(call));
     const bool has_sums = call->operand[ROPE_BACKWARD_DGAIN].present;
     return 2 * rows * op_rope_means(call) +
            (has_sums ? parts_of(rows).parts * op_elements(call, ROPE_BACKWARD_DGAIN) : 0);
@@ -378,10 +378,11 @@ static int64_t rope_floats(const struct op_call *call)
 static enum gt_status turn_run(struct opencl_backend *cl, const struct op_call *call)
 {
     const bool is_backward = call->kind == OP_ROPE_BACKWARD;
-    const int64_t rows = op_rows(call, ROPE_FORWARD_X), size = op_rope_size(call);
+    const int32_t slot = op_rope_rows(call);
+    const int64_t rows = op_rows(call, slot), size = op_rope_size(call);
     const int64_t pairs = ((int64_t)call->attrs.heads + call->attrs.kv_heads) * size / 2;
     const int64_t gains = op_elements(call, ROPE_FORWARD_GAIN);
-    const double flops = FLOPS_PER_ELEMENT * (double)op_elements(call, ROPE_FORWARD_X);
+    const double flops = FLOPS_PER_ELEMENT * (double)op_elements(call, slot);
     const struct parts parts = parts_of(rows);
     if (gains > 0)
         TRY(groups_run(cl, call, KERNEL(rope, "gt_rope_statistics", "taatttw"),
@@ -389,7 +390,7 @@ static enum gt_status turn_run(struct opencl_backend *cl, const struct op_call *
                        rows * op_rope_means(call), flops));
     TRY(columns_run(cl, call, KERNEL(rope, "gt_rope", "taatttw"),
                     VALUES(ROPE_VALUES, I32(is_backward), F32(call->attrs.gain_offset)),
-                    (call->attrs.heads + 2 * (int64_t)call->attrs.kv_heads) * size - pairs, rows,
+                    op_rope_in_place(call) ? pairs : pairs + call->attrs.kv_heads * size, rows,
                     flops));
     if (!is_backward || gains == 0)
         return GT_OK;

@@ -275,10 +275,18 @@ static enum gt_status build_rope(const struct builder *b, int32_t *qkv)
     const enum recompute_class class = b->config->qk_norm == QK_NORM_NONE
                                            ? op_declaration(OP_ROPE_FORWARD)->recompute
                                            : RECOMPUTE_CLASS_NORM;
-    return ADD_AS(class, ROPE_FORWARD, b, "attn.rope", qkv, .x = *qkv,
-                  .table = local ? b->model->local_angles : b->model->angles,
-                  .scalars = b->model->scalars, .gain = layer_tensor(b, BLOCK_QK_NORM, false),
-                  .attrs = attrs);
+    union op_arguments rope = {
+        .ROPE_FORWARD = {.x = *qkv,
+                         .table = local ? b->model->local_angles : b->model->angles,
+                         .scalars = b->model->scalars,
+                         .gain = layer_tensor(b, BLOCK_QK_NORM, false),
+                         .attrs = attrs}};
+    if (rope.ROPE_FORWARD.gain == TENSOR_NONE && !attrs.gated) { /* in place */
+        rope.ROPE_FORWARD.x = TENSOR_NONE;
+        rope.ROPE_FORWARD.y = *qkv;
+        rope.attrs.accumulate = 1u << ROPE_FORWARD_Y;
+    }
+    return emit(b, OP_ROPE_FORWARD, class, "attn.rope", &rope, qkv);
 }
 
 static enum gt_status build_attention_op(const struct builder *b, int32_t qkv, int32_t *y)

@@ -71,7 +71,7 @@ enum operand_use {
 };
 /* Attributes of an op.  An op reads only the fields that apply to it; the others are zero. */
 struct op_attrs {
-    uint32_t accumulate; /* bit i: OUT operand i is added to */
+    uint32_t accumulate; /* bit i: OUT operand i is added to; rope: turns in place */
     bool transpose_a, transpose_b;
     bool gradient; /* cross_entropy: overwrite the logits with their gradient */
     enum gelu_kind gelu;
@@ -273,13 +273,25 @@ static inline bool op_accumulates(const struct op_call *call, int32_t slot)
     return (call->attrs.accumulate >> slot & 1u) != 0;
 }
 
+/* Returns true if rope turns y, or dx, in place: it has neither gains nor gates. */
+static inline bool op_rope_in_place(const struct op_call *call)
+{
+    return !call->operand[ROPE_FORWARD_GAIN].present && !call->attrs.gated;
+}
+
+/* Returns the operand of rope that is read: x or dy, or what turns in place. */
+static inline int32_t op_rope_rows(const struct op_call *call)
+{
+    return op_rope_in_place(call) ? (int32_t)ROPE_FORWARD_Y : (int32_t)ROPE_FORWARD_X;
+}
+
 /* Returns the size of a head of rope.  The first elements turn, as many as the table has columns.
  */
 static inline int64_t op_rope_size(const struct op_call *call)
 {
     const int64_t gates =
         call->attrs.gated && call->kind == OP_ROPE_FORWARD ? call->attrs.heads : 0;
-    return op_columns(call, ROPE_FORWARD_X) /
+    return op_columns(call, op_rope_rows(call)) /
            (call->attrs.heads + 2 * call->attrs.kv_heads + gates);
 }
 

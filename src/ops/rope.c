@@ -13,13 +13,13 @@
  * the queries, then those of the keys, the mean is over a head (Qwen3).  If there are (H + KV) D,
  * it is over all heads of the queries, or of the keys (OLMo 2).  g is gain + gain_offset.  The
  * backward computes r again.  With dz, which is dy turned back, and xh = x r:
- *   dx = r (dz g - xh mean(dz g xh)),  dgain = sum dz xh;  without gains dx = dz
+ *   dx = r (dz g - xh mean(dz g xh)),  dgain = sum dz xh
  *
  * With attrs.gated a row of x has H heads more: behind each head of the queries is its gate, which
  * rope passes over (ops/gate.c).  dx then accumulates, and leaves the gates' columns as they are.
  *
- * The first operands of both ops have the same numbers.  y may be x unless that has gates; dx may
- * be dy if there are neither gates nor gains.
+ * Without gains and gates y turns in place, and so does the gradient: x and dy are absent, and y
+ * and dx accumulate.  The first operands of both ops have the same numbers.
  */
 #include <math.h>
 
@@ -30,25 +30,42 @@ _Static_assert((int)ROPE_FORWARD_GAIN == (int)ROPE_BACKWARD_GAIN,
                "the first operands are the same");
 _Static_assert((int)ROPE_FORWARD_Y == (int)ROPE_BACKWARD_DX, "the first operands are the same");
 
+static bool in_place_check(const struct op_call *call)
+{
+    const struct operand *y = &call->operand[ROPE_FORWARD_Y];
+    const bool in_place = op_rope_in_place(call), is_backward = call->kind == OP_ROPE_BACKWARD;
+    return infer_expect(
+               call->operand[ROPE_FORWARD_X].present != in_place && (!in_place || y->present), call,
+               "operand %s must be present exactly with gains or gates; otherwise %s turns in place",
+               op_operand_name(call->kind, ROPE_FORWARD_X),
+               op_operand_name(call->kind, ROPE_FORWARD_Y)) &&
+           infer_expect(!y->present || op_accumulates(call, ROPE_FORWARD_Y) ==
+                                           (in_place || (is_backward && call->attrs.gated)),
+                        call, "%s must accumulate exactly when it turns in place%s",
+                        op_operand_name(call->kind, ROPE_FORWARD_Y),
+                        is_backward ? " or x has gates" : "");
+}
+
 static bool heads_check(const struct op_call *call)
 {
     const int64_t heads = call->attrs.heads, kv_heads = call->attrs.kv_heads,
                   turned = op_columns(call, ROPE_FORWARD_TABLE);
     const int64_t gates = call->attrs.gated && call->kind == OP_ROPE_FORWARD ? heads : 0,
-                  columns = op_columns(call, ROPE_FORWARD_X), all = heads + 2 * kv_heads + gates,
+                  columns = op_columns(call, op_rope_rows(call)),
+                  all = heads + 2 * kv_heads + gates,
                   size = heads >= 1 && kv_heads >= 1 && columns % all == 0 ? columns / all : 0;
     return infer_expect(
         size >= turned && size % 2 == 0 && turned % 2 == 0, call,
         "operand %s has %" PRId64 " columns, expected those of %" PRId64 " heads and 2 x %" PRId64
         " key-value heads of an even size, of which the table turns %" PRId64,
-        op_operand_name(call->kind, ROPE_FORWARD_X), columns, heads, kv_heads, turned);
+        op_operand_name(call->kind, op_rope_rows(call)), columns, heads, kv_heads, turned);
 }
 
 static bool rope_check(const struct op_call *call, struct infer_sizes *sizes)
 {
     const struct operand *gain = &call->operand[ROPE_FORWARD_GAIN],
                          *table = &call->operand[ROPE_FORWARD_TABLE];
-    if (!infer_time(call, ROPE_FORWARD_X) || !heads_check(call))
+    if (!in_place_check(call) || !infer_time(call, op_rope_rows(call)) || !heads_check(call))
         return false;
     const int64_t plain = (call->attrs.heads + 2 * call->attrs.kv_heads) * op_rope_size(call);
     infer_size_set(sizes, 'W', plain);
@@ -68,7 +85,7 @@ static bool rope_check(const struct op_call *call, struct infer_sizes *sizes)
 /* Returns the number of elements of the queries and keys. */
 static double turned_elements(const struct op_call *call)
 {
-    return (double)op_rows(call, ROPE_FORWARD_X) *
+    return (double)op_rows(call, op_rope_rows(call)) *
            (double)(call->attrs.heads + call->attrs.kv_heads) * (double)op_rope_size(call);
 }
 
@@ -83,16 +100,15 @@ static enum gt_status rope_forward_differentiate(struct autodiff *ad, const stru
 {
     const int32_t x = op->operand[ROPE_FORWARD_X], gain = op->operand[ROPE_FORWARD_GAIN];
     union op_arguments backward = {.ROPE_BACKWARD = {
-                                       .dy = dy,
                                        .table = op->operand[ROPE_FORWARD_TABLE],
                                        .scalars = op->operand[ROPE_FORWARD_SCALARS],
-                                       .gain = autodiff_saved(ad, gain),
                                        .attrs = op->attrs,
                                    }};
-    if (gain == TENSOR_NONE && !op->attrs.gated) {
-        TRY(autodiff_target_in_place(ad, op->operand[ROPE_FORWARD_Y], x, ROPE_BACKWARD_DX,
-                                     &backward));
+    if (x == TENSOR_NONE) {
+        backward.ROPE_BACKWARD.dx = dy;
     } else {
+        backward.ROPE_BACKWARD.dy = dy;
+        backward.ROPE_BACKWARD.gain = autodiff_saved(ad, gain);
         backward.ROPE_BACKWARD.x = gain == TENSOR_NONE ? TENSOR_NONE : autodiff_saved(ad, x);
         TRY(autodiff_target(ad, x, ROPE_BACKWARD_DX, &backward));
         if (gain != TENSOR_NONE)
@@ -101,26 +117,33 @@ static enum gt_status rope_forward_differentiate(struct autodiff *ad, const stru
     return autodiff_emit(ad, op, OP_ROPE_BACKWARD, &backward);
 }
 
+/* In place only what turns is touched. */
 static double rope_rows(const struct op_call *call, int32_t slot)
 {
-    return slot == ROPE_FORWARD_TABLE ? (double)call->attrs.time : INFINITY;
+    const double turned =
+        (double)op_columns(call, ROPE_FORWARD_TABLE) * (call->attrs.heads + call->attrs.kv_heads);
+    if (slot == ROPE_FORWARD_TABLE)
+        return (double)call->attrs.time;
+    return slot == ROPE_FORWARD_Y && op_rope_in_place(call)
+               ? (double)op_rows(call, slot) * turned / (double)op_columns(call, slot)
+               : INFINITY;
 }
 
 /* Two numbers for each mean. */
 static size_t rope_forward_workspace_cap(const struct op_call *call)
 {
     const int64_t means =
-        op_rows(call, ROPE_FORWARD_X) * (call->attrs.heads + call->attrs.kv_heads);
+        op_rows(call, op_rope_rows(call)) * (call->attrs.heads + call->attrs.kv_heads);
     return call->operand[ROPE_FORWARD_GAIN].present ? (size_t)(2 * means) * sizeof(float) : 0;
 }
 
 const struct op_declaration op_rope_forward = {
     OP_NAMED(rope_forward, ROPE_FORWARD),
-    .operand = {[ROPE_FORWARD_X] = {OPERAND_IN | OPERAND_SAVED, "NX"},
+    .operand = {[ROPE_FORWARD_X] = {OPERAND_IN | OPERAND_SAVED | OPERAND_OPTIONAL, "NX"},
                 [ROPE_FORWARD_TABLE] = {OPERAND_IN, "PD", DTYPES_F32},
                 [ROPE_FORWARD_SCALARS] = SCALARS(OPERAND_IN),
                 [ROPE_FORWARD_GAIN] = {OPERAND_IN | OPERAND_SAVED | OPERAND_OPTIONAL, "G"},
-                [ROPE_FORWARD_Y] = {OPERAND_OUT, "NW"}},
+                [ROPE_FORWARD_Y] = {OPERAND_OUT | OPERAND_ACCUMULATES, "NW"}},
     .recompute = RECOMPUTE_CLASS_QKV,
     .check = rope_check,
     .flops = rope_forward_flops,
@@ -134,10 +157,7 @@ static bool rope_backward_check(const struct op_call *call, struct infer_sizes *
     const bool has_gain = call->operand[ROPE_BACKWARD_GAIN].present;
     return rope_check(call, sizes) &&
            infer_check(call, ROPE_BACKWARD_X, DTYPES_FLOAT,
-                       SHAPE2(op_rows(call, ROPE_BACKWARD_DY), sizes->letter['X' - 'A'])) &&
-           infer_expect(!call->operand[ROPE_BACKWARD_DX].present ||
-                            op_accumulates(call, ROPE_BACKWARD_DX) == call->attrs.gated,
-                        call, "dx must accumulate exactly when x has gates") &&
+                       SHAPE2(op_rows(call, op_rope_rows(call)), sizes->letter['X' - 'A'])) &&
            infer_expect(call->operand[ROPE_BACKWARD_X].present == has_gain &&
                             call->operand[ROPE_BACKWARD_DGAIN].present == has_gain,
                         call, "operands x and dgain must be present exactly when operand gain is");
@@ -158,7 +178,7 @@ static size_t rope_backward_workspace_cap(const struct op_call *call)
 
 const struct op_declaration op_rope_backward = {
     OP_NAMED(rope_backward, ROPE_BACKWARD),
-    .operand = {[ROPE_BACKWARD_DY] = {OPERAND_IN, "NW"},
+    .operand = {[ROPE_BACKWARD_DY] = {OPERAND_IN | OPERAND_OPTIONAL, "NW"},
                 [ROPE_BACKWARD_TABLE] = {OPERAND_IN, "PD", DTYPES_F32},
                 [ROPE_BACKWARD_SCALARS] = SCALARS(OPERAND_IN),
                 [ROPE_BACKWARD_GAIN] = {OPERAND_IN | OPERAND_OPTIONAL, "G"},

@@ -110,7 +110,10 @@ static int32_t toy_rmsnorm(struct toy *toy, int32_t x, int32_t gain)
 
 static int32_t toy_rope(struct toy *toy, struct op_attrs attrs, int32_t x, int32_t gain)
 {
-    const int32_t operands[] = {x, toy->table, toy->scalars, gain, TENSOR_NONE};
+    const bool in_place = gain == TENSOR_NONE && !attrs.gated;
+    const int32_t operands[] = {in_place ? TENSOR_NONE : x, toy->table, toy->scalars, gain,
+                                in_place ? x : TENSOR_NONE};
+    attrs.accumulate = in_place ? 1u << ROPE_FORWARD_Y : 0;
     return toy_op(toy, 0, OP_ROPE_FORWARD, attrs, operands, ROPE_FORWARD_Y);
 }
 

@@ -106,7 +106,9 @@ int32_t cases_count(enum op_kind kind, enum dtype dtype)
 static bool case_infer(struct check_case *check)
 {
     uint32_t accumulate = check->call.attrs.accumulate;
-    check->call.attrs.accumulate = 0;
+    for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++)
+        if (!case_operand(check, slot)->present)
+            check->call.attrs.accumulate &= ~(1u << slot);
     if (!op_infer(&check->call))
         return false;
     check->call.attrs.accumulate = accumulate;

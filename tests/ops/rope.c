@@ -42,13 +42,13 @@ static struct head head_of(const struct op_call *call, double *const *value, int
     return head;
 }
 
-/* Returns mean(x^2) over the span, and r and its relative term. */
 /* Returns the place in x of element i of the span that shares a mean. */
 static int64_t mean_at(const struct head *head, int64_t i)
 {
     return head->mean_first + i / head->size * head->mean_step * head->size + i % head->size;
 }
 
+/* Returns r of the span, and its relative term. */
 static double ref_r(const struct op_call *call, const double *x, const struct head *head,
                     double *out_term)
 {
@@ -65,42 +65,47 @@ static double gain_at(const struct op_call *call, const double *gain, int64_t i)
     return gain[i] + (double)call->attrs.gain_offset;
 }
 
-/* Writes element i of dx; `term` is that of the value, or exact. */
+/* Writes element i of dx, which with gates is added to; `term` is that of the value, or exact. */
 static void ref_dx(const struct op_call *call, const struct ref_tensors *t, int64_t i, double value,
                    double term)
 {
-    const double before = ref_before(call, t, ROPE_BACKWARD_DX, i);
-    const bool adds = op_accumulates(call, ROPE_BACKWARD_DX);
+    const bool adds = call->attrs.gated;
+    const double before = adds ? ref_before(call, t, ROPE_BACKWARD_DX, i) : 0.0;
     t->value[ROPE_BACKWARD_DX][i] = before + value;
     t->term[ROPE_BACKWARD_DX][i] =
         !adds ? term : (term == REF_EXACT ? 0.0 : term) + fabs(before) + fabs(value);
 }
 
-/* The values, and in dx the gates, which stay. */
+/* Returns what is read: x or dy, or what turns in place. */
+static const double *ref_in(const struct op_call *call, const struct ref_tensors *t)
+{
+    return t->value[op_rope_rows(call)];
+}
+
+/* The values, which in place stay, and in dx the gates, which stay. */
 static void ref_values(const struct op_call *call, const struct ref_tensors *t)
 {
-    const bool backward = call->kind == OP_ROPE_BACKWARD;
-    for (int64_t i = 0; backward && i < op_elements(call, ROPE_BACKWARD_DX); i++)
-        t->term[ROPE_BACKWARD_DX][i] = REF_EXACT;
+    for (int64_t i = 0; i < op_elements(call, ROPE_FORWARD_Y); i++)
+        t->term[ROPE_FORWARD_Y][i] = REF_EXACT;
+    if (op_rope_in_place(call))
+        return;
     for (int64_t k = 0; k < op_rows(call, ROPE_FORWARD_X) * call->attrs.kv_heads; k++) {
         const struct head head = head_of(call, t->value, k / call->attrs.kv_heads,
                                          turned_heads(call) + k % call->attrs.kv_heads);
         for (int64_t i = 0; i < head.size; i++) {
-            if (backward) {
+            if (call->kind == OP_ROPE_BACKWARD)
                 ref_dx(call, t, head.at + i, t->value[ROPE_BACKWARD_DY][head.plain + i], REF_EXACT);
-                continue;
-            }
-            t->value[ROPE_FORWARD_Y][head.plain + i] = t->value[ROPE_FORWARD_X][head.at + i];
-            t->term[ROPE_FORWARD_Y][head.plain + i] = REF_EXACT;
+            else
+                t->value[ROPE_FORWARD_Y][head.plain + i] = t->value[ROPE_FORWARD_X][head.at + i];
         }
     }
 }
 
 static void ref_rope_forward(const struct op_call *call, const struct ref_tensors *t)
 {
-    const double *x = t->value[ROPE_FORWARD_X], *gain = t->value[ROPE_FORWARD_GAIN];
+    const double *x = ref_in(call, t), *gain = t->value[ROPE_FORWARD_GAIN];
     ref_values(call, t);
-    for (int64_t k = 0; k < op_rows(call, ROPE_FORWARD_X) * turned_heads(call); k++) {
+    for (int64_t k = 0; k < op_rows(call, ROPE_FORWARD_Y) * turned_heads(call); k++) {
         struct head head = head_of(call, t->value, k / turned_heads(call), k % turned_heads(call));
         double r_term, r = ref_r(call, x, &head, &r_term);
         for (int64_t i = 0; i < head.half; i++) {
@@ -161,9 +166,9 @@ static void ref_head_gradient(const struct op_call *call, const struct ref_tenso
 
 static void ref_rope_backward(const struct op_call *call, const struct ref_tensors *t)
 {
-    const double *dy = t->value[ROPE_BACKWARD_DY], *x = t->value[ROPE_BACKWARD_X],
+    const double *dy = ref_in(call, t), *x = t->value[ROPE_BACKWARD_X],
                  *gain = t->value[ROPE_BACKWARD_GAIN];
-    int64_t rows = op_rows(call, ROPE_BACKWARD_DY), size = op_rope_size(call),
+    int64_t rows = op_rows(call, ROPE_BACKWARD_DX), size = op_rope_size(call),
             turned = turned_heads(call);
     ref_values(call, t);
     for (int64_t i = 0; i < op_elements(call, ROPE_BACKWARD_DGAIN); i++) {
@@ -173,7 +178,7 @@ static void ref_rope_backward(const struct op_call *call, const struct ref_tenso
     for (int64_t k = 0; k < rows * turned; k++) {
         struct head head = head_of(call, t->value, k / turned, k % turned);
         double second = 0.0, second_size = 0.0;
-        for (int64_t i = 0; gain == NULL && i < head.half; i++) { /* dx may be dy */
+        for (int64_t i = 0; gain == NULL && i < head.half; i++) {
             int64_t first = head.at + i, last = first + head.half;
             double sizes[2], a = ref_back(dy, &head, i, &sizes[0]),
                              b = ref_back(dy, &head, i + head.half, &sizes[1]);
@@ -210,8 +215,8 @@ static void ref_rope_backward(const struct op_call *call, const struct ref_tenso
 
 /* ---- cases ---- */
 
-/* Makes the first operands, which both ops have.  A fifth of the cases has no gains; in a third, a
- * part of each head turns. */
+/* Makes the first operands, which both ops have.  A fifth of the cases has no gains, and turns in
+ * place unless it has gates; in a third, a part of each head turns. */
 static void make_rope_forward(struct maker *maker)
 {
     static const int32_t kv_heads[] = {1, 2, 3, 4};
@@ -225,14 +230,16 @@ static void make_rope_forward(struct maker *maker)
     attrs->epsilon = 1e-5f;
     attrs->gain_offset = maker->index % 2 != 0 ? 1.0f : 0.0f;
     attrs->gated = maker->index % 7 >= 4;
+    const bool has_gains = maker->index % 5 != 0, in_place = !has_gains && !attrs->gated;
     int64_t turned = (int64_t)attrs->heads + attrs->kv_heads,
             gates = attrs->gated && maker->check->call.kind == OP_ROPE_FORWARD ? attrs->heads : 0;
-    case_tensor(maker, ROPE_FORWARD_X, maker->dtype, samples * time,
+    attrs->accumulate = in_place ? 1u << ROPE_FORWARD_Y : 0;
+    case_tensor(maker, in_place ? ROPE_FORWARD_Y : ROPE_FORWARD_X, maker->dtype, samples * time,
                 (turned + attrs->kv_heads + gates) * 2 * half);
     case_tensor(maker, ROPE_FORWARD_TABLE, DTYPE_F32, time + random_below(&maker->random, 9),
                 maker->index % 3 != 2 ? 2 * half : 2 * (1 + random_below(&maker->random, half)));
     case_scalars(maker, ROPE_FORWARD_SCALARS);
-    if (maker->index % 5 != 0)
+    if (has_gains)
         case_tensor(maker, ROPE_FORWARD_GAIN, maker->kept,
                     (maker->index % 5 < 3 ? 2 : turned) * 2 * half, 0);
 }
@@ -243,7 +250,7 @@ static void make_rope_backward(struct maker *maker)
     const struct operand *dy = case_operand(maker->check, ROPE_BACKWARD_DY);
     const struct operand *gain = case_operand(maker->check, ROPE_BACKWARD_GAIN);
     const struct op_attrs *attrs = case_attrs(maker);
-    const uint32_t adds = attrs->gated ? 1u << ROPE_BACKWARD_DX : 0u;
+    const uint32_t adds = attrs->gated ? 1u << ROPE_BACKWARD_DX : attrs->accumulate;
     const int64_t columns = dy->dims[1] / (attrs->heads + 2 * attrs->kv_heads) *
                             op_rope_place(attrs, attrs->heads + 2 * attrs->kv_heads);
     case_accumulate(maker, adds);
@@ -284,11 +291,12 @@ static void inputs_rope(const struct check_case *check, double *const *value, st
         value[ROPE_FORWARD_TABLE][p * size + size / 2 + k] = sin(angle);
     }
     if (check->inputs == INPUTS_SMALL && check->call.kind == OP_ROPE_FORWARD)
-        inputs_scale(check, ROPE_FORWARD_X, value[ROPE_FORWARD_X], 1e-2, 0.0);
+        inputs_scale(check, op_rope_rows(&check->call), value[op_rope_rows(&check->call)], 1e-2,
+                     0.0);
     if (check->inputs == INPUTS_SMALL && check->call.kind == OP_ROPE_BACKWARD &&
         value[ROPE_BACKWARD_X] != NULL)
         inputs_scale(check, ROPE_BACKWARD_X, value[ROPE_BACKWARD_X], 1e-2, 0.0);
-    inputs_huge(check, ROPE_FORWARD_X, value, HUGE_SCALE);
+    inputs_huge(check, op_rope_rows(&check->call), value, HUGE_SCALE);
     inputs_huge(check, ROPE_FORWARD_GAIN, value, HUGE_SCALE);
 }
 

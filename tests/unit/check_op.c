@@ -279,31 +279,40 @@ TEST(rope_shapes_and_refusals)
     call.operand[ROPE_FORWARD_X] = matrix(DTYPE_BF16, 8, 30);
     call.operand[ROPE_FORWARD_TABLE] = matrix(DTYPE_F32, 4, 6);
     call.operand[ROPE_FORWARD_SCALARS] = vector(DTYPE_I32, SCALAR_WORDS);
+    refuses(call,
+            "operand x must be present exactly with gains or gates; otherwise y turns in place");
+    call.operand[ROPE_FORWARD_Y] = call.operand[ROPE_FORWARD_X];
+    call.operand[ROPE_FORWARD_X].present = false;
+    call.attrs.accumulate = 1u << ROPE_FORWARD_Y;
     struct op_call good = call;
     ck_assert(op_infer(&good));
-    ck_assert_int_eq(good.operand[ROPE_FORWARD_Y].dims[1], 30);
     ck_assert(op_flops(&good) == 3.0 * 8 * 24);
-    ck_assert(op_bytes(&good) == 2.0 * 2 * 8 * 30 + 4.0 * (4 * 6 + SCALAR_WORDS));
+    ck_assert(op_bytes(&good) == 2.0 * 2 * 8 * 24 + 4.0 * (4 * 6 + SCALAR_WORDS));
     call.operand[ROPE_FORWARD_TABLE].dims[0] = 3;
     refuses(call, "rope_forward: operand table has 3 positions, expected at least time = 4");
     call.operand[ROPE_FORWARD_TABLE] = matrix(DTYPE_F32, 4, 5);
     refuses(
         call,
-        "x has 30 columns, expected those of 3 heads and 2 x 1 key-value heads of an even size");
+        "y has 30 columns, expected those of 3 heads and 2 x 1 key-value heads of an even size");
     call.operand[ROPE_FORWARD_TABLE].dims[1] = 8;
     refuses(call, "of which the table turns 8");
     good.operand[ROPE_FORWARD_TABLE].dims[1] = 4;
     ck_assert(op_infer(&good));
     call.operand[ROPE_FORWARD_TABLE].dims[1] = 6;
-    call.operand[ROPE_FORWARD_GAIN] = vector(DTYPE_F32, 12);
-    ck_assert(op_infer(&call));
+    call.operand[ROPE_FORWARD_X] = matrix(DTYPE_BF16, 8, 30);
     call.operand[ROPE_FORWARD_Y].present = false;
+    call.operand[ROPE_FORWARD_GAIN] = vector(DTYPE_F32, 12);
+    call.attrs.accumulate = 0;
+    ck_assert(op_infer(&call));
+    ck_assert_int_eq(call.operand[ROPE_FORWARD_Y].dims[1], 30);
     call.operand[ROPE_FORWARD_GAIN] = vector(DTYPE_F32, 6);
     refuses(call, "operand gain is [6], expected [12] or [24]");
     struct op_call back = good;
     back.kind = OP_ROPE_BACKWARD;
     ck_assert(op_infer(&back));
+    back.operand[ROPE_BACKWARD_DY] = matrix(DTYPE_BF16, 8, 30);
     back.operand[ROPE_BACKWARD_GAIN] = vector(DTYPE_F32, 24);
+    back.attrs.accumulate = 0;
     refuses(back, "operands x and dgain must be present exactly when operand gain is");
     back.operand[ROPE_BACKWARD_X] = matrix(DTYPE_BF16, 8, 30);
     back.operand[ROPE_BACKWARD_DGAIN] = vector(DTYPE_F32, 24);
@@ -311,7 +320,7 @@ TEST(rope_shapes_and_refusals)
     /* Gates: 3 more heads of 6 columns, whose gradient is there already. */
     back.attrs.gated = true;
     back.operand[ROPE_BACKWARD_X] = back.operand[ROPE_BACKWARD_DX] = matrix(DTYPE_BF16, 8, 48);
-    refuses(back, "dx must accumulate exactly when x has gates");
+    refuses(back, "dx must accumulate exactly when it turns in place or x has gates");
     back.attrs.accumulate = 1u << ROPE_BACKWARD_DX;
     ck_assert(op_infer(&back));
     back.operand[ROPE_BACKWARD_DX].dims[1] = 30;

@@ -2,26 +2,27 @@
  * without gains, one head.
  *
  * A lane takes eight pairs at a time: the same eight columns of both halves of what turns of a
- * head, or of both halves of the rest.  A warp holds as many teams as fit, so that small heads keep
- * its lanes busy.  With gains the team first
- * sums the squares, and in the backward the products of the gradient, in fp32; then it reads its
- * pairs once more, from the cache.  The backward with gains (GAINS) takes a part of the rows in
- * each block: each team adds up its share of dgain in its own strip, and at the end the strips are
- * added in order into the workspace.
+ * head, or, unless it turns in place, of both halves of the rest.  A warp holds as many teams as
+ * fit, so that small heads keep its lanes busy.  With gains the team first sums the squares, and in
+ * the backward the products of the gradient, in fp32; then it reads its pairs once more, from the
+ * cache.  The backward with gains (GAINS) takes a part of the rows in each block: each team adds up
+ * its share of dgain in its own strip, and at the end the strips are added in order into the
+ * workspace.
  */
 #include "backends/cuda/cuda_floats.h"
 
 struct rope_args {
-    struct cuda_floats in, gain, out, x; /* in: x, or dy; x: backward with gains */
+    struct cuda_floats in, gain, out, x; /* in: x or dy, or out; x: backward with gains */
     const float *table;
     const union scalar_word *scalars;
     float *strips; /* GAINS: [parts] */
     int64_t rows, time, parts, strip_floats;
-    int32_t size, turned, heads, kv_heads, means,
-        lanes; /* turned: of a head's size; means: of a row; 2 are over all heads; 0 without gains
-                */
+    int32_t size, turned, heads, kv_heads, lanes; /* turned: of a head's size */
+    int32_t means;  /* of a row; 2 are over all heads; 0 without gains */
+    int32_t groups; /* of heads in a row, each of a team */
     float epsilon, gain_offset;
     bool is_backward;
+    bool in_place; /* in is out, and only what turns is touched */
     bool gated; /* rows of x and dx have a gate behind each head of the queries; dx accumulates */
     bool is_shared; /* GAINS: each team sums in shared memory; else the block's one team sums in
                        `strips` */
@@ -37,10 +38,9 @@ struct team {
 
 DEVICE struct team team_of(const struct rope_args &args, int64_t at)
 {
-    const int32_t groups = args.means == 2 ? 3 : args.heads + 2 * args.kv_heads,
-                  group = (int32_t)(at % groups);
+    const int32_t group = (int32_t)(at % args.groups);
     struct team team;
-    team.n = at / groups;
+    team.n = at / args.groups;
     team.position = args.scalars[SCALAR_POSITION].i + team.n % args.time;
     team.first = args.means != 2 ? group
                  : group == 0    ? 0
@@ -65,10 +65,11 @@ DEVICE int32_t tiles_of(int32_t columns)
     return (columns + CUDA_GROUP - 1) / CUDA_GROUP;
 }
 
-/* The groups of pairs of a head. */
+/* The groups of pairs of a head that a team takes. */
 DEVICE int32_t head_tiles(const struct rope_args &args)
 {
-    return tiles_of(args.turned / 2) + tiles_of((args.size - args.turned) / 2);
+    return tiles_of(args.turned / 2) +
+           (args.in_place ? 0 : tiles_of((args.size - args.turned) / 2));
 }
 
 DEVICE void pairs_place(const struct rope_args &args, const struct team &team, int32_t item,
@@ -256,8 +257,7 @@ DEVICE void groups_walk(const struct rope_args &args, int64_t first, int64_t str
 template <bool GAINS>
 static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES, 2) rope(struct rope_args args)
 {
-    const int64_t teams = WARP_LANES / args.lanes,
-                  groups = args.means == 2 ? 3 : args.heads + 2 * args.kv_heads;
+    const int64_t teams = WARP_LANES / args.lanes, groups = args.groups;
     if constexpr (!GAINS) {
         groups_walk<false>(args, ((int64_t)blockIdx.x * CUDA_ROW_WARPS + cuda_warp()) * teams,
                            (int64_t)gridDim.x * CUDA_ROW_WARPS * teams, args.rows * groups, NULL);
@@ -295,6 +295,9 @@ static cudaError_t rope_launch(cudaStream_t stream, const struct cuda_args &args
         (size_t)(WARP_LANES / args.threads * (args.strip_floats + args.threads)) * sizeof(float);
     const size_t fitting = has_strips ? CUDA_SHARED_DEFAULT_BYTES / warp_bytes : CUDA_ROW_WARPS;
     const unsigned warps = fitting < CUDA_ROW_WARPS ? (unsigned)fitting : CUDA_ROW_WARPS;
+    const bool in_place = args.strips == 0 && !args.attrs.gated;
+    const int32_t groups =
+        args.strips == 2 ? 3 : args.attrs.heads + (in_place ? 1 : 2) * args.attrs.kv_heads;
     const struct rope_args own = {args.operand[ROPE_FORWARD_X],
                                   args.operand[ROPE_FORWARD_GAIN],
                                   args.operand[ROPE_FORWARD_Y],
@@ -310,11 +313,13 @@ static cudaError_t rope_launch(cudaStream_t stream, const struct cuda_args &args
                                   args.turned,
                                   args.attrs.heads,
                                   args.attrs.kv_heads,
-                                  args.strips,
                                   args.threads,
+                                  args.strips,
+                                  groups,
                                   args.attrs.epsilon,
                                   args.attrs.gain_offset,
                                   is_backward,
+                                  in_place,
                                   args.attrs.gated,
                                   warps > 0,
                                   args.walk.aligned};

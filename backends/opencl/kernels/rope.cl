@@ -1,10 +1,10 @@
-/* rope_forward and rope_backward: queries and keys turn by pairs, values are copied.
+/* rope_forward and rope_backward: queries and keys turn by pairs.
  *
- * `in` is x or dy, and `out` y or dx; x is present in the backward with gains.  With gains,
- * gt_rope_statistics makes r and mean(dz g xh) of each mean, one group each, in the workspace.  A
- * row has `means` of them: 2 of all heads of the queries and of the keys, one of each head, or
- * none.  If `gated`, rows of x and dx have a gate behind each head of the queries, and dx
- * accumulates.
+ * `in` is x or dy, and `out` y or dx; x is present in the backward with gains.  If `in` is absent,
+ * `out` turns in place, and the rest of it is not touched.  With gains, gt_rope_statistics makes r
+ * and mean(dz g xh) of each mean, one group each, in the workspace.  A row has `means` of them: 2
+ * of all heads of the queries and of the keys, one of each head, or none.  If `gated`, rows of x
+ * and dx have a gate behind each head of the queries, and dx accumulates.
  */
 #define GT_ROPE_ANGLE(n) ((GT_SCALAR(POSITION).i + (n) % time) * turned)
 /* Element i of the head at `at`, turned back. */
@@ -69,18 +69,19 @@ gt_rope_statistics(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, GT_T
     }
 }
 
-/* The first work-items of a row take a pair each, the others an element of the values. */
+/* The first work-items of a row take a pair each, the others, unless in place, an element of the
+ * values. */
 __kernel void gt_rope(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, GT_TENSOR(gain),
                       GT_TENSOR(out), GT_TENSOR(x), GT_ARRAY(const float, statistics), long size,
                       long turned, long heads, long kv_heads, long means, long time, int gated,
                       int backward, float gain_offset)
 {
-    const bool adds = gated && backward;
-    const long columns = (heads + 2 * kv_heads) * size, pairs = (heads + kv_heads) * (size / 2),
-               half_turned = turned / 2;
+    const bool adds = gated && backward, in_place = in_dtype < 0;
+    const long pairs = (heads + kv_heads) * (size / 2), half_turned = turned / 2,
+               items = in_place ? pairs : pairs + kv_heads * size;
     long n;
-    const long item = gt_column(columns - pairs, &n);
-    if (item >= columns - pairs)
+    const long item = gt_column(items, &n);
+    if (item >= items)
         return;
     if (item >= pairs) {
         const long value = item - pairs, head = heads + kv_heads,
@@ -101,7 +102,10 @@ __kernel void gt_rope(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, G
     const long mean = 2 * (n * means + gt_rope_mean(head, heads, means));
     const float cosine = turns ? GT_AT(table, angle) : 1.0f,
                 sine = turns ? GT_AT(table, angle + half_turned) : 0.0f;
-    float a = GT_LOAD(in, at), b = GT_LOAD(in, at + apart);
+    if (in_place && !turns)
+        return;
+    float a = in_place ? GT_LOAD(out, at) : GT_LOAD(in, at),
+          b = in_place ? GT_LOAD(out, at + apart) : GT_LOAD(in, at + apart);
     if (backward && turns) {
         const float back = a * cosine + b * sine;
         b = b * cosine - a * sine;

@@ -138,7 +138,7 @@ for shell in bash zsh fish; do
 done
 if command -v bash >/dev/null; then
     check "a key" is "$(completed --learning_r)" "--learning_rate="
-    check "a choice" is "$(completed --arch=qwen)" "qwen2 qwen3"
+    check "a choice" is "$(completed --arch=qwen)" "qwen2 qwen3 qwen3_5"
     : >a_file.py
     check "a file" is "$(completed a_fi)" a_file.py
     check "a file after =" is "$(completed --out_dir=a_fi)" a_file.py

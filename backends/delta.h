@@ -104,6 +104,14 @@ DELTA_FUNCTION long delta_at(const struct delta_net *net, const struct delta_row
     return (rows->sample + rows->first + i) * net->row;
 }
 
+/* Returns where x has q, or k, of a key head in row i. */
+DELTA_FUNCTION long delta_key_at(const struct delta_net *net, const struct delta_rows *rows, int i,
+                                 int key_head, int is_key)
+{
+    return delta_at(net, rows, i) +
+           (long)(is_key ? net->key_heads + key_head : key_head) * net->size;
+}
+
 /* Packs q and k of a key head, normalised. */
 DELTA_FUNCTION void delta_keys_make(const struct delta_net *net, const struct delta_rows *rows,
                                     int key_head, const struct delta_work *work)
@@ -111,8 +119,7 @@ DELTA_FUNCTION void delta_keys_make(const struct delta_net *net, const struct de
     const int size = net->size;
     for (int e = DELTA_ITEM; e < 2 * rows->rows; e += DELTA_ITEMS) {
         const int i = e >> 1, is_key = e & 1;
-        const long at =
-            delta_at(net, rows, i) + (long)(is_key ? net->key_heads + key_head : key_head) * size;
+        const long at = delta_key_at(net, rows, i, key_head, is_key);
         DELTA_GLOBAL float *out = (is_key ? work->k : work->q) + i * size;
         float square = 0.0f;
         for (int d = 0; d < size; d++) {
@@ -460,8 +467,7 @@ DELTA_FUNCTION void delta_normal_back(const struct delta_net *net, const struct 
     const int size = net->size;
     for (int e = DELTA_ITEM; e < 2 * rows->rows; e += DELTA_ITEMS) {
         const int i = e >> 1, is_key = e & 1;
-        const long at =
-            delta_at(net, rows, i) + (long)(is_key ? net->key_heads + key_head : key_head) * size;
+        const long at = delta_key_at(net, rows, i, key_head, is_key);
         DELTA_GLOBAL const float *dy = (is_key ? work->dk : work->dq) + i * size;
         float square = 0.0f, product = 0.0f;
         for (int d = 0; d < size; d++) {

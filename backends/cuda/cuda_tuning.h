@@ -73,7 +73,7 @@ extern const struct cuda_shapes_of_op cuda_shapes_of_ops[OP_KIND_COUNT]; /* cuda
 /* Returns the shape of a call. */
 int32_t cuda_shape_of(const struct backend *backend, const struct op_call *call);
 /* Resolves the shape of the first of the calls before it runs for the first time.  While tuning is
- * on, a call without a choice is timed, together with those that one launch may take with it.
+ * on, times a call that has no choice yet, together with the calls that one launch may run with it.
  * Errors: GT_DEVICE. */
 enum gt_status cuda_launch_shape_resolve(struct cuda_backend *cuda, const struct op_call *calls,
                                          size_t count);

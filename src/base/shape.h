@@ -46,9 +46,9 @@ struct shape_row {
                                               NULL: no such word */
     double least, most;                    /* of a real's field, which is in [least, most) */
     bool optional;                         /* files may lack the field */
-    const char
-        *only; /* the architectures that alone have the field, in which 0 cannot be said, with
-                  '|' between them; NULL: all of the family */
+    /* The architectures that alone have the field, with '|' between them; 0 is no value of it.
+     * NULL: all of the family. */
+    const char *only;
 };
 
 const struct shape_row *shape_row_get(enum shape_property property);

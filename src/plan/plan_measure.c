@@ -15,8 +15,8 @@
  *                     ______/      what the blocks keep         \______
  *
  * So the loss with another chunk has as many bytes and seconds more, or fewer, as in a model of one
- * block, which takes no time to build; of a few blocks, if copies to and from host memory run in
- * the loss.
+ * block, which takes no time to build.  If weights or gradients are in host memory, copies run
+ * during the loss, so that model has a few blocks.
  */
 #include "plan/plan_measure.h"
 

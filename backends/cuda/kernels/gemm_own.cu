@@ -282,7 +282,8 @@ DEVICE void product_make(const struct cuda_gemm_own_args &args)
     for (; left > 0; left--) {
         cp_async_wait<stages - 2>(); /* later tiles may be on their way */
         __syncthreads();
-        /* Into the stage before this one: its address takes no register during the products. */
+        /* Loads into the stage before this one, so that no register holds its address during the
+         * products. */
         step_load<T, ROWS, !TRANSPOSE_A, TRANSPOSE_B, WHOLE>(now == tiles ? last : now - stage, &a,
                                                              &b, left >= stages);
         if constexpr (HALF_SUMS) {

@@ -40,31 +40,32 @@ GT_INLINE void delta_store(const struct delta_tensor *tensor, long i, float valu
     } while (0)
 #define DELTA_VALUES long time, long chunks, int heads, int key_heads, int size, int row
 
-#define DELTA_NET(net)         \
-    struct delta_net net;      \
-    net.time = time;           \
-    net.chunks = chunks;       \
-    net.heads = heads;         \
-    net.key_heads = key_heads; \
-    net.size = size;           \
-    net.row = row;             \
-    net.first = 0;             \
-    net.has_first = 0;         \
-    net.states = 0;            \
-    net.state = 0;             \
-    net.is_cached = 0;         \
-    net.continues = 0
+/* Declares a kernel's net.  `values` is its y or dy, `gradients` its dx, or y where it has none. */
+#define DELTA_NET(net, values, gradients) \
+    struct delta_net net;                 \
+    net.time = time;                      \
+    net.chunks = chunks;                  \
+    net.heads = heads;                    \
+    net.key_heads = key_heads;            \
+    net.size = size;                      \
+    net.row = row;                        \
+    net.first = 0;                        \
+    net.has_first = 0;                    \
+    net.states = 0;                       \
+    net.state = 0;                        \
+    net.is_cached = 0;                    \
+    net.continues = 0;                    \
+    DELTA_TENSOR_OF(net.x, x);            \
+    DELTA_TENSOR_OF(net.decay, decay);    \
+    DELTA_TENSOR_OF(net.read, values);    \
+    DELTA_TENSOR_OF(net.dx, gradients)
 
 GT_KERNEL(GT_GROUP)
 gt_gated_delta_forward(GT_TENSOR(x), GT_TENSOR(decay), GT_TENSOR(y), GT_ARRAY(float, states),
                        GT_TENSOR(first), GT_ARRAY(float, work), DELTA_VALUES)
 {
-    DELTA_NET(net);
+    DELTA_NET(net, y, y);
     const long index = gt_group_index(0);
-    DELTA_TENSOR_OF(net.x, x);
-    DELTA_TENSOR_OF(net.decay, decay);
-    DELTA_TENSOR_OF(net.read, y);
-    DELTA_TENSOR_OF(net.dx, y);
     net.states = states + states_at;
     net.has_first = first_dtype >= 0;
     net.first = (__global const int *)first + first_at;
@@ -75,12 +76,8 @@ GT_KERNEL(GT_GROUP)
 gt_gated_delta_cached(GT_TENSOR(x), GT_TENSOR(decay), GT_SCALARS, GT_ARRAY(float, state),
                       GT_TENSOR(y), GT_ARRAY(float, work), DELTA_VALUES)
 {
-    DELTA_NET(net);
+    DELTA_NET(net, y, y);
     const long index = gt_group_index(0);
-    DELTA_TENSOR_OF(net.x, x);
-    DELTA_TENSOR_OF(net.decay, decay);
-    DELTA_TENSOR_OF(net.read, y);
-    DELTA_TENSOR_OF(net.dx, y);
     net.state = state + state_at;
     net.is_cached = 1;
     net.continues = GT_SCALAR(POSITION).i > 0;
@@ -93,12 +90,8 @@ gt_gated_delta_backward(GT_TENSOR(x), GT_TENSOR(decay), GT_TENSOR(dy), GT_ARRAY(
                         GT_TENSOR(first), GT_TENSOR(dx), GT_ARRAY(float, work), DELTA_VALUES,
                         long samples)
 {
-    DELTA_NET(net);
+    DELTA_NET(net, dy, dx);
     const long index = gt_group_index(0), sums = 2 * (long)heads;
-    DELTA_TENSOR_OF(net.x, x);
-    DELTA_TENSOR_OF(net.decay, decay);
-    DELTA_TENSOR_OF(net.read, dy);
-    DELTA_TENSOR_OF(net.dx, dx);
     net.states = states + states_at;
     net.has_first = first_dtype >= 0;
     net.first = (__global const int *)first + first_at;

@@ -15,8 +15,8 @@
  *                     ______/      what the blocks keep         \______
  *
  * So the loss with another chunk has as many bytes and seconds more, or fewer, as in a model of one
- * block, which takes no time to build.  If weights or gradients are in host memory, copies run
- * during the loss, so that model has a few blocks.
+ * block, which is built in no time.  If weights or gradients are in host memory, copies run during
+ * the loss, and these depend on more than one block, so that model has LOSS_BLOCKS_MOVED.
  */
 #include "plan/plan_measure.h"
 

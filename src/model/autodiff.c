@@ -196,6 +196,7 @@ enum gt_status autodiff_emit(struct autodiff *ad, const struct op *of, enum op_k
 {
     ad->pen.layer = of->layer;
     ad->pen.chunk = of->chunk;
+    ad->pen.left_out = of->left_out;
     return graph_op_add(&ad->pen, kind, op_declaration(kind)->name, arguments, NULL);
 }
 
@@ -353,6 +354,7 @@ static enum gt_status backward_emit(struct autodiff *ad, int32_t index)
         ad->pen.pass = PASS_BACKWARD;
         ad->pen.layer = op->layer;
         ad->pen.chunk = op->chunk;
+        ad->pen.left_out = op->left_out;
         TRY(recompute_emit(ad, index));
         TRY(declaration->backward != 0 ? named_backward_emit(ad, op, gradient)
                                        : declaration->differentiate(ad, op, gradient));
@@ -407,7 +409,7 @@ enum gt_status autodiff_run(struct graph *graph, const struct autodiff_options *
 {
     struct autodiff ad = {.graph = graph, .options = options, .tensor_count = graph->tensor_count};
     ad.first = ad.tensor_count;
-    ad.pen = (struct graph_pen){graph, options->program, PASS_BACKWARD, -1, 0, false};
+    ad.pen = graph_pen_make(graph, options->program, PASS_BACKWARD);
     TRY(autodiff_init(&ad));
     TRY(autodiff_walk(&ad));
     hostmem_free(ad.at);

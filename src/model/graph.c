@@ -203,7 +203,8 @@ enum gt_status graph_op_add(const struct graph_pen *pen, enum op_kind kind, cons
                     .attrs = arguments->attrs,
                     .layer = pen->layer,
                     .chunk = pen->chunk,
-                    .recompute = pen->recompute};
+                    .recompute = pen->recompute,
+                    .left_out = pen->left_out};
     memcpy(op.operand, arguments->operand, (size_t)declaration->operands * sizeof op.operand[0]);
     struct op_call call;
     graph_call(graph, &op, &call);
@@ -269,6 +270,7 @@ enum gt_status graph_ops_move(struct graph *graph, int32_t program, int32_t coun
         for (int32_t k = next[i]; k != 0; k = next[k]) {
             merged[made] = p->ops[k];
             merged[made].layer = before->layer;
+            merged[made].left_out = before->left_out;
             merged[made++].chunk = goes_on ? before->chunk : 0;
         }
     }

@@ -74,6 +74,8 @@ struct op {
     int32_t chunk;                    /* loss chunk, 1 ..; 0 outside the loss */
     bool recompute; /* forward op: the backward pass recomputes its outputs instead of keeping them
                      */
+    int32_t left_out; /* so many equal ops, of other blocks or loss chunks, are not in the program:
+                         one that is only measured (left_out.h) */
 };
 
 /* What a program does; see struct model and struct program_io (model.h). */
@@ -143,7 +145,15 @@ struct graph_pen {
     int32_t layer;
     int32_t chunk;
     bool recompute;
+    int32_t left_out;
 };
+
+/* Returns a pen for ops outside the blocks and the loss. */
+static inline struct graph_pen graph_pen_make(struct graph *graph, int32_t program,
+                                              enum op_pass pass)
+{
+    return (struct graph_pen){.graph = graph, .program = program, .pass = pass, .layer = -1};
+}
 
 /* The operands and attributes of an op that is to be added, by name and by index: arguments.GEMM.a
  * is arguments.operand[GEMM_A].  All members have the layout of the first. */
@@ -199,8 +209,8 @@ void graph_ranges(const struct graph *graph, int32_t program, struct tensor_rang
 enum gt_status graph_temporary_add(struct graph *graph, int32_t like, int32_t *out);
 
 /* Moves op count + k of `program`, for each k, to just behind op after[k] of those before `count`;
- * ops behind the same one stay in order.  A moved op gets the layer of the op that it follows, and
- * its loss chunk if that goes on.  Errors: GT_NO_MEMORY. */
+ * ops behind the same one stay in order.  A moved op gets the layer and `left_out` of the op that
+ * it follows, and its loss chunk if that goes on.  Errors: GT_NO_MEMORY. */
 enum gt_status graph_ops_move(struct graph *graph, int32_t program, int32_t count,
                               const int32_t *after);
 

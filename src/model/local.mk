@@ -2,6 +2,7 @@
 libgpttrain_a_SOURCES += \
 	src/model/autodiff.c src/model/autodiff.h \
 	src/model/graph.c src/model/graph.h \
+	src/model/left_out.c src/model/left_out.h \
 	src/model/micro_step.c src/model/micro_step.h \
 	src/model/model.h src/model/model_create.c src/model/model_create.h \
 	src/model/parameters.c src/model/parameters.h \

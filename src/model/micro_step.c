@@ -63,7 +63,7 @@ static enum gt_status rounding_targets(struct model *model, enum program_kind pr
 static enum gt_status rounding_add(struct model *model, int32_t program, bool first,
                                    const struct parameter *to, int32_t from, int32_t sum)
 {
-    struct graph_pen pen = {model->graph, program, PASS_BACKWARD, -1, 0, false};
+    struct graph_pen pen = graph_pen_make(model->graph, program, PASS_BACKWARD);
     return GRAPH_ADD(GRADIENT_ROUND, &pen, to->name, NULL, .x = from, .scalars = model->scalars,
                      .y = sum, .attrs.accumulate = first ? 0 : 1u << GRADIENT_ROUND_Y,
                      .attrs.index_base = to->index_base);
@@ -83,7 +83,7 @@ static enum gt_status rounding_insert(struct model *model, int32_t program, bool
     TRY(HOSTMEM_NEW(graph, (size_t)model->parameters.count, "places of roundings", &after));
     graph_ranges(graph, program, ranges);
     for (int32_t i = 0; i < model->parameters.count; i++) {
-        if (!targets[i].fresh)
+        if (!targets[i].fresh || ranges[targets[i].gradient].last < 0)
             continue;
         TRY(rounding_add(model, program, first, &model->parameters.at[i], targets[i].gradient,
                          sums[i]));
@@ -132,7 +132,7 @@ static enum gt_status moved_list(const struct model *model, int32_t program, con
     for (int32_t i = 0, unit = 0; i < model->parameters.count; i++) {
         const struct parameter *parameter = &model->parameters.at[i];
         const struct tensor_range *range = &ranges[sums[i]];
-        if (sums[i] != accumulator(parameter))
+        if (sums[i] != accumulator(parameter) && range->last >= 0)
             out[(*out_count)++] = (struct moved_gradient){
                 i, unit, accumulator(parameter), sums[i], range->first, range->last};
         unit += parameter->frozen ? 0 : parameter->units;
@@ -176,7 +176,7 @@ static enum gt_status gradients_move(struct model *model, int32_t program, bool 
 {
     struct graph *graph = model->graph;
     const int32_t ops = graph->programs[program].count, most = model->parameters.count;
-    struct insertion line = {.pen = {graph, program, PASS_BACKWARD, -1, 0, false}};
+    struct insertion line = {.pen = graph_pen_make(graph, program, PASS_BACKWARD)};
     struct moved_gradient *moved;
     int32_t count;
     TRY(HOSTMEM_NEW(graph, (size_t)most, "gradients in host memory", &moved));

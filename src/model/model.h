@@ -101,8 +101,9 @@ struct parameter_list {
 /* Which of the training programs to build.  A search measures candidates by their parts. */
 enum train_programs {
     TRAIN_ALL,
-    TRAIN_STEPS, /* only micro-steps, and no first one where others follow, as it differs in nothing
-                    but that it overwrites gradients, unless these live in host memory */
+    TRAIN_STEPS, /* only micro-steps, to be measured: without equal blocks and loss chunks
+                    (left_out.h), and no first one where others follow, as it differs in nothing but
+                    that it overwrites gradients, unless these live in host memory */
     TRAIN_UPDATE /* only what an update runs besides its micro-steps */
 };
 
@@ -147,6 +148,7 @@ struct model {
     struct model_options options;
     struct graph *graph;
     struct parameter_list parameters;
+    int32_t *left_out; /* [n_layer], see left_out.h; NULL: no block is left out */
     int32_t scalars; /* [SCALAR_WORDS] */
     int32_t angles;  /* [block_size, D]: cosines, then sines, of rotary positions; or TENSOR_NONE */
     int32_t local_angles; /* the same of layers with a window, if they have a theta of their own; or

@@ -10,6 +10,7 @@
 
 #include "base/heads.h"
 #include "base/size.h"
+#include "model/left_out.h"
 #include "model/micro_step.h"
 #include "model/parameters.h"
 #include "model/parts.h"
@@ -483,6 +484,8 @@ static enum gt_status programs_build(struct model *model)
     assert(!state_format_is_lean(options->states) || options->dtype == DTYPE_BF16);
     TRY(parameters_create(model->graph, &options->config, &parameters, &model->parameters));
     TRY(tables_add(model));
+    if (options->train && options->train_programs == TRAIN_STEPS)
+        TRY(left_out_find(model));
     if (options->train)
         TRY(train_build(model));
     if (options->evaluate)

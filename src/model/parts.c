@@ -54,7 +54,7 @@ static struct parts_builder builder_of(const struct model *model, int32_t progra
                                        enum op_pass pass, bool first)
 {
     const int32_t ranks = model_ranks(&model->options);
-    return (struct parts_builder){.pen = {model->graph, program, pass, -1, 0, false},
+    return (struct parts_builder){.pen = graph_pen_make(model->graph, program, pass),
                                   .model = model,
                                   .first = first,
                                   .ranks = ranks,
@@ -352,27 +352,31 @@ static int stop_compare(const void *a, const void *b)
     return x->op != y->op ? (x->op > y->op) - (x->op < y->op) : x->parameter - y->parameter;
 }
 
-/* Finds where each part gradient is exchanged, and sorts the parameters by that: a block's matrix
- * where it is complete, all others at the end. */
-static enum gt_status stops_find(const struct model *model, int32_t program, struct stop *out)
+/* Finds where each part gradient that the program makes is exchanged, and sorts the parameters by
+ * that: a block's matrix where it is complete, all others at the end. */
+static enum gt_status stops_find(const struct model *model, int32_t program, struct stop *out,
+                                 int32_t *out_count)
 {
     const struct graph *graph = model->graph;
     const struct program *p = &graph->programs[program];
-    const int32_t count = model->parameters.count;
     struct tensor_range *ranges;
+    int32_t count = 0;
     TRY(HOSTMEM_NEW(graph, (size_t)graph->tensor_count, "program ranges", &ranges));
     graph_ranges(graph, program, ranges);
-    for (int32_t i = 0; i < count; i++) {
+    for (int32_t i = 0; i < model->parameters.count; i++) {
         const struct parameter *parameter = &model->parameters.at[i];
-        const int32_t op = parameter->frozen ? 0 : ranges[parameter->part_gradient].last;
+        const int32_t op = parameter->frozen ? -1 : ranges[parameter->part_gradient].last;
         int32_t end = op;
+        if (op < 0)
+            continue;
         while (end + 1 < p->count && p->ops[end + 1].layer == p->ops[op].layer &&
                p->ops[end + 1].chunk == p->ops[op].chunk)
             end++;
-        out[i] = (struct stop){p->ops[op].layer >= 0 && parameter->group != GROUP_VECTOR ? op : end,
-                               end, i};
+        out[count++] = (struct stop){
+            p->ops[op].layer >= 0 && parameter->group != GROUP_VECTOR ? op : end, end, i};
     }
     qsort(out, (size_t)count, sizeof *out, stop_compare);
+    *out_count = count;
     hostmem_free(ranges);
     return GT_OK;
 }
@@ -380,12 +384,12 @@ static enum gt_status stops_find(const struct model *model, int32_t program, str
 enum gt_status parts_insert(struct model *model, int32_t program, bool first)
 {
     struct graph *graph = model->graph;
-    const int32_t before = graph->programs[program].count, count = model->parameters.count;
+    const int32_t before = graph->programs[program].count;
     struct parts_builder builder = builder_of(model, program, PASS_BACKWARD, first);
     struct stop *stops;
-    int32_t *after = NULL, added = 0;
-    TRY(HOSTMEM_NEW(graph, (size_t)count, "places of exchanges", &stops));
-    TRY(stops_find(model, program, stops));
+    int32_t *after = NULL, added = 0, count;
+    TRY(HOSTMEM_NEW(graph, (size_t)model->parameters.count, "places of exchanges", &stops));
+    TRY(stops_find(model, program, stops, &count));
     for (int32_t i = 0; i < count; i++) {
         const struct stop *stop = &stops[i];
         const struct parameter *parameter = &model->parameters.at[stop->parameter];

@@ -12,6 +12,7 @@
 #include <math.h>
 
 #include "base/size.h"
+#include "model/left_out.h"
 #include "model/parameters.h"
 
 /* Places where dropout acts; the site number of a mask is layer * SITES + place. */
@@ -423,6 +424,9 @@ static enum gt_status build_hidden(struct builder *b, bool keys_only, int32_t *h
     TRY(build_embedding(b, &x));
     for (int32_t layer = 0; layer < b->config->n_layer; layer++) {
         bool last = keys_only && layer == b->config->n_layer - 1;
+        b->pen.left_out = b->model->left_out != NULL ? b->model->left_out[layer] : 0;
+        if (b->pen.left_out == BLOCK_LEFT_OUT)
+            continue;
         b->pen.layer = layer;
         snprintf(b->prefix, sizeof b->prefix, "h.%" PRId32 ".", layer);
         b->level = b->train ? recompute_level_of(&b->model->options.choice.recompute, layer)
@@ -436,6 +440,7 @@ static enum gt_status build_hidden(struct builder *b, bool keys_only, int32_t *h
             TRY(build_mlp(b, &x));
     }
     b->pen.layer = -1;
+    b->pen.left_out = 0;
     b->prefix[0] = '\0';
     b->level = RECOMPUTE_NONE;
     if (keys_only)
@@ -506,7 +511,7 @@ static struct builder builder_make(const struct model *model, const struct progr
                         .io = io,
                         .cache = cache,
                         .train = train,
-                        .pen = {model->graph, io->program, PASS_FORWARD, -1, 0, false}};
+                        .pen = graph_pen_make(model->graph, io->program, PASS_FORWARD)};
     for (int kind = 0; kind < 2; kind++)
         kind_make(&b, kind != 0);
     return b;
@@ -518,15 +523,17 @@ enum gt_status transformer_build_loss(const struct model *model, const struct pr
     struct builder b = builder_make(model, io, TENSOR_NONE, train);
     const int64_t rows = (int64_t)io->batch * io->time,
                   chunk = model->options.choice.loss_chunk_rows;
+    const int32_t chunks = (int32_t)size_ceil_div(rows, chunk);
     int32_t hidden, head;
     assert(chunk > 0);
     TRY(build_hidden(&b, false, &hidden));
     TRY(build_head(&b, &head));
-    for (int64_t first = 0; first < rows; first += chunk) {
+    for (int64_t first = 0; first < rows; first += chunk * (1 + b.pen.left_out)) {
         b.pen.chunk = (int32_t)(first / chunk) + 1;
+        b.pen.left_out = left_out_chunks(model, b.pen.chunk, chunks);
         TRY(build_loss_chunk(&b, hidden, head, first, min_i64(rows - first, chunk)));
     }
-    b.pen.chunk = 0;
+    b.pen.chunk = b.pen.left_out = 0;
     return ADD(LOSS_SUM, &b, "loss_sum", NULL, .losses = io->losses, .scalars = model->scalars);
 }
 

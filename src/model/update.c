@@ -469,7 +469,7 @@ static enum gt_status norm_add(const struct graph_pen *pen, struct model *model)
 enum gt_status update_build(struct model *model)
 {
     TRY(graph_program_add(model->graph, PROGRAM_UPDATE, &model->update.program));
-    const struct graph_pen pen = {model->graph, model->update.program, PASS_UPDATE, -1, 0, false};
+    const struct graph_pen pen = graph_pen_make(model->graph, model->update.program, PASS_UPDATE);
     struct pipeline line = {.pen = &pen, .model = model};
     for (int32_t i = 0; i < model->parameters.count; i++)
         if (!model->parameters.at[i].frozen)
@@ -483,7 +483,7 @@ enum gt_status update_build(struct model *model)
 
 enum gt_status refresh_build(struct model *model)
 {
-    struct graph_pen pen = {model->graph, -1, PASS_UPDATE, -1, 0, false};
+    struct graph_pen pen = graph_pen_make(model->graph, -1, PASS_UPDATE);
     struct pipeline line = {.pen = &pen, .model = model, .refreshes = true};
     for (int32_t i = 0; i < model->parameters.count; i++) {
         if (model->parameters.at[i].master == TENSOR_NONE)

@@ -35,11 +35,9 @@ struct plan_options {
 };
 
 struct plan_program {
-    uint64_t bytes;            /* peak of its program-lifetime tensors and workspaces, placed */
-    uint64_t bytes_bound;      /* lower bound: max over ops of live bytes */
-    uint64_t bytes_bound_loss; /* the same over the ops of loss chunks; 0: there are none */
-    uint64_t bytes_bound_rest; /* over all others */
-    int32_t peak_op;           /* index of the op at that maximum */
+    uint64_t bytes;       /* peak of its program-lifetime tensors and workspaces, placed */
+    uint64_t bytes_bound; /* lower bound: max over ops of live bytes */
+    int32_t peak_op;      /* index of the op at that maximum */
     uint64_t live_bytes[CATEGORY_COUNT]; /* at the peak op, program-lifetime tensors and workspace
                                             only */
 };

@@ -341,21 +341,23 @@ double plan_cost_blocks(const struct graph *graph, int32_t program, const struct
     double seconds = 0.0;
     bool outside = program >= 0 && graph->programs[program].count > 0 &&
                    graph->programs[program].ops[0].pass != PASS_UPDATE;
-    for (int32_t i = 0, layer = -1; program >= 0 && i < graph->programs[program].count; i++) {
+    int32_t layer = -1, left_out = 0;
+    for (int32_t i = 0; program >= 0 && i < graph->programs[program].count; i++) {
         const struct op *op = &graph->programs[program].ops[i];
         const enum op_queue queue = op_declaration(op->kind)->queue;
         struct op_call call;
         graph_call(graph, op, &call);
-        if (queue == QUEUE_COMPUTE && op->layer != layer) {
-            seconds += pass_seconds(&now, rates, outside);
+        if (queue == QUEUE_COMPUTE && (op->layer != layer || op->left_out != left_out)) {
+            seconds += (1.0 + left_out) * pass_seconds(&now, rates, outside);
             now = next;
             next = (struct plan_queues){.makespan = 0.0};
             layer = op->layer;
+            left_out = op->left_out;
             outside = layer < 0 && op->pass != PASS_UPDATE;
         }
         (op->layer == layer ? &now : &next)->busy[queue] += plan_cost_op(&call, rates);
     }
-    return seconds + pass_seconds(&now, rates, outside);
+    return seconds + (1.0 + left_out) * pass_seconds(&now, rates, outside);
 }
 
 _Static_assert(DTYPE_F32 < PLAN_MATRIX_DTYPES && DTYPE_BF16 < PLAN_MATRIX_DTYPES &&

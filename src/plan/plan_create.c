@@ -69,6 +69,42 @@ int32_t plan_items_collect(const struct plan *plan, int32_t program,
     return count;
 }
 
+/* Returns true for an op of a block's pass.  Copies may be among those of the block before. */
+static bool is_block_op(const struct op *op, enum op_pass pass)
+{
+    return op->layer >= 0 && op->pass == pass && !op_is_async_copy(op->kind);
+}
+
+/* Adds to the differences of live bytes what blocks that are left out keep, as much as those that
+ * stand for them: from the end of these blocks' forward pass to the beginning of their backward
+ * pass. */
+static void left_out_add(const struct program *program, const struct plan_item *items,
+                         int32_t count, uint64_t *live)
+{
+    int32_t loss = 0; /* what lives until then is kept */
+    while (loss < program->count && program->ops[loss].pass == PASS_FORWARD)
+        loss++;
+    for (int32_t first = 0; first < loss; first++) {
+        const int32_t times = program->ops[first].left_out, layer = program->ops[first].layer;
+        int32_t end = first, back = program->count, last = layer;
+        uint64_t kept = 0;
+        if (times == 0 || !is_block_op(&program->ops[first], PASS_FORWARD))
+            continue;
+        for (; program->ops[end].left_out > 0 || op_is_async_copy(program->ops[end].kind); end++)
+            last = program->ops[end].left_out > 0 ? program->ops[end].layer : last;
+        for (int32_t i = loss; i < back; i++)
+            if (program->ops[i].layer == last && is_block_op(&program->ops[i], PASS_BACKWARD))
+                back = i;
+        for (int32_t i = 0; i < count; i++)
+            kept += items[i].first >= first && items[i].first < end && items[i].last >= loss
+                        ? items[i].bytes
+                        : 0;
+        live[end] += (uint64_t)times * kept;
+        live[back] -= (uint64_t)times * kept;
+        first = end - 1;
+    }
+}
+
 void plan_live_measure(const struct plan *plan, int32_t program, const struct plan_item *items,
                        int32_t count, uint64_t *live, struct plan_program *out)
 {
@@ -80,13 +116,11 @@ void plan_live_measure(const struct plan *plan, int32_t program, const struct pl
         live[items[i].first] += items[i].bytes;
         live[items[i].last + 1] -= items[i].bytes;
     }
-    out->bytes_bound = out->bytes_bound_loss = out->bytes_bound_rest = 0;
+    left_out_add(&plan->graph->programs[program], items, count, live);
+    out->bytes_bound = 0;
     out->peak_op = 0;
     for (int32_t i = 0; i < ops; i++) {
-        const bool is_loss = plan->graph->programs[program].ops[i].chunk > 0;
-        uint64_t *const bound = is_loss ? &out->bytes_bound_loss : &out->bytes_bound_rest;
         live[i] += i > 0 ? live[i - 1] : 0;
-        *bound = live[i] > *bound ? live[i] : *bound;
         if (live[i] > out->bytes_bound) {
             out->bytes_bound = live[i];
             out->peak_op = i;

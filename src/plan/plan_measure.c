@@ -6,17 +6,7 @@
  * The update's part has the run's tensors and the gradients.  Of the others only the program
  * counts.
  *
- * Micro-steps are measured with one size of loss chunk.  What a block keeps, it keeps throughout
- * the loss:
- *
- *     live bytes      blocks forward        loss           blocks backward
- *                                   ____________________
- *                            ______/  logits of a chunk  \______
- *                     ______/      what the blocks keep         \______
- *
- * So the loss with another chunk has as many bytes and seconds more, or fewer, as in a model of one
- * block, which is built in no time.  If weights or gradients are in host memory, copies run during
- * the loss, and these depend on more than one block, so that model has LOSS_BLOCKS_MOVED.
+ * Micro-steps are built without equal blocks and loss chunks (left_out.h).
  */
 #include "plan/plan_measure.h"
 
@@ -29,12 +19,8 @@
 
 /* Times are rounded to this part of them, so that equal ones compare equal. */
 #define SECONDS_EQUAL 0x1p-40
-#define LOSS_CHUNKS 16 /* in micro-steps that are measured */
-/* So many blocks around the loss decide what is copied during it.  A multiple of OFFLOAD_ALL. */
-#define LOSS_BLOCKS_MOVED 8
 
-/* PIECE_LOSS: micro-steps of the last blocks. */
-enum piece_kind { PIECE_UPDATE, PIECE_STEPS, PIECE_LOSS, PIECE_EVALUATION };
+enum piece_kind { PIECE_UPDATE, PIECE_STEPS, PIECE_EVALUATION };
 
 /* A part: what it depends on, and what was measured. */
 struct measured_piece {
@@ -42,10 +28,9 @@ struct measured_piece {
     struct plan_choice choice; /* 0 where the part does not depend on it */
     bool unplaceable;
     uint64_t run_bytes, gradient_bytes, host_bytes;
-    uint64_t loss_bytes,
-        rest_bytes; /* of the largest program, in its loss and besides, without what outlives it */
-    uint64_t bytes; /* of all, what outlives programs included */
-    double seconds; /* in an update */
+    uint64_t program_bytes; /* of the largest program, without what outlives it */
+    uint64_t bytes;         /* of all, what outlives programs included */
+    double seconds;         /* in an update */
 };
 
 struct measured_plan {
@@ -78,32 +63,6 @@ double measure_update_seconds(const struct model *model, const struct plan_rates
     return sum;
 }
 
-/* Returns true if a micro-step copies weights or gradients. */
-static bool steps_copy(const struct offload_mix *offload)
-{
-    return offload->quarters[OFFLOAD_WEIGHTS] > 0 || offload->quarters[OFFLOAD_GRADIENTS] > 0;
-}
-
-/* Returns how many blocks the model of a part has. */
-static int32_t piece_layers(const struct measure *measure, enum piece_kind kind,
-                            const struct offload_mix *offload)
-{
-    const int32_t layers = measure->options->config.n_layer,
-                  last = steps_copy(offload) ? LOSS_BLOCKS_MOVED : 1;
-    return kind == PIECE_LOSS && last < layers ? last : layers;
-}
-
-/* Returns the levels of the last `count` blocks. */
-static struct recompute_mix recompute_last(const struct recompute_mix *mix, int32_t count,
-                                           int32_t layers)
-{
-    struct recompute_mix last = {.blocks = {0}};
-    for (int32_t layer = layers - count; layer < layers; layer++)
-        last.blocks[recompute_level_of(mix, layer)]++;
-    last.blocks[RECOMPUTE_NONE] = 0;
-    return last;
-}
-
 /* Returns the parts of a choice that a part of that kind depends on. */
 static struct plan_choice piece_choice(const struct measure *measure, enum piece_kind kind,
                                        const struct plan_choice *choice)
@@ -119,15 +78,6 @@ static struct plan_choice piece_choice(const struct measure *measure, enum piece
         piece.micro_batch = choice->micro_batch;
         piece.loss_chunk_rows = choice->loss_chunk_rows;
         piece.recompute = choice->recompute;
-    } else if (kind == PIECE_LOSS) {
-        piece = (struct plan_choice){.micro_batch = choice->micro_batch,
-                                     .loss_chunk_rows = choice->loss_chunk_rows,
-                                     .offload = choice->offload};
-        piece.offload.quarters[OFFLOAD_STATES] = 0;
-        if (steps_copy(&piece.offload))
-            piece.recompute =
-                recompute_last(&choice->recompute, piece_layers(measure, kind, &piece.offload),
-                               measure->options->config.n_layer);
     } else if (model_parts(measure->options) > 1 && choice->micro_batch == measure->samples)
         piece.micro_batch = choice->micro_batch; /* whole parts, which micro-steps add */
     return piece;
@@ -137,15 +87,13 @@ static struct plan_choice piece_choice(const struct measure *measure, enum piece
 static struct model_options piece_options(const struct measure *measure,
                                           const struct measured_piece *part)
 {
-    const bool is_steps = part->kind == PIECE_STEPS || part->kind == PIECE_LOSS;
     struct model_options options = *measure->options;
     options.choice = part->choice;
     options.train = part->kind != PIECE_EVALUATION;
     options.evaluate = part->kind == PIECE_EVALUATION;
     options.generate = options.generate && part->kind == PIECE_UPDATE;
-    options.train_programs = is_steps ? TRAIN_STEPS : TRAIN_UPDATE;
-    options.config.n_layer = piece_layers(measure, part->kind, &part->choice.offload);
-    if (is_steps)
+    options.train_programs = part->kind == PIECE_STEPS ? TRAIN_STEPS : TRAIN_UPDATE;
+    if (part->kind == PIECE_STEPS)
         measure_micro_batch_set(&options, measure->samples, part->choice.micro_batch);
     else /* the update depends only on whether a micro-step is a whole part */
         options.micro_steps = part->choice.micro_batch > 0 ? 1 : 2;
@@ -175,10 +123,8 @@ static enum gt_status piece_make(const struct measure *measure, struct measured_
         part->host_bytes = part->kind == PIECE_STEPS
                                ? plan->host_category_bytes[CATEGORY_ACTIVATION]
                                : plan->host_bytes;
-        for (int32_t p = 0; p < plan->program_count; p++) {
-            part->loss_bytes = larger(part->loss_bytes, plan->program[p].bytes_bound_loss);
-            part->rest_bytes = larger(part->rest_bytes, plan->program[p].bytes_bound_rest);
-        }
+        for (int32_t p = 0; p < plan->program_count; p++)
+            part->program_bytes = larger(part->program_bytes, plan->program[p].bytes_bound);
         part->seconds = measure_update_seconds(model, measure->rates, plan_cost_blocks);
     }
     hostmem_free(model);
@@ -200,7 +146,6 @@ static enum gt_status piece_get(const struct measure *measure, enum piece_kind k
     TRY(HOSTMEM_GROW(measure->mem, &memo->parts, (size_t)memo->part_count + 1, "measured parts"));
     TRY(piece_make(measure, out));
     memo->parts[memo->part_count++] = *out;
-    memo->whole_count += kind != PIECE_LOSS;
     return GT_OK;
 }
 
@@ -221,49 +166,21 @@ enum gt_status measure_update(const struct measure *measure, const struct plan_c
     return GT_OK;
 }
 
-/* Returns the rows of the loss chunks with which micro-steps are measured. */
-static int32_t chunk_measured(const struct measure *measure, int32_t micro_batch)
-{
-    return (int32_t)size_ceil_div((int64_t)micro_batch * measure->options->config.block_size,
-                                  LOSS_CHUNKS);
-}
-
-/* Measures the micro-steps of a choice: those with the chunk of chunk_measured(), whose loss is
- * then replaced by the loss with the choice's chunk. */
-static enum gt_status steps_get(const struct measure *measure, const struct plan_choice *choice,
-                                struct measured_piece *out)
-{
-    struct plan_choice measured = *choice;
-    struct measured_piece loss, other;
-    measured.loss_chunk_rows = chunk_measured(measure, choice->micro_batch);
-    TRY(piece_get(measure, PIECE_STEPS, &measured, out));
-    if (out->unplaceable) /* with the choice's own chunks it may have a place */
-        return piece_get(measure, PIECE_STEPS, choice, out);
-    TRY(piece_get(measure, PIECE_LOSS, &measured, &other));
-    TRY(piece_get(measure, PIECE_LOSS, choice, &loss));
-    out->unplaceable = out->unplaceable || loss.unplaceable;
-    out->loss_bytes = out->loss_bytes - other.loss_bytes + loss.loss_bytes;
-    out->seconds += loss.seconds - other.seconds;
-    return GT_OK;
-}
-
 enum gt_status measure_choice(const struct measure *measure, const struct plan_choice *choice,
                               struct measurement *out)
 {
-    struct measured_piece update, steps, evaluation = {.loss_bytes = 0};
+    struct measured_piece update, steps, evaluation = {.program_bytes = 0};
     TRY(piece_get(measure, PIECE_UPDATE, choice, &update));
-    TRY(steps_get(measure, choice, &steps));
+    TRY(piece_get(measure, PIECE_STEPS, choice, &steps));
     /* An evaluation of no more rows than a micro-step needs less memory, because it keeps no
      * activations and has no gradients. */
     if (measure->options->evaluate && choice->evaluate_batch > choice->micro_batch)
         TRY(piece_get(measure, PIECE_EVALUATION, choice, &evaluation));
-    const uint64_t step_bytes = larger(steps.loss_bytes, steps.rest_bytes);
     *out = (struct measurement){.bytes = update.bytes,
                                 .host_bytes = update.host_bytes + steps.host_bytes,
                                 .seconds = rounded(update.seconds + steps.seconds)};
-    out->bytes = larger(out->bytes, update.run_bytes + update.gradient_bytes + step_bytes);
-    out->bytes =
-        larger(out->bytes, update.run_bytes + larger(evaluation.loss_bytes, evaluation.rest_bytes));
+    out->bytes = larger(out->bytes, update.run_bytes + update.gradient_bytes + steps.program_bytes);
+    out->bytes = larger(out->bytes, update.run_bytes + evaluation.program_bytes);
     if (update.unplaceable || steps.unplaceable || evaluation.unplaceable)
         out->bytes = MEASURE_NEVER;
     return GT_OK;

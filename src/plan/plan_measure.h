@@ -3,9 +3,9 @@
  *
  * What is measured is built as for a run, but in parts: the micro-steps of a choice, an evaluation,
  * and what an update runs besides.  A part is built once, however many candidates have it in
- * common: where the optimizer state lives, for example, changes nothing in a micro-step, and a loss
- * chunk only its loss.  The bytes of a candidate are those of its parts put together, which are
- * plan_create()'s lower bound of the whole.
+ * common: where the optimizer state lives, for example, changes nothing in a micro-step.  The bytes
+ * of a candidate are those of its parts put together, which are plan_create()'s lower bound of the
+ * whole.
  */
 #ifndef GPT_TRAIN_PLAN_PLAN_MEASURE_H
 #define GPT_TRAIN_PLAN_PLAN_MEASURE_H
@@ -30,7 +30,6 @@ struct measure_memo {
     struct measured_piece *parts;
     struct measured_plan *plans;
     int32_t part_count, plan_count;
-    int32_t whole_count; /* parts of all the blocks, which take nearly all of the time */
 };
 
 struct measure {

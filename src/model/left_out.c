@@ -1,0 +1,85 @@
+#include "model/left_out.h"
+
+#include "base/size.h"
+#include "model/parameters.h"
+
+/* The most kinds of block of which one follows the other. */
+#define PERIOD_MOST 8
+/* Built of a stretch: a period whose blocks stand for others, and behind it a period and a block,
+ * since the last block's copies are those of another stretch. */
+#define BUILT_LEAST(period) (2 * (period) + 1)
+
+static enum memory_space home_of(const struct model *model, int32_t tensor)
+{
+    return tensor == TENSOR_NONE ? SPACE_DEVICE : model->graph->tensors[tensor].home;
+}
+
+/* Returns true if the ops of two parameters of the same layer need as much memory and time. */
+static bool parameters_alike(const struct model *model, const struct parameter *a,
+                             const struct parameter *b)
+{
+    const int32_t rank = model->options.rank;
+    return home_of(model, a->tensor) == home_of(model, b->tensor) &&
+           a->gradient_home == b->gradient_home &&
+           home_of(model, a->part_gradient) == home_of(model, b->part_gradient) &&
+           (a->owner == rank) == (b->owner == rank) && a->first == b->first &&
+           a->count == b->count && a->most == b->most;
+}
+
+/* Returns true if two blocks, a < b, have the same ops, of the same shapes, with operands in the
+ * same memory.  The first block has no gradient of its input if the embedding is frozen. */
+static bool blocks_alike(const struct model *model, int32_t a, int32_t b)
+{
+    const struct model_config *config = &model->options.config;
+    const struct recompute_mix *mix = &model->options.choice.recompute;
+    const int32_t at = parameters_index(config, a, BLOCK_LN_1, false),
+                  other = parameters_index(config, b, BLOCK_LN_1, false),
+                  count = parameters_index(config, a + 1, BLOCK_LN_1, false) - at;
+    bool alike = (a > 0 || config->lora.rank == 0) &&
+                 recompute_level_of(mix, a) == recompute_level_of(mix, b) &&
+                 shape_window(&config->shape, a) == shape_window(&config->shape, b) &&
+                 shape_is_linear(&config->shape, a) == shape_is_linear(&config->shape, b) &&
+                 shape_rotates(&config->shape, a) == shape_rotates(&config->shape, b);
+    for (int32_t i = 0; alike && i < count; i++)
+        alike = parameters_alike(model, &model->parameters.at[at + i],
+                                 &model->parameters.at[other + i]);
+    return alike;
+}
+
+/* Returns the end of the stretch that begins with block `first`, each of which is like the one
+ * `period` before it. */
+static int32_t stretch_end(const struct model *model, int32_t first, int32_t period)
+{
+    int32_t end = first + period;
+    while (end < model->options.config.n_layer && blocks_alike(model, end - period, end))
+        end++;
+    return (int32_t)min_i64(end, model->options.config.n_layer);
+}
+
+enum gt_status left_out_find(struct model *model)
+{
+    const int32_t layers = model->options.config.n_layer;
+    TRY(HOSTMEM_NEW(model, (size_t)layers, "blocks left out", &model->left_out));
+    for (int32_t first = 0, end; first < layers; first = end) {
+        int32_t period = 1, times = 0;
+        end = stretch_end(model, first, 1);
+        for (int32_t p = 1; p <= PERIOD_MOST; p++) {
+            const int32_t last = stretch_end(model, first, p),
+                          most = (last - first - BUILT_LEAST(p)) / p;
+            if (most * p > times * period) {
+                period = p;
+                times = most;
+                end = last;
+            }
+        }
+        for (int32_t i = 0; i < period * (1 + times) && times > 0; i++)
+            model->left_out[first + i] = i < period ? times : BLOCK_LEFT_OUT;
+    }
+    return GT_OK;
+}
+
+int32_t left_out_chunks(const struct model *model, int32_t chunk, int32_t chunks)
+{
+    const bool all = model->options.train_programs != TRAIN_STEPS;
+    return all || chunk != 2 || chunks < 3 ? 0 : chunks - 3;
+}

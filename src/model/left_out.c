@@ -1,7 +1,6 @@
 #include "model/left_out.h"
 
 #include "base/size.h"
-#include "model/parameters.h"
 
 /* The most kinds of block of which one follows the other. */
 #define PERIOD_MOST 8
@@ -27,44 +26,66 @@ static bool parameters_alike(const struct model *model, const struct parameter *
 }
 
 /* Returns true if two blocks, a < b, have the same ops, of the same shapes, with operands in the
- * same memory.  The first block has no gradient of its input if the embedding is frozen. */
-static bool blocks_alike(const struct model *model, int32_t a, int32_t b)
+ * same memory.  first: the index of each block's first parameter.  The first block has no gradient
+ * of its input if the embedding is frozen. */
+static bool blocks_alike(const struct model *model, const int32_t *first, int32_t a, int32_t b)
 {
     const struct model_config *config = &model->options.config;
     const struct recompute_mix *mix = &model->options.choice.recompute;
-    const int32_t at = parameters_index(config, a, BLOCK_LN_1, false),
-                  other = parameters_index(config, b, BLOCK_LN_1, false),
-                  count = parameters_index(config, a + 1, BLOCK_LN_1, false) - at;
+    const struct parameter *x = &model->parameters.at[first[a]],
+                           *y = &model->parameters.at[first[b]];
     bool alike = (a > 0 || config->lora.rank == 0) &&
                  recompute_level_of(mix, a) == recompute_level_of(mix, b) &&
                  shape_window(&config->shape, a) == shape_window(&config->shape, b) &&
                  shape_is_linear(&config->shape, a) == shape_is_linear(&config->shape, b) &&
                  shape_rotates(&config->shape, a) == shape_rotates(&config->shape, b);
-    for (int32_t i = 0; alike && i < count; i++)
-        alike = parameters_alike(model, &model->parameters.at[at + i],
-                                 &model->parameters.at[other + i]);
+    for (; alike && x->layer == a; x++, y++)
+        alike = parameters_alike(model, x, y);
     return alike;
 }
 
-/* Returns the end of the stretch that begins with block `first`, each of which is like the one
- * `period` before it. */
-static int32_t stretch_end(const struct model *model, int32_t first, int32_t period)
+/* Gives each block the number of the first one that it is like.  A parameter that belongs to no
+ * block, that of the last norm, is behind all blocks'. */
+static enum gt_status kinds_find(const struct model *model, int32_t *kinds)
+{
+    const int32_t layers = model->options.config.n_layer;
+    int32_t *first, at = 0;
+    TRY(HOSTMEM_NEW(model, (size_t)layers, "first parameters of blocks", &first));
+    for (int32_t layer = 0; layer < layers; layer++) {
+        while (model->parameters.at[at].layer != layer)
+            at++;
+        first[layer] = at;
+        kinds[layer] = 0;
+        while (kinds[layer] < layer && (kinds[kinds[layer]] < kinds[layer] ||
+                                        !blocks_alike(model, first, kinds[layer], layer)))
+            kinds[layer]++;
+    }
+    hostmem_free(first);
+    return GT_OK;
+}
+
+/* Returns the end of the stretch that begins with block `first`, in which each block is like the
+ * one `period` before it. */
+static int32_t stretch_end(const int32_t *kinds, int32_t layers, int32_t first, int32_t period)
 {
     int32_t end = first + period;
-    while (end < model->options.config.n_layer && blocks_alike(model, end - period, end))
+    while (end < layers && kinds[end] == kinds[end - period])
         end++;
-    return (int32_t)min_i64(end, model->options.config.n_layer);
+    return (int32_t)min_i64(end, layers);
 }
 
 enum gt_status left_out_find(struct model *model)
 {
     const int32_t layers = model->options.config.n_layer;
+    int32_t *kinds;
+    TRY(HOSTMEM_NEW(model, (size_t)layers, "kinds of blocks", &kinds));
     TRY(HOSTMEM_NEW(model, (size_t)layers, "blocks left out", &model->left_out));
+    TRY(kinds_find(model, kinds));
     for (int32_t first = 0, end; first < layers; first = end) {
         int32_t period = 1, times = 0;
-        end = stretch_end(model, first, 1);
+        end = stretch_end(kinds, layers, first, period);
         for (int32_t p = 1; p <= PERIOD_MOST; p++) {
-            const int32_t last = stretch_end(model, first, p),
+            const int32_t last = stretch_end(kinds, layers, first, p),
                           most = (last - first - BUILT_LEAST(p)) / p;
             if (most * p > times * period) {
                 period = p;
@@ -75,6 +96,7 @@ enum gt_status left_out_find(struct model *model)
         for (int32_t i = 0; i < period * (1 + times) && times > 0; i++)
             model->left_out[first + i] = i < period ? times : BLOCK_LEFT_OUT;
     }
+    hostmem_free(kinds);
     return GT_OK;
 }
 

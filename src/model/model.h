@@ -78,6 +78,7 @@ struct parameter {
     int64_t index_base;
     enum parameter_init init;
     float init_std; /* of INIT_UNIFORM the bound */
+    int32_t layer;  /* its block; -1 outside the blocks */
     enum parameter_group group;
     enum memory_space states_home;   /* where master, m, v and scales live */
     enum memory_space gradient_home; /* where `gradient` lives */
@@ -149,8 +150,8 @@ struct model {
     struct graph *graph;
     struct parameter_list parameters;
     int32_t *left_out; /* [n_layer], see left_out.h; NULL: no block is left out */
-    int32_t scalars; /* [SCALAR_WORDS] */
-    int32_t angles;  /* [block_size, D]: cosines, then sines, of rotary positions; or TENSOR_NONE */
+    int32_t scalars;   /* [SCALAR_WORDS] */
+    int32_t angles; /* [block_size, D]: cosines, then sines, of rotary positions; or TENSOR_NONE */
     int32_t local_angles; /* the same of layers with a window, if they have a theta of their own; or
                              TENSOR_NONE */
     int32_t expand[PARAMETER_RANGES_MAX]; /* [k rank, k rank]: alpha / rank times the identity, for

@@ -322,20 +322,43 @@ int32_t parameters_head(const struct model_config *config)
     return !config->untied ? PARAMETERS_WTE : bias < 0 ? gain + 1 : bias + 1;
 }
 
+/* The parameters of a model in their order, listed once for many look-ups. */
+struct listing {
+    struct layer layers[2][BLOCK_LAYERS]; /* of a block with attention, with a gated delta net */
+    struct slot slots[2][SLOTS_MAX];
+    struct kinds kinds;
+    size_t embeddings, count;
+    int32_t head; /* as parameters_head() */
+    bool gpt2;    /* as model_is_gpt2() */
+};
+
+static struct listing listing_make(const struct model_config *config)
+{
+    struct listing listing = {.embeddings = embeddings_count(config),
+                              .count = parameters_count(config),
+                              .head = parameters_head(config),
+                              .gpt2 = model_is_gpt2(config)};
+    for (int linear = 0; linear < 2; linear++) {
+        layers_list(config, linear != 0, listing.layers[linear]);
+        listing.kinds.of[linear] =
+            slots_list(config, linear != 0, BLOCK_LAYERS, listing.slots[linear]);
+    }
+    return listing;
+}
+
 /* An embedding, or the output layer, which has the shape of one. */
-static void table_shape(const struct model_config *config, const char *gpt2, const char *llama,
-                        int64_t rows, struct parameter_shape *out)
+static void table_shape(const struct model_config *config, const char *name, int64_t rows,
+                        struct parameter_shape *out)
 {
     *out = (struct parameter_shape){.rank = 2, .dims = {rows, config->n_embd}, .parts = 1};
-    (void)snprintf(out->name, sizeof out->name, "%s", model_is_gpt2(config) ? gpt2 : llama);
+    (void)snprintf(out->name, sizeof out->name, "%s", name);
 }
 
 /* Writes "h.3.attn.c_attn.weight". */
-static void slot_name(const struct model_config *config, size_t block, const struct layer *layer,
-                      const char *name, const struct slot *slot,
+static void slot_name(const struct model_config *config, bool gpt2, size_t block,
+                      const struct layer *layer, const char *name, const struct slot *slot,
                       char out[static PARAMETER_NAME_MAX])
 {
-    const bool gpt2 = model_is_gpt2(config);
     static const char *const matrices[] = {
         [ADAPTER_NONE] = "", [ADAPTER_A] = "lora_A.", [ADAPTER_B] = "lora_B."};
     const char *kind = slot->bias ? "bias" : "weight", *matrix = matrices[slot->adapter];
@@ -380,12 +403,12 @@ static void adapter_shape(const struct lora_config *lora, const struct layer *la
     out->matrices = out->parts;
 }
 
-static void slot_shape(const struct model_config *config,
-                       const struct layer layers[static BLOCK_LAYERS], size_t block,
-                       const struct slot *slot, struct parameter_shape *out)
+static void slot_shape(const struct model_config *config, const struct listing *listing,
+                       bool linear, size_t block, const struct slot *slot,
+                       struct parameter_shape *out)
 {
-    const struct layer layer = layers[slot->which];
-    const bool matrix = layer.in > 0 && !slot->bias, gpt2 = model_is_gpt2(config);
+    const struct layer layer = listing->layers[linear][slot->which];
+    const bool matrix = layer.in > 0 && !slot->bias, gpt2 = listing->gpt2;
     *out = (struct parameter_shape){
         .rank = matrix ? 2 : 1,
         .parts = parts_of(&layer),
@@ -402,29 +425,9 @@ static void slot_shape(const struct model_config *config,
     memcpy(out->part_rows, layer.part_rows, sizeof out->part_rows);
     for (int part = 0; part < out->parts; part++)
         out->part_of[part] = part;
-    slot_name(config, block, &layer, layer.name, slot, out->name);
+    slot_name(config, gpt2, block, &layer, layer.name, slot, out->name);
     if (slot->adapter != ADAPTER_NONE)
         adapter_shape(&config->lora, &layer, slot->adapter, out);
-}
-
-/* The parameters of a model in their order, listed once for many look-ups. */
-struct listing {
-    struct layer layers[2][BLOCK_LAYERS]; /* of a block with attention, with a gated delta net */
-    struct slot slots[2][SLOTS_MAX];
-    struct kinds kinds;
-    size_t embeddings, count;
-};
-
-static struct listing listing_make(const struct model_config *config)
-{
-    struct listing listing = {.embeddings = embeddings_count(config),
-                              .count = parameters_count(config)};
-    for (int linear = 0; linear < 2; linear++) {
-        layers_list(config, linear != 0, listing.layers[linear]);
-        listing.kinds.of[linear] =
-            slots_list(config, linear != 0, BLOCK_LAYERS, listing.slots[linear]);
-    }
-    return listing;
 }
 
 /* Returns the slot of a parameter, and its block; NULL for embeddings and the output layer. */
@@ -445,19 +448,21 @@ static void listed_shape(const struct model_config *config, const struct listing
 {
     size_t block;
     const struct slot *slot = slot_find(config, listing, index, &block);
+    const bool gpt2 = listing->gpt2;
     assert(index < listing->count);
     if (slot != NULL) {
-        slot_shape(config, listing->layers[shape_is_linear(&config->shape, (int32_t)block)], block,
-                   slot, out);
+        slot_shape(config, listing, shape_is_linear(&config->shape, (int32_t)block), block, slot,
+                   out);
     } else if (index == PARAMETERS_WTE) {
-        table_shape(config, "wte.weight", "model.embed_tokens.weight", config->vocab_size, out);
-    } else if (index < embeddings_count(config)) {
-        table_shape(config, "wpe.weight", "model.embed_positions.weight", config->block_size, out);
+        table_shape(config, gpt2 ? "wte.weight" : "model.embed_tokens.weight", config->vocab_size,
+                    out);
+    } else if (index < listing->embeddings) {
+        table_shape(config, gpt2 ? "wpe.weight" : "model.embed_positions.weight",
+                    config->block_size, out);
         out->position_table = true;
     } else {
-        table_shape(config, "lm_head.weight", "lm_head.weight", config->vocab_size, out);
+        table_shape(config, "lm_head.weight", config->vocab_size, out);
     }
-    const bool gpt2 = model_is_gpt2(config);
     out->prefix = gpt2 ? "transformer." : "";
     if (out->adapter != ADAPTER_NONE)
         out->prefix = gpt2 ? "base_model.model.transformer." : "base_model.model.";
@@ -478,7 +483,7 @@ static struct kinds slots_ranges(const struct model_config *config, const struct
     for (int linear = 0; linear < 2; linear++)
         for (size_t i = 0; i < listing->kinds.of[linear]; i++) {
             struct parameter_shape shape;
-            slot_shape(config, listing->layers[linear], 0, &listing->slots[linear][i], &shape);
+            slot_shape(config, listing, linear != 0, 0, &listing->slots[linear][i], &shape);
             parts.of[linear] += (size_t)shape.parts;
         }
     return parts;
@@ -493,7 +498,7 @@ size_t parameters_file_count(const struct model_config *config)
 }
 
 /* Takes a part out of a parameter's shape. */
-static void part_shape_select(const struct model_config *config, size_t block,
+static void part_shape_select(const struct model_config *config, bool gpt2, size_t block,
                               const struct layer *layer, const struct slot *slot, size_t part,
                               struct parameter_shape *shape)
 {
@@ -502,7 +507,7 @@ static void part_shape_select(const struct model_config *config, size_t block,
             (size_t)shape->part_rows[i] * (shape->rank == 2 ? (size_t)shape->dims[1] : 1);
     shape->dims[0] = shape->part_rows[part];
     if (layer->part[0] != NULL)
-        slot_name(config, block, layer, layer->part[shape->part_of[part]], slot, shape->name);
+        slot_name(config, gpt2, block, layer, layer->part[shape->part_of[part]], slot, shape->name);
 }
 
 void parameters_file_shape(const struct model_config *config, size_t index,
@@ -531,8 +536,8 @@ void parameters_file_shape(const struct model_config *config, size_t index,
     }
     const struct slot *found = &listing.slots[linear][slot];
     if (out->parts > 1 || out->adapter != ADAPTER_NONE)
-        part_shape_select(config, (size_t)block, &listing.layers[linear][found->which], found, left,
-                          out);
+        part_shape_select(config, listing.gpt2, (size_t)block,
+                          &listing.layers[linear][found->which], found, left, out);
 }
 
 int32_t parameter_file_dims(const struct parameter_shape *shape, int64_t dims[static 3])
@@ -659,21 +664,28 @@ static enum gt_status states_add(const struct parameter_maker *maker, struct par
     return dtypes.moment == DTYPE_U8 ? scales_add(graph, parameter) : GT_OK;
 }
 
+/* Returns the block of a parameter; -1 for embeddings, the last norm and the output layer. */
+static int32_t layer_of(const struct parameter_maker *maker, const struct parameter_shape *shape)
+{
+    size_t block;
+    const struct slot *slot =
+        slot_find(maker->config, maker->listing, (size_t)shape->whole, &block);
+    return slot == NULL || block >= (size_t)maker->config->n_layer ? -1 : (int32_t)block;
+}
+
 /* Returns where a parameter's tensors of a class live.  Vectors are few and stay on the device, and
  * so do adapters, and the embeddings of a model with adapters. */
 static enum memory_space home_of(const struct parameter_maker *maker,
                                  const struct parameter_shape *shape, enum offload_class class)
 {
-    size_t block;
     const int32_t layers = maker->config->n_layer,
-                  quarters = maker->options->offload.quarters[class];
+                  quarters = maker->options->offload.quarters[class],
+                  layer = layer_of(maker, shape);
     const bool lora = maker->config->lora.rank > 0;
     const bool stays = lora && (class != OFFLOAD_WEIGHTS || !shape->linear);
     if (shape->rank < 2 || quarters == 0 || stays)
         return SPACE_DEVICE;
-    const bool outside =
-        slot_find(maker->config, maker->listing, (size_t)shape->whole, &block) == NULL;
-    return outside || block < (size_t)offload_blocks(quarters, layers) ? SPACE_HOST : SPACE_DEVICE;
+    return layer < offload_blocks(quarters, layers) ? SPACE_HOST : SPACE_DEVICE;
 }
 
 static enum parameter_group group_of(const struct parameter_maker *maker,
@@ -685,9 +697,8 @@ static enum parameter_group group_of(const struct parameter_maker *maker,
         return GROUP_MATRIX;
     if (shape->linear)
         return maker->options->muon ? GROUP_MUON : GROUP_MATRIX;
-    return maker->config->untied && maker->list->count == parameters_head(maker->config)
-               ? GROUP_HEAD
-               : GROUP_EMBEDDING;
+    return maker->config->untied && maker->list->count == maker->listing->head ? GROUP_HEAD
+                                                                               : GROUP_EMBEDDING;
 }
 
 /* Chooses the initial values of a matrix. */
@@ -756,12 +767,13 @@ static enum gt_status parameter_add(struct parameter_maker *maker, size_t index,
                            .parts = shape->parts,
                            .matrices = shape->matrices,
                            .frozen = config->lora.rank > 0 && shape->adapter == ADAPTER_NONE,
+                           .layer = layer_of(maker, shape),
                            .index_base = maker->elements};
     memcpy(parameter->part_rows, shape->part_rows, sizeof parameter->part_rows);
     memcpy(parameter->part_of, shape->part_of, sizeof parameter->part_of);
     if (matrix)
         init_choose(maker, shape, parameter);
-    if (maker->list->count == PARAMETERS_WTE || maker->list->count == parameters_head(config))
+    if (maker->list->count == PARAMETERS_WTE || maker->list->count == maker->listing->head)
         tensor.dims[0] = config->padded_vocab_size;
     (void)snprintf(parameter->name, sizeof parameter->name, "%.90s", shape->name);
     memcpy(tensor.name, parameter->name, sizeof tensor.name);

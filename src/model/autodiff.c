@@ -255,8 +255,8 @@ static enum gt_status again_emit(struct autodiff *ad, const struct op *op)
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++)
         if (op_direction(op->kind, &op->attrs, s) != OPERAND_OUT)
             again.operand[s] = autodiff_saved(ad, op->operand[s]);
-    snprintf(name, sizeof name, "h.%" PRId32 ".again.%s", op->layer,
-             op_declaration(op->kind)->name);
+    char *at = NAME_JOIN(name, sizeof name, "h.");
+    NAME_JOIN(graph_name_number(at, op->layer), 64, ".again.", op_declaration(op->kind)->name);
     TRY(graph_op_add(&ad->pen, op->kind, name, &again, NULL));
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++)
         if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) == OPERAND_OUT)

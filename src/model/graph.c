@@ -32,6 +32,26 @@ char *graph_name_put(char *at, const char *text, size_t most)
     return at + length;
 }
 
+char *graph_name_number(char *at, int64_t number)
+{
+    char digits[20];
+    int count = 0;
+    for (; count == 0 || number > 0; number /= 10)
+        digits[count++] = (char)('0' + number % 10);
+    while (count > 0)
+        *at++ = digits[--count];
+    *at = '\0';
+    return at;
+}
+
+char *graph_name_join(char *at, size_t size, const char *const *texts)
+{
+    const char *const end = at + size - 1;
+    for (; *texts != NULL; texts++)
+        at = graph_name_put(at, *texts, (size_t)(end - at));
+    return at;
+}
+
 enum gt_status graph_tensor_add(struct graph *graph, const struct tensor *proto, int32_t *out)
 {
     size_t elements, bytes;
@@ -46,17 +66,6 @@ enum gt_status graph_tensor_add(struct graph *graph, const struct tensor *proto,
     return GT_OK;
 }
 
-static char *number_put(char *at, int64_t number)
-{
-    char digits[20];
-    int count = 0;
-    for (; count == 0 || number > 0; number /= 10)
-        digits[count++] = (char)('0' + number % 10);
-    while (count > 0)
-        *at++ = digits[--count];
-    return at;
-}
-
 /* Adds a view of `count` units, each of so many elements, named after its base + "[first:+count]".
  */
 static enum gt_status part_add(struct graph *graph, int32_t base, int32_t rank, int64_t unit,
@@ -66,8 +75,8 @@ static enum gt_status part_add(struct graph *graph, int32_t base, int32_t rank, 
     assert(first >= 0 && count > 0 && (first + count) * unit <= graph_tensor_elements(graph, base));
     char *at = graph_name_put(view.name, view.name, VIEW_PART_MAX);
     *at++ = '[';
-    at = graph_name_put(number_put(at, first), ":+", 2);
-    memcpy(number_put(at, count), "]", sizeof "]");
+    at = graph_name_put(graph_name_number(at, first), ":+", 2);
+    memcpy(graph_name_number(at, count), "]", sizeof "]");
     view.rank = rank;
     view.dims[0] = count;
     view.base = graph_storage(graph, base);

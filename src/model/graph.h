@@ -127,6 +127,11 @@ enum gt_status graph_range_add(struct graph *graph, int32_t base, int64_t first,
 /* Writes at most `most` characters of a text; returns the end.  snprintf() is too slow for the
  * search for a plan, which builds many graphs. */
 char *graph_name_put(char *at, const char *text, size_t most);
+/* Writes a number that is not negative.  Returns the end. */
+char *graph_name_number(char *at, int64_t number);
+/* Writes texts, which end with NULL, behind one another: `size` bytes at most.  Returns the end. */
+char *graph_name_join(char *at, size_t size, const char *const *texts);
+#define NAME_JOIN(at, size, ...) graph_name_join(at, size, (const char *const[]){__VA_ARGS__, NULL})
 /* Adds an empty program, of the phase that its kind has. */
 enum gt_status graph_program_add(struct graph *graph, enum program_kind kind, int32_t *out);
 

@@ -4,9 +4,9 @@
 
 /* The most kinds of block of which one follows the other. */
 #define PERIOD_MOST 8
-/* Built of a stretch: a period whose blocks stand for others, and behind it a period and a block,
- * since the last block's copies are those of another stretch. */
-#define BUILT_LEAST(period) (2 * (period) + 1)
+/* Built of a stretch: its first block, a period whose blocks stand for others, a period and the last
+ * block.  Some copies of the first and of the last are those of other stretches. */
+#define BUILT_LEAST(period) (2 * (period) + 2)
 
 static enum memory_space home_of(const struct model *model, int32_t tensor)
 {
@@ -94,7 +94,7 @@ enum gt_status left_out_find(struct model *model)
             }
         }
         for (int32_t i = 0; i < period * (1 + times) && times > 0; i++)
-            model->left_out[first + i] = i < period ? times : BLOCK_LEFT_OUT;
+            model->left_out[first + 1 + i] = i < period ? times : BLOCK_LEFT_OUT;
     }
     hostmem_free(kinds);
     return GT_OK;

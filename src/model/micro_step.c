@@ -30,8 +30,8 @@ static enum gt_status sums_list(struct model *model, enum program_kind program, 
         struct tensor sum = model->graph->tensors[sums[i]];
         sum.home = SPACE_DEVICE;
         sum.lifetime = LIFETIME_PROGRAM;
-        snprintf(sum.name, sizeof sum.name, "%.24s.%.60s.sum", program_kind_name(program),
-                 parameter->name);
+        NAME_JOIN(sum.name, sizeof sum.name, program_kind_name(program), ".", parameter->name,
+                  ".sum");
         TRY(graph_tensor_add(model->graph, &sum, &sums[i]));
     }
     return GT_OK;
@@ -53,8 +53,8 @@ static enum gt_status rounding_targets(struct model *model, enum program_kind pr
         whole.dtype = DTYPE_F32;
         whole.category = CATEGORY_TEMPORARY;
         whole.lifetime = LIFETIME_PROGRAM;
-        snprintf(whole.name, sizeof whole.name, "%.24s.%.60s.grad", program_kind_name(program),
-                 parameter->name);
+        NAME_JOIN(whole.name, sizeof whole.name, program_kind_name(program), ".", parameter->name,
+                  ".grad");
         TRY(graph_tensor_add(model->graph, &whole, &targets[i].gradient));
     }
     return GT_OK;

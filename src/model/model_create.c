@@ -211,8 +211,8 @@ static enum gt_status program_gradients_add(struct model *model, enum program_ki
         if (parameter->part_gradient == TENSOR_NONE)
             continue;
         struct tensor own = model->graph->tensors[parameter->part_gradient];
-        snprintf(own.name, sizeof own.name, "%.24s.%.60s.part_grad", program_kind_name(program),
-                 parameter->name);
+        NAME_JOIN(own.name, sizeof own.name, program_kind_name(program), ".", parameter->name,
+                  ".part_grad");
         TRY(graph_tensor_add(model->graph, &own, &parameter->part_gradient));
     }
     return GT_OK;
@@ -251,7 +251,7 @@ static enum gt_status part_gradients_add(struct model *model)
         if (part == TENSOR_NONE)
             continue;
         struct tensor sum = graph->tensors[part];
-        snprintf(graph->tensors[part].name, sizeof sum.name, "%.80s.part_grad", parameter->name);
+        NAME_JOIN(graph->tensors[part].name, sizeof sum.name, parameter->name, ".part_grad");
         if (in_step) { /* only a pattern for those of the programs */
             graph->tensors[part].lifetime = LIFETIME_PROGRAM;
             graph->tensors[part].home = SPACE_DEVICE;

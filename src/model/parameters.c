@@ -282,43 +282,56 @@ size_t parameters_count(const struct model_config *config)
            (config->untied && !config->lora.alone ? 1 : 0);
 }
 
-/* As parameters_index(), also of a matrix of adapters. */
-static int32_t slot_index(const struct model_config *config, int32_t layer,
-                          const struct slot *wanted)
+struct parameter_places parameters_places(const struct model_config *config)
 {
-    struct kinds kinds = {{0, 0}};
-    int32_t at = -1;
+    struct parameter_places places = {.embeddings = (int32_t)embeddings_count(config)};
+    memset(places.at, -1, sizeof places.at);
+    memset(places.adapter, -1, sizeof places.adapter);
     for (int linear = 0; linear < 2; linear++) {
         struct slot slots[SLOTS_MAX];
         const size_t count = slots_list(config, linear != 0, BLOCK_LAYERS, slots);
-        const bool is_kind = shape_is_linear(&config->shape, layer) == (linear != 0);
         for (size_t i = 0; i < count; i++) {
-            if (is_kind && slots[i].which == wanted->which && slots[i].bias == wanted->bias &&
-                slots[i].adapter == wanted->adapter && !slots[i].absent)
-                at = (int32_t)kinds.of[linear];
-            kinds.of[linear] += !slots[i].absent;
+            const struct slot *slot = &slots[i];
+            int32_t *at = slot->adapter != ADAPTER_NONE
+                              ? &places.adapter[linear][slot->which][slot->adapter]
+                              : &places.at[linear][slot->which][slot->bias];
+            if (!slot->absent)
+                *at = places.count[linear]++;
         }
     }
-    return at < 0 ? -1
-                  : (int32_t)(embeddings_count(config) + kinds_before(config, &kinds, layer)) + at;
+    return places;
 }
 
-int32_t parameters_index(const struct model_config *config, int32_t layer, enum block_layer which,
-                         bool bias)
+/* Returns the index of a parameter from its place in a block. */
+static int32_t place_index(const struct parameter_places *places, const struct shape *shape,
+                           int32_t layer, int32_t place)
 {
-    return slot_index(config, layer, &(struct slot){.which = which, .bias = bias});
+    const int32_t full = shape_full_before(shape, layer);
+    return place < 0 ? -1
+                     : places->embeddings + full * places->count[false] +
+                           (layer - full) * places->count[true] + place;
 }
 
-int32_t parameters_adapter(const struct model_config *config, int32_t layer, enum block_layer which,
-                           enum adapter_matrix matrix)
+int32_t parameters_index(const struct parameter_places *places, const struct shape *shape,
+                         int32_t layer, enum block_layer which, bool bias)
 {
-    return slot_index(config, layer, &(struct slot){.which = which, .adapter = matrix});
+    return place_index(places, shape, layer,
+                       places->at[shape_is_linear(shape, layer)][which][bias]);
+}
+
+int32_t parameters_adapter(const struct parameter_places *places, const struct shape *shape,
+                           int32_t layer, enum block_layer which, enum adapter_matrix matrix)
+{
+    return place_index(places, shape, layer,
+                       places->adapter[shape_is_linear(shape, layer)][which][matrix]);
 }
 
 int32_t parameters_head(const struct model_config *config)
 {
-    const int32_t gain = parameters_index(config, config->n_layer, BLOCK_LN_1, false);
-    const int32_t bias = parameters_index(config, config->n_layer, BLOCK_LN_1, true);
+    const struct parameter_places places = parameters_places(config);
+    const int32_t layers = config->n_layer;
+    const int32_t gain = parameters_index(&places, &config->shape, layers, BLOCK_LN_1, false),
+                  bias = parameters_index(&places, &config->shape, layers, BLOCK_LN_1, true);
     return !config->untied ? PARAMETERS_WTE : bias < 0 ? gain + 1 : bias + 1;
 }
 
@@ -351,7 +364,7 @@ static void table_shape(const struct model_config *config, const char *name, int
                         struct parameter_shape *out)
 {
     *out = (struct parameter_shape){.rank = 2, .dims = {rows, config->n_embd}, .parts = 1};
-    (void)snprintf(out->name, sizeof out->name, "%s", name);
+    graph_name_put(out->name, name, PARAMETER_NAME_MAX - 1);
 }
 
 /* Writes "h.3.attn.c_attn.weight". */
@@ -362,11 +375,14 @@ static void slot_name(const struct model_config *config, bool gpt2, size_t block
     static const char *const matrices[] = {
         [ADAPTER_NONE] = "", [ADAPTER_A] = "lora_A.", [ADAPTER_B] = "lora_B."};
     const char *kind = slot->bias ? "bias" : "weight", *matrix = matrices[slot->adapter];
-    if (block < (size_t)config->n_layer)
-        (void)snprintf(out, PARAMETER_NAME_MAX, "%s.%zu.%s%s%s%s", gpt2 ? "h" : "model.layers",
-                       block, name, layer->plain ? "" : ".", matrix, layer->plain ? "" : kind);
-    else
-        (void)snprintf(out, PARAMETER_NAME_MAX, "%s.%s", gpt2 ? "ln_f" : "model.norm", kind);
+    if (block >= (size_t)config->n_layer) {
+        NAME_JOIN(out, PARAMETER_NAME_MAX, gpt2 ? "ln_f." : "model.norm.", kind);
+        return;
+    }
+    char *at = NAME_JOIN(out, PARAMETER_NAME_MAX, gpt2 ? "h." : "model.layers.");
+    at = graph_name_number(at, (int64_t)block);
+    NAME_JOIN(at, (size_t)(out + PARAMETER_NAME_MAX - at), ".", name, layer->plain ? "" : ".",
+              matrix, layer->plain ? "" : kind);
 }
 
 /* Returns the number of matrices that a weight of a layer consists of: ranges of rows, but not of
@@ -611,7 +627,7 @@ static enum gt_status state_add(struct graph *graph, const struct parameter *par
     struct tensor state = graph->tensors[parameter->tensor];
     state.dtype = dtype;
     state.home = category == CATEGORY_GRADIENT ? parameter->gradient_home : parameter->states_home;
-    snprintf(state.name, sizeof state.name, "%.80s%s", parameter->name, suffix);
+    NAME_JOIN(state.name, sizeof state.name, parameter->name, suffix);
     state.category = category;
     state.lifetime =
         category == CATEGORY_GRADIENT && state.home == SPACE_DEVICE ? LIFETIME_PHASE : LIFETIME_RUN;
@@ -634,7 +650,7 @@ static enum gt_status scales_add(struct graph *graph, struct parameter *paramete
         .lifetime = LIFETIME_RUN,
         .home = parameter->states_home,
         .phase = PHASE_TRAIN};
-    snprintf(scales.name, sizeof scales.name, "%.80s.scales", parameter->name);
+    NAME_JOIN(scales.name, sizeof scales.name, parameter->name, ".scales");
     TRY(graph_tensor_add(graph, &scales, &parameter->scales));
     if (!shared || parameter->count == parameter->most)
         return GT_OK;
@@ -775,7 +791,7 @@ static enum gt_status parameter_add(struct parameter_maker *maker, size_t index,
         init_choose(maker, shape, parameter);
     if (maker->list->count == PARAMETERS_WTE || maker->list->count == maker->listing->head)
         tensor.dims[0] = config->padded_vocab_size;
-    (void)snprintf(parameter->name, sizeof parameter->name, "%.90s", shape->name);
+    NAME_JOIN(parameter->name, sizeof parameter->name, shape->name);
     memcpy(tensor.name, parameter->name, sizeof tensor.name);
     TRY(graph_tensor_add(maker->graph, &tensor, &parameter->tensor));
     units_divide(maker, index, parameter);

@@ -74,17 +74,28 @@ enum block_layer {
 };
 /* Of a block of GPT-2, absent ones included. */
 #define GPT2_BLOCK_PARAMETERS 12
+
+/* Where a block's parameters are, by its kind: with attention, with a gated delta net.  -1: it has
+ * no such parameter. */
+struct parameter_places {
+    int32_t at[2][BLOCK_LAYERS][2]; /* weights and biases */
+    int32_t adapter[2][BLOCK_LAYERS][ADAPTER_B + 1];
+    int32_t count[2];
+    int32_t embeddings; /* before the first block */
+};
+struct parameter_places parameters_places(const struct model_config *config);
+
 /* Return indices into parameter_list.at of a model.  A layer's is -1 if the model has no such
  * weight or bias; layer n_layer is the last norm, as BLOCK_LN_1.  parameters_head() is wte unless
  * the model is untied. */
 enum { PARAMETERS_WTE, PARAMETERS_WPE };
-int32_t parameters_index(const struct model_config *config, int32_t layer, enum block_layer which,
-                         bool bias);
+int32_t parameters_index(const struct parameter_places *places, const struct shape *shape,
+                         int32_t layer, enum block_layer which, bool bias);
 int32_t parameters_head(const struct model_config *config);
 /* Returns the index of a matrix of a layer's adapters, whose parts are the targets; -1 if it has
  * none. */
-int32_t parameters_adapter(const struct model_config *config, int32_t layer, enum block_layer which,
-                           enum adapter_matrix matrix);
+int32_t parameters_adapter(const struct parameter_places *places, const struct shape *shape,
+                           int32_t layer, enum block_layer which, enum adapter_matrix matrix);
 /* Returns the bits of all targets that the blocks have. */
 uint32_t parameters_lora_targets(const struct model_config *config);
 

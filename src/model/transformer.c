@@ -33,24 +33,13 @@ struct builder {
     bool train;      /* apply dropout, and replace the logits by their gradient */
     struct graph_pen pen;
     enum recompute_level level; /* of the current block */
-    /* By the kind of block, with attention or with a gated delta net: parameters_index() and
-     * parameters_adapter(), less blocks_before(), and the number of parameters. */
-    int32_t first[2][BLOCK_LAYERS][2], adapter[2][BLOCK_LAYERS][ADAPTER_B + 1], stride[2];
+    struct parameter_places places;
 };
-
-/* Returns the number of parameters of the blocks before a layer. */
-static int32_t blocks_before(const struct builder *b, int32_t layer)
-{
-    const int32_t full = shape_full_before(&b->config->shape, layer);
-    return full * b->stride[false] + (layer - full) * b->stride[true];
-}
 
 static bool is_linear(const struct builder *b)
 {
     return b->pen.layer >= 0 && shape_is_linear(&b->config->shape, b->pen.layer);
 }
-
-#define ABSENT INT32_MIN /* of builder.first and adapter */
 
 static int32_t parameter_tensor(const struct builder *b, int32_t index)
 {
@@ -60,17 +49,17 @@ static int32_t parameter_tensor(const struct builder *b, int32_t index)
 /* Returns the weight or bias of a layer of the current block, or of ln_f outside the blocks. */
 static int32_t layer_tensor(const struct builder *b, enum block_layer which, bool bias)
 {
-    const int32_t layer = b->pen.layer < 0 ? b->config->n_layer : b->pen.layer,
-                  first = b->first[is_linear(b)][which][bias];
-    return parameter_tensor(b, first == ABSENT ? -1 : first + blocks_before(b, layer));
+    const int32_t layer = b->pen.layer < 0 ? b->config->n_layer : b->pen.layer;
+    return parameter_tensor(b, parameters_index(&b->places, &b->config->shape, layer, which, bias));
 }
 
-/* Returns the matrix of adapters of a layer of the current block. */
+/* Returns the matrix of adapters of a layer of the current block, or NULL. */
 static const struct parameter *layer_adapter(const struct builder *b, enum block_layer which,
                                              enum adapter_matrix matrix)
 {
-    return &b->model->parameters
-                .at[b->adapter[is_linear(b)][which][matrix] + blocks_before(b, b->pen.layer)];
+    const int32_t at =
+        parameters_adapter(&b->places, &b->config->shape, b->pen.layer, which, matrix);
+    return at < 0 ? NULL : &b->model->parameters.at[at];
 }
 
 /* Appends an op of a recompute class.  Sets *out, unless `out` is NULL, to the op's result. */
@@ -195,9 +184,8 @@ static enum gt_status build_adapter_b(const struct builder *b, enum block_layer 
 {
     struct graph *graph = b->pen.graph;
     const int32_t rank = b->config->lora.rank;
-    const struct parameter *weight =
-        &b->model->parameters
-             .at[b->first[is_linear(b)][which][false] + blocks_before(b, b->pen.layer)];
+    const int32_t at = parameters_index(&b->places, &b->config->shape, b->pen.layer, which, false);
+    const struct parameter *weight = &b->model->parameters.at[at];
     const struct parameter *adapter = layer_adapter(b, which, ADAPTER_B);
     struct tensor whole = graph->tensors[adapter->tensor];
     int64_t row = 0, from = 0;
@@ -248,8 +236,7 @@ static enum gt_status build_linear(const struct builder *b, const char *name,
     TRY(build_fetch(b, &weight));
     TRY(ADD_AS(class, GEMM, b, name, y, .a = x, .b = weight, .bias = layer_tensor(b, which, true),
                .attrs.transpose_b = !model_is_gpt2(b->config)));
-    return b->adapter[is_linear(b)][which][ADAPTER_A] == ABSENT ? GT_OK
-                                                                : build_adapters(b, which, x, *y);
+    return layer_adapter(b, which, ADAPTER_A) == NULL ? GT_OK : build_adapters(b, which, x, *y);
 }
 
 static enum gt_status build_residual(const struct builder *b, const char *name, int32_t y,
@@ -481,27 +468,6 @@ static enum gt_status build_loss_chunk(const struct builder *b, int32_t hidden, 
                .attrs.gradient = b->train);
 }
 
-/* Finds the parameters of a kind of block in a model of such blocks alone. */
-static void kind_make(struct builder *b, bool linear)
-{
-    struct model_config config = *b->config;
-    /* With an interval of 2 the first block is linear. */
-    config.full_attention_interval = !linear ? 0 : config.full_attention_interval > 0 ? 2 : 0;
-    for (int which = 0; which < BLOCK_LAYERS; which++) {
-        for (int bias = 0; bias < 2; bias++) {
-            const int32_t at = parameters_index(&config, 0, (enum block_layer)which, bias != 0);
-            b->first[linear][which][bias] = at < 0 ? ABSENT : at;
-        }
-        for (int matrix = ADAPTER_A; matrix <= ADAPTER_B; matrix++) {
-            const int32_t at = parameters_adapter(&config, 0, (enum block_layer)which,
-                                                  (enum adapter_matrix)matrix);
-            b->adapter[linear][which][matrix] = at < 0 ? ABSENT : at;
-        }
-    }
-    b->stride[linear] =
-        parameters_index(&config, 1, BLOCK_LN_1, false) - b->first[linear][BLOCK_LN_1][false];
-}
-
 static struct builder builder_make(const struct model *model, const struct program_io *io,
                                    int32_t cache, bool train)
 {
@@ -511,9 +477,8 @@ static struct builder builder_make(const struct model *model, const struct progr
                         .io = io,
                         .cache = cache,
                         .train = train,
+                        .places = parameters_places(config),
                         .pen = graph_pen_make(model->graph, io->program, PASS_FORWARD)};
-    for (int kind = 0; kind < 2; kind++)
-        kind_make(&b, kind != 0);
     return b;
 }
 

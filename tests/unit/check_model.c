@@ -144,14 +144,17 @@ TEST(parameters_are_in_the_checkpoints_order)
     ck_assert(hostmem_create(&mem) == GT_OK && graph_create(mem, &graph) == GT_OK);
     ck_assert_int_eq(parameters_create(graph, &config, &with_states, &list), GT_OK);
     ck_assert_int_eq(list.count, 4 + 3 * 12);
+    struct parameter_places places = parameters_places(&config);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         ck_assert_str_eq(list.at[i].name, names[i]);
     ck_assert_str_eq(list.at[list.count - 1].name, "ln_f.bias");
-    ck_assert_str_eq(list.at[parameters_index(&config, 2, BLOCK_MLP_PROJ, false)].name,
-                     "h.2.mlp.c_proj.weight");
-    ck_assert_str_eq(list.at[parameters_index(&config, 2, BLOCK_C_ATTN, true)].name,
+    ck_assert_str_eq(
+        list.at[parameters_index(&places, &config.shape, 2, BLOCK_MLP_PROJ, false)].name,
+        "h.2.mlp.c_proj.weight");
+    ck_assert_str_eq(list.at[parameters_index(&places, &config.shape, 2, BLOCK_C_ATTN, true)].name,
                      "h.2.attn.c_attn.bias");
-    ck_assert_str_eq(list.at[parameters_index(&config, 3, BLOCK_LN_1, false)].name, "ln_f.weight");
+    ck_assert_str_eq(list.at[parameters_index(&places, &config.shape, 3, BLOCK_LN_1, false)].name,
+                     "ln_f.weight");
     const struct tensor *wte = &graph->tensors[list.at[0].tensor];
     ck_assert_int_eq(wte->dims[0], 16); /* padded; 11 rows are saved */
     ck_assert_int_eq(list.at[0].saved_rows, 11);
@@ -174,11 +177,12 @@ TEST(parameters_are_in_the_checkpoints_order)
     }
     hostmem_free(list.at);
     config.bias = false;
+    places = parameters_places(&config);
     ck_assert_int_eq(parameters_create(graph, &config, &weights_only, &list), GT_OK);
     ck_assert_int_eq(list.count, 3 + 3 * 6);
     ck_assert_int_eq(list.at[0].gradient, TENSOR_NONE);
-    ck_assert_int_eq(parameters_index(&config, 0, BLOCK_LN_1, true), -1);
-    ck_assert_str_eq(list.at[parameters_index(&config, 1, BLOCK_C_FC, false)].name,
+    ck_assert_int_eq(parameters_index(&places, &config.shape, 0, BLOCK_LN_1, true), -1);
+    ck_assert_str_eq(list.at[parameters_index(&places, &config.shape, 1, BLOCK_C_FC, false)].name,
                      "h.1.mlp.c_fc.weight");
     hostmem_free(list.at);
     hostmem_free(graph);

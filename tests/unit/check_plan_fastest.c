@@ -5,10 +5,12 @@
  *          rung.  It builds each whole model, as for a run.  What the search measures in parts must
  *          equal that; no candidate that is faster than the choice may have a plan that fits.  Of
  *          models with 9 to 13 blocks one candidate in 101 is judged.
- *   wide   3 cases of 8 and more blocks, 10 with CHECK_LONG=1, dense, with adapters and with ranks.
- *          The judge lists every micro-batch, chunks in steps of 16 rows, and every rung.  It
- *          prints how much slower the choices are than the fastest that fits: 1 % at most on
- *          average, 25 % in a tiny model.  None is refused that fits.
+ *   deep   40 random choices, 1,000 with CHECK_LONG=1, for models of 6 to 40 blocks of several
+ * kinds: what the search measures, with blocks and loss chunks left out, must equal the whole. wide
+ * 3 cases of 8 and more blocks, 10 with CHECK_LONG=1, dense, with adapters and with ranks. The
+ * judge lists every micro-batch, chunks in steps of 16 rows, and every rung.  It prints how much
+ * slower the choices are than the fastest that fits: 1 % at most on average, 25 % in a tiny model.
+ * None is refused that fits.
  */
 #include <math.h>
 #include <stdio.h>
@@ -31,6 +33,8 @@
 /* Of models with so many blocks more, only one in so many choices is judged. */
 #define LAYERS_MORE 8
 #define LARGE_STRIDE 101
+#define DEEP_CASES 40
+#define DEEP_CASES_LONG 1000
 #define WIDE_CASES 3
 #define WIDE_CASES_LONG 10
 #define WIDE_SLOWER_MAX 0.10
@@ -359,6 +363,86 @@ TEST_LOOP(the_fastest_of_the_grid_is_found, is_long() ? CASES_LONG : CASES)
                       at.seconds, status == GT_OK ? found->seconds : INFINITY);
     }
     measure_memo_close(&memo);
+}
+
+/* Gives blocks windows, positions that turn in some of them, or delta nets. */
+static void kinds_draw(struct draws *draws, struct model_config *config)
+{
+    const int32_t pattern = draw(draws, 0, 1) * draw(draws, 2, 6);
+    switch (draw(draws, 0, 3)) {
+    case 0:
+        config->position = POSITION_ROPE;
+        config->norm = NORM_RMSNORM;
+        config->rope.theta = 10000.0;
+        config->no_rope_layer_interval = pattern;
+        break;
+    case 1:
+        config->sliding_window = config->block_size / 2;
+        config->sliding_window_pattern = pattern;
+        config->max_window_layers = draw(draws, 0, 2) == 0 ? config->n_layer / 2 : 0;
+        break;
+    case 2:
+        config->norm = NORM_RMSNORM;
+        config->full_attention_interval = draw(draws, 2, 5);
+        config->linear_num_key_heads = 1;
+        config->linear_num_value_heads = draw(draws, 1, 2);
+        config->linear_value_head_dim = 16;
+        config->linear_conv_kernel_dim = 4;
+        break;
+    }
+}
+
+/* A random choice of how much is recomputed, and of what is in host memory. */
+static struct plan_choice choice_draw(struct draws *draws, const struct search_request *request)
+{
+    const int32_t layers = request->options.config.n_layer,
+                  rows = request->options.config.block_size;
+    const enum recompute_level level = (enum recompute_level)draw(draws, 1, RECOMPUTE_FULL);
+    struct plan_choice choice = request->options.choice;
+    choice.recompute =
+        recompute_two(level, draw(draws, 0, layers), (enum recompute_level)(level - 1), layers);
+    if (level == RECOMPUTE_FULL && draw(draws, 0, 1) == 1)
+        recompute_swap(&choice.recompute, RECOMPUTE_FULL, RECOMPUTE_OFFLOAD,
+                       draw(draws, 0, layers));
+    choice.micro_batch = draw(draws, 1, (int32_t)request->samples);
+    choice.remainder_batch = (int32_t)(request->samples % choice.micro_batch);
+    choice.loss_chunk_rows = draw(draws, 1, 4) * CHUNK_STEP;
+    if (choice.loss_chunk_rows > choice.micro_batch * rows)
+        choice.loss_chunk_rows = choice.micro_batch * rows;
+    for (int class = 0; class < OFFLOAD_CLASSES; class ++)
+        if (draw(draws, 0, 1) == 1 &&
+            (request->options.config.lora.rank == 0 || class == OFFLOAD_WEIGHTS))
+            choice.offload.quarters[class] = draw(draws, 0, OFFLOAD_ALL);
+    return choice;
+}
+
+TEST(what_is_left_out_counts)
+{
+    const int cases = is_long() ? DEEP_CASES_LONG : DEEP_CASES;
+    for (int i = 0; i < cases; i++) {
+        struct draws draws = {.number = 2000 + (uint32_t)i};
+        struct search_request request = {.plan = {.alignment_bytes = 256},
+                                         .rates = plan_rates_of_profile(&profile, false)};
+        struct measure_memo memo = {0};
+        struct measurement measured;
+        model_draw(&draws, draw(&draws, 6, 40), &request.options);
+        kinds_draw(&draws, &request.options.config);
+        if (request.options.config.lora.rank > 0)
+            request.options.config.lora.targets = parameters_lora_targets(&request.options.config);
+        batch_draw(&draws, draw(&draws, 1, 4), &request);
+        request.plan.device = draw(&draws, 0, 1) == 1 ? card : NULL;
+        const struct plan_choice choice = choice_draw(&draws, &request);
+        const struct measure measure = {
+            mem, &request.options, &request.plan, &request.rates, request.samples, &memo};
+        const struct judged whole = judge(&request, &choice, false);
+        ck_assert_int_eq(measure_choice(&measure, &choice, &measured), GT_OK);
+        ck_assert_msg(measured.bytes == whole.bytes && measured.host_bytes == whole.host_bytes,
+                      "case %d: %" PRIu64 " and %" PRIu64 " bytes, of %" PRIu64 " and %" PRIu64, i,
+                      measured.bytes, measured.host_bytes, whole.bytes, whole.host_bytes);
+        ck_assert_msg(fabs(measured.seconds - whole.seconds) <= 1e-9 * whole.seconds,
+                      "case %d: %.12g s of %.12g", i, measured.seconds, whole.seconds);
+        measure_memo_close(&memo);
+    }
 }
 
 TEST(little_is_lost_beside_all_micro_batches_and_chunks)

@@ -270,7 +270,9 @@ TEST(converted_moments_keep_their_values)
     config.state_format = CONFIG_STATES_SR_8BIT_FULL;
     session_begin(&config, &session);
     ck_assert_int_eq(session_start(&session), GT_OK);
-    const int32_t index = parameters_index(&session.model->options.config, 0, BLOCK_C_FC, false);
+    const struct model_config *model = &session.model->options.config;
+    const struct parameter_places places = parameters_places(model);
+    const int32_t index = parameters_index(&places, &model->shape, 0, BLOCK_C_FC, false);
     moments_write(&session, NULL, m, v, DTYPE_F32, index);
     piece_get(&session, CHECKPOINT_SCALES, index, sizeof scales, scales);
     piece_get(&session, CHECKPOINT_M, index, MOMENTS, m_codes);

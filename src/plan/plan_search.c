@@ -817,7 +817,7 @@ static enum gt_status front_plan(struct search *search,
     search->share.device_bytes = MEASURE_NEVER;
     TRY(fastest_find(search, 1, &at));
     const double ratio = (double)at.measured.bytes / (double)least.measured.bytes;
-    for (int i = 1; made < SEARCH_FRONT_MAX; i++) {
+    for (int i = 1; at.measured.bytes != MEASURE_NEVER && made < SEARCH_FRONT_MAX; i++) {
         search->share.device_bytes =
             (uint64_t)((double)least.measured.bytes * pow(ratio, (double)i / SEARCH_FRONT_MAX));
         at = nothing;

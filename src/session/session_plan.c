@@ -300,13 +300,17 @@ static void ignored_log(const struct session *session, const struct model_option
 }
 
 /* Searches again with the host memory that a computer with such a card is assumed to have, if a
- * profile's card alone is too small for every plan; keeps the refusal if that is not enough either.
- */
+ * profile's card alone is too small for every plan, or the user has set what is in host memory;
+ * keeps the refusal if that is not enough either. */
 static enum gt_status host_assume(struct session *session)
 {
     struct search_request request = session->search.request;
     struct search_result result;
-    if (!session->device.has_profile || request.pin_offload || session->search.result.unplaceable ||
+    const struct plan_choice *set = &request.options.choice;
+    const bool moves = request.pin_offload && (offload_quarters(&set->offload) > 0 ||
+                                               set->recompute.blocks[RECOMPUTE_OFFLOAD] > 0);
+    if (!session->device.has_profile || (request.pin_offload && !moves) ||
+        session->search.result.unplaceable ||
         config_key_was_set(session->config, CONFIG_KEY_host_budget))
         return GT_NO_FIT;
     request.share.host_bytes = PROFILE_HOST_BYTES / (uint64_t)session->config->local_ranks;
@@ -314,9 +318,8 @@ static enum gt_status host_assume(struct session *session)
     session->search.request = request;
     session->search.result = result;
     session->device.host_share_bytes = request.share.host_bytes;
-    log_note(
-        "the card alone is too small; this plan assumes that up to %s of host memory may be used (--host_budget)",
-        LOG_BYTES(PROFILE_HOST_BYTES));
+    log_note("%sthis plan assumes that up to %s of host memory may be used (--host_budget)",
+             moves ? "" : "the card alone is too small; ", LOG_BYTES(PROFILE_HOST_BYTES));
     return GT_OK;
 }
 

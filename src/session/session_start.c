@@ -28,7 +28,8 @@ static enum gt_status refuse(const struct session *session, uint64_t arena_bytes
     if (host_bytes > 0)
         snprintf(host, sizeof host, "%s of host memory, host_budget allows %s%s",
                  search_budget_text(least, host_bytes), LOG_BYTES(session->device.host_share_bytes),
-                 config_key_was_set(session->config, CONFIG_KEY_host_budget)
+                 config_key_was_set(session->config, CONFIG_KEY_host_budget) ||
+                         session->device.has_profile
                      ? ""
                      : ", half of what is free");
     if (arena_bytes <= session_share(session).device_bytes)

@@ -186,6 +186,11 @@ def link():
     one_way = 12 * 1.5576e9 / 2e9
     for seconds, ways in zip(adds, (1, 2, 2)):
         check(abs(seconds - ways * one_way) <= 0.05 * seconds, f"12 bytes a parameter take {one_way} s each way: {adds}")
+    states = [GPT_TRAIN, "--dataset=none", "--device_profile=rtx3060-12g", "--offload=states"]
+    done = subprocess.run([*states, "--plan"], capture_output=True, text=True)
+    check(done.returncode == 0 and "assumes that up to 16.00 GiB of host memory" in done.stderr, f"a profile's host memory: {done.stderr}")
+    done = subprocess.run([*states, "--plan=svg", "--host_budget=1MiB"], capture_output=True, text=True, timeout=60)
+    check(done.returncode == 3, f"the picture of what no budget of the card makes fit: {done.returncode}, {done.stderr}")
 
 
 def pageable():

@@ -817,11 +817,12 @@ static enum gt_status front_plan(struct search *search,
     search->share.device_bytes = MEASURE_NEVER;
     TRY(fastest_find(search, 1, &at));
     const double ratio = (double)at.measured.bytes / (double)least.measured.bytes;
-    for (int i = 1; at.measured.bytes != MEASURE_NEVER && made < SEARCH_FRONT_MAX; i++) {
+    const bool any = at.measured.bytes != MEASURE_NEVER;
+    at = nothing;
+    for (int i = 1; any && made < SEARCH_FRONT_MAX; i++) {
         search->share.device_bytes =
             (uint64_t)((double)least.measured.bytes * pow(ratio, (double)i / SEARCH_FRONT_MAX));
-        at = nothing;
-        TRY(fastest_find(search, 1, &at));
+        TRY(fastest_find(search, 1, &at)); /* faster than what a smaller budget had room for */
         out[made] = found_of(search, &at);
         made += at.measured.bytes != MEASURE_NEVER;
     }

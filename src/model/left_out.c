@@ -1,11 +1,17 @@
+/* Finds stretches of blocks that are alike, in as many kinds as a model has.
+ *
+ * Blocks are alike if the builders and what moves gradients make the same ops of them: they have
+ * the same level of recompute and the same kind of attention, and the same parameters are in host
+ * memory and belong to this rank.
+ */
 #include "model/left_out.h"
 
 #include "base/size.h"
 
 /* The most kinds of block of which one follows the other. */
 #define PERIOD_MOST 8
-/* Built of a stretch: its first block, a period whose blocks stand for others, a period and the last
- * block.  Some copies of the first and of the last are those of other stretches. */
+/* Built of a stretch: its first block, a period whose blocks stand for others, a period and the
+ * last block.  Some copies of the first and of the last are those of other stretches. */
 #define BUILT_LEAST(period) (2 * (period) + 2)
 
 static enum memory_space home_of(const struct model *model, int32_t tensor)

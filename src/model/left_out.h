@@ -4,8 +4,8 @@
  * Of a stretch of equal blocks, or of blocks whose kinds repeat, the program has a few, and of the
  * loss its first chunk, the second and the last:
  *
- *     model     a b b b b b b b b c c c c c     of a, b and c, other parts are in host memory
- *     program   a B           b b C     c c     B stands for six blocks, C for three
+ *     model     a b b b b b b b b b c c c c c     of a, b and c, other parts are in host memory
+ *     program   a b B           b b c C   c c     B stands for six blocks, C for two
  *
  * The ops of B have left_out = 5.  Their time counts six times (plan_cost_blocks), and from the end
  * of B's forward pass to the beginning of its backward pass, so does what B keeps

@@ -67,6 +67,11 @@ nodist_EXTRA_tests_cuda_on_cpu_opcheck_cuda_SOURCES = links_with_cxx.cpp
 tests_cuda_on_cpu_opcheck_cuda_CPPFLAGS = $(AM_CPPFLAGS) -DHAVE_CUDA
 tests_cuda_on_cpu_opcheck_cuda_LDADD = tests/ops/libops_test.a libgpttrain.a $(EMULATED_LIBS) $(BACKEND_LIBS)
 
+check_PROGRAMS += tests/cuda_on_cpu/check_copies
+tests_cuda_on_cpu_check_copies_SOURCES = tests/cuda_on_cpu/check_copies.c
+nodist_EXTRA_tests_cuda_on_cpu_check_copies_SOURCES = links_with_cxx.cpp
+tests_cuda_on_cpu_check_copies_LDADD = $(UNIT_LIB) libgpttrain.a $(EMULATED_LIBS) $(BACKEND_LIBS) $(CHECK_LIBS)
+
 # The emulated backend as a module, and programs that load it (--enable-cuda-module).
 module_programs = tests/cuda_on_cpu/gpt-train-module tests/cuda_on_cpu/opcheck-module
 EXTRA_PROGRAMS += $(module_programs) tests/cuda_on_cpu/module/gpt-train-cuda.so

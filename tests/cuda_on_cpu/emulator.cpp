@@ -155,6 +155,7 @@ struct fiber {
     int id;
     enum emulator_op op; /* the op that it waits for, if AT_WARP */
     unsigned mask;
+    int line; /* of the barrier that it waits at */
     void *share;
     int copies, groups;
 };
@@ -169,6 +170,7 @@ struct fiber_copies {
 /* Lanes of a warp that wait at one collective for the other lanes of its mask. */
 struct gathering {
     enum emulator_op op;
+    int line;
     unsigned mask, arrived;
 };
 
@@ -432,9 +434,15 @@ static void enter(struct fiber *fiber)
 
 /* ---- block barrier ---- */
 
-void emulator_barrier(void)
+void emulator_barrier(int line)
 {
     struct fiber *fiber = current;
+    struct fiber *warp = &fibers[fiber->id / WARP_SIZE * WARP_SIZE];
+    for (int i = 0; i < WARP_SIZE && warp + i < fibers + thread_count; i++)
+        if (warp[i].state == AT_BARRIER && warp[i].line != line)
+            emulator_fail("__syncthreads in line %d, and lane %d at one in line %d", line, i,
+                          warp[i].line);
+    fiber->line = line;
     if (ended_count > 0)
         emulator_fail("__syncthreads, and %d threads of the block have ended", ended_count);
     if (__tsan_release)
@@ -677,26 +685,27 @@ static void collective_run(enum emulator_op op, unsigned mask, struct fiber *war
 /* Returns the gathering of this op and mask, and creates it if necessary.  Fails when two lanes
  * wait for each other in different places. */
 static struct gathering *gathering_find(struct warp_gatherings *warp, enum emulator_op op,
-                                        unsigned mask, int own)
+                                        unsigned mask, int line, int own)
 {
     struct gathering *found = nullptr;
     for (int i = 0; i < warp->count; i++) {
         struct gathering *other = &warp->at[i];
-        if (other->op == op && other->mask == mask)
+        if (other->op == op && other->mask == mask && other->line == line)
             found = other;
         else if ((other->mask >> own & 1) != 0 && (other->arrived & mask) != 0)
-            emulator_fail("lane %d is at %s with mask %08x, and lane %d at %s with mask %08x", own,
-                          op_name(op), mask, __builtin_ctz(other->arrived & mask),
-                          op_name(other->op), other->mask);
+            emulator_fail("lane %d is at %s with mask %08x in line %d, and lane %d at %s with mask "
+                          "%08x in line %d",
+                          own, op_name(op), mask, line, __builtin_ctz(other->arrived & mask),
+                          op_name(other->op), other->mask, other->line);
     }
     if (!found) {
         found = &warp->at[warp->count++];
-        *found = {op, mask, 0};
+        *found = {op, line, mask, 0};
     }
     return found;
 }
 
-void emulator_collective(enum emulator_op op, unsigned mask, void *share)
+void emulator_collective(enum emulator_op op, unsigned mask, void *share, int line)
 {
     struct fiber *fiber = current;
     int lane = fiber->id % WARP_SIZE, index = fiber->id / WARP_SIZE;
@@ -717,7 +726,7 @@ void emulator_collective(enum emulator_op op, unsigned mask, void *share)
     fiber->state = AT_WARP;
     if (op == EMULATOR_SYNCWARP && __tsan_release)
         __tsan_release(dynamic_memory + 1 + index);
-    struct gathering *gathering = gathering_find(&gatherings[index], op, mask, lane);
+    struct gathering *gathering = gathering_find(&gatherings[index], op, mask, line, lane);
     gathering->arrived |= 1u << lane;
     if (gathering->arrived == mask) {
         *gathering = gatherings[index].at[--gatherings[index].count];

@@ -90,8 +90,10 @@ struct emulator_mma {
 int emulator_lane(void);
 void *emulator_shared(const void *tag, size_t bytes);
 void *emulator_dynamic_shared(void);
-void emulator_barrier(void);
-void emulator_collective(enum emulator_op op, unsigned mask, void *share);
+/* line: of the kernel's source.  Instructions that are .aligned in PTX fail where the lanes of a
+ * warp are in different lines; 0: not aligned. */
+void emulator_barrier(int line);
+void emulator_collective(enum emulator_op op, unsigned mask, void *share, int line);
 void emulator_copy_issue(void *to, const void *from, size_t bytes, bool fetch);
 void emulator_copy_commit(void);
 void emulator_copy_wait(int groups);
@@ -122,14 +124,14 @@ cudaError_t emulator_enqueue(const char *name, dim3 grid, dim3 block, size_t dyn
 
 /* ---- barriers, shuffles, */
 
-static inline void __syncthreads(void)
+static inline void __syncthreads(int line = __builtin_LINE())
 {
-    emulator_barrier();
+    emulator_barrier(line);
 }
 
 static inline void __syncwarp(unsigned mask = 0xffffffffu)
 {
-    emulator_collective(EMULATOR_SYNCWARP, mask, nullptr);
+    emulator_collective(EMULATOR_SYNCWARP, mask, nullptr, 0);
 }
 
 template <typename T> static inline T emulator_shuffle_from(unsigned mask, T value, int source)
@@ -137,7 +139,7 @@ template <typename T> static inline T emulator_shuffle_from(unsigned mask, T val
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "shuffles have values of 4 or 8 bytes");
     struct emulator_shuffle share = {0, 0, source};
     memcpy(&share.value, &value, sizeof value);
-    emulator_collective(EMULATOR_SHUFFLE, mask, &share);
+    emulator_collective(EMULATOR_SHUFFLE, mask, &share, 0);
     memcpy(&value, &share.result, sizeof value);
     return value;
 }
@@ -251,62 +253,65 @@ template <int groups> static inline void cp_async_wait(void)
     emulator_copy_wait(groups);
 }
 
-static inline void emulator_ldmatrix_x4(enum emulator_op op, uint32_t (&r)[4], const void *row)
+static inline void emulator_ldmatrix_x4(enum emulator_op op, uint32_t (&r)[4], const void *row,
+                                        int line)
 {
     struct emulator_ldmatrix share;
     share.address = reinterpret_cast<uintptr_t>(row);
     if (share.address % 16 != 0)
         emulator_fail("ldmatrix of a row at %p, which is not aligned to 16 bytes", row);
     memcpy(share.row, row, sizeof share.row);
-    emulator_collective(op, 0xffffffffu, &share);
+    emulator_collective(op, 0xffffffffu, &share, line);
     memcpy(r, share.r, sizeof share.r);
 }
 
-static inline void ldmatrix_x4(uint32_t (&r)[4], const void *row)
+static inline void ldmatrix_x4(uint32_t (&r)[4], const void *row, int line = __builtin_LINE())
 {
-    emulator_ldmatrix_x4(EMULATOR_LDMATRIX, r, row);
+    emulator_ldmatrix_x4(EMULATOR_LDMATRIX, r, row, line);
 }
 
-static inline void ldmatrix_x4_trans(uint32_t (&r)[4], const void *row)
+static inline void ldmatrix_x4_trans(uint32_t (&r)[4], const void *row, int line = __builtin_LINE())
 {
-    emulator_ldmatrix_x4(EMULATOR_LDMATRIX_TRANS, r, row);
+    emulator_ldmatrix_x4(EMULATOR_LDMATRIX_TRANS, r, row, line);
 }
 
 static inline void emulator_mma_run(enum emulator_op op, float (&d)[4], const uint32_t *a,
-                                    int registers, uint32_t b0, uint32_t b1)
+                                    int registers, uint32_t b0, uint32_t b1, int line)
 {
     struct emulator_mma share = {{d[0], d[1], d[2], d[3]}, {0, 0, 0, 0}, {b0, b1}};
     for (int i = 0; i < registers; i++)
         share.a[i] = a[i];
-    emulator_collective(op, 0xffffffffu, &share);
+    emulator_collective(op, 0xffffffffu, &share, line);
     for (int i = 0; i < 4; i++)
         d[i] = share.d[i];
 }
 
 template <typename T>
-static inline void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+static inline void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
+                                int line = __builtin_LINE())
 {
     constexpr bool is_bf16 = std::is_same<T, __nv_bfloat16>::value;
     emulator_need(80, is_bf16 ? "mma.m16n8k16 in bf16" : "mma.m16n8k16 in fp16");
-    emulator_mma_run(is_bf16 ? EMULATOR_MMA_16_BF16 : EMULATOR_MMA_16_F16, d, a, 4, b0, b1);
+    emulator_mma_run(is_bf16 ? EMULATOR_MMA_16_BF16 : EMULATOR_MMA_16_F16, d, a, 4, b0, b1, line);
 }
 
 static inline void mma_m16n8k16_half(uint32_t (&d)[2], const uint32_t (&a)[4], uint32_t b0,
-                                     uint32_t b1)
+                                     uint32_t b1, int line = __builtin_LINE())
 {
     float sums[4];
     emulator_need(80, "mma.m16n8k16 with fp16 sums");
     for (int i = 0; i < 4; i++)
         sums[i] = __half2float(emulator_bits<__half>((uint16_t)(d[i / 2] >> 16 * (i % 2))));
-    emulator_mma_run(EMULATOR_MMA_16_HALF, sums, a, 4, b0, b1);
+    emulator_mma_run(EMULATOR_MMA_16_HALF, sums, a, 4, b0, b1, line);
     for (int i = 0; i < 2; i++)
         d[i] = emulator_bits<uint32_t>(__floats2half2_rn(sums[2 * i], sums[2 * i + 1]));
 }
 
-static inline void mma_m16n8k8_f16(float (&d)[4], const uint32_t (&a)[2], uint32_t b)
+static inline void mma_m16n8k8_f16(float (&d)[4], const uint32_t (&a)[2], uint32_t b,
+                                   int line = __builtin_LINE())
 {
     emulator_need(75, "mma.m16n8k8 in fp16");
-    emulator_mma_run(EMULATOR_MMA_8_F16, d, a, 2, b, 0);
+    emulator_mma_run(EMULATOR_MMA_8_F16, d, a, 2, b, 0, line);
 }
 
 static inline float emulator_flushed(float x)

@@ -5,7 +5,8 @@
  * emulator assumes (bench/gpu-check), and in the emulator, as one of `make check`'s programs.  The
  * formulas are written independently of emulator.cpp, from the text of the PTX ISA 8.7: "Matrix
  * Fragments for mma.m16n8k16 with floating point type", "... for mma.m16n8k8", "ldmatrix",
- * "cp.async".  Exit status: 0 all passed, 1 a failure, 77 no device.
+ * "cp.async".  Exit status: 0 all passed, 1 a failure, 77 no device.  In the emulator an argument
+ * selects a mistake that it must find.
  */
 #include <cfloat>
 #include <cmath>
@@ -112,6 +113,39 @@ static __global__ void ldmatrix_kernel(uint32_t *out)
         out[128 + 4 * lane + m] = transposed[m];
     }
 }
+
+#ifdef GT_CUDA_EMULATED
+/* The mistake that .aligned forbids: half a warp is at another ldmatrix, or at another barrier. */
+static __global__ void apart_kernel(uint32_t *out, bool at_barrier)
+{
+    SHARED(uint16_t, matrices, 4 * 64);
+    const int lane = threadIdx.x;
+    uint32_t r[4] = {};
+    if (lane < 16) {
+        if (at_barrier)
+            __syncthreads();
+        else
+            ldmatrix_x4(r, matrices + 8 * lane);
+    } else {
+        if (at_barrier)
+            __syncthreads();
+        else
+            ldmatrix_x4(r, matrices + 8 * lane);
+    }
+    out[lane] = r[0];
+}
+
+/* The emulator ends the process. */
+static int apart(bool at_barrier)
+{
+    uint32_t out[WARP_LANES];
+    void *device = device_copy(nullptr, sizeof out);
+    must(LAUNCH(apart_kernel, dim3(1), dim3(WARP_LANES), 0, 0, (uint32_t *)device, at_barrier),
+         "apart_kernel");
+    device_take(out, device, sizeof out);
+    return EXIT_SUCCESS;
+}
+#endif
 
 static void check_ldmatrix(struct totals *totals)
 {
@@ -422,8 +456,14 @@ static void check_values(struct totals *totals)
     report(totals, "warp_max", all.warp_max == 31.0f);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+#ifdef GT_CUDA_EMULATED
+    if (argc > 1)
+        return apart(strcmp(argv[1], "barrier") == 0);
+#else
+    (void)argc, (void)argv;
+#endif
     struct totals totals = {0, 0};
     int devices = 0, major = 0, minor = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {

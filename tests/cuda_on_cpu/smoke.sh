@@ -45,6 +45,11 @@ for device in '75:4g:Turing' '86:4g:Ampere'; do
         report "smoke-emulated-${device%%:*}-$order" $status
     done
 done
+for place in matrix barrier; do
+    "$scratch/smoke" $place >"$scratch/output" 2>&1
+    [ $? -eq 70 ] && grep -q 'in line' "$scratch/output"
+    report smoke-apart-$place $?
+done
 
 nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
 if [ -z "$nvcc" ]; then

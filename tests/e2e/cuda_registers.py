@@ -4,6 +4,7 @@
 A kernel that spills keeps registers in memory, which costs more than any tuning gains; no kernel may spill.  The
 kernels of LIMITED, which are short of instructions or have a large share of a step, have limits on their registers, so
 that enough warps are resident, and on the instructions of their fast path (cuda_sass.py), where there is an nvdisasm.
+No .aligned instruction may follow a branch at which lanes may part, before these are joined.
 Without options the two cheapest of them are compiled, each for two architectures: attention's backward tiles, the largest,
 take nvcc most of a minute.  CHECK_LONG=1 compiles those of LONG_TOO as well, `--all` every file for all architectures, from
 the same PTX as a build, and prints tables of registers and instructions.  `--arch=75,120` selects other architectures.
@@ -178,6 +179,11 @@ def main():
                 check(registers <= REGISTERS_MAX, f"{kernel} {name} for sm_{arch}: {registers} registers")
                 table.setdefault((kernel, name), {})[arch] = (registers, spilled, shared)
             limits_check(rows, codes, arch, counts)
+            for name, code in codes.items():
+                count, reached, apart = code.aligned()
+                # The loops of delta with barriers end where all threads read that they do, which nvcc cannot know.
+                check(reached == count and (apart == 0 or kernel == "delta"), f"{kernel} {name} for sm_{arch}: of {count} .aligned instructions {reached} "
+                      f"are reached, {apart} where lanes may have parted")
     kernels_print(table, archs)
     counts_print(counts)
 

@@ -3,6 +3,9 @@
 A kernel's fast path (whole groups at aligned addresses, no tail, no mask) is the shortest way from an instruction that
 only it has, such as a store of 128 bits, back to the same.  Branches count as taken or not, whichever is shorter; a
 predicated instruction counts as one.
+
+Instructions that are .aligned in PTX need all lanes of a warp at once.  Branches at which lanes may part stand between
+BSSY and the BSYNC that joins them, so no .aligned instruction may.
 """
 import collections
 import glob
@@ -12,6 +15,7 @@ import shutil
 import subprocess
 
 JUMPS, ENDS = ("BRA", "JMP"), ("EXIT", "RET", "BRX")
+ALIGNED = ("LDSM", "HMMA", "BAR")
 
 
 def disassembler(nvcc, python_torch):
@@ -27,7 +31,7 @@ class Code:
     """The instructions of a function, their operations, and which may follow each."""
 
     def __init__(self, lines):
-        labels, self.ops, places = {}, [], []
+        labels, self.ops, self.operands, places = {}, [], [], []
         for line in lines:
             label = re.match(r"(\.L_\w+):", line)
             code = re.match(r"\s+(?:/\*[0-9a-f]+\*/)?\s*(?:(@!?U?P\w+)\s+)?([A-Z][\w.]*)(.*?);", line)
@@ -35,6 +39,7 @@ class Code:
                 labels[label.group(1)] = len(self.ops)
             elif code:
                 self.ops.append(code.group(2))
+                self.operands.append(code.group(3))
                 places.append((code.group(1), code.group(3)))
         self.next = []
         for at, (predicate, operands) in enumerate(places):
@@ -44,6 +49,33 @@ class Code:
             if (kind not in JUMPS or conditional) and (kind not in ENDS or predicate):
                 follows.append(at + 1)
             self.next.append([one for one in follows if one < len(places)])
+
+    def aligned(self):
+        """Returns how many .aligned instructions there are, how many of them a way from the start leads to, and how many a
+        way leads to from a branch whose region, the last that was begun, has not ended."""
+        def ended(regions, barrier):
+            return tuple(one for one in regions if one[0] != barrier.group(0))
+        count = sum(op.split(".")[0] in ALIGNED for op in self.ops)
+        seen, reached, apart, queue = set(), set(), set(), [(0, ())]
+        while queue:
+            at, regions = queue.pop()  # [(barrier, whether it has a branch)]
+            if (at, regions) in seen:
+                continue
+            seen.add((at, regions))
+            kind, barrier = self.ops[at].split(".")[0], re.search(r"\bB\d+", self.operands[at])
+            if kind in ALIGNED:
+                reached.add(at)
+                apart |= {at} if any(branched for _, branched in regions) else set()
+            elif kind == "BSSY":
+                regions = ended(regions, barrier) + ((barrier.group(0), False),)
+            elif kind == "BSYNC":
+                regions = ended(regions, barrier)
+            elif kind == "WARPSYNC":
+                regions = tuple((one, False) for one, _ in regions)
+            elif len(self.next[at]) > 1 and regions:
+                regions = regions[:-1] + ((regions[-1][0], True),)
+            queue += [(one, regions) for one in self.next[at]]
+        return count, len(reached), len(apart)
 
     def round(self, start, without):
         """Returns the instructions of the shortest way from `start` back to it, or an empty list."""

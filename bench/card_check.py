@@ -607,22 +607,29 @@ class Check(Rows):
         return self.facts["rates"]
 
     def products(self):
-        """What the products of an update gain by workspace, by tuning and by fp16 sums, weighted by their time."""
+        """What the products of an update gain by workspace, by tuning, by our own kernel and by fp16 sums, weighted by their
+        time."""
         table = self.rates_need()["products"]
+        library, own = ([one for one in table if one["own"] == is_own and not one["end"]] for is_own in (False, True))
 
-        def seconds(key, workspace, half=False):
-            some = [one for one in table if one["workspace_mib"] == workspace and one["half_sums"] == half]
-            return sum(2e-12 * one["m"] * one["n"] * one["k"] / one[key] for one in some if one[key] > 0)
+        def time(one, key):
+            return 2e-12 * one["m"] * one["n"] * one["k"] / one[key] if one[key] > 0 else 0.0
+
+        def seconds(key, workspace):
+            return sum(time(one, key) for one in library if one["workspace_mib"] == workspace)
         base = max(seconds("tflops", 32), 1e-12)
         gains = {"32 MiB before 8": seconds("tflops", 8) / base, "64 before 32": base / max(seconds("tflops", 64), 1e-12),
                  "tuned before not": base / max(seconds("tuned_tflops", 32), 1e-12)}
-        pairs = [(one, other) for one in table for other in table if one["half_sums"] and not other["half_sums"] and
-                 one["product"] == other["product"] and other["workspace_mib"] == 32 and one["tflops"] > 0 < other["tflops"]]
-        if pairs:
-            gains["fp16 sums before fp32"] = sum(other["tflops"] ** -1 * one["m"] * one["n"] * one["k"] for one, other in pairs) / sum(
-                one["tflops"] ** -1 * one["m"] * one["n"] * one["k"] for one, other in pairs)
+        for name, half, key in (("fp16 sums before fp32", True, "tflops"), ("own before cuBLASLt's", False, "tuned_tflops")):
+            pairs = [(time(one, key), time(other, key)) for one in own for other in library if one["half_sums"] == half and
+                     one["product"] == other["product"] and other["workspace_mib"] == 32 and one[key] > 0 < other[key]]
+            if pairs:
+                gains[name] = sum(other for _, other in pairs) / sum(one for one, _ in pairs)
+        ends = [(one["end"], time(one, "tuned_tflops") - time(plain, "tuned_tflops"), one["m"]) for one in table if one["end"]
+                for plain in own if not plain["half_sums"] and plain["product"] == one["product"]]
+        self.facts["ends"] = {name: sum(cost / rows for end, cost, rows in ends if end.startswith(name)) for name in ("gelu", "residual")}
         self.facts["product gains"] = gains
-        rates = [one["tflops"] for one in table if one["workspace_mib"] == 32 and not one["half_sums"]]
+        rates = [one["tflops"] for one in library if one["workspace_mib"] == 32]
         return "%d products at %.1f to %.1f TFLOP/s; %s" % (len(rates), min(rates), max(rates), ", ".join(
             "%s %.3f x" % gain for gain in gains.items()))
 

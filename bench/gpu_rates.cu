@@ -1,13 +1,14 @@
 /* What a card can do, for bench/gpu-check: rates of mma of fp16 with fp32 and fp16 sums, how both
  * round, and the same of fp8 (0: not there); memory, L2, an empty node of a graph; the link to host
  * memory; and what cuBLASLt reaches for the products of a GPT-2, by workspace, tuned and not, and
- * our own kernel with fp16 sums.
+ * our own kernel with fp16 and fp32 sums and with the ops that it may end with.
  *
  * usage: gpu_rates ROWS CHANNELS VOCABULARY RUNS    (rows of a micro-batch; runs of each
  * measurement) Prints one line of JSON.  Every time is the least of some rounds, by events, on
  * random numbers.  It also compiles for the emulator (tests/cuda_on_cpu), whose times mean nothing.
  * It allocates what it needs and checks no result.
  */
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -311,6 +312,7 @@ struct product {
 struct workbench {
     cublasLtHandle_t handle;
     void *a, *b, *d, *workspace;
+    void *other, *result; /* of ops at the end of a product, in the second half of d */
     int runs;
 };
 
@@ -333,21 +335,32 @@ static double tflops(const struct product *p, double seconds)
     return seconds > 0.0 ? 2e-12 * (double)p->m * (double)p->n * (double)p->k / seconds : 0.0;
 }
 
-static void row_print(const struct product *p, size_t workspace, bool half_sums, double first,
-                      double best, int splits, double waves)
+/* `end`: what our own kernel ends with, or NULL for the library. */
+static void row_print(const struct product *p, size_t workspace, bool half_sums, const char *end,
+                      double first, double best, int splits, double waves)
 {
+    static bool begun_already;
     printf(
-        "{\"product\": \"%s\", \"m\": %llu, \"n\": %llu, \"k\": %llu, \"workspace_mib\": %zu, \"half_sums\": %s, "
-        "\"tflops\": %.2f, \"tuned_tflops\": %.2f, \"splits\": %d, \"waves\": %.2f}",
-        p->name, (unsigned long long)p->m, (unsigned long long)p->n, (unsigned long long)p->k,
-        workspace / MIB, half_sums ? "true" : "false", tflops(p, first), tflops(p, best), splits,
-        waves);
+        "%s{\"product\": \"%s\", \"m\": %llu, \"n\": %llu, \"k\": %llu, \"workspace_mib\": %zu, \"half_sums\": %s, "
+        "\"own\": %s, \"end\": \"%s\", \"tflops\": %.2f, \"tuned_tflops\": %.2f, \"splits\": %d, \"waves\": %.2f}",
+        begun_already ? ", " : "", p->name, (unsigned long long)p->m, (unsigned long long)p->n,
+        (unsigned long long)p->k, workspace / MIB, half_sums ? "true" : "false",
+        end != NULL ? "true" : "false", end != NULL ? end : "", tflops(p, first), tflops(p, best),
+        splits, waves);
+    begun_already = true;
 }
 
-/* Prints what our own kernel with fp16 sums reaches. */
-static void half_sums_print(const struct workbench *bench, const struct product *p,
-                            size_t workspace)
+/* Prints what our own kernel reaches with tiles of 128 rows, and with the faster ones of 128 and
+ * 256; if `kind` is not OP_GEMM, with that op at its end, as in a model: gelu's gradient is in the
+ * product's place. */
+static void own_print(const struct workbench *bench, const struct product *p, bool half_sums,
+                      enum op_kind kind)
 {
+    const size_t workspace = 32 * MIB;
+    const char *const end = kind == OP_GELU_FORWARD    ? "gelu"
+                            : kind == OP_GELU_BACKWARD ? "gelu slope"
+                            : kind == OP_RESIDUAL      ? "residual"
+                                                       : "";
     struct cuda_gemm_own_args args = {};
     args.a = bench->a;
     args.b = bench->b;
@@ -357,14 +370,27 @@ static void half_sums_print(const struct workbench *bench, const struct product 
     args.end.columns = (int64_t)p->n;
     args.sums_bytes = workspace;
     args.k = (int32_t)p->k;
-    args.tile_rows = 128;
     args.dtype = DTYPE_F16;
-    args.half_sums = true;
+    args.half_sums = half_sums;
     args.transpose_a = p->transpose_a;
     args.transpose_b = p->transpose_b;
-    const double seconds = seconds_of(
-        0, bench->runs, [&] { must(cuda_launch_gemm_own(0, &args), "cuda_launch_gemm_own"); });
-    row_print(p, workspace, true, seconds, seconds, 0, 0.0);
+    if (kind != OP_GEMM) {
+        args.next.kind = kind;
+        args.next.gelu = GELU_ERF;
+        args.next.result = {kind == OP_GELU_BACKWARD  ? bench->d
+                            : kind == OP_GELU_FORWARD ? bench->other
+                                                      : bench->result,
+                            DTYPE_F16};
+        if (kind != OP_GELU_FORWARD)
+            args.next.other = {bench->other, DTYPE_F16};
+    }
+    double seconds[2];
+    for (int tall = 0; tall < 2; tall++) {
+        args.tile_rows = tall && p->m % 256 == 0 && p->n % 128 == 0 && p->k % 32 == 0 ? 256 : 128;
+        seconds[tall] = seconds_of(
+            0, bench->runs, [&] { must(cuda_launch_gemm_own(0, &args), "cuda_launch_gemm_own"); });
+    }
+    row_print(p, workspace, half_sums, end, seconds[0], std::min(seconds[0], seconds[1]), 0, 0.0);
 }
 
 /* Prints what the library offers first and the fastest of what it offers, within `workspace` bytes.
@@ -410,7 +436,7 @@ static void product_print(const struct workbench *bench, const struct product *p
         });
         best = least[i] < least[best] ? i : best;
     }
-    row_print(p, workspace, false, count > 0 ? least[0] : 0.0, count > 0 ? least[best] : 0.0,
+    row_print(p, workspace, false, NULL, count > 0 ? least[0] : 0.0, count > 0 ? least[best] : 0.0,
               count > 0 ? splits_of(&found[best].algo) : 0,
               count > 0 ? (double)found[best].wavesCount : 0.0);
     (void)cublasLtMatmulPreferenceDestroy(preference);
@@ -426,11 +452,24 @@ static void products_print(uint64_t rows, uint64_t width, uint64_t vocabulary, i
     const struct {
         const char *name[3];
         uint64_t out, in;
-    } layers[] = {{{"attention in", "attention in dx", "attention in dw"}, 3 * width, width},
-                  {{"attention out", "attention out dx", "attention out dw"}, width, width},
-                  {{"mlp in", "mlp in dx", "mlp in dw"}, 4 * width, width},
-                  {{"mlp out", "mlp out dx", "mlp out dw"}, width, 4 * width},
-                  {{"head", "head dx", "head dw"}, vocabulary, width}};
+        enum op_kind end[3]; /* OP_GEMM: none */
+    } layers[] = {{{"attention in", "attention in dx", "attention in dw"},
+                   3 * width,
+                   width,
+                   {OP_GEMM, OP_GEMM, OP_GEMM}},
+                  {{"attention out", "attention out dx", "attention out dw"},
+                   width,
+                   width,
+                   {OP_RESIDUAL, OP_GEMM, OP_GEMM}},
+                  {{"mlp in", "mlp in dx", "mlp in dw"},
+                   4 * width,
+                   width,
+                   {OP_GELU_FORWARD, OP_GEMM, OP_GEMM}},
+                  {{"mlp out", "mlp out dx", "mlp out dw"},
+                   width,
+                   4 * width,
+                   {OP_RESIDUAL, OP_GELU_BACKWARD, OP_GEMM}},
+                  {{"head", "head dx", "head dw"}, vocabulary, width, {OP_GEMM, OP_GEMM, OP_GEMM}}};
     const uint64_t widest = vocabulary > 4 * width ? vocabulary : 4 * width,
                    most = (rows + 4 * width) * widest * 2;
     struct workbench bench = {nullptr,
@@ -438,8 +477,11 @@ static void products_print(uint64_t rows, uint64_t width, uint64_t vocabulary, i
                               device_memory(most),
                               device_memory(2 * most),
                               device_memory(64 * MIB),
+                              nullptr,
+                              nullptr,
                               runs};
-    bool begun_already = false;
+    bench.other = (char *)bench.d + most;
+    bench.result = (char *)bench.other + most / 2 / 256 * 256;
     for (void *to : {bench.a, bench.b})
         must(LAUNCH(halves_fill, dim3(64), dim3(THREADS), 0, 0, (uint32_t *)to, most / 4),
              "halves_fill");
@@ -450,15 +492,13 @@ static void products_print(uint64_t rows, uint64_t width, uint64_t vocabulary, i
         const struct product products[] = {{layer.name[0], rows, layer.out, layer.in, false, true},
                                            {layer.name[1], rows, layer.in, layer.out, false, false},
                                            {layer.name[2], layer.out, layer.in, rows, true, false}};
-        for (const struct product &product : products) {
-            for (int i = 0; i < 4; i++) {
-                printf("%s", begun_already ? ", " : "");
-                if (i == 3)
-                    half_sums_print(&bench, &product, workspaces[1]);
-                else
-                    product_print(&bench, &product, workspaces[i]);
-                begun_already = true;
-            }
+        for (int i = 0; i < 3; i++) {
+            for (const size_t workspace : workspaces)
+                product_print(&bench, &products[i], workspace);
+            own_print(&bench, &products[i], true, OP_GEMM);
+            own_print(&bench, &products[i], false, OP_GEMM);
+            if (layer.end[i] != OP_GEMM)
+                own_print(&bench, &products[i], false, layer.end[i]);
         }
     }
     printf("]");

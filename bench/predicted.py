@@ -13,10 +13,12 @@ They are FLOPs or bytes at a share of the card's rate; C = 768 elements of 2 byt
   cross-entropy  logits read and written: 13.2 GB; on a 3060 a row comes from memory twice: 19.8 GB
   AdamW, norm    34 bytes a parameter: 4.2 GB
   the rest       embeddings, sums of losses, 300 nodes of a graph
-  fp16 sums      products 1.6 times as fast
+  fp16 sums      products 1.6 times as fast, and their ends
+  ends           of gelu's five passes two are left beside a product, of the residual's three two; our own products with fp32 sums
+                 are as fast as cuBLASLt's on a GeForce
   PyTorch        the same library and bytes, residual and norm in one; casts of the weights and fp32 gradients; with cuDNN
                  attention's backward takes 5 to 7 ms less than with flash
-  tuning         cuBLASLt's first algorithm is within 0 to 4 % of the best
+  tuning         cuBLASLt's first algorithm is within 0 to 4 % of the best; on a GeForce it finds the ends besides
 """
 
 # Rows of the table that are ops: the ops of a profile that each of them adds up, in milliseconds of an update.
@@ -32,13 +34,16 @@ OPS = {
 }
 REST, UPDATE = "the rest and gaps, ms", "update, ms"
 NAMES = ("tokens/s", *OPS, REST, UPDATE, "tokens/s, fp16 sums", "tokens/s, PyTorch flash", "tokens/s, PyTorch cuDNN",
-         "gain of tuning", "mma, fp32 sums, TFLOP/s", "mma, fp16 sums, TFLOP/s", "memory, GB/s")
+         "gain of tuning", "own products, of cuBLASLt's rate", "mma, fp32 sums, TFLOP/s", "mma, fp16 sums, TFLOP/s", "memory, GB/s")
+# What is left of an op beside the product that it ends, as a share of its own passes; of 12 blocks and 65,536 tokens.
+ENDS = {"ends of gelu (ms)": ("gelu", 2 / 5), "ends of the residual (ms)": ("residual", 2 / 3)}
+BLOCKS, TOKENS = 12, 65536
 # By a part of the card's name; the longest that occurs in it counts.  None: no prediction.
 CARDS = {
-    "H100": (560e3, 70, 5.6, 15, 9.5, 6, 2.4, 5, 1.8, 1.7, 117, None, 511e3, 541e3, 1.01, None, None, 3350),
-    "RTX 3060": (26.0e3, 2071, 61, 162, 75, 49, 23, 60, 13, 10, 2524, 37.5e3, 25.7e3, None, 1.03, 25.5, 50.9, 360),
-    "RTX 4070": (57.0e3, 906, 26, 70, 52, 34, 16, 29, 9, 7, 1149, 81e3, 56e3, None, 1.03, 58.3, 116.6, 504),
-    "RTX 4090": (154e3, 320, 9.4, 25, 26, 17, 8, 14, 5, 2, 426, 214e3, 150e3, None, 1.03, 165, 330, 1008),
+    "H100": (560e3, 70, 5.6, 15, 9.5, 6, 2.4, 5, 1.8, 1.7, 117, None, 511e3, 541e3, 1.01, None, None, None, 3350),
+    "RTX 3060": (26.0e3, 2071, 61, 162, 75, 49, 23, 60, 13, 10, 2524, 38.7e3, 25.7e3, None, 1.05, 1, 25.5, 50.9, 360),
+    "RTX 4070": (57.0e3, 906, 26, 70, 52, 34, 16, 29, 9, 7, 1149, 84.8e3, 56e3, None, 1.06, 1, 58.3, 116.6, 504),
+    "RTX 4090": (154e3, 320, 9.4, 25, 26, 17, 8, 14, 5, 2, 426, 228e3, 150e3, None, 1.08, 1, 165, 330, 1008),
 }
 OTHER_CARDS = ("H100 PCIe", "H100 NVL", "RTX 3060 Ti", "RTX 3060 Laptop", "RTX 4070 Ti", "RTX 4070 SUPER", "RTX 4070 Laptop",
                "RTX 4090 D", "RTX 4090 Laptop")
@@ -47,7 +52,9 @@ OTHER_CARDS = ("H100 PCIe", "H100 NVL", "RTX 3060 Ti", "RTX 3060 Laptop", "RTX 4
 def predictions(device):
     """Returns {name: prediction} for a card, all None for a card that has none."""
     known = max((name for name in (*CARDS, *OTHER_CARDS) if name in device), key=len, default=None)
-    return dict(zip(NAMES, CARDS.get(known, [None] * len(NAMES))))
+    found = dict(zip(NAMES, CARDS.get(known, [None] * len(NAMES))))
+    ends = {name: found[op + ", ms"] * share if known in CARDS else None for name, (op, share) in ENDS.items()}
+    return {**found, **ends}
 
 
 def op_milliseconds(facts):
@@ -70,6 +77,10 @@ def measurements(facts):
         found.update(op_milliseconds(facts) if "ops" in facts else {})
         if "steady tuned" in facts:
             found["gain of tuning"] = facts["steady tuned"]["tokens_per_s"] / found["tokens/s"]
+    if "own before cuBLASLt's" in facts.get("product gains", {}):
+        found["own products, of cuBLASLt's rate"] = facts["product gains"]["own before cuBLASLt's"]
+    if "ends" in facts:
+        found.update({name: facts["ends"][op] * BLOCKS * TOKENS * 1e3 for name, (op, _) in ENDS.items()})
     for name, fact, scale in (("mma, fp32 sums, TFLOP/s", "fp32_sums_flops", 1e-12), ("mma, fp16 sums, TFLOP/s", "fp16_sums_flops", 1e-12),
                               ("memory, GB/s", "memory_bytes", 1e-9)):
         if "rates" in facts:
@@ -85,7 +96,7 @@ def table(facts):
     """Returns the lines of the table: the card's figures, then those of `facts["forecasts"]`, {name: (forecast, measured)},
     whose predictions are of the machine itself: forecasts of runs, planned bytes."""
     known, measured = predictions(facts.get("device", "")), measurements(facts)
-    rows = [(name, known[name], measured.get(name)) for name in NAMES] + [
+    rows = [(name, known[name], measured.get(name)) for name in (*NAMES, *ENDS)] + [
         (name, *pair) for name, pair in facts.get("forecasts", {}).items()]
     lines = ["%-34s %12s %12s %8s" % ("", "predicted", "measured", "ratio")]
     for name, predicted, found in rows:

@@ -116,6 +116,10 @@ def speed():
     check(tried[0] == ["flash", [4, 2, 1], False] and tried[-1] == ["flash", [4, 2, 1], True], f"asked for {tried}")
     check({one["product"] for one in facts["rates"]["products"]} >= {"head dw", "mlp in", "attention out dx"}, "products lack some")
     check({one["workspace_mib"] for one in facts["rates"]["products"]} == {8, 32, 64}, "not three workspaces")
+    own = [one for one in facts["rates"]["products"] if one["own"]]
+    check({(one["half_sums"], one["end"]) for one in own} == {(True, ""), (False, ""), *((False, end) for end in (
+        "gelu", "gelu slope", "residual"))} and all(one["tflops"] <= one["tuned_tflops"] for one in own), f"own products: {own[:2]}")
+    check("own before cuBLASLt's" in facts["product gains"] and facts["ends"].keys() == {"gelu", "residual"}, f"{facts['product gains']}")
     check(facts["rates"]["fp8_fp32_sums_flops"] == facts["rates"]["fp8_fp16_sums_flops"] == 0 < facts["rates"]["fp16_sums_flops"],
           "rates of instructions that the emulator has not")
     check(rows["link"][1].endswith("the profile has no such card"), rows["link"][1])
@@ -231,6 +235,11 @@ def predictions():
     facts = {"device": "NVIDIA H100 80GB HBM3", "steady gpt-train": {"tokens_per_s": 280e3, "seconds": 0.234}}
     line = next(line for line in predicted.table(facts) if line.startswith("tokens/s "))
     check(line.split() == ["tokens/s", "560000", "280000", "0.500"], line)
+    facts = {"device": "NVIDIA GeForce RTX 4070", "product gains": {"own before cuBLASLt's": 0.9},
+             "ends": {"gelu": 0.0104 / 12 / 65536, "residual": 0.01 / 12 / 65536}}
+    lines = {line[:34].strip(): line.split()[-3:] for line in predicted.table(facts)}
+    check(lines["own products, of cuBLASLt's rate"] == ["1", "0.9", "0.900"], f"{lines}")
+    check(lines["ends of gelu (ms)"] == ["20.8", "10.4", "0.500"] and lines["ends of the residual (ms)"][1] == "10", f"{lines}")
 
 
 def clocks():

@@ -135,21 +135,27 @@ DEVICE void stage_load(const struct stage<T> &stage, struct other_rows<T> *rows)
     rows->statistic += OTHER_ROWS;
 }
 
-/* lse, times LOG2_E, and delta of the lane's two own rows, by queries; zeros for rows from the end
- * on. */
+/* lse, times LOG2_E, and delta of the lane's two own rows, by queries, and where their documents
+ * begin; zeros for rows from the end on. */
 struct own_statistics {
     float lse[2], delta[2];
+    int begin[2];
+    int last_begin; /* of the tile's last query: documents begin in order */
 };
 
+/* Returns those of a tile of `rows` own rows. */
 DEVICE struct own_statistics own_statistics_of(const struct cuda_attention &attention,
-                                               const struct backward_place &place)
+                                               const struct backward_place &place, int rows)
 {
     const int64_t start = ((int64_t)place.sample * attention.heads + place.head) * attention.time;
     struct own_statistics own;
+    own.last_begin =
+        attention_document(attention, place.sample, min(place.own + rows, attention.time) - 1);
     UNROLLED(r, 2) {
         const int row = place.own + tile_warp_row() + cuda_lane() / 4 + 8 * r;
         own.lse[r] = row < attention.time ? attention.lse[start + row] * LOG2_E : 0.0f;
         own.delta[r] = row < attention.time ? attention.delta[start + row] : 0.0f;
+        own.begin[r] = attention_document(attention, place.sample, row);
     }
     return own;
 }
@@ -174,17 +180,18 @@ DEVICE void scores_hide_outside(float (&score)[OTHER_TILES][4], int own, int oth
     }
 }
 
-/* The same for the keys before the document of a query.  In one function with windows it would take
- * more registers than there are. */
+/* The same for the keys before the document of a query.  By keys the queries are other ones in each
+ * step.  In one function with windows it would take more registers than there are. */
 template <bool KEYS>
 DEVICE void scores_hide_earlier(const struct cuda_attention &attention,
-                                float (&score)[OTHER_TILES][4], int sample, int own, int other)
+                                float (&score)[OTHER_TILES][4], int sample, int own, int other,
+                                const struct own_statistics &rows)
 {
     const int start = other + 2 * (cuda_lane() % 4);
     int begins[KEYS ? OTHER_TILES * 2 : 2]; /* of the lane's queries */
     UNROLLED(i, KEYS ? OTHER_TILES * 2 : 2)
-        begins[i] =
-            attention_document(attention, sample, KEYS ? start + i / 2 * 8 + i % 2 : own + 8 * i);
+        begins[i] = KEYS ? attention_document(attention, sample, start + i / 2 * 8 + i % 2)
+                         : rows.begin[i % 2];
     UNROLLED(n, OTHER_TILES) {
         UNROLLED(e, 4) {
             const int key = KEYS ? own + e / 2 * 8 : start + n * 8 + e % 2;
@@ -196,7 +203,8 @@ DEVICE void scores_hide_earlier(const struct cuda_attention &attention,
 /* Hides the scores of a step that queries do not see, if there are any. */
 template <bool KEYS, int OWN>
 DEVICE void scores_hide(const struct cuda_attention &attention, const struct backward_place &place,
-                        float (&score)[OTHER_TILES][4], int own, int other)
+                        float (&score)[OTHER_TILES][4], int own, int other,
+                        const struct own_statistics &rows)
 {
     const int first_key = KEYS ? place.own : other,
               last_key = first_key + (KEYS ? OWN : OTHER_ROWS) - 1;
@@ -204,8 +212,8 @@ DEVICE void scores_hide(const struct cuda_attention &attention, const struct bac
               end = min(first + (KEYS ? OTHER_ROWS : OWN), attention.time);
     if (last_key > first || (attention.window > 0 && attention.window < end - first_key))
         scores_hide_outside<KEYS>(score, own, other, attention.window);
-    if (first_key < attention_document(attention, place.sample, end - 1)) /* they begin in order */
-        scores_hide_earlier<KEYS>(attention, score, place.sample, own, other);
+    if (first_key < (KEYS ? attention_document(attention, place.sample, end - 1) : rows.last_begin))
+        scores_hide_earlier<KEYS>(attention, score, place.sample, own, other, rows);
 }
 
 /* Sets what dropout drops to zero, and multiplies the rest by `scale`.  The whole warp takes part.
@@ -404,9 +412,9 @@ DEVICE void gradients_make(const struct cuda_attention &attention, unsigned char
     struct other_rows<T> others =
         other_rows_of<T, KEYS>(attention, place.sample, head, place.first);
     stage_load<T, D, PASS>(stage_of<T, D, PASS>(shared, 0), &others);
-    struct own_statistics rows = {{0.0f, 0.0f}, {0.0f, 0.0f}};
+    struct own_statistics rows = {{0.0f, 0.0f}, {0.0f, 0.0f}, {0, 0}, 0};
     if (!KEYS)
-        rows = own_statistics_of(attention, place);
+        rows = own_statistics_of(attention, place, OWN);
     uint32_t held_first[tile_held_fragments<D>][4], held_second[tile_held_fragments<D>][4];
     float sum[sums_slopes<PASS> ? D / 8 : 1][4], sum_v[sums_values<D, PASS> ? D / 8 : 1][4];
     tile_clear(sum);
@@ -443,7 +451,7 @@ DEVICE void gradients_make(const struct cuda_attention &attention, unsigned char
             if constexpr (sums_slopes<PASS>)
                 tile_scores<T, D, OTHER_TILES, WIDE>(
                     slope, held_second, own_second + warp_row * tile_stride<D>, stage.second);
-            scores_hide<KEYS, OWN>(attention, place, score, own_row, other);
+            scores_hide<KEYS, OWN>(attention, place, score, own_row, other, rows);
             slopes_make<T, D, PASS>(attention, score, slope, rows, stage, bits);
             if constexpr (PASS == AT_ONCE)
                 slopes_share(slope, slopes);

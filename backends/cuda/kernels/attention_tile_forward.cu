@@ -45,15 +45,12 @@ DEVICE void scores_hide_later(float (&score)[KEY_TILES][4], int row, int key)
     }
 }
 
-/* The same for the keys before the document or the window of a query.  `query` is the lane's first.
+/* The same for the keys before the document or the window of a query.  `begin`: of the lane's two.
  */
-DEVICE void scores_hide_earlier(const struct cuda_attention &attention,
-                                float (&score)[KEY_TILES][4], const struct forward_place &place,
-                                int query, int key)
+DEVICE void scores_hide_earlier(float (&score)[KEY_TILES][4], const int (&begin)[2], int key)
 {
     UNROLLED(r, 2) {
-        const int begin = attention_begin(attention, place.sample, query + 8 * r, place.position);
-        const int first = begin - key - 2 * (cuda_lane() % 4);
+        const int first = begin[r] - key - 2 * (cuda_lane() % 4);
         UNROLLED(n, KEY_TILES) {
             UNROLLED(e, 2)
                 score[n][2 * r + e] = n * 8 + e < first ? -INFINITY : score[n][2 * r + e];
@@ -136,6 +133,11 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
         const int last_begin =
             attention_begin(attention, place.sample, min(place.query + queries, attention.time) - 1,
                             place.position);
+        int begin[2]; /* of the lane's queries */
+        UNROLLED(r, 2)
+            begin[r] =
+                attention_begin(attention, place.sample,
+                                place.query + warp_row + cuda_lane() / 4 + 8 * r, place.position);
         /* The rows of a cache begin anew at the key `turn`. */
         const int start = place.start % attention.ring, start_end = start + end - place.start;
         int turn = place.start - start + attention.ring;
@@ -177,8 +179,7 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
             if (key + TILE_ROWS - 1 > first)
                 scores_hide_later(score, row, key);
             if (key < last_begin)
-                scores_hide_earlier(attention, score, place,
-                                    place.query + warp_row + cuda_lane() / 4, key);
+                scores_hide_earlier(score, begin, key);
             weights_make<D>(score, largest, sum, result, attention.scale * LOG2_E);
             if (attention.threshold != 0)
                 weights_drop(score, tile_kept_by_query<KEY_TILES>(attention, mask,

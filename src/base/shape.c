@@ -159,6 +159,11 @@ const char *arch_model_type(const struct arch *arch)
     return arch->model_type != NULL ? arch->model_type : arch->name;
 }
 
+const char *arch_gguf_name(const struct arch *arch)
+{
+    return arch->gguf != NULL ? arch->gguf : arch->name;
+}
+
 static bool has_fields(const struct arch *arch, const struct shape_row *row)
 {
     const size_t length = strlen(arch->name);

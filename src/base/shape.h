@@ -111,8 +111,9 @@ struct arch {
 };
 
 const struct arch *arch_get(enum arch_kind kind);
-/* Returns the architecture's model_type. */
+/* Return the architecture's model_type, and its name in GGUF. */
 const char *arch_model_type(const struct arch *arch);
+const char *arch_gguf_name(const struct arch *arch);
 /* Return the field of config.json, and the key of GGUF, that an architecture has for a property, or
  * NULL. */
 const char *arch_field(const struct arch *arch, enum shape_property property);

@@ -436,9 +436,13 @@ void hf_layout_part_keep(struct safetensors *file)
     if (seeing > 0)
         log_note("%s: %zu tensors of vision are skipped; the model is the text part", file->path,
                  seeing);
-    if (predicting > 0)
-        log_note("%s: %zu tensors of multi-token prediction (mtp) are skipped", file->path,
-                 predicting);
+    hf_layout_predicting_log(file->path, predicting);
+}
+
+void hf_layout_predicting_log(const char *path, size_t count)
+{
+    if (count > 0)
+        log_note("%s: %zu tensors of multi-token prediction (mtp) are skipped", path, count);
 }
 
 bool hf_layout_is_buffer(const char *name)

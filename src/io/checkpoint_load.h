@@ -53,9 +53,11 @@ enum gt_status hf_layout_find(const struct safetensors *file, const struct param
  * mask and its fill value, the frequencies of rotary positions, the numbers of positions.  Source:
  * _keys_to_ignore_on_load_unexpected. */
 bool hf_layout_is_buffer(const char *name);
-/* Removes the tensors of vision from a model that also sees, says how many in one line, and gives
- * those of its text part the names of a model of its own. */
+/* Removes the tensors of vision and of multi-token prediction, says how many in a line each, and
+ * gives those of a text part the names of a model of its own. */
 void hf_layout_part_keep(struct safetensors *file);
+/* Says that the tensors of multi-token prediction in a file are skipped, if there are any. */
+void hf_layout_predicting_log(const char *path, size_t count);
 /* Checks that `file` contains exactly the tensors of `config`; the only others allowed are
  * lm_head.weight, which is not listed if it is the token embedding, and old buffers.  transformers'
  * GPT-2 always has biases, so the file of one without them has zeros, which have no effect. Source:

@@ -95,12 +95,6 @@ static enum gt_status model_check(const struct export_options *options)
                     "%s: --format=%s exports adapters, and this model has none; use --format=%s",
                     options->checkpoint->source, export_format_words[options->format],
                     options->format == EXPORT_PEFT ? "hf" : "gguf");
-    if (gguf && config->full_attention_interval > 0)
-        return FAIL(
-            GT_UNSUPPORTED,
-            "%s: gated delta nets are not written as GGUF here; --format=hf writes a folder that "
-            "llama.cpp's convert_hf_to_gguf.py reads",
-            options->checkpoint->source);
     char text[HF_LACKS_MAX];
     const char *lacks = gguf ? export_gguf_lacks(config, text) : hf_config_lacks(config, text);
     if (options->format == EXPORT_LLMC && !model_is_gpt2(config))
@@ -180,8 +174,8 @@ enum gt_status export_llmc_write(const struct export_options *options,
     for (size_t position = 0; status == GT_OK && position < parameters_count(config); position++) {
         struct parameter_shape shape;
         parameters_shape(config, llmc_model_index(config, position), &shape);
-        status =
-            export_weights_write(weights, &shape, 0, 0.0f, ggml_type_of(options->dtype), &file);
+        status = export_weights_write(weights, &shape, &(struct tensor_form){.map = NULL},
+                                      ggml_type_of(options->dtype), &file);
         if (position == 0)
             THEN(status, export_zeros_write(&file, padding_bytes));
     }

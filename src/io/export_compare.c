@@ -1,7 +1,7 @@
 /* Compares an export's tensors with the model's, block by block in the order of the file.
  *
- * Both are read as float32 through the buffers of an export: the model's as a writer reads it, with
- * its adapters added, and the file's as training from it would.
+ * Both are read as float32 through the buffers of an export, in the order of the file: the model's
+ * as a writer reads it, with its adapters added, and the file's with its blocks decoded.
  */
 #include "io/export_compare.h"
 
@@ -37,6 +37,8 @@ static enum gt_status stored_find(const struct comparison *comparison,
     TRY(hf_layout_find(&out->table, shape, &index));
     out->tensor = out->table.tensors[index];
     out->turned = out->tensor.transposed;
+    out->tensor.order.unit = 0; /* in the form of the file */
+    out->tensor.map = NULL;
     if (out->turned) {
         out->tensor.transposed = false;
         out->tensor.dims[0] = shape->dims[1];
@@ -56,19 +58,17 @@ static enum gt_status tensor_compare(struct comparison *comparison,
     const struct export_weights *weights = comparison->weights;
     const size_t elements = parameter_elements(shape), capacity = weights->capacity;
     struct stored stored;
-    const float plus = comparison->written->kind == CHECKPOINT_GGUF
-                           ? gguf_plus(&weights->checkpoint->config, shape)
-                           : 0.0f;
+    struct gguf_form form = {.rank = 0};
     double squares = 0.0, errors = 0.0;
+    if (comparison->written->kind == CHECKPOINT_GGUF)
+        gguf_form_get(&weights->checkpoint->config, shape, &form);
     TRY(stored_find(comparison, shape, &stored));
     const size_t unit =
         stored.columns <= capacity ? stored.columns : ggml_blocks[stored.type].values;
     for (size_t first = 0, count; first < elements; first += count) {
         count = size_min(elements - first, capacity / unit * unit);
-        TRY(export_weights_read(weights, shape, stored.turned, first, count, DTYPE_F32,
-                                weights->turned));
-        for (size_t i = 0; i < count && plus != 0.0f; i++) /* rounds as the file's numbers did */
-            weights->turned[i] = (weights->turned[i] + plus) - plus;
+        TRY(export_weights_gather(weights, shape, stored.turned, &form.file, first, count,
+                                  DTYPE_F32));
         TRY(safetensors_read(&stored.table, 0, first, count, weights->values, DTYPE_F32, NULL));
         if (!ggml_is_near(stored.type, weights->turned, weights->values, count))
             return FAIL(GT_FAILURE,

@@ -4,7 +4,8 @@
  * of an architecture whose reader needs it are followed by the output layer, a copy of the
  * embedding, and those of a model with rope_scaling llama3 by the divisors of its frequencies.  The
  * architecture llama rotates neighbours in a head, so the rows of its queries and keys, and those
- * of B of their adapters, are written in that order.  llama.cpp computes the tanh form of GELU, so
+ * of B of their adapters, are written in that order, and other tensors in others (gguf_model.c).
+ * llama.cpp computes the tanh form of GELU, so
  * a GPT-2 trained with the erf form is written with a warning.  Source: ggml's docs/gguf.md,
  * version 3; llama.cpp's src/models/.
  *
@@ -58,11 +59,10 @@ struct head {
 /* A tensor of the file. */
 struct entry {
     struct parameter_shape source;
-    char name[GGUF_NAME_MAX];
+    struct gguf_form form;
     enum ggml_type type, wanted; /* wanted: by a mixture, if its blocks divided the rows */
-    size_t columns, size_bytes;
-    int divisors;     /* of the frequencies, counted from 1; the model has no such tensor; else 0 */
-    int32_t head_dim; /* of rows to be written for rotation of neighbours, else 0 */
+    size_t size_bytes;
+    int divisors; /* of the frequencies, counted from 1; the model has no such tensor; else 0 */
 };
 
 /* ---- little-endian numbers, counted strings, keys with typed values ---- */
@@ -470,6 +470,20 @@ static void scaling_put(const struct model_config *config, struct head *head)
         key_u32(head, GGUF_KEY_ORIGINAL, rope->original_context);
 }
 
+/* Puts what llama.cpp needs of a gated delta net besides.  All positions of a text are equal,
+ * whichever pairs of a head they turn. */
+static void delta_put(const struct model_config *config, struct head *head)
+{
+    static const uint32_t sections[] = {11, 11, 10, 0}; /* conversion/qwen.py, _Qwen35MRopeMixin */
+    const int32_t values = config->linear_num_value_heads * config->linear_value_head_dim;
+    if (config->full_attention_interval == 0)
+        return;
+    key_u32(head, ".ssm.inner_size", values);
+    key_array(head, ".rope.dimension_sections", GGUF_INT32, 4);
+    for (size_t i = 0; i < 4; i++)
+        put_u32(head, sections[i]);
+}
+
 /* Puts the keys of the shape in the order of earlier releases; those of later properties follow. */
 static void shape_put(const struct model_config *config, struct head *head)
 {
@@ -491,6 +505,7 @@ static void shape_put(const struct model_config *config, struct head *head)
                    rope_scaling_text((char[ROPE_SCALING_TEXT_MAX]){0}, &config->rope));
     if (config->sliding_window > 0)
         key_u32(head, GGUF_KEY_WINDOW, config->sliding_window);
+    delta_put(config, head);
     scaling_put(config, head);
 }
 
@@ -562,17 +577,17 @@ static void entry_type(const struct export_options *options, struct entry *entry
 {
     const struct parameter_shape *source = &entry->source;
     const struct model_config *config = &options->checkpoint->config;
+    const char *name = entry->form.name;
     struct gguf_matrix matrix = {
-        .name = entry->name, .blocks = config->n_layer, .columns = entry->columns};
+        .name = name, .blocks = config->n_layer, .columns = (size_t)entry->form.dims[0]};
     entry->type =
         source->rank == 1 || source->position_table ? GGML_F32 : ggml_type_of(options->dtype);
     entry->wanted = entry->type;
     if (options->mixture == GGUF_NO_MIXTURE || entry->type == GGML_F32)
         return;
-    (void)sscanf(entry->name, "blk.%" SCNd32 ".", &matrix.block);
-    matrix.output =
-        strcmp(entry->name, "output.weight") == 0 ||
-        (!config->untied && !has_copy(options) && strcmp(entry->name, "token_embd.weight") == 0);
+    (void)sscanf(name, "blk.%" SCNd32 ".", &matrix.block);
+    matrix.output = strcmp(name, "output.weight") == 0 || (!config->untied && !has_copy(options) &&
+                                                           strcmp(name, "token_embd.weight") == 0);
     entry->type = gguf_mixture_type(options->mixture, &matrix, &entry->wanted);
 }
 
@@ -585,33 +600,28 @@ static void entry_get(const struct export_options *options, size_t index, struct
     if (extra && !copy)
         out->divisors = (int)(index - count) + !has_copy(options);
     parameters_file_shape(config, extra ? 0 : index, &out->source);
-    if (!extra) {
-        out->head_dim = gguf_tensor_name(config, &out->source, out->name);
-    } else if (copy) {
-        (void)snprintf(out->name, sizeof out->name, "output.weight");
-    } else {
+    gguf_form_get(config, &out->source, &out->form);
+    if (copy) {
+        (void)snprintf(out->form.name, sizeof out->form.name, "output.weight");
+    } else if (extra) {
         out->source = (struct parameter_shape){.rank = 1, .dims = {model_turned_dim(config) / 2}};
-        (void)snprintf(out->name, sizeof out->name, "%s",
+        out->form = (struct gguf_form){.rank = 1, .dims = {out->source.dims[0]}};
+        (void)snprintf(out->form.name, sizeof out->form.name, "%s",
                        divisors_names(config)[out->divisors - 1]);
     }
     out->source.linear =
         out->source.linear && model_is_gpt2(config); /* only Conv1D's weights are turned */
-    out->columns = (size_t)out->source.dims[out->source.rank == 2 && !out->source.linear];
     entry_type(options, out);
     out->size_bytes = ggml_bytes(out->type, parameter_elements(&out->source));
 }
 
-/* ne[0] is the fastest dimension: the inputs of a linear layer after its transposition, the
- * channels of a table. */
 static void info_put(const struct entry *entry, uint64_t offset, struct head *head)
 {
-    const struct parameter_shape *source = &entry->source;
-    const bool linear = source->linear;
-    put_string(head, entry->name, strlen(entry->name));
-    put_u32(head, (uint32_t)source->rank);
-    put_u64(head, entry->columns);
-    if (source->rank == 2)
-        put_u64(head, (uint64_t)source->dims[linear]);
+    const struct gguf_form *form = &entry->form;
+    put_string(head, form->name, strlen(form->name));
+    put_u32(head, (uint32_t)form->rank);
+    for (int32_t i = 0; i < form->rank; i++)
+        put_u64(head, (uint64_t)form->dims[i]);
     put_u32(head, ggml_blocks[entry->type].number);
     put_u64(head, offset);
 }
@@ -640,7 +650,7 @@ static void head_put(const struct export_options *options, struct head *head)
 static enum gt_status head_make(const struct export_options *options, char **out, size_t *out_count)
 {
     const struct arch *arch = arch_of(&options->checkpoint->config.shape);
-    struct head head = {.architecture = arch->gguf != NULL ? arch->gguf : arch->name};
+    struct head head = {.architecture = arch_gguf_name(arch)};
     TRY(export_generation_make(options, &head.generation));
     head.stream = open_memstream(out, out_count);
     bool failed = head.stream == NULL;
@@ -681,9 +691,9 @@ static void mixture_log(const struct export_options *options)
     }
     if (others == 0)
         return;
-    log_note("%s%s: rows of %zu values are no whole blocks of %s, so %s is used", first.name,
-             others > 1 ? TEXT(48, " and %zu more tensors", others - 1) : "", first.columns,
-             ggml_blocks[first.wanted].name, ggml_blocks[first.type].name);
+    log_note("%s%s: rows of %" PRId64 " values are no whole blocks of %s, so %s is used",
+             first.form.name, others > 1 ? TEXT(48, " and %zu more tensors", others - 1) : "",
+             first.form.dims[0], ggml_blocks[first.wanted].name, ggml_blocks[first.type].name);
 }
 
 static enum gt_status data_write(const struct export_options *options,
@@ -702,8 +712,7 @@ static enum gt_status data_write(const struct export_options *options,
         if (entry.divisors > 0)
             TRY(divisors_write(config, entry.divisors == 1, file));
         else
-            TRY(export_weights_write(weights, &entry.source, entry.head_dim,
-                                     gguf_plus(config, &entry.source), entry.type, file));
+            TRY(export_weights_write(weights, &entry.source, &entry.form.file, entry.type, file));
         TRY(export_zeros_write(file,
                                size_round_up(entry.size_bytes, GGUF_ALIGNMENT) - entry.size_bytes));
     }

@@ -154,21 +154,27 @@ enum gt_status export_weights_read(const struct export_weights *weights,
     return narrow(weights, tensor, weights->values, count, dtype, out);
 }
 
-/* Reads elements first ... of the tensor as the file orders them.  Without heads, it is one row. */
-static enum gt_status rows_read(const struct export_weights *weights,
-                                const struct parameter_shape *tensor, int32_t head_dim,
-                                size_t first, size_t count, enum dtype dtype)
+enum gt_status export_weights_gather(const struct export_weights *weights,
+                                     const struct parameter_shape *tensor, bool turned,
+                                     const struct tensor_form *form, size_t first, size_t count,
+                                     enum dtype dtype)
 {
-    const size_t elements = parameter_elements(tensor), head = head_dim > 0 ? (size_t)head_dim : 1;
-    const size_t columns = head_dim > 0 ? elements / (size_t)tensor->dims[0] : elements;
+    const struct tensor_order *to = &form->order;
+    const struct tensor_order back = {to->first, to->unit, to->columns, to->rows};
+    float *values = weights->turned;
+    assert(form->map == NULL || dtype == DTYPE_F32);
     for (size_t done = 0, run; done < count; done += run) {
-        const size_t row = (first + done) / columns, column = (first + done) % columns,
-                     place = row % head;
-        const size_t source = row - place + place / 2 + place % 2 * (head / 2);
-        unsigned char *out = (unsigned char *)weights->turned + done * dtype_size_bytes(dtype);
-        run = size_min(count - done, columns - column);
-        TRY(export_weights_read(weights, tensor, tensor->linear, source * columns + column, run,
-                                dtype, out));
+        const size_t place = tensor_order_place(&back, first + done, &run);
+        run = size_min(count - done, run);
+        TRY(export_weights_read(weights, tensor, turned, place, run, dtype,
+                                (unsigned char *)values + done * dtype_size_bytes(dtype)));
+    }
+    for (size_t i = 0; form->map != NULL && i < count; i++) {
+        const float value = values[i];
+        values[i] = form->map(value);
+        if (!isfinite(values[i]))
+            return FAIL(GT_UNSUPPORTED, "%s: tensor %s: holds %g, which has no finite number there",
+                        weights->checkpoint->source, tensor->name, (double)value);
     }
     return GT_OK;
 }
@@ -187,8 +193,9 @@ static enum gt_status values_encode(const struct export_weights *weights,
 
 /* A piece has whole rows, where one fits, so that it has whole blocks. */
 enum gt_status export_weights_write(const struct export_weights *weights,
-                                    const struct parameter_shape *tensor, int32_t head_dim,
-                                    float plus, enum ggml_type type, struct file_replacement *file)
+                                    const struct parameter_shape *tensor,
+                                    const struct tensor_form *form, enum ggml_type type,
+                                    struct file_replacement *file)
 {
     const size_t elements = parameter_elements(tensor);
     const size_t columns = tensor->rank == 2 ? (size_t)tensor->dims[!tensor->linear] : elements;
@@ -196,13 +203,10 @@ enum gt_status export_weights_write(const struct export_weights *weights,
     const size_t most = weights->capacity / unit * unit;
     const bool blocks = ggml_blocks[type].dtype == DTYPE_COUNT;
     const void *bytes = blocks ? weights->values : weights->turned;
-    assert(plus == 0.0f || type == GGML_F32);
     for (size_t first = 0, count; first < elements; first += count) {
         count = size_min(elements - first, most);
-        TRY(rows_read(weights, tensor, head_dim, first, count,
-                      blocks ? DTYPE_F32 : ggml_blocks[type].dtype));
-        for (size_t i = 0; plus != 0.0f && i < count; i++)
-            weights->turned[i] += plus;
+        TRY(export_weights_gather(weights, tensor, tensor->linear, form, first, count,
+                                  blocks ? DTYPE_F32 : ggml_blocks[type].dtype));
         if (blocks)
             TRY(values_encode(weights, tensor, type, count));
         TRY(file_replacement_write(file, bytes, ggml_bytes(type, count)));

@@ -8,6 +8,7 @@
 #define GPT_TRAIN_IO_EXPORT_WEIGHTS_H
 
 #include "io/export_options.h"
+#include "io/safetensors_table.h"
 #include "model/parameters.h"
 
 #define EXPORT_VALUES ((size_t)1 << 20) /* elements in each of the two buffers */
@@ -42,12 +43,19 @@ enum gt_status export_weights_read(const struct export_weights *weights,
                                    const struct parameter_shape *tensor, bool turned, size_t first,
                                    size_t count, enum dtype dtype, void *out);
 
-/* Appends the tensor to `file`; a linear layer's weight is transposed to [out, in].  A head_dim D >
- * 0 writes rows i and i + D/2 of each head as rows 2 i and 2 i + 1.  `plus` is added to each value,
- * in float32.  Rows are whole blocks of `type`.  Errors: as above, and GT_IO. */
+/* Reads elements first ... in the form of a file into weights->turned.  Errors: as above, also for
+ * a value that the form cannot hold. */
+enum gt_status export_weights_gather(const struct export_weights *weights,
+                                     const struct parameter_shape *tensor, bool turned,
+                                     const struct tensor_form *form, size_t first, size_t count,
+                                     enum dtype dtype);
+
+/* Appends the tensor to `file` in a form; a linear layer's weight is transposed to [out, in].  Rows
+ * are whole blocks of `type`.  Errors: as above, and GT_IO. */
 enum gt_status export_weights_write(const struct export_weights *weights,
-                                    const struct parameter_shape *tensor, int32_t head_dim,
-                                    float plus, enum ggml_type type, struct file_replacement *file);
+                                    const struct parameter_shape *tensor,
+                                    const struct tensor_form *form, enum ggml_type type,
+                                    struct file_replacement *file);
 
 /* Returns the token that ends a text for readers of the export: of the model's chat template, else
  * the one that an imported config.json names, else that which ends documents; -1: unknown. */

@@ -2,8 +2,8 @@
  * each of two groups.
  *
  * The first group are the values (attn_v) and the second matrix of the MLP (ffn_down) in half of
- * the blocks: the first and the last eighth, and every third one between.  The second is GPT-2's
- * matrix of queries, keys and values (attn_qkv), which cannot be split, in every block.
+ * the blocks: the first and the last eighth, and every third one between.  The second is the
+ * matrix of queries, keys and values (attn_qkv) of GPT-2 and of gated delta nets, in every block.
  */
 #include "io/gguf_mixture.h"
 

@@ -14,6 +14,7 @@
 #include <math.h>
 
 #include "base/json.h"
+#include "io/checkpoint_load.h"
 #include "io/safetensors_table.h"
 #include "model/parameters.h"
 
@@ -21,71 +22,159 @@
 #define ORIGINAL_CONTEXT 8192
 #define DIVISORS_MAX 512
 
+/* Returns a key that follows the architecture, and begins with a dot. */
+#define KEY_OF(arch, key) TEXT(GGUF_NAME_MAX, "%s%s", arch_gguf_name(arch), key)
+
 static bool is_name(const char *text, size_t length, const char *name)
 {
     return strncmp(text, name, length) == 0 && name[length] == '\0';
 }
 
-int32_t gguf_tensor_name(const struct model_config *config, const struct parameter_shape *shape,
-                         char out[static GGUF_NAME_MAX])
+/* ---- the form of a tensor ---- */
+
+/* Which rows, or columns, have another order in the file: those of queries and keys, where
+ * llama.cpp turns neighbours; those of a gated delta net's values, whose heads it has in the order
+ * of their keys' heads, 0, 1, ..., 0, 1, ...: alone, behind the keys, one row a head, as columns.
+ */
+enum order_kind {
+    ORDER_SAME,
+    ORDER_NEIGHBOURS,
+    ORDER_VALUES,
+    ORDER_VALUES_BEHIND,
+    ORDER_HEADS,
+    ORDER_COLUMNS
+};
+
+static const struct {
+    const char *model, *file;
+    enum order_kind order;
+} tensor_names[] = {
+    {"wte", "token_embd", ORDER_SAME},
+    {"wpe", "position_embd", ORDER_SAME},
+    {"attn.c_attn", "attn_qkv", ORDER_SAME},
+    {"attn.c_proj", "attn_output", ORDER_SAME},
+    {"mlp.c_fc", "ffn_up", ORDER_SAME},
+    {"mlp.c_proj", "ffn_down", ORDER_SAME},
+    {"ln_f", "output_norm", ORDER_SAME},
+    {"model.embed_tokens", "token_embd", ORDER_SAME},
+    {"self_attn.qkv_proj", "attn_qkv", ORDER_SAME},
+    {"mlp.gate_up_proj", "ffn_up", ORDER_SAME},
+    {"self_attn.q_proj", "attn_q", ORDER_NEIGHBOURS},
+    {"self_attn.k_proj", "attn_k", ORDER_NEIGHBOURS},
+    {"self_attn.v_proj", "attn_v", ORDER_SAME},
+    {"self_attn.q_norm", "attn_q_norm", ORDER_SAME},
+    {"self_attn.k_norm", "attn_k_norm", ORDER_SAME},
+    {"self_attn.o_proj", "attn_output", ORDER_SAME},
+    {"linear_attn.in_proj_qkv", "attn_qkv", ORDER_VALUES_BEHIND},
+    {"linear_attn.in_proj_z", "attn_gate", ORDER_VALUES},
+    {"linear_attn.in_proj_b", "ssm_beta", ORDER_HEADS},
+    {"linear_attn.in_proj_a", "ssm_alpha", ORDER_HEADS},
+    {"linear_attn.conv1d", "ssm_conv1d", ORDER_VALUES_BEHIND},
+    {"linear_attn.A_log", "ssm_a", ORDER_HEADS}, /* these two are whole names */
+    {"linear_attn.dt_bias", "ssm_dt.bias", ORDER_HEADS},
+    {"linear_attn.norm", "ssm_norm", ORDER_SAME},
+    {"linear_attn.out_proj", "ssm_out", ORDER_COLUMNS},
+    {"mlp.gate_proj", "ffn_gate", ORDER_SAME},
+    {"mlp.up_proj", "ffn_up", ORDER_SAME},
+    {"mlp.down_proj", "ffn_down", ORDER_SAME},
+    {"model.norm", "output_norm", ORDER_SAME},
+    {"lm_head", "output", ORDER_SAME},
+};
+
+/* Of adapters, A has the columns of its layer, and B the rows. */
+static struct tensor_order order_make(const struct model_config *config,
+                                      const struct parameter_shape *shape, enum order_kind kind)
 {
-    static const struct {
-        const char *model, *file;
-        bool rotated;
-    } names[] = {
-        {"wte", "token_embd", false},
-        {"wpe", "position_embd", false},
-        {"attn.c_attn", "attn_qkv", false},
-        {"attn.c_proj", "attn_output", false},
-        {"mlp.c_fc", "ffn_up", false},
-        {"mlp.c_proj", "ffn_down", false},
-        {"ln_f", "output_norm", false},
-        {"model.embed_tokens", "token_embd", false},
-        {"self_attn.qkv_proj", "attn_qkv", false},
-        {"mlp.gate_up_proj", "ffn_up", false},
-        {"self_attn.q_proj", "attn_q", true},
-        {"self_attn.k_proj", "attn_k", true},
-        {"self_attn.v_proj", "attn_v", false},
-        {"self_attn.q_norm", "attn_q_norm", false},
-        {"self_attn.k_norm", "attn_k_norm", false},
-        {"self_attn.o_proj", "attn_output", false},
-        {"mlp.gate_proj", "ffn_gate", false},
-        {"mlp.up_proj", "ffn_up", false},
-        {"mlp.down_proj", "ffn_down", false},
-        {"model.norm", "output_norm", false},
-        {"lm_head", "output", false},
-    };
+    const size_t keys = (size_t)config->linear_num_key_heads,
+                 size = (size_t)config->linear_value_head_dim,
+                 row = shape->rank == 2  ? (size_t)shape->dims[1]
+                       : shape->taps > 0 ? (size_t)shape->taps
+                                         : 1,
+                 half = (size_t)model_head_dim(config) / 2;
+    struct tensor_order order = {.first = kind == ORDER_VALUES_BEHIND ? 2 * keys * size * row : 0,
+                                 .unit = kind == ORDER_HEADS     ? row
+                                         : kind == ORDER_COLUMNS ? size
+                                                                 : size * row,
+                                 .rows = keys,
+                                 .columns =
+                                     keys > 0 ? (size_t)config->linear_num_value_heads / keys : 0};
+    if (kind == ORDER_NEIGHBOURS)
+        order = (struct tensor_order){.unit = row, .rows = 2, .columns = half};
+    const size_t period = order.unit * order.rows * order.columns;
+    const bool idle = kind == ORDER_SAME || order.rows == 1 || order.columns == 1 ||
+                      (kind == ORDER_NEIGHBOURS && !arch_of(&config->shape)->gguf_neighbours) ||
+                      shape->adapter == (kind == ORDER_COLUMNS ? ADAPTER_B : ADAPTER_A);
+    /* A model of other sizes, which no program runs, has no such order. */
+    return idle || period == 0 || (parameter_elements(shape) - order.first) % period != 0
+               ? (struct tensor_order){.unit = 0}
+               : order;
+}
+
+static float one_more(float value)
+{
+    return value + 1.0f;
+}
+
+static float one_less(float value)
+{
+    return value - 1.0f;
+}
+
+/* A = -e^A_log, and back. */
+static float decay_of(float value)
+{
+    return (float)-exp((double)value);
+}
+
+static float decay_log(float value)
+{
+    return (float)log(-(double)value);
+}
+
+void gguf_form_get(const struct model_config *config, const struct parameter_shape *shape,
+                   struct gguf_form *out)
+{
     int number, skip = 0;
-    const char *full = shape->name;
+    const struct arch *arch = arch_of(&config->shape);
+    const bool gpt2 = arch->family == FAMILY_GPT2, turned = gpt2 && shape->linear;
+    const char *full = shape->name, *name = NULL;
     const bool in_block =
-        sscanf(full, model_is_gpt2(config) ? "h.%d.%n" : "model.layers.%d.%n", &number, &skip) == 1;
+        sscanf(full, gpt2 ? "h.%d.%n" : "model.layers.%d.%n", &number, &skip) == 1;
     const char *block = in_block ? TEXT(GGUF_NAME_MAX, "blk.%d.", number) : "";
     const enum adapter_matrix adapter = shape->adapter;
     const char *kind = adapter != ADAPTER_NONE ? strstr(full, ".lora_") : strrchr(full, '.');
     const size_t length = (size_t)(kind - (full + skip));
-    const struct arch *arch = arch_of(&config->shape);
-    const char *name = NULL;
-    bool rotated = false;
-    for (size_t i = 0; i < sizeof arch->norms / sizeof arch->norms[0]; i++)
-        if (arch->norms[i].file != NULL && is_name(full + skip, length, arch->norms[i].file))
-            name = arch->norms[i].gguf;
-    for (size_t i = 0; name == NULL; i++) {
-        if (!is_name(full + skip, length, names[i].model))
-            continue;
-        name = names[i].file;
-        rotated = names[i].rotated && arch->gguf_neighbours &&
-                  adapter != ADAPTER_A; /* whose columns are inputs */
+    size_t i = 0;
+    *out = (struct gguf_form){.rank = shape->rank,
+                              .dims = {shape->dims[shape->rank == 2 && !turned],
+                                       shape->dims[shape->rank == 2 && turned]}};
+    if (shape->taps > 0) {
+        out->rank = 2;
+        out->dims[0] = shape->taps;
+        out->dims[1] = shape->dims[0] / shape->taps;
     }
-    (void)snprintf(out, GGUF_NAME_MAX, "%s%s%s", block, name,
+    for (size_t k = 0; k < sizeof arch->norms / sizeof arch->norms[0]; k++)
+        if (arch->norms[k].file != NULL && is_name(full + skip, length, arch->norms[k].file))
+            name = arch->norms[k].gguf;
+    while (name == NULL && !is_name(full + skip, length, tensor_names[i].model) &&
+           strcmp(full + skip, tensor_names[i].model) != 0)
+        i++;
+    if (name == NULL) {
+        name = tensor_names[i].file;
+        kind = strcmp(full + skip, tensor_names[i].model) == 0 ? "" : kind;
+        out->file.order = order_make(config, shape, tensor_names[i].order);
+    }
+    (void)snprintf(out->name, sizeof out->name, "%s%s%s", block, name,
                    adapter == ADAPTER_A   ? ".weight.lora_a"
                    : adapter == ADAPTER_B ? ".weight.lora_b"
                                           : kind);
-    return rotated ? model_head_dim(config) : 0;
-}
-
-float gguf_plus(const struct model_config *config, const struct parameter_shape *shape)
-{
-    return config->norm_plus_one && shape->norm ? 1.0f : 0.0f;
+    if (strcmp(name, "ssm_a") == 0) {
+        out->file.map = decay_of;
+        out->back = decay_log;
+    } else if (config->norm_plus_one && shape->norm && shape->init == INIT_ZERO) {
+        out->file.map = one_more;
+        out->back = one_less;
+    }
 }
 
 float gguf_rope_divisor(const struct model_config *config, int32_t i)
@@ -110,27 +199,26 @@ static enum gt_status architecture_get(const struct gguf *gguf, const struct arc
         return FAIL(GT_DATA, "%s: has no key general.architecture", gguf->path);
     for (int kind = 0; kind < ARCH_KINDS; kind++) {
         *out = arch_get((enum arch_kind)kind);
-        if ((*out)->class_name == NULL || (*out)->gguf != NULL)
-            continue;
-        if (is_name(text, count, (*out)->name))
+        const char *name = arch_gguf_name(*out);
+        if ((*out)->class_name == NULL || strstr(known, name) != NULL)
+            continue; /* mistral is a llama there */
+        if (is_name(text, count, name))
             return GT_OK;
         const size_t used = strlen(known);
-        (void)snprintf(known + used, sizeof known - used, "%s%s", used > 0 ? ", " : "",
-                       (*out)->name);
+        (void)snprintf(known + used, sizeof known - used, "%s%s", used > 0 ? ", " : "", name);
     }
     return FAIL(GT_UNSUPPORTED,
                 "%s: key general.architecture: \"%.*s\" is not read here; these are: %s",
                 gguf->path, (int)(count < 32 ? count : 32), text, known);
 }
 
-/* Copies an integer or a real into the object, under Hugging Face's name.  `key` begins with a dot.
- */
+/* Copies an integer or a real into the object, under Hugging Face's name. */
 static int field_copy(const struct gguf *gguf, const struct arch *arch, const char *key,
                       json_t *root, const char *name)
 {
     int64_t integer;
     double real;
-    const char *full = TEXT(GGUF_NAME_MAX, "%s%s", arch->name, key);
+    const char *full = KEY_OF(arch, key);
     if (gguf_integer(gguf, full, &integer))
         return json_object_set_new(root, name, json_integer(integer));
     if (gguf_real(gguf, full, &real))
@@ -285,12 +373,30 @@ static int window_fields(const struct gguf *gguf, const struct arch *arch, json_
         return field_copy(gguf, arch, GGUF_KEY_WINDOW, root, "sliding_window") |
                field_copy(gguf, arch, ".attention.key_length", root, "query_pre_attn_scalar");
     if ((!llama && arch->window != WINDOW_GIVEN) ||
-        !gguf_integer(gguf, TEXT(GGUF_NAME_MAX, "%s" GGUF_KEY_WINDOW, arch->name), &window) ||
-        window == 0)
+        !gguf_integer(gguf, KEY_OF(arch, GGUF_KEY_WINDOW), &window) || window == 0)
         return 0;
     const char *type = llama ? arch_get(ARCH_mistral)->name : arch->name;
     return json_object_set_new(root, "model_type", json_string(type)) |
            json_object_set_new(root, "sliding_window", json_integer(window));
+}
+
+/* Sets what the keys of a gated delta net say together: keys as wide as values, and the blocks
+ * without those of multi-token prediction, which are the last. */
+static int delta_fields(const struct gguf *gguf, const struct arch *arch, json_t *root)
+{
+    int64_t predicting = 0;
+    const json_t *size = json_object_get(root, "linear_value_head_dim");
+    const json_int_t blocks = json_integer_value(json_object_get(root, "num_hidden_layers"));
+    int failures = 0;
+    if (arch != arch_get(ARCH_qwen3_5))
+        return 0;
+    if (size != NULL)
+        failures |= json_object_set(root, "linear_key_head_dim", (json_t *)size);
+    (void)gguf_integer(gguf, KEY_OF(arch, GGUF_KEY_PREDICTING), &predicting);
+    if (predicting > 0 && predicting < blocks)
+        failures |=
+            json_object_set_new(root, "num_hidden_layers", json_integer(blocks - predicting));
+    return failures;
 }
 
 /* Makes the share of a head that turns from its size. */
@@ -300,12 +406,12 @@ static int share_field(const struct gguf *gguf, const struct arch *arch, json_t 
     const double heads = json_number_value(json_object_get(root, "num_attention_heads")),
                  width = json_number_value(json_object_get(root, "hidden_size"));
     double size = json_number_value(json_object_get(root, "head_dim"));
-    const char *key = TEXT(GGUF_NAME_MAX, "%s.rope.dimension_count", arch->name);
-    if (arch_field(arch, SHAPE_partial_rotary_factor) == NULL ||
-        !gguf_integer(gguf, key, &turned) || heads <= 0.0)
+    if (arch_field(arch, SHAPE_partial_rotary_factor) == NULL || heads <= 0.0)
         return 0;
     size = size > 0.0 ? size : width / heads;
-    return json_object_set_new(root, "partial_rotary_factor", json_real((double)turned / size));
+    const bool given = gguf_integer(gguf, KEY_OF(arch, ".rope.dimension_count"), &turned);
+    return json_object_set_new(root, "partial_rotary_factor",
+                               json_real(given ? (double)turned / size : 1.0));
 }
 
 static int llama_fields(const struct gguf *gguf, const struct arch *arch, json_t *root)
@@ -315,7 +421,7 @@ static int llama_fields(const struct gguf *gguf, const struct arch *arch, json_t
         field_copy(gguf, arch, ".context_length", root, "max_position_embeddings") |
         json_object_set_new(root, "tie_word_embeddings",
                             json_boolean(gguf_tensor_find(gguf, "output.weight") == NULL));
-    failures |= share_field(gguf, arch, root);
+    failures |= share_field(gguf, arch, root) | delta_fields(gguf, arch, root);
     if (arch->biases != BIASES_FIELDS)
         return failures;
     failures |=
@@ -387,7 +493,7 @@ static enum gt_status config_get(const struct gguf *gguf, int fd, struct model_c
                          : llama_fields(gguf, arch, root) | absent_set(arch, root)) != 0;
     enum gt_status status = failures ? FAIL(GT_NO_MEMORY, "out of memory: %s", gguf->path) : GT_OK;
     if (!gpt2)
-        THEN(status, scaling_set(gguf, arch->name, fd, root));
+        THEN(status, scaling_set(gguf, arch_gguf_name(arch), fd, root));
     THEN(status, hf_config_parse(root, gguf->path, config, rest));
     json_decref(root);
     return status;
@@ -418,38 +524,46 @@ static enum gt_status divisors_check(const struct gguf *gguf, int fd,
 static enum gt_status tensor_add(const struct gguf *gguf, const struct model_config *config,
                                  const struct parameter_shape *shape, struct safetensors *table)
 {
-    char name[GGUF_NAME_MAX];
+    struct gguf_form form;
     enum ggml_type type;
-    struct safetensors_tensor entry = {.rank = shape->rank,
-                                       .dims = {shape->dims[0], shape->dims[1]},
-                                       .transposed = shape->linear && model_is_gpt2(config)};
-    entry.head_dim = gguf_tensor_name(config, shape, name);
-    entry.plus = -gguf_plus(config, shape);
-    const struct gguf_tensor *tensor = gguf_tensor_find(gguf, name);
+    struct safetensors_tensor entry = {.transposed = shape->linear && model_is_gpt2(config)};
+    gguf_form_get(config, shape, &form);
+    entry.rank = parameter_file_dims(shape, entry.dims);
+    entry.order = form.file.order;
+    entry.map = form.back;
+    const struct gguf_tensor *tensor = gguf_tensor_find(gguf, form.name);
     memcpy(entry.name, shape->name, sizeof entry.name);
     if (tensor == NULL)
-        return FAIL(GT_DATA, "%s: tensor %s: is missing", gguf->path, name);
-    const int64_t columns = shape->rank == 1 ? shape->dims[0] : shape->dims[!entry.transposed];
-    const int64_t rows = shape->rank == 1 ? 1 : shape->dims[entry.transposed];
-    if (tensor->rank != shape->rank || tensor->dims[0] != columns ||
-        (tensor->rank == 2 && tensor->dims[1] != rows))
-        return FAIL(GT_DATA, "%s: tensor %s: is %s; the model needs [%" PRId64 ",%" PRId64 "]",
-                    gguf->path, name, SAFETENSORS_SHAPE_TEXT(tensor->dims, tensor->rank), columns,
-                    rows);
+        return FAIL(GT_DATA, "%s: tensor %s: is missing", gguf->path, form.name);
+    if (tensor->rank != form.rank || tensor->dims[0] != form.dims[0] ||
+        (tensor->rank == 2 && tensor->dims[1] != form.dims[1]))
+        return FAIL(GT_DATA, "%s: tensor %s: is %s; the model needs %s", gguf->path, form.name,
+                    SAFETENSORS_SHAPE_TEXT(tensor->dims, tensor->rank),
+                    SAFETENSORS_SHAPE_TEXT(form.dims, form.rank));
     if (!ggml_type_find(tensor->number, &type))
         return FAIL(GT_UNSUPPORTED,
                     "%s: tensor %s: its type, number %" PRIu32
                     " of ggml, is not read here; F32, F16, BF16, Q8_0, "
                     "Q6_K, Q5_K, Q5_1, Q5_0, Q4_K and Q4_0 are",
-                    gguf->path, name, tensor->number);
+                    gguf->path, form.name, tensor->number);
     const struct ggml_block *block = &ggml_blocks[type];
-    if (columns % (int64_t)block->values != 0)
+    if (form.dims[0] % (int64_t)block->values != 0)
         return FAIL(GT_DATA, "%s: tensor %s: rows of %" PRId64 " values are no whole blocks of %s",
-                    gguf->path, name, columns, block->name);
+                    gguf->path, form.name, form.dims[0], block->name);
     entry.block = block->dtype == DTYPE_COUNT ? block : NULL;
     entry.dtype = entry.block != NULL ? DTYPE_F32 : block->dtype;
     entry.offset_bytes = tensor->offset_bytes;
     return safetensors_add(table, &entry);
+}
+
+/* Returns true if a tensor is of a block of multi-token prediction. */
+static bool is_predicting(const struct gguf *gguf, const struct model_config *config,
+                          const char *name)
+{
+    int block;
+    int64_t blocks;
+    return gguf_integer(gguf, KEY_OF(arch_of(&config->shape), GGUF_KEY_PREDICTING), &blocks) &&
+           sscanf(name, "blk.%d.", &block) == 1 && block >= config->n_layer;
 }
 
 /* Refuses a tensor that the table does not have: leaving it out would change what the model
@@ -457,8 +571,13 @@ static enum gt_status tensor_add(const struct gguf *gguf, const struct model_con
 static enum gt_status unknown_refuse(const struct gguf *gguf, const struct model_config *config,
                                      const struct safetensors *table)
 {
+    size_t predicting = 0;
     for (size_t i = 0; i < gguf->tensor_count; i++) {
         const struct gguf_tensor *tensor = &gguf->tensors[i];
+        if (is_predicting(gguf, config, tensor->name)) {
+            predicting++;
+            continue;
+        }
         bool found = strcmp(tensor->name, "rope_freqs.weight") == 0 ||
                      strcmp(tensor->name, GGUF_LONG_DIVISORS) == 0 ||
                      strcmp(tensor->name, GGUF_SHORT_DIVISORS) == 0 ||
@@ -469,6 +588,7 @@ static enum gt_status unknown_refuse(const struct gguf *gguf, const struct model
             return FAIL(GT_UNSUPPORTED, "%s: tensor %s: is not part of a model of this shape",
                         gguf->path, tensor->name);
     }
+    hf_layout_predicting_log(gguf->path, predicting);
     return GT_OK;
 }
 

@@ -24,6 +24,9 @@
 #define GGUF_LONG_DIVISORS "rope_factors_long.weight"
 #define GGUF_SHORT_DIVISORS "rope_factors_short.weight"
 
+/* How many of the last blocks are of multi-token prediction: follows the architecture. */
+#define GGUF_KEY_PREDICTING ".nextn_predict_layers"
+
 /* A key of ours: the generation_config.json of the model. */
 #define GGUF_KEY_GENERATION "gpt_train.generation"
 
@@ -37,12 +40,18 @@ enum gguf_token {
     GGUF_TOKEN_BYTE = 6
 };
 
-/* Writes the name of a tensor of a model's file, or of its adapters.  Returns the head_dim of heads
- * whose rows are stored in the order of neighbours, 0, D/2, 1, D/2 + 1, ...; else 0. */
-int32_t gguf_tensor_name(const struct model_config *config, const struct parameter_shape *shape,
-                         char out[static GGUF_NAME_MAX]);
-/* Returns by how much a tensor's values in the file, which are float32, exceed the model's. */
-float gguf_plus(const struct model_config *config, const struct parameter_shape *shape);
+/* A tensor as such a file has it. */
+struct gguf_form {
+    char name[GGUF_NAME_MAX];
+    int32_t rank;
+    int64_t dims[2]; /* dims[0] is the fastest */
+    struct tensor_form file;
+    float (*back)(float); /* undoes file.map */
+};
+
+/* Gives the form of a tensor of a model's file, or of its adapters. */
+void gguf_form_get(const struct model_config *config, const struct parameter_shape *shape,
+                   struct gguf_form *out);
 /* Returns what rope_freqs.weight divides the frequency of pair i by. */
 float gguf_rope_divisor(const struct model_config *config, int32_t i);
 

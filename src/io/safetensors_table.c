@@ -221,20 +221,29 @@ static enum gt_status transposed_read(const struct safetensors *table,
     return GT_OK;
 }
 
-/* Reads elements first ... first+count-1 of an array whose rows are in the order of neighbours. */
-static enum gt_status neighbours_read(const struct safetensors *table,
-                                      const struct safetensors_tensor *tensor, size_t first,
-                                      size_t count, unsigned char *out, enum dtype dtype)
+size_t tensor_order_place(const struct tensor_order *order, size_t index, size_t *out_run)
 {
-    const size_t head = (size_t)tensor->head_dim,
-                 columns = tensor->elements / (size_t)tensor->dims[0];
+    const size_t unit = order->unit;
+    *out_run = unit == 0 ? SIZE_MAX : order->first - index;
+    if (unit == 0 || index < order->first)
+        return index;
+    const size_t number = (index - order->first) / unit, inside = (index - order->first) % unit,
+                 place = number % (order->rows * order->columns);
+    *out_run = unit - inside;
+    return order->first + inside +
+           unit * (number - place + place % order->columns * order->rows + place / order->columns);
+}
+
+/* Reads elements first ... first+count-1 of an array with another order in the file. */
+static enum gt_status ordered_read(const struct safetensors *table,
+                                   const struct safetensors_tensor *tensor, size_t first,
+                                   size_t count, unsigned char *out, enum dtype dtype)
+{
     for (size_t done = 0, run; done < count; done += run) {
-        const size_t row = (first + done) / columns, column = (first + done) % columns,
-                     place = row % head;
-        const size_t stored = row - place + place % (head / 2) * 2 + place / (head / 2);
-        run = size_min(count - done, columns - column);
-        TRY(stored_read(table, tensor, stored * columns + column, run,
-                        out + done * dtype_size_bytes(dtype), dtype, NULL));
+        const size_t place = tensor_order_place(&tensor->order, first + done, &run);
+        run = size_min(count - done, run);
+        TRY(stored_read(table, tensor, place, run, out + done * dtype_size_bytes(dtype), dtype,
+                        NULL));
     }
     return GT_OK;
 }
@@ -245,8 +254,8 @@ enum gt_status safetensors_read(const struct safetensors *table, size_t index, s
     assert(index < table->count);
     const struct safetensors_tensor *tensor = &table->tensors[index];
     assert(first <= tensor->elements && count <= tensor->elements - first);
-    const bool plain = !tensor->transposed && tensor->head_dim == 0 && tensor->block == NULL &&
-                       tensor->plus == 0.0f;
+    const bool plain = !tensor->transposed && tensor->order.unit == 0 && tensor->block == NULL &&
+                       tensor->map == NULL;
     if (tensor->dtype != dtype && tensor->dtype != DTYPE_BF16 && tensor->dtype != DTYPE_F16)
         return FAIL(GT_UNSUPPORTED,
                     "%s: tensor %s: field \"dtype\": only F32, BF16 and F16 can be loaded",
@@ -257,11 +266,10 @@ enum gt_status safetensors_read(const struct safetensors *table, size_t index, s
     }
     if (plain)
         return stored_read(table, tensor, first, count, out, dtype, crc32c);
-    TRY(tensor->transposed     ? transposed_read(table, tensor, first, count, out, dtype)
-        : tensor->head_dim > 0 ? neighbours_read(table, tensor, first, count, out, dtype)
-                               : stored_read(table, tensor, first, count, out, dtype, NULL));
-    for (size_t i = 0; tensor->plus != 0.0f && dtype == DTYPE_F32 && i < count; i++)
-        ((float *)out)[i] += tensor->plus;
+    TRY(tensor->transposed ? transposed_read(table, tensor, first, count, out, dtype)
+                           : ordered_read(table, tensor, first, count, out, dtype));
+    for (size_t i = 0; tensor->map != NULL && dtype == DTYPE_F32 && i < count; i++)
+        ((float *)out)[i] = tensor->map(((float *)out)[i]);
     if (crc32c != NULL)
         *crc32c = file_crc32c(*crc32c, out, count * dtype_size_bytes(dtype));
     return GT_OK;

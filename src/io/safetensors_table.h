@@ -16,6 +16,20 @@
 
 #define SAFETENSORS_ZEROS (-1)
 
+/* An order of elements.  From element `first` on, of each rows * columns units of `unit` elements,
+ * number row * columns + column is number column * rows + row in the other order.  A unit of 0:
+ * they are the same.  The way back has rows and columns exchanged. */
+struct tensor_order {
+    size_t first, unit, rows, columns;
+};
+
+/* The order to that of a file, and what becomes of each value, which is a float32; NULL: nothing.
+ */
+struct tensor_form {
+    struct tensor_order order;
+    float (*map)(float);
+};
+
 struct safetensors_tensor {
     char name[SAFETENSORS_NAME_MAX];
     enum dtype
@@ -23,13 +37,12 @@ struct safetensors_tensor {
     int32_t rank;
     int64_t dims[SAFETENSORS_RANK_MAX];
     /* The rest concerns arrays in files. */
-    int32_t file;     /* in the table's files, or SAFETENSORS_ZEROS: zeros, in no file */
-    bool transposed;  /* rank 2 only: the file stores [dims[1], dims[0]] */
-    int32_t head_dim; /* D > 0: the file has rows i and i + D/2 of each head as its rows 2 i and 2 i
-                         + 1 */
+    int32_t file;              /* in the table's files, or SAFETENSORS_ZEROS: zeros, in no file */
+    bool transposed;           /* rank 2 only: the file stores [dims[1], dims[0]] */
+    struct tensor_order order; /* to that of the file */
     const struct ggml_block
         *block; /* the file has blocks of ggml's, which become DTYPE_F32, the dtype; or NULL */
-    float plus; /* added to each value that is read as DTYPE_F32 */
+    float (*map)(float);   /* of each value that is read as DTYPE_F32, or NULL */
     uint64_t offset_bytes; /* from the beginning of the file */
     uint64_t size_bytes;   /* set by safetensors_add() unless the dtype is DTYPE_COUNT */
     size_t elements;       /* the product of dims; set by safetensors_add() */
@@ -71,6 +84,9 @@ enum gt_status safetensors_join(struct safetensors *table, struct safetensors *o
 
 /* Returns the path of the file that has a tensor, for messages; the table's for zeros. */
 const char *safetensors_path(const struct safetensors *table, size_t index);
+
+/* Returns the place of element `index` in the other order, and of how many elements from it on. */
+size_t tensor_order_place(const struct tensor_order *order, size_t index, size_t *out_run);
 
 /* Finds a tensor by name.  Returns false when there is none. */
 bool safetensors_find(const struct safetensors *table, const char *name, size_t *out_index);

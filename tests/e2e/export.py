@@ -34,7 +34,7 @@ import subprocess
 import sys
 import tempfile
 
-from checks import (GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, QWEN3_5, check, end, files, is_instrumented, patience, read, read_json, skip,
+from checks import (GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check, end, files, is_instrumented, patience, read, read_json, skip,
                     tensors_read, tensors_write, write, write_json)
 from gguf_file import F16, F32, Q4_0, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0, Gguf
 
@@ -59,7 +59,13 @@ LLAMA_MODELS = {"tied": ("--arch=llama", "--n_kv_head=2", "--rope_scaling=llama3
                 "smollm3": ("--arch=smollm3", "--n_kv_head=2"),
                 "phi3": ("--arch=phi3", "--n_kv_head=2", "--head_dim=8", "--sliding_window=9", "--rope_scaling=longrope:8,1.25,1,1.5,2,3,4.5,6"),
                 "gemma3": ("--arch=gemma3", "--n_kv_head=2", "--sliding_window=8", "--rope_scaling=linear:2"),
-                "granite": ("--arch=granite", "--n_kv_head=2", "--logits_scaling=0.5", "--bias=True")}
+                "granite": ("--arch=granite", "--n_kv_head=2", "--logits_scaling=0.5", "--bias=True"),
+                "qwen3_5": ("--arch=qwen3_5", "--n_kv_head=2", "--head_dim=8", "--full_attention_interval=2", "--linear_num_key_heads=2",
+                            "--linear_num_value_heads=6", "--linear_value_head_dim=5", "--rope_scaling=yarn:4,8")}
+GGUF_ARCHS = {"qwen3_5": "qwen35", "tied": "llama", "untied": "llama"} # of the others the name
+DELTA_PARTS = {"in_proj_qkv.weight": "attn_qkv.weight", "in_proj_z.weight": "attn_gate.weight", "in_proj_b.weight": "ssm_beta.weight",
+               "in_proj_a.weight": "ssm_alpha.weight", "conv1d.weight": "ssm_conv1d.weight", "A_log": "ssm_a", "dt_bias": "ssm_dt.bias",
+               "norm.weight": "ssm_norm.weight", "out_proj.weight": "ssm_out.weight"}
 NEIGHBOURS = ("llama", "smollm3", "granite") # whose heads llama.cpp rotates by pairs of neighbours
 FACTORS = {"embedding_scale": "embedding_multiplier", "residual_scale": "residual_multiplier",
            "attention.scale": "attention_multiplier", "logit_scale": "logits_scaling"}
@@ -307,7 +313,8 @@ def single(value):
 
 
 OLMO2_NORMS = {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"}
-OTHER_NORMS = {"olmo2": OLMO2_NORMS, "gemma3": {**OLMO2_NORMS, "pre_feedforward_layernorm": "ffn_norm"}}
+OTHER_NORMS = {"olmo2": OLMO2_NORMS, "gemma3": {**OLMO2_NORMS, "pre_feedforward_layernorm": "ffn_norm"},
+               "qwen35": {"post_attention_layernorm": "post_attention_norm"}}
 
 
 def llama_gguf_name(tensor, architecture):
@@ -317,12 +324,14 @@ def llama_gguf_name(tensor, architecture):
         return fixed[tensor]
     _, _, layer, rest = tensor.split(".", 3)
     part, kind = rest.rsplit(".", 1)
+    if rest.startswith("linear_attn."):
+        return "blk.%s.%s" % (layer, DELTA_PARTS[rest.removeprefix("linear_attn.")])
     parts = dict(LLAMA_PARTS, **OTHER_NORMS.get(architecture, {}))
     return "blk.%s.%s.%s" % (layer, parts[part], kind)
 
 
 def llama_keys(architecture, config):
-    head_dim, scaling = config["head_dim"], config["rope_scaling"]
+    head_dim, scaling = config["head_dim"], config["rope_scaling"] or config.get("rope_parameters")
     keys = {"vocab_size": config["vocab_size"], "block_count": 2, "context_length": config["max_position_embeddings"],
             "embedding_length": 24, "feed_forward_length": config["intermediate_size"], "attention.head_count": 4,
             "attention.head_count_kv": config["num_key_value_heads"], "attention.key_length": head_dim,
@@ -339,6 +348,9 @@ def llama_keys(architecture, config):
     keys.update({key: single(config[field]) for key, field in FACTORS.items() if field in config})
     if architecture == "gemma3":
         keys["attention.sliding_window"] = config["sliding_window"]
+    if architecture == "qwen35":
+        keys.update({"full_attention_interval": 2, "ssm.conv_kernel": 4, "ssm.state_size": 5, "ssm.group_count": 2, "ssm.time_step_rank": 6,
+                     "ssm.inner_size": 30, "rope.dimension_sections": [11, 11, 10, 0]})
     return {architecture + "." + key: value for key, value in keys.items()}
 
 
@@ -359,12 +371,24 @@ def neighbours_parted(rows, head_dim):
     return [row for head in range(0, len(rows), head_dim) for first in (0, 1) for row in rows[head + first:head + head_dim:2]]
 
 
+def delta_values(part, values, shape, config):
+    """Returns a gated delta net's values as llama.cpp has them: -e^A_log, and heads of values k * R + r, of key head k, as r * K + k."""
+    keys, heads, size = (config["linear_" + name] for name in ("num_key_heads", "num_value_heads", "value_head_dim"))
+    width = shape[-1] if len(shape) > 1 else 1
+    unit = {"out_proj.weight": size, "in_proj_qkv.weight": size * width, "in_proj_z.weight": size * width, "conv1d.weight": size * width}.get(part, width)
+    first = {"in_proj_qkv.weight": 2 * keys * unit, "conv1d.weight": 2 * keys * unit, "norm.weight": len(values)}.get(part, 0)
+    values = [-math.exp(value) for value in values] if part == "A_log" else values
+    groups = [values[at:at + heads * unit] for at in range(first, len(values), heads * unit)]
+    order = [key * heads // keys + i for i in range(heads // keys) for key in range(keys)]
+    return values[:first] + [value for group in groups for i in order for value in group[i * unit:(i + 1) * unit]]
+
+
 def check_llama_gguf(name, dtype):
     path = "%s-%s.gguf" % (name, dtype)
     done = run(GPT_EXPORT, *([UNJUDGED] if dtype == "float32" else []), "--out_dir=out-" + name, "--format=gguf", "--dtype", dtype, path)
     check(done.returncode == 0 and b"tanh" not in done.stderr, "%s: %s" % (path, done.stderr))
     config, wanted, gguf = config_of(name), weights_of(name), Gguf(path)
-    architecture = name if name in ("qwen2", "qwen3", "olmo2", "smollm3", "granite", "gemma3", "phi3") else "llama"
+    architecture = GGUF_ARCHS.get(name, name)
     check(gguf.keys["general.architecture"] == architecture and gguf.keys["tokenizer.ggml.model"] == "gpt2", "%s: architecture" % path)
     check(gguf.keys["general.name"] == "out-" + name.replace("phi3", "phi 3"), "%s: llama.cpp would demand Phi 3's tokens" % path)
     found = {key: value for key, value in gguf.keys.items() if key.split(".")[0] not in ("general", "tokenizer", "gpt_train")}
@@ -384,13 +408,57 @@ def check_llama_gguf(name, dtype):
     check(set(tensors) == {llama_gguf_name(tensor, architecture) for tensor in wanted}, "%s: names" % path)
     for tensor, (shape, values) in wanted.items():
         dims, kind, data = tensors[llama_gguf_name(tensor, architecture)]
-        of = "float32" if len(shape) == 1 else dtype
-        if architecture == "gemma3" and "norm" in tensor: # whose files have 1 + w
+        of, part = "float32" if len(shape) == 1 or "conv1d" in tensor else dtype, tensor.partition(".linear_attn.")[2]
+        if part:
+            values, shape = delta_values(part, values, shape, config), [size for size in shape if size > 1]
+        elif architecture in ("gemma3", "qwen35") and "norm" in tensor: # whose files have 1 + w
             values = [value + 1 for value in values]
         if architecture in NEIGHBOURS and (".q_proj." in tensor or ".k_proj." in tensor):
             size = len(data) // shape[0]
             data = b"".join(neighbours_parted([data[i:i + size] for i in range(0, len(data), size)], config["head_dim"]))
         check((dims, kind, data) == (shape[::-1], {"float32": 0, "bfloat16": 30}[of], stored(values, of)), "%s: %s" % (path, tensor))
+
+
+def check_delta_files():
+    """Of a Qwen3.5's adapters, rows of B and columns of A have llama.cpp's order too.  Blocks of multi-token prediction, the last, are skipped."""
+    config, once = config_of("qwen3_5"), ("--dataset=qwen3_5", "--batch_size=2", "--gradient_accumulation_steps=1", "--eval_iters=1", "--max_iters=1")
+    must(GPT_TRAIN, *once, "--init_from=./out-qwen3_5", "--out_dir=out-adapters", "--block_size=16", "--lora_rank=3", "--lora_targets=all-linear", "--learning_rate=0.1")
+    exported("--out_dir=out-adapters", "--format=peft", "peft")
+    exported("--out_dir=out-adapters", "--format=gguf-lora", "adapters.gguf")
+    found = Gguf("adapters.gguf").tensors
+    for tensor, (_, shape, raw) in tensors_read("peft/adapter_model.safetensors").items():
+        layer, _, matrix = tensor.removeprefix("base_model.model.").removesuffix(".weight").rpartition(".lora_")
+        values, part = array.array("f", raw).tolist(), layer.partition(".linear_attn.")[2] + ".weight"
+        if layer.startswith("model.layers.0.linear_attn.") and (part == "out_proj.weight") == (matrix == "A"):
+            values = delta_values(part, values, shape, config)
+        name = llama_gguf_name(layer + ".weight", "qwen35") + ".lora_" + matrix.lower()
+        check(any(values) and found[name] == (shape[::-1], F32, stored(values, "float32")), "adapters: %s" % name)
+    make_model("mtp", ("--tokenizer=bytes",), *LLAMA_FLAGS, *LLAMA_MODELS["qwen3_5"], "--n_layer=4")
+    exported("--out_dir=out-mtp", "--format=gguf", "--dtype=float32", "mtp.gguf")
+    # Instead of how much of a head turns, which is 2 of 8 and then all of it, the file says that 2 of its 4 blocks predict more tokens.
+    write("mtp.gguf", read("mtp.gguf").replace(b"qwen35.rope.dimension_count", b"qwen35.nextn_predict_layers"))
+    done, own = run(GPT_EXPORT, UNJUDGED, "--out_dir=mtp.gguf", "--format=hf", "hf-mtp"), tensors_read("out-mtp/model.safetensors")
+    check(done.returncode == 0 and b"25 tensors of multi-token prediction (mtp) are skipped" in done.stderr, "mtp: %s" % done.stderr)
+    config, kept = read_json("hf-mtp/config.json"), tensors_read("hf-mtp/model.safetensors")
+    check((config["num_hidden_layers"], config["partial_rotary_factor"]) == (2, 1), "mtp: %s" % config)
+    check(kept.keys() == {name for name in own if ".layers.2." not in name and ".layers.3." not in name}, "mtp: %s" % kept.keys())
+
+
+def check_names():
+    """The names of tensors and keys are those of gguf-py, if it is there."""
+    try:
+        import gguf  # pylint: disable=import-outside-toplevel
+    except ImportError: # which decoder() says
+        return
+    known = {key for group in vars(gguf.Keys).values() if isinstance(group, type) for key in vars(group).values()}
+    for name in LLAMA_MODELS:
+        architecture = GGUF_ARCHS.get(name, name)
+        names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[architecture.upper()], 2)
+        for tensor in weights_of(name):
+            theirs, ours = names.get_name(tensor.replace(".dt_bias", ".dt_proj.bias"), (".weight", ".bias")), llama_gguf_name(tensor, architecture)
+            check(theirs == ours, "%s: gguf-py names %s %s, not %s" % (name, tensor, theirs, ours))
+        keys = {key.replace(architecture, "{arch}", 1) for key in Gguf(name + "-float32.gguf").keys if key.startswith(architecture + ".")}
+        check(keys <= known, "%s: gguf-py has no keys %s" % (name, keys - known))
 
 
 def check_llama():
@@ -434,21 +502,19 @@ def check_llama():
     refused("llama.cpp holds a model with qk_norm='full'", 2, "--out_dir=out-own", "--format=gguf", "x")
     refused("transformers holds a model with qk_norm='full'", 2, "--out_dir=out-own", "--format=hf", "x")
     refused("llmc holds GPT-2's blocks only", 2, "--out_dir=out-own", "--format=llmc", "x")
-    make_model("qwen3_5", ("--tokenizer=bytes",), *LLAMA_FLAGS, *QWEN3_5, "--rope_scaling=yarn:4,8")
-    exported("--out_dir=out-qwen3_5", "--format=hf", "hf-qwen3_5")
-    check(tensors_read("hf-qwen3_5/model.safetensors") == tensors_read("out-qwen3_5/model.safetensors"), "hf-qwen3_5: tensors")
     exported("--out_dir=hf-qwen3_5", "--format=hf", "hf-again-35")
     check(files("hf-again-35", (".safetensors", "config.json")) == files("hf-qwen3_5", (".safetensors", "config.json")), "qwen3_5: the export of an export differs")
     config, shapes = read_json("hf-qwen3_5/config.json"), {name: shape for name, (_, shape, _) in tensors_read("hf-qwen3_5/model.safetensors").items()}
     check(config["rope_parameters"] == {"rope_type": "yarn", "rope_theta": 1e7, "partial_rotary_factor": 0.25, "factor": 4, "beta_fast": 32, "beta_slow": 1,
                                         "original_max_position_embeddings": 8} and config["rope_scaling"] is None, f"qwen3_5: {config}")
     check(config["layer_types"] == ["linear_attention", "full_attention"] and config["architectures"] == ["Qwen3_5ForCausalLM"] and
-          (config["model_type"], config["linear_key_head_dim"], config["attn_output_gate"]) == ("qwen3_5_text", 6, True), f"qwen3_5: {config}")
-    at, names = "model.layers.0.linear_attn.", {"in_proj_qkv.weight": [24, 24], "in_proj_z.weight": [12, 24], "in_proj_b.weight": [2, 24], "in_proj_a.weight": [2, 24],
-             "conv1d.weight": [24, 1, 4], "A_log": [2], "dt_bias": [2], "norm.weight": [6], "out_proj.weight": [24, 12]}
+          (config["model_type"], config["linear_key_head_dim"], config["attn_output_gate"]) == ("qwen3_5_text", 5, True), f"qwen3_5: {config}")
+    at, names = "model.layers.0.linear_attn.", {"in_proj_qkv.weight": [50, 24], "in_proj_z.weight": [30, 24], "in_proj_b.weight": [6, 24], "in_proj_a.weight": [6, 24],
+             "conv1d.weight": [50, 1, 4], "A_log": [6], "dt_bias": [6], "norm.weight": [5], "out_proj.weight": [24, 30]}
     check({name[len(at):]: shape for name, shape in shapes.items() if name.startswith(at)} == names and
           shapes["model.layers.1.self_attn.q_proj.weight"] == [2 * 4 * 8, 24], f"qwen3_5: {shapes}")
-    refused("gated delta nets are not written as GGUF", 2, "--out_dir=out-qwen3_5", "--format=gguf", "x")
+    check_delta_files()
+    check_names()
     scaling = read_json("hf-tied/config.json")["rope_scaling"]
     for name in ("qwen2", "qwen3"):
         write_json("hf-%s/config.json" % name, {**read_json("hf-%s/config.json" % name), "rope_scaling": scaling})
@@ -555,9 +621,10 @@ def check_import_of(name):
     check(must(*sample, "--out_dir=out-" + name) == must(*sample, "--init_from=" + path), "%s: other samples" % path)
     exported("--out_dir=" + path, "--format=hf", "--force", "back-" + name)
     back, own = (tensors_read("%s-%s/model.safetensors" % (folder, name)) for folder in ("back", "out"))
-    for tensor in [tensor for tensor in own if name == "gemma3" and "norm" in tensor]: # w + 1 in float32, less 1
-        pairs = zip(*(array.array("f", weights.pop(tensor)[2]) for weights in (back, own)))
-        check(all(abs(a - b) < 1e-7 for a, b in pairs), "%s: %s" % (path, tensor))
+    for tensor in own.keys() - {tensor for tensor in own if back[tensor] == own[tensor]}: # w + 1 less 1, or log e^w, in float32
+        pairs = list(zip(*(array.array("f", weights.pop(tensor)[2]) for weights in (back, own))))
+        check(name in ("gemma3", "qwen3_5") and ("norm" in tensor or "A_log" in tensor) and
+              all(abs(a - b) <= (1 + abs(b)) * 2**-24 for a, b in pairs), "%s: %s" % (path, tensor))
     check(back == own, "%s: other weights" % path)
     ours, theirs = read_json("back-%s/config.json" % name), read_json("out-%s/config.json" % name)
     for key in ("model_type", "vocab_size", "rope_scaling", "tie_word_embeddings", "num_key_value_heads", "n_head"):
@@ -565,7 +632,7 @@ def check_import_of(name):
 
 
 def check_import():
-    for name in ("bytes", "bpe", "tied", "untied", "qwen2", "qwen3", "gemma3"):
+    for name in ("bytes", "bpe", "tied", "untied", "qwen2", "qwen3", "gemma3", "qwen3_5"):
         if name != "bytes":  # GPT-2 in GGUF has no name for padding
             check_import_of(name)
     check(read("back-bpe/tokenizer.json") == read("out-bpe/tokenizer.json"), "the tokenizer of a GGUF file is another one")

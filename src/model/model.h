@@ -46,13 +46,13 @@ enum parameter_init { INIT_NORMAL, INIT_ZERO, INIT_ONE, INIT_UNIFORM, INIT_DECAY
 /* The initial values of a new model; see parameters.c. */
 enum model_init { MODEL_INIT_GPT2, MODEL_INIT_ZERO };
 
-/* Parameters that share a learning rate.  Weight decay applies to all but vectors. */
+/* Parameters that share a learning rate. */
 enum parameter_group {
     GROUP_MATRIX, /* a matrix of a block that AdamW updates, */
     GROUP_MUON,   /* or Muon */
     GROUP_EMBEDDING,
     GROUP_HEAD,   /* an output layer with weights of its own */
-    GROUP_VECTOR, /* gains and biases */
+    GROUP_VECTOR, /* gains, biases and a delta net's convolution */
     PARAMETER_GROUPS
 };
 
@@ -91,6 +91,7 @@ struct parameter {
     int64_t first, count,
         most; /* of OWNER_UNITS, the elements whose states are here; no rank has more than `most` */
     struct state_dtypes dtypes; /* on the rank that has them */
+    bool decays;                /* a tensor of two or more dimensions in files */
     bool frozen;                /* not trained, so without states; adapters are trained instead */
 };
 

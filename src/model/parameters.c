@@ -782,6 +782,7 @@ static enum gt_status parameter_add(struct parameter_maker *maker, size_t index,
                            .gradient_home = home_of(maker, shape, OFFLOAD_GRADIENTS),
                            .parts = shape->parts,
                            .matrices = shape->matrices,
+                           .decays = matrix || shape->taps > 0,
                            .frozen = config->lora.rank > 0 && shape->adapter == ADAPTER_NONE,
                            .layer = layer_of(maker, shape),
                            .index_base = maker->elements};

@@ -275,7 +275,7 @@ static enum gt_status adamw_add(const struct slice *slice)
         .beta2 = options->beta2,
         .epsilon = options->adam_epsilon,
         .alpha = options->rates[parameter->group],
-        .weight_decay = parameter->group == GROUP_VECTOR ? 0.0f : options->weight_decay,
+        .weight_decay = parameter->decays ? options->weight_decay : 0.0f,
         .index_base = lean ? slice->index_base : 0,
     };
     if (lean)

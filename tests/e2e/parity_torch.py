@@ -404,7 +404,7 @@ class Reference:
             self.m[name] = self.betas[0] * self.m[name] + (1 - self.betas[0]) * g * factor
             self.v[name] = self.betas[1] * self.v[name] + (1 - self.betas[1]) * (g * factor) ** 2
             m, v = self.m[name] / (1 - self.betas[0] ** self.steps), self.v[name] / (1 - self.betas[1] ** self.steps)
-            decay = self.decay if self.w[name].dim() >= 2 else 0.0
+            decay = self.decay if self.w[name].dim() >= 2 or name.endswith("conv1d.weight") else 0.0 # which has 3 dimensions
             self.w[name] = self.w[name] - self.rate * (m / (v.sqrt() + EPSILON) + decay * self.w[name])
         return factor
 

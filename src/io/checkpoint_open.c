@@ -169,7 +169,8 @@ static enum gt_status open_hf(struct checkpoint *checkpoint, const char *folder)
     TRY(file_stat_exists(path, &is_whole));
     TRY(is_whole ? safetensors_open(checkpoint, path, true, &checkpoint->model)
                  : safetensors_index_open(checkpoint, folder, &checkpoint->model));
-    if (checkpoint->rest.is_part)
+    /* The text part of a Qwen3.5 may be alone, and have tensors that predict more tokens. */
+    if (checkpoint->rest.is_part || arch_of(&checkpoint->config.shape) == arch_get(ARCH_qwen3_5))
         hf_layout_part_keep(checkpoint->model);
     TRY(head_choose(checkpoint));
     return hf_layout_check(checkpoint->model, &checkpoint->config);

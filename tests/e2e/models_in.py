@@ -493,6 +493,9 @@ def part_of_qwen3_5():
     write_hf("sees-35", {**given, **other}, whole)
     done = judged("sees-35")
     check("text part of Qwen3.5", done.stdout == wanted.stdout != "" and "1 tensors of vision are" in done.stderr and "2 tensors of multi-token" in done.stderr, done.stdout + done.stderr + wanted.stderr)
+    write_hf("alone-35", {**tensors, **{name: value for name, value in other.items() if name.startswith("mtp.")}}, text)
+    done = judged("alone-35")
+    check("Qwen3.5 without text_config", done.stdout == wanted.stdout and "2 tensors of multi-token" in done.stderr and "vision" not in done.stderr, done.stdout + done.stderr)
     gone = "model.language_model.layers.0.linear_attn.dt_bias"
     for number, (name, changed) in enumerate((("linear_attn.conv1d.weight is", {at + "conv1d.weight": ("F32", [every, 4], given["model.language_model.layers.0.linear_attn.conv1d.weight"][2])}),
                                               (gone.replace("language_model.", ""), {at + "dt_bias": None}))):

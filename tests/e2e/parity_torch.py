@@ -12,6 +12,7 @@ untied; with accumulation, clipping and weight decay:
   free      gpt-train itself, six steps on its own: each loss, the gradient norms, and the saved weights
   adapters  the same of six steps that train adapters (LoRA) of some or all layers; PEFT's losses too, of some models
   dropout   the losses of a run do not depend on the micro-batch
+  chunks    the first of these over 160 tokens, three chunks of Qwen3.5's delta net, and transformers' gradients
   epochs    three epochs of packed conversations with the defaults of fine-tuning, of Qwen3 and Qwen3.5: each update's
             loss, and PEFT's with the same first adapters, rows, masks and rates, where transformers and peft are installed
 GPT_TRAIN_BACKEND selects the backend.  Needs a Python with PyTorch (PYTHON_TORCH).  Prints "checks: P passed, F failed,
@@ -464,8 +465,8 @@ def write_data(path, generator):
 class Trainer:
     """The helper: the trainer's own session, one step at a time."""
 
-    def __init__(self, folder, arguments, shapes):
-        self.folder, self.shapes = folder, shapes
+    def __init__(self, folder, arguments, shapes, block):
+        self.folder, self.shapes, self.block = folder, shapes, block
         self.process = subprocess.Popen([STEP_DUMP] + arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         lines = self.ask("describe")
         sizes = [line.split() for line in lines[:-1]]
@@ -503,7 +504,7 @@ class Trainer:
     def step(self, iteration, updates):
         """Returns loss, norm, clip factor, and the batches."""
         answer = self.ask(f"step {iteration} {RATE} {updates} {self.path('tokens')}")[-1].split()
-        tokens = torch.from_numpy(np.fromfile(self.path("tokens"), "<i4").astype(np.int64)).reshape(-1, BLOCK)
+        tokens = torch.from_numpy(np.fromfile(self.path("tokens"), "<i4").astype(np.int64)).reshape(-1, self.block)
         batches, first, left = [], 0, BATCH * ACCUMULATION
         micro = -(-left // int(answer[4]))
         while left > 0:
@@ -544,7 +545,7 @@ def determined(weights, modern):
 
 def common_arguments(case):
     return ["--dataset=" + case["data"], "--init_from=" + case["model"], f"--batch_size={BATCH}",
-            f"--gradient_accumulation_steps={ACCUMULATION}", f"--block_size={BLOCK}", f"--learning_rate={RATE}",
+            f"--gradient_accumulation_steps={ACCUMULATION}", f"--block_size={case.get('block', BLOCK)}", f"--learning_rate={RATE}",
             "--decay_lr=False", f"--weight_decay={DECAY}", f"--beta1={BETAS[0]}", f"--beta2={BETAS[1]}",
             f"--grad_clip={CLIP}", f"--max_iters={STEPS - 1}", f"--bias={case.get('bias', False)}", f"--seed={SEED}",
             "--dtype=float32", "--threads=1", "--sampler=random", "--document_mask=False"]
@@ -554,7 +555,7 @@ def teacher(case, work, variant, arguments, steps):
     """Every step starts from the reference's weights and moments.  Returns the batches."""
     folder = os.path.join(work, variant)
     os.makedirs(folder)
-    trainer = Trainer(folder, common_arguments(case) + arguments + ["--out_dir=" + folder], parameter_shapes(case))
+    trainer = Trainer(folder, common_arguments(case) + arguments + ["--out_dir=" + folder], parameter_shapes(case), case.get("block", BLOCK))
     reference, seen, worst, clipped = Reference(case), [], {}, 0
     for iteration in range(steps):
         for part in ("w", "m", "v"):
@@ -737,6 +738,29 @@ def modern():
         adapters(case, folder, batches, "all-linear" if number % 2 == 0 else some)
 
 
+def chunks():
+    """Qwen3.5's delta net over two chunks of 64 tokens and a half, and transformers' losses, whose chunks are as long."""
+    case = {"name": "qwen3_5-chunks", "modern": Hybrid(), "block": 160}
+    begin(case, os.path.abspath("chunks"), torch.Generator().manual_seed(SEED))
+    batches = teacher(case, "chunks", "whole", [], 2)
+    teacher(case, "chunks", "recompute", ["--recompute=full"], 1)
+    if not PEFT:
+        return # as epochs() says
+    from transformers import AutoModelForCausalLM
+    model, reference = AutoModelForCausalLM.from_pretrained(case["model"], dtype=torch.float32), Reference(case)
+    tokens, theirs = sum(targets.numel() for _, targets in batches[0]), 0.0
+    for ids, targets in batches[0]:
+        loss = torch.nn.functional.cross_entropy(model(input_ids=ids).logits.flatten(0, 1), targets.flatten(), reduction="sum") / tokens
+        loss.backward()
+        theirs += loss.item()
+    reference.step(batches[0])
+    ours = {name: torch.cat([dict(model.named_parameters())[part].grad.double() for part in case["modern"].parts(name)]).reshape(value.shape)
+            for name, value in reference.g.items()}
+    worst = max(distance(ours[name], value) for name, value in reference.g.items())
+    check(abs(theirs - reference.loss) <= LOSS_BOUND and worst <= 1e-4, f"transformers over chunks: loss {theirs}, {reference.loss}, gradients {worst:.2g}")
+    print(f"qwen3_5-chunks transformers: loss {abs(theirs - reference.loss):.2g}, gradients {worst:.2g}")
+
+
 # ---- three epochs of conversations ----
 
 CHAT_VOCAB, CHAT_ROW, CHAT_EPOCHS, CHAT_BATCH, CHAT_RATE, CHAT_CLIP = 320, 64, 3, 4, 5e-3, 1.0
@@ -857,4 +881,4 @@ def main():
     modern()
 
 
-end(main, epochs)
+end(main, chunks, epochs)

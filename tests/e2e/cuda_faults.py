@@ -175,9 +175,10 @@ def faults_tried():
 
 
 def failing():
-    for error, lost in ((STICKY, True), ("cudaErrorLaunchOutOfResources", False), ("cudaErrorLaunchTimeout", True)):
-        run = train("resources", "--backend=cuda", "--max_iters=1", FAIL=f"launch:2:{error}")
-        check(run.status == 1 and len(run.errors) == 1 and error in run.err and ("is lost" in run.err) == lost, run.said())
+    for call, error, lost in (("launch:2", STICKY, True), ("launch:2", "cudaErrorLaunchOutOfResources", False),
+                              ("launch:2", "cudaErrorLaunchTimeout", True), ("cudaStreamSynchronize:2", "cudaErrorLaunchOutOfResources", False)):
+        run = train("resources", "--backend=cuda", "--max_iters=1", FAIL=f"{call}:{error}")
+        check(run.status == 1 and len(run.errors) == 1 and error in run.err and ("is lost" in run.err) == lost, f"{call}: {run.said()}")
     before = os.getcwd()
     os.makedirs("faults")
     os.chdir("faults")

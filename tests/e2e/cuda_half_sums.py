@@ -40,7 +40,7 @@ def used():
 
 def ends():
     for name, more in (("gpt", ()), ("tanh", ("--gelu=tanh", "--recompute=mlp")), ("llama", ("--arch=llama",))):
-        more = ("--max_iters=5", *more)
+        more = ("--max_iters=2", *more)
         halved("ends-" + name, "on", *more, ORDER="random:7")
         halved("apart-" + name, "on", "--profile=True", *more)
         check(checkpoint("ends-" + name) == checkpoint("apart-" + name), f"{name}: the end of a product leaves other bytes")

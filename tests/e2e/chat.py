@@ -247,7 +247,7 @@ class Twin:
 
 def train(out, data, *words):
     done = run(GPT_TRAIN, f"--dataset=./{data}", f"--out_dir={out}", "--n_layer=2", "--n_head=2", "--bias=True",
-               "--document_mask=True", "--dtype=float32", "--eval_iters=0", "--threads=2", *words)
+               "--document_mask=True", "--dtype=float32", "--eval_iters=0", "--threads=1", *words)
     check(f"gpt-train {out}", done.returncode == 0, done.stderr)
     return metrics(out)
 
@@ -662,7 +662,7 @@ def tuned():
     check("another form prepared", done.returncode == 0, done.stderr)
     before = answered("model", form)
     done = run(GPT_TRAIN, "--init_from=./exported", "--dataset=./forms", "--out_dir=tuned", "--lora_rank=8", "--epochs=6", "--learning_rate=1e-2",
-               "--dtype=float32", "--threads=2", "--sample_tokens=0")
+               "--dtype=float32", "--threads=1", "--sample_tokens=0")
     check("gpt-train tuned", done.returncode == 0, done.stderr)
     after = answered("tuned", form)
     print(f"short answers: {before} before, {after} after, of {len(QUESTIONS)}")

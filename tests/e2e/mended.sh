@@ -129,7 +129,8 @@ check "as many threads where they are bound" is \
 export OMP_NUM_THREADS=1
 check "OMP_NUM_THREADS is obeyed" is "$(plan_threads)" "1 thread"
 check "--threads wins over it" is "$(plan_threads --threads=3)" "3 threads"
-unset OMP_NUM_THREADS
+# From here on as a user runs it: the program limits how long its threads spin by starting itself again.
+unset OMP_NUM_THREADS OMP_WAIT_POLICY
 
 # Limits of the shell crashed the program, or other processes were blamed for them.
 check "a small stack" limited -s 100 1

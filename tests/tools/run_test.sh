@@ -63,6 +63,9 @@ export GPT_TRAIN_BACKEND
 # number.
 OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 export OMP_NUM_THREADS
+# Its threads sleep while they wait: spinning would take the processors from the tests beside it.
+OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
+export OMP_WAIT_POLICY
 
 # For builds with AddressSanitizer: leaks that are not ours.  Mesa's rusticl leaks in a library that it unloads, which no
 # suppression can name, so such builds see PoCL alone.

@@ -85,8 +85,8 @@ static void left_out_add(const struct program *program, const struct plan_item *
     while (loss < program->count && program->ops[loss].pass == PASS_FORWARD)
         loss++;
     for (int32_t first = 0; first < loss; first++) {
-        const int32_t times = program->ops[first].left_out, layer = program->ops[first].layer;
-        int32_t end = first, back = program->count, last = layer;
+        const int32_t times = program->ops[first].left_out;
+        int32_t end = first, back = program->count, last = program->ops[first].layer;
         uint64_t kept = 0;
         if (times == 0 || !is_block_op(&program->ops[first], PASS_FORWARD))
             continue;

@@ -266,16 +266,28 @@ static bool weight_read(const json_t *message, bool is_answer, bool *out)
            (json_is_number(weight) && (value == 0.0 || (value == 1.0 && is_answer)));
 }
 
+/* Returns false unless a call has arguments.  Qwen3.5's are an object, which a text of JSON becomes
+ * in the record, as in servers that speak OpenAI's protocol. */
+static bool arguments_read(const struct reading *reading, json_t *given)
+{
+    const bool xml = reading->template->tools == CHAT_TOOLS_QWEN35;
+    const json_t *arguments = json_object_get(given, "arguments");
+    json_t *object =
+        xml && json_is_string(arguments) ? json_loads(json_string_value(arguments), 0, NULL) : NULL;
+    if (object != NULL && json_object_set_new(given, "arguments", object) == 0)
+        arguments = object;
+    return arguments != NULL && (!xml || json_is_object(arguments));
+}
+
 /* Returns false unless every call has a name and arguments. */
 static bool calls_check(const struct reading *reading, const json_t *calls)
 {
     bool good = json_is_array(calls);
     for (size_t i = 0; i < json_array_size(calls); i++) {
-        const json_t *call = json_array_get(calls, i),
-                     *function = json_object_get(call, "function");
-        const json_t *given = function != NULL ? function : call;
+        json_t *call = json_array_get(calls, i), *function = json_object_get(call, "function");
+        json_t *given = function != NULL ? function : call;
         good = good && json_is_string(json_object_get(given, "name")) &&
-               json_object_get(given, "arguments") != NULL;
+               arguments_read(reading, given);
     }
     if (!good)
         message_refuse(reading, "has \"tool_calls\" that are not a list of names and arguments");

@@ -193,9 +193,10 @@ static bool tools_write(const struct rendering *rendering, const char *before, c
 
 static bool qwen_tools_write(const struct rendering *rendering)
 {
-    chat_out_text(rendering->out, CHAT_QWEN_TOOLS);
+    const bool xml = rendering->template->tools == CHAT_TOOLS_QWEN35;
+    chat_out_text(rendering->out, xml ? CHAT_QWEN35_TOOLS : CHAT_QWEN_TOOLS);
     const bool good = tools_write(rendering, "\n", "", 0);
-    chat_out_text(rendering->out, "\n" CHAT_QWEN_TOOLS_END);
+    chat_out_text(rendering->out, xml ? "\n" CHAT_QWEN35_TOOLS_END : "\n" CHAT_QWEN_TOOLS_END);
     return good;
 }
 
@@ -212,6 +213,7 @@ static bool system_write(const struct rendering *rendering)
     const struct chat_template *template = rendering->template;
     const bool has_tools = json_array_size(rendering->conversation->tools) > 0;
     const bool qwen_tools = has_tools && template->tools != CHAT_TOOLS_LLAMA;
+    const bool tools_first = qwen_tools && template->tools == CHAT_TOOLS_QWEN35;
     const struct message first = message_at(rendering, 0);
     const char *plain = template->system_default;
     struct span text = {.text = plain, .count = plain != NULL ? strlen(plain) : 0};
@@ -229,11 +231,17 @@ static bool system_write(const struct rendering *rendering)
         chat_out_text(rendering->out, has_tools ? "Environment: ipython\n" : "");
         chat_out_text(rendering->out, template->head);
     }
-    if (text.text != NULL)
-        span_write(rendering, text, template->trims);
-    if (text.text != NULL && qwen_tools)
+    if (text.text != NULL && template->trims)
+        text.text = chat_strip(text.text, &text.count);
+    if (tools_first)
+        good = qwen_tools_write(rendering);
+    if (tools_first && text.count > 0)
         chat_out_text(rendering->out, "\n\n");
-    if (qwen_tools)
+    if (text.text != NULL)
+        span_write(rendering, text, false);
+    if (text.text != NULL && qwen_tools && !tools_first)
+        chat_out_text(rendering->out, "\n\n");
+    if (qwen_tools && !tools_first)
         good = qwen_tools_write(rendering);
     markup_write(rendering, template->after);
     return good;
@@ -276,11 +284,47 @@ static void result_write(const struct rendering *rendering, size_t index,
         (void)chat_out_json(out, json_object_get(object, "content"), 0); /* a text */
     } else {
         chat_out_text(out, "\n" CHAT_RESULT_BEGIN "\n");
-        span_write(rendering, message->text, false);
+        span_write(rendering, message->text, template->trims);
         chat_out_text(out, "\n" CHAT_RESULT_END);
     }
     if (last || is_llama)
         markup_write(rendering, template->after);
+}
+
+/* Writes a value as Python's str() does, and lists and objects as JSON. */
+static bool value_write(struct chat_out *out, const json_t *value)
+{
+    if (json_is_string(value))
+        chat_out_bytes(out, json_string_value(value), json_string_length(value));
+    else if (json_is_boolean(value))
+        chat_out_text(out, json_is_true(value) ? "True" : "False");
+    else if (json_is_null(value))
+        chat_out_text(out, "None");
+    else
+        return chat_out_json(out, value, 0);
+    return true;
+}
+
+/* Writes a call in Qwen3.5's tags. */
+static bool xml_call_write(const struct rendering *rendering, const json_t *given)
+{
+    struct chat_out *out = rendering->out;
+    const char *name = NULL;
+    json_t *value = NULL;
+    bool good = true;
+    chat_out_text(out, "<tool_call>\n<function=");
+    span_write(rendering, span_of(given, "name"), false);
+    chat_out_text(out, ">\n");
+    json_object_foreach(json_object_get(given, "arguments"), name, value)
+    {
+        chat_out_text(out, "<parameter=");
+        chat_out_text(out, name);
+        chat_out_text(out, ">\n");
+        good = value_write(out, value) && good;
+        chat_out_text(out, "\n</parameter>\n");
+    }
+    chat_out_text(out, "</function>\n</tool_call>");
+    return good;
 }
 
 static bool call_write(const struct rendering *rendering, const json_t *call)
@@ -290,6 +334,8 @@ static bool call_write(const struct rendering *rendering, const json_t *call)
                  *arguments = json_object_get(given, "arguments");
     const enum chat_tools tools = rendering->template->tools;
     struct chat_out *out = rendering->out;
+    if (tools == CHAT_TOOLS_QWEN35)
+        return xml_call_write(rendering, given);
     chat_out_text(out, tools == CHAT_TOOLS_LLAMA ? "{\"name\": \"" : "<tool_call>\n{\"name\": \"");
     span_write(rendering, span_of(given, "name"), false);
     chat_out_text(out, tools == CHAT_TOOLS_LLAMA ? "\", \"parameters\": " : "\", \"arguments\": ");
@@ -303,9 +349,13 @@ static bool call_write(const struct rendering *rendering, const json_t *call)
 
 static bool calls_write(const struct rendering *rendering, const struct message *message)
 {
+    const enum chat_tools tools = rendering->template->tools;
+    const bool has_text = message->text.count > 0 && tools != CHAT_TOOLS_LLAMA;
     bool good = true;
     for (size_t i = 0; i < json_array_size(message->calls) && good; i++) {
-        if (i > 0 || (message->text.count > 0 && rendering->template->tools != CHAT_TOOLS_LLAMA))
+        if (i > 0 || has_text)
+            chat_out_text(rendering->out, "\n");
+        if (i == 0 && has_text && tools == CHAT_TOOLS_QWEN35)
             chat_out_text(rendering->out, "\n");
         good = call_write(rendering, json_array_get(message->calls, i));
     }
@@ -350,7 +400,8 @@ static void answer_text_write(const struct rendering *rendering, size_t index,
     if (qwen && template->trims && message->reasoning.count > 0)
         message->reasoning.text = chat_strip(message->reasoning.text, &message->reasoning.count);
     const bool thinks = qwen && index > rendering->last_question &&
-                        (index + 1 == rendering->count || message->reasoning.count > 0);
+                        (index + 1 == rendering->count || message->reasoning.count > 0 ||
+                         template->tools == CHAT_TOOLS_QWEN35);
     const bool closed = template->think != NULL && strstr(template->think, CHAT_THINK_END) != NULL;
     if (thinks && closed && message->reasoning.count == 0) {
         answer_begin(rendering, marks, template->think);
@@ -418,7 +469,9 @@ static void rendering_prepare(struct rendering *rendering)
     rendering->count = json_array_size(rendering->conversation->messages);
     rendering->last_question = rendering->count - 1;
     for (size_t i = 0; i < rendering->count; i++) {
-        const struct message message = message_at(rendering, i);
+        struct message message = message_at(rendering, i);
+        if (rendering->template->trims)
+            message.text.text = chat_strip(message.text.text, &message.text.count);
         const bool is_result = span_begins(message.text, CHAT_RESULT_BEGIN) &&
                                span_ends(message.text, CHAT_RESULT_END);
         if (message.role == CHAT_USER && !is_result)

@@ -54,32 +54,39 @@
 #define JINJA_ARGUMENTS_OR_TEXT                                                             \
     "{% if call['arguments'] is string %}{{ call['arguments'] }}{% else %}" JINJA_ARGUMENTS \
     "{% endif %}"
-#define JINJA_QWEN(usual, begin, answer, arguments, prompt)                                                     \
-    JINJA_TURNS(                                                                                                \
-        JINJA_FIRST                                                                                             \
-        "{% set text = messages[0]['content'] if first else " usual " %}" begin                                 \
-        "{% if tools or text is not none %}<|im_start|>system\n{% if text is not none %}"                       \
-        "{{ text }}{% endif %}{% if tools %}{% if text is not none %}{{ '\\n\\n' }}{% endif %}" CHAT_QWEN_TOOLS \
-        "{% for tool in tools %}{{ '\\n' }}{{ tool | tojson }}{% endfor %}"                                     \
-        "{{ '\\n' }}" CHAT_QWEN_TOOLS_END "{% endif %}<|im_end|>\n{% endif %}",                                 \
-        "messages",                                                                                             \
-        "{% if message['role'] == 'tool' %}"                                                                    \
-        "{% if loop.first or messages[loop.index0 - 1]['role'] != 'tool' %}<|im_start|>user"                    \
-        "{% endif %}{{ '\\n' }}" CHAT_RESULT_BEGIN "\n{{ message['content'] }}\n" CHAT_RESULT_END               \
-        "{% if loop.last or messages[loop.index0 + 1]['role'] != 'tool' %}"                                     \
-        "<|im_end|>\n{% endif %}{% elif message['role'] == 'assistant' %}"                                      \
-        "<|im_start|>assistant\n" JINJA_SAID answer JINJA_CALLS(                                                \
-            "{% if said or not loop.first %}{{ '\\n' }}{% endif %}", "<tool_call>\n", "arguments",              \
-            arguments,                                                                                          \
-            "\\n</tool_call>") "<|im_end|>\n"                                                                   \
-                               "{% elif not (first and loop.first) %}<|im_start|>{{ message['role'] }}\n"       \
-                               "{{ message['content'] }}<|im_end|>\n{% endif %}",                               \
+#define JINJA_QWEN_LIST(begin, end) \
+    begin "{% for tool in tools %}{{ '\\n' }}{{ tool | tojson }}{% endfor %}{{ '\\n' }}" end
+/* A tool's result. */
+#define JINJA_RESULT(text)                                                               \
+    "{% if message['role'] == 'tool' %}"                                                 \
+    "{% if loop.first or messages[loop.index0 - 1]['role'] != 'tool' %}<|im_start|>user" \
+    "{% endif %}{{ '\\n' }}" CHAT_RESULT_BEGIN "\n{{ " text " }}\n" CHAT_RESULT_END      \
+    "{% if loop.last or messages[loop.index0 + 1]['role'] != 'tool' %}"                  \
+    "<|im_end|>\n{% endif %}"
+/* A turn that is neither an answer nor a result. */
+#define JINJA_OTHER(text)                                                      \
+    "{% elif not (first and loop.first) %}<|im_start|>{{ message['role'] }}\n" \
+    "{{ " text " }}<|im_end|>\n{% endif %}"
+#define JINJA_QWEN(usual, begin, answer, arguments, prompt)                                                      \
+    JINJA_TURNS(                                                                                                 \
+        JINJA_FIRST                                                                                              \
+        "{% set text = messages[0]['content'] if first else " usual " %}" begin                                  \
+        "{% if tools or text is not none %}<|im_start|>system\n{% if text is not none %}"                        \
+        "{{ text }}{% endif %}{% if tools %}{% if text is not none %}{{ '\\n\\n' }}{% endif %}" JINJA_QWEN_LIST( \
+            CHAT_QWEN_TOOLS, CHAT_QWEN_TOOLS_END) "{% endif %}<|im_end|>\n{% endif %}",                          \
+        "messages",                                                                                              \
+        JINJA_RESULT(                                                                                            \
+            "message['content']") "{% elif message['role'] == 'assistant' %}"                                    \
+                                  "<|im_start|>assistant\n" JINJA_SAID answer JINJA_CALLS(                       \
+                                      "{% if said or not loop.first %}{{ '\\n' }}{% endif %}",                   \
+                                      "<tool_call>\n", "arguments", arguments,                                   \
+                                      "\\n</tool_call>") "<|im_end|>\n" JINJA_OTHER("message['content']"),       \
         "<|im_start|>assistant\n" prompt)
 /* ns.last: the last question. */
-#define JINJA_LAST                                                                               \
-    "{% set ns = namespace(last=messages | length - 1) %}{% for message in messages %}"          \
-    "{% if message['role'] == 'user' and not (message['content'].startswith('" CHAT_RESULT_BEGIN \
-    "') and message['content'].endswith('" CHAT_RESULT_END "')) %}"                              \
+#define JINJA_LAST(text)                                                                \
+    "{% set ns = namespace(last=messages | length - 1) %}{% for message in messages %}" \
+    "{% if message['role'] == 'user' and not (" text ".startswith('" CHAT_RESULT_BEGIN  \
+    "') and " text ".endswith('" CHAT_RESULT_END "')) %}"                               \
     "{% set ns.last = loop.index0 %}{% endif %}{% endfor %}"
 #define JINJA_WHY                                                                  \
     "{% set why = message['reasoning_content'] %}{% if why is not string %}"       \
@@ -89,19 +96,31 @@
     "{% set said = said.split('</think>')[-1].lstrip('\\n') %}{% endif %}{% endif %}"
 #define JINJA_QWEN_THINKS(prompt)                                                                \
     JINJA_QWEN(                                                                                  \
-        "none", JINJA_LAST,                                                                      \
+        "none", JINJA_LAST("message['content']"),                                                \
         JINJA_WHY                                                                                \
         "{% if loop.index0 > ns.last and (loop.last or why) %}<think>\n{{ why.strip('\\n') }}\n" \
         "</think>\n\n{{ said.lstrip('\\n') }}{% else %}{{ said }}{% endif %}",                   \
         JINJA_ARGUMENTS_OR_TEXT, prompt)
-#define JINJA_QWEN35(prompt)                                                            \
-    JINJA_TURNS(JINJA_LAST, "messages",                                                 \
-                "<|im_start|>{{ message['role'] }}\n"                                   \
-                "{% set said = (message['content'] or '') | trim %}"                    \
-                "{% if message['role'] == 'assistant' %}" JINJA_WHY                     \
-                "{% if loop.index0 > ns.last %}<think>\n{{ why | trim }}\n</think>\n\n" \
-                "{% endif %}{% endif %}{{ said }}<|im_end|>\n",                         \
-                "<|im_start|>assistant\n" prompt)
+#define JINJA_CALLS35                                                                                \
+    "{% for call in message['tool_calls'] or [] %}{% if not loop.first %}{{ '\\n' }}{% elif said %}" \
+    "{{ '\\n\\n' }}{% endif %}{% set call = call['function'] or call %}"                             \
+    "<tool_call>\n<function={{ call['name'] }}>\n"                                                   \
+    "{% for name, value in call['arguments'] | items %}<parameter={{ name }}>\n"                     \
+    "{% if value is mapping or (value is sequence and value is not string) %}"                       \
+    "{{ value | tojson }}{% else %}{{ value }}{% endif %}{{ '\\n' }}</parameter>\n{% endfor %}"      \
+    "</function>\n</tool_call>{% endfor %}"
+#define JINJA_QWEN35(prompt)                                                                                                                                                                             \
+    JINJA_TURNS(                                                                                                                                                                                         \
+        JINJA_FIRST                                                                                                                                                                                      \
+        "{% set text = (messages[0]['content'] or '') | trim if first else '' %}" JINJA_LAST("(message['content'] | trim)") "{% if tools or first %}<|im_start|>system\n{% if tools %}" JINJA_QWEN_LIST( \
+            CHAT_QWEN35_TOOLS,                                                                                                                                                                           \
+            CHAT_QWEN35_TOOLS_END) "{% if text %}{{ '\\n\\n' }}{% endif %}{% endif %}{{ text }}<|im_end|>\n{% endif %}",                                                                                 \
+        "messages",                                                                                                                                                                                      \
+        "{% set said = (message['content'] or '') | trim %}" JINJA_RESULT(                                                                                                                               \
+            "said") "{% elif message['role'] == 'assistant' %}<|im_start|>assistant\n" JINJA_WHY                                                                                                         \
+                    "{% if loop.index0 > ns.last %}<think>\n{{ why | trim }}\n</think>\n\n{% endif %}"                                                                                                   \
+                    "{{ said }}" JINJA_CALLS35 "<|im_end|>\n" JINJA_OTHER("said"),                                                                                                                       \
+        "<|im_start|>assistant\n" prompt)
 #define JINJA_SMOLLM3                                                                           \
     JINJA_TURNS(                                                                                \
         JINJA_FIRST                                                                             \
@@ -235,7 +254,7 @@ static const struct chat_template templates[CHAT_KIND_COUNT] = {
          .foreign = {"<function=", "vision", "image", "preserve_thinking", "enable_thinking"}},
     [CHAT_QWEN35] =
         {CHATML, .word = "qwen3.5", .think = "<think>\n", .thinking = CHAT_THINKING_QWEN,
-         .trims = true, .one_system = true,
+         .trims = true, .one_system = true, .tools = CHAT_TOOLS_QWEN35,
          .jinja = JINJA_QWEN35(
              "{% if enable_thinking is defined and not enable_thinking %}{{ '<think>\\n\\n</think>\\n\\n' }}{% else %}{{ '<think>\\n' }}{% endif %}"),
          .hashes = {{0xb38100fbea7e1b2d, 0x55a648af5808d9c4}},
@@ -245,6 +264,7 @@ static const struct chat_template templates[CHAT_KIND_COUNT] = {
     [CHAT_QWEN35_NOTHINK] =
         {CHATML, .word = "qwen3.5-nothink", .think = "<think>\n\n</think>\n\n",
          .thinking = CHAT_THINKING_QWEN, .trims = true, .one_system = true,
+         .tools = CHAT_TOOLS_QWEN35,
          .jinja = JINJA_QWEN35(
              "{% if enable_thinking is defined and enable_thinking %}{{ '<think>\\n' }}{% else %}{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}"),
          .hashes = {{0x5c4ea6d09f6240ee, 0xcfe5210883a9b2d0}},

@@ -26,15 +26,17 @@ enum chat_thinking {
 
 enum chat_tools {
     CHAT_TOOLS_NONE,
-    CHAT_TOOLS_QWEN,  /* in the system's message; calls and results between tags */
-    CHAT_TOOLS_QWEN3, /* the same; arguments that are a text are written as they are */
-    CHAT_TOOLS_LLAMA  /* before the user's first text; one call an answer */
+    CHAT_TOOLS_QWEN,   /* in the system's message; calls and results between tags */
+    CHAT_TOOLS_QWEN3,  /* the same; arguments that are a text are written as they are */
+    CHAT_TOOLS_QWEN35, /* before the system's text; each argument between tags */
+    CHAT_TOOLS_LLAMA   /* before the user's first text; one call an answer */
 };
 
 /* Around an answer's reasoning. */
 #define CHAT_THINK_BEGIN "<think>"
 #define CHAT_THINK_END "</think>"
-/* Around a tool's result, before and after Qwen's list of tools, and before Llama's. */
+/* Around a tool's result, before and after Qwen's and Qwen3.5's lists of tools, and before Llama's.
+ */
 #define CHAT_RESULT_BEGIN "<tool_response>"
 #define CHAT_RESULT_END "</tool_response>"
 #define CHAT_QWEN_TOOLS                                                                \
@@ -44,6 +46,18 @@ enum chat_tools {
     "</tools>\n\nFor each function call, return a json object with function name and arguments " \
     "within <tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, "        \
     "\"arguments\": <args-json-object>}\n</tool_call>"
+#define CHAT_QWEN35_TOOLS "# Tools\n\nYou have access to the following functions:\n\n<tools>"
+#define CHAT_QWEN35_TOOLS_END                                                                            \
+    "</tools>\n\nIf you choose to call a function ONLY reply in the following format with NO suffix:"    \
+    "\n\n<tool_call>\n<function=example_function_name>\n<parameter=example_parameter_1>\nvalue_1\n"      \
+    "</parameter>\n<parameter=example_parameter_2>\nThis is the value for the second parameter\n"        \
+    "that can span\nmultiple lines\n</parameter>\n</function>\n</tool_call>\n\n<IMPORTANT>\nReminder:\n" \
+    "- Function calls MUST follow the specified format: an inner <function=...></function> block "       \
+    "must be nested within <tool_call></tool_call> XML tags\n- Required parameters MUST be "             \
+    "specified\n- You may provide optional reasoning for your function call in natural language "        \
+    "BEFORE the function call, but NOT after\n- If there is no function call available, answer the "     \
+    "question like normal with your current knowledge and do not tell the user about function "          \
+    "calls\n</IMPORTANT>"
 #define CHAT_LLAMA_TOOLS                                                                        \
     "Given the following functions, please respond with a JSON for a function call with its "   \
     "proper arguments that best answers the given prompt.\n\nRespond in the format {\"name\": " \

@@ -671,6 +671,11 @@ def tuned():
 
 # ---- the models' own templates ----
 
+# TRL's copies of models' templates, and the words of --chat.
+KNOWN = {"llama3": "meta-llama3", "llama3_1": "llama3.1", "llama3_2": "llama3.2", "qwen2_5": "qwen2.5", "qwen3": "qwen3", "phi3": "phi3",
+         "qwen3_instruct_2507": "qwen3-instruct", "qwen3_5_think": "qwen3.5", "qwen3_5_nothink": "qwen3.5-nothink", "gemma": "gemma", "gemma3": "gemma3"}
+
+
 def trl_folder():
     """Returns the folder of TRL's copies of models' templates, or None."""
     found = importlib.util.find_spec("trl")
@@ -685,8 +690,8 @@ def model_make(folder, vocabulary, jinja, place="tokenizer_config.json"):
     write(f"{folder}/{place}", text)
 
 
-def own_texts(words):
-    """Our texts in Jinja write what gpt-prepare writes: tools, calls, results, reasoning, white space."""
+def own_texts(words, folder):
+    """Our texts in Jinja, and the models' own, write what gpt-prepare writes: tools, calls, results, reasoning, white space."""
     try:
         import jinja2.sandbox
     except ImportError:
@@ -697,26 +702,32 @@ def own_texts(words):
     tool = {"type": "function", "function": {"name": "add", "description": "größe <&> \"x\"", "parameters": {"type": "object", "properties": {}}}}
 
     def calls(*texts):
-        return {"tool_calls": [{"type": "function", "function": {"name": "add", "arguments": {"a": [1, 2.5, text]}}} for text in texts]}
+        return {"tool_calls": [{"type": "function", "function": {"name": "add", "arguments": {
+            "a": [1, 2.5, text], "b": text + "\n<&>", "c": True, "d": None, "e": 1e22, "f": {}}}} for text in texts]}
     plain = [[message("user", " a "), message("assistant", " b ")], [message("system", " s\n"), message("user", "a"), message("assistant", "b"), message("user", "c"),
              message("assistant", "<think>\nx\n</think>\n\nd")], [message("system", ""), message("user", "a"), message("assistant", "\nb")]]
-    once = [message("user", "a"), {"role": "assistant", "content": "", **calls("é")}, message("tool", "3 \"x\""), message("assistant", "d")]
-    tooled = [[message("system", "s"), *once], once, [message("user", "a"), {"role": "assistant", "content": "b", **calls("x", "y")}, message("tool", "1"), message("tool", "2"),
+    once = [message("user", "a"), {"role": "assistant", "content": "", **calls("é")}, message("tool", " 3 \"x\"\n"), message("assistant", "d")]
+    tooled = [[message("system", "s"), *once], once, [message("system", " "), *once], [message("user", "a"), {"role": "assistant", "content": "b", **calls("x", "y")}, message("tool", "1"), message("tool", "2"),
                                                       message("assistant", "c"), message("user", "d"), message("assistant", "e")]]
-    thought = [[message("user", "a"), {**message("assistant", "b"), "reasoning_content": "x"}, message("user", "c"), {**message("assistant", "d"), "reasoning_content": "y\n"}]]
+    thought = [[message("user", "a"), {**message("assistant", "b"), "reasoning_content": "x"}, message("user", "c"), {**message("assistant", "d"), "reasoning_content": "y\n"}],
+               [message("user", "a"), {**message("assistant", "b"), "reasoning_content": "x", **calls("y")}, message("tool", "1"), message("assistant", "c")],
+               [message("user", "a"), message("assistant", "b"), message("user", " <tool_response>c</tool_response>\n"), message("assistant", "d")]]
     smol = [[message("system", text), *plain[0]] for text in ("/no_think", "/no_think s", "s /think", "t /system_override", " /system_override/no_think ")]
     for kind, given in (("qwen2.5", plain + tooled), ("qwen3", plain + tooled + thought), ("qwen3-instruct", plain + tooled), ("qwen3-thinking", plain + tooled + thought),
-                        ("qwen3.5", plain + thought), ("qwen3.5-nothink", plain + thought), ("smollm3", plain + smol), ("llama3.1", plain + tooled[:2]), ("llama3.2", plain + tooled[:2])):
+                        ("qwen3.5", plain + tooled + thought), ("qwen3.5-nothink", plain + tooled + thought), ("smollm3", plain + smol), ("llama3.1", plain + tooled[:2]), ("llama3.2", plain + tooled[:2])):
         lines = write("own.jsonl", "".join(json.dumps({"messages": each, **({"tools": [tool, tool]} if each in tooled else {})}) + "\n" for each in given))
         done = run(GPT_PREPARE, "--tokenizer=train", "--vocab-size=330", f"--chat={kind}", *words, f"--out-dir=own-{kind}", lines)
         check(f"{kind} prepared", done.returncode == 0, done.stderr)
         done = run(GPT_TRAIN, f"--dataset=./own-{kind}", f"--out_dir=own-{kind}-out", "--n_layer=1", "--n_head=1", "--n_embd=8", "--block_size=2048", "--max_iters=0",
                    "--batch_size=1", "--gradient_accumulation_steps=1", "--eval_iters=1", "--always_save_checkpoint=True")
         check(f"{kind} trained", done.returncode == 0, done.stderr)
-        template = world.from_string(read_json(f"own-{kind}-out/tokenizer_config.json")["chat_template"])
-        wanted = sorted(template.render(messages=each, **({"tools": [tool, tool]} if each in tooled else {})) for each in given)
-        found = sorted(text.replace("\1", "").replace("\2", "") for text in Tokens(f"own-{kind}", "train").conversations())
-        check(f"{kind}: our text in Jinja", found == wanted, next((f"{a!r}, wanted {b!r}" for a, b in zip(found, wanted) if a != b), f"{len(found)} {len(wanted)}"))
+        texts = {"our text": read_json(f"own-{kind}-out/tokenizer_config.json")["chat_template"],
+                 **{name: read(path).decode() for name, word in KNOWN.items() if word == kind for path in [f"{folder}/{name}.jinja"] if os.path.exists(path)}}
+        for name, jinja in texts.items():
+            wanted = sorted(world.from_string(jinja).render(messages=each, bos_token="<|begin_of_text|>", date_string="26 Jul 2024",
+                                                            **({"tools": [tool, tool]} if each in tooled else {})) for each in given)
+            found = sorted(text.replace("\1", "").replace("\2", "") for text in Tokens(f"own-{kind}", "train").conversations())
+            check(f"{kind}: {name} in Jinja", found == wanted, next((f"{a!r}, wanted {b!r}" for a, b in zip(found, wanted) if a != b), f"{len(found)} {len(wanted)}"))
     return world
 
 
@@ -746,13 +757,12 @@ def families():
     done = run(GPT_PREPARE, "--tokenizer=strange", "--val-fraction=0", "--out-dir=strange-text", write("words.txt", "some words " * 50))
     check("a text keeps the template of its vocabulary", read_json("strange-text/gpt_tokenizer.json").get("chat_template") == "{{ messages | length }}",
           done.stderr)
-    world, folder = own_texts(["--val-fraction=0", "--block-size=2048"]), trl_folder()
+    folder = trl_folder()
+    world = own_texts(["--val-fraction=0", "--block-size=2048"], folder)
     if folder is None or world is None:
         skip("chat_families", "no TRL, which has copies of models' templates")
         return
-    known = {"llama3": "meta-llama3", "llama3_1": "llama3.1", "llama3_2": "llama3.2", "qwen2_5": "qwen2.5", "qwen3": "qwen3", "phi3": "phi3",
-             "qwen3_instruct_2507": "qwen3-instruct", "qwen3_5_think": "qwen3.5", "qwen3_5_nothink": "qwen3.5-nothink", "gemma": "gemma", "gemma3": "gemma3"}
-    for name, word in known.items():
+    for name, word in KNOWN.items():
         if not os.path.exists(f"{folder}/{name}.jinja"):
             continue
         jinja = read(f"{folder}/{name}.jinja").decode()

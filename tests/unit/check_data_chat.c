@@ -251,6 +251,28 @@ TEST(tools_and_their_results)
                      "message 2 has 2 tool calls; the template llama3.1 allows one per answer");
 }
 
+TEST(arguments_in_tags)
+{
+#define CALL(arguments)                                                                                 \
+    "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"name\":\"f\",\"arguments\":" arguments \
+    "}]}"
+    char room[4096], reason[CHAT_REASON_BYTES];
+    struct chat_text text = ROOM(room);
+    /* a text of JSON is what it says */
+    expect_shown(
+        CHAT_QWEN35,
+        "{\"messages\":[" USER("q") "," CALL(
+            "\"{\\\"a\\\": true, \\\"b\\\": [1]}\"") ",{\"role\":\"tool\",\"content\":\" 2\"}," ANSWER("r") "]}",
+        "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\n[\n</think>\n\n<tool_call>\n<function=f>\n"
+        "<parameter=a>\nTrue\n</parameter>\n<parameter=b>\n[1]\n</parameter>\n</function>\n</tool_call><|im_end|>]\n"
+        "<|im_start|>user\n<tool_response>\n2\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
+        "<think>\n[\n</think>\n\nr<|im_end|>]\n|");
+    ck_assert(
+        !render(CHAT_QWEN35, "{\"messages\":[" USER("q") "," CALL("\"[1]\"") "]}", &text, reason));
+    ck_assert_str_eq(reason,
+                     "message 2 has \"tool_calls\" that are not a list of names and arguments");
+}
+
 TEST(families)
 {
     static const struct {

@@ -191,12 +191,18 @@ enum gt_status autodiff_share(struct autodiff *ad, int32_t tensor, int32_t gradi
     return graph_op_add(&ad->pen, OP_COPY, "copy", &copy, NULL);
 }
 
+/* Gives the ops that come next the layer, the loss chunk and `left_out` of a forward op. */
+static void pen_follow(struct autodiff *ad, const struct op *op)
+{
+    ad->pen.layer = op->layer;
+    ad->pen.chunk = op->chunk;
+    ad->pen.left_out = op->left_out;
+}
+
 enum gt_status autodiff_emit(struct autodiff *ad, const struct op *of, enum op_kind kind,
                              union op_arguments *arguments)
 {
-    ad->pen.layer = of->layer;
-    ad->pen.chunk = of->chunk;
-    ad->pen.left_out = of->left_out;
+    pen_follow(ad, of);
     return graph_op_add(&ad->pen, kind, op_declaration(kind)->name, arguments, NULL);
 }
 
@@ -255,8 +261,8 @@ static enum gt_status again_emit(struct autodiff *ad, const struct op *op)
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++)
         if (op_direction(op->kind, &op->attrs, s) != OPERAND_OUT)
             again.operand[s] = autodiff_saved(ad, op->operand[s]);
-    char *at = NAME_JOIN(name, sizeof name, "h.");
-    NAME_JOIN(graph_name_number(at, op->layer), 64, ".again.", op_declaration(op->kind)->name);
+    char *at = graph_name_number(NAME_JOIN(name, sizeof name, "h."), op->layer);
+    NAME_JOIN(at, (size_t)(name + sizeof name - at), ".again.", op_declaration(op->kind)->name);
     TRY(graph_op_add(&ad->pen, op->kind, name, &again, NULL));
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++)
         if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) == OPERAND_OUT)
@@ -352,9 +358,7 @@ static enum gt_status backward_emit(struct autodiff *ad, int32_t index)
                     declaration->name, ad->graph->tensors[result].name);
     if (gradient != TENSOR_NONE || declaration->makes_gradient) {
         ad->pen.pass = PASS_BACKWARD;
-        ad->pen.layer = op->layer;
-        ad->pen.chunk = op->chunk;
-        ad->pen.left_out = op->left_out;
+        pen_follow(ad, op);
         TRY(recompute_emit(ad, index));
         TRY(declaration->backward != 0 ? named_backward_emit(ad, op, gradient)
                                        : declaration->differentiate(ad, op, gradient));

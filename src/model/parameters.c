@@ -692,11 +692,11 @@ static int32_t layer_of(const struct parameter_maker *maker, const struct parame
 /* Returns where a parameter's tensors of a class live.  Vectors are few and stay on the device, and
  * so do adapters, and the embeddings of a model with adapters. */
 static enum memory_space home_of(const struct parameter_maker *maker,
-                                 const struct parameter_shape *shape, enum offload_class class)
+                                 const struct parameter_shape *shape, int32_t layer,
+                                 enum offload_class class)
 {
     const int32_t layers = maker->config->n_layer,
-                  quarters = maker->options->offload.quarters[class],
-                  layer = layer_of(maker, shape);
+                  quarters = maker->options->offload.quarters[class];
     const bool lora = maker->config->lora.rank > 0;
     const bool stays = lora && (class != OFFLOAD_WEIGHTS || !shape->linear);
     if (shape->rank < 2 || quarters == 0 || stays)
@@ -766,25 +766,26 @@ static enum gt_status parameter_add(struct parameter_maker *maker, size_t index,
 {
     const struct model_config *config = maker->config;
     const bool matrix = shape->rank == 2;
+    const int32_t layer = layer_of(maker, shape);
     struct parameter *parameter = &maker->list->at[maker->list->count];
     struct tensor tensor = {.dtype = shape->norm ? DTYPE_F32 : maker->options->dtype,
                             .rank = shape->rank,
                             .dims = {shape->dims[0], shape->dims[1]},
                             .category = CATEGORY_PARAMETER,
                             .lifetime = LIFETIME_RUN,
-                            .home = home_of(maker, shape, OFFLOAD_WEIGHTS)};
+                            .home = home_of(maker, shape, layer, OFFLOAD_WEIGHTS)};
     *parameter =
         (struct parameter){.init = matrix ? INIT_NORMAL : shape->init,
                            .init_std = (float)INIT_STD,
                            .saved_rows = shape->dims[0],
                            .group = group_of(maker, shape),
-                           .states_home = home_of(maker, shape, OFFLOAD_STATES),
-                           .gradient_home = home_of(maker, shape, OFFLOAD_GRADIENTS),
+                           .states_home = home_of(maker, shape, layer, OFFLOAD_STATES),
+                           .gradient_home = home_of(maker, shape, layer, OFFLOAD_GRADIENTS),
                            .parts = shape->parts,
                            .matrices = shape->matrices,
                            .decays = matrix || shape->taps > 0,
                            .frozen = config->lora.rank > 0 && shape->adapter == ADAPTER_NONE,
-                           .layer = layer_of(maker, shape),
+                           .layer = layer,
                            .index_base = maker->elements};
     memcpy(parameter->part_rows, shape->part_rows, sizeof parameter->part_rows);
     memcpy(parameter->part_of, shape->part_of, sizeof parameter->part_of);

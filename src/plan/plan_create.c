@@ -75,9 +75,9 @@ static bool is_block_op(const struct op *op, enum op_pass pass)
     return op->layer >= 0 && op->pass == pass && !op_is_async_copy(op->kind);
 }
 
-/* Adds to the differences of live bytes what blocks that are left out keep, as much as those that
- * stand for them: from the end of these blocks' forward pass to the beginning of their backward
- * pass. */
+/* Adds the bytes that left-out blocks keep to the differences of live bytes.  Such a block keeps as
+ * much as the one that stands for it, from the end of that one's forward pass to the beginning of
+ * its backward pass. */
 static void left_out_add(const struct program *program, const struct plan_item *items,
                          int32_t count, uint64_t *live)
 {

@@ -1,4 +1,4 @@
-# The main job of ./quickstart: a small GPT, trained on the sentences of this project's documents.  ./quickstart adds
+# The main job of ./quickstart: a small GPT, trained on short stories (config/stories.grammar).  ./quickstart adds
 # --dataset, --out_dir and --hours, which sets the number of updates: about 900 on two cores.
 
 # model: about 0.9 million parameters

@@ -36,9 +36,9 @@ CODE = "gpt-prepare --tokenizer=chars --out-dir=data/code src"
 SESSION = ["cat oom.txt",
            "gpt-train gpt2_124m.py --batch_size=64 --gradient_accumulation_steps=1 --explain_oom=oom.txt",
            "gpt-prepare --tokenizer=train --vocab-size=1024 --documents=blank-line --document-separator=newline \\\n"
-           "    --out-dir=data/prose prose.txt | head -3",
-           "gpt-train quickstart.py --dataset=prose --out_dir=out --hours=0.03",
-           "gpt-sample --out_dir=out --num_samples=1 --temperature=0.6 --max_new_tokens=90 --start='The plan' | fold -s -w 100"]
+           "    --out-dir=data/stories stories.txt | head -3",
+           "gpt-train quickstart.py --dataset=stories --out_dir=out --hours=0.03",
+           "gpt-sample --out_dir=out --num_samples=1 --temperature=0.6 --max_new_tokens=120 --start='When I was young' | fold -s -w 100"]
 ROWS, COLUMNS, WIDTH, HEIGHT, READING_S = 30, 108, 8.4, 18, 3.0
 
 
@@ -140,7 +140,7 @@ def prepare(folder):
     os.symlink(os.path.join(SOURCE, "config", "quickstart.py"), os.path.join(folder, "quickstart.py"))
     with open(os.path.join(folder, "oom.txt"), "w", encoding="ascii") as file:
         file.write(MESSAGE)
-    with open(os.path.join(folder, "prose.txt"), "w", encoding="utf-8") as file:  # the sentences that ./quickstart trains on
+    with open(os.path.join(folder, "stories.txt"), "w", encoding="utf-8") as file:  # the stories that ./quickstart trains on
         subprocess.run(["sh", "-c", "eval \"$(sed -n '/^text_write()/,/^}/p' quickstart)\"; top=. text_write"], cwd=SOURCE, stdout=file, check=True)
 
 

@@ -84,6 +84,8 @@ struct model_options rig_options(bool bias, float dropout, enum gelu_kind gelu)
     };
 }
 
+#define DRAWN_MAX 99991 /* numbers of a parameter that are drawn before they repeat; a prime */
+
 /* Draws gains near 1 and all other weights near 0; rows beyond the vocabulary are 0. */
 static void weights_fill(struct rig *rig)
 {
@@ -93,9 +95,11 @@ static void weights_fill(struct rig *rig)
         int64_t count = graph_tensor_elements(graph, parameter->tensor);
         int64_t saved = count / graph->tensors[parameter->tensor].dims[0] * parameter->saved_rows;
         float *values = need_memory((size_t)count, sizeof(float));
-        for (int64_t i = 0; i < saved; i++)
+        for (int64_t i = 0; i < saved && i < DRAWN_MAX; i++)
             values[i] = (float)((parameter->init == INIT_ONE ? 1.0 : 0.0) +
                                 0.3 * rig_normal(rig->seed, (uint64_t)p, (uint64_t)i));
+        for (int64_t i = DRAWN_MAX; i < saved; i++)
+            values[i] = values[i - DRAWN_MAX];
         int32_t home = model_parameter_home(parameter);
         rig_need(values_upload(rig->exec, graph, home, 0, values, count) == GT_OK, "upload");
         memset(values, 0, (size_t)count * sizeof(float));

@@ -155,7 +155,6 @@ struct fiber {
     int id;
     enum emulator_op op; /* the op that it waits for, if AT_WARP */
     unsigned mask;
-    int line; /* of the barrier that it waits at */
     void *share;
     int copies, groups;
 };
@@ -195,6 +194,7 @@ static struct fiber *current; /* NULL outside kernels */
 static const struct emulator_launch *launched;
 static int thread_count, ended_count, barrier_count;
 static unsigned live_lanes[WARPS_MAX];
+static int barrier_line[WARPS_MAX]; /* where a warp's first lane waits; 0: none does */
 static struct stack_context main_context;
 static void *main_fiber, *main_sanitizer_stack;
 static const void *main_stack;
@@ -437,12 +437,11 @@ static void enter(struct fiber *fiber)
 void emulator_barrier(int line)
 {
     struct fiber *fiber = current;
-    struct fiber *warp = &fibers[fiber->id / WARP_SIZE * WARP_SIZE];
-    for (int i = 0; i < WARP_SIZE && warp + i < fibers + thread_count; i++)
-        if (warp[i].state == AT_BARRIER && warp[i].line != line)
-            emulator_fail("__syncthreads in line %d, and lane %d at one in line %d", line, i,
-                          warp[i].line);
-    fiber->line = line;
+    const int warp = fiber->id / WARP_SIZE;
+    if (barrier_line[warp] != 0 && barrier_line[warp] != line)
+        emulator_fail("__syncthreads in line %d, and another lane at one in line %d", line,
+                      barrier_line[warp]);
+    barrier_line[warp] = line;
     if (ended_count > 0)
         emulator_fail("__syncthreads, and %d threads of the block have ended", ended_count);
     if (__tsan_release)
@@ -460,6 +459,7 @@ static bool barrier_open(void)
     if (barrier_count != thread_count)
         return false;
     barrier_count = 0;
+    memset(barrier_line, 0, sizeof barrier_line);
     for (int i = 0; i < thread_count; i++)
         fibers[i].state = READY;
     return true;
@@ -842,7 +842,7 @@ static void threads_prepare(const dim3 *block)
     for (int warp = 0; warp * WARP_SIZE < thread_count; warp++) {
         int lanes = std::min(thread_count - warp * WARP_SIZE, WARP_SIZE);
         live_lanes[warp] = lanes == WARP_SIZE ? ~0u : (1u << lanes) - 1;
-        gatherings[warp].count = 0;
+        gatherings[warp].count = barrier_line[warp] = 0;
     }
     ended_count = barrier_count = 0;
 }

@@ -21,7 +21,7 @@ from cuda_common import FOLDER, GPT_TRAIN_CUDA, LONG, Run, check, end_emulated, 
 
 NCCL = os.path.join(FOLDER, "libnccl.so.2")
 CARDS = ",".join(["89:16g:L4"] * 4)
-KEYS = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=36", "--block_size=16", "--batch_size=3", "--micro_batch=3",
+KEYS = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=36", "--block_size=8", "--batch_size=3", "--micro_batch=3",
         "--gradient_accumulation_steps=4", "--vocab_size=96", "--dropout=0.1", "--bias=True", "--lr_decay_iters=50",
         "--warmup_iters=2", "--eval_iters=1", "--eval_interval=2", "--parts=4", "--threads=1", "--max_iters=2", "--rank_timeout=60",
         "--backend=cuda", "--log_interval=1"]

@@ -9,7 +9,7 @@ arch=gpt2 interval=0
 train() {
     run 0 "$GPT_TRAIN" --dataset=tiny --out_dir="${2:-$1}" --recompute="$1" --arch="$arch" --full_attention_interval=$interval --n_layer=3 --n_head=3 --n_embd=48 --block_size=24 \
         --batch_size=5 --micro_batch=3 --gradient_accumulation_steps=2 --dropout=0.1 --bias=True --loss_chunk=20 \
-        --max_iters=7 --eval_iters=1 --eval_interval=100 --warmup_iters=2
+        --max_iters=2 --eval_iters=1 --eval_interval=100 --warmup_iters=2
 }
 
 tensor_sums() {

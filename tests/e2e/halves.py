@@ -167,8 +167,9 @@ def memory():
         skip("halves_resident", "a build with a sanitizer, whose own memory counts")
     large = ["--max_iters=0", "--eval_interval=1000", "--eval_iters=1", "--n_layer=6", "--n_embd=512", "--n_head=8",
              "--block_size=128", "--batch_size=4", "--gradient_accumulation_steps=1"]
-    sizes["float32"] = json.loads(train("plan", "--dtype=float32", *large, "--plan=json").stdout)["bytes"]["arena"]
-    for dtype in DTYPES:
+    for dtype in ("float32", "float16"):
+        sizes[dtype] = json.loads(train("plan", "--dtype=" + dtype, *large, "--plan=json").stdout)["bytes"]["arena"]
+    for dtype in some(("bfloat16", "float16")):
         out = "memory-" + dtype
         run = train(out, f"--dtype={dtype}", *large)
         line = next(text for text in run.stdout.splitlines() if text.startswith("Memory: "))

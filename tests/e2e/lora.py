@@ -83,11 +83,11 @@ def trains():
         for offload, when in (("none", ""), ("all", "random:1")):
             env["GT_CUDA_ON_CPU_COPIES"] = when
             out = f"{backend}-{offload}"
-            close(out, train(out, "--init_from=./base", *LORA, f"--backend={backend}", "--dtype=float32", f"--offload={offload}", program=program, env=env),
-                  plain, 1e-4)
+            close(out, train(out, "--init_from=./base", *LORA, f"--backend={backend}", "--dtype=float32", f"--offload={offload}", "--max_iters=1",
+                             program=program, env=env), plain[:2], 1e-4)
             line = metrics(out, "planned_bytes")[-1]
             check(line["planned_bytes"] == line["allocated_bytes"], f"{out}: other bytes than planned")
-            check(read(f"{backend}-none/model-000005.safetensors") == read(f"{out}/model-000005.safetensors"), f"{out}: other bytes than resident")
+            check(read(f"{backend}-none/model-000002.safetensors") == read(f"{out}/model-000002.safetensors"), f"{out}: other bytes than resident")
     done = run("none", "--init_from=./base", *LORA, "--backend=cpu", "--dtype=bfloat16", "--plan=json")
     told = json.loads(done.stdout)["categories"]
     adapters = sum(len(raw) // 4 for _, _, raw in tensors_read("plain/model.safetensors").values())

@@ -335,9 +335,9 @@ def test_prepare():
     documents = ["The other 12.\n", "x <think>e\u0301</think> <|endoftext|>", "12345"]
     write("two.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in documents))
     source = random.Random(3)
-    # Nothing but newlines after signs to cut at.
+    # More than the 256 KiB of a part; nothing but newlines after signs to cut at.
     write("long.txt", "".join(source.choice(["\u65e5\u672c", "the", "12345"]) + source.choice(["\u3002", ".\n", "!!.\n", "x"])
-                              for _ in range(100000)))
+                              for _ in range(45000)))
     for name in NAMES:
         oracle = plain(name)
         bos = [oracle.specials["<|begin_of_text|>"]] if name == "llama3" else []

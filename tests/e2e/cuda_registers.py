@@ -5,9 +5,9 @@ A kernel that spills keeps registers in memory, which costs more than any tuning
 kernels of LIMITED, which are short of instructions or have a large share of a step, have limits on their registers, so
 that enough warps are resident, and on the instructions of their fast path (cuda_sass.py), where there is an nvdisasm.
 No .aligned instruction may follow a branch at which lanes may part, before these are joined.
-Without options the two cheapest of them are compiled, each for two architectures: attention's backward tiles, the largest,
-take nvcc most of a minute.  CHECK_LONG=1 compiles those of LONG_TOO as well, `--all` every file for all architectures, from
-the same PTX as a build, and prints tables of registers and instructions.  `--arch=75,120` selects other architectures.
+Without options the two cheapest of them are compiled, each for two architectures, and of attention's backward tiles, which
+take nvcc most of a minute, only those of ALONE.  CHECK_LONG=1 compiles those of LONG_TOO as well, `--all` every file for all
+architectures, from the same PTX as a build, and prints tables of registers and instructions.  `--arch=75,120` selects other architectures.
 No nvcc: skipped by name.  The last line is "checks: P passed, F failed, S skipped".
 """
 import concurrent.futures
@@ -23,8 +23,13 @@ from checks import LONG, SOURCE, check, end, skip
 
 ARCHS = ("75", "86", "89", "90", "120")
 COUNTED = ("86", "89", "90", "120")
-BOUNDED = [("gelu", "86"), ("gelu", "120"), ("cross_entropy", "89"), ("cross_entropy", "90")]
-LONG_TOO = [("attention_tile_forward", "86"), ("attention_tile_backward", "120"), ("gemm_own", "89"), ("adamw", "75")]
+# Kernels that are short of registers, compiled without the others of their file.
+ALONE = {"attention_tile_backward": [f"attention_backward_tiles<{parameters}>(const struct cuda_attention)" for parameters in (
+    "__nv_bfloat16, 128, AT_ONCE, true", "__nv_bfloat16, 32, BY_QUERIES, true", "__half, 32, BY_QUERIES, false")]}
+BOUNDED = [("gelu", "86"), ("gelu", "120"), ("cross_entropy", "89"), ("cross_entropy", "90"),
+           ("attention_tile_backward alone", "90")]
+LONG_TOO = [("attention_tile_forward", "86"), ("attention_tile_backward", "120"), ("gemm_own", "89"), ("adamw", "75"),
+            *(("attention_tile_backward alone", arch) for arch in ("75", "86", "89"))]
 REGISTERS_MAX = 255
 # Kernel, in bf16 with whole rows; the most registers; elements, or 1 for a step (of attention: 32 or 64 other rows with
 # head size 64, in the backward without the copies of the next rows; of our own products: 32 of K); what a loop of
@@ -42,9 +47,11 @@ LIMITED = (
     ("layernorm_backward 1 4 0", 128, 32, None, None, None, 92),
     ("layernorm_backward 1 4 1", 128, 32, None, None, None, 100),
     ("attention_forward_tiles bf16 64 1 4", 168, 1, COPY, "HMMA", None, 425),
+    ("attention_backward_tiles bf16 32 0 1", 128, 1, "MUFU", "HMMA", None, 190),
     ("attention_backward_tiles bf16 64 0 1", 255, 1, "MUFU", "HMMA", None, 240),
     ("attention_backward_tiles bf16 64 1 1", 255, 1, "MUFU", "HMMA", None, 310),
     ("attention_backward_tiles bf16 64 2 1", 255, 1, "MUFU", "HMMA", None, 430),
+    ("attention_backward_tiles bf16 128 2 1", 255, 1, "MUFU", "HMMA", None, 460),
     ("gemm_own fp16 1 128 0 0 0", 255, 1, "HMMA", "LDGSTS", None, 450),
     ("gemm_own fp16 1 128 0 0 1", 255, 1, "LDGSTS", "HMMA", None, 455),
     ("gemm_own fp16 1 256 0 0 1", 255, 1, "LDGSTS", "HMMA", None, 455),
@@ -80,13 +87,24 @@ def demangled(name):
     return " ".join([own, *kinds[:2], *re.findall(r"L(?:[ibj]|\d+[a-z_]+)(\d+)E", rest)])
 
 
+def source_of(kernel, arch):
+    """Returns the path of a file of kernels, or of one that is made with those of ALONE and nothing of the host side."""
+    path = f"{SOURCE}/backends/cuda/kernels/{kernel.split()[0]}.cu"
+    if " " not in kernel:
+        return path
+    with open(path, encoding="utf-8") as whole, open(f"{kernel}-{arch}.cu", "w", encoding="utf-8") as alone:
+        alone.write(whole.read().partition("/* ---- host side ---- */")[0])
+        alone.writelines(f"template __global__ void {instance};\n" for instance in ALONE[kernel.split()[0]])
+    return alone.name
+
+
 def compiled(nvcc, nvdisasm, kernel, arch):
     """Returns ([(name, registers, spilled bytes, shared bytes)], {name: Code}) of one file; None when it does not
     compile."""
     out, virtual = f"{kernel}-{arch}.cubin", "80" if int(arch) >= 80 else arch
     done = subprocess.run(
         [nvcc, f"-gencode=arch=compute_{virtual},code=sm_{arch}", "-std=c++17", "-O3", "-Xptxas=-v", f"-I{SOURCE}/src",
-         f"-I{SOURCE}", "-cubin", f"{SOURCE}/backends/cuda/kernels/{kernel}.cu", "-o", out], check=False, capture_output=True,
+         f"-I{SOURCE}", "-cubin", source_of(kernel, arch), "-o", out], check=False, capture_output=True,
         text=True)
     if done.returncode != 0:
         print(done.stderr[-600:], file=sys.stderr)
@@ -165,7 +183,7 @@ def main():
     named = [argument[len("--arch="):].split(",") for argument in sys.argv[1:] if argument.startswith("--arch=")]
     archs = named[0] if named else ARCHS
     files = sorted(os.path.basename(path)[:-3] for path in glob.glob(f"{SOURCE}/backends/cuda/kernels/*.cu"))
-    check({kernel for kernel, _ in BOUNDED} <= set(files), f"{SOURCE}/backends/cuda/kernels has {files}")
+    check({kernel.split()[0] for kernel, _ in BOUNDED} <= set(files), f"{SOURCE}/backends/cuda/kernels has {files}")
     every = [(kernel, arch) for kernel in files for arch in archs] if named or "--all" in sys.argv[1:] else BOUNDED + LONG_TOO * LONG
     table, counts = {}, {}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

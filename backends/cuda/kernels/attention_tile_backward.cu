@@ -54,8 +54,12 @@ constexpr bool backward_exists =
 /* Floats from the lse of a row to that of the next, and of delta. */
 template <int D>
 constexpr int statistics_stride = D <= CUDA_ATTENTION_HEAD_SIZE_SMALL ? 1 : tile_stride<D> / 2;
-/* Blocks on a multiprocessor, by registers; otherwise the compiler aims at more, and spills. */
-template <int PASS> constexpr int blocks_min = PASS == AT_ONCE ? 1 : 2;
+/* Blocks on a multiprocessor, by registers: four by queries for heads of 32, for which there is
+ * shared memory; without two or one elsewhere the compiler aims at more, and spills. */
+template <int D, int PASS>
+constexpr int blocks_min = PASS == AT_ONCE                ? 1
+                           : PASS == BY_QUERIES &&D == 32 ? 4
+                                                          : 2;
 
 /* One stage: two tiles of other rows and, by keys, lse and delta of each row. */
 template <int D>
@@ -493,20 +497,21 @@ DEVICE void gradients_make(const struct cuda_attention &attention, unsigned char
 }
 
 template <typename T, int D, int PASS, bool WIDE>
-__global__ void __launch_bounds__(pass_threads<PASS>, blocks_min<PASS>)
+__global__ void __launch_bounds__(pass_threads<PASS>, blocks_min<D, PASS>)
     attention_backward_tiles(const struct cuda_attention attention)
 {
     if constexpr (!tile_compiled<T, WIDE>) {
         __trap();
     } else if constexpr (PASS == AT_ONCE) {
         DYN_SHARED(unsigned char, shared);
+        /* One counter: there is no register for a head's and a tile's. */
         const int tiles = (attention.time + own_rows<PASS> - 1) / own_rows<PASS>;
-        for (int head = (int)blockIdx.x; head < attention.samples * attention.kv_heads;
-             head += (int)gridDim.x) {
-            for (int tile = 0; tile < tiles; tile++) {
-                gradients_make<T, D, PASS, WIDE>(attention, shared, head * tiles + tile);
-                __syncthreads(); /* the tile is stored */
-            }
+        for (int own = (int)blockIdx.x * tiles;
+             own < attention.samples * attention.kv_heads * tiles;) {
+            gradients_make<T, D, PASS, WIDE>(attention, shared, own);
+            __syncthreads(); /* the tile is stored */
+            own++;
+            own += own % tiles == 0 ? ((int)gridDim.x - 1) * tiles : 0; /* to the next head */
         }
     } else {
         DYN_SHARED(unsigned char, shared);

@@ -54,13 +54,10 @@ constexpr bool backward_exists =
 /* Floats from the lse of a row to that of the next, and of delta. */
 template <int D>
 constexpr int statistics_stride = D <= CUDA_ATTENTION_HEAD_SIZE_SMALL ? 1 : tile_stride<D> / 2;
-/* Blocks on a multiprocessor, by registers: four by queries for heads of 32, for which there is
- * shared memory; without two or one elsewhere the compiler aims at more, and spills. */
-template <int D, int PASS>
-constexpr int blocks_min = PASS == AT_ONCE                ? 1
-                           : PASS == BY_QUERIES &&D == 32 ? 4
-                                                          : 2;
-
+/* Blocks on a multiprocessor, by registers; otherwise the compiler aims at more, and spills. */
+template <int D, int PASS> constexpr int blocks_min = PASS == AT_ONCE ? 1 : 2;
+/* Shared memory has room for four. */
+template <> constexpr int blocks_min<32, BY_QUERIES> = 4;
 /* One stage: two tiles of other rows and, by keys, lse and delta of each row. */
 template <int D>
 constexpr size_t stage_bytes = 2 * tile_elements<D, OTHER_ROWS> * sizeof(uint16_t) +

@@ -324,11 +324,11 @@ class Check(Rows):
         return "; ".join(self.opcheck(dtype, "--op=attention_backward", self.cases(4), **AT_ONCE_FEW) for dtype in dtypes)
 
     def half_sums(self):
-        """Products with fp16 sums, under their own bound, on any card that has the instruction."""
-        output = self.run([self.program("opcheck"), "--backend=cuda", "--dtype=float16", "--op=gemm", "--half_sums", self.cases(8)],
-                          environment=ANY_HALF_SUMS)
-        note = re.search(r"half_sums has no effect.*", output)
-        return output.strip().split("\n")[-1] + ("; " + note.group() if note else "")
+        """Products and attention with fp16 sums, under their own bounds, on any card that has the instruction."""
+        outputs = [self.run([self.program("opcheck"), "--backend=cuda", "--dtype=float16", "--op=" + op, "--half_sums", self.cases(8)],
+                            environment={**ANY_HALF_SUMS, **AT_ONCE_FEW}) for op in ("gemm", "attention_forward", "attention_backward")]
+        note = re.search(r"half_sums has no effect.*", outputs[0])
+        return "; ".join(output.strip().split("\n")[-1] for output in outputs) + ("; " + note.group() if note else "")
 
     def dataset(self):
         folder = os.path.join(self.work, "data")

@@ -115,7 +115,7 @@ struct cuda_backend {
     bool is_warm;      /* the card has worked since it was opened */
     bool binding;    /* a program is launched for the first time: its products are the run's own */
     bool tf32;       /* products of fp32 may round their inputs to TF32 */
-    bool half_sums;  /* products of fp16 may have fp16 sums */
+    bool half_sums;  /* products of fp16, attention's too, may have fp16 sums */
     bool graphs_off; /* turned off by an option, or after a failed recording */
     int32_t graphs;
     struct cuda_gemm_cache *gemm; /* descriptors and algorithms of the products */

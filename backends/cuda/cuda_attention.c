@@ -41,6 +41,14 @@ static struct cuda_attention_rows rows_of(struct cuda_floats of, int64_t first, 
         .of = of, .first = first, .row = width, .sample = width * time};
 }
 
+/* Returns true when a call of fp16 has fp16 sums.  A cache's rows are never trained on. */
+static bool has_half_sums(const struct backend *backend, const struct op_call *call)
+{
+    return cuda_from(backend)->half_sums && call->kind != OP_ATTENTION_CACHED &&
+           call->operand[qkv_of(call)].dtype == DTYPE_F16 &&
+           head_size_of(call) <= CUDA_ATTENTION_HEAD_SIZE_SMALL;
+}
+
 /* The part that all calls have in common: shapes, q, k, v of qkv, and dropout. */
 static struct cuda_attention attention_of(const struct backend *backend, const struct op_call *call,
                                           int32_t scalars)
@@ -55,6 +63,7 @@ static struct cuda_attention attention_of(const struct backend *backend, const s
         .v = rows_of(of, (heads + attrs->kv_heads) * size, width, attrs->time),
         .scalars = cuda_operand(backend, call, scalars),
         .tensor_k16 = cuda_from(backend)->capability >= CUDA_CAPABILITY_BF16,
+        .half_sums = has_half_sums(backend, call),
         .samples = (int32_t)(op_rows(call, qkv) / attrs->time),
         .time = attrs->time,
         .heads = attrs->heads,
@@ -124,7 +133,9 @@ int32_t cuda_attention_forward_shapes(const struct backend *backend, const struc
     const size_t eight = cuda_attention_forward_eight_bytes((int32_t)head_size_of(call));
     const bool has_eight =
         eight > 0 && eight <= cuda->shared_bytes_max && cuda->capability >= CUDA_CAPABILITY_BF16;
-    return has_eight && is_half(call, FORWARD_OTHERS) ? CUDA_FORWARD_SHAPES : 1;
+    return has_eight && is_half(call, FORWARD_OTHERS) && !has_half_sums(backend, call)
+               ? CUDA_FORWARD_SHAPES
+               : 1;
 }
 
 static enum gt_status forward_run(struct backend *backend, const struct op_call *call)

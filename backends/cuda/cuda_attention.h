@@ -47,6 +47,8 @@ struct cuda_attention {
     const int32_t *begin; /* [samples, time]: where the document of each query begins; NULL: 0 */
     bool positioned;      /* query t is at scalars[POSITION] + t, and sees the keys up to there */
     bool tensor_k16;      /* use mma m16n8k16; if false, fp16 uses m16n8k8 (before sm_80) */
+    bool half_sums;       /* fp16, tiles, and heads of at most CUDA_ATTENTION_HEAD_SIZE_SMALL: sums
+                             of 32 products are fp16; see cuda_gemm.c for when */
     int32_t samples, time, heads, kv_heads, head_size;
     int32_t window; /* keys that a query sees, the last of which is its own; 0: all up to it */
     int32_t ring;   /* positioned: key j is row j % ring of a cache; a tile of keys never wraps */

@@ -241,6 +241,15 @@ DEVICE float to_float(__half value)
     return __half2float(value);
 }
 
+/* sum += part, the fp16 sums of mma_m16n8k16_half(); BEGIN: sum = part. */
+template <bool BEGIN> DEVICE void half_sums_add(float (&sum)[4], const uint32_t (&part)[2])
+{
+    __half value[4];
+    memcpy(static_cast<void *>(value), part, sizeof value);
+    UNROLLED(e, 4)
+        sum[e] = BEGIN ? to_float(value[e]) : sum[e] + to_float(value[e]);
+}
+
 /* Rounds the value to T: rounded<__half>(x). */
 template <typename T> DEVICE T rounded(float value)
 {

@@ -12,8 +12,8 @@ size_t cuda_gemm_group(const struct backend *backend, const struct op_call *call
 /* Returns true if it takes two in the product's shape; and enqueues them. */
 bool cuda_gemm_is_pair(const struct backend *backend, const struct op_call *calls, size_t count);
 enum gt_status cuda_gemm_pair_start(struct backend *backend, const struct op_call *calls);
-/* Lets products of fp16 have fp16 sums if the card gains from that.  `anywhere` takes cards whose
- * gain is unknown too, and logs why there is no effect. */
+/* Lets products of fp16, attention's too, have fp16 sums if the card gains from that.  `anywhere`
+ * takes cards whose gain is unknown too, and logs why there is no effect. */
 void cuda_gemm_half_sums_decide(struct cuda_backend *cuda, bool anywhere);
 
 #endif

@@ -26,6 +26,9 @@
  * RAMP_DEPTH terms. */
 #define TILE_ELEMENTS (128.0 * 128.0)
 #define WIDE_BACKWARD (5.0 / 8.0) /* of wide heads: three passes make 8 products instead of 5 */
+/* Of heads of more columns the backward has registers for fp16 sums in two of five products. */
+#define HALF_SUMS_COLUMNS 96
+#define HALF_SUMS_BACKWARD (2.0 / 5.0)
 #define ROUND_LOST 0.5
 #define ROUND_DEPTH 2048.0
 #define RAMP_DEPTH 64.0
@@ -94,6 +97,10 @@ struct plan_rates plan_rates_of_profile(const struct device_profile *profile, bo
         profile->matrix_flops_per_s[DTYPE_BF16] <= 0.0 && half > vector ? vector / half : 1.0;
     rates.wide_heads[0] = wide;
     rates.wide_heads[1] = fmin(wide, WIDE_BACKWARD);
+    /* Of attention's time only the part in which tensor cores work becomes shorter. */
+    if (half_sums && half > 0.0 && profile->half_sums_flops_per_s > half)
+        rates.half_sums =
+            profile->reached.attention * (1.0 - half / profile->half_sums_flops_per_s);
     plan_rates_link_set(
         &rates, profile->link_bytes_per_s > 0.0 ? profile->link_bytes_per_s : PLAN_LINK_BYTES_PER_S,
         profile->copy_engines);
@@ -199,6 +206,8 @@ struct plan_timed plan_rates_time(struct plan_rates *rates, const struct backend
         if (all.seconds > 0.0 && (kind == OP_ATTENTION_FORWARD || kind == OP_ATTENTION_BACKWARD))
             rates->wide_heads[kind == OP_ATTENTION_BACKWARD] =
                 0.0; /* it was timed with the run's heads */
+        if (all.seconds > 0.0 && kind == OP_ATTENTION_FORWARD)
+            rates->half_sums = 0.0;
     }
     return timed;
 }
@@ -217,13 +226,15 @@ static double heads_share(const struct op_call *call, const struct plan_rates *r
 {
     const bool forward = call->kind == OP_ATTENTION_FORWARD,
                backward = call->kind == OP_ATTENTION_BACKWARD;
-    if ((!forward && !backward) || plan_cost_dtype(call) == DTYPE_F32)
+    const int dtype = plan_cost_dtype(call);
+    if ((!forward && !backward) || dtype == DTYPE_F32)
         return 1.0;
     const int32_t qkv = forward ? (int32_t)ATTENTION_FORWARD_QKV : (int32_t)ATTENTION_BACKWARD_QKV;
     const int64_t columns = op_columns(call, qkv) / (call->attrs.heads + 2 * call->attrs.kv_heads);
-    return columns > PLAN_HEAD_COLUMNS && rates->wide_heads[backward] > 0.0
-               ? rates->wide_heads[backward]
-               : 1.0;
+    if (columns > PLAN_HEAD_COLUMNS)
+        return rates->wide_heads[backward] > 0.0 ? rates->wide_heads[backward] : 1.0;
+    const double products = backward && columns > HALF_SUMS_COLUMNS ? HALF_SUMS_BACKWARD : 1.0;
+    return dtype == DTYPE_F16 ? 1.0 / (1.0 - products * rates->half_sums) : 1.0;
 }
 
 /* Returns the share of a card's units that gated_delta keeps busy: a group for each head of a

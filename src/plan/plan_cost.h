@@ -28,8 +28,10 @@ struct plan_rates {
     double op_seconds;    /* what an op takes besides its FLOPs or bytes */
     double wide_heads[2]; /* the rates of attention and its backward with heads above
                              PLAN_HEAD_COLUMNS, as shares of those with others; 0: the same */
-    double units;         /* that groups of gated_delta share; 0: it was timed */
-    double ramp_rows;     /* products: extra rows that each costs */
+    double half_sums; /* fp16: what fp16 sums save of attention's time; 0: they have none, or were
+                         timed */
+    double units;     /* that groups of gated_delta share; 0: it was timed */
+    double ramp_rows; /* products: extra rows that each costs */
     double ramp_elements; /* extra elements of its result */
     double ramp_depth;    /* and extra terms of each element's sum */
     double gemm_flops_per_s[PLAN_GEMM_CLASSES]

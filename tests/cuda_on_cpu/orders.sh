@@ -31,6 +31,9 @@ for sequence in asc desc random:7 desc,lockstep; do
     order $sequence --op=gemm --dtype=bfloat16 --variant=2 --cases="$many"
     order $sequence --op=gemm --dtype=float16 --variant=2 --cases="$few"
 done
+for op in attention_forward attention_backward; do
+    order random:7 --op=$op --dtype=float16 --half_sums --cases="$many"
+done
 order desc,lockstep --dtype=bfloat16 --cases=4
 # Some of these products may use a workspace, for which cuBLASLt has no algorithm here; it has one without.
 GT_CUDA_ON_CPU_BARE=1
@@ -43,7 +46,9 @@ export GT_CUDA_ON_CPU_ROUNDING
 for dtype in float32 bfloat16 float16; do
     order desc --dtype=$dtype --cases="$few"
 done
-order desc --op=gemm --dtype=float16 --half_sums --cases="$many" # fp16 sums are cut off
+for op in gemm attention_forward attention_backward; do # fp16 sums are cut off
+    order desc --op=$op --dtype=float16 --half_sums --cases="$many"
+done
 order desc --op=gemm --dtype=bfloat16 --variant=1 --cases="$many"
 unset GT_CUDA_ON_CPU_ROUNDING
 # Every other launch shape that --tune may choose.
@@ -72,6 +77,8 @@ for dtype in bfloat16 float16; do
     order random:7 --op=attention_backward --dtype=$dtype --cases="$few"
     order random:7 --op=attention_backward --dtype=$dtype --case=34 # a window, with heads of 128
 done
+order asc --op=attention_backward --dtype=float16 --half_sums --cases="$many"
+order random:7 --op=attention_backward --dtype=float16 --half_sums --case=34
 order desc,lockstep --op=attention_backward --dtype=bfloat16 --cases="$few"
 GT_CUDA_ON_CPU_ROUNDING=card
 export GT_CUDA_ON_CPU_ROUNDING

@@ -25,11 +25,12 @@ ARCHS = ("75", "86", "89", "90", "120")
 COUNTED = ("86", "89", "90", "120")
 # Kernels that are short of registers, compiled without the others of their file.
 ALONE = {"attention_tile_backward": [f"attention_backward_tiles<{parameters}>(const struct cuda_attention)" for parameters in (
-    "__nv_bfloat16, 128, AT_ONCE, true", "__nv_bfloat16, 32, BY_QUERIES, true", "__half, 32, BY_QUERIES, false")]}
+    "__nv_bfloat16, 128, AT_ONCE, MMA_K16", "__nv_bfloat16, 32, BY_QUERIES, MMA_K16", "__half, 32, BY_QUERIES, MMA_K8",
+    "__half, 64, AT_ONCE, MMA_HALF_SUMS")]}
 BOUNDED = [("gelu", "86"), ("gelu", "120"), ("cross_entropy", "89"), ("cross_entropy", "90"),
            ("attention_tile_backward alone", "90")]
 LONG_TOO = [("attention_tile_forward", "86"), ("attention_tile_backward", "120"), ("gemm_own", "89"), ("adamw", "75"),
-            *(("attention_tile_backward alone", arch) for arch in ("75", "86", "89"))]
+            *(("attention_tile_backward alone", arch) for arch in ("75", "86", "89", "120"))]
 REGISTERS_MAX = 255
 # Kernel, in bf16 with whole rows; the most registers; elements, or 1 for a step (of attention: 32 or 64 other rows with
 # head size 64, in the backward without the copies of the next rows; of our own products: 32 of K); what a loop of
@@ -48,6 +49,8 @@ LIMITED = (
     ("layernorm_backward 1 4 1", 128, 32, None, None, None, 100),
     ("attention_forward_tiles bf16 64 1 4", 168, 1, COPY, "HMMA", None, 425),
     ("attention_backward_tiles bf16 32 0 1", 128, 1, "MUFU", "HMMA", None, 190),
+    ("attention_forward_tiles fp16 64 2 4", 168, 1, COPY, "HMMA", None, 660),
+    ("attention_backward_tiles fp16 64 2 2", 255, 1, "MUFU", "HMMA", None, 700),
     ("attention_backward_tiles bf16 64 0 1", 255, 1, "MUFU", "HMMA", None, 240),
     ("attention_backward_tiles bf16 64 1 1", 255, 1, "MUFU", "HMMA", None, 310),
     ("attention_backward_tiles bf16 64 2 1", 255, 1, "MUFU", "HMMA", None, 430),

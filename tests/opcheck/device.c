@@ -50,8 +50,8 @@ bool device_open(const struct backend_ops *ops, int32_t threads, size_t arena_by
 {
     struct backend_open_options options = {.device = 0,
                                            .threads = threads,
-                                           .half_sums = gemm_half_sums,
-                                           .half_sums_anywhere = gemm_half_sums};
+                                           .half_sums = half_sums_allowed,
+                                           .half_sums_anywhere = half_sums_allowed};
     *out = (struct device){.ops = ops, .is_separate = separate != NULL};
     if (ops->open(&options, &out->backend) != GT_OK)
         return false;

@@ -69,8 +69,9 @@ static bool option_parse(const char *argument, struct options *options)
             return true;
         }
     }
-    gemm_half_sums = gemm_half_sums || strcmp(argument, "--half_sums") == 0;
-    gemm_tiled = gemm_half_sums || options->variant > 0 || strncmp(argument, "--variant", 9) == 0;
+    half_sums_allowed = half_sums_allowed || strcmp(argument, "--half_sums") == 0;
+    gemm_tiled =
+        half_sums_allowed || options->variant > 0 || strncmp(argument, "--variant", 9) == 0;
     options->separate = options->separate || strcmp(argument, "--separate") == 0;
     if (strcmp(argument, "--separate") == 0 || strcmp(argument, "--half_sums") == 0)
         return true;

@@ -11,6 +11,11 @@
 
 #include "tests/ops/op_test.h"
 
+#define HALVED_SIZE_MAX 128 /* of heads with fp16 sums */
+#define HALVED_GROUP 32 /* products of such a sum, which is rounded after HALVED_DEPTH at least */
+#define HALVED_DEPTH 4
+#define HALVED_MAX 65504.0
+
 /* Where things are.  An address is a number of doubles from the start of an operand. */
 struct geometry {
     int64_t samples, time, heads, kv_heads, size, width; /* width of a qkv row */
@@ -23,6 +28,9 @@ struct geometry {
     int64_t time8;
     enum dtype dtype;          /* that of keys and values */
     double half_u, half_floor; /* for a factor rounded to that dtype; 0 for fp32 */
+    bool halved;               /* sums of 32 products may be fp16 */
+    double kept;               /* the factor of what dropout keeps */
+    double *group;             /* such a sum of each gradient */
 };
 
 /* One query of one head: the first key that it sees, the addresses of q, of k and v of key 0, and
@@ -31,11 +39,19 @@ struct place {
     int64_t b, h, i, begin, q, k, v, y;
 };
 
-/* One row: the scores s, the softmax p, the mask factors, and the relative condition of p without
- * its normalisation. */
+/* What fp16 sums may do to a number: the mean square of its error, the mean error where sums are
+ * cut off, and the largest.  is_over: one may be infinite. */
+struct halved {
+    double square, outward, most;
+    bool is_over;
+};
+
+/* One row: the scores s, the softmax p, the mask factors, the relative condition of p without its
+ * normalisation, and the errors of the scores. */
 struct row {
     int64_t keys;
     double *score, *p, *factor, *relative;
+    struct halved *halved;
     double peak, lse, lse_term, sum_term;
 };
 
@@ -68,6 +84,8 @@ static struct geometry geometry_make(const struct op_call *call, double *const *
     g.dtype = call->operand[keys].dtype;
     g.half_u = g.dtype == DTYPE_F32 ? 0.0 : dtype_unit_roundoff(g.dtype);
     g.half_floor = ref_half_floor(g.dtype);
+    g.kept = 1.0 / (1.0 - (double)call->attrs.dropout);
+    g.halved = half_sums_allowed && g.dtype == DTYPE_F16 && !cached && g.size <= HALVED_SIZE_MAX;
     return g;
 }
 
@@ -101,42 +119,100 @@ static void half_add(const struct ref_tensors *t, int32_t slot, int64_t i, doubl
     t->half_square[slot][i] += largest * largest / 3.0;
 }
 
+/* Adds product k to the sum of its group, and returns the error of rounding that.  One of the
+ * kernel's numbers is here at least `least` and at most `largest`: the distance of fp16's numbers
+ * is known up to a factor of two. */
+static struct halved halved_add(double *group, int64_t k, bool is_last, double product,
+                                double least, double largest)
+{
+    const double before = k % HALVED_GROUP == 0 ? 0.0 : *group;
+    const double size = fabs(before) + fabs(product);
+    struct halved error = {.is_over = 2.0 * size > HALVED_MAX * least};
+    *group = before + product;
+    if ((k + 1) % HALVED_DEPTH != 0 && !is_last)
+        return error;
+    const double distance = fmax(0x1p-10 * size, 0x1p-24 * largest);
+    error.square = distance * distance / 12.0;
+    error.outward = copysign(0.5 * distance, *group);
+    error.most = distance;
+    return error;
+}
+
+static struct halved halved_sum(struct halved a, struct halved b)
+{
+    return (struct halved){a.square + b.square, a.outward + b.outward, a.most + b.most,
+                           a.is_over || b.is_over};
+}
+
+/* Adds `weight` times an error to that of an element, whose drift keeps its sign until
+ * half_close(). */
+static void halved_share(const struct ref_tensors *t, int32_t slot, int64_t i, struct halved error,
+                         double weight)
+{
+    if (t->half_bound[slot] == NULL)
+        return;
+    t->half_square[slot][i] += weight * weight * error.square;
+    t->drift[slot][i] += weight * error.outward;
+    t->half_bound[slot][i] += fabs(weight) * error.most;
+    if (error.is_over)
+        t->term[slot][i] = REF_UNSPECIFIED;
+}
+
 /* Sets the bound to the smaller of the sum of all roundings in one direction and 8 standard
- * deviations of their sum. */
+ * deviations of their sum and twice its mean. */
 static void half_close(const struct ref_tensors *t, int32_t slot, int64_t count)
 {
-    for (int64_t i = 0; i < count && t->half_bound[slot] != NULL; i++)
-        t->half_bound[slot][i] = fmin(t->half_bound[slot][i], 8.0 * sqrt(t->half_square[slot][i]));
+    for (int64_t i = 0; i < count && t->half_bound[slot] != NULL; i++) {
+        t->drift[slot][i] = fabs(t->drift[slot][i]);
+        t->half_bound[slot][i] = fmin(t->half_bound[slot][i], 8.0 * sqrt(t->half_square[slot][i]) +
+                                                                  2.0 * t->drift[slot][i]);
+    }
 }
 
 static struct row row_make(int64_t keys)
 {
     double *space = calloc((size_t)(4 * keys), sizeof *space);
-    if (space == NULL)
+    struct halved *halved = calloc((size_t)keys, sizeof *halved);
+    if (space == NULL || halved == NULL)
         abort();
     return (struct row){.keys = keys,
                         .score = space,
                         .p = space + keys,
                         .factor = space + 2 * keys,
-                        .relative = space + 3 * keys};
+                        .relative = space + 3 * keys,
+                        .halved = halved};
+}
+
+static void row_free(struct row *row)
+{
+    free(row->score);
+    free(row->halved);
 }
 
 /* Computes the scores of a query against `row->keys` keys: a sum of D products, times the scale. */
 static void row_scores(const struct geometry *g, struct row *row, const struct place *at)
 {
-    double scale = (double)g->scale;
+    double scale = (double)g->scale, most = 0.0;
     row->peak = -INFINITY;
     for (int64_t j = 0; j < row->keys; j++) {
-        double sum = 0.0, size = 0.0;
+        double sum = 0.0, size = 0.0, group = 0.0;
+        row->halved[j] = (struct halved){.square = 0.0};
         for (int64_t d = 0; d < g->size; d++) {
             double product = g->qkv[at->q + d] * g->keys[at->k + key_at(g, at, j) + d];
             sum += product;
             size += fabs(product);
+            if (g->halved)
+                row->halved[j] = halved_sum(
+                    row->halved[j], halved_add(&group, d, d + 1 == g->size, product, 1.0, 1.0));
         }
         row->score[j] = sum * scale;
         row->relative[j] = (sqrt((double)g->size) + 1.0) * size * fabs(scale);
         row->peak = row->score[j] > row->peak ? row->score[j] : row->peak;
+        most = fmax(most, row->halved[j].most);
     }
+    for (int64_t j = 0; j < row->keys;
+         j++) /* what p and its sum may be off by, beyond first order */
+        row->halved[j].most *= exp(2.0 * fabs(scale) * most);
 }
 
 /* p = exp(s - lse); the exponent's rounding adds |s - peak|. */
@@ -154,6 +230,37 @@ static void row_softmax(struct row *row)
     row->lse = row->peak + log(sum);
     row->sum_term = sqrt((double)row->keys) + size / sum;
     row->lse_term = row->sum_term + fabs(row->peak) + log(sum);
+}
+
+/* Returns the largest p of the group of keys that begins with the j-th, or before it. */
+static double group_peak(const struct row *row, const struct place *at, int64_t j)
+{
+    double peak = 0.0;
+    do {
+        peak = fmax(peak, row->p[j++]);
+    } while (j < row->keys && (at->begin + j) % HALVED_GROUP != 0);
+    return peak;
+}
+
+/* Adds what fp16 sums do to y_d, by the scores and by its own sums.  Their weights are relative to
+ * the maximum so far: at least that of the group, at most that of the row. */
+static void row_output_halved(const struct geometry *g, const struct row *row,
+                              const struct place *at, const struct ref_tensors *t, int32_t slot,
+                              int64_t d)
+{
+    const int64_t to = at->y + d;
+    const double y = t->value[slot][to], largest = exp(row->peak - row->lse);
+    double group = 0.0, least = 0.0;
+    for (int64_t j = 0; j < row->keys; j++) {
+        const double v = row->factor[j] * g->keys[at->v + key_at(g, at, j) + d];
+        if (j == 0 || (at->begin + j) % HALVED_GROUP == 0)
+            least = group_peak(row, at, j);
+        halved_share(t, slot, to, row->halved[j], (double)g->scale * row->p[j] * (v - y));
+        halved_share(t, slot, to,
+                     halved_add(&group, at->begin + j, j + 1 == row->keys, row->p[j] * v, least,
+                                largest * g->kept),
+                     1.0);
+    }
 }
 
 /* y_d = sum p factor v.  The term covers perturbed scores, the sum itself, and the division by a
@@ -174,6 +281,8 @@ static void row_output(const struct geometry *g, const struct row *row, const st
         t->value[slot][at->y + d] = sum;
         t->term[slot][at->y + d] =
             sqrt((double)row->keys) * size + shaken + fabs(sum) * row->sum_term;
+        if (g->halved)
+            row_output_halved(g, row, at, t, slot, d);
     }
 }
 
@@ -206,15 +315,40 @@ static void ref_rows(const struct op_call *call, const struct ref_tensors *t, in
             lse[index] = row.lse;
             lse_term[index] = row.lse_term;
         }
+        for (int64_t j = 0; lse != NULL && g.halved && j < row.keys; j++)
+            halved_share(t, ATTENTION_FORWARD_LSE, index, row.halved[j],
+                         (double)g.scale * row.p[j]);
     }
     half_close(t, y, op_elements(call, y));
-    free(row.score);
+    if (lse != NULL)
+        half_close(t, ATTENTION_FORWARD_LSE, op_elements(call, ATTENTION_FORWARD_LSE));
+    row_free(&row);
 }
 
 static void ref_attention_forward(const struct op_call *call, const struct ref_tensors *t)
 {
     ref_rows(call, t, ATTENTION_FORWARD_Y, t->value[ATTENTION_FORWARD_LSE],
              t->term[ATTENTION_FORWARD_LSE]);
+}
+
+/* Returns the first key that the next query of the head sees. */
+static int64_t next_begin(const struct geometry *g, const struct place *at)
+{
+    return at->i + 1 == g->time
+               ? INT64_MAX
+               : place_at(g, (at->b * g->heads + at->h) * g->time + at->i + 1).begin;
+}
+
+/* Adds product k of a gradient, and what fp16 sums do to it: by the score, times the product, by
+ * dp, times `slope`, and by its own sum, of which `unit` is 1 in the kernel. */
+static void gradient_halved(const struct geometry *g, const struct ref_tensors *t, int64_t i,
+                            int64_t k, bool is_last, const struct halved error[2], double product,
+                            double slope, double unit)
+{
+    const int32_t slot = ATTENTION_BACKWARD_DQKV;
+    halved_share(t, slot, i, error[0], (double)g->scale * product);
+    halved_share(t, slot, i, error[1], slope);
+    halved_share(t, slot, i, halved_add(&g->group[i], k, is_last, product, unit, unit), 1.0);
 }
 
 /* Adds to the gradients of one query row. */
@@ -225,6 +359,7 @@ static void backward_row(const struct geometry *g, const struct ref_tensors *t,
     const double *qkv = g->qkv, *dy = t->value[ATTENTION_BACKWARD_DY] + at->y;
     const double *y = t->value[ATTENTION_BACKWARD_Y] + at->y;
     double *out = t->value[ATTENTION_BACKWARD_DQKV], *term = t->term[ATTENTION_BACKWARD_DQKV];
+    const int64_t next = next_begin(g, at);
     double scale = (double)g->scale;
     double delta = 0.0, delta_size = 0.0, root = sqrt((double)g->size),
            keys_root = sqrt((double)row->keys);
@@ -236,11 +371,15 @@ static void backward_row(const struct geometry *g, const struct ref_tensors *t,
         int64_t k = at->k + key_at(g, at, j), v = at->v + key_at(g, at, j);
         double p = exp(row->score[j] - lse),
                shaken = row->relative[j] + fabs(row->score[j] - lse) + 1.0;
-        double dp = 0.0, dp_size = 0.0,
+        double dp = 0.0, dp_size = 0.0, group_dp = 0.0,
                queries_root = sqrt((double)((g->time - at->begin - j) * group));
+        struct halved error[2] = {row->halved[j], {.square = 0.0}}; /* of the score, of dp / f */
         for (int64_t d = 0; d < g->size; d++) {
             dp += dy[d] * qkv[v + d] * row->factor[j];
             dp_size += fabs(dy[d] * qkv[v + d] * row->factor[j]);
+            if (g->halved)
+                error[1] = halved_sum(error[1], halved_add(&group_dp, d, d + 1 == g->size,
+                                                           dy[d] * qkv[v + d], 1.0, 1.0));
         }
         double ds = p * (dp - delta) * scale;
         double ds_term =
@@ -258,6 +397,15 @@ static void backward_row(const struct geometry *g, const struct ref_tensors *t,
             half_add(t, ATTENTION_BACKWARD_DQKV, q + d, ds_half * fabs(qkv[k + d]));
             half_add(t, ATTENTION_BACKWARD_DQKV, k + d, ds_half * fabs(qkv[q + d]));
             half_add(t, ATTENTION_BACKWARD_DQKV, v + d, p_half * fabs(dy[d]));
+            if (!g->halved)
+                continue;
+            const int64_t key = at->begin + j;
+            const double slope = p * row->factor[j] * scale;
+            gradient_halved(g, t, q + d, key, j + 1 == row->keys, error, ds * qkv[k + d],
+                            slope * qkv[k + d], scale);
+            gradient_halved(g, t, k + d, at->i, key < next, error, ds * qkv[q + d],
+                            slope * qkv[q + d], scale);
+            gradient_halved(g, t, v + d, at->i, key < next, error, weight, 0.0, g->kept);
         }
     }
 }
@@ -267,6 +415,9 @@ static void ref_attention_backward(const struct op_call *call, const struct ref_
     struct geometry g = geometry_make(call, t->value);
     struct row row = row_make(g.time);
     int64_t elements = g.samples * g.time * g.width;
+    g.group = calloc((size_t)elements, sizeof *g.group);
+    if (g.group == NULL)
+        abort();
     for (int64_t i = 0; i < elements; i++)
         t->value[ATTENTION_BACKWARD_DQKV][i] = t->term[ATTENTION_BACKWARD_DQKV][i] = 0.0;
     for (int64_t index = 0; index < g.samples * g.heads * g.time; index++) {
@@ -277,7 +428,8 @@ static void ref_attention_backward(const struct op_call *call, const struct ref_
         backward_row(&g, t, &row, &at, t->value[ATTENTION_BACKWARD_LSE][index]);
     }
     half_close(t, ATTENTION_BACKWARD_DQKV, elements);
-    free(row.score);
+    free(g.group);
+    row_free(&row);
 }
 
 /* Writes k and v of the new rows to cache[2, B, capacity, KV D], as a 16-bit dtype stores them;

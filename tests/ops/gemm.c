@@ -10,11 +10,11 @@
 #define HALF_MAX 65504.0
 #define HALF_GROUP 32 /* products whose sum may be fp16 */
 
-bool gemm_half_sums, gemm_tiled;
+bool half_sums_allowed, gemm_tiled;
 
 bool gemm_may_halve(const struct op_call *call)
 {
-    return gemm_half_sums && call->operand[GEMM_A].dtype == DTYPE_F16 &&
+    return half_sums_allowed && call->operand[GEMM_A].dtype == DTYPE_F16 &&
            !(call->attrs.transpose_a && call->attrs.transpose_b);
 }
 

@@ -175,9 +175,9 @@ uint32_t exact_random_of(const struct op_call *call, const double *scalars, int6
 float exact_rounded(enum dtype dtype, float value);
 float exact_bf16(float x, uint32_t random);
 
-/* Set by --half_sums: products may have fp16 sums.  Set by it and by --variant: products have sizes
- * that kernels of tiles take. */
-extern bool gemm_half_sums, gemm_tiled;
+/* Set by --half_sums: products, attention's too, may have fp16 sums.  Set by it and by --variant:
+ * products have sizes that kernels of tiles take. */
+extern bool half_sums_allowed, gemm_tiled;
 /* Returns true if those of this call may. */
 bool gemm_may_halve(const struct op_call *call);
 

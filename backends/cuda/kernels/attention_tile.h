@@ -31,14 +31,19 @@
 #define UNROLL_COPIES _Pragma("unroll 2")
 #endif
 
-/* True when a kernel of this dtype and product has a body in this compilation: WIDE products need
+/* The products of a kernel: fp16 before sm_80; 16 bits with fp32 sums; fp16 with fp16 sums of 32
+ * products, which fp32 sums add up.  numerics.md has the errors of the latter. */
+enum { MMA_K8, MMA_K16, MMA_HALF_SUMS };
+
+/* True when a kernel of this dtype and product has a body in this compilation: all but MMA_K8 need
  * sm_80, and before it there is only fp16.  Under emulation all kernels have a body, and the
  * configured device decides.  A kernel without a body that is launched all the same, from PTX of
  * another kind of card, traps instead of leaving its results unwritten. */
 #ifdef GT_CUDA_EMULATED
-template <typename T, bool WIDE> constexpr bool tile_compiled = true;
+template <typename T, int MMA> constexpr bool tile_compiled = true;
 #else
-template <typename T, bool WIDE> constexpr bool tile_compiled = WIDE == (CUDA_HAS_SM80 != 0);
+template <typename T, int MMA>
+constexpr bool tile_compiled = (MMA != MMA_K8) == (CUDA_HAS_SM80 != 0);
 #endif
 
 /* Elements from one row of a tile to the next. */
@@ -158,16 +163,32 @@ DEVICE void tile_hold(uint32_t (&held)[HELD][4], const T *rows)
 }
 
 /* d[16,8] += a[16,16] b[16,8]. */
-template <typename T, bool WIDE>
+template <typename T, int MMA>
 DEVICE void tile_multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
-    if constexpr (WIDE) {
+    if constexpr (MMA == MMA_K16) {
         mma_m16n8k16<T>(d, a, b0, b1);
     } else {
         const uint32_t low[2] = {a[0], a[1]}, high[2] = {a[2], a[3]};
         mma_m16n8k8_f16(d, low, b0);
         mma_m16n8k8_f16(d, high, b1);
     }
+}
+
+/* d0[16,8], d1[16,8] += a[16,32] b[32,16] with fp16 sums; b(fragment, k) loads fragment k of b.
+ * BEGIN: = instead. */
+template <bool BEGIN, typename Load>
+DEVICE void tile_multiply_half(float (&d0)[4], float (&d1)[4], const uint32_t (&a)[2][4], Load b)
+{
+    uint32_t part[2][2] = {};
+    UNROLLED(k, 2) {
+        uint32_t fragment[4];
+        b(fragment, k);
+        mma_m16n8k16_half(part[0], a[k], fragment[0], fragment[1]);
+        mma_m16n8k16_half(part[1], a[k], fragment[2], fragment[3]);
+    }
+    half_sums_add<BEGIN>(d0, part[0]);
+    half_sums_add<BEGIN>(d1, part[1]);
 }
 
 template <int N> DEVICE void tile_clear(float (&d)[N][4])
@@ -179,12 +200,37 @@ template <int N> DEVICE void tile_clear(float (&d)[N][4])
 }
 
 /* d[16, 8 N] = own[16, D] other[8 N, D]': the warp's rows times the rows of a tile. */
-template <typename T, int D, int N, bool WIDE, int HELD>
+template <typename T, int D, int N, int MMA, int HELD>
 DEVICE void tile_scores(float (&d)[N][4], const uint32_t (&held)[HELD][4], const T *own,
                         const T *other)
 {
     const int lane = cuda_lane();
     const T *from = other + (lane / 16 * 8 + lane % 8) * tile_stride<D> + lane / 8 % 2 * 8;
+    if constexpr (MMA == MMA_HALF_SUMS) {
+        if (HELD == 1)
+            tile_clear(d);
+#pragma unroll(HELD > 1 ? D / 32 : 1)
+        for (int k = 0; k < D / 32; k++) {
+            uint32_t a[2][4];
+            UNROLLED(i, 2) {
+                if constexpr (HELD > 1)
+                    memcpy(a[i], held[2 * k + i], sizeof a[i]);
+                else
+                    tile_fragment<T, D>(a[i], own, 2 * k + i);
+            }
+#pragma unroll
+            for (int n = 0; n < N; n += 2) {
+                const auto load = [&](uint32_t(&b)[4], int i) {
+                    ldmatrix_x4(b, from + n * 8 * tile_stride<D> + (2 * k + i) * 16);
+                };
+                if (HELD > 1 && k == 0)
+                    tile_multiply_half<true>(d[n], d[n + 1], a, load);
+                else
+                    tile_multiply_half<false>(d[n], d[n + 1], a, load);
+            }
+        }
+        return;
+    }
     tile_clear(d);
 #pragma unroll(HELD > 1 ? D / 16 : 2)
     for (int k = 0; k < D / 16; k++) {
@@ -197,32 +243,50 @@ DEVICE void tile_scores(float (&d)[N][4], const uint32_t (&held)[HELD][4], const
         for (int n = 0; n < N; n += 2) {
             uint32_t b[4];
             ldmatrix_x4(b, from + n * 8 * tile_stride<D> + k * 16);
-            tile_multiply<T, WIDE>(d[n], a, b[0], b[1]);
-            tile_multiply<T, WIDE>(d[n + 1], a, b[2], b[3]);
+            tile_multiply<T, MMA>(d[n], a, b[0], b[1]);
+            tile_multiply<T, MMA>(d[n + 1], a, b[2], b[3]);
         }
     }
 }
 
+/* Rounds weights k and k + 1 to a fragment. */
+template <typename T, int N>
+DEVICE void weights_pack(uint32_t (&a)[4], const float (&weight)[N][4], int k)
+{
+    UNROLLED(i, 4)
+        a[i] = pack_pair<T>(weight[k + i / 2][i % 2 * 2], weight[k + i / 2][i % 2 * 2 + 1]);
+}
+
 /* d[16, D] += weights[16, 8 N] other[8 N, D]; the weights are rounded to T. */
-template <typename T, int D, int N, bool WIDE>
+template <typename T, int D, int N, int MMA>
 DEVICE void tile_add(float (&d)[D / 8][4], const float (&weight)[N][4], const T *other)
 {
     const int lane = cuda_lane();
     const T *from = other + lane % 16 * tile_stride<D> + lane / 16 * 8;
+    if constexpr (MMA == MMA_HALF_SUMS) {
+#pragma unroll
+        for (int k = 0; k < N; k += 4) {
+            uint32_t a[2][4];
+            weights_pack<T>(a[0], weight, k);
+            weights_pack<T>(a[1], weight, k + 2);
+#pragma unroll
+            for (int n = 0; n < D / 8; n += 2)
+                tile_multiply_half<false>(d[n], d[n + 1], a, [&](uint32_t(&b)[4], int i) {
+                    ldmatrix_x4_trans(b, from + (k + 2 * i) * 8 * tile_stride<D> + n * 8);
+                });
+        }
+        return;
+    }
 #pragma unroll
     for (int k = 0; k < N; k += 2) {
-        const uint32_t a[4] = {
-            pack_pair<T>(weight[k][0], weight[k][1]),
-            pack_pair<T>(weight[k][2], weight[k][3]),
-            pack_pair<T>(weight[k + 1][0], weight[k + 1][1]),
-            pack_pair<T>(weight[k + 1][2], weight[k + 1][3]),
-        };
+        uint32_t a[4];
+        weights_pack<T>(a, weight, k);
 #pragma unroll
         for (int n = 0; n < D / 8; n += 2) {
             uint32_t b[4];
             ldmatrix_x4_trans(b, from + k * 8 * tile_stride<D> + n * 8);
-            tile_multiply<T, WIDE>(d[n], a, b[0], b[1]);
-            tile_multiply<T, WIDE>(d[n + 1], a, b[2], b[3]);
+            tile_multiply<T, MMA>(d[n], a, b[0], b[1]);
+            tile_multiply<T, MMA>(d[n + 1], a, b[2], b[3]);
         }
     }
 }

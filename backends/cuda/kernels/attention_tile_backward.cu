@@ -20,7 +20,8 @@
  * accumulators to fragments without leaving the registers.
  *
  * Scores, dp and ds are fp32; p and ds are rounded to 16 bits as factors.  The scale of the scores,
- * and in dv that of dropout, are applied to the finished sums.
+ * and in dv that of dropout, are applied to the finished sums.  With half_sums the sums of 32
+ * products are fp16, and fp32 sums add these up.
  *
  * Shared memory with two stages: (D + 8) 512 bytes and 512: 21, 37, 53, 69 KiB for D = 32, 64, 96,
  * 128; with one stage a quarter less.  Two blocks fit on a multiprocessor of sm_86 for D = 64, one
@@ -38,19 +39,26 @@ template <int PASS> constexpr int pass_threads = pass_warps<PASS> *WARP_LANES;
 template <int PASS> constexpr int own_rows = pass_warps<PASS> *TILE_WARP_ROWS;
 /* True where there are registers to keep the place of the next other rows.  Elsewhere it is found
  * anew, and there is one stage. */
-template <int D, int PASS, bool WIDE>
-constexpr bool place_kept = WIDE && (PASS != AT_ONCE || D < 128);
+template <int D, int PASS, int MMA>
+constexpr bool place_kept = MMA != MMA_K8 && (PASS != AT_ONCE || D < 128);
 /* True where there are registers to let a warp skip a step that it would add only zeros in. */
 template <int D, int PASS> constexpr bool steps_skipped = PASS != AT_ONCE || D <= 64;
+/* True where there are registers to load sums of dq early.  fp16 sums are added to them last. */
+template <int D, int MMA> constexpr bool sums_early = tile_held<D> &&MMA != MMA_HALF_SUMS;
 /* Which sums of own rows a pass makes: dk or dq, and dv. */
 template <int PASS> constexpr bool sums_slopes = PASS != BY_VALUES;
 template <int D, int PASS>
 constexpr bool sums_values = PASS == BY_VALUES || PASS == AT_ONCE ||
                              (PASS == BY_KEYS && D <= CUDA_ATTENTION_HEAD_SIZE_SMALL);
 /* True where there is a kernel. */
-template <int D, int PASS, bool WIDE>
+template <int D, int PASS, int MMA>
 constexpr bool backward_exists =
-    D <= CUDA_ATTENTION_HEAD_SIZE_SMALL ? PASS != BY_VALUES : WIDE &&PASS != AT_ONCE;
+    D <= CUDA_ATTENTION_HEAD_SIZE_SMALL ? PASS != BY_VALUES : MMA == MMA_K16 &&PASS != AT_ONCE;
+/* The products that sums of own rows and dq at once are made of: with fp16 sums there are no
+ * registers for those of dk and dv at the largest D. */
+template <int D, int PASS, int MMA>
+constexpr int sums_mma =
+    D == 128 && sums_slopes<PASS> &&sums_values<D, PASS> &&MMA != MMA_K8 ? MMA_K16 : MMA;
 /* Floats from the lse of a row to that of the next, and of delta. */
 template <int D>
 constexpr int statistics_stride = D <= CUDA_ATTENTION_HEAD_SIZE_SMALL ? 1 : tile_stride<D> / 2;
@@ -284,7 +292,7 @@ template <typename T> DEVICE void slopes_share(const float (&slope)[OTHER_TILES]
 }
 
 /* sum += ds k, over the block's keys. */
-template <typename T, int D>
+template <typename T, int D, int MMA>
 DEVICE void queries_add(float (&sum)[D / 32][4], const T *slopes, const T *keys)
 {
     const int lane = cuda_lane(), warp = cuda_warp();
@@ -299,8 +307,15 @@ DEVICE void queries_add(float (&sum)[D / 32][4], const T *slopes, const T *keys)
         UNROLLED(n, D / 32) {
             uint32_t b[4];
             ldmatrix_x4_trans(b, k + key * tile_stride<D> + n * 8);
-            tile_multiply<T, true>(sum[n], low, b[0], b[1]);
-            tile_multiply<T, true>(sum[n], high, b[2], b[3]);
+            if constexpr (MMA == MMA_HALF_SUMS) {
+                uint32_t part[2] = {0, 0};
+                mma_m16n8k16_half(part, low, b[0], b[1]);
+                mma_m16n8k16_half(part, high, b[2], b[3]);
+                half_sums_add<false>(sum[n], part);
+            } else {
+                tile_multiply<T, MMA_K16>(sum[n], low, b[0], b[1]);
+                tile_multiply<T, MMA_K16>(sum[n], high, b[2], b[3]);
+            }
         }
     }
 }
@@ -387,7 +402,7 @@ DEVICE void sums_store(const struct cuda_attention &attention, const struct back
 }
 
 /* Computes the gradients of tile `own` of own rows. */
-template <typename T, int D, int PASS, bool WIDE>
+template <typename T, int D, int PASS, int MMA>
 DEVICE void gradients_make(const struct cuda_attention &attention, unsigned char *shared, int own)
 {
     constexpr bool KEYS = PASS != BY_QUERIES;
@@ -396,7 +411,7 @@ DEVICE void gradients_make(const struct cuda_attention &attention, unsigned char
     T *slopes = own_second + tile_elements<D, OWN>; /* at once */
     const struct backward_place place = backward_place_of<KEYS, OWN, OTHER_ROWS>(attention, own);
     const int warp_row = tile_warp_row();
-    constexpr bool kept = place_kept<D, PASS, WIDE>;
+    constexpr bool kept = place_kept<D, PASS, MMA>;
     const int stages =
         kept ? attention.stages : 1; /* synchronous copies gain nothing from a second stage */
     const int own_row = place.own + warp_row + cuda_lane() / 4;
@@ -447,26 +462,25 @@ DEVICE void gradients_make(const struct cuda_attention &attention, unsigned char
         }
         float score[OTHER_TILES][4], slope[OTHER_TILES][4], dq[PASS == AT_ONCE ? D / 32 : 1][4];
         if (!steps_skipped<D, PASS> || step_counts<KEYS>(place, other)) {
-            tile_scores<T, D, OTHER_TILES, WIDE>(
-                score, held_first, own_first + warp_row * tile_stride<D>, stage.first);
+            tile_scores<T, D, OTHER_TILES, MMA>(score, held_first,
+                                                own_first + warp_row * tile_stride<D>, stage.first);
             if constexpr (sums_slopes<PASS>)
-                tile_scores<T, D, OTHER_TILES, WIDE>(
+                tile_scores<T, D, OTHER_TILES, MMA>(
                     slope, held_second, own_second + warp_row * tile_stride<D>, stage.second);
             scores_hide<KEYS, OWN>(attention, place, score, own_row, other, rows);
             slopes_make<T, D, PASS>(attention, score, slope, rows, stage, bits);
             if constexpr (PASS == AT_ONCE)
                 slopes_share(slope, slopes);
-            if constexpr (PASS == AT_ONCE &&
-                          tile_held<D>) /* early, where there are registers for it */
+            if constexpr (PASS == AT_ONCE && sums_early<D, MMA>)
                 query_sums_load<D>(attention, place, head, other, dq);
             if constexpr (sums_values<D, PASS>)
-                tile_add<T, D, OTHER_TILES, WIDE>(sum_v, score, stage.second);
+                tile_add<T, D, OTHER_TILES, sums_mma<D, PASS, MMA>>(sum_v, score, stage.second);
             if constexpr (sums_slopes<PASS>)
-                tile_add<T, D, OTHER_TILES, WIDE>(sum, slope, stage.first);
+                tile_add<T, D, OTHER_TILES, sums_mma<D, PASS, MMA>>(sum, slope, stage.first);
         } else if constexpr (PASS == AT_ONCE) {
             tile_clear(slope);
             slopes_share(slope, slopes);
-            if constexpr (tile_held<D>)
+            if constexpr (sums_early<D, MMA>)
                 query_sums_load<D>(attention, place, head, other, dq);
         }
         __syncthreads(); /* the stage is no longer read, and ds is complete */
@@ -475,10 +489,10 @@ DEVICE void gradients_make(const struct cuda_attention &attention, unsigned char
                                             place.first + (head_ends ? 0 : tile + 1) * OTHER_ROWS);
         if (more && stages == 1)
             stage_load<T, D, PASS>(stage, &others);
-        if constexpr (PASS == AT_ONCE && !tile_held<D>)
+        if constexpr (PASS == AT_ONCE && !sums_early<D, MMA>)
             query_sums_load<D>(attention, place, head, other, dq);
         if constexpr (PASS == AT_ONCE) {
-            queries_add<T, D>(dq, slopes, own_first);
+            queries_add<T, D, sums_mma<D, PASS, MMA>>(dq, slopes, own_first);
             if (other < place.own + OWN) /* these queries see no key after the block's */
                 queries_store<T, D>(attention, place.sample, head, other, dq);
             else
@@ -493,11 +507,11 @@ DEVICE void gradients_make(const struct cuda_attention &attention, unsigned char
     sums_store<T, D, PASS>(attention, place, shared, sum, sum_v);
 }
 
-template <typename T, int D, int PASS, bool WIDE>
+template <typename T, int D, int PASS, int MMA>
 __global__ void __launch_bounds__(pass_threads<PASS>, blocks_min<D, PASS>)
     attention_backward_tiles(const struct cuda_attention attention)
 {
-    if constexpr (!tile_compiled<T, WIDE>) {
+    if constexpr (!tile_compiled<T, MMA>) {
         __trap();
     } else if constexpr (PASS == AT_ONCE) {
         DYN_SHARED(unsigned char, shared);
@@ -505,39 +519,42 @@ __global__ void __launch_bounds__(pass_threads<PASS>, blocks_min<D, PASS>)
         const int tiles = (attention.time + own_rows<PASS> - 1) / own_rows<PASS>;
         for (int own = (int)blockIdx.x * tiles;
              own < attention.samples * attention.kv_heads * tiles;) {
-            gradients_make<T, D, PASS, WIDE>(attention, shared, own);
+            gradients_make<T, D, PASS, MMA>(attention, shared, own);
             __syncthreads(); /* the tile is stored */
             own++;
             own += own % tiles == 0 ? ((int)gridDim.x - 1) * tiles : 0; /* to the next head */
         }
     } else {
         DYN_SHARED(unsigned char, shared);
-        gradients_make<T, D, PASS, WIDE>(attention, shared, (int)blockIdx.x);
+        gradients_make<T, D, PASS, MMA>(attention, shared, (int)blockIdx.x);
     }
 }
 
 /* ---- host side ---- */
 
-template <typename T, int PASS, bool WIDE>
+template <typename T, int PASS, int MMA>
 static attention_kernel backward_kernel_of(int32_t head_size)
 {
     return attention_by_size(head_size, [](auto size) -> attention_kernel {
-        if constexpr (backward_exists<size(), PASS, WIDE>)
-            return attention_backward_tiles<T, size(), PASS, WIDE>;
+        if constexpr (backward_exists<size(), PASS, MMA>)
+            return attention_backward_tiles<T, size(), PASS, MMA>;
         return NULL; /* the host side asks for none */
     });
 }
 
 template <int PASS>
-static attention_kernel backward_kernel_by(enum dtype dtype, bool wide, int32_t head_size)
+static attention_kernel backward_kernel_by(const struct cuda_attention &attention)
 {
-    if (dtype == DTYPE_BF16)
-        return backward_kernel_of<__nv_bfloat16, PASS, true>(head_size);
+    const int32_t size = attention.head_size;
+    if (attention.q.of.dtype == DTYPE_BF16)
+        return backward_kernel_of<__nv_bfloat16, PASS, MMA_K16>(size);
+    if (attention.half_sums)
+        return backward_kernel_of<__half, PASS, MMA_HALF_SUMS>(size);
     if constexpr (PASS != AT_ONCE) {
-        if (!wide)
-            return backward_kernel_of<__half, PASS, false>(head_size);
+        if (!attention.tensor_k16)
+            return backward_kernel_of<__half, PASS, MMA_K8>(size);
     }
-    return backward_kernel_of<__half, PASS, true>(head_size);
+    return backward_kernel_of<__half, PASS, MMA_K16>(size);
 }
 
 template <int PASS> static size_t backward_shared_bytes(int32_t head_size, int32_t stages)
@@ -560,8 +577,7 @@ template <int PASS>
 static cudaError_t backward_launch(cudaStream_t stream, const struct cuda_attention *attention)
 {
     const struct attention_instance instance = {
-        backward_kernel_by<PASS>(attention->q.of.dtype, attention->tensor_k16,
-                                 attention->head_size),
+        backward_kernel_by<PASS>(*attention),
         backward_shared_bytes<PASS>(attention->head_size, attention->stages)};
     return attention_launch(stream, instance, TILE_ROWS,
                             PASS == BY_QUERIES ? attention->heads : attention->kv_heads,

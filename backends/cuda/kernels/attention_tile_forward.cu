@@ -5,11 +5,12 @@
  * adds zeros.
  *
  * While scores are computed from a tile of keys, its values are in flight; while values are added
- * up, the next keys are.  Scores, maxima and sums are fp32.  Weights are relative to the running
- * maximum when they are rounded to 16 bits, and dropout's scale is applied with the sum, at the
- * end, so that they are at most 1.  Tiles beyond the diagonal are never touched.  Queries may begin
- * at a position, for prefilling a key-value cache.  The last blocks of a head, which have the most
- * work, start first; no block depends on another one's result.
+ * up, the next keys are.  Scores, maxima and sums are fp32; with half_sums the sums of 32 products
+ * are fp16, and fp32 sums add these up.  Weights are relative to the running maximum when they are
+ * rounded to 16 bits, and dropout's scale is applied with the sum, at the end, so that they are at
+ * most 1.  Tiles beyond the diagonal are never touched.  Queries may begin at a position, for
+ * prefilling a key-value cache.  The last blocks of a head, which have the most work, start first;
+ * no block depends on another one's result.
  *
  * Shared memory: 3 tiles, (D + 8) 384 bytes: 15, 27, 39, 51, 99 KiB for D = 32, 64, 96, 128, 256.
  * On a multiprocessor of sm_86 that leaves room for 4 blocks (limited by registers), 3, 2, 1 and 1:
@@ -24,8 +25,10 @@
 template <int D, int WARPS>
 constexpr size_t forward_shared_bytes = (tile_elements<D, WARPS * TILE_WARP_ROWS> +
                                          2 * tile_elements<D, TILE_ROWS>)*sizeof(uint16_t);
-/* Head sizes that eight warps are compiled for: GPT-2's and the largest; none before sm_80. */
-template <int D, bool WIDE> constexpr bool forward_has_eight = WIDE && (D == 64 || D == 128);
+/* Head sizes that eight warps are compiled for: GPT-2's and the largest; none before sm_80, and
+ * none with fp16 sums, which take more registers. */
+template <int D, int MMA>
+constexpr bool forward_has_eight = MMA == MMA_K16 && (D == 64 || D == 128);
 /* Fragments of a warp's queries that stay in registers: with eight warps there is no room for them.
  */
 template <int D, int WARPS> constexpr int forward_held = WARPS == 8 ? 1 : tile_held_fragments<D>;
@@ -114,11 +117,11 @@ DEVICE void lse_write(const struct cuda_attention &attention, const struct forwa
     }
 }
 
-template <typename T, int D, bool WIDE, int WARPS>
+template <typename T, int D, int MMA, int WARPS>
 __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS>)
     attention_forward_tiles(const struct cuda_attention attention)
 {
-    if constexpr (tile_compiled<T, WIDE>) {
+    if constexpr (tile_compiled<T, MMA>) {
         DYN_SHARED(T, shared);
         constexpr int queries = WARPS * TILE_WARP_ROWS, threads = WARPS * WARP_LANES;
         T *q = shared, *k = q + tile_elements<D, queries>, *v = k + tile_elements<D, TILE_ROWS>;
@@ -168,7 +171,7 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
             if (key == place.start)
                 tile_hold<T, D>(held, q + warp_row * tile_stride<D>);
             float score[KEY_TILES][4];
-            tile_scores<T, D, KEY_TILES, WIDE>(score, held, q + warp_row * tile_stride<D>, k);
+            tile_scores<T, D, KEY_TILES, MMA>(score, held, q + warp_row * tile_stride<D>, k);
             cp_async_wait<0>();
             __syncthreads(); /* the values have arrived, and the keys are no longer read */
             tile_advance(&keys, TILE_ROWS, TILE_ROWS - back);
@@ -184,7 +187,7 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
             if (attention.threshold != 0)
                 weights_drop(score, tile_kept_by_query<KEY_TILES>(attention, mask,
                                                                   place.query + warp_row, key));
-            tile_add<T, D, KEY_TILES, WIDE>(result, score, v);
+            tile_add<T, D, KEY_TILES, MMA>(result, score, v);
         }
         sum[0] = cuda_lanes_sum<4>(sum[0]);
         sum[1] = cuda_lanes_sum<4>(sum[1]);
@@ -202,17 +205,17 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
 
 /* ---- host side ---- */
 
-template <typename T, bool WIDE>
+template <typename T, int MMA>
 static struct attention_instance forward_instance_of(int32_t head_size, int32_t warps)
 {
     return attention_by_size(head_size, [&](auto size) -> attention_instance {
-        if constexpr (forward_has_eight<size(), WIDE>) {
+        if constexpr (forward_has_eight<size(), MMA>) {
             if (warps == 8)
-                return {attention_forward_tiles<T, size(), WIDE, 8>,
+                return {attention_forward_tiles<T, size(), MMA, 8>,
                         forward_shared_bytes<size(), 8>};
         }
-        if constexpr (WIDE || size() <= CUDA_ATTENTION_HEAD_SIZE_SMALL)
-            return {attention_forward_tiles<T, size(), WIDE, TILE_WARPS>,
+        if constexpr (MMA == MMA_K16 || size() <= CUDA_ATTENTION_HEAD_SIZE_SMALL)
+            return {attention_forward_tiles<T, size(), MMA, TILE_WARPS>,
                     forward_shared_bytes<size(), TILE_WARPS>};
         return {NULL, 0}; /* the host side asks for none */
     });
@@ -236,9 +239,10 @@ extern "C" cudaError_t cuda_launch_attention_forward_tiles(cudaStream_t stream,
                                                            const struct cuda_attention *attention)
 {
     const auto instance_of = attention->q.of.dtype == DTYPE_BF16
-                                 ? forward_instance_of<__nv_bfloat16, true>
-                             : attention->tensor_k16 ? forward_instance_of<__half, true>
-                                                     : forward_instance_of<__half, false>;
+                                 ? forward_instance_of<__nv_bfloat16, MMA_K16>
+                             : attention->half_sums  ? forward_instance_of<__half, MMA_HALF_SUMS>
+                             : attention->tensor_k16 ? forward_instance_of<__half, MMA_K16>
+                                                     : forward_instance_of<__half, MMA_K8>;
     return attention_launch(stream, instance_of(attention->head_size, attention->warps),
                             attention->warps * TILE_WARP_ROWS, attention->heads,
                             attention->warps * WARP_LANES, attention);

@@ -146,12 +146,8 @@ DEVICE void step_add_half(float (&sum)[4][8][4], const T *a_tile, const T *b_til
                     mma_m16n8k16_half(part[i][n], a[k][i], b[2 * n], b[2 * n + 1]);
         }
         UNROLLED(i, 4) {
-            UNROLLED(n, 2) {
-                __half value[4];
-                memcpy(static_cast<void *>(value), part[i][n], sizeof value);
-                UNROLLED(e, 4)
-                    sum[i][2 * j + n][e] += to_float(value[e]);
-            }
+            UNROLLED(n, 2)
+                half_sums_add<false>(sum[i][2 * j + n], part[i][n]);
         }
     }
 }

@@ -15,14 +15,18 @@ struct chat_pair {
     const char *question, *more, *answer, *name;
 };
 
-static const struct chat_pair pairs[] = {{"instruction", "input", "output", "Alpaca"},
-                                         {"instruction", "context", "response", "Dolly"},
-                                         {"prompt", "", "completion", "prompt and completion"},
-                                         {"prompt", "", "response", "prompt and response"},
-                                         {"query", "", "response", "query and response"},
-                                         {"question", "", "answer", "question and answer"},
-                                         {"problem", "", "solution", "problem and solution"},
-                                         {"input", "", "output", "input and output"}};
+static const struct chat_pair pairs[] = {
+    {"instruction", "input", "output", "Alpaca"},
+    {"instruction", "context", "response", "Dolly"},
+    {"prompt", "", "completion", "prompt and completion"},
+    {"prompt", "", "response", "prompt and response"},
+    {"query", "", "response", "query and response"},
+    {"question", "context", "answer", "question and answer"},
+    {"question", "context", "response", "question and response"},
+    {"prompt", "", "chosen", "prompt and chosen"},
+    {"instruction", "input", "chosen", "instruction and chosen"},
+    {"problem", "", "solution", "problem and solution"},
+    {"input", "", "output", "input and output"}};
 
 /* A record that is being read. */
 struct reading {
@@ -102,6 +106,14 @@ static const struct chat_pair *pair_find(const json_t *root, json_type type)
     return NULL;
 }
 
+/* Returns true if the messages under a name are the end of a conversation, whose beginning is in
+ * another list. */
+static bool is_rest(const json_t *root, const char *key)
+{
+    const char *role = json_string_value(first_get(json_object_get(root, key), "role"));
+    return role != NULL && strcmp(role, "assistant") == 0 && pair_find(root, JSON_ARRAY) != NULL;
+}
+
 void chat_form_find(const json_t *root, const char *field, struct chat_form *out)
 {
     *out = (struct chat_form){.kind = CHAT_FORM_NONE};
@@ -111,7 +123,7 @@ void chat_form_find(const json_t *root, const char *field, struct chat_form *out
     else if (list_find(root, field, "from", out->key))
         out->kind = CHAT_FORM_SHAREGPT;
     if (out->kind != CHAT_FORM_NONE && strcmp(out->key, "prompt") != 0 &&
-        strcmp(out->key, "completion") != 0)
+        strcmp(out->key, "completion") != 0 && (field != NULL || !is_rest(root, out->key)))
         return;
     out->kind = CHAT_FORM_NONE;
     if (field == NULL && (out->pair = pair_find(root, JSON_ARRAY)) != NULL)
@@ -161,12 +173,55 @@ static const char *key_set(const json_t *object, const char *const *keys)
     return *keys;
 }
 
+/* Names of texts that are the system's message. */
+static const char *const system_names[] = {"system", "system_prompt", NULL};
+
+/* Returns true for a field that a record of a form is read by. */
+static bool is_read(const struct chat_form *form, const char *key)
+{
+    const char *const names[] = {form->key,
+                                 form->pair != NULL ? form->pair->question : "",
+                                 form->pair != NULL ? form->pair->more : "",
+                                 form->pair != NULL ? form->pair->answer : "",
+                                 "history",
+                                 "tools",
+                                 "weight",
+                                 system_names[0],
+                                 system_names[1]};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i], key) == 0)
+            return form->kind != CHAT_FORM_TEXT || i == 0;
+    return false;
+}
+
+char *chat_form_unused(const struct chat_form *form, const json_t *root,
+                       char out[static CHAT_UNUSED_BYTES])
+{
+    const char *key = NULL;
+    json_t *value = NULL;
+    out[0] = '\0';
+    json_object_foreach((json_t *)root, key, value) /* changes nothing */
+    {
+        const size_t used = strlen(out);
+        if (is_set(value) && !is_read(form, key))
+            snprintf(out + used, CHAT_UNUSED_BYTES - used, "%s%.40s",
+                     used == 0 ? "; not used: " : ", ", key);
+    }
+    return out;
+}
+
 static bool root_check(const struct reading *reading)
 {
     static const char *const keys[] = {
-        "functions", "function_call",        "images", "image", "videos",
-        "audios",    "chat_template_kwargs", NULL};
+        "functions", "function_call",        "images",           "image", "videos",
+        "audios",    "chat_template_kwargs", "preferred_output", NULL};
+    /* What KTO's data call bad answers. */
+    static const char *const labels[] = {"label", "kto_tag"};
     const char *key = key_set(reading->root, keys);
+    for (size_t i = 0; i < sizeof labels / sizeof labels[0] && key == NULL; i++)
+        if (json_is_false(json_object_get(reading->root, labels[i])))
+            return refuse(reading,
+                          TEXT(96, "\"%s\" is false: its answer is not to be learned", labels[i]));
     const json_t *weight = json_object_get(reading->root, "weight");
     const bool is_pair = reading->reader->form.kind == CHAT_FORM_PAIR;
     if (key == NULL && json_is_number(weight) && json_number_value(weight) != 1.0)
@@ -193,9 +248,9 @@ static json_t *message_refuse(const struct reading *reading, const char *text)
 static const char *message_key(const struct reading *reading, const json_t *message,
                                enum chat_role role)
 {
-    static const char *const keys[] = {"function_call", "reasoning", "thinking", "prefix",
-                                       "refusal",       "audio",     "images",   "image",
-                                       "videos",        "audios",    NULL};
+    static const char *const keys[] = {"function_call", "reasoning",    "thinking", "prefix",
+                                       "refusal",       "audio",        "images",   "image",
+                                       "videos",        "train_detail", "audios",   NULL};
     static const char *const switches[] = {"train", "training",
                                            "loss"}; /* other programs' weight */
     const char *key = key_set(message, keys);
@@ -433,7 +488,7 @@ static bool pair_add(struct reading *reading, const struct chat_pair *pair)
 static bool system_add(struct reading *reading)
 {
     const char *name =
-        is_set(json_object_get(reading->root, "system")) ? "system" : "system_prompt";
+        system_names[is_set(json_object_get(reading->root, system_names[0])) ? 0 : 1];
     const json_t *field = json_object_get(reading->root, name);
     const char *first = json_string_value(first_get(reading->messages, "role"));
     const bool has_one = first != NULL && strcmp(first, "system") == 0;

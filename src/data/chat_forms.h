@@ -11,6 +11,7 @@ struct chat_pair;
 #define CHAT_KEY_BYTES 64
 #define CHAT_FORM_BYTES 160
 #define CHAT_REASON_BYTES 512
+#define CHAT_UNUSED_BYTES 256
 
 enum chat_form_kind {
     CHAT_FORM_NONE,
@@ -32,6 +33,10 @@ struct chat_form {
 void chat_form_find(const json_t *root, const char *field, struct chat_form *out);
 /* "Alpaca (instruction, input, output)"; returns `out`. */
 char *chat_form_text(const struct chat_form *form, char out[static CHAT_FORM_BYTES]);
+/* "; not used: id, source": the fields of a record, an object, that say something and are not read;
+ * "" without any.  Returns `out`. */
+char *chat_form_unused(const struct chat_form *form, const json_t *root,
+                       char out[static CHAT_UNUSED_BYTES]);
 
 /* How records are read. */
 struct chat_reader {

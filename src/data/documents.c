@@ -678,10 +678,11 @@ static enum gt_status conversation_parse(struct documents *documents, const char
         return GT_OK;
     const enum gt_status status =
         chat_record_render(reader, root, &documents->conversation, documents->reason);
-    json_decref(root);
     if (is_first && reader->form.kind != CHAT_FORM_NONE && !documents->spec.quiet)
-        log_note("%s: conversations in the form %s", input_info_get(documents->input)->label,
-                 chat_form_text(&reader->form, (char[CHAT_FORM_BYTES]){0}));
+        log_note("%s: conversations in the form %s%s", input_info_get(documents->input)->label,
+                 chat_form_text(&reader->form, (char[CHAT_FORM_BYTES]){0}),
+                 chat_form_unused(&reader->form, root, (char[CHAT_UNUSED_BYTES]){0}));
+    json_decref(root);
     out->text = documents->conversation.text;
     out->count = documents->conversation.count;
     return status;

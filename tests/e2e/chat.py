@@ -462,12 +462,16 @@ def fields():
                ("tool_calls", [{"id": 1}]), ("function_call", {"name": "f"}), ("name", "Bob"), ("reasoning_content", "hm"), ("thinking", "hm"), ("train", False))},
            "weight": {"messages": [ask, {**answer, "weight": 0.5}]}, "image_url": {"messages": [
                message("user", [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "x"}}]), answer]},
+           "train_detail": {"messages": [ask, {**answer, "train_detail": [{}]}]},
+           "label": {"messages": [ask, answer], "label": False}, "kto_tag": {"messages": [ask, answer], "kto_tag": False},
            **{role: {"messages": [ask, message(role, "x"), answer]} for role in ("tool", "function", "developer")}}
     for key, line in bad.items():
         good = json.dumps({"messages": [ask, answer], "id": 7, "source": "x", "tools": [], "weight": 1})
         done = prepare("bad", "--chat=chatml", write("bad.jsonl", good + "\n" + json.dumps(line) + "\n"))
         check(f"{key} is refused", done.returncode == 2 and "bad.jsonl: line 2: " in done.stderr and f'"{key}"' in done.stderr
               and not os.path.exists("bad"), done.stderr)
+    done = prepare("bad", "--chat=chatml", write("bad.jsonl", json.dumps({"input": {"messages": [ask]}, "preferred_output": [answer]})))
+    check("a pair of answers without its question is refused", done.returncode == 2 and '"preferred_output"' in done.stderr, done.stderr)
     done = prepare("skips", "--chat=chatml", "--bad-lines=skip", "--val-fraction=0", "--block-size=64",
                    write("bad.jsonl", good + "\n" + "".join(json.dumps(line) + "\n" for line in bad.values())))
     check("such lines are skipped and counted", done.returncode == 0 and f"{len(bad)} bad lines left out" in done.stderr
@@ -492,7 +496,10 @@ def forms():
              "Dolly (instruction, context, response)": ({"instruction": "say hi", "context": "", "response": "it's hi", "category": "x"}, one),
              "prompt and completion (prompt, completion)": ({"prompt": "say hi", "completion": "it's hi"}, one),
              "prompt and completion (lists of messages)": ({"prompt": one[:1], "completion": one[1:]}, one),
-             "question and answer (question, answer)": ({"question": "say hi", "answer": "it's hi"}, one)}
+             "prompt and chosen (lists of messages); not used: rejected": ({"prompt": one[:1], "chosen": one[1:], "rejected": one[1:]}, one),
+             "messages (chosen); not used: prompt, rejected": ({"prompt": "say hi", "chosen": one, "rejected": one}, one),
+             "question and answer (question, context, answer); not used: reasoning\n": (
+                 {"question": "say", "context": "hi", "answer": "it's hi", "reasoning": "hm", "note": ""}, [message("user", "say\n\nhi"), one[1]])}
     words = ["--chat", "--val-fraction=0", "--block-size=64"]
     for name, (line, wanted) in lines.items():
         given = write("form.jsonl", json.dumps(line) + "\n\n")
@@ -501,7 +508,7 @@ def forms():
               and Tokens("form", "train").conversations() == [rendered("chatml", wanted)], done.stderr)
         done = prepare("form", *words, write("mixed.jsonl", json.dumps(line) + "\n" + json.dumps({"query": "a", "response": "b"}) + "\n"))
         check(f"{name}: another form after it", done.returncode == 2 and "mixed.jsonl: line 2: this record has the form query and response" in done.stderr
-              and f"the first one {name}" in done.stderr and "separately" in done.stderr, done.stderr)
+              and "the first one " + name.split(";")[0] in done.stderr and "separately" in done.stderr, done.stderr)
         if name.startswith("messages"):
             done = prepare("form", *words, "--system=be brief", given)
             check(f"{name}: --system", Tokens("form", "train").conversations() == [rendered("chatml", brief)], done.stderr)

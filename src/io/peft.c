@@ -17,6 +17,11 @@
 
 #define RANK_MAX 4096 /* as in keys.def */
 #define MATCH_STEPS_MAX 100000
+/* What to do with an adapter that cannot be read. */
+#define MERGE                                                                             \
+    "; PEFT merges it into its base, which --init_from reads: python3 -c 'from peft "     \
+    "import AutoPeftModelForCausalLM as A; A.from_pretrained(\"IN\").merge_and_unload()." \
+    "save_pretrained(\"OUT\")'"
 
 enum gt_status peft_config_make(const struct model_config *config, const char *base, json_t **out)
 {
@@ -90,8 +95,8 @@ static enum gt_status fields_check(const json_t *root, const char *source)
             fine = fine || strcmp(name, known[i]) == 0;
         if (!fine)
             return FAIL(GT_UNSUPPORTED,
-                        "%s: field \"%.64s\": %s: adapters with it are not supported", source, name,
-                        JSON_SHORT_TEXT(value));
+                        "%s: field \"%.64s\": %s: adapters with it are not supported" MERGE, source,
+                        name, JSON_SHORT_TEXT(value));
     }
     return GT_OK;
 }
@@ -124,7 +129,7 @@ static enum gt_status pattern_check(const json_t *root, const char *source, cons
         if (!json_is_number(value) || json_number_value(value) != all)
             return FAIL(
                 GT_UNSUPPORTED,
-                "%s: field \"%s\": \"%.64s\": %s is not supported; only %g, as for the rest, is",
+                "%s: field \"%s\": \"%.64s\": %s is not supported; only %g, as for the rest, is" MERGE,
                 source, name, layer, JSON_SHORT_TEXT(value), all);
     }
     return GT_OK;
@@ -152,11 +157,12 @@ enum gt_status peft_config_parse(const json_t *root, const char *source, struct 
     TRY(json_get_string(root, source, "peft_type", &type));
     if (strcmp(type, "LORA") != 0)
         return FAIL(GT_UNSUPPORTED,
-                    "%s: field \"peft_type\": \"%.32s\" is not supported; only LORA is", source,
-                    type);
+                    "%s: field \"peft_type\": \"%.32s\" is not supported; only LORA is" MERGE,
+                    source, type);
     if (bias != NULL && !is_text(bias, "none"))
-        return FAIL(GT_UNSUPPORTED, "%s: field \"bias\": %s is not supported; only \"none\" is",
-                    source, JSON_SHORT_TEXT(bias));
+        return FAIL(GT_UNSUPPORTED,
+                    "%s: field \"bias\": %s is not supported; only \"none\" is" MERGE, source,
+                    JSON_SHORT_TEXT(bias));
     TRY(base_name_read(root, source, base));
     TRY(json_get_int(root, source, "r", 1, RANK_MAX, &rank));
     TRY(json_get_real(root, source, "lora_alpha", &out->alpha));
@@ -299,7 +305,7 @@ enum gt_status peft_config_targets(const json_t *root, const char *source,
         return FAIL(
             GT_UNSUPPORTED,
             "%s: fields \"target_modules\", \"exclude_modules\" and \"layers_to_transform\": they choose %s in some "
-            "blocks or places only; supported are adapters of all layers of a kind",
+            "blocks or places only; supported are adapters of all layers of a kind" MERGE,
             source, peft_targets_words(words, chosen & left));
     *out = chosen;
     return GT_OK;

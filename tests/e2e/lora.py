@@ -195,6 +195,8 @@ def leaves():
         changed({**config, field: value})
         for done in (run("x", "--init_from=./changed", "--backend=cpu"), export("changed", "hf", "y")):
             check(done.returncode == 2 and len(error_lines(done)) == 1, f"{field}={value}: {done.returncode} {done.stderr}")
+            if field in ("use_dora", "rank_pattern", "modules_to_save", "bias", "peft_type", "layers_to_transform"):
+                check("merge_and_unload()" in done.stderr, f"{field}={value}: what to do: {done.stderr}")
     for fields in ({"target_modules": ".*(q_proj|v_proj|up_proj|down_proj)"}, {"use_rslora": True, "lora_alpha": 4},
                    {"target_modules": ["self_attn.q_proj", "v_proj", "mlp.up_proj", "down_proj"], "layers_to_transform": [0, 1, 2]}):
         changed({**config, **fields})

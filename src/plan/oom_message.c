@@ -40,6 +40,11 @@
 #define NCCL "NCCL had no room for its buffers, which lie outside of PyTorch's memory."
 #define LLMC "llm.c allocates everything at its start; its log lists the parts."
 #define BLOCK "A block of this device may have 4 GiB at most, however much is free."
+#define XLA "JAX and TensorFlow take most of a card at their start, so free memory says little."
+#define GGML "llama.cpp and Ollama allocate the whole model at once."
+#define SERVER "vLLM reserves a share of the card for its cache: gpu_memory_utilization."
+#define PAGING "The host's memory and Windows' paging file ran out, not the card's memory."
+#define HOST "The host's memory ran out, not the card's."
 #define KILLED                                                                    \
     "The host's memory ran out, not the card's, unless somebody sent signal 9;\n" \
     "  if it did, dmesg has the line \"Out of memory: Killed process\"."
@@ -69,6 +74,13 @@ static const struct form {
     {SIZES, OOM_CPU, "DefaultCPUAllocator: not enough memory: you tried to allocate ", NULL, NULL},
     {SIZES, OOM_CPU, "Torch: not enough memory: you tried to allocate ", NULL, NULL},
     {SIZES, OOM_NCCL, "NCCL WARN Failed to CUDA ", " bytes", NCCL},
+    {SIZES, OOM_OTHER, "ut of memory while trying to allocate ", NULL, XLA},
+    {SIZES, OOM_OTHER, "ran out of memory trying to allocate ", NULL, XLA},
+    {SIZES, OOM_OTHER, "MUSA out of memory. Tried to allocate ", NULL, NULL},
+    {SIZES, OOM_CPU, "Unable to allocate ", " for an array with shape", NULL},
+    {SIZES, OOM_OTHER, "allocating ", " MiB on device", GGML},
+    {SIZES, OOM_METAL, "[metal::malloc] Attempting to allocate ", " bytes", NULL},
+    {SIZES, OOM_HOST, "memory allocation of ", " bytes failed", HOST},
     {PLAIN, OOM_CUDA, "OutOfMemoryError", NULL, NULL},
     {PLAIN, OOM_CUDA, "CUDA out of memory", NULL, NULL},
     {PLAIN, OOM_HIP, "HIP out of memory", NULL, NULL},
@@ -99,6 +111,22 @@ static const struct form {
     {PLAIN, OOM_CUDA, "[CUDA ERROR] at file ", "out of memory", LLMC},
     {PLAIN, OOM_CUDA, "[cuBLAS ERROR]: 3 ", NULL, LLMC},
     {PLAIN, OOM_METAL, "Command buffer execution failed: Insufficient Memory", NULL, NULL},
+    {PLAIN, OOM_METAL, "kIOGPUCommandBufferCallbackErrorOutOfMemory", NULL, NULL},
+    {PLAIN, OOM_OTHER, "OOM when allocating tensor", NULL, XLA},
+    {PLAIN, OOM_OTHER, "RESOURCE_EXHAUSTED", NULL, XLA},
+    {PLAIN, OOM_OTHER, "No available memory for the cache blocks", NULL, SERVER},
+    {PLAIN, OOM_OTHER, "desired GPU memory utilization", NULL, SERVER},
+    {PLAIN, OOM_OTHER, "available KV cache memory", NULL, SERVER},
+    {PLAIN, OOM_CUDA, "CUDA error 2 at ", "out of memory", NULL},
+    {PLAIN, OOM_CUDA, "CUDA Error: out of memory", NULL, NULL},
+    {PLAIN, OOM_OTHER, "ErrorOutOfDeviceMemory", NULL, NULL},
+    {PLAIN, OOM_OTHER, "There is not enough GPU video memory available", NULL, NULL},
+    {PLAIN, OOM_OTHER, "MEM_OBJECT_ALLOCATION_FAILURE", NULL, NULL},
+    {KILL, OOM_HOST, "[WinError 1455]", NULL, PAGING},
+    {KILL, OOM_HOST, "std::bad_alloc", NULL, HOST},
+    {PLAIN, OOM_HOST, "model requires more system memory", NULL, HOST},
+    {KILL, OOM_HOST, "Cannot allocate memory", NULL, HOST},
+    {KILL, OOM_HOST, "MemoryError", NULL, HOST},
     {KILL, OOM_HOST, "exitcode~-9", NULL, KILLED},
     {KILL, OOM_HOST, "exit code~-9", NULL, KILLED},
     {KILL, OOM_HOST, "return code~-9", NULL, KILLED},
@@ -106,6 +134,8 @@ static const struct form {
     {KILL, OOM_HOST, "Exit Code~137", NULL, KILLED},
     {KILL, OOM_HOST, "exit status~137", NULL, KILLED},
     {KILL, OOM_HOST, "SIGKILL", NULL, KILLED},
+    {KILL, OOM_HOST, "oom-kill event", NULL, KILLED},
+    {KILL, OOM_HOST, "oom_kill event", NULL, KILLED},
     {KILL, OOM_HOST, "signal 9", NULL, KILLED},
     {KILL, OOM_HOST, "signal: Killed", NULL, KILLED},
     {KILL, OOM_HOST, "Killed", NULL, KILLED},
@@ -125,6 +155,7 @@ const struct oom_allocator_info oom_allocators[] = {
     [OOM_METAL] = {"Metal", NULL, false, false},
     [OOM_CPU] = {"CPU", NULL, false, true},
     [OOM_NCCL] = {"NCCL", "cuda", false, false},
+    [OOM_OTHER] = {"another framework", NULL, false, false},
     [OOM_HOST] = {"host", NULL, false, false},
 };
 
@@ -397,6 +428,10 @@ static const struct {
     {offsetof(struct oom_message, tried), "[Tt]ried to allocate " AMOUNT},
     {offsetof(struct oom_message, tried), "Requested ?: ?" AMOUNT},
     {offsetof(struct oom_message, tried), "Failed to CUDA [a-z ]*" AMOUNT},
+    {offsetof(struct oom_message, tried), "ing to allocate " AMOUNT},
+    {offsetof(struct oom_message, tried), "Unable to allocate " AMOUNT},
+    {offsetof(struct oom_message, tried), "allocating " AMOUNT},
+    {offsetof(struct oom_message, tried), "memory allocation of " AMOUNT},
     {offsetof(struct oom_message, total), "total capaci?ty of " AMOUNT},
     {offsetof(struct oom_message, total), AMOUNT " total capacity"},
     {offsetof(struct oom_message, total), "Device limit ?: ?" AMOUNT},

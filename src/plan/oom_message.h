@@ -4,7 +4,8 @@
  * The text may be the line alone, a line wrapped by a mail program or a logger, or a log with a
  * traceback around it, made plain by oom_text_plain().  It is not trusted: reading is bounded, and
  * anything that does not look like an amount stays unknown.  Messages of drivers, libraries, NCCL,
- * llm.c and a killed process have no sizes; they are recognised.
+ * llm.c, JAX, TensorFlow, llama.cpp, vLLM and a killed process have one size or none; they are
+ * recognised.
  *
  * nanoGPT under torch.amp.autocast creates a few kinds of large tensors whose sizes follow from the
  * configuration.  A tensor matches if its size, rounded as PyTorch's allocator rounds, prints as
@@ -44,6 +45,7 @@ enum oom_allocator {
     OOM_METAL,
     OOM_CPU,
     OOM_NCCL,
+    OOM_OTHER, /* JAX, TensorFlow, llama.cpp, vLLM, ... */
     OOM_HOST
 };
 

@@ -115,6 +115,14 @@ static const struct form forms[] = {
     {"n1:30:31 [3] include/alloc.h:178 NCCL WARN Cuda failure 2 'out of memory'\n\n"
      "n1:30:31 [3] include/alloc.h:185 NCCL WARN Failed to CUDA calloc async 6291456 bytes",
      OOM_NCCL, -1, 6291456.0, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
+    {"XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 12884901888 bytes.",
+     OOM_OTHER, -1, 12.0 * GIB, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
+    {"Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.00GiB (rounded to 2147483648)",
+     OOM_OTHER, -1, 2.0 * GIB, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
+    {"alloc_buffer: allocating 12288.00 MiB on device 0: cudaMalloc failed: out of memory",
+     OOM_OTHER, 0, 12.0 * GIB, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
+    {"numpy.core._exceptions._ArrayMemoryError: Unable to allocate 7.50 GiB for an array with shape (9,)",
+     OOM_CPU, -1, 7.5 * GIB, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
 };
 
 /* Messages without sizes. */
@@ -140,6 +148,12 @@ static const struct {
     {"command terminated with exit code 137", OOM_HOST},
     {"Out of memory: Killed process 4242 (python3)", OOM_HOST},
     {"step 0\nKilled", OOM_HOST},
+    {"OSError: [WinError 1455] The paging file is too small", OOM_HOST},
+    {"terminate called after throwing an instance of 'std::bad_alloc'", OOM_HOST},
+    {"slurmstepd: error: Detected 1 oom-kill event(s) in StepId=1.batch", OOM_HOST},
+    {"ResourceExhaustedError: OOM when allocating tensor with shape[32,1024,50257]", OOM_OTHER},
+    {"ValueError: No available memory for the cache blocks.", OOM_OTHER},
+    {"torch.OutOfMemoryError", OOM_CUDA},
 };
 
 static void amount_is(size_t form, const char *name, struct oom_amount amount, double expected)

@@ -72,12 +72,20 @@ static void momentum_check(const struct config *config)
                     config->max_iters / WARMUP_SHARE);
 }
 
-/* Notes that the rest of a resumed run, or all that a larger max_iters adds to it, stays at min_lr.
- */
+/* Returns true if a file says lr_decay_iters, and the command line max_iters alone. */
+static bool end_is_typed(const struct config *config)
+{
+    return config->origin[CONFIG_KEY_max_iters].line == 0 &&
+           config->origin[CONFIG_KEY_lr_decay_iters].line > 0;
+}
+
+/* Notes that the rest of a resumed run, or all that a larger max_iters adds to it or to a file's
+ * run, stays at min_lr. */
 static void extension_check(const struct config *config, int64_t iter)
 {
-    const bool extends = iter > 0 && config_key_was_set(config, CONFIG_KEY_max_iters) &&
-                         !config_key_was_set(config, CONFIG_KEY_lr_decay_iters);
+    const bool extends =
+        config_key_was_set(config, CONFIG_KEY_max_iters) &&
+        (iter > 0 ? !config_key_was_set(config, CONFIG_KEY_lr_decay_iters) : end_is_typed(config));
     if (iter > config->lr_decay_iters)
         log_note("iter %" PRId64 " is beyond lr_decay_iters=%" PRId64
                  ": the learning rate stays at min_lr=%g; --lr_decay_iters=%" PRId64
@@ -94,11 +102,9 @@ static void extension_check(const struct config *config, int64_t iter)
  * is hardly meant. */
 static bool ends_before_decay(const struct config *config)
 {
-    const struct config_origin *end = &config->origin[CONFIG_KEY_max_iters],
-                               *decay = &config->origin[CONFIG_KEY_lr_decay_iters];
-    const bool shortened = end->line == 0 && decay->line > 0;
-    return config_key_was_set(config, CONFIG_KEY_max_iters) &&
-           (decay->source == NULL || shortened) && config->max_iters < config->lr_decay_iters;
+    const bool unset = config->origin[CONFIG_KEY_lr_decay_iters].source == NULL;
+    return config_key_was_set(config, CONFIG_KEY_max_iters) && (unset || end_is_typed(config)) &&
+           config->max_iters < config->lr_decay_iters;
 }
 
 void schedule_check(const struct config *config, int64_t iter)

@@ -156,6 +156,10 @@ TEST(stays_at_the_lowest_rate)
 {
     struct config config = defaults_with(150, 5, 100);
     said(&config, 0, LOG_NOTE, NULL); /* a tail at min_lr may be wanted */
+    config.origin[CONFIG_KEY_lr_decay_iters].line =
+        3; /* a file's length was raised on the command line */
+    said(&config, 0, LOG_NOTE, "from iter 100 on, the learning rate stays at min_lr=6e-05");
+    config.origin[CONFIG_KEY_lr_decay_iters].line = 0;
     said(
         &config, 101, LOG_NOTE,
         "iter 101 is beyond lr_decay_iters=100: the learning rate stays at min_lr=6e-05; --lr_decay_iters=150 decays "

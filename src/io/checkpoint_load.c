@@ -336,10 +336,11 @@ static enum gt_status moments_check(const struct safetensors *file,
         const bool first = part == CHECKPOINT_M;
         if (first ? stored != DTYPE_F32 && stored != DTYPE_BF16 && stored != DTYPE_U8
                   : stored != dtype)
-            return FAIL(GT_DATA, "%s: tensor %s: field \"dtype\" is %s, expected %s", file->path,
-                        wanted.name,
-                        stored < DTYPE_COUNT ? dtype_safetensors_name(stored) : "of another kind",
-                        expected);
+            return FAIL(
+                GT_DATA, "%s: tensor %s: field \"dtype\" is %s, expected %s%s", file->path,
+                wanted.name,
+                stored < DTYPE_COUNT ? dtype_safetensors_name(stored) : "of another kind", expected,
+                stored == DTYPE_F16 ? "; --resume_state=False takes the weights alone" : "");
         dtype = stored;
         expected = dtype_safetensors_name(dtype);
     }
@@ -390,15 +391,56 @@ enum gt_status hf_layout_find(const struct safetensors *file, const struct param
     /* The file of adapters joins the base's as the last. */
     const bool of_base = tensor->adapter == ADAPTER_NONE || file->file_count == 0;
     if (!safetensors_find(file, name, &index))
-        return FAIL(GT_DATA, "%s: %s is missing; the model needs %s",
-                    of_base ? file->path : file->files[file->file_count - 1].path, tensor->name,
-                    wanted);
+        return FAIL(
+            GT_DATA, "%s: %s is missing; the model needs %s%s",
+            of_base ? file->path : file->files[file->file_count - 1].path, tensor->name, wanted,
+            strcmp(name, HF_HEAD) != 0 ? ""
+                                       : "; if its output layer is the token embedding, set "
+                                         "\"tie_word_embeddings\": true in config.json");
     const struct safetensors_tensor *entry = &file->tensors[index];
     if (!shape_fits(entry, tensor))
         return FAIL(GT_DATA, "%s: %s is %s; the model needs %s", safetensors_path(file, index),
                     tensor->name, SAFETENSORS_SHAPE_TEXT(entry->dims, entry->rank), wanted);
     *out_index = index;
     return GT_OK;
+}
+
+void hf_layout_name_unwrap(char name[static SAFETENSORS_NAME_MAX])
+{
+    static const char *const wrappers[] = {"_orig_mod.", "module.", "_fsdp_wrapped_module.",
+                                           "_checkpoint_wrapped_module.", "base_model."};
+    static const char *const wholes[] = {"model.model.", "model.transformer.", "model." HF_HEAD};
+    char *to = name;
+    for (const char *from = name; *from != '\0';) {
+        const size_t count = strcspn(from, ".") + (strchr(from, '.') != NULL);
+        bool wraps = false;
+        for (size_t i = 0; i < sizeof wrappers / sizeof wrappers[0]; i++)
+            wraps =
+                wraps || (strlen(wrappers[i]) == count && strncmp(from, wrappers[i], count) == 0);
+        if (!wraps)
+            memmove(to, from, count);
+        to += wraps ? 0 : count;
+        from += count;
+    }
+    *to = '\0';
+    for (size_t i = 0; i < sizeof wholes / sizeof wholes[0]; i++)
+        if (strncmp(name, wholes[i], strlen(wholes[i])) == 0)
+            memmove(name, name + strlen("model."), strlen(name + strlen("model.")) + 1);
+}
+
+void hf_layout_names_plain(struct safetensors *file)
+{
+    size_t index;
+    for (size_t i = 0; i < file->count; i++)
+        hf_layout_name_unwrap(file->tensors[i].name);
+    if (!safetensors_find(file, "embed_tokens.weight", &index))
+        return;
+    for (size_t i = 0; i < file->count; i++) {
+        char *name = file->tensors[i].name;
+        if (strcmp(name, HF_HEAD) != 0)
+            (void)snprintf(name, SAFETENSORS_NAME_MAX, "%s",
+                           TEXT(SAFETENSORS_NAME_MAX, "model.%s", name));
+    }
 }
 
 void hf_layout_part_keep(struct safetensors *file)
@@ -471,7 +513,7 @@ enum gt_status hf_layout_check(const struct safetensors *file, const struct mode
     }
     for (size_t i = 0; i < file->count; i++) {
         const char *name = file->tensors[i].name;
-        if (known[i] || strcmp(name, "lm_head.weight") == 0 || hf_layout_is_buffer(name))
+        if (known[i] || strcmp(name, HF_HEAD) == 0 || hf_layout_is_buffer(name))
             continue;
         return FAIL(GT_DATA,
                     "%s: tensor %s does not belong to a model of %d layers%s; if the rest is "

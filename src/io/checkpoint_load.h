@@ -43,6 +43,13 @@ enum gt_status checkpoint_load(const struct checkpoint *checkpoint,
 void checkpoint_array_tensor(const struct parameter_shape *tensor, enum checkpoint_array part,
                              struct parameter_shape *out);
 #define HF_PREFIX "transformer."
+#define HF_HEAD "lm_head.weight"
+/* Removes from a name what torch.compile(), DistributedDataParallel, FSDP, PEFT and Lightning add,
+ * wherever it is. */
+void hf_layout_name_unwrap(char name[static SAFETENSORS_NAME_MAX]);
+/* Gives all tensors the names in a model of transformers: without wrappers, and with the "model."
+ * that a model without an output layer lacks (AutoModel's). */
+void hf_layout_names_plain(struct safetensors *file);
 /* Finds `tensor` in `file`, whose names all have HF_PREFIX (save_pretrained of a GPT2LMHeadModel)
  * or all lack it (the hub's files).  The shapes must match, except that a position table may have
  * more rows.  Errors: GT_DATA with "FILE: h.3.attn.c_attn.weight is [768,2300]; the model needs

@@ -118,12 +118,24 @@ static enum gt_status tensors_compare(const struct safetensors *file, size_t a, 
     return GT_OK;
 }
 
+/* Names a tied output layer as the token embedding if the file has no other, as
+ * safetensors.torch.save_model() writes it. */
+static void head_rename(struct safetensors *file, size_t head, const struct parameter_shape *table)
+{
+    size_t index;
+    const bool prefixed = safetensors_find(file, HF_PREFIX "ln_f.weight", &index);
+    const char *name =
+        TEXT(SAFETENSORS_NAME_MAX, "%s%s", prefixed ? table->prefix : "", table->name);
+    if (!safetensors_find(file, name, &index))
+        (void)snprintf(file->tensors[head].name, SAFETENSORS_NAME_MAX, "%s", name);
+}
+
 /* Decides whether the output layer is the token embedding.  A head of the file that differs is
  * used, whatever tie_word_embeddings says, as in transformers 5 and llama.cpp; GPT-2's blocks here
  * have none.  One that is equal stays tied. */
 static enum gt_status head_choose(struct checkpoint *checkpoint)
 {
-    const struct safetensors *file = checkpoint->model;
+    struct safetensors *file = checkpoint->model;
     struct model_config *config = &checkpoint->config;
     struct parameter_shape table;
     size_t head, wte;
@@ -131,7 +143,9 @@ static enum gt_status head_choose(struct checkpoint *checkpoint)
     if (config->untied)
         return GT_OK;
     parameters_shape(config, PARAMETERS_WTE, &table);
-    if (!safetensors_find(file, "lm_head.weight", &head)) {
+    if (safetensors_find(file, HF_HEAD, &head) && checkpoint->rest.tied)
+        head_rename(file, head, &table);
+    if (!safetensors_find(file, HF_HEAD, &head)) {
         if (checkpoint->rest.tied)
             return GT_OK;
         return FAIL(GT_UNSUPPORTED,
@@ -169,6 +183,7 @@ static enum gt_status open_hf(struct checkpoint *checkpoint, const char *folder)
     TRY(file_stat_exists(path, &is_whole));
     TRY(is_whole ? safetensors_open(checkpoint, path, true, &checkpoint->model)
                  : safetensors_index_open(checkpoint, folder, &checkpoint->model));
+    hf_layout_names_plain(checkpoint->model);
     /* The text part of a Qwen3.5 may be alone, and have tensors that predict more tokens. */
     if (checkpoint->rest.is_part || arch_of(&checkpoint->config.shape) == arch_get(ARCH_qwen3_5))
         hf_layout_part_keep(checkpoint->model);

@@ -305,26 +305,6 @@ static enum gt_status zeros_add(struct safetensors *table, const char *prefix,
     return safetensors_find(table, entry.name, &index) ? GT_OK : safetensors_add(table, &entry);
 }
 
-/* Copies a name without the parts that torch.compile(), DistributedDataParallel and FSDP add,
- * wherever they are. */
-static void name_unwrap(char out[static SAFETENSORS_NAME_MAX], const char *name)
-{
-    static const char *const wrappers[] = {"_orig_mod.", "module.", "_fsdp_wrapped_module.",
-                                           "_checkpoint_wrapped_module."};
-    size_t used = 0;
-    while (*name != '\0') {
-        const size_t count = strcspn(name, ".") + (strchr(name, '.') != NULL);
-        bool wraps = false;
-        for (size_t i = 0; i < sizeof wrappers / sizeof wrappers[0]; i++)
-            wraps =
-                wraps || (strlen(wrappers[i]) == count && strncmp(name, wrappers[i], count) == 0);
-        for (size_t i = 0; !wraps && i < count && used < SAFETENSORS_NAME_MAX - 1; i++)
-            out[used++] = name[i];
-        name += count;
-    }
-    out[used] = '\0';
-}
-
 static enum gt_status model_read(const struct source *source, struct checkpoint *checkpoint)
 {
     const size_t parameters = parameters_count(&checkpoint->config);
@@ -336,7 +316,8 @@ static enum gt_status model_read(const struct source *source, struct checkpoint 
     TRY(safetensors_file_add(checkpoint->model, source->path));
     json_object_foreach(dict, name, value)
     {
-        name_unwrap(plain, name);
+        (void)snprintf(plain, sizeof plain, "%s", name);
+        hf_layout_name_unwrap(plain);
         if (!hf_layout_is_buffer(plain))
             TRY(tensor_add(source, checkpoint->model, plain, value));
     }

@@ -594,6 +594,14 @@ def heads():
         texts[name] = done.stdout, sampled.stdout
     check("heads: the embedding", texts["tied"] == texts["head-equal"] != texts["head-untied"], str(texts))
     check("heads: their own", texts["head-untied"] == texts["head-other"] == texts["head-shards"], str(texts))
+    # The names that safetensors.torch.save_model(), AutoModel, and wrappers save.
+    tensors = read_safetensors("tied/model.safetensors")
+    for name, rename in (("save_model()", lambda key: key.replace("model.embed_tokens", "lm_head")), ("AutoModel", lambda key: key[len("model."):]),
+                         ("wrappers", lambda key: "base_model.model._orig_mod." + key)):
+        shutil.copytree("tied", "renamed", dirs_exist_ok=True)
+        write_safetensors("renamed/model.safetensors", {rename(key): value for key, value in tensors.items()})
+        done = judged("renamed")
+        check(f"heads: names of {name}", done.returncode == 0 and done.stdout == texts["tied"][0], done.stdout + done.stderr)
     done = gpt_train("--init_from=head-other", "--out_dir=h", *RUN, *STILL)
     check("heads: trained", done.returncode == 0 and read_safetensors("h/model.safetensors")["lm_head.weight"] ==
           read_safetensors("head-other/model.safetensors")["lm_head.weight"], done.stderr)

@@ -9,8 +9,9 @@ OLMo 2, SmolLM3, Granite, Gemma 3, Qwen3.5 and mixtures, with fewer key-value he
 untied; with accumulation, clipping and weight decay:
   teacher   every step starts from the reference's weights and moments: each parameter's gradient, m, v and new weight
   shape     the same gradients if the micro-batch does not divide and loss chunks are small
-  free      gpt-train itself, six steps on its own: each loss, the gradient norms, and the saved weights
-  adapters  the same of six steps that train adapters (LoRA) of some or all layers; PEFT's losses too, of some models
+  free      gpt-train itself, four steps on its own: each loss, the gradient norms, and the saved weights
+  adapters  the same of steps that train adapters (LoRA) of some or all layers, of models whose adapters differ; PEFT's losses
+            too, of some
   dropout   the losses of a run do not depend on the micro-batch
   chunks    the first of these over 160 tokens, three chunks of Qwen3.5's delta net, and transformers' gradients
   epochs    three epochs of packed conversations with the defaults of fine-tuning, of Qwen3 and Qwen3.5: each update's
@@ -27,7 +28,7 @@ import random
 import subprocess
 import sys
 
-from checks import (BUILD, GPT_EXPORT, GPT_PREPARE, GPT_TRAIN, check, end, metrics, read, read_json, skip, tensors_read, tensors_write, write,
+from checks import (BUILD, GPT_EXPORT, GPT_PREPARE, GPT_TRAIN, LONG, check, end, metrics, read, read_json, skip, tensors_read, tensors_write, write,
                     write_json)
 
 try:
@@ -47,7 +48,7 @@ SEED = 20240611
 LAYERS, HEADS, CHANNELS, BLOCK, VOCAB, BATCH, ACCUMULATION = 2, 4, 64, 32, 97, 5, 2
 ORIGINAL = 16  # the context of rotary scalings
 RATE, DECAY, BETAS, EPSILON, CLIP = 1e-3, 0.1, (0.9, 0.95), 1e-8, 0.8
-STEPS = 6
+STEPS = 4
 GRADIENT_BOUND = LOSS_BOUND = 1e-5  # doc/numerics.md, the whole model
 WEIGHT_BOUND = 2e-5  # Adam divides by the root of v, which magnifies the rounding of small gradients
 PEFT = all(map(importlib.util.find_spec, ("transformers", "peft")))
@@ -651,7 +652,7 @@ def peft_losses(case, adapter, updates, rates, betas, decay, clip):
 
 
 def adapters(case, work, batches, targets):
-    """Ten steps of adapters, whose first values come from a run at rate 0: losses, norms and adapters."""
+    """Steps of adapters, whose first values come from a run at rate 0: losses, norms and adapters."""
     arguments = common_arguments(case) + ["--eval_iters=1", "--log_interval=1", "--lora_rank=3", "--lora_alpha=4",
                                           f"--lora_targets={targets}"]
     outs = [os.path.join(work, f"adapters-{kind}") for kind in ("new", "trained")]
@@ -718,6 +719,10 @@ MODERN = {
 }
 
 
+# Their layers are those of other models; CHECK_LONG=1 trains their adapters, too.
+NO_ADAPTERS = ("mistral", "wide-heads", "olmo2", "smollm3", "mixture", "norms-behind")
+
+
 def begin(case, folder, generator):
     """Writes the data and the first weights."""
     case.update(weights=initial_weights(case, generator), data=os.path.join(folder, "data"), model=os.path.join(folder, "model"))
@@ -735,7 +740,8 @@ def modern():
         teacher(case, folder, "recompute", ["--micro_batch=3", "--loss_chunk=7", "--recompute=full"], 2)
         free(case, folder, batches)
         some = "qkv_proj,gate_up_proj" if name == "phi3" else "q_proj,v_proj,up_proj"
-        adapters(case, folder, batches, "all-linear" if number % 2 == 0 else some)
+        if LONG or name not in NO_ADAPTERS:
+            adapters(case, folder, batches, "all-linear" if number % 2 == 0 else some)
 
 
 def chunks():
@@ -822,7 +828,7 @@ def rate_of(update, updates):
 
 def epochs():
     torch.set_num_threads(1)
-    conversations(60)
+    conversations(36)
     if not PEFT:
         skip("parity_peft", "no transformers or no peft (PyPI)")
     for name, model in (("qwen3", Modern("qwen3", 2, 32, 64, False, qk_norm="head", theta=1e6, vocab=CHAT_VOCAB)), ("qwen3_5", Hybrid(vocab=CHAT_VOCAB))):

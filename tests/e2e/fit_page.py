@@ -7,7 +7,7 @@
   refused   a configuration's errors name line and column; a text without a message, an unknown card
   long      100,000 pasted lines, good and bad, are answered or refused in seconds
   apart     one file that refers to no other, whose policy permits no request
-With CHECK_LONG=1 it makes emscripten's C library the first time, and tries 200 configurations instead of 6.  It needs
+With CHECK_LONG=1 it makes emscripten's C library the first time, and tries 200 configurations instead of 3.  It needs
 emscripten and node; FIT_PAGE=FILE tests a page that exists, without emscripten.  Prints "checks: P passed, F failed, S skipped".
 """
 import json
@@ -89,7 +89,7 @@ def main():
         check("default-src 'none'" in text and not re.search(r'(src|href)="|@import|url\(|https?://(?!www\.w3\.org/2000/svg)', text),
               "apart: the page refers to nothing else")
         cards = [line.split("\t")[0] for line in ask(page, [], folder)[0]["cards"].splitlines()]
-        same(page, cards, 200 if LONG else 6, folder, random.SystemRandom().randrange(1 << 30))
+        same(page, cards, 200 if LONG else 3, folder, random.SystemRandom().randrange(1 << 30))
         story = "batch_size = 64\nblock_size = 1024\ngradient_accumulation_steps = 8\n"
         lines = "bias=True\n" * 100000
         answers = ask(page, [{"configuration": story, "message": MESSAGE}, {"configuration": story, "message": MESSAGE, "card": ""},

@@ -179,12 +179,12 @@ def carried():
     folder = os.path.abspath("carried")
     carry_stand_in(folder)
     program = os.path.join(folder, "bench", "gpu-check")
-    only = "--only=smoke,devices,steady gpt-train,ops,variant,large"
+    only = "--only=smoke,devices,steady gpt-train,ops,variant"
     done, found = gpu_check("--quick", f"--emulated={folder}/emulated", only, "--minutes=60", program=program)
     rows = {row["name"]: (row["result"], row["detail"]) for row in found["rows"]}
     check(done.returncode == 1 and rows["build"] == ("PASS", "unpacked from gpt_train-0-py3-none-any.whl"), f"{rows} {done.stderr[-400:]}")
     check(rows.pop("variant broken", ("", ""))[0] == "FAIL" and "gpt-train ended with 1" in done.stdout, f"rows are {rows}")
-    check(len(rows) == 7 and all(result == "PASS" for result, _ in rows.values()), f"rows are {rows}")
+    check(len(rows) == 6 and all(result == "PASS" for result, _ in rows.values()), f"rows are {rows}")
     check("commit v1-2-g3" in found["facts"]["release"], found["facts"]["release"])
     check(found["facts"]["forecasts"]["module same, tokens/s"][1] > 0, f"{found['facts']['forecasts']}")
     done, found = gpu_check("--quick", f"--emulated={folder}/emulated", "--only=devices", program=program, GT_CUDA_ON_CPU_DRIVER="0")

@@ -526,8 +526,11 @@ static enum gt_status record_parse(const char *line, size_t count, size_t flags,
     const enum gt_status status =
         json_load(line, count, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | flags, &error, out);
     if (status == GT_DATA)
-        snprintf(reason, JSONL_REASON_BYTES, "column %d: not valid JSON: %s", error.column,
-                 error.text);
+        snprintf(reason, JSONL_REASON_BYTES, "column %d: not valid JSON: %s%s", error.column,
+                 error.text,
+                 strstr(error.text, "end of file") != NULL
+                     ? "; a line must be one whole record, as jq -c writes it"
+                     : "");
     return status;
 }
 

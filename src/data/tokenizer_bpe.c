@@ -26,8 +26,9 @@ static enum gt_status field_refuse(const char *path, const char *field, const js
                                    const char *expected)
 {
     char *text = value != NULL ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
-    log_error("%s: field \"%s\": %.300s; only %s can be read", path, field,
-              text != NULL ? text : "missing", expected);
+    log_error("%s: field \"%s\": %.300s; only %s can be read; ids that another program made can be "
+              "trained on: numpy.save(\"data/NAME/train.npy\", ids), of type uint16 or uint32",
+              path, field, text != NULL ? text : "missing", expected);
     free(text);
     return GT_UNSUPPORTED;
 }
@@ -61,7 +62,8 @@ static enum gt_status model_read(const json_t *model, const char *path, struct b
         return field_refuse(path, "model.type", type, "\"BPE\"");
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         const json_t *value = json_object_get(model, fields[i] + strlen("model."));
-        if (!is_absent(value) && !is_text(value, ""))
+        const bool zero = json_is_number(value) && json_number_value(value) == 0.0;
+        if (!is_absent(value) && !is_text(value, "") && !zero)
             return field_refuse(path, fields[i], value, "null");
     }
     if (!is_absent(ignores) && !json_is_boolean(ignores))
@@ -256,7 +258,10 @@ static enum gt_status added_check(const json_t *root, const char *path, bool nfc
 enum gt_status tokenizer_pipeline_read(const json_t *root, const char *path,
                                        struct bpe_pipeline *out)
 {
-    const json_t *normalizer = json_object_get(root, "normalizer");
+    const json_t *normalizer = json_object_get(root, "normalizer"),
+                 *list = json_object_get(normalizer, "normalizers");
+    if (is_type(normalizer, "Sequence") && json_array_size(list) == 1)
+        normalizer = json_array_get(list, 0);
     *out = bpe_pipeline_of_gpt2;
     TRY(model_read(json_object_get(root, "model"), path, out));
     const bool nfc = is_type(normalizer, "NFC") && !out->characters;

@@ -480,6 +480,36 @@ static enum gt_status foreign_refuse(const char *path, const char *kind)
         path);
 }
 
+/* Refuses vocab.json and merges.txt that are of another class than GPT-2's, or that lack added
+ * tokens: they say neither how text is split nor what else there is. */
+static enum gt_status pair_check(const char *folder)
+{
+    static const char *const switches[] = {"add_prefix_space", "add_bos_token"};
+    const char *path = FILE_IN(folder, tokenizer_file_names[TOKENIZER_FILE_CONFIG]);
+    json_t *root = NULL;
+    json_error_t error;
+    bool adds;
+    TRY(file_stat_exists(FILE_IN(folder, "added_tokens.json"), &adds));
+    TRY(json_parse_optional(path, TOKENIZER_IMPORT_BYTES_MAX, &error, &root));
+    const char *class = json_string_value(json_object_get(root, "tokenizer_class"));
+    const bool other = class != NULL && strncmp(class, "GPT2Tokenizer", 13) != 0 &&
+                       strcmp(class, "PreTrainedTokenizerFast") != 0;
+    adds = adds || json_object_size(json_object_get(root, "added_tokens_decoder")) > 1;
+    for (size_t i = 0; i < sizeof switches / sizeof switches[0]; i++)
+        adds = adds || json_is_true(json_object_get(root, switches[i]));
+    const enum gt_status status =
+        other || adds
+            ? FAIL(
+                  GT_UNSUPPORTED,
+                  "%s: vocab.json and merges.txt do not have all of this %.60s; transformers "
+                  "makes a tokenizer.json of it: python3 -c \"from transformers import "
+                  "AutoTokenizer as T; T.from_pretrained('.').save_pretrained('.')\" in its folder",
+                  path, other ? class : "tokenizer")
+            : GT_OK;
+    json_decref(root);
+    return status;
+}
+
 static enum gt_status import_file(const void *owner, const char *path, struct tokenizer **out)
 {
     char folder[FILE_PATH_MAX];
@@ -487,9 +517,11 @@ static enum gt_status import_file(const void *owner, const char *path, struct to
     file_folder_of(folder, path);
     for (int i = 0; i < FORM_COUNT; i++)
         if (forms[i].merges != NULL &&
-            (strcmp(name, forms[i].name) == 0 || strcmp(name, forms[i].merges) == 0))
+            (strcmp(name, forms[i].name) == 0 || strcmp(name, forms[i].merges) == 0)) {
+            TRY(pair_check(folder));
             return import_files(owner, FILE_IN(folder, forms[i].name),
                                 FILE_IN(folder, forms[i].merges), out);
+        }
     if (strcmp(name, TOKENIZER_FILE_NAME) == 0)
         return tokenizer_open_file(owner, path, out);
     for (int i = 0; i < FOREIGN_COUNT; i++)

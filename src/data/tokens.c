@@ -44,11 +44,11 @@ static enum gt_status source_add_path(struct token_source *source, const char *p
 }
 
 /* Matches "train.bin", "train_01.bin", "train-a.bin", "train7.bin", "NAME_train.bin",
- * "NAME_train_000001.bin". */
-static bool shard_name_matches(const char *name, const char *split)
+ * "NAME_train_000001.bin", or the same with another ending. */
+static bool shard_name_matches(const char *name, const char *split, const char *ending)
 {
     const size_t length = strlen(name), split_length = strlen(split);
-    if (name[0] == '.' || length < 4 || strcmp(name + length - 4, ".bin") != 0)
+    if (name[0] == '.' || length < 4 || strcmp(name + length - 4, ending) != 0)
         return false;
     if (strncmp(name, split, split_length) == 0)
         return true;
@@ -66,19 +66,44 @@ static int shard_compare(const void *a, const void *b)
 }
 
 /* Counts the matching files of a folder, and adds them to `source` unless that is NULL. */
-static enum gt_status source_scan_folder(struct token_source *source, const char *folder,
-                                         const char *split, size_t *out_count)
+static enum gt_status source_scan_ending(struct token_source *source, const char *folder,
+                                         const char *split, const char *ending, size_t *out_count)
 {
     DIR *dir = NULL;
     enum gt_status status = GT_OK;
     *out_count = 0;
     for (const char *name; (name = file_next(folder, &dir, &status)) != NULL;) {
-        if (!shard_name_matches(name, split))
+        if (!shard_name_matches(name, split, ending))
             continue;
         ++*out_count;
         if (source != NULL)
             status = source_add_path(source, FILE_IN(folder, name));
     }
+    return status;
+}
+
+/* NumPy's files count where no others are. */
+static enum gt_status source_scan_folder(struct token_source *source, const char *folder,
+                                         const char *split, size_t *out_count)
+{
+    TRY(source_scan_ending(source, folder, split, ".bin", out_count));
+    return *out_count > 0 ? GT_OK : source_scan_ending(source, folder, split, ".npy", out_count);
+}
+
+/* Sets `out` to the name of a file of the folder that may have tokens, or to "". */
+static enum gt_status other_file_find(const char *folder, char out[static FILE_PATH_MAX])
+{
+    static const char *const endings[] = {".bin", ".npy", ".npz", ".arrow", ".parquet"};
+    DIR *dir = NULL;
+    enum gt_status status = GT_OK;
+    out[0] = '\0';
+    for (const char *name; (name = file_next(folder, &dir, &status)) != NULL;)
+        for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+            const char *at = strrchr(name, '.');
+            if (at != NULL && strcmp(at, endings[i]) == 0 &&
+                (out[0] == '\0' || strcmp(name, out) < 0))
+                (void)snprintf(out, FILE_PATH_MAX, "%s", name);
+        }
     return status;
 }
 
@@ -100,12 +125,20 @@ static enum gt_status source_list_folder(struct token_source *source, const char
             folder, strerror(errno), folder);
     size_t count;
     TRY(source_scan_folder(source, folder, name, &count));
-    if (count == 0)
+    if (count == 0) {
+        char other[FILE_PATH_MAX];
+        TRY(other_file_find(folder, other));
         return FAIL(GT_DATA,
                     ERROR_NO_DATA
-                    "%s: no %s tokens in this folder (looked for %s.bin, %s*.bin and *_%s*.bin); "
-                    "gpt-prepare --out-dir=%s INPUT makes them",
-                    folder, name, name, name, name, folder);
+                    "%s: no %s tokens in this folder (looked for %s.bin, %s*.bin, *_%s*.bin and "
+                    "such .npy); %sgpt-prepare --out-dir=%s INPUT makes them",
+                    folder, name, name, name, name,
+                    other[0] == '\0'
+                        ? ""
+                        : TEXT(FILE_PATH_MAX + 64, "if %s has token ids, name it %s%s; ", other,
+                               name, strcmp(strrchr(other, '.'), ".npy") == 0 ? ".npy" : ".bin"),
+                    folder);
+    }
     qsort(source->shards, source->shard_count, sizeof source->shards[0], shard_compare);
     return GT_OK;
 }

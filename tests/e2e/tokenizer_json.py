@@ -543,6 +543,24 @@ def test_refusals():
             done = run(GPT_PREPARE, "--tokenizer=" + given, "two.jsonl", status=2)
             check(len(error_lines(done)) == 1 and says in done.stderr and f"meta/{name}: " in done.stderr and
                   ("hf download OWNER/NAME tokenizer.json" in done.stderr) == (says == "tiktoken's"), f"{given}: {done.stderr}")
+    # vocab.json and merges.txt are GPT-2's, unless a file beside them says otherwise.
+    model = make("llama3")["model"]
+    write_json("pair/vocab.json", model["vocab"])
+    write("pair/merges.txt", "".join(" ".join(merge) + "\n" for merge in model["merges"]))
+    for config, status in (({"tokenizer_class": "GPT2Tokenizer"}, 0), ({"tokenizer_class": "Qwen2Tokenizer"}, 2), ({"add_bos_token": True}, 2)):
+        write_json("pair/tokenizer_config.json", config)
+        done = run(GPT_PREPARE, "--tokenizer=pair", "--val-fraction=0", "--out-dir=paired", "two.jsonl", status=status)
+        check(status == 0 or "save_pretrained('.')" in done.stderr, done.stderr)
+    # What a refusal advises.
+    os.makedirs("data/numpy")
+    for split, count in (("train", 300), ("val", 100)):
+        head = "{'descr': '<u2', 'fortran_order': False, 'shape': (%d,), }" % count
+        write(f"data/numpy/my_{split}.npy", b"\x93NUMPY\1\0" + struct.pack("<H", 118) + head.ljust(117).encode() + b"\n" + bytes(range(5)) * (count * 2 // 5))
+    run(GPT_TRAIN, "--dataset=numpy", "--out_dir=numpy-out", "--vocab_size=1285", "--n_layer=1", "--n_head=1", "--n_embd=8", "--block_size=8",
+        "--batch_size=1", "--gradient_accumulation_steps=1", "--eval_iters=1", "--max_iters=0", "--threads=1")
+    os.rename("data/numpy/my_train.npy", "data/numpy/ids.npy")
+    done = run(GPT_TRAIN, "--dataset=numpy", status=2)
+    check("if ids.npy has token ids, name it train.npy" in done.stderr, done.stderr)
     own = read_json("data/llama3/gpt_tokenizer.json") if os.path.exists("data/llama3") else None
     for change in ({"split": "qwen2"}, {"special": []}, {"pipeline": {}}) if own else ():
         write_json("bad/gpt_tokenizer.json", {**own, **change})

@@ -38,7 +38,7 @@ SESSION = ["cat oom.txt",
            "gpt-prepare --tokenizer=train --vocab-size=1024 --documents=blank-line --document-separator=newline \\\n"
            "    --out-dir=data/stories stories.txt | head -3",
            "gpt-train quickstart.py --dataset=stories --out_dir=out --hours=0.03",
-           "gpt-sample --out_dir=out --num_samples=1 --temperature=0.6 --max_new_tokens=120 --start='When I was young' | fold -s -w 100"]
+           "gpt-sample --out_dir=out --num_samples=1 --temperature=0.6 --max_new_tokens=85 --start='When I was young' 2>&1 | fold -s -w 100"]
 ROWS, COLUMNS, WIDTH, HEIGHT, READING_S = 30, 108, 8.4, 18, 3.0
 
 

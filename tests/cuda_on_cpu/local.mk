@@ -70,6 +70,7 @@ tests_cuda_on_cpu_opcheck_cuda_LDADD = tests/ops/libops_test.a libgpttrain.a $(E
 check_PROGRAMS += tests/cuda_on_cpu/check_copies
 tests_cuda_on_cpu_check_copies_SOURCES = tests/cuda_on_cpu/check_copies.c
 nodist_EXTRA_tests_cuda_on_cpu_check_copies_SOURCES = links_with_cxx.cpp
+tests_cuda_on_cpu_check_copies_CPPFLAGS = $(EMULATED_CPPFLAGS)
 tests_cuda_on_cpu_check_copies_LDADD = $(UNIT_LIB) libgpttrain.a $(EMULATED_LIBS) $(BACKEND_LIBS) $(CHECK_LIBS)
 
 # The emulated backend as a module, and programs that load it (--enable-cuda-module).

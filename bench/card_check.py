@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Checks the cuda backend on your card, measures it (--speed), or both in the order of what they tell (--quick), each in less
+"""Checks the cuda backend on your card, measures it (--speed), or both, the most informative rows first (--quick), each in less
 than ten minutes; prints a block to paste.
 
 Usage: gpt-check [--speed | --quick] [--build=DIR] [--json=FILE] [--minutes=N] [--seconds=N] [--full] [--only=ROW,...]
                        [--python=PYTHON] [--emulated=DIR]; bench/gpu-check in the sources
   --speed          measure; without it, check
-  --quick          what tells most, first; about seven minutes; the last thing printed is a table: predicted, measured, ratio
+  --quick          the most informative rows first, in about seven minutes; prints a table last: predicted, measured, ratio
   --build=DIR      a build folder, used as it is if its gpt-train lists a card; else built there if there is an nvcc, and kept;
                    default: what packaging/carry made here, the source folder, build in it, or the current one
                    if it has a gpt-train with CUDA; else a temporary folder
@@ -851,7 +851,7 @@ class Check(Rows):
             try:
                 self.machine()
             except (Absent, Failed) as why:
-                print("gpu-check: %s; nothing is checked or measured" % why)
+                print("gpt-check: %s; nothing is checked or measured" % why)
                 return 77
         has_card = self.row("machine", self.machine)
         if not has_card:
@@ -872,7 +872,7 @@ class Check(Rows):
         return any(row["result"] == "FAIL" for row in self.rows)
 
     def quick(self, built):
-        """Rows in the order of what they tell, with the seconds that each may take."""
+        """Rows, the most informative first, with the seconds that each may take."""
         self.clocked("smoke", self.smoke, limit_s=40)
         if not built:
             return

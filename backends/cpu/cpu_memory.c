@@ -24,7 +24,7 @@ enum gt_status cpu_memory_read(uint64_t *out_total_bytes, uint64_t *out_free_byt
     if (system_memory_read(out_total_bytes, out_free_bytes))
         return GT_OK;
     return FAIL(GT_DEVICE,
-                "cpu: the system does not say how much memory it has (/proc/meminfo, sysconf)");
+                "cpu: the system does not report how much memory it has (/proc/meminfo, sysconf)");
 }
 
 /* Returns the resident set of process `pid`, in bytes; 0 when the process is gone or may not be

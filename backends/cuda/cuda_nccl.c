@@ -86,7 +86,8 @@ static enum gt_status cards_check(const struct dist *dist, const struct card *al
         if (all[r].version == 0)
             (void)snprintf(reason, BACKEND_REASON_MAX, "rank %" PRId32 " has no " LIBRARY, r);
         else if (all[r].version != all[0].version)
-            return FAIL(GT_USAGE, "rank %" PRId32 "%s%s has another NCCL than rank 0: %d, not %d",
+            return FAIL(GT_USAGE,
+                        "rank %" PRId32 "%s%s has another version of NCCL than rank 0: %d, not %d",
                         r, dist->host[r][0] != '\0' ? " on " : "", dist->host[r], all[r].version,
                         all[0].version);
         for (int32_t other = 0; other < r; other++)

@@ -94,7 +94,7 @@ void cuda_tuning_store(struct cuda_backend *cuda)
     if (tuning->is_unread)
         kept = "the list in the user's cache could not be read and stays as it is";
     else if (!user_cache_store(&tunings, name, key, &tuning->kept, sizeof tuning->kept))
-        kept = "the user's cache cannot be written, so later runs do without them";
+        kept = "the user's cache cannot be written, so later runs go without them";
     log_note(
         "cuda: %" PRId32 " products timed, %" PRId32
         " of them faster with another algorithm than cuBLASLt's first, by up to %.0f %%; %" PRId32

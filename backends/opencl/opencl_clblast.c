@@ -262,6 +262,6 @@ void opencl_clblast_prove(struct opencl_backend *cl)
     if (cl->is_clblast_proven)
         return;
     cl->tuning.gemm_clblast = false;
-    log_note("opencl: CLBlast on %s is left alone; our own kernels multiply float32: %s",
+    log_note("opencl: CLBlast on %s is not used; our own kernels multiply float32: %s",
              cl->device.name, lost);
 }

@@ -25,14 +25,14 @@ enum gt_status opencl_memory_read(struct opencl_backend *cl, uint64_t *out_free_
     uint64_t left = 0, host_total = 0, host_free = UINT64_MAX;
     const bool shares_host = cl->device.is_cpu || cl->device.is_host_memory;
     if (shares_host && !system_memory_read(&host_total, &host_free))
-        return FAIL(GT_DEVICE, "opencl: the system does not say how much memory it has");
+        return FAIL(GT_DEVICE, "opencl: the system does not report how much memory it has");
     if (cl->device.is_cpu) {
         *out_basis = "free: what the system has";
         left = host_free;
     } else if (opencl_vendor_free_bytes(cl, &left, out_basis)) {
         assert(*out_basis != NULL);
     } else {
-        *out_basis = "free: all but 400 MiB, since its driver does not say";
+        *out_basis = "free: all but 400 MiB, since its driver does not report it";
         left = total > HEADROOM_BYTES ? total - HEADROOM_BYTES : 0;
     }
     *out_free_bytes = size_min(size_min(left, host_free), total);
@@ -97,7 +97,7 @@ static enum gt_status samples_check(struct opencl_backend *cl, int32_t index, in
             continue;
         return FAIL(GT_NO_MEMORY,
                     "opencl: %s does not hold what was written to byte %" PRIu64 " of %" PRIu64
-                    " of segment %" PRId32 " of %" PRId32 "; it has less memory than it says",
+                    " of segment %" PRId32 " of %" PRId32 "; it has less memory than it reports",
                     cl->device.name, (uint64_t)((first + i) * PAGE_WORDS) * sizeof *words,
                     cl->segment[index].size_bytes, index + 1, cl->segments);
     }

@@ -69,7 +69,7 @@ static void error_line(const char *log, char out[static ERROR_LINE_MAX])
 static enum gt_status build_failed(struct opencl_backend *cl, const struct opencl_source *source,
                                    const char *options, cl_program program, cl_int code)
 {
-    char text[OPENCL_CODE_TEXT_MAX], line[ERROR_LINE_MAX] = "the compiler says nothing";
+    char text[OPENCL_CODE_TEXT_MAX], line[ERROR_LINE_MAX] = "the compiler printed nothing";
     size_t bytes = 0;
     char *log = NULL;
     if (cl->api.clGetProgramBuildInfo(program, cl->device.id, CL_PROGRAM_BUILD_LOG, 0, NULL,

@@ -105,7 +105,7 @@ bool opencl_vendor_free_bytes(const struct opencl_backend *cl, uint64_t *out_byt
     *out_basis = "free: as amdgpu says";
     if (has_pci && sysfs_free_bytes(pci, out_bytes) && (!has_amd || *out_bytes <= of_amd))
         return true;
-    *out_basis = "free: as AMD's driver says";
+    *out_basis = "free: as AMD's driver reports";
     *out_bytes = of_amd;
     if (has_amd)
         return true;

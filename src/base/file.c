@@ -593,9 +593,9 @@ static enum gt_status lock_check(int fd, const char *path)
         is_ours = is_ours && memchr("0123456789\n", text[i], 12) != NULL; /* or its zero */
     if (is_ours && S_ISREG(info.st_mode))
         return GT_OK;
-    return FAIL(GT_USAGE,
-                "%s: cannot be used as the lock file: it %s; use another folder, or move it away",
-                path, is_ours ? "is no regular file" : "holds something else than a process id");
+    return FAIL(
+        GT_USAGE, "%s: cannot be used as the lock file: it %s; use another folder, or move it away",
+        path, is_ours ? "is not a regular file" : "holds something other than a process id");
 }
 
 enum gt_status file_lock(const char *path, int *out_fd)

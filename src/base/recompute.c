@@ -24,7 +24,7 @@ static const struct {
 };
 
 static const char not_understood[] =
-    "is no level of recompute: expected none, gelu, layernorm, mlp, full or offload, or several of them with their "
+    "is not a recompute level: expected none, gelu, layernorm, mlp, full or offload, or several of them with their "
     "numbers of blocks, such as full:6,none or full:2,mlp:4,none";
 
 const char *recompute_level_name(enum recompute_level level)
@@ -157,7 +157,7 @@ bool recompute_read(const char *text, int64_t layers, struct recompute_mix *out,
     *why = not_understood;
     if (count == 0)
         return false;
-    *why = "covers another number of blocks than n_layer";
+    *why = "does not cover n_layer blocks";
     for (int i = 0; i < count && layers > 0; i++) {
         int64_t blocks = groups[i].blocks > 0 ? groups[i].blocks : left;
         left -= blocks;

@@ -86,7 +86,7 @@ static const char *fault_of(const struct user_cache *cache, const struct header 
         header->key_bytes != rest - header->data_bytes || header->data_bytes == 0)
         return "its length is not the one it states";
     return file_crc32c(0, after, (size_t)rest) == header->crc32c ? NULL
-                                                                 : "its checksum does not hold";
+                                                                 : "its checksum does not match";
 }
 
 /* Reads the whole file into malloc'ed memory and checks its header.  If it is not trusted, *why is
@@ -101,7 +101,7 @@ static enum user_cache_file file_read(const struct user_cache *cache, int fd, st
     const size_t size = (size_t)status.st_size;
     const bool ours = S_ISREG(status.st_mode) && is_own(&status);
     if (!ours || size > cache->file_bytes_max || size < sizeof *header) {
-        *why = !ours                   ? "it is not a file of yours alone"
+        *why = !ours                   ? "it is not yours, or others may write to it"
                : size < sizeof *header ? "it is too short"
                                        : "it is too long";
         return USER_CACHE_REFUSED;

@@ -73,7 +73,7 @@ static void help_conversations_print(void)
           "                         qwen3-thinking, qwen3.5, qwen3.5-nothink, smollm3,\n"
           "                         meta-llama3, llama3.1, llama3.2, gemma, gemma3, mistral,\n"
           "                         phi3, phi4, phi4-mini\n"
-          "  --system=TEXT          the system's message of conversations without one\n"
+          "  --system=TEXT          the system message for conversations that have none\n"
           "  --train-on=WHICH       what counts in the loss: assistant (default), what the\n"
           "                         assistant says, but no message with \"weight\": 0;\n"
           "                         completion, its last answer; all, everything\n"
@@ -116,7 +116,7 @@ static void print_help(void)
           "                         SHIFT_JIS, ... (iconv -l lists them); UTF-16 is\n"
           "                         recognised by its byte-order mark\n"
           "  --format=WHICH         auto (default) goes by the name (.jsonl, .ndjson, else\n"
-          "                         text) and refuses what is no text; text; jsonl\n"
+          "                         text) and refuses what is not text; text; jsonl\n"
           "  --field=NAME           the JSON field that holds the document; default text\n"
           "  --bad-lines=stop|skip  what to do about a bad JSON line; default stop\n"
           "  --documents=WHICH      a text is one document: file (default); or documents\n"
@@ -425,7 +425,7 @@ static void suggest(const char *out_dir, const struct prepare_result *result)
                processors, processors == 1 ? "" : "s", size->name, training.parameters * 1e-6,
                CLOCK_DURATION((double)rounded(training.seconds)));
     command_print(out_dir, size, block_size, rounded(training.iterations), result->row_tokens > 0);
-    log_result("(the time is an estimate; with --plan the command tells memory and time)");
+    log_result("(the time is an estimate; add --plan to the command to see memory and time)");
     if (chosen < most)
         log_result(
             "on a graphics card, this text is enough for %.0f million parameters: --n_layer=%d --n_head=%d "

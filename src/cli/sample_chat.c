@@ -30,7 +30,7 @@ struct sample_chat {
     struct generator *generator;
     int32_t ends[ENDS_MAX]; /* tokens of which each ends an answer */
     size_t end_count;
-    struct chat_conversation conversation; /* the system's message first, if there is one */
+    struct chat_conversation conversation; /* the system message first, if there is one */
     struct chat_text text;                 /* that, rendered */
     int32_t *prompt;
     size_t prompt_count;
@@ -139,11 +139,10 @@ enum gt_status sample_chat_open(struct hostmem *mem, const struct sample_chat_sp
     THEN(status, HOSTMEM_NEW(chat, TEXT_BYTES_MAX * tokenizer_pipeline(spec->tokenizer)->growth,
                              "its tokens", &chat->prompt));
     if (status == GT_OK && has_system && spec->config->start[0] != '\0')
-        status =
-            chat_has_system(chat->kind)
-                ? message_add(chat, "system", spec->config->start)
-                : FAIL(GT_USAGE, "--start: the template %s has no place for a system's message",
-                       chat_words[chat->kind]);
+        status = chat_has_system(chat->kind)
+                     ? message_add(chat, "system", spec->config->start)
+                     : FAIL(GT_USAGE, "--start: the template %s has no place for a system message",
+                            chat_words[chat->kind]);
     return FINISH(status, out, chat, hostmem_free);
 }
 
@@ -305,13 +304,13 @@ static void message_warn(const struct sample_chat *chat, const char *text, const
 static enum gt_status system_set(struct sample_chat *chat, const char *text)
 {
     if (!chat_has_system(chat->kind)) {
-        log_warning("/system: the template %s has no place for a system's message",
+        log_warning("/system: the template %s has no place for a system message",
                     chat_words[chat->kind]);
         return GT_OK;
     }
     if (has_role(chat, 0, "system"))
         json_array_remove(chat->conversation.messages, 0);
-    log_note(text[0] != '\0' ? "the system's message is set" : "there is no system's message now");
+    log_note(text[0] != '\0' ? "the system message is set" : "there is no system message now");
     message_warn(chat, text, "this message");
     return text[0] != '\0' ? message_add(chat, "system", text) : GT_OK;
 }

@@ -537,7 +537,7 @@ static void note_own(const struct reader *reader, const struct config_token *nam
 {
     if (!is_free(name) && value->type != CONFIG_VALUE_STRING &&
         !is_used(reader, name, CONFIG_KEY_COUNT, false))
-        log_note("%s:%d:%d: %.*s is no key: only a text uses it", reader->path, (int)name->line,
+        log_note("%s:%d:%d: %.*s is not a key: only a text uses it", reader->path, (int)name->line,
                  (int)name->column, (int)name->length, name->start);
 }
 

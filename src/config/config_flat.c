@@ -282,9 +282,10 @@ enum gt_status config_read_file(struct config *config, const char *path)
     char *text;
     size_t count;
     if (ends_with(path, ".toml"))
-        return FAIL(GT_USAGE,
-                    "%s: TOML is not read; write its keys as NAME = VALUE lines in a file NAME.py",
-                    path);
+        return FAIL(
+            GT_USAGE,
+            "%s: TOML is not supported; write its keys as NAME = VALUE lines in a file NAME.py",
+            path);
     if (!json && !ends_with(path, ".yaml") && !ends_with(path, ".yml"))
         return config_parse_file(config, path);
     TRY(file_read_all(path, FLAT_BYTES_MAX, &text, &count));

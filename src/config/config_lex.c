@@ -315,7 +315,7 @@ static void lex_name(struct config_lex *lex, struct config_token *token)
     if (is_format_prefix(token, lex) && lex->format_quote == 0)
         lex_string(lex, token, true);
     else
-        token_spoil(token, "a string with this prefix is not read here");
+        token_spoil(token, "a string with this prefix is not supported");
 }
 
 static void lex_mark(struct config_lex *lex, struct config_token *token)

@@ -284,7 +284,7 @@ static enum gt_status check_complete(const struct bpe *bpe, const char *source)
                     source, (unsigned)lacking);
     if (bytes == 0 || (bytes < 256 && bpe->rank == BPE_RANK_TOKEN))
         return FAIL(GT_DATA,
-                    "%s: the byte 0x%02X is no token, so this is not a byte-level vocabulary",
+                    "%s: the byte 0x%02X is not a token, so this is not a byte-level vocabulary",
                     source, (unsigned)lacking);
     return GT_OK;
 }

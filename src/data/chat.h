@@ -26,7 +26,7 @@ extern const char *const chat_train_on_words[];
 
 /* Returns the texts of the template's special tokens; the list ends with NULL. */
 const char *const *chat_specials(enum chat_kind kind);
-/* Returns whether the template has a place for a system's message. */
+/* Returns whether the template has a place for a system message. */
 bool chat_has_system(enum chat_kind kind);
 /* Gives a vocabulary the template of --chat=`kind`, in place of its model's if that is another. */
 void chat_use(struct tokenizer *tokenizer, enum chat_kind kind);

@@ -173,7 +173,7 @@ static const char *key_set(const json_t *object, const char *const *keys)
     return *keys;
 }
 
-/* Names of texts that are the system's message. */
+/* Names of texts that are the system message. */
 static const char *const system_names[] = {"system", "system_prompt", NULL};
 
 /* Returns true for a field that a record of a form is read by. */
@@ -483,7 +483,7 @@ static bool pair_add(struct reading *reading, const struct chat_pair *pair)
 
 /* ---- a conversation ---- */
 
-/* Adds the system's message of the record, else that of --system, unless the messages have their
+/* Adds the system message of the record, else that of --system, unless the messages have their
  * own. */
 static bool system_add(struct reading *reading)
 {
@@ -494,15 +494,15 @@ static bool system_add(struct reading *reading)
     const bool has_one = first != NULL && strcmp(first, "system") == 0;
     const char *text = is_set(field) ? json_string_value(field) : reading->reader->system;
     if (is_set(field) && text == NULL)
-        return refuse(reading, TEXT(64, "the field \"%s\" is no text", name));
+        return refuse(reading, TEXT(64, "the field \"%s\" is not a string", name));
     if (is_set(field) && has_one)
         return refuse(
             reading,
-            TEXT(96, "both the field \"%s\" and the first message are the system's", name));
+            TEXT(96, "both the field \"%s\" and the first message are system messages", name));
     if (text == NULL || has_one || json_array_size(reading->messages) == 0)
         return true;
     if (reading->template->system == CHAT_SYSTEM_REFUSED)
-        return refuse(reading, TEXT(96, "the template %s has no place for a system's message",
+        return refuse(reading, TEXT(96, "the template %s has no place for a system message",
                                     reading->template->word));
     json_t *message = json_pack("{s:s, s:s, s:b}", "role", "system", "content", text, "counts", 0);
     return json_array_insert_new(reading->messages, 0, message) == 0;
@@ -513,13 +513,13 @@ static const char *order_fault(const struct chat_template *template, enum chat_r
                                enum chat_role role, bool is_first)
 {
     if (role == CHAT_SYSTEM && template->system == CHAT_SYSTEM_REFUSED)
-        return "is the system's, for which the template has no place";
+        return "is a system message, for which the template has no place";
     if (role == CHAT_SYSTEM && !is_first && template->one_system)
-        return "is the system's; this template has it at the beginning only";
+        return "is a system message; this template allows one at the beginning only";
     if (!is_first && role == CHAT_ASSISTANT && before == CHAT_ASSISTANT)
         return "is the second answer in a row";
     if (template->alternates && role == CHAT_USER && before == CHAT_USER && !is_first)
-        return "is the user's again; in this template user and assistant take turns";
+        return "is a second user message in a row; in this template user and assistant take turns";
     if (template->alternates && role == CHAT_ASSISTANT && before != CHAT_USER)
         return "is an answer without a question; this template has none";
     return NULL;
@@ -540,7 +540,7 @@ static bool order_check(const struct reading *reading)
     }
     if (json_array_size(reading->messages) == 0)
         return refuse(reading, "the conversation is empty");
-    return answers > 0 || refuse(reading, "no message is the assistant's");
+    return answers > 0 || refuse(reading, "no message is from the assistant");
 }
 
 /* Returns the tools, a list or, as in ShareGPT's files, a text of JSON; *out is NULL without any.

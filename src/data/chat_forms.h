@@ -42,7 +42,7 @@ char *chat_form_unused(const struct chat_form *form, const json_t *root,
 struct chat_reader {
     enum chat_kind kind;
     const char *field;  /* of the messages; NULL: any; borrowed */
-    const char *system; /* the system's message of conversations without one, or NULL; borrowed */
+    const char *system; /* the system message for conversations that have none, or NULL; borrowed */
     enum chat_train_on train_on;
     struct chat_form form; /* the first record's; zero at first */
 };

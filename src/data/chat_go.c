@@ -3,7 +3,7 @@
  * What Go's prints is what chat_render.c writes, with these differences.  An answer at the end of
  * the messages stays open, so that the model continues it.  White space around texts stays, because
  * Go's templates cannot remove it.  The reasoning of an answer is in .Thinking, where Ollama puts
- * it; SmolLM3's mode is Ollama's, not a word in the system's message.  Tools are left out: their
+ * it; SmolLM3's mode is Ollama's, not a word in the system message.  Tools are left out: their
  * JSON would be written by Ollama, in another form than the model was trained on. A system's
  * message that a family has no place for is written before the user's first text.
  *
@@ -63,7 +63,7 @@ static void empty_system_put(const struct writer *writer)
                writer->template->empty_system);
 }
 
-/* Ends the system's message; SmolLM3's template leaves the end of the turn out. */
+/* Ends the system message; SmolLM3's template leaves the end of the turn out. */
 static void system_end_put(const struct writer *writer)
 {
     put(writer, is_smol(writer) ? "\n\n" : writer->template->after);

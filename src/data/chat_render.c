@@ -33,7 +33,7 @@ struct rendering {
     size_t count;         /* of messages */
     size_t last_question; /* index of the user's last message; without one, of the last message */
     size_t last_answer;
-    bool no_think; /* SmolLM3: the system's message says so */
+    bool no_think; /* SmolLM3: the system message says so */
 };
 
 static struct span span_of(const json_t *object, const char *key)
@@ -135,7 +135,7 @@ static struct span span_without_newlines(struct span span, bool left, bool right
     return span;
 }
 
-/* ---- the system's message and the tools ---- */
+/* ---- the system message and the tools ---- */
 
 /* Removes every `text` from what was written since `from`. */
 static void out_remove(struct chat_out *out, size_t from, const char *text)

@@ -32,7 +32,7 @@
           "{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' + " content \
           " + '<|eot_id|>' }}",                                                               \
           "<|start_header_id|>assistant<|end_header_id|>\\n\\n")
-/* Takes the system's message out of the list. */
+/* Takes the system message out of the list. */
 #define JINJA_TAKE                                                                                 \
     "{% if messages[0]['role'] == 'system' %}{% set system = messages[0]['content'] + '\\n\\n' %}" \
     "{% set turns = messages[1:] %}{% else %}{% set system = '' %}{% set turns = messages %}"      \

@@ -8,7 +8,7 @@
 
 enum chat_role { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT, CHAT_TOOL, CHAT_ROLES };
 
-/* Where the system's message is written. */
+/* Where the system message is written. */
 enum chat_system_place {
     CHAT_SYSTEM_TURN,       /* as a turn of its own */
     CHAT_SYSTEM_FIRST_USER, /* before the user's first text, with an empty line */
@@ -20,13 +20,12 @@ enum chat_system_place {
 enum chat_thinking {
     CHAT_THINKING_NONE,
     CHAT_THINKING_QWEN, /* a block before the answers after the last question; others lose it */
-    CHAT_THINKING_SMOL /* part of the text; an empty block where the system's message says /no_think
-                        */
+    CHAT_THINKING_SMOL /* part of the text; an empty block where the system message has /no_think */
 };
 
 enum chat_tools {
     CHAT_TOOLS_NONE,
-    CHAT_TOOLS_QWEN,   /* in the system's message; calls and results between tags */
+    CHAT_TOOLS_QWEN,   /* in the system message; calls and results between tags */
     CHAT_TOOLS_QWEN3,  /* the same; arguments that are a text are written as they are */
     CHAT_TOOLS_QWEN35, /* before the system's text; each argument between tags */
     CHAT_TOOLS_LLAMA   /* before the user's first text; one call an answer */
@@ -63,7 +62,7 @@ enum chat_tools {
     "proper arguments that best answers the given prompt.\n\nRespond in the format {\"name\": " \
     "function name, \"parameters\": dictionary of argument name and its value}.Do not use "     \
     "variables.\n\n"
-/* In the system's message of SmolLM3, after its head: the mode, which words in its text can set,
+/* In the system message of SmolLM3, after its head: the mode, which words in its text can set,
  * and what follows. */
 #define CHAT_SMOL_THINKS "/think"
 #define CHAT_SMOL_NO_THINK "/no_think"

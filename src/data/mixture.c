@@ -22,7 +22,7 @@ static enum gt_status part_check(const struct mixture_source *part, const char *
         return GT_OK;
     if (length < 4 || strcmp(file + length - 4, ".bin") != 0)
         return FAIL(GT_USAGE,
-                    "dataset: %s is a file; gpt-prepare makes a data set of text: gpt-prepare %s",
+                    "dataset: %s is a file; gpt-prepare makes a data set from text: gpt-prepare %s",
                     text, file);
     file_folder_of(folder, file);
     const bool in_data = strncmp(folder, "data/", 5) == 0 && strchr(folder + 5, '/') == NULL;

@@ -211,7 +211,7 @@ static enum gt_status learn_chars(struct learner *learner, const struct document
             return refuse_not_utf8(document, at);
         if (code_point == 0)
             return text_refuse(document, at,
-                               "is zero, so this is no text; --tokenizer=bytes takes any bytes");
+                               "is zero, so this is not text; --tokenizer=bytes takes any bytes");
         learner->seen[code_point] = true;
         at += (size_t)length;
     }

@@ -148,7 +148,7 @@ static enum gt_status old_manifest_open(const struct prepare *prep, json_t **out
     *out = NULL;
     return FAIL(
         GT_DATA,
-        "%s: not a manifest of gpt-prepare's, so it does not say which files belong to the data set there; "
+        "%s: gpt-prepare did not write this manifest, so nothing says which files belong to the data set there; "
         "move them away",
         path);
 }

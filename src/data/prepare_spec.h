@@ -51,7 +51,7 @@ struct prepare_spec {
     enum documents_format format;
     const char *field;           /* for JSONL; NULL: "text", or any of conversations */
     enum chat_kind chat;         /* the documents are conversations; each split gets a mask */
-    const char *system;          /* the system's message of conversations without one, or NULL */
+    const char *system;          /* the system message for conversations that have none, or NULL */
     enum chat_train_on train_on; /* what counts in conversations */
     /* Of conversations: tokens of a row, a multiple of 8; longer ones are cut. */
     int64_t block_size;

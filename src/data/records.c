@@ -235,7 +235,7 @@ enum gt_status record_row_read(const struct record_columns *columns, const char 
     json_t *object = json_object();
     int failures = fields == NULL;
     if (fields != NULL && json_array_size(fields) != json_array_size(columns->names))
-        *reason = "another number of fields than the first row";
+        *reason = "a different number of fields than the first row";
     for (size_t i = 0; i < json_array_size(fields) && *reason == NULL; i++)
         failures |=
             json_object_set_new(object, json_string_value(json_array_get(columns->names, i)),

@@ -100,7 +100,7 @@ bool token_layout_find(const unsigned char *bytes, size_t count, struct token_la
 
 /* ---- first bytes ---- */
 
-#define TO_TOKENS "gpt-prepare makes token files of it: gpt-prepare --out-dir=data/NAME "
+#define TO_TOKENS "gpt-prepare makes token files from it: gpt-prepare --out-dir=data/NAME "
 #define UNPACK(ending, program) \
     "unpack it: sh -c 'mv \"$0\" \"$0" ending "\" && " program " \"$0" ending "\"' "
 

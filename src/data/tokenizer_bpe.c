@@ -393,9 +393,9 @@ static enum gt_status array_get(const json_t *root, const char *path, const char
 
 static enum gt_status token_read(struct bpe_reading *reading, size_t id, bool special)
 {
-    static const char *const problems[] = {[BPE_ID_TAKEN] = "is no text of 1 to 1024 bytes",
+    static const char *const problems[] = {[BPE_ID_TAKEN] = "is not a text of 1 to 1024 bytes",
                                            [BPE_TEXT_TAKEN] = "is there twice",
-                                           [BPE_TEXT_BAD] = "is no text of 1 to 1024 bytes",
+                                           [BPE_TEXT_BAD] = "is not a text of 1 to 1024 bytes",
                                            [BPE_TEXT_FOREIGN] =
                                                "has a character that is not of GPT-2's alphabet"};
     const json_t *entry = json_array_get(reading->vocabulary, id);
@@ -415,7 +415,7 @@ static enum gt_status vocabulary_read(struct bpe_reading *reading)
     }
     if (next != json_array_size(reading->special))
         return refuse(reading, "special", next,
-                      "is no id of the vocabulary above the one before it");
+                      "is not an id of the vocabulary above the one before it");
     return GT_OK;
 }
 
@@ -424,7 +424,7 @@ static enum gt_status merge_id(const struct bpe_reading *reading, size_t index, 
     const json_t *entry = json_array_get(reading->merges, index);
     const json_int_t value = json_is_integer(entry) ? json_integer_value(entry) : -1;
     if (value < 0 || value >= (json_int_t)reading->bpe->vocab_size)
-        return refuse(reading, "merges", index, "is no id of the vocabulary");
+        return refuse(reading, "merges", index, "is not an id of the vocabulary");
     *out = (int32_t)value;
     return GT_OK;
 }

@@ -102,7 +102,7 @@ static enum gt_status token_put(struct vocab_reading *reading, const char *text,
     if (id < 0 || id >= (json_int_t)reading->id_count)
         return FAIL(
             GT_DATA,
-            "%s: the token \"%.*s\": the id is no number from 0 to %zu, which the number of tokens allows",
+            "%s: the token \"%.*s\": the id is not a number from 0 to %zu, which the number of tokens allows",
             reading->path, 64, text, reading->id_count - 1);
     const enum bpe_add added =
         bpe_add_written(reading->bpe, (int32_t)id, text, strlen(text), special);
@@ -280,7 +280,7 @@ static const char *tiktoken_line(struct bpe *bpe, size_t ranks, const char *line
         return form;
     const int32_t rank = rank_read(space + 1, count - digits - 1, ranks);
     if (rank < 0)
-        return "the rank is no number below that of the lines";
+        return "the rank is not a number below that of the lines";
     return problems[bpe_add_token(bpe, rank, bytes, length, false)];
 }
 
@@ -467,7 +467,7 @@ static enum gt_status foreign_refuse(const char *path, const char *kind)
     if (!is_tiktoken && strcmp(kind, "SentencePiece") == 0)
         return FAIL(
             GT_UNSUPPORTED,
-            "%s: a SentencePiece model by itself cannot be read; transformers makes a tokenizer.json of it: "
+            "%s: a SentencePiece model by itself cannot be read; transformers makes a tokenizer.json from it: "
             "python3 -c \"from transformers import AutoTokenizer as T; T.from_pretrained('.').save_pretrained"
             "('.')\" in its folder",
             path);
@@ -502,7 +502,7 @@ static enum gt_status pair_check(const char *folder)
             ? FAIL(
                   GT_UNSUPPORTED,
                   "%s: vocab.json and merges.txt do not have all of this %.60s; transformers "
-                  "makes a tokenizer.json of it: python3 -c \"from transformers import "
+                  "makes a tokenizer.json from it: python3 -c \"from transformers import "
                   "AutoTokenizer as T; T.from_pretrained('.').save_pretrained('.')\" in its folder",
                   path, other ? class : "tokenizer")
             : GT_OK;

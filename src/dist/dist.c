@@ -192,7 +192,7 @@ int32_t dist_watch_silent(struct dist_watch *watch, const struct dist *dist, int
 void dist_unanswered(struct dist *dist)
 {
     const int code =
-        dist_watch_end(dist, dist->rank, "has had no answer of NCCL for", dist->timeout_s, " s");
+        dist_watch_end(dist, dist->rank, "has had no answer from NCCL for", dist->timeout_s, " s");
     (void)fflush(NULL);
     if (dist->close != NULL)
         dist->close(dist, code);

@@ -51,7 +51,7 @@ struct dist_seat {
 struct dist {
     int32_t rank, ranks;
     int32_t local_rank, local_ranks; /* among those of this machine */
-    atomic_llong timeout_s; /* without a sign of life, or an answer of NCCL, that ends all ranks */
+    atomic_llong timeout_s; /* without a sign of life, or NCCL's answer, that ends all ranks */
     atomic_bool limited;    /* this rank is within NCCL */
     int stop; /* the signal that ends the run, or 0; since the last dist_gather(), on all ranks */
     atomic_int *stop_word;  /* where a signal handler stores the signal that is to end the run */

@@ -68,8 +68,8 @@ static enum gt_status file_probe(const char *path, enum checkpoint_kind *out)
     if (magic[0] == 0x80 && magic[1] >= 2 && magic[1] <= 5)
         return FAIL(
             GT_UNSUPPORTED,
-            "%s: is a checkpoint of PyTorch before 1.6 (a pickle without a zip archive), which is not read "
-            "here" NANOGPT_SAVE_AGAIN,
+            "%s: is a checkpoint of PyTorch before 1.6 (a pickle without a zip archive), which is not "
+            "supported" NANOGPT_SAVE_AGAIN,
             path);
     return FAIL(
         GT_DATA,

@@ -691,7 +691,8 @@ static void mixture_log(const struct export_options *options)
     }
     if (others == 0)
         return;
-    log_note("%s%s: rows of %" PRId64 " values are no whole blocks of %s, so %s is used",
+    log_note("%s%s: rows of %" PRId64
+             " values are not a whole number of blocks of %s, so %s is used",
              first.form.name, others > 1 ? TEXT(48, " and %zu more tensors", others - 1) : "",
              first.form.dims[0], ggml_blocks[first.wanted].name, ggml_blocks[first.type].name);
 }

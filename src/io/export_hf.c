@@ -91,7 +91,7 @@ static enum gt_status aside_create(struct hf_export *export)
         return file_error(export->aside, "open the folder");
     if (flock(export->aside_fd, LOCK_EX | LOCK_NB) != 0 &&
         errno == EWOULDBLOCK) { /* else: no locks on this disk */
-        return FAIL(GT_USAGE, "%s: another export is writing to this folder; let it end first",
+        return FAIL(GT_USAGE, "%s: another export is writing to this folder; wait until it ends",
                     export->aside);
     }
     aside_empty(export->aside);

@@ -62,8 +62,8 @@ static enum gt_status name_parse(struct gguf *gguf, const char *what,
     NEED(at != NULL);
     for (uint64_t i = 0; i < length; i++)
         if (at[i] <= ' ' || at[i] >= 0x7f)
-            return FAIL(GT_DATA, "%s: %s at byte %zu has characters that no name has", gguf->path,
-                        what, gguf->at);
+            return FAIL(GT_DATA, "%s: %s at byte %zu has characters that a name cannot have",
+                        gguf->path, what, gguf->at);
     memcpy(out, at, (size_t)length);
     out[length] = '\0';
     return GT_OK;

@@ -208,7 +208,7 @@ static enum gt_status architecture_get(const struct gguf *gguf, const struct arc
         (void)snprintf(known + used, sizeof known - used, "%s%s", used > 0 ? ", " : "", name);
     }
     return FAIL(GT_UNSUPPORTED,
-                "%s: key general.architecture: \"%.*s\" is not read here; these are: %s",
+                "%s: key general.architecture: \"%.*s\" is not supported; these are: %s",
                 gguf->path, (int)(count < 32 ? count : 32), text, known);
 }
 
@@ -330,7 +330,7 @@ static enum gt_status scaling_keys(const struct gguf *gguf, const char *architec
     if ((!yarn && !is_name(kind, count, "linear")) ||
         !gguf_real(gguf, TEXT(GGUF_NAME_MAX, "%s.rope.scaling.factor", architecture), &factor))
         return FAIL(GT_UNSUPPORTED,
-                    "%s: key %s.rope.scaling.type: \"%.*s\" is not read here; linear and yarn are",
+                    "%s: key %s.rope.scaling.type: \"%.*s\" is not supported; linear and yarn are",
                     gguf->path, architecture, (int)(count < 32 ? count : 32), kind);
     *out = json_pack("{s:s, s:f}", "rope_type", yarn ? "yarn" : "linear", "factor", factor);
     if (yarn &&
@@ -543,12 +543,14 @@ static enum gt_status tensor_add(const struct gguf *gguf, const struct model_con
     if (!ggml_type_find(tensor->number, &type))
         return FAIL(GT_UNSUPPORTED,
                     "%s: tensor %s: its type, number %" PRIu32
-                    " of ggml, is not read here; F32, F16, BF16, Q8_0, "
+                    " of ggml, is not supported; F32, F16, BF16, Q8_0, "
                     "Q6_K, Q5_K, Q5_1, Q5_0, Q4_K and Q4_0 are",
                     gguf->path, form.name, tensor->number);
     const struct ggml_block *block = &ggml_blocks[type];
     if (form.dims[0] % (int64_t)block->values != 0)
-        return FAIL(GT_DATA, "%s: tensor %s: rows of %" PRId64 " values are no whole blocks of %s",
+        return FAIL(GT_DATA,
+                    "%s: tensor %s: rows of %" PRId64
+                    " values are not a whole number of blocks of %s",
                     gguf->path, form.name, form.dims[0], block->name);
     entry.block = block->dtype == DTYPE_COUNT ? block : NULL;
     entry.dtype = entry.block != NULL ? DTYPE_F32 : block->dtype;

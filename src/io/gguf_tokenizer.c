@@ -300,7 +300,7 @@ static enum gt_status split_find(const struct gguf *gguf, enum bpe_split *out)
     }
     return FAIL(
         GT_UNSUPPORTED,
-        "%s: key tokenizer.ggml.pre: \"%.*s\" is not read here; name a tokenizer with --tokenizer",
+        "%s: key tokenizer.ggml.pre: \"%.*s\" is not supported; name a tokenizer with --tokenizer",
         gguf->path, (int)(count < 32 ? count : 32), text);
 }
 
@@ -477,7 +477,7 @@ enum gt_status gguf_tokenizer_open(const void *owner, const char *path, struct t
     if (is_word(model, count, "gpt2") || is_word(model, count, "llama"))
         status = tokenizer_make(owner, gguf, is_word(model, count, "llama"), &tokenizer);
     else if (count > 0 && !is_word(model, count, "none"))
-        log_note("%s: its tokenizer, \"%.*s\", is not read here; BPE of bytes, and "
+        log_note("%s: its tokenizer, \"%.*s\", is not supported; BPE of bytes, and "
                  "SentencePiece's, are",
                  path, (int)(count < 32 ? count : 32), model);
     if (status == GT_OK && tokenizer != NULL)

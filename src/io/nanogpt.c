@@ -465,7 +465,8 @@ static enum gt_status progress_read(const struct source *source, struct checkpoi
     json_t *dict;
     TRY(number_get(source, root, "iter_num", &iter));
     if (!(iter >= 0.0 && iter <= (double)INT32_MAX) || iter != floor(iter))
-        return field_refuse(source, "iter_num", "is no whole number of iterations" WEIGHTS_ALONE);
+        return field_refuse(source, "iter_num",
+                            "is not a whole number of iterations" WEIGHTS_ALONE);
     record->state.iter = (int64_t)iter;
     record->state.best_val_loss = INFINITY;
     if (best != NULL && !json_is_null(best))

@@ -200,7 +200,8 @@ static enum gt_status pattern_match(const struct choice *choice, const char *fie
         pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
                       PCRE2_UTF | PCRE2_ANCHORED | PCRE2_ENDANCHORED, &error, &at, NULL);
     if (code == NULL)
-        return FAIL(GT_DATA, "%s: field \"%s\": \"%.100s\" is no regular expression: character %zu",
+        return FAIL(GT_DATA,
+                    "%s: field \"%s\": \"%.100s\" is not a regular expression: character %zu",
                     choice->source, field, pattern, (size_t)at);
     pcre2_match_data *match = pcre2_match_data_create(1, NULL);
     pcre2_match_context *context = pcre2_match_context_create(NULL);
@@ -233,7 +234,8 @@ static enum gt_status modules_match(const struct choice *choice, const char *fie
         const char *end = json_string_value(json_array_get(value, i));
         const size_t count = end != NULL ? strlen(end) : 0;
         if (end == NULL)
-            return FAIL(GT_DATA, "%s: field \"%s\": item %zu is no text", choice->source, field, i);
+            return FAIL(GT_DATA, "%s: field \"%s\": item %zu is not a string", choice->source,
+                        field, i);
         *out = *out || (count <= length && strcmp(name + length - count, end) == 0 &&
                         (count == length || name[length - count - 1] == '.'));
     }

@@ -307,7 +307,7 @@ void plan_print_text(const struct plan *plan, const struct plan_report_facts *fa
          LOG_BYTES(facts->headroom_bytes));
     forecast_print(facts, out);
     if (facts->needless)
-        LINE(out, "Needless  %s: the run fits without, and takes %.1f %% less time (estimated)",
+        LINE(out, "Unneeded  %s: the run fits without, and takes %.1f %% less time (estimated)",
              facts->needless, 100.0 * facts->needless_share);
     if (facts->search && !facts->search->fits &&
         plan->host_bytes > facts->request->share.host_bytes)

@@ -279,7 +279,7 @@ static void memory_draw(const struct page *page)
         svg_escape(page->out, page->runs[r].name);
         fputs("</figcaption>\n", page->out);
         if (!report_memory_draw(&page->runs[r], page->out))
-            fputs("<p>metrics.jsonl does not say.</p>\n", page->out);
+            fputs("<p>metrics.jsonl has no record of it.</p>\n", page->out);
         fputs("</figure>\n", page->out);
     }
     fputs("</div>\n", page->out);

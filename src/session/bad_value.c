@@ -139,8 +139,8 @@ enum gt_status bad_value_explain(struct session *session, const char *what,
         return FAIL(
             GT_DIVERGED,
             ERROR_DIVERGED
-            "%s is not finite, but computed again every value is: the memory or the processor "
-            "of %s makes mistakes",
+            "%s is not finite, but when computed again, every value is: the memory or the processor "
+            "of %s is faulty",
             what, session->device.info.device);
     return FAIL(
         GT_DIVERGED, ERROR_DIVERGED "%s is not finite; %s%s", what,

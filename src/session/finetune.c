@@ -151,7 +151,7 @@ enum gt_status finetune_defaults(struct hostmem *mem, struct config *config,
         if (text != NULL && strcmp(text, "True") == 0)
             value = (struct config_value){.type = CONFIG_VALUE_BOOL, .integer = 1};
         else if (text != NULL && !config_lex_literal(text, pool, sizeof pool, &value))
-            return FAIL(GT_FAILURE, "finetune.def: %s is no value", text);
+            return FAIL(GT_FAILURE, "finetune.def: %s is not a value", text);
         TRY(config_key_assign(config, table[i].key, &value, &origin));
     }
     return GT_OK;

@@ -242,7 +242,8 @@ static enum gt_status saved_from_record(const struct checkpoint *checkpoint,
     TRY(json_get_string(plan, checkpoint->source, "state_format", &name));
     if (state_format_from_name(name, &saved->states))
         return GT_OK;
-    return FAIL(GT_DATA, "%s: field \"state_format\": \"%.32s\" is no format of this program",
+    return FAIL(GT_DATA,
+                "%s: field \"state_format\": \"%.32s\" is not a state format of this program",
                 checkpoint->source, name);
 }
 

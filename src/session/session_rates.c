@@ -146,10 +146,10 @@ static enum gt_status ops_measure(struct session *session, bool *steady)
     if (*steady &&
         contention_share(&before, &after, thread_count_available()) >= CONTENTION_DISTURBED)
         log_note(
-            "this machine is disturbed: other programs use its processors; the estimate is without them");
+            "other programs are using this machine's processors; the estimate leaves them out");
     if (!*steady)
         log_note(
-            "calibration does not settle: timings differ by more than a tenth, so other programs use this machine; "
+            "calibration did not settle: timings differ by more than a tenth, as other programs are using this machine; "
             "the next run times it again");
     return GT_OK;
 }

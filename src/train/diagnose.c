@@ -98,7 +98,7 @@ static enum gt_status norm_log(struct session *session, int64_t iter, int32_t mo
         log_warning(
             "iter %" PRId64
             ": computed again from the same weights and samples, every value is finite: the "
-            "memory or the processor of %s makes mistakes",
+            "memory or the processor of %s is faulty",
             iter, session->device.info.device);
     return GT_OK;
 }

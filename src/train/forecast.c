@@ -143,8 +143,8 @@ void forecast_test_log(const struct forecast *forecast, double disturbed)
     const double mean = forecast_tested_mean(forecast);
     if (disturbed >= CONTENTION_DISTURBED)
         log_result(
-            "this machine is disturbed: other programs held its processors for %.0f %% of the time; steps take "
-            "%s; %s was estimated without them",
+            "other programs held this machine's processors for %.0f %% of the time: steps take %s; the estimate "
+            "without them was %s",
             100.0 * disturbed, CLOCK_DURATION(mean), CLOCK_DURATION(forecast->modelled_seconds));
     else if (fabs(mean / forecast->modelled_seconds - 1.0) > NOTED_ERROR)
         log_result("steps take %s; %s was estimated", CLOCK_DURATION(mean),

@@ -362,7 +362,7 @@ def refused():
            "is an empty answer": [good[0], message("assistant", "")],
            "is the second answer in a row": [*good, good[1]],
            "the conversation is empty": [],
-           "no message is the assistant's": [good[0]]}
+           "no message is from the assistant": [good[0]]}
     for what, messages in bad.items():
         done = prepare("bad", "--chat=chatml", write_lines("bad.jsonl", [good, messages]))
         check(f"a message {what}", done.returncode == 2 and "line 2: " in done.stderr and what in done.stderr, done.stderr)
@@ -581,7 +581,7 @@ def sources():
     bad = {"cut.json": (tall[:-9], f"line {third}: the list is not closed"), "comma.json": (tall.replace("},", "}", 1), "line 6: expected a comma"),
            "wrong.json": (tall.replace('"answer": "2', '"answer": 7, "x": "2'), f"line {third}: no conversation in this record"),
            "broken.json": (tall.replace('"answer": "2', '"answer" "2'), f"line {third}: column "),
-           "short.csv": ("question,answer\na,b\n\"c\nd\"\n", "line 3: another number of fields"),
+           "short.csv": ("question,answer\na,b\n\"c\nd\"\n", "line 3: a different number of fields"),
            "open.csv": ("question,answer\na,b\nc,\"d\n", "line 3: a quote opens here"),
            "twice.csv": ("question,question\na,b\n", "line 1: two columns have one name"),
            "none.csv": ("a,b\n1,2\n", "line 2: no conversation in this record")}
@@ -821,8 +821,8 @@ def talk():
           and "/nonsense: no such command" in done.stderr, done.stderr + done.stdout)
     fresh = run(*chat, "--start=be brief", stdin=red + "\n").stdout
     done = run(*chat, stdin=f"/system be brief\n{red}\n/system\n/reset\n{red}\n")
-    check("/system sets the message, and removes it", done.stdout == fresh + QUESTIONS[red] + "\n" and "the system's message is set" in done.stderr
-          and "there is no system's message now" in done.stderr, done.stderr + done.stdout)
+    check("/system sets the message, and removes it", done.stdout == fresh + QUESTIONS[red] + "\n" and "the system message is set" in done.stderr
+          and "there is no system message now" in done.stderr, done.stderr + done.stdout)
     done = run(*chat, stdin=f"{red}\n" * 3)
     check("the oldest turns leave the context", done.returncode == 0 and done.stderr.count("leaves it") >= 1
           and done.stdout.splitlines()[0] == QUESTIONS[red], done.stderr)
@@ -832,7 +832,7 @@ def talk():
     run(GPT_TRAIN, "--dataset=./gemma-data", "--out_dir=gemma-model", "--n_layer=1", "--n_head=1", "--n_embd=8", "--block_size=64", "--max_iters=1",
         "--batch_size=1", "--gradient_accumulation_steps=1", "--eval_iters=1", "--warmup_iters=0")
     done = run(GPT_SAMPLE, "--out_dir=gemma-model", "--chat", "--max_new_tokens=2", stdin="/system be brief\na\n")
-    check("a template without a system's message: /system", done.returncode == 0 and "/system: the template gemma has no place" in done.stderr, done.stderr)
+    check("a template without a system message: /system", done.returncode == 0 and "/system: the template gemma has no place" in done.stderr, done.stderr)
     done = run(GPT_SAMPLE, "--out_dir=gemma-model", "--chat", "--start=be brief", stdin="a\n")
     check("and --start", done.returncode == 2 and "--start: the template gemma has no place" in done.stderr, done.stderr)
     shutil.copytree("model", "ends")

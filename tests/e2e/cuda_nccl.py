@@ -112,7 +112,7 @@ def without():
 
 def refused():
     for status, text, environment in (
-            (2, "has another NCCL than rank 0: 22", {"GT_FAKE_NCCL_VERSIONS": "versions"}),
+            (2, "has another version of NCCL than rank 0: 22", {"GT_FAKE_NCCL_VERSIONS": "versions"}),
             (1, "rank 1 did not get the bytes that rank 0 sent it", {"GT_FAKE_NCCL_FAIL": "1:group:2:wrong"})):
         run = train("refused", 2, status=status, **environment)
         check(len(run.errors) == 1 and text in run.errors[0], f"one error line with '{text}': {run.said()}")
@@ -130,7 +130,7 @@ def fault(name, number, what, rank):
     check(run.status in (0, 1) and len(run.errors) == run.status, f"{name} {number} {what}: {run.said()}")
     check(seconds < 2 * limit + patience(4), f"{name} {number} {what}: {seconds:.1f} s")
     if run.status == 1:
-        wanted = {"kill": "was ended by signal 9", "hang": "has had no answer of NCCL for",
+        wanted = {"kill": "was ended by signal 9", "hang": "has had no answer from NCCL for",
                   "fail": "NCCL"}[what]
         check(wanted in run.errors[0], f"{name} {number} {what}: {run.errors}")
     for path in [os.path.join(os.environ.get("TMPDIR", "/tmp"), name) for name in os.listdir(os.environ.get("TMPDIR", "/tmp"))

@@ -71,7 +71,7 @@ DATED = TAKE + ("{{ '<|begin_of_text|>' }}<|start_header_id|>system<|end_header_
                 "{{ system or '' }}<|eot_id|>") + LLAMA3
 GEMMA = TAKE + ("<bos>{% for m in messages %}<start_of_turn>{{ 'model' if m.role == 'assistant' else m.role }}\n{% if loop.first and system is not none %}{{ system }}\n\n"
                 "{% endif %}{{ m.content }}<end_of_turn>\n{% endfor %}") + LAST.replace("PROMPT", "<start_of_turn>model\n")
-# Its text for conversations without a system's message is that of the Modelfile.
+# Its text for conversations without a system message is that of the Modelfile.
 SMOLLM3 = TAKE + ("<|im_start|>system\n## Metadata\n\nKnowledge Cutoff Date: June 2025\nToday Date: 08 July 2025\nReasoning Mode: /{{ 'no_' if no_think }}think"
                   "\n\n## Custom Instructions\n\n{{ system if system else short if no_think else long }}\n\n") + CHATML.replace(
                       "{{ m.content }}", "{% if m.role == 'assistant' and no_think %}<think>\n\n</think>\n{% elif m.thinking %}<think>\n{{ m.thinking }}\n"
@@ -106,7 +106,7 @@ FAMILIES = {
     "phi4": (CHATML.replace("\n", "").replace("}}{{ m.c", "}}<|im_sep|>{{ m.c").replace("assistant", "assistant<|im_sep|>"), "<|im_end|>", False),
     "phi4-mini": (PHI3.replace("\n", ""), "<|end|>", False),
 }
-# TRL's copies of models' templates.  Gemma's refuses a system's message, and those of the two dated ones say today's date.
+# TRL's copies of models' templates.  Gemma's refuses a system message, and those of the two dated ones say today's date.
 TRL = {"llama3": "meta-llama3", "llama3_1": "llama3.1", "llama3_2": "llama3.2", "qwen2_5": "qwen2.5", "qwen3": "qwen3", "phi3": "phi3",
        "qwen3_instruct_2507": "qwen3-instruct", "qwen3_5_think": "qwen3.5", "qwen3_5_nothink": "qwen3.5-nothink", "gemma": "gemma", "gemma3": "gemma3"}
 
@@ -144,7 +144,7 @@ def modelfile(folder):
 
 
 def conversations(trims):
-    """Twenty: with and without a system's message, of 1 to 7 messages, with the characters that templates trip over; some answers
+    """Twenty: with and without a system message, of 1 to 7 messages, with the characters that templates trip over; some answers
     have a reasoning.  `trims`: without white space around texts."""
     random.seed(20261128)
     texts = ["Hello", "", "a\nb\n\nc", "{{ .Content }}", "{% raw %}", "<b>&amp;\"'", "naïve 日本 🙂", "  spaces  ", "\ttab", "```c\nint i;\n```"]

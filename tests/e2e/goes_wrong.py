@@ -64,7 +64,7 @@ def planted():
 
 def machine():
     said = train("machine", "--max_iters=4", program=FAULTY, GPT_FAULT_NAN="gelu_forward:2:1")
-    one_line(said, "iter 2: computed again from the same weights and samples, every value is finite: .* makes mistakes$", "machine")
+    one_line(said, "iter 2: computed again from the same weights and samples, every value is finite: .* is faulty$", "machine")
 
 
 def spoilt():

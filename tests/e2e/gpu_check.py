@@ -135,7 +135,7 @@ def quick():
     os.makedirs("empty", exist_ok=True)
     done, found = gpu_check("--quick", PATH=os.path.abspath("empty"))
     check(done.returncode == 77 and found is None, f"without a card: {done.returncode}, {found}")
-    check(done.stdout == "gpu-check: no nvidia-smi, so no NVIDIA driver; nothing is checked or measured\n" and not done.stderr,
+    check(done.stdout == "gpt-check: no nvidia-smi, so no NVIDIA driver; nothing is checked or measured\n" and not done.stderr,
           f"without a card: {done.stdout}{done.stderr[-300:]}")
     only = "parity float32,at once,opcheck at once,half_sums,racecheck,story,steady gpt-train,ops,LoRA,OpenCL,large"
     done, found = gpu_check("--quick", EMULATED, "--only=" + only, "--seconds=1", "--minutes=60")

@@ -323,10 +323,10 @@ def compare():
 
 def needless():
     _, text, _ = plan("text", "--memory_budget=2GiB", "--recompute=full", "--micro_batch=5")
-    line = " ".join(text.split("Needless", 1)[-1].split("\n\n")[0].split())
+    line = " ".join(text.split("Unneeded", 1)[-1].split("\n\n")[0].split())
     check("micro_batch=5, recompute='full'" in line and re.search(r"[1-9][0-9.]* % less time", line), f"needless: {line!r}")
     for settings in (("--memory_budget=2GiB",), ("--memory_budget=75MiB", "--recompute=full")):
-        check("Needless" not in plan("text", *settings)[1], f"needless with {settings}")
+        check("Unneeded" not in plan("text", *settings)[1], f"unneeded with {settings}")
 
 
 def readme():

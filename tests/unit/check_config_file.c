@@ -186,7 +186,7 @@ TEST(file_own_names)
     ck_assert_int_eq(fixture_read("depth = 20\nwandb_run_name = f'd{depth}'"), GT_OK);
     ck_assert_str_eq(fixture.config.wandb_run_name, "d20");
     ck_assert_int_eq(fixture.notes, 1);
-    ASSERT_SAID("x.py:1:1: depth is no key: only a text uses it");
+    ASSERT_SAID("x.py:1:1: depth is not a key: only a text uses it");
     ASSERT_READS(
         "wandb_entity = 'team'\nwandb_tags = ['a',\n 'b']\nwandb_id = None\nwandb_config = {'a': 1}; n_layer = 3");
     ck_assert_int_eq(fixture.count, 0);
@@ -255,7 +255,7 @@ TEST(file_refusals)
         {"n_layer = -'a'", "x.py:1:11: - str"},
         {"dataset = 'a' + 3", "str + int"},
         {"dataset = 'a", "x.py:1:11: this string is never closed"},
-        {"dataset = b'a'", "x.py:1:11: a string with this prefix is not read here"},
+        {"dataset = b'a'", "x.py:1:11: a string with this prefix is not supported"},
         {"dataset = f'{n_layer:02}'",
          "x.py:1:14: only a name is evaluated in an f-string's braces"},
         {"dataset = f'{n_layer * 2}'", "only a name is evaluated in an f-string's braces"},

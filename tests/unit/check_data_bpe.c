@@ -104,7 +104,7 @@ TEST(bpe_refuses_what_is_no_vocabulary)
         ck_assert_int_eq(bpe_create(fixture.mem, &spec[i], &bpe), GT_OK);
         add(bpe, 0, i == 0 ? "a" : "ab");
         ck_assert_int_eq(bpe_finish(bpe, "here"), GT_DATA);
-        FIXTURE_SAYS(&fixture, "here: the byte 0x00 is no token");
+        FIXTURE_SAYS(&fixture, "here: the byte 0x00 is not a token");
         hostmem_free(bpe);
     }
     fixture_close(&fixture);

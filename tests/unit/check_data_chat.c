@@ -305,10 +305,11 @@ TEST(families)
     struct chat_text text = ROOM(room);
     ck_assert(!render(CHAT_GEMMA, "{\"system\":\"s\",\"messages\":[" USER("q") "," ANSWER("a") "]}",
                       &text, reason));
-    ck_assert_str_eq(reason, "the template gemma has no place for a system's message");
+    ck_assert_str_eq(reason, "the template gemma has no place for a system message");
     ck_assert(!render(CHAT_GEMMA3, "{\"messages\":[" USER("q") "," USER("q") "]}", &text, reason));
     ck_assert_str_eq(
-        reason, "message 2 is the user's again; in this template user and assistant take turns");
+        reason,
+        "message 2 is a second user message in a row; in this template user and assistant take turns");
     /* The space before an answer is its first token's, so the prompt ends without it. */
     const struct chat_conversation asked = {.messages = json_loads("[" USER("q") "]", 0, NULL)};
     ck_assert(chat_render(CHAT_MISTRAL, &asked, CHAT_TRAIN_ASSISTANT, true, &text) ==

@@ -78,7 +78,7 @@ TEST(rows_become_objects)
         {"messages\n", "\"[{\"\"role\"\":\"\"user\"\"}]\"\n",
          "{\"messages\":[{\"role\":\"user\"}]}"},
         {"a\n", "[1]\n", "{\"a\":\"[1]\"}"},
-        {"a,b\n", "1\n", "!another number of fields than the first row"},
+        {"a,b\n", "1\n", "!a different number of fields than the first row"},
         {"a,b\n", "1,\"x\"y\n",
          "!a quote inside a field that is not quoted, or a quoted field that goes on after its quote"},
         {"a\n", "\xff\n", "!not valid UTF-8"},

@@ -92,8 +92,8 @@ enum gt_status conversation_log(struct feed *feed, const struct tokenizer *token
         return GT_OK;
     TRY(first_read(feed, tokenizer_eot(tokenizer), source, position, &count));
     tokens_show(feed, tokenizer, count, false, &shown);
-    log_result("trained are %" PRId64 " of %" PRId64
-               " tokens (%.0f %%), those of answers; losses are theirs",
+    log_result("%" PRId64 " of %" PRId64
+               " tokens (%.0f %%) are trained on: the answers; losses count only these",
                learnt, tokens, 100.0 * (double)learnt / (double)tokens);
     log_result(
         "a conversation as the model sees it; what it learns to write stands between [[ and ]]:");

@@ -86,7 +86,7 @@ void start_log(const struct runner *runner)
     log_result("number of parameters: %.2fM",
                (double)model_parameter_count_no_positions(&options->config) / 1e6);
     if (options->config.lora.rank > 0)
-        log_result("trained are %.2fM of them, in adapters of rank %" PRId32 " of %s",
+        log_result("%.2fM of them are trained, in adapters of rank %" PRId32 " of %s",
                    (double)model_adapter_count(&options->config) / 1e6, options->config.lora.rank,
                    run->source.base);
     log_result("tokens per iteration will be: %.0f", run_tokens_per_update(run->config));

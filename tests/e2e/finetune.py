@@ -189,7 +189,7 @@ def shows():
     _, done = trained("shown", "--init_from=./base", "--lora_rank=4", "--dataset=more", "--epochs=1", "--batch_size=1", "--eval_interval=20")
     lines = done.stdout.splitlines()
     at = next(i for i, line in enumerate(lines) if "as the model sees it" in line)
-    check("how many tokens are trained", f"trained are {learnt} of {tokens} tokens" in lines[at - 1], lines[at - 1])
+    check("how many tokens are trained", f"{learnt} of {tokens} tokens" in lines[at - 1], lines[at - 1])
     check("a conversation with marks", re.fullmatch(r"  <\|im_start\|>user\n  what is \d+\?<\|im_end\|>\n  <\|im_start\|>assistant\n"
                                                     r"  \[\[it is \d+\.<\|im_end\|>\]\]", "\n".join(lines[at + 1:at + 5])) is not None, lines[at:at + 6])
     answers = [line for line in lines if line.startswith("--- answer after ")]

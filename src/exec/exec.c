@@ -52,8 +52,10 @@ static enum gt_status programs_bind(struct exec *exec)
         int32_t count = exec->graph->programs[p].count;
         most = count > most ? count : most;
         TRY(HOSTMEM_NEW(exec, (size_t)count, "bound ops", &exec->calls[p]));
-        for (int32_t i = 0; i < count; i++)
+        for (int32_t i = 0; i < count; i++) {
+            assert(exec->graph->programs[p].ops[i].left_out == 0); /* else it is only measured */
             plan_call(exec->plan, p, i, &exec->calls[p][i]);
+        }
     }
     TRY(HOSTMEM_NEW(exec, (size_t)most, "moves of ops", &exec->moves));
     return HOSTMEM_NEW(exec, (size_t)most, "times of ops", &exec->seconds);

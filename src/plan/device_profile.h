@@ -15,6 +15,10 @@
 #define DEVICE_PROFILE_NAME_MAX 96
 #define DEVICE_PROFILE_SOURCE_MAX 256
 
+/* The uncertainty of rates that were timed: at the run's width on a machine whose timings agreed,
+ * or by the user who gives a share. */
+#define PLAN_TIMED_UNCERTAINTY 0.2
+
 /* What training reaches of a card's peaks: the shares of large products, of attention, and of the
  * bytes that all other ops move; and the relative error to expect of a step's time. */
 struct device_reached {

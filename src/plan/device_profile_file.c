@@ -18,8 +18,6 @@
 /* A smaller value is a mistaken unit, and would make times that no clock can show. */
 #define RATE_MIN 1e6
 #define SHARE_MIN 0.001
-/* Of a share that a user gives. */
-#define SHARE_UNCERTAINTY 0.2
 
 struct reader {
     const char *path;
@@ -165,7 +163,7 @@ static enum gt_status share_read(const struct reader *reader, struct device_prof
         return impossible(reader, "share", "expected 0 (not known) or a number from 0.001 to 1");
     out->reached = device_reached_of(out->backend);
     if (share > 0.0)
-        out->reached = (struct device_reached){share, share, share, SHARE_UNCERTAINTY};
+        out->reached = (struct device_reached){share, share, share, PLAN_TIMED_UNCERTAINTY};
     return text_read(reader, "share_source", out->share_source, sizeof out->share_source,
                      share > 0.0);
 }

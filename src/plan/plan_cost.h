@@ -44,8 +44,6 @@ struct plan_rates {
                      */
 };
 
-/* The uncertainty of rates that were timed at the run's width on a machine whose timings agreed. */
-#define PLAN_TIMED_UNCERTAINTY 0.2
 #define PLAN_UNCERTAINTY_MAX 80
 /* Writes "+-20 %", "within a factor of 4", or "within a factor of 12, as other programs use this
  * machine". */

@@ -154,6 +154,15 @@ static const struct {
       "pq.ParquetFile(sys.argv[1]).iter_batches(1000, columns=[\"text\"]) for row in part.to_pylist()]' ",
       " | gpt-prepare --format=jsonl --out-dir=data/NAME -"}},
     {8, "ARROW1\0", {"an Arrow file", NULL, "write its text as JSON lines, for gpt-prepare", NULL}},
+    {8,
+     "\xcb\x99\x9f\x10\1\0\0",
+     {"a NeMo token file whose ids have neither 16 nor 32 bits", NULL, "write it again", NULL}},
+    {8,
+     "\x01\x34\xd8\x88\0\0\0\1",
+     {"a token file of llm.c, big-endian", "np.fromfile(p, \">u2\")[512:]", NULL, NULL}},
+    {8,
+     "\x01\x34\xd9\xa1\0\0\0\7",
+     {"a token file of llm.c, big-endian", "np.fromfile(p, \">i4\")[256:]", NULL, NULL}},
     {8, "\x89HDF\r\n\x1a\n", {"an HDF5 file", NULL, "write its ids as 16-bit numbers", NULL}},
     {7, "\3757zXZ\0", {"compressed by xz", NULL, UNPACK(".xz", "unxz"), ""}},
     {10, "BZh91AY&SY", {"compressed by bzip2", NULL, UNPACK(".bz2", "bunzip2"), ""}},
@@ -184,6 +193,15 @@ static bool is_zstd(const unsigned char *bytes, size_t count)
 {
     return count > 8 && has_bytes(bytes, count, 0, 4, "\x28\xb5\x2f\xfd") &&
            (bytes[4] & 0x18) == 0 && is_dense(bytes + 5, count - 5);
+}
+
+/* Arrow's columnar format, "Encapsulated message format": four bytes of ff, the length of the
+ * metadata, a multiple of 8, and the place of their root table. */
+static bool is_arrow_stream(const unsigned char *bytes, size_t count)
+{
+    return count > 16 && has_bytes(bytes, count, 0, 4, "\xff\xff\xff\xff") && bytes[4] % 8 == 0 &&
+           has_bytes(bytes, count, 6, 2, "\0\0") && bytes[8] < 64 &&
+           has_bytes(bytes, count, 9, 3, "\0\0\0");
 }
 
 /* PKWARE's APPNOTE, 4.3.7: a local header with a name in ASCII, of a stored or deflated member. */
@@ -316,6 +334,11 @@ const struct token_kind *token_kind_of_head(const unsigned char *bytes, size_t c
 {
     static const struct token_kind zstd = {"compressed by zstd", NULL,
                                            UNPACK(".zst", "unzstd --rm"), ""};
+    static const struct token_kind arrow = {
+        "a stream of Arrow, as the library datasets caches", NULL,
+        "python3 -c 'import json, sys, pyarrow as pa; [print(json.dumps(row)) for part in "
+        "pa.ipc.open_stream(sys.argv[1]) for row in part.to_pylist()]' ",
+        " | gpt-prepare --format=jsonl --out-dir=data/NAME -"};
     for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++)
         if (has_bytes(bytes, count, 0, heads[i].length, heads[i].bytes))
             return &heads[i].kind;
@@ -323,6 +346,8 @@ const struct token_kind *token_kind_of_head(const unsigned char *bytes, size_t c
         return &gzip;
     if (is_zstd(bytes, count))
         return &zstd;
+    if (is_arrow_stream(bytes, count))
+        return &arrow;
     if (pickle_kind(bytes, count, size_bytes) != NULL)
         return pickle_kind(bytes, count, size_bytes);
     if (is_safetensors(bytes, count, size_bytes))
@@ -479,6 +504,28 @@ static const struct token_kind *confined_kind(const unsigned char *bytes, size_t
     return top > largest + largest / 16 + 1 ? &swapped : &narrow;
 }
 
+/* Whole numbers in floating point are no small words, and every word below 0x6400, which is 1024,
+ * has zeros at its end: one in 25 does, so that 11 different ones are in 2^-50 of all files. */
+static const struct token_kind *half_kind(const unsigned char *bytes, size_t count, bool sure)
+{
+    static const struct token_kind halves = {
+        "an array of 16-bit floating point, which rounds ids above 2048", NULL,
+        "write the ids again, as uint16", NULL};
+    struct words words = {.different = 0};
+    for (size_t at = 0; at + 2 <= count; at += 2) {
+        const uint64_t word = le_read(bytes + at, 2);
+        const int fraction_bits = 25 - (int)(word >> 10);
+        if (word == 0)
+            continue;
+        if (word < 0x3C00 || word >= 0x7C00 ||
+            (fraction_bits > 0 && (word & ((UINT64_C(1) << fraction_bits) - 1)) != 0))
+            return NULL;
+        if (fraction_bits > 0)
+            words_add(&words, word);
+    }
+    return !sure || words.different >= 11 ? &halves : NULL;
+}
+
 const struct token_kind *token_kind_of_numbers(const unsigned char *bytes, size_t count, bool sure)
 {
     for (size_t i = 0; i < sizeof wides / sizeof wides[0]; i++) {
@@ -487,7 +534,8 @@ const struct token_kind *token_kind_of_numbers(const unsigned char *bytes, size_
                           : fits_whole(wide, bytes, count, sure))
             return &wide->kind;
     }
-    return confined_kind(bytes, count, sure);
+    const struct token_kind *half = half_kind(bytes, count, sure);
+    return half != NULL ? half : confined_kind(bytes, count, sure);
 }
 
 /* ---- refusing ---- */

@@ -2,6 +2,8 @@
  * are not. */
 #include "data/token_kind.h"
 
+#include <math.h>
+
 #include "base/file.h"
 #include "data/tokens.h"
 #include "tests/unit/data_fixture.h"
@@ -138,6 +140,25 @@ TEST(arrays_of_real_numbers_are_refused)
     fixture_close(&fixture);
 }
 
+TEST(floating_point_of_16_bits_is_refused)
+{
+    uint32_t (*const vocabularies[])(uint32_t) = {of_characters, draw_word, of_padded};
+    static uint16_t words[COUNT];
+    struct data_fixture fixture;
+    fixture_open(&fixture);
+    for (size_t v = 0; v < 3; v++) {
+        for (uint32_t i = 0; i < COUNT; i++) {
+            int power = 0;
+            const uint32_t id = vocabularies[v](i);
+            const double part = frexp(id, &power); /* from 0.5 to 1 */
+            const double bits = id == 0 ? 0.0 : (power + 14) * 1024 + floor((part - 0.5) * 2048);
+            words[i] = (uint16_t)bits;
+        }
+        refused(&fixture, "<f2", words, sizeof words, "16-bit floating point, which rounds");
+    }
+    fixture_close(&fixture);
+}
+
 TEST(files_of_other_kinds_are_refused_by_name)
 {
     static const struct {
@@ -163,6 +184,10 @@ TEST(files_of_other_kinds_are_refused_by_name)
          "unzip"},
         {24, "\x20\0\0\0\0\0\0\0{\"__metadata__\":", "safetensors"},
         {10, "\x93NUMPY\1\0\x10\0", "np.load(p)"},
+        {8, "\xcb\x99\x9f\x10\1\0\0", "NeMo token file whose ids have neither"},
+        {8, "\x01\x34\xd8\x88\0\0\0\1", "np.fromfile(p, \">u2\")[512:]"},
+        {8, "\x01\x34\xd9\xa1\0\0\0\7", "np.fromfile(p, \">i4\")[256:]"},
+        {12, "\xff\xff\xff\xff\xf8\0\0\0\x10\0\0", "a stream of Arrow"},
         {28, "BIN.TOK\n\2\0\0\0\4\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0", "llmq with a mask"},
     };
     static uint16_t rest[COUNT];

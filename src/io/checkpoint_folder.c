@@ -140,6 +140,7 @@ struct family {
     int digits;
 };
 static const struct family earlier_runs = {"earlier-", 3}, kept_ones = {"checkpoint-", 6};
+static const struct family trainers_ones = {"checkpoint-", 1}; /* of transformers' Trainer */
 
 #define NAME_OF(family, number) \
     TEXT(NAME_MAX_BYTES, "%s%0*" PRId64, (family)->prefix, (family)->digits, number)
@@ -290,6 +291,13 @@ bool checkpoint_keep_earlier_last(const char *out_dir, char path[static FILE_PAT
     const int64_t last = number_last(out_dir, &earlier_runs);
     file_join(path, out_dir, NAME_OF(&earlier_runs, last));
     return last >= 0 && file_exists(FILE_IN(path, CHECKPOINT_RECORD_NAME));
+}
+
+bool checkpoint_folder_of_trainer(const char *folder, char path[static FILE_PATH_MAX])
+{
+    const int64_t last = number_last(folder, &trainers_ones);
+    file_join(path, folder, NAME_OF(&trainers_ones, last));
+    return last >= 0 && file_is_folder(path);
 }
 
 /* Moves kept checkpoints of iterations after `after` into the folder of their run. */

@@ -34,6 +34,9 @@ bool checkpoint_keep_earlier_last(const char *out_dir, char path[static FILE_PAT
  * checkpoint.  Then it removes kept checkpoints except the last keep - 1 and the best.  A folder
  * that contains other files is not removed.  Errors: GT_IO, GT_DATA. */
 enum gt_status checkpoint_keep_last(const char *out_dir, int64_t keep);
+/* Writes the path of the last of the checkpoints that transformers' Trainer made in `folder`.
+ * Returns false when there is none. */
+bool checkpoint_folder_of_trainer(const char *folder, char path[static FILE_PATH_MAX]);
 /* The number of kept checkpoints, not counting out_dir's own. */
 size_t checkpoint_keep_count(const char *out_dir);
 

@@ -30,16 +30,18 @@
 /* Refuses pickled weights, which other programs open. */
 static enum gt_status pickles_refuse(const char *folder)
 {
-    static const char *const names[] = {"pytorch_model.bin", "pytorch_model.bin.index.json",
-                                        "adapter_model.bin"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (file_exists(FILE_IN(folder, names[i])))
+    static const struct {
+        const char *name, *class;
+    } files[] = {{"pytorch_model.bin", "transformers: AutoModelForCausalLM"},
+                 {"pytorch_model.bin.index.json", "transformers: AutoModelForCausalLM"},
+                 {"adapter_model.bin", "PEFT: AutoPeftModelForCausalLM"}};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        if (file_exists(FILE_IN(folder, files[i].name)))
             return FAIL(
                 GT_UNSUPPORTED,
                 "%s: %s: these weights are pickles, which can run code when they are read; convert them with "
-                "transformers: AutoModelForCausalLM.from_pretrained(IN).save_pretrained(OUT, "
-                "safe_serialization=True)",
-                folder, names[i]);
+                "%s.from_pretrained(IN).save_pretrained(OUT, safe_serialization=True)",
+                folder, files[i].name, files[i].class);
     }
     return GT_OK;
 }
@@ -169,6 +171,21 @@ static enum gt_status head_choose(struct checkpoint *checkpoint)
 }
 
 /* ---- a folder in Hugging Face's layout ---- */
+
+/* Refuses the tensors of a whole model with PEFT's adapters, such as state_dict() has. */
+static enum gt_status adapters_refuse(const struct safetensors *file)
+{
+    for (size_t i = 0; i < file->count; i++)
+        if (strstr(file->tensors[i].name, ".base_layer.") != NULL ||
+            strstr(file->tensors[i].name, ".lora_A.") != NULL)
+            return FAIL(GT_UNSUPPORTED,
+                        "%s: tensor %s is that of a model with PEFT's adapters still beside it; "
+                        "model.save_pretrained(OUT) writes the adapters alone, and "
+                        "model.merge_and_unload().save_pretrained(OUT) the whole; both are read",
+                        safetensors_path(file, i), file->tensors[i].name);
+    return GT_OK;
+}
+
 static enum gt_status open_hf(struct checkpoint *checkpoint, const char *folder)
 {
     json_t *root;
@@ -183,6 +200,7 @@ static enum gt_status open_hf(struct checkpoint *checkpoint, const char *folder)
     TRY(file_stat_exists(path, &is_whole));
     TRY(is_whole ? safetensors_open(checkpoint, path, true, &checkpoint->model)
                  : safetensors_index_open(checkpoint, folder, &checkpoint->model));
+    TRY(adapters_refuse(checkpoint->model));
     hf_layout_names_plain(checkpoint->model);
     /* The text part of a Qwen3.5 may be alone, and have tensors that predict more tokens. */
     if (checkpoint->rest.is_part || arch_of(&checkpoint->config.shape) == arch_get(ARCH_qwen3_5))
@@ -206,7 +224,16 @@ static enum gt_status open_peft(struct checkpoint *checkpoint, const char *folde
                         &record->root));
     record->adapter = record->root; /* base_join() reads the targets */
     TRY(adapter_describe(checkpoint, record->adapter));
-    return safetensors_open(checkpoint, FILE_IN(folder, PEFT_MODEL_NAME), true, &checkpoint->model);
+    TRY(safetensors_open(checkpoint, FILE_IN(folder, PEFT_MODEL_NAME), true, &checkpoint->model));
+    /* PEFT's names in memory have the adapter's, which save_pretrained() leaves out. */
+    for (size_t i = 0; i < checkpoint->model->count; i++) {
+        static const char adapter[] = ".default.weight";
+        char *name = checkpoint->model->tensors[i].name;
+        const size_t length = strlen(name), tail = strlen(adapter);
+        if (length > tail && strcmp(name + length - tail, adapter) == 0)
+            memcpy(name + length - tail, ".weight", sizeof ".weight");
+    }
+    return GT_OK;
 }
 
 /* ---- files of other trainers ---- */
@@ -380,6 +407,11 @@ enum gt_status checkpoint_open(const void *owner, const char *path, bool with_op
         (with_optimizer && kind != CHECKPOINT_OURS && kind != CHECKPOINT_NANOGPT)) {
         char earlier[FILE_PATH_MAX];
         const bool has_earlier = checkpoint_keep_earlier_last(path, earlier);
+        if (!with_optimizer && checkpoint_folder_of_trainer(path, earlier))
+            return FAIL(GT_DATA,
+                        ERROR_NO_CHECKPOINT
+                        "%s: holds no model itself, but checkpoints; name one of them, such as %s",
+                        path, earlier);
         return FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: holds no checkpoint: %s%s%s", path,
                     with_optimizer ? CHECKPOINT_RECORD_NAME " is not there"
                                    : "neither " CHECKPOINT_RECORD_NAME

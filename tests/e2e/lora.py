@@ -19,7 +19,7 @@ import shutil
 import subprocess
 
 from checks import (GPT_EXPORT, GPT_SAMPLE, GPT_TRAIN, check, drawn_tensor, end, error_lines, files, metrics, opencl_device, read, read_json,
-                    small_llama, some, tensors_read, tensors_write, write_json)
+                    small_llama, some, tensors_read, tensors_write, write, write_json)
 from gguf_file import Gguf
 from cuda_common import GPT_TRAIN_CUDA
 
@@ -222,6 +222,19 @@ def names_its_file():
         done = run("x", "--init_from=./changed", "--backend=cpu")
         check(done.returncode == 2 and len(error_lines(done)) == 1 and "changed/adapter_model.safetensors: " in error_lines(done)[0],
               f"{what}: {done.returncode} {done.stderr}")
+    for what, names in (("the adapter's name", {key.replace(".weight", ".default.weight"): value for key, value in tensors.items()}), ("PEFT's", tensors)):
+        tensors_write("changed/adapter_model.safetensors", names)
+        done = run("judge", "--init_from=./changed", "--eval_only=True", "--backend=cpu")
+        check(done.returncode == 0, f"names with {what}: {done.stderr}")
+    shutil.copytree("base", "outputs/checkpoint-20")
+    os.makedirs("outputs/checkpoint-5")
+    beside = {"base_model.model." + key: value for key, value in tensors_read("base/model.safetensors").items()}
+    tensors_write("outputs/checkpoint-20/model.safetensors", {**beside, **names})
+    write("outputs/checkpoint-5/adapter_model.bin", b"")
+    for folder, said in (("outputs", "such as ./outputs/checkpoint-20"), ("outputs/checkpoint-20", "adapters still beside it"),
+                         ("outputs/checkpoint-5", "AutoPeftModel")):
+        done = run("x", f"--init_from=./{folder}", "--backend=cpu")
+        check(done.returncode == 2 and said in done.stderr, f"{folder}: {done.stderr}")
     changed(config)
     os.truncate("changed/adapter_model.safetensors", os.path.getsize("changed/adapter_model.safetensors") - 1)
     done = run("x", "--init_from=./changed", "--backend=cpu")

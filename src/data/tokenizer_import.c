@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/size.h"
+#include "base/utf8.h"
 #include "data/chat_kind.h"
 #include "data/tokenizer_bpe.h"
 #include "data/tokenizer_export.h"
@@ -23,6 +24,45 @@ static const struct {
              {"encoder.json", "vocab.bpe"},
              {"vocab.json", "merges.txt"}};
 enum { FORM_COUNT = sizeof forms / sizeof forms[0] };
+
+/* ---- a vocabulary whose file does not say how text is split ---- */
+
+#define DIVIDED_SHARE 50 /* one token in so many may be one that GPT-2's split divides */
+
+/* Refuses a vocabulary that was made with another split than GPT-2's: with one of its own, no merge
+ * makes a token that the split divides.  Bytes that are not UTF-8 prove nothing. */
+static enum gt_status split_check(const struct bpe *bpe, const char *path)
+{
+    struct bpe_splitter *splitter;
+    const bool merges = bpe->rank == BPE_RANK_MERGE;
+    const size_t count = merges ? bpe->merge_count : bpe->vocab_size;
+    size_t divided = 0;
+    const char *token, *piece, *example = "";
+    int example_bytes = 0;
+    TRY(bpe_splitter_create(bpe, BPE_SPLIT_GPT2, &splitter));
+    for (size_t i = 0; i < count; i++) {
+        const int32_t id = merges ? bpe->merges[i].result : (int32_t)i;
+        const size_t length = bpe_is_special(bpe, id) ? 0 : bpe_token(bpe, id, &token);
+        if (length == 0 || utf8_valid_end((const unsigned char *)token, 0, length) < length)
+            continue;
+        bpe_splitter_begin(splitter, token, length);
+        if (bpe_splitter_next(splitter, &piece) == length)
+            continue;
+        divided++;
+        if (example_bytes == 0 && length < 32) {
+            example = token;
+            example_bytes = (int)length;
+        }
+    }
+    hostmem_free(splitter);
+    if (divided * DIVIDED_SHARE <= count)
+        return GT_OK;
+    return FAIL(GT_UNSUPPORTED,
+                "%s: this vocabulary was not made with GPT-2's split of text, which divides %zu of "
+                "its %zu tokens, such as \"%.*s\", and the file does not say how it was; give the "
+                "tokenizer.json of the same model: hf download OWNER/NAME tokenizer.json",
+                path, divided, count, example_bytes, example);
+}
 
 /* Finishes the vocabulary, or releases it after an error. */
 static enum gt_status import_end(const void *owner, enum gt_status status, struct bpe *bpe,
@@ -220,6 +260,7 @@ enum gt_status tokenizer_import_pair(const void *owner, const struct tokenizer_s
         log_error("%s: expected an object of tokens and ids", vocab->path);
     json_decref(root);
     THEN(status, tokenizer_import_merges(reading.bpe, merges));
+    THEN(status, split_check(reading.bpe, vocab->path));
     return import_end(owner, status, reading.bpe, vocab->path, out);
 }
 
@@ -310,7 +351,9 @@ enum gt_status tokenizer_import_tiktoken(const void *owner, const struct tokeniz
     const struct bpe_spec spec = {
         .vocab_size = ranks + 1, .text_bytes = count + 64, .rank = BPE_RANK_TOKEN};
     TRY(bpe_create(owner, &spec, &bpe));
-    TRY(import_end(owner, tiktoken_read(bpe, ranks, source), bpe, source->path, out));
+    enum gt_status status = tiktoken_read(bpe, ranks, source);
+    THEN(status, split_check(bpe, source->path));
+    TRY(import_end(owner, status, bpe, source->path, out));
     log_note("%s: this format does not say how text is split into pieces; GPT-2's pattern is used",
              source->path);
     return GT_OK;

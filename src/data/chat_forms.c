@@ -577,6 +577,16 @@ static bool conversation_read(struct reading *reading)
     return good && system_add(reading) && order_check(reading);
 }
 
+/* Returns true if the template does not write the system's message, because an answer is last. */
+static bool loses_system(const struct reading *reading)
+{
+    const size_t count = json_array_size(reading->messages);
+    const json_t *last = json_array_get(reading->messages, count - 1);
+    return reading->template->system == CHAT_SYSTEM_LAST_USER &&
+           strcmp(json_string_value(first_get(reading->messages, "role")), "system") == 0 &&
+           strcmp(json_string_value(json_object_get(last, "role")), "user") != 0;
+}
+
 /* ---- records ---- */
 
 /* Fixes the form with the first record, and refuses others. */
@@ -631,6 +641,7 @@ enum gt_status chat_record_render(struct chat_reader *reader, const json_t *root
                 tools_read(&reading, &conversation.tools);
     conversation.messages = reading.messages;
     if (good) {
+        reader->loses_system = reader->loses_system || loses_system(&reading);
         const enum chat_rendered done =
             chat_render(reader->kind, &conversation, reader->train_on, false, out);
         good = done == CHAT_RENDERED ||

@@ -671,7 +671,7 @@ static enum gt_status conversation_parse(struct documents *documents, const char
                                          size_t count, struct document *out)
 {
     struct chat_reader *reader = &documents->spec.chat;
-    const bool is_first = reader->form.kind == CHAT_FORM_NONE;
+    const bool is_first = reader->form.kind == CHAT_FORM_NONE, loses = reader->loses_system;
     json_t *root = NULL;
     if (documents->scan.form == RECORD_CSV)
         TRY(row_parse(documents, record, count, &root));
@@ -685,6 +685,12 @@ static enum gt_status conversation_parse(struct documents *documents, const char
         log_note("%s: conversations in the form %s%s", input_info_get(documents->input)->label,
                  chat_form_text(&reader->form, (char[CHAT_FORM_BYTES]){0}),
                  chat_form_unused(&reader->form, root, (char[CHAT_UNUSED_BYTES]){0}));
+    if (reader->loses_system && !loses && !documents->spec.quiet)
+        log_warning("%s: line %" PRIu64 ": this conversation has a system's message, which the "
+                    "template %s writes only where the user speaks last, so that such messages are "
+                    "left out; begin the user's message with that text",
+                    input_info_get(documents->input)->label, documents->state.line,
+                    chat_words[reader->kind]);
     json_decref(root);
     out->text = documents->conversation.text;
     out->count = documents->conversation.count;

@@ -242,12 +242,13 @@ enum gt_status batch_builder_create(const void *owner, int64_t rows_max, int64_t
     return FINISH(status, out, builder, hostmem_free);
 }
 
-static void documents_mark(const int32_t *ids, int64_t count, int32_t end, int32_t *first)
+static void documents_mark(const int32_t *ids, int64_t count, int32_t end, bool twice,
+                           int32_t *first)
 {
     int32_t begin = 0;
     for (int64_t t = 0; t < count; t++) {
         first[t] = begin;
-        if (ids[t] == end)
+        if (ids[t] == end && (!twice || (t > 0 && ids[t - 1] == end)))
             begin = (int32_t)t + 1;
     }
 }
@@ -265,7 +266,8 @@ enum gt_status batch_sample_read(struct batch_builder *builder, struct token_sou
     memcpy(out->targets + row, builder->block + 1, block_bytes);
     (void)token_source_mask(source, position + 1, block_size, out->targets + row);
     if (out->first != NULL)
-        documents_mark(builder->block, block_size, out->end, out->first + row);
+        documents_mark(builder->block, block_size, out->end, out->ends_twice && source->row > 0,
+                       out->first + row);
     return GT_OK;
 }
 

@@ -89,6 +89,8 @@ struct batch_tensors {
     int32_t *targets;
     int32_t *first; /* or NULL */
     int32_t end;    /* the token that ends a document */
+    /* In conversations that token ends answers too, and a document only where it stands twice. */
+    bool ends_twice;
     int32_t *order; /* these two are batch_order_build()'s */
     int32_t *starts;
 };

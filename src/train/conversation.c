@@ -33,13 +33,16 @@ static void shown_add(struct shown *shown, const char *text, size_t count)
 }
 
 /* Reads the row at `position` into the feed's tensors.  Sets *out to the number of tokens of its
- * first conversation, which `end` ends. */
-static enum gt_status first_read(struct feed *feed, int32_t end, struct token_source *source,
-                                 int64_t position, int64_t *out)
+ * first conversation, without the end of text behind it. */
+static enum gt_status first_read(struct feed *feed, struct token_source *source, int64_t position,
+                                 int64_t *out)
 {
+    const struct batch_tensors *row = &feed->tensors;
     int64_t count = 0;
-    TRY(batch_sample_read(feed->builder, source, position, feed->block_size, 0, &feed->tensors));
-    while (count < feed->block_size && feed->tensors.ids[count] != end)
+    TRY(batch_sample_read(feed->builder, source, position, feed->block_size, 0, row));
+    while (count < feed->block_size &&
+           (row->ids[count] != row->end ||
+            (row->ends_twice && (count == 0 || row->ids[count - 1] != row->end))))
         count++;
     *out = count;
     return GT_OK;
@@ -90,7 +93,7 @@ enum gt_status conversation_log(struct feed *feed, const struct tokenizer *token
     struct token_source *source = feed_sample(feed, iter, 0, &position);
     if (source->row == 0)
         return GT_OK;
-    TRY(first_read(feed, tokenizer_eot(tokenizer), source, position, &count));
+    TRY(first_read(feed, source, position, &count));
     tokens_show(feed, tokenizer, count, false, &shown);
     log_result("%" PRId64 " of %" PRId64
                " tokens (%.0f %%) are trained on: the answers; losses count only these",
@@ -109,7 +112,7 @@ enum gt_status conversation_prompt_find(struct feed *feed, const struct tokenize
     struct token_source *source = feed->parts[0].source[TOKEN_VAL];
     struct shown shown = {.text = out->text, .size = sizeof out->text};
     int64_t count, prompt = 1;
-    TRY(first_read(feed, tokenizer_eot(tokenizer), source, 0, &count));
+    TRY(first_read(feed, source, 0, &count));
     while (prompt < count && !is_learnt(feed, prompt))
         prompt++;
     if (prompt >= count)

@@ -16,6 +16,7 @@
 #include "base/crc32c.h"
 #include "base/file.h"
 #include "base/size.h"
+#include "data/chat.h"
 #include "data/manifest.h"
 #include "session/bad_value.h"
 #include "session/stop.h"
@@ -146,6 +147,8 @@ enum gt_status feed_manifest_check(const struct feed *feed, const struct tokeniz
 enum gt_status feed_documents_set(struct feed *feed, const struct tokenizer *tokenizer)
 {
     feed->tensors.end = tokenizer != NULL ? tokenizer_eot(tokenizer) : -1;
+    feed->tensors.ends_twice = chat_kind_of(tokenizer) != CHAT_NONE &&
+                               chat_end(tokenizer) == feed->tensors.end; /* Mistral's answers */
     if (feed->tensors.first == NULL || feed->tensors.end >= 0)
         return GT_OK;
     return FAIL(

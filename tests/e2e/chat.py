@@ -452,6 +452,21 @@ def targets():
           done.stderr + done2.stderr)
 
 
+def answers_with_the_end_of_text():
+    """Mistral's end of text ends answers too: all of a conversation is one document.  Its template leaves out a system's message before an answer."""
+    turns = [message("system", "be brief")] + [message(role, text) for text in ("one", "two") for role in ("user", "assistant")]
+    prepare("with-end", "--chat=mistral", "--block-size=64", "--val-fraction=0", write_lines("turns.jsonl", [turns]))
+    write("mistral/tokenizer.json", read("with-end/tokenizer.json").replace(END.encode(), b"<unk>"))
+    done = run(GPT_PREPARE, "--tokenizer=mistral", "--chat=mistral", "--block-size=64", "--val-fraction=0", "--out-dir=turns", "turns.jsonl")
+    check("a message that is left out", done.stderr.count("the template mistral writes only where the user speaks last") == 1, done.stderr)
+    losses = []
+    for masked in (True, False):
+        done = tiny("turns", "--block_size=64", "--max_iters=0", f"--document_mask={masked}")
+        check("the model sees all turns", "  <s>[INST] one[/INST][[ one</s>]][INST] two[/INST][[ two</s>]]" in done.stdout, done.stdout)
+        losses.append(metrics("turns-out")[0]["loss"])
+    check("and each of them those before it", losses[0] == losses[1], str(losses))
+
+
 # ---- fields and forms ----
 
 def fields():
@@ -858,4 +873,4 @@ def talk():
     check("an unknown template", done.returncode == 2 and "not one that is known here" in done.stderr, done.stderr)
 
 
-end(rows, kills, loss, resume, answers, tuned, refused, targets, fields, forms, sources, parquet, families, talk, begin=begin)
+end(rows, kills, loss, resume, answers, tuned, refused, targets, answers_with_the_end_of_text, fields, forms, sources, parquet, families, talk, begin=begin)

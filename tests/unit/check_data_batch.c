@@ -93,14 +93,14 @@ TEST(samples_are_inputs_and_targets)
 }
 
 /* Three rows of 4 tokens and one more; tokens 2, 6, 7 and 9 count, and a document ends with
- * token 1. */
+ * tokens 1, 5 and 6; where ends stand twice, with token 6. */
 TEST(samples_know_what_counts_and_where_documents_begin)
 {
     static const unsigned char mask[] = {'g', 't', 'm', 'a', 's', 'k', '0', '1',  4,
                                          0,   0,   0,   0,   0,   0,   0,   0xC4, 0x02};
-    static const int32_t wanted_targets[8] = {-1, 12, -1, -1, -1, 16, 17, -1},
-                         wanted_first[8] = {0, 0, 2, 2, 0, 0, 0, 0};
-    static const unsigned char tokens[26] = {10, 0,  66, 0,  12, 0,  13, 0,  14, 0,  15, 0,  16,
+    static const int32_t wanted_targets[8] = {-1, 12, -1, -1, -1, 66, 17, -1},
+                         wanted_first[2][8] = {{0, 0, 2, 2, 0, 0, 2, 3}, {0, 0, 0, 0, 0, 0, 0, 3}};
+    static const unsigned char tokens[26] = {10, 0,  66, 0,  12, 0,  13, 0,  14, 0,  66, 0,  66,
                                              0,  17, 0,  18, 0,  19, 0,  20, 0,  21, 0,  22, 0};
     struct data_fixture fixture;
     struct token_source *source = NULL;
@@ -128,13 +128,15 @@ TEST(samples_know_what_counts_and_where_documents_begin)
     fixture_write(&fixture, "train.mask", mask, sizeof mask);
     ck_assert_int_eq(token_source_open(fixture.mem, &spec, &source), GT_OK);
     ck_assert_int_eq(batch_builder_create(fixture.mem, 8, 4, &builder), GT_OK);
-    const struct batch_tensors tensors = {
-        .ids = ids, .targets = targets, .first = first, .end = 66};
-    for (int i = 0; i < 2; i++)
-        ck_assert_int_eq(batch_sample_read(builder, source, 4 * i, 4, i, &tensors), GT_OK);
-    for (int i = 0; i < 8; i++) {
-        ck_assert_int_eq(targets[i], wanted_targets[i]);
-        ck_assert_int_eq(first[i], wanted_first[i]);
+    for (int twice = 0; twice < 2; twice++) {
+        const struct batch_tensors tensors = {
+            .ids = ids, .targets = targets, .first = first, .end = 66, .ends_twice = twice != 0};
+        for (int i = 0; i < 2; i++)
+            ck_assert_int_eq(batch_sample_read(builder, source, 4 * i, 4, i, &tensors), GT_OK);
+        for (int i = 0; i < 8; i++) {
+            ck_assert_int_eq(targets[i], wanted_targets[i]);
+            ck_assert_int_eq(first[i], wanted_first[twice][i]);
+        }
     }
     hostmem_free(builder);
     hostmem_free(source);

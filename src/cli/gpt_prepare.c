@@ -72,7 +72,7 @@ static void help_conversations_print(void)
           "                         llama3, smollm2, qwen2, qwen2.5, qwen3, qwen3-instruct,\n"
           "                         qwen3-thinking, qwen3.5, qwen3.5-nothink, smollm3,\n"
           "                         meta-llama3, llama3.1, llama3.2, gemma, gemma3, mistral,\n"
-          "                         phi3, phi4, phi4-mini\n"
+          "                         mistral-nemo, phi3, phi4, phi4-mini\n"
           "  --system=TEXT          the system message for conversations that have none\n"
           "  --train-on=WHICH       what counts in the loss: assistant (default), what the\n"
           "                         assistant says, but no message with \"weight\": 0;\n"

@@ -322,7 +322,7 @@ static enum gt_status list_specials(struct bpe *bpe)
             bpe->specials[next++] = (int32_t)id;
     assert(next == bpe->special_count);
     static const char *const ends[] = {BPE_EOT_TEXT, BPE_EOT_TEXT_OF_LLAMA, "</s>", "<eos>"};
-    for (int i = 0; i < (bpe->pipeline.characters ? 4 : 2) && bpe->eot < 0; i++)
+    for (int i = 0; i < 4 && bpe->eot < 0; i++)
         bpe->eot = bpe_special_find(bpe, ends[i]);
     return GT_OK;
 }

@@ -66,13 +66,22 @@
     "[\\r\\n]*+|[" SPACE "]*[\\r\\n]++" SPACES("")
 #define PREFIX "[^\\r\\n" LETTER NUMBER "]?"
 #define ENDING "(?i:" ENDINGS ")?"
-#define REGEX_ENDING "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+#define REGEX_ENDING "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 #define REGEX_UPPER "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
 #define REGEX_LOWER "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
 #define REGEX_PREFIX "[^\\r\\n\\p{L}\\p{N}]?"
 #define REGEX_OF_LLAMA(number)                                           \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" number \
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
+/* Words that are divided where their case changes. */
+#define OF_CASES(ending, number)                                                          \
+    PREFIX "[" UPPER "]*[" LOWER "]+" ending "|" PREFIX "[" UPPER "]+[" LOWER "]*" ending \
+           "|" number "|" SIGNS "[\\r\\n/]*+|[" SPACE "]*[\\r\\n]++" SPACES("")
+#define REGEX_OF_CASES(ending, number)                                                          \
+    REGEX_PREFIX "[" REGEX_UPPER "]*[" REGEX_LOWER "]+" ending "|" REGEX_PREFIX "[" REGEX_UPPER \
+                 "]+[" REGEX_LOWER "]*" ending "|" number                                       \
+                 "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 const struct bpe_split_form bpe_splits[] = {
     [BPE_SPLIT_GPT2] = {"gpt2", "gpt-2", NULL,
@@ -85,14 +94,10 @@ const struct bpe_split_form bpe_splits[] = {
                           OF_LLAMA("[" NUMBER "]{1,3}+"), true},
     [BPE_SPLIT_QWEN2] = {"qwen2", "qwen2", REGEX_OF_LLAMA("\\p{N}"), OF_LLAMA("[" NUMBER "]"),
                          true},
-    [BPE_SPLIT_O200K] =
-        {"o200k", "gpt-4o",
-         REGEX_PREFIX "[" REGEX_UPPER "]*[" REGEX_LOWER "]+" REGEX_ENDING REGEX_PREFIX
-                      "[" REGEX_UPPER "]+[" REGEX_LOWER "]*" REGEX_ENDING
-                      "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-         PREFIX "[" UPPER "]*[" LOWER "]+" ENDING "|" PREFIX "[" UPPER "]+[" LOWER "]*" ENDING
-                "|[" NUMBER "]{1,3}+|" SIGNS "[\\r\\n/]*+|[" SPACE "]*[\\r\\n]++" SPACES(""),
-         true},
+    [BPE_SPLIT_O200K] = {"o200k", "gpt-4o", REGEX_OF_CASES(REGEX_ENDING, "\\p{N}{1,3}"),
+                         OF_CASES(ENDING, "[" NUMBER "]{1,3}+"), true},
+    [BPE_SPLIT_TEKKEN] = {"tekken", "tekken", REGEX_OF_CASES("", "\\p{N}"),
+                          OF_CASES("", "[" NUMBER "]"), true},
     [BPE_SPLIT_QWEN35] = {"qwen3.5", "qwen35",
                           "(?i:'s|'t|'re|'ve|'m|'ll|'d)|" REGEX_PREFIX "[\\p{L}\\p{M}]+|\\p{N}| "
                           "?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
@@ -194,7 +199,7 @@ static bool is_digit(unsigned char byte)
 static size_t piece_plain(const unsigned char *bytes, size_t count, enum bpe_split split)
 {
     size_t at = bytes[0] == ' ' ? 1 : 0;
-    if (split == BPE_SPLIT_O200K) {
+    if (split == BPE_SPLIT_O200K || split == BPE_SPLIT_TEKKEN) {
         at += at < count && bytes[at] >= 'A' && bytes[at] <= 'Z' ? 1 : 0;
         const size_t begin = at;
         while (at < count && bytes[at] >= 'a' && bytes[at] <= 'z')

@@ -9,6 +9,7 @@
  *   qwen2    the same with \p{N} for \p{N}{1,3} (tokenizer.json of Qwen2, 2.5 and 3)
  *   o200k    words end where lower case becomes upper case, with 's and the like at their end
  *            (tokenizer.json of Phi-4-mini)
+ *   tekken   the same without such endings, and each number alone (tokenizer.json of Mistral Nemo)
  *   qwen3.5  Qwen2's, with marks as letters (tokenization_qwen3_5.py of transformers)
  *   marks    not here: bpe_marks.h divides text at SentencePiece's marks (Llama 2, Gemma)
  *
@@ -29,6 +30,7 @@ enum bpe_split {
     BPE_SPLIT_LLAMA3,
     BPE_SPLIT_QWEN2,
     BPE_SPLIT_O200K,
+    BPE_SPLIT_TEKKEN,
     BPE_SPLIT_QWEN35,
     BPE_SPLIT_MARKS,
     BPE_SPLIT_COUNT

@@ -21,6 +21,7 @@ enum chat_kind {
     CHAT_GEMMA,
     CHAT_GEMMA3,
     CHAT_MISTRAL,
+    CHAT_MISTRAL_NEMO,
     CHAT_PHI3,
     CHAT_PHI4,
     CHAT_PHI4_MINI,

@@ -179,6 +179,17 @@
     .before = {"", "<start_of_turn>user\n", "<start_of_turn>model\n"}, .end = "<end_of_turn>",     \
     .tail = "\n", .after = "<end_of_turn>\n", .alternates = true, .one_system = true,              \
     .trims = true
+#define JINJA_MISTRAL(space, trim)                                         \
+    JINJA("{{ '<s>' }}" JINJA_TAKE, "turns",                               \
+          "{% if message['role'] == 'user' %}{{ '[INST]" space "' + "      \
+          "(system if loop.last else '') + message['content'] + "          \
+          "'[/INST]' }}{% else %}{{ '" space "' + message['content']" trim \
+          " + '</s>' }}{% endif %}",                                       \
+          "")
+#define MISTRAL                                                                         \
+    .specials = {"<s>", "</s>", "[INST]", "[/INST]"}, .end_special = 1, .begin = "<s>", \
+    .end = "</s>", .tail = "", .after = "[/INST]", .system = CHAT_SYSTEM_LAST_USER,     \
+    .one_system = true, .alternates = true
 #define PHI3                                                                              \
     .specials = {"<|system|>", "<|user|>", "<|assistant|>", "<|end|>"}, .end_special = 3, \
     .begin = "", .end = "<|end|>"
@@ -313,28 +324,18 @@ static const struct chat_template templates[CHAT_KIND_COUNT] = {
                      .hashes = {{0x7be3cddfddebd59b, 0xa5cdd134c2f84b73}},
                      .marks = {"<start_of_turn>", "<end_of_turn>", "first_user_prefix", "| trim"},
                      .foreign = {"tools", "System role not supported", "declaration"}},
-    [CHAT_MISTRAL] = {.word = "mistral",
-                      .jinja = JINJA("{{ '<s>' }}" JINJA_TAKE, "turns",
-                                     "{% if message['role'] == 'user' %}{{ '[INST] ' + "
-                                     "(system if loop.last else '') + message['content'] + "
-                                     "'[/INST]' }}{% else %}{{ ' ' + message['content'] | trim + "
-                                     "'</s>' }}{% endif %}",
-                                     ""),
-                      .specials = {"<s>", "</s>", "[INST]", "[/INST]"},
-                      .end_special = 1,
-                      .begin = "<s>",
-                      .before = {"", "[INST] ", " "},
-                      .end = "</s>",
-                      .tail = "",
-                      .after = "[/INST]",
-                      .system = CHAT_SYSTEM_LAST_USER,
-                      .one_system = true,
-                      .alternates = true,
-                      .trims_answers = true,
+    [CHAT_MISTRAL] = {MISTRAL, .word = "mistral", .jinja = JINJA_MISTRAL(" ", " | trim"),
+                      .before = {"", "[INST] ", " "}, .trims_answers = true,
                       .marks = {"\"[INST] \" + system_message",
                                 "\"[INST] \" + message[\"content\"] + \"[/INST]\"",
                                 "\" \" + message[\"content\"]|trim + eos_token"},
                       .foreign = {"[SYSTEM_PROMPT]"}},
+    [CHAT_MISTRAL_NEMO] = {MISTRAL, .word = "mistral-nemo", .jinja = JINJA_MISTRAL("", ""),
+                           .before = {"", "[INST]", ""},
+                           .marks = {"\"[INST]\" + system_message",
+                                     "\"[INST]\" + message[\"content\"] + \"[/INST]\"",
+                                     "message[\"content\"] + eos_token"},
+                           .foreign = {"[SYSTEM_PROMPT]"}},
     [CHAT_PHI3] = {PHI3, .word = "phi3",
                    .jinja = JINJA_PLAIN("<|", "|>\\n", "<|end|>\\n", "<|assistant|>\\n"),
                    .before = {"<|system|>\n", "<|user|>\n", "<|assistant|>\n"}, .tail = "\n",
@@ -383,6 +384,7 @@ const char *const chat_words[] = {"none",
                                   "gemma",
                                   "gemma3",
                                   "mistral",
+                                  "mistral-nemo",
                                   "phi3",
                                   "phi4",
                                   "phi4-mini",

@@ -92,8 +92,9 @@ static enum gt_status split_first_read(const json_t *first, const char *path, en
             *out = (enum bpe_split)i;
             return GT_OK;
         }
-    return field_refuse(path, "pre_tokenizer", isolates && regex != NULL ? regex : first,
-                        "the splits of GPT-2, GPT-4o, Llama 3, Qwen2, Qwen3.5 and SmolLM");
+    return field_refuse(
+        path, "pre_tokenizer", isolates && regex != NULL ? regex : first,
+        "the splits of GPT-2, GPT-4o, Llama 3, Mistral Nemo, Qwen2, Qwen3.5 and SmolLM");
 }
 
 static enum gt_status split_read(const json_t *root, const char *path, enum bpe_split *out)

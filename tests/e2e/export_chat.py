@@ -102,6 +102,8 @@ FAMILIES = {
     "gemma3": (GEMMA, "<end_of_turn>", True),
     "mistral": (TAKE + "<s>{% for m in messages %}{% if m.role == 'user' %}[INST] {% if loop.last and system is not none %}{{ system }}\n\n{% endif %}{{ m.content }}[/INST]"
                 "{% else %} {{ m.content }}</s>{% endif %}{% endfor %}", "</s>", True),
+    "mistral-nemo": (TAKE + "<s>{% for m in messages %}{% if m.role == 'user' %}[INST]{% if loop.last and system is not none %}{{ system }}\n\n{% endif %}"
+                     "{{ m.content }}[/INST]{% else %}{{ m.content }}</s>{% endif %}{% endfor %}", "</s>", False),
     "phi3": (PHI3, "<|end|>", False),
     "phi4": (CHATML.replace("\n", "").replace("}}{{ m.c", "}}<|im_sep|>{{ m.c").replace("assistant", "assistant<|im_sep|>"), "<|im_end|>", False),
     "phi4-mini": (PHI3.replace("\n", ""), "<|end|>", False),

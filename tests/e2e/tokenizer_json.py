@@ -34,6 +34,7 @@ REGEX = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}\p
 O200K = "|".join([r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
                   r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
                   r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"])
+TEKKEN = O200K.replace("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "").replace("{1,3}", "")
 BYTE_STEP = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True}
 
 
@@ -93,26 +94,26 @@ def family_end(text, at, digits):
     return newlines[-1] + 1 if newlines else spaces_end(text, at)
 
 
-def cased_end(text, at, first, least):
-    """The end of [first]* and [lower]+ behind at most one sign, of [first]+ and [lower]* if `least` is 1; `at` if there is none."""
+def cased_end(text, at, least, endings):
+    """The end of [upper]* and [lower]+ behind at most one sign, of [upper]+ and [lower]* if `least` is 1; `at` if there is none."""
     def run_of(place, letters):
         while place < len(text) and unicodedata.category(text[place]) in letters:
             place += 1
         return place
     signed = kind(text[at]) in "OS" and text[at] not in "\r\n"
     for begin in ([at + 1] if signed else []) + [at]:
-        for middle in range(run_of(begin, first), begin - 1 + least, -1):
+        for middle in range(run_of(begin, UPPER), begin - 1 + least, -1):
             end = run_of(middle, LOWER)
             if end > middle - least:
-                return max((ending_end(text, end, str.casefold) if end < len(text) else end), end)
+                return max((ending_end(text, end, str.casefold) if endings and end < len(text) else end), end)
     return at
 
 
-def o200k_end(text, at):
+def o200k_end(text, at, endings=True, digits=3):
     for least in (0, 1):
-        if cased_end(text, at, UPPER, least) > at:
-            return cased_end(text, at, UPPER, least)
-    found = family_end(text, at, 3) if kind(text[at]) != "L" else at + 1
+        if cased_end(text, at, least, endings) > at:
+            return cased_end(text, at, least, endings)
+    found = family_end(text, at, digits) if kind(text[at]) != "L" else at + 1
     signs = at + (text[at] == " ")
     if run_end(text, signs, "O") > signs:
         found = run_end(text, signs, "O")
@@ -144,6 +145,7 @@ def smollm_pieces(text):
 
 UPPER, LOWER = {"Lu", "Lt", "Lm", "Lo", "Mn", "Mc", "Me"}, {"Ll", "Lm", "Lo", "Mn", "Mc", "Me"}
 SPLITS = {"o200k": lambda text: pieces_of(text, o200k_end), "smollm": smollm_pieces, "llama3": lambda text: pieces_of(text, lambda t, at: family_end(t, at, 3)),
+          "tekken": lambda text: pieces_of(text, lambda t, at: o200k_end(t, at, False, 1)),
           "qwen2": lambda text: pieces_of(text, lambda t, at: family_end(t, at, 1))}
 
 
@@ -254,10 +256,10 @@ def make(name):
         root["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [
             {"type": "Digits", "individual_digits": True},
             {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}]}
-    elif name == "o200k":
+    elif name in ("o200k", "tekken"):
         root["added_tokens"] = added(count, True, "<|endoftext|>") + added(count + 1, False, "<|user|>")
         root["pre_tokenizer"] = split_step(r"\p{N}{1,3}")
-        root["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = O200K
+        root["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = O200K if name == "o200k" else TEKKEN
     elif name == "llama3":
         root["added_tokens"] = added(count, True, "<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>")
         model["ignore_merges"], model["merges"] = True, [merge for i, merge in enumerate(merges) if i % 4 != 3]
@@ -272,7 +274,7 @@ def make(name):
     return root
 
 
-NAMES = ["smollm", "llama3", "o200k"] + (["qwen2"] if HAS_NFC else [])
+NAMES = ["smollm", "llama3", "o200k", "tekken"] + (["qwen2"] if HAS_NFC else [])
 
 
 def begin():

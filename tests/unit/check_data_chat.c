@@ -291,6 +291,7 @@ TEST(families)
         {CHAT_GEMMA3,
          "<bos><start_of_turn>user\ns\n\nq<end_of_turn>\n<start_of_turn>model\n[a<end_of_turn>]\n|"},
         {CHAT_MISTRAL, "<s>[INST]  q [/INST] [a</s>]|"},
+        {CHAT_MISTRAL_NEMO, "<s>[INST] q [/INST][ a </s>]|"},
         {CHAT_PHI3, "<|system|>\ns<|end|>\n<|user|>\n q <|end|>\n<|assistant|>\n[ a <|end|>]\n|"},
         {CHAT_PHI4,
          "<|im_start|>system<|im_sep|>s<|im_end|><|im_start|>user<|im_sep|> q <|im_end|><|im_start|>assistant"

@@ -1,7 +1,7 @@
 /* What changes from update to update besides the weights: the learning rate and Muon's momentum.
  *
  * They depend on the configuration and the iteration only.  What a schedule cannot reach before the
- * run ends is logged once.
+ * run ends, and updates that change nothing, are logged once.
  */
 #include "train/schedule.h"
 
@@ -12,6 +12,7 @@
 
 #define PI 3.14159265358979323846
 #define MUON_MOMENTUM_FIRST 0.85
+#define CLIP_LEAST 1e4  /* times adam_epsilon */
 #define WARMUP_SHARE 20 /* of a run: what is suggested where the warm-up is longer than the run */
 
 /* If lr_decay_iters equals warmup_iters, nanoGPT divides by zero at that iteration.  This function
@@ -107,20 +108,42 @@ static bool ends_before_decay(const struct config *config)
            config->max_iters < config->lr_decay_iters;
 }
 
+/* Warns of updates that change nothing: of a rate of 0, and of gradients that are scaled so far
+ * down that the epsilon of AdamW is more than their root mean square, in any model of 10^8
+ * parameters or more. */
+static void update_check(const struct config *config)
+{
+    const bool muon = config->optimizer == CONFIG_OPTIMIZER_MUON;
+    if (config->learning_rate == 0.0 &&
+        (config->min_lr == 0.0 || config->lr_schedule == CONFIG_LR_CONSTANT) &&
+        config->embedding_learning_rate == 0.0 && config->head_learning_rate == 0.0 &&
+        config->scalar_learning_rate == 0.0 && !muon)
+        log_warning("%s: no update changes a weight", DESCRIBED(config, CONFIG_KEY_learning_rate));
+    if (config->grad_clip > 0.0 && config->grad_clip < CLIP_LEAST * config->adam_epsilon && !muon)
+        log_warning(
+            "%s scales gradients so far down that updates change little, since adam_epsilon "
+            "is %g; 1 is usual, and 0 turns clipping off",
+            DESCRIBED(config, CONFIG_KEY_grad_clip), config->adam_epsilon);
+}
+
 void schedule_check(const struct config *config, int64_t iter)
 {
     const double last = schedule_learning_rate(config, config->max_iters),
                  goal = config->learning_rate;
     if (config->eval_only || iter > config->max_iters)
         return;
+    update_check(config);
     momentum_check(config);
     if (config->lr_schedule == CONFIG_LR_CONSTANT)
         return;
-    if (config->max_iters < config->warmup_iters) {
+    const double warmed =
+        schedule_learning_rate(config, min_i64(config->max_iters, config->warmup_iters - 1));
+    if (config->max_iters < config->warmup_iters ||
+        (config->max_iters == config->warmup_iters && config->warmup_iters > 0 && last < goal)) {
         log_warning("the run ends inside the warm-up (max_iters=%" PRId64 ", warmup_iters=%" PRId64
                     "): the learning rate reaches %s of %g; --warmup_iters=%" PRId64
                     " would let it arrive",
-                    config->max_iters, config->warmup_iters, VALUE_TEXT(last, goal), goal,
+                    config->max_iters, config->warmup_iters, VALUE_TEXT(warmed, goal), goal,
                     config->max_iters / WARMUP_SHARE);
         return;
     }

@@ -148,8 +148,26 @@ TEST(ends_inside_the_warm_up)
     said(&config, 0, LOG_NOTE, NULL);
     config = defaults_with(1999, 2000, 1999);
     said(&config, 0, LOG_WARNING, "reaches 0.0005997 of 0.0006;");
-    config = defaults_with(2000, 2000, 2000); /* arrives with the last update */
+    config = defaults_with(2000, 2000, 2000); /* the last update has min_lr */
+    said(&config, 0, LOG_WARNING, "reaches 0.0005997 of 0.0006;");
+    config = defaults_with(2000, 2000, 2001); /* arrives with the last update */
     said(&config, 0, LOG_NOTE, NULL);
+}
+
+TEST(updates_that_change_nothing)
+{
+    struct config config = config_make(false, 0, 0);
+    config.max_iters = 100;
+    said(&config, 0, LOG_NOTE, NULL);
+    config.learning_rate = 0.0;
+    said(&config, 0, LOG_WARNING, "learning_rate=0.0 (the default): no update changes a weight");
+    config.head_learning_rate = 1e-3;
+    said(&config, 0, LOG_NOTE, NULL);
+    config.adam_epsilon = 1e-8;
+    config.grad_clip = 1e-3;
+    said(&config, 0, LOG_NOTE, NULL);
+    config.grad_clip = 1e-9;
+    said(&config, 0, LOG_WARNING, "scales gradients so far down that updates change little");
 }
 
 TEST(stays_at_the_lowest_rate)
@@ -211,8 +229,6 @@ TEST(odd_ends_of_the_decay)
     said(&config, 0, LOG_NOTE, NULL);
     config = defaults_with(600000, 2000, 100);
     said(&config, 0, LOG_WARNING, "after the warm-up the rate drops to min_lr at once");
-    config = defaults_with(100, 100, 100);
-    said(&config, 0, LOG_NOTE, NULL);
 }
 
 TEST(momentum_that_does_not_arrive)

@@ -418,6 +418,33 @@ static enum gt_status moments_zero(struct checkpoint *checkpoint,
     return zeros_add(checkpoint->optimizer, "v." HF_PREFIX, tensor);
 }
 
+/* Adds what the optimizer of a resumed run has from its state, whatever "config" says: nanoGPT's
+ * load_state_dict() sets its groups. */
+static enum gt_status group_keys_add(const struct source *source, const json_t *group, json_t *keys)
+{
+    const json_t *betas = json_object_get(group, "betas");
+    const struct {
+        const char *key;
+        json_t *value;
+    } had[] = {{"beta1", json_array_get(betas, 0)},
+               {"beta2", json_array_get(betas, 1)},
+               {"weight_decay", json_object_get(group, "weight_decay")},
+               {"adam_epsilon", json_object_get(group, "eps")}};
+    for (size_t i = 0; i < sizeof had / sizeof had[0]; i++) {
+        const json_t *said = json_object_get(keys, had[i].key);
+        if (!json_is_number(had[i].value))
+            continue;
+        if (json_is_number(said) && json_number_value(said) != json_number_value(had[i].value))
+            log_note(
+                "%s: the optimizer has %s=%g, with which nanoGPT would go on, though \"config\" "
+                "says %g: it is taken",
+                source->path, had[i].key, json_number_value(had[i].value), json_number_value(said));
+        if (json_object_set(keys, had[i].key, had[i].value) != 0)
+            return FAIL(GT_NO_MEMORY, "%s: out of memory for its configuration", source->path);
+    }
+    return GT_OK;
+}
+
 static enum gt_status optimizer_read(const struct source *source, struct checkpoint *checkpoint)
 {
     const size_t parameters = parameters_count(&checkpoint->config);
@@ -425,6 +452,8 @@ static enum gt_status optimizer_read(const struct source *source, struct checkpo
     json_t *optimizer;
     TRY(run_dict_get(source, "optimizer", &optimizer));
     TRY(groups_find(source, optimizer, &groups));
+    TRY(group_keys_add(source, json_array_get(json_object_get(optimizer, "param_groups"), 0),
+                       checkpoint->record.root));
     TRY(safetensors_create(checkpoint, source->path, &checkpoint->optimizer));
     TRY(safetensors_file_add(checkpoint->optimizer, source->path));
     const bool empty = json_object_size(groups.state) == 0;

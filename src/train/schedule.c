@@ -114,7 +114,7 @@ static bool ends_before_decay(const struct config *config)
 static void update_check(const struct config *config)
 {
     const bool muon = config->optimizer == CONFIG_OPTIMIZER_MUON;
-    if (config->learning_rate == 0.0 &&
+    if (config->learning_rate == 0.0 && config->max_iters > 0 &&
         (config->min_lr == 0.0 || config->lr_schedule == CONFIG_LR_CONSTANT) &&
         config->embedding_learning_rate == 0.0 && config->head_learning_rate == 0.0 &&
         config->scalar_learning_rate == 0.0 && !muon)

@@ -311,9 +311,9 @@ static bool matches(const char *text, const char *pattern, regmatch_t *groups, s
     return found;
 }
 
-/* An amount: digits, perhaps a point and digits, a unit.  PyTorch counts in powers of 1,024 under
- * either name. */
-#define AMOUNT "([0-9]{1,24})(\\.[0-9]{0,24})? ?(bytes|[kKMGTPE]i?B|B)"
+/* An amount: digits, perhaps a point, or the comma of a program's locale, and digits, a unit.
+ * PyTorch counts in powers of 1,024 under either name. */
+#define AMOUNT "([0-9]{1,24})(\\.[0-9]{0,24}|,[0-9]{1,2})? ?(bytes|[kKMGTPE]i?B|B)"
 /* What a driver does not count, as under WSL2 and for virtual devices, it reports as -1: 2^64
  * bytes.  "No limit" is the same or 2^63.  Differences below zero come out a little smaller. */
 #define NOT_COUNTED 18446744073709551616.0
@@ -336,7 +336,10 @@ static struct oom_amount amount_find(const char *text, const char *pattern)
                *prefix = strchr(prefixes, letter == 'k' ? 'K' : letter);
     const double unit = prefix != NULL ? ldexp(1024.0, 10 * (int)(prefix - prefixes)) : 1.0;
     const int decimals = (int)(groups[2].rm_eo - groups[2].rm_so) - 1;
-    const double bytes = strtod(text + groups[1].rm_so, NULL) * unit;
+    double number = strtod(text + groups[1].rm_so, NULL);
+    if (groups[2].rm_so >= 0 && text[groups[2].rm_so] == ',')
+        number += strtod(text + groups[2].rm_so + 1, NULL) * pow(10.0, -decimals);
+    const double bytes = number * unit;
     if (is_not_counted(bytes))
         return (struct oom_amount){.not_counted = true};
     return (struct oom_amount){.known = true,

@@ -51,6 +51,11 @@ static const struct form forms[] = {
      "336.39 MiB is reserved by PyTorch but unallocated.",
      OOM_CUDA, 0, 172.0 * MIB, 39.56 * GIB, 52.56 * MIB, 39.51 * GIB, 37.80 * GIB, 336.39 * MIB,
      UNKNOWN, UNKNOWN},
+    {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2,00 GiB. GPU 0 has a total capacity of 23,64 GiB of "
+     "which 1,21 GiB is free. Of the allocated memory 21,50 GiB is allocated by PyTorch, and 512,00 MiB is reserved by "
+     "PyTorch but unallocated.",
+     OOM_CUDA, 0, 2.0 * GIB, 23.64 * GIB, 1.21 * GIB, UNKNOWN, 21.50 * GIB, 512.0 * MIB, UNKNOWN,
+     UNKNOWN},
     {"torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 15.98 GiB of "
      "which 1.10 GiB is free. 12.00 GiB allowed; Of the allocated memory 13.11 GiB is allocated by PyTorch, with 64.00 "
      "MiB allocated in private pools (e.g., HIP Graphs), and 1.02 GiB is reserved by PyTorch but unallocated.",

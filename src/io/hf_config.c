@@ -553,7 +553,8 @@ static int llama_add(json_t *root, const struct model_config *config, const stru
                         config->rope.scaling == ROPE_SCALING_DYNAMIC ? config->rope.original_context
                                                                      : model_positions(config),
                         "rope_scaling", scaling_make(config, arch), "attention_dropout", 0.0));
-    if (arch == arch_get(ARCH_phi3)) /* whose default may be outside the vocabulary */
+    /* Their default may be outside the vocabulary. */
+    if (arch == arch_get(ARCH_phi3) || arch == arch_get(ARCH_smollm3))
         failures |= json_object_set_new(root, "pad_token_id", json_null());
     if (config->rope.scaling == ROPE_SCALING_LONGROPE && arch == arch_get(ARCH_phi3))
         failures |= json_object_set_new(root, "original_max_position_embeddings",

@@ -467,6 +467,7 @@ def check_llama():
         for dtype in ("float32", "bfloat16"):
             check_llama_gguf(name, dtype)
         exported("--out_dir=out-" + name, "--format=hf", "hf-" + name)
+        check(name not in ("phi3", "smollm3") or read_json(f"hf-{name}/config.json")["pad_token_id"] is None, "%s: a token outside the vocabulary" % name)
         check(tensors_read("hf-%s/model.safetensors" % name) == tensors_read("out-%s/model.safetensors" % name), "hf-%s: tensors" % name)
         exported("--out_dir=hf-" + name, "--format=gguf", "--dtype=float32", "again.gguf", "--force")
         check(Gguf("again.gguf").tensors == Gguf(name + "-float32.gguf").tensors, "%s: the export of an export differs" % name)

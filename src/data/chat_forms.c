@@ -589,6 +589,33 @@ static bool loses_system(const struct reading *reading)
 
 /* ---- records ---- */
 
+/* Returns what a record without a conversation has: its fields, or the list in it that has
+ * conversations. */
+static const char *fields_text(const json_t *root, char out[static CHAT_UNUSED_BYTES])
+{
+    const char *key = NULL;
+    json_t *value = NULL;
+    struct chat_form form;
+    int count = snprintf(out, CHAT_UNUSED_BYTES, "; it has ");
+    json_object_foreach((json_t *)root, key, value) /* changes nothing */
+    {
+        const json_t *first = json_array_get(value, 0);
+        if (json_is_object(first))
+            chat_form_find(first, NULL, &form);
+        if (json_is_object(first) && form.kind != CHAT_FORM_NONE) {
+            snprintf(out, CHAT_UNUSED_BYTES,
+                     "; its field \"%.40s\" is a list of records, which jq -c '.[\"%.40s\"][]' "
+                     "writes one a line",
+                     key, key);
+            return out;
+        }
+        const size_t used = strlen(out);
+        snprintf(out + used, CHAT_UNUSED_BYTES - used, "%s%.40s", used > (size_t)count ? ", " : "",
+                 key);
+    }
+    return json_object_size(root) > 0 ? out : "";
+}
+
 /* Fixes the form with the first record, and refuses others. */
 static bool form_check(struct chat_reader *reader, const struct reading *reading)
 {
@@ -598,13 +625,14 @@ static bool form_check(struct chat_reader *reader, const struct reading *reading
     if (form.kind == CHAT_FORM_NONE)
         return refuse(
             reading,
-            TEXT(400, "no conversation in this record: expected %s",
+            TEXT(CHAT_REASON_BYTES, "no conversation in this record: expected %s%s",
                  reader->field != NULL
                      ? TEXT(128, "a list of messages, or a text, in the field \"%.60s\"",
                             reader->field)
                      : "a field messages or conversations, instruction and output, prompt and "
                        "completion, question and answer, or text; --field=NAME names another list "
-                       "of messages"));
+                       "of messages",
+                 fields_text(reading->root, (char[CHAT_UNUSED_BYTES]){0})));
     if (reader->form.kind == CHAT_FORM_NONE)
         reader->form = form;
     if (form_equal(&reader->form, &form))

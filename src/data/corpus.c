@@ -116,6 +116,12 @@ static enum gt_status walk_folder(struct corpus_walk *walk, const char *path)
     enum gt_status status = GT_OK;
     if (stat(path, &info) != 0)
         return file_error(path, "list this folder");
+    if (file_exists(FILE_IN(path, "state.json")) && file_exists(FILE_IN(path, "dataset_info.json")))
+        return FAIL(GT_USAGE,
+                    "%s: this folder is a data set of the library datasets, whose rows are Arrow; "
+                    "python3 -c 'import datasets, sys; "
+                    "datasets.load_from_disk(sys.argv[1]).to_json(\"rows.jsonl\")' %s",
+                    path, file_shell_quote((char[FILE_PATH_MAX]){0}, FILE_PATH_MAX, path));
     const bool in_out_dir = walk_is_out_dir(walk, &info);
     for (const char *name; (name = file_next(path, &dir, &status)) != NULL;)
         status = walk_entry(walk, dirfd(dir), path, name, in_out_dir);

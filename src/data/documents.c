@@ -290,6 +290,27 @@ static enum gt_status text_refuse(const struct documents *documents, const struc
     return GT_USAGE;
 }
 
+/* Refuses records of JSON in a file that the user named as if it was text, and notes those of a
+ * table. */
+static enum gt_status records_check(const struct documents *documents, const char *name,
+                                    bool is_json)
+{
+    const char *label = input_info_get(documents->input)->label;
+    if (documents->spec.format != DOCUMENTS_BY_NAME || documents->is_jsonl ||
+        file_current(documents)->from_folder || input_info_get(documents->input)->is_member)
+        return GT_OK;
+    if (is_json && text_begins_with((const unsigned char *)documents->buffer, documents->end, '{'))
+        return FAIL(GT_USAGE,
+                    "%s: this file is JSON: --format=jsonl reads its lines as records, and "
+                    "--format=text its bytes as they are",
+                    label);
+    if (documents->spec.chat.kind == CHAT_NONE && record_form_of(name, "", 0) == RECORD_CSV &&
+        !documents->spec.quiet)
+        log_note("%s: this table is read as it stands; --chat reads its rows as conversations",
+                 label);
+    return GT_OK;
+}
+
 /* Reads the first block.  If it is not text and the user did not name the file, sets *out_skip.  If
  * the user named it, returns an error, except when a zero byte is the only sign that it is not
  * text. */
@@ -317,6 +338,8 @@ static enum gt_status text_kind_check(struct documents *documents, bool *out_ski
         kind_count(documents);
     else if (kind != NULL)
         return text_refuse(documents, kind);
+    else
+        TRY(records_check(documents, name, is_json));
     const bool as_it_is =
         documents->spec.encoding == NULL && (has_zero || documents->spec.format == DOCUMENTS_TEXT);
     return *out_skip || as_it_is ? GT_OK : text_convert(documents);
@@ -530,6 +553,8 @@ static enum gt_status record_parse(const char *line, size_t count, size_t flags,
                  error.text,
                  strstr(error.text, "end of file") != NULL
                      ? "; a line must be one whole record, as jq -c writes it"
+                 : strstr(error.text, "unable to decode byte") != NULL
+                     ? "; it is not UTF-8, which --encoding=latin1, or another name, converts it to"
                      : "");
     return status;
 }

@@ -369,7 +369,8 @@ static enum gt_status split_refuse(const struct prepare *prep, int64_t train, in
     return FAIL(GT_DATA,
                 "INPUT %s%s: %" PRId64 " token%s in %" PRIu64
                 " document%s: --val-fraction=%g and --val-split=%s leave "
-                "%" PRId64 " for training and %" PRId64 " for validation; each needs at least 1%s",
+                "%" PRId64 " for training and %" PRId64
+                " for validation; each needs at least 1; --val-fraction=0 trains on all of it%s",
                 spec->inputs[0], spec->input_count > 1 ? " ..." : "", train + val,
                 train + val == 1 ? "" : "s", documents, documents == 1 ? "" : "s",
                 spec->val_fraction, prepare_split_words[prep->split], train, val,

@@ -38,6 +38,10 @@ struct text_magic {
 
 #define RENAME "text needs no change, but the name must end in "
 
+#define ARROW(open)                                                                                 \
+    "python3 -c 'import json, sys, pyarrow as pa; [print(json.dumps(row, default=str)) for row in " \
+    "pa.ipc." open "(sys.argv[1]).read_all().to_pylist()]' "
+
 static const struct text_magic magics[] = {
     {0, 4, "PAR1", {"a Parquet file, which must be given by name", NULL, NULL}},
     {0, 4, "PK\3\4", {"a zip archive (as .docx, .epub and .npz are)", "unzip -d texts ", ""}},
@@ -52,6 +56,8 @@ static const struct text_magic magics[] = {
     {0, 2, "\x80\3", {"a Python pickle", NULL, NULL}},
     {0, 2, "\x80\4", {"a Python pickle", NULL, NULL}},
     {0, 2, "\x80\5", {"a Python pickle", NULL, NULL}},
+    {0, 4, "\xff\xff\xff\xff", {"a stream of Arrow", ARROW("open_stream"), " >rows.jsonl"}},
+    {0, 6, "ARROW1", {"an Arrow file", ARROW("open_file"), " >rows.jsonl"}},
     {0, 16, "SQLite format 3", {"an SQLite database", NULL, NULL}},
     {0, 4, "\177ELF", {"a program", NULL, NULL}},
     {0, 8, "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", {"an old Office document", NULL, NULL}},
@@ -75,12 +81,12 @@ static bool is_safetensors(const unsigned char *bytes, size_t count)
     return count > 9 && memcmp(bytes + 3, "\0\0\0\0\0{\"", 7) == 0;
 }
 
-static bool begins_a_list(const unsigned char *bytes, size_t count)
+bool text_begins_with(const unsigned char *bytes, size_t count, char wanted)
 {
     size_t at = count >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     while (at < count && memchr(" \t\r\n", bytes[at], 4) != NULL)
         at++;
-    return at < count && bytes[at] == '[';
+    return at < count && bytes[at] == wanted;
 }
 
 const struct text_kind *text_kind_of(const unsigned char *bytes, size_t count, bool is_json)
@@ -93,7 +99,7 @@ const struct text_kind *text_kind_of(const unsigned char *bytes, size_t count, b
     }
     if (is_safetensors(bytes, count))
         return &safetensors;
-    return is_json && begins_a_list(bytes, count) ? &json_list : NULL;
+    return is_json && text_begins_with(bytes, count, '[') ? &json_list : NULL;
 }
 
 const char *text_mark_of(const unsigned char *bytes, size_t count, size_t *out_length)

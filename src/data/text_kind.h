@@ -23,6 +23,9 @@ struct text_kind {
  * .json, in which case a list is not a list of documents. */
 const struct text_kind *text_kind_of(const unsigned char *bytes, size_t count, bool is_json);
 
+/* Returns true if the first character that is not white space is `wanted`. */
+bool text_begins_with(const unsigned char *bytes, size_t count, char wanted);
+
 /* Returns the encoding of the byte-order mark at the beginning, as a name for iconv, and the mark's
  * length; NULL and 0 when there is none. */
 const char *text_mark_of(const unsigned char *bytes, size_t count, size_t *out_length);

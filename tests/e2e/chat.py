@@ -367,6 +367,10 @@ def refused():
         done = prepare("bad", "--chat=chatml", write_lines("bad.jsonl", [good, messages]))
         check(f"a message {what}", done.returncode == 2 and "line 2: " in done.stderr and what in done.stderr, done.stderr)
     done = prepare("bad", "--chat=chatml", write("bad.jsonl", '{"messages": "a"}\n'))
+    for record, what in (('{"Question": "a", "Answer": "b"}', "it has Question, Answer"),
+                         ('{"data": [{"prompt": "a", "completion": "b"}]}', 'its field "data" is a list of records')):
+        done_other = prepare("bad", "--chat=chatml", write("other.jsonl", record + "\n"))
+        check(f"a record of which {what}", done_other.returncode == 2 and what in done_other.stderr, done_other.stderr)
     check("messages that are no list", done.returncode == 2 and "line 1: no conversation in this record" in done.stderr, done.stderr)
     done = prepare("skips", "--chat=chatml", "--bad-lines=skip", "--val-fraction=0", write_lines("bad.jsonl", [good, *bad.values()]))
     check("bad lines are left out and counted", done.returncode == 0 and f"{len(bad)} bad lines left out" in done.stderr, done.stderr)

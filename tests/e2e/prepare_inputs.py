@@ -216,6 +216,7 @@ def test_not_text():
     kinds = {"z.zip": (b"PK\3\4\x14\0", "a zip", "unzip"),
              "d.pdf": (b"%PDF-1.4\n", "a PDF", "pdftotext kinds/d.pdf"), "i.png": (b"\x89PNG\r\n\x1a\n\0", "a PNG", ""),
              "m.gguf": (b"GGUF\3\0\0\0", "GGUF", ""), "t.txt": (gzip.compress(b"text"), "gzip", "end in .gz"),
+             "s.arrow": (b"\xff\xff\xff\xff\xf8\0\0\0", "a stream of Arrow", "open_stream(sys.argv[1])"),
              "l.json": (b'[{"text": "one"},\n {"text": "two"}]\n', "one JSON list", "text.jsonl")}
     for name, (data, what, way) in kinds.items():
         result = prepare(write("kinds/" + name, data), stdin=b"")
@@ -224,16 +225,24 @@ def test_not_text():
               not os.path.exists("out") and not result.stdout, lines)
         good(f"as_it_is_{name}", data, "--format=text", "kinds/" + name)
     good("as_it_is_parquet", PARQUET, "--format=text", write("kinds/p.parquet", PARQUET))
-    refused("folder_without_text", 2, ["kinds: no text in 7 files", "1 .parquet", "1 .zip"], "kinds")
+    refused("folder_without_text", 2, ["kinds: no text in 8 files", "1 .parquet", "1 .zip"], "kinds")
     write("kinds/a.txt", "text")
     result = good("folder_with_some", b"text", "kinds")
-    check("folder_with_some_is_said", b"7 files left out, not text: 1 .pdf" in result.stderr, result.stderr)
+    check("folder_with_some_is_said", b"8 files left out, not text: 1 .pdf" in result.stderr, result.stderr)
     result = prepare("--format=text", "-", stdin=PARQUET)
     check("parquet_in_a_pipe", prepare("-", stdin=PARQUET).returncode == 2 and result.returncode == 0)
     # The command that the message suggests for a JSON list works.
     command = prepare("kinds/l.json").stderr.decode().splitlines()[1].removeprefix("gpt-prepare: ")
     subprocess.run(["sh", "-c", command], check=True)
     good("json_list_converted", b"one\ntwo", "text.jsonl")
+    # Records of JSON in a file that is named as if it was text; a table; a data set of the library datasets.
+    refused("lines_named_json", 2, ["lines.json: this file is JSON", "--format=jsonl", "--format=text"], write("lines.json", b'{"text": "one"}\n'))
+    good("lines_named_json_read", b"one", "--format=jsonl", "lines.json")
+    check("table", b"t.csv: this table is read as it stands" in good("table", b"text\none", write("t.csv", b"text\none")).stderr)
+    write("saved/state.json", "{}")
+    refused("saved_to_disk", 2, ["saved: this folder is a data set", "load_from_disk"], os.path.dirname(write("saved/dataset_info.json", "{}")))
+    refused("too_few_to_divide", 2, ["--val-fraction=0 trains on all of it"], "--format=jsonl", "lines.json")
+    refused("not_utf8", 2, ["--encoding=latin1"], write("latin.jsonl", b'{"text": "caf\xe9"}\n'))
     # JSON lines that are not documents, found in a folder: the message names the file, its fields and the flags.
     write("metrics/run.jsonl", '{"iter": 1, "val_loss": 2.5}\n')
     write("metrics/notes.txt", "some text")

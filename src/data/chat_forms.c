@@ -577,7 +577,7 @@ static bool conversation_read(struct reading *reading)
     return good && system_add(reading) && order_check(reading);
 }
 
-/* Returns true if the template does not write the system's message, because an answer is last. */
+/* Returns true if the template does not write the system message, because an answer is last. */
 static bool loses_system(const struct reading *reading)
 {
     const size_t count = json_array_size(reading->messages);

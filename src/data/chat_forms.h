@@ -45,7 +45,7 @@ struct chat_reader {
     const char *system; /* the system message for conversations that have none, or NULL; borrowed */
     enum chat_train_on train_on;
     struct chat_form form; /* the first record's; zero at first */
-    bool loses_system;     /* a record has a system's message that the template does not write */
+    bool loses_system;     /* a record has a system message that the template does not write */
 };
 
 /* Renders a record's conversation and the end of text after it.  Errors: GT_DATA, with the reason

@@ -711,7 +711,7 @@ static enum gt_status conversation_parse(struct documents *documents, const char
                  chat_form_text(&reader->form, (char[CHAT_FORM_BYTES]){0}),
                  chat_form_unused(&reader->form, root, (char[CHAT_UNUSED_BYTES]){0}));
     if (reader->loses_system && !loses && !documents->spec.quiet)
-        log_warning("%s: line %" PRIu64 ": this conversation has a system's message, which the "
+        log_warning("%s: line %" PRIu64 ": this conversation has a system message, which the "
                     "template %s writes only where the user speaks last, so that such messages are "
                     "left out; begin the user's message with that text",
                     input_info_get(documents->input)->label, documents->state.line,

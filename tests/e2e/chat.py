@@ -457,7 +457,7 @@ def targets():
 
 
 def answers_with_the_end_of_text():
-    """Mistral's end of text ends answers too: all of a conversation is one document.  Its template leaves out a system's message before an answer."""
+    """Mistral's end of text ends answers too: all of a conversation is one document.  Its template leaves out a system message before an answer."""
     turns = [message("system", "be brief")] + [message(role, text) for text in ("one", "two") for role in ("user", "assistant")]
     prepare("with-end", "--chat=mistral", "--block-size=64", "--val-fraction=0", write_lines("turns.jsonl", [turns]))
     write("mistral/tokenizer.json", read("with-end/tokenizer.json").replace(END.encode(), b"<unk>"))

@@ -162,7 +162,7 @@ TEST(names_in_json)
         ck_assert_int_eq(fixture.count, 1);
     }
     ck_assert_int_eq(parse_file(".toml", "a = 1\n"), GT_USAGE);
-    ASSERT_SAID("TOML is not read");
+    ASSERT_SAID("TOML is not supported");
 }
 
 TEST(names_in_yaml)

@@ -565,7 +565,7 @@ def check_mixture(name, word, blocks, decode):
     number, whole, parted = MIXTURES[word]
     most, output, values, qkv = whole if name == "wide256" else parted
     gguf, plain = Gguf(path), Gguf(name + "-plain.gguf")
-    check((whole != parted and name != "wide256") == (b"are no whole blocks of" in done.stderr), "%s: the note: %s" % (path, done.stderr))
+    check((whole != parted and name != "wide256") == (b"are not a whole number of blocks of" in done.stderr), "%s: the note: %s" % (path, done.stderr))
     check((gguf.keys["general.file_type"], gguf.keys["general.quantization_version"]) == (number, 2), "%s: file_type" % path)
     check(set(gguf.tensors) == set(plain.tensors) - {"output.weight"}, "%s: tensors" % path)
     for tensor, (dims, kind, data) in gguf.tensors.items():

@@ -1,5 +1,5 @@
-/* swiglu and its slopes for all backends, gelu and its slope for the cpu backend and OpenCL, so
- * written that loops over them vectorise: no branch on a value, no call, no table.
+/* gelu, swiglu and their slopes for the cpu backend and OpenCL, gates for all backends, so written
+ * that loops over them vectorise: no branch on a value, no call, no table.
  *
  * erf: y = x P(X <= x), where a device's own erf may be off by 16 units in the last place.  tanh: y
  * = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), which equals x/2 (1 + tanh u) without its

@@ -218,6 +218,8 @@ static const struct next_slots {
 } next_slots[OP_KIND_COUNT] = {
     [OP_GELU_FORWARD] = {true, GELU_FORWARD_X, -1, GELU_FORWARD_Y},
     [OP_GELU_BACKWARD] = {true, GELU_BACKWARD_DY, GELU_BACKWARD_X, GELU_BACKWARD_DX},
+    [OP_SWIGLU_FORWARD] = {true, SWIGLU_FORWARD_X, -1, SWIGLU_FORWARD_Y},
+    [OP_SWIGLU_BACKWARD] = {true, SWIGLU_BACKWARD_DY, SWIGLU_BACKWARD_X, SWIGLU_BACKWARD_DX},
     [OP_RESIDUAL] = {true, RESIDUAL_Y, RESIDUAL_X, RESIDUAL_R},
 };
 
@@ -230,6 +232,14 @@ static bool overlap(const struct backend *backend, const struct op_call *first, 
            b < a + operand_bytes(&first->operand[slot]);
 }
 
+/* Returns true if a tile of the product has what elements of the result of `next` need: of swiglu a
+ * column of a and one of b. */
+static bool next_tiles(const struct op_call *call, const struct op_call *next)
+{
+    return next->kind != OP_SWIGLU_FORWARD ||
+           (call->attrs.transpose_b && op_columns(next, SWIGLU_FORWARD_Y) % CUDA_GEMM_SIDE == 0);
+}
+
 /* Returns true if the result of `next` may be written while the product is made. */
 static bool next_fits(const struct backend *backend, const struct op_call *call,
                       const struct op_call *next)
@@ -238,6 +248,7 @@ static bool next_fits(const struct backend *backend, const struct op_call *call,
     if (!slots->ends ||
         cuda_operand(backend, next, slots->product) != cuda_operand(backend, call, GEMM_D) ||
         op_elements(next, slots->product) != op_elements(call, GEMM_D) ||
+        op_columns(next, slots->product) != op_columns(call, GEMM_D) || !next_tiles(call, next) ||
         !cuda_operands_aligned(backend, next))
         return false;
     for (int32_t slot = 0; slot < GEMM_D; slot++)
@@ -257,6 +268,7 @@ static bool next_ends(const struct backend *backend, const struct op_call *call,
     *args = own_args_of(backend, call, shape);
     args->next = (struct cuda_gemm_next){.kind = next->kind,
                                          .gelu = next->attrs.gelu,
+                                         .gate = next->attrs.gate,
                                          .result = cuda_floats_of(backend, next, slots->result)};
     if (slots->other >= 0)
         args->next.other = cuda_floats_of(backend, next, slots->other);

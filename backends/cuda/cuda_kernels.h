@@ -71,18 +71,21 @@ struct cuda_sums_add_args {
     int64_t rows, columns;
 };
 
-/* An op that reads a product and whose result the product makes too: gelu_forward, gelu_backward
- * with x as `other`, or residual. */
+/* An op that reads a product and whose result the product makes too: gelu_forward, swiglu_forward,
+ * their backwards with x as `other`, or residual. */
 struct cuda_gemm_next {
     enum op_kind kind;
     enum gelu_kind gelu;
+    enum gate_kind gate;
     struct cuda_floats other, result; /* result: NULL without such an op; in place of d is d's */
 };
 
 /* The end's d = op(a) op(b) + addend, of bf16 or fp16 matrices, with fp32 sums or, of fp16, fp16
  * sums.  Of a and b at most one is transposed.  The lengths of all rows in memory are multiples of
  * 8, and everything is aligned to 16 bytes.  The launch function splits K, as far as the sums fit
- * in `sums_bytes`; with parts there is no `next`. */
+ * in `sums_bytes`; with parts there is no `next`.  Before swiglu_forward b is transposed, and y has
+ * a multiple of CUDA_GEMM_SIDE columns. */
+#define CUDA_GEMM_SIDE 64
 struct cuda_gemm_own_args {
     const void *a, *b;
     struct cuda_sums_add_args end;
@@ -91,6 +94,8 @@ struct cuda_gemm_own_args {
     int32_t k;
     int32_t tile_rows; /* 128; or 256, where rows and columns of d are multiples of a tile's and k
                           is one of 32 */
+    int32_t apart; /* columns of d from a tile's first half to its second; the launch function sets
+                      it */
     enum dtype dtype;
     bool half_sums, transpose_a, transpose_b;
 };

@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 
-JUMPS, ENDS = ("BRA", "JMP"), ("EXIT", "RET", "BRX")
+JUMPS, ENDS = ("BRA", "JMP", "BRX"), ("EXIT", "RET")
 ALIGNED = ("LDSM", "HMMA", "BAR")
 
 
@@ -43,9 +43,10 @@ class Code:
                 places.append((code.group(1), code.group(3)))
         self.next = []
         for at, (predicate, operands) in enumerate(places):
-            kind, to = self.ops[at].split(".")[0], re.search(r"\.L_\w+", operands)
-            follows = [labels[to.group(0)]] if kind in JUMPS and to and to.group(0) in labels else []
-            conditional = predicate or ".DIV" in self.ops[at] or re.match(r"\s*[!~]?U?[PR]\d", operands)
+            # A comment lists the targets of BRX.  A CALL of a label is a jump, too far for BRA's predicate.
+            kind, to = self.ops[at].split(".")[0], re.findall(r"\.L_\w+", operands)
+            follows = [labels[one] for one in to if kind in (*JUMPS, "CALL") and one in labels]
+            conditional = predicate or ".DIV" in self.ops[at] or kind != "BRX" and re.match(r"\s*[!~]?U?[PR]\d", operands)
             if (kind not in JUMPS or conditional) and (kind not in ENDS or predicate):
                 follows.append(at + 1)
             self.next.append([one for one in follows if one < len(places)])

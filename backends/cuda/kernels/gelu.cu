@@ -59,7 +59,7 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS)
         float a[CUDA_GROUP], b[CUDA_GROUP];
         cuda_read(x, of_a, a, x, of_b, b);
         UNROLLED(k, CUDA_GROUP)
-            a[k] = swiglu(a[k], b[k], GATE);
+            a[k] = gated<GATE>(a[k], b[k]);
         cuda_write(args.operand[SWIGLU_FORWARD_Y], of_y, a);
     });
 }
@@ -75,7 +75,7 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS)
         float dy[CUDA_GROUP], a[CUDA_GROUP], b[CUDA_GROUP];
         cuda_read(args.operand[SWIGLU_BACKWARD_DY], of_y, dy, x, of_a, a, x, of_b, b);
         UNROLLED(k, CUDA_GROUP)
-            swiglu_gradients(dy[k], GATE, &a[k], &b[k]);
+            gated_slopes<GATE>(dy[k], &a[k], &b[k]);
         cuda_write(dx, of_a, a);
         cuda_write(dx, of_b, b);
     });

@@ -1,4 +1,4 @@
-/* gelu and its slope in fp32, for kernels of their own and the ends of products.
+/* gelu, swiglu and their slopes in fp32, for kernels of their own and the ends of products.
  *
  * erf: y = x P(X <= x), from the normal distribution's tail beyond |x|, which one exponential and
  * one reciprocal make. tanh: y = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), which is x/2 (1
@@ -66,6 +66,28 @@ template <enum gelu_kind KIND> DEVICE float gelu_slope(float x)
     const float a = fabsf(x), tail = normal_tail(a, &kernel),
                 slope = fmaf(-a * INVERSE_SQRT_2PI, kernel, tail);
     return x > 0.0f ? 1.0f - slope : slope;
+}
+
+/* swiglu: a s(a) b, or geglu. */
+template <enum gate_kind GATE> DEVICE float gated(float a, float b)
+{
+    if constexpr (GATE == GATE_GELU)
+        return gelu<GELU_TANH>(a) * b;
+    return a * fast_reciprocal(__fadd_rn(1.0f, exp_clamped(-a))) * b;
+}
+
+/* Replaces a and b by their gradients.  1 - s(a) is e^-a s(a), which does not cancel. */
+template <enum gate_kind GATE> DEVICE void gated_slopes(float dy, float *a, float *b)
+{
+    const float old = *a;
+    if constexpr (GATE == GATE_GELU) {
+        *a = dy * *b * gelu_slope<GELU_TANH>(old);
+        *b = dy * gelu<GELU_TANH>(old);
+        return;
+    }
+    const float e = exp_clamped(-old), s = fast_reciprocal(__fadd_rn(1.0f, e));
+    *a = dy * *b * s * fmaf(old, e * s, 1.0f);
+    *b = dy * (old * s);
 }
 
 #endif

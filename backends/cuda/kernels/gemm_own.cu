@@ -13,9 +13,10 @@
  * chunk of 8 elements exists as a whole or not at all; missing ones are zeros.  Where a result has
  * too few blocks, K is cut into parts, whose sums cuda_launch_sums_add() adds up in order.
  *
- * gelu, its backward and residual read what a product has written.  A product that is not cut may
- * make their result too, from its own, rounded: the same bits, and a read and, in place, a write
- * less.
+ * gelu, swiglu, their backwards and residual read what a product has written.  A product that is
+ * not cut may make their result too, from its own, rounded: the same bits, and a read and, in
+ * place, a write less.  For swiglu, which needs a column of a and one of b, the two halves of a
+ * tile's columns are those of a and of b.
  *
  * Registers allow two blocks of 128 rows on a multiprocessor, or one of 256; shared memory is 8
  * bytes and 48 KiB a block with three stages, or 96 with four.
@@ -24,7 +25,7 @@
 
 #define COLUMNS 128
 #define DEPTH 32
-#define WARP_SIDE 64
+#define WARP_SIDE CUDA_GEMM_SIDE
 #define CHUNK 8
 #define BAND 8 /* rows of tiles that are computed together, for the L2 cache */
 /* Floats of a row of finished sums: rows begin in different banks. */
@@ -78,10 +79,10 @@ DEVICE struct source<T> source_make(const void *matrix, int length, int first, i
             end - first - (DEEP ? row : column), k_end - k - (DEEP ? column : row)};
 }
 
-/* Starts the copies of the next tile, and goes on to the one after it.  WHOLE: all of the tile
- * exists. */
+/* Starts the copies of the next tile, and goes on to the one after it.  Along the side, `apart`
+ * elements lie between its parts of WARP_SIDE, if it is deep.  WHOLE: all of the tile exists. */
 template <typename T, bool DEEP, int SIDE, int THREADS, bool WHOLE>
-DEVICE void tile_load(T *tile, struct source<T> *source)
+DEVICE void tile_load(T *tile, struct source<T> *source, int apart)
 {
     constexpr int pass = THREADS / row_chunks<DEEP, SIDE>; /* rows */
     const int row = (int)threadIdx.x / row_chunks<DEEP, SIDE>,
@@ -89,8 +90,9 @@ DEVICE void tile_load(T *tile, struct source<T> *source)
     UNROLLED(i, SIDE * DEPTH / CHUNK / THREADS) {
         const bool fetch = WHOLE || (source->side > (DEEP ? i * pass : 0) &&
                                      source->depth > (DEEP ? 0 : i * pass));
+        const int next = DEEP ? i * pass % WARP_SIDE + i * pass / WARP_SIDE * apart : i * pass;
         cp_async_16(tile + chunk_at<DEEP, SIDE>(row + i * pass, chunk),
-                    source->from + i * pass * (int64_t)source->length, fetch);
+                    source->from + next * (int64_t)source->length, fetch);
     }
     source->from += DEEP ? DEPTH : DEPTH * (int64_t)source->length;
     source->depth -= DEPTH;
@@ -152,29 +154,61 @@ DEVICE void step_add_half(float (&sum)[4][8][4], const T *a_tile, const T *b_til
     }
 }
 
+/* x[i] = make(x[i], other[i]) for eight elements. */
+template <typename Make>
+DEVICE void each_make(float (&x)[CUDA_GROUP], const float (&other)[CUDA_GROUP], Make make)
+{
+    UNROLLED(i, CUDA_GROUP)
+        x[i] = make(x[i], other[i]);
+}
+
 /* Replaces eight elements of the product by those of the op that it ends with; `other` is what that
  * op reads besides. */
 DEVICE void next_make(const struct cuda_gemm_next &next, float (&x)[CUDA_GROUP],
                       const float (&other)[CUDA_GROUP])
 {
-    UNROLLED(i, CUDA_GROUP) {
-        if (next.kind == OP_RESIDUAL)
-            x[i] = other[i] + x[i];
-        else if (next.kind == OP_GELU_FORWARD)
-            x[i] = next.gelu == GELU_TANH ? gelu<GELU_TANH>(x[i]) : gelu<GELU_ERF>(x[i]);
-        else
-            x[i] *= next.gelu == GELU_TANH ? gelu_slope<GELU_TANH>(other[i])
-                                           : gelu_slope<GELU_ERF>(other[i]);
+    if (next.kind == OP_RESIDUAL)
+        each_make(x, other, [](float y, float old) { return old + y; });
+    else if (next.kind == OP_GELU_FORWARD && next.gelu == GELU_TANH)
+        each_make(x, other, [](float y, float) { return gelu<GELU_TANH>(y); });
+    else if (next.kind == OP_GELU_FORWARD)
+        each_make(x, other, [](float y, float) { return gelu<GELU_ERF>(y); });
+    else if (next.kind == OP_GELU_BACKWARD && next.gelu == GELU_TANH)
+        each_make(x, other, [](float dy, float y) { return dy * gelu_slope<GELU_TANH>(y); });
+    else if (next.kind == OP_GELU_BACKWARD)
+        each_make(x, other, [](float dy, float y) { return dy * gelu_slope<GELU_ERF>(y); });
+    else if (next.gate == GATE_GELU) /* swiglu_forward */
+        each_make(x, other, [](float a, float b) { return gated<GATE_GELU>(a, b); });
+    else
+        each_make(x, other, [](float a, float b) { return gated<GATE_SILU>(a, b); });
+}
+
+/* Writes the gradients of a and b for eight elements of dy, from `at` on. */
+DEVICE void gated_slopes_write(const struct cuda_gemm_next &next, int64_t at, int64_t columns,
+                               const float (&dy)[CUDA_GROUP])
+{
+    const struct cuda_span of_a = cuda_span_make(at, INT64_MAX, true),
+                           of_b = cuda_span_make(at + columns, INT64_MAX, true);
+    float a[CUDA_GROUP], b[CUDA_GROUP];
+    cuda_read(next.other, of_a, a, next.other, of_b, b);
+    if (next.gate == GATE_GELU) {
+        UNROLLED(i, CUDA_GROUP)
+            gated_slopes<GATE_GELU>(dy[i], &a[i], &b[i]);
+    } else {
+        UNROLLED(i, CUDA_GROUP)
+            gated_slopes<GATE_SILU>(dy[i], &a[i], &b[i]);
     }
+    cuda_write(next.result, of_a, a);
+    cuda_write(next.result, of_b, b);
 }
 
 /* Writes eight finished sums: one part's as they are, others with what is added to them, and then
- * the result of the op that reads them. */
+ * the result of the op that reads them; x becomes what that op reads, or its result. */
 DEVICE void sums_end(const struct cuda_gemm_own_args &args, int row, int column,
                      float (&x)[CUDA_GROUP])
 {
     const struct cuda_sums_add_args &to = args.end;
-    const int64_t at = row * to.columns + column;
+    const int64_t row_at = row * to.columns, at = row_at + column;
     const struct cuda_span span = cuda_span_make(at, INT64_MAX, true);
     float y[CUDA_GROUP] = {};
     if (to.parts > 1) {
@@ -193,10 +227,42 @@ DEVICE void sums_end(const struct cuda_gemm_own_args &args, int row, int column,
     if (args.next.result.memory == NULL)
         return;
     cuda_unpack(product, to.d.dtype, x); /* what the op would read */
+    if (args.next.kind == OP_SWIGLU_FORWARD)
+        return;
+    if (args.next.kind == OP_SWIGLU_BACKWARD) {
+        gated_slopes_write(args.next, row_at + at, to.columns, x);
+        return;
+    }
     if (args.next.other.memory != NULL)
         cuda_read(args.next.other, span, y);
     next_make(args.next, x, y);
     cuda_write(args.next.result, span, x);
+}
+
+/* Writes swiglu's result for 16 rows, from the strips of a warp with columns of a and the next one
+ * with those of b, each of which takes eight rows.  All warps wait for each other before and after.
+ */
+DEVICE void swiglu_write(const struct cuda_gemm_own_args &args, const float *strip, int row,
+                         int column)
+{
+    const int lane = cuda_lane(), is_second = cuda_warp() % 2;
+    const float *a_strip = strip - is_second * 16 * STRIP_STRIDE;
+    __syncthreads();
+#pragma unroll 1
+    for (int y = is_second * 8 + lane / 8; y < is_second * 8 + 8; y += 4) {
+        const float *from = a_strip + y * STRIP_STRIDE + lane % 8 * CHUNK;
+        float a[CUDA_GROUP], b[CUDA_GROUP];
+        if (row + y >= args.end.rows)
+            continue;
+        memcpy(a, __builtin_assume_aligned(from, 16), sizeof a);
+        memcpy(b, __builtin_assume_aligned(from + 16 * STRIP_STRIDE, 16), sizeof b);
+        next_make(args.next, a, b);
+        cuda_write(args.next.result,
+                   cuda_span_make((row + y) * (args.end.columns / 2) + column + lane % 8 * CHUNK,
+                                  INT64_MAX, true),
+                   a);
+    }
+    __syncthreads();
 }
 
 /* Passes the warp's sums, 16 rows at a time, through memory that no other warp uses, to lanes with
@@ -205,7 +271,8 @@ DEVICE void sums_write(const struct cuda_gemm_own_args &args, const float (&sum)
                        float *strip, int row, int column)
 {
     const int lane = cuda_lane(), g = lane / 4, t = lane % 4 * 2;
-    const int to_column = column + lane % 8 * CHUNK;
+    const bool is_swiglu = args.next.kind == OP_SWIGLU_FORWARD;
+    const int to_column = column + cuda_warp() % 2 * args.apart + lane % 8 * CHUNK;
 #pragma unroll 1 /* the end is long */
     for (int strip_row = 0; strip_row < WARP_SIDE; strip_row += 16) {
         UNROLLED(i, 4) {
@@ -220,24 +287,28 @@ DEVICE void sums_write(const struct cuda_gemm_own_args &args, const float (&sum)
 #pragma unroll 1
         for (int y = lane / 8; y < 16; y += 4) {
             const int to_row = row + strip_row + y;
+            float *const own = strip + y * STRIP_STRIDE + lane % 8 * CHUNK;
             float x[CUDA_GROUP];
             if (to_row >= args.end.rows || to_column >= args.end.columns)
                 continue;
-            memcpy(x, __builtin_assume_aligned(strip + y * STRIP_STRIDE + lane % 8 * CHUNK, 16),
-                   sizeof x);
+            memcpy(x, __builtin_assume_aligned(own, 16), sizeof x);
             sums_end(args, to_row, to_column, x);
+            if (is_swiglu)
+                cuda_write({own, DTYPE_F32}, cuda_span_make(0, CUDA_GROUP, true), x);
         }
         __syncwarp();
+        if (is_swiglu)
+            swiglu_write(args, strip, row + strip_row, column);
     }
 }
 
 /* Starts the copies of one step's tiles, if there is such a step, and commits them as a group. */
 template <typename T, int ROWS, bool DEEP_A, bool DEEP_B, bool WHOLE>
-DEVICE void step_load(T *tiles, struct source<T> *a, struct source<T> *b, bool exists)
+DEVICE void step_load(T *tiles, struct source<T> *a, struct source<T> *b, int apart, bool exists)
 {
     if (!WHOLE || exists) {
-        tile_load<T, DEEP_A, ROWS, own_threads<ROWS>, WHOLE>(tiles, a);
-        tile_load<T, DEEP_B, COLUMNS, own_threads<ROWS>, WHOLE>(tiles + ROWS * DEPTH, b);
+        tile_load<T, DEEP_A, ROWS, own_threads<ROWS>, WHOLE>(tiles, a, WARP_SIDE);
+        tile_load<T, DEEP_B, COLUMNS, own_threads<ROWS>, WHOLE>(tiles + ROWS * DEPTH, b, apart);
     }
     cp_async_commit();
 }
@@ -255,7 +326,8 @@ DEVICE void product_make(const struct cuda_gemm_own_args &args)
               steps = (args.k + DEPTH - 1) / DEPTH;
     const int band = (int)blockIdx.x / (BAND * columns), at = (int)blockIdx.x % (BAND * columns);
     const int height = min(BAND, rows - band * BAND);
-    const int row = (band * BAND + at % height) * ROWS, column = at / height * COLUMNS;
+    const int row = (band * BAND + at % height) * ROWS,
+              column = at / height * (args.next.kind == OP_SWIGLU_FORWARD ? WARP_SIDE : COLUMNS);
     const struct cuda_part own = cuda_part_of(steps, args.end.parts, blockIdx.y);
     const int k = (int)own.begin * DEPTH; /* the part ends with a whole step */
     const int warp_row = cuda_warp() / 2 * WARP_SIDE, warp_column = cuda_warp() % 2 * WARP_SIDE;
@@ -270,7 +342,8 @@ DEVICE void product_make(const struct cuda_gemm_own_args &args)
     float sum[4][8][4] = {};
     int left = (int)(own.end - own.begin);
     for (int i = 0; i < stages - 1; i++)
-        step_load<T, ROWS, !TRANSPOSE_A, TRANSPOSE_B, WHOLE>(tiles + i * stage, &a, &b, i < left);
+        step_load<T, ROWS, !TRANSPOSE_A, TRANSPOSE_B, WHOLE>(tiles + i * stage, &a, &b, args.apart,
+                                                             i < left);
     const bool works = WHOLE || (row + warp_row < m && column + warp_column < n);
     T *now = tiles;
     T *const last = tiles + (stages - 1) * stage;
@@ -281,7 +354,7 @@ DEVICE void product_make(const struct cuda_gemm_own_args &args)
         /* Loads into the stage before this one, so that no register holds its address during the
          * products. */
         step_load<T, ROWS, !TRANSPOSE_A, TRANSPOSE_B, WHOLE>(now == tiles ? last : now - stage, &a,
-                                                             &b, left >= stages);
+                                                             &b, args.apart, left >= stages);
         if constexpr (HALF_SUMS) {
             if (works)
                 step_add_half<T, ROWS, TRANSPOSE_A, TRANSPOSE_B>(sum, now, now + ROWS * DEPTH,
@@ -296,7 +369,7 @@ DEVICE void product_make(const struct cuda_gemm_own_args &args)
     cp_async_wait<0>();
     __syncthreads();
     sums_write(args, sum, (float *)tiles + cuda_warp() * 16 * STRIP_STRIDE,
-               place[0] + cuda_warp() / 2 * WARP_SIDE, place[1] + cuda_warp() % 2 * WARP_SIDE);
+               place[0] + cuda_warp() / 2 * WARP_SIDE, place[1]);
 }
 
 template <typename T, bool HALF_SUMS, int ROWS, bool TRANSPOSE_A, bool TRANSPOSE_B, bool WHOLE>
@@ -346,6 +419,8 @@ cudaError_t cuda_launch_gemm_own(cudaStream_t stream, const struct cuda_gemm_own
 {
     struct cuda_gemm_own_args own = *args;
     own.end.parts = cuda_gemm_own_parts(args);
+    own.apart =
+        own.next.kind == OP_SWIGLU_FORWARD ? (int32_t)(own.end.columns / 2) : CUDA_GEMM_SIDE;
     const bool is_tall = own.tile_rows == 256, is_whole = own.end.rows % 128 == 0 &&
                                                           own.end.columns % COLUMNS == 0 &&
                                                           own.k % DEPTH == 0;

@@ -351,8 +351,8 @@ static void row_print(const struct product *p, size_t workspace, bool half_sums,
 }
 
 /* Prints what our own kernel reaches with tiles of 128 rows, and with the faster ones of 128 and
- * 256; if `kind` is not OP_GEMM, with that op at its end, as in a model: gelu's gradient is in the
- * product's place. */
+ * 256; if `kind` is not OP_GEMM, with that op at its end, as in a model: only before gelu the
+ * product is stored as well. */
 static void own_print(const struct workbench *bench, const struct product *p, bool half_sums,
                       enum op_kind kind)
 {
@@ -381,8 +381,10 @@ static void own_print(const struct workbench *bench, const struct product *p, bo
                             : kind == OP_GELU_FORWARD ? bench->other
                                                       : bench->result,
                             DTYPE_F16};
-        if (kind != OP_GELU_FORWARD)
+        if (kind != OP_GELU_FORWARD) {
             args.next.other = {bench->other, DTYPE_F16};
+            args.end.d.memory = NULL;
+        }
     }
     double seconds[2];
     for (int tall = 0; tall < 2; tall++) {

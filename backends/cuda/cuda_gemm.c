@@ -257,7 +257,8 @@ static bool next_fits(const struct backend *backend, const struct op_call *call,
     return slots->other < 0 || !overlap(backend, call, GEMM_D, next, slots->other);
 }
 
-/* Returns true if our own kernel makes the result of `next` as well; *args are those of both. */
+/* Returns true if our own kernel makes the result of `next` as well; *args are those of both.  The
+ * product is not stored where only `next` would read it. */
 static bool next_ends(const struct backend *backend, const struct op_call *call,
                       const struct op_call *next, struct cuda_gemm_own_args *args)
 {
@@ -272,6 +273,8 @@ static bool next_ends(const struct backend *backend, const struct op_call *call,
                                          .result = cuda_floats_of(backend, next, slots->result)};
     if (slots->other >= 0)
         args->next.other = cuda_floats_of(backend, next, slots->other);
+    if (next->operand[slots->product].last || args->next.result.memory == args->end.d.memory)
+        args->end.d.memory = NULL;
     return cuda_gemm_own_parts(args) == 1;
 }
 

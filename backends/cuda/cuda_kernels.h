@@ -77,14 +77,14 @@ struct cuda_gemm_next {
     enum op_kind kind;
     enum gelu_kind gelu;
     enum gate_kind gate;
-    struct cuda_floats other, result; /* result: NULL without such an op; in place of d is d's */
+    struct cuda_floats other, result; /* result: NULL without such an op */
 };
 
 /* The end's d = op(a) op(b) + addend, of bf16 or fp16 matrices, with fp32 sums or, of fp16, fp16
  * sums.  Of a and b at most one is transposed.  The lengths of all rows in memory are multiples of
  * 8, and everything is aligned to 16 bytes.  The launch function splits K, as far as the sums fit
- * in `sums_bytes`; with parts there is no `next`.  Before swiglu_forward b is transposed, and y has
- * a multiple of CUDA_GEMM_SIDE columns. */
+ * in `sums_bytes`; with parts there is no `next`.  Before `next` d may be NULL, and is not written.
+ * Before swiglu_forward b is transposed, and y has a multiple of CUDA_GEMM_SIDE columns. */
 #define CUDA_GEMM_SIDE 64
 struct cuda_gemm_own_args {
     const void *a, *b;

@@ -45,18 +45,37 @@ struct exec {
                         one */
 };
 
+/* Sets shapes and addresses of a program's ops, and what each of them is the last to use.
+ * `ranges` is [tensor_count]. */
+static void calls_fill(struct exec *exec, int32_t program, struct tensor_range *ranges)
+{
+    const struct graph *graph = exec->graph;
+    graph_ranges(graph, program, ranges);
+    for (int32_t i = 0; i < graph->programs[program].count; i++) {
+        struct op_call *call = &exec->calls[program][i];
+        assert(graph->programs[program].ops[i].left_out == 0); /* else it is only measured */
+        plan_call(exec->plan, program, i, call);
+        for (int32_t s = 0; s < OP_OPERANDS_MAX; s++) {
+            const int32_t t = graph->programs[program].ops[i].operand[s];
+            call->operand[s].last =
+                t != TENSOR_NONE && ranges[t].last == i &&
+                graph->tensors[graph_storage(graph, t)].lifetime == LIFETIME_PROGRAM;
+        }
+    }
+}
+
 static enum gt_status programs_bind(struct exec *exec)
 {
     int32_t most = 0;
+    struct tensor_range *ranges;
+    TRY(HOSTMEM_NEW(exec, (size_t)exec->graph->tensor_count, "ranges of tensors", &ranges));
     for (int32_t p = 0; p < exec->graph->program_count; p++) {
         int32_t count = exec->graph->programs[p].count;
         most = count > most ? count : most;
         TRY(HOSTMEM_NEW(exec, (size_t)count, "bound ops", &exec->calls[p]));
-        for (int32_t i = 0; i < count; i++) {
-            assert(exec->graph->programs[p].ops[i].left_out == 0); /* else it is only measured */
-            plan_call(exec->plan, p, i, &exec->calls[p][i]);
-        }
+        calls_fill(exec, p, ranges);
     }
+    hostmem_free(ranges);
     TRY(HOSTMEM_NEW(exec, (size_t)most, "moves of ops", &exec->moves));
     return HOSTMEM_NEW(exec, (size_t)most, "times of ops", &exec->seconds);
 }

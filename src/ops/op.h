@@ -112,6 +112,7 @@ struct address {
 
 struct operand {
     bool present;
+    bool last; /* nothing reads its bytes after this op; false where that is not known */
     enum dtype dtype;
     int32_t rank;
     int64_t dims[OP_RANK_MAX];

@@ -33,6 +33,17 @@ static void workspace_scribble(struct backend *backend, const struct op_call *ca
                call->workspace_bytes + more);
 }
 
+/* Spoils what nothing reads after the op. */
+static void last_scribble(struct backend *backend, const struct op_call *call)
+{
+    for (int32_t s = 0; s < OP_OPERANDS_MAX; s++) {
+        if (!call->operand[s].last || !own(backend)->spoils)
+            continue;
+        own(backend)->lasts++;
+        memset(operand_data(backend, call, s), 0xee, operand_bytes(&call->operand[s]));
+    }
+}
+
 static bool supports_f32(const struct backend *backend, const struct op_call *call)
 {
     (void)backend;
@@ -146,6 +157,7 @@ static enum gt_status run(struct backend *backend, const struct op_call *calls, 
         enum gt_status status = table[calls[i].kind].run(backend, &calls[i]);
         if (status != GT_OK)
             return status;
+        last_scribble(backend, &calls[i]);
         fixture->ops++;
         if (!fixture->first_seen)
             fixture->first_written =
@@ -188,7 +200,7 @@ void fixture_backend_init(struct fixture_backend *backend)
     memset(backend, 0, sizeof *backend);
     backend->base.ops = &fixture_backend_ops;
     backend->alignment_bytes = 64;
-    backend->workspaces = true;
+    backend->workspaces = backend->spoils = true;
 }
 
 void fixture_backend_release(struct fixture_backend *backend)

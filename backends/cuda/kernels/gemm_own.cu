@@ -14,9 +14,9 @@
  * too few blocks, K is cut into parts, whose sums cuda_launch_sums_add() adds up in order.
  *
  * gelu, swiglu, their backwards and residual read what a product has written.  A product that is
- * not cut may make their result too, from its own, rounded: the same bits, and a read and, in
- * place, a write less.  For swiglu, which needs a column of a and one of b, the two halves of a
- * tile's columns are those of a and of b.
+ * not cut may make their result too, from its own, rounded: the same bits, and a read less, and
+ * a write less if nothing else reads the product.  For swiglu, which needs a column of a and one of
+ * b, the two halves of a tile's columns are those of a and of b.
  *
  * Registers allow two blocks of 128 rows on a multiprocessor, or one of 256; shared memory is 8
  * bytes and 48 KiB a block with three stages, or 96 with four.
@@ -222,7 +222,7 @@ DEVICE void sums_end(const struct cuda_gemm_own_args &args, int row, int column,
             x[i] += y[i];
     }
     const struct cuda_group product = cuda_pack(to.d.dtype, x);
-    if (to.d.memory != args.next.result.memory)
+    if (to.d.memory != NULL)
         cuda_put(to.d, span, product);
     if (args.next.result.memory == NULL)
         return;

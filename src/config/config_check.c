@@ -558,7 +558,9 @@ static enum gt_status check_per_device(struct config *config)
     if (config->per_device_train_batch_size == 0 || origin->bad ||
         strcmp(config->init_from, "resume") == 0)
         return GT_OK;
-    if (config_key_was_set(config, CONFIG_KEY_batch_size) && batch->source != origin->source)
+    const bool mapped = batch->source == origin->source && batch->line == origin->line &&
+                        batch->column == origin->column; /* by an earlier check */
+    if (config_key_was_set(config, CONFIG_KEY_batch_size) && !mapped)
         return refuse_pair(config, CONFIG_KEY_per_device_train_batch_size, "contradicts",
                            CONFIG_KEY_batch_size);
     config->batch_size = config->per_device_train_batch_size * config->ranks;

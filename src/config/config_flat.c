@@ -28,6 +28,7 @@ struct flat {
     struct config *config;
     const char *path;
     int errors;
+    int32_t lines[CONFIG_KEY_COUNT]; /* on which the file sets a key */
 };
 
 /* A key at the top level, and its value so far. */
@@ -65,7 +66,7 @@ static enum gt_status nested_refuse(const struct flat *flat, const struct member
         member->inner[0] != '\0' ? member->inner : "learning_rate");
 }
 
-static enum gt_status member_assign(const struct flat *flat, const struct member *member)
+static enum gt_status member_assign(struct flat *flat, const struct member *member)
 {
     const enum config_program program = flat->config->program;
     const struct config_origin origin = {
@@ -91,6 +92,10 @@ static enum gt_status member_assign(const struct flat *flat, const struct member
         return GT_OK; /* its default, or the other program's, which may share the file */
     if (!ours)
         return config_other_text_set(flat->config, other, member->text, &origin);
+    if (flat->lines[key] > 0)
+        log_warning("%s: %s replaces that of line %" PRId32, CONFIG_ORIGIN_TEXT(&origin),
+                    member->name, flat->lines[key]);
+    flat->lines[key] = origin.line;
     if ((config_key_info_get(key)->flags & CONFIG_FLAG_ONLY) != 0)
         return FAIL(GT_USAGE, "%s: %s belongs to the command line, not into a file",
                     CONFIG_ORIGIN_TEXT(&origin), config_key_info_get(key)->name);

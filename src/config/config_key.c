@@ -253,6 +253,17 @@ static bool is_whole(const struct config_value *value)
            floor(value->real) == value->real;
 }
 
+/* Returns true for a value in a file of Python, which an expression may have. */
+static bool is_expression(const struct config_origin *origin)
+{
+    static const char *const flat[] = {".yaml", ".yml", ".json"};
+    const char *ending = strrchr(origin->source, '.');
+    for (size_t i = 0; i < sizeof flat / sizeof flat[0] && ending != NULL; i++)
+        if (strcmp(ending, flat[i]) == 0)
+            return false;
+    return origin->line > 0;
+}
+
 /* Logs "PLACE: KEY: expected WANTED, found TYPE VALUE", and how a float becomes an int. */
 static enum gt_status refuse_type(const struct assignment *at, const char *wanted)
 {
@@ -261,7 +272,7 @@ static enum gt_status refuse_type(const struct assignment *at, const char *wante
     char way[64] = "";
     if (at->info->type == CONFIG_TYPE_INT && whole)
         snprintf(way, sizeof way, "; write %.0f", at->value->real);
-    else if (at->info->type == CONFIG_TYPE_INT && fraction)
+    else if (at->info->type == CONFIG_TYPE_INT && fraction && is_expression(at->origin))
         snprintf(way, sizeof way, "; // divides without a fraction, and int(...) drops it");
     return FAIL(GT_USAGE, ERROR_BAD_VALUE "%s: %s: expected %s, found %s%s%s%s",
                 CONFIG_ORIGIN_TEXT(at->origin), at->info->name, wanted,

@@ -45,6 +45,8 @@ static const struct config_other table[] = {
     {#name, CONFIG_OTHER_UPDATES, programs, CONFIG_KEY_##key, NULL},
 #define CONFIG_TRUE_NAME(name, programs, key, word) \
     {#name, CONFIG_OTHER_TRUE, programs, CONFIG_KEY_##key, word},
+#define CONFIG_IMPLIES_NAME(name, programs, key, word) \
+    {#name, CONFIG_OTHER_IMPLIES, programs, CONFIG_KEY_##key, word},
 #define CONFIG_NEEDLESS_NAME(name, programs, answer) \
     {#name, CONFIG_OTHER_NEEDLESS, programs, CONFIG_KEY_COUNT, answer},
 #define CONFIG_LACKING_NAME(name, programs, answer) \
@@ -121,11 +123,44 @@ static enum gt_status updates_set(struct config *config, const struct config_oth
     return config_key_assign(config, other->key, &last, origin);
 }
 
+/* Sets a key to the word that a name stands for; bf16 and fp16 contradict each other. */
+static enum gt_status true_set(struct config *config, const struct config_other *other,
+                               const struct config_origin *origin)
+{
+    const struct config_value word = {.type = CONFIG_VALUE_STRING, .text = other->text};
+    if (other->key == CONFIG_KEY_dtype && config_key_was_set(config, CONFIG_KEY_dtype) &&
+        (config->origin[CONFIG_KEY_dtype].line > 0) == (origin->line > 0) &&
+        strcmp(config_key_value(config, CONFIG_KEY_dtype).text, other->text) != 0)
+        return FAIL(GT_USAGE, ERROR_BAD_VALUE "%s: %s contradicts %s", CONFIG_ORIGIN_TEXT(origin),
+                    other->name, CONFIG_KEY_DESCRIBED(config, CONFIG_KEY_dtype));
+    return config_key_assign(config, other->key, &word, origin);
+}
+
+/* Sets a key to what another program takes by default, unless it is set; later settings replace it.
+ */
+static enum gt_status implied_set(struct config *config, const struct config_other *other,
+                                  const struct config_value *value,
+                                  const struct config_origin *origin)
+{
+    const bool text = value->type == CONFIG_VALUE_STRING;
+    const char *key = config_key_info_get(other->key)->name;
+    if (text && strcmp(value->text, "lora") != 0 && strcmp(value->text, "qlora") != 0) {
+        if (strcmp(value->text, "full") == 0)
+            return GT_OK;
+        return FAIL(GT_USAGE, ERROR_BAD_VALUE "%s: %s = '%.40s' is none of full, lora and qlora",
+                    CONFIG_ORIGIN_TEXT(origin), other->name, value->text);
+    }
+    if (config_key_was_set(config, other->key))
+        return GT_OK;
+    log_note("%s: %s%s%s=%s, unless it is set", CONFIG_ORIGIN_TEXT(origin),
+             origin->line > 0 ? other->name : "", origin->line > 0 ? ": " : "", key, other->text);
+    return config_text_assign(config, other->key, other->text, origin);
+}
+
 enum gt_status config_other_set(struct config *config, const struct config_other *other,
                                 const struct config_value *value,
                                 const struct config_origin *origin)
 {
-    const struct config_value word = {.type = CONFIG_VALUE_STRING, .text = other->text};
     char text[ANSWER_MAX];
     assert(other->kind != CONFIG_OTHER_SAME);
     if (other->kind == CONFIG_OTHER_HINT)
@@ -138,7 +173,9 @@ enum gt_status config_other_set(struct config *config, const struct config_other
     if (other->kind == CONFIG_OTHER_LACKING)
         return FAIL(GT_USAGE, ERROR_UNKNOWN_KEY "%s", answer_text(text, other, value, origin));
     if (other->kind == CONFIG_OTHER_TRUE)
-        return config_key_assign(config, other->key, &word, origin);
+        return true_set(config, other, origin);
+    if (other->kind == CONFIG_OTHER_IMPLIES)
+        return implied_set(config, other, value, origin);
     log_note("%s", answer_text(text, other, value, origin));
     return GT_OK;
 }

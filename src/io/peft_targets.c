@@ -46,6 +46,7 @@ enum gt_status peft_targets_read(const char *text, const struct model_config *co
     *out = 0;
     for (const char *name = text; name != NULL;
          name = strchr(name, ',') ? strchr(name, ',') + 1 : NULL) {
+        name += strspn(name, " ");
         if ((peft_target_find(name) & has) == 0)
             return FAIL(GT_USAGE, "lora_targets = '%s': this model has no '%.*s'; it has %s", text,
                         (int)strcspn(name, ","), name, peft_targets_words(known, has));

@@ -88,6 +88,13 @@ static enum gt_status vocab_from_ids(struct hostmem *mem, const struct mixture *
 /* Adds the adapters that the configuration asks for. */
 static enum gt_status lora_set(struct config *config, struct model_config *model)
 {
+    const bool alpha = config_key_was_set(config, CONFIG_KEY_lora_alpha);
+    if (config->lora_rank == 0 && (alpha || config_key_was_set(config, CONFIG_KEY_lora_targets)))
+        return FAIL(
+            GT_USAGE,
+            "%s needs lora_rank, the rank of the adapters; without both, the whole model "
+            "is trained",
+            CONFIG_KEY_DESCRIBED(config, alpha ? CONFIG_KEY_lora_alpha : CONFIG_KEY_lora_targets));
     if (config->lora_rank == 0)
         return GT_OK;
     if (config->lora_alpha == 0.0)

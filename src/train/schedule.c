@@ -23,6 +23,8 @@ double schedule_learning_rate(const struct config *config, int64_t iter)
         return config->learning_rate;
     if (iter < config->warmup_iters)
         return config->learning_rate * (double)(iter + 1) / (double)(config->warmup_iters + 1);
+    if (config->lr_schedule == CONFIG_LR_CONSTANT_WITH_WARMUP)
+        return config->learning_rate;
     if (iter > config->lr_decay_iters)
         return config->min_lr;
     int64_t begin = config->warmup_iters;
@@ -115,7 +117,7 @@ static void update_check(const struct config *config)
 {
     const bool muon = config->optimizer == CONFIG_OPTIMIZER_MUON;
     if (config->learning_rate == 0.0 && config->max_iters > 0 &&
-        (config->min_lr == 0.0 || config->lr_schedule == CONFIG_LR_CONSTANT) &&
+        schedule_learning_rate(config, config->max_iters) == 0.0 &&
         config->embedding_learning_rate == 0.0 && config->head_learning_rate == 0.0 &&
         config->scalar_learning_rate == 0.0 && !muon)
         log_warning("%s: no update changes a weight", DESCRIBED(config, CONFIG_KEY_learning_rate));
@@ -147,7 +149,7 @@ void schedule_check(const struct config *config, int64_t iter)
                     config->max_iters / WARMUP_SHARE);
         return;
     }
-    if (config->min_lr == goal)
+    if (config->min_lr == goal || config->lr_schedule == CONFIG_LR_CONSTANT_WITH_WARMUP)
         return;
     if (config->min_lr > goal)
         log_warning("%s is above %s: the learning rate will rise instead of decaying",

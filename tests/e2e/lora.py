@@ -243,10 +243,12 @@ def names_its_file():
 
 def refused():
     for arguments, word in ((["--init_from=scratch", *LORA], "name the model"), (["--init_from=./base", *LORA, "--lora_targets=c_attn"], "no 'c_attn'"),
-                            (["--init_from=./base", "--lora_rank=17"], "above a dimension"),
+                            (["--init_from=./base", "--lora_rank=17"], "above a dimension"), (["--init_from=./base", "--lora_alpha=8"], "needs lora_rank"),
                             (["--init_from=./base", *LORA, "--optimizer=muon"], "only adamw")):
         done = run("x", *arguments, "--backend=cpu")
         check(done.returncode == 2 and word in done.stderr and len(error_lines(done)) == 1, f"{arguments}: {done.returncode} {done.stderr}")
+    done = run("x", "--init_from=./base", "--lora_r=4", "--lora_target_modules=q_proj, v_proj", "--backend=cpu", "--plan")
+    check(done.returncode == 0, f"a blank between layers: {done.stderr}")
     # The least dimension of the base's matrices is that of its keys, 16, and of the other's that of its MLP.
     write_json("thin/config.json", {**read_json("base/config.json"), "intermediate_size": 8})
     for base, rank, status in (("base", 16, 0), ("thin", 8, 0), ("thin", 9, 2)):

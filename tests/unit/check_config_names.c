@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "config/config_args.h"
+#include "config/config_check.h"
 #include "config/config_flat.h"
 #include "config/config_key.h"
 #include "tests/unit/config_fixture.h"
@@ -106,6 +107,39 @@ TEST(names_batch_of_a_device)
     ASSERT_SAID("has no effect");
     ck_assert_int_eq(parse("--per_device_train_batch_size=2", "--batch_size=4"), GT_USAGE);
     ASSERT_SAID("contradicts");
+}
+
+TEST(adapters_by_other_names)
+{
+    const struct config *config = &fixture.config;
+    ck_assert_int_eq(parse("--use_peft", "--init_from=A/b"), GT_OK);
+    ck_assert_int_eq(config->lora_rank, 16);
+    ck_assert_int_eq(parse_file(".json", "{\"lora_r\": 4, \"use_peft\": true}"), GT_OK);
+    ck_assert_int_eq(config->lora_rank, 4);
+    ck_assert_int_eq(fixture_read("finetuning_type = 'lora'\nlora_rank = 2\n"), GT_OK);
+    ck_assert_int_eq(config->lora_rank, 2);
+    ck_assert_int_eq(fixture_read("finetuning_type = 'full'\n"), GT_OK);
+    ck_assert_int_eq(config->lora_rank, 0);
+    ck_assert_int_eq(fixture_read("adapter = 'llama-adapter'\n"), GT_USAGE);
+    ASSERT_SAID("none of full, lora and qlora");
+}
+
+TEST(contradictions_in_a_file)
+{
+    ck_assert_int_eq(fixture_read("bf16 = True\nfp16 = True\n"), GT_USAGE);
+    ASSERT_SAID("fp16 contradicts dtype='bfloat16'");
+    ck_assert_int_eq(fixture_read("per_device_train_batch_size = 2\nbatch_size = 3\n"), GT_OK);
+    ck_assert_int_eq(config_check(&fixture.config), GT_USAGE);
+    ASSERT_SAID("contradicts");
+    ck_assert_int_eq(parse_file(".json", "{\"learning_rate\": 1e-4, \"lr_scheduler_type\": "
+                                         "\"constant_with_warmup\", \"eval_steps\": 0.5}"),
+                     GT_USAGE);
+    ASSERT_SAID("expected an int, found float 0.5");
+    ck_assert(strstr(fixture.lines[0], "int(...)") == NULL);
+#ifdef HAVE_YAML
+    ck_assert_int_eq(parse_file(".yaml", "learning_rate: 1e-4\nlearning_rate: 2e-4\n"), GT_OK);
+    ASSERT_SAID(":2:1: learning_rate replaces that of line 1");
+#endif
 }
 
 TEST(names_in_a_file)

@@ -55,6 +55,15 @@ TEST(spans_of_nothing)
     near(schedule_learning_rate(&crossed, 10), 1e-4);
 }
 
+TEST(warms_up_and_stays)
+{
+    struct config config = config_make(true, 9, 20);
+    config.lr_schedule = CONFIG_LR_CONSTANT_WITH_WARMUP;
+    near(schedule_learning_rate(&config, 8), 1e-3 * 9 / 10);
+    near(schedule_learning_rate(&config, 9), 1e-3);
+    near(schedule_learning_rate(&config, 1000), 1e-3);
+}
+
 TEST(decays_along_a_line)
 {
     struct config config = config_make(true, 9, 109);

@@ -63,10 +63,10 @@ static double bound_of(const struct export_options *options, double share, doubl
     return LOSS_ROUNDING * fmax(1.0, before) + deviation + deviation * deviation / 2.0;
 }
 
-/* Reads the first tokens of the run's validation data.  Sets *out_count to 0 if they are not there,
- * or have other ids than the model. */
+/* Reads the first tokens of the run's validation data and names them.  Sets *out_count to 0 if they
+ * are not there, or have other ids than the model. */
 static enum gt_status tokens_of_run(const struct export_check *check, int64_t most, int32_t *ids,
-                                    int64_t *out_count)
+                                    int64_t *out_count, const char **out_name)
 {
     const struct checkpoint *checkpoint = check->options->checkpoint;
     const char *dataset =
@@ -84,6 +84,8 @@ static enum gt_status tokens_of_run(const struct export_check *check, int64_t mo
     TRY(token_source_open(check->options->mem, &spec, &source));
     const int64_t count = source->length < most ? source->length : most;
     enum gt_status status = token_source_read(source, 0, count, ids);
+    *out_name =
+        source->row > 0 ? "the validation data, prompts and answers" : "the validation data";
     *out_count = count;
     for (int64_t i = 0; status == GT_OK && i < count; i++)
         *out_count = ids[i] < checkpoint->config.vocab_size ? *out_count : 0;
@@ -129,7 +131,8 @@ static enum gt_status loss_of(const char *model, int64_t window, const int32_t *
 }
 
 static enum gt_status losses_compare(const struct export_check *check, const char *exported,
-                                     double share, bool builtin, const int32_t *ids, int64_t count)
+                                     double share, const char *name, const int32_t *ids,
+                                     int64_t count)
 {
     const struct model_config *config = &check->options->checkpoint->config;
     const int64_t most = config->sliding_window > 0 ? config->sliding_window : WINDOW_MAX;
@@ -139,8 +142,7 @@ static enum gt_status losses_compare(const struct export_check *check, const cha
     TRY(loss_of(check->model, window, ids, count, &before));
     TRY(loss_of(exported, window, ids, count, &after));
     log_result("%s: loss %.4f, the model's is %.4f (%+.4f, %" PRId64 " tokens of %s)", exported,
-               after, before, after - before, (count - 1) / window * window,
-               builtin ? "our own text" : "the validation data");
+               after, before, after - before, (count - 1) / window * window, name);
     const double bound = bound_of(check->options, share, before);
     if (fabs(after - before) <= bound)
         return GT_OK;
@@ -174,15 +176,17 @@ enum gt_status export_check_run(const struct export_check *check)
     }
     most = most > TOKENS_MIN ? most : TOKENS_MIN;
     TRY(HOSTMEM_NEW(options->mem, (size_t)most + 1, "tokens to evaluate", &ids));
-    enum gt_status status = tokens_of_run(check, most + 1, ids, &count);
-    const bool builtin = count < 2;
-    if (builtin)
+    const char *name;
+    enum gt_status status = tokens_of_run(check, most + 1, ids, &count, &name);
+    if (count < 2) {
+        name = "our own text";
         THEN(status, tokens_of_text(check, most + 1, ids, &count));
+    }
     if (status == GT_OK && count < 2)
         log_note(
             "not evaluated: the run's validation data are not here, and there is no tokenizer for another text");
     else
-        THEN(status, losses_compare(check, exported, share, builtin, ids, count));
+        THEN(status, losses_compare(check, exported, share, name, ids, count));
     hostmem_free(ids);
     return status;
 }

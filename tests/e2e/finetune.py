@@ -326,6 +326,7 @@ def journey():
         check(f"{name}: gpt-sample answers and ends", done.returncode == 0 and len(done.stdout) > 2, done.stderr)
         done = run(f"--out_dir=out-{name}", "--format=gguf", f"{name}.gguf", program=GPT_EXPORT)
         check(f"{name}: gpt-export", done.returncode == 0, done.stderr)
+        check(f"{name}: gpt-export says what it judged", "of the validation data, prompts and answers)" in done.stdout, done.stdout)
         keys = Gguf(f"{name}.gguf").keys
         check(f"{name}: GGUF with the model's template", keys["general.architecture"] == arch and all(part in keys["tokenizer.chat_template"] for part in parts),
               {key: value for key, value in keys.items() if not key.startswith("tokenizer.ggml")})

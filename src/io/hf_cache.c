@@ -6,6 +6,8 @@
  */
 #include "io/hf_cache.h"
 
+#include <strings.h>
+
 #include "data/hf_hub.h"
 #include "io/known_models.h"
 #include "io/safetensors.h"
@@ -44,8 +46,30 @@ enum gt_status hf_cache_find(const char *name, char out[static FILE_PATH_MAX])
         name, hub, name, name);
 }
 
+/* Returns the length of a name without the ending that says that the weights are quantised. */
+static size_t unquantised_length(const char *name)
+{
+    static const char *const endings[] = {
+        "-unsloth-bnb-4bit", "-bnb-4bit",  "-bnb-8bit", "-4bit", "-8bit", "-awq",
+        "-gptq-int4",        "-gptq-int8", "-gptq",     "-fp8",  "-int4", "-w4a16"};
+    const size_t length = strlen(name);
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
+        if (length > strlen(endings[i]) &&
+            strcasecmp(name + length - strlen(endings[i]), endings[i]) == 0)
+            return length - strlen(endings[i]);
+    return length;
+}
+
 enum gt_status hf_cache_model_find(const char *name, char out[static FILE_PATH_MAX])
 {
+    const size_t whole = unquantised_length(name);
+    if (name[whole] != '\0' && hf_hub_is_repository(name) && !hf_hub_holds(name))
+        return FAIL(
+            GT_UNSUPPORTED,
+            "%s: by its name, its weights are quantised, and only those in 16 or 32 bits are "
+            "read: take %.*s; an adapter names its base in adapter_config.json, as "
+            "base_model_name_or_path",
+            name, (int)whole, name);
     if (hf_cache_is_name(name))
         return hf_cache_find(name, out);
     struct known_model model;

@@ -79,6 +79,15 @@ TEST(hub_in_order)
     log_capture_refused(&capture, hf_cache_find("gpt2", out), GT_DATA, "neither HOME nor HF_HOME");
 }
 
+TEST(quantised_by_its_name)
+{
+    char out[FILE_PATH_MAX];
+    log_capture_refused(&capture, hf_cache_model_find("unsloth/Qwen3-4B-unsloth-bnb-4bit", out),
+                        GT_UNSUPPORTED, "take unsloth/Qwen3-4B;");
+    log_capture_refused(&capture, hf_cache_model_find("own/Model-AWQ", out), GT_UNSUPPORTED,
+                        "take own/Model;");
+}
+
 TEST(finds_and_refuses)
 {
     char out[FILE_PATH_MAX];

@@ -446,6 +446,29 @@ TEST(a_gradient_that_is_not_finite_changes_nothing)
     rig_close(&rig);
 }
 
+static enum gt_status look(void *context, int32_t program, int32_t index)
+{
+    int32_t *seen = context;
+    (void)program;
+    ck_assert_int_eq(index, (*seen)++);
+    return *seen == 3 ? GT_STOPPED : GT_OK;
+}
+
+/* What the callback returns ends the program. */
+TEST(a_look_ends_a_program)
+{
+    struct rig rig;
+    int32_t seen = 0;
+    rig_variant(&rig, 0, &(struct rig_how){.threads = 1});
+    rig_feed(&rig, &rig.model->train_first, 0);
+    exec_callback_set(rig.exec, look, &seen);
+    ck_assert_int_eq(exec_start(rig.exec, rig.model->train_first.program), GT_STOPPED);
+    ck_assert_int_eq(seen, 3);
+    exec_callback_set(rig.exec, NULL, NULL);
+    rig_run(&rig, rig.model->train_first.program);
+    rig_close(&rig);
+}
+
 /* The bits of everything that the host reads in a run of all programs. */
 struct bits {
     float *at;

@@ -46,7 +46,7 @@ asan() {
 tsan() {
     in_build tsan --enable-tsan CC="${TSAN_CC:-clang}" CXX=clang++
     export TSAN_OPTIONS="halt_on_error=1 ignore_noninstrumented_modules=1"
-    run_tests tests/unit/check_cpu_backend tests/unit/check_exec tests/unit/check_log tests/unit/check_session \
+    run_tests tests/unit/check_cpu_backend tests/unit/check_log tests/unit/check_session \
         tests/unit/check_thread tests/unit/check_data_tokenizer_encoder tests/model/check_programs tests/e2e/sample.sh \
         tests/reliability/strict_resume.py tests/e2e/resume.sh tests/e2e/tokenizer.py tests/unit/check_cpu_ops \
         tests/unit/check_cpu_gemm

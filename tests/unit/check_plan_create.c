@@ -2,7 +2,6 @@
  * failing allocations, time. */
 #include <string.h>
 
-#include "base/clock.h"
 #include "plan/plan_create.h"
 #include "plan/plan_item.h"
 #include "plan/plan_report.h"
@@ -202,9 +201,7 @@ TEST(what_cannot_be_planned_is_refused_by_name)
     ck_assert_int_eq(graph_tensor_add(g, &proto, &halves), GT_OK);
     fixture_copy(g, program, halves, TENSOR_NONE, false);
     options = (struct plan_options){.alignment_bytes = 64};
-    struct fixture_backend backend;
-    fixture_backend_init(&backend);
-    options.device = &backend.base;
+    options.device = fixture_backend();
     create_fails(mem, g, &options, GT_UNSUPPORTED,
                  "fixture cannot run copy (x=bfloat16[3,5] y=bfloat16[3,5])");
     struct backend_info info = {

@@ -53,33 +53,6 @@ static uint64_t bytes_asked(struct search_request *request)
 }
 
 TEST_FIXTURE(mem_open, mem_close)
-TEST(larger_budgets_are_never_slower)
-{
-    struct search_request request = request_make();
-    uint64_t asked = bytes_asked(&request);
-    double seconds_before = 0.0;
-    int fitted = 0;
-    for (int percent = 100; percent >= 5; percent--) {
-        struct search_result result;
-        request.share.device_bytes = asked / 100 * (uint64_t)percent;
-        enum gt_status status = plan_search(mem, &request, &result);
-        if (status != GT_OK) {
-            ck_assert_int_eq(status, GT_NO_FIT);
-            ck_assert_uint_gt(result.found.arena_bytes, request.share.device_bytes);
-            continue;
-        }
-        fitted++;
-        ck_assert_uint_le(result.found.arena_bytes, request.share.device_bytes);
-        ck_assert_double_ge(result.found.seconds, seconds_before * (1.0 - 1e-12));
-        seconds_before = result.found.seconds;
-        const struct model_options *options = &result.found.options;
-        int64_t steps = options->micro_steps - (options->choice.remainder_batch > 0);
-        ck_assert_int_eq(steps * options->choice.micro_batch + options->choice.remainder_batch,
-                         request.samples);
-    }
-    ck_assert_int_gt(fitted, 20);
-}
-
 /* A tensor that the device cannot allocate excludes only its candidate: others follow, or nothing
  * fits and the result reports it, with options that can be inspected. */
 TEST(the_largest_allocation_limits_candidates)
@@ -129,27 +102,6 @@ TEST(a_search_among_plans_without_a_place_ends)
     ck_assert_int_ge(memo.states[STATE_MASTER].plan_count, 3);
     ck_assert_int_le(memo.states[STATE_MASTER].plan_count, 5);
     search_memo_close(&memo);
-}
-
-/* The bytes named in a refusal are enough. */
-TEST(the_least_bytes_are_enough)
-{
-    struct search_request request = request_make();
-    struct search_result least, again;
-    for (int pinned = 0; pinned < 2; pinned++) {
-        request.pin_micro_batch = request.pin_recompute = pinned == 1;
-        uint64_t bytes = 0;
-        for (int round = 0; round < 2; round++) {
-            request.share.device_bytes = round == 0 ? 1000 : bytes - 1 - bytes / 50;
-            ck_assert_int_eq(plan_search(mem, &request, &least), GT_NO_FIT);
-            ck_assert(!least.unplaceable);
-            ck_assert(round == 0 || least.found.arena_bytes == bytes);
-            bytes = least.found.arena_bytes;
-        }
-        request.share.device_bytes = bytes;
-        ck_assert_int_eq(plan_search(mem, &request, &again), GT_OK);
-        ck_assert_uint_le(again.found.arena_bytes, bytes);
-    }
 }
 
 /* The printed number is never below the bytes, and above them by at most its last digit. */

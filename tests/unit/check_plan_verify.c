@@ -21,7 +21,6 @@ struct bench {
     struct hostmem *mem;
     struct graph *graph;
     struct plan *plan;
-    struct fixture_backend backend;
     int rejected;
 };
 
@@ -30,9 +29,8 @@ static void bench_create(struct bench *b, uint64_t seed, uint32_t guard_bytes)
     memset(b, 0, sizeof *b);
     ck_assert_int_eq(hostmem_create(&b->mem), GT_OK);
     b->graph = fixture_random_graph(b->mem, seed);
-    fixture_backend_init(&b->backend);
     struct plan_options options = {
-        .device = &b->backend.base, .alignment_bytes = 64, .guard_bytes = guard_bytes};
+        .device = fixture_backend(), .alignment_bytes = 64, .guard_bytes = guard_bytes};
     ck_assert_int_eq(plan_create(b->mem, b->graph, &options, &b->plan), GT_OK);
     ck_assert(plan_verify(b->plan));
 }
@@ -237,8 +235,7 @@ TEST(the_end_of_an_operand_counts)
     fixture_fill(b.graph, program, narrow, 2.0f);
     fixture_copy(b.graph, program, wide, TENSOR_NONE, false);
     fixture_copy(b.graph, program, narrow, TENSOR_NONE, false);
-    fixture_backend_init(&b.backend);
-    struct plan_options options = {.device = &b.backend.base, .alignment_bytes = 64};
+    struct plan_options options = {.device = fixture_backend(), .alignment_bytes = 64};
     ck_assert_int_eq(plan_create(b.mem, b.graph, &options, &b.plan), GT_OK);
     ck_assert(plan_verify(b.plan));
     for (uint64_t part = 0; part < 4; part++) {

@@ -1,19 +1,15 @@
-# Unit tests of src/plan and src/exec.
+# Unit tests of src/plan; tests/model covers src/exec.
 PLAN_CHECKS = \
 	tests/unit/check_calibrate \
 	tests/unit/check_device_profile \
-	tests/unit/check_exec \
 	tests/unit/check_plan_cost \
 	tests/unit/check_plan_create \
-	tests/unit/check_plan_lifetimes \
 	tests/unit/check_plan_place \
 	tests/unit/check_plan_verify
 check_PROGRAMS += $(PLAN_CHECKS)
 PLAN_FIXTURES = tests/unit/graph_fixture.c tests/unit/graph_fixture.h tests/unit/backend_fixture.c \
 	tests/unit/backend_fixture.h tests/unit/log_capture.h
-tests_unit_check_exec_SOURCES = tests/unit/check_exec.c $(PLAN_FIXTURES)
 tests_unit_check_plan_create_SOURCES = tests/unit/check_plan_create.c $(PLAN_FIXTURES)
-tests_unit_check_plan_lifetimes_SOURCES = tests/unit/check_plan_lifetimes.c $(PLAN_FIXTURES)
 tests_unit_check_plan_place_SOURCES = tests/unit/check_plan_place.c $(PLAN_FIXTURES)
 tests_unit_check_plan_verify_SOURCES = tests/unit/check_plan_verify.c $(PLAN_FIXTURES)
 check_PROGRAMS += tests/unit/check_plan_fastest tests/unit/check_plan_search

@@ -115,32 +115,6 @@ TEST(clblast_is_left_alone_where_the_driver_dies_of_it)
     ck_assert(clblast_opens(90, "1"));
 }
 
-TEST(device_keeps_bytes)
-{
-    struct backend *backend = device_open();
-    struct backend_info info;
-    if (backend == NULL) {
-        unit_skip("opencl_device", "no OpenCL device here (Debian: pocl-opencl-icd)");
-        return;
-    }
-    ck_assert_int_eq(backend->ops->info(backend, &info), GT_OK);
-    ck_assert_uint_ge(info.total_bytes, info.largest_allocation_bytes);
-    ck_assert_uint_ge(info.alignment_bytes, 512);
-    const struct backend_segment segments[2] = {{.space = SPACE_DEVICE, .size_bytes = 1 << 20},
-                                                {.space = SPACE_DEVICE, .size_bytes = 12345}};
-    ck_assert_int_eq(backend->ops->arena(backend, segments, 2), GT_OK);
-    char bytes[100], back[100];
-    for (size_t i = 0; i < sizeof bytes; i++)
-        bytes[i] = (char)(i * 7);
-    const struct address end = {
-        .space = SPACE_DEVICE, .segment = 1, .offset_bytes = 12345 - sizeof bytes};
-    ck_assert_int_eq(backend->ops->upload(backend, end, bytes, sizeof bytes), GT_OK);
-    ck_assert_int_eq(backend->ops->sync(backend), GT_OK);
-    ck_assert_int_eq(backend->ops->download(backend, back, end, sizeof back), GT_OK);
-    ck_assert_mem_eq(bytes, back, sizeof bytes);
-    backend->ops->close(backend);
-}
-
 TEST(device_refuses_what_it_has_not)
 {
     struct backend *backend = device_open(), *other = NULL;

@@ -557,28 +557,3 @@ TEST_LOOP(gradients_are_copied_where_they_must_be, 4)
     ck_assert_int_eq(fills, _i == 2);
     toy_close(&toy);
 }
-
-TEST(an_op_without_a_rule_is_refused)
-{
-    struct toy toy = {.tied = true};
-    rig_need(hostmem_create(&toy.mem) == GT_OK && graph_create(toy.mem, &toy.graph) == GT_OK,
-             "graph");
-    rig_need(graph_program_add(toy.graph, PROGRAM_TRAIN_FIRST, &toy.program) == GT_OK, "program");
-    toy_parameters_add(&toy);
-    int32_t copy[] = {toy_body(&toy), TENSOR_NONE};
-    struct tensor like = toy.graph->tensors[copy[0]];
-    rig_need(graph_tensor_add(toy.graph, &like, &copy[1]) == GT_OK, "copy");
-    (void)toy_op(&toy, 0, OP_COPY, (struct op_attrs){0}, copy, COPY_Y);
-    toy_loss(&toy, copy[1]);
-    struct autodiff_options options = {.program = toy.program,
-                                       .parameters = toy.parameter,
-                                       .parameter_count = TOY_PARAMETERS,
-                                       .order = toy.order,
-                                       .starts = toy.starts};
-    struct log_capture capture;
-    log_capture_begin(&capture);
-    log_capture_refused(&capture, autodiff_run(toy.graph, &options), GT_USAGE,
-                        "copy has no backward rule");
-    log_capture_end();
-    toy_close(&toy);
-}

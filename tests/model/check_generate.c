@@ -223,68 +223,6 @@ TEST(pieces_of_a_prompt_give_the_same_tokens)
     }
 }
 
-TEST(sequences_begin_anew)
-{
-    struct rig rig;
-    struct model_options options = generate_options_make(2);
-    struct generator *generator;
-    struct generate_options hot = {.seed = 3, .temperature = 5.0, .top_k = 0};
-    int32_t prompt[2] = {1, 2}, first[2][12], again[12];
-    rig_open(&rig, &options, &(struct rig_how){.threads = 1}, unit_seed());
-    struct session session = {.mem = rig.mem, .model = rig.model, .exec = rig.exec};
-    ck_assert_int_eq(generator_create(rig.mem, &session, &hot, 20, &generator), GT_OK);
-    for (int64_t sequence = 0; sequence < 3; sequence++) {
-        generator_begin(generator, sequence % 2, prompt, 2);
-        for (int i = 0; i < 12; i++)
-            ck_assert_int_eq(
-                generator_next(generator, sequence == 2 ? &again[i] : &first[sequence][i]), GT_OK);
-    }
-    ck_assert_int_eq(memcmp(first[0], again, sizeof again), 0);
-    ck_assert_int_ne(memcmp(first[0], first[1], sizeof again), 0);
-    hostmem_free(generator);
-    rig_close(&rig);
-}
-
-TEST(draws_follow_the_distribution)
-{
-    static const float logits[6] = {0.5f, -1.0f, 2.0f, 0.0f, 1.0f, -3.0f};
-    float scratch[6];
-    int counts[6] = {0};
-    double sum = 0.0;
-    const int draws = 100000;
-    const struct generate_options how = {.temperature = 0.7};
-    for (int i = 0; i < draws; i++)
-        counts[generate_draw(&how, logits, 6, ((double)i + 0.5) / draws, scratch)]++;
-    for (int i = 0; i < 6; i++)
-        sum += exp((double)logits[i] / 0.7);
-    for (int i = 0; i < 6; i++)
-        ck_assert_int_le(abs(counts[i] - (int)(draws * exp((double)logits[i] / 0.7) / sum)), 1);
-}
-
-TEST(draws_are_limited_to_the_likeliest)
-{
-    static const float logits[7] = {1.0f, 3.0f, 2.0f, 3.0f, -INFINITY, 2.0f, 0.0f};
-    static const char *const allowed[] = {"1111011", "0101000", "0101000",
-                                          "0111010", "0111010", "1111010"};
-    float scratch[7];
-    for (int64_t k = 0; k < 6; k++) {
-        char seen[] = "0000000";
-        for (int i = 0; i < 5000; i++)
-            seen[generate_draw(&(struct generate_options){.temperature = 1.0, .top_k = k}, logits,
-                               7, (double)i / 5000, scratch)] = '1';
-        ck_assert_str_eq(seen, allowed[k]); /* equal logits at the limit stay, as in nanoGPT */
-    }
-    ck_assert_int_eq(generate_draw(&(struct generate_options){.temperature = 1.0, .top_k = 100},
-                                   logits, 7, 0.0, scratch),
-                     0);
-    ck_assert_int_eq(generate_draw(&(struct generate_options){.temperature = 1e-6}, logits, 7,
-                                   0.999999, scratch),
-                     3);
-    ck_assert_int_eq(generate_draw(&(struct generate_options){.temperature = 1.0}, logits, 7,
-                                   0.99999999999, scratch),
-                     6);
-}
-
 /* The definition, by sorting: the logits that may be drawn, and their probabilities. */
 struct chance {
     int32_t id;

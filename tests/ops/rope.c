@@ -211,8 +211,6 @@ static void ref_rope_backward(const struct op_call *call, const struct ref_tenso
         t->term[ROPE_BACKWARD_DGAIN][i] *= sqrt(sums + 1.0);
 }
 
-#define GAINS_MAX_TESTED (4 * SIZE_MAX_TESTED)
-
 /* ---- cases ---- */
 
 /* Makes the first operands, which both ops have.  A fifth of the cases has no gains, and turns in

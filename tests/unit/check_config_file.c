@@ -321,6 +321,9 @@ TEST(file_refusals)
         {"help = True", "help belongs to the command line"},
         {"gelu = 'relu'", "gelu = 'relu' is none of auto, erf, tanh"},
         {"out_dir = ''", "out_dir = '' is empty"},
+        {"dropout = 1.0", "dropout = 1.0 is out of range: [0.0, 0.99]"},
+        {"beta1 = 1.0", "beta1 = 1.0 is out of range: [0.0, 1.0)"},
+        {"dataset = '\xff'", "is not UTF-8 text"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         ASSERT_REFUSED(cases[i].text, cases[i].words);
@@ -332,6 +335,13 @@ TEST(file_not_a_text)
     ck_assert_int_eq(config_parse_text(&fixture.config, "x.bin", "n_layer\0=3", 10), GT_USAGE);
     ck_assert_int_eq(fixture.errors, 1);
     ASSERT_SAID("x.bin: not a configuration: it holds a zero byte");
+}
+
+TEST(file_long_values)
+{
+    char text[5000];
+    snprintf(text, sizeof text, "dataset = '%04097d'", 0);
+    ASSERT_REFUSED(text, "is too long: 4097 bytes, at most 4096");
 }
 
 TEST(file_from_disk)

@@ -26,57 +26,6 @@ static void add(struct bpe *bpe, int32_t id, const char *text)
     ck_assert_int_eq(bpe_add_token(bpe, id, text, strlen(text), false), BPE_ADDED);
 }
 
-static void merge(struct bpe *bpe, const char *left, const char *right)
-{
-    ck_assert(
-        bpe_add_merge(bpe, bpe_find(bpe, left, strlen(left)), bpe_find(bpe, right, strlen(right))));
-}
-
-static void expect_encoded(const struct bpe *bpe, const char *text, const char *expected)
-{
-    struct bpe_scratch scratch = {.memory = NULL};
-    int32_t ids[64];
-    size_t count = 0;
-    char joined[256] = "";
-    ck_assert_int_eq(bpe_encode_piece(bpe, &scratch, text, strlen(text), ids, &count), GT_OK);
-    for (size_t i = 0; i < count; i++) {
-        const char *bytes = NULL;
-        const size_t length = bpe_token(bpe, ids[i], &bytes);
-        strncat(joined, i == 0 ? "" : "|", 2);
-        strncat(joined, bytes, length);
-    }
-    ck_assert_str_eq(joined, expected);
-    bpe_scratch_release(&scratch);
-}
-
-TEST(bpe_merges_by_rank_then_from_the_left)
-{
-    struct data_fixture fixture;
-    fixture_open(&fixture);
-    struct bpe *bpe = make_bytes(&fixture, 5, 5, BPE_RANK_MERGE);
-    add(bpe, 256, "bc");
-    add(bpe, 257, "ab");
-    add(bpe, 258, "abc");
-    add(bpe, 259, "aa");
-    ck_assert_int_eq(bpe_add_token(bpe, 260, "<|endoftext|>", 13, true), BPE_ADDED);
-    merge(bpe, "b", "c");
-    merge(bpe, "a", "b");
-    merge(bpe, "ab", "c");
-    merge(bpe, "a", "a");
-    ck_assert_int_eq(bpe_finish(bpe, "here"), GT_OK);
-    expect_encoded(bpe, "abc", "a|bc"); /* b+c comes first, and a+bc is not a merge */
-    expect_encoded(bpe, "abd", "ab|d");
-    expect_encoded(bpe, "aaa", "aa|a");
-    expect_encoded(bpe, "aaaaa", "aa|aa|a");
-    expect_encoded(bpe, "aab", "a|ab");
-    expect_encoded(bpe, "", "");
-    expect_encoded(bpe, "z", "z");
-    ck_assert_int_eq(bpe->eot, 260);
-    ck_assert(bpe_is_special(bpe, 260) && !bpe_is_special(bpe, 259) && !bpe_is_special(bpe, 261));
-    hostmem_free(bpe);
-    fixture_close(&fixture);
-}
-
 TEST(bpe_refuses_what_is_no_vocabulary)
 {
     struct data_fixture fixture;

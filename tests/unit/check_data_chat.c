@@ -189,9 +189,6 @@ TEST(a_token_may_span_the_beginning_of_an_answer)
     fixture_close(&fixture);
 }
 
-#define HI "<|im_start|>user\nsay hi<|im_end|>\n<|im_start|>assistant\n[hi<|im_end|>]\n|"
-#define BRIEF "<|im_start|>system\nbe brief<|im_end|>\n"
-
 /* Qwen3: only the answers after the last question keep their reasoning, and what counts is what
  * stands there. */
 TEST(turns_that_later_ones_rewrite)

@@ -4,7 +4,7 @@
 
 #include "tests/unit/data_fixture.h"
 
-enum { DOCUMENTS_MAX = 64, TEXT_MAX = 4096 };
+enum { TEXT_MAX = 4096 };
 
 struct reading {
     struct corpus *corpus;

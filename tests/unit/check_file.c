@@ -19,8 +19,6 @@
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 
-#define LOCK_ROUNDS 3000
-
 static char folder[64];
 static char target[FILE_PATH_MAX];
 static struct log_capture capture;

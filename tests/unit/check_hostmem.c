@@ -1,21 +1,11 @@
-/* Tests of base/hostmem: alignment, zeroing, counters, leaks, overflow, injected faults, and the
- * phase asserts. */
+/* Tests of base/hostmem: alignment, zeroing, counters, leaks, overflow, injected faults. */
 #include "base/hostmem.h"
 
-#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
-
-#ifdef NDEBUG
-enum { HAS_ASSERTS = 0 };
-#else
-enum { HAS_ASSERTS = 1 };
-#endif
 
 enum { BLOCKS = 50 };
 
@@ -83,23 +73,6 @@ TEST(grow_keeps_the_elements)
     for (uint32_t i = 0; i < 1000; i++)
         ck_assert_uint_eq(list[i], i);
     hostmem_free(list);
-    hostmem_destroy(mem);
-}
-
-TEST(strdup_copies)
-{
-    struct hostmem *mem = create();
-    char *copy = NULL;
-    ck_assert_int_eq(hostmem_strdup(mem, "words", &copy), GT_OK);
-    ck_assert_str_eq(copy, "words");
-    hostmem_free(copy);
-    hostmem_fail_at(mem, 1);
-    struct log_capture capture;
-    log_capture_begin(&capture);
-    char *untouched = copy = NULL;
-    ck_assert_int_eq(hostmem_strdup(mem, "words", &copy), GT_NO_MEMORY);
-    ck_assert_ptr_eq(copy, untouched);
-    log_capture_one_error(&capture, "6 bytes");
     hostmem_destroy(mem);
 }
 

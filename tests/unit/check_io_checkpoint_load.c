@@ -19,22 +19,6 @@ static void setup(void)
 
 TEST_FIXTURE(setup, io_teardown)
 
-TEST(round_trip)
-{
-    for (int variant = 0; variant < 4; variant++) {
-        int64_t iter = 0;
-        io_folder_empty(folder);
-        config = io_config(1 + variant, 8, 1 + (variant & 1), variant >= 2);
-        config.gelu = (variant & 1) != 0 ? GELU_TANH : GELU_ERF;
-        io_model_init(&model, &config, (uint32_t)(unit_seed() + (uint64_t)variant));
-        ck_assert_int_eq(io_save(&model, folder, 100 + variant), GT_OK);
-        ck_assert_int_eq(io_open_load(&model, folder, true, &iter), GT_OK);
-        ck_assert_int_eq(iter, 100 + variant);
-        ck_assert(io_loaded_is(&model, model.salt, true));
-    }
-    ck_assert_int_eq(capture.lines, 0);
-}
-
 TEST(damage_names_file_and_tensor)
 {
     int64_t iter;

@@ -45,20 +45,6 @@ static struct op_call attention(int32_t heads, int32_t kv_heads, int64_t size)
     return call;
 }
 
-TEST(declarations_are_complete)
-{
-    for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
-        const struct op_declaration *declaration = op_declaration((enum op_kind)kind);
-        ck_assert_ptr_nonnull(declaration->name);
-        ck_assert_int_ge(declaration->operands, 1);
-        for (int32_t slot = 0; slot < declaration->operands; slot++)
-            ck_assert_ptr_nonnull(op_operand_name((enum op_kind)kind, slot));
-    }
-    ck_assert_str_eq(op_declaration(OP_LAYERNORM_FORWARD)->name, "layernorm_forward");
-    ck_assert(op_operand_is(OP_GEMM, GEMM_BIAS, OPERAND_OPTIONAL));
-    ck_assert(!op_operand_is(OP_GEMM, GEMM_A, OPERAND_OPTIONAL));
-}
-
 TEST(direction_sees_accumulation)
 {
     struct op_attrs attrs = {.accumulate = 1u << GEMM_D};

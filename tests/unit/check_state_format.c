@@ -27,17 +27,6 @@ TEST(bytes_are_those_of_the_table)
     ck_assert(bytes_of(STATE_SR_8BIT_FULL, DTYPE_BF16) == 6.0 + 2.0 / 256.0);
 }
 
-TEST(names_are_found)
-{
-    enum state_format format = STATE_FORMATS;
-    for (int i = 0; i < STATE_FORMATS; i++) {
-        ck_assert(state_format_from_name(state_format_name((enum state_format)i), &format));
-        ck_assert_int_eq(format, i);
-    }
-    ck_assert(!state_format_from_name("sr_4bit", &format));
-    ck_assert_int_eq(format, STATE_FORMATS - 1);
-}
-
 /* Each step of the planner's order takes fewer bytes, and the order ends. */
 TEST(order_goes_down)
 {

@@ -9,25 +9,6 @@
 
 enum { MICRO_STEPS = 3 };
 
-TEST(results_have_places_of_their_own)
-{
-    struct hostmem *mem;
-    struct steps_ahead ahead;
-    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
-    ck_assert_int_eq(steps_ahead_create(mem, MICRO_STEPS, &ahead), GT_OK);
-    for (int32_t i = 0; i < STEPS_AHEAD_MAX; i++) {
-        struct step_result *result = steps_ahead_next(&ahead);
-        ck_assert_ptr_eq(result, &ahead.step[i]);
-        for (int32_t k = 0; k < MICRO_STEPS; k++)
-            result->loss_sums[k] = (float)(10 * i + k);
-        ahead.count++;
-        ck_assert_int_eq(ahead.count, i + 1);
-    }
-    for (int32_t i = 0; i < STEPS_AHEAD_MAX; i++)
-        ck_assert(steps_ahead_loss_sum(&ahead, &ahead.step[i]) == (double)(30 * i + 3));
-    hostmem_destroy(mem);
-}
-
 /* fp32 would lose the small one, and so would fp64 in the other order. */
 TEST(losses_are_added_in_fp64_and_in_order)
 {

@@ -107,10 +107,6 @@ static int cores_described(const char *folder, int first, int second, const char
 }
 #endif
 
-#ifdef __linux__
-
-#endif
-
 TEST(cores)
 {
     char folder[] = "/tmp/gpt-train-thread-XXXXXX";

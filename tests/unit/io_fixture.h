@@ -132,8 +132,7 @@ struct io_model {
     uint32_t salt;
     float staging[IO_STAGING];
     float loaded[3][IO_TENSORS_MAX][IO_ELEMENTS_MAX];
-    int fail_after; /* the n-th call of the reader fails; 0 = none */
-    float poison;   /* not 0: replaces the last element of the last tensor's v */
+    float poison; /* not 0: replaces the last element of the last tensor's v */
 };
 
 static inline struct model_config io_config(int32_t n_layer, int32_t n_embd, int32_t n_head,
@@ -190,10 +189,6 @@ static inline enum gt_status io_read(void *context, enum checkpoint_array part, 
 {
     struct io_model *model = context;
     float *values = out;
-    if (model->fail_after > 0 && --model->fail_after == 0) {
-        log_error("the device is gone");
-        return GT_DEVICE;
-    }
     for (size_t i = 0; i < count; i++)
         values[i] = io_value(model->salt, part, index, first + i);
     if (model->poison != 0.0f && part == CHECKPOINT_V)

@@ -27,7 +27,7 @@ static const char *module_fault(const struct module_head *head, uint64_t abi)
     if (head == NULL)
         return "not a module of gpt-train";
     if (head->abi != abi || strcmp(head->version, PACKAGE_VERSION) != 0)
-        return "it belongs to another build of gpt-train than this one (" PACKAGE_VERSION ")";
+        return "from another build of gpt-train than this one (" PACKAGE_VERSION ")";
     return NULL;
 }
 

@@ -147,9 +147,9 @@ TEST(check_aliases)
     ck_assert_int_eq(check(""), GT_OK);
     ck_assert(!config_key_was_set(&fixture.config, CONFIG_KEY_recompute));
     ck_assert_int_eq(check("recompute = 'mlp:7,layernorm'"), GT_OK);
-    refused("recompute = 'most'", "recompute='most' (x.py:1:1) is no level of recompute");
+    refused("recompute = 'most'", "recompute='most' (x.py:1:1) is not a recompute level");
     refused("recompute = 'full:13,none'",
-            "recompute='full:13,none' (x.py:1:1) covers another number of blocks");
+            "recompute='full:13,none' (x.py:1:1) does not cover n_layer blocks");
     refused("n_embd = 448",
             "n_embd=448 (x.py:1:1) is not a multiple of n_head=12 (the default): with 12 heads");
 }

@@ -4,7 +4,7 @@ benchdir = $(pkgdatadir)/bench
 dist_bench_SCRIPTS = bench/gpu-check
 dist_bench_DATA = bench/card_check.py bench/common.py bench/predicted.py bench/random_llama.py bench/torch_gpt2.py bench/torch_side.py
 
-# Measurements: bench/run compares with PyTorch; the record_*.py produce the figures that bench/results/ and doc/ cite.
+# Measurements: bench/run compares with PyTorch on processors; the record_*.py produce the figures that bench/results/ and doc/ cite.
 EXTRA_DIST += \
 	bench/memory_table.py \
 	bench/record_finetune.py \

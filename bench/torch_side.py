@@ -2,8 +2,7 @@
 
 usage: torch_side.py JSON    {"shape": [layers, heads, channels, vocabulary, samples, block], "micro_batches", "mode",
                               "steps", "seconds", "bias", "device", "threads", "attention", "most_bytes"}
-Modes as nanoGPT runs them on a card: "eager" and "compile", bf16 by autocast, fp32 weights, fused AdamW there; on a
-processor: "plain", "fused" (AdamW) and "compile_float32", float32.  scaled_dot_product_attention, gradients of micro-batches added up,
+Modes as nanoGPT runs them, on a card: "compile", bf16 by autocast, fp32 weights, fused AdamW; on a processor: "plain", "fused" (AdamW) and "compile_float32", float32.  scaled_dot_product_attention, gradients of micro-batches added up,
 clipping by the norm.  "attention" names the only kernel for it, "flash" or "cudnn"; "most_bytes" caps PyTorch's memory on
 the card.  Of several micro-batches, listed largest first, the first that fits is used.  Prints one line of
 JSON: seconds of each update after the first two, of float32 after the first (at least one, and no more than "seconds"

@@ -13,7 +13,6 @@
  */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "backend/backend_registry.h"
@@ -21,7 +20,6 @@
 #include "plan/plan_create.h"
 #include "plan/plan_verify.h"
 #include "tests/model/model_fixture.h"
-#include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 
 #define DIFFERENCE 1e-5

@@ -4,7 +4,7 @@ model_fixture = tests/model/model_fixture.c tests/model/model_fixture.h
 check_PROGRAMS += tests/model/check_autodiff tests/model/check_generate tests/model/check_muon \
 	tests/model/check_plans tests/model/check_programs
 tests_model_check_autodiff_LDADD = tests/ops/libops_test.a $(LDADD)
-tests_model_check_autodiff_SOURCES = tests/model/check_autodiff.c tests/unit/log_capture.h $(model_fixture)
+tests_model_check_autodiff_SOURCES = tests/model/check_autodiff.c $(model_fixture)
 tests_model_check_generate_LDADD = tests/ops/libops_test.a $(LDADD)
 tests_model_check_generate_SOURCES = tests/model/check_generate.c $(model_fixture)
 tests_model_check_muon_LDADD = tests/ops/libops_test.a $(LDADD)

@@ -22,7 +22,7 @@ tests_ops_libops_test_a_SOURCES = \
 	tests/ops/parts.c \
 	tests/ops/residual.c \
 	tests/ops/rope.c \
-	tests/ops/op_test.h tests/ops/random_bits.h \
+	tests/ops/op_test.h \
 	tests/opcheck/cases.c \
 	tests/opcheck/data.c \
 	tests/opcheck/image.c \

@@ -3,7 +3,6 @@ check_PROGRAMS += tests/unit/check_cpu_backend tests/unit/check_cpu_gemm \
 	tests/unit/check_cpu_half tests/unit/check_cpu_lean tests/unit/check_cpu_math tests/unit/check_cpu_ops
 if HAVE_OPENCL
 check_PROGRAMS += tests/unit/check_opencl
-tests_unit_check_opencl_SOURCES = tests/unit/check_opencl.c
 endif
 if HAVE_X86_SIMD
 # cpu_gemm_amx.c on emulated instructions, beside the one that the backend has.
@@ -14,9 +13,3 @@ tests_unit_libamx_emulated_a_CPPFLAGS = $(libcpu_generic_a_CPPFLAGS) -UCPU_ISA -
 	-Dcpu_gemm_path_amx=cpu_gemm_path_amx_emulated -include immintrin.h -include $(srcdir)/tests/unit/amx_emulation.h
 tests_unit_libamx_emulated_a_CFLAGS = $(libcpu_avx512_a_CFLAGS)
 endif
-tests_unit_check_cpu_backend_SOURCES = tests/unit/check_cpu_backend.c
-tests_unit_check_cpu_gemm_SOURCES = tests/unit/check_cpu_gemm.c tests/unit/cpu_fixture.c tests/unit/cpu_fixture.h
-tests_unit_check_cpu_half_SOURCES = tests/unit/check_cpu_half.c tests/unit/cpu_fixture.c tests/unit/cpu_fixture.h
-tests_unit_check_cpu_lean_SOURCES = tests/unit/check_cpu_lean.c tests/unit/cpu_fixture.c tests/unit/cpu_fixture.h
-tests_unit_check_cpu_math_SOURCES = tests/unit/check_cpu_math.c
-tests_unit_check_cpu_ops_SOURCES = tests/unit/check_cpu_ops.c tests/unit/cpu_fixture.c tests/unit/cpu_fixture.h

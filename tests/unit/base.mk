@@ -1,4 +1,4 @@
-# Unit tests of src/base; each program has one source of its name.
+# Unit tests of src/base.
 BASE_CHECKS = \
 	tests/unit/check_dtype \
 	tests/unit/check_file \

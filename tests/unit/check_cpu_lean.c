@@ -6,12 +6,9 @@
  */
 #include <check.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
 #include "base/size.h"
-#include "tests/ops/random_bits.h"
 #include "tests/unit/cpu_fixture.h"
 #include "tests/unit/unit_main.h"
 

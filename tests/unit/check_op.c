@@ -45,16 +45,6 @@ static struct op_call attention(int32_t heads, int32_t kv_heads, int64_t size)
     return call;
 }
 
-TEST(direction_sees_accumulation)
-{
-    struct op_attrs attrs = {.accumulate = 1u << GEMM_D};
-    struct op_attrs plain = {.accumulate = 0};
-    ck_assert_int_eq(op_direction(OP_GEMM, &attrs, GEMM_D), OPERAND_INOUT);
-    ck_assert_int_eq(op_direction(OP_GEMM, &plain, GEMM_D), OPERAND_OUT);
-    ck_assert_int_eq(op_direction(OP_GEMM, &attrs, GEMM_A), OPERAND_IN);
-    ck_assert_int_eq(op_direction(OP_ADAMW, &plain, ADAMW_M), OPERAND_INOUT);
-}
-
 TEST(gemm_shapes)
 {
     for (int t = 0; t < 4; t++) {

@@ -4,15 +4,11 @@
  * Tests that need a device are skipped when none can be opened.
  */
 #include <check.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "backends/opencl/opencl_clblast.h"
 #include "backends/opencl/opencl_device.h"
-#include "backends/opencl/opencl_error.h"
 #include "backends/opencl/opencl_gemm.h"
-#include "backends/opencl/opencl_matrix.h"
 #include "base/status.h"
 #include "tests/unit/unit_main.h"
 

@@ -5,7 +5,6 @@
  * their proportions.
  */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "model/model_create.h"

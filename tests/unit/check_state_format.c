@@ -1,10 +1,8 @@
 /* Tests of state_format.c: the table, and the round trip of codes. */
 #include <check.h>
 #include <math.h>
-#include <string.h>
 
 #include "model/state_format.h"
-#include "ops/op.h"
 #include "tests/unit/unit_main.h"
 
 /* Returns the bytes per parameter of a large matrix in a block: weight, master, gradient and both

@@ -1,40 +1,25 @@
 # Unit tests of src/data.
-check_PROGRAMS += tests/unit/check_data_batch
-tests_unit_check_data_batch_SOURCES = tests/unit/check_data_batch.c tests/unit/data_fixture.h
-check_PROGRAMS += tests/unit/check_data_chat
-tests_unit_check_data_chat_SOURCES = tests/unit/check_data_chat.c tests/unit/data_fixture.h tests/unit/bpe_fixture.h
-check_PROGRAMS += tests/unit/check_data_manifest
-tests_unit_check_data_manifest_SOURCES = tests/unit/check_data_manifest.c tests/unit/data_fixture.h
-check_PROGRAMS += tests/unit/check_data_sampler
-tests_unit_check_data_sampler_SOURCES = tests/unit/check_data_sampler.c tests/unit/data_fixture.h
-check_PROGRAMS += tests/unit/check_data_tokenizer
-tests_unit_check_data_tokenizer_SOURCES = tests/unit/check_data_tokenizer.c tests/unit/data_fixture.h
-check_PROGRAMS += tests/unit/check_data_token_kind
-tests_unit_check_data_token_kind_SOURCES = tests/unit/check_data_token_kind.c tests/unit/data_fixture.h
-check_PROGRAMS += tests/unit/check_data_tokens
-tests_unit_check_data_tokens_SOURCES = tests/unit/check_data_tokens.c tests/unit/data_fixture.h
-check_PROGRAMS += tests/unit/check_data_bpe
-tests_unit_check_data_bpe_SOURCES = tests/unit/check_data_bpe.c tests/unit/bpe_fixture.h tests/unit/data_fixture.h
-check_PROGRAMS += tests/unit/check_data_bpe_split
-tests_unit_check_data_bpe_split_SOURCES = tests/unit/check_data_bpe_split.c tests/unit/bpe_fixture.h tests/unit/data_fixture.h
-check_PROGRAMS += tests/unit/check_data_bpe_train
-tests_unit_check_data_bpe_train_SOURCES = tests/unit/check_data_bpe_train.c tests/unit/bpe_fixture.h tests/unit/data_fixture.h
-check_PROGRAMS += tests/unit/check_data_tokenizer_encoder
-tests_unit_check_data_tokenizer_encoder_SOURCES = tests/unit/check_data_tokenizer_encoder.c tests/unit/bpe_fixture.h tests/unit/data_fixture.h
-check_PROGRAMS += tests/unit/check_data_tokenizer_find
-tests_unit_check_data_tokenizer_find_SOURCES = tests/unit/check_data_tokenizer_find.c tests/unit/bpe_fixture.h tests/unit/data_fixture.h
-check_PROGRAMS += tests/unit/check_data_tokenizer_import
-tests_unit_check_data_tokenizer_import_SOURCES = tests/unit/check_data_tokenizer_import.c tests/unit/bpe_fixture.h tests/unit/data_fixture.h
+DATA_CHECKS = \
+	tests/unit/check_data_batch \
+	tests/unit/check_data_bpe \
+	tests/unit/check_data_bpe_split \
+	tests/unit/check_data_bpe_train \
+	tests/unit/check_data_chat \
+	tests/unit/check_data_dedup \
+	tests/unit/check_data_documents \
+	tests/unit/check_data_manifest \
+	tests/unit/check_data_records \
+	tests/unit/check_data_sampler \
+	tests/unit/check_data_stop_text \
+	tests/unit/check_data_token_kind \
+	tests/unit/check_data_tokenizer \
+	tests/unit/check_data_tokenizer_encoder \
+	tests/unit/check_data_tokenizer_find \
+	tests/unit/check_data_tokenizer_import \
+	tests/unit/check_data_tokens
+check_PROGRAMS += $(DATA_CHECKS)
 # A helper of the tokenizers' tests.
 EXTRA_PROGRAMS += tests/tools/tokenizer_tool
 check_DATA += tests/tools/tokenizer_tool$(EXEEXT)
 CLEANFILES += tests/tools/tokenizer_tool$(EXEEXT)
 tests_tools_tokenizer_tool_SOURCES = tests/tools/tokenizer_tool.c
-check_PROGRAMS += tests/unit/check_data_dedup
-tests_unit_check_data_dedup_SOURCES = tests/unit/check_data_dedup.c tests/unit/data_fixture.h
-check_PROGRAMS += tests/unit/check_data_documents
-tests_unit_check_data_documents_SOURCES = tests/unit/check_data_documents.c tests/unit/data_fixture.h
-check_PROGRAMS += tests/unit/check_data_records
-tests_unit_check_data_records_SOURCES = tests/unit/check_data_records.c
-check_PROGRAMS += tests/unit/check_data_stop_text
-tests_unit_check_data_stop_text_SOURCES = tests/unit/check_data_stop_text.c

@@ -1,4 +1,4 @@
-# Unit tests of src/io; each program has one source of its name.
+# Unit tests of src/io.
 IO_CHECKS = \
 	tests/unit/check_io_checkpoint_load \
 	tests/unit/check_io_checkpoint_open \

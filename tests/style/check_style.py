@@ -14,11 +14,9 @@ nothing found, 1 something found, 2 bad usage.
   functions     host functions have at most 70 lines, functions of backends/ and tests/ at most 120
   format        clang-format finds nothing to change
   comments      each file of C, C++, CUDA or OpenCL opens with a comment that describes it
-  cuda          kernels use LAUNCH to start and SHARED and DYN_SHARED to share, which the emulator understands
   structure     units of src/ and backends/ do not include or call each other in a circle, but for those that structure.py
                 lists; a function is declared in the header of its file's name, and has a caller there
   unfinished    no to-do note without the number of its issue
-  tolerances    no tolerance written by hand in tests/opcheck and tests/ops: bounds are formulas of dtype and K
   paths         no path of one machine
   names         files, functions and other names of the sources that documents name in backquotes exist, in the file that they
                 say; a word in capitals stands for any name
@@ -67,8 +65,6 @@ VENDOR = [
 HEADERS_NEED = [(re.compile(r"^backends/opencl/"), "CL/cl.h")]
 # Headers that compile as C++ for the emulator, and as C against the stand-ins for a toolkit's headers.
 CUDA_FOLDERS = ("backends/cuda", "tests/cuda_on_cpu")
-# The files that define the macros for kernels.
-CUDA_MACROS = ("backends/cuda/cuda_device.h", "tests/cuda_on_cpu/emulator.h")
 SOURCES = (".c", ".h", ".cl", ".clh", ".cu", ".cpp")
 COLUMNS_MAX = 100
 LINES_MAX_HOST = 70
@@ -78,12 +74,6 @@ WARNINGS = ("-Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -Wstrict-p
 # Written in pieces, so that this file passes its own check.
 MACHINE_PATH = re.compile(r"(?:^|[^A-Za-z0-9_.])/(?:" + "|".join(("wo" + "rk", "fa" + "rm", "ro" + "ot",
                           "home/[a-z]", "tmp/" + "bash_jobs")) + r")/")
-# A decimal number (powers of two and unit round-offs are written in hexadecimal), a comparison with one, a name that
-# suggests one.
-NUMBER = r"(?<![\w.])((?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?)[fFlL]?(?![\w.])"
-COMPARED = re.compile(r"(?:[^<>-][<>]=?\s*%s|%s\s*[<>](?![<>]))" % (NUMBER, NUMBER))
-TOLERANCE = re.compile(r"\b\w*(?:TOL|AGREE|BOUND|SLACK|EPS_MAX)\w*\b[\s=(]+" + NUMBER, re.I)
-TOLERANCE_MAX = 0.1
 UNFINISHED = re.compile(r"\b(?:" + "TO" + "DO|FIX" + "ME|XX" + r"X)\b(?!.*#\d+)")
 
 
@@ -282,19 +272,6 @@ def check_comments(root):
                 lines, least)
 
 
-def check_cuda(root):
-    for path in tree_files(root, CUDA_FOLDERS, (".h", ".cu", ".cpp")):
-        if path in CUDA_MACROS:
-            continue
-        for number, line in enumerate(without_comments(read_text(root, path)).split("\n"), 1):
-            if "<<<" in line:
-                yield path, number, "starts a kernel by <<<: write LAUNCH"
-            if re.search(r"\b__shared__\b", line):
-                yield path, number, "declares __shared__ memory: write SHARED or DYN_SHARED"
-            if "__constant__" in line or re.search(r"\bsizeof\s*\(?\s*dynamic_shared_bytes", line):
-                yield path, number, "memory that the emulator does not make"
-
-
 def text_files(root):
     """Returns all hand-written files: sources, scripts, build files, documents."""
     suffixes = (".c", ".h", ".def", ".sh", ".py", ".mk", ".m4", ".md", ".1", ".in", ".cu", ".cl", ".clh", ".txt")
@@ -316,17 +293,6 @@ def check_paths(root):
         for number, line in enumerate(read_text(root, path).split("\n"), 1):
             if MACHINE_PATH.search(line):
                 yield path, number, "a path of one machine: " + line.strip()[:80]
-
-
-def check_tolerances(root):
-    for path in tree_files(root, ("tests/opcheck", "tests/ops"), (".c", ".h")):
-        patterns = [COMPARED, TOLERANCE]
-        if os.path.basename(path) == "judge.c":
-            patterns.append(re.compile(NUMBER))
-        for number, line in enumerate(without_comments(read_text(root, path)).split("\n"), 1):
-            found = [n for p in patterns for m in p.finditer(line) for n in m.groups() if n]
-            if any(0.0 < float(n) < TOLERANCE_MAX for n in found):
-                yield path, number, "a tolerance by hand; derive it from the dtype's unit round-off: " + line.strip()[:60]
 
 
 def check_structure(root):
@@ -410,8 +376,7 @@ def check_names(root):
 CHECKS = {
     "includes": check_includes, "headers": check_headers, "clang": check_clang, "functions": check_functions,
     "format": check_format, "comments": check_comments, "unfinished": check_unfinished, "paths": check_paths,
-    "tolerances": check_tolerances, "cuda": check_cuda, "structure": check_structure,
-    "names": check_names,
+    "structure": check_structure, "names": check_names,
 }
 
 

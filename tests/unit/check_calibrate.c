@@ -104,26 +104,6 @@ static void rates_are_possible(const struct plan_rates *rates)
 
 TEST_FIXTURE(setup, teardown)
 
-TEST(the_device_is_timed)
-{
-    struct plan_rates rates;
-    struct hostmem_counters before, after;
-    device_start(true);
-    hostmem_counters_get(mem, &before);
-    int64_t start_ns = clock_monotonic_ns();
-    ck_assert_int_eq(measure(0.2, &rates), GT_OK);
-    double seconds = (double)(clock_monotonic_ns() - start_ns) * 1e-9;
-    ck_assert_msg(seconds < 60.0, "%g s", seconds); /* instrumented builds are slow, but must end */
-    hostmem_counters_get(mem, &after);
-    ck_assert_uint_eq(after.live_bytes, before.live_bytes);
-    rates_are_possible(&rates);
-    /* Twice the work must be modelled as at least as long. */
-    double step = plan_cost_seconds(model->graph, model->train_first.program, &rates);
-    ck_assert_double_gt(step, 0.0);
-    ck_assert(isfinite(step));
-    device_stop();
-}
-
 /* Later ops of a program reuse the bytes of ids and targets.  Unless each pass writes them again,
  * kernels look up words that are not ids; their asserts and AddressSanitizer detect that. */
 TEST(ids_stay_ids)
@@ -134,6 +114,7 @@ TEST(ids_stay_ids)
     } shapes[] = {{64, 32, 27, 4, 0.1f}, {128, 64, 256, 2, 0.0f}, {32, 128, 65, 4, 0.1f}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         struct plan_rates rates;
+        struct hostmem_counters before, after;
         options.config.n_embd = shapes[i].embd;
         options.config.block_size = shapes[i].block;
         options.config.vocab_size = options.config.padded_vocab_size = shapes[i].vocab;
@@ -141,7 +122,10 @@ TEST(ids_stay_ids)
         options.choice.micro_batch = options.choice.evaluate_batch = shapes[i].batch;
         options.choice.loss_chunk_rows = shapes[i].batch * shapes[i].block;
         device_start(true);
+        hostmem_counters_get(mem, &before);
         ck_assert_int_eq(measure(0.05, &rates), GT_OK);
+        hostmem_counters_get(mem, &after);
+        ck_assert_uint_eq(after.live_bytes, before.live_bytes);
         rates_are_possible(&rates);
         device_stop();
     }
@@ -200,7 +184,7 @@ static struct plan_rates some_rates(void)
     return rates;
 }
 
-/* check_user_cache.c tests what is damaged, foreign or cannot be read. */
+/* check_user_cache.c tests several keys, and what is damaged, foreign or cannot be read. */
 TEST(what_is_stored_is_loaded)
 {
     struct plan_rates rates = some_rates(), again;
@@ -210,11 +194,6 @@ TEST(what_is_stored_is_loaded)
     calibrate_store("a key", &rates);
     ck_assert(calibrate_load("a key", &again));
     ck_assert_mem_eq(&again, &rates, sizeof rates);
-    ck_assert(!calibrate_load("another key", &again));
-    rates.ramp_rows = 99.0;
-    calibrate_store("another key", &rates);
-    ck_assert(calibrate_load("another key", &again) && again.ramp_rows == 99.0);
-    ck_assert(calibrate_load("a key", &again) && again.ramp_rows == 12.5);
     ck_assert_int_eq(capture.lines, 0);
     log_capture_end();
 }

@@ -228,7 +228,7 @@ TEST(the_state_moves_before_it_becomes_leaner)
     struct search_memo memo = {0};
     request.memo = &memo;
     request.lean_states = request.fit_only = true;
-    for (int percent = 100; percent >= 5; percent -= 5) {
+    for (int percent = 100; percent >= 5; percent -= 9) {
         double before = INFINITY;
         request.share.device_bytes = asked / 100 * (uint64_t)percent;
         for (uint64_t host = 0; host <= asked / 2; host += asked / 10) {

@@ -10,7 +10,7 @@ They are FLOPs or bytes at a share of the card's rate; C = 768 elements of 2 byt
   gelu           20 C a token and block: 24.2 GB at 0.76 of an H100's memory, 0.92 of a GeForce's
   layernorm      25 x 6 C a token: 15.1 GB at 0.75 and 0.88
   residual       24 x 3 C a token: 7.2 GB at 0.9
-  cross-entropy  logits read and written: 13.2 GB; on a 3060 a row comes from memory twice: 19.8 GB
+  cross-entropy  logits read and written: 13.2 GB
   AdamW, norm    34 bytes a parameter: 4.2 GB
   the rest       embeddings, sums of losses, 300 nodes of a graph
   fp16 sums      products 1.6 times as fast, and their ends; attention 1.5 times: tensor cores take half, the rest stays
@@ -41,7 +41,7 @@ BLOCKS, TOKENS = 12, 65536
 # By a part of the card's name; the longest that occurs in it counts.  None: no prediction.
 CARDS = {
     "H100": (560e3, 70, 5.6, 15, 9.5, 6, 2.4, 5, 1.8, 1.7, 117, None, 511e3, 541e3, 1.01, None, None, None, 3350),
-    "RTX 3060": (26.0e3, 2071, 61, 162, 75, 49, 23, 60, 13, 10, 2524, 40.7e3, 25.7e3, None, 1.05, 1, 25.5, 50.9, 360),
+    "RTX 3060": (26.2e3, 2071, 61, 162, 75, 49, 23, 40, 13, 10, 2504, 41.2e3, 25.7e3, None, 1.05, 1, 25.5, 50.9, 360),
     "RTX 4070": (57.0e3, 906, 26, 70, 52, 34, 16, 29, 9, 7, 1149, 89.1e3, 56e3, None, 1.06, 1, 58.3, 116.6, 504),
     "RTX 4090": (154e3, 320, 9.4, 25, 26, 17, 8, 14, 5, 2, 426, 239e3, 150e3, None, 1.08, 1, 165, 330, 1008),
 }

@@ -65,6 +65,10 @@ done
 order desc --op=adamw_lean --dtype=bfloat16 --variant=1 --cases=3
 order desc --op=muon_momentum --dtype=bfloat16 --variant=2 --cases=3
 order desc --op=cross_entropy --dtype=bfloat16 --variant=1 --cases="$many"
+for dtype in bfloat16 float16; do # rows that registers keep, and with half the threads only in part
+    order desc --op=cross_entropy --dtype=$dtype --case=77
+    order desc --op=cross_entropy --dtype=$dtype --case=77 --variant=1
+done
 # With one multiprocessor grids are shorter than the work.
 GT_CUDA_ON_CPU_DEVICES='86x1:12g:Emulated card'
 export GT_CUDA_ON_CPU_DEVICES

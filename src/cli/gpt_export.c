@@ -93,7 +93,8 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
     if (arguments->help || arguments->version)
         return GT_OK;
     if (count > 1)
-        return flags_error(PROGRAM, "only one OUTPUT can be given", argv[1]);
+        return flags_error(PROGRAM, "only one OUTPUT can be given; --out_dir=DIR names the model",
+                           argv[1]);
     if (arguments->format < 0)
         return FAIL(GT_USAGE,
                     "choose a format: --format=hf, gguf, llmc, peft, ollama or gguf-lora");

@@ -126,6 +126,15 @@ static enum gt_status read_word(struct args *args, const char *argument)
             GT_USAGE,
             "%.60s: no such file; write --start=\"%.60s\" for a prompt, --out_dir=DIR for a model",
             argument, argument);
+    if (file_is_folder(argument))
+        return FAIL(GT_USAGE,
+                    "%s: is a folder, and a configuration is a file; write --init_from=%s for a "
+                    "model, --dataset=%s for data",
+                    argument, argument, argument);
+    if (!file_exists(argument))
+        return FAIL(GT_USAGE,
+                    "%.60s: no such file; a value is written --KEY=VALUE, and several --KEY=A,B",
+                    argument);
     return config_read_file(args->config, argument);
 }
 

@@ -406,6 +406,10 @@ enum gt_status checkpoint_open(const void *owner, const char *path, bool with_op
     if (kind == CHECKPOINT_NONE ||
         (with_optimizer && kind != CHECKPOINT_OURS && kind != CHECKPOINT_NANOGPT)) {
         char earlier[FILE_PATH_MAX];
+        bool exists;
+        TRY(file_stat_exists(path, &exists));
+        if (!exists)
+            return FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: no such file or folder", path);
         const bool has_earlier = checkpoint_keep_earlier_last(path, earlier);
         if (!with_optimizer && checkpoint_folder_of_trainer(path, earlier))
             return FAIL(GT_DATA,

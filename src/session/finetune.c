@@ -226,7 +226,12 @@ static enum gt_status epochs_set(struct config *config, const struct data_facts 
                  " an update: %.0f update%s",
                  CONFIG_REAL_TEXT(config->epochs), facts->rows, config->block_size, each, updates,
                  updates == 1.0 ? "" : "s");
-    else
+    if (facts->exist && each > facts->rows)
+        log_warning("an update has %" PRId64 " rows, and the data %" PRId64
+                    ": it repeats them; --batch_size=%" PRId64 " takes each once",
+                    each, facts->rows,
+                    max_i64(facts->rows / config->gradient_accumulation_steps, 1));
+    if (!facts->exist)
         log_note(
             "the data are not there, so that the updates of an epoch are not known: this is a plan of %d updates",
             FINETUNE_UPDATES_UNKNOWN);

@@ -18,6 +18,7 @@
 #include "plan/plan_search.h"
 #include "report/report_page.h"
 #include "report/run_record.h"
+#include "train/conversation.h"
 #include "train/save.h"
 #include "train/start_log.h"
 
@@ -141,9 +142,15 @@ static void folder_log(const struct trainer *t, bool stopped)
             "%" PRId64
             " later update%s not kept: always_save_checkpoint=False keeps the best model only.",
             since, since == 1 ? " is" : "s are");
-    log_result("%s --out_dir=%s",
+    if (t->runner.run.config->keep > 1 && t->course.lowest_iter >= 0 &&
+        t->course.lowest_iter < held)
+        log_result("The best, of iteration %" PRId64 ", is there too: --checkpoint=best.",
+                   t->course.lowest_iter);
+    const bool talks = conversation_is_data(&t->runner.feed, t->runner.tokenizer);
+    log_result("%s --out_dir=%s%s",
                stopped ? "Continue: gpt-train --init_from=resume" : "Try it: gpt-sample",
-               file_shell_quote(folder, sizeof folder, out_dir));
+               file_shell_quote(folder, sizeof folder, out_dir),
+               talks && !stopped ? " --chat" : "");
 }
 
 void run_log_end(const struct trainer *t, bool stopped)

@@ -142,7 +142,8 @@ def epochs():
     found, _ = trained("mixed", "--init_from=./base", "--lora_rank=4", "--dataset=chats:0.5,more:0.5", "--epochs=1.5")
     wanted = length(sum(rows), 1.5)
     check("a mixture's epoch", not differing(found, wanted), (rows, differing(found, wanted)))
-    found, _ = trained("longer", "--init_from=./base", "--lora_rank=4", "--dataset=chats", "--epochs=1")
+    found, done = trained("longer", "--init_from=./base", "--lora_rank=4", "--dataset=chats", "--epochs=1")
+    check("what to try", done.stdout.splitlines()[-1] == "Try it: gpt-sample --out_dir=longer --chat", done.stdout[-300:])
     check("one epoch", not differing(found, length(rows[0], 1)), found)
     found, _ = trained("longer", "--init_from=resume", "--epochs=2")
     check("two on resume", not differing(found, {**length(rows[0], 2), "epochs": 2, "learning_rate": 2e-4}), found)
@@ -153,6 +154,8 @@ def epochs():
     found, _ = trained("scratch", "--n_layer=1", "--n_head=2", "--n_embd=8", f"--block_size={ROW}", "--dataset=chats", "--epochs=1", "--warmup_ratio=0.5",
                        "--batch_size=10", "--gradient_accumulation_steps=2", "--eval_iters=1")
     check("a new model", not differing(found, length(rows[0], 1, 20, 0.5)), found)
+    done = run("--init_from=./base", "--lora_rank=4", "--dataset=chats", "--epochs=1", "--batch_size=500", "--plan", "--backend=cpu")
+    check("more rows an update than there are", f"an update has 500 rows, and the data {rows[0]}: it repeats them" in done.stderr, done.stderr)
 
 
 def names():

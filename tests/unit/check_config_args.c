@@ -67,6 +67,8 @@ TEST(args_numbers)
             "--batch_size=8.0: batch_size: expected an int, found float 8.0");
     refused(TRAIN("--batch_size=5e3"), "expected an int, found float 5000.0");
     refused(TRAIN("--batch_size=5*8"), "expected an int, found str '5*8'");
+    refused(TRAIN("--lora_target", "q_proj", "v_proj"), "v_proj: no such file; a value");
+    refused(TRAIN("."), "write --init_from=. for a model");
     refused(TRAIN("--batch_size=abc"), "expected an int, found str 'abc'");
     refused(TRAIN("--batch_size="), "expected an int, found str ''");
     refused(TRAIN("--batch_size=-3"), "batch_size = -3 is out of range");

@@ -131,7 +131,7 @@ static enum gt_status read_word(struct args *args, const char *argument)
                     "%s: is a folder, and a configuration is a file; write --init_from=%s for a "
                     "model, --dataset=%s for data",
                     argument, argument, argument);
-    if (!file_exists(argument))
+    if (!file_exists(argument) && strpbrk(argument, "./") == NULL)
         return FAIL(GT_USAGE,
                     "%.60s: no such file; a value is written --KEY=VALUE, and several --KEY=A,B",
                     argument);

@@ -233,10 +233,11 @@ static enum gt_status added_check_normal(const json_t *token, const char *path)
     char *normal = NULL;
     if (bpe_nfc(json_string_value(content), json_string_length(content), &normal, &count) != GT_OK)
         return FAIL(GT_NO_MEMORY, "out of memory: the added tokens of %s", path);
+    const bool same = normal == NULL || (count == json_string_length(content) &&
+                                         memcmp(normal, json_string_value(content), count) == 0);
     free(normal);
-    return normal == NULL
-               ? GT_OK
-               : field_refuse(path, "added_tokens", token, "a content that NFC leaves as it is");
+    return same ? GT_OK
+                : field_refuse(path, "added_tokens", token, "a content that NFC leaves as it is");
 }
 
 static enum gt_status added_check(const json_t *root, const char *path, bool nfc)

@@ -495,14 +495,14 @@ def test_normal():
         return
     root.update(normalizer={"type": "NFC"}, post_processor=None)
     count = len(root["model"]["vocab"])
-    root["added_tokens"] = [*added(count, True, "<|end_of_text|>"), *added(count + 1, False, "<tool>", "\u00e9t", "Kx", "ab", "bcd")]
-    for token in root["added_tokens"][1:5]:
+    root["added_tokens"] = [*added(count, True, "<|end_of_text|>"), *added(count + 1, False, "<tool>", "\u00e9t", "Kx", "ab", "\u65e5x", "bcd")]
+    for token in root["added_tokens"][1:6]:
         token["normalized"] = True
     write_json("normal/tokenizer.json", root)
     whole = Plain("llama3", root)
     ids = whole.literals
     # The last one is found first, because it is not normalized; the others in what NFC made of the text between.
-    for text, expected in (("e\u0301t", [ids["\u00e9t"]]), ("\u212ax<tool>", [ids["Kx"], ids["<tool>"]]), ("abcd", [whole.vocab["a"], ids["bcd"]])):
+    for text, expected in (("e\u0301t", [ids["\u00e9t"]]), ("\u212ax<tool>", [ids["Kx"], ids["<tool>"]]), ("\u65e5x", [ids["\u65e5x"]]), ("abcd", [whole.vocab["a"], ids["bcd"]])):
         check(encode("normal", text)[0] == expected, f"{text!r}: {encode('normal', text)[0]}, expected {expected}")
         write_json("again/gpt_tokenizer.json", read_json("data/in/gpt_tokenizer.json"))
         check(encode("again", text)[0] == expected, f"{text!r} again")

@@ -251,6 +251,8 @@ static bool next_fits(const struct backend *backend, const struct op_call *call,
         op_columns(next, slots->product) != op_columns(call, GEMM_D) || !next_tiles(call, next) ||
         !cuda_operands_aligned(backend, next))
         return false;
+    if (slots->other >= 0 && next->operand[slots->other].dtype == DTYPE_F32)
+        return false;
     for (int32_t slot = 0; slot < GEMM_D; slot++)
         if (overlap(backend, call, slot, next, slots->result))
             return false;

@@ -72,7 +72,7 @@ struct cuda_sums_add_args {
 };
 
 /* An op that reads a product and whose result the product makes too: gelu_forward, swiglu_forward,
- * their backwards with x as `other`, or residual. */
+ * their backwards with x as `other`, or residual.  `other` has 16 bits. */
 struct cuda_gemm_next {
     enum op_kind kind;
     enum gelu_kind gelu;

@@ -30,6 +30,12 @@
 #define BAND 8 /* rows of tiles that are computed together, for the L2 cache */
 /* Floats of a row of finished sums: rows begin in different banks. */
 #define STRIP_STRIDE (WARP_SIDE + 8)
+#define STRIP_ROWS 16
+/* Groups of a strip that a lane finishes. */
+#define STRIP_GROUPS 4
+/* Floats of a warp's strip, and of the groups that the op at the end reads besides, of swiglu's
+ * backward twice as many. */
+#define STRIP_FLOATS (STRIP_ROWS * STRIP_STRIDE + 2 * STRIP_GROUPS * WARP_LANES * 4)
 #define SPLIT_K_MIN 2048 /* the least part of K */
 #define SPLIT_ROWS                                                                   \
     65536 /* of blocks that more parts aim at: two on each multiprocessor of a large \
@@ -183,14 +189,33 @@ DEVICE void next_make(const struct cuda_gemm_next &next, float (&x)[CUDA_GROUP],
         each_make(x, other, [](float a, float b) { return gated<GATE_SILU>(a, b); });
 }
 
-/* Writes the gradients of a and b for eight elements of dy, from `at` on. */
-DEVICE void gated_slopes_write(const struct cuda_gemm_next &next, int64_t at, int64_t columns,
-                               const float (&dy)[CUDA_GROUP])
+/* Starts the copies of what the op at the end reads besides, for the lane's groups of a strip, so
+ * that the loads do not wait for each other. */
+DEVICE void others_load(const struct cuda_gemm_own_args &args, uint4 *others, int row, int column)
 {
-    const struct cuda_span of_a = cuda_span_make(at, INT64_MAX, true),
-                           of_b = cuda_span_make(at + columns, INT64_MAX, true);
+    const bool is_pair = args.next.kind == OP_SWIGLU_BACKWARD; /* rows of [a | b] */
+    const int64_t columns = args.end.columns;
+    if (args.next.other.memory == NULL)
+        return;
+    UNROLLED(i, STRIP_GROUPS) {
+        const int y = row + 4 * i;
+        const bool exists = y < args.end.rows && column < columns;
+        const uint16_t *from = (const uint16_t *)args.next.other.memory +
+                               y * (is_pair ? 2 * columns : columns) + column;
+        cp_async_16(others + i * WARP_LANES, from, exists);
+        if (is_pair)
+            cp_async_16(others + (STRIP_GROUPS + i) * WARP_LANES, from + columns, exists);
+    }
+    cp_async_commit();
+}
+
+/* Writes the gradients of a and b for eight elements of dy, from `at` on. */
+DEVICE void gated_slopes_write(const struct cuda_gemm_next &next, const uint4 *others, int64_t at,
+                               int64_t columns, const float (&dy)[CUDA_GROUP])
+{
     float a[CUDA_GROUP], b[CUDA_GROUP];
-    cuda_read(next.other, of_a, a, next.other, of_b, b);
+    cuda_unpack({others[0], make_uint4(0, 0, 0, 0)}, next.other.dtype, a);
+    cuda_unpack({others[STRIP_GROUPS * WARP_LANES], make_uint4(0, 0, 0, 0)}, next.other.dtype, b);
     if (next.gate == GATE_GELU) {
         UNROLLED(i, CUDA_GROUP)
             gated_slopes<GATE_GELU>(dy[i], &a[i], &b[i]);
@@ -198,14 +223,14 @@ DEVICE void gated_slopes_write(const struct cuda_gemm_next &next, int64_t at, in
         UNROLLED(i, CUDA_GROUP)
             gated_slopes<GATE_SILU>(dy[i], &a[i], &b[i]);
     }
-    cuda_write(next.result, of_a, a);
-    cuda_write(next.result, of_b, b);
+    cuda_write(next.result, cuda_span_make(at, INT64_MAX, true), a);
+    cuda_write(next.result, cuda_span_make(at + columns, INT64_MAX, true), b);
 }
 
 /* Writes eight finished sums: one part's as they are, others with what is added to them, and then
  * the result of the op that reads them; x becomes what that op reads, or its result. */
-DEVICE void sums_end(const struct cuda_gemm_own_args &args, int row, int column,
-                     float (&x)[CUDA_GROUP])
+DEVICE void sums_end(const struct cuda_gemm_own_args &args, const uint4 *others, int row,
+                     int column, float (&x)[CUDA_GROUP])
 {
     const struct cuda_sums_add_args &to = args.end;
     const int64_t row_at = row * to.columns, at = row_at + column;
@@ -230,32 +255,32 @@ DEVICE void sums_end(const struct cuda_gemm_own_args &args, int row, int column,
     if (args.next.kind == OP_SWIGLU_FORWARD)
         return;
     if (args.next.kind == OP_SWIGLU_BACKWARD) {
-        gated_slopes_write(args.next, row_at + at, to.columns, x);
+        gated_slopes_write(args.next, others, row_at + at, to.columns, x);
         return;
     }
     if (args.next.other.memory != NULL)
-        cuda_read(args.next.other, span, y);
+        cuda_unpack({others[0], make_uint4(0, 0, 0, 0)}, args.next.other.dtype, y);
     next_make(args.next, x, y);
     cuda_write(args.next.result, span, x);
 }
 
-/* Writes swiglu's result for 16 rows, from the strips of a warp with columns of a and the next one
- * with those of b, each of which takes eight rows.  All warps wait for each other before and after.
- */
+/* Writes swiglu's result for a strip, from those of a warp with columns of a and the next one with
+ * those of b, each of which takes half of the rows.  All warps wait for each other before and
+ * after. */
 DEVICE void swiglu_write(const struct cuda_gemm_own_args &args, const float *strip, int row,
                          int column)
 {
-    const int lane = cuda_lane(), is_second = cuda_warp() % 2;
-    const float *a_strip = strip - is_second * 16 * STRIP_STRIDE;
+    const int lane = cuda_lane(), is_second = cuda_warp() % 2, half = STRIP_ROWS / 2;
+    const float *a_strip = strip - is_second * STRIP_FLOATS;
     __syncthreads();
 #pragma unroll 1
-    for (int y = is_second * 8 + lane / 8; y < is_second * 8 + 8; y += 4) {
+    for (int y = is_second * half + lane / 8; y < is_second * half + half; y += 4) {
         const float *from = a_strip + y * STRIP_STRIDE + lane % 8 * CHUNK;
         float a[CUDA_GROUP], b[CUDA_GROUP];
         if (row + y >= args.end.rows)
             continue;
         memcpy(a, __builtin_assume_aligned(from, 16), sizeof a);
-        memcpy(b, __builtin_assume_aligned(from + 16 * STRIP_STRIDE, 16), sizeof b);
+        memcpy(b, __builtin_assume_aligned(from + STRIP_FLOATS, 16), sizeof b);
         next_make(args.next, a, b);
         cuda_write(args.next.result,
                    cuda_span_make((row + y) * (args.end.columns / 2) + column + lane % 8 * CHUNK,
@@ -265,7 +290,7 @@ DEVICE void swiglu_write(const struct cuda_gemm_own_args &args, const float *str
     __syncthreads();
 }
 
-/* Passes the warp's sums, 16 rows at a time, through memory that no other warp uses, to lanes with
+/* Passes the warp's sums, a strip at a time, through memory that no other warp uses, to lanes with
  * eight columns. */
 DEVICE void sums_write(const struct cuda_gemm_own_args &args, const float (&sum)[4][8][4],
                        float *strip, int row, int column)
@@ -273,26 +298,29 @@ DEVICE void sums_write(const struct cuda_gemm_own_args &args, const float (&sum)
     const int lane = cuda_lane(), g = lane / 4, t = lane % 4 * 2;
     const bool is_swiglu = args.next.kind == OP_SWIGLU_FORWARD;
     const int to_column = column + cuda_warp() % 2 * args.apart + lane % 8 * CHUNK;
+    uint4 *const others = (uint4 *)(strip + STRIP_ROWS * STRIP_STRIDE) + lane;
 #pragma unroll 1 /* the end is long */
-    for (int strip_row = 0; strip_row < WARP_SIDE; strip_row += 16) {
+    for (int strip_row = 0; strip_row < WARP_SIDE; strip_row += STRIP_ROWS) {
+        others_load(args, others, row + strip_row + lane / 8, to_column);
         UNROLLED(i, 4) {
-            if (16 * i == strip_row) {
+            if (STRIP_ROWS * i == strip_row) {
                 UNROLLED(n, 8) {
                     UNROLLED(e, 4)
                         strip[(g + e / 2 * 8) * STRIP_STRIDE + 8 * n + t + e % 2] = sum[i][n][e];
                 }
             }
         }
+        cp_async_wait<0>();
         __syncwarp();
 #pragma unroll 1
-        for (int y = lane / 8; y < 16; y += 4) {
-            const int to_row = row + strip_row + y;
+        for (int i = 0; i < STRIP_GROUPS; i++) {
+            const int y = 4 * i + lane / 8, to_row = row + strip_row + y;
             float *const own = strip + y * STRIP_STRIDE + lane % 8 * CHUNK;
             float x[CUDA_GROUP];
             if (to_row >= args.end.rows || to_column >= args.end.columns)
                 continue;
             memcpy(x, __builtin_assume_aligned(own, 16), sizeof x);
-            sums_end(args, to_row, to_column, x);
+            sums_end(args, others + i * WARP_LANES, to_row, to_column, x);
             if (is_swiglu)
                 cuda_write({own, DTYPE_F32}, cuda_span_make(0, CUDA_GROUP, true), x);
         }
@@ -368,7 +396,7 @@ DEVICE void product_make(const struct cuda_gemm_own_args &args)
     }
     cp_async_wait<0>();
     __syncthreads();
-    sums_write(args, sum, (float *)tiles + cuda_warp() * 16 * STRIP_STRIDE,
+    sums_write(args, sum, (float *)tiles + cuda_warp() * STRIP_FLOATS,
                place[0] + cuda_warp() / 2 * WARP_SIDE, place[1]);
 }
 

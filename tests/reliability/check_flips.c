@@ -28,7 +28,7 @@ static struct log_capture capture;
 static void setup(void)
 {
     struct model_config config = io_config(2, 8, 2, true);
-    io_folder_make(folder);
+    scratch_make(folder);
     log_capture_begin(&capture);
     io_model_init(&model, &config, 5);
     ck_assert_int_eq(io_save(&model, folder, ITER), GT_OK);
@@ -41,7 +41,7 @@ static void setup(void)
 static void teardown(void)
 {
     log_capture_end();
-    io_folder_remove(folder);
+    scratch_remove(folder);
 }
 
 /* splitmix64, so that a seed gives the same flips on every machine. */
@@ -137,11 +137,11 @@ TEST(every_cut_is_noticed)
         char *whole = io_file_read(path[file], &count);
         const size_t step = is_long() ? 1 : 7;
         for (size_t kept = 0; kept < count; kept += kept + 64 < count ? step : 1, cuts++) {
-            io_file_write(path[file], whole, kept);
+            scratch_write(path[file], whole, kept);
             const bool noticed = damage_noticed(file, "cut at", kept, good);
             ck_assert_msg(noticed || kept + 2 > count, "%s cut at %zu was read", names[file], kept);
         }
-        io_file_write(path[file], whole, count);
+        scratch_write(path[file], whole, count);
         free(whole);
     }
     json_decref(good);

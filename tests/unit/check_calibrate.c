@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "backend/backend_registry.h"
 #include "base/clock.h"
@@ -11,6 +10,7 @@
 #include "model/model_create.h"
 #include "plan/plan_create.h"
 #include "tests/unit/log_capture.h"
+#include "tests/unit/scratch.h"
 #include "tests/unit/unit_main.h"
 
 static struct hostmem *mem;
@@ -19,7 +19,7 @@ static struct model_options options;
 static struct model *model;
 static struct plan *plan;
 static struct backend_info info;
-static char folder[64];
+static char folder[FILE_PATH_MAX];
 
 static void device_start(bool arena)
 {
@@ -64,18 +64,15 @@ static void setup(void)
                                      .beta2 = 0.95f,
                                      .adam_epsilon = 1e-8f,
                                      .correction_rows = 3};
-    snprintf(folder, sizeof folder, "/tmp/gpt-train-cache-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    scratch_make(folder);
     ck_assert_int_eq(setenv("XDG_CACHE_HOME", folder, 1), 0);
 }
 
 static void teardown(void)
 {
-    char command[FILE_PATH_MAX];
     hostmem_phase_set(mem, HOSTMEM_CLOSE);
     hostmem_destroy(mem);
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    ck_assert_int_eq(system(command), 0);
+    scratch_remove(folder);
 }
 
 static enum gt_status measure(double seconds, struct plan_rates *out)

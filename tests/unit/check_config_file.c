@@ -5,6 +5,7 @@
 #include "config/config_file.h"
 #include "config/config_key.h"
 #include "tests/unit/config_fixture.h"
+#include "tests/unit/scratch.h"
 
 /* A file in the manner of nanoGPT's config/ folder, with each idiom that its files use. */
 static const char finetune[] = "import time\n"
@@ -365,13 +366,9 @@ TEST(file_from_disk)
 
 TEST(file_installed)
 {
-    char folder[] = "/tmp/gpt-train-config-XXXXXX", path[sizeof folder + 16];
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/installed.py", folder);
-    FILE *file = fopen(path, "w");
-    ck_assert_ptr_nonnull(file);
-    fputs("n_layer = 3\n", file);
-    fclose(file);
+    char folder[FILE_PATH_MAX];
+    scratch_make(folder);
+    scratch_put(folder, "installed.py", "n_layer = 3\n");
     setenv("GPT_TRAIN_CONFIG_DIR", folder, 1);
     fixture_open(CONFIG_TRAIN);
     ck_assert_int_eq(config_parse_file(&fixture.config, "installed.py"), GT_OK);
@@ -381,6 +378,5 @@ TEST(file_installed)
     ck_assert_int_ne(config_parse_file(&fixture.config, "absent.py"), GT_OK);
     ASSERT_SAID("absent.py");
     unsetenv("GPT_TRAIN_CONFIG_DIR");
-    unlink(path);
-    rmdir(folder);
+    scratch_remove(folder);
 }

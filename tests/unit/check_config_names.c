@@ -9,6 +9,7 @@
 #include "config/config_flat.h"
 #include "config/config_key.h"
 #include "tests/unit/config_fixture.h"
+#include "tests/unit/scratch.h"
 
 static enum gt_status parse(const char *a, const char *b)
 {
@@ -25,10 +26,7 @@ static enum gt_status parse_file(const char *end, const char *text)
 {
     static char path[64];
     snprintf(path, sizeof path, "check_config_names.%ld%s", (long)getpid(), end);
-    FILE *file = fopen(path, "w");
-    ck_assert_ptr_nonnull(file);
-    ck_assert_int_ge(fputs(text, file), 0);
-    ck_assert_int_eq(fclose(file), 0);
+    scratch_write(path, text, strlen(text));
     fixture_open(CONFIG_TRAIN);
     const enum gt_status status = config_read_file(&fixture.config, path);
     ck_assert_int_eq(unlink(path), 0);

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backend/backend_holders.h"
@@ -15,6 +14,7 @@
 #include "backends/cpu/cpu_memory.h"
 #include "base/status.h"
 #include "base/system_memory.h"
+#include "tests/unit/scratch.h"
 #include "tests/unit/unit_main.h"
 
 static void sink_silent(void *context, enum log_level level, const char *line)
@@ -190,39 +190,24 @@ TEST(peak_is_measured_on_a_busy_machine)
     backend->ops->close(backend);
 }
 
-static void file_write(const char *folder, const char *name, const char *text)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "we");
-    ck_assert_ptr_nonnull(file);
-    fputs(text, file);
-    fclose(file);
-}
-
 /* Uses a made-up /sys/fs/cgroup: a limit on the parent, none on the child; and the v1 memory
  * controller. */
 TEST(cgroup_limits_count)
 {
-    char root[] = "cgroup-test-XXXXXX", folder[128], membership[128];
-    ck_assert_ptr_nonnull(mkdtemp(root));
-    static const char *const folders[] = {"a", "a/b", "memory", "memory/c"};
-    for (size_t i = 0; i < 4; i++) {
-        snprintf(folder, sizeof folder, "%s/%s", root, folders[i]);
-        ck_assert_int_eq(mkdir(folder, 0700), 0);
-    }
-    file_write(root, "a/memory.max", "1000000\n");
-    file_write(root, "a/memory.current", "700000\n");
-    file_write(root, "a/memory.stat", "anon 5\ninactive_file 200000\n");
-    file_write(root, "a/b/memory.max", "max\n");
-    file_write(root, "memory/c/memory.limit_in_bytes", "300000\n");
-    file_write(root, "membership", "0::/a/b\n");
-    snprintf(membership, sizeof membership, "%s/membership", root);
+    char root[FILE_PATH_MAX], membership[FILE_PATH_MAX];
+    scratch_make(root);
+    scratch_put(root, "a/memory.max", "1000000\n");
+    scratch_put(root, "a/memory.current", "700000\n");
+    scratch_put(root, "a/memory.stat", "anon 5\ninactive_file 200000\n");
+    scratch_put(root, "a/b/memory.max", "max\n");
+    scratch_put(root, "memory/c/memory.limit_in_bytes", "300000\n");
+    scratch_put(root, "membership", "0::/a/b\n");
+    file_join(membership, root, "membership");
     uint64_t total = 5000000, available = 4000000;
     system_memory_limit(membership, root, &total, &available);
     ck_assert_uint_eq(total, 1000000);
     ck_assert_uint_eq(available, 500000);
-    file_write(root, "membership", "7:cpu,memory:/c\n");
+    scratch_put(root, "membership", "7:cpu,memory:/c\n");
     total = available = 5000000;
     system_memory_limit(membership, root, &total, &available);
     ck_assert_uint_eq(total, 300000);
@@ -230,20 +215,5 @@ TEST(cgroup_limits_count)
     total = available = 42;
     system_memory_limit("no-such-file", root, &total, &available);
     ck_assert_uint_eq(available, 42);
-    static const char *const files[] = {"a/memory.max",
-                                        "a/memory.current",
-                                        "a/memory.stat",
-                                        "a/b/memory.max",
-                                        "memory/c/memory.limit_in_bytes",
-                                        "membership"};
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        snprintf(folder, sizeof folder, "%s/%s", root, files[i]);
-        ck_assert_int_eq(unlink(folder), 0);
-    }
-    for (size_t i = 4; i > 0; i--) {
-        static const char *const inner_first[] = {"a", "a/b", "memory", "memory/c"};
-        snprintf(folder, sizeof folder, "%s/%s", root, inner_first[i - 1]);
-        ck_assert_int_eq(rmdir(folder), 0);
-    }
-    ck_assert_int_eq(rmdir(root), 0);
+    scratch_remove(root);
 }

@@ -83,7 +83,7 @@ TEST(find_looks_in_order)
     clear_environment(&fixture);
     struct tokenizer *tokenizer = make_trained(&fixture, 300);
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        char expected[600];
+        char expected[2 * FILE_PATH_MAX];
         put_vocabulary(&fixture, tokenizer, places[i].folder);
         const char *model = strstr(places[i].folder, "/snapshots/");
         if (model != NULL) {

@@ -3,13 +3,13 @@
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "plan/device_profile.h"
 #include "plan/device_profile_file.h"
 #include "tests/unit/log_capture.h"
+#include "tests/unit/scratch.h"
 #include "tests/unit/unit_main.h"
 
 #define GIB ((double)(1 << 30))
@@ -136,21 +136,17 @@ static const char good[] =
     "[\"float32\", \"float16\"], \"bandwidth_bytes_per_s\": 3e11, \"flops_per_s\": {\"float32\": 1e13, \"float16\": 2e13, "
     "\"bfloat16\": 0, \"tf32\": 0}, \"share\": 0.5, \"share_source\": \"a measurement\", \"source\": \"\"}";
 
-static char path[FILE_PATH_MAX];
+static char folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
 
 static void setup(void)
 {
-    char name[] = "/tmp/gpt-train-profile-XXXXXX";
-    int fd = mkstemp(name);
-    ck_assert_int_ge(fd, 0);
-    close(fd);
-    snprintf(path, sizeof path, "%s.json", name);
-    ck_assert_int_eq(rename(name, path), 0);
+    scratch_make(folder);
+    file_join(path, folder, "card.json");
 }
 
 static void teardown(void)
 {
-    unlink(path);
+    scratch_remove(folder);
 }
 
 TEST_FIXTURE(setup, teardown)

@@ -1,8 +1,8 @@
 /* Tests of base/file: replacement through kills and failures, exact reads, folders, locks, CRC-32C.
  *
- * Each test makes a separate folder below /tmp and removes it.  Errors are real: a size limit
- * stands for a full disk, a folder at the target's path fails the rename, a child is killed between
- * write and commit.  Power loss is tested in tests/reliability, which replays system calls.
+ * Errors are real: a size limit stands for a full disk, a folder at the target's path fails the
+ * rename, a child is killed between write and commit.  Power loss is tested in tests/reliability,
+ * which replays system calls.
  */
 #include "base/file.h"
 
@@ -17,9 +17,10 @@
 #include "base/crc32c.h"
 #include "base/rng.h"
 #include "tests/unit/log_capture.h"
+#include "tests/unit/scratch.h"
 #include "tests/unit/unit_main.h"
 
-static char folder[64];
+static char folder[FILE_PATH_MAX];
 static char target[FILE_PATH_MAX];
 static struct log_capture capture;
 static char home[FILE_PATH_MAX];
@@ -27,18 +28,15 @@ static char home[FILE_PATH_MAX];
 static void set_up(void)
 {
     ck_assert_ptr_nonnull(getcwd(home, sizeof home));
-    (void)snprintf(folder, sizeof folder, "/tmp/gpt-train-file-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    scratch_make(folder);
     file_join(target, folder, "target");
     log_capture_begin(&capture);
 }
 
 static void tear_down(void)
 {
-    char command[128];
     ck_assert_int_eq(chdir(home), 0); /* the next test may run in this process (CK_FORK=no) */
-    (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    ck_assert_int_eq(system(command), 0);
+    scratch_remove(folder);
 }
 
 static const char *at(const char *name)
@@ -60,7 +58,7 @@ static void expect_content(const char *path, const char *wanted)
 
 static void expect_entries(int wanted)
 {
-    char command[160];
+    char command[FILE_PATH_MAX + 32];
     (void)snprintf(command, sizeof command, "test $(ls -A '%s' | wc -l) -eq %d", folder, wanted);
     ck_assert_msg(system(command) == 0, "%s does not hold %d entries", folder, wanted);
 }

@@ -179,7 +179,7 @@ static enum gt_status hf_load(const struct hf_file *hf, const char *more_config)
         "{\"model_type\":\"gpt2\",\"vocab_size\":5,\"n_positions\":4,\"n_embd\":4,\"n_layer\":1,"
         "\"n_head\":2%s}",
         more_config);
-    io_file_write(io_at(folder, "config.json"), text, strlen(text));
+    scratch_write(io_at(folder, "config.json"), text, strlen(text));
     memset(model.loaded, 0, sizeof model.loaded);
     return io_open_load(&model, folder, false, &iter);
 }
@@ -247,6 +247,6 @@ TEST(our_own_without_a_record)
     ck_assert_int_eq(io_open_load(&model, folder, false, &iter), GT_OK);
     ck_assert(io_loaded_is(&model, 5, false));
     io_path(path, folder, "config.json");
-    io_file_write(path, "{", 1);
+    scratch_write(path, "{", 1);
     log_capture_refused(&capture, io_open_load(&model, folder, false, &iter), GT_DATA, path);
 }

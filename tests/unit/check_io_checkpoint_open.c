@@ -15,7 +15,7 @@ static void setup(void)
 static void touch(const char *name, const char *text)
 {
     io_path(path, folder, name);
-    io_file_write(path, text, strlen(text));
+    scratch_write(path, text, strlen(text));
 }
 
 static enum gt_status open_and_close(bool with_optimizer)
@@ -126,15 +126,15 @@ TEST(refuses_files_of_another_generation)
     size_t count, other_count;
     char *model_bytes = io_file_read(path, &count),
          *optimizer_bytes = io_file_read(other, &other_count);
-    io_file_write(path, optimizer_bytes, other_count);
+    scratch_write(path, optimizer_bytes, other_count);
     log_capture_refused(&capture, open_and_close(true), GT_DATA,
                         "bytes long, but trainer_state.json says");
-    io_file_write(path, model_bytes, count);
+    scratch_write(path, model_bytes, count);
     model_bytes[count - 1] ^= 1;
-    io_file_write(other, optimizer_bytes, other_count - 1);
+    scratch_write(other, optimizer_bytes, other_count - 1);
     log_capture_refused(&capture, open_and_close(true), GT_DATA, other);
     optimizer_bytes[0] = (char)(optimizer_bytes[0] - 8); /* a shorter header and more data */
-    io_file_write(other, optimizer_bytes, other_count);
+    scratch_write(other, optimizer_bytes, other_count);
     ck_assert_int_eq(open_and_close(true), GT_DATA);
     ck_assert_int_eq(capture.lines, 1);
     free(model_bytes);

@@ -56,7 +56,7 @@ static void model_make(int model, float size)
     float staging[1024];
     struct safetensors_result result;
     spread = size;
-    io_file_write(io_at(folder, "config.json"), configs[model], strlen(configs[model]));
+    scratch_write(io_at(folder, "config.json"), configs[model], strlen(configs[model]));
     ck_assert_int_eq(json_parse(configs[model], strlen(configs[model]), "x", &root), GT_OK);
     ck_assert_int_eq(hf_config_parse(root, "x", &config, &rest), GT_OK);
     json_decref(root);

@@ -13,7 +13,7 @@ static const char *const variables[] = {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE",
 
 static void setup(void)
 {
-    io_folder_make(folder);
+    scratch_make(folder);
     ck_assert_ptr_nonnull(getcwd(before, sizeof before));
     ck_assert_int_eq(chdir(folder), 0);
     for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++)
@@ -24,25 +24,15 @@ static void setup(void)
 
 static void teardown(void)
 {
-    char command[FILE_PATH_MAX + 16];
     log_capture_end();
     ck_assert_int_eq(chdir(before), 0);
-    (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    ck_assert_int_eq(system(command), 0);
-}
-
-static void put(const char *directory, const char *name, const char *text)
-{
-    char path[FILE_PATH_MAX];
-    ck_assert_int_eq(file_make_folders(directory), GT_OK);
-    file_join(path, directory, name);
-    io_file_write(path, text, strlen(text));
+    scratch_remove(folder);
 }
 
 static void put_model(const char *directory, const char *weights)
 {
-    put(directory, "config.json", "{}");
-    put(directory, weights, "x");
+    scratch_put(directory, "config.json", "{}");
+    scratch_put(directory, weights, "x");
 }
 
 TEST_FIXTURE(setup, teardown)
@@ -84,10 +74,10 @@ TEST(finds_and_refuses)
     log_capture_refused(&capture, hf_cache_find("gpt2", out), GT_DATA,
                         "hf download openai-community/gpt2 config.json model.safetensors");
 
-    put("hub/models--gpt2/refs", "main", "0123abc\n");
+    scratch_put("hub/models--gpt2/refs", "main", "0123abc\n");
     ck_assert_int_eq(hf_cache_find("gpt2", out), GT_DATA); /* a reference without its snapshot */
     log_capture_one_error(&capture, "hf download");
-    put("hub/models--gpt2/snapshots/0123abc", "config.json", "{}");
+    scratch_put("hub/models--gpt2/snapshots/0123abc", "config.json", "{}");
     ck_assert_int_eq(hf_cache_find("gpt2", out), GT_DATA); /* weights are missing */
     log_capture_one_error(&capture, "hf download");
     put_model("hub/models--gpt2/snapshots/0123abc", "model.safetensors.index.json");
@@ -95,7 +85,7 @@ TEST(finds_and_refuses)
     ck_assert_str_eq(out, "hub/models--gpt2/snapshots/0123abc");
 
     put_model("hub/models--openai-community--gpt2/snapshots/ff", "model.safetensors");
-    put("hub/models--openai-community--gpt2/refs", "main", "ff");
+    scratch_put("hub/models--openai-community--gpt2/refs", "main", "ff");
     ck_assert_int_eq(hf_cache_find("gpt2", out), GT_OK);
     ck_assert_str_eq(out, "hub/models--openai-community--gpt2/snapshots/ff");
 
@@ -113,7 +103,7 @@ TEST_LOOP(references_stay_inside, (int)(sizeof bad_references / sizeof bad_refer
 {
     char out[FILE_PATH_MAX];
     put_model("hub/models--gpt2/snapshots/0123abc", "model.safetensors");
-    put("hub/models--gpt2/refs", "main", bad_references[_i]);
+    scratch_put("hub/models--gpt2/refs", "main", bad_references[_i]);
     ck_assert(!hf_hub_snapshot("hub", "models--gpt2", out));
 }
 
@@ -124,8 +114,8 @@ TEST(no_reference)
     setenv("HF_HUB_CACHE", "hub", 1);
     ck_assert(!hf_hub_snapshot("hub", "models--Own--Tiny", out));
     put_model("hub/models--Own--Tiny/snapshots/0123abc", "model.safetensors");
-    put("hub/models--Own--Tiny/refs", "v1", "0123abc");
-    put("hub/models--Own--Tiny/snapshots/not a snapshot", "a", "");
+    scratch_put("hub/models--Own--Tiny/refs", "v1", "0123abc");
+    scratch_put("hub/models--Own--Tiny/snapshots/not a snapshot", "a", "");
     ck_assert(hf_hub_snapshot("hub", "models--Own--Tiny", out));
     ck_assert_str_eq(out, "hub/models--Own--Tiny/snapshots/0123abc");
     ck_assert_int_eq(hf_hub_find("Own/Tiny", out), GT_OK);

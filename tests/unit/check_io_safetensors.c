@@ -174,12 +174,12 @@ TEST(refuses_bad_lengths)
     };
     struct safetensors *file;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        io_file_write(path, cases[i], sizeof cases[i]);
+        scratch_write(path, cases[i], sizeof cases[i]);
         log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_DATA,
                             "header length");
     }
     for (size_t count = 0; count < 8; count++) {
-        io_file_write(path, cases[0], count);
+        scratch_write(path, cases[0], count);
         log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_DATA,
                             "too short");
     }
@@ -193,10 +193,10 @@ TEST(refuses_pickles)
     static const char zip[] = "PK\3\4\0\0\10\10\0\0\0\0archive/data.pkl",
                       pickle[] = "\x80\2}q\0(X\6\0\0\0";
     struct safetensors *file;
-    io_file_write(path, zip, sizeof zip);
+    scratch_write(path, zip, sizeof zip);
     log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_UNSUPPORTED,
                         "pickle");
-    io_file_write(path, pickle, sizeof pickle);
+    scratch_write(path, pickle, sizeof pickle);
     log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_UNSUPPORTED,
                         "pickle");
 }

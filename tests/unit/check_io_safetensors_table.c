@@ -22,7 +22,7 @@ static void setup(void)
         halves[i] = bf16_from_f32((float)i);
     memcpy(bytes, values, sizeof values);
     memcpy(bytes + sizeof values, halves, sizeof halves);
-    io_file_write(path, bytes, sizeof bytes);
+    scratch_write(path, bytes, sizeof bytes);
     ck_assert_int_eq(safetensors_create(mem, "a table", &table), GT_OK);
     ck_assert_int_eq(safetensors_file_add(table, path), GT_OK);
 }

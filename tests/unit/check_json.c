@@ -3,9 +3,9 @@
 #include "base/json.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "tests/unit/log_capture.h"
+#include "tests/unit/scratch.h"
 #include "tests/unit/unit_main.h"
 
 static json_t *parsed(const char *text)
@@ -161,10 +161,8 @@ TEST(short_texts)
 
 TEST(files)
 {
-    char folder[] = "/tmp/gpt-train-json-XXXXXX";
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    char path[FILE_PATH_MAX];
-    char bad[FILE_PATH_MAX];
+    char folder[FILE_PATH_MAX], path[FILE_PATH_MAX], bad[FILE_PATH_MAX];
+    scratch_make(folder);
     file_join(path, folder, "a.json");
     file_join(bad, folder, "none/a.json");
     json_t *root = parsed(sample);
@@ -184,6 +182,5 @@ TEST(files)
     log_capture_refused(&capture, json_parse_file(bad, 20, &again), GT_IO, "none/a.json");
     log_capture_refused(&capture, json_replace_file(bad, root, 1), GT_IO, "none");
     json_decref(root);
-    ck_assert_int_eq(unlink(path), 0);
-    ck_assert_int_eq(rmdir(folder), 0);
+    scratch_remove(folder);
 }

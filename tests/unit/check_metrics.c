@@ -1,10 +1,8 @@
 /* Tests of metrics.c: complete JSON lines at full precision, and the lines that a resume cuts off.
  */
-#include <float.h>
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 
 #include "base/json.h"
 #include "io/checkpoint.h"
@@ -24,7 +22,7 @@ struct fixture {
 
 static void begin(struct fixture *fixture)
 {
-    io_folder_make(fixture->folder);
+    scratch_make(fixture->folder);
     io_path(fixture->path, fixture->folder, METRICS_NAME);
     log_capture_begin(&fixture->log);
 }
@@ -32,16 +30,7 @@ static void begin(struct fixture *fixture)
 static void end(struct fixture *fixture)
 {
     log_capture_end();
-    io_folder_empty(fixture->folder);
-    ck_assert_int_eq(rmdir(fixture->folder), 0);
-}
-
-static void text_write(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "w");
-    ck_assert_ptr_nonnull(file);
-    ck_assert_int_ge(fputs(text, file), 0);
-    ck_assert_int_eq(fclose(file), 0);
+    scratch_remove(fixture->folder);
 }
 
 static void text_is(const char *path, const char *expected)
@@ -126,7 +115,7 @@ TEST(a_resume_cuts_back)
     struct metrics metrics;
     begin(&fixture);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        text_write(fixture.path, cases[i].before);
+        scratch_put(fixture.folder, METRICS_NAME, cases[i].before);
         ck_assert_int_eq(
             metrics_open(&metrics, fixture.folder, cases[i].iter, true, cases[i].iter == 0), GT_OK);
         metrics_close(&metrics);
@@ -171,13 +160,6 @@ static void open_and_write(struct fixture *fixture, struct metrics *metrics, int
     ck_assert_int_eq(evaluation_write(metrics, iter, 1.0, 2.0), GT_OK);
 }
 
-static void record_write(const struct fixture *fixture, const char *text)
-{
-    char path[FILE_PATH_MAX];
-    io_path(path, fixture->folder, CHECKPOINT_RECORD_NAME);
-    text_write(path, text);
-}
-
 TEST(lines_stay_with_their_checkpoint)
 {
     struct fixture fixture;
@@ -186,7 +168,7 @@ TEST(lines_stay_with_their_checkpoint)
     begin(&fixture);
     io_path(old, fixture.folder, METRICS_OLD_NAME);
     open_and_write(&fixture, &metrics, 0, 1);
-    record_write(&fixture, "first");
+    scratch_put(fixture.folder, CHECKPOINT_RECORD_NAME, "first");
     metrics_saved(&metrics);
     metrics_close(&metrics);
     /* Two runs start from scratch and save nothing: the checkpoint's run continues with its own
@@ -209,14 +191,14 @@ TEST(lines_stay_with_their_checkpoint)
     /* A run saves: by then the earlier lines are in the folder of their run. */
     open_and_write(&fixture, &metrics, 0, 5);
     text_is(old, EVALUATION(1));
-    record_write(&fixture, "second");
+    scratch_put(fixture.folder, CHECKPOINT_RECORD_NAME, "second");
     metrics_saved(&metrics);
     metrics_close(&metrics);
     text_is(fixture.path, EVALUATION(5));
     ck_assert(!file_exists(waiting));
     /* A run is killed as soon as it has saved. */
     open_and_write(&fixture, &metrics, 0, 6);
-    record_write(&fixture, "third");
+    scratch_put(fixture.folder, CHECKPOINT_RECORD_NAME, "third");
     metrics_close(&metrics);
     open_and_write(&fixture, &metrics, 9, 7);
     metrics_close(&metrics);
@@ -238,7 +220,7 @@ TEST(recent_steps_have_a_rate)
                  "{\"iter\":%d,\"tokens_per_s\":%d}\n", i, i < 20 ? 7000 : 100 + i);
     snprintf(text + strlen(text), sizeof text - strlen(text),
              "{\"iter\":40,\"val_loss\":1}\n{\"tokens_per_s\":null}\n{\"tokens_per_s\":\n");
-    text_write(fixture.path, text);
+    scratch_put(fixture.folder, METRICS_NAME, text);
     ck_assert_double_eq(metrics_rate_recent(fixture.folder), 134.0);
     ck_assert_int_eq(fixture.log.lines, 0);
     end(&fixture);

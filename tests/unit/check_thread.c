@@ -10,7 +10,6 @@
 
 #include "base/thread.h"
 
-#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,19 +17,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "tests/unit/scratch.h"
 #include "tests/unit/unit_main.h"
-
-/* Writes `text` to FOLDER/NAME; makes the folders in between. */
-static void put(const char *folder, const char *name, const char *text)
-{
-    char path[FILE_PATH_MAX];
-    file_join(path, folder, name);
-    char *slash = strrchr(path, '/');
-    *slash = '\0';
-    ck_assert_int_eq(file_make_folders(path), GT_OK);
-    *slash = '/';
-    ck_assert_int_eq(file_replace(path, text, strlen(text)), GT_OK);
-}
 
 static const struct {
     const char *membership;
@@ -69,26 +57,17 @@ static const struct {
     {"", {{"cpu.max", "100000 100000"}}, 0},
 };
 
-static void remove_tree(const char *folder)
-{
-    char command[FILE_PATH_MAX + 16];
-    (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    ck_assert_int_eq(system(command), 0);
-}
-
 TEST_LOOP(quota, (int)(sizeof trees / sizeof trees[0]))
 {
-    char folder[] = "/tmp/gpt-train-thread-XXXXXX";
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    put(folder, "membership", trees[_i].membership);
-    char root[FILE_PATH_MAX];
-    char membership[FILE_PATH_MAX];
+    char folder[FILE_PATH_MAX], root[FILE_PATH_MAX], membership[FILE_PATH_MAX];
+    scratch_make(folder);
+    scratch_put(folder, "membership", trees[_i].membership);
     file_join(root, folder, "mount");
     file_join(membership, folder, "membership");
     for (int i = 0; i < 6 && trees[_i].files[i][0] != NULL; i++)
-        put(root, trees[_i].files[i][0], trees[_i].files[i][1]);
+        scratch_put(root, trees[_i].files[i][0], trees[_i].files[i][1]);
     ck_assert_int_eq(thread_count_quota(membership, root), trees[_i].limit);
-    remove_tree(folder);
+    scratch_remove(folder);
     ck_assert_int_eq(thread_count_quota(membership, root), 0); /* absent files set no limit */
 }
 
@@ -99,17 +78,17 @@ static int cores_described(const char *folder, int first, int second, const char
 {
     char name[64];
     (void)snprintf(name, sizeof name, "cpu%d/topology/thread_siblings_list", first);
-    put(folder, name, text);
+    scratch_put(folder, name, text);
     (void)snprintf(name, sizeof name, "cpu%d/topology/thread_siblings_list", second);
-    put(folder, name, text);
+    scratch_put(folder, name, text);
     return thread_count_cores(folder);
 }
 #endif
 
 TEST(cores)
 {
-    char folder[] = "/tmp/gpt-train-thread-XXXXXX";
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    char folder[FILE_PATH_MAX];
+    scratch_make(folder);
     const int all = thread_count_available();
     ck_assert_int_eq(thread_count_cores(folder), all); /* no processor is described */
     ck_assert_int_ge(thread_count_cores(THREAD_CORES_FOLDER), 1);
@@ -146,7 +125,7 @@ TEST(cores)
         ck_assert_int_eq(sched_setaffinity(0, sizeof set, &set), 0);
     }
 #endif
-    remove_tree(folder);
+    scratch_remove(folder);
 }
 
 struct shared_loop {

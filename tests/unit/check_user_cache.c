@@ -5,14 +5,13 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "tests/unit/log_capture.h"
+#include "tests/unit/scratch.h"
 #include "tests/unit/unit_main.h"
 
 static const struct user_cache numbers = {.folder = "numbers",
@@ -29,20 +28,15 @@ struct corner {
 
 static void corner_open(struct corner *corner)
 {
-    char here[FILE_PATH_MAX / 2];
-    ck_assert_ptr_nonnull(getcwd(here, sizeof here));
-    snprintf(corner->root, sizeof corner->root, "%s/user-cache-XXXXXX", here);
-    ck_assert_ptr_nonnull(mkdtemp(corner->root));
+    scratch_make(corner->root);
     setenv("XDG_CACHE_HOME", corner->root, 1);
     log_capture_begin(&corner->log);
 }
 
 static void corner_close(struct corner *corner)
 {
-    char command[FILE_PATH_MAX + 16];
     log_capture_end();
-    snprintf(command, sizeof command, "rm -rf '%s'", corner->root);
-    ck_assert_int_eq(system(command), 0);
+    scratch_remove(corner->root);
 }
 
 static bool loads(const char *name, const char *key, const char *wanted)
@@ -89,14 +83,6 @@ TEST(what_was_made_for_another_key_is_not_taken_and_said)
     corner_close(&corner);
 }
 
-static void file_write(const char *path, const void *bytes, size_t count)
-{
-    FILE *file = fopen(path, "we");
-    ck_assert_ptr_nonnull(file);
-    ck_assert_uint_eq(fwrite(bytes, 1, count, file), count);
-    ck_assert_int_eq(fclose(file), 0);
-}
-
 /* Tries every length below the right one, and every single byte changed. */
 TEST(no_damage_is_overlooked)
 {
@@ -111,14 +97,14 @@ TEST(no_damage_is_overlooked)
     ck_assert_int_eq(glob(folder, 0, NULL, &found), 0);
     ck_assert_int_eq(file_read_all(found.gl_pathv[0], 1024, &whole, &size), GT_OK);
     for (size_t i = 0; i < size; i++) {
-        file_write(found.gl_pathv[0], whole, i);
+        scratch_write(found.gl_pathv[0], whole, i);
         ck_assert_msg(!loads("a", "a", ""), "cut to %zu of %zu bytes", i, size);
         whole[i] = (char)(whole[i] ^ 0x10);
-        file_write(found.gl_pathv[0], whole, size);
+        scratch_write(found.gl_pathv[0], whole, size);
         ck_assert_msg(!loads("a", "a", ""), "byte %zu of %zu changed", i, size);
         whole[i] = (char)(whole[i] ^ 0x10);
     }
-    file_write(found.gl_pathv[0], whole, size);
+    scratch_write(found.gl_pathv[0], whole, size);
     ck_assert(loads("a", "a", "one"));
     free(whole);
     globfree(&found);
@@ -136,7 +122,7 @@ TEST(the_folder_is_bounded)
     for (int i = 0; i < 3; i++) {
         const struct timespec times[2] = {{.tv_sec = 1000 + i}, {.tv_sec = 1000 + i}};
         snprintf(path, sizeof path, "%s/%d.numbers", folder, i);
-        file_write(path, "", 0);
+        scratch_write(path, "", 0);
         ck_assert_int_eq(truncate(path, (off_t)(numbers.bytes_max / 3 + 1024)), 0);
         ck_assert_int_eq(utimensat(AT_FDCWD, path, times, 0), 0);
     }

@@ -12,13 +12,14 @@
 
 #include "base/hostmem.h"
 #include "base/status.h"
+#include "tests/unit/scratch.h"
 #include "tests/unit/unit_main.h"
 
 struct data_fixture {
     struct hostmem *mem;
-    char folder[256];
-    char path[512];  /* the result of the latest fixture_path() */
-    char line[4096]; /* the last line of the log */
+    char folder[FILE_PATH_MAX];
+    char path[FILE_PATH_MAX]; /* the result of the latest fixture_path() */
+    char line[4096];          /* the last line of the log */
 };
 
 static inline void fixture_sink(void *context, enum log_level level, const char *line)
@@ -30,11 +31,8 @@ static inline void fixture_sink(void *context, enum log_level level, const char 
 
 static inline void fixture_open(struct data_fixture *fixture)
 {
-    const char *base = getenv("TMPDIR");
     memset(fixture, 0, sizeof *fixture);
-    snprintf(fixture->folder, sizeof fixture->folder, "%s/gpt-train-data-XXXXXX",
-             base != NULL ? base : "/tmp");
-    ck_assert_ptr_nonnull(mkdtemp(fixture->folder));
+    scratch_make(fixture->folder);
     ck_assert_int_eq(hostmem_create(&fixture->mem), GT_OK);
     log_sink_set(fixture_sink, fixture);
 }
@@ -42,10 +40,8 @@ static inline void fixture_open(struct data_fixture *fixture)
 /* Removes the folder and all memory. */
 static inline void fixture_drop(struct data_fixture *fixture)
 {
-    char command[600];
     log_sink_set(NULL, NULL);
-    snprintf(command, sizeof command, "rm -rf '%s'", fixture->folder);
-    ck_assert_int_eq(system(command), 0);
+    scratch_remove(fixture->folder);
     hostmem_destroy(fixture->mem);
 }
 
@@ -60,17 +56,14 @@ static inline void fixture_close(struct data_fixture *fixture)
 
 static inline const char *fixture_path(struct data_fixture *fixture, const char *name)
 {
-    snprintf(fixture->path, sizeof fixture->path, "%s/%s", fixture->folder, name);
+    file_join(fixture->path, fixture->folder, name);
     return fixture->path;
 }
 
 static inline void fixture_write(struct data_fixture *fixture, const char *name, const void *bytes,
                                  size_t count)
 {
-    FILE *file = fopen(fixture_path(fixture, name), "wb");
-    ck_assert_ptr_nonnull(file);
-    ck_assert_uint_eq(fwrite(bytes, 1, count, file), count);
-    ck_assert_int_eq(fclose(file), 0);
+    scratch_write(fixture_path(fixture, name), bytes, count);
 }
 
 static inline void fixture_write_text(struct data_fixture *fixture, const char *name,
@@ -87,13 +80,9 @@ static inline void fixture_make_folder(struct data_fixture *fixture, const char 
 /* Returns a file's content with a terminator; the caller calls free(). */
 static inline char *fixture_read(struct data_fixture *fixture, const char *name, size_t *out_count)
 {
-    FILE *file = fopen(fixture_path(fixture, name), "rb");
-    ck_assert_ptr_nonnull(file);
-    char *bytes = malloc((size_t)1 << 24);
-    ck_assert_ptr_nonnull(bytes);
-    *out_count = fread(bytes, 1, ((size_t)1 << 24) - 1, file);
-    bytes[*out_count] = '\0';
-    fclose(file);
+    char *bytes;
+    ck_assert_int_eq(file_read_all(fixture_path(fixture, name), (size_t)1 << 24, &bytes, out_count),
+                     GT_OK);
     return bytes;
 }
 

@@ -11,7 +11,7 @@ static struct log_capture capture;
 
 static inline void io_setup(void)
 {
-    io_folder_make(folder);
+    scratch_make(folder);
     io_path(path, folder, "file");
     ck_assert_int_eq(hostmem_create(&mem), GT_OK);
     log_capture_begin(&capture);
@@ -24,7 +24,7 @@ static inline void io_teardown(void)
     hostmem_counters_get(mem, &counters);
     ck_assert_uint_eq(counters.live_bytes, 0);
     hostmem_destroy(mem);
-    io_folder_remove(folder);
+    scratch_remove(folder);
 }
 
 #endif

@@ -25,6 +25,7 @@
 #include "io/checkpoint_save.h"
 #include "model/parameters.h"
 #include "tests/unit/log_capture.h"
+#include "tests/unit/scratch.h"
 #include "tests/unit/unit_main.h"
 
 #define IO_TENSORS_MAX 64
@@ -32,13 +33,6 @@
 #define IO_STAGING 16 /* floats: few, so that every tensor takes several pieces */
 
 /* ---- folders and files ---- */
-static inline void io_folder_make(char path[static FILE_PATH_MAX])
-{
-    const char *base = getenv("TMPDIR");
-    (void)snprintf(path, FILE_PATH_MAX, "%s/gpt-train-io-XXXXXX", base != NULL ? base : "/tmp");
-    ck_assert_ptr_nonnull(mkdtemp(path));
-}
-
 static inline void io_path(char out[static FILE_PATH_MAX], const char *folder, const char *name)
 {
     file_join(out, folder, name);
@@ -64,12 +58,6 @@ static inline void io_folder_empty(const char *folder)
     (void)closedir(dir);
 }
 
-static inline void io_folder_remove(const char *folder)
-{
-    io_folder_empty(folder);
-    ck_assert_int_eq(rmdir(folder), 0);
-}
-
 /* Returns the number of files of a folder whose name contains `part` ("" counts all). */
 static inline int io_folder_count(const char *folder, const char *part)
 {
@@ -81,14 +69,6 @@ static inline int io_folder_count(const char *folder, const char *part)
         count += entry->d_name[0] != '.' && strstr(entry->d_name, part) != NULL;
     (void)closedir(dir);
     return count;
-}
-
-static inline void io_file_write(const char *path, const void *bytes, size_t count)
-{
-    FILE *file = fopen(path, "wb");
-    ck_assert_ptr_nonnull(file);
-    ck_assert_uint_eq(fwrite(bytes, 1, count, file), count);
-    ck_assert_int_eq(fclose(file), 0);
 }
 
 static inline char *io_file_read(const char *path, size_t *out_count)
@@ -119,7 +99,7 @@ static inline void io_safetensors_write(const char *path, const char *header, si
     for (int i = 0; i < 8; i++)
         bytes[i] = (unsigned char)((uint64_t)length >> (8 * i) & 255u);
     memcpy(bytes + 8, header, length);
-    io_file_write(path, bytes, total);
+    scratch_write(path, bytes, total);
     free(bytes);
 }
 

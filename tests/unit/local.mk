@@ -10,6 +10,7 @@ tests_unit_libunit_a_SOURCES = tests/unit/unit_main.c tests/unit/unit_main.h \
 	tests/unit/io_case.h \
 	tests/unit/io_fixture.h \
 	tests/unit/log_capture.h \
+	tests/unit/scratch.h \
 	tests/unit/search_fixture.h
 UNIT_LIB += tests/unit/libunit.a
 

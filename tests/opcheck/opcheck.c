@@ -334,16 +334,17 @@ static int support(const struct options *options)
 
 static void threads_check(const struct options *options, struct suite *suite)
 {
+    struct op_choice choices[OP_KIND_COUNT * DTYPES_COUNT];
+    int32_t count = 0;
+    for (int kind = 0; kind < OP_KIND_COUNT; kind++)
+        for (int32_t i = 0; i < DTYPES_COUNT; i++)
+            if (op_selected(options, kind) && dtype_selected(options, dtypes[i]) &&
+                cases_count((enum op_kind)kind, dtypes[i]) > 0)
+                choices[count++] = (struct op_choice){(enum op_kind)kind, dtypes[i]};
     for (const struct backend_ops *const *ops = backend_registry(); *ops != NULL; ops++) {
         int32_t cases = 0, failed = 0;
-        for (int32_t choice = 0;
-             choice < OP_KIND_COUNT * DTYPES_COUNT && backend_selected(options, *ops); choice++) {
-            enum op_kind kind = (enum op_kind)(choice / DTYPES_COUNT);
-            enum dtype dtype = dtypes[choice % DTYPES_COUNT];
-            if (op_selected(options, (int)kind) && dtype_selected(options, dtype) &&
-                cases_count(kind, dtype) > 0)
-                failed += threads_run(*ops, kind, dtype, options->seed, &cases);
-        }
+        if (backend_selected(options, *ops))
+            failed = threads_run(*ops, choices, count, options->seed, &cases);
         suite->passed += cases - failed;
         suite->failed += failed;
     }

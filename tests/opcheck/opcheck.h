@@ -120,9 +120,13 @@ static inline int32_t case_index(struct case_range range, int32_t i)
 void suite_op(struct suite *suite, enum op_kind kind, enum dtype dtype, uint64_t seed,
               struct case_range range);
 
-/* threads.c: runs the largest cases of an op with 1, 2 and 3 threads, and compares the bytes.
- * Returns the number of cases that differ or fail, after a line for each; adds all to *cases. */
-int32_t threads_run(const struct backend_ops *ops, enum op_kind kind, enum dtype dtype,
+/* threads.c: runs the largest cases of ops with 1, 2 and 3 threads, and compares the bytes. Returns
+ * the number of cases that differ or fail, after a line for each; adds all to *cases. */
+struct op_choice {
+    enum op_kind kind;
+    enum dtype dtype;
+};
+int32_t threads_run(const struct backend_ops *ops, const struct op_choice *choices, int32_t count,
                     uint64_t seed, int32_t *cases);
 
 /* bench.c: measures the device's roofs, and one op against them. */

@@ -100,9 +100,12 @@ static enum gt_status keep_own(const struct config *config, enum config_key key,
         strcmp(change.is, change.was) == 0)
         return GT_OK;
     return FAIL(GT_USAGE,
-                ERROR_OTHER_SHAPE "%s: %s = %s cannot be resumed from %s, whose model has %s",
+                ERROR_OTHER_SHAPE "%s: %s = %s cannot be resumed from %s, whose model has %s%s",
                 CONFIG_ORIGIN_TEXT(&config->origin[key]), change.name, change.is, origin->source,
-                change.was);
+                change.was,
+                strncmp(change.name, "lora_", strlen("lora_")) != 0
+                    ? ""
+                    : "; for new adapters, gpt-export --format=hf first adds these to their model");
 }
 
 static enum gt_status read_member(struct config *config, const char *name, const json_t *json,

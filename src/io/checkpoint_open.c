@@ -398,6 +398,21 @@ static enum gt_status base_open(struct checkpoint *checkpoint)
     return GT_OK;
 }
 
+/* Sets `out` to a GGUF file in a folder.  Returns false if there is none. */
+static bool gguf_find(const char *folder, char out[static FILE_PATH_MAX])
+{
+    DIR *dir = NULL;
+    bool found = false;
+    for (const char *name; (name = file_next(folder, &dir, NULL)) != NULL;) {
+        const char *ending = strrchr(name, '.');
+        if (found || ending == NULL || strcmp(ending, ".gguf") != 0)
+            continue;
+        file_join(out, folder, name);
+        found = true;
+    }
+    return found;
+}
+
 enum gt_status checkpoint_open(const void *owner, const char *path, bool with_optimizer,
                                struct checkpoint **out)
 {
@@ -415,6 +430,11 @@ enum gt_status checkpoint_open(const void *owner, const char *path, bool with_op
             return FAIL(GT_DATA,
                         ERROR_NO_CHECKPOINT
                         "%s: holds no model itself, but checkpoints; name one of them, such as %s",
+                        path, earlier);
+        if (!with_optimizer && gguf_find(path, earlier))
+            return FAIL(GT_DATA,
+                        ERROR_NO_CHECKPOINT
+                        "%s: holds no checkpoint, but a model in GGUF, which is named itself: %s",
                         path, earlier);
         return FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: holds no checkpoint: %s%s%s", path,
                     with_optimizer ? CHECKPOINT_RECORD_NAME " is not there"

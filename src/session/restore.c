@@ -303,6 +303,9 @@ static enum gt_status tuning_prepare(struct hostmem *mem, struct config *config,
                                      const struct model_config *model)
 {
     const bool adapters = config->lora_rank > 0 || model->lora.rank > 0;
+    struct config_origin *alpha = &config->origin[CONFIG_KEY_lora_alpha];
+    if (model->lora.rank > 0 && alpha->source == NULL) /* no default replaces that of the file */
+        *alpha = (struct config_origin){.source = "the adapters", .checkpoint = true};
     bool tunes = adapters || known;
     if (config->eval_only)
         return GT_OK;

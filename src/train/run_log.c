@@ -142,8 +142,8 @@ static void folder_log(const struct trainer *t, bool stopped)
             "%" PRId64
             " later update%s not kept: always_save_checkpoint=False keeps the best model only.",
             since, since == 1 ? " is" : "s are");
-    if (t->runner.run.config->keep > 1 && t->course.lowest_iter >= 0 &&
-        t->course.lowest_iter < held)
+    if (t->runner.run.config->keep > 1 && t->course.lowest_iter > 0 &&
+        t->course.lowest_iter < t->course.evaluated_iter)
         log_result("The best, of iteration %" PRId64 ", is there too: --checkpoint=best.",
                    t->course.lowest_iter);
     const bool talks = conversation_is_data(&t->runner.feed, t->runner.tokenizer);

@@ -79,6 +79,7 @@ cp stdout begin
 check "three are kept" train 0 --out_dir=three --init_from=resume --max_iters=13 --learning_rate=3
 best=$(cat begin stdout | sed -n 's/^step \([1-9][0-9]*\):.*val loss \(.*\)/\2 \1/p' | sort -n | sed -n '1s/.* //p')
 check "the best is an early one" test "$best" -lt 8
+check "and is named at the end" grep -qx "The best, of iteration $best, is there too: --checkpoint=best." stdout
 check "and the best" is "$(kept three)" "checkpoint-00000$best checkpoint-000010 checkpoint-000012"
 for name in "$best" 10 12; do
     dir=three/checkpoint-$(printf %06d "$name")

@@ -197,6 +197,11 @@ def leaves():
             check(done.returncode == 2 and len(error_lines(done)) == 1, f"{field}={value}: {done.returncode} {done.stderr}")
             if field in ("use_dora", "rank_pattern", "modules_to_save", "bias", "peft_type", "layers_to_transform"):
                 check("merge_and_unload()" in done.stderr, f"{field}={value}: what to do: {done.stderr}")
+    changed({**config, "lora_alpha": 3})
+    done = run("alpha-of-the-file", "--init-from=./changed", "--lora_rank=4", "--backend=cpu")
+    check(done.returncode == 0 and read_json("alpha-of-the-file/trainer_state.json")["adapter"]["lora_alpha"] == 3, f"alpha of the file: {done.stderr}")
+    done = run("x", "--init_from=./changed", "--lora_rank=2", "--backend=cpu")
+    check(len(error_lines(done)) == 1 and "gpt-export --format=hf first adds these" in done.stderr, f"other adapters: {done.stderr}")
     for fields in ({"target_modules": ".*(q_proj|v_proj|up_proj|down_proj)"}, {"use_rslora": True, "lora_alpha": 4},
                    {"target_modules": ["self_attn.q_proj", "v_proj", "mlp.up_proj", "down_proj"], "layers_to_transform": [0, 1, 2]}):
         changed({**config, **fields})
@@ -231,7 +236,8 @@ def names_its_file():
     beside = {"base_model.model." + key: value for key, value in tensors_read("base/model.safetensors").items()}
     tensors_write("outputs/checkpoint-20/model.safetensors", {**beside, **names})
     write("outputs/checkpoint-5/adapter_model.bin", b"")
-    for folder, said in (("outputs", "such as ./outputs/checkpoint-20"), ("outputs/checkpoint-20", "adapters still beside it"),
+    write("ollama/model.gguf", b"GGUF")
+    for folder, said in (("ollama", "which is named itself: ./ollama/model.gguf"), ("outputs", "such as ./outputs/checkpoint-20"), ("outputs/checkpoint-20", "adapters still beside it"),
                          ("outputs/checkpoint-5", "AutoPeftModel")):
         done = run("x", f"--init_from=./{folder}", "--backend=cpu")
         check(done.returncode == 2 and said in done.stderr, f"{folder}: {done.stderr}")

@@ -115,7 +115,7 @@ bool hf_hub_holds(const char *name)
     return hf_hub_folder(hub) && file_is_folder(FILE_IN(hub, REPOSITORY_OF(name)));
 }
 
-enum gt_status hf_hub_find(const char *name, char out[static FILE_PATH_MAX])
+enum gt_status hf_hub_find(const char *name, const char *more, char out[static FILE_PATH_MAX])
 {
     char hub[FILE_PATH_MAX] = "~/.cache/huggingface/hub";
     const char *repository = REPOSITORY_OF(name);
@@ -130,8 +130,8 @@ enum gt_status hf_hub_find(const char *name, char out[static FILE_PATH_MAX])
             name, folder, folder, all.names);
     return FAIL(
         GT_DATA,
-        "%s: there is no such folder here, and no %s/%s; to download it: hf download %s --exclude 'original/*'",
-        name, hub, repository, name);
+        "%s: there is no such folder here, and no %s/%s; to download it: hf download %s --exclude 'original/*'%s",
+        name, hub, repository, name, more);
 }
 
 /* ---- vocabularies ---- */
@@ -249,6 +249,6 @@ enum gt_status tokenizer_find(const void *owner, const char *name, struct tokeni
     char folder[FILE_PATH_MAX];
     const bool is_repository = hf_hub_is_repository(name);
     if (is_repository)
-        TRY(hf_hub_find(name, folder));
+        TRY(hf_hub_find(name, "", folder));
     return tokenizer_import(owner, is_repository ? folder : name, out);
 }

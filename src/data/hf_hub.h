@@ -27,8 +27,8 @@ bool hf_hub_is_repository(const char *name);
 /* Returns true when the cache has a folder of the model OWNER/NAME, complete or not. */
 bool hf_hub_holds(const char *name);
 /* Sets `out` to the snapshot folder of the model OWNER/NAME.  Errors: GT_DATA with one line that
- * names the place searched and the command that downloads the model. */
-enum gt_status hf_hub_find(const char *name, char out[static FILE_PATH_MAX]);
+ * names the place searched and the command that downloads the model, and ends with `more`. */
+enum gt_status hf_hub_find(const char *name, const char *more, char out[static FILE_PATH_MAX]);
 
 /* Finds a ready-made vocabulary.  `name` is "gpt2", a path, or OWNER/NAME, a model in Hugging
  * Face's cache.  "gpt2" is searched for in $GPT_TRAIN_TOKENIZER_DIR, the Hugging Face cache, the

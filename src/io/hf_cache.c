@@ -83,7 +83,8 @@ enum gt_status hf_cache_model_find(const char *name, char out[static FILE_PATH_M
                         ? TEXT(FILE_PATH_MAX, " To download it as it is: hf download %s", name)
                         : "");
     if (repository)
-        return hf_hub_find(name, out);
+        return hf_hub_find(
+            name, "; its config.json alone, with --plan, tells whether it can be trained", out);
     (void)snprintf(out, FILE_PATH_MAX, "%s", name);
     return GT_OK;
 }

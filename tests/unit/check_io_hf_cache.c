@@ -118,11 +118,11 @@ TEST(no_reference)
     scratch_put("hub/models--Own--Tiny/snapshots/not a snapshot", "a", "");
     ck_assert(hf_hub_snapshot("hub", "models--Own--Tiny", out));
     ck_assert_str_eq(out, "hub/models--Own--Tiny/snapshots/0123abc");
-    ck_assert_int_eq(hf_hub_find("Own/Tiny", out), GT_OK);
+    ck_assert_int_eq(hf_hub_find("Own/Tiny", "", out), GT_OK);
 
     put_model("hub/models--Own--Tiny/snapshots/ff", "model.safetensors");
     ck_assert(!hf_hub_snapshot("hub", "models--Own--Tiny", out));
-    ck_assert_int_eq(hf_hub_find("Own/Tiny", out), GT_DATA);
+    ck_assert_int_eq(hf_hub_find("Own/Tiny", "", out), GT_DATA);
     ck_assert_msg(strstr(capture.text, "several snapshots") && strstr(capture.text, "0123abc") &&
                       strstr(capture.text, "ff"),
                   "%s", capture.text);

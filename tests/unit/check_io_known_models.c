@@ -50,6 +50,7 @@ static const struct {
     {"microsoft/Phi-4-mini-instruct", 3836021760},
     {"TinyLlama/TinyLlama-1.1B-Chat-v1.0", 1100048384},
     {"mistralai/Mistral-7B-v0.3", 7248023552},
+    {"mistralai/Mistral-Nemo-Instruct-2407", 12247782400},
 };
 
 TEST(known_models_have_their_parameters)

@@ -268,6 +268,16 @@ enum gt_status feed_micro_step(struct feed *feed, struct session *session, int64
 
 /* ---- evaluation ---- */
 
+/* Returns true if the evaluation takes each sample of the split once: it is to, or of packed
+ * conversations it would draw as many as there are. */
+static bool takes_each_once(const struct evaluation *evaluation, enum token_split split)
+{
+    const struct feed_part *part = &evaluation->feed->parts[evaluation->part];
+    return evaluation->samples == 0 ||
+           (part->source[split]->row > 0 &&
+            evaluation->samples >= sampler_window_count(part->evaluate_sampler[split], true));
+}
+
 static enum gt_status feed_evaluate(const struct evaluation *evaluation, enum token_split split,
                                     int64_t first, int64_t count)
 {
@@ -278,7 +288,7 @@ static enum gt_status feed_evaluate(const struct evaluation *evaluation, enum to
     assert(count > 0 && count <= io->batch && time == io->time);
     for (int64_t i = 0; i < count; i++) {
         struct sampler_window window = {.ignored = 0};
-        if (evaluation->samples == 0)
+        if (takes_each_once(evaluation, split))
             window = sampler_window_at(part->evaluate_sampler[split], true, first + i);
         else
             window.position = sampler_position_eval(part->evaluate_sampler[split], split,
@@ -345,7 +355,8 @@ enum gt_status evaluation_split_sum(const struct evaluation *evaluation, enum to
     const int64_t windows =
         sampler_window_count(feed->parts[evaluation->part].evaluate_sampler[split], true);
     const int64_t most = evaluation->windows > 0 ? min_i64(windows, evaluation->windows) : windows;
-    int64_t samples = evaluation->samples == 0 ? most : evaluation->samples;
+    const bool once = takes_each_once(evaluation, split);
+    int64_t samples = once ? most : evaluation->samples;
     const int64_t batch = session->model->options.choice.evaluate_batch,
                   start_ns = clock_monotonic_ns();
     const int32_t ranks = session->dist != NULL ? session->dist->ranks : 1;
@@ -365,8 +376,7 @@ enum gt_status evaluation_split_sum(const struct evaluation *evaluation, enum to
             sum.loss += all[2 * r];
             sum.targets += (int64_t)all[2 * r + 1];
         }
-        if (sum.targets == 0 && evaluation->samples > 0 && done >= samples &&
-            done < DRAWS_MAX * windows)
+        if (sum.targets == 0 && !once && done >= samples && done < DRAWS_MAX * windows)
             samples = done + ranks * batch;
         double each = (double)(clock_monotonic_ns() - start_ns) / 1e9 / (double)done;
         progress_show(evaluation->progress, what, min_i64(done, samples), samples, "",

@@ -271,6 +271,9 @@ def loss():
         check(f"training, micro-batch {micro}", abs(lines[0]["loss"] - wanted) <= 1e-5 * wanted, f"{lines[0]['loss']}, {wanted}")
         value = metrics(f"micro{micro}", "val_loss")[0]["val_loss"]
         check(f"evaluation, micro-batch {micro}", abs(value - wanted_val) <= 1e-5 * wanted_val, f"{value}, {wanted_val}")
+    train("drawn", "small", *words, "--eval_iters=9")
+    value = metrics("drawn", "val_loss")[0]["val_loss"]
+    check("as many rows as there are are each of them", abs(value - wanted_val) <= 1e-5 * wanted_val, f"{value}, {wanted_val}")
     lines = train("off", "shifted", *words)
     check("a mask that is off by one shows", abs(lines[0]["loss"] - wanted) > 1e-3 * wanted, f"{lines[0]['loss']}, {wanted}")
 

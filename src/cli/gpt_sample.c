@@ -16,6 +16,7 @@
 #include "cli/restart.h"
 #include "cli/sample_chat.h"
 #include "config/config_key.h"
+#include "data/chat.h"
 #include "data/hf_hub.h"
 #include "data/mixture.h"
 #include "data/stop_text.h"
@@ -430,6 +431,16 @@ static enum gt_status chat_open(struct sample *sample)
     return sample_chat_open(sample->mem, &spec, &sample->chat);
 }
 
+/* Notes that a model that was tuned on conversations goes on with a text as if it was any. */
+static void chat_note(const struct sample *sample)
+{
+    if (!sample->config->chat && chat_kind_learnt(sample->tokenizer) != CHAT_NONE &&
+        !config_key_was_set(sample->config, CONFIG_KEY_start) &&
+        !config_key_was_set(sample->config, CONFIG_KEY_prompt_file))
+        log_note("this model has a chat template: with --chat it answers, while text without it "
+                 "goes on beyond the end of an answer");
+}
+
 static enum gt_status samples_write(struct sample *sample)
 {
     const int64_t samples = sample->config->num_samples;
@@ -439,6 +450,7 @@ static enum gt_status samples_write(struct sample *sample)
     TRY(tokenizer_open(sample));
     TRY(tokenizer_check(sample));
     TRY(chat ? chat_open(sample) : prompt_read(sample));
+    chat_note(sample);
     TRY(model_open(sample));
     if (!chat)
         context_report(sample);

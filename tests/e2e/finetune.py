@@ -327,6 +327,9 @@ def journey():
         done = subprocess.run([GPT_SAMPLE, f"--out_dir=out-{name}", "--chat", "--max_new_tokens=8", "--backend=cpu"], input="what is 1?\nwhat is 2?\n",
                               check=False, capture_output=True, text=True)
         check(f"{name}: gpt-sample answers and ends", done.returncode == 0 and len(done.stdout) > 2, done.stderr)
+        done = subprocess.run([GPT_SAMPLE, f"--out_dir=out-{name}", "--num_samples=1", "--max_new_tokens=2", "--backend=cpu"],
+                              check=False, capture_output=True, text=True)
+        check(f"{name}: gpt-sample names --chat", "with --chat it answers" in done.stderr, done.stderr)
         done = run(f"--out_dir=out-{name}", "--format=gguf", f"{name}.gguf", program=GPT_EXPORT)
         check(f"{name}: gpt-export", done.returncode == 0, done.stderr)
         check(f"{name}: gpt-export says what it judged", "of the validation data, prompts and answers)" in done.stdout, done.stdout)

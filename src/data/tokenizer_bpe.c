@@ -262,7 +262,7 @@ enum gt_status tokenizer_pipeline_read(const json_t *root, const char *path,
 {
     const json_t *normalizer = json_object_get(root, "normalizer"),
                  *list = json_object_get(normalizer, "normalizers");
-    if (is_type(normalizer, "Sequence") && json_array_size(list) == 1)
+    if (is_type(normalizer, "Sequence") && json_array_size(list) < 2) /* NULL: it does nothing */
         normalizer = json_array_get(list, 0);
     *out = bpe_pipeline_of_gpt2;
     TRY(model_read(json_object_get(root, "model"), path, out));

@@ -154,7 +154,7 @@ class Plain:
 
     def __init__(self, name, root):
         self.split, self.cache = SPLITS[name], {}
-        self.nfc, self.ignores = root["normalizer"] is not None, root["model"].get("ignore_merges", False)
+        self.nfc, self.ignores = root["normalizer"] == {"type": "NFC"}, root["model"].get("ignore_merges", False)
         self.vocab = root["model"]["vocab"]
         pairs = [merge.split(" ") if isinstance(merge, str) else merge for merge in root["model"]["merges"]]
         self.ranks = {tuple(pair): rank for rank, pair in enumerate(pairs)}
@@ -261,6 +261,7 @@ def make(name):
         root["pre_tokenizer"] = split_step(r"\p{N}{1,3}")
         root["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = O200K if name == "o200k" else TEKKEN
     elif name == "llama3":
+        root["normalizer"] = {"type": "Sequence", "normalizers": []}
         root["added_tokens"] = added(count, True, "<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>")
         model["ignore_merges"], model["merges"] = True, [merge for i, merge in enumerate(merges) if i % 4 != 3]
         root["pre_tokenizer"] = split_step(r"\p{N}{1,3}")

@@ -2,8 +2,9 @@
  * mixtures.
  *
  * The checksums are those of the bytes that ggml_quantize_chunk() of ggml 0.20.2 (the wheel
- * libggml-python) writes for the same values.  These are multiples of powers of two, so that every
- * machine makes the same ones.
+ * libggml-python) writes for the same values, and of the numbers that gguf.quants.dequantize() of
+ * gguf 0.19 reads from them.  The values are multiples of powers of two, so that every machine
+ * makes the same ones.
  */
 #include "io/ggml_block.h"
 
@@ -45,29 +46,35 @@ static void values_make(void)
     }
 }
 
-TEST(has_the_bytes_of_the_reference)
-{
-    static const uint32_t wanted[GGML_TYPES] = {
-        [GGML_Q4_0] = 0x49887716, [GGML_Q5_0] = 0xcaff6a53, [GGML_Q5_1] = 0x73257313,
-        [GGML_Q8_0] = 0x6a8df50e, [GGML_Q4_K] = 0xed61e0b3, [GGML_Q5_K] = 0xdb652ea2,
-        [GGML_Q6_K] = 0xd0a4fae4,
-    };
-    values_make();
-    for (int type = GGML_Q4_0; type < GGML_TYPES; type++) {
-        ck_assert(ggml_encode((enum ggml_type)type, values, COUNT, bytes));
-        const size_t count = ggml_bytes((enum ggml_type)type, COUNT);
-        ck_assert_msg(file_crc32c(0, bytes, count) == wanted[type], "%s: %08" PRIx32,
-                      ggml_blocks[type].name, file_crc32c(0, bytes, count));
-        ck_assert(ggml_encode_parallel((enum ggml_type)type, values, COUNT, others, THREADS));
-        ck_assert(memcmp(bytes, others, count) == 0);
-    }
-}
-
 static void decode(enum ggml_type type, const unsigned char *in, size_t count, float *out)
 {
     const struct ggml_block *block = &ggml_blocks[type];
     for (size_t i = 0; i < count / block->values; i++)
         block->decode(in + i * block->bytes, out + i * block->values);
+}
+
+TEST(has_the_bytes_and_numbers_of_the_reference)
+{
+    static const struct {
+        uint32_t bytes, numbers;
+    } wanted[GGML_TYPES] = {
+        [GGML_Q4_0] = {0x49887716, 0x08b3fb9b}, [GGML_Q5_0] = {0xcaff6a53, 0xbb8cd46c},
+        [GGML_Q5_1] = {0x73257313, 0xda238b9a}, [GGML_Q8_0] = {0x6a8df50e, 0xc04c8e9f},
+        [GGML_Q4_K] = {0xed61e0b3, 0xe4d6b082}, [GGML_Q5_K] = {0xdb652ea2, 0x113cf622},
+        [GGML_Q6_K] = {0xd0a4fae4, 0xa569f54d},
+    };
+    values_make();
+    for (int type = GGML_Q4_0; type < GGML_TYPES; type++) {
+        ck_assert(ggml_encode((enum ggml_type)type, values, COUNT, bytes));
+        const size_t count = ggml_bytes((enum ggml_type)type, COUNT);
+        ck_assert_msg(file_crc32c(0, bytes, count) == wanted[type].bytes, "%s: %08" PRIx32,
+                      ggml_blocks[type].name, file_crc32c(0, bytes, count));
+        ck_assert(ggml_encode_parallel((enum ggml_type)type, values, COUNT, others, THREADS));
+        ck_assert(memcmp(bytes, others, count) == 0);
+        decode((enum ggml_type)type, bytes, COUNT, decoded);
+        ck_assert_msg(file_crc32c(0, decoded, sizeof decoded) == wanted[type].numbers, "%s",
+                      ggml_blocks[type].name);
+    }
 }
 
 TEST(decodes_near_the_values)

@@ -502,8 +502,10 @@ static bool system_add(struct reading *reading)
     if (text == NULL || has_one || json_array_size(reading->messages) == 0)
         return true;
     if (reading->template->system == CHAT_SYSTEM_REFUSED)
-        return refuse(reading, TEXT(96, "the template %s has no place for a system message",
-                                    reading->template->word));
+        return refuse(
+            reading,
+            TEXT(144, "the template %s has no place for a system message; begin the user's with it",
+                 reading->template->word));
     json_t *message = json_pack("{s:s, s:s, s:b}", "role", "system", "content", text, "counts", 0);
     return json_array_insert_new(reading->messages, 0, message) == 0;
 }
@@ -513,7 +515,7 @@ static const char *order_fault(const struct chat_template *template, enum chat_r
                                enum chat_role role, bool is_first)
 {
     if (role == CHAT_SYSTEM && template->system == CHAT_SYSTEM_REFUSED)
-        return "is a system message, for which the template has no place";
+        return "is a system message, for which the template has no place; begin the user's with it";
     if (role == CHAT_SYSTEM && !is_first && template->one_system)
         return "is a system message; this template allows one at the beginning only";
     if (!is_first && role == CHAT_ASSISTANT && before == CHAT_ASSISTANT)

@@ -303,7 +303,8 @@ TEST(families)
     struct chat_text text = ROOM(room);
     ck_assert(!render(CHAT_GEMMA, "{\"system\":\"s\",\"messages\":[" USER("q") "," ANSWER("a") "]}",
                       &text, reason));
-    ck_assert_str_eq(reason, "the template gemma has no place for a system message");
+    ck_assert_str_eq(
+        reason, "the template gemma has no place for a system message; begin the user's with it");
     ck_assert(!render(CHAT_GEMMA3, "{\"messages\":[" USER("q") "," USER("q") "]}", &text, reason));
     ck_assert_str_eq(
         reason,

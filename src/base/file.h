@@ -121,4 +121,10 @@ void file_remove_leftovers(const char *folder, bool is_locked);
 enum gt_status file_lock(const char *path, int *out_fd);
 void file_unlock(int fd);
 
+/* How a pointer of Git LFS begins, which a clone without it leaves in the place of a file, and what
+ * to say of it. */
+#define FILE_LFS_HEAD "version https://git-lfs"
+#define FILE_LFS_ADVICE \
+    "is a pointer of Git LFS, without the file: git lfs pull fetches it, or hf download the model"
+
 #endif

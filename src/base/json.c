@@ -45,7 +45,10 @@ enum gt_status json_parse(const char *text, size_t count, const char *source, js
 {
     json_error_t error;
     const enum gt_status status = json_load(text, count, JSON_REJECT_DUPLICATES, &error, out);
-    if (status == GT_DATA)
+    if (status == GT_DATA && count > strlen(FILE_LFS_HEAD) &&
+        memcmp(text, FILE_LFS_HEAD, strlen(FILE_LFS_HEAD)) == 0)
+        log_error("%s: " FILE_LFS_ADVICE, source);
+    else if (status == GT_DATA)
         log_error("%s: line %d, column %d: not valid JSON: %s", source, error.line, error.column,
                   error.text);
     return status;

@@ -23,6 +23,8 @@
 #include "model/parameters.h"
 
 #define CONFIG_BYTES_MAX ((size_t)4 << 20)
+#define CONVERT(class) \
+    "convert them with " class ".from_pretrained(IN).save_pretrained(OUT, safe_serialization=True)"
 #define HEAD_PIECE 2048 /* numbers compared at a time */
 #define RECORDS_MAX 6   /* records tried, in case a run saves faster than we open */
 
@@ -31,17 +33,21 @@
 static enum gt_status pickles_refuse(const char *folder)
 {
     static const struct {
-        const char *name, *class;
-    } files[] = {{"pytorch_model.bin", "transformers: AutoModelForCausalLM"},
-                 {"pytorch_model.bin.index.json", "transformers: AutoModelForCausalLM"},
-                 {"adapter_model.bin", "PEFT: AutoPeftModelForCausalLM"}};
+        const char *name, *way;
+    } files[] = {{"pytorch_model.bin", CONVERT("transformers: AutoModelForCausalLM")},
+                 {"pytorch_model.bin.index.json", CONVERT("transformers: AutoModelForCausalLM")},
+                 {"adapter_model.bin", CONVERT("PEFT: AutoPeftModelForCausalLM")},
+                 {"consolidated.00.pth", "take the model in Hugging Face's form: hf download "
+                                         "OWNER/NAME --exclude 'original/*'"},
+                 {"lit_model.pth",
+                  "litgpt convert_from_litgpt gives them Hugging Face's names, with "
+                  "which transformers saves the model"}};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         if (file_exists(FILE_IN(folder, files[i].name)))
             return FAIL(
                 GT_UNSUPPORTED,
-                "%s: %s: these weights are pickles, which can run code when they are read; convert them with "
-                "%s.from_pretrained(IN).save_pretrained(OUT, safe_serialization=True)",
-                folder, files[i].name, files[i].class);
+                "%s: %s: these weights are pickles, which can run code when they are read; %s",
+                folder, files[i].name, files[i].way);
     }
     return GT_OK;
 }

@@ -62,6 +62,8 @@ static enum gt_status header_length_read(struct opening *opening)
     TRY(file_read_at(file->fd, file->path, 0, bytes, sizeof bytes));
     memcpy(&length, bytes, sizeof length);
     const uint64_t left = file->size_bytes - LENGTH_BYTES;
+    if (memcmp(bytes, FILE_LFS_HEAD, sizeof bytes) == 0)
+        return FAIL(GT_DATA, "%s: " FILE_LFS_ADVICE, file->path);
     if (length > left && is_pickle(bytes))
         return FAIL(
             GT_UNSUPPORTED,

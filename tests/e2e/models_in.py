@@ -1004,6 +1004,13 @@ def bad_archives():
     shutil.copy("ckpt-True.pt", "bin/pytorch_model.bin")
     shutil.copy("plain/config.json", "bin/config.json")
     refused("pytorch_model.bin", "bin", "pytorch_model.bin")
+    for name, says in (("consolidated.00.pth", "hf download"), ("lit_model.pth", "convert_from_litgpt")):
+        write(f"of-{name}/{name}", b"PK\3\4")
+        refused(name, f"of-{name}", name, says)
+    for name in ("model.safetensors", "config.json"):
+        shutil.copytree("plain", f"pointer-{name}")
+        write(f"pointer-{name}/{name}", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+        refused("a pointer of Git LFS", f"pointer-{name}", name, "git lfs pull")
     write("meta.pkl", pickle.dumps({"vocab_size": 5}))
     refused("meta.pkl", "meta.pkl", "meta.pkl")
 

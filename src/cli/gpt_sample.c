@@ -437,8 +437,8 @@ static void chat_note(const struct sample *sample)
     if (!sample->config->chat && chat_kind_learnt(sample->tokenizer) != CHAT_NONE &&
         !config_key_was_set(sample->config, CONFIG_KEY_start) &&
         !config_key_was_set(sample->config, CONFIG_KEY_prompt_file))
-        log_note("this model has a chat template: with --chat it answers, while text without it "
-                 "goes on beyond the end of an answer");
+        log_note("this model has a chat template: add --chat to get answers; without it, the text "
+                 "continues beyond the end of an answer");
 }
 
 static enum gt_status samples_write(struct sample *sample)

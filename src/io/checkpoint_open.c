@@ -184,11 +184,12 @@ static enum gt_status adapters_refuse(const struct safetensors *file)
     for (size_t i = 0; i < file->count; i++)
         if (strstr(file->tensors[i].name, ".base_layer.") != NULL ||
             strstr(file->tensors[i].name, ".lora_A.") != NULL)
-            return FAIL(GT_UNSUPPORTED,
-                        "%s: tensor %s is that of a model with PEFT's adapters still beside it; "
-                        "model.save_pretrained(OUT) writes the adapters alone, and "
-                        "model.merge_and_unload().save_pretrained(OUT) the whole; both are read",
-                        safetensors_path(file, i), file->tensors[i].name);
+            return FAIL(
+                GT_UNSUPPORTED,
+                "%s: tensor %s belongs to a model that was saved together with its PEFT adapters; "
+                "save the adapters alone by model.save_pretrained(OUT), or the merged model "
+                "by model.merge_and_unload().save_pretrained(OUT)",
+                safetensors_path(file, i), file->tensors[i].name);
     return GT_OK;
 }
 
@@ -435,12 +436,12 @@ enum gt_status checkpoint_open(const void *owner, const char *path, bool with_op
         if (!with_optimizer && checkpoint_folder_of_trainer(path, earlier))
             return FAIL(GT_DATA,
                         ERROR_NO_CHECKPOINT
-                        "%s: holds no model itself, but checkpoints; name one of them, such as %s",
+                        "%s: holds no model, only checkpoints; name one of them, such as %s",
                         path, earlier);
         if (!with_optimizer && gguf_find(path, earlier))
             return FAIL(GT_DATA,
                         ERROR_NO_CHECKPOINT
-                        "%s: holds no checkpoint, but a model in GGUF, which is named itself: %s",
+                        "%s: holds no checkpoint, only a model in GGUF; name the file: %s",
                         path, earlier);
         return FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: holds no checkpoint: %s%s%s", path,
                     with_optimizer ? CHECKPOINT_RECORD_NAME " is not there"

@@ -436,8 +436,8 @@ static enum gt_status group_keys_add(const struct source *source, const json_t *
             continue;
         if (json_is_number(said) && json_number_value(said) != json_number_value(had[i].value))
             log_note(
-                "%s: the optimizer has %s=%g, with which nanoGPT would go on, though \"config\" "
-                "says %g: it is taken",
+                "%s: the optimizer's state has %s=%g, \"config\" has %g; the run continues with the "
+                "optimizer's, as nanoGPT does",
                 source->path, had[i].key, json_number_value(had[i].value), json_number_value(said));
         if (json_object_set(keys, had[i].key, had[i].value) != 0)
             return FAIL(GT_NO_MEMORY, "%s: out of memory for its configuration", source->path);

@@ -227,8 +227,8 @@ static enum gt_status epochs_set(struct config *config, const struct data_facts 
                  CONFIG_REAL_TEXT(config->epochs), facts->rows, config->block_size, each, updates,
                  updates == 1.0 ? "" : "s");
     if (facts->exist && each > facts->rows)
-        log_warning("an update has %" PRId64 " rows, and the data %" PRId64
-                    ": it repeats them; --batch_size=%" PRId64 " takes each once",
+        log_warning("an update has %" PRId64 " rows, but the data only %" PRId64
+                    ", so it repeats them; --batch_size=%" PRId64 " uses each once",
                     each, facts->rows,
                     max_i64(facts->rows / config->gradient_accumulation_steps, 1));
     if (!facts->exist)

@@ -155,7 +155,7 @@ def epochs():
                        "--batch_size=10", "--gradient_accumulation_steps=2", "--eval_iters=1")
     check("a new model", not differing(found, length(rows[0], 1, 20, 0.5)), found)
     done = run("--init_from=./base", "--lora_rank=4", "--dataset=chats", "--epochs=1", "--batch_size=500", "--plan", "--backend=cpu")
-    check("more rows an update than there are", f"an update has 500 rows, and the data {rows[0]}: it repeats them" in done.stderr, done.stderr)
+    check("more rows an update than there are", f"an update has 500 rows, but the data only {rows[0]}, so it repeats them" in done.stderr, done.stderr)
 
 
 def names():
@@ -329,7 +329,7 @@ def journey():
         check(f"{name}: gpt-sample answers and ends", done.returncode == 0 and len(done.stdout) > 2, done.stderr)
         done = subprocess.run([GPT_SAMPLE, f"--out_dir=out-{name}", "--num_samples=1", "--max_new_tokens=2", "--backend=cpu"],
                               check=False, capture_output=True, text=True)
-        check(f"{name}: gpt-sample names --chat", "with --chat it answers" in done.stderr, done.stderr)
+        check(f"{name}: gpt-sample names --chat", "add --chat to get answers" in done.stderr, done.stderr)
         done = run(f"--out_dir=out-{name}", "--format=gguf", f"{name}.gguf", program=GPT_EXPORT)
         check(f"{name}: gpt-export", done.returncode == 0, done.stderr)
         check(f"{name}: gpt-export says what it judged", "of the validation data, prompts and answers)" in done.stdout, done.stdout)

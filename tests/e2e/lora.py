@@ -237,7 +237,7 @@ def names_its_file():
     tensors_write("outputs/checkpoint-20/model.safetensors", {**beside, **names})
     write("outputs/checkpoint-5/adapter_model.bin", b"")
     write("ollama/model.gguf", b"GGUF")
-    for folder, said in (("ollama", "which is named itself: ./ollama/model.gguf"), ("outputs", "such as ./outputs/checkpoint-20"), ("outputs/checkpoint-20", "adapters still beside it"),
+    for folder, said in (("ollama", "name the file: ./ollama/model.gguf"), ("outputs", "such as ./outputs/checkpoint-20"), ("outputs/checkpoint-20", "saved together with its PEFT adapters"),
                          ("outputs/checkpoint-5", "AutoPeftModel")):
         done = run("x", f"--init_from=./{folder}", "--backend=cpu")
         check(done.returncode == 2 and said in done.stderr, f"{folder}: {done.stderr}")

@@ -45,7 +45,7 @@ typedef std::vector<size_t> branch_clock;
 struct CUevent_st {
     int64_t recorded = 0, done = 0; /* times */
     bool timing = false;
-    double at_ms = 0, engine_ms = 0;
+    double at_ms = 0;
     CUgraph_st *capture = nullptr; /* in which it was last recorded */
     branch_clock seen;
 };
@@ -76,10 +76,8 @@ struct CUstream_st {
     CUgraph_st *capture = nullptr;
     size_t branch = 0;     /* of the capture */
     bool computes = false; /* it has had a kernel */
-    double engine_ms = 0;  /* when its last item ended, on the clocks of the engines */
 };
 
-enum engine { ENGINE_COMPUTE, ENGINE_IN, ENGINE_OUT, ENGINES };
 enum copies { COPIES_LATE, COPIES_EARLY, COPIES_RANDOM };
 
 struct fake_device {
@@ -121,9 +119,8 @@ struct state {
     uint32_t random = 1;              /* for COPIES_RANDOM */
     bool advancing = false;           /* inside streams_advance() */
     std::set<cudaStream_t> replaying; /* streams of graphs' branches */
-    int engines = 2;                  /* 1: copies in and out share one */
+    int engines = 2;                  /* that copy */
     double link = 0;                  /* bytes per second each way; 0: copies take no time */
-    double engine_ms[ENGINES] = {};   /* when each engine is free */
     size_t pin_limit = SIZE_MAX, registered_bytes = 0;
     int64_t objects = 0;
     trigger fail, take;
@@ -526,26 +523,13 @@ static bool somebody_captures(void)
     return found;
 }
 
-/* Adds an item to the clock of its engine.  It begins when its stream and the engine are free. */
-static void engine_take(CUstream_st *stream, const struct queued *queued, double compute_ms)
+/* Adds what a copy takes to the time of its direction. */
+static void link_take(const struct queued *queued)
 {
     struct state *state = state_get();
-    const size_t bytes = queued->in_bytes + queued->out_bytes;
-    const enum engine engine = bytes == 0             ? ENGINE_COMPUTE
-                               : queued->in_bytes > 0 ? ENGINE_IN
-                                                      : ENGINE_OUT;
-    const double ms = bytes > 0 && state->link > 0 ? 1e3 * (double)bytes / state->link : compute_ms;
-    if (ms <= 0)
-        return;
-    stream->engine_ms = std::max(stream->engine_ms, state->engine_ms[engine]) + ms;
-    state->engine_ms[engine] = stream->engine_ms;
-    if (engine != ENGINE_COMPUTE && state->engines == 1)
-        state->engine_ms[ENGINE_IN] = state->engine_ms[ENGINE_OUT] = stream->engine_ms;
-    size_t *const busy[ENGINES] = {&state->count.compute_us, &state->count.in_us,
-                                   &state->count.out_us};
-    *busy[engine] += (size_t)(1e3 * ms + 0.5);
-    state->count.makespan_us =
-        std::max(state->count.makespan_us, (size_t)(1e3 * stream->engine_ms + 0.5));
+    const double us_per_byte = state->link > 0 ? 1e6 / state->link : 0;
+    state->count.in_us += (size_t)((double)queued->in_bytes * us_per_byte + 0.5);
+    state->count.out_us += (size_t)((double)queued->out_bytes * us_per_byte + 0.5);
 }
 
 /* The streams of the program and of graphs' branches; not the default one. */
@@ -559,21 +543,17 @@ static std::vector<CUstream_st *> streams_all(void)
 
 static void streams_advance(void);
 
-static void queued_run(CUstream_st *stream, struct queued *queued)
+static void queued_run(struct queued *queued)
 {
     struct state *state = state_get();
-    if (queued->wait) {
+    if (queued->wait)
         event_reach(queued->wait, queued->generation);
-        stream->engine_ms = std::max(stream->engine_ms, queued->wait->engine_ms);
-    }
-    const double begin_ms = now_ms();
     if (queued->work && state->sticky == cudaSuccess)
         queued->work();
-    engine_take(stream, queued, now_ms() - begin_ms);
+    link_take(queued);
     if (queued->record) {
         queued->record->done = std::max(queued->record->done, queued->generation);
         queued->record->at_ms = now_ms();
-        queued->record->engine_ms = stream->engine_ms;
     }
 }
 
@@ -581,7 +561,7 @@ static void first_run(CUstream_st *stream)
 {
     struct queued queued = std::move(stream->queue.front());
     stream->queue.pop_front();
-    queued_run(stream, &queued);
+    queued_run(&queued);
     streams_advance();
 }
 
@@ -978,6 +958,14 @@ cudaError_t cudaMemGetInfo(size_t *free_out, size_t *total)
     return cudaSuccess;
 }
 
+static cudaError_t pinned_count(size_t bytes)
+{
+    struct fake_cuda_counters *count = &state_get()->count;
+    count->pinned_bytes += bytes;
+    count->pinned_bytes_peak = std::max(count->pinned_bytes_peak, count->pinned_bytes);
+    return cudaSuccess;
+}
+
 cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned int)
 {
     CALL();
@@ -988,10 +976,7 @@ cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned int)
         return result_is(error);
     *pointer = memory_make(&state->pinned, bytes, 4096);
     REFUSE(!*pointer, cudaErrorMemoryAllocation);
-    state->count.pinned_bytes += bytes;
-    state->count.pinned_bytes_peak =
-        std::max(state->count.pinned_bytes_peak, state->count.pinned_bytes);
-    return cudaSuccess;
+    return pinned_count(bytes);
 }
 
 cudaError_t cudaFreeHost(void *pointer)
@@ -1015,10 +1000,7 @@ cudaError_t cudaHostRegister(void *pointer, size_t bytes, unsigned int)
            cudaErrorMemoryAllocation);
     state->pinned[(char *)pointer] = state->registered[(char *)pointer] = bytes;
     state->registered_bytes += bytes;
-    state->count.pinned_bytes += bytes;
-    state->count.pinned_bytes_peak =
-        std::max(state->count.pinned_bytes_peak, state->count.pinned_bytes);
-    return cudaSuccess;
+    return pinned_count(bytes);
 }
 
 cudaError_t cudaHostUnregister(void *pointer)
@@ -1054,19 +1036,6 @@ static bool copy_is_valid(const void *to, const void *from, size_t bytes, enum c
     }
 }
 
-/* Returns true when another stream has pending kernels, which a copy in this stream would overlap.
- */
-static bool another_computes(cudaStream_t stream)
-{
-    for (CUstream_st *other : state_get()->streams) {
-        for (const struct queued &queued : other->queue) {
-            if (other != stream && queued.kernel)
-                return true;
-        }
-    }
-    return false;
-}
-
 /* Copies from and to pageable host memory complete before the call returns. */
 static cudaError_t copy_enqueue(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                                 cudaStream_t stream)
@@ -1078,8 +1047,6 @@ static cudaError_t copy_enqueue(void *to, const void *from, size_t bytes, enum c
                                                         : nullptr;
     bool at_once = host && !memory_has(state->pinned, host, bytes);
     REFUSE(at_once && somebody_captures(), cudaErrorStreamCaptureUnsupported);
-    if (kind == cudaMemcpyHostToDevice && another_computes(stream))
-        state->count.copies_beside++;
     struct queued queued;
     queued.work = [to, from, bytes] { memcpy(to, from, bytes); };
     const bool to_device = memory_has(state->memory, to, bytes),

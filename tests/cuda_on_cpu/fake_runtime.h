@@ -22,8 +22,8 @@
  *                            stream without kernels as soon as its waits allow; "late": when
  *                            somebody waits; "random:SEED": at any time in between
  *   GT_CUDA_ON_CPU_PIN       the most bytes that cudaHostRegister pins.  Default: all
- *   GT_CUDA_ON_CPU_LINK      bytes per second between host and device, each way, on the engines'
- *                            clocks; copies take no time by default
+ *   GT_CUDA_ON_CPU_LINK      bytes per second between host and device, each way, for in_us and
+ *                            out_us; copies take no time by default
  *   GT_CUDA_ON_CPU_ENGINES   copy engines, 1 or 2.  Default: 2
  *   GT_CUDA_ON_CPU_REPORT    file that gets the counters as JSON when the process ends; "refused"
  *                            counts the calls after a sticky error
@@ -46,12 +46,11 @@
 #define FAKE_CONTEXT_BYTES ((size_t)200 << 20)
 #define FAKE_CUBLASLT_BYTES ((size_t)16 << 20)
 
-/* compute_us, in_us, out_us: how long each engine was busy on its own clock, and makespan_us when
- * the last one ended. calls: of all functions and kernels; allocations: of device memory, bytes as
- * requested; waits: for a stream, an event or the device, waits_after_replay those since the first
- * graph was launched; replayed: kernels and products that graphs enqueued; copies_beside: to the
- * device, enqueued while another stream had pending kernels; objects_alive: live allocations,
- * streams, events, graphs, handles and descriptors. */
+/* calls: of all functions and kernels; allocations: of device memory, bytes as requested; waits:
+ * for a stream, an event or the device, waits_after_replay those since the first graph was
+ * launched; replayed: kernels and products that graphs enqueued; in_us, out_us: how long copies
+ * from and to the host took; objects_alive: live allocations, streams, events, graphs, handles and
+ * descriptors. */
 #define FAKE_CUDA_COUNTERS      \
     COUNTER(calls)              \
     COUNTER(launches)           \
@@ -64,11 +63,8 @@
     COUNTER(waits)              \
     COUNTER(waits_after_replay) \
     COUNTER(replayed)           \
-    COUNTER(copies_beside)      \
-    COUNTER(compute_us)         \
     COUNTER(in_us)              \
     COUNTER(out_us)             \
-    COUNTER(makespan_us)        \
     COUNTER(objects_alive)
 #define COUNTER(name) size_t name;
 struct fake_cuda_counters {

@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 """Runs bench/run on one small case, and checks that its figures are consistent.  Times are not checked."""
 import os
-import subprocess
 import sys
 
-from checks import BUILD, SOURCE, check, end, patience, read_json
+from checks import BUILD, SOURCE, check, end, patience, ran, read_json
 
 BENCH = os.path.join(SOURCE, "bench", "run")
 
 
 def bench(*arguments):
-    return subprocess.run([sys.executable, "-B", BENCH, *arguments], capture_output=True, text=True, timeout=patience(300), check=False)
+    return ran(sys.executable, "-B", BENCH, *arguments, timeout=patience(300))
 
 
 def near(a, b):

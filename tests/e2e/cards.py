@@ -3,14 +3,14 @@
 
 Otherwise the harness does not use cards (GPT_TRAIN_BACKEND, tests/tools/run_test.sh): most scripts compare results of
 the cpu.  These compare a card's runs with each other and with PyTorch.  Their output is shown if they fail; their
-checks are added up.  Prints "checks: P passed, F failed, S skipped".
+checks are added up.
 """
 import os
 import re
 import subprocess
 import sys
 
-from checks import GPT_TRAIN, check, counts, end, patience, read_json, skip, write
+from checks import GPT_TRAIN, check, counts, end, patience, ran, read_json, skip, write
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SCRIPTS = ("bad_input.sh", "resume.sh", "sample.sh", "parity_torch.py")
@@ -31,7 +31,7 @@ def found():
 def script(name, backend):
     path = os.path.join(HERE, name)
     command = ["sh", path] if name.endswith(".sh") else [sys.executable, "-B", path]
-    done = subprocess.run(command, env=dict(os.environ, GPT_TRAIN_BACKEND=backend), capture_output=True, text=True, check=False)
+    done = ran(*command, env=dict(os.environ, GPT_TRAIN_BACKEND=backend))
     sums = COUNTS.findall(done.stdout)
     check(sums and (done.returncode in (0, 77)) == (sums[-1][1] == "0"), f"{name} on {backend} ended with {done.returncode}")
     if done.returncode not in (0, 77):

@@ -122,6 +122,21 @@ def opencl_device():
     return line
 
 
+# ---- programs ----
+
+def ran(*words, environment=None, **options):
+    """Runs a program, with these additions to the environment; returns the finished process, with its output as text."""
+    return subprocess.run(words, **{"check": False, "capture_output": True, "text": True, "timeout": 7200 if LONG else patience(300),
+                                    "env": {**os.environ, **(environment or {})}, **options})
+
+
+def run(*words, status=0, **options):
+    """The same; the program must end with this status."""
+    done = ran(*words, **options)
+    check(done.returncode == status, f"exit status {done.returncode}, not {status}: {words} {done.stderr[-600:]}")
+    return done
+
+
 # ---- files ----
 
 def read(path):
@@ -210,6 +225,36 @@ SMOLLM3 = ["--arch=smollm3", "--n_kv_head=1", "--head_dim=8", "--no_rope_layer_i
 QWEN3_5 = ["--arch=qwen3_5", "--n_kv_head=1", "--head_dim=8", "--full_attention_interval=2", "--linear_num_key_heads=1",
            "--linear_num_value_heads=2", "--linear_value_head_dim=6"]
 PHI = ["--arch=phi3", "--n_kv_head=1", "--head_dim=8", "--sliding_window=9", "--rope_scaling=longrope:8,1.25,1,1.5,2,3,4.5,6"]
+
+
+# ---- tokenizers and checksums ----
+
+def byte_letters():
+    """Returns the characters that stand for the bytes in the files of GPT-2's tokenizer."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in plain]
+    return [chr(byte) if byte in plain else chr(256 + others.index(byte)) for byte in range(256)]
+
+
+def merged(parts, ranks):
+    """Merges pairs of parts one by one: the lowest rank first, the leftmost among equals."""
+    parts = list(parts)
+    while len(parts) > 1:
+        rank, at = min((ranks.get(pair, 1 << 30), at) for at, pair in enumerate(zip(parts, parts[1:])))
+        if rank == 1 << 30:
+            break
+        parts[at:at + 2] = [parts[at] + parts[at + 1]]
+    return parts
+
+
+def crc32c(data):
+    """Returns the checksum by Castagnoli's polynomial, bit by bit."""
+    state = 0xffffffff
+    for byte in data:
+        state ^= byte
+        for _ in range(8):
+            state = state >> 1 ^ (0x82f63b78 if state & 1 else 0)
+    return state ^ 0xffffffff
 
 
 # ---- a small text ----

@@ -12,7 +12,6 @@
             left out
 With CHECK_LONG=1 up to 30 calls of each function find no memory, are refused, lose the device and hang.  The arguments
 "absent", "taken", "failing" and "nvml" select cases.
-Prints "checks: P passed, F failed, S skipped".
 """
 import json
 import os

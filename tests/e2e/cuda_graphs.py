@@ -10,8 +10,7 @@
   lagging   rare logging gives the same numbers as logging every update, and a run that diverges ends with the same line
   refused   each step of recording fails: one note, kernels are launched, the same bytes, no leak
   failing   a replay, or a kernel in it, fails: one line, exit status 1, the previous checkpoint
-A build with --enable-debug inspects every op and replays nothing: only bytes and messages are compared.  Prints
-"checks: P passed, F failed, S skipped".
+A build with --enable-debug inspects every op and replays nothing: only bytes and messages are compared.
 """
 import functools
 import re

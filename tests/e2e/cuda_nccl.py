@@ -9,7 +9,6 @@
   refused   another release on one rank, bytes that arrive changed: one line, and nothing stays behind
   faults    each of NCCL's functions fails, hangs or kills its rank, early and late: all ranks end in time with one line, and a
             resume has the bytes of one rank
-Prints "checks: P passed, F failed, S skipped".
 """
 import os
 import re

@@ -15,11 +15,10 @@ import glob
 import os
 import re
 import shutil
-import subprocess
 import sys
 
 import cuda_sass
-from checks import LONG, SOURCE, check, end, skip
+from checks import LONG, SOURCE, check, end, ran, skip
 
 ARCHS = ("75", "86", "89", "90", "120")
 COUNTED = ("86", "89", "90", "120")
@@ -105,10 +104,8 @@ def compiled(nvcc, nvdisasm, kernel, arch):
     """Returns ([(name, registers, spilled bytes, shared bytes)], {name: Code}) of one file; None when it does not
     compile."""
     out, virtual = f"{kernel}-{arch}.cubin", "80" if int(arch) >= 80 else arch
-    done = subprocess.run(
-        [nvcc, f"-gencode=arch=compute_{virtual},code=sm_{arch}", "-std=c++17", "-O3", "-Xptxas=-v", f"-I{SOURCE}/src",
-         f"-I{SOURCE}", "-cubin", source_of(kernel, arch), "-o", out], check=False, capture_output=True,
-        text=True)
+    done = ran(nvcc, f"-gencode=arch=compute_{virtual},code=sm_{arch}", "-std=c++17", "-O3", "-Xptxas=-v", f"-I{SOURCE}/src",
+               f"-I{SOURCE}", "-cubin", source_of(kernel, arch), "-o", out)
     if done.returncode != 0:
         print(done.stderr[-600:], file=sys.stderr)
         return None

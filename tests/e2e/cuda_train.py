@@ -13,7 +13,6 @@
   narrow    a nearly full card gets a suggestion that fits, with times if there is room to time products
   sample    gpt-sample writes the text that the cpu backend writes
   old card  before capability 8.0 bfloat16 becomes float16, with a note
-Prints "checks: P passed, F failed, S skipped".
 """
 import json
 import os

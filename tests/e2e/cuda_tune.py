@@ -12,7 +12,6 @@
             cache
   foreign   algorithms that are not offered are not used, with a note, and refused with --strict_resume; nonsense is an
             error
-Prints "checks: P passed, F failed, S skipped".
 """
 import os
 import re

@@ -9,14 +9,13 @@
   own        a profile file written by the user plans like the card it describes; bad ones end with one line and status
              2
   refusals   training, a wrong backend, an unknown name: one line, status 2, no files left
-No data and no device is needed.  Prints "checks: P passed, F failed, S skipped".
+No data and no device is needed.
 """
 
 import json
 import os
-import subprocess
 
-from checks import GPT_TRAIN, SOURCE, check, end, error_lines, has_backend, patience, read, write, write_json
+from checks import GPT_TRAIN, SOURCE, check, end, error_lines, has_backend, patience, ran, read, write, write_json
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -46,7 +45,7 @@ PUBLISHED = [
 
 
 def run(*arguments):
-    return subprocess.run([GPT_TRAIN, *arguments], capture_output=True, text=True, timeout=patience(120), check=False)
+    return ran(GPT_TRAIN, *arguments, timeout=patience(120))
 
 
 def plan_of(result):

@@ -17,9 +17,8 @@ import random
 import re
 import resource
 import shutil
-import subprocess
 
-from checks import GPT_EXPORT, GPT_PREPARE, GPT_TRAIN, check, end, error_lines, read, read_json, skip, write
+from checks import GPT_EXPORT, GPT_PREPARE, GPT_TRAIN, check, end, error_lines, ran, read, read_json, skip, write
 from gguf_file import Gguf
 
 # Reads [[template, messages], ...] and prints the results as JSON.  Ollama names the fields of a message so.
@@ -113,12 +112,8 @@ TRL = {"llama3": "meta-llama3", "llama3_1": "llama3.1", "llama3_2": "llama3.2", 
        "qwen3_instruct_2507": "qwen3-instruct", "qwen3_5_think": "qwen3.5", "qwen3_5_nothink": "qwen3.5-nothink", "gemma": "gemma", "gemma3": "gemma3"}
 
 
-def run(*arguments, **options):
-    return subprocess.run(arguments, capture_output=True, text=True, check=False, **options)
-
-
 def must(*arguments):
-    done = run(*arguments)
+    done = ran(*arguments)
     check(done.returncode == 0, "%s: %s" % (" ".join(arguments), done.stderr[-400:]))
     return done.stdout
 
@@ -236,7 +231,7 @@ def templates():
         skip("export_trl", "no TRL, which has copies of models' templates")
     given, wanted = cases_make(jinja2)
     write("main.go", GO)
-    done = run("go", "run", "main.go", input=json.dumps(given), env={**os.environ, "GO111MODULE": "off", "GOFLAGS": ""})
+    done = ran("go", "run", "main.go", input=json.dumps(given), env={**os.environ, "GO111MODULE": "off", "GOFLAGS": ""})
     check(done.returncode == 0, "go run: " + done.stderr[-500:])
     for messages, ours, theirs in zip(given, json.loads(done.stdout or "[]"), wanted):
         check(ours == theirs, "%s: Go prints %r, jinja2 %r" % (messages, ours, theirs))
@@ -329,7 +324,7 @@ def plain_text(ids, wanted):
 def bad():
     def refused(what, status, *arguments, **options):
         before = sorted(os.listdir("."))
-        done = run(GPT_EXPORT, "--format=ollama", *arguments, **options)
+        done = ran(GPT_EXPORT, "--format=ollama", *arguments, **options)
         check(done.returncode == status and len(error_lines(done)) == 1 and what in done.stderr, "%s: %d %s" % (arguments, done.returncode, done.stderr))
         check(sorted(os.listdir(".")) == before, "%s: left files" % (arguments,))
     refused("already exists", 2, "--out_dir=out-chatml", "My chatml")

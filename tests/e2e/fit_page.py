@@ -8,7 +8,7 @@
   long      100,000 pasted lines, good and bad, are answered or refused in seconds
   apart     one file that refers to no other, whose policy permits no request
 With CHECK_LONG=1 it makes emscripten's C library the first time, and tries 200 configurations instead of 3.  It needs
-emscripten and node; FIT_PAGE=FILE tests a page that exists, without emscripten.  Prints "checks: P passed, F failed, S skipped".
+emscripten and node; FIT_PAGE=FILE tests a page that exists, without emscripten.
 """
 import json
 import os

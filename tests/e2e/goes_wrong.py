@@ -13,7 +13,6 @@
   report    a device that fails gets the report that users paste: version, status, backend, plan, the keys that were set
   course    a validation loss outside expected_losses is reported once, if the settings are those of the file; the
             shipped configurations state five points
-Prints "checks: P passed, F failed, S skipped".
 """
 import glob
 import os
@@ -21,9 +20,9 @@ import random
 import re
 import shutil
 import struct
-import subprocess
 
-from checks import BUILD, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, SOURCE, check, end, make_tokens, opencl_device, read, read_json, skip, tensors_read, tensors_write, write
+from checks import (BUILD, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, SOURCE, check, end, make_tokens, opencl_device, ran, read,
+                    read_json, run, skip, tensors_read, tensors_write, write)
 
 FAULTY = os.path.join(BUILD, "tests", "reliability", "gpt-train-faulty")
 CUDA = os.path.join(BUILD, "tests", "cuda_on_cpu", "gpt-train-cuda")
@@ -35,10 +34,7 @@ NOISE, NOISE_AT = 64, 40000  # in bytes, of 60,000
 
 def train(out, *arguments, program=GPT_TRAIN, status=0, flags=TINY, **environment):
     """Returns the lines that it wrote to standard error."""
-    run = subprocess.run([program, *flags, f"--out_dir={out}", *arguments], check=False, capture_output=True, text=True,
-                         env={**os.environ, **environment})
-    check(run.returncode == status, f"exit status {run.returncode}, not {status}: {arguments} {run.stderr[-600:]}")
-    return run.stderr
+    return run(program, *flags, f"--out_dir={out}", *arguments, status=status, environment=environment).stderr
 
 
 def one_line(said, pattern, what):
@@ -122,16 +118,15 @@ def half():
     judged = [[GPT_TRAIN, "--eval_data=data/val.bin"], [GPT_TRAIN, *wide, "--eval_only=True"],
               [GPT_SAMPLE, "--tokenizer=bytes", "--start=a", "--max_new_tokens=3"]]
     for command in judged:
-        done = subprocess.run([*command, *flags, "--init_from=near"], check=False, capture_output=True, text=True)
+        done = ran(*command, *flags, "--init_from=near")
         check(done.returncode == 1 and done.stderr.count("error") == 1, f"{command}: {done.returncode} {done.stderr}")
         one_line(done.stderr, cause, str(command))
         for model, words in (("beyond", r"holds 100000 at \[0,0\], which float16 cannot hold \(at most 65504\); add --dtype=float32"),
                              ("broken", r"holds a value that is not finite, nan at \[0,0\]; the file is damaged")):
-            done = subprocess.run([*command, *flags, f"--init_from={model}"], check=False, capture_output=True, text=True)
+            done = ran(*command, *flags, f"--init_from={model}")
             check(done.returncode == 2 and done.stdout.count("loss") == 0, f"{command} {model}: {done.returncode} {done.stdout}")
             one_line(done.stderr, rf"error: {model}/model.safetensors: tensor \S+: {words}", f"{command} {model}")
-    done = subprocess.run([GPT_TRAIN, "--eval_data=data/val.bin", "--init_from=beyond", "--device=cpu"], check=False,
-                          capture_output=True, text=True)
+    done = ran(GPT_TRAIN, "--eval_data=data/val.bin", "--init_from=beyond", "--device=cpu")
     check(done.returncode == 0 and "nan" not in done.stdout, f"float32 holds it: {done.stdout} {done.stderr}")
     said = train("from-near", "--init_from=near", "--dtype=float16", "--max_iters=2", flags=wide, status=1)
     check("earlier update" not in said and "iter 0: the first value that is not finite" in said, f"from the start: {said[-600:]}")
@@ -143,7 +138,7 @@ def spike():
     noise = bytes(random.Random(7).choices(range(33, 127), k=NOISE))
     text = b"0123456789abcde\n" * 3750
     write("even.txt", text[:NOISE_AT] + noise + text[NOISE_AT + NOISE:])
-    done = subprocess.run([GPT_PREPARE, "--tokenizer=bytes", "--out-dir=even", "even.txt"], check=False, capture_output=True, text=True)
+    done = ran(GPT_PREPARE, "--tokenizer=bytes", "--out-dir=even", "even.txt")
     check(done.returncode == 0, done.stderr)
     # The noise is in the first, the second and a smaller last micro-step.
     one, smaller = ["--batch_size=4", "--gradient_accumulation_steps=1"], "--micro_batch=3"
@@ -211,8 +206,7 @@ def course():
         points = re.findall(r"^expected_losses = '([^']*)'$", read(name).decode(), re.M)
         if not os.path.basename(name).startswith(("own_text", "afternoon", "quickstart")):  # nothing is known about the text
             check(len(points) == 1 and len(points[0].split()) == 5, f"{name} states {points}")
-        done = subprocess.run([GPT_TRAIN, name, "--print_program", "--dataset=./data", "--vocab_size=256"], check=False,
-                              capture_output=True, text=True)
+        done = ran(GPT_TRAIN, name, "--print_program", "--dataset=./data", "--vocab_size=256")
         check(done.returncode == 0, f"{name}: {done.stderr}")
 
 

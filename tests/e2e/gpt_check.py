@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """bench/gpt-check on this machine without a card: the rows of a build pass, and end with the block to paste; programs that
 fail give FAIL and exit status 1; nothing stays behind; a bad option is refused.
-
-Prints "checks: P passed, F failed, S skipped".
 """
 import os
 import subprocess

@@ -4,8 +4,7 @@ PyTorch's sides are asked for what their names say (a stand-in answers), clocks 
 give FAIL and the rows after them run, rows end in time, what was carried is unpacked and used, an existing program is used as
 it is, the table's predictions are those of doc/cuda.md, usage is checked.
 
-Times and rates of a rehearsal mean nothing; rows that need a card are SKIP with a reason.  Prints "checks: P passed, F
-failed, S skipped".
+Times and rates of a rehearsal mean nothing; rows that need a card are SKIP with a reason.
 """
 import importlib.machinery
 import importlib.util
@@ -13,12 +12,11 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import time
 import zipfile
 
-from checks import BUILD, LONG, SOURCE, check, read, read_json, skip, write
+from checks import BUILD, LONG, SOURCE, check, ran, read, read_json, skip, write
 from cuda_common import FOLDER, end_emulated
 
 PROGRAM, GPT_CHECK = (os.path.join(SOURCE, "bench", name) for name in ("gpu-check", "gpt-check"))
@@ -27,8 +25,7 @@ ONLY = "devices,graphs,memcheck,racecheck,initcheck,synccheck,story,offload,two 
 
 
 def gpu_check(*arguments, work=".", program=PROGRAM, **environment):
-    done = subprocess.run([sys.executable, program, *arguments], cwd=work, check=False, capture_output=True, text=True,
-                          env={**os.environ, **environment}, timeout=900)
+    done = ran(sys.executable, program, *arguments, environment=environment, timeout=900, cwd=work)
     kind = next((word[2:] for word in arguments if word in ("--speed", "--quick")), "check")
     path, found = os.path.join(work, f"gpu-{kind}.json"), None
     if os.path.exists(path):

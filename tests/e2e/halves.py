@@ -8,7 +8,6 @@
             and the previous checkpoint still loads
   poison    a checkpoint with a NaN is refused, naming the tensor
   memory    the process takes no more than the plan and the stated headroom: nothing is upcast as a whole
-Prints "checks: P passed, F failed, S skipped".
 """
 
 import json
@@ -16,10 +15,9 @@ import os
 import re
 import shutil
 import struct
-import subprocess
 
-from checks import (GPT_TRAIN, LONG, check, end, error_lines, files, is_instrumented, make_tokens, metrics, read_json, skip, some,
-                    tensors_read, tensors_write)
+from checks import (GPT_TRAIN, LONG, check, end, error_lines, files, is_instrumented, make_tokens, metrics, read_json, run, skip,
+                    some, tensors_read, tensors_write)
 
 TINY = ["--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=32", "--batch_size=4", "--vocab_size=96",
         "--gradient_accumulation_steps=2", "--eval_iters=4", "--warmup_iters=5", "--bias=True", "--threads=1"]
@@ -27,10 +25,7 @@ DTYPES = ("bfloat16", "float16")
 
 
 def train(out, *arguments, status=0):
-    run = subprocess.run([GPT_TRAIN, "--dataset=./data", f"--out_dir={out}", *TINY, *arguments], check=False,
-                         capture_output=True, text=True)
-    check(run.returncode == status, f"exit status {run.returncode}, not {status}: {arguments} {run.stderr[-600:]}")
-    return run
+    return run(GPT_TRAIN, "--dataset=./data", f"--out_dir={out}", *TINY, *arguments, status=status)
 
 
 def course():

@@ -11,16 +11,11 @@ import os
 import random
 import re
 import struct
-import subprocess
 
-from checks import GPT_PREPARE, GPT_TRAIN, check_named as check, end, error_lines, read, read_json, tensors_read, write
+from checks import GPT_PREPARE, GPT_TRAIN, check_named as check, end, error_lines, ran, read, read_json, tensors_read, write
 
 T, C, L, H = 8, 12, 2, 2
 TOLERANCE = 1e-5
-
-
-def run(*arguments):
-    return subprocess.run(arguments, capture_output=True, text=True, check=False)
 
 
 # ---- the reference ----
@@ -100,7 +95,7 @@ def judged(text):
 
 
 def judge(*arguments):
-    return run(GPT_TRAIN, "--init_from=resume", "--out_dir=run", "--threads=1", *arguments)
+    return ran(GPT_TRAIN, "--init_from=resume", "--out_dir=run", "--threads=1", *arguments)
 
 
 def write_ids(path, ids):
@@ -232,10 +227,10 @@ def bad_files(vocab):
 def main():
     dice = random.Random(5)
     write("text.txt", "".join(dice.choice("abcdefgh .,\u00e4\u20ac") for _ in range(2000)))
-    done = run(GPT_PREPARE, "--tokenizer=chars", "--out-dir=data", "text.txt")
+    done = ran(GPT_PREPARE, "--tokenizer=chars", "--out-dir=data", "text.txt")
     check("the data", done.returncode == 0, done.stderr)
     vocabulary = read_json("data/gpt_tokenizer.json")["vocabulary"]
-    done = run(GPT_TRAIN, "--dataset=./data", "--out_dir=run", f"--n_layer={L}", f"--n_head={H}", f"--n_embd={C}",
+    done = ran(GPT_TRAIN, "--dataset=./data", "--out_dir=run", f"--n_layer={L}", f"--n_head={H}", f"--n_embd={C}",
                f"--block_size={T}", "--bias=True", "--batch_size=4", "--gradient_accumulation_steps=1",
                "--eval_iters=1", "--max_iters=60", "--learning_rate=0.02", "--warmup_iters=0", "--threads=1",
                "--lr_decay_iters=60")

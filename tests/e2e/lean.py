@@ -8,14 +8,12 @@
   convert   another format is refused with a hint, converted on request, and goes on learning; values are preserved
   refused   formats without bfloat16, Muon with 8 bits, another optimizer, all with one line and exit status 2
   weights   a lean checkpoint opens as weights
-Prints "checks: P passed, F failed, S skipped".
 """
 
 import json
 import os
-import subprocess
 
-from checks import GPT_TRAIN, LONG, check, end, error_lines, files, make_tokens, metrics, some, tensors_read
+from checks import GPT_TRAIN, LONG, check, end, error_lines, files, make_tokens, metrics, run, some, tensors_read
 
 DATA = "--dataset=./data"
 TINY = ["--n_layer=2", "--n_head=2", "--n_embd=48", "--block_size=32", "--batch_size=4", "--vocab_size=96",
@@ -32,12 +30,6 @@ SHAPE_124M = ["--n_layer=12", "--n_head=12", "--n_embd=768", "--block_size=1024"
               "--gradient_accumulation_steps=1"]
 SHAPE_350M = ["--n_layer=24", "--n_head=16", "--n_embd=1024"] + SHAPE_124M[3:]
 SHAPE_1558M = ["--n_layer=48", "--n_head=25", "--n_embd=1600"] + SHAPE_124M[3:]
-
-
-def run(*arguments, status=0):
-    result = subprocess.run(arguments, check=False, capture_output=True, text=True)
-    check(result.returncode == status, f"exit status {result.returncode}, not {status}: {arguments} {result.stderr[-600:]}")
-    return result
 
 
 def refused(text, *arguments):

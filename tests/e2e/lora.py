@@ -9,7 +9,6 @@
             and give the same losses and text
   refused   what cannot be: one line, exit status 2
   plans     Qwen2.5-7B and Llama 3.1 8B fit a card of 12 GB and half of 32 GB of host memory, by the search alone
-Prints "checks: P passed, F failed, S skipped".
 """
 import array
 import json
@@ -18,8 +17,8 @@ import random
 import shutil
 import subprocess
 
-from checks import (GPT_EXPORT, GPT_SAMPLE, GPT_TRAIN, check, drawn_tensor, end, error_lines, files, metrics, opencl_device, read, read_json,
-                    small_llama, some, tensors_read, tensors_write, write, write_json)
+from checks import (GPT_EXPORT, GPT_SAMPLE, GPT_TRAIN, check, drawn_tensor, end, error_lines, files, metrics, opencl_device, ran,
+                    read, read_json, small_llama, some, tensors_read, tensors_write, write, write_json)
 from gguf_file import Gguf
 from cuda_common import GPT_TRAIN_CUDA
 
@@ -45,7 +44,7 @@ def begin():
 
 
 def run(out, *arguments, program=GPT_TRAIN, env=None):
-    return subprocess.run([program, f"--out_dir={out}", *DATA, *arguments], check=False, capture_output=True, text=True, env=env)
+    return ran(program, f"--out_dir={out}", *DATA, *arguments, env=env)
 
 
 def train(out, *arguments, program=GPT_TRAIN, env=None):
@@ -116,7 +115,7 @@ def resumes():
 
 
 def export(source, form, out, *arguments):
-    return subprocess.run([GPT_EXPORT, f"--out_dir={source}", f"--format={form}", *arguments, out], check=False, capture_output=True, text=True)
+    return ran(GPT_EXPORT, f"--out_dir={source}", f"--format={form}", *arguments, out)
 
 
 def added(layer, scale):
@@ -268,8 +267,7 @@ def plans():
     wide = ["--lora_rank=16", "--block_size=1024", "--batch_size=1", "--gradient_accumulation_steps=8", "--dtype=bfloat16", "--tie_embeddings=False"]
     for shape in ("--arch=qwen2 --n_layer=28 --n_head=28 --n_kv_head=4 --n_embd=3584 --n_inner=18944 --vocab_size=152064",
                   "--arch=llama --n_layer=32 --n_head=32 --n_kv_head=8 --n_embd=4096 --n_inner=14336 --vocab_size=128256"):
-        done = subprocess.run([GPT_TRAIN, *shape.split(), *wide, "--device_profile=rtx3060-12g", "--host_budget=16GiB", "--plan=json"],
-                              check=False, capture_output=True, text=True)
+        done = ran(GPT_TRAIN, *shape.split(), *wide, "--device_profile=rtx3060-12g", "--host_budget=16GiB", "--plan=json")
         check(done.returncode == 0, f"{shape}: {done.stderr[-300:]}")
         plan = json.loads(done.stdout)
         check(plan["bytes"]["fits"] and 0 < plan["bytes"]["host_arena"] <= 16 << 30, f"{shape}: {plan['bytes']}")

@@ -6,7 +6,7 @@
   baseline  peak RSS minus the plan is the same for any batch: within max(4 MiB, 1 %) over batch 1 to 16
   refusal   a model that cannot fit the budget ends with exit status 3 within a second of a processor, and takes no memory
 The model of `baseline` has 4 layers of 128 channels and 20,000 tokens; GPT_TRAIN_MEMORY_124M=1 takes GPT-2 124M (about 2
-minutes), for published figures.  Prints "checks: P passed, F failed, S skipped".
+minutes), for published figures.
 """
 
 import json
@@ -14,7 +14,7 @@ import os
 import shutil
 import subprocess
 
-from checks import GPT_TRAIN, LONG, check, end, is_instrumented, metrics, patience, skip, write
+from checks import GPT_TRAIN, LONG, check, end, is_instrumented, metrics, patience, ran, skip, write
 
 MIB = 1 << 20
 STEPS = 110 if LONG else 60
@@ -127,7 +127,7 @@ def refusal():
         check(len(errors) == 1 and "memory_budget allows 1.00 GiB" in errors[0], f"refusal of batch {batch}: {error!r}")
         check(text == "", f"refusal of batch {batch}: printed {text!r}")
         check(not os.path.exists(os.path.join(out, "metrics.jsonl")), f"refusal of batch {batch}: metrics were begun")
-        planned = subprocess.run([GPT_TRAIN] + arguments + ["--plan"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        planned = ran(GPT_TRAIN, *arguments, "--plan")
         check(planned.returncode == 3, f"plan of batch {batch}: {planned.returncode} {planned.stderr}")
         print(f"refusal of batch {batch}: {1e3 * seconds:.0f} ms, {peak / MIB:.1f} MiB")
 

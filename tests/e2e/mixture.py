@@ -10,7 +10,7 @@
   refused    bad lists, missing folders, data of another tokenizer
   spellings  one folder with two names; a file for a folder; ~
   of_another_kind  token files that are none
-Needs GPT_PREPARE, GPT_TRAIN, GPT_SAMPLE, GPT_EXPORT.  Prints "checks: P passed, F failed, S skipped".
+Needs GPT_PREPARE, GPT_TRAIN, GPT_SAMPLE, GPT_EXPORT.
 """
 
 import json
@@ -20,19 +20,15 @@ import struct
 import subprocess
 
 from checks import (GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check_named as check, end, error_lines, files, make_text,
-                    metrics, patience, read, skip, write)
+                    metrics, ran, read, skip, write)
 
 TINY = ["--n_layer=1", "--n_head=2", "--n_embd=16", "--block_size=16", "--gradient_accumulation_steps=1", "--threads=1",
         "--dtype=float32", "--eval_iters=2", "--log_interval=1", "--warmup_iters=0"]
 STILL = ["--learning_rate=1e-30", "--min_lr=0", "--weight_decay=0"]
 
 
-def run(program, *words):
-    return subprocess.run([program, *words], check=False, capture_output=True, text=True, timeout=patience(120))
-
-
 def train(out, data, *words, status=0):
-    done = run(GPT_TRAIN, f"--dataset={data}", f"--out_dir={out}", *TINY, *words)
+    done = ran(GPT_TRAIN, f"--dataset={data}", f"--out_dir={out}", *TINY, *words)
     check(f"gpt-train {out} {data}", done.returncode == status, done.stderr)
     return done
 
@@ -44,12 +40,12 @@ def begin():
             write(f"data/same{token}/{split}.bin", struct.pack("<H", token) * 400)
     text = read(make_text("old.txt")).decode()
     write("mine.txt", text[::-1])
-    run(GPT_PREPARE, "--tokenizer=train", "--vocab-size=300", "--out-dir=data/old", "old.txt")
-    run(GPT_PREPARE, "--tokenizer=data/old", "--out-dir=data/mine", "mine.txt")
-    run(GPT_PREPARE, "--tokenizer=chars", "--out-dir=data/other", "mine.txt")
-    run(GPT_PREPARE, "--chat=chatml", "--tokenizer=train", "--vocab-size=300", "--block-size=16", "--val-fraction=0", "--out-dir=data/chat",
+    ran(GPT_PREPARE, "--tokenizer=train", "--vocab-size=300", "--out-dir=data/old", "old.txt")
+    ran(GPT_PREPARE, "--tokenizer=data/old", "--out-dir=data/mine", "mine.txt")
+    ran(GPT_PREPARE, "--tokenizer=chars", "--out-dir=data/other", "mine.txt")
+    ran(GPT_PREPARE, "--chat=chatml", "--tokenizer=train", "--vocab-size=300", "--block-size=16", "--val-fraction=0", "--out-dir=data/chat",
         write("chat.jsonl", json.dumps({"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": "abc"}]})))
-    run(GPT_PREPARE, "--tokenizer=data/chat", "--out-dir=data/plain", "old.txt")
+    ran(GPT_PREPARE, "--tokenizer=data/chat", "--out-dir=data/plain", "old.txt")
 
 
 def loss(out):
@@ -163,13 +159,13 @@ def chat():
 
 
 def answered():
-    done = run(GPT_TRAIN, "--dataset=old:0.6,plain:0.4", "--plan", *TINY)
+    done = ran(GPT_TRAIN, "--dataset=old:0.6,plain:0.4", "--plan", *TINY)
     check("--plan refuses what training refuses", done.returncode == 2, done.stderr)
-    done = run(GPT_TRAIN, "--dataset=chat:0.6,plain:0.4", "--plan", *TINY)
+    done = ran(GPT_TRAIN, "--dataset=chat:0.6,plain:0.4", "--plan", *TINY)
     check("--plan", done.returncode == 0 and "fits" in done.stdout, done.stdout + done.stderr)
-    done = run(GPT_SAMPLE, "--out_dir=both", "--max_new_tokens=4", "--num_samples=1")
+    done = ran(GPT_SAMPLE, "--out_dir=both", "--max_new_tokens=4", "--num_samples=1")
     check("gpt-sample", done.returncode == 0, done.stderr)
-    done = run(GPT_EXPORT, "--out_dir=both", "--format=hf", "exported")
+    done = ran(GPT_EXPORT, "--out_dir=both", "--format=hf", "exported")
     check("gpt-export", done.returncode == 0 and "plain:1,chat:1" in read("exported/README.md").decode(), done.stderr)
 
 
@@ -200,12 +196,12 @@ def spellings():
     check("a text", done.stderr.endswith("gpt-prepare old.txt\n"), done.stderr)
     os.environ["HOME"] = home = os.path.abspath("home")
     os.makedirs(home)
-    run(GPT_PREPARE, "--tokenizer=~/../data/old", "--out-dir=~/prepared", "old.txt")
+    ran(GPT_PREPARE, "--tokenizer=~/../data/old", "--out-dir=~/prepared", "old.txt")
     check("gpt-prepare writes to ~", os.path.exists("home/prepared/train.bin") and not os.path.exists("~"))
     train("~/run", "~/prepared:1,old:1", "--max_iters=0", "--batch_size=2")
     check("gpt-train reads from ~ and writes to it", os.path.exists("home/run/model.safetensors") and not os.path.exists("~"))
     train("~/next", "~/prepared", "--init_from=~/run", "--max_iters=0", "--batch_size=2")
-    done = run(GPT_EXPORT, "--out_dir=~/next", "--format=hf", "exported-from-home")
+    done = ran(GPT_EXPORT, "--out_dir=~/next", "--format=hf", "exported-from-home")
     check("gpt-export reads from ~", done.returncode == 0, done.stderr)
     write("config.py", "out_dir = '~/of-a-file'\n")
     train("~/of-a-file", "~/prepared", "config.py", "--max_iters=0", "--batch_size=2")
@@ -227,7 +223,7 @@ def of_another_kind():
         skip("token_kind_numpy", "no NumPy for python3")
         return
     for split in ("train", "val"):
-        done = run(GPT_TRAIN, "--dataset=wide", "--out_dir=none", *TINY, *words)
+        done = ran(GPT_TRAIN, "--dataset=wide", "--out_dir=none", *TINY, *words)
         check(split, f"data/wide/{split}.bin" in done.stderr, done.stderr)
         subprocess.run("python3 -c" + done.stderr.split("python3 -c")[1], shell=True, check=False)
     train("wide", "wide", *words)

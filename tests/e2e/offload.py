@@ -18,7 +18,6 @@
   refused   each budget that cannot be: one line, exit status 2 or 3, and the last
             checkpoint stays whole; one line says what a typed offload does not move
   plans     GPT-2 XL with fp32 masters and moments fits a 12 GB card by the plan alone; a larger host_budget is never slower
-Prints "checks: P passed, F failed, S skipped".
 """
 import json
 import os
@@ -26,7 +25,8 @@ import re
 import shutil
 import subprocess
 
-from checks import GEMMA, GPT_TRAIN, GRANITE, PHI, QWEN3_5, SMOLLM3, check, end, files, make_tokens, metrics, opencl_device, preloadable, read, skip, some, write, write_json
+from checks import (GEMMA, GPT_TRAIN, GRANITE, PHI, QWEN3_5, SMOLLM3, check, end, files, make_tokens, metrics, opencl_device,
+                    preloadable, ran, read, skip, some, write, write_json)
 from cuda_common import DATA, GPT_TRAIN_CUDA, TINY, checkpoint, good, train
 
 GIB = 1 << 30
@@ -95,7 +95,7 @@ def slices_equal():
 
 
 def plan(*arguments, status=0, program=GPT_TRAIN):
-    done = subprocess.run([program, *arguments, "--plan=json"], check=False, capture_output=True, text=True)
+    done = ran(program, *arguments, "--plan=json")
     check(done.returncode == status, f"exit status {done.returncode}, not {status}: {arguments} {done.stderr[-500:]}")
     return json.loads(done.stdout)
 
@@ -189,9 +189,9 @@ def link():
     for seconds, ways in zip(adds, (1, 2, 2)):
         check(abs(seconds - ways * one_way) <= 0.05 * seconds, f"12 bytes a parameter take {one_way} s each way: {adds}")
     states = [GPT_TRAIN, "--dataset=none", "--device_profile=rtx3060-12g", "--offload=states"]
-    done = subprocess.run([*states, "--plan"], capture_output=True, text=True)
+    done = ran(*states, "--plan")
     check(done.returncode == 0 and "assumes that up to 16.00 GiB of host memory" in done.stderr, f"a profile's host memory: {done.stderr}")
-    done = subprocess.run([*states, "--plan=svg", "--host_budget=1MiB"], capture_output=True, text=True, timeout=60)
+    done = ran(*states, "--plan=svg", "--host_budget=1MiB", timeout=60)
     check(done.returncode == 3, f"the picture of what no budget of the card makes fit: {done.returncode}, {done.stderr}")
 
 
@@ -310,7 +310,7 @@ def plans():
     check(small["host_categories"]["activations"] > 0, f"no block's input moves: {small['host_categories']}")
     check(sum(small["host_categories"].values()) == small["bytes"]["host_arena"], "the host's categories are not its arena")
     check(small["search"]["time_ratio_modelled"] >= seconds[0], f"a smaller memory_budget is faster: {small['search']}")
-    drawn = subprocess.run([GPT_TRAIN, *xl, f"--host_budget={budgets[0]}GiB", "--plan=svg"], check=False, capture_output=True, text=True).stdout
+    drawn = ran(GPT_TRAIN, *xl, f"--host_budget={budgets[0]}GiB", "--plan=svg").stdout
     check(f"host memory {arenas[0] / GIB:.2f} GiB" in drawn and "wte.weight.master\n" in drawn, "the picture lacks the host's memory")
     text = " ".join(subprocess.run([GPT_TRAIN, *xl, f"--host_budget={budgets[0]}GiB", "--plan"], check=True, capture_output=True, text=True).stdout.split())
     adds = float(re.search(r"which adds ([\d.]+) ms to each update", text)[1]) / 1e3

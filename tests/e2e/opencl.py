@@ -17,17 +17,15 @@
             not given to the driver; only the user can access the folder
   limit     POCL_MEMORY_LIMIT=1: the arena is planned in segments that the device allows, the requested memory is the
             plan, and a model that cannot fit ends with exit status 3
-Prints "checks: P passed, F failed, S skipped".
 """
 
 import ctypes.util
 import json
 import os
 import stat
-import subprocess
 
-from checks import (GPT_TRAIN, LONG, check, end, error_lines, files, is_instrumented, make_tokens, metrics, opencl_device, opencl_library,
-                    skip, some, write)
+from checks import (GPT_TRAIN, LONG, check, end, error_lines, files, is_instrumented, make_tokens, metrics, opencl_device,
+                    opencl_library, ran, run, skip, some, write)
 
 FAKE = "tests/e2e/opencl_fake.c"
 # Kernels that are not optimised (tests/tools/run_test.sh) take a second for each step of twice this size.
@@ -40,11 +38,8 @@ HALF_BOUND = 0.1     # as in halves.py
 
 def gpt_train(*arguments, status=0, **environment):
     """Returns the finished process; a `status` of None accepts any."""
-    run = subprocess.run([GPT_TRAIN, *arguments], check=False, capture_output=True, text=True,
-                         env={**os.environ, **environment})
-    if status is not None:
-        check(run.returncode == status, f"exit status {run.returncode}, not {status}: {arguments} {run.stderr[-600:]}")
-    return run
+    return ran(GPT_TRAIN, *arguments, environment=environment) if status is None else \
+        run(GPT_TRAIN, *arguments, status=status, environment=environment)
 
 
 def train(out, *arguments, status=0, backend="opencl", **environment):

@@ -5,17 +5,15 @@
            without spills for the capability that the instruction needs, and refuses it for the one before, so that a
            device is never given unsupported instructions
   amdgcn   a clang that knows gfx11 compiles the variants with WMMA builtins; for gfx10 it refuses them
-The compiler's builtins replace the functions of OpenCL's library that the kernel calls.  Prints "checks: P passed, F
-failed, S skipped".
+The compiler's builtins replace the functions of OpenCL's library that the kernel calls.
 """
 
 import os
 import re
 import shutil
-import subprocess
 
 import checks
-from checks import check, end, read, skip, some, write
+from checks import check, end, ran, read, skip, some, write
 
 SOURCE = os.path.join(checks.SOURCE, "backends", "opencl", "kernels")
 CLANGS = ["clang", *(f"clang-{version}" for version in range(22, 13, -1))]
@@ -40,10 +38,6 @@ AMDGCN = LIBRARY % ("__builtin_amdgcn_workitem_id_x()", "__builtin_amdgcn_workgr
                     "__builtin_amdgcn_s_barrier()")
 
 
-def run(command):
-    return subprocess.run(command, check=False, capture_output=True, text=True)
-
-
 def source_write(name, library):
     return write(name, library.encode() + b"".join(read(os.path.join(SOURCE, part)) for part in ("common.clh", "gemm_matrix.cl")))
 
@@ -51,8 +45,8 @@ def source_write(name, library):
 def compile_to(clang, source, out, target, unit, dtype, tile, layout):
     options = {"GT_UNIT": unit, "GT_UNIT_IS_BF16": DTYPES[dtype], "GT_TILE": tile[0], "GT_WARPS_DOWN": tile[1],
                "GT_WARPS_ACROSS": tile[2], "GT_TURNED_A": layout[0], "GT_TURNED_B": layout[1], "GT_WIDE": layout[2]}
-    return run([clang, "-x", "cl", "-cl-std=CL1.2", "-cl-no-stdinc", "-include", "opencl-c.h", "-I" + checks.SOURCE, "-I" + os.path.join(checks.SOURCE, "src"), "-O2", "-S", "-o", out,
-                "-w", *target, *(f"-D{name}={value}" for name, value in options.items()), source])
+    return ran(clang, "-x", "cl", "-cl-std=CL1.2", "-cl-no-stdinc", "-include", "opencl-c.h", "-I" + checks.SOURCE, "-I" + os.path.join(checks.SOURCE, "src"), "-O2", "-S", "-o", out,
+               "-w", *target, *(f"-D{name}={value}" for name, value in options.items()), source)
 
 
 def products(unit_shape, tile):
@@ -72,7 +66,7 @@ def text_of(path):
 
 def assemble(ptxas, text, capability):
     path = write("assemble.ptx", re.sub(r"\.target sm_\d+", f".target {capability}", text))
-    return run([ptxas, f"-arch={capability}", "-v", "-o", "out.cubin", path])
+    return ran(ptxas, f"-arch={capability}", "-v", "-o", "out.cubin", path)
 
 
 def nvptx():

@@ -18,7 +18,7 @@ import subprocess
 import tarfile
 import time
 
-from checks import GPT_PREPARE, check_named as check, end, patience, read, read_json, skip, write
+from checks import GPT_PREPARE, byte_letters, check_named as check, end, patience, read, read_json, skip, write
 
 
 def prepare(*arguments, stdin=b"", out="out", clean=True):
@@ -385,7 +385,7 @@ def test_split_by_position():
                              "--document-separator=none", *inputs)
             check(f"position_{name}_{fraction}", result.returncode == 0, result.stderr)
             vocabulary = read_json("out/vocab.json")
-            letter = {character: byte for byte, character in enumerate(alphabet())}
+            letter = {character: byte for byte, character in enumerate(byte_letters())}
             bytes_of = {token: bytes(letter[c] for c in word) for word, token in vocabulary.items() if word != "<|endoftext|>"}
             train, val = (b"".join(map(bytes_of.get, ids(f"out/{split}.bin"))) if os.path.exists(f"out/{split}.bin") else b""
                           for split in ("train", "val"))
@@ -394,13 +394,6 @@ def test_split_by_position():
             check(f"position_{name}_{fraction}_whole", train + val == whole.encode())
             check(f"position_{name}_{fraction}_val", os.path.exists("out/val.bin") == (fraction > 0) and
                   (found == wanted if size == 257 else wanted - 12 < found <= wanted), (found, wanted))
-
-
-def alphabet():
-    """Returns the characters that stand for the bytes in the files of GPT-2's tokenizer."""
-    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in plain]
-    return [chr(byte) if byte in plain else chr(256 + others.index(byte)) for byte in range(256)]
 
 
 def test_shards():

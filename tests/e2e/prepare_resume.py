@@ -8,7 +8,7 @@
   full      a run that fills the disk can be continued
   changed   a run is not continued with another text on standard input
   refusals  an unfinished run is not continued with other options or inputs; --restart starts afresh
-Needs GPT_PREPARE, the path of the program.  Prints "checks: P passed, F failed, S skipped".
+Needs GPT_PREPARE, the path of the program.
 """
 
 import gzip

@@ -9,7 +9,6 @@
   weekend     `./quickstart weekend` names the first shard that is missing and the command that downloads it; with all
               shards it trains, judges and exports; a shard that is cut short is named before the first step
   check       the progress of `./quickstart check`: tests done, failures at once, the time left
-Prints "checks: P passed, F failed, S skipped".
 """
 import array
 import os
@@ -20,7 +19,7 @@ import struct
 import subprocess
 import time
 
-from checks import BUILD, SOURCE, check, end, patience, read, read_json, write
+from checks import BUILD, SOURCE, check, end, patience, ran, read, read_json, write
 
 COPIED = ("quickstart", "config", "README.md", "NEWS", "doc", "tests/budgets")
 ITERATIONS = 4
@@ -184,8 +183,7 @@ def progress(folder):
     write(os.path.join(folder, "tests", "budgets"), "unit 99\nunit/a 10\ne2e/c 30\n")
     write(os.path.join(folder, "build", "Makefile"), "check-list:\n\t@for test in unit/a unit/b e2e/c; do echo tests/$$test; done\n")
     path = write(os.path.join(folder, "progress"), script)
-    done = subprocess.run(["sh", path], input="make: noise\nPASS: tests/unit/a\nFAIL: tests/unit/b\nSKIP: tests/e2e/c\n", text=True,
-                          capture_output=True, check=False, env=ENVIRONMENT)
+    done = ran("sh", path, env=ENVIRONMENT, input="make: noise\nPASS: tests/unit/a\nFAIL: tests/unit/b\nSKIP: tests/e2e/c\n")
     lines = done.stdout.splitlines()
     check(done.returncode == 0 and len(lines) == 4, f"{lines} {done.stderr}")
     check([line for line in lines if line.startswith("FAIL")] == ["FAIL: tests/unit/b"], f"{lines}")

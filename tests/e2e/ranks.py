@@ -15,7 +15,6 @@
   cards     ranks on emulated cards write the bytes of one, also where they share cards; unlike ones are refused
   plans     bytes on the wire, and their time with --link
   refused   numbers that do not divide, missing data, too small a budget: one line, and nothing stays behind
-Prints "checks: P passed, F failed, S skipped".
 """
 
 import json
@@ -26,8 +25,8 @@ import subprocess
 import time
 
 from cuda_common import GPT_TRAIN_CUDA
-from checks import GEMMA, GPT_TRAIN, GRANITE, LONG, PHI, QWEN3_5, SMOLLM3, check, end, error_lines, files, has_backend, is_instrumented, make_tokens, metrics, \
-    patience, read, read_json, skip, some
+from checks import (GEMMA, GPT_TRAIN, GRANITE, LONG, PHI, QWEN3_5, SMOLLM3, check, end, error_lines, files, has_backend,
+                    is_instrumented, make_tokens, metrics, patience, ran, read, read_json, run, skip, some)
 
 TINY = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=36", "--block_size=24", "--batch_size=4",
         "--micro_batch=3", "--gradient_accumulation_steps=4", "--vocab_size=96", "--dropout=0.1", "--bias=True",
@@ -42,11 +41,8 @@ FORMATS = ([], *TODAY, [BF16], [BF16, "--state_format=sr_8bit"], LLAMA, ["--opti
 
 
 def train(out, *arguments, status=0, program=GPT_TRAIN, cards=""):
-    done = subprocess.run([program, *TINY, "--backend=cpu", "--threads=1", f"--out_dir={out}", "--max_iters=3", *arguments],
-                          check=False, capture_output=True, text=True, timeout=patience(60),
-                          env={**os.environ, "GT_CUDA_ON_CPU_DEVICES": cards})
-    check(done.returncode == status, f"exit status {done.returncode}, not {status}: {arguments} {done.stderr[-600:]}")
-    return done
+    return run(program, *TINY, "--backend=cpu", "--threads=1", f"--out_dir={out}", "--max_iters=3", *arguments, status=status,
+               timeout=patience(60), environment={"GT_CUDA_ON_CPU_DEVICES": cards})
 
 
 def start(out, *arguments):
@@ -286,8 +282,7 @@ def refused():
         check(len(lines) == 1 and text in lines[0], f"one error line with '{text}', not {lines}")
         check(not os.path.exists("refused"), f"nothing stays behind: {arguments}")
     if not has_backend("mpi"):
-        done = subprocess.run([GPT_TRAIN, *TINY, "--out_dir=refused"], check=False, capture_output=True, text=True,
-                              env={**os.environ, "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"})
+        done = ran(GPT_TRAIN, *TINY, "--out_dir=refused", env={**os.environ, "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"})
         check(done.returncode == 2 and "this build has no MPI" in done.stderr and "--ranks=2" in done.stderr, done.stderr)
 
 

@@ -9,7 +9,6 @@
   failing   a rank that is stopped or killed is named, and all end in time; a signal to one saves; forked ranks resume
   built     a program finds the module of its build folder by itself, and none beside a copy of it or in the current folder
   refused   bad keys and data, once, with the exit status of one process; a launcher that MPI does not know; no module
-Prints "checks: P passed, F failed, S skipped".
 """
 
 import os
@@ -19,7 +18,7 @@ import signal
 import subprocess
 import time
 
-from checks import BUILD, GPT_TRAIN, LONG, check, end, make_tokens, patience, read, skip, some, write
+from checks import BUILD, GPT_TRAIN, LONG, check, end, make_tokens, patience, ran, read, skip, some, write
 from ranks import TINY, results, resumed, train
 
 MODULE = os.path.join(BUILD, "gpt-train-mpi.so")
@@ -57,7 +56,7 @@ def bytes_of_one():
 def full():
     command = [GPT_TRAIN, *TINY, "--backend=cpu", "--threads=1", "--max_iters=5"]
     words = ["mpirun", "-n", "2", "sh", "-c", "ulimit -f 64; trap '' XFSZ; exec \"$0\" \"$@\"", *command, "--out_dir=full"]
-    said = subprocess.run(words, check=False, capture_output=True, text=True, timeout=patience(60), env=ENV)
+    said = ran(*words, env=ENV, timeout=patience(60))
     check(said.returncode == 1 and "iter 3 could not be saved; this run has saved no checkpoint; training continues" in said.stderr, f"{said.returncode} {said.stderr[-900:]}")
     check(not os.path.exists("full/trainer_state.json"), "nothing is half saved")
     if not LONG or os.geteuid() != 0:
@@ -66,7 +65,7 @@ def full():
     for path in (os.getcwd(), "user", "user/data"):
         os.chmod(path, 0o777)
     words = ["runuser", "-u", "nobody", "--", "env", "HOME=" + os.path.abspath("user"), "mpirun", "-n", "2", *command, "--out_dir=run"]
-    said = subprocess.run(words, check=False, capture_output=True, text=True, timeout=patience(60), env=ENV, cwd="user")
+    said = ran(*words, env=ENV, timeout=patience(60), cwd="user")
     check(said.returncode == 0 and results("user/run") == results("one"), f"another user: {said.returncode} {said.stderr[-900:]}")
 
 
@@ -142,19 +141,16 @@ def built():
     """Without GPT_TRAIN_MODULE_DIR.  A file that is no object would be named if it were loaded."""
     alone = {name: value for name, value in ENV.items() if name != "GPT_TRAIN_MODULE_DIR"}
     command = [*TINY, "--backend=cpu", "--threads=1", "--max_iters=5"]
-    done = subprocess.run(["mpirun", "-n", "2", GPT_TRAIN, *command, "--out_dir=built"], check=False, capture_output=True, text=True,
-                          timeout=patience(60), env=alone)
+    done = ran("mpirun", "-n", "2", GPT_TRAIN, *command, "--out_dir=built", env=alone, timeout=patience(60))
     check(done.returncode == 0 and results("built") == results("one"), f"from the build folder: {done.returncode} {done.stderr[-900:]}")
     for folder in (".", "copied"):
         write(f"{folder}/gpt-train-mpi.so", b"no shared object")
     write("config.status", b"")
     copy = shutil.copy(GPT_TRAIN, "copied")
-    done = subprocess.run([copy, *command, "--out_dir=copied/run"], check=False, capture_output=True, text=True,
-                          env={**alone, "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"})
+    done = ran(copy, *command, "--out_dir=copied/run", env={**alone, "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"})
     check("too short" not in done.stderr, f"a module that is beside a copy of the program, or here, is loaded: {done.stderr}")
     os.chmod(write("copied/config.status", b""), 0o755)
-    done = subprocess.run([copy, *command, "--out_dir=copied/run"], check=False, capture_output=True, text=True,
-                          env={**alone, "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"})
+    done = ran(copy, *command, "--out_dir=copied/run", env={**alone, "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"})
     check(done.returncode == 2 and "too short" in done.stderr, f"a build folder's module: {done.stderr}")
 
 

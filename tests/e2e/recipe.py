@@ -7,7 +7,6 @@
   rates    a group's rate of its own moves that group alone
   hours    ten updates set max_iters, which a resume keeps
   refused  keys that contradict each other: one line, exit status 2
-Prints "checks: P passed, F failed, S skipped".
 """
 
 import os
@@ -16,19 +15,13 @@ import signal
 import subprocess
 import time
 
-from checks import (GPT_EXPORT, GPT_TRAIN, SOURCE, check, end, error_lines, files, make_tokens, metrics, patience, read_json, some,
-                    tensors_read)
+from checks import (GPT_EXPORT, GPT_TRAIN, SOURCE, check, end, error_lines, files, make_tokens, metrics, patience, read_json,
+                    run, some, tensors_read)
 
 WEEKEND = os.path.join(SOURCE, "config", "weekend.py")
 TINY = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=48", "--head_dim=32", "--n_inner=80", "--block_size=32",
         "--batch_size=4", "--vocab_size=96", "--gradient_accumulation_steps=2", "--eval_iters=4", "--eval_interval=20",
         "--max_iters=60", "--lr_decay_iters=60", "--cooldown_iters=42", "--log_interval=1", "--threads=1"]
-
-
-def run(*arguments, status=0):
-    result = subprocess.run(arguments, check=False, capture_output=True, text=True)
-    check(result.returncode == status, f"exit status {result.returncode}, not {status}: {arguments} {result.stderr[-600:]}")
-    return result
 
 
 def train(out, *arguments, status=0):

@@ -9,7 +9,6 @@
   card     gpt-export --format=hf writes a model card, and leaves an existing one alone
   terminal the line of progress fits the terminal
   errors   --explain prints what doc/errors.md says; every identifier in the sources is known
-Prints "checks: P passed, F failed, S skipped".
 """
 import fcntl
 import glob
@@ -22,21 +21,15 @@ import re
 import resource
 import shutil
 import struct
-import subprocess
 import termios
 
-from checks import GPT_EXPORT, GPT_PREPARE, GPT_REPORT, GPT_TRAIN, LONG, SOURCE, check, end, is_instrumented, make_text, metrics, read, write
+from checks import (GPT_EXPORT, GPT_PREPARE, GPT_REPORT, GPT_TRAIN, LONG, SOURCE, check, crc32c, end, is_instrumented, make_text,
+                    metrics, ran, read, run, write)
 
 TINY = ["--dataset=./data", "--n_layer=1", "--n_head=2", "--n_embd=16", "--block_size=16", "--batch_size=2", "--threads=1",
         "--gradient_accumulation_steps=2", "--eval_iters=1", "--eval_interval=4", "--sample_tokens=40", "--dtype=float32"]
 HOSTILE = '<script>alert("1")</script>\u202e&amp;'
 RECORDS = 10_000_000 if LONG else 300_000
-
-
-def run(*words, status=0):
-    done = subprocess.run(words, check=False, capture_output=True, text=True)
-    check(done.returncode == status, f"{words}: exit status {done.returncode}, not {status}: {done.stderr[-400:]}")
-    return done
 
 
 def begin():
@@ -232,14 +225,8 @@ def drawn():
 
 # ---- TensorBoard ----
 
-def crc32c(data):
-    """Returns the masked sum (Castagnoli's polynomial, bit by bit)."""
-    crc = 0xffffffff
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
-    crc ^= 0xffffffff
+def masked_crc32c(data):
+    crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + 0xa282ead8) & 0xffffffff
 
 
@@ -277,7 +264,7 @@ def events():
         while at < len(data):
             size, size_sum = struct.unpack_from("<QI", data, at)
             record = data[at + 12:at + 12 + size]
-            check((size_sum, struct.unpack_from("<I", data, at + 12 + size)[0]) == (crc32c(data[at:at + 8]), crc32c(record)), "a checksum")
+            check((size_sum, struct.unpack_from("<I", data, at + 12 + size)[0]) == (masked_crc32c(data[at:at + 8]), masked_crc32c(record)), "a checksum")
             found.append(dict(fields(record)))
             at += size + 16
         check(found.pop(0)[3] == b"brain.Event:2", "no version")
@@ -347,7 +334,7 @@ def errors():
                         (["--out_dir=none", "--init_from=resume"], "no-checkpoint"), (["--memory_budget=1MiB"], "no-fit"),
                         (["--out_dir=run", "--init_from=resume", "--n_embd=32"], "other-shape"), (["--device=opencl:99"], "no-device"),
                         (["--dataset=./large", "--vocab_size=50"], "bad-token")):
-        done = subprocess.run([GPT_TRAIN, *TINY, *words], check=False, capture_output=True, text=True)
+        done = ran(GPT_TRAIN, *TINY, *words)
         check(f"gpt-train: error[{name}]: " in done.stderr, f"{words}: {done.stderr!r}")
 
 

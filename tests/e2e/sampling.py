@@ -4,13 +4,14 @@
   penalty   with a model whose logits are written here, the same at every position, so that each text is known:
             repetition_penalty divides positive logits and multiplies negative ones, once for each token of the window
   ring      a sliding window's ring of keys and values gives the same text on all backends
-Needs GPT_TRAIN and GPT_SAMPLE.  Prints "checks: P passed, F failed, S skipped".
+Needs GPT_TRAIN and GPT_SAMPLE.
 """
 import os
 import struct
 import subprocess
 
-from checks import BUILD, GPT_SAMPLE, GPT_TRAIN, check_named as check, end, make_tokens, opencl_device, patience, skip, tensors_write, write_json
+from checks import (BUILD, GPT_SAMPLE, GPT_TRAIN, check_named as check, end, make_tokens, opencl_device, patience, ran, skip,
+                    tensors_write, write_json)
 
 WIDTH, WINDOW = 8, 4
 
@@ -79,9 +80,8 @@ def ring():
         programs.pop()
     texts = {}
     for program, device in programs:
-        done = subprocess.run([program, "--out_dir=windows", "--tokenizer=bytes", "--start=" + "0123456789" * 14, "--max_new_tokens=20",
-                               "--num_samples=1", "--temperature=1", "--dtype=float32", "--device=" + device],
-                              capture_output=True, text=True, check=False, timeout=patience(120))
+        done = ran(program, "--out_dir=windows", "--tokenizer=bytes", "--start=" + "0123456789" * 14, "--max_new_tokens=20",
+                   "--num_samples=1", "--temperature=1", "--dtype=float32", "--device=" + device, timeout=patience(120))
         texts[device] = done.stdout
         check(f"the text of a ring on {device}", done.returncode == 0 and len(done.stdout) > 160 and done.stdout == texts["cpu"],
               done.stdout + done.stderr)

@@ -4,14 +4,13 @@
   lines    each indented line ends with the status of its comment, or 0
   fields   the fields that it names are in the plan and in metrics.jsonl
   page     it is one page, and each status and error word that it names exists
-The model that stands for $MODEL is a small one that is trained here.  Prints "checks: P passed, F failed, S skipped".
+The model that stands for $MODEL is a small one that is trained here.
 """
 import json
 import os
 import re
-import subprocess
 
-from checks import BUILD, GPT_PREPARE, GPT_TRAIN, SOURCE, check_named as check, end, metrics, read, write
+from checks import BUILD, GPT_PREPARE, GPT_TRAIN, SOURCE, check_named as check, end, metrics, ran, read, write
 
 PAGE = read(os.path.join(SOURCE, "SKILL.md")).decode()
 LINES = re.findall(r"^    (.*)$", PAGE, re.MULTILINE)
@@ -29,7 +28,7 @@ def begin():
     os.environ["HF_HUB_CACHE"] = os.path.abspath("hub")
     for command in ([GPT_PREPARE, "--chat=chatml", "--tokenizer=train", "--vocab-size=320", "--block-size=64", "--out-dir=small", "chats.jsonl"],
                     [GPT_TRAIN, "--dataset=./small", "--arch=llama", *SMALL, "--out_dir=model"]):
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        done = ran(*command)
         check("the small model", done.returncode == 0, done.stderr)
 
 
@@ -37,7 +36,7 @@ def lines():
     check("there are commands", len(LINES) > 10, len(LINES))
     for line in LINES:
         status = re.search(r"# exit status (\d+)$", line)
-        done = subprocess.run(["sh", "-c", line], check=False, capture_output=True, text=True)
+        done = ran("sh", "-c", line)
         check(line[:70], done.returncode == int(status[1] if status else 0), f"{done.returncode} {done.stderr[-300:]}")
         output[line] = done.stdout
 
@@ -53,9 +52,9 @@ def fields():
 
 def page():
     check("one page", len(PAGE.splitlines()) <= 80, len(PAGE.splitlines()))
-    done = subprocess.run([GPT_TRAIN, "--explain=no-fit"], check=False, capture_output=True, text=True)
+    done = ran(GPT_TRAIN, "--explain=no-fit")
     check("--explain", done.returncode == 0 and done.stdout != "", done.stderr)
-    done = subprocess.run([GPT_TRAIN, "--lora_rnak=3"], check=False, capture_output=True, text=True)
+    done = ran(GPT_TRAIN, "--lora_rnak=3")
     check("a bad key", done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr)
 
 

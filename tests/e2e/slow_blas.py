@@ -1,23 +1,20 @@
 #!/usr/bin/env python3
 """A matrix library that is many times slower than others is named once, and works.
 
-Plain loops (slow_blas.c, preloaded) replace the library of the build.  Prints "checks: P passed, F failed, S skipped".
+Plain loops (slow_blas.c, preloaded) replace the library of the build.
 """
 
-import os
 import re
-import subprocess
 
-from checks import GPT_TRAIN, check, end, patience, preloadable, skip, write
+from checks import GPT_TRAIN, check, end, patience, preloadable, ran, skip, write
 
 WARNING = re.compile(r"warning: cpu: the library for matrix products \(.+\) does ([\d.]+) GFLOP/s per thread")
 
 
 def train(folder, **environment):
-    return subprocess.run([GPT_TRAIN, "--dataset=./data", f"--out_dir={folder}", "--n_layer=1", "--n_head=2", "--n_embd=16",
-                           "--vocab_size=97", "--block_size=8", "--batch_size=2", "--max_iters=2", "--eval_iters=1",
-                           "--gradient_accumulation_steps=1", "--backend=cpu"],
-                          capture_output=True, text=True, timeout=patience(60), check=False, env={**os.environ, **environment})
+    return ran(GPT_TRAIN, "--dataset=./data", f"--out_dir={folder}", "--n_layer=1", "--n_head=2", "--n_embd=16",
+               "--vocab_size=97", "--block_size=8", "--batch_size=2", "--max_iters=2", "--eval_iters=1",
+               "--gradient_accumulation_steps=1", "--backend=cpu", environment=environment, timeout=patience(60))
 
 
 def losses(done):

@@ -6,8 +6,7 @@
   gpt2      with GPT-2's vocabulary (GPT2_VOCAB_DIR): nanoGPT's and llm.c's token counts of tinyshakespeare, ids of
             Unicode's characters, of odd bytes and of the project's own sources, against tiktoken if Python has it
   tokenizers  Hugging Face's library, if Python has it, loads the trained files and gives the same ids
-PYTHON_TOKENIZERS names a Python with tiktoken and tokenizers, if it is not this one.  Prints "checks: P passed, F
-failed, S skipped".
+PYTHON_TOKENIZERS names a Python with tiktoken and tokenizers, if it is not this one.
 """
 
 import array
@@ -19,7 +18,8 @@ import struct
 import subprocess
 import sys
 
-from checks import BUILD, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, SOURCE as TOP, check, end, read, read_json, skip, write, write_json
+from checks import (BUILD, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, SOURCE as TOP, byte_letters, check, end, read, read_json, skip,
+                    write, write_json)
 
 TOOL = os.environ.get("TOKENIZER_TOOL", os.path.join(BUILD, "tests", "tools", "tokenizer_tool"))
 PYTHON = os.environ.get("PYTHON_TOKENIZERS", sys.executable)
@@ -236,11 +236,8 @@ def test_gpt2():
 
 
 def write_tiktoken(order):
-    """Writes GPT-2's tokens as a .tiktoken file: a printable byte is itself, the others start at U+0100."""
-    prints = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in prints]
-    table = {chr(byte): byte for byte in prints}
-    table.update({chr(256 + place): byte for place, byte in enumerate(others)})
+    """Writes GPT-2's tokens as a .tiktoken file."""
+    table = {letter: byte for byte, letter in enumerate(byte_letters())}
     write("gpt2.tiktoken", "".join(f"{base64.b64encode(bytes(table[character] for character in text)).decode()} {rank}\n"
                                    for rank, text in enumerate(order)))
 

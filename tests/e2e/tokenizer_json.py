@@ -20,10 +20,10 @@ import random
 import re
 import shutil
 import struct
-import subprocess
 import unicodedata
 
-from checks import BUILD, GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check, end, error_lines, read, read_json, write, write_json
+from checks import (BUILD, GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, byte_letters, check, end, error_lines, merged, read,
+                    read_json, run, write, write_json)
 from gguf_file import Gguf
 
 TOOL = os.environ.get("TOKENIZER_TOOL", os.path.join(BUILD, "tests", "tools", "tokenizer_tool"))
@@ -166,12 +166,7 @@ class Plain:
             parts = [ALPHABET[byte] for byte in text.encode()]
             if self.ignores and "".join(parts) in self.vocab:
                 parts = ["".join(parts)]
-            while len(parts) > 1:
-                rank, at = min((self.ranks.get(pair, 1 << 30), at) for at, pair in enumerate(zip(parts, parts[1:])))
-                if rank == 1 << 30:
-                    break
-                parts[at:at + 2] = [parts[at] + parts[at + 1]]
-            self.cache[text] = [self.vocab[part] for part in parts]
+            self.cache[text] = [self.vocab[part] for part in merged(parts, self.ranks)]
         return self.cache[text]
 
     def ordinary(self, text):
@@ -189,13 +184,7 @@ class Plain:
         return ids + self.ordinary(text[begin:])
 
 
-def alphabet():
-    prints = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in prints]
-    return {byte: chr(byte) if byte in prints else chr(256 + others.index(byte)) for byte in range(256)}
-
-
-ALPHABET = alphabet()
+ALPHABET = byte_letters()
 
 
 # ---- the fixtures ----
@@ -288,12 +277,6 @@ def plain(name):
 
 
 # ---- the parts ----
-def run(*command, status=0, **options):
-    done = subprocess.run(list(command), capture_output=True, text=True, check=False, **options)
-    check(done.returncode == status, f"{command}: status {done.returncode}, expected {status}: {done.stderr[-600:]}")
-    return done
-
-
 def odd_texts():
     source = random.Random(7)
     characters = [chr(code) for code in range(0x20000) if unicodedata.category(chr(code)) not in ("Cn", "Cs", "Co")]
@@ -587,12 +570,7 @@ class Marks:
     def merge(self, text):
         parts = [part for character in text for part in
                  ([character] if character in self.vocab else [f"<0x{byte:02X}>" for byte in character.encode()])]
-        while len(parts) > 1:
-            rank, at = min((self.ranks.get(pair, 1 << 30), at) for at, pair in enumerate(zip(parts, parts[1:])))
-            if rank == 1 << 30:
-                break
-            parts[at:at + 2] = [parts[at] + parts[at + 1]]
-        return [self.vocab[part] for part in parts]
+        return [self.vocab[part] for part in merged(parts, self.ranks)]
 
     def between(self, text, begins):
         if not text:

@@ -29,7 +29,7 @@ import subprocess
 
 import tiny
 
-from checks import check, read, write
+from checks import check, ran, read, write
 
 WORDS = [word for word in tiny.RUN if not word.startswith(("--vocab_size", "--dataset"))] + [
     "--dataset=./text", "--sample_tokens=4", "--out_dir=work"]
@@ -50,8 +50,7 @@ UNLIKE = ("lock", "metrics.jsonl", "trainer_state.json")  # these files differ b
 def start(program, words, tracer=(), limit=tiny.LIMIT_SECONDS):
     """Runs a program; returns the finished process."""
     environment = dict(tiny.TRACED if tracer else tiny.ENVIRONMENT, XDG_CACHE_HOME=os.path.abspath("cache"))
-    return subprocess.run([*tracer, PROGRAMS[program], *words], env=environment, capture_output=True, text=True,
-                          timeout=limit, check=False)
+    return ran(*tracer, PROGRAMS[program], *words, env=environment, timeout=limit)
 
 
 def digests(folder):

@@ -10,8 +10,7 @@ with its own metrics; config.json must belong to the weights next to it; and a r
 the metrics of an uninterrupted run.  The runs: a new one, a resumed one, and two new ones in the folder of a finished
 run, of the same and of another shape: after any cut that run's checkpoint is there, or in earlier-001.
 
-`make check` tries 30 states, CHECK_LONG=1 200.  Needs strace.  Prints "checks: P
-passed, F failed, S skipped".
+`make check` tries 30 states, CHECK_LONG=1 200.  Needs strace.
 """
 import json
 import os

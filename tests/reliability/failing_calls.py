@@ -13,7 +13,7 @@ the first removal after it, which cleans up.  Then an export that replaces anoth
 call that changes the folder: no reader may find files of both.
 
 `make check` tries a small sample of the calls from the first that names one of our files, CHECK_LONG=1 a larger one; names
-on the command line select commands.  Needs strace.  Prints "checks: P passed, F failed, S skipped".
+on the command line select commands.  Needs strace.
 """
 import os
 import random

@@ -16,7 +16,7 @@ import subprocess
 
 import tiny
 
-from checks import check, error_lines
+from checks import check, error_lines, ran
 
 KINDS = ("memory", "launch", "lost")
 WATCHDOG_SECONDS = (1, 10, 60)  # a starved process is slow too: the next one if no op was named
@@ -55,8 +55,7 @@ class Subject:
         if os.path.exists(self.report):
             os.remove(self.report)
         try:
-            return subprocess.run([self.program, *self.words(out), *arguments], env=environment, capture_output=True, text=True,
-                                  timeout=limit, check=False)
+            return ran(self.program, *self.words(out), *arguments, env=environment, timeout=limit)
         except subprocess.TimeoutExpired:
             return None
 

@@ -12,7 +12,7 @@
   links    a symbolic link to a file elsewhere at each name that a resumed run writes: the file is unchanged
 
 Needs GPT_TRAIN, GPT_PREPARE, GPT_SAMPLE and GPT_EXPORT.  A build with a sanitizer is skipped by name: it has other
-flags.  Prints "checks: P passed, F failed, S skipped".
+flags.
 """
 import bz2
 import gzip
@@ -28,8 +28,7 @@ import tarfile
 import tiny
 
 import cuda_common
-from checks import (BUILD, GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, check, end, has_backend, opencl_device, read, skip,
-                    write)
+from checks import BUILD, GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, check, end, has_backend, opencl_device, ran, read, skip, write
 
 PROGRAMS = [tiny.GPT_TRAIN, GPT_PREPARE, GPT_SAMPLE, GPT_EXPORT]
 PT_DYNAMIC, PT_GNU_STACK, PT_GNU_RELRO = 2, 0x6474E551, 0x6474E552
@@ -189,7 +188,7 @@ def links():
         shutil.copytree("first", "linked")
         victim = write("victim", "of a link")
         os.symlink(os.path.abspath(victim), os.path.join("linked", name))
-        done = subprocess.run([*again, "--out_dir=linked"], env=tiny.ENVIRONMENT, capture_output=True, text=True, check=False)
+        done = ran(*again, "--out_dir=linked", env=tiny.ENVIRONMENT)
         check(read("victim") == b"of a link", f"a link at {name}: the file behind it changed")
         check(done.returncode == 0 or (1 <= done.returncode <= 3 and "gpt-train: error" in done.stderr),
               f"a link at {name}: status {done.returncode}: {done.stderr[-300:]}")

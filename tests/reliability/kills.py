@@ -19,7 +19,7 @@
             evaluations
 
 `make check` tries a sample of the calls, CHECK_LONG=1 a larger one, SEED=N another one.  Names of
-the list on the command line select some.  Prints "checks: P passed, F failed, S skipped".
+the list on the command line select some.
 """
 import os
 import random
@@ -30,7 +30,7 @@ import time
 
 import tiny
 
-from checks import GPT_EXPORT, check, end
+from checks import GPT_EXPORT, check, end, ran
 
 SAMPLE = 10 if not tiny.LONG else 80
 KINDS = {"float16": ["--dtype=float16", "--threads=2"],
@@ -93,7 +93,7 @@ def at_calls(expected, generator, calls, most=SAMPLE, one="one", arguments=()):
 
 def at_kinds(generator):
     shutil.copytree("data", "more")
-    done = subprocess.run([GPT_EXPORT, "--out_dir=one", "--format=hf", "base"], capture_output=True, text=True, check=False)
+    done = ran(GPT_EXPORT, "--out_dir=one", "--format=hf", "base")
     check(done.returncode == 0, f"a base for adapters: {done.stderr[-300:]}")
     for kind, arguments in KINDS.items():
         done = tiny.run(kind, *arguments)

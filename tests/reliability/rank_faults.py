@@ -11,7 +11,7 @@ another number of ranks, and compares bytes.
   mpi     each function of MPI that the program calls fails or hangs, early and late, and moves are killed and stopped: all
           ranks have ended in time, and a resume without MPI has the bytes of one rank
 
-`make check` tries a few of the places; CHECK_LONG=1 more.  Names of the list on the command line select some.  Prints "checks: P passed, F failed, S skipped".
+`make check` tries a few of the places; CHECK_LONG=1 more.  Names of the list on the command line select some.
 """
 import json
 import os

@@ -11,8 +11,6 @@ case.
             where it fits
   kernels   the same for another instruction set
   data      data that were replaced or extended since: a warning, or strict_resume's refusal
-
-Prints "checks: P passed, F failed, S skipped".
 """
 import json
 import os
@@ -22,7 +20,7 @@ import subprocess
 
 import tiny
 
-from checks import check, end, error_lines, files, read, read_json, skip, write
+from checks import check, crc32c, end, error_lines, files, read, read_json, skip, write
 
 RUN = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=64", "--batch_size=32", "--vocab_size=61",
        "--gradient_accumulation_steps=1", "--eval_interval=2", "--eval_iters=1", "--threads=1", "--dropout=0.1",
@@ -85,15 +83,6 @@ def roomier(budget):
 def calibrations(cache):
     folder = os.path.join(cache, "gpt-train", "calibration")
     return [os.path.join(folder, name) for name in os.listdir(folder)] if os.path.isdir(folder) else []
-
-
-def crc32c(data):
-    state = 0xffffffff
-    for byte in data:
-        state ^= byte
-        for _ in range(8):
-            state = state >> 1 ^ (0x82f63b78 if state & 1 else 0)
-    return state ^ 0xffffffff
 
 
 def other_rates(data):

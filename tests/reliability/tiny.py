@@ -13,7 +13,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "e2e"))
 
-from checks import GPT_PREPARE, GPT_TRAIN, LONG, patience, read, read_json, skip, write
+from checks import GPT_PREPARE, GPT_TRAIN, LONG, patience, ran, read, read_json, skip, write
 
 SEED = int(os.environ.get("SEED", "1337"))
 ITERATIONS = 4
@@ -43,8 +43,7 @@ def make_data():
     generator = random.Random(SEED)
     characters = [chr(ord("A") + number) for number in range(VOCAB)]
     write("text.txt", "".join(characters) + "".join(generator.choice(characters) for _ in range(4000 - VOCAB)))
-    done = subprocess.run([GPT_PREPARE, "--tokenizer=chars", "--val-fraction=0.5", "--out-dir=data", "text.txt"],
-                          env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    done = ran(GPT_PREPARE, "--tokenizer=chars", "--val-fraction=0.5", "--out-dir=data", "text.txt", env=ENVIRONMENT)
     if done.returncode != 0:
         sys.exit(f"gpt-prepare: {done.stderr}")
 
@@ -59,8 +58,7 @@ def command(out, *arguments):
 
 
 def run(out, *arguments, tracer=(), timeout=LIMIT_SECONDS):
-    return subprocess.run([*tracer, *command(out, *arguments)], env=TRACED if tracer else ENVIRONMENT, capture_output=True,
-                          text=True, timeout=timeout, check=False)
+    return ran(*tracer, *command(out, *arguments), env=TRACED if tracer else ENVIRONMENT, timeout=timeout)
 
 
 def resume(out, *arguments, **how):

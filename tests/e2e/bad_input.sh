@@ -5,11 +5,9 @@
 # without partially written files, and with the last good checkpoint intact.
 . "${top_srcdir:?}/tests/e2e/e2e.inc"
 
-pid=
 mounted=
 late=
 at_exit() {
-    [ -z "$pid" ] || kill -9 "$pid" 2>/dev/null
     [ -z "$mounted" ] || umount "$mounted"
 }
 
@@ -113,25 +111,6 @@ check "and the note says so" grep -q "meta.pkl" stderr
 check "vocab_size smaller than the dataset's" refuses 2 "vocab_size=5" "data/tiny" -- --dataset=tiny --out_dir=out --vocab_size=5
 check "failed starts leave nothing" left_nothing out
 
-# ---- a file truncated while it is read ----
-dataset shrinking
-mkfifo pipe
-# shellcheck disable=SC2086
-"$GPT_TRAIN" $model --dataset=shrinking --out_dir=shrink --max_iters=100000 --eval_interval=50 >pipe 2>stderr &
-pid=$!
-while read -r text; do
-    case $text in
-    "iter 60:"*) : >data/shrinking/train.bin ;;
-    esac
-done <pipe
-status=0
-wait "$pid" || status=$?
-pid=
-check "truncated while training: status" [ "$status" -eq 2 -o "$status" -eq 1 ]
-check "truncated while training: one error" is "$(errors stderr)" 1
-check "truncated while training: names the file" grep -q "error: data/shrinking/train.bin: .*truncated" stderr
-check "truncated while training: the checkpoint resumes" resumes shrink 51
-
 # ---- configuration: check_config_*.c have the other values ----
 check "unknown flag" refuses 2 "n_layr" "n_layer" -- --n_layr=2 --dataset=tiny --out_dir=out
 check "keys that contradict each other" refuses 2 "n_embd" "n_head" -- --n_head=3 --dataset=tiny --out_dir=out
@@ -229,17 +208,6 @@ check "a tokenizer that cannot be written" run 1 gpt_train --dataset=tiny --out_
 check "the checkpoint is there all the same" grep -q "warning: the checkpoint of iter 3 is complete, but not all files beside it$" stderr
 check "as the folder says" is "$(iter_of blocked)" 3
 
-# ---- two runs ----
-cp -r good shared
-# shellcheck disable=SC2086
-"$GPT_TRAIN" $model --dataset=tiny --out_dir=shared --max_iters=1000000 --eval_interval=1000000 >pipe 2>other &
-pid=$!
-read -r text <pipe
-check "a second run" refuses 2 "shared/lock" "$pid" -- --dataset=tiny --out_dir=shared --init_from=resume --max_iters=8
-kill -9 "$pid" && wait "$pid" 2>/dev/null
-pid=
-check "a lock ends with its process" resumes shared 8
-
 # ---- checkpoints: tests/reliability/check_flips.c has the other bits and lengths ----
 # damaged NAME TEXT...: `damaged` was made from `good`; a resume must refuse it and change nothing.
 damaged() {
@@ -264,22 +232,14 @@ fresh
 model_bytes=$(wc -c <$model_file)
 fresh && flip $model_file $((model_bytes / 2))
 check "a flipped bit of the model" damaged "model-000007.safetensors"
-fresh && flip $optimizer_file 50
-check "a flipped bit of the optimizer" damaged "optimizer-000007.safetensors"
-fresh && cut_to $model_file $((model_bytes - 1))
-check "the model cut short" damaged "model-000007.safetensors"
 fresh && echo >>$model_file
 check "a model with a byte too many" damaged "model-000007.safetensors"
 fresh && rm $optimizer_file
 check "the optimizer is gone" damaged_status 1 "optimizer-000007.safetensors" "No such file"
-fresh && cut_to damaged/trainer_state.json 300
-check "half a record" damaged "damaged/trainer_state.json"
 fresh && sed 's/"iter": 7/"iter": -7/' good/trainer_state.json >damaged/trainer_state.json
 check "a negative iteration" damaged "damaged/trainer_state.json" "iter"
 fresh && sed 's/"name": "model-000007/"name": "..\/model-000007/' good/trainer_state.json >damaged/trainer_state.json
 check "a path in the record" damaged "damaged/trainer_state.json" "name"
-fresh && sed 's/"iter": 7/"iter": 6/' good/trainer_state.json >damaged/trainer_state.json
-check "another iteration" damaged "damaged/trainer_state.json" "record_crc32c"
 fresh && sed 's/"transformer.wpe.weight": "[0-9a-f]*"/"transformer.wpe.weight": "00000000"/; /"record_crc32c"/d' \
     good/trainer_state.json >damaged/trainer_state.json
 check "a wrong checksum" damaged "model-000007.safetensors" "wpe.weight"

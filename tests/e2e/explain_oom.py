@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 """--explain-oom from the command line: a file or standard input, messages of several years, input that is not a
-message, and the plan for the memory that the message reports.  Prints "checks: P passed, F failed, S skipped".
+message, and the plan for the memory that the message reports.
 """
 
 import os
 import re
-import subprocess
 
-from checks import GPT_TRAIN, check, end, patience, write
+from checks import GPT_TRAIN, check, end, patience, ran, write
 
 MESSAGE = ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity of 11.69 GiB "
            "of which 2.68 GiB is free. Process 1234 has 1.97 GiB memory in use. Including non-PyTorch memory, this process "
@@ -28,8 +27,7 @@ SMALL = ["--n_layer=2", "--n_head=2", "--n_embd=64", "--block_size=64", "--gradi
 def explain(text, *arguments, path=None):
     """Returns exit status, standard output and standard error."""
     source = path or "-"
-    done = subprocess.run([GPT_TRAIN, "--explain-oom=" + source, *arguments], input=text, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, timeout=patience(120), check=False)
+    done = ran(GPT_TRAIN, "--explain-oom=" + source, *arguments, input=text, timeout=patience(120))
     return done.returncode, done.stdout, done.stderr
 
 
@@ -118,10 +116,6 @@ def not_counted():
            "free. Process 1459 has 17179869184.00 GiB memory in use. 2.25 GiB allowed; Of the allocated memory 0 bytes is "
            "allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.\n",
            "process 1459 unknown", "exceeded the limit of 2.25 GiB", "2.25 GiB for tensors: the limit", never=["EiB"])
-    report("CUDA out of memory. Tried to allocate 896.00 MiB. GPU 0 has a total capacity of 21.99 GiB of which 759.38 MiB is "
-           "free. Including non-PyTorch memory, this process has 0 bytes memory in use. Of the allocated memory 20.52 GiB is "
-           "allocated by PyTorch, and 102.08 MiB is reserved by PyTorch but unallocated.\n",
-           "21.36 GiB for tensors = free + PyTorch's own", never=["this process", "context 0 B", "does not name"])
     # A slice of a card: the processes are those of the whole card.
     report("CUDA out of memory. Tried to allocate 1.24 GiB. GPU 0 has a total capacity of 19.50 GiB of which 1.06 GiB is free. "
            "Process 12 has 10.30 GiB memory in use. Process 13 has 15.74 GiB memory in use. Of the allocated memory 17.60 GiB "

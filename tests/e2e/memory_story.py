@@ -2,8 +2,7 @@
 """The examples of doc/memory.md, run as a user would: GPT-2 124M with 64 x 1024 tokens and 77M parameters with 16 x
 1024 x 32, in the memory of an empty 12 GB card, with other programs on it, and as its "free" line says; the
 micro-batches that a model of the plans predicted before they were written; the keys that patched nanoGPTs have, live on
-a tiny model; an evaluation where training does not fit; and what a failure prints.  Prints "checks: P passed,
-...".
+a tiny model; an evaluation where training does not fit; and what a failure prints.
 """
 
 import array
@@ -11,9 +10,8 @@ import json
 import math
 import os
 import re
-import subprocess
 
-from checks import GPT_TRAIN, check, end, patience, some, write
+from checks import GPT_TRAIN, check, end, patience, ran, some, write
 
 GIB = 1 << 30
 STORIES = {
@@ -37,8 +35,7 @@ TINY = ["--dataset=tiny", "--vocab_size=97", "--n_layer=2", "--n_head=2", "--n_e
 
 
 def run(*arguments):
-    return subprocess.run([GPT_TRAIN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=patience(120),
-                          check=False)
+    return ran(GPT_TRAIN, *arguments, timeout=patience(120))
 
 
 def choices_fit(name, plan):
@@ -118,23 +115,6 @@ def evaluation_alone():
     check(none.returncode == 3 and none.stderr.count("gpt-train: error") == 1, f"no evaluation: {none.stderr!r}")
 
 
-def pinned():
-    """Pinned choices that do not fit are refused before anything is computed, with alternatives."""
-    arguments = ["--dataset=./none", "--batch_size=64", "--gradient_accumulation_steps=1", "--micro_batch=64",
-                 "--recompute=none", "--memory_budget=2.68GiB"]
-    done = run("--plan=json", *arguments)
-    check(done.returncode == 3, f"pinned: exit status {done.returncode}")
-    choices_fit("pinned", json.loads(done.stdout))
-    done = run("--plan", *arguments)
-    check(done.returncode == 3 and "DOES NOT FIT" in done.stdout, f"pinned, in text: {done.stdout!r}")
-    check(done.stderr.count("gpt-train: error") == 1 and "---- gpt-train report" not in done.stderr, f"pinned: {done.stderr!r}")
-    os.makedirs("none")
-    write("none/train.bin", bytes(4096)) # a run looks for its data first
-    done = run(*arguments, "--out_dir=pinned")
-    check(done.returncode == 3 and done.stderr.count("gpt-train: error") == 1, f"pinned, not planned only: {done.stderr!r}")
-    check("gpt-train report" not in done.stderr, f"pinned: no report on what does not fit: {done.stderr!r}")
-
-
 def refused_heads():
     for width, words in ((448, ("444 (", "456 (", "8 or 14 heads")), (512, ("504 (", "516 (", "8 or 16 heads"))):
         done = run(f"--n_embd={width}", "--plan", "--dataset=./none")
@@ -197,4 +177,4 @@ def data():
         write(f"data/tiny/{split}.bin", array.array("H", (i % 12 * (i // 96 % 7 + 1) for i in range(4000))).tobytes())
 
 
-end(stories, modelled, evaluation_alone, pinned, refused_heads, patched_keys, after_failure, begin=data)
+end(stories, modelled, evaluation_alone, refused_heads, patched_keys, after_failure, begin=data)

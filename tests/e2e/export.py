@@ -11,13 +11,11 @@
   llama   of Llama's, Qwen2's and Qwen3's blocks: hf and gguf, with every key and tensor; models that llama.cpp lacks
   import  GGUF files as models: weights, shape and tokenizer come back, as do quantised ones; damaged ones are refused
   judged  the loss of an export that is opened again
-  llmc    header, padding, order, layout
   disks   an output that is a mounted folder, or a link to another disk; leftovers of killed exports
   bad     formats, dtypes, outputs that exist, damage, values that a dtype cannot represent, a full disk: one line, exit
           status, and no files left
   rss     a model of 200 MB is exported in less than 48 MiB
-Models are tiny, of odd sizes: characters without biases, bytes with a padded vocabulary, a byte-pair encoding.  Prints
-"checks: P passed, F failed, S skipped".
+Models are tiny, of odd sizes: characters without biases, bytes with a padded vocabulary, a byte-pair encoding.
 """
 
 import array
@@ -34,8 +32,8 @@ import subprocess
 import sys
 import tempfile
 
-from checks import (GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check, end, files, is_instrumented, patience, read, read_json, skip,
-                    tensors_read, tensors_write, write, write_json)
+from checks import (GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, byte_letters, check, end, files, is_instrumented, merged,
+                    patience, read, read_json, skip, tensors_read, tensors_write, write, write_json)
 from gguf_file import F16, F32, Q4_0, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0, Gguf
 
 TEXT = ("Größe und Maß: für 10 € nähen wir Ärmel, naïve façade, 日本語の文 and 日本の本.\n" +
@@ -112,27 +110,10 @@ def transposed(values, rows, columns):
 
 # ---- readers ----
 
-def alphabet():
-    """Returns GPT-2's characters for the 256 bytes."""
-    plain = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
-    table = {byte: chr(byte) for byte in plain}
-    for byte in range(256):
-        if byte not in table:
-            table[byte] = chr(256 + len(table) - len(plain))
-    return table
-
-
 def encode(text, tokens, merges):
-    """A textbook byte-level BPE without a split: the lowest rank first, the leftmost among equals."""
-    table = alphabet()
-    parts = [table[byte] for byte in text.encode("utf-8")]
-    ranks = {tuple(merge.split(" ")): rank for rank, merge in enumerate(merges)}
-    while True:
-        pairs = [(ranks[pair], i) for i, pair in enumerate(zip(parts, parts[1:])) if pair in ranks]
-        if not pairs:
-            break
-        _, i = min(pairs)
-        parts[i:i + 2] = [parts[i] + parts[i + 1]]
+    """A textbook byte-level BPE without a split."""
+    table = byte_letters()
+    parts = merged([table[byte] for byte in text.encode("utf-8")], {tuple(merge.split(" ")): rank for rank, merge in enumerate(merges)})
     ids = {token: i for i, token in enumerate(tokens)}
     return [ids[part] for part in parts]
 
@@ -682,36 +663,6 @@ def check_import_bad(path):
         refused("", 2, "--out_dir=" + name, "--format=hf", "none")
 
 
-# ---- llm.c ----
-
-def check_llmc(name, dtype):
-    path = "%s-%s.bin" % (name, dtype)
-    exported("--out_dir=out-" + name, "--format=llmc", "--dtype=" + dtype, path)
-    config, weights = config_of(name), weights_of(name)
-    data = read(path)
-    header = array.array("i", data[:1024]).tolist()
-    padded = -(-config["vocab_size"] // 128) * 128
-    check(header[:8] == [20240326, 3 if dtype == "float32" else 5, config["n_positions"], config["vocab_size"],
-                         config["n_layer"], config["n_head"], config["n_embd"], padded] and
-          header[8:] == [0] * 248, "%s: header" % path)
-    order = ["ln_1.weight", "ln_1.bias", "attn.c_attn.weight", "attn.c_attn.bias", "attn.c_proj.weight",
-             "attn.c_proj.bias", "ln_2.weight", "ln_2.bias", "mlp.c_fc.weight", "mlp.c_fc.bias", "mlp.c_proj.weight",
-             "mlp.c_proj.bias"]
-    names = ["wte.weight", "wpe.weight"]
-    names += ["h.%d.%s" % (layer, part) for part in order for layer in range(config["n_layer"])]
-    at = 1024
-    for tensor in names + ["ln_f.weight", "ln_f.bias"]:
-        shape, values = weights[tensor]
-        if tensor == "wte.weight":
-            values = values + [0.0] * ((padded - config["vocab_size"]) * config["n_embd"])
-        elif len(shape) == 2 and tensor != "wpe.weight":
-            values = transposed(values, *shape)
-        wanted = stored(values, dtype)
-        check(data[at:at + len(wanted)] == wanted, "%s: %s" % (path, tensor))
-        at += len(wanted)
-    check(at == len(data), "%s: %d bytes, not %d" % (path, len(data), at))
-
-
 # ---- bad input ----
 
 def refused(text, status, *arguments, leaves=(), **options):
@@ -760,6 +711,8 @@ def model_files(folder):
 
 
 def check_force():
+    for name in ("bpe", "chars"):
+        exported("--out_dir=out-" + name, "--format=llmc", "--dtype=float32", name + "-float32.bin")
     before = read("bpe-float32.bin")
     refused("already exists", 2, "--out_dir=out-chars", "--format=llmc", "bpe-float32.bin")
     refused("already exists", 2, "--out_dir=out-chars", "--format=hf", "again-bpe")
@@ -947,8 +900,6 @@ def main():
         for dtype in ("float32", "bfloat16", "float16"):
             check_hf(name, dtype)
             gguf = check_gguf(name, dtype)
-            if dtype != "float16":
-                check_llmc(name, dtype)
         check_hf_tokens(name)
         check_gguf_tokens(name, gguf)
         check_round_trip(name)

@@ -22,8 +22,8 @@ import sys
 import types
 import zipfile
 
-from checks import (GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check_named as check, end, error_lines, metrics, read, read_json, skip,
-                    tensors_read as read_safetensors, tensors_write as write_safetensors, write, write_json)
+from checks import (GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check_named as check, end, error_lines, metrics, ran, read,
+                    read_json, skip, tensors_read as read_safetensors, tensors_write as write_safetensors, write, write_json)
 
 V, T, C, L, H = 61, 16, 12, 2, 3
 SHAPE = [f"--n_layer={L}", f"--n_head={H}", f"--n_embd={C}", f"--block_size={T}", f"--vocab_size={V}"]
@@ -33,8 +33,7 @@ STILL = ["--learning_rate=0", "--min_lr=0", "--decay_lr=False", "--max_iters=0"]
 
 
 def gpt_train(*arguments, env=None):
-    done = subprocess.run([GPT_TRAIN, *arguments], capture_output=True, text=True, check=False,
-                          env=dict(os.environ, **(env or {})))
+    done = ran(GPT_TRAIN, *arguments, env=dict(os.environ, **(env or {})))
     return done
 
 
@@ -44,8 +43,9 @@ def floats(raw):
 
 
 def to_bf16(raw):
-    """Truncates: the written values are those that must be read."""
-    return array.array("H", [word >> 16 for word in array.array("I", raw)]).tobytes()
+    """Rounds to the nearest, ties to even."""
+    words = (bits + 0x7fff + (bits >> 16 & 1) >> 16 for bits, in struct.iter_unpack("<I", raw))
+    return b"".join(struct.pack("<H", word) for word in words)
 
 
 def bf16_as_f32(raw):
@@ -108,7 +108,7 @@ def write_llmc(path, tensors, version, padded=64, header=None):
             out += pack(t[f"h.{layer}.{name}.bias"][2])
     out += pack(t["ln_f.weight"][2]) + pack(t["ln_f.bias"][2])
     words = header or [20240326, version, T, V, L, H, C, padded]
-    write(path, struct.pack("<256i", *(words + [0] * (256 - len(words)))) + out)
+    return write(path, struct.pack("<256i", *(words + [0] * (256 - len(words)))) + out)
 
 
 # ---- torch.save() without torch ----
@@ -293,6 +293,16 @@ def loads(base, config):
     same_weights("llm.c without padding", "llmc61.bin", base)
 
 
+def llmc_exports():
+    """gpt-export writes what write_llmc() writes; the vocabulary is padded to a multiple of 128."""
+    for bias in (False, True):
+        tensors = read_safetensors(f"run-{bias}/model.safetensors")
+        for dtype, version in (("float32", 3), ("bfloat16", 5)):
+            path = write_llmc(f"own-{bias}-{version}.bin", tensors, version, padded=128)
+            done = ran(GPT_EXPORT, f"--out_dir=run-{bias}", "--format=llmc", f"--dtype={dtype}", "exported.bin", "--force")
+            check(f"llm.c's file, bias {bias}, {dtype}", done.returncode == 0 and read("exported.bin") == read(path), done.stderr)
+
+
 def cropped(base, config):
     """Crops the model to fewer positions: the first rows, as nanoGPT's crop_block_size."""
     expected = dict(base)
@@ -328,12 +338,6 @@ def cached(base, config):
 
 
 # ---- Llama's family ----
-def norms_of(kind):
-    """Returns the names of the norms of attention and of the MLP."""
-    names = {"olmo2": ("post_attention", "post_feedforward"), "gemma3_text": ("input", "pre_feedforward")}.get(kind, ("input", "post_attention"))
-    return [name + "_layernorm.weight" for name in names]
-
-
 def write_llama(folder, head=None, shards=1, **fields):
     """Writes a random model of one block; `head` is None, "equal" or "other"."""
     source = random.Random(5)
@@ -343,15 +347,16 @@ def write_llama(folder, head=None, shards=1, **fields):
         return "F32", [rows, columns] if columns else [rows], array.array("f", [source.gauss(0, 0.3) for _ in range(count)]).tobytes()
 
     at = "model.layers.0."
-    first, second = norms_of(fields.get("model_type"))
-    tensors = {"model.embed_tokens.weight": tensor(fields.get("vocab_size", V), C), "model.norm.weight": tensor(C), at + first: tensor(C), at + second: tensor(C), at + "self_attn.rotary_emb.inv_freq": tensor(2)}
+    tensors = {"model.embed_tokens.weight": tensor(fields.get("vocab_size", V), C), "model.norm.weight": tensor(C),
+               at + "self_attn.rotary_emb.inv_freq": tensor(2)}
     for name, rows, columns in (("self_attn.q_proj", C, C), ("self_attn.k_proj", C, C), ("self_attn.v_proj", C, C), ("self_attn.o_proj", C, C),
                                 ("mlp.gate_proj", 8, C), ("mlp.up_proj", 8, C), ("mlp.down_proj", C, 8)):
         tensors[f"{at}{name}.weight"] = tensor(rows, columns)
-    for name in norms_of("olmo2") if fields.get("model_type") == "gemma3_text" else ():
-        tensors[at + name] = tensor(C)
-    for name in ("q_norm", "k_norm") if fields.get("model_type") in ("qwen3", "olmo2", "gemma3_text") else ():
-        tensors[f"{at}self_attn.{name}.weight"] = tensor(C if fields["model_type"] == "olmo2" else C // H)
+    gemma = fields.get("model_type") == "gemma3_text"
+    for name in ("input", "post_attention", *(("pre_feedforward", "post_feedforward") if gemma else ())):
+        tensors[f"{at}{name}_layernorm.weight"] = tensor(C)
+    for name in ("q_norm", "k_norm") if gemma else ():
+        tensors[f"{at}self_attn.{name}.weight"] = tensor(C // H)
     if head is not None:
         tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"] if head == "equal" else tensor(V, C)
     write_hf(folder, tensors, {"model_type": "llama", "vocab_size": V, "hidden_size": C, "intermediate_size": 8, "num_hidden_layers": 1,
@@ -359,101 +364,11 @@ def write_llama(folder, head=None, shards=1, **fields):
                                "tie_word_embeddings": True, **fields}, shards)
 
 
-def model_in_double(folder, ids):
-    """Returns the mean loss of one sequence, computed from the formulas of Llama's blocks; Qwen3's norms of heads are used where
-    the file has them, and OLMo 2's norms, of all heads together and of what attention and the MLP give; the layer of a SmolLM3
-    whose interval is 1 turns nothing, Granite's factors are those of the file, and Gemma 3 has norms of 1 + w at both places."""
-    config, raw = read_json(folder + "/config.json"), read_safetensors(folder + "/model.safetensors")
-    values = {name: (shape, floats(data)) for name, (_, shape, data) in raw.items()}
-    heads, size, epsilon = config["num_attention_heads"], config["head_dim"], config["rms_norm_eps"]
-    gemma = config["model_type"] == "gemma3_text"
-
-    def rows(name):
-        (count, columns), numbers = values[name]
-        return [numbers[i * columns:(i + 1) * columns] for i in range(count)]
-
-    def norm(x, name):
-        scale = (sum(v * v for v in x) / len(x) + epsilon) ** -0.5
-        return [v * scale * (gemma + gain) for v, gain in zip(x, values[name][1])]
-
-    def product(name, x):
-        return [sum(w * v for w, v in zip(row, x)) for row in rows(name)]
-
-    def turned(x, position):
-        if config.get("no_rope_layer_interval") == 1:
-            return x
-        half = size // 2
-        out = list(x)
-        for k in range(half):
-            angle = position * config["rope_local_base_freq" if gemma else "rope_theta"] ** (-2 * k / size)
-            out[k] = x[k] * math.cos(angle) - x[k + half] * math.sin(angle)
-            out[k + half] = x[k + half] * math.cos(angle) + x[k] * math.sin(angle)
-        return out
-
-    def queries(kind, x, position):
-        gains = f"{at}self_attn.{kind}_norm.weight"
-        parts = product(f"{at}self_attn.{kind}_proj.weight", x)
-        parts = norm(parts, gains) if post else parts
-        parts = [parts[h * size:(h + 1) * size] for h in range(heads)]
-        return [turned(norm(part, gains) if gains in values and not post else part, position) for part in parts]
-
-    def before(x, name):
-        return x if post else norm(x, at + name)
-
-    def after(x, name):
-        return norm(x, at + name.replace("input", "post_attention").replace("pre_", "post_")) if post or gemma else x
-
-    def weights(query, keys):
-        scores = [math.exp(sum(a * b for a, b in zip(query, key)) * scale) for key in keys]
-        return [score / sum(scores) for score in scores]
-
-    at, table = "model.layers.0.", rows("model.embed_tokens.weight")
-    post, (first, second) = config["model_type"] == "olmo2", norms_of(config["model_type"])
-    keys, given, loss, residual = [], [], 0.0, config.get("residual_multiplier", 1.0)
-    scale = config.get("attention_multiplier", config.get("query_pre_attn_scalar", size) ** -0.5)
-    for position, (token, target) in enumerate(zip(ids, ids[1:])):
-        x = [(len(table[token]) ** 0.5 if gemma else config.get("embedding_multiplier", 1.0)) * v for v in table[token]]
-        y = before(x, first)
-        query = queries("q", y, position)
-        keys.append(queries("k", y, position))
-        given.append(product(at + "self_attn.v_proj.weight", y))
-        mixed = []
-        for h in range(heads):
-            shares = weights(query[h], [key[h] for key in keys])
-            mixed += [sum(share * value[h * size + i] for share, value in zip(shares, given)) for i in range(size)]
-        x = [a + residual * b for a, b in zip(x, after(product(at + "self_attn.o_proj.weight", mixed), first))]
-        y = before(x, second)
-        gate, up = product(at + "mlp.gate_proj.weight", y), product(at + "mlp.up_proj.weight", y)
-        if gemma:  # gelu by tanh, as a logistic function
-            inner = [g / (1 + math.exp(-2 * (2 / math.pi) ** 0.5 * (g + 0.044715 * g ** 3))) * u for g, u in zip(gate, up)]
-        else:
-            inner = [g / (1 + math.exp(-g)) * u for g, u in zip(gate, up)]
-        x = [a + residual * b for a, b in zip(x, after(product(at + "mlp.down_proj.weight", inner), second))]
-        logits = [v / config.get("logits_scaling", 1.0) for v in product("model.embed_tokens.weight", norm(x, "model.norm.weight"))]
-        loss += math.log(sum(math.exp(v) for v in logits)) - logits[target]
-    return loss / (len(ids) - 1)
-
-
-def agrees():
-    """Losses are those of the formulas in double; epsilon is as large as what it is added to, so that each norm needs its own."""
-    ids = array.array("H", read("data/val.bin"))[:13].tolist()
-    write("data/few.bin", array.array("H", ids).tobytes())
-    for name, fields in (("llama", {}), ("qwen3", {"model_type": "qwen3"}), ("olmo2", {"model_type": "olmo2"}),
-                         ("smollm3", {"model_type": "smollm3", "no_rope_layer_interval": 1}),
-                         ("granite", {"model_type": "granite", "embedding_multiplier": 5.0, "residual_multiplier": 0.4,
-                                      "attention_multiplier": 2.0, "logits_scaling": 0.25}),
-                         ("gemma3", {"model_type": "gemma3_text", "query_pre_attn_scalar": 3, "rope_local_base_freq": 50.0})):
-        write_llama("formula-" + name, rms_norm_eps=0.3, head_dim=C // H, rope_theta=100.0, **fields)
-        done = judged("formula-" + name, "--eval_data=data/few.bin", "--eval_block_size=12")
-        found = re.search(r" loss ([0-9.]+)", done.stdout)
-        wanted = model_in_double("formula-" + name, ids)
-        check(f"{name}: the loss of the formulas", found is not None and abs(float(found[1]) - wanted) <= 2e-5, f"{done.stdout} {wanted} {done.stderr}")
-
-
 def part_of_vision():
     """The text part of a model that also sees, under both of its names, is the text model; kinds that are not read are named."""
-    text, tensors = read_json("formula-gemma3/config.json"), read_safetensors("formula-gemma3/model.safetensors")
-    wanted = judged("formula-gemma3").stdout
+    write_llama("gemma3", model_type="gemma3_text", head_dim=C // H)
+    text, tensors = read_json("gemma3/config.json"), read_safetensors("gemma3/model.safetensors")
+    wanted = judged("gemma3").stdout
     for number, (at, sees) in enumerate((("language_model.", "vision_tower."), ("model.language_model", "model.vision_tower."))):
         given = {at + (name if at.endswith(".") else name[len("model"):]): value for name, value in tensors.items()}
         given.update({sees + "embeddings.weight": tensors["model.norm.weight"], sees.replace("vision_tower", "multi_modal_projector") + "w": tensors["model.norm.weight"]})
@@ -557,8 +472,7 @@ def contexts():
 
 
 def sample(source, *arguments):
-    return subprocess.run([GPT_SAMPLE, f"--init_from={source}", "--tokenizer=characters", "--start=0", "--num_samples=1", *arguments],
-                          capture_output=True, text=True, check=False)
+    return ran(GPT_SAMPLE, f"--init_from={source}", "--tokenizer=characters", "--start=0", "--num_samples=1", *arguments)
 
 
 def vocabularies():
@@ -584,7 +498,7 @@ def heads():
     for name in ("tied", "head-equal", "head-untied", "head-other", "head-shards"):
         done = judged(name)
         sampled = sample(name, "--temperature=0", "--max_new_tokens=20")
-        exported = subprocess.run([GPT_EXPORT, f"--out_dir={name}", "--format=hf", f"hf-{name}"], capture_output=True, text=True, check=False)
+        exported = ran(GPT_EXPORT, f"--out_dir={name}", "--format=hf", f"hf-{name}")
         check(f"{name}: read", done.returncode == sampled.returncode == exported.returncode == 0,
               done.stderr + sampled.stderr + exported.stderr)
         for each in (done, sampled, exported):
@@ -803,7 +717,7 @@ plain = pickle.load(open("plain.pickle", "rb"))
 torch.save(make(plain), "torch.pt")
 torch.save(make(plain), "torch-old.pt", _use_new_zipfile_serialization=False)
 """
-    done = subprocess.run([python, "-c", script], capture_output=True, text=True, check=False)
+    done = ran(python, "-c", script)
     check("torch.save()", done.returncode == 0, done.stderr)
     continues("ckpt.pt of torch.save()", "run-True", "torch.pt")
     refused("the format of before PyTorch 1.6", "torch-old.pt", "before 1.6")
@@ -817,7 +731,7 @@ plain.update(iter_num=torch.tensor(plain["iter_num"]), args=argparse.Namespace(l
              config=argparse.Namespace(**plain["config"], data=pathlib.Path("/x")), model_args=argparse.Namespace(**plain["model_args"]))
 torch.save(plain, "odd.pt")
 """))
-    done = subprocess.run([python, "odd.py"], capture_output=True, text=True, check=False)
+    done = ran(python, "odd.py")
     check("an odd torch.save()", done.returncode == 0, done.stderr)
     again("other objects", python, "odd.pt")
 
@@ -828,7 +742,7 @@ def again(name, python, source):
     command = re.search(r"save its plain content again: python3 -c '(.*)' IN.pt OUT.pt$", done.stderr.strip())
     check(f"{name}: the line that saves it again", command is not None, done.stderr)
     if command is not None:
-        done = subprocess.run([python, "-c", command[1], source, "again.pt"], capture_output=True, text=True, check=False)
+        done = ran(python, "-c", command[1], source, "again.pt")
         check(f"{name}: saved again", done.returncode == 0, done.stderr)
         continues(f"{name}, saved again", "run-True", "again.pt")
 
@@ -1022,12 +936,12 @@ def main():
         check(f"a run, bias {bias}", done.returncode == 0, done.stderr)
     base, config = read_safetensors("run-True/model.safetensors"), read_json("run-True/config.json")
     loads(base, config)
+    llmc_exports()
     cropped(base, config)
     cached(base, config)
     nanogpt_continues()
     nanogpt_over_another()
     nanogpt_samples()
-    agrees()
     part_of_vision()
     part_of_qwen3_5()
     resumes_a_mixture()

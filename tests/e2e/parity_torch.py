@@ -14,10 +14,9 @@ untied; with accumulation, clipping and weight decay:
             too, of some
   dropout   the losses of a run do not depend on the micro-batch
   chunks    the first of these over 160 tokens, three chunks of Qwen3.5's delta net, and transformers' gradients
-  epochs    three epochs of packed conversations with the defaults of fine-tuning, of Qwen3 and Qwen3.5: each update's
-            loss, and PEFT's with the same first adapters, rows, masks and rates, where transformers and peft are installed
-GPT_TRAIN_BACKEND selects the backend.  Needs a Python with PyTorch (PYTHON_TORCH).  Prints "checks: P passed, F failed,
-S skipped".
+  epochs    three epochs of packed conversations with the defaults of fine-tuning, of GPT-2, Qwen3 and Qwen3.5: each
+            update's loss, that of the evaluation, and PEFT's with the same first adapters, rows, masks and rates, where transformers and peft are installed
+GPT_TRAIN_BACKEND selects the backend.  Needs a Python with PyTorch (PYTHON_TORCH).
 """
 
 import importlib.util
@@ -47,6 +46,7 @@ STEP_DUMP = os.environ.get("STEP_DUMP", os.path.join(BUILD, "tests/model/step_du
 SEED = 20240611
 LAYERS, HEADS, CHANNELS, BLOCK, VOCAB, BATCH, ACCUMULATION = 2, 4, 64, 32, 97, 5, 2
 ORIGINAL = 16  # the context of rotary scalings
+NORM_EPSILON = 3e-3  # about the mean square of an embedding, so that each norm needs its own
 RATE, DECAY, BETAS, EPSILON, CLIP = 1e-3, 0.1, (0.9, 0.95), 1e-8, 0.8
 STEPS = 4
 GRADIENT_BOUND = LOSS_BOUND = 1e-5  # doc/numerics.md, the whole model
@@ -119,7 +119,7 @@ class Modern:
     def config(self):
         config = {"model_type": self.kind, "vocab_size": self.vocab, "max_position_embeddings": 2 * BLOCK, "hidden_size": CHANNELS,
                   "intermediate_size": self.inner, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
-                  "num_key_value_heads": self.kv_heads, "head_dim": self.size, "rms_norm_eps": 1e-5, "rope_theta": self.theta,
+                  "num_key_value_heads": self.kv_heads, "head_dim": self.size, "rms_norm_eps": NORM_EPSILON, "rope_theta": self.theta,
                   "rope_scaling": self.scaling, "tie_word_embeddings": self.tied}
         if self.kind == "smollm3":
             config["no_rope_layer_interval"] = self.interval
@@ -147,7 +147,7 @@ class Modern:
     def norm_of(self, x, gain):
         if self.norm == "layernorm":
             x = x - x.mean(-1, keepdim=True)
-        return x / torch.sqrt((x ** 2).mean(-1, keepdim=True) + 1e-5) * (self.plus + gain)
+        return x / torch.sqrt((x ** 2).mean(-1, keepdim=True) + NORM_EPSILON) * (self.plus + gain)
 
     def frequencies(self, local):
         f = (self.local if local else self.theta) ** (-torch.arange(0, self.turned, 2, dtype=torch.float64) / self.turned)
@@ -184,7 +184,7 @@ class Modern:
         """Returns queries, keys and values, [B, heads, T, D]."""
         rows, time, parts = qkv.shape[0], qkv.shape[1], list(qkv.split([self.q, self.kv, self.kv], -1))
         gains = w.get(at + "self_attn.qk_norm.weight")
-        rms = lambda x, gain: x / torch.sqrt((x ** 2).mean(-1, keepdim=True) + 1e-5) * (self.plus + gain)
+        rms = lambda x, gain: x / torch.sqrt((x ** 2).mean(-1, keepdim=True) + NORM_EPSILON) * (self.plus + gain)
         if self.qk_norm == "full":
             parts[:2] = [rms(part, gain) for part, gain in zip(parts, gains.split([self.q, self.kv]))]
         parts = [part.reshape(rows, time, -1, self.size) for part in parts]
@@ -276,7 +276,7 @@ class Hybrid(Modern):
         if layer == 0:
             y, z = self.delta(w, at, x), x @ w[at + "in_proj_z.weight"].T
             z = z.reshape(y.shape)
-            y = y / torch.sqrt((y ** 2).mean(-1, keepdim=True) + 1e-5) * w[at + "norm.weight"] * z * torch.sigmoid(z)
+            y = y / torch.sqrt((y ** 2).mean(-1, keepdim=True) + NORM_EPSILON) * w[at + "norm.weight"] * z * torch.sigmoid(z)
             return y.flatten(2) @ w[at + "out_proj.weight"].T
         qkv = x @ w[at + "self_attn.qkv_proj.weight"].T
         queries = qkv[..., :2 * self.q].unflatten(-1, (HEADS, 2, self.size))
@@ -304,13 +304,13 @@ class Hybrid(Modern):
 
 def parameter_shapes(case):
     """The parameters in the order of a checkpoint."""
-    return case["modern"].shapes() if case.get("modern") else gpt2_shapes(case["bias"])
+    return case["modern"].shapes() if case.get("modern") else gpt2_shapes(case, case["bias"])
 
 
-def gpt2_shapes(bias):
+def gpt2_shapes(case, bias):
     """Hugging Face's names; weights are [in, out]."""
     c = CHANNELS
-    shapes = {"wte.weight": (VOCAB, c), "wpe.weight": (BLOCK, c)}
+    shapes = {"wte.weight": (case.get("vocab", VOCAB), c), "wpe.weight": (case.get("positions", BLOCK), c)}
     for layer in range(LAYERS):
         at = f"h.{layer}."
         shapes.update({at + "ln_1.weight": (c,), at + "ln_1.bias": (c,),
@@ -431,9 +431,9 @@ def write_folder(case):
         tensors_write(os.path.join(path, "model.safetensors"), tensors)
         return
     write_json(os.path.join(path, "config.json"), {
-        "model_type": "gpt2", "vocab_size": VOCAB, "n_positions": BLOCK, "n_embd": CHANNELS, "n_layer": LAYERS, "n_head": HEADS,
-        "activation_function": "gelu_new" if kind == "tanh" else "gelu", "gpt_train": {"bias": bias}})
-    values = {name: weights.get(name, torch.zeros(shape)) for name, shape in gpt2_shapes(True).items()}
+        "model_type": "gpt2", "vocab_size": case.get("vocab", VOCAB), "n_positions": case.get("positions", BLOCK), "n_embd": CHANNELS,
+        "n_layer": LAYERS, "n_head": HEADS, "activation_function": "gelu_new" if kind == "tanh" else "gelu", "gpt_train": {"bias": bias}})
+    values = {name: weights.get(name, torch.zeros(shape)) for name, shape in gpt2_shapes(case, True).items()}
     tensors_write(os.path.join(path, "model.safetensors"), {
         "transformer." + name: ("F32", value.shape, float32(value)) for name, value in values.items()})
 
@@ -787,12 +787,12 @@ def conversations(count):
     check(done.returncode == 0, f"gpt-prepare: {done.stderr}")
 
 
-def rows_of_documents():
-    """Returns the rows of data/train.bin, each a list of its conversations: (ids, targets) with -1 where the mask does not
+def rows_of_documents(split):
+    """Returns the rows of a split of the data, each a list of its conversations: (ids, targets) with -1 where the mask does not
     count a target, which is so at the end of a conversation."""
-    mask, ends = read("data/train.mask")[16:], read_json("data/gpt_tokenizer.json")
+    mask, ends = read(f"data/{split}.mask")[16:], read_json("data/gpt_tokenizer.json")
     last = ends["vocabulary"].index("<|endoftext|>")
-    ids = np.fromfile("data/train.bin", "<u2").astype(np.int64)
+    ids = np.fromfile(f"data/{split}.bin", "<u2").astype(np.int64)
     counted = [mask[i // 8] >> i % 8 & 1 for i in range(len(ids))]
     rows = []
     for at in range(0, len(ids) - 1, CHAT_ROW):
@@ -806,11 +806,16 @@ def rows_of_documents():
     return rows
 
 
+def mean_loss(case, documents):
+    """Returns the loss of the first weights over the targets that count."""
+    with torch.no_grad():
+        total = sum(reference_loss(case, case["weights"], *document) for document in documents).item()
+    return total / sum((targets >= 0).sum().item() for _, targets in documents)
+
+
 def order_of(case, rows, losses):
     """Returns the row of each loss of a run that sees one row an update and learns nothing."""
-    with torch.no_grad():
-        known = [sum(reference_loss(case, case["weights"], *document) for document in row).item() / sum((targets >= 0).sum().item() for _, targets in row)
-                 for row in rows]
+    known = [mean_loss(case, row) for row in rows]
     order = [min(range(len(rows)), key=lambda row: abs(known[row] - loss)) for loss in losses]
     check(all(abs(known[row] - loss) <= LOSS_BOUND for row, loss in zip(order, losses)), "losses of single rows")
     for epoch in range(0, len(order) - len(rows) + 1, len(rows)):
@@ -831,6 +836,7 @@ def epochs():
     conversations(36)
     if not PEFT:
         skip("parity_peft", "no transformers or no peft (PyPI)")
+    epochs_of({"name": "gpt2", "bias": True, "kind": "erf", "vocab": CHAT_VOCAB, "positions": CHAT_ROW, "model": os.path.abspath("chat-gpt2")})
     for name, model in (("qwen3", Modern("qwen3", 2, 32, 64, False, qk_norm="head", theta=1e6, vocab=CHAT_VOCAB)), ("qwen3_5", Hybrid(vocab=CHAT_VOCAB))):
         epochs_of({"name": name, "modern": model, "model": os.path.abspath(f"chat-{name}")})
 
@@ -838,12 +844,15 @@ def epochs():
 def epochs_of(case):
     name, case["weights"] = case["name"], initial_weights(case, torch.Generator().manual_seed(SEED))
     write_folder(case)
-    tune = [f"--init_from=./chat-{name}", "--dataset=./data", "--lora_rank=4", f"--epochs={CHAT_EPOCHS}", "--log_interval=1", "--eval_iters=1", "--dtype=float32",
+    tune = [f"--init_from=./chat-{name}", "--dataset=./data", "--lora_rank=4", f"--epochs={CHAT_EPOCHS}", "--log_interval=1", "--eval_iters=0", "--dtype=float32",
             "--threads=1", "--sample_tokens=0", f"--grad_clip={CHAT_CLIP}"]
     train(tune + [f"--out_dir=order-{name}", "--batch_size=1", "--learning_rate=0"])
     train(tune + [f"--out_dir=tuned-{name}", f"--batch_size={CHAT_BATCH}", f"--learning_rate={CHAT_RATE}"])
-    rows, ours = rows_of_documents(), [line["loss"] for line in metrics(f"tuned-{name}")]
+    rows, ours = rows_of_documents("train"), [line["loss"] for line in metrics(f"tuned-{name}")]
     order = order_of(case, rows, [line["loss"] for line in metrics(f"order-{name}")])
+    judged = metrics(f"order-{name}", "val_loss")[0]["val_loss"]
+    wanted = mean_loss(case, [document for row in rows_of_documents("val") for document in row])
+    check(abs(judged - wanted) <= LOSS_BOUND, f"evaluation: {judged}, reference {wanted}")
     # The last update of three epochs goes on into a fourth, whose order a run of three does not show.
     updates = [[document for row in order[at:at + CHAT_BATCH] for document in rows[row]] for at in range(0, len(order) - CHAT_BATCH + 1, CHAT_BATCH)]
     count = math.ceil(CHAT_EPOCHS * len(rows) / CHAT_BATCH)
@@ -860,7 +869,7 @@ def epochs_of(case):
     check(worst <= LOSS_BOUND, f"three epochs: losses differ by {worst:.2g}")
     print(f"{name}: three epochs: {len(rows)} rows, {len(updates)} updates, loss {ours[0]:.3f} to {ours[-1]:.3f}, largest difference {worst:.2g}")
     subprocess.run([GPT_EXPORT, f"--out_dir=order-{name}", "--format=peft", f"peft-{name}"], check=True, capture_output=True)
-    if not PEFT:
+    if not PEFT or "modern" not in case:
         return
     theirs = peft_losses(case, f"peft-{name}", updates, [rate_of(update, count) for update in range(len(updates))], (0.9, 0.999), 0.0, CHAT_CLIP)
     worst = max(abs(a - b) for a, b in zip(ours, theirs))

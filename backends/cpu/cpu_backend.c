@@ -122,6 +122,8 @@ static enum gt_status isa_choose(struct cpu_backend *cpu)
         {"generic", "generic", cpu_table_generic, NULL, true},
     };
     const char *wanted = getenv("GPT_TRAIN_CPU_ISA");
+    if (wanted != NULL && wanted[0] == '\0')
+        wanted = NULL;
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
         if (sets[i].supported && (wanted == NULL || strcmp(wanted, sets[i].name) == 0)) {
             cpu->base.ops = &cpu_backend_ops;
@@ -134,8 +136,8 @@ static enum gt_status isa_choose(struct cpu_backend *cpu)
     }
     return FAIL(
         GT_DEVICE,
-        "GPT_TRAIN_CPU_ISA=%s: expected generic, avx2, avx512, avx512_bf16 or amx, where build and processor "
-        "have it",
+        "GPT_TRAIN_CPU_ISA=%s: expected generic, avx2, avx512, avx512_bf16 or amx, if the build and "
+        "the processor support it",
         wanted);
 }
 

@@ -131,7 +131,6 @@ check "fp16 is float16" run 0 "$GPT_TRAIN" --dataset=tiny --plan --dtype=fp16 --
 check "which is said" grep -q "dtype='fp16': taken as float16" stderr
 check "gpt-prepare's flags have near names" run 2 "$GPT_PREPARE" --val-fracton=0.1 text.txt
 check "which are named" grep -q "no such flag; did you mean --val-fraction?" stderr
-check "a prompt that is not there" run 2 "$GPT_SAMPLE" --out_dir=good --start=FILE:nix
 check "gpt-sample's keys are checked too" run 2 "$GPT_SAMPLE" --temperatur=1
 check "gpt-sample's error names the key" grep -q "error.*temperatur.*temperature" stderr
 check "refused configurations leave nothing" left_nothing out

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 
 os.environ["GPT_TRAIN_NCCL_LIBRARY"] = "" # one for real cards does not know emulated ones
 LONG = os.environ.get("CHECK_LONG", "") not in ("", "0")
@@ -135,6 +136,13 @@ def run(*words, status=0, **options):
     done = ran(*words, **options)
     check(done.returncode == status, f"exit status {done.returncode}, not {status}: {words} {done.stderr[-600:]}")
     return done
+
+
+def wait_for(condition, seconds=30):
+    """Waits until the condition holds, or for so long."""
+    until = time.monotonic() + patience(seconds)
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.02)
 
 
 # ---- files ----

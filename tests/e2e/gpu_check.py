@@ -16,7 +16,7 @@ import sys
 import time
 import zipfile
 
-from checks import BUILD, LONG, SOURCE, check, ran, read, read_json, skip, write
+from checks import BUILD, LONG, SOURCE, check, ran, read, read_json, skip, wait_for, write
 from cuda_common import FOLDER, end_emulated
 
 PROGRAM, GPT_CHECK = (os.path.join(SOURCE, "bench", name) for name in ("gpu-check", "gpt-check"))
@@ -254,9 +254,7 @@ esac
     before = os.environ["PATH"]
     os.environ["PATH"] = os.path.abspath("smi") + ":" + before
     with Clocks() as reader:
-        end_s = time.monotonic() + 30
-        while reader.mark() < 3 and time.monotonic() < end_s:
-            time.sleep(0.05)
+        wait_for(lambda: reader.mark() >= 3)
         text = reader.since(0)
     os.environ["PATH"] = before
     check(text == "clocks.sm 1510 to 1530, median 1520; clocks.mem 9501 to 9501, median 9501; temperature.gpu 61 to 63, "

@@ -88,7 +88,4 @@ check "they differ" is "$(grep -v '^---' stdout | sort -u | wc -l | tr -d ' ')" 
 check "a character outside the vocabulary" run 2 "$GPT_SAMPLE" --out_dir=heart --start="THE" --num_samples=1
 check "is one line" is "$(errors stderr)" 1
 check "an empty start" run 2 "$GPT_SAMPLE" --out_dir=heart --start= --num_samples=1
-check "a prompt file that is missing" run 2 "$GPT_SAMPLE" --out_dir=heart --start=FILE:absent.txt --num_samples=1
-check "no model" run 2 "$GPT_SAMPLE" --out_dir=absent --start="the " --num_samples=1
-check "no model is one line" is "$(errors stderr)" 1
 finish

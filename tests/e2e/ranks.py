@@ -26,7 +26,7 @@ import time
 
 from cuda_common import GPT_TRAIN_CUDA
 from checks import (GEMMA, GPT_TRAIN, GRANITE, LONG, PHI, QWEN3_5, SMOLLM3, check, end, error_lines, files, has_backend,
-                    is_instrumented, make_tokens, metrics, patience, ran, read, read_json, run, skip, some)
+                    is_instrumented, make_tokens, metrics, patience, ran, read, read_json, run, skip, some, wait_for)
 
 TINY = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=36", "--block_size=24", "--batch_size=4",
         "--micro_batch=3", "--gradient_accumulation_steps=4", "--vocab_size=96", "--dropout=0.1", "--bias=True",
@@ -49,9 +49,7 @@ def start(out, *arguments):
     """Starts a run that does not end by itself; returns it and the processes of its ranks, once it has saved."""
     run = subprocess.Popen([GPT_TRAIN, *TINY, "--backend=cpu", f"--out_dir={out}", "--max_iters=1000000", *arguments],
                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    until = time.monotonic() + patience(30)
-    while not os.path.exists(f"{out}/trainer_state.json") and time.monotonic() < until:
-        time.sleep(0.02)
+    wait_for(lambda: os.path.exists(f"{out}/trainer_state.json"))
     with open(f"/proc/{run.pid}/task/{run.pid}/children", encoding="ascii") as file:
         return run, sorted(map(int, file.read().split()))
 
@@ -119,9 +117,7 @@ def steady():
     run, pids = start("steady", "--ranks=2")
     seen = []
     for steps in (50, 150):
-        until = time.monotonic() + patience(60)
-        while len(metrics("steady")) < steps and time.monotonic() < until:
-            time.sleep(0.05)
+        wait_for(lambda: len(metrics("steady")) >= steps, 60)
         seen.append([resident(pid) for pid in pids])
     run.terminate()
     ended(run, 143, "stopped by signal 15")

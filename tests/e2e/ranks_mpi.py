@@ -18,7 +18,7 @@ import signal
 import subprocess
 import time
 
-from checks import BUILD, GPT_TRAIN, LONG, check, end, make_tokens, patience, ran, read, skip, some, write
+from checks import BUILD, GPT_TRAIN, LONG, check, end, make_tokens, patience, ran, read, skip, some, wait_for, write
 from ranks import TINY, results, resumed, train
 
 MODULE = os.path.join(BUILD, "gpt-train-mpi.so")
@@ -101,9 +101,7 @@ def failing():
             (signal.SIGSTOP, 0, 1, "rank 0 on "), (signal.SIGKILL, 0, 137, ""), (signal.SIGKILL, 1, 137, "")), 2):
         out = f"end{number}{victim}"
         run = mpirun(2, out, "--max_iters=1000000", "--rank_timeout=1")
-        until = time.monotonic() + patience(30)
-        while not os.path.exists(f"{out}/trainer_state.json") and time.monotonic() < until:
-            time.sleep(0.02)
+        wait_for(lambda: os.path.exists(f"{out}/trainer_state.json"))
         pids = tasks_of(run)
         check(len(pids) == 2, f"two tasks: {pids}")
         os.kill(pids[victim], number)

@@ -13,11 +13,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import tiny
 
-from checks import check, end, error_lines
+from checks import check, end, error_lines, wait_for
 
 RESUME = "--init_from=resume"
 STARTERS, STARTS = 6, 5
@@ -43,10 +42,7 @@ def begun(out, *arguments):
     """Starts a run that has saved and keeps working, for longer than any test takes."""
     process = subprocess.Popen(tiny.command(out, "--max_iters=100000000", "--log_interval=1000", *arguments),
                                env=tiny.ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    for _ in range(600):
-        time.sleep(0.05)
-        if os.path.exists(os.path.join(out, "trainer_state.json")) or process.poll() is not None:
-            break
+    wait_for(lambda: os.path.exists(os.path.join(out, "trainer_state.json")) or process.poll() is not None)
     check(process.poll() is None, "a run that works")
     return process
 

@@ -527,7 +527,7 @@ def compare(what, ours, reference, worst):
     for name, value in reference.items():
         error = distance(ours[name], value)
         worst[what] = max(worst.get(what, 0.0), error)
-        bound = WEIGHT_BOUND if what == "weight" else GRADIENT_BOUND
+        bound = {"weight": WEIGHT_BOUND, "v": 2 * GRADIENT_BOUND}.get(what, GRADIENT_BOUND)  # v has the gradient's square
         check(error <= bound, f"{what} of {name}: relative error {error:.3g}")
 
 

@@ -70,7 +70,8 @@ def same(page, cards, count, folder, seed):
             differ.append("%s %s\n%s%s" % (question["card"], question["configuration"], answer["log"], done.stderr))
         answered += ours != ""
     check(not differ, "same: %d of %d plans differ with seed %d; the first: %s" % (len(differ), count, seed, differ[:1]))
-    check(answered > count // 2, "same: %d of %d configurations were planned" % (answered, count))
+    if LONG:  # of three, both programs may refuse two
+        check(answered > count // 2, "same: %d of %d configurations were planned" % (answered, count))
 
 
 def main():

@@ -431,7 +431,7 @@ static enum gt_status chat_open(struct sample *sample)
     return sample_chat_open(sample->mem, &spec, &sample->chat);
 }
 
-/* Notes that a model that was tuned on conversations goes on with a text as if it was any. */
+/* Suggests --chat for a model that was trained on conversations. */
 static void chat_note(const struct sample *sample)
 {
     if (!sample->config->chat && chat_kind_learnt(sample->tokenizer) != CHAT_NONE &&

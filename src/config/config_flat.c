@@ -291,7 +291,7 @@ enum gt_status config_read_file(struct config *config, const char *path)
             GT_USAGE,
             "%s: TOML is not supported; write its keys as NAME = VALUE lines in a file NAME.py",
             path);
-    if (!json && !ends_with(path, ".yaml") && !ends_with(path, ".yml"))
+    if (!config_path_is_flat(path))
         return config_parse_file(config, path);
     TRY(file_read_all(path, FLAT_BYTES_MAX, &text, &count));
     const enum gt_status status = (json ? json_read : yaml_read)(&flat, text, count);

@@ -253,15 +253,20 @@ static bool is_whole(const struct config_value *value)
            floor(value->real) == value->real;
 }
 
-/* Returns true for a value in a file of Python, which an expression may have. */
-static bool is_expression(const struct config_origin *origin)
+bool config_path_is_flat(const char *path)
 {
     static const char *const flat[] = {".yaml", ".yml", ".json"};
-    const char *ending = strrchr(origin->source, '.');
+    const char *ending = strrchr(path, '.');
     for (size_t i = 0; i < sizeof flat / sizeof flat[0] && ending != NULL; i++)
         if (strcmp(ending, flat[i]) == 0)
-            return false;
-    return origin->line > 0;
+            return true;
+    return false;
+}
+
+/* Returns true if an expression may have made the value: one of a file of Python. */
+static bool is_expression(const struct config_origin *origin)
+{
+    return origin->line > 0 && !config_path_is_flat(origin->source);
 }
 
 /* Logs "PLACE: KEY: expected WANTED, found TYPE VALUE", and how a float becomes an int. */

@@ -34,8 +34,8 @@ bool checkpoint_keep_earlier_last(const char *out_dir, char path[static FILE_PAT
  * checkpoint.  Then it removes kept checkpoints except the last keep - 1 and the best.  A folder
  * that contains other files is not removed.  Errors: GT_IO, GT_DATA. */
 enum gt_status checkpoint_keep_last(const char *out_dir, int64_t keep);
-/* Writes the path of the last of the checkpoints that transformers' Trainer made in `folder`.
- * Returns false when there is none. */
+/* Finds the last checkpoint that transformers' Trainer saved in `folder`, and writes its path.
+ * Returns false if the folder has no such checkpoint. */
 bool checkpoint_folder_of_trainer(const char *folder, char path[static FILE_PATH_MAX]);
 /* The number of kept checkpoints, not counting out_dir's own. */
 size_t checkpoint_keep_count(const char *out_dir);

@@ -405,7 +405,7 @@ static enum gt_status base_open(struct checkpoint *checkpoint)
     return GT_OK;
 }
 
-/* Sets `out` to a GGUF file in a folder.  Returns false if there is none. */
+/* Finds a GGUF file in a folder and writes its path to `out`.  Returns false if there is none. */
 static bool gguf_find(const char *folder, char out[static FILE_PATH_MAX])
 {
     DIR *dir = NULL;

@@ -150,6 +150,8 @@ enum gt_status start_device(struct runner *runner, const struct data_digests *di
     forecast_make(runner);
     if (!known || runner->forecast.disturbed || runner->forecast.uncertainty < guessed)
         start_log_forecast(runner);
+    if (ranks_first(session->dist))
+        start_log_tune(runner);
     TRY(ranks_plan_check(session));
     return resume_check_bits(session, &run->source);
 }

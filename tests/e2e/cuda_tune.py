@@ -6,6 +6,7 @@
   shapes    launches of our own kernels are timed too: the faster shape is used, stored and named, and does not change
             the bytes
   forecast  is based on the timings, in later runs and in --plan too, and says so
+  suggested a long fresh run of 16 bits that was never tuned says what --tune would cost; all others do not
   kept      a file of another driver, truncated, or with a changed byte: ignored with one note, default algorithms;
             --tune replaces it
   resumed   a checkpoint names its algorithms: a resumed run has the bytes of the uninterrupted one, whatever is in the
@@ -103,6 +104,21 @@ def forecast():
         check(run.status == 0 and (run.out + run.err).count(line) == 1, f"{more}: not said once: {run.err[-400:]}")
 
 
+def suggested():
+    """A run of a million steps, which the third start of a program ends."""
+    line = "--tune=True would time the"
+    fresh = [*COMMON, "--max_iters=1000000"]
+    cases = (("cache-none", fresh, 1), ("cache-none", [*fresh, "--dtype=float32"], 0), ("cache-none", [*fresh, "--tune=True"], 0),
+             ("cache-none", [*COMMON, "--max_iters=1"], 0), ("cache-shapes", fresh, 0),
+             ("cache-none", [*fresh, "--init_from=resume"], 0))
+    for folder, arguments, count in cases:
+        cache(folder)
+        shutil.rmtree("suggested", ignore_errors=True)
+        shutil.copytree("plain", "suggested")
+        run = train("suggested", *arguments, FAIL="cudaGraphLaunch:3" if "--max_iters=1" not in arguments else "")
+        check((run.out + run.err).count(line) == count, f"{folder} {arguments}: not said {count} times: {run.err[-600:]}")
+
+
 def kept():
     folder = cache("cache-kept")
     good(train("kept", *COMMON, "--max_iters=1", "--tune=True", FASTEST="1"))
@@ -169,4 +185,4 @@ def foreign():
         check(run.status == status and words in run.out + run.err and len(run.errors) == (status > 0), run.said())
 
 
-end_emulated("cuda_tune", tuned, shapes, forecast, kept, resumed, foreign)
+end_emulated("cuda_tune", tuned, shapes, forecast, suggested, kept, resumed, foreign)

@@ -217,13 +217,13 @@ def predictions():
     predicted = gpu_check_module().predicted
     text = read(os.path.join(SOURCE, "doc", "cuda.md")).decode().split("## Predictions")[1].split("\n## ")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.split("\n") if line.startswith("| ")]
-    at = {name: rows[0].index(name) for name in predicted.CARDS}
-    doc = {row[0]: row for row in rows[1:]}
-    check(len(doc) >= 3, f"{len(doc)} predictions in doc/cuda.md")
+    doc = {row[0]: dict(zip(rows[0], row)) for row in rows[1:]}
+    names = [name for name in rows[0] if name in predicted.NAMES]
+    check(set(doc) == set(predicted.CARDS) and len(names) >= 3, f"{set(doc)}, {names} in doc/cuda.md")
     for card, values in predicted.CARDS.items():
         known = dict(zip(predicted.NAMES, values))
-        for name, row in doc.items():
-            said, value = row[at[card]].replace(",", ""), known[name]
+        for name in names:
+            said, value = doc[card][name].replace(",", ""), known[name]
             check(said == "-" if value is None else float(said) == value, f"{card}, {name}: {value} here, {said} in doc/cuda.md")
     for device, card in (("NVIDIA GeForce RTX 4070", "RTX 4070"), ("NVIDIA H100 80GB HBM3", "H100"), ("NVIDIA GeForce RTX 4070 Ti", None),
                          ("NVIDIA A10", None)):

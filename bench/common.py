@@ -215,8 +215,10 @@ def emulated_command(name, build, output):
 
 
 def has_torch(python, card=False):
-    """Returns true when this Python has PyTorch 2, and that knows a card if one is needed."""
-    has = "import torch; assert int(torch.__version__.split('.')[0]) >= 2" + (" and torch.cuda.is_available()" if card else "")
+    """Returns true when this Python has PyTorch 2, and that knows a card if one is needed.  On processors torch.compile imports
+    cpp_extension, and this setuptools."""
+    has = "import torch; assert int(torch.__version__.split('.')[0]) >= 2; assert torch.cuda.is_available()" if card else \
+        "import torch.utils.cpp_extension; assert int(torch.__version__.split('.')[0]) >= 2"
     return subprocess.run([python, "-c", has], check=False, capture_output=True).returncode == 0
 
 

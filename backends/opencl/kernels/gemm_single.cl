@@ -11,14 +11,17 @@
 #define GT_ROWS 8
 #define GT_STRIPS (GT_TILE / GT_LANES)
 
-/* Loads GT_LANES elements from number i on, aligned only to the size of one element. */
+/* Loads GT_LANES elements from number i on, aligned only to the size of one element.  Halves are
+ * converted from an aligned copy, because PoCL 6.0 demands that alignment of vload_half16's pointer
+ * and crashes. */
 static float16 gt_load_lanes(__global const uchar *memory, ulong i, int dtype)
 {
     if (dtype == DTYPE_F32)
         return vload16(0, (__global const float *)memory + i);
+    const ushort16 bits = vload16(0, (__global const ushort *)memory + i);
     if (dtype == DTYPE_BF16)
-        return as_float16(convert_uint16(vload16(0, (__global const ushort *)memory + i)) << 16);
-    return vload_half16(0, (__global const half *)memory + i);
+        return as_float16(convert_uint16(bits) << 16);
+    return vloada_half16(0, (const half *)&bits);
 }
 
 /* Packs strips, strip[k, lane] = element (row of the lane, first_inner + k), from a matrix stored

@@ -1,12 +1,12 @@
-/* Splits of text, with PCRE2, and its normalization, with ICU.
+/* Splits text with PCRE2, and normalizes it with ICU.
  *
  * Each pattern is anchored and matches any character, so each match is the next piece.  Character
  * classes are written out, because PCRE2's \s has characters that Rust's and Python's \s lack, and
- * because PCRE2 10.42 only knows the letters, marks and numbers of Unicode 14.0; those
- * of 15.0, 15.1 and 16.0 are added.  Repeats of letters, numbers and signs are possessive, so only
- * white space backtracks, and words that are divided where their case changes.  This file validates
- * UTF-8 once and turns off PCRE2's own check. ASCII words, which are most of most texts, are found
- * without PCRE2.
+ * because PCRE2 10.42 only knows the letters, marks and numbers of Unicode 14.0; those of 15.0,
+ * 15.1 and 16.0 are added.  Repeats of letters, numbers and signs are possessive, so backtracking
+ * occurs only in white space and in words that are divided where their case changes.  This file
+ * validates UTF-8 once and turns off PCRE2's own check.  ASCII words, which are most of most texts,
+ * are found without PCRE2.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -32,7 +32,7 @@
     "\\x{11F12}-\\x{11F33}\\x{1342F}\\x{13441}-\\x{13446}\\x{13460}-\\x{143FA}\\x{16100}-\\x{1611D}"                  \
     "\\x{16D40}-\\x{16D6C}\\x{18CFF}\\x{1B132}\\x{1B155}\\x{1DF25}-\\x{1DF2A}\\x{1E030}-\\x{1E06D}"                   \
     "\\x{1E4D0}-\\x{1E4EB}\\x{1E5D0}-\\x{1E5ED}\\x{1E5F0}\\x{2B739}\\x{2EBF0}-\\x{2EE5D}\\x{31350}-\\x{323AF}"
-/* Letters without case and marks belong to both. */
+/* Marks and letters without case belong to both UPPER and LOWER. */
 #define MARK                                                                                         \
     "\\p{M}\\x{897}\\x{CF3}\\x{ECE}\\x{10D69}-\\x{10D6D}\\x{10EFC}-\\x{10EFF}\\x{11241}"             \
     "\\x{113B8}-\\x{113C0}\\x{113C2}\\x{113C5}\\x{113C7}-\\x{113CA}\\x{113CC}-\\x{113D0}\\x{113D2}"  \
@@ -58,7 +58,7 @@
 
 #define ENDINGS "'(?:[sdmt]|ll|ve|re)"
 #define SIGNS "\\x20?[^" SPACE LETTER NUMBER "]++"
-/* White space but for its last character where text follows; `breaks` are characters that end a
+/* A run of white space, less its last character where text follows.  Characters of `breaks` are not
  * text. */
 #define SPACES(breaks) "|[" SPACE "]+(?![^" SPACE breaks "])|[" SPACE "]"
 #define OF_LLAMA(number)                                                           \
@@ -193,9 +193,10 @@ static bool is_digit(unsigned char byte)
     return byte >= '0' && byte <= '9';
 }
 
-/* Returns the length of the piece at `bytes` when it consists of ASCII letters, of which only the
- * first is a capital where case divides, or digits in GPT-2's split, optionally after a space, and
- * the next byte is ASCII and so shows that it ends; else 0. */
+/* Returns the length of the piece at `bytes`, or 0 if PCRE2 must find it.  The piece is an optional
+ * space and ASCII letters, or digits in GPT-2's split.  Where case divides, only the first letter
+ * may be a capital.  The byte after the piece must be ASCII, because that shows that the piece
+ * ends. */
 static size_t piece_plain(const unsigned char *bytes, size_t count, enum bpe_split split)
 {
     size_t at = bytes[0] == ' ' ? 1 : 0;
@@ -317,8 +318,8 @@ size_t bpe_split_cut(const char *text, size_t count, bool joins_newlines, bool *
 /* ---- normalization form C, with ICU ----
  *
  * Text without a byte above 0xCB is normalized already: below U+0300 no character combines.  Other
- * text goes through UTF-16, which ICU works in.  It is normalized in stretches of valid UTF-8, with
- * the bytes between them copied. */
+ * text goes through UTF-16, which ICU works in.  Each stretch of valid UTF-8 is normalized, and the
+ * bytes between stretches are copied. */
 
 #ifdef HAVE_ICU
 #define FIRST_LEAD 0xCC /* of U+0300 */

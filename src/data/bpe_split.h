@@ -1,15 +1,15 @@
-/* Divides text into pieces that are encoded independently, as one of these models does:
+/* Divides text into pieces that are encoded independently, by the split of one of these models:
  *
  *   gpt2     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
  *            (its encoder.py)
- *   smollm   each number alone, and what is between them as GPT-2
+ *   smollm   each digit alone, and the text between digits as GPT-2
  *            (tokenizer.json of SmolLM and SmolLM2)
  *   llama3   (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|
  *            ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+     (its tokenizer.json)
  *   qwen2    the same with \p{N} for \p{N}{1,3} (tokenizer.json of Qwen2, 2.5 and 3)
  *   o200k    words end where lower case becomes upper case, with 's and the like at their end
  *            (tokenizer.json of Phi-4-mini)
- *   tekken   the same without such endings, and each number alone (tokenizer.json of Mistral Nemo)
+ *   tekken   the same without such endings, and each digit alone (tokenizer.json of Mistral Nemo)
  *   qwen3.5  Qwen2's, with marks as letters (tokenization_qwen3_5.py of transformers)
  *   marks    not here: bpe_marks.h divides text at SentencePiece's marks (Llama 2, Gemma)
  *

@@ -1,8 +1,8 @@
-/* Chat templates and vocabularies, and from rendered text to ids.
+/* Chooses a vocabulary's chat template, and encodes rendered text to ids.
  *
  * The text between two special tokens is encoded as one, so that the ids are those of transformers,
- * even where a token spans the beginning of an answer.  Where it begins among the ids follows from
- * the bytes of what comes before it.
+ * even where a token spans the beginning of an answer.  The index of an answer's first id follows
+ * from the number of bytes before the answer.
  */
 #include "data/chat.h"
 
@@ -175,7 +175,7 @@ size_t chat_cut(const char *text, size_t most)
 
 /* ---- ids ---- */
 
-/* A place in a run where counting begins or ends. */
+/* A place in a run where tokens begin or cease to count in the loss. */
 struct step {
     size_t at;
     int32_t counted; /* from there on: CHAT_COUNTED or 0 */
@@ -191,7 +191,7 @@ struct chat_encoder {
     size_t step_count;
     int32_t counted;      /* at the beginning of the run */
     enum bpe_place place; /* of the run */
-    bool eats;            /* the special token before it eats the white space there */
+    bool eats;            /* the special token before the run removes the white space after it */
     int32_t *before;      /* ids of what comes before a step */
     struct tokenizer_unknown unknown;
 };
@@ -215,7 +215,7 @@ const struct tokenizer_unknown *chat_encoder_unknown(const struct chat_encoder *
     return &encoder->unknown;
 }
 
-/* Adds what the encoder has counted since `before`. */
+/* Adds the bytes without a token that the encoder has met since `before`. */
 static void unknown_add(struct chat_encoder *encoder, const struct tokenizer_unknown *before)
 {
     const struct tokenizer_unknown *now = tokenizer_encoder_unknown(encoder->encoder);
@@ -237,8 +237,8 @@ static size_t ids_bytes(const struct chat_encoder *encoder, const int32_t *ids, 
     return bytes;
 }
 
-/* Sets *out to the index of the id that begins at a place of the run, or before it and ends after
- * it.  What comes before is encoded for its number of bytes, because a tokenizer may normalize. */
+/* Sets *out to the index of the first id whose text ends after a place of the run.  The text before
+ * the place is encoded to count its bytes, because a tokenizer may normalize. */
 static enum gt_status step_find(struct chat_encoder *encoder, size_t at, const int32_t *ids,
                                 size_t count, size_t *out)
 {
@@ -320,8 +320,8 @@ enum gt_status chat_encode(struct chat_encoder *encoder, const char *text, size_
             continue;
         TRY(run_encode(encoder, out + ids, &more));
         ids += more;
-        encoder->place = ids > 0 ? BPE_PLACE_WITHIN
-                                 : encoder->place; /* a run that ended for its steps goes on */
+        /* If a full list of steps ended the run, the same text continues. */
+        encoder->place = ids > 0 ? BPE_PLACE_WITHIN : encoder->place;
         if (part.mark == 0 || part.mark == CHAT_MARK_COUNT || part.mark == CHAT_MARK_IGNORE)
             continue;
         const int32_t id = special_id(encoder, part.mark);

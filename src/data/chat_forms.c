@@ -2,7 +2,7 @@
  *
  * A form is recognised by the names and the types of a record's fields.  All records have the form
  * of the first.  Every form becomes a list of messages with a role and a text, which chat_render.c
- * writes.  Fields that would change what is to be learned and that no template writes are refused
+ * writes.  Fields that would change what the model learns, and that no template writes, are refused
  * by name; others are ignored.
  */
 #include "data/chat_forms.h"
@@ -61,8 +61,8 @@ static const json_t *first_get(const json_t *list, const char *field)
     return json_object_get(json_array_get(list, 0), field);
 }
 
-/* Returns true for a list that may hold messages: of objects with `field`, or any under a name that
- * says so. */
+/* Returns true for a list that may hold messages: its objects have `field`, or its name is that of
+ * such lists. */
 static bool is_list_of(const char *key, const json_t *value, const char *field)
 {
     const bool sharegpt = field[0] == 'f';
@@ -72,7 +72,8 @@ static bool is_list_of(const char *key, const json_t *value, const char *field)
            (named && (sharegpt || first_get(value, "from") == NULL));
 }
 
-/* Sets `out` to the name of a list of messages that have `field`; some names come before others. */
+/* Sets `out` to the name of a list of messages that have `field`.  The names in `first` are tried
+ * first. */
 static bool list_find(const json_t *root, const char *only, const char *field,
                       char out[static CHAT_KEY_BYTES])
 {
@@ -106,8 +107,7 @@ static const struct chat_pair *pair_find(const json_t *root, json_type type)
     return NULL;
 }
 
-/* Returns true if the messages under a name are the end of a conversation, whose beginning is in
- * another list. */
+/* Returns true if the messages under `key` only end a conversation that begins in another list. */
 static bool is_rest(const json_t *root, const char *key)
 {
     const char *role = json_string_value(first_get(json_object_get(root, key), "role"));
@@ -158,7 +158,7 @@ static bool form_equal(const struct chat_form *a, const struct chat_form *b)
 
 /* ---- what is refused ---- */
 
-/* Returns true for a value that says something: null, false and empty ones do not. */
+/* Returns false for null, false and empty values. */
 static bool is_set(const json_t *value)
 {
     return json_is_true(value) || json_is_number(value) || json_string_length(value) > 0 ||
@@ -176,7 +176,7 @@ static const char *key_set(const json_t *object, const char *const *keys)
 /* Names of texts that are the system message. */
 static const char *const system_names[] = {"system", "system_prompt", NULL};
 
-/* Returns true for a field that a record of a form is read by. */
+/* Returns true for a field that is read from a record of the form. */
 static bool is_read(const struct chat_form *form, const char *key)
 {
     const char *const names[] = {form->key,
@@ -215,7 +215,7 @@ static bool root_check(const struct reading *reading)
     static const char *const keys[] = {
         "functions", "function_call",        "images",           "image", "videos",
         "audios",    "chat_template_kwargs", "preferred_output", NULL};
-    /* What KTO's data call bad answers. */
+    /* KTO's names for the label of a bad answer. */
     static const char *const labels[] = {"label", "kto_tag"};
     const char *key = key_set(reading->root, keys);
     for (size_t i = 0; i < sizeof labels / sizeof labels[0] && key == NULL; i++)
@@ -282,7 +282,7 @@ static bool role_find(const char *name, enum chat_role *out)
     return false;
 }
 
-/* Reads a text or a list of parts with texts.  Returns NULL with the reason; a new text else. */
+/* Reads a text or a list of parts with texts.  Returns a new text, or NULL with the reason. */
 static json_t *content_read(const struct reading *reading, const json_t *content)
 {
     json_t *whole = json_is_string(content) ? json_copy((json_t *)content) : NULL;
@@ -321,8 +321,8 @@ static bool weight_read(const json_t *message, bool is_answer, bool *out)
            (json_is_number(weight) && (value == 0.0 || (value == 1.0 && is_answer)));
 }
 
-/* Returns false unless a call has arguments.  Qwen3.5's are an object, which a text of JSON becomes
- * in the record, as in servers that speak OpenAI's protocol. */
+/* Returns false unless a call has arguments.  Qwen3.5's must be an object; JSON in a text is parsed
+ * into the record, as servers of OpenAI's protocol do. */
 static bool arguments_read(const struct reading *reading, json_t *given)
 {
     const bool xml = reading->template->tools == CHAT_TOOLS_QWEN35;
@@ -355,7 +355,8 @@ static bool calls_check(const struct reading *reading, const json_t *calls)
     return false;
 }
 
-/* Makes ShareGPT's call, which is JSON in a text, a list of one.  Returns NULL with the reason. */
+/* Turns ShareGPT's call, which is JSON in a text, into a list of one call.  Returns NULL with the
+ * reason. */
 static json_t *call_of_text(const struct reading *reading, const json_t *text)
 {
     json_t *call = json_is_string(text) ? json_loads(json_string_value(text), 0, NULL) : NULL;
@@ -444,7 +445,7 @@ static bool text_add(struct reading *reading, const char *role, const char *text
            0;
 }
 
-/* Adds a question, with what belongs to it after an empty line, and its answer. */
+/* Adds a question, with `more` after an empty line, and its answer. */
 static bool turn_add(struct reading *reading, const char *question, const char *more,
                      const char *answer)
 {
@@ -456,7 +457,7 @@ static bool turn_add(struct reading *reading, const char *question, const char *
     return good && text_add(reading, "assistant", answer, true);
 }
 
-/* Earlier turns: a list of questions and answers. */
+/* Adds earlier turns: a list of questions and answers. */
 static bool history_add(struct reading *reading, const json_t *history)
 {
     for (size_t i = 0; i < json_array_size(history); i++) {
@@ -510,7 +511,7 @@ static bool system_add(struct reading *reading)
     return json_array_insert_new(reading->messages, 0, message) == 0;
 }
 
-/* Returns what is wrong with the order of a role after another, or NULL. */
+/* Returns what is wrong with a message of `role` after one of `before`, or NULL. */
 static const char *order_fault(const struct chat_template *template, enum chat_role before,
                                enum chat_role role, bool is_first)
 {
@@ -545,8 +546,7 @@ static bool order_check(const struct reading *reading)
     return answers > 0 || refuse(reading, "no message is from the assistant");
 }
 
-/* Returns the tools, a list or, as in ShareGPT's files, a text of JSON; *out is NULL without any.
- */
+/* Reads the tools: a list or, as in ShareGPT's files, JSON in a text.  *out is NULL without any. */
 static bool tools_read(const struct reading *reading, json_t **out)
 {
     json_t *given = json_object_get(reading->root, "tools");
@@ -579,7 +579,8 @@ static bool conversation_read(struct reading *reading)
     return good && system_add(reading) && order_check(reading);
 }
 
-/* Returns true if the template does not write the system message, because an answer is last. */
+/* Returns true if the template omits the system message because the last message is not the user's.
+ */
 static bool loses_system(const struct reading *reading)
 {
     const size_t count = json_array_size(reading->messages);
@@ -591,7 +592,7 @@ static bool loses_system(const struct reading *reading)
 
 /* ---- records ---- */
 
-/* Returns what a record without a conversation has: its fields, or the list in it that has
+/* Describes a record without a conversation: names its fields, or the list in it that holds
  * conversations. */
 static const char *fields_text(const json_t *root, char out[static CHAT_UNUSED_BYTES])
 {
@@ -618,7 +619,7 @@ static const char *fields_text(const json_t *root, char out[static CHAT_UNUSED_B
     return json_object_size(root) > 0 ? out : "";
 }
 
-/* Fixes the form with the first record, and refuses others. */
+/* Stores the first record's form, and refuses records of other forms. */
 static bool form_check(struct chat_reader *reader, const struct reading *reading)
 {
     struct chat_form form;

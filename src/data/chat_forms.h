@@ -33,8 +33,8 @@ struct chat_form {
 void chat_form_find(const json_t *root, const char *field, struct chat_form *out);
 /* "Alpaca (instruction, input, output)"; returns `out`. */
 char *chat_form_text(const struct chat_form *form, char out[static CHAT_FORM_BYTES]);
-/* "; not used: id, source": the fields of a record, an object, that say something and are not read;
- * "" without any.  Returns `out`. */
+/* "; not used: id, source": the fields of a record, an object, that are not empty and not read; ""
+ * without any.  Returns `out`. */
 char *chat_form_unused(const struct chat_form *form, const json_t *root,
                        char out[static CHAT_UNUSED_BYTES]);
 
@@ -49,8 +49,8 @@ struct chat_reader {
 };
 
 /* Renders a record's conversation and the end of text after it.  Errors: GT_DATA, with the reason
- * and nothing logged, for a record in another form than the first, or that is no conversation to
- * learn from; GT_NO_MEMORY. */
+ * and nothing logged, for a record whose form is not the first record's or that is not a
+ * conversation to learn from; GT_NO_MEMORY. */
 enum gt_status chat_record_render(struct chat_reader *reader, const json_t *root,
                                   struct chat_text *out, char reason[static CHAT_REASON_BYTES]);
 

@@ -1,11 +1,11 @@
 /* Writes a family's template in Go's text/template, from its row in chat_templates.c.
  *
- * What Go's prints is what chat_render.c writes, with these differences.  An answer at the end of
+ * Go's template prints what chat_render.c writes, with these differences.  An answer at the end of
  * the messages stays open, so that the model continues it.  White space around texts stays, because
  * Go's templates cannot remove it.  The reasoning of an answer is in .Thinking, where Ollama puts
- * it; SmolLM3's mode is Ollama's, not a word in the system message.  Tools are left out: their
- * JSON would be written by Ollama, in another form than the model was trained on. A system's
- * message that a family has no place for is written before the user's first text.
+ * it; Ollama's switch sets SmolLM3's mode, not a word in the system message.  Tools are left out:
+ * Ollama would write their JSON in another form than the model was trained on.  A system message
+ * that a family has no place for is written before the user's first text.
  *
  * Ollama finds the tags of the reasoning in the text before and after .Thinking.  Source: Ollama's
  * docs/template.md, template/template.go and thinking/template.go.
@@ -35,7 +35,7 @@ static void put_if(const struct writer *writer, const char *condition)
     (void)fprintf(writer->stream, "{{ if %s }}", condition);
 }
 
-/* One text or another, which depends on a condition. */
+/* Writes `text` where a condition holds, else `other`. */
 static void put_either(const struct writer *writer, const char *condition, const char *text,
                        const char *other)
 {
@@ -69,7 +69,7 @@ static void system_end_put(const struct writer *writer)
     put(writer, is_smol(writer) ? "\n\n" : writer->template->after);
 }
 
-/* The message that conversations without one of the system begin with. */
+/* Writes the system message of conversations that have none. */
 static void default_put(const struct writer *writer)
 {
     const struct chat_template *template = writer->template;
@@ -120,8 +120,8 @@ static void user_put(const struct writer *writer)
     put(writer, template->after);
 }
 
-/* Qwen's answers before the last question lose their reasoning; without tools one answer at most
- * comes after it. */
+/* Qwen's answers before the last question lose their reasoning.  Without tools at most one answer
+ * comes after that question. */
 static void reasoning_put(const struct writer *writer)
 {
     if (writer->template->thinking == CHAT_THINKING_QWEN)
@@ -146,8 +146,8 @@ static void answer_put(const struct writer *writer)
     put(writer, "{{ end }}");
 }
 
-/* The beginning of an answer.  A space at its end belongs to the answer's first token, and is left
- * to the model. */
+/* Writes the beginning of an answer.  The model writes a space at its end, which belongs to the
+ * answer's first token. */
 static void prompt_put(const struct writer *writer)
 {
     const struct chat_template *template = writer->template;
@@ -155,7 +155,7 @@ static void prompt_put(const struct writer *writer)
     const size_t count = strlen(text);
     (void)fwrite(text, 1, count - (size_t)(text[count - 1] == ' '), writer->stream);
     if (template->thinking == CHAT_THINKING_QWEN && template->think != NULL) {
-        if (template->trims) { /* Qwen3.5's, where thinking can be left out */
+        if (template->trims) { /* Qwen3.5's thinking can be switched off */
             put_if(writer, NO_THINK);
             put(writer, EMPTY_BLOCK "{{ else }}");
         }

@@ -8,8 +8,8 @@
 #include "data/chat_kind.h"
 
 /* Writes the template of a kind other than CHAT_NONE over Ollama's .Messages.  With `begins` the
- * text begins with the token of the template that does; Ollama adds it where the vocabulary says
- * so. */
+ * text begins with the template's first token; without, Ollama adds it where the vocabulary asks
+ * for it. */
 void chat_go_write(enum chat_kind kind, bool begins, FILE *stream);
 
 #endif

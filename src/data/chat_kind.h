@@ -4,7 +4,7 @@
 
 enum chat_kind {
     CHAT_NONE,
-    CHAT_CHATML, /* this one and the next are ours: their vocabularies imply them */
+    CHAT_CHATML, /* a vocabulary with the special tokens of this one or the next implies it */
     CHAT_LLAMA3,
     CHAT_SMOLLM2,
     CHAT_QWEN2,

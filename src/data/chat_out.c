@@ -1,8 +1,8 @@
-/* Text that a conversation is rendered to: bytes, JSON as Python writes it, and Python's white
+/* Builds the text of a rendered conversation: bytes, JSON as Python writes it, and Python's white
  * space.
  *
- * transformers renders templates in Python, so that lists of tools and arguments of calls are
- * written by json.dumps(), and texts are trimmed by str.strip().
+ * transformers renders templates in Python: json.dumps() writes lists of tools and arguments of
+ * calls, and str.strip() trims texts.
  */
 #include "data/chat_out.h"
 
@@ -46,8 +46,8 @@ static void string_write(struct chat_out *out, const char *text, size_t count)
     chat_out_text(out, "\"");
 }
 
-/* Python's repr(): the fewest digits that give the number again, and an exponent below 1e-4 or from
- * 1e16 on. */
+/* Writes Python's repr(): the fewest digits that read back as the number, and an exponent below
+ * 1e-4 or from 1e16 on. */
 static void real_write(struct chat_out *out, double value)
 {
     char digits[40];
@@ -92,8 +92,7 @@ static void line_begin(struct chat_out *out, int indent, size_t depth)
         chat_out_text(out, " ");
 }
 
-/* Takes the next element of a level, after writing what separates it and its key.  NULL: there is
- * none. */
+/* Returns the next element of a level, after writing its separator and key, or NULL at the end. */
 static const json_t *level_next(struct chat_out *out, struct level *level, int indent, size_t depth)
 {
     const bool is_list = json_is_array(level->value);

@@ -2,8 +2,8 @@
  * drive.
  *
  * A conversation is always rendered as a whole, because what a turn becomes may depend on later
- * ones: Qwen3 drops the reasoning of answers before the last question.  The marks of what counts
- * are set around each answer as it stands there.
+ * ones: Qwen3 drops the reasoning of answers before the last question.  The marks of counted text
+ * are set around each answer as the template writes it.
  */
 #include "data/chat_render.h"
 
@@ -96,7 +96,7 @@ static void text_write(const struct rendering *rendering, struct span text)
     }
 }
 
-/* The same of a text of the template. */
+/* Does the same for a text of the template. */
 static void markup_write(const struct rendering *rendering, const char *text)
 {
     text_write(rendering, (struct span){text, strlen(text)});
@@ -151,7 +151,7 @@ static void out_remove(struct chat_out *out, size_t from, const char *text)
     out->count = to;
 }
 
-/* SmolLM3's: without the end of the turn, which its template leaves out. */
+/* Writes SmolLM3's system message, without the end of the turn, as its template does. */
 static void smol_system_write(const struct rendering *rendering, struct span text)
 {
     struct chat_out *out = rendering->out;
@@ -206,8 +206,8 @@ static bool llama_tools_write(const struct rendering *rendering)
     return tools_write(rendering, "", "\n\n", 4);
 }
 
-/* Writes the first system message, the template's own where there is none, and the tools that
- * belong there. */
+/* Writes the first system message, or else the template's own, and the tools that the template
+ * writes there. */
 static bool system_write(const struct rendering *rendering)
 {
     const struct chat_template *template = rendering->template;
@@ -249,7 +249,7 @@ static bool system_write(const struct rendering *rendering)
 
 /* ---- turns ---- */
 
-/* Writes what comes before the text of a message of the user. */
+/* Writes what precedes the text of a user's message. */
 static bool user_prefix_write(const struct rendering *rendering, size_t index)
 {
     const struct chat_template *template = rendering->template;
@@ -267,7 +267,7 @@ static bool user_prefix_write(const struct rendering *rendering, size_t index)
     return !has_tools || !is_first || llama_tools_write(rendering);
 }
 
-/* Qwen joins the results that follow one another in one turn. */
+/* Writes a tool's result.  Qwen's template joins consecutive results in one turn. */
 static void result_write(const struct rendering *rendering, size_t index,
                          const struct message *message)
 {
@@ -291,7 +291,7 @@ static void result_write(const struct rendering *rendering, size_t index,
         markup_write(rendering, template->after);
 }
 
-/* Writes a value as Python's str() does, and lists and objects as JSON. */
+/* Writes lists and objects as JSON, and other values as Python's str() does. */
 static bool value_write(struct chat_out *out, const json_t *value)
 {
     if (json_is_string(value))
@@ -380,7 +380,7 @@ static void reasoning_split(struct message *message)
     message->text = span_without_newlines(message->text, true, false);
 }
 
-/* Begins what counts in an answer after the beginning that the prompt for an answer has, too. */
+/* Writes the part of an answer that the prompt already contains, then the mark of counted text. */
 static void answer_begin(const struct rendering *rendering, bool marks, const char *prompt)
 {
     chat_out_text(rendering->out, prompt);
@@ -447,7 +447,7 @@ static bool message_write(const struct rendering *rendering, size_t index)
 {
     const struct chat_template *template = rendering->template;
     struct message message = message_at(rendering, index);
-    if (message.role == CHAT_SYSTEM && index == 0) /* system_write() has */
+    if (message.role == CHAT_SYSTEM && index == 0) /* system_write() wrote it */
         return true;
     if (message.role == CHAT_ASSISTANT)
         return answer_write(rendering, index, &message);
@@ -485,8 +485,8 @@ static void rendering_prepare(struct rendering *rendering)
                           span_find(first.text, CHAT_SMOL_NO_THINK, false) < first.text.count;
 }
 
-/* Writes the beginning of an answer.  A space at its end belongs to the answer's first token, and
- * is left to the model. */
+/* Writes the beginning of an answer.  The model writes a space at its end, which belongs to the
+ * answer's first token. */
 static void prompt_write(const struct rendering *rendering)
 {
     const struct chat_template *template = rendering->template;
@@ -526,8 +526,9 @@ enum chat_rendered chat_render(enum chat_kind kind, const struct chat_conversati
 
 /* ---- a text that is rendered already ---- */
 
-/* Writes a text with marks for the special tokens in it, and around the answers, of which only the
- * last may count. */
+/* Writes a text with marks for its special tokens and around its answers: around answer number
+ * `only`, or around all if that is 0.  Returns the number of answers; without an output it only
+ * counts them. */
 static size_t answers_write(struct rendering *rendering, struct span text, size_t only)
 {
     const struct chat_template *template = rendering->template;

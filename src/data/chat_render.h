@@ -25,8 +25,9 @@ enum chat_rendered { CHAT_RENDERED, CHAT_TOO_LONG, CHAT_TOO_DEEP };
  * text. */
 enum chat_rendered chat_render(enum chat_kind kind, const struct chat_conversation *conversation,
                                enum chat_train_on train_on, bool asks, struct chat_text *text);
-/* Renders a text as it is, in which the texts of the template's special tokens are the tokens.  All
- * of it counts, or the answers in it.  Returns false when it is too long. */
+/* Renders a text as it is; in it the texts of the template's special tokens become these tokens.
+ * The answers count, or the whole text if it has none or all is to count.  Returns false when it is
+ * too long. */
 bool chat_text_render(enum chat_kind kind, const json_t *value, enum chat_train_on train_on,
                       struct chat_text *text);
 

@@ -1,7 +1,8 @@
-/* The chat templates of models, a row for each family, and how a model's own is recognised.
+/* The chat templates of models, one row for each family.  Recognises the family of a model's
+ * template.
  *
- * A model's template is a program in Jinja.  None is run here: its text is looked up by its
- * checksum, else by marks that only one family has, and the row says what the program would write.
+ * A model's template is a program in Jinja.  None is run here: its text is found by its checksum,
+ * else by marks that only one family has, and the family's row says what the program would write.
  *
  * Sources: the templates of the models named, as transformers' apply_chat_template() runs them;
  * TRL's trl/chat_templates has copies of most (TRL 1.16).

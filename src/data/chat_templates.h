@@ -1,4 +1,4 @@
-/* The chat templates of models, a row for each family, and how a model's own is recognised. */
+/* The chat templates of models, one row for each family. */
 #ifndef GPT_TRAIN_DATA_CHAT_TEMPLATES_H
 #define GPT_TRAIN_DATA_CHAT_TEMPLATES_H
 
@@ -12,21 +12,22 @@ enum chat_role { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT, CHAT_TOOL, CHAT_ROLES }
 enum chat_system_place {
     CHAT_SYSTEM_TURN,       /* as a turn of its own */
     CHAT_SYSTEM_FIRST_USER, /* before the user's first text, with an empty line */
-    CHAT_SYSTEM_LAST_USER,  /* before the last text, if that is the user's */
+    CHAT_SYSTEM_LAST_USER,  /* before the last message, if that is the user's */
     CHAT_SYSTEM_REFUSED
 };
 
 /* What an answer's reasoning becomes. */
 enum chat_thinking {
     CHAT_THINKING_NONE,
-    CHAT_THINKING_QWEN, /* a block before the answers after the last question; others lose it */
+    CHAT_THINKING_QWEN, /* a block before each answer after the last question; earlier answers lose
+                           it */
     CHAT_THINKING_SMOL /* part of the text; an empty block where the system message has /no_think */
 };
 
 enum chat_tools {
     CHAT_TOOLS_NONE,
     CHAT_TOOLS_QWEN,   /* in the system message; calls and results between tags */
-    CHAT_TOOLS_QWEN3,  /* the same; arguments that are a text are written as they are */
+    CHAT_TOOLS_QWEN3,  /* the same; arguments given as a text are written unchanged */
     CHAT_TOOLS_QWEN35, /* before the system's text; each argument between tags */
     CHAT_TOOLS_LLAMA   /* before the user's first text; one call an answer */
 };
@@ -62,8 +63,8 @@ enum chat_tools {
     "proper arguments that best answers the given prompt.\n\nRespond in the format {\"name\": " \
     "function name, \"parameters\": dictionary of argument name and its value}.Do not use "     \
     "variables.\n\n"
-/* In the system message of SmolLM3, after its head: the mode, which words in its text can set,
- * and what follows. */
+/* In SmolLM3's system message, after its head: the mode, which these words in its text can set, and
+ * the line after it. */
 #define CHAT_SMOL_THINKS "/think"
 #define CHAT_SMOL_NO_THINK "/no_think"
 #define CHAT_SMOL_INSTRUCTIONS "\n\n## Custom Instructions\n\n"
@@ -77,7 +78,7 @@ struct chat_template {
     size_t end_special; /* ends an answer */
     const char *begin;  /* of a conversation */
     const char *before[CHAT_ROLES];
-    const char *end, *tail; /* of an answer: the first counts */
+    const char *end, *tail; /* of an answer; `end` counts, `tail` does not */
     const char *after;      /* other messages */
     const char *think; /* what the prompt for an answer adds to before[CHAT_ASSISTANT], or NULL */
     const char *system_default; /* where no message is the system's, or NULL */
@@ -94,8 +95,8 @@ struct chat_template {
     enum chat_tools tools;
     const char *jinja; /* ours; NULL: CHAT_NONE */
 
-    /* The texts of models' templates that this family writes: their checksums without white space
-     * around them, and what all of them have and none has. */
+    /* Identify the models' templates that this family writes: checksums of their texts without
+     * white space around them, words that all of them have, and words that none has. */
     struct document_hash hashes[3];
     const char *marks[CHAT_WORDS_MAX], *foreign[CHAT_WORDS_MAX];
 };
@@ -103,7 +104,7 @@ struct chat_template {
 const struct chat_template *chat_template_of(enum chat_kind kind);
 
 /* Returns the family that writes what the template `jinja` of a model writes, or CHAT_NONE.
- * *out_exact is false when only its marks say so. */
+ * *out_exact is false when only marks identify the family. */
 enum chat_kind chat_recognise(const char *jinja, bool *out_exact);
 
 #endif

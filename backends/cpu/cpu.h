@@ -21,11 +21,11 @@
 #endif
 /* A loop over i = 0 .. count - 1, as vectors. */
 #define CPU_SIMD(i, count) CPU_OMP(omp simd) for (int64_t i = 0; i < (count); i++)
-/* The same with the sums of `...` in several lanes. */
+/* The same for a loop that sums into the variables `...`, each in several lanes. */
 #define CPU_SIMD_SUM(i, count, ...) \
     CPU_OMP(omp simd reduction(+ : __VA_ARGS__)) for (int64_t i = 0; i < (count); i++)
-/* A loop in steps over 0 .. count - 1 that the threads of `cpu` share, if its `work`
- * (cpu_threads_for) is enough. */
+/* A loop over 0 .. count - 1 in steps.  The threads of `cpu` share it if its `work` is enough
+ * (cpu_threads_for). */
 #define CPU_PARALLEL(i, count, step, work)                                             \
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, work))) \
     for (int64_t i = 0; i < (count); i += (step))

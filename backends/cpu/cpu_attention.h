@@ -40,8 +40,8 @@ static inline struct attention_shape attention_shape_of(const struct op_call *ca
     return shape;
 }
 
-/* Returns the first key that the query at position `at` of a sample sees: that of its document,
- * unless `document` is NULL, or of its window. */
+/* Returns the first key that the query at position `at` of a sample sees: the first of its
+ * document, if `document` is not NULL, or of its window, whichever is later. */
 static inline int64_t attention_begin(const int32_t *document, int64_t window, int64_t at)
 {
     const int64_t first = document != NULL ? *document : 0;

@@ -170,7 +170,7 @@ static void rows_run(const struct square *square, int64_t first, int64_t rows)
 }
 
 /* Processes one square.  On the diagonal, strips of queries skip keys that they do not see, and
- * vice versa. */
+ * strips of keys skip queries that do not see them. */
 static void square_run(const struct square *square)
 {
     const struct backward_scratch *s = square->s;

@@ -1,23 +1,23 @@
-/* short_conv_forward, short_conv_backward and short_conv_cached: a block of columns of one sample
- * at a time, from row to row, so that the rows before are at hand.
+/* short_conv_forward, short_conv_backward and short_conv_cached: one block of columns of one sample
+ * at a time.  The rows are processed in order, so that a block can keep the previous rows.
  *
- * The backward computes u again.  The gradient of a row of x is complete when the rows that read it
- * are; the weights' gradients are summed in fp64, in order of the samples.
+ * The backward pass recomputes u.  It writes the gradient of a row of x after the last row that
+ * reads it.  The weights' gradients are summed in fp64, in order of the samples.
  */
 #include "backends/cpu/cpu_half.h"
 
 #define COLUMNS 64 /* of a block */
 
 struct conv {
-    struct cpu_floats x, y, dy, cache; /* y: or dx */
+    struct cpu_floats x, y, dy, cache; /* y: dx in the backward pass */
     const float *weight;               /* [W, taps] */
     const int32_t *begin;              /* NULL: 0 for all */
-    int64_t taps, columns, width;      /* width: W, of `columns` */
+    int64_t taps, columns, width;      /* width: W, the first of `columns` */
     int64_t time, position;
 };
 
-/* The rows before and at row t of a block's columns are x[(t + k) % taps] for k = 1 .. taps; `u` is
- * the gradient of the convolution, `dx` of these rows. */
+/* A block's columns. x[(t + k) % taps] for k = 1 .. taps are the rows up to row t, and `dx` has the
+ * gradients of these rows. */
 struct block {
     int64_t first, count; /* columns */
     float x[OP_CONV_TAPS][COLUMNS], dx[OP_CONV_TAPS][COLUMNS];
@@ -36,7 +36,7 @@ static void block_open(const struct conv *conv, int64_t index, struct block *out
         }
 }
 
-/* Fills the rows before the first one of a sample: those of the cache, or zeros. */
+/* Fills the rows before a sample's first row, from the cache or with zeros. */
 static void block_begin(const struct conv *conv, int64_t sample, struct block *block)
 {
     for (int64_t j = 0; j < conv->taps; j++) {
@@ -48,14 +48,14 @@ static void block_begin(const struct conv *conv, int64_t sample, struct block *b
                         block->count, block->x[(j + 1) % conv->taps]);
 }
 
-/* Returns how many rows before row t of a sample count. */
+/* Returns how many rows before row t of a sample its convolution reads. */
 static int64_t rows_before(const struct conv *conv, int64_t n, int64_t t)
 {
     const int64_t all = conv->taps - 1;
     return conv->begin == NULL ? all : min_i64(all, t - conv->begin[n]);
 }
 
-/* u[count] of row n, row t of its sample; its x is read. */
+/* Reads x of row n, which is row t of its sample, and computes u[count]. */
 static void row_convolve(const struct conv *conv, struct block *block, int64_t n, int64_t t,
                          float *u)
 {
@@ -106,7 +106,7 @@ static void row_backward(const struct conv *conv, struct block *block, int64_t n
                          block->dx[row % taps]);
 }
 
-/* The last rows of the sample become those of the cache. */
+/* Stores the sample's last rows in the cache. */
 static void cache_store(const struct conv *conv, int64_t sample, const struct block *block)
 {
     const int64_t taps = conv->taps;
@@ -142,7 +142,7 @@ static struct conv conv_make(const struct cpu_backend *cpu, const struct op_call
     };
 }
 
-/* Writes or adds the sums of a block's weights. */
+/* Writes the gradients of a block's weights, or adds them. */
 static void weights_store(const struct cpu_backend *cpu, const struct op_call *call,
                           const struct conv *conv, const struct block *block)
 {
@@ -159,7 +159,7 @@ static void weights_store(const struct cpu_backend *cpu, const struct op_call *c
     }
 }
 
-/* Copies the columns behind the convolved ones. */
+/* Copies the columns after the convolved ones. */
 static void rest_copy(const struct conv *conv, struct cpu_floats from, int64_t rows)
 {
     for (int64_t n = 0; n < rows && conv->columns > conv->width; n++)

@@ -1,8 +1,8 @@
 /* gated_delta_forward and gated_delta_cached: the heads of one key head of one sample at a time,
- * from chunk to chunk.
+ * chunk by chunk.
  *
- * S of the heads stays in scratch.  The products follow src/ops/delta.c; a thread has an item for
- * itself, so that no sum depends on the number of threads.
+ * S of the heads stays in scratch.  The products follow src/ops/delta.c.  One thread computes an
+ * item alone, so that no sum depends on the number of threads.
  */
 #include "backends/cpu/cpu_delta.h"
 
@@ -11,8 +11,9 @@ struct delta_item {
     struct cpu_floats x, y;
     const float *decay;
     const int32_t *begin;
-    float *states, *state; /* one of them: where S goes at each chunk's beginning, or at the end */
-    bool fresh;            /* S begins as 0 */
+    float *states, *state; /* one of them is set: `states` gets S of each chunk's beginning, `state`
+                              the last S */
+    bool fresh;            /* S is 0 at first */
     int64_t sample, key_head;
 };
 
@@ -100,7 +101,7 @@ static void item_run(const struct delta_item *item, float *memory)
         state_move(shape, states + h * square, item->state + (first_head + h) * packed, true);
 }
 
-/* The items' scratch, and decay if it has 16 bits. */
+/* The workspace has the items' scratch, and decay in fp32 if it has 16 bits. */
 static size_t delta_workspace_bytes(const struct cpu_backend *cpu, const struct op_call *call)
 {
     const struct delta_shape shape = delta_shape_of(call, GATED_DELTA_FORWARD_X);

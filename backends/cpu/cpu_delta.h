@@ -1,5 +1,5 @@
-/* What the forward and the backward of gated_delta share: tiles of a chunk's rows, and the products
- * of its pairs of rows.
+/* Shared by the forward and backward passes of gated_delta: tiles of a chunk's rows, and the
+ * products of its pairs of rows.
  *
  * A chunk has up to OP_DELTA_CHUNK rows.  Its tiles are [64, padded], its squares [64, 64]; rows
  * beyond the chunk and columns beyond a head are zero.  Decays are summed in fp64.
@@ -17,16 +17,16 @@
 
 struct delta_shape {
     int64_t samples, time, heads, key_heads, group; /* group: heads / key_heads */
-    int64_t size, padded, row;                      /* of a head; padded; columns of x */
+    int64_t size, padded, row; /* columns of a head; the same, padded; columns of x */
     int64_t chunks;
 };
 
-/* Of one head of a chunk.  An element is of a row: */
+/* The gates of one head of a chunk.  Each array has one element per row. */
 struct delta_gates {
-    double sum[DELTA_ROWS];    /* g of the rows up to this one */
+    double sum[DELTA_ROWS];    /* the sum of g over the rows up to this one */
     float beta[DELTA_ROWS];    /* s(b) */
-    float from[DELTA_ROWS];    /* c: what is left of the chunk's first S */
-    float to[DELTA_ROWS];      /* G_nj: what the last row sees of this one */
+    float from[DELTA_ROWS];    /* c: the factor of the chunk's first S at this row */
+    float to[DELTA_ROWS];      /* G_nj: the factor of this row's update at the last row */
     float left;                /* c of the last row */
     int64_t begin[DELTA_ROWS]; /* the first row of its document, counted from the chunk's first */
 };
@@ -61,7 +61,7 @@ static inline int64_t delta_scratch_floats(const struct delta_shape *shape)
     return DELTA_TILES * DELTA_ROWS * shape->padded + DELTA_SQUARES * DELTA_SQUARE;
 }
 
-/* Divides memory; returns what is behind. */
+/* Divides memory among the members of *out, and returns the address after them. */
 static inline float *delta_scratch_cut(float *memory, const struct delta_shape *shape,
                                        struct delta_scratch *out)
 {
@@ -76,7 +76,7 @@ static inline float *delta_scratch_cut(float *memory, const struct delta_shape *
     return memory;
 }
 
-/* g of a row: -e^A log(1 + e^z), z = a + d. */
+/* Returns g of a row: -e^A log(1 + e^z), z = a + d. */
 static inline double delta_decay(float decay, float z)
 {
     return -exp((double)decay) *
@@ -129,7 +129,8 @@ static inline struct cpu_tile delta_tile(float *at, int64_t row)
     return (struct cpu_tile){at, row, 1};
 }
 
-/* Packs q and k of key head `head` of the rows from n on, and makes the products of their pairs. */
+/* Packs q and k of key head `head` of the rows from n on, and computes the products of their pairs.
+ */
 static inline void delta_keys_make(const struct delta_shape *shape, struct cpu_floats x, int64_t n,
                                    int64_t rows, int64_t head, const struct delta_scratch *s)
 {
@@ -146,7 +147,7 @@ static inline void delta_keys_make(const struct delta_shape *shape, struct cpu_f
                       delta_tile(s->kk, DELTA_ROWS), rows, DELTA_ROWS, padded, false);
 }
 
-/* Makes the squares of a head from the products. */
+/* Computes the squares of a head from the products. */
 static inline void delta_squares_make(const struct delta_gates *gates, int64_t rows,
                                       const struct delta_scratch *s)
 {

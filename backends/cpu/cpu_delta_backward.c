@@ -1,14 +1,14 @@
 /* gated_delta_backward: the heads of one key head of one sample at a time, from the last chunk to
- * the first, with the gradient dS of S behind the chunk.
+ * the first. dS is the gradient of S after the chunk.
  *
- * u, and the squares of decays and products, are computed again from the chunk's first S.  With P =
- * G q.k, A = beta G k.k below the diagonal, and w the gradient of beta (v - c S'k):
+ * u, and the squares of decays and products, are recomputed from the chunk's first S.  With P = G
+ * q.k, A = beta G k.k below the diagonal, and w the gradient of beta (v - c S'k):
  *   (1 + A)' w = P' dy + G_nj dS'k                       (backward substitution)
  *   dv = beta w,  dbeta = w.rest - (w u')(G k.k),  dP = dy u',  dA = -w u'
  *   dS <- c_n dS + c q dy' - beta c k w'
- * dq and dk follow from these and are summed over the heads of the group; each exponent of a decay
- * gets what its factor contributes, and g of a row the sum of those of the rows from it on.  Sums
- * of decays' gradients are fp64.
+ * dq and dk follow from these and are summed over the heads of the group.  Each decay factor
+ * contributes to the gradient of its exponent.  The gradient of a row's g is the sum of the
+ * exponents' gradients from that row on.  Gradients of decays are summed in fp64.
  */
 #include "backends/cpu/cpu_delta.h"
 
@@ -22,7 +22,8 @@ struct delta_item {
     int64_t sample, key_head;
 };
 
-/* dq, dk: of the group's normalised q and k.  of_state, of_gradient: S and dS transposed. */
+/* dq and dk are the gradients of the group's normalised q and k. of_state and of_gradient are S and
+ * dS transposed. */
 struct backward_scratch {
     struct delta_scratch s;
     float *dq, *dk, *dy, *w, *ut; /* tiles; ut: u transposed */
@@ -31,7 +32,7 @@ struct backward_scratch {
         *gradients; /* [padded, padded]; gradients: of the group */
 };
 
-/* Of one head of a chunk: gradients of the exponents, of beta. */
+/* For one head of a chunk: the gradients of the exponents and of beta. */
 struct gate_gradients {
     double sum[DELTA_ROWS], beta[DELTA_ROWS];
 };
@@ -75,7 +76,7 @@ static double dot(const float *a, const float *b, int64_t count)
     return sum;
 }
 
-/* w, from dy and dS; `other` is scratch. */
+/* Computes w from dy and dS. */
 static void gradient_solve(const struct delta_shape *shape, const struct delta_gates *gates,
                            int64_t rows, float *gradient, const struct backward_scratch *b)
 {
@@ -103,7 +104,8 @@ static void gradient_solve(const struct delta_shape *shape, const struct delta_g
         memset(b->w + i * padded, 0, (size_t)padded * sizeof(float));
 }
 
-/* Turns dread and dsolve into the gradients of q.k and k.k, and adds those of decays and beta. */
+/* Turns dread and dsolve into the gradients of q.k and k.k, and adds the gradients of decays and
+ * beta to *out. */
 static void pairs_differentiate(const struct delta_gates *gates, int64_t rows,
                                 const struct backward_scratch *b, struct gate_gradients *out)
 {
@@ -143,8 +145,9 @@ static void pairs_add(const struct delta_shape *shape, int64_t rows,
     cpu_tile_multiply((struct cpu_tile){b->dsolve, 1, DELTA_ROWS}, k, dk, rows, padded, rows, true);
 }
 
-/* Adds `factor` of each row times a row of `tile` to `out`, and the dot product with `with` times
- * the factor to the exponents' gradients, which are returned as their sum. */
+/* Scales each row of `tile` by its sign, factor and beta, and adds it to `out`.  Adds the dot
+ * product of the scaled row and the row of `with` to the row's exponent gradient.  Returns the sum
+ * of these dot products. */
 static double rows_add(const struct delta_shape *shape, int64_t rows, const float *factor,
                        const float *beta, const float *tile, const float *with, float *out,
                        double sign, double *exponents)
@@ -162,7 +165,8 @@ static double rows_add(const struct delta_shape *shape, int64_t rows, const floa
     return all;
 }
 
-/* Adds the gradients that come through S and dS, then makes dS of the chunk's beginning. */
+/* Adds the gradients that come through S and dS, then turns dS into that of the chunk's beginning.
+ */
 static void state_differentiate(const struct delta_shape *shape, const struct delta_gates *gates,
                                 int64_t rows, float *gradient, const struct backward_scratch *b,
                                 struct gate_gradients *out)
@@ -198,7 +202,7 @@ static void state_differentiate(const struct delta_shape *shape, const struct de
                       delta_tile(gradient, padded), padded, padded, rows, true);
 }
 
-/* Writes dv, and the gradients of b and a; adds those of decay. */
+/* Writes dv and the gradients of b and a, and adds the gradients of decay. */
 static void gates_differentiate(const struct delta_item *item, const struct delta_gates *gates,
                                 int64_t n, int64_t rows, int64_t head,
                                 const struct backward_scratch *b, struct gate_gradients *g)
@@ -214,7 +218,7 @@ static void gates_differentiate(const struct delta_item *item, const struct delt
         cpu_floats_copy(item->x, column + heads, 1, &a);
         const float z = a + offset, beta = gates->beta[i];
         after += g->sum[i];
-        /* The first row of a document reads no S, so that its decay does not matter. */
+        /* The first row of a document reads no S, so its decay has no effect. */
         const double dg = gates->begin[i] == i ? 0.0 : after;
         const double of_z = -exp((double)decay) * dg * (double)gate_of(z, GATE_SIGMOID);
         g->beta[i] += dot(w, b->s.rest + i * padded, padded);
@@ -231,7 +235,7 @@ static void gates_differentiate(const struct delta_item *item, const struct delt
     }
 }
 
-/* Writes the gradient of q or k from that of its normalised form times `factor`. */
+/* Writes the gradient of q or k, given the gradient of its normalised form times `factor`. */
 static void normal_differentiate(const struct delta_item *item, int64_t n, int64_t rows,
                                  int64_t column, float factor, const float *gradient, float *tile)
 {
@@ -301,7 +305,7 @@ static void item_run(const struct delta_item *item, float *memory)
     }
 }
 
-/* The samples' gradients of decay, then decay, then the threads' scratch. */
+/* The workspace has the samples' gradients of decay, then decay, then the threads' scratch. */
 static size_t delta_backward_workspace_bytes(const struct cpu_backend *cpu,
                                              const struct op_call *call)
 {

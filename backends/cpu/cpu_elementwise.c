@@ -1,12 +1,12 @@
 /* fill, copy, residual, gelu and swiglu forward and backward, and dropout.
  *
- * In blocks of fixed size, 16-bit operands converted to fp32.  A result may replace an input at the
- * same place, and is rounded once; a copy between equal dtypes copies the bytes.
+ * They run in blocks of fixed size, with 16-bit operands converted to fp32.  A result may replace
+ * an input at the same place, and is rounded once.  A copy between equal dtypes copies the bytes.
  *
  * dropout: y = x times a mask that is a pure function of seed, step, sample, site and element
- * (ops/op.h); its own backward.  Elements are numbered through all rows of a sample.  Blocks start
- * at multiples of eight of these numbers, so that the eight elements that share a Philox block are
- * never in different blocks.
+ * (ops/op.h).  The op is its own backward.  Elements are numbered through all rows of a sample.
+ * Blocks start at multiples of eight of these numbers, so that the eight elements that share a
+ * Philox block are never in different blocks.
  */
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_philox.h"
@@ -96,7 +96,7 @@ static void wait_run(const struct cpu_backend *cpu, const struct op_call *call)
     (void)call;
 }
 
-/* The loops have constant kinds, so that they vectorise. */
+/* The kind is constant in each loop, so that the loop vectorises. */
 static void gates_apply(enum gate_kind gate, const float *a, const float *b, float *y,
                         int64_t count)
 {
@@ -208,7 +208,7 @@ const struct cpu_op CPU_NAME(cpu_copy) = {.run = copy_run};
 const struct cpu_op CPU_NAME(cpu_fetch) = {.run = move_run};
 const struct cpu_op CPU_NAME(cpu_store) = {.run = move_run};
 const struct cpu_op CPU_NAME(cpu_wait) = {.run = wait_run};
-const struct cpu_op CPU_NAME(cpu_exchange) = {.run = NULL}; /* exec's */
+const struct cpu_op CPU_NAME(cpu_exchange) = {.run = NULL}; /* exec runs it */
 const struct cpu_op CPU_NAME(cpu_swiglu_forward) = {.run = swiglu_forward_run};
 const struct cpu_op CPU_NAME(cpu_swiglu_backward) = {.run = swiglu_backward_run};
 const struct cpu_op CPU_NAME(cpu_dropout) = {.run = dropout_run};

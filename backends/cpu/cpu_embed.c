@@ -49,7 +49,7 @@ struct row_set {
     int64_t first, stride, count, time, position;
 };
 
-/* Row `to` of out[*,channels] (+)= the sum of the rows. */
+/* Sets row `to` of out[*,channels] to the sum of the rows, or adds the sum to it. */
 static void rows_sum(struct cpu_floats out, int64_t to, bool accumulate, const struct row_set *rows,
                      int64_t channels)
 {

@@ -119,7 +119,7 @@ static void sum_parts_run(const struct cpu_backend *cpu, const struct op_call *c
     }
 }
 
-/* The look-ahead u is made from the unrounded momentum. */
+/* The look-ahead u is computed from the unrounded momentum. */
 static void muon_momentum_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
     const union scalar_word *scalars = cpu_operand(cpu, call, MUON_MOMENTUM_SCALARS);

@@ -1,7 +1,8 @@
 /* gate_forward and gate_backward, one head of a row at a time.
  *
- * With gains, r and the mean of the gradient's products are made first, in fp64.  dgain is summed
- * in parts of the rows, whose number follows from the shape, added in order.
+ * With gains, r and the mean of the gradient's products are computed first, in fp64. dgain is
+ * summed in parts of the rows, whose number follows from the shape, and the parts are added in
+ * order.
  */
 #include "backends/cpu/cpu_half.h"
 
@@ -11,7 +12,7 @@ struct gate {
     struct cpu_floats x, z, out, dy, dz; /* out: y, or dx */
     const float *gain;                   /* NULL: no norm */
     int64_t heads, size;
-    int64_t z_row, z_head, z_first; /* columns of a row of z, from head to head, of the first one */
+    int64_t z_row, z_head, z_first; /* columns of z: per row, per head, before the first head */
     enum gate_kind kind;
     bool is_backward, adds; /* adds: to dz */
     float epsilon;
@@ -40,7 +41,8 @@ static void head_forward(const struct gate *gate, int64_t at, int64_t z_at)
     cpu_floats_write(gate->out, at, size, y);
 }
 
-/* Replaces dz, and makes dx or du from dy; du becomes dx with the norm's mean. */
+/* Computes dx from dy, and writes dz or adds to it.  With a norm, dx first has the gradient of the
+ * normalised values. */
 static void head_backward(const struct gate *gate, int64_t at, int64_t z_at, double *dgain)
 {
     float buffer[5][CPU_BLOCK];
@@ -103,7 +105,7 @@ static bool gate_supports(const struct op_call *call)
     return op_columns(call, GATE_FORWARD_X) / call->attrs.heads <= CPU_BLOCK;
 }
 
-/* The sums of the parts, followed by the gain if it has 16 bits. */
+/* The workspace has the parts' sums, then the gain in fp32 if it has 16 bits. */
 static size_t gate_parts_bytes(const struct op_call *call)
 {
     const int64_t parts = cpu_parts(op_rows(call, GATE_FORWARD_X));

@@ -45,9 +45,9 @@ static int64_t columns_max(const struct cpu_gemm_path *path, const struct cpu_ge
 /* Each tile packs its rows of a and columns of b anew, which costs 15 % of OpenBLAS' rate at 256 x
  * 192 and 5 to 10 % at 512 x 768 (one thread, processor time, K = 768, AVX-512).  Therefore tiles
  * are large: up to 512 rows, then columns divided so that there are 8 tiles or more, an even
- * number, unless they would become narrower than 384.  On two threads, for the products of a step
- * of a 124M model, this ran at 0.75 to 1.15 times the rate of OpenBLAS' own two-thread call; the
- * machine was busy, so its rates vary as much. */
+ * number, unless the tiles would become narrower than 384.  On two threads, for the products of a
+ * step of a 124M model, this ran at 0.75 to 1.15 times the rate of OpenBLAS' own two-thread call;
+ * the machine was busy, so its rates vary as much. */
 static struct cpu_gemm_tile tile_of_shape(const struct cpu_gemm_path *path,
                                           const struct cpu_gemm *job)
 {
@@ -166,7 +166,7 @@ static bool packing_pays(const struct cpu_gemm *job)
     return job->a.dtype != DTYPE_F32 || (CPU_LANES == 16 && large);
 }
 
-/* Few rows read b as it lies, because packing it would not pay. */
+/* Products of few rows read b in place, because packing it would not pay. */
 static const struct cpu_gemm_path *path_choose(const struct cpu_backend *cpu,
                                                const struct cpu_gemm *job)
 {

@@ -55,7 +55,7 @@ static inline int64_t cpu_gemm_piece(int64_t size, int64_t pieces, int64_t multi
  * for each other. */
 struct cpu_ahead {
     const char *row;
-    int64_t stride_bytes, length_bytes, at, rows; /* of and in a row; rows left */
+    int64_t stride_bytes, length_bytes, at, rows; /* at: place in the row; rows: rows left */
 };
 
 static inline int64_t cpu_ahead_lines(const struct cpu_ahead *ahead)
@@ -79,8 +79,8 @@ static inline void cpu_ahead_step(struct cpu_ahead *ahead, int64_t lines)
 /* Products of at most CPU_GEMM_FEW_ROWS rows with a not transposed; see cpu_gemm_few.c. */
 #define CPU_GEMM_FEW_ROWS 8
 extern const struct cpu_gemm_path CPU_NAME(cpu_gemm_path_few);
-/* All others in 16 bits, and in fp32 where AVX-512 makes it faster than the BLAS library; see
- * cpu_gemm_packed.c. */
+/* All other products in 16 bits, and in fp32 where AVX-512 makes this path faster than the BLAS
+ * library; see cpu_gemm_packed.c. */
 extern const struct cpu_gemm_path CPU_NAME(cpu_gemm_path_packed);
 /* Products of bf16 on processors that have instructions for them: AVX512-BF16 and AMX; see
  * cpu_gemm_packed.c and cpu_gemm_amx.c. */

@@ -47,7 +47,7 @@ static inline void block_load_by_line(const struct lines *from, int64_t line, in
     }
 }
 
-/* The same by pair, for operands in which lines are contiguous. */
+/* The same by pairs of k, for operands in which lines are contiguous. */
 static inline void block_load_by_pair(const struct lines *from, int64_t line, int64_t k,
                                       int64_t depth, __m512i v[static STRIP])
 {

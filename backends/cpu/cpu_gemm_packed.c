@@ -26,7 +26,7 @@
 #define SLIVER CPU_BLOCK_ROWS       /* rows of a */
 #define VECTORS 3                   /* vectors in a row of sums */
 #define PANEL (VECTORS * CPU_LANES) /* columns of b */
-#define SQUARE CPU_LANES            /* square_pack() packs so many lines and words of k */
+#define SQUARE CPU_LANES            /* lines, and words of k, that square_pack() packs */
 #define SQUARE_DEPTH (SQUARE * DEPTH)
 #define PORTION_MAX 384 /* words */
 #define ROWS_MAX 512

@@ -3,9 +3,9 @@
  *
  * Kernels compute in fp32 on blocks.  cpu_floats_read() returns a block as floats: the operand's
  * own memory if that is fp32, else a converted copy in the caller's buffer.  cpu_floats_place() and
- * cpu_floats_write() are the way back. Thus one kernel serves every dtype, at no cost for fp32.
+ * cpu_floats_write() store results.  Thus one kernel serves every dtype, at no cost for fp32.
  * Conversions round to nearest, ties to even; NaN stays NaN; fp16 overflows to infinity and keeps
- * its subnormals.  A test proves them equal, bit for bit, to those of base/dtype. A sum kept in
+ * its subnormals.  A test proves them equal, bit for bit, to those of base/dtype.  A sum kept in
  * fp64 is rounded to fp32 before it is rounded to 16 bits.
  */
 #ifndef GPT_TRAIN_CPU_CPU_HALF_H
@@ -173,8 +173,7 @@ static inline void cpu_floats_move(struct cpu_floats to, int64_t at, struct cpu_
 typedef void cpu_elements_fn(const struct op_attrs *attrs, const float *const *in, float *out,
                              int64_t count);
 
-/* Runs an op whose last operand is the result, and whose others are inputs of the same shape, at
- * most two. */
+/* Runs an op whose operands are at most two inputs and then the result, all of the same shape. */
 static inline void cpu_elements_run(const struct cpu_backend *cpu, const struct op_call *call,
                                     cpu_elements_fn *compute)
 {

@@ -7,8 +7,8 @@
  * gradient of a bias, are sums over all rows.  The rows are divided into parts whose number follows
  * from the shape, each part sums in fp64 in its own strip of the workspace, and the parts are added
  * in order, so that the result does not depend on the number of threads.  16-bit rows are converted
- * into rows of the workspace, at most three per thread; gain and bias once.  An absent gain is a
- * row of ones there, and with an offset the gain is a row, too.
+ * into rows of the workspace, at most three per thread; gain and bias once.  The workspace also has
+ * a row of ones for an absent gain, or the gain plus its offset.
  */
 #include "backends/cpu/cpu_half.h"
 
@@ -27,7 +27,8 @@ struct layernorm_gradient {
     int64_t channels;
 };
 
-/* Returns the floats of workspace; 0 if there is a gain, as it is, and all operands are fp32. */
+/* Returns the floats of workspace; 0 if there is a gain without an offset and all operands are
+ * fp32. */
 static size_t rows_floats(const struct cpu_backend *cpu, const struct op_call *call, int32_t gain,
                           size_t rows)
 {

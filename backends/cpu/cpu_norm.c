@@ -5,7 +5,7 @@
  * in order.  An infinity or a NaN in the gradient, or a norm beyond fp32, makes the norm
  * non-finite, which skips the update.
  *
- * adamw is one pass over gradient, parameter and both moments; memory-bound.  Arithmetic is in fp32
+ * adamw is memory-bound: one pass over gradient, parameter and both moments.  Arithmetic is in fp32
  * for any storage dtype: m, v and the parameter are rounded once, from the fp32 values of this
  * step.
  */
@@ -18,8 +18,7 @@
 #define LINES_FLOATS 256
 #define AHEAD_FLOATS 1024
 
-/* Prefetches, because the processor's own prefetching does not keep up with one stream per thread.
- */
+/* Prefetches, because the processor's own prefetching is too slow for one stream per thread. */
 static double block_square(const float *x, int64_t count)
 {
     double sum = 0.0;

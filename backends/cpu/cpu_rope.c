@@ -1,42 +1,41 @@
 /* rope_forward and rope_backward, one head of a row at a time.
  *
- * The backward turns the other way.  With gains, the sums of squares and of the gradient's products
- * are made first, in fp64, then the results.  dgain is summed as layernorm's: in parts of the rows,
- * whose number follows from the shape, added in order.
+ * The backward pass rotates the other way.  With gains, the sums of squares and of the gradient's
+ * products are computed first, in fp64, then the results. dgain is summed as in layernorm: in parts
+ * of the rows, whose number follows from the shape, added in order.
  */
 #include "backends/cpu/cpu_half.h"
 
 #include <math.h>
 
-/* The slots of the forward name the first operands of the backward too. */
+/* The forward's slot names also hold for the first operands of the backward. */
 struct rope {
-    struct cpu_floats in, x, out; /* in: x or dy, or out; x: of the backward with gains */
-    const float *table, *gain;    /* gain: NULL if absent */
-    int64_t row, x_row;           /* columns of y and dy; of x and dx */
-    int64_t size, half, heads,
-        turned; /* size of a head; pairs that turn; heads: queries'; turned: queries' and keys' */
+    struct cpu_floats in, x, out;      /* in: x or dy, or out if in place; x: backward with gains */
+    const float *table, *gain;         /* gain: NULL if absent */
+    int64_t row, x_row;                /* columns of y and dy; of x and dx */
+    int64_t size, half, heads, turned; /* columns of a head; pairs that rotate; heads of queries;
+                                          heads of queries and keys */
     int64_t position, time;
     bool is_whole;          /* a mean is over all heads */
-    bool in_place;          /* in is out, whose values stay */
+    bool in_place;          /* in is out, and the values (v) stay */
     bool is_backward, adds; /* adds: to dx */
     const struct op_attrs *attrs;
 };
 
-/* What a row's elements share: its number, its cosines and sines, and, for the heads of a mean, r
- * and mean(dz g xh). */
+/* A row's number, cosines and sines, and, for the heads that share a mean, r and mean(dz g xh). */
 struct row {
     int64_t n;
     const float *cosine, *sine;
     float r, product;
 };
 
-/* Returns the number of the first gain of a head. */
+/* Returns the index of a head's first gain. */
 static int64_t gain_of(const struct rope *rope, int64_t head)
 {
     return (rope->is_whole ? head : head < rope->heads ? 0 : 1) * rope->size;
 }
 
-/* Return the first element of a head of row n in x and dx, in y and dy. */
+/* Returns the first element of a head of row n in x and dx; plain_at() does so in y and dy. */
 static int64_t wide_at(const struct rope *rope, int64_t n, int64_t head)
 {
     return n * rope->x_row + op_rope_place(rope->attrs, head) * rope->size;
@@ -47,7 +46,7 @@ static int64_t plain_at(const struct rope *rope, int64_t n, int64_t head)
     return n * rope->row + head * rope->size;
 }
 
-/* out[size] = in turned by the angles times `sign`; out may be in. */
+/* Sets out[size] to `in`, rotated by the angles times `sign`; out may be in. */
 static void head_turn(const struct rope *rope, const struct row *row, float sign, const float *in,
                       float *out)
 {
@@ -100,7 +99,7 @@ static void means_make(const struct rope *rope, struct row *row, int64_t first, 
     row->product = (float)(r * product / count);
 }
 
-/* Makes dx[size] of a head from dz, and adds the head's share of dgain. */
+/* Computes dx[size] of a head from dz, and adds the head's part of dgain. */
 static void gradient_make(const struct row *row, int64_t size, const float *gain, const float *x,
                           const float *dz, float *dx, double *dgain)
 {
@@ -180,7 +179,7 @@ static bool rope_supports(const struct op_call *call)
     return op_rope_size(call) <= CPU_BLOCK;
 }
 
-/* The sums of the parts, followed by the gain if it has 16 bits or an offset. */
+/* The workspace has the parts' sums, then the gain in fp32 if it has 16 bits or an offset. */
 static size_t parts_bytes(const struct op_call *call)
 {
     const int64_t parts = cpu_parts(op_rows(call, op_rope_rows(call)));
@@ -197,7 +196,8 @@ static size_t rope_workspace_bytes(const struct cpu_backend *cpu, const struct o
     return parts_bytes(call) + (converts ? (size_t)operand_elements(gain) * sizeof(float) : 0);
 }
 
-/* Returns the gains with their offset, in `scratch` unless memory has them so; NULL if absent. */
+/* Returns the gains plus their offset, in `scratch` if they must be converted or added to; NULL if
+ * absent. */
 static const float *gains_read(struct cpu_floats gain, int64_t gains, float offset, float *scratch)
 {
     const float *values = gain.memory != NULL ? cpu_floats_read(gain, 0, gains, scratch) : NULL;

@@ -38,8 +38,8 @@ struct cpu_tile {
     ptrdiff_t row, column;
 };
 
-/* Computes a block of CPU_BLOCK_ROWS rows and `vectors` vectors, a constant, at the beginning of c.
- */
+/* Computes a block of CPU_BLOCK_ROWS rows and `vectors` vectors at the beginning of c.  `vectors`
+ * is a constant. */
 static inline __attribute__((always_inline)) void cpu_tile_block(struct cpu_tile a,
                                                                  struct cpu_tile b,
                                                                  struct cpu_tile c, int64_t k,
@@ -119,8 +119,8 @@ static inline void cpu_tile_pack(float *out, int64_t height, int64_t width,
 #endif
 
 #ifdef CPU_SHUFFLES
-/* Lane l of a pair of vectors after their off-diagonal blocks of `size` lanes have changed places.
- */
+/* Source of lane l of the first and second of a pair of vectors whose off-diagonal blocks of `size`
+ * lanes are swapped. */
 #define CPU_LOW(l, size) ((l) & (size) ? CPU_LANES + (l) - (size) : (l))
 #define CPU_HIGH(l, size) ((l) & (size) ? CPU_LANES + (l) : (l) + (size))
 #define CPU_FOUR(lane, l, size) \
@@ -166,8 +166,8 @@ static inline __attribute__((always_inline)) void cpu_square_transpose(cpu_vecto
 #endif
 }
 
-/* out[d * width + i] = rows(i, d) for i < count, d < size; zero up to width.  Squares of rows and
- * columns at a time, so that the writes stay close together. */
+/* out[d * width + i] = rows(i, d) for i < count, d < size; zero up to width.  Processes squares of
+ * rows and columns, so that the writes stay close together. */
 static inline void cpu_tile_pack_transposed(float *out, int64_t width, const struct cpu_rows *rows,
                                             int64_t count, int64_t size)
 {

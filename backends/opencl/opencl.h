@@ -1,11 +1,11 @@
 /* State of the opencl backend, and the interface that every op's host file needs: device limits,
  * operands, launches.
  *
- * Ops run in one in-order queue on one device, offload's copies in two others.  Each segment of the
- * arena is a cl_mem; our kernels receive a segment and a 64-bit offset in elements, never a
- * sub-buffer.  Nothing here is a global: the entry points of the ICD loader are part of the state.
- * The loader is opened at run time: a build needs only the headers, and a program with this backend
- * also starts on a machine without OpenCL.
+ * Ops run in one in-order queue on one device; the copies of offload run in two others.  Each
+ * segment of the arena is a cl_mem; our kernels receive a segment and a 64-bit offset in elements,
+ * never a sub-buffer.  Nothing here is a global: the entry points of the ICD loader are part of the
+ * state.  The loader is opened at run time: a build needs only the headers, and a program with this
+ * backend also starts on a machine without OpenCL.
  */
 #ifndef GPT_TRAIN_OPENCL_OPENCL_H
 #define GPT_TRAIN_OPENCL_OPENCL_H

@@ -12,8 +12,8 @@
 
 /* How the kernels are compiled for heads of up to `size` columns: GT_SLICES of `options` are
  * columns of a head per work-item, `queries` those of a group of the forward pass (GT_QUERIES),
- * `wide` the rows of the backward pass's tiles (GT_WIDE).  local_bytes: more than the tiles take.
- * Every full-profile device has 32 KiB of local memory. */
+ * `wide` the rows of the backward pass's tiles (GT_WIDE).  local_bytes is an upper bound of the
+ * tiles' local memory.  Every full-profile device has 32 KiB of local memory. */
 static const struct instance {
     int64_t size, queries, wide;
     size_t local_bytes;
@@ -70,7 +70,7 @@ static bool attention_supports(const struct opencl_backend *cl, const struct op_
 struct keys_at {
     int32_t slot;
     int64_t row, sample, k_first, v_first;
-    int64_t ring; /* rows of a sample; those of keys beyond begin anew */
+    int64_t ring; /* rows of a sample; later keys start again at its first row */
     int64_t keys; /* an upper bound, for the cost */
 };
 
@@ -147,7 +147,8 @@ static size_t attention_backward_workspace_bytes(const struct opencl_backend *cl
     return (size_t)op_elements(call, ATTENTION_BACKWARD_LSE) * sizeof(float);
 }
 
-/* Launches the kernel by keys or by queries, with a group for each tile of each head of them. */
+/* Launches the kernel by keys or by queries, with one group per tile and head of the keys or
+ * queries. */
 static enum gt_status tiles_run(struct opencl_backend *cl, const struct op_call *call,
                                 const struct shape *shape, bool by_keys)
 {

@@ -1,5 +1,5 @@
-/* The opencl backend: one device of any ICD, an in-order queue, two for offload's copies, kernels
- * in OpenCL C 1.2.
+/* The opencl backend: one device of any ICD, an in-order queue, two queues for the copies of
+ * offload, and kernels in OpenCL C 1.2.
  *
  * open() lets a child process open the device, then does the same here.  arena() lets another
  * child, forked before any driver was loaded, commit the whole arena before this process does.
@@ -29,10 +29,10 @@
 #define OPEN_SECONDS 120   /* a driver may first compile its own library */
 #define COMMIT_SECONDS 300 /* for a large arena, over a slow bus */
 #define RETURN_SECONDS 5   /* until a driver reclaims the memory of a process that ended */
-/* Smaller arenas disappear in the activity of other processes. */
+/* The activity of other processes hides smaller arenas. */
 #define NOTICED_BYTES ((uint64_t)256 << 20)
 
-/* Makes the queues of offload's copies, as far as the driver has more than one. */
+/* Creates the queues for the copies of offload, if the driver has more than one queue. */
 static void async_queues_create(struct opencl_backend *cl)
 {
     for (int i = QUEUE_IN; i <= QUEUE_OUT && !cl->has_one_queue; i++) {
@@ -102,7 +102,7 @@ static enum gt_status open_rehearse(struct opencl_child *opener,
         return GT_OK;
     if (!answer.has_opened)
         return FAIL(answer.status, "opencl: %s", answer.reason);
-    snprintf(out->lost, sizeof out->lost, "%s", answer.reason); /* it died of the units */
+    snprintf(out->lost, sizeof out->lost, "%s", answer.reason); /* the units killed it */
     return GT_OK;
 }
 
@@ -293,7 +293,7 @@ static enum gt_status opencl_sync(struct backend *backend)
 {
     struct opencl_backend *cl = opencl_backend_of(backend);
     CL_TRY(cl, "waiting for kernels", cl->api.clFinish(cl->queue));
-    opencl_copies_release(cl); /* of those that no op waits for, in tests of the op */
+    opencl_copies_release(cl); /* in tests of the op, no other op waits for the copies */
     return GT_OK;
 }
 

@@ -24,8 +24,8 @@ enum gt_status opencl_devices_list(const struct opencl_api *api, struct opencl_l
  * matches `name`. */
 enum gt_status opencl_device_find(const struct opencl_api *api, int32_t index, const char *name,
                                   struct opencl_device *out);
-/* Returns the device that `auto` takes: a GPU with its own memory before one without, then the one
- * with more memory. Returns -1 when there is no usable GPU. */
+/* Returns the device that `auto` chooses: a GPU with its own memory before one without, then the
+ * GPU with more memory.  Returns -1 when there is no usable GPU. */
 int32_t opencl_card_choose(const struct opencl_listing *listing);
 /* Fills the texts of `info` for people: device, platform, libraries and limits. */
 void opencl_device_texts(const struct opencl_backend *cl, struct backend_info *info);

@@ -14,8 +14,8 @@ struct opencl_shape {
     int32_t tile, side, each, inner, down, across;
 };
 
-/* Of the first, the first that fits a device is its default.  Of the second, the largest come
- * first. */
+/* The first of opencl_gemm_shapes that fits a device is its default. opencl_matrix_shapes begins
+ * with the largest. */
 extern const struct opencl_shape opencl_gemm_shapes[], opencl_matrix_shapes[];
 extern const int32_t opencl_gemm_shape_count, opencl_matrix_shape_count;
 

@@ -3,8 +3,8 @@
  *
  * The matrices hold small integers, whose sums are exact in any order.  Results are checked with
  * Freivalds' method (Probabilistic machines can use less running time, 1977): d x against a (b x).
- * The vector x has no zeros, so a single wrong element is always detected.  NaN behind d, and in d
- * unless the product adds to it, shows what is written too far or not at all.
+ * The vector x has no zeros, so a single wrong element is always detected.  NaN after d, and in d
+ * unless the product adds to it, reveals elements that are written beyond d or not at all.
  */
 #include "backends/opencl/opencl_known.h"
 
@@ -64,7 +64,7 @@ static struct op_call call_make(const struct opencl_product *p)
     return call;
 }
 
-/* Uploads the operands, multiplies, and downloads d and the words behind it.  `memory` is
+/* Uploads the operands, multiplies, and downloads d and the words after it.  `memory` is
  * REGION_BYTES. */
 static enum gt_status known_run(struct opencl_backend *cl, const struct opencl_product *p,
                                 opencl_multiply_fn *multiply, const void *context, float *memory)

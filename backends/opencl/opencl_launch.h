@@ -31,7 +31,7 @@ extern const struct opencl_source opencl_source_adamw_lean, opencl_source_attent
     opencl_source_gemm_single, opencl_source_layernorm, opencl_source_muon, opencl_source_norm,
     opencl_source_rope;
 
-/* A value that a kernel gets: int, uint, long or float in the kernel. */
+/* A value that a kernel receives, as int, uint, long or float. */
 struct opencl_value {
     size_t size;
     union {

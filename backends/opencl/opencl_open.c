@@ -16,7 +16,7 @@
 /* A dispatch may take this long by a cautious estimate of the device's speed; desktop watchdogs
  * kill it after 2 s. */
 #define DISPATCH_SECONDS 0.1
-/* A unit can do 128 and more; memory-bound kernels reach a tenth. */
+/* A unit can do 128 and more; memory-bound kernels reach a tenth of that. */
 #define FLOPS_PER_UNIT_CLOCK 8.0
 #define FLOPS_PER_NARROW_UNIT_CLOCK 1.0 /* a narrow unit can do 16 */
 

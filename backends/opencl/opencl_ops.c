@@ -1,5 +1,5 @@
-/* The host side of all ops but attention and products: operands, values and numbers of work-items;
- * see the kernels' files.
+/* The host side of all ops except attention and products: operands, values and numbers of
+ * work-items.  The kernels' files describe the computations.
  *
  * Sums within a row have one group per row.  Sums over rows are made in parts: the workspace
  * contains the parts' sums, [parts, columns] floats, which are then added in order.  cross_entropy
@@ -12,8 +12,8 @@
 
 #define GROUP_ITEMS_MAX 256
 #define ITEM_ELEMENTS 8 /* GT_EACH of kernels/common.clh */
-/* The largest number of parts in a sum over rows.  At most OP_PARTIAL_ROWS, for which plans for
- * other devices provide. */
+/* The largest number of parts in a sum over rows.  Must not exceed OP_PARTIAL_ROWS, which plans for
+ * other devices assume. */
 #define ROW_PARTS_MAX 128
 #define PART_ROWS 32
 #define SQUARE_PARTS_MAX 256
@@ -54,7 +54,7 @@ static struct opencl_launch group_begin(struct opencl_backend *cl, const struct 
     return launch;
 }
 
-/* Runs a work-item for each `each` elements of `count`, the kernel's last value. */
+/* Runs one work-item per `each` elements.  Passes `count` as the kernel's last value. */
 static enum gt_status elements_launch(struct opencl_launch *launch, int64_t count, int64_t each)
 {
     const int64_t items = group_items(launch->cl);
@@ -104,8 +104,8 @@ static bool has_subnormals(const struct opencl_backend *cl, const struct op_call
     return cl->device.has_subnormals;
 }
 
-/* Defines the op `name`: its launches, an expression of `cl` and `call`, whose names the caller
- * chooses, and a workspace of `floats` floats, which may depend on both as well. */
+/* Defines the op `name`.  `launches` is an expression of `cl` and `call`, whose names the caller
+ * chooses.  The workspace has `floats` floats, an expression that may use both, too. */
 #define OPENCL_OP_WITH(name, supported, cl, call, floats, launches)                         \
     static size_t name##_bytes(const struct opencl_backend *cl, const struct op_call *call) \
     {                                                                                       \
@@ -119,9 +119,9 @@ static bool has_subnormals(const struct opencl_backend *cl, const struct op_call
     }                                                                                       \
     const struct opencl_op opencl_##name = {                                                \
         .supports = supported, .workspace_bytes = name##_bytes, .run = name##_run};
-/* Without a workspace, for all that the op's rule accepts. */
+/* An op without a workspace, for all operands that its rule accepts. */
 #define OPENCL_OP(name, cl, call, launches) OPENCL_OP_WITH(name, NULL, cl, call, 0, launches)
-/* Exact to the bit, and so only on devices that have subnormal numbers. */
+/* An op that is defined bit for bit, and therefore needs a device with subnormal numbers. */
 #define OPENCL_OP_EXACT(name, cl, call, launches) \
     OPENCL_OP_WITH(name, has_subnormals, cl, call, 0, launches)
 
@@ -131,8 +131,9 @@ OPENCL_OP(fill, cl, call,
           elements_run(cl, call, KERNEL(elementwise, "gt_fill", "t"),
                        VALUES(F32(call->attrs.value))))
 
-/* fetch and store copy between buffers, in a queue of their own, after the ops before them.  Each
- * queue is flushed, since a driver may otherwise keep what another queue waits for. */
+/* fetch and store copy between buffers, in queues of their own, after the preceding ops.  Each
+ * queue is flushed, because a driver may otherwise hold back commands that another queue waits for.
+ */
 static enum gt_status move_run(struct opencl_backend *cl, const struct op_call *call)
 {
     const struct address from = call->operand[FETCH_X].at, to = call->operand[FETCH_Y].at;
@@ -173,7 +174,7 @@ static enum gt_status copy_await(struct opencl_backend *cl, const struct op_call
     return GT_OK;
 }
 
-/* A copy between equal dtypes is the driver's. */
+/* The driver copies between equal dtypes. */
 static enum gt_status copied_run(struct opencl_backend *cl, const struct op_call *call)
 {
     const bool accumulates = op_accumulates(call, COPY_Y);
@@ -195,7 +196,7 @@ static enum gt_status copied_run(struct opencl_backend *cl, const struct op_call
 OPENCL_OP(copy, cl, call, copied_run(cl, call))
 const struct opencl_op opencl_fetch = {.run = move_run}, opencl_store = {.run = move_run};
 const struct opencl_op opencl_wait = {.run = copy_await},
-                       opencl_exchange = {.run = NULL}; /* exec's */
+                       opencl_exchange = {.run = NULL}; /* exec runs it */
 
 OPENCL_OP(residual, cl, call,
           elements_run(cl, call, KERNEL(elementwise, "gt_residual", "ttt"), NO_VALUES))
@@ -216,7 +217,7 @@ OPENCL_OP(gelu_backward, cl, call,
           elements_run(cl, call, KERNEL(gelu, "gt_gelu_backward", "ttt"),
                        VALUES(I32(call->attrs.gelu))))
 
-/* The columns of operand `y`. */
+/* Runs one work-item per column of operand `y`. */
 static enum gt_status swiglu_run(struct opencl_backend *cl, const struct op_call *call,
                                  const char *name, const char *forms, int32_t y)
 {
@@ -360,7 +361,8 @@ OPENCL_OP_WITH(bias_backward, NULL, cl, call, parts_elements(call), bias_sum_run
 
 /* ---- rope ---- */
 
-/* Two statistics of each mean, followed in the backward by the parts' sums of dgain. */
+/* The workspace has two statistics of each mean, then, in the backward pass, the parts' sums of
+ * dgain. */
 static int64_t rope_floats(const struct op_call *call)
 {
     const int64_t rows = op_rows(call, op_rope_rows(call));
@@ -374,7 +376,7 @@ static int64_t rope_floats(const struct op_call *call)
         I64(call->attrs.kv_heads), I64(op_rope_means(call)), I64(call->attrs.time),             \
         I32(call->attrs.gated)
 
-/* Makes the statistics, if there are gains, then y, or dx of the backward, and then dgain. */
+/* Computes the statistics, if there are gains, then y or dx, then dgain. */
 static enum gt_status turn_run(struct opencl_backend *cl, const struct op_call *call)
 {
     const bool is_backward = call->kind == OP_ROPE_BACKWARD;
@@ -405,7 +407,7 @@ OPENCL_OP_WITH(rope_backward, NULL, cl, call, rope_floats(call), turn_run(cl, ca
 
 /* ---- gates ---- */
 
-/* r of each head, and the parts' sums of dgain. */
+/* The workspace has r of each head, then the parts' sums of dgain. */
 static int64_t gate_floats(const struct op_call *call)
 {
     const int64_t rows = op_rows(call, GATE_BACKWARD_X),
@@ -474,7 +476,7 @@ OPENCL_OP_WITH(short_conv_backward, NULL, cl, call,
                parts_of(op_rows(call, 0)).parts *op_elements(call, SHORT_CONV_BACKWARD_WEIGHT),
                conv_gradients_run(cl, call))
 
-/* Groups: of the forward for each head of a sample, of the backward for each key head. */
+/* The forward pass has one group per head of a sample, the backward pass one per key head. */
 static int64_t delta_groups(const struct op_call *call)
 {
     const int64_t samples = op_rows(call, GATED_DELTA_FORWARD_X) / call->attrs.time;

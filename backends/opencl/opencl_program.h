@@ -6,8 +6,8 @@
 #include "backends/opencl/opencl.h"
 
 /* The user's cache of program binaries, and of what measurements found.  Drivers abort on damaged
- * binaries, so that these reach the driver only if length, checksum and key match.  Nothing here is
- * an error: without a cache, programs are compiled again. */
+ * binaries, so a binary reaches the driver only if length, checksum and key match.  No failure here
+ * is an error: without a cache, programs are compiled again. */
 #define OPENCL_KEY_MAX USER_CACHE_KEY_MAX
 /* Returns the bytes stored under `key`, malloc'ed.  Returns false when there are none that can be
  * trusted. */

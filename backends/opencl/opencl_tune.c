@@ -19,7 +19,7 @@
 
 #define TUNE_SECONDS 0.2
 
-/* In checkpoints: all fp32 products count as one call, and the algorithm is who computes them. */
+/* In checkpoints, all fp32 products count as one call, and its algorithm says who computes them. */
 #define CALL_PRODUCTS 1
 #define PRODUCTS_OWN 1
 #define PRODUCTS_CLBLAST 2

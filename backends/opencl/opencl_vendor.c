@@ -63,8 +63,7 @@ static bool amd_free_bytes(const struct opencl_backend *cl, uint64_t *out)
     return true;
 }
 
-/* Reads what amdgpu reports about the memory of the card at `pci`: its "total", or what is "used".
- */
+/* Reads the "total" or "used" memory of the card at `pci` from amdgpu. */
 static bool vram_read(const char *pci, const char *what, uint64_t *out)
 {
     char path[PATH_BYTES_MAX];

@@ -29,8 +29,9 @@
 #define GT_ACROSS (GT_KEYS / 8)
 #define GT_SCORE_PITCH (GT_KEYS + 1)
 
-/* Returns the end of the queries from `low` on that see a key before `limit`: what they see begins
- * in order.  `begin` has the documents of the sample's rows. */
+/* Returns the end of the queries from `low` on that see a key before `limit`.  The first key that a
+ * query sees never decreases from query to query.  `begin` has the documents of the sample's rows.
+ */
 static int gt_queries_end(__global const int *begin, int documents, int window, int low, int end,
                           int limit)
 {
@@ -99,7 +100,7 @@ gt_attention_backward(GT_TENSOR(dy), GT_TENSOR(qkv), GT_ARRAY(const float, lse),
             sum[r][s] = sum_v[r][s] = 0.0f;
     }
     int first = own, end = own + own_rows,
-        walks = 1; /* of the narrow side, which is walked through for each head */
+        walks = 1; /* passes over the narrow side, one for each head */
 #if GT_BY_KEYS
     if (documents || window > 0)
         end = gt_queries_end(begin + begin_at + (ulong)row, documents, window, own, time,

@@ -1,5 +1,5 @@
-/* The gated delta net: short_conv, a work-item for each element, and gated_delta, a group for each
- * head of a sample, in the backward for each key head (backends/delta.h).
+/* The gated delta net: short_conv has a work-item for each element; gated_delta has a group for
+ * each head of a sample, or, in the backward pass, for each key head (backends/delta.h).
  */
 #include "backends/gelu.h"
 
@@ -40,7 +40,8 @@ GT_INLINE void delta_store(const struct delta_tensor *tensor, long i, float valu
     } while (0)
 #define DELTA_VALUES long time, long chunks, int heads, int key_heads, int size, int row
 
-/* Declares a kernel's net.  `values` is its y or dy, `gradients` its dx, or y where it has none. */
+/* Declares a kernel's net.  `values` is its y or dy; `gradients` is its dx, or y where it has no
+ * dx. */
 #define DELTA_NET(net, values, gradients) \
     struct delta_net net;                 \
     net.time = time;                      \
@@ -84,7 +85,7 @@ gt_gated_delta_cached(GT_TENSOR(x), GT_TENSOR(decay), GT_SCALARS, GT_ARRAY(float
     delta_forward(&net, index, work + work_at + index * (DELTA_FORWARD_FLOATS((long)size)));
 }
 
-/* The gradients of decay, of each sample, are at the workspace's beginning. */
+/* The workspace begins with each sample's gradients of decay. */
 GT_KERNEL(GT_GROUP)
 gt_gated_delta_backward(GT_TENSOR(x), GT_TENSOR(decay), GT_TENSOR(dy), GT_ARRAY(float, states),
                         GT_TENSOR(first), GT_TENSOR(dx), GT_ARRAY(float, work), DELTA_VALUES,
@@ -115,7 +116,7 @@ GT_INLINE float gt_conv_x(__global const uchar *x, ulong x_at, int x_dtype,
 #define CONV_X(n, c, back) \
     gt_conv_x(x, x_at, x_dtype, first, first_at, first_dtype, n, c, back, time, columns)
 
-/* The sum of a row's taps; in turn from the one furthest back. */
+/* Sums a row's taps, beginning with the earliest row. */
 #define CONV_SUM(u, n, c)                           \
     float u = 0.0f;                                 \
     for (int back_ = taps - 1; back_ >= 0; back_--) \
@@ -136,7 +137,7 @@ __kernel void gt_short_conv_forward(GT_TENSOR(x), GT_TENSOR(weight), GT_TENSOR(y
     GT_STORE(y, n * columns + c, gate_of(u, GATE_SILU));
 }
 
-/* A work-item has a column of a sample, whose rows it takes in order. */
+/* A work-item processes a column of a sample, row by row. */
 __kernel void gt_short_conv_cached(GT_TENSOR(x), GT_TENSOR(weight), GT_SCALARS, GT_TENSOR(cache),
                                    GT_TENSOR(y), CONV_VALUES)
 {

@@ -1,8 +1,8 @@
 /* embed_forward and embed_backward: rows of two tables, gathered and added; and their gradients.
  *
- * One work-item per channel of a row, of a group of equal ids, or of a position.  The backward pass
- * reads rows grouped by id, as the host sorted them: one work-item writes each element of dwte, in
- * the order of the list.
+ * There is one work-item per channel of a row, of a group of equal ids, or of a position.  The
+ * backward pass reads rows grouped by id, as the host sorted them: one work-item writes each
+ * element of dwte, in the order of the list.
  */
 __kernel void gt_embed_forward(GT_ARRAY(const int, ids), GT_TENSOR(wte), GT_TENSOR(wpe), GT_SCALARS,
                                GT_TENSOR(y), GT_ARRAY(const int, first), int documents, int time,
@@ -36,8 +36,8 @@ __kernel void gt_embed_backward_tokens(GT_TENSOR(dy), GT_ARRAY(const int, ids),
     GT_STORE(dwte, to, GT_LOAD(dwte, to) + sum);
 }
 
-/* dwpe[t] (+)= the sum over samples of dy[b,t], with documents of their rows at position t. Without
- * accumulation, positions from `time` on become 0. */
+/* dwpe[t] (+)= the sum over samples of dy[b,t], or, with documents, of all rows at position t of
+ * their documents.  Without accumulation, positions from `time` on become 0. */
 __kernel void gt_embed_backward_positions(GT_TENSOR(dy), GT_TENSOR(dwpe),
                                           GT_ARRAY(const int, first), int documents, int time,
                                           int accumulate, long samples, long channels)

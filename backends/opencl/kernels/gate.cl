@@ -1,4 +1,4 @@
-/* gate_forward and gate_backward: a group for each head of a row.  The backward keeps r of each
+/* gate_forward and gate_backward: one group per head of a row.  The backward pass keeps r of each
  * head in the workspace, for the sums over rows.
  */
 #include "backends/gelu.h"
@@ -6,7 +6,8 @@
 #define GATE_VALUES int gate, long heads, long size, long z_row, float epsilon
 #define GATE_GAIN(i) (gain_dtype >= 0 ? GT_LOAD(gain, i) : 1.0f)
 
-/* The first element of z of a head of row n: in a row like x's, or behind the head's query. */
+/* Returns the first element of z of a head of row n.  Rows of z are like those of x, or have each
+ * head's z after its query. */
 static long gt_gate_z(long n, long head, long heads, long size, long z_row)
 {
     return n * z_row + (z_row == heads * size ? head : 2 * head + 1) * size;

@@ -1,14 +1,14 @@
 /* gemm on matrix units: d (+)= op(a) op(b) + bias, where a and b have the same 16-bit dtype, summed
  * in fp32.
  *
- * A group owns a square tile of d, and each of its warps of 32 work-items a rectangle of the tile.
- * Local memory contains GT_INNER steps of the inner dimension: rows of a and columns of b along k,
- * two steps to a word.  Meanwhile the next steps are fetched into registers.  Each vendor defines
- * how a unit's operands are spread over the warp's registers.  The section "units" below loads
- * these fragments, multiplies them, and returns the positions of the elements of d.  Work-items 32
- * w .. 32 w + 31 of a group must be warp w.  A known product proves that, the layouts and the
- * compiler's code before this kernel is used.  With GT_EMULATED, for tests, local memory and
- * barriers stand in for a unit.
+ * A group owns a square tile of d.  Each of its warps of 32 work-items owns a rectangle of the
+ * tile.  Local memory contains GT_INNER steps of the inner dimension: rows of a and columns of b
+ * along k, two steps to a word.  Meanwhile the next steps are fetched into registers.  Each vendor
+ * defines how a unit's operands are spread over the warp's registers.  The section "units" below
+ * loads these fragments, multiplies them, and returns the positions of the elements of d.
+ * Work-items 32 w .. 32 w + 31 of a group must be warp w.  A known product proves that, the layouts
+ * and the compiler's code before this kernel is used.  With GT_EMULATED, for tests, local memory
+ * and barriers stand in for a unit.
  */
 #define GT_UNIT_MMA_16 1 /* PTX mma.m16n8k16, sm_80 */
 #define GT_UNIT_MMA_8 2  /* PTX mma.m16n8k8, sm_75 for fp16 */
@@ -58,7 +58,7 @@ typedef float4 gt_part_d;
 #endif
 #define GT_UNROLLED(i, count) GT_UNROLL for (uint i = 0; i < (count); i++)
 
-/* ---- units: parts of a tile's rows from `tile` on, at a step of k that is a multiple of
+/* ---- units: `tile` is the first of a part's rows, at a step of k that is a multiple of
  * GT_UNIT_INNER ---- */
 
 #if GT_UNIT == GT_UNIT_WMMA
@@ -172,7 +172,8 @@ struct gt_source {
     int turned, wide;
 };
 
-/* Return one element, or eight neighbours in memory from it on; zeros outside the matrix. */
+/* gt_source_one() returns one element, gt_source_eight() eight neighbours in memory; zeros outside
+ * the matrix. */
 GT_INLINE uint gt_source_one(const struct gt_source *from, long row, long k)
 {
     uint value = 0;

@@ -5,9 +5,9 @@
  * whose mean is absent, and counts as 0.  An absent gain is 1.
  *
  * The variance is computed from the deviations from the mean, in a second pass over the row, which
- * is in the cache by then.  For dgain, dbias and the gradient of another bias, each part of the
- * rows writes its sums to the workspace, one work-item per channel, and gt_columns_sum adds the
- * parts in order.
+ * is in the cache by then.  For dgain, dbias and the result of bias_backward, each part of the rows
+ * writes its sums to the workspace, one work-item per channel, and gt_columns_sum adds the parts in
+ * order.
  */
 #define GT_MEAN(n) (mean_dtype >= 0 ? GT_LOAD(mean, n) : 0.0f)
 #define GT_GAIN(c) (gain_dtype >= 0 ? GT_LOAD(gain, c) + gain_offset : 1.0f)
@@ -88,7 +88,7 @@ __kernel void gt_layernorm_backward_partial(GT_TENSOR(dy), GT_TENSOR(x),
         GT_AT(partial, (parts + part) * channels + c) = bias_sum;
 }
 
-/* The same for the gradient of a bias. */
+/* The same for bias_backward. */
 __kernel void gt_bias_backward_partial(GT_TENSOR(dy), GT_ARRAY(float, partial), long rows,
                                        long part_rows, long columns)
 {

@@ -1,13 +1,14 @@
-/* rope_forward and rope_backward: queries and keys turn by pairs.
+/* rope_forward and rope_backward: rotate pairs of elements of the queries and keys.
  *
- * `in` is x or dy, and `out` y or dx; x is present in the backward with gains.  If `in` is absent,
- * `out` turns in place, and the rest of it is not touched.  With gains, gt_rope_statistics makes r
- * and mean(dz g xh) of each mean, one group each, in the workspace.  A row has `means` of them: 2
- * of all heads of the queries and of the keys, one of each head, or none.  If `gated`, rows of x
- * and dx have a gate behind each head of the queries, and dx accumulates.
+ * `in` is x or dy, and `out` is y or dx. x is present in the backward pass with gains.  If `in` is
+ * absent, `out` is rotated in place, and its other elements are not touched.  With gains,
+ * gt_rope_statistics computes r and mean(dz g xh) of each mean into the workspace, one group per
+ * mean.  A row has `means` of them: 2, over all heads of the queries and over all of the keys; or
+ * one per head; or none.  If `gated`, rows of x and dx have a gate after each head of the queries,
+ * and dx accumulates.
  */
 #define GT_ROPE_ANGLE(n) ((GT_SCALAR(POSITION).i + (n) % time) * turned)
-/* Element i of the head at `at`, turned back. */
+/* Element i of the head at `at`, rotated back. */
 #define GT_ROPE_BACK(tensor, at, i, angle)                                                      \
     ((i) >= turned ? GT_LOAD(tensor, (at) + (i))                                                \
                    : GT_LOAD(tensor, (at) + (i)) * GT_AT(table, (angle) + (i) % (turned / 2)) + \
@@ -17,7 +18,7 @@
 
 #define GT_GAIN(i) (GT_LOAD(gain, i) + gain_offset)
 
-/* The first element of a head of row n, in x and dx, in y and dy. */
+/* Returns the first element of a head of row n in x and dx; GT_ROPE_PLAIN does so in y and dy. */
 static long gt_rope_wide(long n, long head, long heads, long kv_heads, long size, int gated)
 {
     return gated ? (n * (2 * heads + 2 * kv_heads) + head + min(head, heads)) * size
@@ -26,7 +27,7 @@ static long gt_rope_wide(long n, long head, long heads, long kv_heads, long size
 #define GT_ROPE_WIDE(n, head) gt_rope_wide(n, head, heads, kv_heads, size, gated)
 #define GT_ROPE_PLAIN(n, head) (((n) * (heads + 2 * kv_heads) + (head)) * size)
 
-/* The number of the first gain of a head, and of a head's mean. */
+/* Return the index of a head's first gain, and of a head's mean. */
 static long gt_rope_gain(long head, long heads, long means, long size)
 {
     return (means == 2 ? head : head < heads ? 0 : 1) * size;
@@ -69,8 +70,8 @@ gt_rope_statistics(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, GT_T
     }
 }
 
-/* The first work-items of a row take a pair each, the others, unless in place, an element of the
- * values. */
+/* The first work-items of a row process one pair each.  The others, unless in place, process one
+ * element of the values each. */
 __kernel void gt_rope(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, GT_TENSOR(gain),
                       GT_TENSOR(out), GT_TENSOR(x), GT_ARRAY(const float, statistics), long size,
                       long turned, long heads, long kv_heads, long means, long time, int gated,
@@ -91,7 +92,7 @@ __kernel void gt_rope(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, G
         GT_STORE(out, to, adds ? GT_LOAD(out, to) + same : same);
         return;
     }
-    /* Pairs of what turns, then those of the rest of a head. */
+    /* Pairs that rotate, then pairs of the rest of the head. */
     const long head = item / (size / 2), i = item % (size / 2);
     const bool turns = i < half_turned;
     const long begin = turns ? i : i + half_turned,

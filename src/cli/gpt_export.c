@@ -28,7 +28,7 @@ struct arguments {
     bool help, version, force;
     const char *out_dir, *checkpoint, *output;
     int format; /* -1: not given */
-    int type;   /* a dtype, or behind them a mixture; -1: not given */
+    int type;   /* a dtype, or DTYPE_F16 plus a mixture; -1: not given */
     int64_t evaluate;
     char out_dir_room[FILE_PATH_MAX];
 };
@@ -127,7 +127,7 @@ static enum gt_status tokenizer_open(struct hostmem *mem, const char *folder,
                 folder, (*out)->vocab_size, vocab_size);
 }
 
-/* Gives the commands that make the model in Ollama and start a conversation. */
+/* Logs the commands that create the model in Ollama and start a conversation. */
 static void ollama_log(const char *output)
 {
     char path[2 * FILE_PATH_MAX], room[EXPORT_OLLAMA_NAME_MAX];

@@ -363,8 +363,8 @@ static char *folders_text(char text[static FOLDERS_TEXT_MAX], const char *out_di
     return text;
 }
 
-/* Suggests to tune the model whose tokenizer made the ids.  Returns false if it is that of no
- * model. */
+/* Suggests tuning the model whose tokenizer made the ids.  Returns false if the tokenizer belongs
+ * to no model. */
 static bool suggest_tuning(const struct arguments *arguments)
 {
     char folders[FOLDERS_TEXT_MAX], quoted[FILE_PATH_MAX];

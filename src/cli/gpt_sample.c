@@ -283,7 +283,7 @@ static void context_report(const struct sample *sample)
                  block);
 }
 
-/* Returns the most tokens of a sequence; a conversation's are those of the context. */
+/* Returns the maximum number of tokens of a sequence: for a conversation, the whole context. */
 static int64_t tokens_most(const struct sample *sample)
 {
     if (sample->config->chat)
@@ -333,7 +333,8 @@ static void text_push(const struct sample *sample, struct sample_text *text, int
     (void)stop_text_push(&text->stop, &sample->stops, bytes, count, show, NULL);
 }
 
-/* Shows the prompt without the token before it: it is not searched for stop texts. */
+/* Shows the prompt without the beginning-of-text token.  The prompt is not searched for stop texts.
+ */
 static void text_begin(const struct sample *sample, struct sample_text *text, stop_text_fn *show)
 {
     char bytes[TOKENIZER_TEXT_MAX];
@@ -344,7 +345,7 @@ static void text_begin(const struct sample *sample, struct sample_text *text, st
              tokenizer_stream_push(sample->tokenizer, &text->stream, sample->prompt[i], bytes));
 }
 
-/* Shows what is left of a text, and `after`. */
+/* Shows the rest of a text, then `after`. */
 static void text_end(struct sample *sample, struct sample_text *text, const char *after)
 {
     char bytes[TOKENIZER_TEXT_MAX];
@@ -455,7 +456,7 @@ static enum gt_status samples_write(struct sample *sample)
     if (!chat)
         context_report(sample);
     TRY(generator_open(sample));
-    if (!chat) /* there, a signal ends the program at once: it may be waiting for the user */
+    if (!chat) /* in a chat, a signal ends the program at once: it may wait for the user */
         stop_install();
     hostmem_phase_set(sample->mem, HOSTMEM_RUN);
     int64_t start_ns = clock_monotonic_ns();

@@ -36,7 +36,7 @@ static enum mode mode_of(const struct config *config)
     return config->eval_only ? MODE_EVALUATE : MODE_TRAIN;
 }
 
-/* Returns true for what the ranks of a run do together. */
+/* Returns true for the modes that all ranks of a run execute. */
 static bool is_shared(enum mode mode)
 {
     return mode == MODE_EVALUATE || mode == MODE_TRAIN;
@@ -116,7 +116,7 @@ int main(int argc, char **argv)
         dist_launch((int32_t)config.ranks, config.rank_timeout, &dist, &exit_status))
         return exit_status;
     dist.timeout_s = config.rank_timeout;
-    answered = answered || (dist.rank > 0 && !is_shared(mode)); /* rank 0 does it alone */
+    answered = answered || (dist.rank > 0 && !is_shared(mode)); /* only rank 0 does these */
     if (status == GT_OK && !answered)
         status = work(mode, &config, &dist);
     else if (dist.rank == 0)
@@ -125,5 +125,5 @@ int main(int argc, char **argv)
     dist_leave(&dist, exit_status, status == GT_STOPPED);
     return status == GT_STOPPED && dist.close != NULL && dist.rank > 0
                ? 0
-               : exit_status; /* rank 0 has it */
+               : exit_status; /* rank 0 returns the status */
 }

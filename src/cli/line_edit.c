@@ -1,7 +1,7 @@
 /* Lines that the user types.
  *
  * libedit's readline() is used where standard input and output are a terminal and the build has
- * libedit.  It does not return lines of a pipe as they are, and so does not see them.
+ * libedit.  It changes lines that come from a pipe, so these are read without it.
  */
 #include <config.h>
 

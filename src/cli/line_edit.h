@@ -1,4 +1,5 @@
-/* Lines that the user types: edited and recalled by libedit on a terminal, as they come otherwise.
+/* Lines that the user types.  On a terminal, libedit edits and recalls them; otherwise they are
+ * read unchanged.
  */
 #ifndef GPT_TRAIN_CLI_LINE_EDIT_H
 #define GPT_TRAIN_CLI_LINE_EDIT_H
@@ -13,7 +14,7 @@ struct line_edit {
     size_t room;
 };
 
-/* Notes on a terminal that this build has no line editing, where that is so. */
+/* If the user types at a terminal and this build cannot edit lines, logs a note. */
 void line_edit_open(struct line_edit *editor);
 /* Shows the prompt if a user types, and returns the next line, which stays until the next call;
  * NULL at the end. */

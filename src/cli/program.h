@@ -12,7 +12,8 @@ void program_begin(const char *name);
 void program_descriptors_hold(void);
 /* Prints the release, and the backends and libraries that it was built with. */
 void program_version_print(const char *name);
-/* Calls print_help(), or prints the version, if that is asked for.  Returns false if neither is. */
+/* Calls print_help(), or prints the version, if `help` or `version` is set.  Returns false if
+ * neither is. */
 bool program_answers(const char *name, bool help, bool version, void (*print_help)(void));
 /* Returns the exit status: 128 + n after GT_STOPPED by signal n; 128 + SIGPIPE when the reader of
  * standard output is gone; 1, with a log line, when standard output could not be written for

@@ -1,8 +1,8 @@
 /* A conversation with a model.
  *
  * Each line of the input is a message, or a command that begins with a slash.  The whole
- * conversation is rendered for every answer, because a template may rewrite earlier turns; what the
- * generator has read already is not read again where the ids begin with it.
+ * conversation is rendered for every answer, because a template may rewrite earlier turns; if the
+ * new ids begin with those that the generator has read, it reads only the rest.
  */
 #include "cli/sample_chat.h"
 
@@ -31,7 +31,7 @@ struct sample_chat {
     int32_t ends[ENDS_MAX]; /* tokens of which each ends an answer */
     size_t end_count;
     struct chat_conversation conversation; /* the system message first, if there is one */
-    struct chat_text text;                 /* that, rendered */
+    struct chat_text text;                 /* the rendered conversation */
     int32_t *prompt;
     size_t prompt_count;
     int64_t used; /* tokens that the generator has */
@@ -56,8 +56,9 @@ static void end_add(struct sample_chat *chat, int64_t id)
         chat->ends[chat->end_count++] = (int32_t)id;
 }
 
-/* Adds the end tokens of generation_config.json, a number or a list, or else of what the tokenizer
- * has of it.  A broken file is noted: the model still works. */
+/* Adds the end tokens of generation_config.json, a number or a list, or else those of the
+ * tokenizer's copy of that file.  A broken file only causes a warning, because the model still
+ * works. */
 static enum gt_status ends_read(struct sample_chat *chat)
 {
     const char *path = FILE_IN(chat->spec.model, GENERATION_NAME);
@@ -93,7 +94,7 @@ static enum gt_status kind_find(struct sample_chat *chat)
     return GT_OK;
 }
 
-/* Adds a message at the end, or as the system's at the beginning.  Bytes that are not UTF-8 become
+/* Adds a message at the end, or a system message at the beginning.  Bytes that are not UTF-8 become
  * U+FFFD. */
 static enum gt_status message_add(struct sample_chat *chat, const char *role, const char *text)
 {
@@ -183,8 +184,8 @@ static enum gt_status prompt_make(struct sample_chat *chat, bool *out_fits)
     return GT_OK;
 }
 
-/* Makes a prompt that fits, without the oldest turns if need be; *out_fits is false if the last
- * message alone is too long, which then is removed. */
+/* Makes a prompt that fits, without the oldest turns if necessary.  If the last message alone is
+ * too long, removes it and sets *out_fits to false. */
 static enum gt_status history_fit(struct sample_chat *chat, bool *out_fits)
 {
     size_t dropped = 0;
@@ -206,7 +207,7 @@ static enum gt_status history_fit(struct sample_chat *chat, bool *out_fits)
     return GT_OK;
 }
 
-/* Gives the generator the prompt, or what it does not have of it. */
+/* Gives the generator the prompt, or only the part that it does not have yet. */
 static void prompt_give(struct sample_chat *chat)
 {
     const int64_t count = (int64_t)chat->prompt_count;
@@ -221,7 +222,7 @@ static void prompt_give(struct sample_chat *chat)
 
 /* ---- an answer ---- */
 
-/* The space that begins an answer in some templates is not shown. */
+/* Prints text of the answer, without the space that begins an answer in some templates. */
 static void text_show(void *context, const char *text, size_t count)
 {
     struct sample_chat *chat = context;

@@ -180,8 +180,8 @@ int64_t config_tasks(bool *first)
     return 1;
 }
 
-/* The ranks are the launcher's tasks.  torchrun's tasks could not become ranks, as it is no
- * launcher of MPI. */
+/* Sets the number of ranks to that of the launcher's tasks. torchrun does not launch MPI programs,
+ * so its tasks cannot become ranks. */
 static enum gt_status ranks_resolve(struct config *config)
 {
     const char *world = getenv("WORLD_SIZE");

@@ -14,7 +14,7 @@
 #include "config/config_key.h"
 #include "config/config_text.h"
 
-#define ETHERNET_SHARE 0.94 /* of the line rate, which is left to data over TCP */
+#define ETHERNET_SHARE 0.94 /* share of the line rate that TCP leaves for data */
 
 /* Returns true if a checkpoint that is still to be read will set the key.  A resumed run takes the
  * whole configuration from it, other runs only the model's shape. */
@@ -76,7 +76,7 @@ static enum gt_status check_kv_heads(const struct config *config)
     return GT_OK;
 }
 
-/* Checks that the keys which leave blocks without a window leave some with one. */
+/* Checks that the keys which take the window from blocks leave it to at least one block. */
 static enum gt_status check_window(const struct config *config)
 {
     const enum config_key keys[] = {CONFIG_KEY_sliding_window_pattern,
@@ -122,13 +122,13 @@ static enum gt_status check_rope(const struct config *config)
             GT_USAGE, "%s needs rotary positions in all blocks, but there is %s",
             DESCRIBED(&resolved, CONFIG_KEY_attn_output_gate),
             DESCRIBED(&resolved, turns ? CONFIG_KEY_no_rope_layer_interval : CONFIG_KEY_position));
-    /* An export folds the norm into the table, of which only the blocks may be readers. */
+    /* An export folds the norm into the embedding table, so only the blocks may read that table. */
     if (config->embed_norm && (!turns || config->tie_embeddings))
         status =
             FAIL(GT_USAGE, "%s needs position='rope' and tie_embeddings=False, but there is %s",
                  DESCRIBED(config, CONFIG_KEY_embed_norm),
                  DESCRIBED(&resolved, turns ? CONFIG_KEY_tie_embeddings : CONFIG_KEY_position));
-    /* The op that rotates is also the one of these norms. */
+    /* The op that rotates also computes these norms. */
     if (resolved.no_rope_layer_interval > 0 && resolved.qk_norm != 1 + QK_NORM_NONE)
         status = FAIL(GT_USAGE, "%s needs qk_norm='none', but there is %s",
                       DESCRIBED(&resolved, CONFIG_KEY_no_rope_layer_interval),
@@ -146,7 +146,7 @@ static enum gt_status check_most(const struct config *config, enum config_key fi
     return GT_OK;
 }
 
-/* A micro-step computes sequences of one part of an update. */
+/* A micro-batch may not be larger than one part of an update. */
 static enum gt_status check_micro_batch(const struct config *config)
 {
     const int64_t samples =
@@ -242,7 +242,8 @@ static char *divisors_text(char out[static DIVISORS_TEXT_MAX], int64_t count, in
     return out;
 }
 
-/* Nobody has set the parts of an update, so that it has as many as there are ranks. */
+/* Refuses the ranks where `parts` is not set, and an update therefore has as many parts as ranks.
+ */
 static enum gt_status refuse_ranks(const struct config *config, int64_t samples)
 {
     const int64_t ranks = config->ranks, batch = config->batch_size,
@@ -263,7 +264,8 @@ static enum gt_status refuse_ranks(const struct config *config, int64_t samples)
                 divisors[0] != '\0' ? ", or " : "", steps);
 }
 
-/* The parts of an update have equally many sequences, and the ranks equally many parts. */
+/* Checks that all parts of an update have the same number of sequences, and all ranks the same
+ * number of parts. */
 static enum gt_status check_parts(const struct config *config)
 {
     const int64_t samples = config->batch_size * config->gradient_accumulation_steps,
@@ -572,7 +574,7 @@ static enum gt_status check_per_device(struct config *config)
     return GT_OK;
 }
 
-/* `hours` measures how long a run is, and the others set it. */
+/* Refuses `hours`, which limits the length of a run, with keys that set the length. */
 static enum gt_status check_length(const struct config *config)
 {
     if (config->hours == 0.0 || !is_resolved(config, CONFIG_KEY_hours))
@@ -645,7 +647,7 @@ bool config_device_assign(struct config *config, int32_t rank)
     return true;
 }
 
-/* Each device must be one that `device` accepts, and stand there once. */
+/* Each device must be one that `device` accepts, and may be listed only once. */
 static enum gt_status check_devices(struct config *config)
 {
     int32_t count = 0;
@@ -689,11 +691,11 @@ enum gt_status config_check(struct config *config)
     const bool train = config->program == CONFIG_TRAIN;
     bool failed = train && check_devices(config) != GT_OK;
     config->local_ranks = (int32_t)config->ranks;
-    /* A checkpoint that does not name its parts has one. */
+    /* A checkpoint without the key `parts` has one part. */
     if (config->origin[CONFIG_KEY_parts].source == NULL && strcmp(config->init_from, "resume") != 0)
         config->parts = config->ranks;
     failed = (train && check_per_device(config) != GT_OK) || failed;
-    /* They set `plan`, which other checks ask for. */
+    /* These set `plan`, which other checks read. */
     failed = (train && (check_answer(config, CONFIG_KEY_explain_oom,
                                      "file, or - for standard input") != GT_OK ||
                         check_answer(config, CONFIG_KEY_compare, "configuration file") != GT_OK)) ||

@@ -7,8 +7,8 @@
 /* Returns the bytes per second each way of a `link` such as "10GbE" or "12GB/s"; 0 for any other
  * text. */
 double config_link(const char *link);
-/* Makes the item of `devices` for a local rank the `device`.  Returns false if there are not that
- * many. */
+/* Sets `device` to the item of `devices` for a local rank.  Returns false if there are too few
+ * items. */
 bool config_device_assign(struct config *config, int32_t rank);
 
 /* What `device` and `backend` mean together. */
@@ -21,10 +21,10 @@ struct config_device {
 };
 struct config_device config_device(const struct config *config);
 
-/* Checks combinations of keys, and sets the keys for which others are another name
- * (grad_checkpoint, explain_oom). Skips the keys that a checkpoint is still to fill in (init_from
- * other than scratch); call it again after config_from_json(), which is the last that sets keys.
- * Errors: GT_USAGE, after every problem has been logged. */
+/* Checks combinations of keys, and sets the keys that other keys stand for (grad_checkpoint,
+ * explain_oom).  Skips the keys that a checkpoint is still to fill in (init_from other than
+ * scratch); call it again after config_from_json(), which is the last that sets keys.  Errors:
+ * GT_USAGE, after every problem has been logged. */
 enum gt_status config_check(struct config *config);
 
 /* Warns about schedules that nanoGPT accepts silently, and logs one line for each nanoGPT setting

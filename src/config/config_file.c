@@ -7,12 +7,12 @@
  * **, unary + and -, brackets, adjacent and added strings, str(...), int(...), float(...),
  * time.time() after its import; for device and dtype also A if torch... else B, which is auto.
  *
- * A name that is no key is one of the file's own if a later statement uses it or if it begins with
- * an underscore; wandb_... may stand unused.  Any other is an error, and so is one that is close to
- * a key: it counts as the file's own only if that very key is set from it.  The parser resolves
- * operators by precedence on an explicit stack of bounded depth.  After a mistake it continues with
- * the next statement, so that all mistakes of a file are reported at once, each by one line: a name
- * whose value could not be read makes no second one.
+ * A name that is not a key is one of the file's own if a later statement uses it or if it begins
+ * with an underscore; wandb_... need not be used.  Any other name is an error.  A name that is
+ * close to a key is the file's own only if a later statement sets that key from it.  The parser
+ * resolves operators by precedence on an explicit stack of bounded depth.  After a mistake it
+ * continues with the next statement, so that all mistakes of a file are reported at once, each in
+ * one line.  A name whose value could not be read causes no second line.
  */
 #include <config.h>
 
@@ -46,7 +46,7 @@ struct pending {
 struct temporary {
     char name[TEMPORARY_NAME_MAX];
     struct config_value value;
-    bool bad; /* it has no value, which an error line said */
+    bool bad; /* it has no value, and an error line has said so */
 };
 
 struct reader {
@@ -240,7 +240,7 @@ static struct temporary *temporary_find(struct reader *reader, const struct conf
     return NULL;
 }
 
-/* Sets a name of the file's own; `value` NULL: it has none. */
+/* Sets a name of the file's own.  With a NULL `value` it has none. */
 static enum gt_status temporary_assign(struct reader *reader, const struct config_token *name,
                                        const struct config_value *value)
 {
@@ -268,7 +268,7 @@ static void temporary_spoil(struct reader *reader, const struct config_token *na
         (void)temporary_assign(reader, name, NULL);
 }
 
-/* Returns true if a name looks like a key that it is not. */
+/* Returns true if a name looks like a misspelt key. */
 static bool is_mistaken(const struct reader *reader, const struct config_token *name)
 {
     const enum config_program program = reader->config->program;
@@ -482,8 +482,8 @@ static enum gt_status read_expression(struct reader *reader, struct config_value
 
 /* ---- statements ---- */
 
-/* Returns true if a later statement uses the name: one that sets the key `only` (CONFIG_KEY_COUNT:
- * any), and not just within the text of an f-string unless `text`. */
+/* Returns true if a later statement that sets the key `only` uses the name; with CONFIG_KEY_COUNT,
+ * if any does.  Use in the braces of an f-string counts only if `text`. */
 static bool is_used(const struct reader *reader, const struct config_token *name,
                     enum config_key only, bool text)
 {
@@ -507,13 +507,13 @@ static bool is_used(const struct reader *reader, const struct config_token *name
     return false;
 }
 
-/* Returns true for names that may stand unused. */
+/* Returns true for names that need not be used. */
 static bool is_free(const struct config_token *name)
 {
     return name->start[0] == '_' || config_name_is_wandb(name->start, name->length);
 }
 
-/* Returns true if a name that is no key is one of the file's own. */
+/* Returns true if a name that is not a key is one of the file's own. */
 static bool is_own(struct reader *reader, const struct config_token *name)
 {
     const enum config_key near =
@@ -522,8 +522,8 @@ static bool is_own(struct reader *reader, const struct config_token *name)
            is_used(reader, name, near, !is_mistaken(reader, name));
 }
 
-/* Returns the row of another program's name for a key, unless the name is one of the file's own or
- * only near to one. */
+/* Returns the row of another program's name for a key.  Returns NULL if the name is one of the
+ * file's own or its row only has a hint. */
 static const struct config_other *other_of(struct reader *reader, const struct config_token *name)
 {
     const struct config_other *other =
@@ -531,7 +531,7 @@ static const struct config_other *other_of(struct reader *reader, const struct c
     return other == NULL || other->kind == CONFIG_OTHER_HINT || is_own(reader, name) ? NULL : other;
 }
 
-/* Notes a number that is no key and changes nothing but a text, as other programs' keys do. */
+/* Notes a number that only texts use: it may be meant as a key of another program. */
 static void note_own(const struct reader *reader, const struct config_token *name,
                      const struct config_value *value)
 {
@@ -613,8 +613,8 @@ static void recover(struct reader *reader)
     }
 }
 
-/* Reads `if torch... else TEXT` behind a text.  What torch knows of the machine is what auto finds
- * out. */
+/* Reads `if torch... else TEXT` after a text.  The value becomes auto, which finds out about the
+ * machine what torch would report. */
 static enum gt_status read_torch_choice(struct reader *reader, enum config_key key,
                                         struct config_value *value)
 {
@@ -702,8 +702,8 @@ static enum gt_status read_assignment(struct reader *reader)
     return GT_OK;
 }
 
-/* Reads `import a.b as c, d` or `from a import b`.  Modules are not loaded; of time, time.time() is
- * known. */
+/* Reads `import a.b as c, d` or `from a import b`.  Modules are not loaded; only time.time() is
+ * supported. */
 static enum gt_status read_import(struct reader *reader)
 {
     const bool from = looking_at(reader, "from");
@@ -796,8 +796,8 @@ enum gt_status config_parse_text(struct config *config, const char *name, const 
     return error_count == 0 ? GT_OK : GT_USAGE;
 }
 
-/* Writes the path of an installed configuration to `out`, if a bare name that is not in the current
- * folder is one's. Returns the path to read. */
+/* Returns the path to read.  If `path` is a bare name that is not in the current folder but is
+ * installed, that is the installed path, written to `out`. */
 static const char *installed_path(char out[static FILE_PATH_MAX], const char *path)
 {
     const char *wanted = getenv("GPT_TRAIN_CONFIG_DIR"),

@@ -1,11 +1,11 @@
 /* Reads a configuration that is a flat list of keys and values, in YAML or JSON, as other programs
- * have them.
+ * use.
  *
  * Values are read as those of flags are: by the type of their key.  A list of scalars is their text
- * with commas between them; null leaves the default.  What is nested is refused with what to write,
- * once for each key at the top.  libyaml splits YAML into events, jansson reads JSON; jansson does
- * not say where a member stands, so that the reader searches the text for its name.  After a
- * mistake the reader continues, so that it reports all of them.
+ * with commas between them; null leaves the default.  A nested value is refused once for each
+ * top-level key; the message says what to write instead. libyaml splits YAML into events, and
+ * jansson reads JSON. jansson does not report where a member is, so the reader searches the text
+ * for its name.  After a mistake the reader continues, so that it reports all of them.
  */
 #include <config.h>
 
@@ -89,7 +89,7 @@ static enum gt_status member_assign(struct flat *flat, const struct member *memb
                     config_key_hint(hint, member->name, strlen(member->name), program));
     if (member->is_null ||
         ((ours ? config_key_info_get(key)->programs : other->programs) & (unsigned)program) == 0)
-        return GT_OK; /* its default, or the other program's, which may share the file */
+        return GT_OK; /* null keeps the default; a key of the other program may share the file */
     if (!ours)
         return config_other_text_set(flat->config, other, member->text, &origin);
     if (flat->lines[key] > 0)
@@ -104,7 +104,7 @@ static enum gt_status member_assign(struct flat *flat, const struct member *memb
 
 /* ---- JSON ---- */
 
-/* Sets the place of a member: that of its name in the text. */
+/* Sets the position of a member to that of its name in the text. */
 static void place_find(struct member *member, const char *text)
 {
     const char *quoted = TEXT(NAME_BYTES_MAX + 2, "\"%s\"", member->name),
@@ -180,7 +180,7 @@ static bool is_null_text(const yaml_event_t *event)
             strcmp(text, "None") == 0);
 }
 
-/* Takes an event within the value of a member; `depth` counts the open lists and mappings, the
+/* Handles an event within the value of a member; `depth` counts the open lists and mappings, the
  * file's included. */
 static void value_read(struct member *member, const yaml_event_t *event, int depth)
 {

@@ -4,8 +4,8 @@
 
 #include "config/config.h"
 
-/* Reads a configuration file of any form: by the end of its name YAML or JSON, else nanoGPT's.
- * `path` must outlive `config`.  Errors: GT_USAGE, logged. */
+/* Reads a configuration file: YAML or JSON if its name ends so, else nanoGPT's syntax.  `path` must
+ * outlive `config`.  Errors: GT_USAGE, logged. */
 enum gt_status config_read_file(struct config *config, const char *path);
 
 #endif

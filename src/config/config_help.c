@@ -56,7 +56,7 @@ static void key_text(char out[static 512], const struct config *defaults, enum c
                  info->type == CONFIG_TYPE_WORD ? value.text : text);
 }
 
-/* Prints the words of `text` behind `column` characters of its line, folded and indented.  A word
+/* Prints the words of `text` after `column` characters of its line, folded and indented.  A word
  * that is too long for a line gets its own. */
 static void fold(FILE *stream, int column, const char *text)
 {
@@ -116,7 +116,7 @@ static void help_head(FILE *stream, enum config_program program, bool all)
 void config_print_help(FILE *stream, enum config_program program, bool all)
 {
     static const char *const titles[] = {
-/* Of the groups, among NULLs for the keys. */
+/* Titles of the groups, with a NULL for each key. */
 #define CONFIG_GROUP(title) title,
 #define CONFIG_KEY(name) NULL,
 #include "config/keys.def"

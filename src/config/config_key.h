@@ -29,7 +29,7 @@ struct config_key_info {
 const struct config_key_info *config_key_info_get(enum config_key key);
 /* Returns "gpt-train" or "gpt-sample". */
 const char *config_program_name(enum config_program program);
-/* Returns true if the name ends as that of a flat list of keys and values: YAML or JSON. */
+/* Returns true if the path ends like that of a flat list of keys and values, in YAML or JSON. */
 bool config_path_is_flat(const char *path);
 
 /* Finds a key by name; `-` equals `_`.  Returns CONFIG_KEY_COUNT if there is none. */

@@ -131,7 +131,7 @@ static void number_set(struct config_token *token, const char *text, int base, b
         token->value =
             (struct config_value){.type = CONFIG_VALUE_INT, .integer = strtoll(text, &end, base)};
     const bool zeros =
-        !real && base == 10 && text[0] == '0' && text[strspn(text, "0")] != '\0'; /* 012 is none */
+        !real && base == 10 && text[0] == '0' && text[strspn(text, "0")] != '\0'; /* as in 012 */
     if (!good || zeros || text[0] == '\0' || *end != '\0')
         token_spoil(token, "this is not a number");
     else if (real && !isfinite(token->value.real))
@@ -140,7 +140,7 @@ static void number_set(struct config_token *token, const char *text, int base, b
         token_spoil(token, "this integer does not fit 64 bits");
 }
 
-/* Takes everything that may belong to a number: letters, digits, points, and a sign after an
+/* Reads everything that may belong to a number: letters, digits, points, and a sign after an
  * exponent's e.  An underscore may stand between two digits, and after the prefix. */
 static void lex_number(struct config_lex *lex, struct config_token *token)
 {
@@ -257,7 +257,7 @@ static bool at_end_of_string(const struct config_lex *lex, char quote, bool trip
     return peek(lex, 0) == quote && (!triple || (peek(lex, 1) == quote && peek(lex, 2) == quote));
 }
 
-/* Reads a string behind its opening quotes, or the next piece of an f-string. */
+/* Reads a string after its opening quotes, or the next piece of an f-string. */
 static void lex_piece(struct config_lex *lex, struct config_token *token, char quote, bool triple)
 {
     const size_t begin = lex->pool_used;

@@ -2,8 +2,9 @@
  *
  * Newlines end a statement only outside brackets.  Comments and line continuations produce no
  * tokens.  Numbers and strings are returned as values; decoded strings are stored in a pool that
- * the caller provides.  An f-string is a string token for each of its pieces, perhaps empty, with
- * the tokens of the braces between them, of which only the closing one is a token.
+ * the caller provides.  An f-string yields one string token for each piece of its text, which may
+ * be empty.  Between the pieces come the tokens inside the braces and the closing brace.  The
+ * opening brace yields no token.
  */
 #ifndef GPT_TRAIN_CONFIG_CONFIG_LEX_H
 #define GPT_TRAIN_CONFIG_CONFIG_LEX_H
@@ -28,7 +29,7 @@ struct config_token {
     int32_t column;
     bool indented;             /* the first token of a line, and not in column 1 */
     struct config_value value; /* numbers and strings */
-    bool open;                 /* a piece of an f-string, behind which a value in braces follows */
+    bool open;                 /* a piece of an f-string; a value in braces follows */
     const char *message;
 };
 

@@ -1,9 +1,9 @@
-/* Values as text; names that other programs have for keys: finds them, and does what they ask for
+/* Reads values given as text.  Finds other programs' names for keys, and does what they ask for
  * (names.def).
  *
- * A name with the same meaning is only another name, and the caller assigns the key.  Of the
- * others, some become a value of a key, some are not needed here, and some are refused; a name that
- * is off needs no answer, because files of other programs write down their defaults.
+ * If a name has a key's meaning, the caller assigns the key.  Other names set a key to a certain
+ * value, are not needed here, or are refused.  A name whose value is off gets no answer, because
+ * other programs write their defaults into files.
  */
 #include "config/config_names.h"
 
@@ -96,7 +96,7 @@ static bool is_off(const struct config_value *value)
 
 #define ANSWER_MAX 384
 
-/* Writes "PLACE: NAME: ANSWER", with the value instead of {}; a flag is its own name. */
+/* Writes "PLACE: NAME: ANSWER", with the value instead of {}. For a flag, PLACE contains NAME. */
 static char *answer_text(char out[static ANSWER_MAX], const struct config_other *other,
                          const struct config_value *value, const struct config_origin *origin)
 {
@@ -110,7 +110,8 @@ static char *answer_text(char out[static ANSWER_MAX], const struct config_other 
     return out;
 }
 
-/* Sets a key that counts from 0 to the last of so many updates. */
+/* Sets a key, which is the number of the last update counted from 0, to the number of updates less
+ * 1. */
 static enum gt_status updates_set(struct config *config, const struct config_other *other,
                                   const struct config_value *value,
                                   const struct config_origin *origin)
@@ -136,8 +137,8 @@ static enum gt_status true_set(struct config *config, const struct config_other 
     return config_key_assign(config, other->key, &word, origin);
 }
 
-/* Sets a key to what another program takes by default, unless it is set; later settings replace it.
- */
+/* Sets a key to another program's default, unless it is set already.  Later settings replace the
+ * value. */
 static enum gt_status implied_set(struct config *config, const struct config_other *other,
                                   const struct config_value *value,
                                   const struct config_origin *origin)

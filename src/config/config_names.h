@@ -23,11 +23,11 @@ struct config_other {
     const char *text;
 };
 
-/* Returns the row of a name that other programs have and that is no key here, or NULL. */
+/* Returns the row of a name of other programs that is not a key here, or NULL. */
 const struct config_other *config_other_find(const char *name, size_t length,
                                              enum config_program program);
-/* Does what a name that is not just another name of a key asks for, as its row says.  Errors:
- * GT_USAGE, logged. */
+/* Does what the row of a name asks for, unless it is CONFIG_OTHER_SAME.  Errors: GT_USAGE, logged.
+ */
 enum gt_status config_other_set(struct config *config, const struct config_other *other,
                                 const struct config_value *value,
                                 const struct config_origin *origin);

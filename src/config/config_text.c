@@ -1,5 +1,5 @@
-/* Keys whose text has a form of its own, memory_budget and expected_losses, and the model's shape,
- * as the keys give it.
+/* Parses the keys whose text has a form of its own, memory_budget and expected_losses.  Derives the
+ * model's shape from the keys.
  *
  * GB is 10^9 bytes and GiB is 2^30, because the memory of cards is sold in one unit and reported in
  * the other.  A percentage refers to the device's total memory, not to its free memory.

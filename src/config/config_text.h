@@ -1,5 +1,5 @@
-/* Keys whose text has a form of its own (memory_budget, expected_losses), and the model's shape as
- * the keys give it. */
+/* Keys whose text has a form of its own (memory_budget, expected_losses), and the model's shape
+ * from the keys. */
 #ifndef GPT_TRAIN_CONFIG_CONFIG_TEXT_H
 #define GPT_TRAIN_CONFIG_CONFIG_TEXT_H
 

@@ -71,8 +71,8 @@ struct checkpoint_record {
     json_t *root; /* if parsed, owns the targets of the pointers below */
     struct checkpoint_state state;
     const json_t *hf_config; /* the content of config.json */
-    const json_t *adapter;   /* of a run that trains one: PEFT's adapter_config.json and the base's
-                                checksum; or NULL */
+    const json_t *adapter;   /* of a run that trains an adapter: PEFT's adapter_config.json and the
+                                base's checksum; or NULL */
     struct checkpoint_file_record files[CHECKPOINT_FILES];
 };
 
@@ -93,7 +93,7 @@ struct checkpoint_tensor {
     /* The dtypes in which the parts are saved, bit for bit. */
     enum dtype dtype;  /* of the parameter: DTYPE_F32 or DTYPE_BF16; while loading also DTYPE_F16 */
     enum dtype moment; /* of m and v: DTYPE_F32, DTYPE_BF16, or DTYPE_U8 with scales */
-    enum dtype used;   /* in which ops read the parameter; loading refuses a value that becomes
+    enum dtype used;   /* that ops read the parameter in; loading refuses a value that becomes
                           infinite in it */
     bool no_second;    /* there is no v */
 };
@@ -113,7 +113,7 @@ enum checkpoint_kind {
 struct checkpoint {
     enum checkpoint_kind kind;
     struct model_config config; /* of the weights; padded_vocab_size is vocab_size */
-    struct hf_config_rest rest; /* what else config.json says, or would say */
+    struct hf_config_rest rest; /* the other fields of config.json, read or implied */
     struct checkpoint_record
         record; /* OURS: all of it; NANOGPT: only record.state, the progress of the run */
     struct safetensors *model;     /* with adapters also the arrays of their base */

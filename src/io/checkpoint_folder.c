@@ -91,7 +91,7 @@ enum gt_status checkpoint_publish_config(const char *folder, const json_t *confi
     }
     TRY(file_stat_exists(path, &exists));
     TRY(checkpoint_publish_mode(folder, CHECKPOINT_FILE_MODEL, &mode,
-                                &is_known)); /* the config of a private model is private too */
+                                &is_known)); /* keeps the config of a private model private */
     return json_replace_file_keep_mode(path, config, CHECKPOINT_JSON_INDENT,
                                        !exists && is_known ? &mode : NULL, out_changed);
 }
@@ -226,7 +226,7 @@ static enum gt_status metrics_add(const char *out_dir, const char *metrics, cons
     return exists ? file_copy(from, FILE_IN(folder, METRICS_NAME), UINT64_MAX) : GT_OK;
 }
 
-/* Makes the folder `path`, in out_dir, from the checkpoint in out_dir. */
+/* Creates the folder `path`, in out_dir, from the checkpoint in out_dir. */
 static enum gt_status folder_make(const char *out_dir, const char *path, const char *metrics)
 {
     struct stat info;

@@ -32,13 +32,13 @@ struct transfer {
     enum dtype dtype;                       /* in which they are passed on */
     const struct checkpoint_file_record *sums; /* NULL: no checksum is known */
     bool frozen;                               /* it belongs to the base of adapters */
-    uint32_t *digest;                          /* takes its checksum; or NULL */
+    uint32_t *digest;                          /* extended by the array's checksum; or NULL */
     uint32_t crc32c;                           /* of the elements read so far, */
-    bool zero, in_range;                       /* and what holds of them */
+    bool zero, in_range;                       /* and their properties */
     struct bad_value not_finite, too_large;    /* the first of its kind */
 };
 
-/* Checks what the shapes of the tensors do not show. */
+/* Checks fields that a comparison of the tensors' shapes does not cover. */
 static enum gt_status config_check(const struct checkpoint *checkpoint,
                                    const struct model_config *wanted)
 {
@@ -64,7 +64,7 @@ static void bad_note(struct bad_value *bad, size_t at, float value)
         *bad = (struct bad_value){true, at, value};
 }
 
-/* Looks at values[count], the array's elements from `first` on. */
+/* Scans values[count], the array's elements from `first` on. */
 static void values_scan(struct transfer *transfer, const void *values, size_t first, size_t count)
 {
     const bool half = transfer->part == CHECKPOINT_PARAMETER && transfer->target != NULL &&
@@ -388,7 +388,7 @@ enum gt_status hf_layout_find(const struct safetensors *file, const struct param
     int64_t dims[3];
     const int32_t rank = parameter_file_dims(tensor, dims);
     const char *wanted = SAFETENSORS_SHAPE_TEXT(dims, rank);
-    /* The file of adapters joins the base's as the last. */
+    /* The adapters' file is the last that is joined to the base's table. */
     const bool of_base = tensor->adapter == ADAPTER_NONE || file->file_count == 0;
     if (!safetensors_find(file, name, &index))
         return FAIL(
@@ -445,11 +445,12 @@ void hf_layout_names_plain(struct safetensors *file)
 
 void hf_layout_part_keep(struct safetensors *file)
 {
-    /* The first two as transformers has named them since release 4.52, then as published. */
+    /* The first is the name in transformers since release 4.52, the others are those of published
+     * files. */
     static const char *const prefixes[][2] = {{"model.language_model.", "model."},
                                               {"language_model.model.", "model."},
                                               {"language_model.lm_head.", "lm_head."}};
-    /* Of Gemma 3 and Qwen3.5. */
+    /* Tensors of vision in Gemma 3 and Qwen3.5. */
     static const char *const vision[] = {"vision_tower.", "multi_modal_projector.", "visual."};
     size_t kept = 0, seeing = 0, predicting = 0;
     for (size_t i = 0; i < file->count; i++) {

@@ -5,9 +5,8 @@
 #include "io/checkpoint.h"
 #include "io/safetensors_table.h"
 
-/* Transfers elements first ... to the device.  values[count] has type `dtype`: the dtype of the
- * tensor here if the file's is the same, or DTYPE_U8; else fp32.  Scales come before m, and m
- * before v. */
+/* Transfers elements first ... to the device.  values[count] has type `dtype`: the tensor's own if
+ * the file has the same, or DTYPE_U8; else fp32.  Scales come before m, and m before v. */
 typedef enum gt_status checkpoint_write_fn(void *context, enum checkpoint_array part, int32_t index,
                                            size_t first, size_t count, const void *values,
                                            enum dtype dtype);
@@ -21,9 +20,9 @@ struct checkpoint_load_options {
     void *write_context;
     void *staging; /* aligned to 4 bytes */
     size_t staging_bytes;
-    uint32_t *base_crc32c; /* set to the checksum of all parameters that are no adapters; or NULL */
-    bool convert; /* allow moments, and weights of a checkpoint with moments, in another dtype than
-                     here */
+    uint32_t *base_crc32c; /* set to the checksum of all parameters except adapters; or NULL */
+    bool convert; /* allow the file another dtype than the run's for moments, and for weights if it
+                     has moments */
 };
 
 /* Reads all parameters, and m and v if the checkpoint was opened with its optimizer.  Verifies
@@ -56,14 +55,14 @@ void hf_layout_names_plain(struct safetensors *file);
  * [768,2304]", or "is missing". */
 enum gt_status hf_layout_find(const struct safetensors *file, const struct parameter_shape *tensor,
                               size_t *out_index);
-/* Returns true for a name that old versions of transformers gave to what is no weight: the causal
- * mask and its fill value, the frequencies of rotary positions, the numbers of positions.  Source:
- * _keys_to_ignore_on_load_unexpected. */
+/* Returns true for the name of a buffer that old versions of transformers saved like a weight: the
+ * causal mask and its fill value, the frequencies of rotary positions, the numbers of positions.
+ * Source: _keys_to_ignore_on_load_unexpected. */
 bool hf_layout_is_buffer(const char *name);
-/* Removes the tensors of vision and of multi-token prediction, says how many in a line each, and
- * gives those of a text part the names of a model of its own. */
+/* Removes the tensors of vision and of multi-token prediction, logs the number of each, and renames
+ * those of a text part like those of a model of its own. */
 void hf_layout_part_keep(struct safetensors *file);
-/* Says that the tensors of multi-token prediction in a file are skipped, if there are any. */
+/* Logs that the tensors of multi-token prediction in a file are skipped, if there are any. */
 void hf_layout_predicting_log(const char *path, size_t count);
 /* Checks that `file` contains exactly the tensors of `config`; the only others allowed are
  * lm_head.weight, which is not listed if it is the token embedding, and old buffers.  transformers'

@@ -2,10 +2,10 @@
  *
  * File names in the folder determine its kind.  One file then describes the model: the commit
  * record, config.json of a folder in Hugging Face's layout, or the file of llm.c or nanoGPT itself.
- * The headers of the weights must agree with it in every name and shape.  A run may replace a
- * checkpoint of ours in the meantime: its files are opened first, and if one is gone, the record is
- * read again.  Pickled weights are recognised so that the error line can say how to convert them.
- * checkpoint_load.c verifies contents while loading them.
+ * The headers of the weights must agree with this file in every name and shape.  A run may replace
+ * a checkpoint of ours in the meantime: its files are opened first, and if one is gone, the record
+ * is read again.  Pickled weights are recognised so that the error line can say how to convert
+ * them.  checkpoint_load.c verifies contents while loading them.
  */
 #include "io/checkpoint_open.h"
 
@@ -138,9 +138,9 @@ static void head_rename(struct safetensors *file, size_t head, const struct para
         (void)snprintf(file->tensors[head].name, SAFETENSORS_NAME_MAX, "%s", name);
 }
 
-/* Decides whether the output layer is the token embedding.  A head of the file that differs is
- * used, whatever tie_word_embeddings says, as in transformers 5 and llama.cpp; GPT-2's blocks here
- * have none.  One that is equal stays tied. */
+/* Decides whether the output layer is the token embedding.  A head in the file that differs from it
+ * is used even if tie_word_embeddings is true, as in transformers 5 and llama.cpp; a GPT-2 with one
+ * is refused.  A head that equals the embedding stays tied. */
 static enum gt_status head_choose(struct checkpoint *checkpoint)
 {
     struct safetensors *file = checkpoint->model;
@@ -178,7 +178,7 @@ static enum gt_status head_choose(struct checkpoint *checkpoint)
 
 /* ---- a folder in Hugging Face's layout ---- */
 
-/* Refuses the tensors of a whole model with PEFT's adapters, such as state_dict() has. */
+/* Refuses the state_dict() of a whole model with PEFT's adapters. */
 static enum gt_status adapters_refuse(const struct safetensors *file)
 {
     for (size_t i = 0; i < file->count; i++)
@@ -209,7 +209,8 @@ static enum gt_status open_hf(struct checkpoint *checkpoint, const char *folder)
                  : safetensors_index_open(checkpoint, folder, &checkpoint->model));
     TRY(adapters_refuse(checkpoint->model));
     hf_layout_names_plain(checkpoint->model);
-    /* The text part of a Qwen3.5 may be alone, and have tensors that predict more tokens. */
+    /* The text part of a Qwen3.5 may be stored alone, and have tensors for multi-token prediction.
+     */
     if (checkpoint->rest.is_part || arch_of(&checkpoint->config.shape) == arch_get(ARCH_qwen3_5))
         hf_layout_part_keep(checkpoint->model);
     TRY(head_choose(checkpoint));
@@ -232,7 +233,7 @@ static enum gt_status open_peft(struct checkpoint *checkpoint, const char *folde
     record->adapter = record->root; /* base_join() reads the targets */
     TRY(adapter_describe(checkpoint, record->adapter));
     TRY(safetensors_open(checkpoint, FILE_IN(folder, PEFT_MODEL_NAME), true, &checkpoint->model));
-    /* PEFT's names in memory have the adapter's, which save_pretrained() leaves out. */
+    /* PEFT's names in memory include the adapter's name, which save_pretrained() leaves out. */
     for (size_t i = 0; i < checkpoint->model->count; i++) {
         static const char adapter[] = ".default.weight";
         char *name = checkpoint->model->tensors[i].name;
@@ -352,7 +353,7 @@ static enum gt_status open_kind(struct checkpoint *checkpoint, const char *path,
     }
 }
 
-/* Makes the arrays of the base and those of the adapters one table. */
+/* Joins the arrays of the base and those of the adapters in one table. */
 static enum gt_status base_join(struct checkpoint *checkpoint, struct checkpoint *base)
 {
     const struct lora_config lora = checkpoint->config.lora;

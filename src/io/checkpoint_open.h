@@ -6,8 +6,8 @@
 
 /* Detects the kind of checkpoint at `path`: a folder by its file names (such as ckpt.pt), a file by
  * its first bytes.  A missing path is CHECKPOINT_NONE.  Errors: GT_UNSUPPORTED when there are only
- * pickled weights (pytorch_model.bin) or a pickle outside of a zip archive; the line says what to
- * do.  GT_DATA when it is another file. */
+ * pickled weights (pytorch_model.bin) or a pickle outside of a zip archive; the message says what
+ * to do.  GT_DATA when it is another file. */
 enum gt_status checkpoint_probe(const char *path, enum checkpoint_kind *out);
 
 /* Opens the checkpoint at `path` and checks everything except the content of the arrays: the
@@ -22,10 +22,10 @@ enum gt_status checkpoint_open(const void *owner, const char *path, bool with_op
 /* Logs a note if the file has quantised tensors, which become numbers as they are loaded. */
 void checkpoint_blocks_log(const struct checkpoint *checkpoint);
 
-/* The record contains the hash of the tokenizer that a checkpoint was trained with: of its
- * behaviour, not of the file that it was read from.  Rejects a tokenizer other than the
- * checkpoint's; `what` names it in the message.  Succeeds when the record has no hash or either
- * argument is NULL.  Errors: GT_DATA. */
+/* Rejects a tokenizer other than the one that the checkpoint was trained with, whose hash the
+ * record contains.  The hash is of the tokenizer's behaviour, not of its file.  `what` names it in
+ * the message.  Succeeds when the record has no hash or either argument is NULL.  Errors: GT_DATA.
+ */
 enum gt_status checkpoint_tokenizer_check(const struct checkpoint *checkpoint,
                                           const struct tokenizer *tokenizer, const char *what);
 

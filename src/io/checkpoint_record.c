@@ -244,15 +244,15 @@ enum gt_status checkpoint_record_tensor_crc(const struct checkpoint_file_record 
                 file->name);
 }
 
-/* ---- the choices of a plan: releases up to 0.2.0 wrote two levels of recompute by number, and how
- * many of the first blocks have the first of them ---- */
+/* ---- the choices of a plan: releases up to 0.2.0 wrote the numbers of two recompute levels, and
+ * how many of the first blocks have the first one ---- */
 
 bool plan_choice_write(json_t *object, const struct plan_choice *choice, int32_t layers)
 {
     char text[RECOMPUTE_TEXT_MAX];
     struct recompute_mix mix = choice->recompute;
     recompute_swap(&mix, RECOMPUTE_OFFLOAD, RECOMPUTE_FULL,
-                   INT32_MAX); /* offload is no part of the record */
+                   INT32_MAX); /* offload is not part of the record */
     recompute_text(text, &mix, layers, ":", ",");
     return json_object_update_new(
                object, json_pack("{s:i, s:i, s:i, s:i, s:s}", "micro_batch", choice->micro_batch,

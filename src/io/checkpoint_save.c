@@ -237,7 +237,7 @@ static enum gt_status generation_publish(const struct checkpoint_save_options *o
 {
     const char *model_name = record->files[CHECKPOINT_FILE_MODEL].name;
     bool changed;
-    const bool has_config = record->adapter == NULL; /* adapters are no model for other programs */
+    const bool has_config = record->adapter == NULL; /* adapters alone are not a model */
     enum gt_status status = checkpoint_publish_retract(
         options->out_dir, has_config ? record->hf_config : record->adapter);
     THEN(status, checkpoint_publish_model(options->out_dir, model_name, true));

@@ -11,7 +11,7 @@ typedef enum gt_status checkpoint_read_fn(void *context, enum checkpoint_array p
 struct checkpoint_save_options {
     const char *out_dir; /* exists */
     const struct model_config *config;
-    const char *base; /* the model that the adapters of `config`, if it has any, were made for, */
+    const char *base;     /* the model that the adapters of `config`, if any, are for, */
     uint32_t base_crc32c; /* and its checksum from checkpoint_load() */
     struct checkpoint_state state;
     const struct checkpoint_tensor

@@ -15,8 +15,8 @@
  * "gguf-lora"; the list ends with NULL. */
 extern const char *const export_format_words[];
 
-/* Returns the dtype of the weights unless the user chooses one: float32, but for files of llama.cpp
- * bfloat16, or float16 for a model that was trained in it. */
+/* Returns the default dtype of the weights: float32, but in files for llama.cpp bfloat16, or
+ * float16 for a model that was trained in float16. */
 enum dtype export_dtype_default(enum export_format format, const struct checkpoint *checkpoint);
 
 /* Verifies the checkpoint's tensors, then writes them.  Logs a warning or note about anything that

@@ -6,9 +6,9 @@
 
 /* Opens `exported` with the reader of such models, and checks that every block of every tensor
  * differs from the model's by no more than its type explains (ggml_is_near()).  Sets *out_share to
- * the error of a matrix, as a share of it: both as root mean squares, over all matrices.  Memory:
- * two buffers of 4 MiB.  Errors: GT_FAILURE, which names the tensor; those of checkpoint_open() and
- * export_weights_read(). */
+ * the root mean square over all matrices of a matrix's relative error: its error divided by its
+ * values, both as root mean squares.  Memory: two buffers of 4 MiB.  Errors: GT_FAILURE, which
+ * names the tensor; those of checkpoint_open() and export_weights_read(). */
 enum gt_status export_compare(const struct export_options *options, const char *exported,
                               double *out_share);
 

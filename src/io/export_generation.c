@@ -1,5 +1,5 @@
 /* Makes the generation_config.json of an export: the base's, with the tokens that begin and end a
- * text here.
+ * text of this model.
  */
 #include "io/export_generation.h"
 
@@ -9,7 +9,7 @@
 
 #define ENDS_MAX 64 /* tokens that end a text */
 
-/* Adds an id to a list, unless it is there or not a token of the model. */
+/* Adds an id to a list, unless the list has it or it is not a token of the model. */
 static int id_add(json_t *list, int64_t id, const struct model_config *config)
 {
     for (size_t i = 0; i < json_array_size(list); i++)
@@ -18,8 +18,8 @@ static int id_add(json_t *list, int64_t id, const struct model_config *config)
     return id >= 0 && id < config->vocab_size ? json_array_append_new(list, json_integer(id)) : 0;
 }
 
-/* Returns the tokens that end a text: of the model's template, as a document, and those of its
- * base. */
+/* Returns the tokens that end a text: the template's, the end-of-text token, and those of the base.
+ */
 static json_t *ends_make(const struct export_options *options, const json_t *base)
 {
     const struct model_config *config = &options->checkpoint->config;

@@ -5,9 +5,9 @@
 #include "base/json.h"
 #include "io/export_options.h"
 
-/* *out = the generation_config.json of the export; release it with json_decref().  It is the base's
- * with the tokens that begin and end a text here; all that the base names end a text, too.  Errors:
- * GT_NO_MEMORY. */
+/* *out = the generation_config.json of the export; release it with json_decref().  It is the
+ * base's, with the tokens that begin and end a text of this model.  All end tokens of the base end
+ * a text, too.  Errors: GT_NO_MEMORY. */
 enum gt_status export_generation_make(const struct export_options *options, json_t **out);
 
 #endif

@@ -1,22 +1,21 @@
 /* Writes a model, or its adapters alone, as a GGUF file: keys, list of tensors, data.
  *
- * Keys and list are made in memory and written at once.  Tensors are in the model's order.  Those
- * of an architecture whose reader needs it are followed by the output layer, a copy of the
- * embedding, and those of a model with rope_scaling llama3 by the divisors of its frequencies.  The
- * architecture llama rotates neighbours in a head, so the rows of its queries and keys, and those
- * of B of their adapters, are written in that order, and other tensors in others (gguf_model.c).
- * llama.cpp computes the tanh form of GELU, so
- * a GPT-2 trained with the erf form is written with a warning.  Source: ggml's docs/gguf.md,
- * version 3; llama.cpp's src/models/.
+ * Keys and list are made in memory and written at once.  Tensors are in the model's order.  If the
+ * architecture's reader needs it, the output layer follows, a copy of the embedding.  For
+ * rope_scaling llama3 the divisors of the frequencies follow.  The architecture llama rotates
+ * neighbours in a head, so the rows of its queries and keys, and of B of their adapters, are
+ * written in that order. gguf_model.c has the orders of other tensors.  llama.cpp computes the tanh
+ * form of GELU, so a GPT-2 trained with the erf form is written with a warning.  Source: ggml's
+ * docs/gguf.md, version 3; llama.cpp's src/models/.
  *
- * A vocabulary of characters becomes llama.cpp's "llama" tokenizer, which merges by scores: those
- * of tokens that merges make fall in their order, as SentencePiece's do, and those of other
- * characters go on from there. Any other tokenizer becomes llama.cpp's "gpt2" tokenizer, a
- * byte-level BPE.  Kind bpe maps to it directly.  Kind bytes is a vocabulary of 256 without merges.
- * Kind chars becomes a BPE too: each multi-byte character gets the merges that build it, which
- * llama.cpp applies without requiring tokens for the intermediate strings; a byte that is not a
- * character has no token.  Rows of the model beyond the vocabulary become unused tokens, because
- * llama.cpp takes the number of rows from this list.
+ * A vocabulary of characters becomes llama.cpp's "llama" tokenizer, which merges by scores.  The
+ * scores of tokens that merges make fall in the order of the merges, as in SentencePiece.  The
+ * scores of the other characters continue this sequence.  Any other tokenizer becomes llama.cpp's
+ * "gpt2" tokenizer, a byte-level BPE.  Kind bpe maps to it directly.  Kind bytes is a vocabulary of
+ * 256 without merges.  Kind chars becomes a BPE too: each multi-byte character gets the merges that
+ * build it, which llama.cpp applies without requiring tokens for the intermediate strings; a byte
+ * that is not a character has no token.  Rows of the model beyond the vocabulary become unused
+ * tokens, because llama.cpp takes the number of rows from this list.
  */
 #include "io/export_gguf.h"
 
@@ -42,8 +41,8 @@
 #define UNUSED_SCORE -10000.0f
 #define QUANTIZATION_VERSION 2
 #define KEYS_AT 16           /* where the number of keys is */
-#define GGUF_ROPE_INTERVAL 4 /* no key says it: llama.cpp's src/models/smollm3.cpp */
-/* Nor these: src/models/gemma3.cpp. */
+#define GGUF_ROPE_INTERVAL 4 /* a constant of llama.cpp's src/models/smollm3.cpp, without a key */
+/* Constants of src/models/gemma3.cpp. */
 #define GGUF_WINDOW_PATTERN 6
 #define GGUF_LOCAL_THETA 1e4
 
@@ -60,9 +59,9 @@ struct head {
 struct entry {
     struct parameter_shape source;
     struct gguf_form form;
-    enum ggml_type type, wanted; /* wanted: by a mixture, if its blocks divided the rows */
+    enum ggml_type type, wanted; /* wanted: the mixture's type if its blocks divided the rows */
     size_t size_bytes;
-    int divisors; /* of the frequencies, counted from 1; the model has no such tensor; else 0 */
+    int divisors; /* number of a tensor of divisors, from 1, which is not in the model; else 0 */
 };
 
 /* ---- little-endian numbers, counted strings, keys with typed values ---- */
@@ -87,7 +86,7 @@ static void put_string(struct head *head, const char *text, size_t count)
     put(head, text, count);
 }
 
-/* The architecture goes before a name with a dot in front. */
+/* Puts the architecture before a name that begins with a dot. */
 static void key(struct head *head, const char *name, enum gguf_value type, const void *value,
                 size_t count)
 {
@@ -135,7 +134,7 @@ static bool has_characters(const struct tokenizer *tokenizer)
     return tokenizer_pipeline(tokenizer)->characters;
 }
 
-/* The same of a token of a vocabulary of characters; llama.cpp's converter writes spaces in added
+/* The same for a token of a vocabulary of characters. llama.cpp's converter writes spaces in added
  * tokens too. */
 static enum gguf_token character_token_text(const struct bpe *bpe, int32_t id, struct text *out)
 {
@@ -150,7 +149,7 @@ static enum gguf_token character_token_text(const struct bpe *bpe, int32_t id, s
     return literal ? GGUF_TOKEN_USER_DEFINED : GGUF_TOKEN_CONTROL;
 }
 
-/* Gives the token's text in the file; returns its type. */
+/* Sets *out to the token's text in the file, and returns its type. */
 static enum gguf_token token_text(const struct tokenizer *tokenizer, int32_t id, struct text *out)
 {
     char scratch[CHARACTER_BYTES_MAX];
@@ -242,7 +241,7 @@ static enum gt_status scores_put(struct head *head, const struct bpe *bpe, int32
     return GT_OK;
 }
 
-/* Puts what llama.cpp's "llama" tokenizer has in place of merges. */
+/* Puts the keys that llama.cpp's "llama" tokenizer has instead of merges. */
 static void characters_put(struct head *head, const struct tokenizer *tokenizer, int32_t vocab_size)
 {
     const struct bpe_pipeline *pipeline = tokenizer_pipeline(tokenizer);
@@ -255,7 +254,7 @@ static void characters_put(struct head *head, const struct tokenizer *tokenizer,
         key_u32(head, "tokenizer.ggml.unknown_token_id", unknown);
 }
 
-/* Puts the first two of the tokens that end a text too; there are no keys for more. */
+/* Puts the first two further tokens that end a text; there are no keys for more. */
 static void further_ends_put(struct head *head, int32_t end)
 {
     static const char *const keys[] = {GGUF_KEY_EOT, GGUF_KEY_EOM};
@@ -312,7 +311,7 @@ static void tokens_put(const struct export_options *options, struct head *head)
         key_string(head, GGUF_KEY_TEMPLATE, chat_jinja_learnt(tokenizer));
 }
 
-/* Puts how tokens are chosen, where the base says it: for llama.cpp, and the whole object for our
+/* Puts the base's sampling settings, if it has any: as llama.cpp's keys, and as one object for our
  * own reader. */
 static void generation_put(const struct export_options *options, struct head *head)
 {
@@ -374,7 +373,7 @@ static const char *const *divisors_names(const struct model_config *config)
                                                                     : 1);
 }
 
-/* Returns what llama.cpp cannot read of rope_scaling, or NULL. */
+/* Returns the part of rope_scaling that llama.cpp cannot read, or NULL. */
 static const char *scaling_lacks(const struct model_config *config, const struct arch *arch)
 {
     const struct rope_config *rope = &config->rope;
@@ -392,7 +391,7 @@ static const char *scaling_lacks(const struct model_config *config, const struct
     return usual ? NULL : "rope_scaling='yarn:...' with more than a factor and a context";
 }
 
-/* Returns what llama.cpp does not compute of a Gemma 3, or NULL. */
+/* Returns the property of a Gemma 3 that llama.cpp does not compute, or NULL. */
 static const char *layers_lack(const struct model_config *config)
 {
     if (config->sliding_window == 0 || config->max_window_layers != 0 ||
@@ -432,7 +431,7 @@ const char *export_gguf_lacks(const struct model_config *config, char text[stati
     return text;
 }
 
-/* Puts the key of a property, and those that follow from it. */
+/* Puts the key of a property, and the keys that follow from it. */
 static void property_put(const struct model_config *config, const struct shape *shape,
                          enum shape_property property, struct head *head)
 {
@@ -470,8 +469,8 @@ static void scaling_put(const struct model_config *config, struct head *head)
         key_u32(head, GGUF_KEY_ORIGINAL, rope->original_context);
 }
 
-/* Puts what llama.cpp needs of a gated delta net besides.  All positions of a text are equal,
- * whichever pairs of a head they turn. */
+/* Puts the other keys that llama.cpp needs for a gated delta net.  The sections divide a head's
+ * pairs among kinds of positions, which are all equal in text. */
 static void delta_put(const struct model_config *config, struct head *head)
 {
     static const uint32_t sections[] = {11, 11, 10, 0}; /* conversion/qwen.py, _Qwen35MRopeMixin */
@@ -500,7 +499,7 @@ static void shape_put(const struct model_config *config, struct head *head)
     for (int p = 0; p < SHAPE_PROPERTIES; p++)
         if (!done[p])
             property_put(config, &shape, (enum shape_property)p, head);
-    if (has_divisors(config)) /* which rope_freqs.weight does not tell completely */
+    if (has_divisors(config)) /* rope_freqs.weight does not determine all of it */
         key_string(head, GGUF_KEY_SCALING,
                    rope_scaling_text((char[ROPE_SCALING_TEXT_MAX]){0}, &config->rope));
     if (config->sliding_window > 0)
@@ -509,7 +508,7 @@ static void shape_put(const struct model_config *config, struct head *head)
     scaling_put(config, head);
 }
 
-/* Puts the model's name, in which "phi3" means something to llama.cpp. */
+/* Puts the model's name. llama.cpp treats a name with "phi3" specially. */
 static void name_put(const struct export_options *options, struct head *head)
 {
     const char *given = options->name;
@@ -550,9 +549,9 @@ static void keys_put(const struct export_options *options, struct head *head)
     generation_put(options, head);
 }
 
-/* Returns true if the file has the embedding a second time, as the output layer.  Where only old
- * readers need it, a quantised file, whose readers are newer, goes without: it would be most of a
- * small one. */
+/* Returns true if the file has the embedding a second time, as the output layer.  If only old
+ * readers need the copy, quantised files omit it: their readers are newer, and the copy would be
+ * most of a small file. */
 static bool has_copy(const struct export_options *options)
 {
     const struct model_config *config = &options->checkpoint->config;
@@ -571,8 +570,8 @@ static size_t entry_count(const struct export_options *options)
     return parameters_file_count(config) + (is_adapter(options) ? 0 : extra);
 }
 
-/* Sets the type of a tensor: of matrices that of the options, of vectors and the position table
- * float32. */
+/* Sets the type of a tensor: the one of the options for matrices, float32 for vectors and the
+ * position table. */
 static void entry_type(const struct export_options *options, struct entry *entry)
 {
     const struct parameter_shape *source = &entry->source;
@@ -610,7 +609,7 @@ static void entry_get(const struct export_options *options, size_t index, struct
                        divisors_names(config)[out->divisors - 1]);
     }
     out->source.linear =
-        out->source.linear && model_is_gpt2(config); /* only Conv1D's weights are turned */
+        out->source.linear && model_is_gpt2(config); /* only Conv1D's weights are transposed */
     entry_type(options, out);
     out->size_bytes = ggml_bytes(out->type, parameter_elements(&out->source));
 }
@@ -666,7 +665,7 @@ static enum gt_status head_make(const struct export_options *options, char **out
     return GT_OK;
 }
 
-/* Writes what llama.cpp divides each pair's frequency by. */
+/* Writes the divisors that llama.cpp applies to the pairs' frequencies. */
 static enum gt_status divisors_write(const struct model_config *config, bool longer,
                                      struct file_replacement *file)
 {
@@ -679,7 +678,7 @@ static enum gt_status divisors_write(const struct model_config *config, bool lon
     return GT_OK;
 }
 
-/* Says which tensors a mixture's blocks do not divide, and what they are instead. */
+/* Logs which tensors have rows that a mixture's blocks do not divide, and the type used instead. */
 static void mixture_log(const struct export_options *options)
 {
     struct entry entry, first;

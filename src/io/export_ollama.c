@@ -21,7 +21,7 @@
 #include "io/export_weights.h"
 #include "model/parameters.h"
 
-#define CONTEXT_MAX 8192 /* longer ones take much memory, and are easily set */
+#define CONTEXT_MAX 8192 /* longer contexts take much memory, and users can easily set them */
 
 static void stop_put(FILE *stream, const struct tokenizer *tokenizer, int32_t id)
 {
@@ -33,7 +33,7 @@ static void stop_put(FILE *stream, const struct tokenizer *tokenizer, int32_t id
     fprintf(stream, "PARAMETER stop \"%.*s\"\n", (int)count, bytes);
 }
 
-/* Puts how tokens are chosen, where the base says it. */
+/* Puts the base's sampling settings, if it has any. */
 static void sampling_put(FILE *stream, const json_t *generation)
 {
     static const char *const names[][2] = {{"temperature", "temperature"},

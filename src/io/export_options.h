@@ -1,4 +1,4 @@
-/* What an export is asked to write. */
+/* The options of an export. */
 #ifndef GPT_TRAIN_IO_EXPORT_OPTIONS_H
 #define GPT_TRAIN_IO_EXPORT_OPTIONS_H
 

@@ -57,7 +57,8 @@ static void rows_normalize(const struct model_config *config, size_t count, floa
     }
 }
 
-/* Looks for a tensor's adapter and reads its factors, unless weights->adapter is that tensor's. */
+/* Looks for a tensor's adapter and reads its factors, unless weights->adapter is already that of
+ * this tensor. */
 static enum gt_status adapter_read(const struct export_weights *weights,
                                    const struct parameter_shape *tensor)
 {
@@ -179,7 +180,7 @@ enum gt_status export_weights_gather(const struct export_weights *weights,
     return GT_OK;
 }
 
-/* Encodes what rows_read() gave, into the buffer that it read through. */
+/* Encodes weights->turned, which rows_read() filled, into weights->values. */
 static enum gt_status values_encode(const struct export_weights *weights,
                                     const struct parameter_shape *tensor, enum ggml_type type,
                                     size_t count)
@@ -191,7 +192,7 @@ static enum gt_status values_encode(const struct export_weights *weights,
                 weights->checkpoint->source, tensor->name, ggml_blocks[type].name);
 }
 
-/* A piece has whole rows, where one fits, so that it has whole blocks. */
+/* A piece consists of whole rows if one fits, and therefore of whole blocks. */
 enum gt_status export_weights_write(const struct export_weights *weights,
                                     const struct parameter_shape *tensor,
                                     const struct tensor_form *form, enum ggml_type type,

@@ -1,5 +1,5 @@
-/* A checkpoint's weights as a source of any part of a tensor, in any dtype, transposed if needed;
- * and what all writers of exports share.
+/* Reads any part of a checkpoint's tensors, in any dtype, transposed if needed.  All writers of
+ * exports share this.
  *
  * A writer writes options->output, replacing it if it exists.  Its errors are those of
  * export_run().
@@ -14,7 +14,7 @@
 #define EXPORT_VALUES ((size_t)1 << 20) /* elements in each of the two buffers */
 
 struct export_adapter {
-    char tensor[2 * PARAMETER_NAME_MAX]; /* that was looked for last, as PEFT names it */
+    char tensor[2 * PARAMETER_NAME_MAX]; /* the last one looked for, by PEFT's name */
     bool found;
     float *factors; /* A [rank, in], then B [out, rank]; or NULL */
 };
@@ -57,8 +57,8 @@ enum gt_status export_weights_write(const struct export_weights *weights,
                                     const struct tensor_form *form, enum ggml_type type,
                                     struct file_replacement *file);
 
-/* Returns the token that ends a text for readers of the export: of the model's chat template, else
- * the one that an imported config.json names, else that which ends documents; -1: unknown. */
+/* Returns the token that ends a text for readers of the export: the chat template's, else that of
+ * an imported config.json, else the end-of-text token; -1 if unknown. */
 int32_t export_end_token(const struct export_options *options);
 
 /* Appends `count` zero bytes.  Errors: GT_IO. */

@@ -11,7 +11,7 @@
 #define IMAGES "reads images"
 #define SOUND "reads sound"
 
-/* The types of a row have a space before and behind each. */
+/* Each type in a row has a space before and after it. */
 static const struct {
     const char *types, *what;
 } foreign[] = {

@@ -1,13 +1,13 @@
 /* Encodes and decodes ggml's blocks.
  *
- * The simple types choose their scale so that the value of the largest magnitude, or the largest
- * and the smallest, are represented.  A part of a K block is fitted: for each of several candidate
+ * The simple types choose their scale to represent the value of the largest magnitude, or the
+ * largest and the smallest value.  A part of a K block is fitted: for each of several candidate
  * scales the codes are rounded, and weighted least squares give the scale (and minimum) that fits
- * those codes best; the candidate with the smallest error wins. The scales of the parts are then
+ * those codes best; the candidate with the smallest error wins.  The scales of the parts are then
  * rounded to 6 or 8 bits, and the codes are rounded once more, to the scales as they will be read.
  * Candidates, weights and the order of the sums are the reference's, so that files have its bytes
- * where the compiler keeps the order.  All arithmetic is fp32; codes are rounded to even by
- * adding 1.5 * 2^23.
+ * where the compiler keeps the order.  All arithmetic is fp32; codes are rounded to even by adding
+ * 1.5 * 2^23.
  */
 #include "io/ggml_block.h"
 
@@ -24,7 +24,7 @@
 #define Q6_VALUES 16 /* of a part of Q6_K */
 #define SCALE_MAX 63 /* of a part of Q4_K and Q5_K */
 #define PACKED_SCALES 12
-#define TINY 1e-15f /* a part with no larger value, or scale, is zero */
+#define TINY 1e-15f /* a part without a larger value, or scale, is stored as zero */
 /* About what the largest scales can represent; sums of larger values might overflow. */
 #define VALUE_MAX 0x1p22f
 #define JOB_VALUES 8192 /* encoded by a thread at a time */
@@ -46,7 +46,7 @@ static float f16_put(unsigned char *bytes, float value)
 
 static int nearest(float value)
 {
-    const float magic = 0x1.8p23f; /* whose last bit is worth 1 */
+    const float magic = 0x1.8p23f; /* its last bit is worth 1 */
     return (int)((value + magic) - magic);
 }
 
@@ -293,9 +293,9 @@ static void subblock_fit(const float *values, const struct search *search, struc
     }
 }
 
-/* The 6-bit scales and minimums of 8 parts in 12 bytes: those of the first four parts in the low 6
- * bits of bytes 0 to 3 and 4 to 7; of the others the low 4 bits in bytes 8 to 11, and the high 2
- * bits above those of the first four. */
+/* Packs the 6-bit scales and minimums of 8 parts into 12 bytes.  Those of the first four parts are
+ * in the low 6 bits of bytes 0 to 3 and 4 to 7.  The others have their low 4 bits in bytes 8 to 11,
+ * and their high 2 bits above those of the first four. */
 static void scales_pack(const uint8_t scales[static K_SUBBLOCKS],
                         const uint8_t minimums[static K_SUBBLOCKS], unsigned char *out)
 {
@@ -345,7 +345,7 @@ static void subblocks_encode(const float *values, const struct search *search, u
     scales_pack(scales, minimums, head + 4);
 }
 
-/* Codes of parts 2 k and 2 k + 1 share bytes. */
+/* Packs the low 4 bits of the codes.  Parts 2 k and 2 k + 1 share bytes. */
 static void k_nibbles_put(const uint8_t codes[static K_VALUES], unsigned char *out)
 {
     for (size_t pair = 0; pair < K_SUBBLOCKS / 2; pair++)

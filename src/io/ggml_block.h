@@ -31,7 +31,8 @@ struct ggml_block {
     const char *name;
     uint32_t number;      /* of the type in a GGUF file */
     size_t values, bytes; /* of a block */
-    enum dtype dtype;     /* of a type without blocks; DTYPE_COUNT for the others, which have: */
+    enum dtype dtype;     /* of a type without blocks; DTYPE_COUNT for block types, which have the
+                             fields below */
     size_t scales, at;    /* the number of fp16 scales of a block, and the byte where they begin */
     double share, codes;  /* of ggml_is_near() */
     void (*encode)(const float *values, unsigned char *block);

@@ -1,9 +1,9 @@
 /* Parses the head of a GGUF file.
  *
  * The file's beginning is read into memory in growing pieces until the head ends in it, so that a
- * model of many GB costs no more than its head.  A value is skipped as it is checked; strings of
- * arrays one by one, other arrays by their size.  Arrays of arrays do not occur in models and are
- * refused, so that nothing recurses.
+ * model of many GB costs no more than its head.  Checking a value skips it.  In arrays, strings are
+ * checked one by one; other arrays are skipped by their size.  Arrays of arrays do not occur in
+ * models and are refused, so that nothing recurses.
  */
 #include "io/gguf.h"
 
@@ -43,7 +43,7 @@ static bool take_number(struct gguf *gguf, size_t bytes, uint64_t *out)
     return at != NULL;
 }
 
-/* GT_STOPPED, with nothing logged, says that the head goes on beyond what was read. */
+/* GT_STOPPED, with nothing logged, means that the head extends beyond the bytes that were read. */
 #define NEED(condition)        \
     do {                       \
         if (!(condition))      \
@@ -159,7 +159,8 @@ static enum gt_status offsets_set(struct gguf *gguf)
     return GT_OK;
 }
 
-/* Parses the counts, and makes room for what they count: at most the limits. */
+/* Parses the numbers of keys and tensors, checks them against the limits, and allocates the lists.
+ */
 static enum gt_status counts_parse(struct gguf *gguf)
 {
     uint64_t version = 0, tensors = 0, keys = 0;

@@ -63,7 +63,7 @@ struct gguf {
     struct gguf_tensor *tensors;
 };
 
-/* Returns true if `path` is a file that begins as one of GGUF does. */
+/* Returns true if `path` is a file that begins like a GGUF file. */
 bool gguf_is_file(const char *path);
 /* Reads and checks the head of `path`, which outlives the result.  Memory: the head.  Errors:
  * GT_IO, GT_NO_MEMORY; GT_DATA and GT_UNSUPPORTED with one line that names the file and the key or
@@ -74,13 +74,13 @@ enum gt_status gguf_open(const void *owner, const char *path, struct gguf **out)
 const struct gguf_key *gguf_key_find(const struct gguf *gguf, const char *name);
 const struct gguf_tensor *gguf_tensor_find(const struct gguf *gguf, const char *name);
 
-/* Give the value of a key: an integer or a bool; a real; a text, which is not terminated.  Return
+/* Get the value of a key: an integer or a bool; a real; a text, which is not terminated.  Return
  * false when there is no such key of this kind. */
 bool gguf_integer(const struct gguf *gguf, const char *name, int64_t *out);
 bool gguf_real(const struct gguf *gguf, const char *name, double *out);
 bool gguf_text(const struct gguf *gguf, const char *name, const char **out, size_t *out_count);
 
-/* Gives the next text of an array of texts; *at is key->at before the first. */
+/* Gets the next text of an array of texts; *at is key->at before the first call. */
 void gguf_next_text(const struct gguf *gguf, size_t *at, const char **out, size_t *out_count);
 
 #endif

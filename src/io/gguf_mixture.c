@@ -1,9 +1,10 @@
-/* llama.cpp's mixtures as a table: a type for most matrices, one for the output layer, and one for
- * each of two groups.
+/* llama.cpp's mixtures as a table: one type for most matrices, one for the output layer, and one
+ * for each of two groups.
  *
- * The first group are the values (attn_v) and the second matrix of the MLP (ffn_down) in half of
- * the blocks: the first and the last eighth, and every third one between.  The second is the
- * matrix of queries, keys and values (attn_qkv) of GPT-2 and of gated delta nets, in every block.
+ * The first group consists of the values (attn_v) and the second matrix of the MLP (ffn_down) in
+ * half of the blocks: the first and the last eighth, and every third one between.  The second is
+ * the matrix of queries, keys and values (attn_qkv) of GPT-2 and of gated delta nets, in every
+ * block.
  */
 #include "io/gguf_mixture.h"
 
@@ -38,7 +39,7 @@ static bool has_more_bits(int32_t block, int32_t blocks)
     return block < eighth || block >= 7 * blocks / 8 || (block - eighth) % 3 == 2;
 }
 
-/* Returns the type of rows that are no whole number of blocks of `type`. */
+/* Returns the type for rows that are not a whole number of blocks of `type`. */
 static enum ggml_type coarser(enum ggml_type type)
 {
     switch (type) {

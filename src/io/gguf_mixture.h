@@ -1,9 +1,9 @@
 /* Which block type each tensor of a quantised GGUF file has: llama.cpp's mixtures, such as Q4_K_M.
  *
  * Most matrices have the mixture's own type; the output layer and the values of some blocks, which
- * harm a model most when they are coarse, have a finer one.  A row that is no whole number of
- * blocks gets a type of smaller blocks. Source: llama.cpp 9dac480, src/llama-quant.cpp, without an
- * importance matrix.
+ * harm a model most when they are coarse, have a finer one.  A row that is not a whole number of
+ * blocks gets a type with smaller blocks.  Source: llama.cpp 9dac480, src/llama-quant.cpp, without
+ * an importance matrix.
  */
 #ifndef GPT_TRAIN_IO_GGUF_MIXTURE_H
 #define GPT_TRAIN_IO_GGUF_MIXTURE_H

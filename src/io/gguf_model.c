@@ -4,10 +4,10 @@
  * the names that its messages use.  Whether the output layer is the embedding, and whether linear
  * layers have biases, follows from the tensors.  Every tensor that the model needs must be there
  * with its shape, and no other, except for a second copy of the embedding and the divisors of
- * rotary frequencies.  Those say only the frequencies of Llama 3's scaling, not its parameters,
- * which a key of ours has; other programs' files are taken to have those of all published models,
- * low 1, high 4 and an original context of 8,192 positions.  Either is checked against the
- * divisors.
+ * rotary frequencies.  The divisors determine the frequencies of Llama 3's scaling, but not its
+ * parameters, which a key of ours contains.  Files of other programs are assumed to have the
+ * parameters of all published models: low 1, high 4 and an original context of 8,192 positions.  In
+ * both cases the parameters are checked against the divisors.
  */
 #include "io/gguf_model.h"
 
@@ -22,7 +22,7 @@
 #define ORIGINAL_CONTEXT 8192
 #define DIVISORS_MAX 512
 
-/* Returns a key that follows the architecture, and begins with a dot. */
+/* Returns a key that begins with a dot, after the architecture's name. */
 #define KEY_OF(arch, key) TEXT(GGUF_NAME_MAX, "%s%s", arch_gguf_name(arch), key)
 
 static bool is_name(const char *text, size_t length, const char *name)
@@ -32,10 +32,10 @@ static bool is_name(const char *text, size_t length, const char *name)
 
 /* ---- the form of a tensor ---- */
 
-/* Which rows, or columns, have another order in the file: those of queries and keys, where
- * llama.cpp turns neighbours; those of a gated delta net's values, whose heads it has in the order
- * of their keys' heads, 0, 1, ..., 0, 1, ...: alone, behind the keys, one row a head, as columns.
- */
+/* The order of rows or columns in the file.  ORDER_NEIGHBOURS: rows of queries and keys where
+ * llama.cpp rotates neighbours.  The last four: values of a gated delta net, whose heads llama.cpp
+ * sorts so that their keys' heads are 0, 1, ..., 0, 1, ... They are all rows, the rows after the
+ * keys, one row per head, or columns. */
 enum order_kind {
     ORDER_SAME,
     ORDER_NEIGHBOURS,
@@ -81,7 +81,7 @@ static const struct {
     {"lm_head", "output", ORDER_SAME},
 };
 
-/* Of adapters, A has the columns of its layer, and B the rows. */
+/* In adapters, A has the columns of its layer, and B the rows. */
 static struct tensor_order order_make(const struct model_config *config,
                                       const struct parameter_shape *shape, enum order_kind kind)
 {
@@ -104,7 +104,7 @@ static struct tensor_order order_make(const struct model_config *config,
     const bool idle = kind == ORDER_SAME || order.rows == 1 || order.columns == 1 ||
                       (kind == ORDER_NEIGHBOURS && !arch_of(&config->shape)->gguf_neighbours) ||
                       shape->adapter == (kind == ORDER_COLUMNS ? ADAPTER_B : ADAPTER_A);
-    /* A model of other sizes, which no program runs, has no such order. */
+    /* A model whose sizes do not fit, which no program runs, has no such order. */
     return idle || period == 0 || (parameter_elements(shape) - order.first) % period != 0
                ? (struct tensor_order){.unit = 0}
                : order;
@@ -201,7 +201,7 @@ static enum gt_status architecture_get(const struct gguf *gguf, const struct arc
         *out = arch_get((enum arch_kind)kind);
         const char *name = arch_gguf_name(*out);
         if ((*out)->class_name == NULL || strstr(known, name) != NULL)
-            continue; /* mistral is a llama there */
+            continue; /* in GGUF a mistral is a llama */
         if (is_name(text, count, name))
             return GT_OK;
         const size_t used = strlen(known);
@@ -244,7 +244,7 @@ static int gpt2_fields(const struct gguf *gguf, const struct arch *arch, json_t 
            field_copy(gguf, arch, ".feed_forward_length", root, "n_inner");
 }
 
-/* Gives Llama 3's scaling: as our own key says, else the largest divisor is its factor. */
+/* Gets Llama 3's scaling: from our own key, else with the largest divisor as its factor. */
 static enum gt_status divisors_read(const struct gguf *gguf, int fd,
                                     const struct gguf_tensor *divisors, struct rope_config *out)
 {
@@ -363,8 +363,8 @@ static enum gt_status scaling_set(const struct gguf *gguf, const char *architect
     return FAIL(GT_NO_MEMORY, "out of memory: %s", gguf->path);
 }
 
-/* A llama with a window is a mistral elsewhere.  The key says nothing in files of qwen2: see
- * export_gguf.c.  In those of gemma3 llama.cpp has constants for the rest. */
+/* A llama with a window is a mistral in other formats.  The key has no effect in files of qwen2:
+ * see export_gguf.c.  For gemma3, llama.cpp has constants for the other properties of windows. */
 static int window_fields(const struct gguf *gguf, const struct arch *arch, json_t *root)
 {
     int64_t window;
@@ -380,8 +380,8 @@ static int window_fields(const struct gguf *gguf, const struct arch *arch, json_
            json_object_set_new(root, "sliding_window", json_integer(window));
 }
 
-/* Sets what the keys of a gated delta net say together: keys as wide as values, and the blocks
- * without those of multi-token prediction, which are the last. */
+/* Sets fields of a gated delta net: keys are as wide as values, and the number of blocks excludes
+ * those of multi-token prediction, which come last. */
 static int delta_fields(const struct gguf *gguf, const struct arch *arch, json_t *root)
 {
     int64_t predicting = 0;
@@ -399,7 +399,7 @@ static int delta_fields(const struct gguf *gguf, const struct arch *arch, json_t
     return failures;
 }
 
-/* Makes the share of a head that turns from its size. */
+/* Computes the share of a head that rotates from the number of its columns. */
 static int share_field(const struct gguf *gguf, const struct arch *arch, json_t *root)
 {
     int64_t turned;
@@ -445,7 +445,7 @@ static int shape_copy(const struct gguf *gguf, const struct arch *arch, json_t *
     return failures;
 }
 
-/* Sets what llama.cpp computes where these keys are absent.  Source: its llama-model.cpp,
+/* Sets the values that llama.cpp uses where these keys are absent.  Source: its llama-model.cpp,
  * load_hparams(), and granite.cpp. */
 static int absent_set(const struct arch *arch, json_t *root)
 {
@@ -475,7 +475,7 @@ static int absent_set(const struct arch *arch, json_t *root)
     return failures;
 }
 
-/* Makes the config.json that the keys stand for, and parses it. */
+/* Makes the config.json that corresponds to the keys, and parses it. */
 static enum gt_status config_get(const struct gguf *gguf, int fd, struct model_config *config,
                                  struct hf_config_rest *rest)
 {

@@ -1,4 +1,4 @@
-/* Models in GGUF files: what llama.cpp calls the tensors, and the reader.
+/* Models in GGUF files: llama.cpp's names of the tensors, and the reader.
  *
  * Source: llama.cpp's gguf-py/gguf/constants.py and src/models/.
  */
@@ -15,16 +15,17 @@
 /* A key of ours: the rope_scaling of a model with rope_freqs.weight, as the configuration writes
  * it. */
 #define GGUF_KEY_SCALING "gpt_train.rope_scaling"
-/* Of a model whose attention has a window: follows the architecture. */
+/* The window of a model's attention; follows the architecture. */
 #define GGUF_KEY_WINDOW ".attention.sliding_window"
 
-/* Of a model with other divisors in long contexts, follow the architecture; and its tensors. */
+/* Keys of a model with other divisors in long contexts, which follow the architecture, and its
+ * tensors. */
 #define GGUF_KEY_ORIGINAL ".rope.scaling.original_context_length"
 #define GGUF_KEY_ATTENTION ".rope.scaling.attn_factor"
 #define GGUF_LONG_DIVISORS "rope_factors_long.weight"
 #define GGUF_SHORT_DIVISORS "rope_factors_short.weight"
 
-/* How many of the last blocks are of multi-token prediction: follows the architecture. */
+/* The number of last blocks that are for multi-token prediction; follows the architecture. */
 #define GGUF_KEY_PREDICTING ".nextn_predict_layers"
 
 /* A key of ours: the generation_config.json of the model. */
@@ -49,10 +50,10 @@ struct gguf_form {
     float (*back)(float); /* undoes file.map */
 };
 
-/* Gives the form of a tensor of a model's file, or of its adapters. */
+/* Sets *out to the form of a tensor in a model's file, or of its adapters. */
 void gguf_form_get(const struct model_config *config, const struct parameter_shape *shape,
                    struct gguf_form *out);
-/* Returns what rope_freqs.weight divides the frequency of pair i by. */
+/* Returns the divisor of pair i's frequency in rope_freqs.weight. */
 float gguf_rope_divisor(const struct model_config *config, int32_t i);
 
 /* Opens a model's file: its shape, and a table of its tensors with Hugging Face's names and shapes,

@@ -1,12 +1,13 @@
-/* Reads the tokenizer of a GGUF file, by way of the tokenizer.json that its keys stand for.
+/* Reads the tokenizer of a GGUF file: makes the tokenizer.json that corresponds to its keys, and
+ * reads that.
  *
- * llama.cpp's "gpt2" tokenizers, byte-level BPE, with the splits that are known here, and its
- * "llama" ones, SentencePiece's BPE, whose files have scores of tokens in place of merges.  What
- * the keys do not say is what Hugging Face's tokenizers of that split have: Qwen2's normalizes to
- * form C, and Llama 3's prefers a token that is the whole piece to merges.  A "llama" one puts a
- * mark before each text, as Llama 2's does.  Merges follow from scores as in transformers'
- * generate_merges(): a token is made of any two tokens that give it, those of higher scores first.
- * Unused tokens at the end pad the model's table and are left out.
+ * Supported are llama.cpp's "gpt2" tokenizers, byte-level BPE with the splits that are known here,
+ * and its "llama" tokenizers, SentencePiece's BPE, whose files have scores of tokens instead of
+ * merges.  Properties without a key are those of Hugging Face's tokenizers with that split: Qwen2's
+ * normalizes to form C, and Llama 3's prefers a token that is the whole piece to merges.  A "llama"
+ * tokenizer puts a mark before each text, as Llama 2's does.  Merges follow from scores as in
+ * transformers' generate_merges(): every two tokens that form a token are a merge, higher scores
+ * first.  Unused tokens at the end pad the model's table and are left out.
  */
 #include "io/gguf_tokenizer.h"
 
@@ -27,7 +28,7 @@ const struct gguf_sampling gguf_sampling[GGUF_SAMPLING_KEYS] = {
     {"repetition_penalty", "general.sampling.penalty_repeat", GGUF_FLOAT32},
 };
 
-/* The arrays of the vocabulary. */
+/* Phi 3's special tokens that keep the white space after them. */
 static const char *const phi3_plain[] = {"<unk>", "<s>", "<|endoftext|>"};
 
 bool gguf_is_phi3(const char *name, size_t count)
@@ -59,7 +60,7 @@ bool gguf_has_phi3(const struct bpe *bpe)
 
 struct vocabulary {
     const struct gguf *gguf;
-    const struct gguf_key *tokens, *types, *merges; /* of "llama": scores instead of merges */
+    const struct gguf_key *tokens, *types, *merges; /* or scores, if "llama" */
     bool characters;
     size_t count; /* tokens without unused ones at the end */
 };
@@ -143,7 +144,7 @@ static json_t *merges_make(const struct vocabulary *vocabulary)
 
 /* ---- merges of scores ---- */
 
-/* Two tokens that make a third. */
+/* Two tokens that form a third. */
 struct pair {
     const char *text; /* of the third */
     size_t left_bytes, right_bytes;
@@ -176,7 +177,7 @@ static int pair_compare(const void *one, const void *other)
     return order[i];
 }
 
-/* Adds the pairs that make a token to out[], which may be NULL; returns their number. */
+/* Adds the pairs that form a token to out[], which may be NULL; returns their number. */
 static size_t pairs_of(const json_t *vocab, const struct pair *token, size_t bytes,
                        struct pair *out)
 {
@@ -255,7 +256,7 @@ static json_t *steps_make(enum bpe_split split)
                      byte_level(split == BPE_SPLIT_SMOLLM));
 }
 
-/* A template that begins a text with `bos`, or NULL. */
+/* Returns a template that begins a text with `bos`, or NULL. */
 static json_t *post_make(const char *bos, size_t bos_bytes, int64_t id)
 {
     if (bos == NULL)
@@ -271,11 +272,11 @@ static json_t *post_make(const char *bos, size_t bos_bytes, int64_t id)
                      "special_tokens", specials);
 }
 
-/* Gives the text of the token that begins a text, or NULL. */
+/* Returns the text of the token that begins a text, or NULL. */
 static const char *bos_find(const struct vocabulary *vocabulary, int64_t *id, size_t *count)
 {
     const struct gguf *gguf = vocabulary->gguf;
-    int64_t adds = vocabulary->characters; /* where the key is absent */
+    int64_t adds = vocabulary->characters; /* if the key is absent */
     const char *text = NULL;
     size_t at = vocabulary->tokens->at;
     (void)gguf_integer(gguf, "tokenizer.ggml.add_bos_token", &adds);
@@ -321,7 +322,7 @@ static enum gt_status root_import(const void *owner, const struct gguf *gguf, js
     return status;
 }
 
-/* Returns the list of the tokens that end a text, if there are others than eos_token_id. */
+/* Returns the list of the tokens that end a text, if there are more than eos_token_id. */
 static json_t *ends_make(const struct gguf *gguf)
 {
     static const char *const keys[] = {"tokenizer.ggml.eos_token_id", GGUF_KEY_EOT, GGUF_KEY_EOM};
@@ -334,7 +335,7 @@ static json_t *ends_make(const struct gguf *gguf)
     return json_whole(list, failures);
 }
 
-/* Makes the steps of Llama 2's tokenizer.json, where `before` says that texts begin with a mark. */
+/* Makes the steps of Llama 2's tokenizer.json.  With `before`, texts begin with a mark. */
 static json_t *marks_make(bool before)
 {
     json_t *spaces = json_pack("{s:s, s:{s:s}, s:s}", "type", "Replace", "pattern", "String", " ",
@@ -383,7 +384,7 @@ static enum gt_status tokenizer_make(const void *owner, const struct gguf *gguf,
                        out);
 }
 
-/* Makes a generation_config.json of the keys of other programs' files. */
+/* Makes a generation_config.json from the keys of other programs' files. */
 static json_t *generation_make(const struct gguf *gguf)
 {
     json_t *root = json_object();
@@ -419,7 +420,7 @@ static enum gt_status template_read(const struct gguf *gguf, struct tokenizer *t
     return status;
 }
 
-/* Gives the tokenizer what belongs to its model: the chat template, and how text is generated. */
+/* Gives the tokenizer its model's chat template and sampling settings. */
 static enum gt_status model_texts_read(const struct gguf *gguf, struct tokenizer *tokenizer)
 {
     const char *text;

@@ -46,7 +46,7 @@ enum gt_status hf_cache_find(const char *name, char out[static FILE_PATH_MAX])
         name, hub, name, name);
 }
 
-/* Returns the length of a name without the ending that says that the weights are quantised. */
+/* Returns the length of a name without an ending for quantised weights. */
 static size_t unquantised_length(const char *name)
 {
     static const char *const endings[] = {

@@ -14,8 +14,8 @@ bool hf_cache_is_name(const char *name);
  * the command that downloads it; GT_USAGE when a path is too long. */
 enum gt_status hf_cache_find(const char *name, char out[static FILE_PATH_MAX]);
 /* Finds the model that a name such as init_from's means: one of those, OWNER/NAME in the cache, or
- * else a path. Errors: those of hf_cache_find() and hf_hub_find(); GT_DATA for a name that is not
- * there and near to those of known models, which the line has. */
+ * else a path.  Errors: those of hf_cache_find() and hf_hub_find(); GT_DATA for a name that is not
+ * found but similar to those of known models, which the message names. */
 enum gt_status hf_cache_model_find(const char *name, char out[static FILE_PATH_MAX]);
 
 #endif

@@ -1,14 +1,14 @@
 /* config.json: reads and writes a model's shape in the terms of transformers' classes.
  *
- * The tables shape.def and archs.def say which fields a class has.  Here is what they cannot say:
- * contexts, dropout, rope's objects, windows, biases, constants.  Each field is checked for type
- * and range, and then for a value that this program supports: a field that would change the
- * mathematics is refused by name and value, never ignored.  A value that is absent or null leaves
- * the default, as in transformers.  Fields that only concern generation or training elsewhere
- * (initializer_range, summary_*, use_cache) are ignored; those that are set and not known here are
- * named in one warning.  The trainer calls model_config_check() on every configuration, which
- * checks the shapes again.  A model that no class holds has the type "gpt_train"; what Llama's
- * fields do not say of it is in the object "gpt_train".
+ * The tables shape.def and archs.def say which fields a class has.  This file handles what the
+ * tables cannot express: contexts, dropout, rope's objects, windows, biases, constants.  Each field
+ * is checked for type and range, and then for a value that this program supports: a field that
+ * would change the mathematics is refused by name and value, never ignored.  A value that is absent
+ * or null leaves the default, as in transformers.  Fields that only concern generation or training
+ * elsewhere (initializer_range, summary_*, use_cache) are ignored; one warning names those that are
+ * set but unknown.  The trainer calls model_config_check() on every configuration, which checks the
+ * shapes again.  A model that no class can express has the type "gpt_train"; the object "gpt_train"
+ * has the properties that Llama's fields cannot express.
  */
 #include "io/hf_config.h"
 
@@ -26,7 +26,7 @@
 #define WINDOW_LAYERS_DEFAULT 28 /* max_window_layers */
 #define WINDOW_PATTERN_DEFAULT 6 /* sliding_window_pattern */
 #define GEMMA3_POSITIONS 131072  /* max_position_embeddings */
-#define PART_TYPE "gemma3"       /* a model whose text_config is one of ours; so is that of */
+#define PART_TYPE "gemma3"       /* a model whose text_config is supported, like the next one */
 #define PART_TYPE_QWEN "qwen3_5"
 /* Far beyond any model, and small enough that a product of two fits 64 bits. */
 #define HF_SIZE_MAX 16777216
@@ -70,7 +70,7 @@ static enum gt_status refuse_text(const char *source, const char *name, const ch
                 value, supported);
 }
 
-/* Refuses a word that is none of a list, whose items are behind ", ". */
+/* Refuses a word that is not in `list`, whose items each follow ", ". */
 static enum gt_status refuse_word(const char *source, const char *name, const char *value,
                                   const char *list, const char *more)
 {
@@ -115,7 +115,7 @@ enum gt_status hf_real_field(const json_t *root, const char *source, const char 
     return GT_OK;
 }
 
-/* Reads the id of a token.  The field may be one id or a list, whose first id is taken.  *out is -1
+/* Reads the id of a token.  The field may be an id or a list, whose first id is used.  *out is -1
  * if it is absent. */
 static enum gt_status token_field(const json_t *root, const char *source, const char *name,
                                   int32_t *out)
@@ -201,7 +201,7 @@ static const char *const orders[ARCH_FAMILIES][24] = {
 static const char *const private_order[] = {"dropout",  "norm", "position",   "mlp",  "qk_norm",
                                             "qkv_bias", "bias", "embed_norm", "gelu", NULL};
 
-/* Returns the members of `root`, which it releases, in an order. */
+/* Returns the members of `root` sorted by `order`, and releases `root`. */
 static json_t *ordered(json_t *root, const char *const *order)
 {
     json_t *out = json_object();
@@ -214,8 +214,8 @@ static json_t *ordered(json_t *root, const char *const *order)
     return json_whole(out, failures);
 }
 
-/* Returns true if the fields of Llama's family cannot say every value of a property, so that ours
- * must. */
+/* Returns true if the fields of Llama's family cannot express every value of a property, so that
+ * our object must. */
 static bool is_private_property(enum shape_property property)
 {
     const struct shape_row *row = shape_row_get(property);
@@ -225,7 +225,7 @@ static bool is_private_property(enum shape_property property)
     return !said;
 }
 
-/* Returns the word that a field has for a choice, or for another that it has a word for. */
+/* Returns a field's word for a choice, or, if it has none, for another choice. */
 static json_t *field_word(const struct shape_row *row, int choice)
 {
     int i = choice;
@@ -250,7 +250,7 @@ static int fields_add(json_t *root, const struct shape *shape, const struct arch
     return failures;
 }
 
-/* Adds the object of what the fields do not say. */
+/* Adds the object with the properties that the fields cannot express. */
 static int private_add(json_t *root, const struct model_config *config, const struct arch *arch)
 {
     json_t *object = arch->family == FAMILY_GPT2
@@ -321,7 +321,7 @@ static enum gt_status field_parse(const json_t *root, const char *source, const 
     return GT_OK;
 }
 
-/* Gives the shape that the fields of a class say. */
+/* Reads the shape from the fields of a class. */
 static enum gt_status fields_parse(const json_t *root, const char *source, const struct arch *arch,
                                    struct shape *out)
 {
@@ -347,7 +347,7 @@ static enum gt_status word_parse(const json_t *object, const char *source,
     return refuse_text(source, row->name, word, "this release does not know it");
 }
 
-/* Reads what Llama's fields do not say of a model of ours. */
+/* Reads the properties of a model of ours that Llama's fields cannot express. */
 static enum gt_status private_parse(const json_t *object, const char *source, struct shape *shape)
 {
     for (int p = 0; p < SHAPE_PROPERTIES; p++) {
@@ -442,7 +442,8 @@ static json_t *divisors_make(const struct rope_config *rope, int which)
     return json_whole(list, failures);
 }
 
-/* Phi3Config wants the context beside the object, and in older releases no other field in it. */
+/* Phi3Config requires the original context outside the object, and older releases allow no other
+ * field inside it. */
 static json_t *longrope_make(const struct model_config *config, const struct arch *arch)
 {
     const struct rope_config *rope = &config->rope;
@@ -495,7 +496,7 @@ static json_t *scaling_make(const struct model_config *config, const struct arch
                      rope->original_context);
 }
 
-/* The kinds of attention of all layers, in the words of transformers. */
+/* Returns the kinds of attention of all layers, in transformers' words. */
 static json_t *layer_types_make(const struct model_config *config)
 {
     json_t *list = json_array();
@@ -508,7 +509,7 @@ static json_t *layer_types_make(const struct model_config *config)
     return json_whole(list, failures);
 }
 
-/* The fields of a window, if there is one. */
+/* Adds the fields of a window, if there is one. */
 static int window_add(json_t *root, const struct model_config *config, const struct arch *arch)
 {
     if (config->sliding_window == 0 || arch->window == WINDOW_NEVER)
@@ -526,8 +527,8 @@ static int window_add(json_t *root, const struct model_config *config, const str
     return failures;
 }
 
-/* What Qwen3_5TextConfig has besides the fields of the table.  All of rope is in one object, with
- * the members of rope_scaling, which would replace it. */
+/* Adds the fields of Qwen3_5TextConfig that are not in the table.  One object has all of rope, with
+ * the members of rope_scaling, because a separate rope_scaling would replace it. */
 static int delta_add(json_t *root, const struct model_config *config)
 {
     json_t *rope =
@@ -549,7 +550,7 @@ static int llama_add(json_t *root, const struct model_config *config, const stru
 {
     int failures = json_object_update_new(
         root, json_pack("{s:i, s:o, s:f}", "max_position_embeddings",
-                        /* which a dynamic scaling begins at */
+                        /* a dynamic scaling begins at the original context */
                         config->rope.scaling == ROPE_SCALING_DYNAMIC ? config->rope.original_context
                                                                      : model_positions(config),
                         "rope_scaling", scaling_make(config, arch), "attention_dropout", 0.0));
@@ -606,7 +607,7 @@ static enum gt_status foreign_check(const json_t *root, const char *source, cons
     return GT_OK;
 }
 
-/* Reads which share of a head turns, which is 1 in most classes. */
+/* Reads the share of a head that rotates, which is 1 in most classes. */
 static enum gt_status share_parse(const json_t *object, const char *source, const struct arch *arch,
                                   double *out)
 {
@@ -621,7 +622,7 @@ static enum gt_status share_parse(const json_t *object, const char *source, cons
                 share);
 }
 
-/* Refuses a list of layers with rotary positions that is not the class's, in which one of so many
+/* Refuses a list of layers with rotary positions other than the class's, in which every n-th layer
  * has none. */
 static enum gt_status rope_layers_check(const json_t *root, const char *source,
                                         const struct shape *shape)
@@ -643,7 +644,7 @@ static enum gt_status rope_layers_check(const json_t *root, const char *source,
     return flag_expect(root, source, "use_sliding_window", false);
 }
 
-/* Refuses other kinds of attention than the class has. */
+/* Refuses kinds of attention that the class does not have. */
 static enum gt_status layers_check(const json_t *root, const char *source, const struct arch *arch)
 {
     const json_t *types = json_object_get(root, "layer_types"), *value;
@@ -666,8 +667,8 @@ static bool layer_has_window(const json_t *types, int32_t layer)
     return type != NULL && strcmp(type, "sliding_attention") == 0;
 }
 
-/* Returns the first layer, from 0 on, that layer_types says has a window or has none; n_layer if
- * there is none. */
+/* Returns the first layer, from 0 on, that has a window by layer_types, or has none if `window` is
+ * false; n_layer if there is no such layer. */
 static int32_t layer_first(const json_t *types, const struct model_config *config, bool window)
 {
     int32_t layer = 0;
@@ -723,8 +724,9 @@ static enum gt_status layer_types_parse(const json_t *root, const char *source,
         source);
 }
 
-/* Sets the window and which layers have it.  layer_types names these layers; without it, in the
- * classes that must be told to use it, they are all from number max_window_layers on. */
+/* Sets the window and the layers that have it. layer_types lists these layers.  Without it, in
+ * classes whose use_sliding_window must be set, they are all layers from number max_window_layers
+ * on. */
 static enum gt_status window_parse(const json_t *root, const char *source, const struct arch *arch,
                                    struct model_config *config)
 {
@@ -754,8 +756,8 @@ static enum gt_status window_parse(const json_t *root, const char *source, const
     return GT_OK;
 }
 
-/* Reads what Qwen3_5TextConfig has besides the fields of the table: which layers have attention,
- * and a width of its own for keys. */
+/* Reads the fields of Qwen3_5TextConfig that are not in the table: which layers have attention, and
+ * the width of keys. */
 static enum gt_status delta_parse(const json_t *root, const char *source, const struct arch *arch,
                                   struct model_config *config)
 {
@@ -790,7 +792,7 @@ static enum gt_status delta_parse(const json_t *root, const char *source, const 
     return GT_OK;
 }
 
-/* Reads longrope's divisors, of which there is one for each pair. */
+/* Reads longrope's divisors, one for each pair. */
 static enum gt_status divisors_parse(const json_t *object, const char *source, const char *name,
                                      struct rope_config *rope, int which)
 {
@@ -817,7 +819,7 @@ static enum gt_status longrope_parse(const json_t *object, const char *source, i
     return hf_real_field(object, source, "attention_factor", 1e-9, 1e9, &rope->attention_factor);
 }
 
-/* mscale and mscale_all_dim stand for an attention factor, as in modeling_rope_utils.py. */
+/* mscale and mscale_all_dim determine an attention factor, as in modeling_rope_utils.py. */
 static enum gt_status yarn_parse(const json_t *object, const char *source, int32_t positions,
                                  struct rope_config *rope)
 {
@@ -858,7 +860,8 @@ static enum gt_status scaling_kind(const json_t *object, const char *source,
                        "default, linear, dynamic, llama3, yarn and longrope are");
 }
 
-/* Reads the object of a scaling.  Its original context may stand beside it, which comes first. */
+/* Reads the object of a scaling.  An original context outside the object takes precedence over one
+ * inside. */
 static enum gt_status scaling_parse(const json_t *root, const json_t *object, const char *source,
                                     const struct arch *arch, struct model_config *config)
 {
@@ -891,7 +894,7 @@ static enum gt_status scaling_parse(const json_t *root, const json_t *object, co
                 source, text);
 }
 
-/* Reads what transformers 5 says of the layers with a window, in an object of their own. */
+/* Reads the object in which transformers 5 describes the layers with a window. */
 static enum gt_status local_parse(const json_t *object, const char *source, double *theta)
 {
     const char *type = "default";
@@ -943,8 +946,8 @@ static enum gt_status llama_sizes_check(const json_t *root, const char *source,
         source, config->n_head, config->n_embd);
 }
 
-/* Llama's attention_bias is of all four projections, mlp_bias of the MLP's; here they come
- * together. Other classes have at most the first field, and it must be false. */
+/* Llama's attention_bias covers all four projections, mlp_bias those of the MLP; here both must be
+ * equal.  Other classes have at most the first field, and it must be false. */
 static enum gt_status biases_parse(const json_t *root, const char *source, const struct arch *arch,
                                    bool *bias)
 {
@@ -990,7 +993,7 @@ static enum gt_status llama_parse(const json_t *root, const char *source, const 
 
 /* ---- fields that are not known ---- */
 
-/* Fields of every class that change nothing here.  Source: transformers, configuration_utils.py. */
+/* Fields of every class that have no effect here.  Source: transformers, configuration_utils.py. */
 static const char *const harmless[] = {"model_type",
                                        "architectures",
                                        "transformers_version",
@@ -1094,7 +1097,7 @@ static bool is_known(const struct arch *arch, bool is_ours, const char *name)
            is_listed(orders[arch->family], name);
 }
 
-/* Names the fields that are set and not known, or with `is_ours` the members of our object. */
+/* Logs the fields that are set but unknown, or with `is_ours` such members of our object. */
 static void unknown_report(const json_t *root, const char *source, const struct arch *arch,
                            bool is_ours)
 {
@@ -1150,8 +1153,8 @@ enum gt_status hf_config_make(const struct model_config *config, int32_t bos_tok
                         : FAIL(GT_NO_MEMORY, "out of memory: config.json could not be made");
 }
 
-/* Returns how many parameters a model of this width and depth has, roughly, or 7e9 if the fields do
- * not say. */
+/* Returns roughly the number of parameters of a model of this width and depth, or 7e9 if the fields
+ * are missing. */
 static double parameters_like(const json_t *root)
 {
     const json_t *text = json_object_get(root, "text_config"),
@@ -1212,14 +1215,14 @@ static enum gt_status config_parse(const json_t *root, const char *source, struc
         TRY(llama_parse(root, source, arch, &config));
     config.padded_vocab_size = config.vocab_size;
     unknown_report(root, source, arch, false);
-    if (has(root, GPT_TRAIN_OBJECT)) /* which a later release may have written */
+    if (has(root, GPT_TRAIN_OBJECT)) /* a later release may have written it */
         unknown_report(json_object_get(root, GPT_TRAIN_OBJECT), source, arch, true);
     *out = config;
     *out_rest = rest;
     return GT_OK;
 }
 
-/* Parses the text part of a model that also sees: its fields are in text_config, except for the
+/* Parses the text part of a model with vision: its fields are in text_config, except for the
  * tokens. */
 static enum gt_status part_parse(const json_t *root, const char *source, struct model_config *out,
                                  struct hf_config_rest *out_rest)

@@ -1,5 +1,5 @@
 /* config.json: a model's shape in Hugging Face's terms, in both directions: the classes of
- * base/archs.def, and models of this program that no class of transformers holds.
+ * base/archs.def, and models of this program that no class of transformers can express.
  *
  * Source: transformers, configuration_gpt2.py, configuration_llama.py and its like for the fields
  * and their defaults, modeling_*.py for their meaning; activations.py: "gelu_new" and
@@ -15,7 +15,8 @@
 /* Makes the config.json of `config`; release it with json_decref().  Equal arguments give equal
  * text.  A token id below 0 is unknown and is written as null, since GPT2Config's default of 50256
  * may be outside the vocabulary.  Fields unknown to transformers are in "gpt_train": {"bias": ...}.
- * A model that no class of transformers holds has the type "gpt_train".  Errors: GT_NO_MEMORY. */
+ * A model that no class of transformers can express has the type "gpt_train".  Errors:
+ * GT_NO_MEMORY. */
 enum gt_status hf_config_make(const struct model_config *config, int32_t bos_token,
                               int32_t eos_token, json_t **out);
 
@@ -23,7 +24,8 @@ enum gt_status hf_config_make(const struct model_config *config, int32_t bos_tok
 struct hf_config_rest {
     bool tied;                    /* tie_word_embeddings */
     int32_t bos_token, eos_token; /* -1 if absent or null */
-    bool is_part; /* the model is the text part of one that sees; names of its tensors say so */
+    bool is_part; /* the model is the text part of one with vision; its tensors' names have a prefix
+                     for that */
 };
 
 /* The inverse; `source` is the file's name for error lines.  Absent fields have the class's
@@ -33,13 +35,13 @@ struct hf_config_rest {
 enum gt_status hf_config_parse(const json_t *root, const char *source, struct model_config *out,
                                struct hf_config_rest *out_rest);
 
-/* Returns NULL if a class of transformers holds the model, else what none has: "norm='layernorm' in
- * llama's blocks", in `text`. */
+/* Returns NULL if a class of transformers can express the model.  Otherwise writes the property
+ * that no class has to `text`, such as "norm='layernorm' in llama's blocks", and returns it. */
 #define HF_LACKS_MAX (SHAPE_TEXT_MAX + 32)
 const char *hf_config_lacks(const struct model_config *config, char text[static HF_LACKS_MAX]);
 
-/* Returns a property as keys and our own objects have it, owned by the caller; NULL without memory.
- */
+/* Returns a property in the form of the configuration's keys and of our own objects, owned by the
+ * caller; NULL without memory. */
 json_t *hf_property_json(const struct shape *shape, enum shape_property property);
 /* Reads a required size, at least 1 and below 2^24.  Errors: GT_DATA. */
 enum gt_status hf_size_field(const json_t *root, const char *source, const char *name,

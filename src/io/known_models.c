@@ -1,8 +1,8 @@
-/* The table of known models (known_models.def): finds one by its name, and names like a mistyped
- * one.
+/* The table of known models (known_models.def): finds a model by its name, and names similar to a
+ * mistyped one.
  *
- * Names are compared as they are, since the Hub's folders in the cache have that spelling too; a
- * name that differs only in case is near.
+ * Names are compared with their case, since the Hub's folders in the cache have that spelling too.
+ * A name that differs only in case is similar.
  */
 #include "io/known_models.h"
 
@@ -96,7 +96,7 @@ static const char *name_alone(const char *name)
 }
 
 /* Returns the number of edits between the names, without their owners; INT32_MAX if they are not
- * near. */
+ * similar. */
 static int32_t distance_to(const char *name, const char *known)
 {
     struct config_nearest nearest = {.name = name_alone(name), .length = strlen(name_alone(name))};

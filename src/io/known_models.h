@@ -14,7 +14,7 @@ struct known_model {
 /* Finds a model of the table by its name.  Reads no file. */
 bool known_model_find(const char *name, struct known_model *out);
 /* Writes up to three names that a mistyped one, with or without its owner, most likely meant,
- * separated by commas; "" if none is near.  Returns `text`. */
+ * separated by commas; "" if none is similar.  Returns `text`. */
 #define KNOWN_MODELS_TEXT_MAX 128
 char *known_models_near(char text[static KNOWN_MODELS_TEXT_MAX], const char *name);
 /* Returns the name of the chat model of the table that has the number of parameters nearest to

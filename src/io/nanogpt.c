@@ -186,9 +186,9 @@ static enum gt_status number_get(const struct source *source, const json_t *dict
     return GT_OK;
 }
 
-/* Names the fields of model_args that are not read here: those of a fork, which may compute
- * something else.  The run's `config` has dozens of fields of its own in every fork; what shapes
- * the model is in model_args too. */
+/* Logs the fields of model_args that are not read here: they belong to a fork, which may compute
+ * something else.  `config` is not checked, because it has dozens of other fields in every fork,
+ * and model_args also has all that shape the model. */
 static void args_ignored_report(const struct source *source, json_t *args)
 {
     static const char *const known[] = {"n_layer",    "n_head", "n_embd", "block_size",
@@ -418,8 +418,8 @@ static enum gt_status moments_zero(struct checkpoint *checkpoint,
     return zeros_add(checkpoint->optimizer, "v." HF_PREFIX, tensor);
 }
 
-/* Adds what the optimizer of a resumed run has from its state, whatever "config" says: nanoGPT's
- * load_state_dict() sets its groups. */
+/* Adds the settings in the optimizer's state, which replace those of "config": nanoGPT's
+ * load_state_dict() sets the optimizer's groups. */
 static enum gt_status group_keys_add(const struct source *source, const json_t *group, json_t *keys)
 {
     const json_t *betas = json_object_get(group, "betas");
@@ -485,8 +485,8 @@ static void progress_set(struct checkpoint_record *record)
     record->state.samples_seen = counted ? iter * batch * steps : 0;
 }
 
-/* Reads how far the run came.  A loss that is not finite is None here, and one that is absent was
- * never measured. */
+/* Reads the run's progress.  A loss that is not finite is None here; an absent loss was never
+ * measured. */
 static enum gt_status progress_read(const struct source *source, struct checkpoint_record *record)
 {
     const json_t *root = source->pickle.root, *best = json_object_get(root, "best_val_loss");
@@ -515,8 +515,8 @@ static enum gt_status everything_read(const struct source *source, bool with_opt
     TRY(configuration_read(source, json_object_get(source->pickle.root, "config"), record->root));
     progress_set(record);
     TRY(model_read(source, checkpoint));
-    const bool has_head = safetensors_find(checkpoint->model, "lm_head.weight",
-                                           &head); /* which the caller compares */
+    const bool has_head =
+        safetensors_find(checkpoint->model, "lm_head.weight", &head); /* the caller compares it */
     checkpoint->rest = (struct hf_config_rest){.tied = !has_head, .bos_token = -1, .eos_token = -1};
     return with_optimizer ? optimizer_read(source, checkpoint) : GT_OK;
 }

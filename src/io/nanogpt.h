@@ -17,8 +17,8 @@
 
 #define NANOGPT_CHECKPOINT_NAME "ckpt.pt"
 
-/* Ends an error line: the program with which PyTorch, which does run what a pickle asks for,
- * reduces a checkpoint to what is read here.  Arrays become float32 and contiguous, other objects
+/* Ends an error line: a program for PyTorch, which does run what a pickle asks for, that reduces a
+ * checkpoint to the parts that are read here.  Arrays become float32 and contiguous, other objects
  * numbers, lists, dicts and texts. */
 #define NANOGPT_SAVE_AGAIN                                                                                            \
     "; if you trust the file, let PyTorch save its plain content again: python3 -c 'import sys,torch;"                \

@@ -46,15 +46,14 @@ static bool is_text(const json_t *value, const char *text)
     return json_is_string(value) && strcmp(json_string_value(value), text) == 0;
 }
 
-/* Returns true for a value that says that a field is not used. */
+/* Returns true for a value that turns a field off. */
 static bool is_off(const json_t *value)
 {
     return !json_is_true(value) && !json_is_number(value) &&
            json_array_size(value) + json_object_size(value) + json_string_length(value) == 0;
 }
 
-/* Refuses a field that is not known here and is set: to anything but null, false, or an empty text,
- * list or object. */
+/* Refuses an unknown field whose value is not null, false, or an empty text, list or object. */
 static enum gt_status fields_check(const json_t *root, const char *source)
 {
     /* This file reads some of them; the others do not change what a trained adapter computes. */
@@ -101,7 +100,7 @@ static enum gt_status fields_check(const json_t *root, const char *source)
     return GT_OK;
 }
 
-/* Refuses ways to begin that change the weights of the base too. */
+/* Refuses initialisations that also change the weights of the base. */
 static enum gt_status init_check(const json_t *root, const char *source)
 {
     static const char *const kept[] = {"gaussian", "eva", "orthogonal"};
@@ -118,7 +117,7 @@ static enum gt_status init_check(const json_t *root, const char *source)
         source, init);
 }
 
-/* Refuses ranks or alphas of single layers, unless they are those of all. */
+/* Refuses a rank or an alpha of single layers that differs from that of all layers. */
 static enum gt_status pattern_check(const json_t *root, const char *source, const char *name,
                                     double all)
 {

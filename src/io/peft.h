@@ -1,4 +1,5 @@
-/* PEFT's files of an adapter: adapter_config.json beside adapter_model.safetensors.
+/* PEFT's files of an adapter: adapter_config.json, with adapter_model.safetensors in the same
+ * folder.
  *
  * Source: peft, tuners/lora/config.py (LoraConfig), utils/save_and_load.py.
  */
@@ -15,8 +16,9 @@
  * `base` names.  Release it with json_decref().  Errors: GT_NO_MEMORY. */
 enum gt_status peft_config_make(const struct model_config *config, const char *base, json_t **out);
 /* Reads such a file's content except the targets.  *base, which is not empty, is borrowed from
- * `root`.  With use_rslora, out->alpha is what gives the same scale.  Errors: GT_DATA;
- * GT_UNSUPPORTED, naming a field that changes the model in a way that is not supported here. */
+ * `root`.  With use_rslora, out->alpha is set to the value that gives the same scale.  Errors:
+ * GT_DATA; GT_UNSUPPORTED, naming a field that changes the model in a way that is not supported
+ * here. */
 enum gt_status peft_config_parse(const json_t *root, const char *source, struct lora_config *out,
                                  const char **base);
 /* Finds the layers of the model `config` that target_modules, exclude_modules and

@@ -1,6 +1,7 @@
 /* Reads and writes --lora_targets.
  *
- * Apart from peft.c, so that the planner, which needs the names alone, builds without jansson.
+ * It is separate from peft.c, so that the planner, which needs only the names, builds without
+ * jansson.
  */
 #include "io/peft_targets.h"
 

@@ -67,7 +67,7 @@ bool safetensors_name_valid(const char *name)
 static enum gt_status place_check(const struct safetensors *table,
                                   struct safetensors_tensor *tensor)
 {
-    /* The caller gives the size of an array without an enum dtype, which is never read. */
+    /* The caller sets the size of an array without an enum dtype, which is never read. */
     const size_t element_bytes = tensor->dtype < DTYPE_COUNT ? dtype_size_bytes(tensor->dtype) : 0;
     const struct safetensors_file *file =
         tensor->file != SAFETENSORS_ZEROS ? &table->files[tensor->file] : NULL;

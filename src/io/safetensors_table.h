@@ -16,14 +16,14 @@
 
 #define SAFETENSORS_ZEROS (-1)
 
-/* An order of elements.  From element `first` on, of each rows * columns units of `unit` elements,
- * number row * columns + column is number column * rows + row in the other order.  A unit of 0:
- * they are the same.  The way back has rows and columns exchanged. */
+/* A permutation of elements.  From element `first` on, each group of rows * columns units of `unit`
+ * elements is transposed: unit row * columns + column becomes unit column * rows + row.  A `unit`
+ * of 0 means that nothing changes.  The inverse has rows and columns exchanged. */
 struct tensor_order {
     size_t first, unit, rows, columns;
 };
 
-/* The order to that of a file, and what becomes of each value, which is a float32; NULL: nothing.
+/* The permutation to a file's order, and the function that maps each value, a float32; NULL: none.
  */
 struct tensor_form {
     struct tensor_order order;
@@ -39,7 +39,7 @@ struct safetensors_tensor {
     /* The rest concerns arrays in files. */
     int32_t file;              /* in the table's files, or SAFETENSORS_ZEROS: zeros, in no file */
     bool transposed;           /* rank 2 only: the file stores [dims[1], dims[0]] */
-    struct tensor_order order; /* to that of the file */
+    struct tensor_order order; /* to the file's order */
     const struct ggml_block
         *block; /* the file has blocks of ggml's, which become DTYPE_F32, the dtype; or NULL */
     float (*map)(float);   /* of each value that is read as DTYPE_F32, or NULL */
@@ -85,7 +85,8 @@ enum gt_status safetensors_join(struct safetensors *table, struct safetensors *o
 /* Returns the path of the file that has a tensor, for messages; the table's for zeros. */
 const char *safetensors_path(const struct safetensors *table, size_t index);
 
-/* Returns the place of element `index` in the other order, and of how many elements from it on. */
+/* Returns the place of element `index` in the other order.  Sets *out_run to the number of elements
+ * from it on that stay together. */
 size_t tensor_order_place(const struct tensor_order *order, size_t index, size_t *out_run);
 
 /* Finds a tensor by name.  Returns false when there is none. */
@@ -93,9 +94,9 @@ bool safetensors_find(const struct safetensors *table, const char *name, size_t 
 
 /* out[count] = elements first ... first+count-1 of a tensor as `dtype`: the tensor's own, or
  * DTYPE_F32 (exact) if that is F16 or BF16.  `crc32c`, unless NULL, is continued over the bytes as
- * they are stored; where blocks are decoded or the order is another one, over those of `out`. first
- * + count may not exceed the tensor's elements.  Errors: GT_IO; GT_DATA when the file became
- * shorter; GT_UNSUPPORTED for other dtypes. */
+ * they are stored; where blocks are decoded or the order differs, over those of `out`. first +
+ * count may not exceed the tensor's elements.  Errors: GT_IO; GT_DATA when the file became shorter;
+ * GT_UNSUPPORTED for other dtypes. */
 enum gt_status safetensors_read(const struct safetensors *table, size_t index, size_t first,
                                 size_t count, void *out, enum dtype dtype, uint32_t *crc32c);
 

@@ -62,7 +62,7 @@ static enum gt_status end64_read(struct zip *zip, uint64_t end_offset)
     return GT_OK;
 }
 
-/* Reads the end record, which ends the file: torch.save() writes no comment behind it. */
+/* Reads the end record, which ends the file: torch.save() writes no comment after it. */
 static enum gt_status end_read(struct zip *zip)
 {
     unsigned char end[END_BYTES];

@@ -121,7 +121,7 @@ static int byte_named(const char *text, size_t count)
     return high != NULL && low != NULL ? (int)(16 * (high - digits) + (low - digits)) : -1;
 }
 
-/* Adds what a token of a vocabulary of characters decodes to. */
+/* Stores the text that a token of a vocabulary of characters decodes to. */
 static void token_show(struct bpe *bpe, int32_t id)
 {
     struct bpe_token *token = &bpe->tokens[id];
@@ -418,8 +418,8 @@ static uint32_t hash_all(const struct bpe *bpe)
     return json != NULL ? file_crc32c(crc, json, strlen(json)) : crc;
 }
 
-/* Finds out whether a piece may end where a word does: no merge may make a token that reaches over
- * it. */
+/* Sets bpe->whole to false if pieces may end where words do: no merge makes a token that extends
+ * over the end of a word. */
 static void find_whole(struct bpe *bpe)
 {
     bpe->whole = bpe->pipeline.ignore_merges;

@@ -1,10 +1,11 @@
 /* Byte-level byte-pair encoding: vocabulary, merges, and the encoding of one piece of text.
  *
  * A token is a string of bytes, and most single bytes are tokens.  A piece (bpe_split.h) starts as
- * its bytes; one without a token is left out, or becomes the unknown token if the vocabulary has
- * one, as in Hugging Face's tokenizers.  Of all adjacent pairs that have a merge, the one with the
- * lowest rank becomes one token (the leftmost among equals), until no pair has a merge (Sennrich et
- * al. 2016, arXiv:1508.07909; GPT-2's encoder.py).  There are two conventions for ranks:
+ * its bytes.  A byte without a token is left out, or becomes the unknown token if the vocabulary
+ * has one, as in Hugging Face's tokenizers.  Of all adjacent pairs that have a merge, the one with
+ * the lowest rank becomes one token (the leftmost among equals), until no pair has a merge
+ * (Sennrich et al. 2016, arXiv:1508.07909; GPT-2's encoder.py).  There are two conventions for
+ * ranks:
  *
  *   BPE_RANK_MERGE   the index of the pair in a list of merges (vocab.bpe, merges.txt,
  *                    tokenizer.json)
@@ -12,13 +13,12 @@
  *                    (tiktoken's files)
  *
  * A vocabulary of characters (SentencePiece's, as tokenizer.json writes it) differs: tokens are
- * text, with marks for spaces (bpe_marks.h), and a piece starts as its characters.  One without a
- * token becomes the tokens of its bytes, whose texts are <0x00> to <0xFF>.  Merges may make added
- * tokens.
+ * text, with marks for spaces (bpe_marks.h), and a piece starts as its characters.  A character
+ * without a token becomes the tokens of its bytes, whose texts are <0x00> to <0xFF>. Merges may
+ * produce added tokens.
  *
- * For GPT-2's own vocabulary both give the same ids.  Plain text never encodes to special tokens:
- * see tokenizer.h.  What happens to a text before it is in pieces is the pipeline
- * (tokenizer_bpe.h).
+ * For GPT-2's own vocabulary both conventions give the same ids.  Plain text never encodes to
+ * special tokens: see tokenizer.h.  The pipeline (tokenizer_bpe.h) turns a text into pieces.
  */
 #ifndef GPT_TRAIN_DATA_BPE_H
 #define GPT_TRAIN_DATA_BPE_H
@@ -49,9 +49,9 @@ struct bpe_pipeline {
     int32_t unknown;    /* the token of a byte that has none, or -1: it is left out */
     bool fuse_unknown;  /* a run of such bytes becomes one token */
     bool characters;    /* a vocabulary of characters, not of bytes */
-    struct bpe_marks normalizer,
-        pretokenizer; /* of added tokens' normalized text and the texts between them; of these */
-    bool each;        /* a piece ends before every mark */
+    struct bpe_marks normalizer, pretokenizer; /* for normalized added tokens and the texts between
+                                                  them; for these texts only */
+    bool each;                                 /* a piece ends before every mark */
     bool strips;      /* decoding leaves out the space that a text begins with */
     const char *json; /* tokenizer.json without the vocabulary, which export writes; NULL: GPT-2's
                          pipeline */
@@ -73,9 +73,10 @@ struct bpe {
     /* The rest is for bpe.c. */
     struct bpe_token *tokens;
     char *text;
-    char *shown; /* of characters: what the tokens decode to, at the offsets of their texts */
+    char *shown; /* of characters: the texts that tokens decode to, at the offsets of their own
+                    texts */
     size_t text_count, text_capacity;
-    bool whole; /* of characters: tokens reach over the beginnings of words, so that a text is one
+    bool whole; /* of characters: tokens extend over the beginnings of words, so that a text is one
                    piece */
     size_t merge_capacity;
     int32_t byte_ids[256];
@@ -124,18 +125,18 @@ bool bpe_add_written_merge(struct bpe *bpe, const char *left, size_t left_count,
 enum gt_status bpe_add_special(struct bpe *bpe, size_t id, const char *text);
 /* Adds BPE_EOT_TEXT as the last token, `id`; the vocabulary ends there.  Errors: GT_NO_MEMORY. */
 enum gt_status bpe_add_eot(struct bpe *bpe, size_t id);
-/* Makes a special token one that text always becomes, like tokenizer.json's added tokens that are
- * not "special". */
+/* Marks a special token as one that its text always becomes, like tokenizer.json's added tokens
+ * that are not "special". */
 void bpe_set_literal(struct bpe *bpe, int32_t id);
 /* Replaces the pipeline of GPT-2; copies `json`.  Errors: GT_NO_MEMORY. */
 enum gt_status bpe_set_pipeline(struct bpe *bpe, const struct bpe_pipeline *pipeline);
-/* What else text around an added token means: it eats the white space before or after it. */
+/* Whether an added token removes the white space before and after it. */
 struct bpe_strip {
     bool left, right;
 };
 void bpe_set_strip(struct bpe *bpe, int32_t id, struct bpe_strip strip);
-/* Makes a literal token one that is found in normalized text, after the others are found in the
- * text as it is. */
+/* Marks a literal token as one that is found in normalized text, after the other tokens are found
+ * in the original text. */
 void bpe_set_normalized(struct bpe *bpe, int32_t id);
 /* Checks and indexes the vocabulary, which is constant from then on.  `source` is for the message.
  * Errors: GT_DATA when an id is missing, or the token of every byte, with BPE_RANK_TOKEN of one
@@ -147,7 +148,8 @@ enum gt_status bpe_finish(struct bpe *bpe, const char *source);
 /* Returns the length of a token in bytes, or 0 when the id is out of range.  *out points into the
  * vocabulary. */
 size_t bpe_token(const struct bpe *bpe, int32_t id, const char **out);
-/* The same of what it decodes to: a mark is a space, and the token of a byte is the byte. */
+/* The same for the text that it decodes to: a mark becomes a space, and the token of a byte the
+ * byte. */
 size_t bpe_token_shown(const struct bpe *bpe, int32_t id, const char **out);
 struct bpe_strip bpe_strip_of(const struct bpe *bpe, int32_t id);
 /* Returns true for the token of a byte in a vocabulary of characters. */

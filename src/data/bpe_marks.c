@@ -1,5 +1,5 @@
-/* SentencePiece's marks: puts them into text, finds pieces between them, and makes them spaces
- * again.
+/* SentencePiece's marks: puts them into text, finds pieces between them, and turns them back into
+ * spaces.
  *
  * Knows nothing of vocabularies.  Text need not be UTF-8: only the three bytes of the mark matter.
  */

@@ -322,8 +322,8 @@ static enum gt_status piece_merge(struct train *train, size_t piece, int32_t lef
     return GT_OK;
 }
 
-/* Returns the token that the pair makes, a new one unless its text already is a token; -1 when it
- * would be too long. */
+/* Returns the pair's token, which is new unless its text already is a token; -1 when it would be
+ * too long. */
 static int32_t token_make(struct train *train, int32_t left, int32_t right)
 {
     char text[2 * BPE_TOKEN_BYTES_MAX];

@@ -1,8 +1,8 @@
-/* Parquet files by way of another program.
+/* Reads Parquet files through another program.
  *
- * posix_spawnp() finds the program on PATH.  Its standard error goes to a file without a name, from
- * which the message of a failure is quoted: a pipe could fill and stop it.  A last line without its
- * end shows that the program was cut off even if it says otherwise.
+ * posix_spawnp() finds the program on PATH.  Its standard error goes to a file without a name,
+ * because a full pipe would block the program; failure messages quote this file.  If the last line
+ * lacks its end, the program was cut off, whatever its exit status.
  */
 #include "data/converter.h"
 
@@ -31,8 +31,8 @@ struct converter {
     bool in_line;     /* the last byte did not end a line */
 };
 
-/* Rows in batches, whatever module there is.  No module is loaded from the working directory, where
- * anybody's files may be. */
+/* Writes rows in batches, with the first module that exists.  Loads no module from the working
+ * directory, where files of others may be. */
 static const char python[] =
     "import sys\n"
     "sys.path[:] = [folder for folder in sys.path if folder]\n"
@@ -123,7 +123,7 @@ static void query_write(char out[static QUERY_BYTES], const char *path)
     (void)snprintf(out + count, QUERY_BYTES - count, "')");
 }
 
-/* Starts the first program that there is. */
+/* Starts the first program that exists. */
 static enum gt_status programs_try(struct converter *converter, int out)
 {
     char query[QUERY_BYTES];

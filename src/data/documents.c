@@ -34,13 +34,13 @@ struct documents {
     bool converted;                /* the current text is counted as converted */
     bool wide;                     /* zero bytes are normal in the given encoding */
     char *buffer;                  /* BUFFER_BYTES */
-    size_t begin, end;             /* the bytes in the buffer that no returned document has */
+    size_t begin, end;             /* the bytes in the buffer that no document has used */
     bool text_ended;               /* the buffer has the last bytes of the text */
     json_t *value;                 /* owns the document's text, for JSONL */
     struct chat_text conversation; /* the document, with spec.chat: DOCUMENT_BYTES_MAX */
     struct record_scan scan;       /* of the text's records, with spec.chat */
     struct record_columns columns; /* of a CSV file */
-    uint64_t line_ends;            /* of the text's lines that are consumed */
+    uint64_t line_ends;            /* line ends consumed in the text */
     uint64_t files_bytes;
     char reason[JSONL_REASON_BYTES];
 };
@@ -103,8 +103,8 @@ static void converted_count(struct documents *documents)
                  input_info_get(documents->input)->label);
 }
 
-/* Makes "\n" of every "\r\n" and "\r" in the buffer from `at` on, where the bytes begin that were
- * just read. */
+/* Turns every "\r\n" and "\r" in the buffer from `at` on into "\n".  The bytes from there on are
+ * new. */
 static void lines_convert(struct documents *documents, size_t at)
 {
     char *buffer = documents->buffer;
@@ -145,7 +145,7 @@ static enum gt_status buffer_fill(struct documents *documents, size_t count)
     return GT_OK;
 }
 
-/* Takes the next `count` bytes of the buffer. */
+/* Consumes the next `count` bytes of the buffer. */
 static void buffer_use(struct documents *documents, size_t count)
 {
     documents->begin += count;
@@ -215,8 +215,8 @@ static enum gt_status text_begin(struct documents *documents, bool *out_found)
     return GT_OK;
 }
 
-/* Converts the first block of a text: leaves out its mark, or gives it to the decoder of another
- * encoding than UTF-8. From here on, the text is converted as it is read. */
+/* Converts the first block of a text: removes its byte-order mark, or passes the block to the
+ * decoder if the encoding is not UTF-8.  From here on, the text is converted as it is read. */
 static enum gt_status text_convert(struct documents *documents)
 {
     size_t mark_length = 0;
@@ -290,8 +290,7 @@ static enum gt_status text_refuse(const struct documents *documents, const struc
     return GT_USAGE;
 }
 
-/* Refuses records of JSON in a file that the user named as if it was text, and notes those of a
- * table. */
+/* Refuses a file of JSON records that the user named as text, and notes one that is a table. */
 static enum gt_status records_check(const struct documents *documents, const char *name,
                                     bool is_json)
 {
@@ -345,8 +344,7 @@ static enum gt_status text_kind_check(struct documents *documents, bool *out_ski
     return *out_skip || as_it_is ? GT_OK : text_convert(documents);
 }
 
-/* Returns whether the rows of the current file are read if it is Parquet: not in a folder of texts.
- */
+/* Returns true if a Parquet file's rows are read, false for one in a folder of texts. */
 static bool file_converts(const struct documents *documents)
 {
     const enum documents_format format = documents->spec.format;
@@ -354,10 +352,10 @@ static bool file_converts(const struct documents *documents)
            (format == DOCUMENTS_BY_NAME && !file_current(documents)->from_folder);
 }
 
-/* Begins the records of a text, of which the first block is read. */
+/* Begins the records of a text whose first block has been read. */
 static enum gt_status records_begin(struct documents *documents)
 {
-    TRY(buffer_fill(documents, DECODE_BYTES_MIN)); /* a decoder has taken that block */
+    TRY(buffer_fill(documents, DECODE_BYTES_MIN)); /* a decoder may have consumed that block */
     const struct input_info *info = input_info_get(documents->input);
     const char *name = TEXT(FILE_PATH_MAX, "%.*s", (int)input_name_stem(info->name), info->name);
     const size_t count = documents->end - documents->begin;
@@ -403,9 +401,9 @@ static const char *const end_marks[] = {"", "\n\n", "<|endoftext|>"};
 _Static_assert(sizeof end_marks / sizeof end_marks[0] == DOCUMENTS_END_COUNT,
                "a mark for every end");
 
-/* Returns how many of the `count` bytes at `bytes` belong to the first document: all, or those up
- * to the end of the mark that ends it.  Does not look for a mark that ends within the first
- * `searched` bytes. */
+/* Returns how many of the `count` bytes at `bytes` belong to the first document: all of them, or
+ * those up to the end of the mark that ends the document.  Does not look for a mark that ends
+ * within the first `searched` bytes. */
 static size_t part_length(const char *mark, const char *bytes, size_t searched, size_t count,
                           bool *out_ends)
 {
@@ -423,8 +421,9 @@ static size_t part_length(const char *mark, const char *bytes, size_t searched, 
     return count;
 }
 
-/* Reads until the buffer has what `mark` or the text ends, or its first `most` bytes.  Sets
- * *out_count to their number, and *out_ends to whether it ends there. */
+/* Reads until the buffer has a whole document, which `mark` or the end of the text ends, or its
+ * first `most` bytes.  Sets *out_count to the number of bytes, and *out_ends to whether the
+ * document ends there. */
 static enum gt_status part_read(struct documents *documents, const char *mark, size_t most,
                                 size_t *out_count, bool *out_ends)
 {
@@ -525,7 +524,7 @@ static void reason_missing(json_t *root, const char *field, char reason[static J
         field, used > 0 ? names : "none");
 }
 
-/* Returns the field's value, a text, or NULL with the reason. */
+/* Returns the field's value if it is a text, else NULL with the reason. */
 static json_t *root_field(json_t *root, const char *field, char reason[static JSONL_REASON_BYTES])
 {
     if (!json_is_object(root)) {
@@ -582,8 +581,7 @@ static uint64_t lines_count(const struct documents *documents, size_t count)
     return lines;
 }
 
-/* Returns true, with the name of the form, for a line that holds a conversation but was to be read
- * as text. */
+/* Returns true, with the name of the form, for a line of text that is a conversation. */
 static bool line_is_chat(const struct documents *documents, const char *line, size_t count,
                          char out[static CHAT_FORM_BYTES])
 {
@@ -618,7 +616,7 @@ static enum gt_status line_read(struct documents *documents, const char **out_li
     return GT_OK;
 }
 
-/* Reads the next element of a list, or row of a table, in the same way.  The line is the one in
+/* Reads the next element of a list, or row of a table, in the same way. state.line is the line on
  * which it begins. */
 static enum gt_status record_read(struct documents *documents, const char **out_record,
                                   size_t *out_count, bool *out_found)
@@ -677,7 +675,7 @@ static enum gt_status line_refuse(struct documents *documents, const char *line,
     return GT_OK;
 }
 
-/* Reads a row of a table into an object; NULL for the one with the names of the columns. */
+/* Reads a row of a table into an object.  The row with the names of the columns gives NULL. */
 static enum gt_status row_parse(struct documents *documents, const char *row, size_t count,
                                 json_t **out)
 {

@@ -10,9 +10,9 @@
  * skipped.
  *
  * In a text, "\r\n" and "\r" are read as "\n", as Python's open() does, and a byte-order mark at
- * the beginning is left out.  JSONL is left without its mark, too; what its strings have escaped
- * stays.  With DOCUMENTS_TEXT and no encoding, and in a text with a zero byte in its first MiB, all
- * bytes stay as they are.
+ * the beginning is left out.  A JSONL file's mark is left out, too; line ends that are escaped in
+ * its strings stay.  With DOCUMENTS_TEXT and no encoding, and in a text with a zero byte in its
+ * first MiB, all bytes stay as they are.
  */
 #ifndef GPT_TRAIN_DATA_DOCUMENTS_H
 #define GPT_TRAIN_DATA_DOCUMENTS_H
@@ -51,8 +51,8 @@ struct documents_spec {
         *inputs; /* borrowed: one per INPUT, each set after the last file of that INPUT */
     enum documents_format format;
     const char *field;       /* for JSONL; borrowed */
-    struct chat_reader chat; /* with a kind: records are conversations, its documents; see below */
-    const char *chat_flags;  /* that read conversations with this vocabulary: "--chat=llama3";
+    struct chat_reader chat; /* with a kind, records are conversations, which are the documents */
+    const char *chat_flags;  /* the flags for conversations with this vocabulary: "--chat=llama3";
                                 borrowed; NULL: none */
     const char *encoding;   /* of texts without a byte-order mark; borrowed; NULL: UTF-8 or unknown,
                                not converted */
@@ -85,10 +85,9 @@ struct documents_state {
     uint64_t file_count,
         skipped_count;   /* files read; files and members skipped because they are not text */
     uint64_t text_bytes; /* of all documents */
-    uint64_t line_end_count,
-        mark_count;           /* ends of lines that were converted, marks that were left out, */
-    uint64_t converted_count; /* in this number of texts; */
-    char converted[DOCUMENTS_CONVERTED_BYTES]; /* the first of them, cut to fit */
+    uint64_t line_end_count, mark_count;       /* converted ends of lines, and removed marks */
+    uint64_t converted_count;                  /* the number of texts that had them */
+    char converted[DOCUMENTS_CONVERTED_BYTES]; /* the first of these texts, cut to fit */
     struct documents_kind
         kinds[DOCUMENTS_KINDS_MAX]; /* of the skipped ones; an empty name ends the list */
 };
@@ -130,8 +129,8 @@ bool jsonl_line_is_blank(const char *line, size_t count);
 
 /* Extracts `field` of the object in line[count], a text, which may contain zero bytes.  The caller
  * releases it with json_decref().  Errors: GT_DATA, with the cause in `reason` and nothing logged,
- * when the line is not a JSON object (a duplicate key, text after it, or not UTF-8), or when the
- * field is missing or no text; GT_NO_MEMORY. */
+ * when the line is not one JSON object in UTF-8 without duplicate keys, or when the field is
+ * missing or not a text; GT_NO_MEMORY. */
 enum gt_status jsonl_line_value(const char *line, size_t count, const char *field, json_t **out,
                                 char reason[static JSONL_REASON_BYTES]);
 

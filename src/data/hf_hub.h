@@ -21,7 +21,7 @@ bool hf_hub_folder(char out[static FILE_PATH_MAX]);
  * which may not exist, or without refs/main to the only snapshot.  Returns false when there is none
  * or several, or when refs/main is not a snapshot's name (hexadecimal). */
 bool hf_hub_snapshot(const char *hub, const char *repository, char out[static FILE_PATH_MAX]);
-/* Returns true when `name` is OWNER/NAME, as models are called on the Hub, and there is no folder
+/* Returns true when `name` is OWNER/NAME, the form of the Hub's models, and there is no folder
  * OWNER here. */
 bool hf_hub_is_repository(const char *name);
 /* Returns true when the cache has a folder of the model OWNER/NAME, complete or not. */

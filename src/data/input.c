@@ -1,12 +1,12 @@
 /* One file of a corpus as a sequence of texts.
  *
  * Plain files and standard input are read with read(2); names with a suffix of compression or tar
- * go through libarchive's streaming reader.  Each of their levels has its own reader.  The first
- * reads the file; the others read the current member of the level above.  Only gzip, bzip2, xz,
- * zstd, tar and "raw" (a single compressed text) are enabled, and only where libarchive implements
- * them itself, because it would start a program for a compression that it was built without.  After
- * the first level ends, the rest of the file is read, so that the checksum covers all of it.
- * documents.c decides which texts are documents and where each one ends.
+ * go through libarchive's streaming reader.  Each level of compression or archive has its own
+ * reader.  The first reads the file; the others read the current member of the level above.  Only
+ * gzip, bzip2, xz, zstd, tar and "raw" (a single compressed text) are enabled, and only where
+ * libarchive implements them itself, because it would start a program for a compression that it was
+ * built without.  After the first level ends, the rest of the file is read, so that the checksum
+ * covers all of it.  documents.c decides which texts are documents and where each one ends.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -39,8 +39,8 @@ struct input {
 
 /* ---- names ---- */
 
-/* Returns the length of name[count] without the first of the endings that it has, or `count`.  The
- * list ends with NULL. */
+/* Returns the length of name[count] without the first ending in the list that it has, or `count`.
+ * The list ends with NULL. */
 static size_t name_without(const char *name, size_t count, const char *const *endings)
 {
     for (; *endings != NULL; endings++) {
@@ -338,8 +338,8 @@ static bool header_is_whole(struct archive *archive, int result)
     return result == ARCHIVE_OK || (result == ARCHIVE_WARN && archive_errno(archive) == NAME_ERRNO);
 }
 
-/* Takes the level's next entry; *out_found is true when it is a text.  At the end of the level it
- * is closed. */
+/* Reads the level's next entry; *out_found is true when it is a text.  Closes the level at its end.
+ */
 static enum gt_status level_step(struct input *input, bool *out_found)
 {
     struct packed_level *level = level_last(input);
@@ -408,7 +408,7 @@ static enum gt_status packed_open(struct input *input)
 
 /* ---- Parquet ---- */
 
-/* Starts a converter if the file is Parquet's. */
+/* Starts a converter if the file is Parquet. */
 static enum gt_status parquet_probe(struct input *input)
 {
     unsigned char head[4];
@@ -418,7 +418,7 @@ static enum gt_status parquet_probe(struct input *input)
                                     : GT_OK;
 }
 
-/* Reads rows; after the last one the file itself, for the checksum. */
+/* Reads rows, and after the last one the file itself, for the checksum. */
 static enum gt_status parquet_read(struct input *input, unsigned char *out, size_t capacity,
                                    size_t *out_count)
 {

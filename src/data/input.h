@@ -8,8 +8,8 @@
  * absolute or contains "..", because that is a sign of a bad archive.  It skips folders, links,
  * special files and hidden names.  libarchive reads these files; a build without it refuses them.
  *
- * A plain file that begins as Parquet's do is one text of JSON lines, which another program makes
- * of it: converter.h.
+ * A plain file that begins like a Parquet file is one text of JSON lines, which another program
+ * writes: converter.h.
  *
  * The checksum of the file's bytes is updated on the way, and covers the whole file once
  * input_next() has reported the end.
@@ -56,10 +56,10 @@ enum gt_status input_read(struct input *input, unsigned char *out, size_t capaci
 /* The current text, and what has been read of the file. */
 struct input_info {
     const char *label; /* "FILE", "FILE: member NAME" or "standard input", for messages */
-    const char *name;  /* the member's, or the file's, of a compressed one without its suffix; until
-                          the next text */
+    const char *name;  /* of the member or file, without a suffix of compression; valid until the
+                          next text */
     bool is_member;    /* of an archive */
-    bool is_converted; /* the text is JSON lines that another program makes of a Parquet file */
+    bool is_converted; /* the text is JSON lines that another program writes from a Parquet file */
     uint64_t file_bytes;
     uint32_t crc32c;
 };

@@ -1,9 +1,9 @@
 /* Reads the key `dataset`, and divides samples among data sets.
  *
- * The samples are divided in two repeatedly: the last data set against all before it, then the last
- * of those, and so on.  Of the first n samples, floor(n * a / b) go to the data sets before, where
- * a and b are integer weights; sample n is one of them if that number grows from n to n + 1.  The
- * number itself counts the earlier ones, so that no state is needed.
+ * The samples are repeatedly divided in two: the last data set's and those of all earlier ones,
+ * then the last of the earlier ones', and so on.  Of the first n samples, floor(n * a / b) go to
+ * the earlier data sets, where a and b are integer weights.  Sample n goes there if that number is
+ * larger for n + 1.  The number is also the sample's index among them, so no state is needed.
  */
 #include "data/mixture.h"
 
@@ -26,7 +26,7 @@ static enum gt_status part_check(const struct mixture_source *part, const char *
                     text, file);
     file_folder_of(folder, file);
     const bool in_data = strncmp(folder, "data/", 5) == 0 && strchr(folder + 5, '/') == NULL;
-    const bool is_name = strchr(folder, '/') == NULL; /* which gpt-train would look for in data */
+    const bool is_name = strchr(folder, '/') == NULL; /* gpt-train would look for it below data/ */
     return FAIL(GT_USAGE, "dataset: %s is a file; name its folder: --dataset=%s%s", text,
                 is_name ? "./" : "",
                 in_data                               ? folder + 5
@@ -34,7 +34,7 @@ static enum gt_status part_check(const struct mixture_source *part, const char *
                                                       : folder);
 }
 
-/* Adds the data set that the first `length` characters of `name` name. */
+/* Adds the data set whose name is the first `length` characters of `name`. */
 static enum gt_status part_add(struct mixture *mixture, const char *name, size_t length,
                                double share)
 {

@@ -1,9 +1,9 @@
 /* A mixture of data sets: which ones a run reads, and which one each of its samples comes from.
  *
  * dataset='old:0.7,mine:0.3' names several data sets with shares, which are divided by their sum.
- * A sample is block_size tokens whatever it comes from, so shares of samples are shares of tokens.
- * Which data set sample n comes from is a function of n alone, and among any n samples in a row a
- * data set has its share to within one sample per data set.
+ * Every sample has block_size tokens, so shares of samples are shares of tokens.  Which data set
+ * sample n comes from is a function of n alone, and among any n samples in a row a data set has its
+ * share to within one sample per data set.
  */
 #ifndef GPT_TRAIN_DATA_MIXTURE_H
 #define GPT_TRAIN_DATA_MIXTURE_H
@@ -38,7 +38,7 @@ enum gt_status mixture_parse(const char *text, struct mixture *out);
 enum gt_status mixture_tokenizer_open(const void *owner, const struct mixture *mixture,
                                       struct tokenizer **out);
 
-/* The source of a sample: part `part`, of whose samples it is number `number`. */
+/* The source of a sample: sample `number` of part `part`. */
 struct mixture_place {
     int part;
     int64_t number;

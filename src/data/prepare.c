@@ -335,7 +335,7 @@ static enum gt_status prepare_tokenizer(struct prepare *prep)
 
 /* ---- finishing ---- */
 
-/* Logs that no conversation teaches anything and returns GT_DATA. */
+/* Logs that no conversation has a target and returns GT_DATA. */
 static enum gt_status refuse_targetless(const struct prepare *prep)
 {
     const struct prepare_counts *counts = &prep->progress.counts;
@@ -411,7 +411,7 @@ static enum gt_status prepare_finish(struct prepare *prep)
                                &prep->file_count);
 }
 
-/* Token counts come from the commit list, because a run that only had to commit has no others. */
+/* Token counts come from the commit list, because a run that only commits has no other counts. */
 static void prepare_result_fill(const struct prepare *prep, struct prepare_result *out)
 {
     *out = (struct prepare_result){.vocab_size = prep->tokenizer->vocab_size,

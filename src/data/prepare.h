@@ -18,8 +18,8 @@
  * gets its final name.  The old manifest is removed first and the new one comes last, so a folder
  * with a manifest is complete.  Token files of an earlier data set in the folder are removed.
  * Memory: below 200 MiB plus a few MiB per thread, the list of files and the vocabulary; with dedup
- * up to 768 MiB more; a reader of compressed files needs its window. A failed run leaves nothing
- * behind, unless it had saved and then hit a full disk or the like; such a run can be continued.
+ * up to 768 MiB more; a reader of compressed files needs its window.  A failed run leaves nothing
+ * behind, except after a save and an error such as a full disk; such a run can be continued.
  * Errors: GT_USAGE (an input that does not exist; another gpt-prepare at work in out_dir; options
  * or inputs that differ from the stopped run's), GT_DATA (no text, too little for two splits, not
  * UTF-8 with chars, a broken archive, a bad line, bytes that are invalid in the encoding: the place

@@ -46,8 +46,8 @@ bool prepare_is_output(const char *name)
 
 /* ---- the list ----
  *
- * An entry is [NAME], a file to remove, or [NAME.partial, NAME], one to rename, with the tokens and
- * the bytes behind these two when it is a token file.  The manifest comes last. */
+ * An entry is [NAME], a file to remove, or [NAME.partial, NAME], a file to rename; for a token
+ * file, the numbers of tokens and bytes follow.  The manifest comes last. */
 
 /* Adds the rename of NAME.partial to the list, and sets `out` to the path of NAME.partial. */
 static enum gt_status list_add_rename(const struct prepare *prep, const char *name,
@@ -265,7 +265,7 @@ enum gt_status prepare_commit(struct prepare *prep)
     return file_sync_folder(prep->spec->out_dir);
 }
 
-/* Removes the finished outputs if `whole`, else the partial ones as far as that works.  A folder
+/* Removes the finished outputs if `whole`, else as many of the partial ones as possible.  A folder
  * with such a name is not part of a data set and is ignored. */
 static enum gt_status outputs_remove(const struct prepare *prep, bool whole)
 {
@@ -287,15 +287,15 @@ static enum gt_status list_is_begun(const struct prepare *prep, const json_t *li
         const char *name = json_string_value(json_array_get(json_array_get(list, i), 0));
         bool exists = true;
         if (!name_is_ours(name))
-            return GT_OK; /* not our name, so not our list */
+            return GT_OK; /* a name that is not ours: the list is not ours either */
         TRY(file_stat_exists(FILE_IN(prep->spec->out_dir, name), &exists));
         *begun = !exists;
     }
     return GT_OK;
 }
 
-/* Removes the outputs of a commit that was stopped halfway.  They go before the state, because
- * without it nothing would show that they are half a data set.  If the commit had not started, the
+/* Removes the outputs of a commit that was stopped halfway.  They are removed before the state,
+ * because only the state shows that they are half a data set.  If the commit had not started, the
  * old data set is complete and stays. */
 static enum gt_status half_commit_remove(const struct prepare *prep)
 {

@@ -1,5 +1,5 @@
-/* From text to token files: batches of documents are cut into pieces, encoded by several threads,
- * and written in order.
+/* Turns text into token files: cuts batches of documents into pieces, encodes these in several
+ * threads, and writes the tokens in order.
  *
  * The main thread fills a batch and decides which split each document goes to.  Then the threads
  * encode its pieces, each into its own part of one buffer.  Then the main thread writes them.
@@ -7,9 +7,9 @@
  * threads.  The run can be saved after a batch: the saved state covers exactly the documents
  * written, without the one that was just read.
  *
- * A continued run does the same from the beginning of the text, but neither encodes nor writes what
- * the stopped run has written.  So it needs no other state, and detects whether the text has
- * changed.  Reading is fast compared with tokenizing.
+ * A continued run does the same from the beginning of the text, but neither encodes nor writes the
+ * part that the stopped run has written.  It therefore needs no other state, and detects a changed
+ * text.  Reading is fast compared with tokenizing.
  */
 #include "data/prepare_encode.h"
 
@@ -64,8 +64,8 @@ static void writer_choose(struct prepare *prep)
         spec->shard_tokens = (int64_t)1 << 30;
 }
 
-/* Counts the characters of each token of a bpe, for a split by position; a token that is not from
- * the text has none. */
+/* Counts the characters of each token of a bpe, for a split by position; a token that does not come
+ * from the text has none. */
 static enum gt_status weights_make(struct prepare *prep)
 {
     const struct tokenizer *tokenizer = prep->tokenizer;
@@ -146,7 +146,7 @@ static void piece_encode(void *context, size_t index, int thread)
     }
     tokenizer_encoder_place(prep->encoders[thread],
                             piece->first ? BPE_PLACE_BEGIN : BPE_PLACE_WITHIN);
-    if (!prep->replays || prep->lacks_bytes) /* which are counted again */
+    if (!prep->replays || prep->lacks_bytes) /* unknown bytes are counted again */
         piece->status = tokenizer_encoder_run(prep->encoders[thread], text, piece->count,
                                               TOKENIZER_SPECIAL_AS_TEXT, prep->ids[thread], &count,
                                               &piece->fault);
@@ -164,7 +164,7 @@ static void piece_encode(void *context, size_t index, int thread)
 
 /* ---- writing ---- */
 
-/* Writes tokens, or bytes of the mask, unless the stopped run has. */
+/* Writes tokens, or bytes of the mask, unless the stopped run has written them. */
 static enum gt_status put(const struct prepare *prep, struct token_writer *writer,
                           enum token_split split, const unsigned char *bytes, int64_t count)
 {
@@ -228,7 +228,7 @@ static void latin_note(struct prepare *prep, const struct prepare_piece *piece)
     prep->latin_said |= latin != NULL;
 }
 
-/* Counts bytes without a token, and notes where the first is: exactly, unless the text was
+/* Counts bytes without a token, and stores the place of the first: exactly, unless the text was
  * normalized. */
 static void unknown_count(struct prepare *prep, const struct prepare_piece *piece)
 {
@@ -281,13 +281,13 @@ static enum gt_status piece_put(struct prepare *prep, const struct prepare_piece
 
 /* ---- conversations ----
  *
- * They are packed into rows of --block-size tokens.  Those of a batch are sorted by length; a row
- * takes the longest one that fits into what is left of it, again and again (best fit), and
- * end-of-text tokens fill the rest.  After the last row comes one token more, because the last
- * target of a sample is the token after it.  A conversation of which no token in a row counts
- * teaches nothing and is left out. */
+ * They are packed into rows of --block-size tokens.  Those of a batch are sorted by length.  A row
+ * repeatedly takes the longest one that fits into its remaining space (best fit), and end-of-text
+ * tokens fill the rest.  One more token follows the last row, because the last target of a sample
+ * is the token after it.  A conversation without a target within a row is left out. */
 
-/* By split, then the longest first, then in the order of the text. */
+/* Orders pieces by split, then from the longest to the shortest, then by their place in the text.
+ */
 static int piece_compare(const void *a, const void *b)
 {
     const struct prepare_piece *one = a, *other = b;
@@ -303,7 +303,8 @@ static const int32_t *piece_ids(const struct prepare *prep, const struct prepare
     return (const int32_t *)(void *)(prep->packed + piece->offset * prep->packed_width);
 }
 
-/* Cuts a conversation to a row and counts it, or leaves it out: then no tokens are left. */
+/* Cuts a conversation to a row and counts it, or leaves it out by setting its number of tokens to
+ * 0. */
 static void piece_fit(struct prepare *prep, struct prepare_piece *piece)
 {
     struct prepare_counts *counts = &prep->progress.counts;
@@ -315,7 +316,7 @@ static void piece_fit(struct prepare *prep, struct prepare_piece *piece)
     piece->tokens = first < min_i64(tokens, row) ? min_i64(tokens, row) : 0;
     if (piece->tokens > 0) {
         counts->cut_conversations +=
-            !piece->last || tokens - 1 > row; /* the end of text, which comes last, is not missed */
+            !piece->last || tokens - 1 > row; /* losing the end of text alone is not a cut */
         prep->progress.split_documents[piece->split]++;
         return;
     }
@@ -344,7 +345,7 @@ static enum gt_status row_add(struct prepare *prep, struct row *row, int32_t id)
     return GT_OK;
 }
 
-/* Adds a conversation, of which no tokens are left. */
+/* Adds a conversation, and sets its number of tokens to 0. */
 static enum gt_status row_add_piece(struct prepare *prep, struct row *row,
                                     struct prepare_piece *piece)
 {
@@ -475,7 +476,7 @@ static bool batch_takes(const struct prepare *prep, size_t count)
            prep->piece_count + 2 * (count / PIECE_BYTES) + 2 <= BATCH_PIECES_MAX;
 }
 
-/* Continues where the stopped run has written nothing. */
+/* Ends the replay: from here on, tokens are written. */
 static enum gt_status replay_end(struct prepare *prep)
 {
     const struct prepare_text *text = &prep->progress.text, *then = &prep->stopped;

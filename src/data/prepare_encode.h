@@ -5,7 +5,7 @@
 
 #include "data/prepare_state.h"
 
-/* prepare_encode.c: from text to token files, with a save now and then. */
+/* Turn text into token files, and save the state from time to time. */
 enum gt_status prepare_encode_open(struct prepare *prep);
 enum gt_status prepare_encode(struct prepare *prep);
 

@@ -9,8 +9,7 @@
  * the last phase, the files to rename.  It also contains the options and a checksum of the list of
  * inputs; a run with different ones is refused, because its output would be a mix of two data sets.
  * All counts are made again from the text, which a continued run reads from its beginning.  The
- * file is in the user's folder, so what is used as a length or a name is checked like any other
- * input's.
+ * file is in the user's folder, so every length and name in it is checked like any other input.
  */
 #include "data/prepare_manifest.h"
 
@@ -82,8 +81,8 @@ static json_t *options_json(const struct prepare *prep)
         failures |=
             json_object_update_new(object, json_pack("{s:s, s:I}", "chat", chat_words[spec->chat],
                                                      "block-size", (json_int_t)spec->block_size));
-    /* Only where they differ from what earlier releases did, so that their stopped runs continue.
-     */
+    /* Written only if they differ from the behaviour of earlier releases, so that stopped runs of
+     * these can continue. */
     if (spec->system != NULL)
         failures |= json_object_set_new(object, "system", json_path(spec->system));
     if (spec->train_on != CHAT_TRAIN_ASSISTANT)

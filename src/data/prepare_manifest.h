@@ -5,9 +5,9 @@
 
 #include "data/prepare_state.h"
 
-/* prepare_state_load() sets phase, state and stopped, and
- * refuses other options or inputs.  prepare_state_shards() gives the token files to the writers.
- * prepare_state_refuse() logs that a field is damaged and returns GT_DATA. */
+/* prepare_state_load() sets phase, state and stopped, and refuses different options or inputs.
+ * prepare_state_shards() gives the token files to the writers.  prepare_state_refuse() logs that a
+ * field is damaged and returns GT_DATA. */
 enum gt_status prepare_manifest_save(const struct prepare *prep, const char *path);
 enum gt_status prepare_state_load(struct prepare *prep);
 enum gt_status prepare_state_check_tokenizer(const struct prepare *prep);

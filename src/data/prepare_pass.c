@@ -1,4 +1,4 @@
-/* A pass over the inputs, of which learning a vocabulary makes one and encoding another.
+/* A pass over the inputs.  Learning a vocabulary is one pass, encoding another.
  *
  * Both open the documents in the same way, and report how far they have read.
  */

@@ -1,4 +1,4 @@
-/* What a run of gpt-prepare is told to do, and what it did. */
+/* The options of a run of gpt-prepare, and its results. */
 #ifndef GPT_TRAIN_DATA_PREPARE_SPEC_H
 #define GPT_TRAIN_DATA_PREPARE_SPEC_H
 
@@ -36,7 +36,7 @@ enum prepare_split {
 /* The words of these enumerators on the command line; the lists end with NULL. */
 extern const char *const prepare_separator_words[], *const prepare_split_words[];
 
-/* Called now and then with the progress; total_bytes is 0 when it is unknown. */
+/* Called from time to time with the progress; total_bytes is 0 when it is unknown. */
 typedef void prepare_progress_fn(void *context, uint64_t done_bytes, uint64_t total_bytes);
 
 /* Zero fields mean their defaults, except val_fraction. */
@@ -49,11 +49,11 @@ struct prepare_spec {
     int64_t vocab_size;            /* for training a bpe */
     double val_fraction;           /* 0 (no validation tokens) or more, below 1 */
     enum documents_format format;
-    const char *field;           /* for JSONL; NULL: "text", or any of conversations */
+    const char *field;           /* for JSONL; NULL: "text", or for conversations any field */
     enum chat_kind chat;         /* the documents are conversations; each split gets a mask */
     const char *system;          /* the system message for conversations that have none, or NULL */
     enum chat_train_on train_on; /* what counts in conversations */
-    /* Of conversations: tokens of a row, a multiple of 8; longer ones are cut. */
+    /* For conversations: tokens of a row, a multiple of 8.  Longer conversations are cut. */
     int64_t block_size;
     const char *encoding;   /* of the inputs; NULL: UTF-8, or that of the byte-order mark */
     enum documents_end end; /* of documents inside a text */
@@ -77,10 +77,10 @@ struct prepare_counts {
         invalid_documents;   /* bytes that are not UTF-8, and documents with such */
     uint64_t zero_documents; /* documents with a zero byte */
     uint64_t unknown_bytes;  /* bytes that have no token in the vocabulary */
-    uint64_t cut_conversations,
-        answer_tokens;   /* longer than a row or 256 KiB; tokens that count as targets */
+    uint64_t cut_conversations, answer_tokens; /* conversations longer than a row or 256 KiB; tokens
+                                                  that count as targets */
     uint64_t targetless; /* conversations left out: none of their tokens in a row counts */
-    /* The shortest row with a target of one of them, or 0: there is none. */
+    /* The shortest row in which one of them would have a target; 0: none. */
     int64_t targetless_needs;
 };
 

@@ -43,7 +43,7 @@ struct prepare_text {
     int64_t bytes, crc32c;
 };
 
-/* What is known of the text up to the last document that was written. */
+/* Facts about the text up to the last document that was written. */
 struct prepare_progress {
     struct prepare_text text;
     struct documents_state documents;
@@ -64,10 +64,10 @@ struct prepare {
     bool learns; /* the vocabulary comes from the inputs, which are read twice */
     bool many;   /* see PREPARE_SPLIT_AUTO */
     bool folder_made;
-    int lock_fd;     /* -1: not locked */
-    bool owns_files; /* temporary files in out_dir belong to this run */
-    enum prepare_phase
-        saved; /* of the saved state; one that lists the renames goes only when they are complete */
+    int lock_fd;              /* -1: not locked */
+    bool owns_files;          /* temporary files in out_dir belong to this run */
+    enum prepare_phase saved; /* of the saved state; a state with the list of renames is removed
+                                 only after they are complete */
     char stdin_path[FILE_PATH_MAX], state_path[FILE_PATH_MAX];
     bool stdin_copied;
     uint64_t stdin_bytes; /* of its copy */
@@ -88,7 +88,7 @@ struct prepare {
     struct token_writer *masks; /* of conversations, or NULL */
     struct token_writer_spec mask_spec;
     struct tokenizer_encoder **encoders; /* one per thread */
-    struct chat_encoder **chats;         /* in place of them, of conversations */
+    struct chat_encoder **chats;         /* instead of these, for conversations */
     int32_t **ids;                       /* for each thread, those of PIECE_BYTES of text */
     char *text;                          /* of the batch: BATCH_BYTES bytes */
     size_t text_count;

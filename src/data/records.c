@@ -1,4 +1,4 @@
-/* Where records begin and end, and the rows of CSV files.
+/* Finds where records begin and end, and reads the rows of CSV files.
  *
  * Elements of a list are found by counting brackets outside texts; jansson then reads each by
  * itself.  Rows are read as Python's csv module reads them: two quotes in a quoted field are one,
@@ -26,7 +26,7 @@ enum record_form record_form_of(const char *name, const char *bytes, size_t coun
 
 /* ---- a list ---- */
 
-/* Takes a byte between two elements.  Returns true unless it begins one. */
+/* Consumes a byte between two elements.  Returns true unless it begins one. */
 static bool between_scan(struct record_scan *scan, char byte, const char **out_fault)
 {
     if (memchr(SPACES, byte, 4) != NULL)
@@ -46,7 +46,7 @@ static bool between_scan(struct record_scan *scan, char byte, const char **out_f
     return true;
 }
 
-/* Takes a byte of an element.  Returns true when it is the last one. */
+/* Consumes a byte of an element.  Returns true when it is the last one. */
 static bool element_scan(struct record_scan *scan, char byte)
 {
     const bool was_text = scan->in_text;
@@ -126,7 +126,7 @@ const char *record_scan_end(const struct record_scan *scan)
 
 /* ---- rows ---- */
 
-/* Takes the next field at row[*at] into `out`, which has room for the row.  Returns false when its
+/* Reads the next field at row[*at] into `out`, which has room for the row.  Returns false when its
  * quotes are wrong. */
 static bool field_read(char separator, const char *row, size_t count, size_t *at, char *out,
                        size_t *out_count)
@@ -151,7 +151,8 @@ static bool field_read(char separator, const char *row, size_t count, size_t *at
     return !quoted;
 }
 
-/* Returns the row as a list of texts, or NULL with the reason; without one, out of memory. */
+/* Returns the row as a list of texts, or NULL with the reason; a NULL without a reason means out of
+ * memory. */
 static json_t *fields_read(char separator, const char *row, size_t count, const char **reason)
 {
     json_t *list = json_array();
@@ -215,7 +216,7 @@ enum gt_status record_columns_read(struct record_columns *columns, const char *r
     return GT_DATA;
 }
 
-/* Returns the list of objects that a text holds as JSON, or the text. */
+/* Returns the list of objects if the text is one in JSON, else the text. */
 static json_t *value_of(json_t *text)
 {
     const char *bytes = json_string_value(text);

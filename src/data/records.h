@@ -1,9 +1,8 @@
-/* Where records begin and end in a text: lines of JSON, the elements of one JSON list, the rows of
- * a CSV file.
+/* Finds the records in a text: lines of JSON, the elements of one JSON list, the rows of a CSV
+ * file.
  *
- * A scan goes over the bytes as they come and holds none, so that a list or a table may have any
- * size; the caller keeps the bytes of one record.  A row may have line ends in quoted fields (RFC
- * 4180).
+ * A scan processes the bytes one by one and stores none, so a list or a table may have any size.
+ * The caller keeps the bytes of one record.  A row may have line ends in quoted fields (RFC 4180).
  */
 #ifndef GPT_TRAIN_DATA_RECORDS_H
 #define GPT_TRAIN_DATA_RECORDS_H
@@ -28,14 +27,14 @@ struct record_scan {
 /* Returns the form of a text that has the name and begins with these bytes. */
 enum record_form record_form_of(const char *name, const char *bytes, size_t count);
 
-/* Begins a record.  Then record_scan_run() goes over its bytes: sets *out_used to how many belong
- * to it and returns true when it ends there.  *out_fault is set to what is wrong with the list
- * around it. */
+/* Begins a record.  Then record_scan_run() scans its bytes: it sets *out_used to the number that
+ * belong to the record, and returns true when the record ends there.  It sets *out_fault to what is
+ * wrong with the list around the record. */
 void record_scan_begin(struct record_scan *scan);
 bool record_scan_run(struct record_scan *scan, const char *bytes, size_t count, size_t *out_used,
                      const char **out_fault);
-/* Returns what is wrong with a text that ends here, or NULL; the record that has begun is its last
- * one. */
+/* Returns what is wrong with a text that ends here, or NULL.  A record that has begun is then its
+ * last. */
 const char *record_scan_end(const struct record_scan *scan);
 
 #define RECORD_FIELDS_MAX 1024
@@ -46,12 +45,12 @@ struct record_columns {
     json_t *names; /* a list of texts, or NULL before the first row */
 };
 
-/* Reads the row with the names.  The separator is the comma, or where it has none a semicolon or
- * tab.  Errors: GT_DATA, with the reason and nothing logged; GT_NO_MEMORY. */
+/* Reads the row with the names.  The separator is the comma or, in a row without commas, the tab or
+ * the semicolon.  Errors: GT_DATA, with the reason and nothing logged; GT_NO_MEMORY. */
 enum gt_status record_columns_read(struct record_columns *columns, const char *row, size_t count,
                                    const char **reason);
-/* Makes an object of a row: a text for each name, and for a text that is a list of objects that
- * list.  Errors: the same. */
+/* Makes an object of a row, with a text for each name.  A text that is a JSON list of objects
+ * becomes that list.  Errors: the same. */
 enum gt_status record_row_read(const struct record_columns *columns, const char *row, size_t count,
                                json_t **out, const char **reason);
 

@@ -11,7 +11,7 @@
 #define FEISTEL_ROUNDS 8
 #define DIGITS 256
 
-/* What a shard has several of; windows are blocks, and one more per shard with a remainder. */
+/* The units of a shard.  Windows are blocks, and one more for a shard with a remainder. */
 enum sampler_unit { UNIT_START, UNIT_BLOCK, UNIT_WINDOW, UNIT_COUNT };
 
 struct sampler_shard {
@@ -24,7 +24,7 @@ struct sampler {
     uint64_t seed;
     int64_t block_size;
     int64_t samples_per_step;
-    enum sampler_unit drawn; /* what a random sample is: a start, or with packed rows a block */
+    enum sampler_unit drawn; /* the unit of a random draw: a start, or with packed rows a block */
     size_t shard_count;
     struct sampler_shard *shards; /* shard_count + 1; the last one has the totals */
 };

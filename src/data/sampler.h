@@ -1,4 +1,4 @@
-/* Sample order: which block of tokens each sample of a step reads; and the batches of these
+/* Sample order: which block of tokens each sample of a step reads.  Builds the batches of these
  * samples.
  *
  * A sample is block_size + 1 consecutive tokens inside one shard (the inputs, and the targets
@@ -6,7 +6,7 @@
  * step, sample), the same for any micro-batch, rank count or backend; there is no state to save.
  *   random   a uniform draw over all starts, with replacement.  A shard of n tokens has n -
  *            block_size starts, so shards are weighted by their size (nanoGPT train.py get_batch:
- *            randint(len - block_size)).  Of packed conversations (tokens.h) a draw takes a row.
+ *            randint(len - block_size)).  In packed conversations (tokens.h), a draw gives a row.
  *   epoch    non-overlapping blocks; each is read exactly once per epoch, in an order that differs
  *            between epochs.  Samples are numbered step * samples_per_step + sample; an epoch may
  *            end in the middle of a step.
@@ -89,9 +89,10 @@ struct batch_tensors {
     int32_t *targets;
     int32_t *first; /* or NULL */
     int32_t end;    /* the token that ends a document */
-    /* In conversations that token ends answers too, and a document only where it stands twice. */
+    /* In conversations this token also ends answers, and it ends a document only where it occurs
+     * twice. */
     bool ends_twice;
-    int32_t *order; /* these two are batch_order_build()'s */
+    int32_t *order; /* batch_order_build() sets these two */
     int32_t *starts;
 };
 

@@ -1,9 +1,9 @@
 /* Examines the first bytes of a file, and converts texts in other encodings.
  *
- * Formats are recognised by the magic numbers in their specifications, if these are long or unusual
- * enough not to begin a text.  The decoder's buffer contains the bytes that are not yet converted;
- * a character that is cut off at its end waits there for the rest.  The shift state of stateful
- * encodings is in iconv's descriptor, new for each text.
+ * Formats are recognised by the magic numbers in their specifications, if these are so long or
+ * unusual that no text begins with them.  The decoder's buffer contains the bytes that are not yet
+ * converted; a character that is cut off at its end waits there for the rest.  The shift state of
+ * stateful encodings is in iconv's descriptor, new for each text.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"

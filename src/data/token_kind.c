@@ -1,9 +1,9 @@
-/* Tells token files from others by their first bytes, and 16-bit ids from other numbers by
+/* Distinguishes token files from others by their first bytes, and 16-bit ids from other numbers by
  * statistics.
  *
  * A magic number of two or three bytes can be the first id of a good file, so the fields that
- * follow it are compared too.  The statistics are about different values, because one that repeats
- * is no new evidence.
+ * follow it are compared too.  The statistics count different values, because a repeated value is
+ * no new evidence.
  */
 #include "data/token_kind.h"
 
@@ -15,14 +15,14 @@
 #include "base/utf8.h"
 
 #define SURE 48            /* numbers that must agree */
-#define CONFINED_BITS 48.0 /* of evidence that low bytes have a range of their own */
-#define CONFINED_END 240   /* such low bytes are below it */
+#define CONFINED_BITS 48.0 /* of evidence that low bytes are confined to a range */
+#define CONFINED_END 240   /* confined low bytes are below this */
 #define TEXT_WORDS 24      /* different pairs of bytes of a text */
-/* Different second bytes of these: ids of a narrow range have one or two. */
+/* Different second bytes of these pairs; ids of a narrow range have one or two. */
 #define TEXT_HIGH_BYTES 8
 #define WIDE_ID_END (1 << 18) /* vocabularies are smaller */
-#define WIDE_ID_LEAST (-256)  /* ids that mark what is ignored */
-#define REAL_LEAST 0x1p-24    /* of real numbers that somebody stores */
+#define WIDE_ID_LEAST (-256)  /* ids that mark ignored tokens */
+#define REAL_LEAST 0x1p-24    /* the smallest usual real number */
 
 /* ---- headers that are read ---- */
 
@@ -171,7 +171,8 @@ static const struct {
      {"an SQLite database", NULL, "write its text as JSON lines, for gpt-prepare", NULL}},
 };
 
-/* Returns true if few bytes are zero, as in compressed data; of small ids, half are. */
+/* Returns true if few bytes are zero, as in compressed data.  Half the bytes of small ids are zero.
+ */
 static bool is_dense(const unsigned char *bytes, size_t count)
 {
     size_t zeros = 0;
@@ -280,9 +281,9 @@ static void words_add_bytes(struct words *words, const unsigned char *bytes, siz
 
 /* ---- text ---- */
 
-/* Both bytes are letters, digits, signs or the like for one id in five of GPT-2's, so 24 different
- * ones are for one file in 10^16.  A file of an odd size is refused anyway.  The block may end
- * within a character. */
+/* Both bytes are letters, digits, signs or the like in one id in five of GPT-2's, so 24 different
+ * ids of that kind occur in one file of 10^16.  A file of an odd size is refused anyway.  The block
+ * may end within a character. */
 static bool is_text(const unsigned char *bytes, size_t count, uint64_t size_bytes)
 {
     struct words words = {.different = 0}, highs = {.different = 0};
@@ -302,7 +303,7 @@ static bool is_text(const unsigned char *bytes, size_t count, uint64_t size_byte
            (size_bytes % 2 != 0 && size_bytes > 8);
 }
 
-/* A byte-order mark, which is id 65279, and characters of ASCII. */
+/* Returns true for a byte-order mark, which would be id 65279, and ASCII characters. */
 static bool is_utf16(const unsigned char *bytes, size_t count)
 {
     struct words words = {.different = 0};
@@ -382,7 +383,7 @@ struct wide {
             "np.fromfile(p, \"" type "\")", NULL, NULL              \
     }
 
-/* In this order: what fits two types is of the first. */
+/* Data that fits two types has the first of them. */
 static const struct wide wides[] = {
     {WHOLE("64", "", "<i8"), 8, false, false, true},
     {WHOLE("32", "", "<i4"), 4, false, false, true},
@@ -394,7 +395,7 @@ static const struct wide wides[] = {
     {REALS, 8, false, true, false},
 };
 
-/* Returns the number of a group as an integer, of real numbers the bits. */
+/* Returns the number of a group as an integer; for real numbers, its bits. */
 static int64_t group_read(const struct wide *wide, const unsigned char *bytes)
 {
     uint64_t value = le_read(bytes, wide->bytes);
@@ -413,17 +414,17 @@ static double real_of(const struct wide *wide, int64_t bits)
     return wide->bytes == 8 ? value : (double)single;
 }
 
-/* Returns true for the size of a real number that somebody stores. */
+/* Returns true if real numbers of this size are usual. */
 static bool size_is_usual(double size)
 {
     return size >= REAL_LEAST && size <= 1 / REAL_LEAST;
 }
 
-/* Real numbers: a quarter of all 16-bit words are the highest word of one with a usual exponent, so
- * that 24 different words are by chance in 2^-48 of all files.  Their lowest words are any: if most
- * of these are such words, too, all ids are in a part of the vocabulary.  One word in 25 is that of
- * a whole number that can be an id, so that 11 are; or the whole numbers have a 0 among them, see
- * fits_whole(). */
+/* Returns true if the file fits a type of real numbers.  A quarter of all 16-bit words are the
+ * highest word of a real number of usual size, so the chance of 24 different ones is 2^-48.  The
+ * lowest words of real numbers are arbitrary; if at least half of them are such words too, these
+ * are ids of a part of the vocabulary.  One word in 25 is the highest word of a whole number that
+ * can be an id, so 11 different ones suffice, or a 0, see fits_whole(). */
 static bool fits_reals(const struct wide *wide, const unsigned char *bytes, size_t count, bool sure)
 {
     const int top_bit = wide->bytes == 8 ? 48 : 16; /* where the highest word begins */
@@ -451,10 +452,11 @@ static bool fits_reals(const struct wide *wide, const unsigned char *bytes, size
                           : tops.different >= SURE / 2 && twins * 2 < numbers;
 }
 
-/* Whole numbers: words above the largest of the higher words are lowest words.  16-bit ids are
- * above it at any place, so that n of them are all at every second place in 2^-n of all files.  The
- * exception is text of one character a line, whose newline is often id 0: there, few different ids
- * stand between the newlines, and none of them is 0. */
+/* Returns true if the file fits a type of whole numbers.  Words above the largest high word are
+ * then all low words.  Among 16-bit ids, words above a limit are at any place, so the chance that n
+ * of them are all at every second place is 2^-n.  The exception is text of one character a line,
+ * whose newline is often id 0: between the newlines there are few different ids, and none of them
+ * is 0. */
 static bool fits_whole(const struct wide *wide, const unsigned char *bytes, size_t count, bool sure)
 {
     struct words lows = {.different = 0};
@@ -476,9 +478,9 @@ static bool fits_whole(const struct wide *wide, const unsigned char *bytes, size
     return !sure || (numbers >= SURE && (has_zero || lows.different >= 16));
 }
 
-/* Low bytes of ids have all values, whatever the high byte is, except under the highest, where the
- * vocabulary ends. If n different words have low bytes below b, that has a probability of (b /
- * 256)^n.  Multiples of a number also have a largest low byte, but few of those below it. */
+/* Ids have all low bytes with every high byte, except the highest, where the vocabulary ends.  The
+ * chance that n different ids all have low bytes below b is (b / 256)^n.  Multiples of a number
+ * also have a largest low byte, but few of the low bytes below it. */
 static const struct token_kind *confined_kind(const unsigned char *bytes, size_t count, bool sure)
 {
     static const struct token_kind narrow = {"an array of 8-bit numbers", "np.fromfile(p, \"u1\")",
@@ -504,8 +506,8 @@ static const struct token_kind *confined_kind(const unsigned char *bytes, size_t
     return top > largest + largest / 16 + 1 ? &swapped : &narrow;
 }
 
-/* Whole numbers in floating point are no small words, and every word below 0x6400, which is 1024,
- * has zeros at its end: one in 25 does, so that 11 different ones are in 2^-50 of all files. */
+/* Whole numbers in 16-bit floating point are not small words, and those below 0x6400, which is
+ * 1024, end in zero bits.  One word in 25 does, so the chance of 11 different ones is 2^-50. */
 static const struct token_kind *half_kind(const unsigned char *bytes, size_t count, bool sure)
 {
     static const struct token_kind halves = {

@@ -2,7 +2,7 @@
  *
  * Files are written as NAME.partial and are all renamed together at the end (prepare_commit.c).  A
  * single file of 16-bit ids is in nanoGPT's format: no header.  Shards, and files of 32-bit ids,
- * are in llm.c's (tokens.h).  The number of tokens describes what has been written, so that a later
+ * are in llm.c's (tokens.h).  The number of tokens fully describes the written data, so a later
  * process can continue from it.
  */
 #ifndef GPT_TRAIN_DATA_TOKEN_WRITER_H
@@ -54,8 +54,8 @@ enum gt_status token_writer_put(struct token_writer *writer, enum token_split sp
 enum gt_status token_writer_sync(struct token_writer *writer);
 int64_t token_writer_tokens(const struct token_writer *writer, enum token_split split);
 
-/* Adds up the weights of the tokens of train, which token_writer_resume() took over and which it
- * reads.  Errors: GT_IO, GT_DATA. */
+/* Reads the tokens of train, which token_writer_resume() took over, and adds up their weights.
+ * Errors: GT_IO, GT_DATA. */
 enum gt_status token_writer_weight(struct token_writer *writer, const int32_t *weights,
                                    int64_t vocab_size, int64_t *out_weight);
 /* Ends writing, and finds the boundary of a split by position.  Validation gets the longest run of
@@ -75,8 +75,8 @@ enum gt_status token_writer_border(struct token_writer *writer, const int32_t *w
 enum gt_status token_writer_finish(struct token_writer *writer, int64_t train_tokens,
                                    const struct token_file **out_files, size_t *out_count);
 
-/* Gives a file from token_writer_finish() its final size, header and name; one of size_bytes 0 only
- * its name.  May be repeated.  Errors: GT_IO, GT_DATA. */
+/* Gives a file from token_writer_finish() its final size, header and name; a file with size_bytes 0
+ * gets only its name.  May be repeated.  Errors: GT_IO, GT_DATA. */
 enum gt_status token_file_finish(const struct token_writer_spec *spec,
                                  const struct token_file *file);
 

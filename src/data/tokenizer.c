@@ -1,9 +1,9 @@
 /* Tokenizers: the vocabulary, its file, encoding and streamed decoding.
  *
  * The vocabulary of chars is an ascending list of code points, so an id is found by bisection, and
- * below U+0080 in one step; bpe.c has that of bpe.  The file is untrusted JSON and is checked field
- * by field.  prepare.c and bpe_train.c make vocabularies from a corpus; tokenizer_import.c reads
- * other projects' files.
+ * below U+0080 in one step. bpe.c has the vocabulary of bpe.  The file is untrusted JSON and is
+ * checked field by field.  prepare.c and bpe_train.c make vocabularies from a corpus;
+ * tokenizer_import.c reads other projects' files.
  */
 #include "data/tokenizer.h"
 
@@ -187,7 +187,7 @@ static enum gt_status kind_read(const void *owner, const json_t *root, const cha
     return tokenizer_create_bpe(owner, bpe, out);
 }
 
-/* Reads the optional fields of the chat template and of how text is generated. */
+/* Reads the optional fields of the chat template and of the sampling settings. */
 static enum gt_status chat_read(const json_t *root, const char *path, struct tokenizer *tokenizer)
 {
     const char *word = json_string_value(json_object_get(root, "chat"));

@@ -12,8 +12,8 @@
  * where id k is the character with code point vocabulary[k]; kind "bytes" has no "vocabulary".  The
  * hash is the CRC-32C of the kind's name and of each code point as 4 little-endian bytes.  The
  * format of kind "bpe" is in tokenizer_bpe.h.  "chat" is a word of chat.h, "chat_template" the
- * model's text in Jinja, "generation" its generation_config.json; none is in the hash.  nanoGPT's
- * meta.pkl is only recognised here; io/nanogpt.h reads it.
+ * model's template in Jinja, "generation" its generation_config.json.  The hash covers none of
+ * these.  nanoGPT's meta.pkl is only recognised here; io/nanogpt.h reads it.
  */
 #ifndef GPT_TRAIN_DATA_TOKENIZER_H
 #define GPT_TRAIN_DATA_TOKENIZER_H
@@ -38,9 +38,9 @@ struct tokenizer {
     struct bpe *bpe;                  /* NULL for bytes and chars */
     uint32_t *code_points;            /* [vocab_size]; NULL for bytes and bpe */
     int32_t direct[TOKENIZER_DIRECT]; /* ids of U+0000 to U+007F, or -1 */
-    bool has_template;   /* a chat template belongs to it: of its folder, or of the conversations */
-    enum chat_kind chat; /* its family, or CHAT_NONE: not known, or what the vocabulary implies */
-    char *template;      /* the text in Jinja of the model that it comes from, or NULL */
+    bool has_template;   /* a chat template belongs to it: its folder's, or the conversations' */
+    enum chat_kind chat; /* its family; CHAT_NONE: unknown, or implied by the vocabulary */
+    char *template;      /* the template in Jinja of the tokenizer's model, or NULL */
     char *generation;    /* the model's generation_config.json, or NULL */
 };
 
@@ -50,9 +50,8 @@ extern const char *const tokenizer_kind_names[TOKENIZER_KIND_COUNT];
  * GT_NO_MEMORY. */
 enum gt_status tokenizer_template_set(struct tokenizer *tokenizer, const char *jinja);
 #define GENERATION_NAME "generation_config.json"
-/* Gives the tokenizer the object of its model's generation_config.json, without the fields that say
- * who wrote it.  Errors: GT_NO_MEMORY.
- */
+/* Gives the tokenizer the object of its model's generation_config.json, without the fields that
+ * name its writer.  Errors: GT_NO_MEMORY. */
 enum gt_status tokenizer_generation_set(struct tokenizer *tokenizer, const json_t *object);
 
 /* Errors of both: GT_NO_MEMORY.  `code_points` are valid characters, strictly ascending, 1 <= count
@@ -89,8 +88,8 @@ bool tokenizer_has_same_tokens(const struct tokenizer *a, const struct tokenizer
 /* Returns the id of the token that ends a document (<|endoftext|> or <|end_of_text|>), or -1 if the
  * vocabulary has no such token: bytes and chars have none. */
 int32_t tokenizer_eot(const struct tokenizer *tokenizer);
-/* Returns how a text becomes pieces: for bytes, chars and NULL as for GPT-2.  The caller puts the
- * token `bos` before a text; of these functions only tokenizer_encode_prompt() does. */
+/* Returns the pipeline, which turns a text into pieces: GPT-2's for bytes, chars and NULL.  The
+ * caller puts the token `bos` before a text; only tokenizer_encode_prompt() does so itself. */
 const struct bpe_pipeline *tokenizer_pipeline(const struct tokenizer *tokenizer);
 
 /* Returns the id of a character (chars, and bpe when the character is a single token) or byte

@@ -164,7 +164,7 @@ static bool metaspace_read(const json_t *step, struct bpe_pipeline *out)
     return true;
 }
 
-/* Reads what puts marks.  A split at spaces does nothing to text without spaces. */
+/* Reads the steps that insert marks.  A split at spaces does nothing to text without spaces. */
 static enum gt_status marks_read(const json_t *root, const char *path, struct bpe_pipeline *out)
 {
     const json_t *normalizer = json_object_get(root, "normalizer"),
@@ -174,7 +174,7 @@ static enum gt_status marks_read(const json_t *root, const char *path, struct bp
     const json_t *last =
         json_array_size(list) > 0 ? json_array_get(list, json_array_size(list) - 1) : decoder;
     out->split = BPE_SPLIT_MARKS;
-    out->growth = 2; /* a mark for each text, which has a byte at least */
+    out->growth = 2; /* one mark for each text, which has at least one byte */
     if (!mark_normalizer_read(normalizer, &out->normalizer))
         return field_refuse(path, "normalizer", normalizer,
                             "\"Prepend\" and \"Replace\" of spaces by U+2581");
@@ -262,7 +262,7 @@ enum gt_status tokenizer_pipeline_read(const json_t *root, const char *path,
 {
     const json_t *normalizer = json_object_get(root, "normalizer"),
                  *list = json_object_get(normalizer, "normalizers");
-    if (is_type(normalizer, "Sequence") && json_array_size(list) < 2) /* NULL: it does nothing */
+    if (is_type(normalizer, "Sequence") && json_array_size(list) < 2) /* NULL: no step */
         normalizer = json_array_get(list, 0);
     *out = bpe_pipeline_of_gpt2;
     TRY(model_read(json_object_get(root, "model"), path, out));
@@ -286,8 +286,8 @@ enum gt_status tokenizer_pipeline_read(const json_t *root, const char *path,
     return added_check(root, path, nfc);
 }
 
-/* Returns the text of `root` without merges, and with no tokens but the added ones and the unknown
- * one in the vocabulary, if they are there.  The caller free()s it; NULL: out of memory. */
+/* Returns the text of `root` without merges, and with only the added tokens and the unknown token
+ * in the vocabulary, if present.  The caller free()s it; NULL: out of memory. */
 static char *json_without_vocabulary(const json_t *root)
 {
     json_t *copy = json_copy(

@@ -14,18 +14,18 @@
  * the vocabulary; for each token its length, plus 2^31 if it is special, followed by its bytes; the
  * ids of the merges; and then the text of "pipeline", without blanks and with sorted keys.
  *
- * The pipeline is all that Hugging Face's tokenizer.json says besides the vocabulary and the
- * merges.  A text runs through these steps.  What another value of a field would do to ids is not
- * here, and is refused by name:
+ * The pipeline is everything in Hugging Face's tokenizer.json except the vocabulary and the merges.
+ * A text passes through these steps.  Other values of these fields, which would change ids, are
+ * refused by name:
  *
- *   added_tokens    each is found before all else, a "normalized" one after normalizing; one that
+ *   added_tokens    found before all other steps, or after normalizing if "normalized"; one that
  *                   is not special is found in a corpus too
  *   normalizer      none or NFC; Prepend and Replace, which put SentencePiece's marks (bpe_marks.h)
  *   pre_tokenizer   the splits of bpe_split.h; "Split" is recognised by its expression, byte for
  *                   byte; Metaspace
  *   model           byte-level BPE, or with byte_fallback one of characters; with or without
  *                   ignore_merges; unk_token and fuse_unk for bytes without a token
- *   decoder         whether it strips the space before a text
+ *   decoder         may strip the space before a text
  *   post_processor  none, or one token (BOS) before the text
  *
  * "pipeline" is that file without model.merges and with only the added tokens and unk_token in

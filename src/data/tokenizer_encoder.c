@@ -3,9 +3,10 @@
  * bytes and chars need only the tokenizer.  For bpe the text is split into pieces.  A cache has
  * 2^16 entries of one cache line each, and a newer piece replaces an older one in the same slot.
  * Pieces or results too long for an entry are encoded every time.  Special tokens, when allowed,
- * and literal ones cut the text before it is normalized and split; those that are "normalized" cut
- * it in between.  A vocabulary of characters gets its marks (bpe_marks.h) in place of NFC, and is
- * divided at them in place of a split.  Bytes without a token are counted.
+ * and literal ones cut the text before it is normalized and split.  Tokens that are "normalized"
+ * cut it between these two steps.  With a vocabulary of characters, text gets marks (bpe_marks.h)
+ * instead of NFC, and is divided at them instead of being split.  Bytes without a token are
+ * counted.
  */
 
 #include "data/tokenizer_encoder.h"
@@ -29,7 +30,7 @@ struct cached_piece {
 
 _Static_assert(sizeof(struct cached_piece) == 64, "an entry is a cache line");
 
-/* A token that is found in text: the longest one where several begin. */
+/* A token that is found in text.  Where several begin, the longest is found. */
 struct needle {
     const char *text;
     size_t count;
@@ -63,7 +64,7 @@ static int needle_order(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* Gives a token that is found in normalized text the text that its own becomes. */
+/* Normalizes the text of a token that is found in normalized text. */
 static enum gt_status needle_normalize(struct tokenizer_encoder *encoder, struct needle *needle)
 {
     char *marked, *kept;
@@ -299,8 +300,8 @@ static size_t spaces_begin(const char *text, size_t least, size_t at)
     return at;
 }
 
-/* Steps over the text before the next token, *out_count bytes, and over the token, *out_id; -1: the
- * text ended. */
+/* Steps over the text before the next token, *out_count bytes, and over the token, *out_id, which
+ * is -1 at the end of the text. */
 static bool cut_next(const struct tokenizer_encoder *encoder, struct cut *cut, const char **out,
                      size_t *out_count, int32_t *out_id)
 {

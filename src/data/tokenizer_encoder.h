@@ -27,7 +27,7 @@ enum gt_status tokenizer_encoder_create(const void *owner, const struct tokenize
 struct tokenizer_unknown {
     uint64_t total, counts[256];
 };
-/* Returns those of all texts that the encoder has encoded. */
+/* Returns these bytes for all texts that the encoder has encoded. */
 const struct tokenizer_unknown *tokenizer_encoder_unknown(const struct tokenizer_encoder *encoder);
 /* Warns that these bytes are left out or became the unknown token, unless there are none.  The line
  * begins with `where`. */
@@ -41,7 +41,7 @@ struct tokenizer_fault {
                             is not UTF-8 */
 };
 
-/* Says where the text of the next run is, which is at the beginning of a text otherwise. */
+/* Sets the place of the next run's text, which is the beginning of a text by default. */
 void tokenizer_encoder_place(struct tokenizer_encoder *encoder, enum bpe_place place);
 /* Sets out[*out_count] to the ids of one document.  There are at most `count` * the pipeline's
  * `growth`, and `out` must have room for that many.  Logs nothing and writes only to its arguments,

@@ -24,8 +24,8 @@ bool tokenizer_can_merge(const struct tokenizer *tokenizer);
  * file. gpt_tokenizer.json always exists; tokenizer.json unless the vocabulary has ranks without
  * merges; tokenizer_config.json always, since without tokenizer.json it makes transformers reject
  * the folder; vocab.json and merges.txt for kind bytes, and kind bpe with GPT-2's pipeline, because
- * they cannot say another.  Only tokenizer_config.json uses `block_size`, the longest input.
- * Errors: GT_NO_MEMORY. */
+ * they cannot express another pipeline.  Only tokenizer_config.json uses `block_size`, the longest
+ * input.  Errors: GT_NO_MEMORY. */
 enum gt_status tokenizer_file_text(const struct tokenizer *tokenizer, enum tokenizer_file file,
                                    int32_t block_size, char **out);
 /* Writes all files to `folder`.  Errors: GT_IO, GT_NO_MEMORY. */

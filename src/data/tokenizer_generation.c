@@ -1,5 +1,5 @@
-/* How a model generates text: the end tokens, the padding token and the choice of tokens in its
- * generation_config.json, which goes with its tokenizer into data, runs and exports.
+/* A model's generation_config.json: the end tokens, the padding token and the sampling settings.
+ * It accompanies the tokenizer into data, runs and exports.
  */
 #include "data/tokenizer_generation.h"
 

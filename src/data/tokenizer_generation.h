@@ -1,4 +1,4 @@
-/* A model's generation_config.json, which goes with its tokenizer into data, runs and exports. */
+/* A model's generation_config.json, which accompanies its tokenizer into data, runs and exports. */
 #ifndef GPT_TRAIN_DATA_TOKENIZER_GENERATION_H
 #define GPT_TRAIN_DATA_TOKENIZER_GENERATION_H
 
@@ -7,9 +7,9 @@
 
 #define GENERATION_BYTES_MAX ((size_t)1 << 16)
 
-/* Gives it a folder's file, and the padding token that tokenizer_config.json names, unless it has
- * an object.  A broken file counts as none, as does one that only repeats config.json
- * (_from_model_config).  Errors: GT_IO, GT_NO_MEMORY. */
+/* Gives the tokenizer a folder's file, and the padding token that tokenizer_config.json names,
+ * unless it has an object already.  A broken file counts as none, as does one that only repeats
+ * config.json (_from_model_config).  Errors: GT_IO, GT_NO_MEMORY. */
 enum gt_status tokenizer_generation_read(const char *folder, struct tokenizer *tokenizer);
 /* *out = the object, which is empty if there is none or no tokenizer; release it with
  * json_decref().  Errors: GT_NO_MEMORY. */

@@ -2,7 +2,7 @@
  *
  * A file is recognised by its name.  Merges are lines "LEFT RIGHT" in GPT-2's alphabet; a first
  * line that starts with #version is skipped.  tiktoken's lines are "BASE64 RANK".  tokenizer_bpe.c
- * reads what tokenizer.json has besides vocabulary and merges.
+ * reads the other parts of tokenizer.json.
  */
 
 #include "data/tokenizer_import.h"
@@ -27,10 +27,10 @@ enum { FORM_COUNT = sizeof forms / sizeof forms[0] };
 
 /* ---- a vocabulary whose file does not say how text is split ---- */
 
-#define DIVIDED_SHARE 50 /* one token in so many may be one that GPT-2's split divides */
+#define DIVIDED_SHARE 50 /* GPT-2's split may divide at most one token in this many */
 
-/* Refuses a vocabulary that was made with another split than GPT-2's: with one of its own, no merge
- * makes a token that the split divides.  Bytes that are not UTF-8 prove nothing. */
+/* Refuses a vocabulary that was not made with GPT-2's split: a merge never makes a token that the
+ * vocabulary's own split divides.  Tokens that are not UTF-8 prove nothing. */
 static enum gt_status split_check(const struct bpe *bpe, const char *path)
 {
     struct bpe_splitter *splitter;
@@ -523,8 +523,8 @@ static enum gt_status foreign_refuse(const char *path, const char *kind)
         path);
 }
 
-/* Refuses vocab.json and merges.txt that are of another class than GPT-2's, or that lack added
- * tokens: they say neither how text is split nor what else there is. */
+/* Refuses vocab.json and merges.txt of a class other than GPT-2's, or without the added tokens:
+ * these files say neither how text is split nor which tokens were added. */
 static enum gt_status pair_check(const char *folder)
 {
     static const char *const switches[] = {"add_prefix_space", "add_bos_token"};
@@ -611,8 +611,7 @@ static enum gt_status folder_refuse(const char *folder)
         folder, expected, TOKENIZER_FILE_NAME);
 }
 
-/* Gives the tokenizer the template in `value`: a text, or a list with names, of which "default" is
- * it. */
+/* Gives the tokenizer the template in `value`: a text, or the text named "default" in a list. */
 static enum gt_status chat_template_read(struct tokenizer *tokenizer, const json_t *value)
 {
     const char *text = json_string_value(value);
@@ -630,7 +629,7 @@ static enum gt_status chat_template_read(struct tokenizer *tokenizer, const json
     return tokenizer_template_set(tokenizer, text);
 }
 
-/* Takes the template of a JSON file, if it is there; a broken file has none. */
+/* Reads the template of a JSON file, if the file exists; a broken file has none. */
 static enum gt_status template_json(const char *path, struct tokenizer *tokenizer)
 {
     json_t *root;

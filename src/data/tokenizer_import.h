@@ -27,7 +27,7 @@ enum gt_status tokenizer_import_folder(const char *folder, bool *out);
  * (of several the one named "default"), or a file of its own; and what tokenizer_generation_read()
  * reads.  Errors: GT_IO, GT_NO_MEMORY. */
 enum gt_status tokenizer_template_read(const char *folder, struct tokenizer *tokenizer);
-/* Sets *out to true if the folder has one.  Errors: as above. */
+/* Sets *out to true if the folder has a template.  Errors: as above. */
 enum gt_status tokenizer_folder_has_template(const char *folder, bool *out);
 
 /* The content of a file; `path` is for messages. */

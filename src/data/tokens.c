@@ -82,7 +82,7 @@ static enum gt_status source_scan_ending(struct token_source *source, const char
     return status;
 }
 
-/* NumPy's files count where no others are. */
+/* NumPy's files count only if there are no others. */
 static enum gt_status source_scan_folder(struct token_source *source, const char *folder,
                                          const char *split, size_t *out_count)
 {
@@ -243,8 +243,7 @@ static enum gt_status shard_lay_out(struct token_shard *shard, const struct toke
     return GT_OK;
 }
 
-/* Sets *out_listed to whether the manifest beside the file says that gpt-prepare wrote it, with
- * this size. */
+/* Sets *out_listed to whether the manifest in the file's folder lists the file with this size. */
 static enum gt_status manifest_lists(const struct token_shard *shard, bool *out_listed)
 {
     char folder[FILE_PATH_MAX];
@@ -272,8 +271,8 @@ static enum gt_status manifest_lists(const struct token_shard *shard, bool *out_
     return GT_OK;
 }
 
-/* Finds out whether a file without a header, which begins with head[count], has other things than
- * 16-bit ids.  Only if the head does not contradict that, more of the file is read. */
+/* Finds out whether a file without a header, which begins with head[count], has something other
+ * than 16-bit ids.  Reads more of the file only if the head leaves that possible. */
 static enum gt_status shard_find_kind(const struct token_shard *shard, const unsigned char *head,
                                       size_t count, const struct token_kind **out)
 {
@@ -358,7 +357,7 @@ static enum gt_status source_check_lengths(const struct token_source *source, in
     return GT_OK;
 }
 
-/* Reads NAME.mask beside NAME.bin, if it is there. */
+/* Reads NAME.mask in the folder of NAME.bin, if it exists. */
 static enum gt_status mask_read(struct token_source *source, struct token_shard *shard)
 {
     const char *ending = strrchr(shard->path, '.');
@@ -377,7 +376,7 @@ static enum gt_status mask_read(struct token_source *source, struct token_shard 
     source->row = is_mask ? (int64_t)(le_read(header + 8, 8) & INT32_MAX) : 0;
     if (source->row <= 0 || shard->length % source->row != 1 || source->shard_count != 1)
         return FAIL(GT_DATA, "%s: not a mask of %s; run gpt-prepare again", path, shard->path);
-    int64_t at = 1; /* the first token is no target */
+    int64_t at = 1; /* the first token is not a target */
     while (at < shard->length && token_source_mask(source, at, 1, NULL) == 0)
         at++;
     if (at < shard->length)

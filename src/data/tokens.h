@@ -5,14 +5,14 @@
  *   llm.c     256 int32 of header ([0] magic, [1] version, [2] count), then the ids: magic 20240520
  *             version 1 uint16, magic 20240801 version 7 uint32 (dataloader.h of llm.c)
  *   others    llmq's, NeMo's, lit-gpt's and NumPy's (token_kind.h)
- * A file without a header that is certainly not 16-bit ids is refused by the name of its kind.
- * Beside NAME.bin, NAME.mask may say which tokens count as targets: 8 bytes TOKEN_MASK_MAGIC, 8
- * bytes with the number of tokens R of a row, then one bit per token, the first in the lowest bit.
- * The tokens are then conversations, packed into rows of R, and one token more; they are one file,
- * whose mask is read when it is opened.  A split may have many files ("shards"); positions run
- * through them in the order of their names.  Files are read by pread with 64-bit offsets, through
- * one staging buffer; nothing is allocated after opening.  Token files are untrusted: every read
- * compares every id with the vocabulary.
+ * A file without a header that certainly does not have 16-bit ids is refused, and its kind is
+ * named.  In the folder of NAME.bin, NAME.mask may say which tokens count as targets: 8 bytes
+ * TOKEN_MASK_MAGIC, 8 bytes with the number of tokens R of a row, then one bit per token, the first
+ * in the lowest bit.  The tokens are then conversations, packed into rows of R, and one more token.
+ * They are in one file, whose mask is read when the file is opened.  A split may have many files
+ * ("shards"); positions run through them in the order of their names.  Files are read by pread with
+ * 64-bit offsets, through one staging buffer; nothing is allocated after opening.  Token files are
+ * untrusted: every read compares every id with the vocabulary.
  */
 #ifndef GPT_TRAIN_DATA_TOKENS_H
 #define GPT_TRAIN_DATA_TOKENS_H
@@ -109,7 +109,7 @@ enum gt_status token_source_digest(struct token_source *source, uint32_t *out);
 #define PREPARE_MANIFEST_BYTES_MAX ((size_t)256 << 20)
 #define PREPARE_STATE_NAME ".gpt-prepare.state"
 #define PREPARE_STATE_BYTES_MAX ((size_t)256 << 20)
-/* How far a run is, as its state file says it. */
+/* The progress of a run by its state file. */
 enum prepare_phase { PREPARE_PHASE_NEW, PREPARE_PHASE_ENCODE, PREPARE_PHASE_COMMIT };
 
 /* For readers of a data set: returns GT_DATA for a folder in which a run was stopped between

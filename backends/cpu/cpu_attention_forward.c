@@ -112,8 +112,8 @@ static void rows_run(const struct band *band, const struct band_scratch *s, int6
                       rows, padded, seen, true);
 }
 
-/* Processes a square of queries and keys: at once if no key is behind a query, else strip by strip.
- * Skips rows that see none of the keys: the first one sees the earliest. */
+/* Processes a square of queries and keys: at once if no key comes after a query, else strip by
+ * strip.  Skips rows that see none of the keys: the first one sees the earliest. */
 static void square_run(const struct band *band, const struct band_scratch *s, int64_t begin,
                        int64_t key, int64_t keys)
 {

@@ -43,7 +43,7 @@ static void async_queues_create(struct opencl_backend *cl)
     }
     if (cl->has_one_queue)
         log_note(
-            "opencl: %s has no queue for each direction, so that offload cannot copy while it computes",
+            "opencl: %s has no queue for each direction, so offload cannot copy while it computes",
             cl->device.name);
 }
 

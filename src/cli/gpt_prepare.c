@@ -545,8 +545,7 @@ static enum gt_status tokenizer_open(struct hostmem *mem, struct arguments *argu
         return GT_OK;
     TRY(gguf_is_file(name) ? gguf_tokenizer_open(mem, name, out) : tokenizer_find(mem, name, out));
     if (*out == NULL)
-        return FAIL(GT_UNSUPPORTED, "--tokenizer=%s: this file has no tokenizer that is read here",
-                    name);
+        return FAIL(GT_UNSUPPORTED, "--tokenizer=%s: this file has no supported tokenizer", name);
     if ((*out)->kind == TOKENIZER_BPE)
         return GT_OK;
     return FAIL(

@@ -28,7 +28,7 @@ struct sample_chat {
     enum chat_kind kind;
     struct chat_encoder *encoder;
     struct generator *generator;
-    int32_t ends[ENDS_MAX]; /* tokens of which each ends an answer */
+    int32_t ends[ENDS_MAX]; /* each of these tokens ends an answer */
     size_t end_count;
     struct chat_conversation conversation; /* the system message first, if there is one */
     struct chat_text text;                 /* the rendered conversation */
@@ -339,7 +339,7 @@ static enum gt_status command_run(struct sample_chat *chat, const char *line, bo
         return system_set(chat, line + word + strspn(line + word, " \t"));
     else
         log_warning(
-            "%.*s: no such command; there are /reset and /system TEXT, and a message may begin with a blank",
+            "%.*s: no such command; the commands are /reset and /system TEXT, and a message may begin with a blank",
             (int)size_min(word, 40), line);
     return GT_OK;
 }

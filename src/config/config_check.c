@@ -76,7 +76,7 @@ static enum gt_status check_kv_heads(const struct config *config)
     return GT_OK;
 }
 
-/* Checks that the keys which take the window from blocks leave it to at least one block. */
+/* Checks that at least one block keeps its window. */
 static enum gt_status check_window(const struct config *config)
 {
     const enum config_key keys[] = {CONFIG_KEY_sliding_window_pattern,
@@ -242,8 +242,8 @@ static char *divisors_text(char out[static DIVISORS_TEXT_MAX], int64_t count, in
     return out;
 }
 
-/* Refuses the ranks where `parts` is not set, and an update therefore has as many parts as ranks.
- */
+/* Refuses `ranks` that do not divide the sequences.  `parts` is not set, so an update has as many
+ * parts as ranks. */
 static enum gt_status refuse_ranks(const struct config *config, int64_t samples)
 {
     const int64_t ranks = config->ranks, batch = config->batch_size,

@@ -148,7 +148,7 @@ static enum gt_status implied_set(struct config *config, const struct config_oth
     if (text && strcmp(value->text, "lora") != 0 && strcmp(value->text, "qlora") != 0) {
         if (strcmp(value->text, "full") == 0)
             return GT_OK;
-        return FAIL(GT_USAGE, ERROR_BAD_VALUE "%s: %s = '%.40s' is none of full, lora and qlora",
+        return FAIL(GT_USAGE, ERROR_BAD_VALUE "%s: %s = '%.40s' is not full, lora or qlora",
                     CONFIG_ORIGIN_TEXT(origin), other->name, value->text);
     }
     if (config_key_was_set(config, other->key))

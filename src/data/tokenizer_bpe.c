@@ -386,9 +386,9 @@ static enum gt_status array_get(const json_t *root, const char *path, const char
 {
     const json_t *array = json_object_get(root, name);
     if (!json_is_array(array) || json_array_size(array) > max)
-        return FAIL(GT_DATA, "%s: field \"%s\": expected a list of at most %zu, found %s of %zu",
-                    path, name, max, json_is_array(array) ? "one" : "none, or something",
-                    json_array_size(array));
+        return FAIL(GT_DATA, "%s: field \"%s\": expected a list of at most %zu entries, found %s",
+                    path, name, max,
+                    json_is_array(array) ? TEXT(24, "%zu", json_array_size(array)) : "no list");
     *out = array;
     return GT_OK;
 }
@@ -396,7 +396,7 @@ static enum gt_status array_get(const json_t *root, const char *path, const char
 static enum gt_status token_read(struct bpe_reading *reading, size_t id, bool special)
 {
     static const char *const problems[] = {[BPE_ID_TAKEN] = "is not a text of 1 to 1024 bytes",
-                                           [BPE_TEXT_TAKEN] = "is there twice",
+                                           [BPE_TEXT_TAKEN] = "occurs twice",
                                            [BPE_TEXT_BAD] = "is not a text of 1 to 1024 bytes",
                                            [BPE_TEXT_FOREIGN] =
                                                "has a character that is not of GPT-2's alphabet"};

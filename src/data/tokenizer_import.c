@@ -135,7 +135,7 @@ static enum gt_status token_put(struct vocab_reading *reading, const char *text,
 {
     static const char *const problems[] = {
         [BPE_ID_TAKEN] = "another token has its id",
-        [BPE_TEXT_TAKEN] = "is there twice",
+        [BPE_TEXT_TAKEN] = "occurs twice",
         [BPE_TEXT_BAD] = "expected 1 to 1024 bytes",
         [BPE_TEXT_FOREIGN] = "has a character that is not of GPT-2's alphabet of bytes"};
     const json_int_t id = json_is_integer(id_value) ? json_integer_value(id_value) : -1;
@@ -308,8 +308,8 @@ static const char *tiktoken_line(struct bpe *bpe, size_t ranks, const char *line
     static const char form[] =
         "expected a token of 1 to 1024 bytes in base64, a space, and its rank";
     static const char *const problems[] = {[BPE_ADDED] = NULL,
-                                           [BPE_ID_TAKEN] = "the rank is there twice",
-                                           [BPE_TEXT_TAKEN] = "the token is there twice",
+                                           [BPE_ID_TAKEN] = "the rank occurs twice",
+                                           [BPE_TEXT_TAKEN] = "the token occurs twice",
                                            [BPE_TEXT_BAD] = form};
     char bytes[BPE_TOKEN_BYTES_MAX + 4];
     size_t length = 0;

@@ -73,10 +73,10 @@ const char *token_split_name(enum token_split split);
 /* Opens and validates a split.  In a folder, SPLIT.bin is used alone when it exists; otherwise
  * every file whose name ends in ".bin" and either begins with SPLIT or contains "_SPLIT" followed
  * by '_' or '.', sorted by name.  The format may differ between shards.  A shard shorter than
- * block_size + 1 tokens causes a warning and provides no samples. Errors: GT_DATA (no such folder
+ * block_size + 1 tokens causes a warning and provides no samples.  Errors: GT_DATA (no such folder
  * or files, empty, odd size, another kind of file, a header that contradicts the size of its file,
- * an unknown version, no shard long enough; a mask of other tokens, or of which no token counts; a
- * folder that prepared_folder_check() refuses), GT_IO, GT_NO_MEMORY. */
+ * an unknown version, no shard long enough; a mask of other tokens, or one by which no token
+ * counts; a folder that prepared_folder_check() refuses), GT_IO, GT_NO_MEMORY. */
 enum gt_status token_source_open(const void *owner, const struct token_source_spec *spec,
                                  struct token_source **out);
 /* Sets *out to true when `folder` has files of a split; false when there is no such folder. Errors:

@@ -471,9 +471,8 @@ void checkpoint_blocks_log(const struct checkpoint *checkpoint)
         first = first != NULL ? first : block;
     }
     if (first != NULL)
-        log_note(
-            "%s: %zu of %zu tensors are quantised (%s ...) and become numbers as they are loaded",
-            model->path, count, model->count, first->name);
+        log_note("%s: %zu of %zu tensors are quantised (%s ...); loading dequantises them",
+                 model->path, count, model->count, first->name);
 }
 
 /* ---- the tokenizer ---- */

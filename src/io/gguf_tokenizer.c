@@ -478,8 +478,8 @@ enum gt_status gguf_tokenizer_open(const void *owner, const char *path, struct t
     if (is_word(model, count, "gpt2") || is_word(model, count, "llama"))
         status = tokenizer_make(owner, gguf, is_word(model, count, "llama"), &tokenizer);
     else if (count > 0 && !is_word(model, count, "none"))
-        log_note("%s: its tokenizer, \"%.*s\", is not supported; BPE of bytes, and "
-                 "SentencePiece's, are",
+        log_note("%s: its tokenizer, \"%.*s\", is not supported; byte-level BPE "
+                 "and SentencePiece's BPE are",
                  path, (int)(count < 32 ? count : 32), model);
     if (status == GT_OK && tokenizer != NULL)
         status = model_texts_read(gguf, tokenizer);

@@ -66,8 +66,8 @@ enum gt_status hf_cache_model_find(const char *name, char out[static FILE_PATH_M
     if (name[whole] != '\0' && hf_hub_is_repository(name) && !hf_hub_holds(name))
         return FAIL(
             GT_UNSUPPORTED,
-            "%s: by its name, its weights are quantised, and only those in 16 or 32 bits are "
-            "read: take %.*s; an adapter names its base in adapter_config.json, as "
+            "%s: the name says that its weights are quantised, and only weights in 16 or 32 "
+            "bits are read: use %.*s; an adapter names its base in adapter_config.json, as "
             "base_model_name_or_path",
             name, (int)whole, name);
     if (hf_cache_is_name(name))

@@ -1,4 +1,4 @@
-/* The safetensors container: named arrays behind a JSON header.
+/* The safetensors container: a JSON header, then named arrays.
  *
  *   8 bytes   length N of the header, little-endian
  *   N bytes   one JSON object: "NAME": {"dtype", "shape", "data_offsets": [begin, end]}, and

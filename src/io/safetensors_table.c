@@ -104,8 +104,8 @@ enum gt_status safetensors_add(struct safetensors *table, const struct safetenso
         (tensor->transposed && tensor->rank != 2))
         return FAIL(
             GT_DATA,
-            "%s: tensor %s: is there twice, is one too many, or does not have two dimensions", path,
-            tensor->name);
+            "%s: tensor %s: is listed twice, is one too many, or is transposed without two dimensions",
+            path, tensor->name);
     TRY(HOSTMEM_GROW(table, &table->tensors, table->count + 1, "table of arrays"));
     struct safetensors_tensor *entry = &table->tensors[table->count];
     *entry = *tensor;

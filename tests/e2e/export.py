@@ -622,7 +622,7 @@ def check_import():
              "--eval_iters=1", "--block_size=16", "--warmup_iters=0")
     for more in ((), ("--lora_rank=2",)):
         done = run(*train, "--init_from=wide64-q8_0.gguf", *more)
-        check(done.returncode == 0 and b"are quantised (Q8_0 ...) and become numbers" in done.stderr, "training from Q8_0: %s" % done.stderr)
+        check(done.returncode == 0 and b"are quantised (Q8_0 ...); loading dequantises" in done.stderr, "training from Q8_0: %s" % done.stderr)
     done = run(GPT_EXPORT, UNJUDGED, "--out_dir=out-import", "--format=gguf-lora", "import-lora.gguf")
     check(done.returncode == 0, "adapters of a GGUF base: %s" % done.stderr)
     # Absent keys have llama.cpp's meaning: granite.cpp's scale of scores is 1 / sqrt(6), with as many heads of keys as heads, and theta 10000.

@@ -119,7 +119,7 @@ TEST(adapters_by_other_names)
     ck_assert_int_eq(fixture_read("finetuning_type = 'full'\n"), GT_OK);
     ck_assert_int_eq(config->lora_rank, 0);
     ck_assert_int_eq(fixture_read("adapter = 'llama-adapter'\n"), GT_USAGE);
-    ASSERT_SAID("none of full, lora and qlora");
+    ASSERT_SAID("is not full, lora or qlora");
 }
 
 TEST(contradictions_in_a_file)

@@ -62,9 +62,9 @@ TEST(quantised_by_its_name)
 {
     char out[FILE_PATH_MAX];
     log_capture_refused(&capture, hf_cache_model_find("unsloth/Qwen3-4B-unsloth-bnb-4bit", out),
-                        GT_UNSUPPORTED, "take unsloth/Qwen3-4B;");
+                        GT_UNSUPPORTED, "use unsloth/Qwen3-4B;");
     log_capture_refused(&capture, hf_cache_model_find("own/Model-AWQ", out), GT_UNSUPPORTED,
-                        "take own/Model;");
+                        "use own/Model;");
 }
 
 TEST(finds_and_refuses)

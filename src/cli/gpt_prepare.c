@@ -127,7 +127,6 @@ static void print_help(void)
           "                         for bytes and chars, none for a single text, else\n"
           "                         after\n"
           "  --dedup                leave out exact copies of earlier documents\n"
-          "\n"
           "\n",
           stdout);
     help_conversations_print();

@@ -1,8 +1,7 @@
 /* The table of op tests, and the functions that the oracles of all families share.
  *
  * The oracle stores and sums everything in double, in rising index order; nothing here is meant to
- * be fast.  The known answers of the exact ops, which another program computed, are in
- * tests/unit/check_cpu_lean.c.
+ * be fast.
  */
 #include "tests/ops/op_test.h"
 

@@ -1,6 +1,6 @@
 # Unit tests of the cpu backend; tests/model covers src/backend.
 check_PROGRAMS += tests/unit/check_cpu_backend tests/unit/check_cpu_gemm \
-	tests/unit/check_cpu_half tests/unit/check_cpu_lean tests/unit/check_cpu_math tests/unit/check_cpu_ops
+	tests/unit/check_cpu_half tests/unit/check_cpu_math tests/unit/check_cpu_ops
 if HAVE_OPENCL
 check_PROGRAMS += tests/unit/check_opencl
 endif

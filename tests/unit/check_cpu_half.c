@@ -1,5 +1,5 @@
 /* Tests 16-bit storage on the cpu: the conversions of every instruction set against base/dtype, bit
- * for bit, and that the outputs of elementwise ops may overlap their inputs.
+ * for bit.
  *
  * The conversions are tested through `copy`, which is compiled once per instruction set.  All
  * 65,536 patterns are widened.  The words to be rounded contain each value of either dtype with its
@@ -161,70 +161,5 @@ TEST_LOOP(short_runs_convert, COUNT(sets) * 9)
                       "%d elements from %s to %s", (int)count, dtype_name(from), dtype_name(to));
     }
     fixture.arena_bytes = ARENA_BYTES;
-    cpu_fixture_close(&fixture);
-}
-
-/* An op, one of its outputs, and the input that the output may overlap. */
-struct alias {
-    enum op_kind kind;
-    int32_t input, output;
-};
-
-static const struct alias aliases[] = {
-    {OP_GELU_FORWARD, GELU_FORWARD_X, GELU_FORWARD_Y},
-    {OP_GELU_BACKWARD, GELU_BACKWARD_DY, GELU_BACKWARD_DX},
-    {OP_GELU_BACKWARD, GELU_BACKWARD_X, GELU_BACKWARD_DX},
-    {OP_DROPOUT, DROPOUT_X, DROPOUT_Y},
-    {OP_RESIDUAL, RESIDUAL_X, RESIDUAL_R},
-    {OP_RESIDUAL, RESIDUAL_Y, RESIDUAL_R},
-};
-
-/* Returns a call on matrices of several blocks and a tail. */
-static struct op_call alias_call(const struct alias *alias, enum dtype dtype)
-{
-    struct op_call call = {.kind = alias->kind,
-                           .attrs = {.time = 61, .dropout = 0.25f, .gelu = GELU_TANH}};
-    for (int32_t slot = 0; slot < op_declaration(alias->kind)->operands; slot++)
-        call.operand[slot] = cpu_fixture_tensor(dtype, 61, 67, 0, 0);
-    if (alias->kind == OP_DROPOUT)
-        call.operand[DROPOUT_SCALARS] = cpu_fixture_tensor(DTYPE_I32, SCALAR_WORDS, 0, 0, 0);
-    return call;
-}
-
-/* Runs the call, with the output in the input's place when `over`; `out` receives the output's
- * bytes. */
-static void alias_run(struct cpu_fixture *fixture, const struct alias *alias, enum dtype dtype,
-                      bool over, uint16_t *out)
-{
-    struct op_call call = alias_call(alias, dtype);
-    float values[61 * 67];
-    cpu_fixture_layout(fixture, &call);
-    for (int32_t slot = 0; slot < op_declaration(alias->kind)->operands; slot++) {
-        void *data = cpu_fixture_operand(fixture, &call, slot);
-        cpu_fixture_fill(values, 61 * 67, unit_seed() + (uint64_t)slot, 2.0f);
-        if (call.operand[slot].dtype == DTYPE_I32)
-            memset(data, 0, operand_bytes(&call.operand[slot]));
-        else if (slot != alias->output)
-            dtype_convert(data, dtype, values, DTYPE_F32, 61 * 67);
-    }
-    if (over)
-        call.operand[alias->output].at = call.operand[alias->input].at;
-    cpu_fixture_run(fixture, &call);
-    memcpy(out, cpu_fixture_operand(fixture, &call, alias->output), 61 * 67 * sizeof *out);
-}
-
-TEST_LOOP(outputs_may_lie_over_inputs, RUNS)
-{
-    struct cpu_fixture fixture;
-    if (!set_open(_i / COUNT(halves), &fixture))
-        return;
-    const enum dtype dtype = halves[_i % COUNT(halves)];
-    for (int a = 0; a < COUNT(aliases); a++) {
-        uint16_t apart[61 * 67], over[61 * 67];
-        alias_run(&fixture, &aliases[a], dtype, false, apart);
-        alias_run(&fixture, &aliases[a], dtype, true, over);
-        ck_assert_msg(memcmp(apart, over, sizeof apart) == 0, "%s in %s: other bytes in place",
-                      op_declaration(aliases[a].kind)->name, dtype_name(dtype));
-    }
     cpu_fixture_close(&fixture);
 }

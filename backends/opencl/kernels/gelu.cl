@@ -1,5 +1,5 @@
 /* gelu: x P(X <= x) by erf, or its tanh form; swiglu: a s(a) b with the logistic function s, or
- * gelu(a) b. y of gelu may be x, and dx may be dy or x.
+ * gelu(a) b.
  */
 #include "backends/gelu.h"
 

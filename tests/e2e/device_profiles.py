@@ -164,11 +164,18 @@ def refused(result, words, text):
 def own():
     configuration = ["--batch_size=64", "--gradient_accumulation_steps=8", "--plan=json"]
     write_json("own.json", own_profile())
-    mine = plan_of(run("--device-profile=own.json", *configuration))
-    theirs = plan_of(run("--device-profile=rtx3060-12g", *configuration))
-    check(mine["bytes"] == theirs["bytes"] and mine["segments"] == theirs["segments"]
-          and abs(mine["forecast"]["seconds_per_step"] / theirs["forecast"]["seconds_per_step"] - 1) < 1e-3,
-          "a profile by hand plans like the card of the table")
+    for dtype in ("float32", "float16", "bfloat16"):
+        mine, theirs = (plan_of(run(f"--device-profile={name}", f"--dtype={dtype}", *configuration)) for name in ("own.json", "rtx3060-12g"))
+        check(mine["bytes"] == theirs["bytes"] and mine["segments"] == theirs["segments"]
+              and abs(mine["forecast"]["seconds_per_step"] / theirs["forecast"]["seconds_per_step"] - 1) < 1e-3,
+              f"a profile by hand plans like the card of the table in {dtype}")
+    for fields, context in (({"context_bytes": 12345}, 12345), ({"usable_bytes": 12 * GIB - 777}, 777)):
+        write_json("own.json", {**own_profile(), **fields})
+        plan = plan_of(run("--device-profile=own.json", *configuration))
+        check(plan["bytes"]["context"] == context, f"a context beside {fields}: {plan['bytes']}")
+    write_json("own.json", {**own_profile(), "share": 0.5, "share_source": "a measurement"})
+    ratio = plan_of(run("--device-profile=own.json", *configuration))["forecast"]["seconds_per_step"] / mine["forecast"]["seconds_per_step"]
+    check(1.3 < ratio < 2, f"half of the peaks instead of 85 %: {ratio} times as long")
     for field in own_profile():
         write_json("own.json", {name: value for name, value in own_profile().items() if name != field})
         refused(run("--device-profile=./own.json", *configuration), f'./own.json: field "{field}"', f"without {field}")
@@ -186,7 +193,9 @@ def refusals():
     before = sorted(os.listdir("."))
     refused(run("--device-profile=rtx3060-12g", *SMALL), "--plan", "training with a profile")
     refused(run("--device-profile=rtx3060-12g", "--eval_only=True", *SMALL), "--plan", "evaluating with one")
-    refused(run("--device-profile=rtx9999", "--plan", *SMALL), "--device_profile=list", "an unknown name")
+    for name, said in (("rtx9999", "--device_profile=list"), ("arc", "--device_profile=list"), ("rtx306", "did you mean rtx3060-12g"),
+                       ("a100-40g x", "a100-40g")):
+        refused(run(f"--device-profile={name}", "--plan", *SMALL), said, f"no such card as {name}")
     for name in ("rtx3060-laptop", "RTX 3060 Max-Q"):
         refused(run(f"--device-profile={name}", "--plan", *SMALL), "did you mean rtx3060-12g, rtx3060-8g, rtx3060-ti-8g?", name)
     for name in ("v100", "Tesla V100", "gtx1080", "GTX 1080 Ti", "p100", "980", "titan xp"):

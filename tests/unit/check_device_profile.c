@@ -1,18 +1,11 @@
-/* Tests of device_profile.c: the table against published figures, names, and refused
- * files. */
+/* Tests of device_profile.c: the table against published figures, and the links of cards.
+ * device_profiles.py has the names and the files. */
 #include <ctype.h>
 #include <math.h>
-#include <stdlib.h>
 
-#include "base/file.h"
-#include "base/json.h"
 #include "plan/device_profile.h"
 #include "plan/device_profile_file.h"
-#include "tests/unit/log_capture.h"
-#include "tests/unit/scratch.h"
 #include "tests/unit/unit_main.h"
-
-#define GIB ((double)(1 << 30))
 
 static struct device_profile card(const char *id)
 {
@@ -95,28 +88,6 @@ TEST(rates_are_the_published_ones)
               card("gtx1660-6g").vector_flops_per_s);
 }
 
-TEST(names_are_found)
-{
-    struct device_profile p;
-    struct log_capture capture;
-    ck_assert_str_eq(card("rtx3060").id, "rtx3060-12g");
-    ck_assert_str_eq(card("RTX3060-TI").id, "rtx3060-ti-8g");
-    ck_assert_double_eq_tol((double)card("rtx3060-12g").usable_bytes / GIB, 11.4, 0.05);
-    ck_assert_uint_eq(card("rtx3060-12g").context_bytes, (uint64_t)(128 + 4 * 28) << 20);
-    ck_assert_uint_le(card("arc-a770").largest_allocation_bytes, ((uint64_t)4 << 30) - 1);
-    ck_assert_uint_eq(card("rx6800-xt").largest_allocation_bytes, (uint64_t)4 << 30);
-    static const char *const unknown[][2] = {
-        {"rtx306", "did you mean rtx3060-12g"}, {"", "--device_profile=list"},
-        {"-", "--device_profile=list"},         {"arc", "--device_profile=list"},
-        {"cpu", "--device_profile=list"},       {"a100-40g x", "a100-40g"}};
-    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
-        log_capture_begin(&capture);
-        log_capture_refused(&capture, device_profile_find(unknown[i][0], &p), GT_USAGE,
-                            unknown[i][1]);
-        log_capture_end();
-    }
-}
-
 TEST(a_driver_s_name_finds_the_link)
 {
     ck_assert_double_eq(device_profile_link("NVIDIA GeForce RTX 3060, capability 8.6"), 18.6e9);
@@ -126,68 +97,4 @@ TEST(a_driver_s_name_finds_the_link)
     ck_assert_double_eq(device_profile_link("NVIDIA H100 80GB HBM3"), 37.2e9);
     ck_assert_double_eq(device_profile_link("NVIDIA A100-SXM4-80GB"), 18.6e9);
     ck_assert_double_eq(device_profile_link("a card of nobody, of 3060 MiB"), 0.0);
-}
-
-/* ---- files ---- */
-
-static const char good[] =
-    "{\"schema\": 1, \"name\": \"A card\", \"backend\": \"cuda\", \"memory_bytes\": 8589934592, \"usable_bytes\": "
-    "8000000000, \"largest_allocation_bytes\": 8589934592, \"alignment_bytes\": 256, \"units\": 20, \"dtypes\": "
-    "[\"float32\", \"float16\"], \"bandwidth_bytes_per_s\": 3e11, \"flops_per_s\": {\"float32\": 1e13, \"float16\": 2e13, "
-    "\"bfloat16\": 0, \"tf32\": 0}, \"share\": 0.5, \"share_source\": \"a measurement\", \"source\": \"\"}";
-
-static char folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
-
-static void setup(void)
-{
-    scratch_make(folder);
-    file_join(path, folder, "card.json");
-}
-
-static void teardown(void)
-{
-    scratch_remove(folder);
-}
-
-TEST_FIXTURE(setup, teardown)
-
-TEST(a_file_is_read)
-{
-    struct device_profile p;
-    ck_assert_int_eq(file_replace(path, good, strlen(good)), GT_OK);
-    ck_assert_int_eq(device_profile_find(path, &p), GT_OK);
-    ck_assert_str_eq(p.name, "A card");
-    ck_assert_str_eq(p.backend, "cuda");
-    ck_assert_uint_eq(p.memory_bytes, 8589934592);
-    ck_assert_uint_eq(p.usable_bytes, 8000000000);
-    ck_assert_uint_eq(p.alignment_bytes, 256);
-    ck_assert_uint_eq(p.dtypes, 1u << DTYPE_F32 | 1u << DTYPE_F16);
-    ck_assert_double_eq(p.matrix_flops_per_s[DTYPE_F32], 1e13);
-    ck_assert_double_eq(p.matrix_flops_per_s[DTYPE_F16], 2e13);
-    ck_assert_double_eq(p.bytes_per_s, 3e11);
-    ck_assert(p.reached.products == 0.5 && p.reached.attention == 0.5 && p.reached.bytes == 0.5);
-    ck_assert_int_eq(p.units, 20);
-    ck_assert_uint_eq(p.context_bytes,
-                      (uint64_t)208 << 20); /* the default: 128 MiB, and 4 MiB for each unit */
-}
-
-/* The file may give the size of a context, at most that of the memory that is not usable. */
-TEST(a_context_is_read)
-{
-    struct device_profile p;
-    json_t *root = json_loads(good, 0, NULL);
-    json_object_set_new(root, "context_bytes", json_integer(12345));
-    char *text = json_dumps(root, 0);
-    ck_assert_int_eq(file_replace(path, text, strlen(text)), GT_OK);
-    ck_assert_int_eq(device_profile_find(path, &p), GT_OK);
-    ck_assert_uint_eq(p.context_bytes, 12345);
-    free(text);
-    json_object_del(root, "context_bytes");
-    json_object_set_new(root, "usable_bytes", json_integer(8589934592 - 777));
-    text = json_dumps(root, 0);
-    ck_assert_int_eq(file_replace(path, text, strlen(text)), GT_OK);
-    ck_assert_int_eq(device_profile_find(path, &p), GT_OK);
-    ck_assert_uint_eq(p.context_bytes, 777);
-    free(text);
-    json_decref(root);
 }

@@ -9,7 +9,8 @@
            exports; all under strace: no socket, no other program started, and no code loaded except the libraries that
            the linker named, so that none comes from a folder of data, runs or caches; the same for the emulated cuda
            backend, and with CHECK_LONG=1 the first two for an OpenCL driver, which loads code by nature
-  links    a symbolic link to a file elsewhere at each name that a resumed run writes: the file is unchanged
+  links    a symbolic link to a file elsewhere at each name that a resumed run writes, its lock among them: the file is
+           unchanged
 
 Needs GPT_TRAIN, GPT_PREPARE, GPT_SAMPLE and GPT_EXPORT.  A build with a sanitizer is skipped by name: it has other
 flags.
@@ -175,7 +176,7 @@ def archives():
 
 
 def links():
-    """Puts links at the names that a resumed run writes next, and leaves those that it reads."""
+    """Puts links at the names that a resumed run writes next and at its lock, and leaves those that it reads."""
     run = [tiny.GPT_TRAIN, *(word for word in tiny.RUN if not word.startswith("--vocab_size"))]
     again = [*run, "--init_from=resume", "--max_iters=8"]
     for out, command in (("first", run), ("second", run), ("second", again)):
@@ -183,13 +184,14 @@ def links():
         check(done.returncode == 0, f"{out}: the run without links")
     written = sorted(set(os.listdir("second")) - set(os.listdir("first")))
     check(len(written) >= 2, f"a resumed run writes {written}")
-    for name in written:
+    os.remove("first/lock")
+    for name in [*written, "lock"]:
         tiny.clear("linked")
         shutil.copytree("first", "linked")
-        victim = write("victim", "of a link")
+        victim = write("victim", "42\n")  # as in a lock
         os.symlink(os.path.abspath(victim), os.path.join("linked", name))
         done = ran(*again, "--out_dir=linked", env=tiny.ENVIRONMENT)
-        check(read("victim") == b"of a link", f"a link at {name}: the file behind it changed")
+        check(read("victim") == b"42\n", f"a link at {name}: the file behind it changed")
         check(done.returncode == 0 or (1 <= done.returncode <= 3 and "gpt-train: error" in done.stderr),
               f"a link at {name}: status {done.returncode}: {done.stderr[-300:]}")
 

@@ -1,15 +1,14 @@
-/* Tests of base/file: replacement through kills and failures, exact reads, folders, locks, CRC-32C.
+/* Tests of base/file: replacement through kills, modes, links, exact reads, words of the shell,
+ * CRC-32C.
  *
- * Errors are real: a size limit stands for a full disk, a folder at the target's path fails the
- * rename, a child is killed between write and commit.  Power loss is tested in tests/reliability,
- * which replays system calls.
+ * A child is killed between write and commit.  tests/reliability has failing calls, power cuts and
+ * locks.
  */
 #include "base/file.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -213,27 +212,6 @@ TEST(read_all)
     log_capture_refused(&capture, file_read_all(folder, 100, &text, &count), GT_IO, "a folder");
 }
 
-/* A child takes the lock, reports it through a pipe, and waits to be killed. */
-static pid_t child_with_lock(const char *path)
-{
-    int ends[2];
-    ck_assert_int_eq(pipe(ends), 0);
-    const pid_t child = fork();
-    ck_assert_int_ge(child, 0);
-    if (child == 0) {
-        int fd;
-        if (file_lock(path, &fd) != GT_OK || write(ends[1], "x", 1) != 1)
-            _exit(1);
-        for (;;)
-            (void)pause();
-    }
-    (void)close(ends[1]);
-    char byte;
-    ck_assert_int_eq(read(ends[0], &byte, 1), 1);
-    (void)close(ends[0]);
-    return child;
-}
-
 TEST(shell_words)
 {
     static const char *const words[][2] = {{"data/mine-1.2_x", "data/mine-1.2_x"},
@@ -247,33 +225,6 @@ TEST(shell_words)
         ck_assert_str_eq(file_shell_quote(out, sizeof out, words[i][0]), words[i][1]);
     for (size_t size = 8; size < 16; size++)
         ck_assert_uint_lt(strlen(file_shell_quote(out, size, "a'b'c'd'e'f'g'h'i'j'k")), size);
-}
-
-TEST(lock)
-{
-    char path[FILE_PATH_MAX];
-    file_join(path, folder, "lock");
-    const pid_t child = child_with_lock(path);
-    int fd = -7;
-    char words[64];
-    ck_assert_int_eq(file_lock(path, &fd), GT_USAGE);
-    (void)snprintf(words, sizeof words, "lock: is locked by process %ld,", (long)child);
-    log_capture_one_error(&capture, words);
-    ck_assert_int_eq(fd, -7);
-    ck_assert_int_eq(kill(child, SIGKILL), 0);
-    ck_assert_int_eq(waitpid(child, NULL, 0), child);
-    ck_assert_int_eq(file_lock(path, &fd), GT_OK); /* a dead process holds no lock */
-    int other = -7;
-    ck_assert_int_eq(file_lock(path, &other), GT_USAGE); /* not even this process twice */
-    (void)snprintf(words, sizeof words, "process %ld,", (long)getpid());
-    log_capture_one_error(&capture, words);
-    file_unlock(fd);
-    ck_assert_int_eq(file_lock(path, &fd), GT_OK);
-    file_unlock(fd);
-    file_unlock(-1);
-    ck_assert_int_eq(symlink(path, at("link")), 0);
-    log_capture_refused(&capture, file_lock(at("link"), &fd), GT_IO, "cannot open the lock file");
-    log_capture_refused(&capture, file_lock(at("none/lock"), &fd), GT_IO, "No such file");
 }
 
 /* Computes the CRC one bit at a time, from the polynomial. */

@@ -1,5 +1,5 @@
-/* Tests of model.c and parameters.c: refusals, counts against GPT-2's published ones, names, shapes
- * and initial values. */
+/* Tests of model.c and parameters.c: refusals, counts against GPT-2's published ones, and the
+ * shares of ranks. */
 #include <math.h>
 #include <string.h>
 
@@ -11,7 +11,6 @@
 
 static const struct parameter_options with_states = {
     .dtype = DTYPE_F32, .states = true, .parts = 1, .ranks = 1};
-static const struct parameter_options weights_only = {.dtype = DTYPE_F32, .parts = 1, .ranks = 1};
 
 static struct model_config gpt2_124m(bool bias)
 {
@@ -118,75 +117,6 @@ TEST(impossible_shapes_are_named)
     ck_assert_int_eq(model_config_check(&config), GT_USAGE);
     ck_assert_int_eq(capture.lines, 2);
     log_capture_end();
-}
-
-TEST(parameters_are_in_the_checkpoints_order)
-{
-    static const char *const names[] = {"wte.weight",
-                                        "wpe.weight",
-                                        "h.0.ln_1.weight",
-                                        "h.0.ln_1.bias",
-                                        "h.0.attn.c_attn.weight",
-                                        "h.0.attn.c_attn.bias",
-                                        "h.0.attn.c_proj.weight",
-                                        "h.0.attn.c_proj.bias",
-                                        "h.0.ln_2.weight",
-                                        "h.0.ln_2.bias",
-                                        "h.0.mlp.c_fc.weight",
-                                        "h.0.mlp.c_fc.bias",
-                                        "h.0.mlp.c_proj.weight",
-                                        "h.0.mlp.c_proj.bias",
-                                        "h.1.ln_1.weight"};
-    struct hostmem *mem;
-    struct graph *graph;
-    struct parameter_list list;
-    struct model_config config = tiny(true);
-    ck_assert(hostmem_create(&mem) == GT_OK && graph_create(mem, &graph) == GT_OK);
-    ck_assert_int_eq(parameters_create(graph, &config, &with_states, &list), GT_OK);
-    ck_assert_int_eq(list.count, 4 + 3 * 12);
-    struct parameter_places places = parameters_places(&config);
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        ck_assert_str_eq(list.at[i].name, names[i]);
-    ck_assert_str_eq(list.at[list.count - 1].name, "ln_f.bias");
-    ck_assert_str_eq(
-        list.at[parameters_index(&places, &config.shape, 2, BLOCK_MLP_PROJ, false)].name,
-        "h.2.mlp.c_proj.weight");
-    ck_assert_str_eq(list.at[parameters_index(&places, &config.shape, 2, BLOCK_C_ATTN, true)].name,
-                     "h.2.attn.c_attn.bias");
-    ck_assert_str_eq(list.at[parameters_index(&places, &config.shape, 3, BLOCK_LN_1, false)].name,
-                     "ln_f.weight");
-    const struct tensor *wte = &graph->tensors[list.at[0].tensor];
-    ck_assert_int_eq(wte->dims[0], 16); /* padded; 11 rows are saved */
-    ck_assert_int_eq(list.at[0].saved_rows, 11);
-    for (int32_t i = 0; i < list.count; i++) {
-        const struct parameter *parameter = &list.at[i];
-        const struct tensor *tensor = &graph->tensors[parameter->tensor];
-        bool bias = strstr(parameter->name, ".bias") != NULL,
-             gain = strstr(parameter->name, "ln_") != NULL && !bias;
-        bool projection = strstr(parameter->name, "c_proj.weight") != NULL;
-        ck_assert_int_eq(parameter->group != GROUP_VECTOR, tensor->rank >= 2);
-        ck_assert_int_eq(tensor->rank, bias || gain ? 1 : 2);
-        ck_assert_int_eq(parameter->init, bias ? INIT_ZERO : gain ? INIT_ONE : INIT_NORMAL);
-        if (parameter->init == INIT_NORMAL)
-            ck_assert(fabs((double)parameter->init_std - (projection ? 0.02 / sqrt(6.0) : 0.02)) <
-                      1e-9);
-        ck_assert_int_eq(graph->tensors[parameter->gradient].lifetime, LIFETIME_PHASE);
-        ck_assert_int_eq(graph->tensors[parameter->m].category, CATEGORY_MOMENT);
-        ck_assert_int_eq(graph_tensor_elements(graph, parameter->v),
-                         graph_tensor_elements(graph, parameter->tensor));
-    }
-    hostmem_free(list.at);
-    config.bias = false;
-    places = parameters_places(&config);
-    ck_assert_int_eq(parameters_create(graph, &config, &weights_only, &list), GT_OK);
-    ck_assert_int_eq(list.count, 3 + 3 * 6);
-    ck_assert_int_eq(list.at[0].gradient, TENSOR_NONE);
-    ck_assert_int_eq(parameters_index(&places, &config.shape, 0, BLOCK_LN_1, true), -1);
-    ck_assert_str_eq(list.at[parameters_index(&places, &config.shape, 1, BLOCK_C_FC, false)].name,
-                     "h.1.mlp.c_fc.weight");
-    hostmem_free(list.at);
-    hostmem_free(graph);
-    hostmem_destroy(mem);
 }
 
 static struct model_options options_make(void)

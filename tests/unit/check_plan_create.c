@@ -225,6 +225,11 @@ TEST(what_cannot_be_planned_is_refused_by_name)
                        CATEGORY_PARAMETER);
     options = (struct plan_options){.alignment_bytes = 64};
     create_fails(mem, g, &options, GT_USAGE, "huge needs 144115188075855872 bytes");
+    struct log_capture capture;
+    proto.dims[0] = proto.dims[1] = INT64_C(1) << 40;
+    log_capture_begin(&capture);
+    log_capture_refused(&capture, graph_tensor_add(g, &proto, &x), GT_USAGE, "halves is too large");
+    log_capture_end();
     hostmem_free(g);
     nothing_is_left(mem);
 }

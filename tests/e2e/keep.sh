@@ -109,7 +109,7 @@ check "and with 12" is "$(kept three/earlier-001)" "checkpoint-000012"
 check "10 stays" is "$(kept three)" "checkpoint-00000$best checkpoint-000010"
 check "going on from 10: the same bytes" is "$(iter_of three)" 12
 metrics_facts three >branch
-metrics_facts three/earlier-001 | head -n "$(wc -l <branch)" >trunk
+metrics_facts three/earlier-001 | sed '/"iter":12/,$d' >trunk
 check "and the same metrics" cmp branch trunk
 check "somebody works in a kept one" train 0 --out_dir=three/checkpoint-000010 --init_from=resume --max_iters=15
 check "one is kept" train 0 --out_dir=three --init_from=resume --keep=1 --max_iters=13

@@ -5,7 +5,6 @@
 #include <sys/resource.h>
 
 #include "base/json.h"
-#include "io/checkpoint.h"
 #include "report/run_record.h"
 #include "tests/unit/io_fixture.h"
 #include "train/metrics.h"
@@ -149,62 +148,6 @@ TEST(a_torn_line_is_cut_off)
     metrics_close(&metrics);
     text_is(fixture.path, EVALUATION(1) EVALUATION(3));
     ck_assert_int_eq(fixture.log.lines, 1);
-    end(&fixture);
-}
-
-static void open_and_write(struct fixture *fixture, struct metrics *metrics, int64_t resume_iter,
-                           int64_t iter)
-{
-    ck_assert_int_eq(metrics_open(metrics, fixture->folder, resume_iter, true, resume_iter == 0),
-                     GT_OK);
-    ck_assert_int_eq(evaluation_write(metrics, iter, 1.0, 2.0), GT_OK);
-}
-
-TEST(lines_stay_with_their_checkpoint)
-{
-    struct fixture fixture;
-    struct metrics metrics;
-    char old[FILE_PATH_MAX], waiting[FILE_PATH_MAX];
-    begin(&fixture);
-    io_path(old, fixture.folder, METRICS_OLD_NAME);
-    open_and_write(&fixture, &metrics, 0, 1);
-    scratch_put(fixture.folder, CHECKPOINT_RECORD_NAME, "first");
-    metrics_saved(&metrics);
-    metrics_close(&metrics);
-    /* Two runs start from scratch and save nothing: the checkpoint's run continues with its own
-     * lines. */
-    for (int64_t iter = 2; iter <= 3; iter++) {
-        open_and_write(&fixture, &metrics, 0, iter);
-        metrics_close(&metrics);
-    }
-    text_is(fixture.path, EVALUATION(3));
-    text_is(old, EVALUATION(2));
-    open_and_write(&fixture, &metrics, 9, 4);
-    metrics_close(&metrics);
-    text_is(fixture.path, EVALUATION(1) EVALUATION(4));
-    /* A run resumes from before the last checkpoint, whose lines are set aside. */
-    ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 3, true, true), GT_OK);
-    io_path(waiting, fixture.folder, metrics.kept);
-    metrics_close(&metrics);
-    text_is(fixture.path, EVALUATION(1));
-    text_is(waiting, EVALUATION(1) EVALUATION(4));
-    /* A run saves: by then the earlier lines are in the folder of their run. */
-    open_and_write(&fixture, &metrics, 0, 5);
-    text_is(old, EVALUATION(1));
-    scratch_put(fixture.folder, CHECKPOINT_RECORD_NAME, "second");
-    metrics_saved(&metrics);
-    metrics_close(&metrics);
-    text_is(fixture.path, EVALUATION(5));
-    ck_assert(!file_exists(waiting));
-    /* A run is killed as soon as it has saved. */
-    open_and_write(&fixture, &metrics, 0, 6);
-    scratch_put(fixture.folder, CHECKPOINT_RECORD_NAME, "third");
-    metrics_close(&metrics);
-    open_and_write(&fixture, &metrics, 9, 7);
-    metrics_close(&metrics);
-    text_is(fixture.path, EVALUATION(6) EVALUATION(7));
-    text_is(old, EVALUATION(5));
-    ck_assert_int_eq(fixture.log.lines, 0);
     end(&fixture);
 }
 

@@ -134,6 +134,16 @@ def room():
            "for small tensors", "203.49 GiB free", "For this machine", never=["card was full"])
 
 
+def fragments():
+    """Unused memory of PyTorch would have been enough in one piece, below the limit if there is one."""
+    for free, words in (("200.68 MiB free; 5.75", ["Fragmentation: free and unused memory would have been enough"]),
+                        ("200.68 MiB free; 5.25", ["Not fragmentation: even in one piece", "short"]),
+                        ("8.68 GiB free; 5.30 GiB allowed; 5.25", ["Not fragmentation: it would have exceeded the limit of 5.30 GiB"]),
+                        ("8.68 GiB free; 6.30 GiB allowed; 6.25", ["Fragmentation below the limit of 6.30 GiB"])):
+        report("CUDA out of memory. Tried to allocate 394.00 MiB (GPU 0; 15.78 GiB total capacity; 5.17 GiB already allocated; "
+               f"{free} GiB reserved in total by PyTorch)\n", *words)
+
+
 def apple():
     report("RuntimeError: MPS backend out of memory (MPS allocated: 5.50 GB, other allocations: 14.76 GB, max allowed: 20.40 "
            "GB). Tried to allocate 147.24 MB on private pool.\n", "other allocations 14.76 GiB of this process: MPSGraph",
@@ -228,5 +238,5 @@ def refusals():
     check(status == 0 and "\x1b" not in out + error, "control characters of the text are not printed")
 
 
-end(story, others, totals, not_counted, room, apple, cards, without_sizes, encodings, impossible, defaults_and_no_fit,
+end(story, others, totals, not_counted, room, fragments, apple, cards, without_sizes, encodings, impossible, defaults_and_no_fit,
     refusals)

@@ -1,14 +1,10 @@
-/* Tests of plan/oom_message and plan/oom_text: a table of messages that PyTorch and others printed
- * over the years, tracebacks, what loggers and terminals add, damaged text, and nanoGPT's tensors
- * that the sizes identify. */
+/* Tests of plan/oom_message: a table of messages that PyTorch and others printed over the years,
+ * the best message of a log, tracebacks.  explain_oom.py has what the answer says of them. */
 #include "plan/oom_message.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
-#include "plan/oom_text.h"
 #include "tests/unit/unit_main.h"
 
 #define KIB 1024.0
@@ -228,38 +224,6 @@ TEST(the_best_message_of_a_log)
     ck_assert(oom_message_parse(driver, sizeof driver - 1, &message));
     ck_assert_int_eq(message.allocator, OOM_CUDA);
     ck_assert_int_eq(message.count, 1);
-}
-
-TEST(verdicts)
-{
-#define SHARED \
-    "CUDA out of memory. Tried to allocate 394.00 MiB (GPU 0; 15.78 GiB total capacity; 5.17 GiB already allocated; "
-    static const struct {
-        const char *text;
-        enum oom_verdict verdict;
-    } cases[] = {
-        {STORY, OOM_VERDICT_SHORT},
-        {SHARED "8.68 GiB free; 5.25 GiB reserved in total by PyTorch)", OOM_VERDICT_ROOM},
-        {SHARED "200.68 MiB free; 5.25 GiB reserved in total by PyTorch)", OOM_VERDICT_SHORT},
-        {SHARED "200.68 MiB free; 5.75 GiB reserved in total by PyTorch)", OOM_VERDICT_FRAGMENTS},
-        {SHARED "8.68 GiB free; 5.30 GiB allowed; 5.25 GiB reserved in total by PyTorch)",
-         OOM_VERDICT_LIMIT},
-        {SHARED "8.68 GiB free; 6.30 GiB allowed; 6.25 GiB reserved in total by PyTorch)",
-         OOM_VERDICT_LIMIT_FRAGMENTS},
-        {SHARED "200.00 MiB free)", OOM_VERDICT_NONE},
-        {"CUDA error: out of memory", OOM_VERDICT_NONE},
-        {"MPS backend out of memory (MPS allocated: 5.50 GB, other allocations: 14.76 GB, max allowed: 20.40 GB). Tried to "
-         "allocate 147.24 MB on private pool.",
-         OOM_VERDICT_LIMIT},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct oom_message message;
-        struct oom_amount lacking;
-        ck_assert(oom_message_parse(cases[i].text, strlen(cases[i].text), &message));
-        ck_assert_msg(oom_verdict(&message, &lacking) == cases[i].verdict, "case %zu", i);
-        ck_assert(lacking.known == (cases[i].verdict == OOM_VERDICT_SHORT ||
-                                    cases[i].verdict == OOM_VERDICT_FRAGMENTS));
-    }
 }
 
 #define TRACE_HEAD "step 0: train loss 10.9\nTraceback (most recent call last):\n"

@@ -1,5 +1,5 @@
-/* Tests of base/recompute: levels and their blocks in both forms, refusals, and the contents of a
- * level. */
+/* Tests of base/recompute: levels and their blocks in both forms, refusals, and what offload
+ * recomputes. */
 #include "base/recompute.h"
 
 #include <string.h>
@@ -90,21 +90,10 @@ TEST(the_first_blocks_have_the_highest_level)
     ck_assert_int_eq(recompute_blocks(&mix, RECOMPUTE_NONE, 2), 0);
 }
 
-/* Each level includes the ones before it, and at least one more class; that of offload is no class
- * but a place. */
-TEST(levels_include_each_other)
+/* recompute.sh compares the bytes of the other levels. */
+TEST(offload_recomputes_what_full_does)
 {
-    for (int level = 1; level < RECOMPUTE_LEVELS; level++) {
-        bool more = false;
-        for (int c = RECOMPUTE_CLASS_PLAIN; c <= RECOMPUTE_CLASS_ATTENTION; c++) {
-            bool before =
-                recompute_includes((enum recompute_level)(level - 1), (enum recompute_class)c);
-            bool now = recompute_includes((enum recompute_level)level, (enum recompute_class)c);
-            ck_assert(now || !before);
-            more |= now && !before;
-        }
-        ck_assert(more == (level != RECOMPUTE_OFFLOAD));
-    }
-    ck_assert(!recompute_includes(RECOMPUTE_MLP, RECOMPUTE_CLASS_ATTENTION));
-    ck_assert(!recompute_includes(RECOMPUTE_MLP, RECOMPUTE_CLASS_QKV));
+    for (int c = RECOMPUTE_CLASS_PLAIN; c <= RECOMPUTE_CLASS_ATTENTION; c++)
+        ck_assert_int_eq(recompute_includes(RECOMPUTE_OFFLOAD, (enum recompute_class)c),
+                         recompute_includes(RECOMPUTE_FULL, (enum recompute_class)c));
 }

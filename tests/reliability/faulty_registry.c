@@ -1,11 +1,11 @@
-/* The registry of backends with a fault in one of them; it turns gpt-train into gpt-train-faulty.
+/* The registry of backends with a fault in the cpu backend; it turns gpt-train into
+ * gpt-train-faulty.
  *
  * GPT_FAULT=CALL:ITER makes one upload, download, run or sync of iteration ITER fail, and no other.
  * GPT_FAULT_NAN=OP:ITER:TIMES puts a NaN into the first output element, in float32, of the first
  * TIMES calls of OP (gelu_backward) in the forward and backward passes of iteration ITER.  The
- * backend GPT_FAULT_BACKEND (default cpu) computes as usual: only its table of functions is
- * replaced.  tests/e2e/cuda_faults.py makes the calls of a card fail, after most of which it is
- * lost.
+ * backend computes as usual: only its table of functions is replaced.  tests/e2e/cuda_faults.py
+ * makes the calls of a card fail, after most of which it is lost.
  */
 #include <config.h>
 
@@ -121,9 +121,8 @@ static enum gt_status faulty_open(const struct backend_open_options *options, st
 
 const struct backend_ops *const *backend_registry(void)
 {
-    const char *name = getenv("GPT_FAULT_BACKEND");
     for (int i = 0; registry[i] != NULL && faulty.original == NULL; i++) {
-        if (strcmp(registry[i]->name, name != NULL ? name : "cpu") != 0)
+        if (strcmp(registry[i]->name, "cpu") != 0)
             continue;
         faulty.original = registry[i];
         faulty.entry = *registry[i];

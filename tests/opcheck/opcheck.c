@@ -2,17 +2,18 @@
  * op, dtype and backend.
  *
  * Options: --seed=N --op=NAME --backend=NAME --except=NAME (a backend to leave out) --dtype=NAME
- * --cases=N --case=N
- * --variant=N --half_sums --separate --list --bench --support --mutants --threads.  Without options
- * it runs all cases in float32, bfloat16 and float16 on all backends, the control, and the mutants.
+ * --cases=N --case=N --variant=N --half_sums --separate --bench --support --threads.  Without
+ * options it runs all cases in float32, bfloat16 and float16 on all backends, the control, and the
+ * mutants.
  * --cases=N runs N cases of each op, spread over all and their options; --case=N runs case N alone;
  * both leave the mutants out.  --bench --op=gemm --cases=N times the first N products of a step.
  * --variant=N selects the N-th way in which the backend launches the ops that have several.
  * --half_sums opens backends with fp16 sums, and judges products accordingly.  --separate, with one
  * op, dtype and case, gives each operand a segment of its own (device.c).  --threads compares the
- * bytes that 1, 2 and 3 threads leave.  The last line is "checks: P passed, F failed, S skipped"; a
- * case and a mutant are one check each. Exit status: 0 passed, 1 failed, 2 bad option, 77 the
- * backend given with --support cannot be opened on this machine.
+ * bytes that 1, 2 and 3 threads leave.  --support only opens the backend.  The last line is
+ * "checks: P passed, F failed, S skipped"; a case and a mutant are one check each. Exit status: 0
+ * passed, 1 failed, 2 bad option, 77 the backend given with --support cannot be opened on this
+ * machine.
  */
 #include "tests/opcheck/opcheck.h"
 
@@ -27,7 +28,7 @@
 #define NUMBER_MAX 1000000
 #define ALL_CASES (-1)
 
-enum opcheck_mode { MODE_CHECK, MODE_LIST, MODE_BENCH, MODE_SUPPORT, MODE_MUTANTS, MODE_THREADS };
+enum opcheck_mode { MODE_CHECK, MODE_BENCH, MODE_SUPPORT, MODE_THREADS };
 
 static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
 #define DTYPES_COUNT ((int32_t)(sizeof dtypes / sizeof dtypes[0]))
@@ -59,11 +60,10 @@ static bool number_parse(const char *text, unsigned long long limit, unsigned lo
 
 static bool option_parse(const char *argument, struct options *options)
 {
-    static const char *const modes[] = {"",          "--list",    "--bench",
-                                        "--support", "--mutants", "--threads"};
+    static const char *const modes[] = {"", "--bench", "--support", "--threads"};
     const char *value = NULL;
     unsigned long long number = 0;
-    for (int i = MODE_LIST; i <= MODE_THREADS; i++) {
+    for (int i = MODE_BENCH; i <= MODE_THREADS; i++) {
         if (strcmp(argument, modes[i]) == 0) {
             options->mode = (enum opcheck_mode)i;
             return true;
@@ -121,7 +121,8 @@ static bool options_valid(const struct options *options)
     for (int kind = 0; kind < OP_KIND_COUNT; kind++)
         op_known = op_known || op_selected(options, kind);
     if (!op_known)
-        fprintf(stderr, "opcheck: error: no op is named \"%s\" (--list names them)\n", options->op);
+        fprintf(stderr, "opcheck: error: no op is named \"%s\" (see src/ops/ops.def)\n",
+                options->op);
     for (int32_t i = 0; i < DTYPES_COUNT; i++)
         dtype_known = dtype_known || dtype_selected(options, dtypes[i]);
     if (!dtype_known)
@@ -293,22 +294,6 @@ static int bench(const struct options *options)
     return opened > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* Prints "yes" when the backend supports all cases of the op in the dtype, "-" for none, else how
- * many of how many. */
-static void support_print_one(const struct options *options, const struct device *device,
-                              enum op_kind kind, enum dtype dtype)
-{
-    int32_t supported = 0, count = cases_count(kind, dtype);
-    char text[32];
-    for (int32_t index = 0; index < count; index++) {
-        struct check_case check;
-        supported += case_make(kind, dtype, index, options->seed, &check) &&
-                     device_supports(device, &check.call);
-    }
-    snprintf(text, sizeof text, "%" PRId32 " of %" PRId32, supported, count);
-    printf(" %-10s", supported == 0 ? "-" : supported == count ? "yes" : text);
-}
-
 static int support(const struct options *options)
 {
     int opened = 0;
@@ -317,16 +302,6 @@ static int support(const struct options *options)
         if (!backend_selected(options, *ops) || !device_open(*ops, 0, 0, NULL, &device))
             continue;
         opened++;
-        printf("%-9s %-20s %-10s %-10s %-10s\n", (*ops)->name, "op", "float32", "bfloat16",
-               "float16");
-        for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
-            if (!op_selected(options, kind))
-                continue;
-            printf("%-9s %-20s", (*ops)->name, op_declaration((enum op_kind)kind)->name);
-            for (int32_t i = 0; i < DTYPES_COUNT; i++)
-                support_print_one(options, &device, (enum op_kind)kind, dtypes[i]);
-            printf("\n");
-        }
         device_close(&device);
     }
     return opened > 0 ? EXIT_SUCCESS : 77;
@@ -360,7 +335,7 @@ static int check(const struct options *options)
         threads_check(options, &suite);
     if (options->mode == MODE_CHECK)
         suite_check(options, &suite);
-    if (options->mode == MODE_MUTANTS || (options->mode == MODE_CHECK && !partial))
+    if (options->mode == MODE_CHECK && !partial)
         mutants_check(options, &suite);
     printf("checks: %" PRId64 " passed, %" PRId64 " failed, %" PRId64 " skipped\n", suite.passed,
            suite.failed, suite.skipped);
@@ -377,17 +352,13 @@ int main(int argc, char **argv)
                 stderr,
                 "usage: opcheck [--seed=N] [--op=NAME] [--backend=NAME | --except=NAME] "
                 "[--dtype=float32|bfloat16|float16] [--cases=N | --case=N] [--variant=N] [--half_sums] [--separate] "
-                "[--list | --bench | --support | --mutants | --threads]; found \"%s\"\n",
+                "[--bench | --support | --threads]; found \"%s\"\n",
                 argv[i]);
             return 2;
         }
     }
     if (!options_valid(&options))
         return 2;
-    for (int kind = 0; kind < OP_KIND_COUNT && options.mode == MODE_LIST; kind++)
-        puts(op_declaration((enum op_kind)kind)->name);
-    if (options.mode == MODE_LIST)
-        return EXIT_SUCCESS;
     if (options.mode == MODE_SUPPORT)
         return support(&options);
     return options.mode == MODE_BENCH ? bench(&options) : check(&options);

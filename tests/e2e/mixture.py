@@ -3,7 +3,7 @@
 
   shares     a run whose weights do not move: the loss of each update is that of its data sets, weighted by the shares
   judged     losses of each data set are those of a run of eval_only over it alone, and the mean is weighted by the shares
-  resumed    a killed run ends with the bytes of one that was not; other shares and other data are noticed
+  resumed    a killed run ends with the bytes of one that was not
   digested   a change of any data set is noticed by a resume
   chat       an update of a plain and a chat sample has the mean over the targets that count in both
   answered   --plan, gpt-sample and gpt-export know such a run
@@ -104,14 +104,6 @@ def resumed():
         a, b = ([(line["iter"], line["dataset"], line["dataset_val_loss"]) for line in metrics(name, "dataset_val_loss")]
                 for name in (out, "straight-" + sampler))
         check(f"{sampler}: the lines of each data set once", a == b and len(a) == 8, f"{a} {b}")
-    for list_, said in (("old:0.5,mine:0.5", "in shares 0.6:0.4"), ("old:0.6,plain:0.4", "tokenizer")):
-        done = train("killed-random", list_, "--init_from=resume", "--strict_resume=True", "--max_iters=13", status=2)
-        check(f"{list_} is noticed", said in done.stderr, done.stderr)
-    ids = read("data/mine/train.bin")
-    write("data/mine/train.bin", ids[4000:] + ids[:4000])
-    write("data/mine/manifest.json", "{}")
-    done = train("killed-random", "old:0.6,mine:0.4", "--init_from=resume", "--strict_resume=True", "--max_iters=13", "--batch_size=3", status=2)
-    check("other data are noticed", "the data have changed" in done.stderr, done.stderr)
 
 
 def digested():

@@ -104,7 +104,7 @@ for name in gpt2 gpt2-medium gpt2-large gpt2-xl; do
         --batch_size=1 --device_profile=h200-141g
     echo "$(sed -n 's/^Plan  *\([0-9.]*M\) .*/\1/p' stdout) $name" >>sizes
 done
-check "their sizes" is "$(tr '\n' ' ' <sizes)" "123.65M gpt2 353.77M gpt2-medium 772.72M gpt2-large 1555.97M gpt2-xl "
+check "the sizes of GPT-2's models" is "$(tr '\n' ' ' <sizes)" "123.65M gpt2 353.77M gpt2-medium 772.72M gpt2-large 1555.97M gpt2-xl "
 check "a --plan of the defaults again" run 0 "$GPT_TRAIN" --plan --batch_size=1 --dataset=tiny
 check "--plan speaks of steps and memory" says "arena|step"
 # shellcheck disable=SC2086
@@ -185,19 +185,19 @@ check "evaluated at 0, 5 and 10" is "$(grep '^step ' stdout | sed 's/:.*//' | tr
 check "metrics have a line each" is "$(grep -cv '"start":' out-shakespeare/metrics.jsonl)" 14
 check "the end of a run" says '^Done: 11 updates in .*; best validation loss [0-9.]+ at iteration (5|10)\.$'
 check "the model's folder" says '^out-shakespeare holds the model of iteration (5|10)\.$'
-check "what is not kept" says '^[16] later updates? (is|are) not kept: always_save_checkpoint=False keeps the best model only\.$'
-check "what to do next" is "$(tail -n 1 stdout)" "Try it: gpt-sample --out_dir=out-shakespeare"
+check "the last lines say which updates are not kept" says '^[16] later updates? (is|are) not kept: always_save_checkpoint=False keeps the best model only\.$'
+check "the last line says how to sample" is "$(tail -n 1 stdout)" "Try it: gpt-sample --out_dir=out-shakespeare"
 check "a flag wins over the file" grep -q '"eval_iters": 1,' out-shakespeare/trainer_state.json
 check "flags with - and with a blank" run 0 "$GPT_TRAIN" nano.py --max-iters 1 --eval-iters 1 --out-dir blank
 check "eval_only" run 0 "$GPT_TRAIN" nano.py --eval_only=True --init_from=resume --eval_iters=2
 check "eval_only evaluates once" is "$(grep -c '^step ' stdout)" 1
 check "eval_only trains nothing" is "$(grep -c '^iter ' stdout)" 0
-check "a note before the work" run 2 env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY "$GPT_TRAIN" --dataset=./nowhere --backend=nccl
-check "is said once" is "$(grep -c "backend='nccl'" stderr)" 1
-check "what auto takes, by the environment" run 0 env GPT_TRAIN_BACKEND=cpu "$GPT_TRAIN" nano.py --plan
-check "and one that is not there" run 2 env GPT_TRAIN_BACKEND=abacus "$GPT_TRAIN" nano.py --plan
-check "is named" grep -q "^gpt-train: error.no-device.: GPT_TRAIN_BACKEND='abacus': this build has no such backend" stderr
-check "what is said wins over the environment" run 0 env GPT_TRAIN_BACKEND=abacus "$GPT_TRAIN" nano.py --plan --backend=cpu
+check "a backend of that name is refused" run 2 env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY "$GPT_TRAIN" --dataset=./nowhere --backend=nccl
+check "the note on the backend is said once" is "$(grep -c "backend='nccl'" stderr)" 1
+check "GPT_TRAIN_BACKEND chooses the backend" run 0 env GPT_TRAIN_BACKEND=cpu "$GPT_TRAIN" nano.py --plan
+check "GPT_TRAIN_BACKEND names no backend of this build" run 2 env GPT_TRAIN_BACKEND=abacus "$GPT_TRAIN" nano.py --plan
+check "the error names GPT_TRAIN_BACKEND" grep -q "^gpt-train: error.no-device.: GPT_TRAIN_BACKEND='abacus': this build has no such backend" stderr
+check "--backend wins over GPT_TRAIN_BACKEND" run 0 env GPT_TRAIN_BACKEND=abacus "$GPT_TRAIN" nano.py --plan --backend=cpu
 check "this project's own configurations" [ -d "$top_srcdir/config" ]
 for file in "$top_srcdir"/config/*.py; do
     check "--plan of ${file##*/}" run 0 "$GPT_TRAIN" "$file" --dataset=tiny --plan
@@ -232,17 +232,17 @@ if [ -n "${PYTHON:-}" ]; then
     cp stdout whole
     # shellcheck disable=SC2086
     check "a plan at 50 columns" run 0 "$PYTHON" on_terminal.py 50 "$GPT_TRAIN" $model --plan --device_profile=t4
-    check "is not wider" not grep -q '.\{51\}' stdout
-    check "breaks no word" whole_words
+    check "the plan has no line of more than 50 columns" not grep -q '.\{51\}' stdout
+    check "the folded plan breaks no word" whole_words
     # shellcheck disable=SC2086
     check "a start in a pipe" run 0 "$GPT_TRAIN" $model --out_dir=narrow --max_iters=2 --eval_iters=1
     grep -hv "estimate\|calibration\|disturbed\|^iter\|^step\|time" stdout stderr >whole
     # shellcheck disable=SC2086
     check "a start at 40 columns" run 0 "$PYTHON" on_terminal.py 40 "$GPT_TRAIN" $model --out_dir=narrow --max_iters=2 --eval_iters=1
-    check "is folded" is "$(grep -v '^iter\|^step\|^Try' stdout | grep -c '.\{41\}')" 0
-    check "but its loss lines are not" is "$(grep -c '^iter [0-9]*: loss [0-9.]*, time [0-9.]*ms, mfu [0-9.-]*%$' stdout)" 3
+    check "the start has no line of more than 40 columns" is "$(grep -v '^iter\|^step\|^Try' stdout | grep -c '.\{41\}')" 0
+    check "loss lines are not folded" is "$(grep -c '^iter [0-9]*: loss [0-9.]*, time [0-9.]*ms, mfu [0-9.-]*%$' stdout)" 3
     check "a long error" run 0 "$PYTHON" on_terminal.py 60 "$GPT_TRAIN" --dataset=./nowhere
-    check "goes on behind blanks" grep -q '^    [a-zA-Z]' stdout
+    check "the second line of a long error is indented" grep -q '^    [a-zA-Z]' stdout
 else
     skip answers_terminal "no Python 3"
 fi

@@ -107,7 +107,7 @@ dataset spoilt && echo '{"format": "something else"}' >data/spoilt/gpt_tokenizer
 check "a tokenizer file of another kind" refuses 2 "data/spoilt/gpt_tokenizer.json" "format" -- --dataset=spoilt --out_dir=out
 dataset spoilt && rm data/spoilt/gpt_tokenizer.json && printf '\200\004.' >data/spoilt/meta.pkl
 check "meta.pkl is not read" run 0 gpt_train --dataset=spoilt --out_dir=pkl --max_iters=0 --vocab_size=100
-check "and the note says so" grep -q "meta.pkl" stderr
+check "a note names meta.pkl" grep -q "meta.pkl" stderr
 check "vocab_size smaller than the dataset's" refuses 2 "vocab_size=5" "data/tiny" -- --dataset=tiny --out_dir=out --vocab_size=5
 check "failed starts leave nothing" left_nothing out
 
@@ -124,13 +124,13 @@ check "an unknown key and its value" run 2 gpt_train --dataset=tiny --out_dir=ou
 check "an unknown key and its value: one error" is "$(errors stderr)" 1
 check "an unknown device" refuses 2 "device" -- --device=toaster --dataset=tiny --out_dir=out
 check "torchrun is answered" run 2 env WORLD_SIZE=2 RANK=0 LOCAL_RANK=0 "$GPT_TRAIN" --dataset=tiny
-check "with the ranks to ask for" grep -q "error: WORLD_SIZE=2: .*--ranks=2" stderr
+check "the answer to torchrun names --ranks=2" grep -q "error: WORLD_SIZE=2: .*--ranks=2" stderr
 check "a budget above the card's memory" refuses 2 "6GB" "has: 4.00 GiB" -- --dataset=tiny --out_dir=out --memory_budget=6GB \
     --device_profile=gtx1650-4g --plan
 check "fp16 is float16" run 0 "$GPT_TRAIN" --dataset=tiny --plan --dtype=fp16 --device_profile=t4
-check "which is said" grep -q "dtype='fp16': taken as float16" stderr
+check "a note says that fp16 is taken as float16" grep -q "dtype='fp16': taken as float16" stderr
 check "gpt-prepare's flags have near names" run 2 "$GPT_PREPARE" --val-fracton=0.1 text.txt
-check "which are named" grep -q "no such flag; did you mean --val-fraction?" stderr
+check "gpt-prepare's error names the near flag" grep -q "no such flag; did you mean --val-fraction?" stderr
 check "gpt-sample's keys are checked too" run 2 "$GPT_SAMPLE" --temperatur=1
 check "gpt-sample's error names the key" grep -q "error.*temperatur.*temperature" stderr
 check "refused configurations leave nothing" left_nothing out

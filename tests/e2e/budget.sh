@@ -75,6 +75,6 @@ for bad in 0 -1 abc 10XB 1e40 MiB nan; do
     check "memory_budget=$bad: examples" grep -q "invalid memory_budget '$bad'; examples: 11.4GiB, 500MiB, 80%" stderr
 done
 check "a number without its unit" refused 2 11.4
-check "is asked about" grep -q "memory_budget '11.4' means 11 bytes; did you mean 11.4GiB?" stderr
+check "the error asks whether 11.4GiB was meant" grep -q "memory_budget '11.4' means 11 bytes; did you mean 11.4GiB?" stderr
 check "more than there is" refused 2 1e6GiB
 finish

@@ -55,7 +55,7 @@ loss=$(last_val_loss)
 echo "validation loss $loss"
 check "validation loss $loss is at most $LOSS_MAX" below "$loss" "$LOSS_MAX"
 check "a whole evaluation agrees" run 0 "$GPT_TRAIN" heart.py --init_from=resume --eval_only=True --eval_iters=64
-check "its loss $(last_val_loss)" below "$(last_val_loss)" "$LOSS_MAX"
+check "the whole evaluation's loss is $(last_val_loss)" below "$(last_val_loss)" "$LOSS_MAX"
 
 # Greedy: the text itself, beyond the context of 48, whatever the seed and the temperature.
 printf '%s' "$line$line$line$line" | head -c 132 >expected
@@ -67,18 +67,18 @@ check "greedy does not depend on the seed" cmp stdout expected
 check "near temperature 0" sample --start="the " --max_new_tokens=128 --top_k=0 --temperature=1e-4
 check "near temperature 0 is greedy" cmp stdout expected
 check "a prompt longer than the context" sample --start="$line$line" --max_new_tokens=46 --top_k=1
-check "and what follows it" cmp -s stdout expected
+check "the text follows a prompt longer than the context" cmp -s stdout expected
 
 # High temperature: deterministic for a seed, different for another, the same for any number of threads.
 check "sampling" sample --start="the " --max_new_tokens=150 --temperature=2 --seed=5
 keep first
 check "the same seed" sample --start="the " --max_new_tokens=150 --temperature=2 --seed=5 --threads=1
-check "gives the same text" cmp stdout first
+check "the same seed gives the same text" cmp stdout first
 check "another seed" sample --start="the " --max_new_tokens=150 --temperature=2 --seed=6
-check "gives another text" not cmp -s stdout first
+check "another seed gives another text" not cmp -s stdout first
 
 # Refusals.
 check "a character outside the vocabulary" run 2 "$GPT_SAMPLE" --out_dir=heart --start="THE" --num_samples=1
-check "is one line" is "$(errors stderr)" 1
+check "the refusal is one line" is "$(errors stderr)" 1
 check "an empty start" run 2 "$GPT_SAMPLE" --out_dir=heart --start= --num_samples=1
 finish

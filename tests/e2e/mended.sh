@@ -36,12 +36,12 @@ check "another new run that saves nothing" train other over --max_iters=1 --eval
 check "the checkpoint goes on" run 0 "$GPT_TRAIN" --init_from=resume --out_dir=over --max_iters=5
 lines=$(wc -l <old-metrics.jsonl)
 head -n "$lines" over/metrics.jsonl >own-metrics.jsonl
-check "with its own metrics" cmp -s own-metrics.jsonl old-metrics.jsonl
-check "and nothing waits" absent over/metrics-????????.jsonl
+check "the checkpoint goes on with its own metrics" cmp -s own-metrics.jsonl old-metrics.jsonl
+check "no metrics wait any more" absent over/metrics-????????.jsonl
 check "a new run that saves" train other over --max_iters=2 --eval_interval=2
-check "has its own metrics" test "$(grep -c "_loss\|\"loss\"" over/metrics.jsonl)" -eq 3
+check "the run that saves has its own metrics" test "$(grep -c "_loss\|\"loss\"" over/metrics.jsonl)" -eq 3
 head -n "$lines" over/earlier-001/metrics.jsonl >own-metrics.jsonl
-check "and keeps the others" cmp -s own-metrics.jsonl old-metrics.jsonl
+check "the run that saves keeps the other run's metrics" cmp -s own-metrics.jsonl old-metrics.jsonl
 
 # A failed start left a folder with a lock in it.
 check "no dataset" run 2 "$GPT_TRAIN" --dataset=nowhere --out_dir=left --max_iters=1
@@ -69,7 +69,7 @@ if [ -c /dev/full ]; then
     check "training into a full disk's file" run 1 sh -c '"$@" >/dev/full' sh "$GPT_TRAIN" $SHAPE --dataset=tiny --out_dir=mute \
         --max_iters=1
     check "output that is lost is said" grep -q "standard output could not be written: No space left" stderr
-    check "and the run is saved" test -s mute/trainer_state.json
+    check "the run into a full disk's file is saved" test -s mute/trainer_state.json
 else
     skip mended_full_stdout 'no /dev/full'
 fi
@@ -104,7 +104,7 @@ check "a run to sample from" train tiny pipe --max_iters=2 --eval_interval=100
     echo $status >ended
 } | head -c 10 >stdout
 check "a closed pipe ends the sampling" is "$(cat ended)" 141
-check "and is no error" is "$(errors stderr)" 0
+check "a closed pipe is no error" is "$(errors stderr)" 0
 
 # Sizes overflowed an int.
 check "too many sequences" run 2 "$GPT_TRAIN" --dataset=tiny --batch_size=1048576 --gradient_accumulation_steps=1048576 \
@@ -194,7 +194,7 @@ check "a run that nobody waits for: what takes less" grep -q "more than a month;
 # shellcheck disable=SC2086 # a list of words
 check "a width that was never timed" run 0 env XDG_CACHE_HOME="$PWD/never" "$GPT_TRAIN" $SHAPE --dataset=tiny --n_embd=64 --batch_size=512 \
     --gradient_accumulation_steps=1 --max_iters=0 --out_dir=early
-check "what is known is said before memory is taken" is \
+check "plan and estimate are said before memory is taken" is \
     "$(sed '/^calibration/q' stdout | grep -o '^number of parameters\|^plan\|^estimate\|^calibration' | sed 's/:.*//' | tr '\n' ' ')" \
     "number of parameters plan estimate calibration "
 if command -v prlimit >/dev/null 2>&1; then
@@ -273,17 +273,17 @@ check "a link to nothing: said" grep -q "a broken link has this name" stderr
 
 # Schedules that a run does not reach were silent: a warm-up longer than the run, an extension after the decay.
 check "a warm-up longer than the run" train tiny short --max_iters=5
-check "is said once" is "$(grep -c 'warning: the run ends inside the warm-up (max_iters=5, warmup_iters=2000)' stderr)" 1
+check "the warm-up is said once" is "$(grep -c 'warning: the run ends inside the warm-up (max_iters=5, warmup_iters=2000)' stderr)" 1
 check "a run that decays" train tiny extended --max_iters=4 --warmup_iters=2 --lr_decay_iters=4
-check "says nothing of the schedule" not grep -q "learning rate" stderr
-check "which max_iters alone extends" run 0 "$GPT_TRAIN" --init_from=resume --out_dir=extended --max_iters=8
-check "stays at min_lr" grep -q "iter 5 is beyond lr_decay_iters=4: .*stays at min_lr=6e-05; --lr_decay_iters=8" stderr
+check "a run that decays says nothing of its schedule" not grep -q "learning rate" stderr
+check "max_iters alone extends the run" run 0 "$GPT_TRAIN" --init_from=resume --out_dir=extended --max_iters=8
+check "the extended run says that its rate stays at min_lr" grep -q "iter 5 is beyond lr_decay_iters=4: .*stays at min_lr=6e-05; --lr_decay_iters=8" stderr
 check "extended with its schedule" run 0 "$GPT_TRAIN" --init_from=resume --out_dir=extended --max_iters=12 --lr_decay_iters=12
-check "decays again" not grep -q "learning rate" stderr
+check "the run with an extended schedule says nothing of it" not grep -q "learning rate" stderr
 
 # A run that went on from a kept checkpoint compared its best loss with "the first".
 check "kept checkpoints" train tiny kept --max_iters=4 --eval_interval=2 --warmup_iters=0 --keep=3 --learning_rate=1e-3
 check "a branch that finds nothing better" run 0 "$GPT_TRAIN" --init_from=resume --checkpoint=2 --out_dir=kept --max_iters=5 \
     --eval_interval=2 --always_save_checkpoint=False --learning_rate=0.9 --min_lr=0.9
-check "says whose loss is the best" grep -q "no evaluation found a lower validation loss than [0-9.]*, the best of kept\.$" stdout
+check "the branch says whose loss is the best" grep -q "no evaluation found a lower validation loss than [0-9.]*, the best of kept\.$" stdout
 finish

@@ -13,8 +13,8 @@ check "0.1.0 continues the text that it learnt" \
     grep -q '^A checkpoint is written aside, synced, and renamed. A kill lea$' stdout
 check "0.1.0 resumes" run 0 "$GPT_TRAIN" --init_from=resume --out_dir=$out --max_iters=3001
 check "0.1.0 resumes with its loss" grep -q '^iter 3000: loss 0\.[23]' stdout
-check "0.1.0 and saves" is "$(iter_of $out)" 3002
-check "and model.safetensors is back" test -s $out/model.safetensors
+check "0.1.0 saves" is "$(iter_of $out)" 3002
+check "0.1.0 saves model.safetensors" test -s $out/model.safetensors
 check "0.1.0 evaluates" run 0 "$GPT_TRAIN" --init_from=resume --out_dir=$out --eval_only --eval_iters=0
 check "0.1.0 evaluates near the loss that it had" grep -q '^step 3002: train loss 0\.2[3-6]' stdout
 

@@ -30,11 +30,11 @@ check "all at once is said" grep -q '5 samples at a time' stderr
 printf 'int ' >prompt.txt
 check "a prompt file" sample --prompt_file=prompt.txt
 check "the same text from a prompt file" cmp alone stdout
-check "with a dash" sample --prompt-file=prompt.txt
-check "the same text with a dash" cmp alone stdout
+check "a prompt file by --prompt-file" sample --prompt-file=prompt.txt
+check "the same text by --prompt-file" cmp alone stdout
 : >empty.txt
 check "an empty prompt file" run 2 "$GPT_SAMPLE" --out_dir=out --prompt_file=empty.txt
-check "it is named" grep -q 'empty.txt is empty' stderr
+check "the error names the empty prompt file" grep -q 'empty.txt is empty' stderr
 for prompt in --prompt_file=nowhere.txt --start=FILE:nowhere.txt; do
     check "$prompt" run 2 "$GPT_SAMPLE" --out_dir=out $prompt
     check "$prompt: said" grep -qx 'gpt-sample: error: nowhere.txt: no such file' stderr
@@ -45,26 +45,26 @@ check "two prompts are one error" is "$(errors stderr)" 1
 # The text before the first "e" after the prompt, of every sample.
 awk 'BEGIN { RS = "\n---------------\n"; ORS = RS } { head = substr($0, 1, 4); rest = substr($0, 5)
      at = index(rest, "e"); print head (at > 0 ? substr(rest, 1, at - 1) : rest) }' alone >expected
-check "a stop text" sample --start="int " --stop=e
-check "ends there" cmp expected stdout
-check "and counts what was drawn" not grep -q ': 300 tokens' stderr
+check "samples with a stop text" sample --start="int " --stop=e
+check "a stop text ends each sample" cmp expected stdout
+check "the line on speed counts the tokens that were drawn" not grep -q ': 300 tokens' stderr
 check "a stop text that does not occur" sample --start="int " --stop="no such text"
-check "changes nothing" cmp alone stdout
+check "a stop text that does not occur changes nothing" cmp alone stdout
 check "a stop text in the prompt" sample --start="int " --stop="int "
-check "does not end there" test "$(head -n 1 stdout)" != "int "
+check "a stop text in the prompt does not end the sample" test "$(head -n 1 stdout)" != "int "
 check "one of several" sample --start="int " --stop='no such text,e'
-check "ends there as well" cmp expected stdout
+check "one of several stop texts ends the sample" cmp expected stdout
 check "an empty stop text" run 2 "$GPT_SAMPLE" --out_dir=out --stop=a,,b
-check "is one error" is "$(errors stderr)" 1
+check "the refusal of an empty stop text is one error" is "$(errors stderr)" 1
 
 check "top_p of nearly nothing" sample --start="int " --top_p=1e-9
 cp stdout nucleus
 check "greedy" sample --start="int " --top_k=1
-check "are the same" cmp nucleus stdout
+check "top_p of nearly nothing is greedy" cmp nucleus stdout
 check "top_p of 1" sample --start="int " --top_p=1
-check "changes nothing" cmp alone stdout
+check "top_p of 1 changes nothing" cmp alone stdout
 check "top_p of 0.5" sample --start="int " --top_p=0.5
-check "changes the text" not cmp -s alone stdout
+check "top_p of 0.5 changes the text" not cmp -s alone stdout
 # Regression: a request for more tokens than fit in memory ended in a refused allocation, or by the system's OOM killer.
 check "too many tokens" run 3 "$GPT_SAMPLE" --out_dir=out --num_samples=4096 --sample_batch=4096 --max_new_tokens=1000000000
 check "too many tokens: the bytes" grep -q "4096 samples of .* need .*iB of memory, and .*iB is free" stderr

@@ -1,5 +1,6 @@
 /* Tests 16-bit storage on the cpu: the conversions of every instruction set against base/dtype, bit
- * for bit.
+ * for bit, and that gelu_backward may write its gradient over the one that it reads, as programs
+ * with a GELU do.
  *
  * The conversions are tested through `copy`, which is compiled once per instruction set.  All
  * 65,536 patterns are widened.  The words to be rounded contain each value of either dtype with its
@@ -161,5 +162,39 @@ TEST_LOOP(short_runs_convert, COUNT(sets) * 9)
                       "%d elements from %s to %s", (int)count, dtype_name(from), dtype_name(to));
     }
     fixture.arena_bytes = ARENA_BYTES;
+    cpu_fixture_close(&fixture);
+}
+
+/* Runs gelu_backward on matrices of several blocks and a tail, and writes dx over dy when `over`;
+ * `dx` receives its bytes. */
+static void gelu_run(struct cpu_fixture *fixture, enum dtype dtype, bool over, uint16_t *dx)
+{
+    static const int32_t inputs[] = {GELU_BACKWARD_X, GELU_BACKWARD_DY};
+    struct op_call call = {.kind = OP_GELU_BACKWARD, .attrs = {.gelu = GELU_TANH}};
+    float values[61 * 67];
+    for (int32_t slot = 0; slot < op_declaration(call.kind)->operands; slot++)
+        call.operand[slot] = cpu_fixture_tensor(dtype, 61, 67, 0, 0);
+    cpu_fixture_layout(fixture, &call);
+    for (int i = 0; i < COUNT(inputs); i++) {
+        cpu_fixture_fill(values, 61 * 67, unit_seed() + (uint64_t)i, 2.0f);
+        dtype_convert(cpu_fixture_operand(fixture, &call, inputs[i]), dtype, values, DTYPE_F32,
+                      61 * 67);
+    }
+    if (over)
+        call.operand[GELU_BACKWARD_DX].at = call.operand[GELU_BACKWARD_DY].at;
+    cpu_fixture_run(fixture, &call);
+    memcpy(dx, cpu_fixture_operand(fixture, &call, GELU_BACKWARD_DX), 61 * 67 * sizeof *dx);
+}
+
+TEST_LOOP(gelu_backward_may_write_over_its_gradient, RUNS)
+{
+    struct cpu_fixture fixture;
+    if (!set_open(_i / COUNT(halves), &fixture))
+        return;
+    const enum dtype dtype = halves[_i % COUNT(halves)];
+    uint16_t apart[61 * 67], over[61 * 67];
+    gelu_run(&fixture, dtype, false, apart);
+    gelu_run(&fixture, dtype, true, over);
+    ck_assert_msg(memcmp(apart, over, sizeof apart) == 0, "other bytes in %s", dtype_name(dtype));
     cpu_fixture_close(&fixture);
 }

@@ -1,5 +1,5 @@
 /* gelu: x P(X <= x) by erf, or its tanh form; swiglu: a s(a) b with the logistic function s, or
- * gelu(a) b.
+ * gelu(a) b.  The dx of gelu may be its dy.
  */
 #include "backends/gelu.h"
 

@@ -71,7 +71,7 @@ static mode_t mode_of(const char *path)
 
 TEST_FIXTURE(set_up, tear_down)
 
-TEST(modes)
+TEST(replaced_files_keep_their_mode)
 {
     (void)umask(027);
     ck_assert_int_eq(file_replace(target, "a", 1), GT_OK);
@@ -196,7 +196,7 @@ TEST(read_at_is_exact)
                         "cannot read: Bad file descriptor");
 }
 
-TEST(read_all)
+TEST(read_all_refuses_long_files)
 {
     char *text = NULL;
     size_t count = 7;
@@ -212,7 +212,7 @@ TEST(read_all)
     log_capture_refused(&capture, file_read_all(folder, 100, &text, &count), GT_IO, "a folder");
 }
 
-TEST(shell_words)
+TEST(shell_words_are_quoted)
 {
     static const char *const words[][2] = {{"data/mine-1.2_x", "data/mine-1.2_x"},
                                            {"my data", "'my data'"},

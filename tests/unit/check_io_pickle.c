@@ -32,7 +32,7 @@ static enum gt_status read_pickle(const unsigned char *bytes, size_t count)
 
 TEST_FIXTURE(setup, teardown)
 
-TEST(numbers)
+TEST(integers_are_read)
 {
     static const struct {
         const char *text;
@@ -62,7 +62,7 @@ TEST(numbers)
     ck_assert(json_is_null(pickle.root));
 }
 
-TEST(dicts)
+TEST(dicts_are_read)
 {
     ck_assert_int_eq(
         read_pickle(BYTES("\x80\4\x95\x11\0\0\0\0\0\0\0}(\x8c\1a\x94K\1K\7h\0\x8c\1aK\2u.")),
@@ -75,7 +75,7 @@ TEST(dicts)
     ck_assert(json_is_object(pickle.root) && json_object_size(pickle.root) == 0);
 }
 
-TEST(tensors)
+TEST(tensors_are_read)
 {
     ck_assert_int_eq(
         read_pickle(BYTES("\x80\2" REBUILD "(" STORAGE "K\2K\2K\2\x86K\2K\1\x86\x89NtR.")), GT_OK);

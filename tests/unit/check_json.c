@@ -140,7 +140,7 @@ TEST_LOOP(getters_name_what_is_wrong, (int)(sizeof mismatches / sizeof mismatche
     json_decref(root);
 }
 
-TEST(short_texts)
+TEST(values_are_shown_as_short_texts)
 {
     static const struct {
         const char *json, *text;
@@ -159,7 +159,7 @@ TEST(short_texts)
     }
 }
 
-TEST(files)
+TEST(files_are_written_and_read_again)
 {
     char folder[FILE_PATH_MAX], path[FILE_PATH_MAX], bad[FILE_PATH_MAX];
     scratch_make(folder);

@@ -15,7 +15,7 @@
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 
-TEST(prefixes)
+TEST(lines_begin_with_program_and_level)
 {
     struct log_capture capture;
     log_capture_begin(&capture);
@@ -60,7 +60,7 @@ static const struct {
     {"100% \\ \"", "100% \\ \""},
 };
 
-TEST_LOOP(escaping, (int)(sizeof escapes / sizeof escapes[0]))
+TEST_LOOP(control_characters_are_escaped, (int)(sizeof escapes / sizeof escapes[0]))
 {
     struct log_capture capture;
     log_capture_begin(&capture);

@@ -166,7 +166,7 @@ static void amount_is(size_t form, const char *name, struct oom_amount amount, d
                       "form %zu: %s is %g, not %g", form, name, amount.bytes, expected);
 }
 
-TEST(every_form)
+TEST(amounts_of_every_form_are_read)
 {
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
         const struct form *form = &forms[i];
@@ -253,7 +253,7 @@ TEST(the_best_message_of_a_log)
     "  File \"train.py\", line 193, in <module>\n    model.to(device)\n" \
     "  File \"/x/site-packages/torch/nn/modules/module.py\", line 900, in _apply\n    module._apply(fn)\n"
 
-TEST(tracebacks)
+TEST(tracebacks_tell_the_stage)
 {
     static const struct {
         const char *text;

@@ -53,7 +53,7 @@ TEST(keys_are_distinct)
     ck_assert_uint_ne(a.word[1], b.word[1]);
 }
 
-TEST(uniform)
+TEST(uniform_numbers_have_53_bits)
 {
     ck_assert(philox_uniform(0, 0) == 0.0);
     ck_assert(philox_uniform(0xffffffff, 0xffffffff) == 1.0 - 0x1p-53);
@@ -81,7 +81,7 @@ static uint64_t reference_below(uint64_t bits, uint64_t bound)
            digits[4];
 }
 
-TEST(below)
+TEST(integers_are_scaled_to_the_bound)
 {
     static const uint64_t bounds[] = {1,
                                       2,

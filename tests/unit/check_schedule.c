@@ -45,7 +45,7 @@ TEST(warms_up_then_decays)
                   schedule_learning_rate(&config, iter - 1));
 }
 
-TEST(spans_of_nothing)
+TEST(a_warmup_or_decay_may_be_empty)
 {
     struct config none = config_make(true, 0, 10), equal = config_make(true, 10, 10),
                   crossed = config_make(true, 10, 5);
@@ -226,7 +226,7 @@ TEST(ends_before_the_decay)
     said(&config, 0, LOG_NOTE, NULL);
 }
 
-TEST(odd_ends_of_the_decay)
+TEST(unusual_ends_of_the_decay_are_reported)
 {
     struct config config = defaults_with(600000, 2000, 600000);
     config.learning_rate = 1e-5;

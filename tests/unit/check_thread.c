@@ -57,7 +57,7 @@ static const struct {
     {"", {{"cpu.max", "100000 100000"}}, 0},
 };
 
-TEST_LOOP(quota, (int)(sizeof trees / sizeof trees[0]))
+TEST_LOOP(quotas_of_cgroups_limit_threads, (int)(sizeof trees / sizeof trees[0]))
 {
     char folder[FILE_PATH_MAX], root[FILE_PATH_MAX], membership[FILE_PATH_MAX];
     scratch_make(folder);
@@ -85,7 +85,7 @@ static int cores_described(const char *folder, int first, int second, const char
 }
 #endif
 
-TEST(cores)
+TEST(sibling_processors_count_as_one_core)
 {
     char folder[FILE_PATH_MAX];
     scratch_make(folder);

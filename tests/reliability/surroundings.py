@@ -19,7 +19,7 @@ import tiny
 from checks import check, end, error_lines, wait_for
 
 RESUME = "--init_from=resume"
-STARTERS, STARTS = 6, 5
+STARTERS, STARTS = 6, 20
 
 
 def refused(what, done, *words):

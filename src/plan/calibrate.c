@@ -7,8 +7,8 @@
  * change.
  *
  * The user's cache has one file of rates per key, that is per device, build, width and dtype.
- * user_cache.c reads, checks and bounds the files.  Nothing there is an error: without a cache the
- * device is timed again.
+ * user_cache.c reads, checks and bounds the files.  A cache that cannot be read or written is no
+ * error: the device is timed again.
  */
 #include "plan/calibrate.h"
 
@@ -27,15 +27,16 @@
 #define ROWS_MORE 4096
 #define VOCAB_MAX 4096
 #define PASSES 5
-#define PASSES_MAX 40 /* while an op's least disturbed run is disturbed */
+#define PASSES_MAX 40 /* as long as some op has had no undisturbed run */
 #define FILL_BYTES ((size_t)1 << 20)
 #define PATTERN_STEP 256
 #define RAMP_ROWS_MAX 4096.0
 #define ATTEMPTS_MAX 4
 #define AGREEMENT 0.1 /* of the fastest passes of two attempts */
-/* Passes take longer by this share on average than one that nothing disturbs. */
+/* A timing counts as disturbed if its average pass takes this share longer than an undisturbed one.
+ */
 #define DISTURBED 0.3
-#define CONTENTION_MIN 0.02 /* a smaller share is the kernel's own work */
+#define CONTENTION_MIN 0.02 /* a smaller share is the operating system's own work */
 
 /* One op of the small model.  Its time is that of its least disturbed run, without the time that
  * its threads waited for processors which other programs used. */
@@ -54,8 +55,8 @@ struct bench {
     int32_t count;
     int processors;    /* that this process may use */
     bool is_disturbed; /* some op has had no undisturbed run so far */
-    double slowest_s;  /* the longest pass, with all that disturbed it, */
-    double all_s;      /* and the sum of all */
+    double slowest_s;  /* the longest pass, disturbances included */
+    double all_s;      /* the sum of all passes, disturbances included */
     int32_t passes;
 };
 
@@ -72,7 +73,7 @@ static enum gt_status model_make(struct bench *bench, int32_t rows)
     options.train = true;
     options.evaluate = options.generate = false;
     options.choice.micro_batch = rows / config->block_size;
-    options.micro_steps = 2; /* else it would exchange parts */
+    options.micro_steps = 2; /* with 1, its programs would also add parts */
     options.choice.remainder_batch = 0;
     options.choice.loss_chunk_rows = options.choice.micro_batch * config->block_size;
     options.choice.recompute = (struct recompute_mix){{0}};
@@ -162,8 +163,8 @@ static enum gt_status values_fill(struct bench *bench, char pattern[static FILL_
     return GT_OK;
 }
 
-/* Writes what the host writes before each step.  Needed before each pass: later ops have reused
- * those bytes, and an invalid id would index beyond the embedding. */
+/* Writes the tensors that the host writes before each step.  Each pass needs this, because later
+ * ops have reused those bytes, and an invalid id would index beyond the embedding. */
 static enum gt_status inputs_write(const struct bench *bench)
 {
     const struct graph *graph = bench->model->graph;
@@ -215,8 +216,8 @@ static enum gt_status pass_run(struct bench *bench)
     return GT_OK;
 }
 
-/* Runs one pass whose times do not count, as some drivers compile a kernel when it is first run;
- * then one that counts, and as many more as `seconds` allow. */
+/* Runs one pass whose times do not count, because some drivers compile a kernel when it first runs.
+ * Then runs one pass that counts, and as many more as `seconds` allow. */
 static enum gt_status bench_run(struct bench *bench, double seconds)
 {
     int64_t end_ns = clock_monotonic_ns() + (int64_t)(seconds * 1e9);
@@ -247,8 +248,8 @@ struct work {
 struct sums {
     struct work work[OP_KIND_COUNT][PLAN_MATRIX_DTYPES];
     double pass_seconds; /* of a pass over all ops that nothing disturbs */
-    double slowest_s;    /* of the longest pass, */
-    double mean_s;       /* and of all on average */
+    double slowest_s;    /* of the longest pass */
+    double mean_s;       /* of an average pass */
     int32_t rows;
 };
 
@@ -269,8 +270,8 @@ static void sums_make(const struct bench *bench, int32_t rows, struct sums *out)
     }
 }
 
-/* Returns how many rows starting a product costs, from seconds rate = flops + ramp flops_per_row at
- * two row counts. */
+/* Returns the cost of starting a product, in rows: the ramp in seconds rate = flops + ramp
+ * flops_per_row, from two row counts. */
 static double ramp_solve(const struct work *few, const struct work *more)
 {
     double above = more->flops * few->seconds - few->flops * more->seconds;
@@ -279,8 +280,8 @@ static double ramp_solve(const struct work *few, const struct work *more)
     return fmin(fmax(ramp, 0.0), RAMP_ROWS_MAX);
 }
 
-/* Sets the rates of a kind: products and attention by their FLOPs in each dtype, or over all dtypes
- * where the model has no such op; everything else by its bytes. */
+/* Sets the rates of a kind.  Those of products and attention count FLOPs in each dtype, or over all
+ * dtypes where the model has no such op; those of all other ops count bytes. */
 static void kind_rates_make(const struct work work[PLAN_MATRIX_DTYPES], int kind,
                             double elementwise, struct plan_rates *out)
 {
@@ -335,7 +336,7 @@ static int32_t rows_choose(const struct calibrate_request *request, double few_s
     return rows;
 }
 
-/* Times a model of `rows` rows, halved until the model fits. */
+/* Times a model of `rows` rows.  Halves the rows until the model fits. */
 static enum gt_status rows_measure(struct hostmem *mem, const struct calibrate_request *request,
                                    int32_t rows, double seconds, struct sums *out)
 {
@@ -353,8 +354,8 @@ static enum gt_status rows_measure(struct hostmem *mem, const struct calibrate_r
     return status;
 }
 
-/* Times everything once, with *rows rows in the larger model, which it chooses if they are 0.
- * Leaves that model's sums in *out. */
+/* Times the small and the larger model once.  The larger one has *rows rows; if that is 0, the
+ * function chooses it.  Leaves that model's sums in *out. */
 static enum gt_status attempt_measure(struct hostmem *mem, const struct calibrate_request *request,
                                       double seconds, int32_t *rows, struct sums *out,
                                       struct plan_rates *rates)
@@ -374,7 +375,7 @@ static enum gt_status attempt_measure(struct hostmem *mem, const struct calibrat
     return GT_OK;
 }
 
-/* Other programs only make a timing slower, and rarely twice alike. */
+/* Other programs only ever slow a timing down, and rarely by the same amount twice. */
 enum gt_status calibrate_measure(struct hostmem *mem, const struct calibrate_request *request,
                                  struct plan_rates *out, bool *is_steady)
 {
@@ -393,7 +394,7 @@ enum gt_status calibrate_measure(struct hostmem *mem, const struct calibrate_req
         slowest = fmax(slowest, sums.slowest_s);
         mean = fmax(mean, sums.mean_s);
     }
-    /* A run's steps will be as slow as the slowest passes here if the others go on. */
+    /* If the other programs go on, the run's steps will be as slow as the slowest pass here. */
     out->disturbed = !*is_steady || mean > (1.0 + DISTURBED) * best;
     out->uncertainty = out->disturbed
                            ? plan_uncertainty_of((1.0 + PLAN_TIMED_UNCERTAINTY) * slowest / best)
@@ -403,7 +404,7 @@ enum gt_status calibrate_measure(struct hostmem *mem, const struct calibrate_req
 
 /* ---- the cache ---- */
 
-/* Some thirty calibrations; the oldest go first. */
+/* Holds some thirty calibrations; the oldest are deleted first. */
 static const struct user_cache calibrations = {
     .folder = "calibration",
     .magic = "GTRATES1",

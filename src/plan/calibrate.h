@@ -1,8 +1,8 @@
 /* Measures the rates of an open device by timing the ops of a small model of the run's width, and
  * caches them.
  *
- * They are used only for forecasts.  The choices of a plan never depend on a timing, because they
- * would vary from start to start, and with them the last bits.
+ * The rates are used only for forecasts.  No choice of a plan depends on a timing: it could change
+ * from one start to the next, and with it the last bits of the results.
  */
 #ifndef GPT_TRAIN_PLAN_CALIBRATE_H
 #define GPT_TRAIN_PLAN_CALIBRATE_H
@@ -16,19 +16,19 @@
 #define CALIBRATE_KEY_MAX 640
 
 struct calibrate_request {
-    struct backend *device;  /* with its arena, whose content is lost */
+    struct backend *device;  /* has an arena, whose content is lost */
     const struct plan *plan; /* the run's plan: the layout, alignment and guards of the arena */
     const struct model_options *options; /* the run's model */
     double seconds;                      /* for two attempts; a pass that has begun may exceed it */
 };
 
-/* Runs training programs of one block, of the run's width, over few and over more rows, and times
- * every op.  Ops that such a program lacks get the rates of similar ones.  The computed values are
- * not read.  Repeats that until the new timing agrees with the fastest one within a tenth, at most
- * four times; *is_steady says whether two did.  The rates are the fastest ones; if none did, or
- * other programs slowed the passes, their uncertainty is the ratio of the slowest pass and the
- * fastest. Errors: GT_NO_FIT (not logged) when not even the smallest such model fits the arena;
- * GT_NO_MEMORY, and the device's. */
+/* Times every op of training programs of one block, of the run's width, over few rows and over
+ * more.  Ops that such a program lacks get the rates of similar ones.  The computed values are not
+ * read.  Repeats the timing, at most four times in all, until one agrees with the fastest within a
+ * tenth; *is_steady says whether one did.  Returns the rates of the fastest timing.  If no two
+ * timings agreed, or other programs slowed the passes, their uncertainty is the ratio of the
+ * slowest pass to the fastest.  Errors: GT_NO_FIT (not logged) when not even the smallest such
+ * model fits the arena; GT_NO_MEMORY, and the device's. */
 enum gt_status calibrate_measure(struct hostmem *mem, const struct calibrate_request *request,
                                  struct plan_rates *out, bool *is_steady);
 

@@ -98,8 +98,9 @@ struct device_reached device_reached_of(const char *backend)
     return reached_rows[strcmp(backend, "cuda") == 0 ? REACHED_GEFORCE : REACHED_ASSUMED];
 }
 
-/* Each way with both at once (nvbandwidth's README, users' logs) for the lanes of PCIe 3.0 that are
- * as fast; the last one is twice the third.  8 lanes of 5.0 reach 18.0. */
+/* Returns the bandwidth per direction with both busy (nvbandwidth's README, users' logs), by the
+ * number of PCIe 3.0 lanes that are as fast.  The figure for 64 lanes is twice that for 32.  8
+ * lanes of 5.0 reach 18.0. */
 static double link_of(const struct card *card)
 {
     const int32_t lanes = card->lanes << (card->pcie - 3);
@@ -157,11 +158,11 @@ const char *device_profile_id(int32_t index)
     return cards[index].id;
 }
 
-/* The table's total is the lowest that was found; a driver kept between half of that share and a
- * seventh more. */
+/* The table has the lowest total that was found.  Drivers keep between half of what that total
+ * leaves out and a seventh more. */
 #define KEPT_LEAST 0.49
 #define KEPT_MOST 1.15
-/* Windows and AMD's drivers keep this part of the memory at most. */
+/* Under Windows, and on AMD's cards, drivers keep at most this part of the memory. */
 #define KEPT_LITTLE 0.0055
 /* A driver that keeps this part of a large memory does so for error correction, under Windows too.
  */
@@ -338,7 +339,7 @@ void device_profile_print_list(FILE *out)
 
 /* ---- the backend for planning only ---- */
 
-/* The functions that would need a device do not exist: nothing runs a plan for a profile. */
+/* The functions that need a device are NULL, because a plan for a profile never runs. */
 struct profile_device {
     struct backend base; /* must be first */
     struct backend_ops ops;

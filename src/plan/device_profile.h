@@ -2,9 +2,9 @@
  * for it.
  *
  * A table of known cards is built in (device_profiles.def); users can add their own in a JSON file
- * (doc/devices.md). The memory is the card's; the usable memory is less, by the needs of the driver
- * and a context.  Rates are peaks from the data sheet.  An unknown figure is 0, and the cost model
- * reports it instead of guessing.
+ * (doc/devices.md). memory_bytes is all of the card's memory; usable_bytes is less, by the needs of
+ * the driver and a context.  Rates are peaks from the data sheet.  An unknown figure is 0, and the
+ * cost model reports it instead of guessing.
  */
 #ifndef GPT_TRAIN_PLAN_DEVICE_PROFILE_H
 #define GPT_TRAIN_PLAN_DEVICE_PROFILE_H
@@ -19,8 +19,9 @@
  * or by the user who gives a share. */
 #define PLAN_TIMED_UNCERTAINTY 0.2
 
-/* What training reaches of a card's peaks: the shares of large products, of attention, and of the
- * bytes that all other ops move; and the relative error to expect of a step's time. */
+/* The shares of a card's peak rates that training reaches: in large products, in attention, and in
+ * the bytes that all other ops move.  `uncertainty` is the relative error to expect of a step's
+ * time. */
 struct device_reached {
     double products, attention, bytes, uncertainty;
 };
@@ -31,14 +32,14 @@ struct device_profile {
     char backend[16];                   /* the name of the backend that would run it */
     uint64_t memory_bytes;
     uint64_t usable_bytes;  /* for an arena, if nothing else uses the card */
-    uint64_t context_bytes; /* of a process, besides its arena; with the usable bytes, what the
-                               driver reports */
+    uint64_t context_bytes; /* of a process, besides its arena; the driver reports usable_bytes +
+                               context_bytes */
     uint64_t largest_allocation_bytes;
     uint32_t alignment_bytes;
     uint32_t dtypes;           /* bit per enum dtype that ops can store */
     int32_t units;             /* multiprocessors or compute units; 0 = unknown */
     double bytes_per_s;        /* of its memory */
-    double link_bytes_per_s;   /* to host memory, each way with both at once; 0 = unknown */
+    double link_bytes_per_s;   /* to host memory, per direction with both busy; 0 = unknown */
     int32_t copy_engines;      /* as in struct backend_info */
     double vector_flops_per_s; /* fp32 */
     /* Dense matrix products with fp32 accumulation, by the dtype of their operands; 0 = unknown,
@@ -47,8 +48,8 @@ struct device_profile {
     /* Products of fp16 with half_sums; 0 = as with fp32 accumulation. */
     double half_sums_flops_per_s;
     struct device_reached reached;
-    char share_source[DEVICE_PROFILE_SOURCE_MAX]; /* of a user's file: where its share is from; "" =
-                                                     the table's */
+    char share_source[DEVICE_PROFILE_SOURCE_MAX]; /* the source of the share in a user's file; "" =
+                                                     a card of the table */
 };
 
 /* The cards of the table, in order. */
@@ -56,9 +57,9 @@ int32_t device_profile_count(void);
 void device_profile_get(int32_t index, struct device_profile *out);
 const char *device_profile_id(int32_t index);
 
-/* Returns true if a driver reports `total` +- `slack` bytes for this card: what Linux's drivers
- * leave, which differs by version, or almost the whole memory, as under Windows and on AMD's cards.
- */
+/* Returns true if a driver may report `total` +- `slack` bytes for this card.  Linux's drivers keep
+ * a part of the memory that differs by version; under Windows and on AMD's cards, drivers keep
+ * almost nothing. */
 bool device_profile_reports(int32_t index, double total, double slack);
 
 /* Cards that have no profile, by the total that their drivers report. */
@@ -67,12 +68,12 @@ struct device_other {
     double lowest_gib, highest_gib;
     bool brain; /* computes in bfloat16 */
 };
-/* Returns the next one from *index on that reports `total` +- `slack` bytes, and sets *index behind
- * it; NULL when there is none. */
+/* Returns the next such card, from *index on, that reports `total` +- `slack` bytes, and sets
+ * *index past it.  Returns NULL when there is none. */
 const struct device_other *device_other_next(int32_t *index, const char *backend, double total,
                                              double slack);
 
-/* Returns what cards of a backend reach if nothing is known of them. */
+/* Returns the shares assumed for an unknown card of a backend. */
 struct device_reached device_reached_of(const char *backend);
 
 /* Finds a card of the table by its id or the part of it before a dash, as people usually write it

@@ -42,7 +42,7 @@ static enum gt_status text_read(const struct reader *reader, const char *name, c
     return GT_OK;
 }
 
-/* What a rate may be: an unknown one is written as 0, and some may be omitted. */
+/* Whether a rate must be known, may be 0 for unknown, or may also be omitted. */
 enum rate_rule { RATE_NEEDED, RATE_OR_0, RATE_OPTIONAL };
 
 static enum gt_status rate_read(const struct reader *reader, const json_t *object, const char *name,
@@ -117,7 +117,7 @@ static enum gt_status dtypes_read(const struct reader *reader, struct device_pro
     return GT_OK;
 }
 
-/* Refuses members of the object other than those of `names`, " schema name ". */
+/* Refuses members of the object that `names`, such as " schema name ", does not contain. */
 static enum gt_status names_check(const struct reader *reader, const json_t *object,
                                   const char *names)
 {
@@ -154,7 +154,7 @@ static enum gt_status rates_read(const struct reader *reader, struct device_prof
     return GT_OK;
 }
 
-/* Reads the share; one without its source is a guess, and refused. */
+/* Reads the share.  Refuses a share without a source, because it would be a guess. */
 static enum gt_status share_read(const struct reader *reader, struct device_profile *out)
 {
     double share = 0.0;

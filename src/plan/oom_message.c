@@ -49,8 +49,8 @@
     "The host's memory ran out, not the card's, unless somebody sent signal 9;\n" \
     "  if it did, dmesg has the line \"Out of memory: Killed process\"."
 
-/* A message with sizes says more than one without, and both more than the word that a process was
- * killed, which also ends the other ranks. */
+/* A message with sizes says more than one without.  Both say more than a note that a process was
+ * killed, because the death of one rank also ends the others. */
 enum rank { SIZES, PLAIN, KILL, RANKS };
 
 /* Beginnings of messages.  A blank stands for any white space, '~' for blanks, colons and equal
@@ -178,10 +178,11 @@ static char shown(char c)
     return c > ' ' && c < 0x7f ? c : '?';
 }
 
-/* The place of a message in its log: what stands before it on its line tells the prefix of the
- * lines that follow. */
+/* The place of a message in its log.  The text before it on its line shows the prefix of the lines
+ * that follow. */
 struct place {
-    const char *line, *at, *end; /* the beginning of its line, its own, the end of the log */
+    const char *line, *at,
+        *end; /* the beginnings of its line and of the message, the end of the log */
 };
 
 /* Returns the length of the logger's prefix at the beginning of a line. */
@@ -217,7 +218,7 @@ static const char *begins_with(const struct place *place, const char *at, const 
             return NULL;
         at = next;
     }
-    /* Not 90 for 9. */
+    /* A number must end here: "signal 9" does not match "signal 90". */
     return at > begin && is_digit(at[-1]) && at < place->end && is_digit(*at) ? NULL : at;
 }
 
@@ -266,8 +267,8 @@ static bool message_find(const char *text, size_t count, struct place *out,
     return best != NULL;
 }
 
-/* Copies the paragraph that begins at place->at: single blanks for white space, for the frames of
- * boxes and for what is not ASCII, without prefixes. */
+/* Copies the paragraph that begins at place->at, without prefixes.  White space, the frames of
+ * boxes and characters outside ASCII become single blanks. */
 static void paragraph_copy(char out[static WINDOW_BYTES], const struct place *place)
 {
     size_t used = 0;
@@ -311,11 +312,12 @@ static bool matches(const char *text, const char *pattern, regmatch_t *groups, s
     return found;
 }
 
-/* An amount: digits, perhaps a point, or the comma of a program's locale, and digits, a unit.
- * PyTorch counts in powers of 1,024 under either name. */
+/* An amount: digits, an optional fraction after a point (or the comma of a program's locale), and a
+ * unit.  PyTorch counts in powers of 1,024, whether it prints MB or MiB. */
 #define AMOUNT "([0-9]{1,24})(\\.[0-9]{0,24}|,[0-9]{1,2})? ?(bytes|[kKMGTPE]i?B|B)"
-/* What a driver does not count, as under WSL2 and for virtual devices, it reports as -1: 2^64
- * bytes.  "No limit" is the same or 2^63.  Differences below zero come out a little smaller. */
+/* A driver reports an amount that it does not count, as under WSL2 and for virtual devices, as -1,
+ * which is printed as 2^64 bytes.  "No limit" is printed as 2^64 or 2^63.  Negative differences are
+ * printed as a little less. */
 #define NOT_COUNTED 18446744073709551616.0
 #define NOT_COUNTED_SLACK 1099511627776.0
 
@@ -422,8 +424,8 @@ static void own_process_find(struct oom_message *out)
             (size_t)(--out->others_count - found) * sizeof out->others[0]);
 }
 
-/* Where a message has its amounts, in the words of several years.  The first row that finds one
- * counts. */
+/* The patterns that find a message's amounts, in the wordings of several years.  The first row that
+ * matches counts. */
 static const struct {
     size_t offset; /* in struct oom_message */
     const char *pattern;

@@ -120,8 +120,8 @@ bool oom_message_parse(const char *text, size_t count, struct oom_message *out);
  * a card lists the processes of the whole card. Their memory is then unknown. */
 struct oom_amount oom_others_bytes(const struct oom_message *message);
 struct oom_amount oom_context_bytes(const struct oom_message *message);
-/* Returns this process's memory if it exceeds the total, as where a driver moves memory to the
- * host; else unknown. */
+/* Returns this process's memory if it exceeds the total, as happens where a driver moves memory to
+ * the host; else unknown. */
 struct oom_amount oom_spilled_bytes(const struct oom_message *message);
 /* Returns the memory that was available to tensors: the free memory and PyTorch's own, or the
  * program's own limit. Excludes other processes and the context, and never exceeds what the total
@@ -148,9 +148,9 @@ const char *oom_impossible(const struct oom_message *message);
 /* By enum oom_allocator. */
 extern const struct oom_allocator_info {
     const char *name;
-    const char *backend; /* that runs on its cards here; NULL: its devices are no cards */
+    const char *backend; /* the backend that runs on its cards; NULL: its devices are no cards */
     bool segments;       /* sizes are rounded up to those of segments */
-    bool tensors;        /* a size is a tensor's */
+    bool tensors;        /* the size in a message is a tensor's */
 } oom_allocators[];
 
 #define OOM_MATCHES_MAX 8

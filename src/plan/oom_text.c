@@ -62,7 +62,7 @@ static size_t escape_length(const char *text, size_t left)
 {
     const char kind = left > 1 ? text[1] : '\0';
     const bool title = kind == ']', parameters = kind == '[';
-    const char last = parameters ? '@' : '0'; /* begins the letters that end a sequence */
+    const char last = parameters ? '@' : '0'; /* the first of the characters that end a sequence */
     size_t at = title || parameters ? 2 : 1;
     while (at < left && at < SEQUENCE_BYTES_MAX && text[at] >= ' ' && (title || text[at] < last))
         at++;
@@ -95,7 +95,7 @@ size_t oom_text_plain(char *out, const char *text, size_t count)
     size_t used = 0, at = 0;
     if (is_utf16(text, count)) {
         count = utf16_copy(out, text, count);
-        text = out; /* what follows writes no faster than it reads */
+        text = out; /* the loop below never writes ahead of what it reads */
     }
     while (at < count) {
         const size_t skipped = sequence_length(text + at, count - at);

@@ -1,15 +1,15 @@
 /* The memory plan: an address for every tensor of every program, before anything runs.
  *
- * One arena on the device, laid out as [run][phase region]: tensors of LIFETIME_RUN first; then a
- * region that the phases use in turn, each as [its PHASE tensors][its programs' tensors].  Programs
- * of a phase overlap each other entirely; phases overlap each other entirely.  Within a program
- * every storage lives from its first to its last op, and storages whose lives do not meet may share
- * bytes.  The peak is the exact number of bytes requested from the device.
+ * The device has one arena, laid out as [run][phase region]: tensors of LIFETIME_RUN first, then a
+ * region that the phases use in turn, each as [its PHASE tensors][its programs' tensors].  The
+ * programs of a phase use the same bytes, and so do the phases.  Within a program every storage
+ * lives from its first to its last op, and storages whose lives do not overlap may share bytes.
+ * The peak is the exact number of bytes requested from the device.
  *
  * Run tensors whose home is host memory have an arena of their own there.
  *
- * Placement: first fit in several orders, longest lifetime first; the smallest result is kept, and
- * its distance to the lower bound (the largest sum of live bytes) is reported.
+ * Placement tries first fit in several orders and keeps the smallest result.  Its distance from the
+ * lower bound (the largest sum of live bytes) is reported.
  */
 #ifndef GPT_TRAIN_PLAN_PLAN_H
 #define GPT_TRAIN_PLAN_PLAN_H
@@ -53,8 +53,9 @@ struct plan {
     struct backend_segment segment[BACKEND_SEGMENTS_MAX];
     int32_t segment_count;
     int32_t device_segments; /* the first ones; the others are in host memory */
-    uint64_t host_bytes;     /* of these others: nothing shares bytes, so no plan needs less */
-    uint64_t run_bytes;      /* LIFETIME_RUN */
+    uint64_t host_bytes; /* of the segments in host memory: nothing shares bytes there, so no plan
+                            needs less */
+    uint64_t run_bytes;  /* LIFETIME_RUN */
     uint64_t phase_bytes[PHASE_COUNT]; /* PHASE tensors + the largest of the phase's programs */
     uint64_t arena_bytes;              /* run + largest phase: allocated on the device */
     uint64_t arena_bytes_bound;        /* lower bound: with every program at its own lower bound */
@@ -66,7 +67,7 @@ struct plan {
     int32_t program_count;
 };
 
-/* Returns the bytes of both arenas, which are asked for at once. */
+/* Returns the bytes of both arenas, which are requested together. */
 static inline uint64_t plan_requested_bytes(const struct plan *plan)
 {
     return plan->arena_bytes + plan->host_bytes;
@@ -78,23 +79,24 @@ struct search_alternative;
 
 /* How long a run takes; forecast.h makes and updates it. */
 struct forecast {
-    double step_seconds;       /* one update; 0 = unknown */
-    double exchange_seconds;   /* of these, for what ranks exchange; 0 = unknown, and not in it */
-    double exchange_bytes;     /* that each rank sends, and receives, in an update */
-    double alone_seconds;      /* one update of one rank with all parts */
-    double offload_seconds;    /* what offload adds to it; always modelled */
-    double token_seconds;      /* of a sampled token of each sequence, modelled; 0: none is */
+    double step_seconds;     /* one update; 0 = unknown */
+    double exchange_seconds; /* part of step_seconds for what ranks exchange; 0 = unknown, and not
+                                included */
+    double exchange_bytes;   /* sent by each rank in an update; it receives as many */
+    double alone_seconds;    /* one update of one rank with all parts */
+    double offload_seconds;  /* what offload adds to it; always modelled */
+    double token_seconds; /* to sample a token of each sequence, modelled; 0: nothing is sampled */
     double evaluation_seconds; /* one evaluation of both splits */
-    bool measured;             /* false: both are modelled */
-    double uncertainty;        /* relative error to expect of both; 1 and more: a factor */
-    bool disturbed;            /* because other programs use the machine */
-    double model_uncertainty;  /* that of modelled_seconds; 0: unknown */
-    int64_t steps;             /* updates to go */
-    int64_t evaluations;       /* evaluations to go */
-    double modelled_seconds;   /* one update according to the model; 0 = not modelled */
-    double tested_seconds;     /* sum of the first measured steps, without the very first one */
+    bool measured;             /* false: steps and evaluations are modelled */
+    double uncertainty;        /* relative error to expect of these times; 1 and more: a factor */
+    bool disturbed; /* the uncertainty is that large because other programs use the machine */
+    double model_uncertainty; /* that of modelled_seconds; 0: unknown */
+    int64_t steps;            /* updates to go */
+    int64_t evaluations;      /* evaluations to go */
+    double modelled_seconds;  /* one update according to the model; 0 = not modelled */
+    double tested_seconds;    /* sum of the first measured steps, without the very first one */
     int32_t tested_steps;
-    int64_t now_wall_s; /* when a plan is answered, for the time of its end */
+    int64_t now_wall_s; /* the time at which a plan is printed, to forecast when the run ends */
 };
 
 /* What the arenas of one process may take: its share of the memory that a run may use. */
@@ -120,16 +122,17 @@ struct plan_report_facts {
     bool host_apart; /* the device has its own memory, so host_bytes do not count against it */
     uint64_t context_bytes; /* used by the backend besides the arena */
     uint64_t headroom_bytes;
-    bool frozen;           /* the weights are, as adapters are trained */
+    bool frozen;           /* the weights are frozen, because adapters are trained */
     uint64_t budget_least; /* the memory_budget that this plan needs; 0 = omitted */
     struct forecast forecast;
-    int64_t ranks;          /* that divide the micro-steps */
+    int64_t ranks;          /* number of ranks that divide the micro-steps */
     uint64_t rank_bytes[2]; /* of the arenas of the smallest rank and of the largest */
 
+    const char *pins; /* smaller budgets that would be enough without some keys that were set; NULL
+                         or "": there are none */
     const char
-        *pins; /* what would be enough without the keys that were set; NULL or "": nothing less */
-    const char *needless;  /* settings that save memory which the run has; NULL: none is known */
-    double needless_share; /* of the time of an update, which they cost */
+        *needless; /* settings that save memory which the run need not save; NULL: none is known */
+    double needless_share; /* the share of an update's time that they cost */
 
     /* The search for the plan; NULL if there was none.  The arrays may be empty. */
     const struct search_request *request;

@@ -1,4 +1,4 @@
-/* Finds alternatives that fit: the user's alternatives when the requested configuration does not.
+/* Finds alternatives that fit when the requested configuration does not.
  *
  * The same search runs again with other keys pinned: only the micro-batch free, only recompute
  * free, everything free. Leaner states are suggested if only they fit, or if they save much of the
@@ -16,7 +16,7 @@
 
 /* Smaller models have layers and heads reduced in steps of this fraction. */
 #define MODEL_SHRINK_STEPS 16
-/* The most host memory that an alternative may ask for: a desktop's mainboard has as much. */
+/* The most host memory that an alternative may ask for: as much as a desktop's mainboard takes. */
 #define HOST_OFFERED_MAX ((uint64_t)256 << 30)
 #define BLOCK_STEP 64 /* shorter blocks are multiples of this, if the requested one is above it */
 
@@ -154,9 +154,10 @@ char *search_alternative_text(char text[static SEARCH_CHANGES_MAX],
     return text;
 }
 
-/* Adds the result of the search for `request`, if it fits, unless an equal choice is there. Choices
- * that change no result but the order of sums are sorted by modelled time.  One with a key pinned
- * need not be in the grid of the search without pins, and may be faster by a millionth. */
+/* Adds the result of the search for `request`, if it fits, unless the list has an equal choice.
+ * Choices that change no result but the order of sums are sorted by modelled time.  A choice with a
+ * key pinned need not be in the grid of the search without pins, and may be faster than its result
+ * by a millionth. */
 static enum gt_status alternative_try(struct chooser *chooser, const struct search_request *request,
                                       enum alternative_kind kind)
 {
@@ -198,8 +199,8 @@ static uint64_t host_offered(const struct plan_share *share)
     return share->host_bytes > HOST_OFFERED_MAX ? share->host_bytes : HOST_OFFERED_MAX;
 }
 
-/* Adds alternatives that change no result but the order of sums.  The single changes come first, so
- * that the free search adds only other results. */
+/* Adds alternatives that change no result but the order of sums.  Single changes come first, so
+ * that the free search adds only results that differ from them. */
 static enum gt_status equivalents_add(struct chooser *chooser, bool fill)
 {
     struct search_request request = *chooser->request;
@@ -216,8 +217,8 @@ static enum gt_status equivalents_add(struct chooser *chooser, bool fill)
         request.share.device_bytes = chooser->request->share.device_bytes / 4 * quarters;
         TRY(alternative_try(chooser, &request, ALTERNATIVE_SEARCHED));
     }
-    /* The host_budget that is asked for is that of as few classes as will do, and of the leanest
-     * states that are allowed. */
+    /* Suggests the host_budget of the fewest offload classes that will do, with the leanest states
+     * that are allowed. */
     request.share.host_bytes = host_offered(&request.share);
     for (enum state_format next = request.options.states;
          request.lean_states && next != STATE_FORMATS; next = search_states_next(&request.options))
@@ -235,8 +236,8 @@ static enum gt_status states_add(struct chooser *chooser, const struct search_re
 {
     struct search_request request = *chooser->request;
     struct search_result result;
-    /* Leaner states only save the time that the tight budget costs: nothing is much faster than the
-     * requested plan. */
+    /* Leaner states only save the time that the tight budget costs, since no plan is much faster
+     * than the requested one. */
     const bool other = chooser->count > 0 && chooser->out[0].kind != ALTERNATIVE_HOST;
     bool hopeless = other && SEARCH_LEAN_SHARE * chooser->out[0].seconds < pinned->seconds_request;
     bool offered = request.lean_offered && !request.lean_states && !hopeless;
@@ -306,8 +307,8 @@ static bool shrink(struct model_options *options, enum alternative_kind kind, in
     return heads % group == 0;
 }
 
-/* Adds the fastest choice of the most units that fit, which bisection finds by a lower bound of the
- * smallest plan. */
+/* Bisects for the most units that fit, by a lower bound of the smallest plan, and adds the fastest
+ * choice with them. */
 static enum gt_status shrunk_add(struct chooser *chooser, enum alternative_kind kind)
 {
     const struct model_config *config = &chooser->request->options.config;

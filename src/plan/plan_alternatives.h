@@ -1,4 +1,4 @@
-/* Finds alternatives that fit: the user's alternatives when the requested configuration does not.
+/* Finds alternatives that fit when the requested configuration does not.
  */
 #ifndef GPT_TRAIN_PLAN_PLAN_ALTERNATIVES_H
 #define GPT_TRAIN_PLAN_PLAN_ALTERNATIVES_H
@@ -9,17 +9,17 @@
 #define SEARCH_LEAN_SHARE 0.9
 
 /* Finds up to SEARCH_ALTERNATIVES_MAX different alternatives that fit the budget, each planned for
- * real. First, by their times, alternatives that change no result but the order of sums, unpinning
- * keys if necessary.  Then, if offered, leaner states, if only they fit or they take at most
- * SEARCH_LEAN_SHARE of the time.  Then, only if nothing fits with the pins, and with the pins kept,
- * alternatives that train something else.  Errors: GT_NO_MEMORY, and those of model_create() and
- * plan_create(). */
+ * real.  First come alternatives that change no result but the order of sums, sorted by time; keys
+ * are unpinned if necessary.  Leaner states follow, if the request offers them and only they fit or
+ * they take at most SEARCH_LEAN_SHARE of the time.  If nothing fits with the pins, alternatives
+ * that train something else come last, with the pins kept.  Errors: GT_NO_MEMORY, and those of
+ * model_create() and plan_create(). */
 enum gt_status search_alternatives(struct hostmem *mem, const struct search_request *request,
                                    struct search_alternative out[static SEARCH_ALTERNATIVES_MAX],
                                    int32_t *count);
 
-/* "search", "micro_batch", "recompute", "host_budget", "states", "block_size", "n_layer", "n_head",
- * "model". */
+/* Returns "search", "micro_batch", "recompute", "host_budget", "states", "lora_rank", "block_size",
+ * "n_layer", "n_head" or "model". */
 const char *search_alternative_name(enum alternative_kind kind);
 #define SEARCH_REQUEST_TEXT_MAX 64
 /* Writes what the requested options need: "at least 54.81 GiB". */
@@ -27,7 +27,8 @@ char *search_request_text(char text[static SEARCH_REQUEST_TEXT_MAX],
                           const struct search_result *result);
 #define SEARCH_TIME_TEXT_MAX 48
 /* Writes how much longer an update takes than with the requested options: "+1.2 % time
- * (estimated)".  A change that memory forced saves no time, whatever the model says. */
+ * (estimated)".  If the request does not fit, a change that costs no time is never shown as saving
+ * any. */
 char *search_time_text(char text[static SEARCH_TIME_TEXT_MAX], const struct search_result *result);
 #define SEARCH_CHANGES_MAX 256
 /* Writes the changes of a choice, and the flag that it needs. */

@@ -17,8 +17,8 @@
 #define CPU_MATRIX_SHARE 0.9
 #define CPU_BANDWIDTH 20e9
 #define CPU_RAMP_ROWS 64.0
-/* Where one product was timed, and the rest follows from the constants above: a factor, that of
- * their bandwidths. */
+/* The uncertainty, as a factor, where one product was timed and the rest follows from the constants
+ * above: bandwidths differ from CPU_BANDWIDTH by as much. */
 #define PEAKS_UNCERTAINTY 2.0
 /* A product on a card is divided into tiles that its units share; on average half a round of them
  * is lost at the end.  Long sums are divided as well, so that a round is no longer than that of
@@ -26,7 +26,8 @@
  * RAMP_DEPTH terms. */
 #define TILE_ELEMENTS (128.0 * 128.0)
 #define WIDE_BACKWARD (5.0 / 8.0) /* of wide heads: three passes make 8 products instead of 5 */
-/* Of heads of more columns the backward has registers for fp16 sums in two of five products. */
+/* For heads of more columns than this, the backward has registers for fp16 sums in two of its five
+ * products. */
 #define HALF_SUMS_COLUMNS 96
 #define HALF_SUMS_BACKWARD (2.0 / 5.0)
 #define ROUND_LOST 0.5
@@ -35,13 +36,14 @@
 /* From the end of one op of a graph to the start of the next: 1.7 ms for 300 ops on an H100, its
  * short ops included (bench/results/2026-11-23-h100.md). */
 #define CARD_OP_SECONDS 4e-6
-/* gated_delta on a card reads both factors of a product from memory: two loads of a warp for 32
- * terms, one of which a multiprocessor starts in the time of four such terms, so an eighth of its
- * peak; half of the time its work-items wait for each other.  Not measured. */
+/* On a card gated_delta reads both factors of a product from memory: a warp needs two loads for 32
+ * terms.  A multiprocessor starts one load in the time of four such groups of terms, so it reaches
+ * an eighth of its peak.  Half of the time its work-items wait for each other.  Not measured. */
 #define PLAIN_SHARE (1.0 / 16.0)
-/* More than a program has in flight at once. */
+/* More copies than a program has in flight at once. */
 #define COPIES_LAST 64
-/* From here on all units of a card are busy, and the start and end of a product hardly matter. */
+/* From this size on all units of a card are busy, and the start and end of a product hardly matter.
+ */
 #define GEMM_FLOPS_LARGE 17179869184.0
 
 struct plan_rates plan_rates_of_peaks(double product_flops, double other_flops)
@@ -97,7 +99,7 @@ struct plan_rates plan_rates_of_profile(const struct device_profile *profile, bo
         profile->matrix_flops_per_s[DTYPE_BF16] <= 0.0 && half > vector ? vector / half : 1.0;
     rates.wide_heads[0] = wide;
     rates.wide_heads[1] = fmin(wide, WIDE_BACKWARD);
-    /* Of attention's time only the part in which tensor cores work becomes shorter. */
+    /* fp16 sums shorten only the part of attention's time in which tensor cores work. */
     if (half_sums && half > 0.0 && profile->half_sums_flops_per_s > half)
         rates.half_sums =
             profile->reached.attention * (1.0 - half / profile->half_sums_flops_per_s);
@@ -237,8 +239,8 @@ static double heads_share(const struct op_call *call, const struct plan_rates *r
     return dtype == DTYPE_F16 ? 1.0 / (1.0 - products * rates->half_sums) : 1.0;
 }
 
-/* Returns the share of a card's units that gated_delta keeps busy: a group for each head of a
- * sample, in the backward for each key head. */
+/* Returns the share of a card's units that gated_delta keeps busy.  It has a group for each head of
+ * a sample, or in the backward for each key head. */
 static double delta_share(const struct op_call *call, const struct plan_rates *rates)
 {
     if (!is_delta(call->kind) || rates->units <= 0.0)
@@ -336,8 +338,8 @@ double plan_cost_seconds(const struct graph *graph, int32_t program, const struc
     return plan_cost_queues(graph, program, rates).makespan;
 }
 
-/* Returns the time of a pass: outside the blocks there is little computing during copies, but for
- * an update, whose slices are its blocks. */
+/* Returns the time of a pass.  Outside the blocks, copies hardly overlap computing, so that the
+ * times add up.  An update's slices count as blocks. */
 static double pass_seconds(const struct plan_queues *queues, const struct plan_rates *rates,
                            bool outside)
 {

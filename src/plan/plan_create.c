@@ -1,9 +1,10 @@
 /* Makes a plan: asks the backend for workspaces, places persistent tensors, then each program on
  * top of them.
  *
- * Run tensors come first; on top of them, for each phase in turn, its phase tensors, and on top of
- * those each of its programs alone.  All placement is first fit in virtual bytes (plan_item.h), so
- * segments need no special case; virtual addresses become (segment, offset) when they are stored.
+ * Run tensors come first.  On top of them come the tensors of each phase in turn, and on top of
+ * those each of its programs by itself.  All placement is first fit in virtual bytes (plan_item.h),
+ * so segments need no special case; virtual addresses become (segment, offset) when they are
+ * stored.
  *
  * Lives come from graph_ranges().  Inputs and outputs are clamped to the first and last op, which
  * does not change which lives overlap, since some op uses both.  Live bytes are footprints
@@ -69,19 +70,20 @@ int32_t plan_items_collect(const struct plan *plan, int32_t program,
     return count;
 }
 
-/* Returns true for an op of a block's pass.  Copies may be among those of the block before. */
+/* Returns true for an op of a block's pass.  Copies do not count, because they may be among the ops
+ * of the block before. */
 static bool is_block_op(const struct op *op, enum op_pass pass)
 {
     return op->layer >= 0 && op->pass == pass && !op_is_async_copy(op->kind);
 }
 
-/* Adds the bytes that left-out blocks keep to the differences of live bytes.  Such a block keeps as
- * much as the one that stands for it, from the end of that one's forward pass to the beginning of
- * its backward pass. */
+/* Adds the bytes that left-out blocks keep to the differences of live bytes.  A left-out block
+ * keeps as much as the block that stands for it, from the end of that block's forward pass to the
+ * beginning of its backward pass. */
 static void left_out_add(const struct program *program, const struct plan_item *items,
                          int32_t count, uint64_t *live)
 {
-    int32_t loss = 0; /* what lives until then is kept */
+    int32_t loss = 0; /* the first op after the forward pass: what lives until then is kept */
     while (loss < program->count && program->ops[loss].pass == PASS_FORWARD)
         loss++;
     for (int32_t first = 0; first < loss; first++) {
@@ -510,8 +512,8 @@ static enum gt_status arena_place(struct plan_builder *builder)
     return GT_OK;
 }
 
-/* Measures all programs before any is placed, so that those which do not need the whole arena take
- * little time. */
+/* Measures all programs before any is placed, so that placing those which do not need the whole
+ * arena takes little time. */
 static enum gt_status plan_fill(struct plan *plan)
 {
     TRY(plan_arrays_create(plan));

@@ -4,7 +4,6 @@
 
 #include "plan/plan.h"
 
-/* Prints the same facts as JSON (schema in doc/plan.md). */
 enum gt_status plan_print_json(const struct plan *plan, const struct plan_report_facts *facts,
                                FILE *out);
 

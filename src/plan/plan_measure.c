@@ -1,12 +1,12 @@
-/* Builds the parts of candidates, measures them, and puts them together.
+/* Builds the pieces of candidates, measures them, and puts them together.
  *
  *   arena [ run: weights, states | gradients | the largest program ]   the update, or a micro-step
  *         [ run                  | the largest program ]               an evaluation, or sampling
  *
- * The update's part has the run's tensors and the gradients.  Of the others only the program
+ * The update's piece has the run's tensors and the gradients.  Of the other pieces only the program
  * counts.
  *
- * Micro-steps are built without equal blocks and loss chunks (left_out.h).
+ * Micro-steps leave out blocks and loss chunks that equal others (left_out.h).
  */
 #include "plan/plan_measure.h"
 
@@ -17,19 +17,19 @@
 #include "model/parameters.h"
 #include "plan/plan_create.h"
 
-/* Times are rounded to this part of them, so that equal ones compare equal. */
+/* Times are rounded to this fraction of themselves, so that equal ones compare equal. */
 #define SECONDS_EQUAL 0x1p-40
 
 enum piece_kind { PIECE_UPDATE, PIECE_STEPS, PIECE_EVALUATION };
 
-/* A part: what it depends on, and what was measured. */
+/* A piece: what it depends on, and what was measured. */
 struct measured_piece {
     enum piece_kind kind;
-    struct plan_choice choice; /* 0 where the part does not depend on it */
+    struct plan_choice choice; /* fields are 0 where the piece does not depend on them */
     bool unplaceable;
     uint64_t run_bytes, gradient_bytes, host_bytes;
     uint64_t program_bytes; /* of the largest program, without what outlives it */
-    uint64_t bytes;         /* of all, what outlives programs included */
+    uint64_t bytes;         /* of everything, including what outlives programs */
     double seconds;         /* in an update */
 };
 
@@ -63,7 +63,7 @@ double measure_update_seconds(const struct model *model, const struct plan_rates
     return sum;
 }
 
-/* Returns the parts of a choice that a part of that kind depends on. */
+/* Returns the fields of a choice that a piece of that kind depends on. */
 static struct plan_choice piece_choice(const struct measure *measure, enum piece_kind kind,
                                        const struct plan_choice *choice)
 {
@@ -83,7 +83,7 @@ static struct plan_choice piece_choice(const struct measure *measure, enum piece
     return piece;
 }
 
-/* Returns the options of a model that has nothing but the part. */
+/* Returns the options of a model that has nothing but the piece. */
 static struct model_options piece_options(const struct measure *measure,
                                           const struct measured_piece *part)
 {
@@ -105,7 +105,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Builds and measures a part. */
+/* Builds and measures a piece. */
 static enum gt_status piece_make(const struct measure *measure, struct measured_piece *part)
 {
     const struct model_options options = piece_options(measure, part);
@@ -131,7 +131,7 @@ static enum gt_status piece_make(const struct measure *measure, struct measured_
     return part->unplaceable ? GT_OK : status;
 }
 
-/* Finds a part of a choice among those measured already, or measures it. */
+/* Finds a piece of a choice among those measured already, or measures it. */
 static enum gt_status piece_get(const struct measure *measure, enum piece_kind kind,
                                 const struct plan_choice *choice, struct measured_piece *out)
 {

@@ -1,11 +1,10 @@
 /* Measures candidates: the bytes that a choice needs at least, and its modelled time, without
  * placing a tensor.
  *
- * What is measured is built as for a run, but in parts: the micro-steps of a choice, an evaluation,
- * and what an update runs besides.  A part is built once, however many candidates have it in
- * common: where the optimizer state lives, for example, changes nothing in a micro-step.  The bytes
- * of a candidate are those of its parts put together, which are plan_create()'s lower bound of the
- * whole.
+ * Graphs are built as for a run, but in pieces: the micro-steps of a choice, an evaluation, and the
+ * rest of an update.  A piece is built once for all candidates that share it: where the optimizer
+ * state lives, for example, changes nothing in a micro-step.  The bytes of a candidate follow from
+ * those of its pieces, and equal plan_create()'s lower bound of the whole.
  */
 #ifndef GPT_TRAIN_PLAN_PLAN_MEASURE_H
 #define GPT_TRAIN_PLAN_PLAN_MEASURE_H
@@ -34,7 +33,7 @@ struct measure_memo {
 
 struct measure {
     struct hostmem *mem;
-    const struct model_options *options; /* the request's, whose choice does not matter */
+    const struct model_options *options; /* of the request; their choice does not matter */
     const struct plan_options *plan;
     const struct plan_rates *rates;
     int64_t samples; /* of a part of an update */
@@ -44,27 +43,27 @@ struct measure {
 /* Sets the micro-batch of `options` and the fields that follow from it. */
 void measure_micro_batch_set(struct model_options *options, int64_t samples, int64_t micro_batch);
 
-/* Measures a choice.  Errors: those of model_create() and plan_create(), but GT_NO_FIT. */
+/* Measures a choice.  Errors: those of model_create() and plan_create(), except GT_NO_FIT. */
 enum gt_status measure_choice(const struct measure *measure, const struct plan_choice *choice,
                               struct measurement *out);
 
-/* Measures what every choice needs that moves as much as `choice` does and has micro-steps of its
- * size: no plan of one has fewer bytes or takes less time.  Errors: the same. */
+/* Measures the update alone.  No plan of a choice with the same offload and micro-steps of the same
+ * size has fewer bytes or takes less time.  Errors: the same. */
 enum gt_status measure_update(const struct measure *measure, const struct plan_choice *choice,
                               struct measurement *out);
 
-/* Plans a choice, every tensor in its place: gives the bytes of the plan.  Errors: the same. */
+/* Plans a choice and places every tensor.  Gives the bytes of the plan.  Errors: the same. */
 enum gt_status measure_place(const struct measure *measure, const struct plan_choice *choice,
                              struct measurement *out);
 /* Returns what measure_place() gave for a choice, or NULL. */
 const struct measurement *measure_placed(const struct measure *measure,
                                          const struct plan_choice *choice);
 
-/* Plans options: gives the bytes of the plan, and no seconds.  Errors: the same. */
+/* Plans options.  Gives the bytes of the plan, but no seconds.  Errors: the same. */
 enum gt_status measure_options(struct hostmem *mem, const struct plan_options *plan,
                                const struct model_options *options, struct measurement *out);
 
-/* Returns how many elements a rank has the states of. */
+/* Returns the number of elements whose states a rank holds. */
 int64_t measure_rank_elements(const struct model *model, int32_t rank);
 /* Sets the rank of `options` to the one with the most elements, whose plan is the largest.  Errors:
  * those of model_create(). */

@@ -12,14 +12,16 @@
  *      +-----------------------------+--> ops
  *          forward   |  backward
  *
- * First fit in several orders; the smallest result is kept, and the first one that meets the lower
- * bound ends the search.  Longest lifetime first is optimal if lifetimes nest, as saved activations
- * do: every earlier item whose life overlaps an item's then contains it, so that first fit stacks
- * without gaps.  By breadth: the op with most live bytes first, its items by size.  Then by size,
- * by size times lifetime, and repairs of each of these orders, which move the item that reached
+ * First fit runs in several orders, and the smallest result is kept.  The first result that meets
+ * the lower bound ends the search.  The first order, by lifetime, begins with the longest.  It is
+ * optimal if lifetimes nest, as those of saved activations do: every earlier item whose life
+ * overlaps an item's then contains it, so that first fit stacks without gaps.  The order by breadth
+ * begins with the items of the op that has the most live bytes, sorted by size.  Two more orders
+ * are by size and by size times lifetime.  Repairs of each order then move the item that reached
  * highest forward.  Slots are an array sorted by address, scanned once per item: 5,000 items take
- * 10 ms.  So many are not repaired; they begin with the order that nearly always meets the bound,
- * by breadth, and a result near the bound is enough.  This file knows neither tensors nor programs.
+ * 10 ms.  So many items are not repaired.  They begin with the order by breadth, which nearly
+ * always meets the bound, and a result near the bound is enough for them.  This file knows neither
+ * tensors nor programs.
  */
 #include "plan/plan_place.h"
 
@@ -30,13 +32,13 @@
  * them together. */
 #define REPAIR_ROUNDS_MAX 64
 #define REPAIR_SCANS_MAX ((int64_t)4 << 20)
-/* A gap below this fraction of the bound (16 KiB of a GiB) is worth few placements: its cause is a
- * tensor of a few KiB that either fits next to its neighbours in no order, or soon in another one.
- */
+/* A gap below this fraction of the bound (16 KiB of a GiB) is worth few placements.  Its cause is a
+ * tensor of a few KiB that either fits next to its neighbours in no order, or does so after few
+ * attempts. */
 #define GAP_DIVISOR 65536
 #define REPAIR_ROUNDS_FEW 2
-/* In several pieces the ends of all but the last stay empty, so hardly any plan meets the bound and
- * ends the repairs. */
+/* In an arena of several pieces the ends of all but the last stay empty, so that hardly any plan
+ * meets the bound, which would end the repairs. */
 #define REPAIR_PIECES_PART 8
 
 /* Returns `from`, or the start of the next segment if the item would cross into it. */
@@ -158,8 +160,8 @@ static void ranks_build(const uint64_t *live, int32_t ops, struct plan_sort_key 
     }
 }
 
-/* Returns the lowest rank of the ops of a life.  A long life soon has an op of low rank, a short
- * one few ops. */
+/* Returns the lowest rank of the ops of a life.  The loop is short: a long life soon has an op of
+ * low rank, and a short life has few ops. */
 static int32_t rank_lowest(const int32_t *ranks, int32_t ops, int32_t first, int32_t last)
 {
     int32_t lowest = INT32_MAX, k = 0;
@@ -178,8 +180,9 @@ void plan_placer_reset(struct plan_placer *placer, const struct plan_placer *fro
     memcpy(placer->high, from->high, sizeof placer->high);
 }
 
-/* Runs first fit in the order of the keys, on top of `fixed`.  Returns the bytes needed, UINT64_MAX
- * when it does not fit, or ends early because one piece would take `limit` bytes or more. */
+/* Runs first fit in the order of the keys, on top of `fixed`.  Returns the bytes needed.  Returns
+ * UINT64_MAX when the items do not fit, or as soon as an arena of one piece would take `limit`
+ * bytes or more. */
 static uint64_t place_in_order(const struct plan_placer *fixed, struct plan_item *items,
                                int32_t count, uint64_t limit, struct plan_scratch *scratch)
 {
@@ -231,7 +234,7 @@ static void best_keep(const struct plan_item *items, int32_t count, uint64_t byt
         scratch->best[i] = items[i].offset_bytes;
 }
 
-/* Moves the item that reaches highest to the front of the order, or forward by half its position.
+/* Moves the item that reaches highest to the front of the order, or, if `half`, halfway there.
  * Returns false when it is already first. */
 static bool highest_raise(const struct plan_item *items, int32_t count, bool half,
                           struct plan_sort_key *keys)

@@ -2,8 +2,8 @@
  *
  * Some 24 lines, folded at blanks to 80 columns or the terminal's width, never truncated: the model
  * and the device, the memory that it needs, the table of categories at the peak, the place of the
- * peak, the needs of the other phases, and the forecast. If the requested configuration does not
- * fit, some more lines: the bytes that are short, the changes, and the alternatives that fit.
+ * peak, the needs of the other phases, and the forecast.  If the requested configuration does not
+ * fit, some more lines: the bytes that are missing, the changes, and the alternatives that fit.
  * Everything comes from the plan and the facts; nothing is computed about the model here.
  */
 #include "plan/plan_report.h"
@@ -239,7 +239,7 @@ static void change_print(const struct plan_report_facts *facts, FILE *out)
         LINE(out, "Needed    a memory_budget of at least %s",
              search_budget_text(requested, facts->budget_least));
     if (!search->fits && facts->pins != NULL && facts->pins[0] != '\0')
-        LINE(out, "          enough would be %s", facts->pins);
+        LINE(out, "          or %s", facts->pins);
 }
 
 static void alternative_print(const struct plan_report_facts *facts,

@@ -4,8 +4,8 @@
 
 #include "plan/plan.h"
 
-/* Return the seconds until the end of the run; the share of them that evaluations take; and when it
- * ends if it is `now_wall_s`. */
+/* Return the seconds until the end of the run, the share of them that evaluations take, and the
+ * time at which the run ends if it is `now_wall_s` now. */
 double forecast_seconds_left(const struct forecast *forecast);
 double forecast_evaluation_share(const struct forecast *forecast);
 int64_t forecast_end(const struct forecast *forecast, int64_t now_wall_s);
@@ -18,8 +18,8 @@ void plan_line_print(FILE *out, int indent, const char *format, ...) LOG_PRINTF(
  * blocks' inputs". */
 char *plan_offload_text(char text[static PLAN_OFFLOAD_TEXT_MAX], const struct plan *plan,
                         bool frozen);
-/* Prints one screen of text.  If the requested configuration does not fit, also the bytes that are
- * short, the changes, and the choices. */
+/* Prints one screen of text.  If the requested configuration does not fit, also prints the bytes
+ * that are missing, the changes, and the alternatives. */
 void plan_print_text(const struct plan *plan, const struct plan_report_facts *facts, FILE *out);
 #define PLAN_ROW_TEXT_MAX 224
 /* A fact that matters for a comparison of plans. */

@@ -16,21 +16,21 @@
  *     ..          -     -     -     -     #     #     #     #      #     #      bytes fall and
  *     16 rows     -     -     -     -     A     #     #     #      #     #      seconds grow: > v
  *
- * So the fastest that fits is a corner of the stairs.  Bisection along the rungs finds A, the
- * lowest rung that fits with any chunk (rung_lowest); along the chunks B, the widest with which it
- * does (chunk_widest); then, along the rungs again, the corners of wider chunks up to C, as long as
- * the rung after A could still be faster (chunks_try).
+ * So the fastest candidate that fits is a corner of the stairs.  Bisection along the rungs finds A,
+ * the lowest rung that fits with any chunk (rung_lowest).  Bisection along the chunks finds B, the
+ * widest chunk with which that rung fits (chunk_widest).  Bisection along the rungs again finds the
+ * corners of wider chunks up to C, as long as the rung after A could still be faster (chunks_try).
  *
  *     for each level of offload, from none up                                (offload_search)
  *         for each micro-batch, from the smallest up                         (line_search)
- *             leave it, and all larger ones, if not even the end of its last row fits
+ *             skip it, and all larger ones, if not even the end of its last row fits
  *             measure the corners
  *     place the best; if its plan is larger than was measured, and too large, search without it
  *
  * A rung that does not fit and is slower than the best so far ends a bisection: the rungs below it
- * do not fit, and those above it are slower still.  What is left out is thus of no use for any
- * budget, and a larger budget finds the same or something faster, as far as bytes fall along the
- * rungs.  plan_measure.c measures, and remembers; nearly all of the time is its.
+ * do not fit, and those above it are slower still.  What is skipped is thus of no use for any
+ * budget, and a larger budget finds the same candidate or a faster one, provided that bytes fall
+ * along the rungs.  plan_measure.c measures and caches; it takes nearly all of the time.
  */
 #include "plan/plan_search.h"
 
@@ -42,14 +42,16 @@
 #define CHUNK_ROWS_STEP 64
 #define CHUNK_ROWS_LEAST 16
 #define CHUNKS_TYPED_MAX 4096 /* a program of more loss chunks takes too long to plan */
-/* Of two larger micro-batches that differ by less than an eighth, one is in the grid. */
+/* Of two micro-batches that differ by less than an eighth, only one is in the grid. */
 #define BATCHES_NEAR 8
 #define BATCHES_MAX 256
-/* Of the time of an update: a larger micro-batch that saves less only fills the card. */
+/* The share of an update's time that a larger micro-batch must save: one that saves less only fills
+ * the card. */
 #define BATCH_GAIN_LEAST 0.03
 #define CHUNK_WIDTHS_MAX 64
-/* After as many plans that are larger than was measured, and too large, the search expects twice
- * the difference of all candidates; near the smallest plan there may be hundreds of them. */
+/* After this many plans that were larger than measured, and too large, the search expects every
+ * plan to be larger by twice the last difference.  Near the smallest plan hundreds may be too
+ * large. */
 #define PLANS_TOO_LARGE_MOST 3
 /* A program of at most as many blocks and loss chunks is placed in a millisecond or two. */
 #define PARTS_SHORT 32
@@ -59,7 +61,7 @@ struct candidate {
     struct measurement measured;
 };
 
-/* What every candidate is better than. */
+/* Every candidate is better than this one. */
 static const struct candidate nothing = {.choice.micro_batch = 1,
                                          .measured = {MEASURE_NEVER, 0, INFINITY}};
 
@@ -71,7 +73,7 @@ struct search {
     int32_t batch_count, measured; /* `measured`: choices so far */
     int32_t offload_most;          /* the last level of search_offload_mix() */
     struct plan_share share;
-    uint64_t expected; /* by so much a plan may be larger than was measured */
+    uint64_t expected; /* how much larger than measured a plan may be */
 };
 
 /* ---- the grid ---- */
@@ -116,8 +118,8 @@ int64_t search_chunk_even(int64_t rows, int64_t most)
     return min_i64(min_i64(most, rows), size_ceil_div(even, CHUNK_ROWS_STEP) * CHUNK_ROWS_STEP);
 }
 
-/* Returns the rows of a micro-batch's loss chunk that was narrowed by a quarter so many times, 0 if
- * it is too narrow. */
+/* Returns the rows of a micro-batch's loss chunk after it was narrowed by a quarter `narrowed`
+ * times; 0 if it is then too narrow. */
 static int32_t chunk_of(const struct search_request *request, int32_t batch, int narrowed)
 {
     const int64_t rows = (int64_t)batch * request->options.config.block_size;
@@ -127,16 +129,16 @@ static int32_t chunk_of(const struct search_request *request, int32_t batch, int
                              ? 0
                              : min_i64(requested, rows));
     const int64_t most = request->loss_chunk_most > 0 ? request->loss_chunk_most : requested;
-    /* So that no smaller micro-batch is faster than the requested one. */
+    /* Only larger micro-batches have even chunks, so that no smaller one is faster than the
+     * requested one. */
     const bool is_larger = batch > request->options.choice.micro_batch;
     int64_t chunk = is_larger ? search_chunk_even(rows, most) : min_i64(requested, rows);
     chunk = max_i64(chunk, size_ceil_div(rows, SEARCH_CHUNKS_MAX));
     for (; narrowed > 0 && chunk > CHUNK_ROWS_LEAST; narrowed--) {
         const int64_t step = chunk > 2 * CHUNK_ROWS_STEP ? CHUNK_ROWS_STEP : CHUNK_ROWS_LEAST;
         const int64_t less = min_i64(size_ceil_div(chunk * 3 / 4, step) * step, chunk - step);
-        chunk = max_i64(
-            less,
-            CHUNK_ROWS_LEAST); /* at every micro-batch, so that a larger one never needs less */
+        chunk = max_i64(less, CHUNK_ROWS_LEAST); /* the same at every micro-batch, so that a larger
+                                                    one never needs less memory */
     }
     return (int32_t)(narrowed > 0 || rows > chunk * SEARCH_CHUNKS_MAX ? 0 : chunk);
 }
@@ -171,7 +173,7 @@ static int32_t evaluate_batch_of(const struct search_request *request, int32_t m
 }
 
 /* Lists the classes that may move to host memory, the cheapest first: states move once in an
- * update.  Of adapters' models only frozen weights move. */
+ * update.  If adapters are trained, only the frozen weights move. */
 static int32_t offload_classes(const struct search_request *request,
                                enum offload_class out[static OFFLOAD_CLASSES])
 {
@@ -224,8 +226,8 @@ static struct plan_choice choice_requested(const struct search_request *request)
     return requested;
 }
 
-/* Gives the last rung of a ladder: as many blocks' inputs are in host memory as have room next to
- * what else is there. */
+/* Returns the last rung of a ladder, at which host memory holds as many blocks' inputs as have room
+ * besides what the update keeps there. */
 static int32_t rung_last(const struct search *search, int32_t batch,
                          const struct measurement *update)
 {
@@ -242,8 +244,8 @@ static int32_t rung_last(const struct search *search, int32_t batch,
                                                            : search->rungs;
 }
 
-/* Returns how many rungs count as the end of a ladder.  There a rung may need a tensor more in the
- * block that it recomputes than it saves, so that one below has fewer bytes than the last. */
+/* Returns how many rungs count as the end of a ladder.  There, recomputing a block may need a
+ * tensor more than it saves, so that a rung below the last one has fewer bytes. */
 static int32_t rungs_near_end(const struct search *search)
 {
     return 1 + 16 / search->layers;
@@ -265,7 +267,8 @@ static bool fits(const struct search *search, const struct measurement *measured
            plan_share_fits(&search->share, measured->bytes, measured->host_bytes);
 }
 
-/* Returns true if the candidate may fit: its bytes do, and those of its plan, if there is one. */
+/* Returns true if the candidate may fit: by its plan if there is one, else by its measured bytes.
+ */
 static bool may_fit(const struct search *search, const struct candidate *candidate)
 {
     const struct measurement *placed = measure_placed(&search->measure, &candidate->choice);
@@ -275,8 +278,8 @@ static bool may_fit(const struct search *search, const struct candidate *candida
     return placed != NULL ? fits(search, placed) : fits(search, &likely);
 }
 
-/* Returns true if the first of two candidates is to be preferred: of equally fast ones that with
- * less offload, fewer blocks recomputed, fewer micro-steps, fewer bytes. */
+/* Returns true if candidate x is better than y: faster or, if both are equally fast, with less
+ * offload, fewer blocks recomputed, fewer micro-steps or fewer bytes, in this order. */
 static bool is_better(const struct search *search, const struct candidate *x,
                       const struct candidate *y)
 {
@@ -301,7 +304,7 @@ static bool is_better(const struct search *search, const struct candidate *x,
 
 /* ---- one micro-batch ---- */
 
-/* A micro-batch, for one part of the optimizer state in host memory. */
+/* One micro-batch at one level of offload. */
 struct line {
     struct search *search;
     struct candidate
@@ -343,9 +346,9 @@ static enum gt_status rung_try(const struct line *line, int32_t rung, int32_t ch
     return GT_OK;
 }
 
-/* Returns a rung between two others, if possible none where all blocks have one level.  The last
- * block saves nothing in its own backward pass, which comes first, and may need a tensor more
- * there. */
+/* Returns a rung between two others, if possible one at which not all blocks have the same level.
+ * Recomputing the last block saves nothing in its backward pass, which comes first, and may need a
+ * tensor more there. */
 static int32_t rung_between(const struct line *line, int32_t low, int32_t high)
 {
     const int32_t middle = low + (high - low) / 2;
@@ -371,8 +374,8 @@ static enum gt_status rung_lowest(struct line *line, int32_t *out)
     return GT_OK;
 }
 
-/* Bisects the chunks for the widest one with which the lowest rung fits; with the narrowest one it
- * does. */
+/* Bisects the chunks for the widest one with which the lowest rung fits.  It fits with the
+ * narrowest one. */
 static enum gt_status chunk_widest(const struct line *line, int32_t lowest, int32_t *out)
 {
     int32_t low = -1, high = line->chunk_count - 1;
@@ -387,10 +390,11 @@ static enum gt_status chunk_widest(const struct line *line, int32_t lowest, int3
 }
 
 /* Bisects the rungs above `lowest`, with each of the first `count` chunks, for the lowest that
- * fits. Ends where the rung after `lowest` is slower than the best, as all that is left is then. */
+ * fits.  Ends when the rung after `lowest` fits or is slower than the best, because nothing that is
+ * left is faster then. */
 static enum gt_status chunks_try(const struct line *line, int32_t lowest, int32_t count)
 {
-    int32_t high = line->last + 1; /* the chunk before, which is wider, fits from there on */
+    int32_t high = line->last + 1; /* from this rung on the chunk before, which is wider, fits */
     for (int32_t chunk = 0; chunk < count && lowest < line->last; chunk++) {
         int32_t low = lowest + 1, end = high;
         bool fit, slow;
@@ -407,8 +411,8 @@ static enum gt_status chunks_try(const struct line *line, int32_t lowest, int32_
     return GT_OK;
 }
 
-/* Finds the choice with the smallest plan of a micro-batch, for one level of offload, if it is
- * smaller than `out`: of chunks the narrowest, of rungs one near the end. */
+/* Finds the smallest plan of a micro-batch at one level of offload, and replaces `out` if it is
+ * smaller.  Its chunk is the narrowest one, and its rung is near the end. */
 static enum gt_status smallest_at(struct search *search, int32_t batch, int32_t offload,
                                   struct candidate *out)
 {
@@ -433,8 +437,8 @@ static enum gt_status smallest_at(struct search *search, int32_t batch, int32_t 
     return GT_OK;
 }
 
-/* Finds the choice with the smallest plan of all: of micro-batches the smallest, or a whole part,
- * whose gradients end with its micro-step. */
+/* Finds the choice with the smallest plan of all.  Its micro-batch is the smallest one, or a whole
+ * part, whose gradients end with its micro-step. */
 static enum gt_status smallest_find(struct search *search, struct candidate *out)
 {
     const int32_t count = search->batch_count;
@@ -480,8 +484,7 @@ static int32_t line_measured_most(const struct line *line)
 }
 
 /* Searches the micro-batches from `least` on, for one level of offload.  The rungs that do not fit
- * at one of them do not fit at the next, but for a whole part, which may need less.
- */
+ * at one of them do not fit at the next, except at a whole part, which may need less. */
 static enum gt_status offload_search(struct search *search, int32_t least, int32_t offload,
                                      int32_t *slow, struct candidate *best)
 {
@@ -509,7 +512,8 @@ static enum gt_status offload_search(struct search *search, int32_t least, int32
     return GT_OK;
 }
 
-/* Gives the times of a micro-batch with nothing recomputed, without offload and with the most. */
+/* Gives the times of a micro-batch with nothing recomputed, without offload and with the most
+ * offload. */
 static enum gt_status batch_seconds(struct search *search, int32_t batch, double out[static 2])
 {
     const int32_t offloads[2] = {0, search->offload_most};
@@ -524,8 +528,8 @@ static enum gt_status batch_seconds(struct search *search, int32_t batch, double
     return GT_OK;
 }
 
-/* Drops each micro-batch above the requested one that saves less than BATCH_GAIN_LEAST beside the
- * one before it that stays.  A whole part of an update stays, since it may be the smallest plan. */
+/* Drops each micro-batch above the requested one that saves less than BATCH_GAIN_LEAST compared
+ * with the last one kept.  Keeps a whole part of an update, since it may be the smallest plan. */
 static enum gt_status batches_thin(struct search *search)
 {
     const int32_t requested = search->request->options.choice.micro_batch,
@@ -549,7 +553,7 @@ static enum gt_status batches_thin(struct search *search)
     return GT_OK;
 }
 
-/* Searches the grid for the best candidate.  One that is better than `best` replaces it. */
+/* Searches the grid for the best candidate, and replaces `best` if it is better. */
 static enum gt_status grid_search(struct search *search, int32_t least, struct candidate *best)
 {
     int32_t slow[BATCHES_MAX];
@@ -575,7 +579,7 @@ static enum gt_status fastest_find(struct search *search, int32_t least, struct 
             *best = found;
             return GT_OK;
         }
-        /* The next rung is found instead. */
+        /* The next search finds another candidate, since this plan is known not to fit. */
         if (found.measured.bytes == MEASURE_NEVER && too_large >= PLANS_TOO_LARGE_MOST)
             return GT_OK;
         if (too_large >= PLANS_TOO_LARGE_MOST && found.measured.bytes > measured)
@@ -628,8 +632,8 @@ static struct search search_make(struct hostmem *mem, const struct search_reques
     return search;
 }
 
-/* Measures the requested options; plans them, if they may fit or it takes no time, for the bytes in
- * a report. */
+/* Measures the requested options.  Also plans them, for the bytes in a report, if they may fit or
+ * planning takes no time. */
 static enum gt_status requested_try(struct search *search, struct search_result *result,
                                     struct candidate *out)
 {
@@ -676,8 +680,9 @@ static enum gt_status smallest_search(struct search *search, struct search_resul
     return GT_OK;
 }
 
-/* Tries the requested options, and larger micro-batches if these fit; in a resumed run then others
- * that change no bit; then all others. */
+/* Tries the requested options.  If they fit, a resumed run keeps them, and any other tries larger
+ * micro-batches.  If they do not fit, a resumed run first tries options that change no bit; then
+ * all options are tried. */
 static enum gt_status format_search(struct hostmem *mem, const struct search_request *request,
                                     struct search_memo *memo, struct search_result *out)
 {
@@ -725,7 +730,7 @@ enum state_format search_states_next(const struct model_options *options)
 }
 
 /* Tries a leaner format only if no candidate of a wider one fits.  The smallest plan is that of the
- * last format, the figures for the request stay those of the first. */
+ * last format; the figures for the request are those of the first. */
 static enum gt_status formats_search(struct hostmem *mem, const struct search_request *request,
                                      struct search_memo *memo, struct search_result *out)
 {

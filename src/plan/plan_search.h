@@ -3,8 +3,8 @@
  * It tries a fixed grid of micro-batches, loss chunks and parts of the optimizer state in host
  * memory, and at each point of it bisects how much is recomputed.  These change no result but the
  * order of sums.  Leaner state formats are tried only if they are allowed and nothing else fits.  A
- * larger budget never gives a slower plan, as far as bytes fall with each block that is recomputed;
- * where a level ends, those of a few models rise by up to 1 %.
+ * larger budget never gives a slower plan, provided that bytes fall with each block that is
+ * recomputed; for a few models they rise by up to 1 % where a level ends.
  */
 #ifndef GPT_TRAIN_PLAN_PLAN_SEARCH_H
 #define GPT_TRAIN_PLAN_PLAN_SEARCH_H
@@ -25,18 +25,18 @@ void search_memo_close(struct search_memo *memo);
 struct search_request {
     struct model_options options; /* the requested options; their choices are the first candidate */
     int64_t samples;              /* per part of an update */
-    int64_t micro_batch_most;     /* of the grid; at most that of `options` unless it is larger.  0:
-                                     that one */
+    int64_t micro_batch_most;     /* the grid's largest; if it is 0 or smaller, that of `options` */
     int64_t loss_chunk_most;      /* rows of the grid's widest chunk; 0: those of `options` */
     bool pin_micro_batch, pin_recompute, pin_loss_chunk, pin_evaluate_batch; /* set by the user */
     bool pin_offload;             /* also of the blocks' inputs */
     int32_t offload_classes_most; /* that may move to host memory, the cheapest first; 0: all */
-    bool resumed;                 /* the requested choices, but offload, come before all others */
+    bool resumed; /* the requested choices are kept if they fit; else those that change no bit come
+                     before all others */
     bool lean_states;  /* if nothing fits, formats leaner than that of `options` are tried */
     bool lean_offered; /* leaner formats are not tried, but an alternative may suggest them */
     bool has_weights;  /* the weights come from files, which give the model's shape */
     struct lora_config lora_offered; /* adapters that an alternative may suggest; rank 0: none */
-    bool fit_only;                   /* a refusal needs no smallest plan */
+    bool fit_only;                   /* if nothing fits, the smallest plan is not needed */
     struct plan_options plan;
     struct plan_rates rates;
     struct plan_share share;  /* what the plan must fit */
@@ -85,7 +85,7 @@ struct search_result {
 /* Returns the rows of a loss chunk: at most `most`, evenly over the rows of a micro-step, in
  * multiples of 64. */
 int64_t search_chunk_even(int64_t rows, int64_t most);
-#define SEARCH_CHUNKS_MAX 512 /* in a program, unless the user set loss_chunk */
+#define SEARCH_CHUNKS_MAX 512 /* loss chunks in a program, unless the user set loss_chunk */
 
 /* Runs the search.  Errors: GT_NO_FIT (not logged) when nothing fits: then `out` has the candidate
  * with the fewest bytes; GT_NO_MEMORY, and those of model_create() and plan_create(). */
@@ -103,9 +103,9 @@ enum state_format search_states_next(const struct model_options *options);
 
 #define SEARCH_FRONT_MAX 24
 
-/* Finds the front of memory against time, for any budget: candidates of the request and the request
- * itself, such that no other one is both smaller and faster, by growing bytes.  At most
- * SEARCH_FRONT_MAX points, planned for real. Errors: the same. */
+/* Finds the Pareto front of memory against time, for any budget: those candidates, the request
+ * included, for which no other is both smaller and faster.  Sorts them by bytes.  Gives at most
+ * SEARCH_FRONT_MAX points, each planned for real.  Errors: the same. */
 enum gt_status search_front(struct hostmem *mem, const struct search_request *request,
                             struct search_alternative out[static SEARCH_FRONT_MAX], int32_t *count);
 
@@ -115,8 +115,8 @@ static inline bool search_alternative_equivalent(enum alternative_kind kind)
     return kind < ALTERNATIVE_STATES;
 }
 
-/* Returns what is in host memory at a level of offload: at 0 what was requested, then a quarter
- * more of the blocks at each, one class after the other; and the last level. */
+/* Return what is in host memory at a level of offload, and the last level.  Level 0 is what was
+ * requested; each further level moves another quarter of the blocks, one class after the other. */
 struct offload_mix search_offload_mix(const struct search_request *request, int32_t level);
 int32_t search_offload_levels(const struct search_request *request);
 

@@ -611,8 +611,8 @@ static void page_draw(struct map *map, const struct plan_report_facts *facts)
     fprintf(out, "</svg>\n");
 }
 
-/* Sets the address axis: segments stacked, and room for the budget if it is near; above it those in
- * host memory. */
+/* Sets the address axis.  The device's segments are stacked, with room for the budget if it is
+ * near; those in host memory are above it. */
 static void addresses_set(struct map *map)
 {
     const uint64_t arena = map->plan->arena_bytes, budget = map->budget;

@@ -5,8 +5,8 @@
 
 #include "plan/plan.h"
 
-/* Draws the plan as SVG: ops across, addresses up, and the front of memory against time
- * (doc/plan.md).  Errors: GT_NO_MEMORY, GT_IO. */
+/* Draws the plan as SVG, with the front of memory against time (doc/plan.md).  Errors:
+ * GT_NO_MEMORY, GT_IO. */
 enum gt_status plan_print_svg(struct hostmem *mem, const struct plan *plan,
                               const struct plan_report_facts *facts, FILE *out);
 

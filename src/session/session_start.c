@@ -89,7 +89,7 @@ static void alternatives_log(struct session *session)
     if (session_pins_text(session, pins) != GT_OK)
         return;
     if (pins[0] != '\0')
-        log_note("enough would be %s", pins);
+        log_note("a memory_budget of %s would be enough", pins);
     if (search_alternatives(session->mem, &session->search.request, alternatives, &count) != GT_OK)
         return;
     if (count == 0) {

@@ -28,7 +28,7 @@ struct autodiff {
     int32_t forward_count;
     int32_t wanting;         /* index of the forward op whose backward comes next */
     int32_t tensor_count;    /* tensors that existed before the first backward op */
-    int32_t first;           /* of those of the program's own that its forward ops use */
+    int32_t first;           /* the first of the program's own tensors that its forward ops use */
     struct tensor_state *at; /* [tensor_count] */
 };
 
@@ -237,7 +237,7 @@ static bool makes_wanted(struct autodiff *ad, const struct op *op, int32_t index
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
         int32_t tensor = op->operand[s];
         bool changes = op_direction(op->kind, &op->attrs, s) ==
-                       OPERAND_INOUT; /* what the tensor's maker made */
+                       OPERAND_INOUT; /* changes what the tensor's maker made */
         makes |= tensor != TENSOR_NONE && (ad->at[tensor].maker == index || changes) &&
                  ad->at[tensor].wanted == ad->wanting;
     }
@@ -307,7 +307,8 @@ static int32_t slot_named(enum op_kind kind, const char *name)
     return slot;
 }
 
-/* Emits an op's `backward`, which names its operands. */
+/* Emits an op's declared `backward`.  Its operands have the names of the forward op's, with one
+ * more letter in front for gradients. */
 static enum gt_status named_backward_emit(struct autodiff *ad, const struct op *op,
                                           int32_t gradient)
 {

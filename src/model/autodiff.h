@@ -59,13 +59,13 @@ enum gt_status autodiff_target_in_place(struct autodiff *ad, int32_t from, int32
 /* Contributes the tensor `gradient` itself to the gradient of `tensor`.  A first contribution
  * shares its buffer; a later one is added by a copy op. */
 enum gt_status autodiff_share(struct autodiff *ad, int32_t tensor, int32_t gradient);
-/* Returns true unless the loss's gradient with respect to `tensor` is of no use: no parameter that
- * is trained is among the operands from which it is computed. */
+/* Returns true if the loss's gradient with respect to `tensor` is needed: a parameter that is
+ * trained is among the operands from which `tensor` is computed. */
 bool autodiff_wants(const struct autodiff *ad, int32_t tensor);
 /* Appends a backward op of the forward op `of`. */
 enum gt_status autodiff_emit(struct autodiff *ad, const struct op *of, enum op_kind kind,
                              union op_arguments *arguments);
-/* Appends one whose operand `slot` is a contribution to the gradient of `tensor`. */
+/* Appends a backward op whose operand `slot` is a contribution to the gradient of `tensor`. */
 enum gt_status autodiff_contribute(struct autodiff *ad, const struct op *of, int32_t tensor,
                                    enum op_kind kind, int32_t slot, union op_arguments *arguments);
 const struct autodiff_options *autodiff_options_get(const struct autodiff *ad);

@@ -9,7 +9,7 @@
 #include "base/size.h"
 #include "ops/infer.h"
 
-/* The most characters that a name has of the name that it is made of. */
+/* The most characters that a derived name takes from the original name. */
 #define NAME_WORD_MAX 44
 #define VIEW_PART_MAX 36
 
@@ -66,8 +66,7 @@ enum gt_status graph_tensor_add(struct graph *graph, const struct tensor *proto,
     return GT_OK;
 }
 
-/* Adds a view of `count` units, each of so many elements, named after its base + "[first:+count]".
- */
+/* Adds a view of `count` units of `unit` elements each, named after its base + "[first:+count]". */
 static enum gt_status part_add(struct graph *graph, int32_t base, int32_t rank, int64_t unit,
                                int64_t first, int64_t count, int32_t *out)
 {
@@ -262,8 +261,8 @@ enum gt_status graph_ops_move(struct graph *graph, int32_t program, int32_t coun
 {
     struct program *p = &graph->programs[program];
     struct op *merged;
-    int32_t *next, made = 0; /* next[i]: the first moved op behind op i, the next one behind moved
-                                op i; 0: none */
+    int32_t *next, made = 0; /* next[i]: the first op moved after op i, or, for a moved op, the next
+                                one moved to the same place; 0: none */
     if (p->count == count)
         return GT_OK;
     TRY(HOSTMEM_NEW(graph, (size_t)p->count, "program order", &next));

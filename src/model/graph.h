@@ -74,8 +74,8 @@ struct op {
     int32_t chunk;                    /* loss chunk, 1 ..; 0 outside the loss */
     bool recompute; /* forward op: the backward pass recomputes its outputs instead of keeping them
                      */
-    int32_t left_out; /* so many equal ops, of other blocks or loss chunks, are not in the program:
-                         one that is only measured (left_out.h) */
+    int32_t left_out; /* in a program that is only measured: how many equal ops, of other blocks or
+                         loss chunks, it does not contain (left_out.h) */
 };
 
 /* What a program does; see struct model and struct program_io (model.h). */
@@ -117,11 +117,12 @@ enum gt_status graph_create(const void *owner, struct graph **out);
 /* Adds a copy of `proto`.  Errors: GT_NO_MEMORY; GT_USAGE when its size in bytes does not fit 63
  * bits. */
 enum gt_status graph_tensor_add(struct graph *graph, const struct tensor *proto, int32_t *out);
-/* Adds a view of `rows` rows (of the first dimension) of `base`, from `first_row`, named after it +
- * "[first:+rows]". */
+/* Adds a view of `rows` rows (of the first dimension) of `base`, from `first_row`, with the name of
+ * `base` + "[first:+rows]". */
 enum gt_status graph_view_add(struct graph *graph, int32_t base, int64_t first_row, int64_t rows,
                               int32_t *out);
-/* Adds a view of `count` elements of `base`, from element `first`, as a vector with such a name. */
+/* Adds a view of `count` elements of `base`, from element `first`, as a vector that is named
+ * likewise. */
 enum gt_status graph_range_add(struct graph *graph, int32_t base, int64_t first, int64_t count,
                                int32_t *out);
 /* Writes at most `most` characters of a text; returns the end.  snprintf() is too slow for the
@@ -129,10 +130,10 @@ enum gt_status graph_range_add(struct graph *graph, int32_t base, int64_t first,
 char *graph_name_put(char *at, const char *text, size_t most);
 /* Writes a number that is not negative.  Returns the end. */
 char *graph_name_number(char *at, int64_t number);
-/* Writes texts, which end with NULL, behind one another: `size` bytes at most.  Returns the end. */
+/* Writes texts, up to a NULL, one after another, in at most `size` bytes.  Returns the end. */
 char *graph_name_join(char *at, size_t size, const char *const *texts);
 #define NAME_JOIN(at, size, ...) graph_name_join(at, size, (const char *const[]){__VA_ARGS__, NULL})
-/* Adds an empty program, of the phase that its kind has. */
+/* Adds an empty program in the phase of its kind. */
 enum gt_status graph_program_add(struct graph *graph, enum program_kind kind, int32_t *out);
 
 /* Returns the tensor that owns the bytes: the base of a view, else the tensor itself. */
@@ -194,7 +195,7 @@ union op_arguments {
  * fit (logged by op_infer). */
 enum gt_status graph_op_add(const struct graph_pen *pen, enum op_kind kind, const char *name,
                             union op_arguments *arguments, int32_t *out);
-/* Appends an op that is complete, one of another place or program.  Errors: GT_NO_MEMORY. */
+/* Appends a complete op, taken from another place or program.  Errors: GT_NO_MEMORY. */
 enum gt_status graph_op_append(struct graph *graph, int32_t program, const struct op *op);
 /* graph_op_add() with the arguments written out: GRAPH_ADD(FETCH, &pen, "w", &copy, .x = weight).
  */
@@ -213,9 +214,9 @@ void graph_ranges(const struct graph *graph, int32_t program, struct tensor_rang
 /* Adds a tensor of a training program, on the device, with the dtype and shape of `like`. */
 enum gt_status graph_temporary_add(struct graph *graph, int32_t like, int32_t *out);
 
-/* Moves op count + k of `program`, for each k, to just behind op after[k] of those before `count`;
- * ops behind the same one stay in order.  A moved op gets the layer and `left_out` of the op that
- * it follows, and its loss chunk if that goes on.  Errors: GT_NO_MEMORY. */
+/* Moves each op count + k of `program` to directly after op after[k] < count.  Ops moved after the
+ * same op keep their order.  A moved op gets the layer and `left_out` of op after[k], and its loss
+ * chunk if the op that followed it has the same one.  Errors: GT_NO_MEMORY. */
 enum gt_status graph_ops_move(struct graph *graph, int32_t program, int32_t count,
                               const int32_t *after);
 

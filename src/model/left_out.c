@@ -1,17 +1,18 @@
-/* Finds stretches of blocks that are alike, in as many kinds as a model has.
+/* Finds stretches of blocks that are alike, or whose kinds repeat.
  *
- * Blocks are alike if the builders and what moves gradients make the same ops of them: they have
- * the same level of recompute and the same kind of attention, and the same parameters are in host
- * memory and belong to this rank.
+ * Blocks are alike if the builders, and the code that moves gradients, make the same ops of them:
+ * they have the same level of recompute and the same kind of attention, and the same parameters are
+ * in host memory and belong to this rank.
  */
 #include "model/left_out.h"
 
 #include "base/size.h"
 
-/* The most kinds of block of which one follows the other. */
+/* The longest period of kinds of block that is found. */
 #define PERIOD_MOST 8
-/* Built of a stretch: its first block, a period whose blocks stand for others, a period and the
- * last block.  Some copies of the first and of the last are those of other stretches. */
+/* The blocks that are built of a stretch: its first block, a period whose blocks stand for others,
+ * another period and the last block.  Some copies in the first and the last block are those of
+ * other stretches. */
 #define BUILT_LEAST(period) (2 * (period) + 2)
 
 static enum memory_space home_of(const struct model *model, int32_t tensor)
@@ -32,8 +33,8 @@ static bool parameters_alike(const struct model *model, const struct parameter *
 }
 
 /* Returns true if two blocks, a < b, have the same ops, of the same shapes, with operands in the
- * same memory.  first: the index of each block's first parameter.  The first block has no gradient
- * of its input if the embedding is frozen. */
+ * same memory.  `first` has the index of each block's first parameter.  The first block has no
+ * gradient of its input if the embedding is frozen. */
 static bool blocks_alike(const struct model *model, const int32_t *first, int32_t a, int32_t b)
 {
     const struct model_config *config = &model->options.config;
@@ -50,8 +51,8 @@ static bool blocks_alike(const struct model *model, const int32_t *first, int32_
     return alike;
 }
 
-/* Gives each block the number of the first one that it is like.  A parameter that belongs to no
- * block, that of the last norm, is behind all blocks'. */
+/* Gives each block the number of the first block that is like it.  The parameters of the last norm,
+ * which belong to no block, follow those of all blocks. */
 static enum gt_status kinds_find(const struct model *model, int32_t *kinds)
 {
     const int32_t layers = model->options.config.n_layer;

@@ -12,14 +12,14 @@
  * gradient is thus rounded once per micro-step, however many loss chunks and ops contribute.  The
  * fp32 tensor lives only from the first contribution to the last. */
 
-/* Returns what the micro-steps add to. */
+/* Returns the tensor to which micro-steps add a parameter's gradient. */
 static int32_t accumulator(const struct parameter *parameter)
 {
     return parameter->part_gradient != TENSOR_NONE ? parameter->part_gradient : parameter->gradient;
 }
 
-/* Fills sums[parameters]: what a program adds a gradient to.  For one in host memory that is a
- * tensor of the program, see gradients_move(). */
+/* Fills sums[parameters] with the tensor to which a program adds each gradient.  For a gradient in
+ * host memory it is a tensor of the program; see gradients_move(). */
 static enum gt_status sums_list(struct model *model, enum program_kind program, int32_t *sums)
 {
     for (int32_t i = 0; i < model->parameters.count; i++) {
@@ -69,9 +69,9 @@ static enum gt_status rounding_add(struct model *model, int32_t program, bool fi
                      .attrs.index_base = to->index_base);
 }
 
-/* Inserts the rounding of each new tensor just behind the last op that touches it, which only the
- * finished program shows, because of recompute and loss chunks.  The update's first micro-step
- * overwrites the accumulator. */
+/* Inserts the rounding of each new tensor directly after the last op that touches it.  Because of
+ * recompute and loss chunks, only the finished program shows which op that is.  The update's first
+ * micro-step overwrites the accumulator. */
 static enum gt_status rounding_insert(struct model *model, int32_t program, bool first,
                                       const int32_t *sums, const struct autodiff_parameter *targets)
 {
@@ -102,9 +102,9 @@ static enum gt_status rounding_insert(struct model *model, int32_t program, bool
  *             |             | store w     | store x     | store y     | store z
  *
  * A program that adds to a gradient in host memory fetches it before the first op that touches it,
- * and stores it behind the last one; of those on their way back, two are on the device.  If an
- * update is one part, each micro-step also sums the squares; the last one's are those of the
- * update's gradient.  Else norm_add() of update.c sums those of the sum of the parts.
+ * and stores it after the last one.  At most two gradients on their way back are on the device.  If
+ * an update is one part, each micro-step also sums the squares; the last one's sums are those of
+ * the update's gradient.  Otherwise norm_add() of update.c sums the squares of the added parts.
  */
 
 /* A gradient in host memory, the element of model->sums for its squares, its sum on the device, and
@@ -142,13 +142,13 @@ static enum gt_status moved_list(const struct model *model, int32_t program, con
     return GT_OK;
 }
 
-/* Ops to be inserted into a program, and behind which ops. */
+/* Ops to be inserted into a program, and the ops after which they go. */
 struct insertion {
     struct graph_pen pen;
     int32_t *after, count;
 };
 
-/* Appends a copy of a gradient, or the wait for it, which belongs behind op `after`. */
+/* Appends a copy of a gradient, or the wait for it, to be moved after op `after`. */
 static enum gt_status copy_insert(struct insertion *line, enum op_kind kind, int32_t from,
                                   int32_t to, int32_t after)
 {

@@ -5,7 +5,7 @@
 #include "model/model.h"
 
 /* Appends the backward pass to the program io->program, which has the forward pass and the loss,
- * and adds each gradient to what the micro-steps before have left, or overwrites that if `first`.
+ * and adds each gradient to the sum of the micro-steps before, or overwrites that sum if `first`.
  * Errors: GT_NO_MEMORY. */
 enum gt_status micro_step_backward(struct model *model, enum program_kind kind, bool first,
                                    const struct program_io *io);

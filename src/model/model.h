@@ -48,8 +48,8 @@ enum model_init { MODEL_INIT_GPT2, MODEL_INIT_ZERO };
 
 /* Parameters that share a learning rate. */
 enum parameter_group {
-    GROUP_MATRIX, /* a matrix of a block that AdamW updates, */
-    GROUP_MUON,   /* or Muon */
+    GROUP_MATRIX, /* a matrix of a block that AdamW updates */
+    GROUP_MUON,   /* a matrix of a block that Muon updates */
     GROUP_EMBEDDING,
     GROUP_HEAD,   /* an output layer with weights of its own */
     GROUP_VECTOR, /* gains, biases and a delta net's convolution */
@@ -58,10 +58,10 @@ enum parameter_group {
 
 #define PARAMETER_RANGES_MAX 3
 
-/* Which rank has the states of a parameter: a number, or one of these. */
+/* The rank that has the states of a parameter: its number, or one of these. */
 enum {
-    OWNER_ALL = -1,
-    /* each has all of them, as a single rank has */ OWNER_UNITS = -2 /* those of its units */
+    OWNER_ALL = -1,   /* each rank has all of them, as a single rank has */
+    OWNER_UNITS = -2, /* each rank has those of its units */
 };
 
 struct parameter {
@@ -70,14 +70,14 @@ struct parameter {
     int32_t master;         /* fp32 weight that is trained and saved if `tensor` is its rounding; or
                                TENSOR_NONE */
     int32_t gradient, m, v; /* TENSOR_NONE outside training; v also if Muon updates the parameter */
-    int32_t part_gradient;  /* of one part, where an update has several (the last program's); or
+    int32_t part_gradient;  /* that of one part, if an update has several (in the last program); or
                                TENSOR_NONE */
     int32_t scales;         /* of 8-bit m and v; else TENSOR_NONE */
     int64_t saved_rows;     /* rows in a checkpoint: V for wte, else dims[0] */
     /* Elements of all earlier parameters in a checkpoint; see op.h, rounding_*. */
     int64_t index_base;
     enum parameter_init init;
-    float init_std; /* of INIT_UNIFORM the bound */
+    float init_std; /* for INIT_UNIFORM, the bound */
     int32_t layer;  /* its block; -1 outside the blocks */
     enum parameter_group group;
     enum memory_space states_home;   /* where master, m, v and scales live */
@@ -88,8 +88,8 @@ struct parameter {
     int32_t units; /* equal ranges of whole blocks of STATE_BLOCK elements, whose squares are summed
                       one by one */
     int32_t owner;
-    int64_t first, count,
-        most; /* of OWNER_UNITS, the elements whose states are here; no rank has more than `most` */
+    int64_t first, count, most; /* for OWNER_UNITS, the elements whose states are here; no rank has
+                                   more than `most` */
     struct state_dtypes dtypes; /* on the rank that has them */
     bool decays;                /* a tensor of two or more dimensions in files */
     bool frozen;                /* not trained, so without states; adapters are trained instead */
@@ -100,12 +100,13 @@ struct parameter_list {
     int32_t count;
 };
 
-/* Which of the training programs to build.  A search measures candidates by their parts. */
+/* Which of the training programs to build.  A search measures candidates in pieces. */
 enum train_programs {
     TRAIN_ALL,
-    TRAIN_STEPS, /* only micro-steps, to be measured: without equal blocks and loss chunks
-                    (left_out.h), and no first one where others follow, as it differs in nothing but
-                    that it overwrites gradients, unless these live in host memory */
+    TRAIN_STEPS, /* only micro-steps, to be measured, without blocks and loss chunks that equal
+                    others (left_out.h).  If others follow, the first one is not built, because it
+                    differs only in that it overwrites gradients, unless gradients live in host
+                    memory */
     TRAIN_UPDATE /* only what an update runs besides its micro-steps */
 };
 
@@ -121,10 +122,10 @@ struct model_options {
     bool document_mask; /* attention and positions of training and evaluation stay inside a document
                          */
     struct plan_choice choice;
-    int32_t parts; /* of an update; their gradients are added in order, in fp32.  0: 1 */
+    int32_t parts; /* of an update; their gradients are added in order, in fp32.  0 counts as 1 */
     enum dtype
         reduce_dtype;    /* DTYPE_BF16: a part's fp32 gradients are rounded before they are added */
-    int32_t ranks, rank; /* ranks divide `parts`.  0 ranks: 1 */
+    int32_t ranks, rank; /* ranks divide `parts`; 0 counts as 1 */
     int32_t micro_steps; /* micro-steps per part, including the remainder */
     int32_t evaluate_time;  /* T of the evaluation program, at most block_size; 0 = block_size */
     int32_t generate_batch; /* sequences sampled at once */
@@ -158,7 +159,7 @@ struct model {
     int32_t expand[PARAMETER_RANGES_MAX]; /* [k rank, k rank]: alpha / rank times the identity, for
                                             k adapters */
     int32_t corrections; /* [correction_rows, 2]: 1 - beta1^t, 1 - beta2^t for t = 1 .. */
-    /* [micro_batch T, C] in host memory, that of block 0; the next blocks' follow. */
+    /* [micro_batch T, C] in host memory, the input of block 0; the next blocks' follow. */
     int32_t inputs;
     int32_t sums; /* if an update is one part: where the micro-steps write the sums of squares of
                      gradients in host memory, an element for each parameter; or TENSOR_NONE */
@@ -169,9 +170,9 @@ struct model {
      * later round; or -1. If a part is one micro-step, train_first and train_next do that too. */
     int32_t part_first, part_next;
     /* With several ranks: the program `norm` sums the squares of this rank's units into `squares`;
-     * `update` begins with those of all units in `partials`.  Both have an element for each unit of
-     * each parameter, in order.  The program `gather` gives each rank the weights that the others
-     * have updated. */
+     * `update` begins with the sums of all units in `partials`.  Both have an element for each unit
+     * of each parameter, in order.  The program `gather` gives each rank the weights that the
+     * others have updated. */
     int32_t norm, squares, partials, gather;
 };
 
@@ -191,9 +192,9 @@ static inline int32_t model_micro_steps(const struct model_options *options)
     return model_parts(options) * options->micro_steps;
 }
 
-/* Returns true if the programs of micro-steps also add the parts: each of several parts is one
- * micro-step.  The gradient of a part then lives only from its first contribution to its exchange
- * (ZeRO-2: Rajbhandari et al. 2020). */
+/* Returns true if the programs of micro-steps also add the parts, because each of several parts is
+ * one micro-step.  The gradient of a part then lives only from its first contribution to its
+ * exchange (ZeRO-2: Rajbhandari et al. 2020). */
 static inline bool model_adds_in_step(const struct model_options *options)
 {
     return model_parts(options) > 1 && options->micro_steps == 1;

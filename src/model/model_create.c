@@ -79,8 +79,9 @@ enum gt_status model_config_check(const struct model_config *config)
     if (bad || config->position != POSITION_ROPE)
         return bad ? GT_USAGE : GT_OK;
     const int32_t turned = model_turned_dim(config);
-    bad |= complain(turned < 2 || turned > size || turned % 2 != 0,
-                    "partial_rotary_factor must leave an even part of head_dim that turns", turned);
+    bad |=
+        complain(turned < 2 || turned > size || turned % 2 != 0,
+                 "partial_rotary_factor must rotate an even number of a head's dimensions", turned);
     bad |=
         complain(config->rope.scaling == ROPE_SCALING_LONGROPE && config->rope.pairs != turned / 2,
                  "rope_scaling's longrope must have a divisor for each pair of a head, twice",
@@ -106,8 +107,8 @@ double model_bytes_per_parameter(const struct model *model)
     return bytes / (double)model_parameter_count(&model->options.config);
 }
 
-/* Returns with how many tokens in attention the gated delta rule compares: three products with S,
- * and twice as many backward. */
+/* Returns the number of tokens for which attention costs as many FLOPs as the gated delta rule:
+ * three products with S, and twice as many in the backward pass. */
 static double delta_seen(const struct model_config *config)
 {
     const double size = config->linear_value_head_dim,
@@ -127,8 +128,8 @@ double model_flops_per_token(const struct model_config *config)
         seen += window > 0 && window < config->block_size ? window : config->block_size;
     }
     const double attention = 12.0 * (double)model_attention_width(config) * seen;
-    const double lookup =
-        config->untied ? (double)config->vocab_size * config->n_embd : 0.0; /* is no product */
+    const double lookup = config->untied ? (double)config->vocab_size * config->n_embd
+                                         : 0.0; /* a lookup is no product */
     const double used = (double)model_parameter_count_no_positions(config) - lookup;
     const double frozen = config->lora.rank > 0 ? used - (double)model_adapter_count(config) : 0.0;
     return 6.0 * used - 2.0 * frozen + attention;
@@ -203,7 +204,8 @@ static enum gt_status loss_program_build(struct model *model, enum program_kind 
     return transformer_build_loss(model, io, kind != PROGRAM_EVALUATE);
 }
 
-/* Gives a program that adds its part gradients of its own, like those of part_gradients_add(). */
+/* Adds part gradients, like those of part_gradients_add(), for the one program that adds them up.
+ */
 static enum gt_status program_gradients_add(struct model *model, enum program_kind program)
 {
     for (int32_t i = 0; i < model->parameters.count; i++) {
@@ -218,8 +220,8 @@ static enum gt_status program_gradients_add(struct model *model, enum program_ki
     return GT_OK;
 }
 
-/* Builds the program of a micro-step.  If that is a whole part, `first` is of the update's, else of
- * the part's. */
+/* Builds the program of a micro-step.  `first`: it is the first of the update if it is a whole
+ * part, else the first of its part. */
 static enum gt_status train_program_build(struct model *model, enum program_kind kind,
                                           int32_t batch, bool first, struct program_io *io)
 {
@@ -237,9 +239,9 @@ static enum gt_status train_program_build(struct model *model, enum program_kind
     return in_step ? parts_insert(model, io->program, first) : GT_OK;
 }
 
-/* Adds the gradients of one part.  Those of the update, their sum, are fp32; a rank has those whose
- * states it has.  If each rank computes one part, its own fp32 gradient becomes the sum in place,
- * unless it ends with its program. */
+/* Adds the gradients of one part.  The update's gradients, their sums, are fp32; a rank has those
+ * whose states it has.  If each rank computes one part, its own fp32 gradient becomes the sum in
+ * place, unless it lives only within its program. */
 static enum gt_status part_gradients_add(struct model *model)
 {
     struct graph *graph = model->graph;
@@ -346,8 +348,8 @@ int64_t model_cache_rows(const struct model_config *config, int32_t prefill_time
     return op_cache_rows(shape_window(&config->shape, layer), prefill_time, config->block_size);
 }
 
-/* Adds what a layer keeps of the tokens before: keys and values, or the last rows that a
- * convolution reads; with `state` S of the gated delta rule. */
+/* Adds the tensor in which a layer keeps earlier tokens: keys and values, or the last rows that a
+ * convolution reads; with `state`, S of the gated delta rule. */
 static enum gt_status cache_add(struct model *model, int32_t layer, bool state)
 {
     const struct model_config *config = &model->options.config;
@@ -399,7 +401,8 @@ static enum gt_status table_add(struct graph *graph, const char *name, int64_t r
     return graph_tensor_add(graph, &table, out);
 }
 
-/* Adds what holds the inputs of the blocks at RECOMPUTE_OFFLOAD, the first ones, in host memory. */
+/* Adds tensors in host memory for the inputs of the blocks at RECOMPUTE_OFFLOAD, which are the
+ * first. */
 static enum gt_status inputs_add(struct model *model)
 {
     const struct model_options *options = &model->options;
@@ -441,14 +444,14 @@ static enum gt_status tables_add(struct model *model)
     return model->options.train ? inputs_add(model) : GT_OK;
 }
 
-/* Lets a copy from host memory that a program waits for begin where the second copy before it has
- * ended, in a micro-step within the block or the one that runs before it, so that it runs during
- * computing.  A block's copy does not begin during the loss, whose logits leave little room.  What
- * update.c builds has an order of its own. */
+/* Lets copies from host memory begin earlier, so that they run during computing: where the second
+ * copy before has ended, but in a micro-step not before the block that runs before the copy's own.
+ * A block's copy does not begin during the loss, whose logits leave little room.  Programs of
+ * update.c have an order of their own. */
 static void fetches_advance(const struct graph *graph, struct program *program)
 {
     struct op *ops = program->ops;
-    int32_t ended[2] = {0, 0}; /* behind the wait before the last one, and behind that */
+    int32_t ended[2] = {0, 0}; /* the places after the last wait but one, and after the last */
     for (int32_t i = 0, block = 0, begin = 0, layer = -1; i < program->count; i++) {
         const struct op op = ops[i];
         if (op.layer != layer) {

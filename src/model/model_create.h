@@ -25,8 +25,9 @@ enum gt_status model_create(const void *owner, const struct model_options *optio
 /* Returns the bytes of weights, masters, gradients and moments per parameter, from the model's
  * tensors. */
 double model_bytes_per_parameter(const struct model *model);
-/* Returns the FLOPs of one token, forward and backward: 6 N + 12 L H D T, N without tables that are
- * only looked up (PaLM; nanoGPT estimate_mfu); 4 for each parameter that is not trained. */
+/* Returns the FLOPs of one token, forward and backward: 6 N + 12 L H D T, where N excludes tables
+ * that are only looked up (PaLM; nanoGPT estimate_mfu).  A parameter that is not trained counts 4
+ * instead of 6. */
 double model_flops_per_token(const struct model_config *config);
 
 /* Returns the number of updates after which both bias corrections are 1 in fp32, at least 1 and at

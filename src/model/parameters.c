@@ -210,7 +210,8 @@ uint32_t parameters_lora_targets(const struct model_config *config)
     return targets;
 }
 
-/* Lists those of the layers before `end`.  GPT-2's biases are listed even if they are absent. */
+/* Lists the slots of the layers before `end`.  GPT-2's biases are listed even if they are absent.
+ */
 static size_t slots_list(const struct model_config *config, bool linear, int end,
                          struct slot out[static SLOTS_MAX])
 {
@@ -239,12 +240,12 @@ static size_t embeddings_count(const struct model_config *config)
     return config->lora.alone ? 0 : config->position == POSITION_LEARNED ? 2 : 1;
 }
 
-/* What a block has, by its kind: with attention, with a gated delta net. */
+/* How many entries a block has, by its kind: with attention, with a gated delta net. */
 struct kinds {
     size_t of[2];
 };
 
-/* Returns how much the blocks before `layer` have. */
+/* Returns how many entries the blocks before `layer` have. */
 static size_t kinds_before(const struct model_config *config, const struct kinds *kinds,
                            int32_t layer)
 {
@@ -252,7 +253,7 @@ static size_t kinds_before(const struct model_config *config, const struct kinds
     return (size_t)full * kinds->of[false] + (size_t)(layer - full) * kinds->of[true];
 }
 
-/* Returns the block of entry `index` of such blocks.  Sets *left to its number in the block. */
+/* Returns the block that has entry `index`.  Sets *left to the entry's number in the block. */
 static int32_t kinds_find(const struct model_config *config, const struct kinds *kinds,
                           size_t index, size_t *left)
 {
@@ -385,8 +386,8 @@ static void slot_name(const struct model_config *config, bool gpt2, size_t block
               matrix, layer->plain ? "" : kind);
 }
 
-/* Returns the number of matrices that a weight of a layer consists of: ranges of rows, but not of
- * GPT-2's, which are [in, out]. */
+/* Returns the number of matrices that a weight of a layer consists of: ranges of rows.  GPT-2's
+ * weights, which are [in, out], are one matrix. */
 static int matrices_of(const struct layer *layer, bool gpt2)
 {
     int64_t rows = 0;
@@ -398,7 +399,7 @@ static int matrices_of(const struct layer *layer, bool gpt2)
     return 1;
 }
 
-/* Gives A the rows of each target, rank, and B those of its results. */
+/* Gives A `rank` rows for each target, and B the rows of each target's results. */
 static void adapter_shape(const struct lora_config *lora, const struct layer *layer,
                           enum adapter_matrix matrix, struct parameter_shape *out)
 {
@@ -513,7 +514,7 @@ size_t parameters_file_count(const struct model_config *config)
            kinds_before(config, &listing.kinds, config->n_layer);
 }
 
-/* Takes a part out of a parameter's shape. */
+/* Narrows a parameter's shape to one of its parts. */
 static void part_shape_select(const struct model_config *config, bool gpt2, size_t block,
                               const struct layer *layer, const struct slot *slot, size_t part,
                               struct parameter_shape *shape)
@@ -804,8 +805,8 @@ static enum gt_status parameter_add(struct parameter_maker *maker, size_t index,
     return maker->options->states && !parameter->frozen ? states_add(maker, parameter) : GT_OK;
 }
 
-/* Gives the matrices that Muon updates to the ranks, the longest first, each to the rank that has
- * the least. */
+/* Distributes the matrices that Muon updates among the ranks, the largest first, each to the rank
+ * that has the fewest elements. */
 static enum gt_status owners_choose(struct parameter_maker *maker)
 {
     const size_t count = maker->listing->count;

@@ -19,18 +19,20 @@ enum adapter_matrix { ADAPTER_NONE, ADAPTER_A, ADAPTER_B };
 struct parameter_shape {
     char name[PARAMETER_NAME_MAX]; /* "h.3.attn.c_attn.weight",
                                       "model.layers.3.self_attn.q_proj.weight" */
-    const char *prefix; /* that files of ours add, and other files may: "transformer." or "" */
-    int32_t rank;       /* 1 or 2 */
+    const char
+        *prefix;  /* a prefix that our files add and other files may add: "transformer." or "" */
+    int32_t rank; /* 1 or 2 */
     int64_t dims[2];
-    int32_t parts;    /* tensors of a model's file that it consists of, and */
-    int32_t matrices; /* matrices of their own for Muon, which a file may have as one: */
-    int64_t part_rows[PARAMETER_RANGES_MAX]; /* the rows of each, if there are several */
+    int32_t parts;    /* tensors of a model's file that it consists of */
+    int32_t matrices; /* separate matrices for Muon, which a file may have as one */
+    int64_t
+        part_rows[PARAMETER_RANGES_MAX]; /* the rows of each part or matrix, if there are several */
     /* Of adapters: which part of the layer each part adapts. */
     int32_t part_of[PARAMETER_RANGES_MAX];
-    int32_t whole; /* of a tensor of a file: the parameter that it is a part of, */
-    size_t first;  /* and its first element there */
-    bool linear;   /* the weight of a linear layer of a block, */
-    bool residual; /* whose result is added to the residual stream */
+    int32_t whole; /* for a tensor of a file, the parameter that it is a part of */
+    size_t first;  /* and its first element in that parameter */
+    bool linear;   /* the weight of a linear layer of a block */
+    bool residual; /* of a layer whose result is added to the residual stream */
     bool norm;     /* a norm's gain or bias */
     bool bias;     /* of a linear layer or a norm */
     int32_t taps;  /* of a convolution, whose tensor in a file is [dims[0] / taps, 1, taps] */
@@ -40,9 +42,9 @@ struct parameter_shape {
     enum adapter_matrix adapter;
 };
 
-/* The parameters, those included that are absent, in the order of the model's modules: the
- * embeddings, the blocks, the last norm, the output layer; adapters follow the layer that they
- * adapt.  This is the order of checkpoints. */
+/* The parameters, absent ones included, in the order of the model's modules: the embeddings, the
+ * blocks, the last norm, the output layer; adapters follow the layer that they adapt.  This is the
+ * order of checkpoints. */
 size_t parameters_count(const struct model_config *config);
 void parameters_shape(const struct model_config *config, size_t index, struct parameter_shape *out);
 /* The tensors of a model's file, in the same order. */
@@ -53,26 +55,26 @@ size_t parameter_elements(const struct parameter_shape *shape);
 /* Writes the shape that a tensor has in a model's file; returns its rank. */
 int32_t parameter_file_dims(const struct parameter_shape *shape, int64_t dims[static 3]);
 
-/* The layers of a block.  BLOCK_C_FC is the MLP's first matrix: of GELU, or of a gate and its
- * other factor.  BLOCK_C_ATTN and BLOCK_C_PROJ are also the products before and behind a gated
- * delta net. */
+/* The layers of a block.  BLOCK_C_FC is the MLP's first matrix: of GELU, or of a gate and its other
+ * factor.  BLOCK_C_ATTN and BLOCK_C_PROJ are also the products before and after a gated delta net.
+ */
 enum block_layer {
     BLOCK_LN_1,
     BLOCK_C_ATTN,
     BLOCK_QK_NORM,   /* its weight: the gains of the queries, then of the keys */
-    BLOCK_GATE,      /* of a gated delta net: the gates of its result, */
-    BLOCK_CONV,      /* the convolution, */
-    BLOCK_DECAY,     /* A_log and dt_bias, */
-    BLOCK_GATE_NORM, /* and the norm of its result */
+    BLOCK_GATE,      /* gated delta net: the gates of its result */
+    BLOCK_CONV,      /* gated delta net: the convolution */
+    BLOCK_DECAY,     /* gated delta net: A_log and dt_bias */
+    BLOCK_GATE_NORM, /* gated delta net: the norm of its result */
     BLOCK_C_PROJ,
-    BLOCK_POST_1, /* the norms behind attention and the MLP, if a block has four */
+    BLOCK_POST_1, /* the norms after attention and the MLP, if a block has four */
     BLOCK_LN_2,
     BLOCK_C_FC,
     BLOCK_MLP_PROJ,
     BLOCK_POST_2,
     BLOCK_LAYERS
 };
-/* Of a block of GPT-2, absent ones included. */
+/* The parameters of a block of GPT-2, absent ones included. */
 #define GPT2_BLOCK_PARAMETERS 12
 
 /* Where a block's parameters are, by its kind: with attention, with a gated delta net.  -1: it has
@@ -127,8 +129,8 @@ int64_t parameters_unit_first(const struct graph *graph, const struct parameter 
                               int32_t unit);
 /* Returns the number of units of all parameters that are trained. */
 int32_t parameters_units(const struct parameter_list *list);
-/* The elements of a parameter whose states one of `ranks` ranks has and the others do not.  Those
- * that every rank has belong to `rank` = ranks. */
+/* The elements of a parameter whose states one of `ranks` ranks has and the others do not.
+ * Elements whose states every rank has belong to `rank` = ranks. */
 struct parameter_range {
     int64_t first, count;
 };
@@ -140,9 +142,9 @@ struct parameter_range parameters_share(const struct graph *graph,
 enum gt_status parameters_state_add(struct graph *graph, const struct parameter *parameter,
                                     const struct tensor *proto, int32_t *out);
 
-/* Returns the longest context: of max_positions and block_size the larger. */
+/* Returns the longest context: the larger of max_positions and block_size. */
 int32_t model_positions(const struct model_config *config);
-/* Return D, how much of it rotary positions turn, F and H D. */
+/* Return D, how many of a head's dimensions rotary positions rotate, F and H D. */
 int32_t model_head_dim(const struct model_config *config);
 int32_t model_turned_dim(const struct model_config *config);
 int32_t model_inner_width(const struct model_config *config);

@@ -3,15 +3,15 @@
  *
  * An update's gradient is ((p0 + p1) + p2) + ... of its parts' gradients, in fp32.  In a round each
  * rank computes one part.  Then it adds the parts of the elements whose states it has: it receives
- * the other ranks' parts of these elements, and sends each other rank what that one adds.  While
- * the bytes of a piece are under way, the piece before is added.  A single rank computes all parts,
- * and adds each to those before it.  If reduce_dtype says so, a part is rounded first; its random
- * numbers are those of its last micro-step.
+ * the other ranks' parts of these elements, and sends each other rank the parts that it adds.
+ * While the bytes of a piece are under way, the piece before is added.  A single rank computes all
+ * parts, and adds each to those before it.  If reduce_dtype says so, a part is rounded first; its
+ * random numbers are those of its last micro-step.
  *
  * If a part is one micro-step, its program does all that: the gradients of a block are exchanged
- * during its backward pass and added at its end, and their memory serves again.
+ * during its backward pass and added at its end, and their memory is used again.
  *
- * A part's gradient in host memory is fetched whole.  Of a sum in host memory a piece is fetched
+ * A part's gradient in host memory is fetched whole.  A piece of a sum in host memory is fetched
  * while its parts are exchanged, and stored while the next piece is added.
  */
 #include "model/parts.h"
@@ -19,9 +19,9 @@
 #include "base/size.h"
 #include "model/parameters.h"
 
-/* Of all ranks' parts of the elements that one rank adds. */
+/* The fp32 bytes of a piece: all ranks' parts of the elements that one rank adds. */
 #define PIECE_BYTES ((int64_t)8 << 20)
-/* Under way at a time, in all pieces of a block; CUDA_COPIES_MAX has room for them. */
+/* Exchanges under way at a time, in all pieces of a block; CUDA_COPIES_MAX has room for them. */
 #define EXCHANGES_MAX 128
 
 /* The same share of each rank's elements of a parameter. */
@@ -162,7 +162,8 @@ static enum gt_status part_choose(struct parts_builder *builder, const struct pa
                      .attrs.index_base = parameter->index_base);
 }
 
-/* Sets piece->home and piece->sum, and begins to fetch that if it has a value and is not there. */
+/* Sets piece->home and piece->sum.  Begins to fetch the sum if it has a value and is in host
+ * memory. */
 static enum gt_status sum_begin(const struct parts_builder *builder, struct piece *piece)
 {
     const struct parameter *parameter = piece->parameter;
@@ -175,7 +176,7 @@ static enum gt_status sum_begin(const struct parts_builder *builder, struct piec
                            .y = piece->sum);
 }
 
-/* Sets *out to where the weights of a piece that `from` has updated arrive. */
+/* Sets *out to the tensor that receives the weights of a piece that rank `from` has updated. */
 static enum gt_status weights_receive(const struct parts_builder *builder,
                                       const struct piece *piece, int32_t from, int32_t *out)
 {
@@ -216,7 +217,7 @@ static enum gt_status piece_exchange(const struct parts_builder *builder, struct
     return GT_OK;
 }
 
-/* Adds the parts of a piece that this rank has: all ranks' of this round. */
+/* Adds all ranks' parts of a piece, of this round, if this rank has elements of the piece. */
 static enum gt_status piece_add(struct parts_builder *builder, const struct piece *piece)
 {
     if (piece->own == TENSOR_NONE)
@@ -241,8 +242,8 @@ static enum gt_status weights_store(struct parts_builder *builder, const struct 
                                      : GT_OK;
 }
 
-/* Waits for all pieces that are under way but the last `keep`, and adds their parts, unless they
- * are weights. */
+/* Waits for all pieces under way except the last `keep`.  Adds their parts, unless they are
+ * weights. */
 static enum gt_status pieces_finish(struct parts_builder *builder, int32_t keep)
 {
     const struct program *program = &builder->pen.graph->programs[builder->pen.program];
@@ -272,8 +273,8 @@ static enum gt_status pieces_finish(struct parts_builder *builder, int32_t keep)
     return GT_OK;
 }
 
-/* Appends the exchange of a parameter in `of` pieces, and the sums of pieces so that at most `keep`
- * are under way. */
+/* Appends the exchange of a parameter in `of` pieces, and adds pieces early enough that at most
+ * `keep` are under way. */
 static enum gt_status pieces_append(struct parts_builder *builder,
                                     const struct parameter *parameter, bool weights, int64_t of,
                                     int32_t keep)
@@ -297,7 +298,8 @@ static enum gt_status pieces_append(struct parts_builder *builder,
     return GT_OK;
 }
 
-/* Returns the number of pieces of a parameter's gradient of which few need be under way. */
+/* Returns the number of pieces in which a parameter's gradient is exchanged, so that few bytes are
+ * under way at once. */
 static int64_t pieces_of(const struct parts_builder *builder, const struct parameter *parameter)
 {
     const int64_t elements = graph_tensor_elements(builder->pen.graph, parameter->tensor);
@@ -340,7 +342,7 @@ enum gt_status gather_build(struct model *model)
                : GT_OK;
 }
 
-/* A parameter, and the op of a micro-step behind which its gradient is exchanged. */
+/* A parameter, and the op of a micro-step after which its gradient is exchanged. */
 struct stop {
     int32_t op, end,
         parameter; /* end: the last op of the block's backward pass, or of the loss chunk */

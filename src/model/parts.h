@@ -9,7 +9,8 @@
  * whole one.  Errors: GT_NO_MEMORY. */
 enum gt_status parts_build(struct model *model);
 /* Inserts into the program of a micro-step, which is a part, the exchange of the gradients and
- * their addition to those of earlier rounds, or as the first.  Errors: GT_NO_MEMORY. */
+ * their addition to the sum of earlier rounds, which they overwrite if `first`.  Errors:
+ * GT_NO_MEMORY. */
 enum gt_status parts_insert(struct model *model, int32_t program, bool first);
 /* Builds model->gather, if there are several ranks.  Errors: GT_NO_MEMORY. */
 enum gt_status gather_build(struct model *model);

@@ -1,7 +1,7 @@
 /* The part of a plan that may vary without changing what is trained: how an update is computed.
  *
  * Recompute and offload change no bit.  The others change the order of sums, and with it the last
- * bits, so a checkpoint stores the choice, all but offload, and a resumed run uses it again.
+ * bits, so a checkpoint stores the choice, except offload, and a resumed run uses it again.
  */
 #ifndef GPT_TRAIN_MODEL_PLAN_CHOICE_H
 #define GPT_TRAIN_MODEL_PLAN_CHOICE_H
@@ -25,7 +25,7 @@ bool plan_choice_equal(const struct plan_choice *a, const struct plan_choice *b)
 
 #define PLAN_CHOICE_TEXT_MAX 432
 /* Writes "micro-batch 8, recompute mlp in 7 of 12 blocks, gelu in the others, loss in chunks of 512
- * rows".  What is offloaded are frozen weights if `lora`.  Returns `text`. */
+ * rows".  If `lora`, the offloaded weights are called frozen.  Returns `text`. */
 char *plan_choice_text(char text[static PLAN_CHOICE_TEXT_MAX], const struct plan_choice *choice,
                        int32_t layers, bool lora);
 

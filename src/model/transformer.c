@@ -79,7 +79,7 @@ static enum gt_status emit(const struct builder *b, enum op_kind kind, enum reco
  * weight). */
 #define ADD(KIND, b, name, out, ...) \
     ADD_AS(op_declaration(OP_##KIND)->recompute, KIND, b, name, out, __VA_ARGS__)
-/* The same for an op of another recompute class than its kind has. */
+/* The same for an op whose recompute class is not that of its kind. */
 #define ADD_AS(class, KIND, b, name, out, ...) \
     emit(b, OP_##KIND, class, name, OP_ARGUMENTS(KIND, __VA_ARGS__), out)
 
@@ -94,7 +94,7 @@ static enum gt_status build_dropout(const struct builder *b, enum dropout_place 
                .attrs.time = b->io->time);
 }
 
-/* Multiplies x by one of the model's factors, of which 0 means that it has none. */
+/* Multiplies x by one of the model's factors; 0 means that the model has no such factor. */
 static enum gt_status build_scale(const struct builder *b, const char *name, double factor,
                                   int32_t *x)
 {
@@ -113,7 +113,7 @@ static double embedding_scale(const struct builder *b)
 }
 
 /* Replaces a weight in host memory by a copy on the device.  The backward pass fetches a block's
- * again; the output layer's stays for the loss chunks. */
+ * weight again; the output layer's stays for the loss chunks. */
 static enum gt_status build_fetch(const struct builder *b, int32_t *weight)
 {
     struct graph_pen pen = b->pen;
@@ -160,7 +160,7 @@ static enum gt_status build_norm(const struct builder *b, const char *name, enum
                .attrs.epsilon = epsilon);
 }
 
-/* The norm of what a part of the block reads, and that of what it gives, if the model has them. */
+/* Build the norm before and the norm after attention or the MLP, if the model has them. */
 static enum gt_status build_norm_before(const struct builder *b, const char *name,
                                         enum block_layer which, int32_t *x)
 {
@@ -177,8 +177,8 @@ static enum gt_status build_norm_behind(const struct builder *b, const char *nam
                : build_norm(b, name, both ? second : which, *x, x);
 }
 
-/* Makes the matrix [out, k rank] of the B of a layer's k targets: alpha / rank B in the columns of
- * each, else 0. */
+/* Makes one matrix [out, k rank] of the matrices B of a layer's k targets: alpha / rank B in the
+ * columns of each, 0 elsewhere. */
 static enum gt_status build_adapter_b(const struct builder *b, enum block_layer which,
                                       int64_t columns, int32_t *out)
 {
@@ -259,7 +259,7 @@ static enum gt_status build_rope(const struct builder *b, int32_t *qkv)
                                    .gated = b->config->attn_output_gate};
     const bool local =
         b->model->local_angles != TENSOR_NONE && shape_window(&b->config->shape, b->pen.layer) > 0;
-    /* The backward pass of the norms needs x, so y is cheaper computed again than kept. */
+    /* The backward pass of the norms needs x, so recomputing y is cheaper than keeping it. */
     const enum recompute_class class = b->config->qk_norm == QK_NORM_NONE
                                            ? op_declaration(OP_ROPE_FORWARD)->recompute
                                            : RECOMPUTE_CLASS_NORM;
@@ -302,7 +302,7 @@ static enum gt_status build_attention_op(const struct builder *b, int32_t qkv, i
                .first = b->io->first, .attrs = attrs);
 }
 
-/* The convolution and the rule, or with a cache what continues them. */
+/* Builds the convolution and the delta rule, or with a cache the ops that continue them. */
 static enum gt_status build_delta_ops(const struct builder *b, int32_t x, int32_t *y)
 {
     const struct model_config *config = b->config;
@@ -328,7 +328,7 @@ static enum gt_status build_delta_ops(const struct builder *b, int32_t x, int32_
                .first = b->io->first, .attrs = attrs);
 }
 
-/* A gated delta net up to the product behind it. */
+/* Builds a gated delta net up to the product after it. */
 static enum gt_status build_delta(const struct builder *b, int32_t input, int32_t *y)
 {
     int32_t x, z;
@@ -341,7 +341,7 @@ static enum gt_status build_delta(const struct builder *b, int32_t input, int32_
                .attrs.epsilon = (float)b->config->norm_epsilon);
 }
 
-/* Attention up to the product behind it. */
+/* Builds attention up to the product after it. */
 static enum gt_status build_heads(const struct builder *b, int32_t input, int32_t *y)
 {
     int32_t qkv, turned;
@@ -433,7 +433,7 @@ static enum gt_status build_hidden(struct builder *b, bool keys_only, int32_t *h
     if (keys_only)
         return GT_OK;
     TRY(build_norm(b, "ln_f", BLOCK_LN_1, x, hidden));
-    /* The logits' divisor: the same for the rows that they are products of, which are fewer. */
+    /* The logits' divisor divides the hidden states, which have fewer elements. */
     const double divisor = b->config->logits_scaling;
     return build_scale(b, "ln_f.scale", divisor != 0.0 ? 1.0 / divisor : 0.0, hidden);
 }

@@ -73,8 +73,8 @@ struct pipeline {
 
 /* ---- slices ---- */
 
-/* Replaces a tensor by a view of the slice's elements, of which it has the first at `from`;
- * TENSOR_NONE stays, and so does a tensor without others. */
+/* Replaces a tensor by a view of the slice's elements, the first of which is at `from`.
+ * TENSOR_NONE stays, and so does a tensor that has no other elements. */
 static enum gt_status range_view(const struct slice *slice, int64_t from, int32_t *tensor)
 {
     struct graph *graph = slice->pen->graph;
@@ -86,8 +86,8 @@ static enum gt_status range_view(const struct slice *slice, int64_t from, int32_
                : graph_range_add(graph, *tensor, from, slice->count, tensor);
 }
 
-/* Takes `count` elements of a parameter from `first` on.  The exponents of 8-bit moments stay
- * whole. */
+/* Makes a slice of `count` elements of a parameter, from `first` on.  The exponents of 8-bit
+ * moments stay whole. */
 static enum gt_status slice_view(const struct graph_pen *pen, const struct model *model,
                                  const struct parameter *parameter, int64_t first, int64_t count,
                                  struct slice *out)
@@ -146,7 +146,7 @@ static enum gt_status weight_replace(struct slice *slice)
     return GT_OK;
 }
 
-/* The same for the exponents of a slice's blocks: a range of columns of two rows. */
+/* Begins to fetch the exponents of a slice's blocks, which are a range of columns of two rows. */
 static enum gt_status scales_fetch(struct slice *slice)
 {
     struct graph *graph = slice->pen->graph;
@@ -174,8 +174,8 @@ static enum gt_status scales_fetch(struct slice *slice)
     return GT_OK;
 }
 
-/* Appends `kind` for each tensor that was fetched, whose first operand is the one in host memory;
- * or, if `back`, for each that is stored, whose first operand is the one on the device. */
+/* Appends an op `kind` for each fetched tensor, from host memory to the device, or, if `back`, for
+ * each stored tensor, from the device to host memory. */
 static enum gt_status moves_add(const struct slice *slice, enum op_kind kind, bool back)
 {
     for (int32_t i = 0; i < slice->moves; i++) {
@@ -291,7 +291,7 @@ static enum gt_status adamw_add(const struct slice *slice)
 
 /* ---- the order of slices ---- */
 
-/* Appends what the program computes of a slice. */
+/* Appends the ops that compute a slice. */
 static enum gt_status slice_compute(const struct pipeline *line, const struct slice *slice)
 {
     if (line->refreshes)
@@ -327,7 +327,7 @@ static enum gt_status next_fetch(struct pipeline *line)
     return scales_fetch(slice);
 }
 
-/* Waits for the older one of the slices on their way back, and takes `slice` instead. */
+/* Waits for the older one of the slices on their way back, and adds `slice` to them. */
 static enum gt_status stored_shift(struct pipeline *line, struct slice *slice)
 {
     if (line->stored[0] != NULL)
@@ -367,7 +367,7 @@ static enum gt_status parameter_divide(struct pipeline *line, const struct param
                   end = parameter->first + parameter->count;
     const bool muon = parameter->group == GROUP_MUON,
                parts = muon && parameter->matrices > 1 && !line->refreshes;
-    /* Two rows of exponents on the device have no range that is a view. */
+    /* On the device, a range of columns of the two rows of exponents is no view. */
     const bool whole = muon || !parameter_moves(line, parameter) ||
                        (parameter->scales != TENSOR_NONE && parameter->states_home == SPACE_DEVICE);
     const int64_t most = whole ? parameter->count : SLICE_ELEMENTS;
@@ -399,7 +399,7 @@ static enum gt_status fetched_unit_finish(const struct graph_pen *pen, struct fe
     return GRAPH_ADD(SUM_OF_SQUARES, pen, old.name, NULL, .x = old.device, .partial = old.partial);
 }
 
-/* Sums the squares of those units of a gradient that are here into partials[*at], and so on.  A
+/* Sums the squares of the units of a gradient that this rank has, into partials from *at on.  A
  * unit in host memory is fetched while the one before it, *under_way, is summed. */
 static enum gt_status squares_add(const struct graph_pen *pen, const struct parameter *parameter,
                                   int32_t partials, int32_t *at, struct fetched_unit *under_way)
@@ -427,7 +427,7 @@ static enum gt_status squares_add(const struct graph_pen *pen, const struct para
 }
 
 /* Sums the squares of the units into partials[units], then computes norm and clip factor from them.
- * With several ranks the first is done by the program `norm`. */
+ * With several ranks, the program `norm` sums the squares. */
 static enum gt_status norm_add(const struct graph_pen *pen, struct model *model)
 {
     const struct parameter_list *parameters = &model->parameters;

@@ -10,8 +10,8 @@
  * program to the backend; exec_start() does not wait for it.  Poison, the callback, waits and
  * timing pass ops one by one, but a device that can time a program itself gets it whole.
  *
- * Exchanges between ranks are exec's own, unless the device has them: they are moves of src/dist,
- * and the device runs what lies between them.
+ * Exec itself runs exchanges between ranks, as moves of src/dist, unless the device can.  The
+ * device then runs the ops between them.
  */
 #include "exec/exec.h"
 
@@ -41,12 +41,11 @@ struct exec {
     void *callback_context;
     struct dist *dist; /* NULL: no other ranks */
     char *staging;     /* [EXEC_STAGING_BYTES] */
-    uint64_t *moves; /* [ops of the longest program]: the moves of an exchange are those before this
-                        one */
+    uint64_t *moves; /* [ops of the longest program]: the move after the last one of an exchange */
 };
 
-/* Sets shapes and addresses of a program's ops, and what each of them is the last to use.
- * `ranges` is [tensor_count]. */
+/* Sets shapes and addresses of a program's ops, and marks the tensors that each of them is the last
+ * to use.  `ranges` is [tensor_count]. */
 static void calls_fill(struct exec *exec, int32_t program, struct tensor_range *ranges)
 {
     const struct graph *graph = exec->graph;
@@ -80,7 +79,7 @@ static enum gt_status programs_bind(struct exec *exec)
     return HOSTMEM_NEW(exec, (size_t)most, "times of ops", &exec->seconds);
 }
 
-/* Returns true for exchanges, and waits for them, unless the device runs them. */
+/* Returns true for exchanges and for the waits for them, unless the device runs them. */
 static bool is_exchange(const struct exec *exec, const struct op_call *call)
 {
     return (call->kind == OP_EXCHANGE || call->attrs.exchanged) && !backend_exchanges(exec->device);
@@ -240,7 +239,7 @@ void exec_dist_set(struct exec *exec, struct dist *dist, void *staging)
 /* Both ends cut their bytes into moves of half of the staging buffer. */
 #define MOVE_BYTES (EXEC_STAGING_BYTES / 2)
 
-/* Begins the moves of an exchange, between memory that the host reaches. */
+/* Begins the moves of an exchange, between memory that the host can access. */
 static void exchange_begin(const struct exec *exec, const struct op_call *call)
 {
     struct backend *device = exec->device;
@@ -280,8 +279,8 @@ static enum gt_status exchange_staged(const struct exec *exec, const struct op_c
     return GT_OK;
 }
 
-/* Begins an exchange, or waits for one.  With poison, and where the host does not reach the
- * device's memory, all of it happens at the wait. */
+/* Begins an exchange, or waits for one.  With poison, and where the host cannot access the device's
+ * memory, the whole exchange happens at the wait. */
 static enum gt_status exchange_run(struct exec *exec, int32_t program, int32_t index)
 {
     const struct op_call *calls = exec->calls[program];
@@ -302,7 +301,7 @@ static enum gt_status exchange_run(struct exec *exec, int32_t program, int32_t i
     return GT_OK;
 }
 
-/* Runs a program's ops in order: the device those between exchanges. */
+/* Runs a program's ops in order.  The device runs those between exchanges. */
 static enum gt_status calls_run(struct exec *exec, int32_t program)
 {
     const struct op_call *calls = exec->calls[program];

@@ -22,10 +22,10 @@ struct exec;
 enum gt_status exec_create(const void *owner, struct backend *device, const struct plan *plan,
                            bool poison, struct exec **out);
 
-/* Sets what exchanges between ranks go through, unless the device has its own way: `dist`, and
- * `staging` for memory that the host does not reach.  Both are borrowed.  Without `dist`, a program
- * that is looked at (exec_callback_set()) leaves out exchanges and the sums of other ranks' parts.
- */
+/* Sets `dist`, through which exchanges between ranks go unless the device has its own way, and
+ * `staging`, for memory that the host cannot access.  Both are borrowed.  Without `dist`, a program
+ * that runs with a callback (exec_callback_set()) leaves out exchanges and the sums of other ranks'
+ * parts. */
 #define EXEC_STAGING_BYTES ((size_t)2 << 20)
 void exec_dist_set(struct exec *exec, struct dist *dist, void *staging);
 
@@ -58,9 +58,8 @@ enum gt_status exec_peak_flops(struct exec *exec, enum dtype dtype, uint64_t byt
                                double *out);
 
 /* Totals per op kind, collected while timing is on.  A device with run_timed() times every other
- * run of a program op by op, without waits, and the others as a whole; the latter's total, and that
- * of their ops by the former, come last.
- */
+ * run of a program op by op, without waits, and the others as a whole: whole_seconds is the total
+ * of the latter, ops_seconds that of the same runs by the times of their ops. */
 struct exec_timing {
     double seconds[OP_KIND_COUNT];
     double flops[OP_KIND_COUNT], bytes[OP_KIND_COUNT];
@@ -70,7 +69,7 @@ struct exec_timing {
 /* except: a program that is not timed, or -1. */
 void exec_timing_set(struct exec *exec, bool on, int32_t except);
 void exec_timing_get(const struct exec *exec, struct exec_timing *out);
-/* Makes exec wait after every op, so that a watchdog can name one. */
+/* Makes exec wait after every op, so that a watchdog can name the op. */
 void exec_waits_set(struct exec *exec, bool on);
 
 /* While `look` is set, programs run op by op, and exec calls it after each op, before poison

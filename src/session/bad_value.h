@@ -14,7 +14,7 @@ struct value_scan {
     double squares;
 };
 
-/* Scans a tensor of floats, and of the scalars the sum of losses.  Errors: the device's. */
+/* Scans a tensor of floats; of the scalars, only the sum of losses.  Errors: the device's. */
 enum gt_status value_scan(struct session *session, int32_t tensor, struct value_scan *out);
 
 struct bad_value {
@@ -25,7 +25,7 @@ struct bad_value {
     struct value_scan input;  /* an input of `op`: one that is not finite, else the largest */
 };
 
-/* Returns the search at its start. */
+/* Returns a search that has not begun. */
 struct bad_value bad_value_none(struct session *session);
 /* An exec_callback_fn; the context is a struct bad_value.  Finds the first output that is not
  * finite, and scans the inputs of its op. */
@@ -40,9 +40,9 @@ char *bad_value_text(char out[static BAD_VALUE_TEXT_MAX], const struct bad_value
 /* Uploads the inputs again and runs the programs again. */
 typedef enum gt_status bad_value_again_fn(void *context);
 
-/* Has `again` repeat what gave `what`, a value that is not finite, and looks at the outputs of each
- * op.  Logs one error line with the first one that is not finite.  Allocates nothing.  Returns
- * GT_DIVERGED, or an error of `again` or of the device. */
+/* Lets `again` repeat the programs that gave `what`, a value that is not finite, and scans the
+ * outputs of each op.  Logs one error line with the first one that is not finite.  Allocates
+ * nothing.  Returns GT_DIVERGED, or an error of `again` or of the device. */
 enum gt_status bad_value_explain(struct session *session, const char *what,
                                  bad_value_again_fn *again, void *context);
 

@@ -1,9 +1,8 @@
 /* The defaults of fine-tuning (finetune.def), and the length of a run in epochs.
  *
  * nanoGPT's defaults pretrain a GPT-2: 600,000 iterations, an evaluation every 2,000.  A run that
- * tunes a model gets those that other programs have for it.  Their origin says what they are, so
- * that messages name it, and a checkpoint stores them like any other value: a resumed run needs
- * none of this.
+ * tunes a model gets the defaults that other programs use for that.  Messages name their origin.  A
+ * checkpoint stores them like any other value, so that a resumed run needs none of this.
  *
  * The rows of an epoch are counted as the sampler counts them, in the data set's files.
  */
@@ -21,7 +20,7 @@
 
 #define ROWS_OF_UPDATE 16
 #define EVALUATIONS_AN_EPOCH 2
-/* Of the rows between two evaluations: one of so many is evaluated, in each split. */
+/* One of this many rows between two evaluations is evaluated, in each split. */
 #define EVALUATION_SHARE 8
 #define EVALUATION_ROWS_MIN 8
 #define DEFAULTS_TEXT_MAX 640
@@ -68,7 +67,7 @@ static enum gt_status part_add(struct hostmem *mem, const char *folder, int64_t 
     return status;
 }
 
-/* Only a plan does without the data. */
+/* Only a plan can do without the data. */
 static enum gt_status data_facts_read(struct hostmem *mem, const struct config *config,
                                       const struct mixture *mixture, int64_t block_size,
                                       struct data_facts *out)
@@ -102,8 +101,8 @@ static const struct {
 #include "session/finetune.def"
 };
 
-/* Returns true if the default does not apply, because the user has decided it otherwise or the data
- * do not allow it. */
+/* Returns true if the default does not apply, because the user has decided otherwise or the data do
+ * not allow it. */
 static bool is_decided(const struct config *config, size_t row, const struct data_facts *facts)
 {
     const enum config_key key = table[row].key, unless = table[row].unless;
@@ -122,7 +121,7 @@ static struct config_value integer_of(int64_t integer)
     return (struct config_value){.type = CONFIG_VALUE_INT, .integer = integer};
 }
 
-/* Returns the value that the configuration decides, or 1, the least, where it is not known yet. */
+/* Returns a computed default, or 1, the least value, if it is not known yet. */
 static struct config_value computed(const struct config *config, enum config_key key,
                                     const struct data_facts *facts)
 {
@@ -169,13 +168,13 @@ static void defaults_log(const struct config *config)
                      CONFIG_KEY_TEXT(config, (enum config_key)key));
     }
     if (text[0] != '\0')
-        log_note("defaults of fine-tuning, each until you set its key: %s", text);
+        log_note("defaults of fine-tuning, which you can override by setting the keys: %s", text);
 }
 
 /* ---- the length ---- */
 
-/* Returns true if `key` gives way to `other`, which the user has set: unless `key` is typed, and
- * `other` in a file. */
+/* Returns true if `key` gives way to `other`: the user has set `other`, unless `key` was typed and
+ * `other` is from a file. */
 static bool gives_way(const struct config *config, enum config_key key, enum config_key other)
 {
     const bool typed = config_key_was_set(config, key) && !is_default(config, key) &&
@@ -196,7 +195,7 @@ static void key_yield(struct config *config, enum config_key key, double *value,
     *value = 0.0;
 }
 
-/* Sets the key to the number that another key decides, unless that gives way to it. */
+/* Sets `key` to the number that `decider` gives, unless `decider` gives way to `key`. */
 static void number_set(struct config *config, enum config_key key, int64_t *field, int64_t value,
                        enum config_key decider)
 {
@@ -233,7 +232,7 @@ static enum gt_status epochs_set(struct config *config, const struct data_facts 
                     max_i64(facts->rows / config->gradient_accumulation_steps, 1));
     if (!facts->exist)
         log_note(
-            "the data are not there, so that the updates of an epoch are not known: this is a plan of %d updates",
+            "the data are not there, so the number of updates in an epoch is unknown; this is a plan of %d updates",
             FINETUNE_UPDATES_UNKNOWN);
     return GT_OK;
 }
@@ -254,7 +253,7 @@ static void evaluations_set(struct config *config, const struct data_facts *fact
         config->eval_iters = min_i64(size_ceil_div(rows, config->batch_size), 200);
 }
 
-/* Sets what follows from the length of the run. */
+/* Sets the keys that follow from the length of the run. */
 static void length_follow(struct config *config, const struct data_facts *facts)
 {
     if (is_default(config, CONFIG_KEY_lr_decay_iters))

@@ -1,8 +1,8 @@
 /* The report of a failure.
  *
- * Everything comes from memory: nothing is asked of the device, which may be the cause of the
- * failure, and nothing is allocated.  Only keys that this invocation set are shown.  The error
- * itself is in the lines above the block.
+ * Everything comes from memory: the device, which may be the cause of the failure, is not queried,
+ * and nothing is allocated.  Only keys that this invocation set are shown.  The error itself is in
+ * the lines above the block.
  */
 #include "session/report_block.h"
 

@@ -176,8 +176,8 @@ static enum gt_status fill_from_weights(struct config *config, struct model_conf
     enum gt_status status = config_from_json(config, object, source);
     json_decref(object);
     TRY(status);
-    if (model->position ==
-        POSITION_ROPE) { /* any context: the one that is set, or as many positions as usual */
+    if (model->position == POSITION_ROPE) { /* rotary positions allow any context: the one that is
+                                               set, else at most the model's own */
         const int32_t most = model->max_positions > 0 ? model->max_positions : model->block_size;
         if (config->origin[CONFIG_KEY_block_size].source == NULL && config->block_size > most)
             config->block_size = most;
@@ -295,9 +295,9 @@ static enum gt_status weights_path(const struct config *config, char out[static 
     return GT_OK;
 }
 
-/* Gives a fresh run from the weights in `from` the defaults of fine-tuning, if it tunes: adapters,
- * a model with a chat template, or a published model that nanoGPT's defaults do not know.  `known`:
- * the weights are such a model's, or its template is known, whatever the folder says. */
+/* Gives a fresh run from the weights in `from` the defaults of fine-tuning, if it trains adapters,
+ * a model with a chat template, or a published model other than GPT-2.  `known`: the model is known
+ * to be of the latter two kinds, whatever its folder contains. */
 static enum gt_status tuning_prepare(struct hostmem *mem, struct config *config,
                                      const struct mixture *mixture, const char *from, bool known,
                                      const struct model_config *model)
@@ -322,9 +322,9 @@ static bool is_published(const struct checkpoint *checkpoint)
     return checkpoint->kind == CHECKPOINT_HF || checkpoint->kind == CHECKPOINT_GGUF;
 }
 
-/* Finds the shape of a model without its weights, which is all that a plan needs: of the table of
- * known models if the model is not on this machine, or of a folder with config.json alone.  Sets
- * *found to false if it is neither. */
+/* Finds the shape of a model without its weights, which is all that a plan needs: in the table of
+ * known models if the model is not on this machine, or in a folder that has only config.json.  Sets
+ * *found to false if it is in neither. */
 static enum gt_status shape_find(const struct config *config, struct restore_source *source,
                                  struct known_model *out, char from[static FILE_PATH_MAX],
                                  bool *found)
@@ -410,7 +410,8 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
         TRY(optimizer_check(config, checkpoint));
         TRY(states_choose(config, source, &state->saved));
         const json_t *before = checkpoint->record.state.configuration;
-        /* In other batches than the saved run's, only the format of the states still applies. */
+        /* If the batches differ from the saved run's, only the format of the states still applies.
+         */
         if (json_integer_value(json_object_get(before, "batch_size")) != config->batch_size ||
             json_integer_value(json_object_get(before, "block_size")) != config->block_size)
             state->saved =
@@ -488,7 +489,7 @@ enum gt_status restore_tokenizer_check(struct hostmem *mem, const struct config 
     const bool same = folder_tokenizer != NULL ? tokenizer_has_same_tokens(folder_tokenizer, data)
                                                : tokens <= rows;
     if (!same)
-        log_error("%s: this text was made into ids by a tokenizer of %" PRId64
+        log_error("%s: this text was encoded by a tokenizer of %" PRId64
                   " tokens, but %s of %s has %" PRId64
                   "; prepare it again with gpt-prepare --tokenizer=%s",
                   folder, tokens, folder_tokenizer != NULL ? "that" : "the vocabulary", from,

@@ -34,7 +34,7 @@ struct restore_source {
     bool in_place;            /* `checkpoint` is out_dir's last one: the run continues in place */
     bool branch; /* `checkpoint` is an older one kept in out_dir: the later ones now belong to an
                     earlier run */
-    const char *download; /* the name of a model whose plan did without its weights, borrowed; NULL
+    const char *download; /* the name of a model that is planned without its weights, borrowed; NULL
                              otherwise */
     bool convert_states;  /* the stored states have another format than the run's */
 };

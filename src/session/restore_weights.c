@@ -74,7 +74,7 @@ static enum gt_status moments_zero(struct session *session, const struct paramet
     return GT_OK;
 }
 
-/* Recomputes the 16-bit weights that the ops read from their masters. */
+/* Recomputes, from their masters, the 16-bit weights that the ops read. */
 static enum gt_status weights_refresh(struct session *session)
 {
     int32_t program = session->model->refresh.program;
@@ -84,7 +84,7 @@ static enum gt_status weights_refresh(struct session *session)
     return session->model->gather < 0 ? GT_OK : exec_run(session->exec, session->model->gather);
 }
 
-/* Qwen3_5PreTrainedModel._init_weights(): of e^A_log. */
+/* The bounds of e^A_log in Qwen3_5PreTrainedModel._init_weights(). */
 #define DECAY_LEAST 0.01
 #define DECAY_MOST 16.0
 
@@ -191,8 +191,8 @@ static enum gt_status exponents_keep(struct restore_arrays *parts, int32_t index
     return GT_OK;
 }
 
-/* Elements of a part that come from a file: `count` from `first` on, and the first one's place in
- * the tensor here. */
+/* Elements of a part that come from a file: `count` from `first` on.  `at` is the place of the
+ * first one in this rank's tensor. */
 struct piece {
     enum checkpoint_array part;
     int32_t index;
@@ -246,7 +246,7 @@ static enum gt_status codes_make(const struct session *session, const struct pie
     return GT_OK;
 }
 
-/* Uploads a piece that is this rank's. */
+/* Uploads a piece that belongs to this rank. */
 static enum gt_status piece_write(const struct restore_arrays *parts, const struct piece *piece,
                                   const void *values, enum dtype dtype)
 {
@@ -331,7 +331,7 @@ static enum gt_status corrections_upload(struct session *session)
     return GT_OK;
 }
 
-/* Uploads the cosines and sines by which rotary positions turn, if there is a table for them. */
+/* Uploads the cosines and sines of rotary positions, if there is a table for them. */
 static enum gt_status angles_upload(struct session *session, int32_t table,
                                     const struct rope_config *rope)
 {

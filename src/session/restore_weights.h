@@ -24,20 +24,21 @@ struct restore_arrays {
     int8_t *exponents; /* of the 8-bit moments being converted: [2, blocks] */
 };
 
-/* Where elements of a part of a parameter are: the rank, which may be this one, and the first one's
- * place there. */
+/* Where elements of a part of a parameter are: the rank, which may be this one, and the place of
+ * the first element there. */
 struct restore_place {
     int32_t owner;
     int64_t first, count;
 };
-/* Returns the place of the elements from `first` on, at most `count`, that are together. */
+/* Returns the place of the elements from `first` on that are contiguous on one rank, at most
+ * `count`. */
 struct restore_place restore_place(const struct session *session, enum checkpoint_array part,
                                    int32_t index, int64_t first, int64_t count);
-/* Returns the tensor of a part that is here. */
+/* Returns this rank's tensor of a part. */
 int32_t restore_array_tensor(const struct session *session, enum checkpoint_array part,
                              int32_t index);
-/* A checkpoint_write_fn; the context is a struct restore_arrays.  Takes the elements that belong
- * here. */
+/* A checkpoint_write_fn; the context is a struct restore_arrays.  Writes the elements that belong
+ * to this rank. */
 enum gt_status restore_array_write(void *context, enum checkpoint_array part, int32_t index,
                                    size_t first, size_t count, const void *values,
                                    enum dtype dtype);

@@ -78,9 +78,9 @@ json_t *resume_plan_object(const struct session *session)
     return json_whole(object, failures);
 }
 
-/* Ignores recompute, which changes no bit, and the optimizer and its state format, which restore.c
- * has checked. Algorithms differ when a call that occurs in both has different ones; calls that
- * only one of the runs has do not count. */
+/* Returns true if a field of the record differs, unless it is left out (see above).  Algorithms
+ * differ when a call that occurs in both runs has different ones; calls that only one of the runs
+ * has do not count. */
 static bool is_difference(const char *key, const json_t *before, json_t *now)
 {
     const char *call;

@@ -8,7 +8,7 @@
 #include "session/restore.h"
 
 /* Passes the algorithms in a checkpoint to the device, then reads its description, which may depend
- * on them.  To be called before the arena is taken.  Errors: GT_DATA, the device's. */
+ * on them.  To be called before the arena is allocated.  Errors: GT_DATA, the device's. */
 enum gt_status resume_algorithms_choose(struct session *session,
                                         const struct checkpoint *checkpoint);
 

@@ -16,8 +16,8 @@
 #include "session/session_plan.h"
 #include "session/session_start.h"
 
-/* Refuses a data set that is not there before anything else is said about the run.  A run that is
- * resumed may read the name of its data in the checkpoint. */
+/* Refuses a missing data set before anything else is logged about the run.  A resumed run may read
+ * the name of its data from the checkpoint. */
 static enum gt_status data_check(const struct run *run)
 {
     const struct config *config = run->config;

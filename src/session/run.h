@@ -1,5 +1,5 @@
-/* A run of gpt-train, as far as training, judging and answering have it in common: where it begins,
- * its model and its session.
+/* The part of a gpt-train run that training, judging and answering share: where it begins, its
+ * model and its session.
  *
  * run_resolve() completes the configuration once; from then on it is the run's.  run_open() opens
  * the device, and run_plan() makes the plan.  Between these calls, the caller may change keys or
@@ -27,8 +27,8 @@ struct run {
  * Errors: those of restore_open(), GT_USAGE. */
 enum gt_status run_resolve(struct run *run, struct hostmem *mem, struct config *config,
                            bool trains);
-/* Returns false while the length of a run with `hours` is not known: its first updates are timed.
- */
+/* Returns false while the length of a run with `hours` is not known, because its first updates are
+ * still being timed. */
 bool run_length_is_known(const struct run *run);
 /* Sets max_iters and lr_decay_iters to a run of `length` updates, and scales cooldown_iters as
  * lr_decay_iters. */
@@ -41,8 +41,8 @@ enum gt_status run_open(struct run *run);
 enum gt_status run_plan(struct run *run);
 /* Starts the watchdog.  Errors: GT_NO_MEMORY, GT_FAILURE. */
 enum gt_status run_watch(struct run *run);
-/* Closes what is open.  Any of the calls above may have failed or be missing; `run` was zeroed
- * before them. */
+/* Closes what is open.  Any of the calls above may have failed or not been made; `run` must have
+ * been zeroed before them. */
 void run_close(struct run *run);
 
 #endif

@@ -1,6 +1,7 @@
-/* A session's life: its parts are released in one place, and its scalars copied.
+/* Releases the parts of a session, and copies its scalars.
  *
- * The order is device, plan, and only then memory; files named after these steps make them.
+ * The parts are made in the order device, plan, and only then memory, by the files named after
+ * these steps.
  */
 #include "session/session.h"
 

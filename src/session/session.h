@@ -86,8 +86,8 @@ struct session {
     struct plan *plan;
     struct exec *exec;        /* NULL before session_start() */
     float *staging;           /* [SESSION_STAGING_FLOATS] */
-    char base[FILE_PATH_MAX]; /* the model that the adapters, if there are any, are made for, */
-    uint32_t base_crc32c;     /* and its checksum */
+    char base[FILE_PATH_MAX]; /* the model that the adapters, if there are any, are made for */
+    uint32_t base_crc32c;     /* the checksum of that model */
     union scalar_word scalars[SCALAR_WORDS]; /* the host's copy of the device block */
 };
 

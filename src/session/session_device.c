@@ -15,8 +15,7 @@
 
 /* The matrix rate of the nominal cpu. */
 #define NOMINAL_PEAK_FLOPS 200e9
-/* The link of a card whose products would have that rate: of a card with 25 TFLOP/s it would
- * be 12.5 GB/s. */
+/* The link of a card whose products would have that rate, if one with 25 TFLOP/s has 12.5 GB/s. */
 #define NOMINAL_LINK_BYTES_PER_S 0.1e9
 
 enum gt_status session_open_profile(struct hostmem *mem, const struct config *config,

@@ -8,7 +8,7 @@
  * float32. */
 enum dtype session_device_dtype(const struct session_device *device, enum dtype dtype);
 
-/* As above, for a card that only a profile describes.  Reads no file.  Errors: GT_USAGE,
+/* As session_open(), for a card that only a profile describes.  Reads no file.  Errors: GT_USAGE,
  * GT_NO_MEMORY. */
 enum gt_status session_open_profile(struct hostmem *mem, const struct config *config,
                                     const struct device_profile *profile, struct session *out);
@@ -19,7 +19,7 @@ enum gt_status session_device_resolve(struct session *session, uint64_t host_tot
 /* Returns the rates with which the search compares candidates: the profile's, or those of a nominal
  * cpu.  They never depend on timings, so two fresh runs of a configuration get the same plan. */
 struct plan_rates session_rates_nominal(const struct session *session);
-/* Sets the rates of a session whose device is a profile, and logs what they rest on. */
+/* Sets the rates of a session whose device is a profile, and logs their basis. */
 void session_rates_profile(struct session *session);
 
 #endif

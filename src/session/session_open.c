@@ -28,8 +28,8 @@ static const struct backend_ops *backend_first(void)
 }
 
 /* Opens the backend that the configuration names, or GPT_TRAIN_BACKEND in the environment, or the
- * first one with a device; on it, the named device or the backend's default.  Of several ranks each
- * opens the next device, in turn; *sharers is set to how many open the same. */
+ * first one with a device.  Opens on it the named device or the backend's default.  Each of several
+ * ranks opens the next device, in turn; *sharers is set to how many open the same one. */
 static enum gt_status backend_open(const struct config *config, struct backend **out,
                                    int32_t *sharers)
 {

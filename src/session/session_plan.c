@@ -29,17 +29,17 @@
  */
 #define LOSS_CHUNK_BYTES_CARD ((int64_t)512 << 20)
 #define LOSS_CHUNK_ROWS_MIN 64
-/* Of a micro-batch above batch_size, which the plan may choose on a card: more would fill it for a
- * gain of 1 %. */
+/* The most tokens of a micro-batch above batch_size, which the plan may choose on a card: more
+ * would fill the card for a gain of 1 %. */
 #define MICRO_TOKENS_MAX 65536
 #define ROWS_MAX (INT32_MAX - 2) /* of a micro-step */
 #define PARTS_FINE 8 /* evaluation batches: divisors up to this grow by one, then by an eighth */
 #define CHUNK_ROWS_LEAST 64
-/* The host_budget of a device profile whose card alone is too small: half of 32 GiB, as half of
- * what is free is the default next to a real card. */
+/* The host_budget of a device profile whose card alone is too small: half of 32 GiB, because with a
+ * real card the default is half of what is free. */
 #define PROFILE_HOST_BYTES ((uint64_t)16 << 30)
 
-/* A build with --enable-debug puts a guard band behind every tensor. */
+/* A build with --enable-debug puts a guard band after every tensor. */
 #ifdef GT_DEBUG
 #define DEBUG_GUARD_BYTES 64
 #else
@@ -59,8 +59,8 @@ void session_model_resolve(struct config *config, int64_t vocab_size, struct mod
     };
 }
 
-/* Returns the sizes that are decided already: those that ranks have agreed on, else those of keys.
- * 0: the plan chooses them. */
+/* Returns the sizes that are decided already: those that ranks have agreed on, else those that keys
+ * set.  0: the plan chooses them. */
 static struct plan_choice decided(const struct session *session)
 {
     const struct config *config = session->config;
@@ -120,7 +120,8 @@ static int64_t first_set(int64_t key, int64_t choice, int64_t otherwise)
     return choice > 0 ? choice : otherwise;
 }
 
-/* Returns the sequences of an evaluation at once: at most batch_size, unless they are decided. */
+/* Returns the number of sequences that are evaluated at once: at most batch_size, unless it is
+ * decided. */
 static int64_t evaluate_batch(const struct session *session, const struct session_saved *saved,
                               int64_t micro)
 {
@@ -141,8 +142,8 @@ static struct offload_list offload_of(const struct config *config)
     return list;
 }
 
-/* Returns what blocks recompute: what the keys say, else what `planned` says, which they may
- * change. */
+/* Returns what blocks recompute: what the key sets, else `planned`.  The key of offload may change
+ * it. */
 static struct recompute_mix recompute_choose(const struct config *config,
                                              const struct recompute_mix *planned, int32_t n_layer)
 {
@@ -186,8 +187,8 @@ void session_train_options(const struct session *session, const struct session_s
         states = config->state_format == CONFIG_STATES_AUTO ? STATE_MASTER
                                                             : session_state_format(config);
     int64_t samples = config->batch_size * config->gradient_accumulation_steps / config->parts;
-    int64_t chosen =
-        min_i64(saved->plan.micro_batch, ROWS_MAX / config->block_size); /* by any checkpoint */
+    int64_t chosen = min_i64(saved->plan.micro_batch,
+                             ROWS_MAX / config->block_size); /* a checkpoint may have any number */
     const struct plan_choice set = decided(session);
     int64_t micro = min_i64(first_set(set.micro_batch, chosen, config->batch_size), samples);
     int64_t rows = micro * config->block_size;
@@ -278,7 +279,7 @@ static enum gt_status states_check(const struct session *session,
     return GT_OK;
 }
 
-/* Notes keys that change nothing. */
+/* Logs a note for each key that has no effect. */
 static void ignored_log(const struct session *session, const struct model_options *options)
 {
     const struct config *config = session->config;
@@ -344,7 +345,7 @@ static enum gt_status training_search(struct session *session, const struct mode
     const struct config *config = session->config;
     const struct plan_choice set = decided(session);
     const bool is_auto = config->state_format == CONFIG_STATES_AUTO;
-    /* Never at a resume, whose states already exist. */
+    /* Never for a resumed run, whose states already exist. */
     const bool may_be_lean =
         options->dtype == DTYPE_BF16 && strcmp(config->init_from, "resume") != 0;
     struct lora_config lora;
@@ -380,7 +381,7 @@ static enum gt_status training_search(struct session *session, const struct mode
         .memo = &session->search.memo,
         .plan = plan_options_of(session),
     };
-    if (options->muon && options->ranks > 1) /* whose matrices stay whole, so that ranks differ */
+    if (options->muon && options->ranks > 1) /* Muon's matrices stay whole, so that ranks differ */
         TRY(measure_rank_set(session->mem, &session->search.request.options));
     enum gt_status status =
         plan_search(session->mem, &session->search.request, &session->search.result);
@@ -468,7 +469,7 @@ enum gt_status session_plan_make(struct session *session, const struct model_opt
         TRY(training_search(session, options));
     session->search.result.found.options.rank = options->rank;
     if (session->config->plan == CONFIG_PLAN_OFF)
-        search_memo_close(&session->search.memo); /* a plan's answer goes on searching */
+        search_memo_close(&session->search.memo); /* an answer about a plan goes on searching */
     const struct plan_options plan = plan_options_of(session);
     TRY(model_create(session->mem, &session->search.result.found.options, &session->model));
     TRY(plan_create(session->mem, session->model->graph, &plan, &session->plan));
@@ -498,7 +499,7 @@ enum gt_status session_plan_evaluation(struct session *session, const struct mod
     struct plan_choice *choice = &fitted.choice;
     bool fits;
     TRY(evaluation_fits(session, &fitted, &fits));
-    /* If the batch does not fit, the largest one that does; 1 if none does. */
+    /* If the batch does not fit, takes the largest one that does, or 1 if none does. */
     const bool is_free = decided(session).evaluate_batch == 0;
     for (int64_t k = 2; is_free && !fits && choice->evaluate_batch > 1; k += 1 + k / PARTS_FINE) {
         choice->evaluate_batch = (int32_t)size_ceil_div(requested->evaluate_batch, k);

@@ -2,8 +2,8 @@
  *
  * A profile's rates come from its table.  A real device's are calibrated at the first training run
  * of a width and cached; later runs and --plan read the cache.  Timings of --tune are better still.
- * Before any of them exists, a plan's forecast rests on the one product that session_peak_measure()
- * times.
+ * Before any of them exists, a plan's forecast is based on the one product that
+ * session_peak_measure() times.
  */
 #include "session/session_rates.h"
 
@@ -29,9 +29,9 @@
 #define LINK_BYTES ((uint64_t)64 << 20)
 #define LINK_BYTES_STEP ((uint64_t)1 << 20)
 #define LINK_PASSES 3  /* the first one may wait for the card to wake */
-#define LINK_SLOW 0.28 /* of a card's own rate: a quarter, and what timings differ by */
+#define LINK_SLOW 0.28 /* of a card's own rate: a quarter, plus the scatter of timings */
 
-/* Returns the options of the run, or of a refused run, which has no model, the requested ones. */
+/* Returns the options of the run.  A refused run has no model, and these are the requested ones. */
 static const struct model_options *options_of(const struct session *session)
 {
     return session->model ? &session->model->options : &session->search.request.options;
@@ -117,13 +117,13 @@ static enum gt_status link_measure(struct session *session)
     log_result("link: %.1f GB/s each way between host memory and the card", rate / 1e9);
     if (engines > 0 && rate < rated * LINK_SLOW)
         log_note(
-            "the link to %s is slow: it can have %.1f GB/s; a slot with fewer lanes, or an older one, is the "
+            "the link to %s is slow: it can reach %.1f GB/s; a slot with fewer lanes, or an older one, is the "
             "usual cause",
             session->device.info.device, rated / 1e9);
     return GT_OK;
 }
 
-/* Times the ops of a small model.  Sets *steady to false if other programs disturbed that. */
+/* Times the ops of a small model.  Sets *steady to false if other programs disturbed the timing. */
 static enum gt_status ops_measure(struct session *session, bool *steady)
 {
     struct calibrate_request request = {.device = session->device.backend,
@@ -149,7 +149,7 @@ static enum gt_status ops_measure(struct session *session, bool *steady)
             "other programs are using this machine's processors; the estimate leaves them out");
     if (!*steady)
         log_note(
-            "calibration did not settle: timings differ by more than a tenth, as other programs are using this machine; "
+            "calibration was disturbed: timings differ by more than a tenth, as other programs are using this machine; "
             "the next run times it again");
     return GT_OK;
 }
@@ -167,11 +167,11 @@ enum gt_status session_rates_calibrate(struct session *session)
         if (status != GT_OK)
             return status == GT_NO_FIT
                        ? GT_OK
-                       : status; /* the arena is too small, so the forecast does without */
+                       : status; /* the arena is too small, so the forecast does without timings */
     }
     if (is_moving)
         TRY(link_measure(session));
-    struct plan_rates alone = session->timing.rates; /* the next run may be */
+    struct plan_rates alone = session->timing.rates; /* the next run may be undisturbed */
     alone.uncertainty = PLAN_TIMED_UNCERTAINTY;
     alone.disturbed = false;
     if (steady)
@@ -191,8 +191,8 @@ void session_rates_correct(struct session *session, double modelled, double meas
 }
 
 /* Time and memory for measuring the rate of products.  On a cpu the products are small, so that two
- * of them keep to the time; a plan, which is printed at once, gets less time than a run.  On a card
- * the products fill the card. */
+ * of them fit into the time; a plan, which is printed at once, gets less time than a run.  On a
+ * card the products fill the card. */
 static const struct {
     double seconds;
     uint64_t bytes;
@@ -226,8 +226,8 @@ static enum gt_status peak_measure(struct session *session, enum dtype dtype, do
     return status == GT_NO_FIT ? GT_OK : status;
 }
 
-/* Takes an arena for a plan.  Without room for products the plan is still printed, with the times
- * that are known. */
+/* Allocates an arena for a plan.  Without room for products the plan is still printed, with the
+ * times that are known. */
 static enum gt_status scratch_allocate(struct session *session, bool *out)
 {
     const struct backend_segment segment = {.space = SPACE_DEVICE,
@@ -241,8 +241,9 @@ static enum gt_status scratch_allocate(struct session *session, bool *out)
     return GT_OK;
 }
 
-/* Measures the rates of products: on a cpu in every dtype, on a card in the run's, and in fp32, at
- * which everything but products runs, if no op was timed.  MFU is based on the best. */
+/* Measures the rates of products: on a cpu in every dtype, on a card in the run's.  If no op was
+ * timed, also measures fp32, in which everything but products runs.  MFU is based on the best rate.
+ */
 static enum gt_status peaks_measure(struct session *session)
 {
     struct session_timing *timing = &session->timing;
@@ -268,8 +269,8 @@ static enum gt_status peaks_measure(struct session *session)
     return GT_OK;
 }
 
-/* Widens the uncertainty by what other programs took of the processors since `before`: a run may
- * get as little. */
+/* Widens the uncertainty by the share of the processors that other programs used since `before`,
+ * because a run may get no more of them. */
 static void disturbance_note(struct session *session, const struct contention *before)
 {
     struct plan_rates *rates = &session->timing.rates;

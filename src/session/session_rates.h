@@ -17,9 +17,9 @@ enum gt_status session_rates_calibrate(struct session *session);
 void session_rates_correct(struct session *session, double modelled, double measured);
 
 /* Measures the device's matrix rates (in 20 to 60 ms for each dtype on a cpu, 50 to 150 ms on a
- * card).  Before session_start() it takes a small arena of its own; after that, session_start()
- * must not be called.  After session_start() it uses the session's arena, whose content is lost.
- * The rates stay unknown if the arena is too small even for a small product. */
+ * card).  Called before session_start(), it allocates a small arena of its own, and session_start()
+ * must not be called any more.  Called after session_start(), it uses the session's arena, whose
+ * content is lost.  The rates stay unknown if the arena is too small even for a small product. */
 enum gt_status session_peak_measure(struct session *session);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * Other programs may have taken memory since the plan was made; a training session is then planned
  * again for what is left.  If a plan does not fit, the user learns how much memory is missing, who
- * has it, and what would fit.  That asks the device, which planning alone (session_plan.c) must
- * not.
+ * has it, and what would fit.  That queries the device, which planning alone (session_plan.c) must
+ * not do.
  */
 #include "session/session_start.h"
 #include "model/model_create.h"
@@ -77,10 +77,10 @@ static double time_scale(const struct session *session)
 }
 
 /* To be called after a refused search.  Logs as notes what would be enough without the keys that
- * were set, and up to three plans that do fit, with the keys that change and their modelled times
- * on this device: those at the search's rates, scaled by the ratio of the smallest plan's times at
- * the device's own rates, measured in a small arena, and at the search's.  Afterwards the session
- * can only be closed.  A failure here is not an error: the refusal has already been logged. */
+ * were set, and up to three plans that do fit, with the keys that they change and their modelled
+ * times on this device.  These are the times at the search's rates, multiplied by time_scale(); the
+ * device's own rates are measured in a small arena.  Afterwards the session can only be closed.  A
+ * failure here is not an error: the refusal has already been logged. */
 static void alternatives_log(struct session *session)
 {
     struct search_alternative alternatives[SEARCH_ALTERNATIVES_MAX];
@@ -125,8 +125,7 @@ enum gt_status session_plan(struct session *session, const struct model_options 
 
 /* ---- the start ---- */
 
-/* Returns how many bytes the device's free memory is short of the plan, whatever the budget says.
- */
+/* Returns how many bytes of free memory the device lacks for the plan, whatever the budget is. */
 static uint64_t bytes_lacking(const struct session *session)
 {
     const uint64_t host = session->device.info.host_memory ? session->plan->host_bytes : 0;
@@ -139,7 +138,8 @@ static uint64_t bytes_lacking(const struct session *session)
 enum gt_status session_replan(struct session *session, const struct model_options *options)
 {
     struct model_options wanted = *options;
-    wanted.rank = session->model->options.rank; /* the search's own is that with the most states */
+    wanted.rank =
+        session->model->options.rank; /* the search's own rank is the one with the most states */
     session_plan_release(session);
     TRY(session_plan(session, &wanted));
     return session_fit_check(session);

@@ -1,4 +1,4 @@
-/* Plans a session, or says why nothing fits; starts it. */
+/* Plans a session, or says why nothing fits, and starts it. */
 #ifndef GPT_TRAIN_SESSION_SESSION_START_H
 #define GPT_TRAIN_SESSION_SESSION_START_H
 
@@ -8,7 +8,7 @@
  * Errors: GT_USAGE, GT_UNSUPPORTED, GT_NO_MEMORY, GT_NO_FIT (logged with the bytes that are short).
  */
 enum gt_status session_plan(struct session *session, const struct model_options *options);
-/* Takes the arena.  If the device now has less free memory than the plan of a training session
+/* Allocates the arena.  If the device now has less free memory than the plan of a training session
  * needs, plans again for the memory that is left.  The session then has a new model and plan, with
  * the same samples and mathematics.  Errors: GT_NO_MEMORY, GT_NO_FIT, GT_DEVICE. */
 enum gt_status session_start(struct session *session);

@@ -1,8 +1,8 @@
 /* Stops on request.
  *
- * The flag and where ranks keep it are mutable globals, like the log's sink, because a signal
- * handler receives no context.  The first signal only sets the flag, the second ends the process.
- * The loop checks it between micro-steps.
+ * The flag and the address where ranks keep it are mutable globals, like the log's sink, because a
+ * signal handler receives no context.  The first signal only sets the flag, the second ends the
+ * process.  The loop checks it between micro-steps.
  */
 #include "session/stop.h"
 

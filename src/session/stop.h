@@ -13,8 +13,8 @@ void stop_ignore_writes(void);
 void stop_install(void);
 /* Returns the signal that was received, or 0. */
 int stop_requested(void);
-/* For ranks, which stop after the same update: handlers now write the signal to *where, and
- * stop_requested() returns what stop_agree() was last called with. */
+/* For ranks, which all stop after the same update.  From stop_share() on, handlers write the signal
+ * to *where, and stop_requested() returns the number last passed to stop_agree(). */
 void stop_share(atomic_int *where);
 void stop_agree(int number);
 

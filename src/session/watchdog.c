@@ -2,8 +2,8 @@
  *
  * The record of the device numbers its calls.  A thread checks whether the pending call is still
  * the one of earlier checks.  A thread that hangs inside a driver can be neither woken nor
- * cancelled, so the only way out is to end the process: the last save is complete, and the lock
- * goes with the process.  It watches neither files nor the program's own loops.
+ * cancelled, so the only way out is to end the process: the last save is complete, and the lock on
+ * out_dir ends with the process.  It watches neither files nor the program's own loops.
  */
 #include "session/watchdog.h"
 

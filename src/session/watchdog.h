@@ -17,11 +17,11 @@ struct watchdog {
     struct ticker *ticker; /* NULL: not watching */
 };
 
-/* From now on, a call that `device` records and that takes longer than `seconds` ends the process:
- * exit status 1 after one line.  Closing the device counts too; time during which the process was
- * stopped does not.  If `seconds` is 0, nothing is watched.  The struct must not move, and the
- * record and `out_dir` must live, until ticker_stop(watchdog->ticker).  Errors: GT_NO_MEMORY,
- * GT_FAILURE. */
+/* From now on, a call that `device` records and that takes longer than `seconds` ends the process
+ * with exit status 1, after one log line.  Closing the device counts too; time during which the
+ * process was stopped does not.  If `seconds` is 0, nothing is watched.  The struct must not move,
+ * and the record and `out_dir` must live, until ticker_stop(watchdog->ticker).  Errors:
+ * GT_NO_MEMORY, GT_FAILURE. */
 enum gt_status watchdog_start(struct watchdog *watchdog, struct hostmem *mem,
                               struct backend *device, const char *out_dir, int64_t seconds);
 

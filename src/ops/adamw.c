@@ -6,7 +6,7 @@
  *
  * With an fp32 master, p is the master, and param becomes p rounded to nearest, ties to even.
  *
- * adamw_lean: the same of a bf16 parameter without a master.
+ * adamw_lean: the same for a bf16 parameter without a master.
  *                                                    doc/states.md; Dettmers 2021 for 8-bit moments
  *
  *   g = grad CLIP;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) (g g)
@@ -16,7 +16,7 @@
  * and SR(v, ROUNDING_V) in bf16, or as uint8 codes with a power of two for each block of
  * STATE_BLOCK elements (state_* in ops/op.h).  `scales` [2, blocks] holds the int8 exponents of
  * those powers, row 0 of m and row 1 of v; it is present exactly when m and v are uint8.  The op is
- * exact (ops/op.h).  Its operands have the numbers of adamw's, with the exponents instead of the
+ * exact (ops/op.h).  Its operands have the indices of adamw's, with the exponents instead of the
  * master.
  *
  * If FOUND_INF is set, both change nothing; otherwise grad CLIP is finite, because the norm is.

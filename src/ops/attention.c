@@ -8,9 +8,9 @@
  * Dropout acts on p after normalisation.  Nothing of size T x T is ever stored.
  *
  * first[N], if present, is where the document of a row begins: row t of a sample attends to rows
- * first .. t.  It lies between 0 and t, and never falls within a sample, so that kernels can skip
- * whole tiles.  With a window, row t also attends to no row before t - window + 1, which never
- * falls either.
+ * first .. t.  It lies between 0 and t, and never decreases within a sample, so that kernels can
+ * skip whole tiles.  With a window, row t also attends to no row before t - window + 1, which never
+ * decreases either.
  *
  * attention_cached computes `time` new rows of each sample, at positions POSITION and up, against a
  * cache [2, B, capacity, KV D] of k, then v.  With a window the cache may be a ring: a new row
@@ -51,8 +51,8 @@ static bool attention_forward_check(const struct op_call *call, struct infer_siz
     return attention_heads_check(call, ATTENTION_FORWARD_QKV, sizes) && infer_probability(call);
 }
 
-/* Returns 2 D for each pair of rows that see each other, from y[B T, H D]; without a window they
- * are B H T T / 2. */
+/* Returns 2 D for each pair of a query and a key that it attends to, from y[B T, H D]; without a
+ * window there are B H T T / 2 pairs. */
 static double attention_volume(const struct op_call *call, int32_t y)
 {
     const double time = call->attrs.time, window = call->attrs.window;

@@ -1,8 +1,8 @@
 /* The gated delta net: a short convolution, and linear attention with the gated delta rule.
  *
  * A row of x is q and k of KV key heads of size D, v of H value heads of size D, then b and a of
- * the H heads: (2 KV + H) D + 2 H columns.  Rows begin..t of a row's sample are those of its
- * document: first[N] says where that begins, as in attention; without it a sample is one document.
+ * the H heads: (2 KV + H) D + 2 H columns.  first[N] is where the document of a row begins, as in
+ * attention; without it a sample is one document.
  *
  * short_conv: depthwise and causal over time, on the columns before b and a, W in all; the weight
  * has `taps` K elements for each of them, the last one for the row itself:
@@ -31,8 +31,8 @@
 #include "base/size.h"
 #include "ops/infer.h"
 
-/* Checks that heads and columns of x fit together; sets R, D and C: B H, the head's size and the
- * chunks; Y and Z: the columns of the values, and of b and a. */
+/* Checks that heads and columns of x fit together.  Sets R, D and C (B H, the head's size and the
+ * chunks), and Y and Z (the columns of the values, and of b and a). */
 static bool delta_check(const struct op_call *call, int32_t slot, struct infer_sizes *sizes)
 {
     const int64_t heads = call->attrs.heads, key_heads = call->attrs.kv_heads,

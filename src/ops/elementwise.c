@@ -26,7 +26,7 @@ const struct op_declaration op_fill = {
                             "*"}}, /* must be bound, because there is no input to infer from */
 };
 
-/* Of copy and gradient_round, whose first operand is x. */
+/* For copy and gradient_round, whose first operand is x. */
 static double addition_flops(const struct op_call *call)
 {
     return call->attrs.accumulate != 0 ? cost_elements(call, COPY_X) : 0.0;

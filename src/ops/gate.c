@@ -1,4 +1,5 @@
-/* gate: what attention or the delta rule gives, multiplied by a gate, with an optional norm before.
+/* gate: multiplies the result of attention or the delta rule by a gate, with an optional norm
+ * before.
  *
  * A row of x is H heads of size D.  With gains g [D] the mean is over a head, else u = x:
  *   u = x r g,  r = 1 / sqrt(mean(x^2) + epsilon),  y = u f(z)

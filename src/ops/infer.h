@@ -1,10 +1,10 @@
 /* The shape rule of an op, which its operands declare, and helpers for the checks that a
  * declaration cannot express.
  *
- * Operands that are read are checked in order, then comes the op's own check(), then its results.
- * A result that is already present is bound to an existing tensor: it keeps its dtype and must have
- * the inferred shape.  The rules do not know which combinations a backend supports.  All functions
- * that return bool log one line and return false on a mismatch.
+ * Operands that are read are checked in order.  Then the op's own check() runs, then its results
+ * are checked.  A result that is already present is bound to an existing tensor: it keeps its dtype
+ * and must have the inferred shape.  The rules do not know which combinations a backend supports.
+ * All functions that return bool log one line and return false on a mismatch.
  */
 #ifndef GPT_TRAIN_OPS_INFER_H
 #define GPT_TRAIN_OPS_INFER_H
@@ -54,7 +54,7 @@ static inline double cost_elements(const struct op_call *call, int32_t slot)
 }
 
 /* Returns `holds`.  If that is false, logs a line with the op's name before the text, which says
- * what is and what was expected. */
+ * what was found and what was expected. */
 bool infer_expect(bool holds, const struct op_call *call, const char *format, ...) LOG_PRINTF(3, 4);
 /* Checks that an operand has the shape and one of the dtypes in the mask.  Only an optional operand
  * may be absent. */

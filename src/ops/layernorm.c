@@ -8,10 +8,10 @@
  * rmsnorm: y = x rstd g, rstd = 1 / sqrt(mean_C(x^2) + epsilon).
  *                                               Zhang & Sennrich 2019; LlamaRMSNorm
  *   dx = rstd (dy g - xh mean_C(dy g xh)),  dgain = sum dy xh
- * g is gain + gain_offset, which is 1 where files have gains less 1 (Gemma3RMSNorm); an absent gain
- * is 1.
+ * g is gain + gain_offset; the offset is 1 where files have gains minus 1 (Gemma3RMSNorm).  An
+ * absent gain is 1.
  *
- * The operands of rmsnorm have the numbers of layernorm's, whose bias and mean follow them.  The
+ * The operands of rmsnorm have the indices of layernorm's, whose bias and mean follow them.  The
  * functions and kernels of layernorm therefore compute rmsnorm too, where the mean is absent.
  */
 #include "ops/infer.h"

@@ -71,7 +71,7 @@ enum operand_use {
 };
 /* Attributes of an op.  An op reads only the fields that apply to it; the others are zero. */
 struct op_attrs {
-    uint32_t accumulate; /* bit i: OUT operand i is added to; rope: turns in place */
+    uint32_t accumulate; /* bit i: OUT operand i is added to; rope: rotates in place */
     bool transpose_a, transpose_b;
     bool gradient; /* cross_entropy: overwrite the logits with their gradient */
     enum gelu_kind gelu;
@@ -79,9 +79,9 @@ struct op_attrs {
     int32_t time;        /* rows per sample: embed, rope, attention, dropout, delta */
     int32_t heads, kv_heads;
     int32_t taps;   /* short_conv */
-    bool gated;     /* rope: rows of x have a gate behind each head of the queries */
-    int32_t window; /* attention: keys that a query sees, the last of which is its own; 0: all up to
-                       it */
+    bool gated;     /* rope: rows of x have a gate after each head of the queries */
+    int32_t window; /* attention: number of keys that a query attends to, its own last; 0: all up to
+                       its own */
     int32_t vocab;  /* cross_entropy: V, the columns that count */
     int32_t site;   /* dropout: identifies the place in the model */
     float dropout;  /* probability of dropping */
@@ -94,7 +94,7 @@ struct op_attrs {
     float alpha, beta;  /* blend; adamw, adamw_lean, muon_step: alpha is the op's learning rate over
                            the schedule's */
     int64_t index_base; /* ops with SR: elements of all earlier parameters */
-    int32_t to, from;   /* exchange, and its wait: ranks; sum_parts: `from` is the number of x among
+    int32_t to, from;   /* exchange, and its wait: ranks; sum_parts: `from` is the index of x among
                            the parts */
     bool exchanged;     /* wait: for an exchange */
 };
@@ -153,12 +153,13 @@ struct op_declaration {
     struct operand_declaration operand[OP_OPERANDS_MAX];
     enum op_queue queue;
     enum recompute_class recompute; /* decides which recompute levels run it again */
-    bool multiplies; /* matrices: its time follows from its FLOPs, that of other ops from their
-                        bytes */
-    /* Checks what shapes and dtypes do not say, after the operands that are read, and sets the
-     * sizes of results that follow from attributes (ops/infer.h); NULL: nothing. */
+    bool multiplies; /* it multiplies matrices: its time follows from its FLOPs, that of other ops
+                        from their bytes */
+    /* Runs after the check of the operands that are read.  Checks what shapes and dtypes do not
+     * express, and sets the sizes of results that follow from attributes (ops/infer.h).  NULL:
+     * nothing. */
     bool (*check)(const struct op_call *call, struct infer_sizes *sizes);
-    /* FLOPs for each element of an operand; flops(), unless NULL, instead. */
+    /* FLOPs for each element of an operand; flops(), unless NULL, replaces this. */
     struct {
         double each;
         int32_t slot;
@@ -170,14 +171,14 @@ struct op_declaration {
     size_t partials;
     /* The maximum number of rows of an operand that a run touches; NULL: all. */
     double (*rows)(const struct op_call *call, int32_t slot);
-    bool makes_gradient; /* of its own operand: the backward pass begins with it, without the
-                            gradient of a result */
+    bool makes_gradient; /* it writes the gradient of its own operand: the backward pass begins with
+                            it, without the gradient of a result */
     /* The op that computes the gradients of the inputs from that of the result.  Its operands are
-     * named after this op's: "x" is x, "dy" the gradient of the result y, and "dx" takes the
+     * named after this op's: "x" is x, "dy" the gradient of the result y, and "dx" receives the
      * gradient of x. */
     enum op_kind backward;
-    /* Instead of that: a rule that emits such ops (model/autodiff.h).  If both are 0, there is no
-     * backward rule. */
+    /* Instead of `backward`: a rule that emits such ops (model/autodiff.h).  If both are 0, there
+     * is no backward rule. */
     enum gt_status (*differentiate)(struct autodiff *ad, const struct op *op, int32_t gradient);
 };
 
@@ -238,7 +239,7 @@ static inline int64_t op_rows(const struct op_call *call, int32_t slot)
 }
 
 /* Returns the rows of a cache for up to `block` positions, of which `time` are appended at once:
- * with a window, as many as a row sees and a call appends, in whole tiles. */
+ * with a window, as many as a row attends to and a call appends, in whole tiles. */
 static inline int64_t op_cache_rows(int64_t window, int64_t time, int64_t block)
 {
     const int64_t ring = (window + time - 1 + OP_CACHE_TILE - 1) / OP_CACHE_TILE * OP_CACHE_TILE;
@@ -246,7 +247,7 @@ static inline int64_t op_cache_rows(int64_t window, int64_t time, int64_t block)
 }
 
 /* Returns true if positions of attention_cached may exceed the cache's rows: key j is in row j %
- * rows, and what a row of the call sees is never overwritten before. */
+ * rows, and no key is overwritten that a later row of the call attends to. */
 static inline bool op_cache_is_ring(const struct op_call *call)
 {
     const int64_t rows = call->operand[ATTENTION_CACHED_CACHE].dims[2];
@@ -254,14 +255,14 @@ static inline bool op_cache_is_ring(const struct op_call *call)
            rows % OP_CACHE_TILE == 0;
 }
 
-/* Returns how many keys a row of attention_cached sees at most. */
+/* Returns the most keys that a row of attention_cached attends to. */
 static inline int64_t op_cache_keys(const struct op_call *call)
 {
     const int64_t rows = call->operand[ATTENTION_CACHED_CACHE].dims[2], window = call->attrs.window;
     return window > 0 && window < rows ? window : rows;
 }
 
-/* Returns how many parts of `keys` keys these lie in; a window begins anywhere. */
+/* Returns the number of parts of `keys` keys in which these lie; a window may begin anywhere. */
 static inline int64_t op_cache_parts(const struct op_call *call, int64_t keys)
 {
     const int64_t seen = op_cache_keys(call), before = call->attrs.window > 0 ? seen - 1 : seen;
@@ -274,20 +275,20 @@ static inline bool op_accumulates(const struct op_call *call, int32_t slot)
     return (call->attrs.accumulate >> slot & 1u) != 0;
 }
 
-/* Returns true if rope turns y, or dx, in place: it has neither gains nor gates. */
+/* Returns true if rope rotates y, or dx, in place: it has neither gains nor gates. */
 static inline bool op_rope_in_place(const struct op_call *call)
 {
     return !call->operand[ROPE_FORWARD_GAIN].present && !call->attrs.gated;
 }
 
-/* Returns the operand of rope that is read: x or dy, or what turns in place. */
+/* Returns the operand of rope that is read: x or dy, or the one that is rotated in place. */
 static inline int32_t op_rope_rows(const struct op_call *call)
 {
     return op_rope_in_place(call) ? (int32_t)ROPE_FORWARD_Y : (int32_t)ROPE_FORWARD_X;
 }
 
-/* Returns the size of a head of rope.  The first elements turn, as many as the table has columns.
- */
+/* Returns the size of a head of rope.  Rope rotates its first elements, as many as the table has
+ * columns. */
 static inline int64_t op_rope_size(const struct op_call *call)
 {
     const int64_t gates =
@@ -303,8 +304,8 @@ static inline int64_t op_rope_place(const struct op_attrs *attrs, int64_t head)
     return attrs->gated ? head + before : head;
 }
 
-/* Returns the means of a row of rope: 2 of all heads of the queries and of the keys, one of each
- * head, or none. */
+/* Returns the number of means of a row of rope: 2, over all heads of the queries and of the keys;
+ * one for each head; or none. */
 static inline int32_t op_rope_means(const struct op_call *call)
 {
     const int64_t gains = op_elements(call, ROPE_FORWARD_GAIN), size = op_rope_size(call);

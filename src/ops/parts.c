@@ -1,8 +1,8 @@
 /* Parts of an update on several ranks.
  *
- * exchange sends x to rank `to`, and receives y from rank `from`; either may be absent.  The other
- * two ranks run ops whose operands have as many bytes, in the same order.  The op begins like fetch
- * and store, and ends before its wait.
+ * exchange sends x to rank `to`, and receives y from rank `from`; either may be absent.  These two
+ * ranks run matching ops with operands of as many bytes, in the same order.  The op begins like
+ * fetch and store, and ends before its wait.
  *
  * sum_parts: y = ((p0 + p1) + p2) + ..., or y + p0 + p1 + ... in that order if it accumulates,
  * where part `from` is x and others [parts - 1, N] has the rest in order; without others there is

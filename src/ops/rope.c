@@ -3,23 +3,23 @@
  * A row of x is H + 2 KV heads of size D, as attention reads it: queries, keys, values.  Row n is
  * at position p = scalars.POSITION + n % time, and c, s are the two halves of row p of the table,
  * which has R <= D columns: cosines and sines.  With z = x, i < R/2 and j = i + R/2, each head of
- * the queries and keys turns by pairs:
+ * the queries and keys is rotated by pairs:
  *   y_i = z_i c_i - z_j s_i,  y_j = z_j c_i + z_i s_i
  *                               Su et al. 2021; pairs as in transformers' rotate_half()
- * The rest of a head, y_k = z_k, and the values do not turn.  The host makes the table, so that no
- * kernel knows theta or how frequencies are scaled.
+ * The rest of a head, y_k = z_k, and the values are not rotated.  The host makes the table, so that
+ * no kernel knows theta or how frequencies are scaled.
  *
  * With gains, z = x r g, r = 1 / sqrt(mean(x^2) + epsilon).  If there are 2 D gains, first those of
  * the queries, then those of the keys, the mean is over a head (Qwen3).  If there are (H + KV) D,
  * it is over all heads of the queries, or of the keys (OLMo 2).  g is gain + gain_offset.  The
- * backward computes r again.  With dz, which is dy turned back, and xh = x r:
+ * backward computes r again.  With dz, which is dy rotated back, and xh = x r:
  *   dx = r (dz g - xh mean(dz g xh)),  dgain = sum dz xh
  *
- * With attrs.gated a row of x has H heads more: behind each head of the queries is its gate, which
- * rope passes over (ops/gate.c).  dx then accumulates, and leaves the gates' columns as they are.
+ * With attrs.gated a row of x has H heads more: after each head of the queries is its gate, which
+ * rope skips (ops/gate.c).  dx then accumulates, and leaves the gates' columns as they are.
  *
- * Without gains and gates y turns in place, and so does the gradient: x and dy are absent, and y
- * and dx accumulate.  The first operands of both ops have the same numbers.
+ * Without gains and gates y is rotated in place, and so is the gradient: x and dy are absent, and y
+ * and dx accumulate.  The first operands of both ops have the same indices.
  */
 #include <math.h>
 
@@ -117,7 +117,7 @@ static enum gt_status rope_forward_differentiate(struct autodiff *ad, const stru
     return autodiff_emit(ad, op, OP_ROPE_BACKWARD, &backward);
 }
 
-/* In place only what turns is touched. */
+/* In place, only the elements that are rotated are touched. */
 static double rope_rows(const struct op_call *call, int32_t slot)
 {
     const double turned =

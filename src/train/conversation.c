@@ -33,7 +33,7 @@ static void shown_add(struct shown *shown, const char *text, size_t count)
 }
 
 /* Reads the row at `position` into the feed's tensors.  Sets *out to the number of tokens of its
- * first conversation, without the end of text behind it. */
+ * first conversation, without the end-of-text token after it. */
 static enum gt_status first_read(struct feed *feed, struct token_source *source, int64_t position,
                                  int64_t *out)
 {

@@ -1,4 +1,4 @@
-/* What a run shows of conversations. */
+/* The conversations that a run shows. */
 #ifndef GPT_TRAIN_TRAIN_CONVERSATION_H
 #define GPT_TRAIN_TRAIN_CONVERSATION_H
 
@@ -8,10 +8,10 @@
 struct conversation_prompt {
     int32_t *tokens;
     int64_t count;  /* 0: there is none */
-    char text[160]; /* the beginning of it */
+    char text[160]; /* the beginning of its text */
 };
 
-/* Returns true if the first data set has conversations, which the tokenizer, which may be NULL, can
+/* Returns true if the first data set has conversations that `tokenizer`, which may be NULL, can
  * show. */
 bool conversation_is_data(const struct feed *feed, const struct tokenizer *tokenizer);
 /* Logs how many tokens are trained, and one conversation of the first sample of iteration `iter`,

@@ -73,8 +73,8 @@ static enum gt_status norm_log(struct session *session, int64_t iter, int32_t mo
     double squares = 0.0;
     for (int32_t i = 0; i < parameters->count; i++) {
         const struct parameter *parameter = &parameters->at[i];
-        /* Of several ranks, the last part's, since this rank does not have all sums; if it is gone,
-         * the sums it has. */
+        /* With several ranks, scans the last part's gradient, since this rank does not have all
+         * sums; if it is gone, the sums that it has. */
         const int32_t gradient =
             session->dist != NULL && !in_step ? parameter->part_gradient : parameter->gradient;
         if (gradient == TENSOR_NONE)
@@ -92,7 +92,7 @@ static enum gt_status norm_log(struct session *session, int64_t iter, int32_t mo
     else if (moved > 0)
         log_warning("iter %" PRId64 ": computed again with the weights of %" PRId32
                     " update%s later, every value is "
-                    "finite; log_interval=1 would look before they change",
+                    "finite; log_interval=1 would check before they change",
                     iter, moved, moved == 1 ? "" : "s");
     else
         log_warning(

@@ -82,7 +82,7 @@ static enum gt_status part_open(struct feed *feed, struct feed_part *part,
     return split_open(feed, part, &spec, sampler, TOKEN_VAL);
 }
 
-/* Refuses a data set whose tokens are the file of another one, by a link. */
+/* Refuses a data set whose token file is, by a link, that of another one. */
 static enum gt_status part_is_new(const struct feed *feed, int index)
 {
     const char *path = feed->parts[index].source[TOKEN_TRAIN]->shards[0].path;
@@ -186,8 +186,8 @@ enum gt_status feed_digest(struct feed *feed, enum token_split split,
     int64_t length = 0;
     for (int i = 0; i < feed->mixture->count; i++) {
         TRY(token_source_digest(feed->parts[i].source[split], &digest));
-        /* Continued from the first digest, this would be the checksum of an exclusive or, whatever
-         * the order. */
+        /* Continued from the first digest, this would be the checksum of an exclusive or, which is
+         * the same in any order. */
         crc32c = feed->mixture->count == 1 ? digest : le_crc32c(crc32c, digest);
         length += feed->parts[i].source[split]->length;
     }
@@ -268,8 +268,8 @@ enum gt_status feed_micro_step(struct feed *feed, struct session *session, int64
 
 /* ---- evaluation ---- */
 
-/* Returns true if the evaluation takes each sample of the split once: it is to, or of packed
- * conversations it would draw as many as there are. */
+/* Returns true if the evaluation takes each sample of the split once: because it has to, or because
+ * it would draw as many rows of packed conversations as there are. */
 static bool takes_each_once(const struct evaluation *evaluation, enum token_split split)
 {
     const struct feed_part *part = &evaluation->feed->parts[evaluation->part];

@@ -47,14 +47,14 @@ enum gt_status feed_open_val(struct hostmem *mem, const struct config *config, c
                              int64_t vocab_size, int64_t time, int64_t samples_max,
                              struct feed *out);
 /* With document_mask, takes the token that ends a document from `tokenizer` (NULL: none), or
- * refuses one without. */
+ * refuses a tokenizer without one. */
 enum gt_status feed_documents_set(struct feed *feed, const struct tokenizer *tokenizer);
 
 /* Checks each data set against its manifest: see manifest_check(). */
 enum gt_status feed_manifest_check(const struct feed *feed, const struct tokenizer *tokenizer);
-/* Writes the length and the token_source_digest() of a split: "1003854 tokens, crc32c:89abcdef"; of
- * several data sets the sum, the shares and a digest of digests: "1003854 tokens in shares 0.7:0.3,
- * crc32c:89abcdef". */
+/* Writes the length and the token_source_digest() of a split: "1003854 tokens, crc32c:89abcdef";
+ * for several data sets the sum, the shares and a digest of digests: "1003854 tokens in shares
+ * 0.7:0.3, crc32c:89abcdef". */
 enum gt_status feed_digest(struct feed *feed, enum token_split split,
                            char text[static DATA_DIGEST_MAX]);
 
@@ -85,8 +85,8 @@ struct evaluation {
     struct feed *feed;
     struct progress *progress;
     int part;            /* the data set */
-    int64_t samples;     /* 0: every token of the split that has a context, once, */
-    int64_t windows;     /* or those of this many windows, from the first on, unless it is 0 */
+    int64_t samples;     /* number to draw; 0: every token of the split that has a context, once */
+    int64_t windows;     /* with samples = 0: only the first `windows` windows; 0: all of them */
     int64_t iter;        /* selects the random draw of `samples` */
     bool must_be_finite; /* a loss that is not finite ends it, with an error that names the op */
 };

@@ -90,8 +90,8 @@ void forecast_hours_set(struct forecast *forecast, const struct config *config)
     forecast->evaluations = forecast->steps / config->eval_interval + 1;
 }
 
-/* Returns the error to expect of the first steps' time.  Where timed ops predict another one, the
- * truth may be either; where other programs disturbed those timings, they disturb steps as much. */
+/* Returns the error to expect of the first steps' time.  If timed ops predict another time, either
+ * may be right.  If other programs disturbed those timings, they disturb steps as much. */
 static double first_steps_error(const struct forecast *forecast)
 {
     const double ratio = forecast->modelled_seconds > 0.0

@@ -22,7 +22,7 @@
 
 /* This many updates in a row that were skipped in vain end the run: the model has diverged, and
  * more steps only cost time.  Those that float16 skips at a loss scale above 1 do not count, since
- * a smaller one may help, unless the loss itself is not finite. */
+ * a smaller scale may help, unless the loss itself is not finite. */
 #define SKIPPED_IN_VAIN_MAX 10
 
 /* ---- evaluation ---- */

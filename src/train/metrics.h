@@ -39,13 +39,12 @@ void metrics_sync(struct metrics *metrics);
  * previous one has been moved, with its lines, to its own folder. */
 void metrics_saved(struct metrics *metrics);
 
-/* Begins a line of the iteration and returns what writes its other members.  `start` is NULL, or
+/* Begins a line of the iteration and returns the writer for its other members.  `start` is NULL, or
  * the kind of a start line, which describes the run.  A run's file has start lines before its first
  * line; a resume adds them again, with the iteration before its first, so that 0.2.0 keeps them
  * with what follows. */
 struct json_put *metrics_line(struct metrics *metrics, int64_t iter, const char *start);
-/* Ends what has begun in the line, and writes it.  Errors: GT_IO; the run continues without this
- * line. */
+/* Ends the line, and writes it.  Errors: GT_IO; the run continues without this line. */
 enum gt_status metrics_line_write(struct metrics *metrics);
 
 #endif

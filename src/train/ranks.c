@@ -1,9 +1,10 @@
 /* What ranks do together.
  *
  * A rank has the states of some elements of the parameters: a range of whole blocks of each matrix,
- * and whole matrices where Muon updates them; of vectors, which are few, all.  Programs exchange
- * gradients and weights (model/parts.c). Here are the sums of squares for the norm, and the losses,
- * which are exchanged as numbers; every rank adds those in the order of the micro-steps.
+ * and whole matrices where Muon updates them.  Every rank has the states of all vectors, which are
+ * few.  Programs exchange gradients and weights (model/parts.c).  This file exchanges, as numbers,
+ * the sums of squares for the norm, and the losses, which every rank adds in the order of the
+ * micro-steps.
  *
  * When they begin, ranks compare what must be alike, prove that bytes arrive, and agree on
  * micro-steps.  Every rank gets what all ranks say, so that all of them come to the same verdict;
@@ -24,7 +25,7 @@
 #include "session/stop.h"
 
 #define WORDS_MAX 64
-#define LATER_SECONDS 1.0 /* that rank 0, which waits too, is to tell first */
+#define LATER_SECONDS 1.0 /* by which the others wait longer, so that rank 0 reports first */
 
 #define PROOF_BYTES ((size_t)1 << 20)
 #define PROOF_WORDS (PROOF_BYTES / sizeof(uint32_t))
@@ -47,8 +48,8 @@ bool ranks_computes(const struct session *session, int32_t k)
     return dist == NULL || k / session->model->options.micro_steps % dist->ranks == dist->rank;
 }
 
-/* Returns the number within the update of the micro-step that a rank computes as its own number
- * `i`. */
+/* Returns the number, within the update, of the micro-step that is number `i` among those of a
+ * rank. */
 static int32_t micro_step_of(const struct session *session, int32_t rank, int32_t i)
 {
     const int32_t steps = session->model->options.micro_steps;
@@ -97,7 +98,8 @@ enum gt_status ranks_join(struct ranks_life *life, struct session *session, stru
 
 /* ---- the update ---- */
 
-/* Clears the sums of squares that another rank contributes.  Those that all have are rank 0's. */
+/* Clears the sums of squares that another rank contributes.  Rank 0 contributes those that all
+ * ranks have. */
 static void squares_choose(const struct session *session, float *squares)
 {
     const struct model *model = session->model;
@@ -147,13 +149,13 @@ enum gt_status ranks_update(const struct session *session)
 
 /* ---- the beginning ---- */
 
-/* What a rank tells the others. */
+/* What a rank sends to all others. */
 struct hello {
     uint32_t keys[CONFIG_KEY_COUNT]; /* checksums of the values of keys that checkpoints store; 0 of
                                         others */
     uint32_t data[2], weights;       /* of each split, and of the checkpoint */
-    int32_t slowest;                 /* the peer with which a proof took longest, */
-    int32_t wrong;                   /* and one whose bytes were not those that it sent, or -1 */
+    int32_t slowest;                 /* the peer with which a proof took longest */
+    int32_t wrong;                   /* a peer from which other bytes arrived than it sent, or -1 */
     int64_t iter;
     double rate; /* bytes/s, from and to that slowest peer at once */
     char device[BACKEND_TEXT_MAX];
@@ -169,7 +171,7 @@ static uint32_t pattern(int32_t from, int32_t to, size_t i)
     return (uint32_t)i * UINT32_C(2654435761) ^ (uint32_t)(from << 8 | to);
 }
 
-/* Passes words from card to card, or through host memory, and measures that. */
+/* Passes words from card to card, or through host memory, and times it. */
 static enum gt_status words_pass(const struct session *session, const struct backend_pass *pass,
                                  double *seconds)
 {
@@ -211,7 +213,7 @@ static enum gt_status pairs_prove(const struct session *session, struct hello *o
     return GT_OK;
 }
 
-/* Has the devices exchange bytes themselves, where all of them can. */
+/* Lets the devices exchange bytes themselves, if all of them can. */
 static enum gt_status devices_join(const struct session *session)
 {
     const double can = session->device.backend->ops->join != NULL;

@@ -1,5 +1,4 @@
-/* What a run writes for others to read besides its lines: the start lines of metrics.jsonl, and
- * report.html.
+/* What a run writes besides its log: the start lines of metrics.jsonl, and report.html.
  *
  * The start lines say what runs, where, how it is configured, what its memory holds, and how long
  * it should take. gpt-report reads them, and so does --report.  Values are those of this process.

@@ -1,5 +1,4 @@
-/* A run at work: its data, its forecast, and what it shows, besides what session/run.h has of every
- * run.
+/* A run at work: struct run of session/run.h, and the data, the forecast and what the run shows.
  *
  * start.c fills it, for training and for an evaluation that eval_only requests. */
 #ifndef GPT_TRAIN_TRAIN_RUNNER_H

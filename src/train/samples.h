@@ -10,9 +10,10 @@
 struct samples {
     struct generator *generator;       /* NULL: none are shown */
     const struct tokenizer *tokenizer; /* borrowed */
-    struct conversation_prompt prompt; /* that samples begin with; if there is none, a newline */
-    int64_t tokens;                    /* at most, of each */
-    char last[SAMPLES_TEXT_MAX];       /* the beginning of the last one */
+    struct conversation_prompt
+        prompt;                  /* samples begin with it, or with a newline if there is none */
+    int64_t tokens;              /* the most tokens of a sample */
+    char last[SAMPLES_TEXT_MAX]; /* the beginning of the last one */
 };
 
 /* Prepares the samples that config->sample_tokens requests.  If the data are conversations, a

@@ -1,7 +1,7 @@
 /* When a run saves.
  *
- * saver.c writes checkpoints; here is decided whether a model may replace the last one.  A model
- * that has diverged never does.  A failure to write is a warning while the run goes on, and tries
+ * saver.c writes checkpoints; this file decides whether a model may replace the last one.  A model
+ * that has diverged never does.  A failure to write is only a warning: the run goes on, and tries
  * again at the next evaluation.
  */
 #include "train/save.h"

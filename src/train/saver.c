@@ -234,8 +234,8 @@ enum gt_status saver_room_check(const struct session *session, bool in_place)
     if (statvfs(config->out_dir, &disk) != 0 || disk.f_blocks == 0)
         return GT_OK;
     const double free_bytes = (double)disk.f_bavail * (double)disk.f_frsize;
-    /* During a save there are the new one, the last keep - 1 and the best; with keep=1 the new one
-     * and the last. */
+    /* During a save the disk holds the new checkpoint, the last keep - 1 and the best; with keep=1
+     * the new one and the last. */
     int64_t count =
         config->keep + 1 - (in_place ? 1 + (int64_t)checkpoint_keep_count(config->out_dir) : 0);
     count = count < 1 ? 1 : count;

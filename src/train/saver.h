@@ -12,7 +12,7 @@
  * nothing of ours. */
 struct saver {
     struct session *session;
-    struct model_config model; /* what is saved: of a run with adapters these alone */
+    struct model_config model; /* what is saved; in a run with adapters, only these */
     struct checkpoint_tensor *tensors;
     size_t tensor_count; /* the parameters as io/ sees them */
     json_t *configuration;
@@ -43,8 +43,8 @@ enum gt_status saver_tokenizer_write(struct saver *saver, bool repairs);
  * next to it, for gpt-sample and transformers. */
 enum gt_status saver_save(struct saver *saver, const struct run_state *state);
 
-/* What the other ranks do while rank 0 saves: send it the states that only they have.  Returns what
- * saver_save() does there. */
+/* Called by the other ranks while rank 0 saves: sends it the states that only they have.  Returns
+ * what saver_save() returns there. */
 enum gt_status saver_serve(struct session *session);
 
 /* To be called before the first step, once the session has a plan.  A save writes the new

@@ -13,7 +13,7 @@
 #define PI 3.14159265358979323846
 #define MUON_MOMENTUM_FIRST 0.85
 #define CLIP_LEAST 1e4  /* times adam_epsilon */
-#define WARMUP_SHARE 20 /* of a run: what is suggested where the warm-up is longer than the run */
+#define WARMUP_SHARE 20 /* of the run: the warm-up that is suggested instead of a longer one */
 
 /* If lr_decay_iters equals warmup_iters, nanoGPT divides by zero at that iteration.  This function
  * returns min_lr. */
@@ -55,8 +55,8 @@ double schedule_muon_momentum(const struct config *config, int64_t iter)
 
 #define DESCRIBED CONFIG_KEY_DESCRIBED
 
-/* A value that a run ends with, so near the goal that two digits could not tell them apart, gets
- * four. */
+/* Writes a value that a run ends with.  It gets four digits if it is so near the goal that two
+ * could not tell them apart. */
 #define VALUE_TEXT(value, goal) TEXT(32, "%.*g", (value) > 0.9 * (goal) ? 4 : 2, value)
 
 static void momentum_check(const struct config *config)
@@ -75,15 +75,15 @@ static void momentum_check(const struct config *config)
                     config->max_iters / WARMUP_SHARE);
 }
 
-/* Returns true if a file says lr_decay_iters, and the command line max_iters alone. */
+/* Returns true if a file sets lr_decay_iters, and the command line sets max_iters alone. */
 static bool end_is_typed(const struct config *config)
 {
     return config->origin[CONFIG_KEY_max_iters].line == 0 &&
            config->origin[CONFIG_KEY_lr_decay_iters].line > 0;
 }
 
-/* Notes that the rest of a resumed run, or all that a larger max_iters adds to it or to a file's
- * run, stays at min_lr. */
+/* Logs a note if the rest of a resumed run, or all that a larger max_iters adds to it or to a
+ * file's run, stays at min_lr. */
 static void extension_check(const struct config *config, int64_t iter)
 {
     const bool extends =
@@ -102,7 +102,7 @@ static void extension_check(const struct config *config, int64_t iter)
 }
 
 /* Returns true if max_iters alone was set, or set again on the command line, so that lr_decay_iters
- * is hardly meant. */
+ * is hardly intended. */
 static bool ends_before_decay(const struct config *config)
 {
     const bool unset = config->origin[CONFIG_KEY_lr_decay_iters].source == NULL;
@@ -110,9 +110,9 @@ static bool ends_before_decay(const struct config *config)
            config->max_iters < config->lr_decay_iters;
 }
 
-/* Warns of updates that change nothing: of a rate of 0, and of gradients that are scaled so far
- * down that the epsilon of AdamW is more than their root mean square, in any model of 10^8
- * parameters or more. */
+/* Warns of updates that change nothing: because the rate is 0, or because gradients are scaled down
+ * so far that AdamW's epsilon exceeds their root mean square in any model of 10^8 parameters or
+ * more. */
 static void update_check(const struct config *config)
 {
     const bool muon = config->optimizer == CONFIG_OPTIMIZER_MUON;

@@ -1,7 +1,7 @@
 /* The start of a run that computes.
  *
  * Everything that can be refused is refused before memory is taken, and everything known by then is
- * printed first: allocating the arena may last half a minute.
+ * printed first: allocating the arena may take half a minute.
  */
 #include "train/start.h"
 
@@ -116,7 +116,7 @@ static enum gt_status ranks_meet(struct run *run, const struct data_digests *dig
     return trains ? ranks_agree(run) : GT_OK;
 }
 
-/* Allocates the arena and times the device, where that is not known yet. */
+/* Allocates the arena, and times the device if its rates are not known yet. */
 static enum gt_status arena_start(struct runner *runner)
 {
     struct session *session = &runner->run.session;

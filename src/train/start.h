@@ -10,24 +10,24 @@
 #include "train/runner.h"
 
 /* Decides where the run begins, opens the device and plans.  `dist` is NULL, or this process is one
- * of its ranks: others than the first wait here until it has found nothing to refuse.  `runner` was
- * zeroed; the caller closes it with start_close(), whatever the result.  Errors: GT_USAGE, GT_DATA,
- * GT_NO_FIT, and others as they come. */
+ * of its ranks: all but the first wait here until the first has found nothing to refuse.  `runner`
+ * was zeroed; the caller closes it with start_close(), whatever the result.  Errors: GT_USAGE,
+ * GT_DATA, GT_NO_FIT, and others as they come. */
 enum gt_status start_plan(struct runner *runner, struct hostmem *mem, struct config *config,
                           struct dist *dist);
 /* Opens the data and checks that they belong to the model.  Errors: those of feed_open() and the
  * tokenizers. */
 enum gt_status start_data(struct runner *runner);
-/* Meets the other ranks, starts the device, and logs what is known before, and how long the run
- * should take.  `digests` are those of the data, or empty.  Errors: those of ranks_handshake(),
- * session_start() and session_peak_measure(). */
+/* Meets the other ranks, logs what is known before the start, starts the device, and logs how long
+ * the run should take.  `digests` are those of the data, or empty.  Errors: those of
+ * ranks_handshake(), session_start() and session_peak_measure(). */
 enum gt_status start_device(struct runner *runner, const struct data_digests *digests);
 /* Puts the weights on the device.  Errors: those of restore_weights(). */
 enum gt_status start_weights(struct runner *runner);
 /* From now on, signals stop the run, and nothing is allocated until start_end(). */
 void start_work(struct runner *runner);
-/* Ends the time without allocations.  Logs what `profile` and `verbose` request; `status` is that
- * of the run. */
+/* Allows allocations again.  Logs what `profile` and `verbose` request; `status` is that of the
+ * run. */
 void start_end(struct runner *runner, enum gt_status status);
 /* Reports a failure, and closes what is open. */
 void start_close(struct runner *runner, enum gt_status status);

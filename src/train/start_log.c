@@ -1,6 +1,6 @@
 /* The lines that a run prints at its start: the model, the device, the plan and its time.
  *
- * Allocating the arena may last half a minute, so all that is known by then is printed before.
+ * Allocating the arena may take half a minute, so all that is known by then is printed before.
  */
 #include "train/start_log.h"
 
@@ -77,12 +77,12 @@ void start_log_plan(const struct runner *runner)
     change_log(&run->session);
 }
 
-/* Says for which contexts the angles are, if they depend on it. */
+/* Logs for which contexts the angles are, if they depend on the context. */
 static void rope_log(const struct model_config *config)
 {
     const bool longer = config->block_size > config->rope.original_context;
     if (config->position == POSITION_ROPE && rope_depends_on_block(&config->rope))
-        log_result("rope_scaling: of contexts %s %" PRId32 " tokens, since block_size=%" PRId32,
+        log_result("rope_scaling: for contexts %s %" PRId32 " tokens, since block_size=%" PRId32,
                    longer ? "beyond" : "up to", config->rope.original_context, config->block_size);
 }
 

@@ -1,6 +1,6 @@
 /* A run that trains, from its folder to its last line.
  *
- * start.c has what it has in common with an evaluation; here is what only training needs: the
+ * start.c has what training shares with an evaluation; this file has what only training needs: the
  * folder that it locks, the comparison with the run that it resumes, saving, metrics.jsonl and the
  * report.
  */

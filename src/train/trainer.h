@@ -10,7 +10,7 @@
 #include "train/saver.h"
 #include "train/steps_ahead.h"
 
-#define ITER_NONE INT64_C(-1) /* an iteration that there is not */
+#define ITER_NONE INT64_C(-1) /* no iteration */
 
 /* Where the loop is, besides the counters that checkpoints store (struct run_state). */
 struct course {
@@ -18,7 +18,8 @@ struct course {
     int64_t start_ns;       /* of the loop */
     double first_best_loss; /* best_val_loss where the run began; infinite: there was none */
     int64_t evaluated_iter; /* the last iteration that was evaluated, or ITER_NONE */
-    /* Whose evaluation found best_val_loss; ITER_NONE: an earlier process did. */
+    /* The iteration whose evaluation found best_val_loss; ITER_NONE: an earlier process found it.
+     */
     int64_t lowest_iter;
     bool evaluated_badly; /* the last evaluation's losses were not finite */
     bool left_band;       /* a loss was outside expected_losses, and a warning was logged */
@@ -35,7 +36,7 @@ struct course {
 struct saved {
     int64_t iter;      /* the last iteration that this process saved, or ITER_NONE */
     int64_t best_iter; /* of the checkpoint in out_dir, if an evaluation saved it, else ITER_NONE */
-    bool failed;       /* the last attempt did */
+    bool failed;       /* the last attempt to save failed */
 };
 
 struct trainer {

@@ -82,8 +82,8 @@ static enum gt_status plan_print(const struct session *session,
     }
 }
 
-/* Says how to get the weights of a model whose plan did without: below the plan, or in the log
- * where the plan is read by a program. */
+/* Prints how to get the weights of a model that was planned without them: below the plan, or in the
+ * log if a program reads the plan. */
 static void download_print(const struct run *run)
 {
     const char *command = TEXT(256, "hf download %s --exclude 'original/*'", run->source.download);

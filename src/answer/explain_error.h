@@ -1,4 +1,4 @@
-/* --explain: what doc/errors.md says of an error. */
+/* --explain: what doc/errors.md says about an error. */
 #ifndef GPT_TRAIN_ANSWER_EXPLAIN_ERROR_H
 #define GPT_TRAIN_ANSWER_EXPLAIN_ERROR_H
 
@@ -11,8 +11,8 @@ struct embedded_page {
 };
 extern const struct embedded_page embedded_errors;
 
-/* Prints what doc/errors.md says of an error: `id` is the word in "error[ID]".  Errors: GT_USAGE.
- */
+/* Prints what doc/errors.md says about an error: `id` is the word in "error[ID]".  Errors:
+ * GT_USAGE. */
 enum gt_status explain_error(const char *id);
 
 #endif

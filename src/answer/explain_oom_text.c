@@ -40,7 +40,7 @@ static void frame_print(const struct oom_message *message)
                message->frame.function, message->frame.source);
 }
 
-/* Prints the line of memory that a process holds. */
+/* Prints the line about the memory that a process holds. */
 static void held_print(const char *name, struct oom_amount amount, const char *meaning)
 {
     amount_print(name, amount, meaning);
@@ -333,9 +333,9 @@ static bool most_have_brain(const struct cards *cards)
     return 2 * cards->plain.count <= cards->all.count;
 }
 
-/* Sets *card to one that reports the message's total, in the dtype that most such cards have,
- * unless the configuration names a device: the plan is then for this machine.  Sets *cards to what
- * else reports it. */
+/* Sets *card to one that reports the message's total, with the dtype that most such cards have,
+ * unless the configuration names a device: the plan is then for this machine.  Sets *cards to all
+ * cards that report it. */
 static void card_choose(const struct config *config, const struct oom_message *message,
                         struct cards *cards, struct device_profile *card)
 {

@@ -1,7 +1,8 @@
 /* The facts that accompany the answer to --plan.
  *
- * Choices are searched only if the requested configuration does not fit, and the front only if it
- * is shown: each of them makes some dozen more plans.  Prints, reads and times nothing.
+ * Alternatives are searched only if the requested configuration does not fit, and the front only if
+ * it is shown: each of these searches makes some dozen more plans.  Prints, reads and times
+ * nothing.
  */
 #include "answer/plan_answer.h"
 

@@ -12,7 +12,8 @@
 #include "base/module.h"
 #include "ops/op.h"
 
-/* In both memories: 256 GiB where a device allows 2 GiB at once, as OpenCL on a card of 8 GB. */
+/* Of both memories together: enough for 256 GiB where a device allows 2 GiB per allocation, as
+ * OpenCL does on a card of 8 GB. */
 #define BACKEND_SEGMENTS_MAX 128
 #define BACKEND_TEXT_MAX 128
 #define BACKEND_REASON_MAX 256
@@ -34,7 +35,7 @@ struct backend_devices {
 struct backend_open_options {
     int32_t device;   /* index of the device within the backend */
     const char *name; /* part of the device's name, case-insensitive; NULL: use the index */
-    /* Each backend takes those that concern it. */
+    /* Each backend reads those that concern it. */
     int32_t threads; /* worker threads; 0 = all processors that this process may use */
     bool tf32;       /* fp32 products may round their operands to TF32's 10 fraction bits */
     bool half_sums; /* fp16 products may have fp16 sums on a card that is known to gain from them */
@@ -143,22 +144,22 @@ struct backend_ops {
     enum gt_status (*info)(struct backend *backend, struct backend_info *out);
     void (*holders)(struct backend *backend,
                     struct backend_holders *out); /* `out` starts empty; NULL: unknown */
-    /* Has ops of the kind exchange move bytes between the ranks' devices, where these can;
-     * elsewhere logs why not, and supports() refuses such ops.  All ranks call it, before arena().
-     * Errors: GT_DEVICE; GT_USAGE where the ranks' libraries differ.  NULL: the program moves the
-     * bytes through host memory. */
+    /* Makes exchange ops move bytes directly between the ranks' devices, if these can.  Otherwise
+     * logs why not, and supports() refuses such ops.  All ranks call it, before arena().  Errors:
+     * GT_DEVICE; GT_USAGE where the ranks' libraries differ.  NULL: the program moves the bytes
+     * through host memory. */
     enum gt_status (*join)(struct backend *backend, struct dist *dist);
-    /* If ranks are joined, passes bytes of the host from device to device, as a proof, and measures
-     * that. */
+    /* If ranks are joined, passes bytes of the host from device to device, as a proof, and times
+     * it. */
     enum gt_status (*pass)(struct backend *backend, const struct backend_pass *pass,
                            double *seconds);
     /* Allocates and commits all segments at once; a second call is an error.  Errors, with numbers:
      * GT_NO_MEMORY; GT_NO_FIT when other processes have taken the free memory meanwhile. */
     enum gt_status (*arena)(struct backend *backend, const struct backend_segment *segments,
                             int32_t count);
-    /* choose() asks for an earlier run's algorithms, which are made again where they are still
-     * available; call it before bind().  algorithms() returns the algorithms so far, valid until
-     * the next call.  Both NULL: there is never a choice. */
+    /* choose() requests an earlier run's algorithms, which are used where they are still available;
+     * call it before bind().  algorithms() returns the algorithms so far, valid until the next
+     * call.  Both NULL: there is never a choice. */
     enum gt_status (*choose)(struct backend *backend, const struct backend_algorithm *algorithms,
                              size_t count);
     const struct backend_algorithm *(*algorithms)(struct backend *backend, size_t *count);

@@ -15,7 +15,7 @@
 struct backend_record {
     atomic_uint_fast64_t number; /* of calls so far */
     _Atomic(const char *) call;  /* the call in progress, "sync"; NULL: none */
-    uint64_t arena_bytes;        /* asked of arena(), over all calls */
+    uint64_t arena_bytes;        /* requested from arena(), over all calls */
     atomic_int
         op; /* enum op_kind of what run() executes or sync() waits for; -1: none, or several */
 };

@@ -1,7 +1,6 @@
 /* The cuda backend as a module.
  *
- * It is loaded when a device is asked for.  A loaded module stays loaded, so nothing is remembered
- * here.
+ * It is loaded when a device is requested, and stays loaded, so this file keeps no state.
  */
 #include "backend/backend.h"
 #include "dist/dist.h"

@@ -1,4 +1,4 @@
-/* Reports who uses an NVIDIA card, through the driver's management library (NVML).
+/* Reports which processes use an NVIDIA card, through the driver's management library (NVML).
  *
  * Not every toolkit has its header, so the few declarations that are needed are written here and in
  * backend_nvml.h, from NVIDIA's reference: nvmlInit_v2, nvmlShutdown,

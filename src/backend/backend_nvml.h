@@ -1,5 +1,5 @@
-/* Asks NVIDIA's management library (NVML) who else uses a card.  The library is looked up when a
- * card is opened and may be missing; it is never linked. */
+/* Asks NVIDIA's management library (NVML) which other processes use a card.  The library is looked
+ * up when a card is opened and may be missing; it is never linked. */
 #ifndef GPT_TRAIN_BACKEND_BACKEND_NVML_H
 #define GPT_TRAIN_BACKEND_BACKEND_NVML_H
 
@@ -32,7 +32,8 @@ struct nvml {
 /* Opens the library for the card at a PCI address, "0000:03:00.0". */
 void nvml_open(struct nvml *out, const char *pci);
 void nvml_close(struct nvml *nvml);
-/* Returns the bytes of the card that all processes use and leave; zeros when unknown. */
+/* Returns the bytes of the card that all processes use, and those that are free; zeros when
+ * unknown. */
 struct nvml_memory nvml_memory_ask(const struct nvml *nvml);
 /* Inserts into `out` the other processes that use the most memory of the card, as far as the driver
  * reports them (not under WSL2). */

@@ -2,8 +2,8 @@
  * only.
  *
  * It times square products of growing size, as long as they fit the scratch and the time, then
- * repeats the largest while time remains.  A product counts as long as its fastest run took, since
- * one that waits for a processor may take a hundred times as long.  On a card several short
+ * repeats the largest while time remains.  The time of a product is that of its fastest run, since
+ * a run that waits for a processor may take a hundred times as long.  On a card several short
  * products are timed together, because launching one and waiting for it takes longer than computing
  * it.  The best rate counts.  The elements are random numbers, which repeat: a card at its power
  * limit is faster with equal ones.
@@ -60,7 +60,8 @@ void backend_noise(enum dtype dtype, int64_t count, void *out)
     }
 }
 
-/* Fills both factors with the noise: uploads it once, and then copies what there is beside it. */
+/* Fills both factors with the noise: uploads it once, and then doubles it by copies on the device.
+ */
 static enum gt_status values_write(struct backend *backend, const struct op_call *product)
 {
     static const int32_t slots[] = {GEMM_A, GEMM_B};

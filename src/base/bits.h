@@ -22,7 +22,7 @@ typedef ulong uint64_t;
 #define fabsf(x) fabs(x)
 #define bits_of_float(x) as_uint(x)
 #define float_of_bits(x) as_float(x)
-#define BITS_TURNED(x) rotate(x, 8u) /* Oclgrind 21.10 lacks what clang makes of shifts */
+#define BITS_TURNED(x) rotate(x, 8u) /* Oclgrind 21.10 cannot run what clang makes of shifts */
 #ifdef GT_EXACT_DIVISION
 #define EXACT_DIV(a, b) ((a) / (b))
 #define EXACT_ROOT(x) sqrt(x)
@@ -115,7 +115,7 @@ union scalar_word {
     uint32_t u;
 };
 
-/* The word that number `i` of a memory's probes has, unlike its neighbours'. */
+/* Returns the word of probe number `i` of a memory, which differs from its neighbours'. */
 BITS_FUNCTION uint32_t probe_hash(uint64_t i, uint32_t seed)
 {
     uint32_t x = ((uint32_t)i * 2654435761u) ^ (uint32_t)(i >> 32) ^ seed;
@@ -227,8 +227,9 @@ BITS_FUNCTION uint32_t dropout_kept(const struct dropout_mask *mask, uint32_t gr
  * index_base plus its position in the tensor.  Eight consecutive elements share one Philox block
  * keyed by (seed, RNG_STATES) with counter (index / 8 low, high, STEP, stream); an element selects
  * its 16 bits as in dropout.  Gradients add 4 MICRO_STEP to the stream.  The 16 bits are added to
- * those of the fp32 value, and its upper half is the bf16, so that rounding is unbiased.  Infinity
- * stays infinity; NaN becomes a quiet NaN; a value above the largest bf16 may become infinity. */
+ * the bits of the fp32 value, whose upper half is then the bf16, so that rounding is unbiased.
+ * Infinity stays infinity; NaN becomes a quiet NaN; a value above the largest bf16 may become
+ * infinity. */
 enum rounding_stream {
     ROUNDING_PARAM,
     ROUNDING_M,

@@ -33,7 +33,7 @@ enum {
 enum gt_status file_error(const char *path, const char *verb)
 {
     const char *cut =
-        strlen(path) > SHOWN_MAX ? "..." : ""; /* or the log would cut off the reason */
+        strlen(path) > SHOWN_MAX ? "..." : ""; /* else the log would cut off the reason */
     return FAIL(GT_IO, "%.*s%s: cannot %s: %s", SHOWN_MAX, path, cut, verb, strerror(errno));
 }
 
@@ -94,8 +94,7 @@ static int aside_open(struct file_replacement *file, mode_t mode)
     memcpy(file->aside, file->path, length);
     for (int attempt = 0; attempt < ASIDE_ATTEMPTS; attempt++) {
         uint32_t number = 0;
-        (void)!getentropy(&number,
-                          sizeof number); /* else the next number is no less likely to be free */
+        (void)!getentropy(&number, sizeof number); /* if this fails, 0 serves */
         (void)snprintf(file->aside + length, ASIDE_SUFFIX_BYTES, ".tmp-%08" PRIu32, number);
         fd = openat(file->dir_fd, file_name_of(file->aside), flags, mode);
         if (fd >= 0 || errno != EEXIST)
@@ -127,7 +126,7 @@ static enum gt_status replacement_open(struct file_replacement *file, const mode
     const bool exists =
         fstatat(file->dir_fd, file_name_of(file->path), &old, AT_SYMLINK_NOFOLLOW) == 0;
     if (!exists && errno != ENOENT)
-        return file_error(file->path, "look at it");
+        return file_error(file->path, "read its status");
     if (exists && !S_ISREG(old.st_mode) && !S_ISLNK(old.st_mode))
         return FAIL(GT_IO, "%s: cannot replace: it is not a regular file", file->path);
     const bool is_given = mode != NULL || (exists && S_ISREG(old.st_mode));
@@ -335,7 +334,7 @@ enum gt_status file_stat_exists(const char *path, bool *out_exists)
     struct stat info;
     *out_exists = stat(path, &info) == 0;
     return *out_exists || errno == ENOENT || errno == ENOTDIR ? GT_OK
-                                                              : file_error(path, "look at it");
+                                                              : file_error(path, "read its status");
 }
 
 bool file_exists(const char *path)
@@ -584,7 +583,7 @@ static enum gt_status lock_check(int fd, const char *path)
     char text[LOCK_BYTES_MAX + 1];
     struct stat info;
     if (fstat(fd, &info) != 0)
-        return file_error(path, "look at the lock file");
+        return file_error(path, "read the status of the lock file");
     const ssize_t count = S_ISREG(info.st_mode) ? pread(fd, text, sizeof text, 0) : 0;
     if (count < 0)
         return file_error(path, "read the lock file");

@@ -93,16 +93,16 @@ const char *file_name_of(const char *path);
 void file_folder_of(char out[static FILE_PATH_MAX], const char *path);
 /* Writes "folder/name" to `out`, cut to fit.  Returns `out`. */
 const char *file_join(char out[static FILE_PATH_MAX], const char *folder, const char *name);
-/* Returns `path` with the home folder in place of "~" before its first slash, as a shell reads it
- * but not after '=': in `out`, cut to fit.  Returns `path` itself if it has none, or if HOME is not
- * set. */
+/* Writes `path` to `out`, cut to fit, with the home folder in place of "~" before its first slash,
+ * and returns `out`.  A shell does the same, but not after '='.  Returns `path` itself if it has no
+ * "~" there, or if HOME is not set. */
 const char *file_expand_home(char out[static FILE_PATH_MAX], const char *path);
 /* Writes `path` as one word for the shell, in single quotes if needed, truncated to `size` bytes.
  * Returns `out`. */
 char *file_shell_quote(char *out, size_t size, const char *path);
 /* Returns the next name in a folder, "." and ".." among them; *dir is NULL before the first.
  * Returns NULL after the last one, after an error, or if *status is no longer GT_OK, and closes
- * *dir.  Stores GT_IO in *status; with a NULL `status`, an error is the end. */
+ * *dir.  An error sets *status to GT_IO; with a NULL `status`, it only ends the list. */
 const char *file_next(const char *folder, DIR **dir, enum gt_status *status);
 /* Syncs a folder.  Errors: GT_IO. */
 enum gt_status file_sync_folder(const char *path);
@@ -121,8 +121,8 @@ void file_remove_leftovers(const char *folder, bool is_locked);
 enum gt_status file_lock(const char *path, int *out_fd);
 void file_unlock(int fd);
 
-/* How a pointer of Git LFS begins, which a clone without it leaves in the place of a file, and what
- * to say of it. */
+/* The beginning of a Git LFS pointer, which a clone without Git LFS leaves in place of a file, and
+ * what to say about it. */
 #define FILE_LFS_HEAD "version https://git-lfs"
 #define FILE_LFS_ADVICE \
     "is a pointer of Git LFS, without the file: git lfs pull fetches it, or hf download the model"

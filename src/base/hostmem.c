@@ -46,7 +46,7 @@ static struct header *header_of(const void *pointer)
     return block;
 }
 
-/* Returns a block that begins with a copy of `bytes` bytes and is zero behind them, or NULL if the
+/* Returns a block that begins with a copy of `bytes` bytes and is zero after them, or NULL if the
  * system has no memory. */
 static struct header *block_new(size_t payload_bytes, const void *from, size_t bytes)
 {

@@ -40,8 +40,8 @@ enum gt_status hostmem_alloc(const void *owner, size_t count, size_t size, const
                              void *out);
 /* As above, for `count` objects of the type that *out points to. */
 #define HOSTMEM_NEW(owner, count, what, out) hostmem_alloc(owner, count, sizeof **(out), what, out)
-/* Makes room in a list for at least `needed` elements of `size` bytes: if the block at `list`, NULL
- * at first, has less, replaces the pointer by a copy with half as many elements again or more.
+/* Makes room in a list for at least `needed` elements of `size` bytes: if the block at *list, which
+ * is NULL at first, has less, replaces it by a copy with at least half as many elements again.
  * Errors: GT_NO_MEMORY. */
 enum gt_status hostmem_grow(const void *owner, void *list, size_t needed, size_t size,
                             const char *what);

@@ -1,4 +1,4 @@
-/* Writes JSON member by member, without a library and without memory. */
+/* Writes JSON member by member, without a library and without allocating memory. */
 #ifndef GPT_TRAIN_BASE_JSON_PUT_H
 #define GPT_TRAIN_BASE_JSON_PUT_H
 

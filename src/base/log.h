@@ -2,7 +2,7 @@
  * at the width of a terminal.
  *
  * Its state is global.  Control characters in a line are escaped, so that text from an untrusted
- * file cannot forge lines or control the terminal.  status.h brings this header.
+ * file cannot forge lines or control the terminal.  status.h includes this header.
  */
 #ifndef GPT_TRAIN_BASE_LOG_H
 #define GPT_TRAIN_BASE_LOG_H
@@ -67,7 +67,7 @@ size_t log_character_length(const char *text);
  * enclosing block. */
 char *log_text(char *text, size_t size, const char *format, ...) LOG_PRINTF(3, 4);
 #define TEXT(size, ...) log_text((char[size]){0}, size, __VA_ARGS__)
-/* Returns `value`, a NaN without its sign, which C libraries print as "-nan". */
+/* Returns `value`, but a NaN loses its sign, which C libraries print as "-nan". */
 double log_number(double value);
 /* Formats a byte count as "11.40 GiB", "96.0 MiB" or "512 B" into `text` (at least 24 bytes);
  * returns `text`. */

@@ -31,8 +31,8 @@ static const char *module_fault(const struct module_head *head, uint64_t abi)
     return NULL;
 }
 
-/* Writes the folder of the program's own file.  Returns true if that is a build folder, which
- * configure left a script in.  Whoever may put files there may replace the program itself. */
+/* Writes the folder of the program's own file.  Returns true if that is a build folder, in which
+ * configure left a script.  Whoever may put files there may replace the program itself. */
 static bool build_folder(char folder[static FILE_PATH_MAX])
 {
     const ssize_t length = readlink("/proc/self/exe", folder, FILE_PATH_MAX - 1);

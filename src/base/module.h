@@ -1,8 +1,7 @@
-/* Shared objects that a program loads when they are asked for, so that a package can leave them
- * out.
+/* Shared objects that a program loads on demand, so that a package can leave them out.
  *
  * A module exports one name, gpt_train_module: a struct that begins with a module_head.  The
- * program uses it only if both numbers of the head are its own.
+ * program uses it only if both fields of the head equal its own.
  */
 #ifndef GPT_TRAIN_BASE_MODULE_H
 #define GPT_TRAIN_BASE_MODULE_H

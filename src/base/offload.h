@@ -16,8 +16,8 @@ enum offload_class {
 
 #define OFFLOAD_ALL 4
 
-/* For each class, of how many quarters of the blocks, 0 .. OFFLOAD_ALL, the matrices are in host
- * memory. */
+/* For each class, the number of quarters of the blocks, 0 .. OFFLOAD_ALL, whose matrices are in
+ * host memory. */
 struct offload_mix {
     int32_t quarters[OFFLOAD_CLASSES];
 };
@@ -30,8 +30,8 @@ struct offload_list {
     bool residuals;              /* the inputs of blocks that recompute everything */
 };
 
-/* Returns how many of the first blocks have their matrices' part of a class in host memory.  If any
- * does, so have the embeddings and the output layer. */
+/* Returns how many blocks, from the first on, have a class of their matrices in host memory.  If
+ * any has, so have the embeddings and the output layer. */
 static inline int32_t offload_blocks(int32_t quarters, int32_t layers)
 {
     return (int32_t)(((int64_t)layers * quarters + OFFLOAD_ALL - 1) / OFFLOAD_ALL);

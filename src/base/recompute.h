@@ -54,7 +54,7 @@ int32_t recompute_blocks(const struct recompute_mix *mix, enum recompute_level l
 /* Returns the level of block `layer`, counted from 0. */
 enum recompute_level recompute_level_of(const struct recompute_mix *mix, int32_t layer);
 bool recompute_equal(const struct recompute_mix *a, const struct recompute_mix *b);
-/* Moves up to `most` blocks from one level, but RECOMPUTE_NONE, to another. */
+/* Moves up to `most` blocks from one level, which is not RECOMPUTE_NONE, to another. */
 void recompute_swap(struct recompute_mix *mix, enum recompute_level from, enum recompute_level to,
                     int32_t most);
 /* Removes blocks, those of low levels first, until at most `layers` are left. */

@@ -1,5 +1,5 @@
 /* The angles of rotary position embeddings, in double precision: kernels get their sines and
- * cosines from a table, so that every backend turns by the same angles.
+ * cosines from a table, so that every backend rotates by the same angles.
  */
 #include "base/rope_angles.h"
 
@@ -23,7 +23,7 @@ static double llama3(const struct rope_config *rope, double frequency)
     return (1.0 - share) * frequency / rope->factor + share * frequency;
 }
 
-/* Returns the pair that turns so many times in the original context. */
+/* Returns the pair that rotates `turns` times in the original context. */
 static double pair_of_turns(const struct rope_config *rope, int32_t size, double turns)
 {
     return size * log(rope->original_context / (turns * TWO_PI)) / (2.0 * log(rope->theta));
@@ -40,7 +40,8 @@ static double yarn(const struct rope_config *rope, int32_t size, int32_t i, doub
     return share * frequency / rope->factor + (1.0 - share) * frequency;
 }
 
-/* The frequency with a greater theta, by how much `block` is longer than the original context. */
+/* Returns the frequency for a theta that grows with the ratio of `block` to the original context.
+ */
 static double dynamic(const struct rope_config *rope, int32_t size, int32_t block, int32_t i)
 {
     const double longer = fmax((double)block / rope->original_context, 1.0);
@@ -191,7 +192,7 @@ bool rope_scaling_read(const char *text, struct rope_config *out)
     return kinds[kind].read(out, number, count);
 }
 
-/* Appends ",%.*g", or without a comma behind the colon. */
+/* Appends ",%.*g", without the comma after a colon. */
 static void number_put(char *text, int digits, double value)
 {
     const size_t used = strlen(text);

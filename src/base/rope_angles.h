@@ -22,7 +22,7 @@ struct rope_config {
     double factor;                            /* of all but LONGROPE */
     double low_freq_factor, high_freq_factor; /* of LLAMA3 */
     int32_t original_context;                 /* of all but LINEAR: tokens */
-    double beta_fast, beta_slow;              /* of YARN: turns in the original context */
+    double beta_fast, beta_slow;              /* of YARN: rotations in the original context */
     double attention_factor;                  /* of YARN and LONGROPE: of cosines and sines */
     bool whole_pairs;                         /* of YARN: beta_fast and beta_slow round to pairs */
     int32_t pairs;                            /* of LONGROPE: pairs that have factors */
@@ -30,7 +30,7 @@ struct rope_config {
 };
 
 #define ROPE_SCALING_TEXT_MAX 2400
-/* What a text may be, for messages. */
+/* The forms that a text may have, for messages. */
 #define ROPE_SCALING_FORMS                                                                        \
     "linear:FACTOR, llama3:FACTOR,LOW,HIGH,CONTEXT, yarn:FACTOR,CONTEXT, dynamic:FACTOR,CONTEXT " \
     "or longrope:CONTEXT,ATTENTION,DIVISORS"
@@ -46,14 +46,14 @@ char *rope_scaling_text(char text[static ROPE_SCALING_TEXT_MAX], const struct ro
 /* Returns YARN's attention_factor of a model whose file has none: 0.1 ln factor + 1. */
 double rope_yarn_attention(double factor);
 
-/* Returns the angle in radians by which pair i of `size` numbers that turn moves from one position
- * to the next, i < size / 2, in contexts of up to `block` tokens. LINEAR divides it by the factor;
+/* Returns the angle in radians by which pair i < size / 2 of `size` rotated numbers advances from
+ * one position to the next, in contexts of up to `block` tokens.  LINEAR divides it by the factor;
  * LLAMA3 divides only slow ones, whose wave is longer than the original context over
- * low_freq_factor, and blends up to high_freq_factor; YARN blends between the pairs that turn
+ * low_freq_factor, and blends up to high_freq_factor; YARN blends between the pairs that rotate
  * beta_fast and beta_slow times in the original context; DYNAMIC raises theta, and LONGROPE has
  * other divisors, where `block` is longer than the original context. */
 double rope_frequency(const struct rope_config *rope, int32_t size, int32_t block, int32_t i);
-/* Returns the factor of cosines and sines, which is 1 but for YARN and LONGROPE. */
+/* Returns the factor of cosines and sines, which is 1 except for YARN and LONGROPE. */
 double rope_attention(const struct rope_config *rope);
 /* Returns true if the angles depend on whether contexts are longer than the original one. */
 bool rope_depends_on_block(const struct rope_config *rope);

@@ -1,9 +1,9 @@
-/* The tables of the model's shape and of the architectures as data, and what code of several
- * folders asks of them.
+/* The tables of the model's shape and of the architectures as data, and the queries that code of
+ * several folders makes.
  *
  * Only this file accesses the properties by offset.  The architecture of a model is not stored: it
  * follows from the shape, so that a model has the names of a class in files exactly if that class
- * can say all of it.
+ * can express all of it.
  */
 #include "base/shape.h"
 
@@ -93,7 +93,7 @@ char *shape_text(char text[static SHAPE_TEXT_MAX], const struct shape *shape,
  * many weights as the two of GPT-2's, and a multiple of this. */
 #define INNER_MULTIPLE 64
 
-/* Returns what 0 means for a size, 0 if nothing. */
+/* Returns the size for which 0 stands, or 0 if it stands for none. */
 static int32_t size_meant(const struct shape *shape, enum shape_property property)
 {
     const bool divides = shape->n_head > 0 && shape->n_embd % shape->n_head == 0;
@@ -203,7 +203,7 @@ static bool is_of_windows(enum shape_property property)
            property == SHAPE_max_window_layers;
 }
 
-/* Returns true if the class can say which layers have a window. */
+/* Returns true if the class can express which layers have a window. */
 static bool window_is_said(const struct arch *arch, const struct shape *shape)
 {
     const bool all = shape->sliding_window_pattern == 0 && shape->max_window_layers == 0;
@@ -224,8 +224,8 @@ static bool is_idle(const struct arch *arch, const struct shape *shape,
            (property == SHAPE_rope_theta && shape->position != POSITION_ROPE);
 }
 
-/* Returns true if the class of an architecture cannot say a property of a model, which it has
- * otherwise. */
+/* Returns true if the class of an architecture cannot express a property of a model and has another
+ * value. */
 static bool is_other(const struct arch *arch, const struct shape *shape,
                      enum shape_property property)
 {
@@ -240,7 +240,7 @@ static bool is_other(const struct arch *arch, const struct shape *shape,
            !(rows[property].type == SHAPE_TYPE_INT && value == size_meant(shape, property));
 }
 
-/* Returns how many properties of a model the class cannot say, and the first of them. */
+/* Returns how many properties of a model the class cannot express, and the first of them. */
 static int others_count(const struct arch *arch, const struct shape *shape,
                         enum shape_property *first)
 {
@@ -255,9 +255,9 @@ static int others_count(const struct arch *arch, const struct shape *shape,
     return count;
 }
 
-/* Returns true if the class can say the whole shape.  Planning calls it often, so the common answer
- * for each property needs no call: the architecture's own value, or a field that is no choice of
- * words. */
+/* Returns true if the class can express the whole shape.  Planning calls it often, so the common
+ * answer for each property needs no call: the architecture's own value, or a field that is no
+ * choice of words. */
 static bool is_said(const struct arch *arch, const struct shape *shape)
 {
 #define SAID(name, field)                                                           \

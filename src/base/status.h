@@ -4,7 +4,7 @@
  * with the numbers; its callers pass the status on with TRY().  Only main() turns a status into an
  * exit status.
  *
- * Almost every file includes this one, which brings the log and the standard headers that almost
+ * Almost every file includes this one, and through it the log and the standard headers that almost
  * every file needs.
  */
 #ifndef GPT_TRAIN_BASE_STATUS_H

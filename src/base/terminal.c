@@ -1,7 +1,8 @@
 /* The width of a terminal, and lines that fit it.
  *
- * Without this a terminal breaks long lines inside words.  A character is one column here.  Wide
- * ones, as of Chinese, take two, so that the terminal may still break a line of them.
+ * Without this a terminal breaks long lines inside words.  This file counts a character as one
+ * column.  Wide characters, such as Chinese ones, take two, so that the terminal may still break a
+ * line of them.
  */
 #include "base/terminal.h"
 
@@ -14,7 +15,7 @@
 #include "base/platform.h"
 
 #define COLUMNS_DEFAULT 80
-#define COLUMNS_LEAST 20 /* in fewer, folded lines are no better */
+#define COLUMNS_LEAST 20 /* with fewer, folded lines are no better */
 
 size_t terminal_columns(FILE *stream)
 {

@@ -8,8 +8,8 @@
  *
  * The loop's threads take the next index from a shared counter and live as long as the loop.  A
  * ticker sleeps on a condition variable, so that ticker_stop() does not have to wait for the end of
- * the interval; intervals use the monotonic clock (but on macOS), so changes of the wall clock do
- * not affect them.  All threads block signals, so that handlers run on the thread that installed
+ * the interval; intervals use the monotonic clock (except on macOS), so changes of the wall clock
+ * do not affect them.  All threads block signals, so that handlers run on the thread that installed
  * them.
  */
 #ifdef __linux__
@@ -253,7 +253,8 @@ static void *ticker_run(void *argument)
     return NULL;
 }
 
-/* With default attributes and the monotonic clock, Linux refuses neither. */
+/* With default attributes and the monotonic clock, Linux refuses neither the condition variable nor
+ * the mutex. */
 static void locks_create(struct ticker *ticker)
 {
     pthread_condattr_t attributes;

@@ -68,8 +68,8 @@ void contention_read(struct contention *out);
 /* Returns the share of the time between two readings that other programs took from this process; 0
  * to 1.  It is how long the most delayed thread waited, as far as the process left its `processors`
  * unused: threads may also wait for each other.  If other programs take a time t of one of n
- * processors, a shared loop ends later by t / n, where the other threads do the delayed one's part,
- * up to t, where they wait for it; the middle is taken. */
+ * processors, a shared loop ends later by t / n if the other threads do the delayed one's part, and
+ * by up to t if they wait for it; the function takes the mean. */
 double contention_share(const struct contention *before, const struct contention *after,
                         int processors);
 

@@ -1,8 +1,8 @@
 /* Ranks that MPI's launcher started.
  *
  * Rank 0 watches all others, and rank 1 watches rank 0, by the signs of life that MPI carries.  A
- * rank that fails tells rank 0, which prints its error unless it ends by one of its own within the
- * same seconds.
+ * rank that fails sends its error to rank 0, which prints it unless rank 0 ends by an error of its
+ * own within DIST_GRACE_NS.
  */
 
 #include "dist/comm_module.h"
@@ -13,14 +13,14 @@
 
 #include "base/clock.h"
 
-#define LAST_NS 200000000 /* that rank 0 ends after the others, if its exit status is not 0 */
+#define LAST_NS 200000000 /* by which rank 0 ends after the others, if its exit status is not 0 */
 
 /* A process is a rank of one run at most. */
 static struct {
     struct dist_watch watch;
     struct dist_seat seat[DIST_RANKS_MAX];
     atomic_int stop;
-    int64_t failed_ns; /* when the first rank had failed, or 0 */
+    int64_t failed_ns; /* when the first failure of a rank was seen, or 0 */
 } world;
 
 static int tick(struct dist *dist)

@@ -4,11 +4,11 @@
 
 #include "dist/dist.h"
 
-/* Makes this process one of the `tasks` that a launcher started.  A rank but the first prints
- * nothing from then on. Errors, logged by the first task alone: GT_UNSUPPORTED. */
+/* Makes this process one of the `tasks` that a launcher started.  From then on, ranks other than
+ * the first print nothing.  Errors, logged by the first task alone: GT_UNSUPPORTED. */
 enum gt_status dist_join(int64_t tasks, bool first, struct dist *out);
-/* Ends a rank that dist_join() made: together with the others if `code` is 0, or `stopped` says
- * that a signal ends all of them; else it ends all, and the process with it. */
+/* Ends a rank that dist_join() made.  If `code` is 0, or a signal ends all ranks (`stopped`), it
+ * ends together with the others; otherwise it ends all of them, and its process. */
 void dist_leave(struct dist *dist, int code, bool stopped);
 
 #endif

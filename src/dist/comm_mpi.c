@@ -2,8 +2,8 @@
  *
  * One thread makes all calls of MPI, which therefore needs no more than MPI_THREAD_FUNNELED.  It
  * posts the moves that were started, tests those in progress, and four times per second sends a
- * sign of life, with what the rank does: to rank 0, and rank 0 to rank 1.  It polls without a pause
- * only while the program waits.  It calls nothing of the program but dist->tick().
+ * sign of life, which says what the rank does, to rank 0, or from rank 0 to rank 1.  It polls
+ * without a pause only while the program waits.  Of the program it calls only dist->tick().
  */
 #include <config.h>
 #include <mpi.h>
@@ -18,12 +18,13 @@
 #define SIGN_SECONDS 0.25
 #define TICK_SECONDS 0.05
 #define PAUSE_NS 50000  /* between polls while moves are in progress and the program computes */
-#define IDLE_NS 1000000 /* while nothing is */
-/* Polls have no pause if the program was seen waiting since then,. */
+#define IDLE_NS 1000000 /* between polls while no moves are in progress */
+/* Polls have no pause if the program was seen waiting within this time, and a move was posted or
+ * done within MOVING_SECONDS. */
 #define WAITING_SECONDS 0.001
-#define MOVING_SECONDS 0.1 /* and a move was posted or done */
-#define FAILED_SECONDS 10  /* that rank 0 has to end all ranks after another has failed */
-/* For MPI to start, and to end: SIGALRM ends a rank whose MPI hangs then. */
+#define MOVING_SECONDS 0.1
+#define FAILED_SECONDS 10 /* in which rank 0 has to end all ranks after another has failed */
+/* Time for MPI to start, and to end.  SIGALRM ends a rank whose MPI hangs for longer. */
 #define ALARM_SECONDS 60
 
 enum { TAG_MOVE, TAG_SIGN };
@@ -46,7 +47,7 @@ static struct {
     _Atomic(enum phase) phase; /* set under the mutex */
     atomic_uint waits;         /* how often the program asked for progress */
     MPI_Request requests[DIST_MOVES_MAX];
-    uint64_t posted; /* moves before this one are MPI's */
+    uint64_t posted; /* moves before this one have been posted to MPI */
     struct sign sent, said[DIST_RANKS_MAX];
     MPI_Request sending;
     double signed_s, ticked_s, failed_s;
@@ -56,7 +57,8 @@ static struct {
 
 /* ---- the thread ---- */
 
-/* Posts what was started and tests what is in progress.  Returns true if anything is. */
+/* Posts the moves that were started and tests those in progress.  Returns true if any are in
+ * progress. */
 static bool moves_carry(struct dist *dist)
 {
     const uint64_t started = dist->started;

@@ -2,12 +2,12 @@
  *
  * The block is mapped before the fork, so it has no name and ends with the last process.  Each rank
  * has a seat in it, and each pair of ranks a ring for either direction: the sender writes into it,
- * the receiver reads from it, and both do so only while they wait, or start something.  All ranks
- * are forks of one process, so a string literal has the same address in each.
+ * the receiver reads from it, and both do so only while they wait, or when they start a move.  All
+ * ranks are forks of one process, so a string literal has the same address in each.
  *
- * Ranks never time out themselves.  The process that started them looks every few milliseconds
- * whether they have ended, and whether they still give signs of life.  If it dies, the kernel ends
- * them (on Linux).
+ * Ranks never time out themselves.  The process that started them checks every POLL_NS whether they
+ * have ended, and whether they still give signs of life.  If it dies, the kernel ends them (on
+ * Linux).
  */
 #include <errno.h>
 #include <signal.h>
@@ -25,7 +25,7 @@
 #include "base/size.h"
 
 #define POLL_NS 20000000
-/* At once, so that the receiver copies what is still in the cache. */
+/* Bytes that are copied at once: few enough that the receiver finds them in the cache. */
 #define COPY_BYTES ((size_t)128 << 10)
 
 /* Counts bytes from the start of the run. */
@@ -37,14 +37,14 @@ struct ring {
 struct dist_shared {
     atomic_int stop; /* a signal that a process received, or 0 */
     struct dist_seat seat[DIST_RANKS_MAX];
-    struct ring ring[DIST_RANKS_MAX][DIST_RANKS_MAX]; /* of the receiver and the sender */
+    struct ring ring[DIST_RANKS_MAX][DIST_RANKS_MAX]; /* [receiver][sender] */
 };
 
 _Static_assert(sizeof(struct dist_shared) <= DIST_HEADER_BYTES, "all seats and rings");
 
 /* ---- a rank ---- */
 
-/* Copies what the ring has, or has room for.  Returns true if that was anything. */
+/* Copies the bytes that the ring has, or has room for.  Returns true if there were any. */
 static bool ring_copy(const struct dist *dist, struct dist_move *move)
 {
     const int32_t to = move->receive ? dist->rank : move->peer,
@@ -84,7 +84,7 @@ static bool shm_progress(struct dist *dist)
     return any;
 }
 
-/* Has a rank move bytes through `shared`, which all ranks map: dist_shared_bytes() of zeros. */
+/* Makes a rank move bytes through `shared`, which all ranks map: dist_shared_bytes() of zeros. */
 static void dist_shared_set(struct dist *dist, struct dist_shared *shared)
 {
     dist->shared = shared;
@@ -234,7 +234,7 @@ bool dist_launch(int32_t ranks, int64_t timeout_s, struct dist *out, int *exit_s
         launch.child[r] = (struct child){.pid = pid, .ended = pid < 0};
         if (pid < 0) {
             log_error("rank %" PRId32 " could not be started: %s", r, strerror(errno));
-            out->ranks = r; /* those that were */
+            out->ranks = r; /* those that were started */
             kill_all(&launch);
             return true;
         }

@@ -1,11 +1,11 @@
 /* Moves between ranks, and the exchange of words that is made of them.
  *
- * Moves have numbers, in the order in which they are started; a wait is for all below one.  Words
- * go to rank 0, which sends all of them to everyone: two steps whatever the number of ranks.  What
- * carries the bytes is in comm_*.c.
+ * Moves have numbers, in the order in which they are started; a wait is for all moves below a
+ * number.  Words go to rank 0, which sends all of them to everyone: two steps whatever the number
+ * of ranks.  What carries the bytes is in comm_*.c.
  *
- * Every rank counts signs of life in its seat, from a thread of its own.  A rank that waits says
- * for whom; the one that it waits for is late.  Only rank 0 may be late without a note: it has the
+ * Every rank counts signs of life in its seat, from a thread of its own.  A rank that waits names
+ * the rank that it waits for, which is late.  Only rank 0 may be late without a note: it has the
  * terminal, and saves and samples alone.
  */
 #include "dist/dist.h"
@@ -19,10 +19,11 @@
 
 #define PAUSE_NS 100000
 #define YIELDS 200
-#define POLL_MAX_NS INT64_C(200000000) /* time between looks beyond this was not the ranks' */
-/* Without a look: this process was stopped, perhaps is the one that failed. */
+/* Time between two checks beyond this does not count against a rank. */
+#define POLL_MAX_NS INT64_C(200000000)
+/* Without a check for this long, this process was stopped, and may be the one that failed. */
 #define STOPPED_NS INT64_C(500000000)
-#define STOPPED_GRACE_NS INT64_C(3000000000) /* for the others to end it */
+#define STOPPED_GRACE_NS INT64_C(3000000000) /* time for the others to end it then */
 #define LATE_S 10
 
 void dist_sign(const struct dist *dist, const char *what)
@@ -39,7 +40,8 @@ void dist_iter_set(const struct dist *dist, int64_t iter)
     atomic_store(&dist->seat[dist->rank].iter, iter);
 }
 
-/* Keeps an error for who watches, and shows it if this rank is the one that ended the run. */
+/* Keeps an error for the process that watches, and shows it if this rank is the one that ended the
+ * run. */
 static void seat_sink(void *context, enum log_level level, const char *line)
 {
     const char *text = strstr(line, ": ");
@@ -154,7 +156,7 @@ static const char *place_text(const struct dist *dist, int32_t rank, char text[s
     return text;
 }
 
-/* Notes the rank that `waiting` waits for, if that takes long. */
+/* Logs a note about the rank that `waiting` waits for, if the wait is long. */
 static void late_note(struct dist_watch *watch, const struct dist *dist, int32_t waiting)
 {
     const struct dist_seat *seat = &dist->seat[waiting];

@@ -119,7 +119,7 @@ static enum gt_status tokens_of_text(const struct export_check *check, int64_t m
     return status;
 }
 
-/* Each model has a heap of its own, since a session ends the time of allocations. */
+/* Each model has a heap of its own, since no memory can be allocated once a session has started. */
 static enum gt_status loss_of(const char *model, int64_t window, const int32_t *ids, int64_t count,
                               double *out)
 {

@@ -13,7 +13,7 @@ struct export_check {
 };
 
 /* Compares the tensors (export_compare()).  Then prints both losses: on the run's validation data
- * where they are there, else on a text of our own. Says why if they cannot be known: adapters
+ * where they are there, else on a text of our own.  Logs why if they cannot be known: adapters
  * alone, no tokenizer, not enough memory for the weights in float32.  Memory is that of one of the
  * models at a time; the number of tokens is such that it takes about 10 s.  Errors: GT_FAILURE when
  * the export's loss differs by more than its type explains; those of judge_ids(). */

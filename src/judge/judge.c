@@ -48,8 +48,8 @@ struct judge {
 };
 
 /* Chooses the length of the sequences and crops the model's context to it, as a run does:
- * block_size if it is set, else that of the checkpoint's run, else as many positions as usual; a
- * table of positions is used whole. */
+ * block_size if it is set, else that of the checkpoint's run, else the default; a table of
+ * positions is used whole. */
 static enum gt_status time_choose(struct judge *judge, struct model_config *model)
 {
     const struct config *config = judge->config;
@@ -123,13 +123,13 @@ static enum gt_status judge_tokenizer_find(struct judge *judge)
     if (judge->tokenizer == NULL && file_is_folder(judge->folder))
         TRY(tokenizer_open_dataset(judge->mem, judge->folder, &judge->tokenizer));
     if (judge->tokenizer == NULL)
-        log_note("%s: no %s beside the tokens or the model, so bits per byte are not known", path,
+        log_note("%s: no %s next to the tokens or the model, so bits per byte are not known", path,
                  TOKENIZER_FILE_NAME);
     return GT_OK;
 }
 
-/* Adds up the bytes of the first `targets` targets, of those that count: of tokens but the first of
- * each shard that is long enough. */
+/* Adds up the bytes of those of the first `targets` targets that count.  Targets are all tokens but
+ * the first of each shard that is long enough. */
 static enum gt_status bytes_sum(const struct judge *judge, int64_t targets, double *out)
 {
     struct token_source *source = judge->feed.parts[0].source[TOKEN_VAL];

@@ -10,7 +10,7 @@
  * GT_NO_FIT, GT_STOPPED. */
 enum gt_status judge_run(struct hostmem *mem, const struct config *config);
 /* Sets *out to the mean loss of ids[count] in windows of `window` tokens, on the cpu in float32;
- * what fills no window does not count.  `model` is as for init_from.  Errors: as above. */
+ * tokens that fill no window do not count.  `model` is as for init_from.  Errors: as above. */
 enum gt_status judge_ids(struct hostmem *mem, const char *model, int64_t window, const int32_t *ids,
                          int64_t count, double *out);
 

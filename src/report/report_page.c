@@ -1,9 +1,9 @@
 /* Writes the report: a page of HTML with charts in SVG.
  *
  * The page loads nothing and runs nothing, and its Content-Security-Policy says so.  All texts come
- * from files and are escaped.  Colours follow the reader's choice of light or dark.  What is drawn
- * is one table of charts; charts without data are left out, so that runs of different releases can
- * be compared.
+ * from files and are escaped.  Colours follow the reader's choice of light or dark.  One table
+ * lists the charts; charts without data are left out, so that runs of different releases can be
+ * compared.
  */
 #include "report/report_page.h"
 

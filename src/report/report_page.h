@@ -10,8 +10,8 @@
 enum gt_status report_page_write(const struct run_record *runs, size_t count, int refresh_s,
                                  const char *path);
 
-/* Draws the memory of a run by category as an SVG.  Returns false when its start lines do not say.
- */
+/* Draws the memory of a run by category as an SVG.  Returns false when its start lines do not have
+ * it. */
 bool report_memory_draw(const struct run_record *run, FILE *out);
 
 #endif

@@ -29,7 +29,8 @@ enum run_field {
     RUN_VAL_LOSS,
     RUN_FIELDS
 };
-/* What they can be drawn against.  Seconds are those in which the run ran, over all its starts. */
+/* What they can be drawn against.  Seconds count the time that the run was running, over all its
+ * starts. */
 enum run_axis { RUN_ITERATIONS, RUN_TOKENS, RUN_SECONDS, RUN_AXES };
 
 /* Successive records in one point. */

@@ -3,11 +3,11 @@
  * The prefill program processes the prompt in pieces of its fixed length.  The last piece may
  * overlap the one before (the same keys and values are written again), or extend beyond a short
  * prompt (the excess is overwritten before anything attends to it).  A model with a gated delta net
- * must read each token once, so that what is left of a prompt, shorter than a piece, goes through
- * the decode program token by token.  The decode program processes
- * the last token, and its logits are sampled.  Once a sequence is longer than the context,
- * positions shift with every token, so its cache is rebuilt.  The sequences of a batch share one
- * prompt and one length, so they advance together.
+ * must read each token once, so the rest of a prompt, which is shorter than a piece, goes through
+ * the decode program token by token.  The decode program processes the last token, and its logits
+ * are sampled.  Once a sequence is longer than the context, positions shift with every token, so
+ * its cache is rebuilt.  The sequences of a batch share one prompt and one length, so they advance
+ * together.
  */
 #include "sample/generate.h"
 
@@ -153,7 +153,7 @@ static enum gt_status logits_compute(struct generator *generator)
                            0, generator->logits, generator->batch * width);
 }
 
-/* A bad_value_again_fn; the context is the generator.  Also makes the cache again. */
+/* A bad_value_again_fn; the context is the generator.  Also rebuilds the cache. */
 static enum gt_status logits_again(void *context)
 {
     struct generator *generator = context;

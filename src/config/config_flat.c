@@ -55,8 +55,8 @@ static enum gt_status nested_refuse(const struct flat *flat, const struct member
                                     const struct config_origin *origin)
 {
     const struct config_value on = {.type = CONFIG_VALUE_BOOL, .integer = 1};
-    if (other != NULL &&
-        (other->kind == CONFIG_OTHER_NEEDLESS || other->kind == CONFIG_OTHER_LACKING))
+    if (other != NULL && (other->kind == CONFIG_OTHER_NEEDLESS ||
+                          other->kind == CONFIG_OTHER_FIXED || other->kind == CONFIG_OTHER_LACKING))
         return config_other_set(flat->config, other, &on, origin);
     return FAIL(
         GT_USAGE,

@@ -43,12 +43,16 @@ static const struct config_other table[] = {
     {#name, CONFIG_OTHER_SAME, programs, CONFIG_KEY_##key, NULL},
 #define CONFIG_UPDATES_NAME(name, programs, key) \
     {#name, CONFIG_OTHER_UPDATES, programs, CONFIG_KEY_##key, NULL},
+#define CONFIG_SHARE_NAME(name, programs, key, share) \
+    {#name, CONFIG_OTHER_SHARE, programs, CONFIG_KEY_##key, #share},
 #define CONFIG_TRUE_NAME(name, programs, key, word) \
     {#name, CONFIG_OTHER_TRUE, programs, CONFIG_KEY_##key, word},
 #define CONFIG_IMPLIES_NAME(name, programs, key, word) \
     {#name, CONFIG_OTHER_IMPLIES, programs, CONFIG_KEY_##key, word},
 #define CONFIG_NEEDLESS_NAME(name, programs, answer) \
     {#name, CONFIG_OTHER_NEEDLESS, programs, CONFIG_KEY_COUNT, answer},
+#define CONFIG_FIXED_NAME(name, programs, answer) \
+    {#name, CONFIG_OTHER_FIXED, programs, CONFIG_KEY_COUNT, answer},
 #define CONFIG_LACKING_NAME(name, programs, answer) \
     {#name, CONFIG_OTHER_LACKING, programs, CONFIG_KEY_COUNT, answer},
 #define CONFIG_OTHER_NAME(name, programs, answer) \
@@ -92,6 +96,11 @@ static bool is_off(const struct config_value *value)
         if (strcmp(value->text, words[i]) == 0)
             return true;
     return false;
+}
+
+static bool is_share(const struct config_value *value)
+{
+    return value->type == CONFIG_VALUE_REAL && value->real > 0.0 && value->real < 1.0;
 }
 
 #define ANSWER_MAX 384
@@ -169,7 +178,12 @@ enum gt_status config_other_set(struct config *config, const struct config_other
                     other->name, other->text);
     if (other->kind == CONFIG_OTHER_UPDATES)
         return value->type == CONFIG_VALUE_NONE ? GT_OK : updates_set(config, other, value, origin);
-    if (is_off(value))
+    if (other->kind == CONFIG_OTHER_SHARE)
+        return config_key_assign(config,
+                                 is_share(value) ? config_key_find(other->text, strlen(other->text))
+                                                 : other->key,
+                                 value, origin);
+    if (value->type == CONFIG_VALUE_NONE || (other->kind != CONFIG_OTHER_FIXED && is_off(value)))
         return GT_OK;
     if (other->kind == CONFIG_OTHER_LACKING)
         return FAIL(GT_USAGE, ERROR_UNKNOWN_KEY "%s", answer_text(text, other, value, origin));

@@ -8,9 +8,11 @@
 enum config_other_kind {
     CONFIG_OTHER_SAME,     /* another name of `key` */
     CONFIG_OTHER_UPDATES,  /* a number of updates, one more than `key` */
+    CONFIG_OTHER_SHARE,    /* a number below 1 sets the key `text`, another one `key` */
     CONFIG_OTHER_TRUE,     /* True sets `key` to `text` */
     CONFIG_OTHER_IMPLIES,  /* one of the words of adapters sets `key` to `text`, unless it is set */
     CONFIG_OTHER_NEEDLESS, /* ignored with the answer `text` */
+    CONFIG_OTHER_FIXED,    /* the same, even if it is off */
     CONFIG_OTHER_LACKING,  /* refused with the answer `text` */
     CONFIG_OTHER_HINT      /* an unknown key; `text` is the hint */
 };

@@ -66,6 +66,26 @@ TEST(names_answer_in_one_line)
     ASSERT_SAID("DoRA is not supported");
 }
 
+/* What is done even if a name asks for its absence is said. */
+TEST(fixed_names_answer_when_off)
+{
+    static const char *const names[] = {
+#define CONFIG_FIXED_NAME(name, programs, answer) #name,
+#include "config/names.def"
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        for (const char *const *off = (const char *const[]){"False", "no", "0", NULL}; *off != NULL;
+             off++) {
+            ck_assert_int_eq(parse(TEXT(80, "--%s=%s", names[i], *off), NULL), GT_OK);
+            ck_assert_msg(fixture.count == 1, "--%s=%s: %d lines", names[i], *off, fixture.count);
+        }
+    ck_assert_int_eq(parse("--eval_strategy", "no"), GT_OK);
+    ASSERT_SAID("--eval_strategy: a run is evaluated and saved every eval_interval updates");
+    ck_assert_int_eq(parse_file(".json", "{\"do_train\": false, \"eval_strategy\": null}"), GT_OK);
+    ck_assert_int_eq(fixture.count, 1);
+    ASSERT_SAID("always trains");
+}
+
 TEST(names_of_keys)
 {
     const struct config *config = &fixture.config;
@@ -85,6 +105,16 @@ TEST(names_of_keys)
     ck_assert_int_eq(config->max_iters, 0);
     ck_assert_int_eq(parse("--train.epochs=3", "--lr_scheduler_type=linear"), GT_OK);
     ck_assert(config->epochs == 3.0 && config->lr_schedule == CONFIG_LR_LINEAR);
+    ck_assert_int_eq(parse("--warmup_steps=5", "--epochs=1"), GT_OK);
+    ck_assert(config->warmup_iters == 5 && !config_key_was_set(config, CONFIG_KEY_warmup_ratio));
+    ck_assert_int_eq(parse("--warmup_steps=0.03", "--epochs=1"), GT_OK);
+    ck_assert(config->warmup_ratio == 0.03 && !config_key_was_set(config, CONFIG_KEY_warmup_iters));
+    ck_assert_int_eq(parse("--use_cpu", "--mixed_precision=bf16"), GT_OK);
+    ck_assert_str_eq(config->device, "cpu");
+    ck_assert_int_eq(config->dtype, CONFIG_DTYPE_BFLOAT16);
+    ck_assert_int_eq(
+        parse("--torch_dtype=torch.float16", "--lr_scheduler_type=cosine_with_restarts"), GT_OK);
+    ck_assert(config->dtype == CONFIG_DTYPE_FLOAT16 && config->lr_schedule == CONFIG_LR_COSINE);
     ck_assert_int_eq(parse("--warmup_steps=x", NULL), GT_USAGE);
     ASSERT_SAID("--warmup_steps=x: warmup_iters: expected an int");
 }

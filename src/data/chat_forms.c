@@ -7,6 +7,7 @@
  */
 #include "data/chat_forms.h"
 
+#include "data/chat_mark.h"
 #include "data/chat_render.h"
 #include "data/chat_templates.h"
 
@@ -26,7 +27,16 @@ static const struct chat_pair pairs[] = {
     {"prompt", "", "chosen", "prompt and chosen"},
     {"instruction", "input", "chosen", "instruction and chosen"},
     {"problem", "", "solution", "problem and solution"},
-    {"input", "", "output", "input and output"}};
+    {"input", "", "output", "input and output"},
+    {"question", "", "chosen", "question and chosen"},
+    {"question", "", "solution", "question and solution"},
+    {"problem", "", "generated_solution", "problem and generated_solution"},
+    {"problem", "", "answer", "problem and answer"},
+    {"instruction", "", "generation", "instruction and generation"},
+    {"prompt", "", "output", "prompt and output"},
+    {"prompt", "", "answer", "prompt and answer"},
+    {"query", "", "answer", "query and answer"},
+    {"inputs", "", "targets", "inputs and targets"}};
 
 /* A record that is being read. */
 struct reading {
@@ -37,13 +47,15 @@ struct reading {
     char *reason;     /* CHAT_REASON_BYTES */
 };
 
+/* The names of a role, ours first; OpenAI's developer says what its system did. */
 static const char *const *names_of_role(enum chat_role role)
 {
-    static const char *const names[CHAT_ROLES][8] = {
-        {"system", NULL},
-        {"user", "human", NULL},
-        {"assistant", "gpt", "chatgpt", "bing", "bard", "model", "function_call", NULL},
-        {"tool", "observation", "function_response", NULL}};
+    static const char *const names[CHAT_ROLES][12] = {
+        {"system", "developer", NULL},
+        {"user", "human", "prompter", NULL},
+        {"assistant", "gpt", "chatgpt", "bing", "bard", "model", "bot", "chatbot", "ai",
+         "function_call", "tool_call", NULL},
+        {"tool", "observation", "function_response", "tool_response", "function", "ipython", NULL}};
     return names[role];
 }
 
@@ -107,6 +119,20 @@ static const struct chat_pair *pair_find(const json_t *root, json_type type)
     return NULL;
 }
 
+/* Returns the name of a list of questions and answers, one conversation, or NULL. */
+static const char *turns_find(const json_t *root, const char *only)
+{
+    static const char *const names[] = {"conversation", "conversations", "turns",
+                                        "dialogue",     "dialog",        NULL};
+    for (const char *const *name = only == NULL ? names : (const char *const[]){only, NULL};
+         *name != NULL; name++) {
+        const json_t *first = json_array_get(json_object_get(root, *name), 0);
+        if (json_is_object(first) && pair_find(first, JSON_STRING) != NULL)
+            return *name;
+    }
+    return NULL;
+}
+
 /* Returns true if the messages under `key` only end a conversation that begins in another list. */
 static bool is_rest(const json_t *root, const char *key)
 {
@@ -126,13 +152,19 @@ void chat_form_find(const json_t *root, const char *field, struct chat_form *out
         strcmp(out->key, "completion") != 0 && (field != NULL || !is_rest(root, out->key)))
         return;
     out->kind = CHAT_FORM_NONE;
-    if (field == NULL && (out->pair = pair_find(root, JSON_ARRAY)) != NULL)
+    const char *turns = turns_find(root, field);
+    if (turns != NULL)
+        out->kind = CHAT_FORM_TURNS;
+    else if (field == NULL && (out->pair = pair_find(root, JSON_ARRAY)) != NULL)
         out->kind = CHAT_FORM_LISTS;
     else if (field == NULL && (out->pair = pair_find(root, JSON_STRING)) != NULL)
         out->kind = CHAT_FORM_PAIR;
     else if (json_is_string(json_object_get(root, text)))
         out->kind = CHAT_FORM_TEXT;
-    snprintf(out->key, sizeof out->key, "%s", out->kind == CHAT_FORM_TEXT ? text : "");
+    snprintf(out->key, sizeof out->key, "%s",
+             out->kind == CHAT_FORM_TEXT    ? text
+             : out->kind == CHAT_FORM_TURNS ? turns
+                                            : "");
 }
 
 char *chat_form_text(const struct chat_form *form, char out[static CHAT_FORM_BYTES])
@@ -143,6 +175,8 @@ char *chat_form_text(const struct chat_form *form, char out[static CHAT_FORM_BYT
                  pair->more[0] != '\0' ? ", " : "", pair->answer);
     else if (form->kind == CHAT_FORM_LISTS)
         snprintf(out, CHAT_FORM_BYTES, "%s (lists of messages)", pair->name);
+    else if (form->kind == CHAT_FORM_TURNS)
+        snprintf(out, CHAT_FORM_BYTES, "questions and answers (%s)", form->key);
     else if (form->kind == CHAT_FORM_SHAREGPT)
         snprintf(out, CHAT_FORM_BYTES, "ShareGPT (%s, with from and value)", form->key);
     else
@@ -174,7 +208,9 @@ static const char *key_set(const json_t *object, const char *const *keys)
 }
 
 /* Names of texts that are the system message. */
-static const char *const system_names[] = {"system", "system_prompt", NULL};
+static const char *const system_names[] = {
+    "system", "system_prompt", "system_message", "system_instruction", "systemInstruction", NULL};
+#define SYSTEM_NAMES (sizeof system_names / sizeof system_names[0] - 1)
 
 /* Returns true for a field that is read from a record of the form. */
 static bool is_read(const struct chat_form *form, const char *key)
@@ -185,12 +221,14 @@ static bool is_read(const struct chat_form *form, const char *key)
                                  form->pair != NULL ? form->pair->answer : "",
                                  "history",
                                  "tools",
-                                 "weight",
-                                 system_names[0],
-                                 system_names[1]};
+                                 "weight"};
+    const bool is_text = form->kind == CHAT_FORM_TEXT;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i], key) == 0)
-            return form->kind != CHAT_FORM_TEXT || i == 0;
+            return !is_text || i == 0;
+    for (size_t i = 0; i < SYSTEM_NAMES; i++)
+        if (strcmp(system_names[i], key) == 0)
+            return !is_text;
     return false;
 }
 
@@ -270,8 +308,15 @@ static const char *message_key(const struct reading *reading, const json_t *mess
 
 /* ---- messages ---- */
 
-static bool role_find(const char *name, enum chat_role *out)
+/* Finds a role by a name in any case: User, Assistant. */
+static bool role_find(const char *given, enum chat_role *out)
 {
+    char name[24];
+    size_t count = 0;
+    for (; given[count] != '\0' && count < sizeof name - 1; count++)
+        name[count] = (char)(given[count] >= 'A' && given[count] <= 'Z' ? given[count] + 'a' - 'A'
+                                                                        : given[count]);
+    name[count] = '\0';
     for (int role = 0; role < CHAT_ROLES; role++)
         for (const char *const *known = names_of_role((enum chat_role)role); *known != NULL;
              known++)
@@ -308,6 +353,17 @@ static json_t *content_read(const struct reading *reading, const json_t *content
         whole = joined;
     }
     return whole;
+}
+
+/* Returns a message's text or parts: under its form's name, else under that of another form. */
+static const json_t *content_find(const json_t *message, bool sharegpt)
+{
+    const char *const names[] = {sharegpt ? "value" : "content", sharegpt ? "content" : "value",
+                                 "text", "parts"};
+    const json_t *found = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && found == NULL; i++)
+        found = json_object_get(message, names[i]);
+    return found;
 }
 
 /* Reads whether an answer counts.  Returns false if its weight is neither 0 nor 1, or if another
@@ -386,14 +442,14 @@ static json_t *message_make(const struct reading *reading, const json_t *message
                             bool learns)
 {
     const char *name = json_string_value(json_object_get(message, sharegpt ? "from" : "role"));
-    const json_t *content = json_object_get(message, sharegpt ? "value" : "content");
+    const json_t *content = content_find(message, sharegpt);
     enum chat_role role = CHAT_SYSTEM;
     bool counts = false;
     if (name == NULL)
         return message_refuse(reading, sharegpt ? "has no \"from\"" : "has no \"role\"");
-    const bool known = role_find(name, &role) && (sharegpt || names_of_role(role)[0] == NULL ||
-                                                  strcmp(name, names_of_role(role)[0]) == 0);
-    const bool is_call = known && strcmp(name, "function_call") == 0;
+    const bool known = role_find(name, &role);
+    const bool is_call =
+        known && (strcmp(name, "function_call") == 0 || strcmp(name, "tool_call") == 0);
     const bool has_tools = reading->template->tools != CHAT_TOOLS_NONE;
     if (!known || ((role == CHAT_TOOL || is_call) && !has_tools))
         return message_refuse(
@@ -449,7 +505,9 @@ static bool text_add(struct reading *reading, const char *role, const char *text
 static bool turn_add(struct reading *reading, const char *question, const char *more,
                      const char *answer)
 {
-    json_t *joined = json_sprintf(more[0] != '\0' ? "%s\n\n%s" : "%s%s", question, more);
+    const bool none = more[strspn(more, " \t\r\n")] == '\0';
+    json_t *joined =
+        json_sprintf(none || question[0] == '\0' ? "%s%s" : "%s\n\n%s", question, none ? "" : more);
     const bool good = joined != NULL && text_add(reading, "user", json_string_value(joined), false);
     json_decref(joined);
     if (answer[0] == '\0')
@@ -472,14 +530,26 @@ static bool history_add(struct reading *reading, const json_t *history)
     return true;
 }
 
-static bool pair_add(struct reading *reading, const struct chat_pair *pair)
+/* Adds the question and the answer of an object that has those of a pair. */
+static bool pair_add(struct reading *reading, const struct chat_pair *pair, const json_t *object)
 {
-    const json_t *root = reading->root;
-    const char *more = json_string_value(json_object_get(root, pair->more));
-    return history_add(reading, json_object_get(root, "history")) &&
-           turn_add(reading, json_string_value(json_object_get(root, pair->question)),
+    const char *more = json_string_value(json_object_get(object, pair->more));
+    return turn_add(reading, json_string_value(json_object_get(object, pair->question)),
                     more != NULL ? more : "",
-                    json_string_value(json_object_get(root, pair->answer)));
+                    json_string_value(json_object_get(object, pair->answer)));
+}
+
+static bool turns_add(struct reading *reading, const json_t *list)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *turn = json_array_get(list, i);
+        const struct chat_pair *pair = json_is_object(turn) ? pair_find(turn, JSON_STRING) : NULL;
+        if (pair == NULL)
+            return refuse(reading, TEXT(96, "turn %zu has no question with an answer", i + 1));
+        if (!pair_add(reading, pair, turn))
+            return false;
+    }
+    return true;
 }
 
 /* ---- a conversation ---- */
@@ -488,8 +558,8 @@ static bool pair_add(struct reading *reading, const struct chat_pair *pair)
  * own. */
 static bool system_add(struct reading *reading)
 {
-    const char *name =
-        system_names[is_set(json_object_get(reading->root, system_names[0])) ? 0 : 1];
+    const char *set = key_set(reading->root, system_names),
+               *name = set != NULL ? set : system_names[0];
     const json_t *field = json_object_get(reading->root, name);
     const char *first = json_string_value(first_get(reading->messages, "role"));
     const bool has_one = first != NULL && strcmp(first, "system") == 0;
@@ -568,7 +638,10 @@ static bool conversation_read(struct reading *reading)
     const json_t *root = reading->root;
     bool good = root_check(reading);
     if (form->kind == CHAT_FORM_PAIR)
-        good = good && pair_add(reading, form->pair);
+        good = good && history_add(reading, json_object_get(root, "history")) &&
+               pair_add(reading, form->pair, root);
+    else if (form->kind == CHAT_FORM_TURNS)
+        good = good && turns_add(reading, json_object_get(root, form->key));
     else if (form->kind == CHAT_FORM_LISTS)
         good = good &&
                messages_add(reading, json_object_get(root, form->pair->question), false, false) &&
@@ -592,16 +665,45 @@ static bool loses_system(const struct reading *reading)
 
 /* ---- records ---- */
 
-/* Describes a record without a conversation: names its fields, or the list in it that holds
- * conversations. */
+/* Returns true for a list of objects as Python prints it. */
+static bool is_python_list(const json_t *value)
+{
+    const char *text = json_string_value(value);
+    return text != NULL && text[0] == '[' &&
+           strchr(text, '{') == text + 1 + strspn(text + 1, " \n") && strstr(text, "{'") != NULL;
+}
+
+/* Returns true for a record that has a single message of a conversation, not a list of them. */
+static bool is_message(const json_t *root)
+{
+    const char *const keys[] = {"role", "from", "parent_id"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        found = found || json_is_string(json_object_get(root, keys[i]));
+    return found && (json_is_string(json_object_get(root, "content")) ||
+                     json_is_string(json_object_get(root, "value")) ||
+                     json_is_string(json_object_get(root, "text")));
+}
+
+/* Describes a record without a conversation: names its fields and what makes a pair of two, or the
+ * list in it that holds conversations. */
 static const char *fields_text(const json_t *root, char out[static CHAT_UNUSED_BYTES])
 {
     const char *key = NULL;
     json_t *value = NULL;
     struct chat_form form;
+    size_t texts = 0;
     int count = snprintf(out, CHAT_UNUSED_BYTES, "; it has ");
     json_object_foreach((json_t *)root, key, value) /* changes nothing */
     {
+        texts += json_is_string(value);
+        if (is_python_list(value)) {
+            snprintf(
+                out, CHAT_UNUSED_BYTES,
+                "; its field \"%.40s\" is a list as Python prints it: write it with json.dumps",
+                key);
+            return out;
+        }
         const json_t *first = json_array_get(value, 0);
         if (json_is_object(first))
             chat_form_find(first, NULL, &form);
@@ -616,7 +718,23 @@ static const char *fields_text(const json_t *root, char out[static CHAT_UNUSED_B
         snprintf(out + used, CHAT_UNUSED_BYTES - used, "%s%.40s", used > (size_t)count ? ", " : "",
                  key);
     }
+    const size_t used = strlen(out);
+    if (texts >= 2 && json_object_get(root, "chosen") == NULL)
+        snprintf(out + used, CHAT_UNUSED_BYTES - used,
+                 "; jq -c '{prompt: .A, completion: .B}' makes pairs of its fields A and B");
     return json_object_size(root) > 0 ? out : "";
+}
+
+/* Returns the field of a pair that is there and not a text, or NULL. */
+static const char *not_text_find(const json_t *root)
+{
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        const json_t *question = json_object_get(root, pairs[i].question);
+        const json_t *answer = json_object_get(root, pairs[i].answer);
+        if (question != NULL && answer != NULL)
+            return json_is_string(question) ? pairs[i].answer : pairs[i].question;
+    }
+    return NULL;
 }
 
 /* Stores the first record's form, and refuses records of other forms. */
@@ -625,6 +743,14 @@ static bool form_check(struct chat_reader *reader, const struct reading *reading
     struct chat_form form;
     char texts[2][CHAT_FORM_BYTES];
     chat_form_find(reading->root, reader->field, &form);
+    if (reader->field == NULL && is_message(reading->root) &&
+        (form.kind == CHAT_FORM_NONE || form.kind == CHAT_FORM_TEXT))
+        return refuse(reading,
+                      "this record is one message; a conversation is a record with all of its "
+                      "messages in a list: {\"messages\": [...]}");
+    const char *faulty = form.kind == CHAT_FORM_NONE ? not_text_find(reading->root) : NULL;
+    if (faulty != NULL && reader->field == NULL)
+        return refuse(reading, TEXT(96, "the field \"%s\" is not a text", faulty));
     if (form.kind == CHAT_FORM_NONE)
         return refuse(
             reading,
@@ -645,6 +771,11 @@ static bool form_check(struct chat_reader *reader, const struct reading *reading
                       chat_form_text(&form, texts[0]), chat_form_text(&reader->form, texts[1])));
 }
 
+static bool begins_counted(const struct chat_text *text)
+{
+    return text->count > 1 && text->text[0] == CHAT_MARK[0] && text->text[1] == CHAT_MARK_COUNT;
+}
+
 enum gt_status chat_record_render(struct chat_reader *reader, const json_t *root,
                                   struct chat_text *out, char reason[static CHAT_REASON_BYTES])
 {
@@ -662,8 +793,10 @@ enum gt_status chat_record_render(struct chat_reader *reader, const json_t *root
         return GT_DATA;
     if (reader->form.kind == CHAT_FORM_TEXT) {
         if (chat_text_render(reader->kind, json_object_get(root, reader->form.key),
-                             reader->train_on, out))
+                             reader->train_on, out)) {
+            reader->lacks_answers = reader->lacks_answers || begins_counted(out);
             return GT_OK;
+        }
         refuse(&reading, "the text is longer than a document may be");
         return GT_DATA;
     }

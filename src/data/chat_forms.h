@@ -18,6 +18,7 @@ enum chat_form_kind {
     CHAT_FORM_MESSAGES, /* a list of objects with role and content */
     CHAT_FORM_SHAREGPT, /* with from and value */
     CHAT_FORM_PAIR,     /* a question and its answer */
+    CHAT_FORM_TURNS,    /* a list of such pairs */
     CHAT_FORM_LISTS,    /* a list of messages before the answer, and one of the answer */
     CHAT_FORM_TEXT
 };
@@ -45,6 +46,7 @@ struct chat_reader {
     const char *system; /* the system message for conversations that have none, or NULL; borrowed */
     enum chat_train_on train_on;
     struct chat_form form; /* the first record's; zero at first */
+    bool lacks_answers;    /* a text has no answer of the template, so that all of it counts */
     bool loses_system;     /* a record has a system message that the template does not write */
 };
 

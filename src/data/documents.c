@@ -694,7 +694,8 @@ static enum gt_status conversation_parse(struct documents *documents, const char
                                          size_t count, struct document *out)
 {
     struct chat_reader *reader = &documents->spec.chat;
-    const bool is_first = reader->form.kind == CHAT_FORM_NONE, loses = reader->loses_system;
+    const bool is_first = reader->form.kind == CHAT_FORM_NONE, loses = reader->loses_system,
+               lacks = reader->lacks_answers;
     json_t *root = NULL;
     if (documents->scan.form == RECORD_CSV)
         TRY(row_parse(documents, record, count, &root));
@@ -702,8 +703,8 @@ static enum gt_status conversation_parse(struct documents *documents, const char
         TRY(record_parse(record, count, 0, &root, documents->reason));
     if (root == NULL)
         return GT_OK;
-    const enum gt_status status =
-        chat_record_render(reader, root, &documents->conversation, documents->reason);
+    enum gt_status status = record_lists_parse(root);
+    THEN(status, chat_record_render(reader, root, &documents->conversation, documents->reason));
     if (is_first && reader->form.kind != CHAT_FORM_NONE && !documents->spec.quiet)
         log_note("%s: conversations in the form %s%s", input_info_get(documents->input)->label,
                  chat_form_text(&reader->form, (char[CHAT_FORM_BYTES]){0}),
@@ -712,6 +713,12 @@ static enum gt_status conversation_parse(struct documents *documents, const char
         log_warning("%s: line %" PRIu64 ": this conversation has a system message, which the "
                     "template %s writes only where the user speaks last, so that such messages are "
                     "left out; begin the user's message with that text",
+                    input_info_get(documents->input)->label, documents->state.line,
+                    chat_words[reader->kind]);
+    if (reader->lacks_answers && !lacks && reader->train_on != CHAT_TRAIN_ALL &&
+        !documents->spec.quiet)
+        log_warning("%s: line %" PRIu64 ": this text has no answer in the template %s, so that all "
+                    "of it is learnt; other texts without one are not mentioned",
                     input_info_get(documents->input)->label, documents->state.line,
                     chat_words[reader->kind]);
     json_decref(root);

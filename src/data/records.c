@@ -96,6 +96,15 @@ void record_scan_begin(struct record_scan *scan)
     scan->begun = scan->in_text = scan->escaped = scan->in_scalar = false;
     scan->depth = 0;
     scan->start = 0;
+    scan->previous = '\0';
+}
+
+/* Returns true for a quote that opens or closes a field: any in a quoted one, and only the first
+ * byte of another. */
+static bool quote_turns(const struct record_scan *scan, char byte)
+{
+    return scan->form == RECORD_CSV && byte == '"' &&
+           (scan->in_text || scan->previous == '\0' || strchr(",;\t\"", scan->previous) != NULL);
 }
 
 bool record_scan_run(struct record_scan *scan, const char *bytes, size_t count, size_t *out_used,
@@ -105,7 +114,8 @@ bool record_scan_run(struct record_scan *scan, const char *bytes, size_t count, 
         return list_run(scan, bytes, count, out_used, out_fault);
     scan->begun = scan->begun || count > 0;
     for (size_t at = 0; at < count; at++) {
-        scan->in_text = scan->in_text != (scan->form == RECORD_CSV && bytes[at] == '"');
+        scan->in_text = scan->in_text != quote_turns(scan, bytes[at]);
+        scan->previous = bytes[at];
         if (bytes[at] == '\n' && !scan->in_text) {
             *out_used = at + 1;
             return true;
@@ -194,11 +204,12 @@ enum gt_status record_columns_read(struct record_columns *columns, const char *r
                                    const char **reason)
 {
     count = without_line_end(row, count);
-    columns->separator = ',';
-    if (memchr(row, ',', count) == NULL)
-        columns->separator = memchr(row, '\t', count) != NULL  ? '\t'
-                             : memchr(row, ';', count) != NULL ? ';'
-                                                               : ',';
+    size_t semicolons = 0, commas = 0;
+    for (size_t at = 0; at < count; at++) {
+        semicolons += row[at] == ';';
+        commas += row[at] == ',';
+    }
+    columns->separator = memchr(row, '\t', count) != NULL ? '\t' : semicolons > commas ? ';' : ',';
     json_t *names = fields_read(columns->separator, row, count, reason);
     for (size_t i = 0; i < json_array_size(names) && *reason == NULL; i++)
         for (size_t k = 0; k < i && *reason == NULL; k++)
@@ -216,19 +227,6 @@ enum gt_status record_columns_read(struct record_columns *columns, const char *r
     return GT_DATA;
 }
 
-/* Returns the list of objects if the text is one in JSON, else the text. */
-static json_t *value_of(json_t *text)
-{
-    const char *bytes = json_string_value(text);
-    json_t *list = bytes[strspn(bytes, SPACES)] == '['
-                       ? json_loads(bytes, JSON_REJECT_DUPLICATES, NULL)
-                       : NULL;
-    if (json_is_object(json_array_get(list, 0)))
-        return list;
-    json_decref(list);
-    return json_incref(text);
-}
-
 enum gt_status record_row_read(const struct record_columns *columns, const char *row, size_t count,
                                json_t **out, const char **reason)
 {
@@ -240,7 +238,7 @@ enum gt_status record_row_read(const struct record_columns *columns, const char 
     for (size_t i = 0; i < json_array_size(fields) && *reason == NULL; i++)
         failures |=
             json_object_set_new(object, json_string_value(json_array_get(columns->names, i)),
-                                value_of(json_array_get(fields, i)));
+                                json_incref(json_array_get(fields, i)));
     json_decref(fields);
     object = json_whole(object, failures || *reason != NULL);
     if (*reason != NULL)
@@ -248,5 +246,34 @@ enum gt_status record_row_read(const struct record_columns *columns, const char 
     if (object == NULL)
         return FAIL(GT_NO_MEMORY, "out of memory for a row");
     *out = object;
+    return GT_OK;
+}
+
+/* Returns the list of messages that a text is in JSON, or NULL. */
+static json_t *messages_of(const json_t *text)
+{
+    const char *bytes = json_string_value(text);
+    json_t *list = bytes != NULL && bytes[strspn(bytes, SPACES)] == '['
+                       ? json_loads(bytes, JSON_REJECT_DUPLICATES, NULL)
+                       : NULL;
+    const json_t *first = json_array_get(list, 0);
+    if (json_is_string(json_object_get(first, "role")) ||
+        json_is_string(json_object_get(first, "from")))
+        return list;
+    json_decref(list);
+    return NULL;
+}
+
+enum gt_status record_lists_parse(json_t *object)
+{
+    const char *name;
+    void *next;
+    json_t *text, *list;
+    json_object_foreach_safe(object, next, name, text)
+    {
+        list = messages_of(text);
+        if (list != NULL && json_object_set_new(object, name, list) != 0)
+            return FAIL(GT_NO_MEMORY, "out of memory for a record");
+    }
     return GT_OK;
 }

@@ -19,6 +19,7 @@ struct record_scan {
     bool wants_comma;    /* before the next element */
     bool begun;          /* a record */
     bool in_text, escaped;
+    char previous; /* the byte before, of a row */
     bool in_scalar;
     int64_t depth;
     size_t start; /* offset of an element after the white space and comma before it */
@@ -45,12 +46,14 @@ struct record_columns {
     json_t *names; /* a list of texts, or NULL before the first row */
 };
 
-/* Reads the row with the names.  The separator is the comma or, in a row without commas, the tab or
- * the semicolon.  Errors: GT_DATA, with the reason and nothing logged; GT_NO_MEMORY. */
+/* Reads the row with the names.  The separator is the tab, or where it has none the more frequent
+ * of comma and semicolon.  Errors: GT_DATA, with the reason and nothing logged; GT_NO_MEMORY. */
 enum gt_status record_columns_read(struct record_columns *columns, const char *row, size_t count,
                                    const char **reason);
-/* Makes an object of a row, with a text for each name.  A text that is a JSON list of objects
- * becomes that list.  Errors: the same. */
+/* Replaces each text of an object that is a list of messages in JSON by that list.  Errors:
+ * GT_NO_MEMORY. */
+enum gt_status record_lists_parse(json_t *object);
+/* Makes an object of a row, with a text for each name.  Errors: those of record_columns_read(). */
 enum gt_status record_row_read(const struct record_columns *columns, const char *row, size_t count,
                                json_t **out, const char **reason);
 

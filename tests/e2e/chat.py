@@ -403,7 +403,7 @@ def fields():
                message("user", [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "x"}}]), answer]},
            "train_detail": {"messages": [ask, {**answer, "train_detail": [{}]}]},
            "label": {"messages": [ask, answer], "label": False}, "kto_tag": {"messages": [ask, answer], "kto_tag": False},
-           **{role: {"messages": [ask, message(role, "x"), answer]} for role in ("tool", "function", "developer")}}
+           **{role: {"messages": [ask, message(role, "x"), answer]} for role in ("tool", "function", "narrator")}}
     for key, line in bad.items():
         good = json.dumps({"messages": [ask, answer], "id": 7, "source": "x", "tools": [], "weight": 1})
         done = prepare("bad", "--chat=chatml", write("bad.jsonl", good + "\n" + json.dumps(line) + "\n"))
@@ -425,7 +425,18 @@ def forms():
     one = [message("user", "say hi"), message("assistant", "it's hi")]
     turns = [{"from": "human", "value": "say hi"}, {"from": "gpt", "value": "it's hi", "weight": 1}]
     brief = [message("system", "be brief"), *one]
+    pair, again = {"input": "say hi", "output": "it's hi"}, [message("user", "b"), message("assistant", "c")]
     lines = {"messages (messages)": ({"messages": one}, one),
+             "messages (messages)\n": ({"messages": json.dumps(one)}, one),
+             "messages (dialogue)": ({"dialogue": [{"role": "Human", "text": "say hi"}, {"role": "Chatbot", "value": "it's hi"}]}, one),
+             "messages (contents)": ({"system_message": "be brief", "contents": [
+                 {"role": "user", "parts": [{"text": "say"}, {"text": " hi"}]}, {"role": "model", "parts": [{"text": "it's hi"}]}]}, brief),
+             "messages (talk)": ({"talk": [message("developer", "be brief"), *one]}, brief),
+             "questions and answers (conversation); not used: id": ({"conversation": [pair, {"input": "b", "output": "c"}], "id": "1"}, one + again),
+             "question and chosen (question, chosen); not used: rejected": (
+                 {"system": "be brief", "question": "say hi", "chosen": "it's hi", "rejected": "no"}, brief),
+             "Alpaca (instruction, input, output)\n": ({"instruction": "", **pair}, one),
+             "Dolly (instruction, context, response)\n": ({"instruction": "say hi", "context": " \n", "response": "it's hi"}, one),
              "messages (chat)": ({"chat": one}, one),
              "ShareGPT (conversations, with": ({"id": "1", "conversations": turns}, one),
              "ShareGPT (dialog, with": ({"dialog": turns, "system": "be brief"}, brief),
@@ -447,15 +458,24 @@ def forms():
               and Tokens("form", "train").conversations() == [rendered("chatml", wanted)], done.stderr)
         done = prepare("form", *words, write("mixed.jsonl", json.dumps(line) + "\n" + json.dumps({"query": "a", "response": "b"}) + "\n"))
         check(f"{name}: another form after it", done.returncode == 2 and "mixed.jsonl: line 2: this record has the form query and response" in done.stderr
-              and "the first one " + name.split(";")[0] in done.stderr and "separately" in done.stderr, done.stderr)
+              and "the first one " + name.split(";")[0].strip() in done.stderr and "separately" in done.stderr, done.stderr)
         if name.startswith("messages"):
             done = prepare("form", *words, "--system=be brief", given)
             check(f"{name}: --system", Tokens("form", "train").conversations() == [rendered("chatml", brief)], done.stderr)
     done = prepare("form", *words, "--bad-lines=skip", "mixed.jsonl")
     check("with --bad-lines=skip it is counted", done.returncode == 0 and "1 bad line left out" in done.stderr, done.stderr)
-    done = prepare("form", *words, write("text.jsonl", json.dumps({"text": "plain words"}) + "\n"))
+    done = prepare("form", *words, write("text.jsonl", (json.dumps({"text": "plain words"}) + "\n")))
     check("text counts as a whole", done.returncode == 0 and "the form text (text)" in done.stderr
+          and done.stderr.count("text.jsonl: line 1: this text has no answer in the template chatml, so that all of it is learnt") == 1
           and Tokens("form", "train").conversations() == ["\1plain words", "\2"], done.stderr)  # with the end of text
+    one_message = "this record is one message; a conversation is a record with all of its messages in a list"
+    for line, reason in (({"text": "hi", "role": "prompter", "parent_id": None}, one_message), (message("user", "hi"), one_message),
+                         ({"from": "human", "value": "hi"}, one_message), ({"question": "a", "answer": 7}, 'the field "answer" is not a text'),
+                         ({"instruction": "a", "input": "", "output": None}, 'the field "output" is not a text'),
+                         ({"Question": "a", "Response": "b"}, "jq -c '{prompt: .A, completion: .B}' makes pairs of its fields A and B"),
+                         ({"messages": str(one)}, 'its field "messages" is a list as Python prints it: write it with json.dumps')):
+        done = prepare("form", *words, write("no.jsonl", json.dumps(line) + "\n"))
+        check(f"{list(line)}: what to write instead", done.returncode == 2 and "no.jsonl: line 1: " in done.stderr and reason in done.stderr, done.stderr)
     said = [message("user", "a"), message("assistant", "b"), message("user", "c"), message("assistant", "d")]
     whole = rendered("chatml", said)
     plain = whole.replace("\1", "").replace("\2", "")
@@ -518,7 +538,7 @@ def sources():
     tall = json.dumps(records[:3], indent=1)
     third = tall[:tall.rindex("{")].count("\n") + 1
     bad = {"cut.json": (tall[:-9], f"line {third}: the list is not closed"), "comma.json": (tall.replace("},", "}", 1), "line 6: expected a comma"),
-           "wrong.json": (tall.replace('"answer": "2', '"answer": 7, "x": "2'), f"line {third}: no conversation in this record"),
+           "wrong.json": (tall.replace('"answer": "2', '"answer": 7, "x": "2'), f"line {third}: the field \"answer\" is not a text"),
            "broken.json": (tall.replace('"answer": "2', '"answer" "2'), f"line {third}: column "),
            "short.csv": ("question,answer\na,b\n\"c\nd\"\n", "line 3: a different number of fields"),
            "open.csv": ("question,answer\na,b\nc,\"d\n", "line 3: a quote opens here"),

@@ -53,6 +53,8 @@ TEST(records_in_pieces_of_every_size)
         {RECORD_CSV, "a,b\n\"x\ny\",2\n3,\"\"\"\"", "a,b\n|\"x\ny\",2\n|3,\"\"\"\"|"},
         {RECORD_CSV, "a,b\n\"x,2\n3,4\n",
          "a,b\n|!a quote opens here and the file ends before it is closed"},
+        {RECORD_CSV, "a\tb\n5\" pipe\tx\n6\" pipe\t\"y\nz\"\n",
+         "a\tb\n|5\" pipe\tx\n|6\" pipe\t\"y\nz\"\n|"},
         {RECORD_CSV, "", ""},
     };
     char out[512];
@@ -75,8 +77,9 @@ TEST(rows_become_objects)
         {"a,b\r\n", "1,\"x \"\"y\"\"\nz\"\r\n", "{\"a\":\"1\",\"b\":\"x \\\"y\\\"\\nz\"}"},
         {"a\tb\n", "1,\t\n", "{\"a\":\"1,\",\"b\":\"\"}"},
         {"a;b\n", "1;2", "{\"a\":\"1\",\"b\":\"2\"}"},
-        {"messages\n", "\"[{\"\"role\"\":\"\"user\"\"}]\"\n",
-         "{\"messages\":[{\"role\":\"user\"}]}"},
+        {"a, or b\tc\n", "1\t2", "{\"a, or b\":\"1\",\"c\":\"2\"}"},
+        {"a, or b;c;d\n", "1;2;3", "{\"a, or b\":\"1\",\"c\":\"2\",\"d\":\"3\"}"},
+        {"a,b\n", "5\" pipe,1", "{\"a\":\"5\\\" pipe\",\"b\":\"1\"}"},
         {"a\n", "[1]\n", "{\"a\":\"[1]\"}"},
         {"a,b\n", "1\n", "!a different number of fields than the first row"},
         {"a,b\n", "1,\"x\"y\n",
@@ -100,4 +103,17 @@ TEST(rows_become_objects)
         json_decref(row);
         json_decref(columns.names);
     }
+}
+
+TEST(texts_that_are_lists_of_messages)
+{
+    json_t *record = json_pack("{s:s, s:s, s:s, s:i}", "messages", " [{\"role\":\"user\"}]",
+                               "completion", "[{\"city\":\"Oslo\"}]", "text", "[1", "n", 7);
+    ck_assert_int_eq(record_lists_parse(record), GT_OK);
+    char *text = json_dumps(record, JSON_COMPACT | JSON_SORT_KEYS);
+    ck_assert_str_eq(text,
+                     "{\"completion\":\"[{\\\"city\\\":\\\"Oslo\\\"}]\",\"messages\":[{\"role\":"
+                     "\"user\"}],\"n\":7,\"text\":\"[1\"}");
+    free(text);
+    json_decref(record);
 }

@@ -113,7 +113,9 @@ static const struct chat_pair *pair_find(const json_t *root, json_type type)
         const json_t *question = json_object_get(root, pairs[i].question);
         const json_t *answer = json_object_get(root, pairs[i].answer);
         if (question != NULL && answer != NULL && json_typeof(question) == type &&
-            json_typeof(answer) == type)
+            json_typeof(answer) == type &&
+            (type == JSON_STRING || json_is_object(json_array_get(answer, 0)) ||
+             json_array_size(answer) == 0))
             return &pairs[i];
     }
     return NULL;
@@ -199,6 +201,11 @@ static bool is_set(const json_t *value)
            json_array_size(value) > 0 || json_object_size(value) > 0;
 }
 
+static bool is_zero(const json_t *value)
+{
+    return json_is_false(value) || (json_is_number(value) && json_number_value(value) == 0.0);
+}
+
 /* Returns the first of the keys that is set, or NULL. */
 static const char *key_set(const json_t *object, const char *const *keys)
 {
@@ -232,6 +239,37 @@ static bool is_read(const struct chat_form *form, const char *key)
     return false;
 }
 
+static void unused_add(const char *key, const json_t *value, char out[static CHAT_UNUSED_BYTES])
+{
+    const size_t used = strlen(out);
+    if (is_set(value) && strstr(out, TEXT(80, " %.40s", key)) == NULL)
+        snprintf(out + used, CHAT_UNUSED_BYTES - used, "%s%.40s", used == 0 ? "; not used: " : ", ",
+                 key);
+}
+
+/* Adds the fields of messages that are neither read nor refused. */
+static void unused_of_messages(const json_t *list, char out[static CHAT_UNUSED_BYTES])
+{
+    static const char *const read[] = {
+        "role",     "content",      "from",       "value",
+        "text",     "parts",        "weight",     "train",
+        "training", "trainable",    "loss",       "loss_weight",
+        "name",     "tool_call_id", "tool_calls", "reasoning_content",
+        NULL};
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *key = NULL;
+        json_t *value = NULL;
+        json_object_foreach(json_array_get(list, i), key, value)
+        {
+            const char *const *known = read;
+            while (*known != NULL && strcmp(*known, key) != 0)
+                known++;
+            if (*known == NULL)
+                unused_add(key, value, out);
+        }
+    }
+}
+
 char *chat_form_unused(const struct chat_form *form, const json_t *root,
                        char out[static CHAT_UNUSED_BYTES])
 {
@@ -240,11 +278,11 @@ char *chat_form_unused(const struct chat_form *form, const json_t *root,
     out[0] = '\0';
     json_object_foreach((json_t *)root, key, value) /* changes nothing */
     {
-        const size_t used = strlen(out);
-        if (is_set(value) && !is_read(form, key))
-            snprintf(out + used, CHAT_UNUSED_BYTES - used, "%s%.40s",
-                     used == 0 ? "; not used: " : ", ", key);
+        if (!is_read(form, key))
+            unused_add(key, value, out);
     }
+    if (form->kind == CHAT_FORM_MESSAGES || form->kind == CHAT_FORM_SHAREGPT)
+        unused_of_messages(json_object_get(root, form->key), out);
     return out;
 }
 
@@ -289,13 +327,16 @@ static const char *message_key(const struct reading *reading, const json_t *mess
     static const char *const keys[] = {"function_call", "reasoning",    "thinking", "prefix",
                                        "refusal",       "audio",        "images",   "image",
                                        "videos",        "train_detail", "audios",   NULL};
-    static const char *const switches[] = {"train", "training",
-                                           "loss"}; /* other programs' weight */
+    /* other programs' weight: off, and on */
+    static const char *const counted[] = {"train", "training", "trainable", "loss", "loss_weight"};
+    static const char *const masked[] = {"mask", "masked", "ignore", NULL};
     const char *key = key_set(message, keys);
     const bool has_tools = reading->template->tools != CHAT_TOOLS_NONE;
-    for (size_t i = 0; i < sizeof switches / sizeof switches[0] && role == CHAT_ASSISTANT; i++)
-        if (json_is_false(json_object_get(message, switches[i])))
-            key = switches[i];
+    for (size_t i = 0; i < sizeof counted / sizeof counted[0] && role == CHAT_ASSISTANT; i++)
+        if (is_zero(json_object_get(message, counted[i])))
+            key = counted[i];
+    if (key == NULL && role == CHAT_ASSISTANT)
+        key = key_set(message, masked);
     if (key == NULL && role != CHAT_TOOL)
         key = key_set(message, (const char *const[]){"tool_call_id", "name", NULL});
     if (key == NULL && (!has_tools || role != CHAT_ASSISTANT))
@@ -458,10 +499,12 @@ static json_t *message_make(const struct reading *reading, const json_t *message
                  reading->template->word, has_tools ? "," : " and", has_tools ? " and tool" : ""));
     const char *key = message_key(reading, message, role);
     if (key != NULL)
-        return message_refuse(
-            reading,
-            TEXT(160, "has the field \"%s\", which is not supported%s", key,
-                 json_is_false(json_object_get(message, key)) ? "; \"weight\": 0 is" : ""));
+        return message_refuse(reading,
+                              TEXT(160, "has the field \"%s\", which is not supported%s", key,
+                                   is_zero(json_object_get(message, key)) ||
+                                           json_is_true(json_object_get(message, key))
+                                       ? "; \"weight\": 0 leaves an answer out of what is learnt"
+                                       : ""));
     if (!weight_read(message, role == CHAT_ASSISTANT, &counts))
         return message_refuse(reading, TEXT(96, "has a \"weight\" that is not %s",
                                             role == CHAT_ASSISTANT ? "0 or 1" : "an answer's"));
@@ -705,8 +748,13 @@ static const char *fields_text(const json_t *root, char out[static CHAT_UNUSED_B
             return out;
         }
         const json_t *first = json_array_get(value, 0);
-        if (json_is_object(first))
-            chat_form_find(first, NULL, &form);
+        if (json_is_object(first) || json_is_object(value))
+            chat_form_find(json_is_object(value) ? value : first, NULL, &form);
+        if (json_is_object(value) && form.kind != CHAT_FORM_NONE) {
+            snprintf(out, CHAT_UNUSED_BYTES,
+                     "; its field \"%.40s\" is a record, and jq -c '.[]' writes one a line", key);
+            return out;
+        }
         if (json_is_object(first) && form.kind != CHAT_FORM_NONE) {
             snprintf(out, CHAT_UNUSED_BYTES,
                      "; its field \"%.40s\" is a list of records, which jq -c '.[\"%.40s\"][]' "
@@ -725,16 +773,27 @@ static const char *fields_text(const json_t *root, char out[static CHAT_UNUSED_B
     return json_object_size(root) > 0 ? out : "";
 }
 
-/* Returns the field of a pair that is there and not a text, or NULL. */
-static const char *not_text_find(const json_t *root)
+/* Refuses a record that has the fields of a pair, of which not both are texts.  Returns true if it
+ * is none. */
+static bool pair_check(const struct reading *reading)
 {
+    const json_t *root = reading->root;
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         const json_t *question = json_object_get(root, pairs[i].question);
         const json_t *answer = json_object_get(root, pairs[i].answer);
+        if ((json_is_array(question) || json_is_object(question)) &&
+            json_typeof(question) == json_typeof(answer != NULL ? answer : root))
+            return refuse(reading,
+                          TEXT(192,
+                               "\"%s\" and \"%s\" are columns; write a record for each row, as "
+                               "pandas' to_json(orient=\"records\", lines=True) does",
+                               pairs[i].question, pairs[i].answer));
         if (question != NULL && answer != NULL)
-            return json_is_string(question) ? pairs[i].answer : pairs[i].question;
+            return refuse(reading,
+                          TEXT(96, "the field \"%s\" is not a text",
+                               json_is_string(question) ? pairs[i].answer : pairs[i].question));
     }
-    return NULL;
+    return true;
 }
 
 /* Stores the first record's form, and refuses records of other forms. */
@@ -748,9 +807,8 @@ static bool form_check(struct chat_reader *reader, const struct reading *reading
         return refuse(reading,
                       "this record is one message; a conversation is a record with all of its "
                       "messages in a list: {\"messages\": [...]}");
-    const char *faulty = form.kind == CHAT_FORM_NONE ? not_text_find(reading->root) : NULL;
-    if (faulty != NULL && reader->field == NULL)
-        return refuse(reading, TEXT(96, "the field \"%s\" is not a text", faulty));
+    if (form.kind == CHAT_FORM_NONE && reader->field == NULL && !pair_check(reading))
+        return false;
     if (form.kind == CHAT_FORM_NONE)
         return refuse(
             reading,

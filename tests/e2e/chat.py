@@ -398,7 +398,8 @@ def fields():
     bad = {"tools": {"tools": [{"type": "function"}], "messages": [ask, answer]}, "functions": {"functions": [{}], "messages": [ask, answer]},
            "system": {"system": 7, "messages": [ask, answer]}, "images": {"images": ["a.png"], "messages": [ask, answer]},
            **{key: {"messages": [ask, {**answer, key: value}]} for key, value in (
-               ("tool_calls", [{"id": 1}]), ("function_call", {"name": "f"}), ("name", "Bob"), ("reasoning_content", "hm"), ("thinking", "hm"), ("train", False))},
+               ("tool_calls", [{"id": 1}]), ("function_call", {"name": "f"}), ("name", "Bob"), ("reasoning_content", "hm"), ("thinking", "hm"), ("train", False), ("training", 0), ("loss_weight", 0.0),
+               ("mask", True))},
            "weight": {"messages": [ask, {**answer, "weight": 0.5}]}, "image_url": {"messages": [
                message("user", [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "x"}}]), answer]},
            "train_detail": {"messages": [ask, {**answer, "train_detail": [{}]}]},
@@ -437,7 +438,7 @@ def forms():
                  {"system": "be brief", "question": "say hi", "chosen": "it's hi", "rejected": "no"}, brief),
              "Alpaca (instruction, input, output)\n": ({"instruction": "", **pair}, one),
              "Dolly (instruction, context, response)\n": ({"instruction": "say hi", "context": " \n", "response": "it's hi"}, one),
-             "messages (chat)": ({"chat": one}, one),
+             "messages (chat); not used: id, at\n": ({"chat": [{**one[0], "id": "1", "at": 7}, {**one[1], "id": "2"}]}, one),
              "ShareGPT (conversations, with": ({"id": "1", "conversations": turns}, one),
              "ShareGPT (dialog, with": ({"dialog": turns, "system": "be brief"}, brief),
              "Alpaca (instruction, input, output)": ({"instruction": "say", "input": "hi", "output": "it's hi"}, [message("user", "say\n\nhi"), one[1]]),
@@ -473,6 +474,9 @@ def forms():
                          ({"from": "human", "value": "hi"}, one_message), ({"question": "a", "answer": 7}, 'the field "answer" is not a text'),
                          ({"instruction": "a", "input": "", "output": None}, 'the field "output" is not a text'),
                          ({"Question": "a", "Response": "b"}, "jq -c '{prompt: .A, completion: .B}' makes pairs of its fields A and B"),
+                         ({"question": ["a", "b"], "answer": ["c", "d"]}, '"question" and "answer" are columns; write a record for each row'),
+                         ({"question": {"0": "a"}, "answer": {"0": "b"}}, '"question" and "answer" are columns'),
+                         ({"12": {"question": "a", "answer": "b"}}, 'its field "12" is a record, and jq -c \'.[]\' writes one a line'),
                          ({"messages": str(one)}, 'its field "messages" is a list as Python prints it: write it with json.dumps')):
         done = prepare("form", *words, write("no.jsonl", json.dumps(line) + "\n"))
         check(f"{list(line)}: what to write instead", done.returncode == 2 and "no.jsonl: line 1: " in done.stderr and reason in done.stderr, done.stderr)

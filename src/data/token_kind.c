@@ -478,6 +478,12 @@ static bool fits_whole(const struct wide *wide, const unsigned char *bytes, size
     return !sure || (numbers >= SURE && (has_zero || lows.different >= 16));
 }
 
+/* Returns true for -1, which marks what is ignored. */
+static bool is_ignored(const unsigned char *word)
+{
+    return word[0] == 0xFF && word[1] == 0xFF;
+}
+
 /* Ids have all low bytes with every high byte, except the highest, where the vocabulary ends.  The
  * chance that n different ids all have low bytes below b is (b / 256)^n.  Multiples of a number
  * also have a largest low byte, but few of the low bytes below it. */
@@ -490,9 +496,9 @@ static const struct token_kind *confined_kind(const unsigned char *bytes, size_t
     struct words words = {.different = 0}, lows = {.different = 0};
     unsigned top = 0, largest = 0;
     for (size_t at = 0; at + 2 <= count; at += 2)
-        top = bytes[at + 1] > top ? bytes[at + 1] : top;
+        top = bytes[at + 1] > top && !is_ignored(bytes + at) ? bytes[at + 1] : top;
     for (size_t at = 0; at + 2 <= count; at += 2) {
-        if (bytes[at + 1] == 0 || bytes[at + 1] == top)
+        if (bytes[at + 1] == 0 || bytes[at + 1] == top || is_ignored(bytes + at))
             continue;
         largest = bytes[at] > largest ? bytes[at] : largest;
         words_add(&lows, bytes[at]);

@@ -292,6 +292,35 @@ static enum gt_status shard_find_kind(const struct token_shard *shard, const uns
     return GT_OK;
 }
 
+static bool is_zero(const unsigned char *bytes, size_t count)
+{
+    while (count > 0 && bytes[count - 1] == 0)
+        count--;
+    return count == 0;
+}
+
+/* Warns of a file whose end is zeros, and refuses one that begins with as many: np.memmap() makes
+ * a file of zeros, and a program that was stopped leaves the rest of them. */
+static enum gt_status shard_check_filled(const struct token_shard *shard, const unsigned char *head,
+                                         size_t count)
+{
+    unsigned char tail[TOKEN_KIND_HEAD_BYTES];
+    if (shard->size_bytes < 2 * sizeof tail)
+        return GT_OK;
+    TRY(file_read_at(shard->fd, shard->path, shard->size_bytes - sizeof tail, tail, sizeof tail));
+    if (!is_zero(tail, sizeof tail))
+        return GT_OK;
+    if (is_zero(head, count))
+        return FAIL(GT_DATA,
+                    "%s: its ids are 0 at the beginning and at the end: the program that "
+                    "made the file did not fill it; make it again",
+                    shard->path);
+    log_warning("%s: the last %zu ids or more are 0, as if the program that made the file had been "
+                "stopped; the model learns them",
+                shard->path, sizeof tail / 2);
+    return GT_OK;
+}
+
 /* Sets width, offset and length of a file without a header, if it has 16-bit ids. */
 static enum gt_status shard_read_narrow(struct token_shard *shard, const unsigned char *head,
                                         size_t count)
@@ -307,6 +336,7 @@ static enum gt_status shard_read_narrow(struct token_shard *shard, const unsigne
         return FAIL(GT_DATA,
                     "%s: a file of 16-bit tokens has an even size; this one has %" PRIu64 " bytes",
                     shard->path, shard->size_bytes);
+    TRY(shard_check_filled(shard, head, count));
     shard->width_bytes = 2;
     shard->data_offset = 0;
     shard->length = (int64_t)(shard->size_bytes / 2);

@@ -235,6 +235,41 @@ TEST(texts_are_refused_by_name)
     fixture_close(&fixture);
 }
 
+/* 300 ids, and -1 in 16 bits. */
+static uint32_t with_gaps(uint32_t i)
+{
+    return i % 50 == 0 ? UINT16_MAX : draw(i, 300);
+}
+
+static uint32_t half_filled(uint32_t i)
+{
+    return i < COUNT / 2 ? draw(i, 300) : 0;
+}
+
+static uint32_t nothing(uint32_t i)
+{
+    (void)i;
+    return 0;
+}
+
+TEST(files_with_gaps_and_files_that_were_not_filled)
+{
+    struct data_fixture fixture;
+    static unsigned char bytes[COUNT * 2];
+    int64_t length = 0;
+    fixture_open(&fixture);
+    size_t size = put(bytes, "<u2", with_gaps, COUNT);
+    ck_assert_int_eq(open_file(&fixture, "", 0, bytes, size, &length), GT_OK);
+    ck_assert_uint_eq(log_count(LOG_WARNING), 0);
+    size = put(bytes, "<u2", half_filled, COUNT);
+    ck_assert_int_eq(open_file(&fixture, "", 0, bytes, size, &length), GT_OK);
+    ck_assert_uint_eq(log_count(LOG_WARNING), 1);
+    FIXTURE_SAYS(&fixture, "the last 2048 ids or more are 0");
+    size = put(bytes, "<u2", nothing, COUNT);
+    refused(&fixture, "zeros", bytes, size, "did not fill it");
+    fixture_close(&fixture);
+}
+
 /* Opens a file of 1,000 ids below 900, in a format with a header, and compares what is read. */
 static void is_read(struct data_fixture *fixture, const char *what, const void *head,
                     size_t head_size, const char *type)

@@ -57,7 +57,7 @@ static enum gt_status file_probe(const char *path, enum checkpoint_kind *out)
 {
     int fd;
     uint64_t size_bytes;
-    unsigned char magic[4] = {0};
+    unsigned char magic[sizeof FILE_LFS_HEAD] = {0};
     TRY(file_open_read(path, &fd, &size_bytes));
     enum gt_status status =
         file_read_at(fd, path, 0, magic, size_bytes < sizeof magic ? size_bytes : sizeof magic);
@@ -79,6 +79,10 @@ static enum gt_status file_probe(const char *path, enum checkpoint_kind *out)
             "%s: is a checkpoint of PyTorch before 1.6 (a pickle without a zip archive), which is not "
             "supported" NANOGPT_SAVE_AGAIN,
             path);
+    if (size_bytes == 0)
+        return FAIL(GT_DATA, "%s: the file is empty", path);
+    if (memcmp(magic, FILE_LFS_HEAD, strlen(FILE_LFS_HEAD)) == 0)
+        return FAIL(GT_DATA, "%s: " FILE_LFS_ADVICE, path);
     return FAIL(
         GT_DATA,
         "%s: is a file, but neither GGUF, nanoGPT's ckpt.pt nor a model of llm.c; give the folder of other "
@@ -421,6 +425,28 @@ static bool gguf_find(const char *folder, char out[static FILE_PATH_MAX])
     return found;
 }
 
+/* Refuses a folder with a half of a published model.  Returns GT_OK for another one. */
+static enum gt_status half_refuse(const char *path)
+{
+    bool has_config, has_model;
+    TRY(file_stat_exists(FILE_IN(path, CHECKPOINT_CONFIG_NAME), &has_config));
+    TRY(file_stat_exists(FILE_IN(path, CHECKPOINT_MODEL_NAME), &has_model));
+    if (has_config && !has_model)
+        return FAIL(GT_DATA,
+                    ERROR_NO_CHECKPOINT "%s: has " CHECKPOINT_CONFIG_NAME
+                                        ", but neither " CHECKPOINT_MODEL_NAME
+                                        " nor the index " CHECKPOINT_MODEL_NAME
+                                        ".index.json; hf download OWNER/NAME fetches all files",
+                    path);
+    if (has_model && !has_config)
+        return FAIL(GT_DATA,
+                    ERROR_NO_CHECKPOINT
+                    "%s: has " CHECKPOINT_MODEL_NAME " without its " CHECKPOINT_CONFIG_NAME
+                    "; hf download OWNER/NAME " CHECKPOINT_CONFIG_NAME " fetches it",
+                    path);
+    return GT_OK;
+}
+
 enum gt_status checkpoint_open(const void *owner, const char *path, bool with_optimizer,
                                struct checkpoint **out)
 {
@@ -444,6 +470,8 @@ enum gt_status checkpoint_open(const void *owner, const char *path, bool with_op
                         ERROR_NO_CHECKPOINT
                         "%s: holds no checkpoint, only a model in GGUF; name the file: %s",
                         path, earlier);
+        if (!with_optimizer)
+            TRY(half_refuse(path));
         return FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: holds no checkpoint: %s%s%s", path,
                     with_optimizer ? CHECKPOINT_RECORD_NAME " is not there"
                                    : "neither " CHECKPOINT_RECORD_NAME

@@ -10,6 +10,8 @@
 
 #include "base/log.h"
 
+#define LIST_MARKS " []'\"" /* around the names of a list, as other programs write it */
+
 char *peft_targets_words(char text[static PEFT_TARGETS_TEXT_MAX], uint32_t targets)
 {
     size_t used = 0;
@@ -30,9 +32,9 @@ char *peft_targets_text(char text[static PEFT_TARGETS_TEXT_MAX], const struct mo
 
 uint32_t peft_target_find(const char *text)
 {
+    const size_t count = strcspn(text, "," LIST_MARKS);
     for (int i = 0; model_lora_words[i] != NULL; i++)
-        if (strlen(model_lora_words[i]) == strcspn(text, ",") &&
-            strncmp(text, model_lora_words[i], strcspn(text, ",")) == 0)
+        if (strlen(model_lora_words[i]) == count && strncmp(text, model_lora_words[i], count) == 0)
             return 1u << i;
     return 0;
 }
@@ -47,10 +49,10 @@ enum gt_status peft_targets_read(const char *text, const struct model_config *co
     *out = 0;
     for (const char *name = text; name != NULL;
          name = strchr(name, ',') ? strchr(name, ',') + 1 : NULL) {
-        name += strspn(name, " ");
+        name += strspn(name, LIST_MARKS);
         if ((peft_target_find(name) & has) == 0)
             return FAIL(GT_USAGE, "lora_targets = '%s': this model has no '%.*s'; it has %s", text,
-                        (int)strcspn(name, ","), name, peft_targets_words(known, has));
+                        (int)strcspn(name, "," LIST_MARKS), name, peft_targets_words(known, has));
         *out |= peft_target_find(name);
     }
     return GT_OK;

@@ -70,6 +70,11 @@ static enum gt_status header_length_read(struct opening *opening)
             "%s: is a PyTorch pickle file, which can run code when read, so it is not read here; "
             "doc/checkpoint.md says how to convert it",
             file->path);
+    if (length > left && bytes[0] == '<')
+        return FAIL(GT_DATA,
+                    "%s: begins with \"<\", as a web page does, and is no safetensors file; "
+                    "download it again: hf download OWNER/NAME",
+                    file->path);
     if (length > left || length > SAFETENSORS_HEADER_BYTES_MAX || length < 2)
         return FAIL(GT_DATA,
                     "%s: header length %" PRIu64 " is impossible: the file has %" PRIu64

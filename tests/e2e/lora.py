@@ -158,7 +158,7 @@ def llama_cpp_adapter(config):
 
 
 def leaves():
-    train("run", "--init_from=./base", *LORA, "--lora_targets=q_proj,v_proj,up_proj,down_proj", "--backend=cpu")
+    train("run", "--init_from=./base", *LORA, "--target_modules=['q_proj', 'v_proj', \"up_proj\",down_proj]", "--backend=cpu")
     for form, out in (("peft", "peft"), ("hf", "merged"), ("gguf", "merged.gguf")):
         done = export("run", form, out, "--dtype=float32")
         check(done.returncode == 0, f"{form}: {done.stderr}")

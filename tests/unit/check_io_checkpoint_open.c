@@ -84,7 +84,9 @@ TEST(refuses_pickles_with_a_way_out)
     touch("weights", "text");
     log_capture_refused(&capture, checkpoint_probe(path, &kind), GT_DATA, "is a file");
     touch("weights", "");
-    log_capture_refused(&capture, checkpoint_probe(path, &kind), GT_DATA, "is a file");
+    log_capture_refused(&capture, checkpoint_probe(path, &kind), GT_DATA, "the file is empty");
+    touch("weights", "version https://git-lfs.github.com/spec/v1\n");
+    log_capture_refused(&capture, checkpoint_probe(path, &kind), GT_DATA, "git lfs pull");
 }
 
 TEST(opens_another_programs_tokens)
@@ -107,6 +109,14 @@ TEST(says_what_is_missing)
 {
     log_capture_refused(&capture, open_and_close(false), GT_DATA,
                         "neither trainer_state.json nor both config.json and model.safetensors");
+    touch("config.json", "{}");
+    log_capture_refused(&capture, open_and_close(false), GT_DATA,
+                        "has config.json, but neither model.safetensors nor the index");
+    io_folder_empty(folder);
+    touch("model.safetensors", "");
+    log_capture_refused(&capture, open_and_close(false), GT_DATA,
+                        "has model.safetensors without its config.json");
+    io_folder_empty(folder);
     ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
     io_path(path, folder, "optimizer-000001.safetensors");
     ck_assert_int_eq(unlink(path), 0);

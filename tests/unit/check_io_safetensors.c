@@ -183,6 +183,8 @@ TEST(refuses_bad_lengths)
         log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_DATA,
                             "too short");
     }
+    scratch_write(path, "<!DOCTYPE html>", 15);
+    log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_DATA, "a web page");
     struct hostmem_counters counters;
     hostmem_counters_get(mem, &counters);
     ck_assert_uint_lt(counters.live_bytes_max, 65536);

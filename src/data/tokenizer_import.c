@@ -4,8 +4,9 @@
  * line that starts with #version is skipped.  tiktoken's lines are "BASE64 RANK".  tokenizer_bpe.c
  * reads the other parts of tokenizer.json.
  */
-
 #include "data/tokenizer_import.h"
+
+#include <ctype.h>
 
 #include "base/json.h"
 #include "base/size.h"
@@ -29,6 +30,17 @@ enum { FORM_COUNT = sizeof forms / sizeof forms[0] };
 
 #define DIVIDED_SHARE 50 /* GPT-2's split may divide at most one token in this many */
 
+#define NUMBERS_FROM 16384 /* a vocabulary of so many tokens has one of several digits */
+
+/* Returns true if the text has two digits side by side. */
+static bool has_number(const char *text, size_t count)
+{
+    for (size_t i = 1; i < count; i++)
+        if (isdigit((unsigned char)text[i]) && isdigit((unsigned char)text[i - 1]))
+            return true;
+    return false;
+}
+
 /* Refuses a vocabulary that was not made with GPT-2's split: a merge never makes a token that the
  * vocabulary's own split divides.  Tokens that are not UTF-8 prove nothing. */
 static enum gt_status split_check(const struct bpe *bpe, const char *path)
@@ -37,6 +49,7 @@ static enum gt_status split_check(const struct bpe *bpe, const char *path)
     const bool merges = bpe->rank == BPE_RANK_MERGE;
     const size_t count = merges ? bpe->merge_count : bpe->vocab_size;
     size_t divided = 0;
+    bool numbers = count < NUMBERS_FROM;
     const char *token, *piece, *example = "";
     int example_bytes = 0;
     TRY(bpe_splitter_create(bpe, BPE_SPLIT_GPT2, &splitter));
@@ -45,6 +58,7 @@ static enum gt_status split_check(const struct bpe *bpe, const char *path)
         const size_t length = bpe_is_special(bpe, id) ? 0 : bpe_token(bpe, id, &token);
         if (length == 0 || utf8_valid_end((const unsigned char *)token, 0, length) < length)
             continue;
+        numbers = numbers || has_number(token, length);
         bpe_splitter_begin(splitter, token, length);
         if (bpe_splitter_next(splitter, &piece) == length)
             continue;
@@ -55,8 +69,15 @@ static enum gt_status split_check(const struct bpe *bpe, const char *path)
         }
     }
     hostmem_free(splitter);
-    if (divided * DIVIDED_SHARE <= count)
+    if (divided * DIVIDED_SHARE <= count && numbers)
         return GT_OK;
+    if (divided * DIVIDED_SHARE <= count)
+        return FAIL(
+            GT_UNSUPPORTED,
+            "%s: none of the %zu tokens has two digits, so that digits are split apart, as "
+            "SmolLM's are, which the file does not say; give the tokenizer.json of the same "
+            "model: hf download OWNER/NAME tokenizer.json",
+            path, count);
     return FAIL(GT_UNSUPPORTED,
                 "%s: this vocabulary was not made with GPT-2's split of text, which divides %zu of "
                 "its %zu tokens, such as \"%.*s\", and the file does not say how it was; give the "

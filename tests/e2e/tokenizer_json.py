@@ -539,6 +539,18 @@ def test_refusals():
         write_json("pair/tokenizer_config.json", config)
         done = run(GPT_PREPARE, "--tokenizer=pair", "--val-fraction=0", "--out-dir=paired", "two.jsonl", status=2 if says else 0)
         check(says is None or says in done.stderr, done.stderr)
+    # Digits that are split apart: a large vocabulary without numbers.
+    letters = [chr(ord("a") + i) for i in range(26)]
+    pairs = [(a, b) for a in letters for b in letters]
+    joined = pairs + [(a + b, c) for a, b in pairs for c in letters[:25]]
+    for number in ((), (("1", "2"),)):
+        merges = [*number, *joined]
+        vocab = [token for token, i in sorted(model["vocab"].items(), key=lambda item: item[1]) if len(token) == 1]
+        vocab += [a + b for a, b in merges]
+        write_json("digits/vocab.json", {token: i for i, token in enumerate(vocab)})
+        write("digits/merges.txt", "".join(f"{a} {b}\n" for a, b in merges))
+        done = run(GPT_PREPARE, "--tokenizer=digits", "--val-fraction=0", "--out-dir=digital", "two.jsonl", status=0 if number else 2)
+        check(number or "has two digits, so that digits are split apart" in done.stderr, done.stderr)
     # What a refusal advises.
     os.makedirs("data/numpy")
     for split, count in (("train", 300), ("val", 100)):

@@ -43,6 +43,7 @@
 #define XLA "JAX and TensorFlow take most of a card at their start, so free memory says little."
 #define GGML "llama.cpp and Ollama allocate the whole model at once."
 #define SERVER "vLLM reserves a share of the card for its cache: gpu_memory_utilization."
+#define WEIGHTS "The card has less room than the weights, which device_map would have divided."
 #define PAGING "The host's memory and Windows' paging file ran out, not the card's memory."
 #define HOST "The host's memory ran out, not the card's."
 #define KILLED                                                                    \
@@ -80,6 +81,7 @@ static const struct form {
     {SIZES, OOM_CPU, "Unable to allocate ", " for an array with shape", NULL},
     {SIZES, OOM_OTHER, "allocating ", " MiB on device", GGML},
     {SIZES, OOM_METAL, "[metal::malloc] Attempting to allocate ", " bytes", NULL},
+    {SIZES, OOM_OTHER, "Out of memory error on GPU ", "Cannot allocate ", NULL},
     {SIZES, OOM_HOST, "memory allocation of ", " bytes failed", HOST},
     {PLAIN, OOM_CUDA, "OutOfMemoryError", NULL, NULL},
     {PLAIN, OOM_CUDA, "CUDA out of memory", NULL, NULL},
@@ -117,6 +119,9 @@ static const struct form {
     {PLAIN, OOM_OTHER, "No available memory for the cache blocks", NULL, SERVER},
     {PLAIN, OOM_OTHER, "desired GPU memory utilization", NULL, SERVER},
     {PLAIN, OOM_OTHER, "available KV cache memory", NULL, SERVER},
+    {PLAIN, OOM_OTHER, "that can be stored in KV cache", NULL, SERVER},
+    {PLAIN, OOM_OTHER, "enough GPU RAM to fit", NULL, WEIGHTS},
+    {PLAIN, OOM_CUDA, "unable to find an engine to execute", NULL, LIBRARY},
     {PLAIN, OOM_CUDA, "CUDA error 2 at ", "out of memory", NULL},
     {PLAIN, OOM_CUDA, "CUDA Error: out of memory", NULL, NULL},
     {PLAIN, OOM_OTHER, "ErrorOutOfDeviceMemory", NULL, NULL},
@@ -126,6 +131,7 @@ static const struct form {
     {KILL, OOM_HOST, "std::bad_alloc", NULL, HOST},
     {PLAIN, OOM_HOST, "model requires more system memory", NULL, HOST},
     {KILL, OOM_HOST, "Cannot allocate memory", NULL, HOST},
+    {KILL, OOM_HOST, "after using all available RAM", NULL, HOST},
     {KILL, OOM_HOST, "MemoryError", NULL, HOST},
     {KILL, OOM_HOST, "exitcode~-9", NULL, KILLED},
     {KILL, OOM_HOST, "exit code~-9", NULL, KILLED},
@@ -435,6 +441,7 @@ static const struct {
     {offsetof(struct oom_message, tried), "Failed to CUDA [a-z ]*" AMOUNT},
     {offsetof(struct oom_message, tried), "ing to allocate " AMOUNT},
     {offsetof(struct oom_message, tried), "Unable to allocate " AMOUNT},
+    {offsetof(struct oom_message, tried), "Cannot allocate " AMOUNT " memory on GPU"},
     {offsetof(struct oom_message, tried), "allocating " AMOUNT},
     {offsetof(struct oom_message, tried), "memory allocation of " AMOUNT},
     {offsetof(struct oom_message, total), "total capaci?ty of " AMOUNT},
@@ -443,12 +450,14 @@ static const struct {
     {offsetof(struct oom_message, total), "GPU has " AMOUNT " total"},
     {offsetof(struct oom_message, free), "of which " AMOUNT},
     {offsetof(struct oom_message, free), AMOUNT " free;"},
+    {offsetof(struct oom_message, free), "available memory is only " AMOUNT},
     {offsetof(struct oom_message, free), "according to CUDA\\) ?: ?" AMOUNT},
     {offsetof(struct oom_message, free), " total, " AMOUNT " free"},
     {offsetof(struct oom_message, process), "this process has " AMOUNT},
     {offsetof(struct oom_message, process), AMOUNT " in use by this process"},
     {offsetof(struct oom_message, allocated), "Of the allocated memory " AMOUNT},
     {offsetof(struct oom_message, allocated), AMOUNT " already allocated"},
+    {offsetof(struct oom_message, allocated), AMOUNT " memory has been allocated"},
     {offsetof(struct oom_message, allocated), "Currently allocated ?: ?" AMOUNT},
     {offsetof(struct oom_message, allocated), "MPS allocated: " AMOUNT},
     {offsetof(struct oom_message, elsewhere), "other allocations: " AMOUNT},

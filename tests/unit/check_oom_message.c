@@ -67,6 +67,10 @@ static const struct form forms[] = {
     {"RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to "
      "allocate 3296722944 bytes. Error code 12 (Cannot allocate memory)",
      OOM_CPU, -1, 3296722944.0, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
+    {"ResourceExhaustedError: \n\nOut of memory error on GPU 0. Cannot allocate 1.500000GB memory on GPU 0, 22.500000GB "
+     "memory has been allocated and available memory is only 1.187500GB.",
+     OOM_OTHER, 0, 1.5 * GIB, UNKNOWN, 1.1875 * GIB, UNKNOWN, 22.5 * GIB, UNKNOWN, UNKNOWN,
+     UNKNOWN},
     {"RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported",
      OOM_CUDA, -1, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN},
     {"RuntimeError: cuda runtime error (2) : out of memory at /pytorch/aten/src/THC/generic/THCStorage.cu:58",
@@ -131,6 +135,14 @@ static const struct {
     const char *text;
     enum oom_allocator allocator;
 } plain[] = {
+    {"ValueError: The model's max seq len (131072) is larger than the maximum number of tokens that can be stored in KV "
+     "cache (17024).",
+     OOM_OTHER},
+    {"ValueError: Some modules are dispatched on the CPU or the disk. Make sure you have enough GPU RAM to fit the "
+     "quantized model.",
+     OOM_OTHER},
+    {"RuntimeError: FIND was unable to find an engine to execute this computation", OOM_CUDA},
+    {"Your session crashed after using all available RAM.", OOM_HOST},
     {"RuntimeError: CUDA driver error: out of memory", OOM_CUDA},
     {"RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
      OOM_CUDA},

@@ -107,6 +107,19 @@ static enum gt_status other_file_find(const char *folder, char out[static FILE_P
     return status;
 }
 
+/* Logs why a folder cannot be opened, and where a relative name was looked for. */
+static enum gt_status folder_refuse(const char *folder, int error)
+{
+    char here[FILE_PATH_MAX], quoted[FILE_PATH_MAX];
+    const bool relative = folder[0] != '/' && getcwd(here, sizeof here) != NULL;
+    file_shell_quote(quoted, sizeof quoted, folder);
+    return FAIL(GT_DATA,
+                ERROR_NO_DATA
+                "%s: cannot open this dataset folder%s%s: %s; gpt-prepare --out-dir=%s INPUT makes "
+                "it, and --dataset=PATH names one elsewhere",
+                folder, relative ? " in " : "", relative ? here : "", strerror(error), quoted);
+}
+
 static enum gt_status source_list_folder(struct token_source *source, const char *folder,
                                          enum token_split split)
 {
@@ -118,11 +131,7 @@ static enum gt_status source_list_folder(struct token_source *source, const char
     if (exists)
         return source_add_path(source, single);
     if (access(folder, R_OK | X_OK) != 0)
-        return FAIL(
-            GT_DATA,
-            ERROR_NO_DATA
-            "%s: cannot open this dataset folder: %s; gpt-prepare --out-dir=%s INPUT makes it",
-            folder, strerror(errno), folder);
+        return folder_refuse(folder, errno);
     size_t count;
     TRY(source_scan_folder(source, folder, name, &count));
     if (count == 0) {

@@ -350,8 +350,8 @@ def journey():
 def absent():
     for words in (["--dataset=/nonexistent"], ["--dataset=nowhere", "--init_from=./base", "--lora_rank=4"], ["--dataset=chats:0.5,nowhere:0.5"]):
         done = run(*words, "--out_dir=none", "--backend=cpu")
-        check(f"{words}: one line", done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "cannot open this dataset folder" in done.stderr,
-              done.stderr)
+        check(f"{words}: one line", done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "cannot open this dataset folder" in done.stderr
+              and "--dataset=PATH names one elsewhere" in done.stderr, done.stderr)
     done = run("--dataset=some/chats", "--out_dir=none", "--backend=cpu")
     check("a data set of the Hub", done.returncode == 2 and "hf download --repo-type=dataset some/chats" in done.stderr, done.stderr)
     done = run("--dataset=nowhere", "--init_from=./base", "--lora_rank=4", "--plan", "--backend=cpu")

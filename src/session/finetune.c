@@ -271,6 +271,12 @@ enum gt_status finetune_length_set(struct hostmem *mem, struct config *config, b
     const bool longer = config_key_was_set(config, CONFIG_KEY_epochs);
     struct data_facts facts = {.exist = false};
     struct mixture mixture;
+    if (longer && config->epochs == 0.0 && config->hours == 0.0 &&
+        !config_key_was_set(config, CONFIG_KEY_max_iters))
+        return FAIL(GT_USAGE,
+                    "%s would leave the length to max_iters=%" PRId64
+                    "; set max_iters, or leave it out",
+                    CONFIG_KEY_DESCRIBED(config, CONFIG_KEY_epochs), config->max_iters);
     key_yield(config, CONFIG_KEY_epochs, &config->epochs, CONFIG_KEY_max_iters);
     key_yield(config, CONFIG_KEY_warmup_ratio, &config->warmup_ratio, CONFIG_KEY_warmup_iters);
     if (resumed && !longer && !config_key_was_set(config, CONFIG_KEY_warmup_ratio))

@@ -131,6 +131,8 @@ def wins():
     check("a flag replaces a file's length", not differing(found, {**length(rows, 1), "warmup_iters": 50}), found)
     done = run("--init_from=./base", "--lora_rank=4", "--dataset=chats", "--epochs=1", "--max_iters=5", "--plan", "--backend=cpu")
     check("two lengths", "epochs=1.0 (--epochs=1) has no effect because of max_iters=5 (--max_iters=5)" in done.stderr, done.stderr)
+    done = run("--init_from=./base", "--lora_rank=4", "--dataset=chats", "--num_train_epochs=0", "--plan", "--backend=cpu")
+    check("no epochs are no length", done.returncode == 2 and "would leave the length to max_iters=600000" in done.stderr, done.stderr)
     done = run("--init_from=./base", "--lora_rank=4", "--dataset=chats", "--epochs=1", "--hours=2", "--plan", "--backend=cpu")
     check("epochs and hours", done.returncode == 2 and len(error_lines(done)) == 1 and "contradicts hours" in done.stderr, done.stderr)
     done = run("--init_from=./base", "--lora_rank=4", "--dataset=chats", "--ranks=3", "--plan", "--backend=cpu")

@@ -90,6 +90,8 @@ static enum gt_status member_assign(struct flat *flat, const struct member *memb
     if (member->is_null ||
         ((ours ? config_key_info_get(key)->programs : other->programs) & (unsigned)program) == 0)
         return GT_OK; /* null keeps the default; a key of the other program may share the file */
+    if (!ours && other->kind == CONFIG_OTHER_TRUE && config_boolean_word(member->text) != 0)
+        flat->lines[other->key] = origin.line;
     if (!ours)
         return config_other_text_set(flat->config, other, member->text, &origin);
     if (flat->lines[key] > 0)

@@ -164,6 +164,13 @@ TEST(contradictions_in_a_file)
                      GT_USAGE);
     ASSERT_SAID("expected an int, found float 0.5");
     ck_assert(strstr(fixture.lines[0], "int(...)") == NULL);
+    ck_assert_int_eq(
+        parse_file(".json",
+                   "{\"lora_r\": 4, \"bf16\": false, \"dtype\": \"float16\",\n"
+                   "\"lora_target_linear\": true,\n\"lora_target_modules\": [\"q_proj\"]}"),
+        GT_OK);
+    ck_assert_int_eq(fixture.count, 1);
+    ASSERT_SAID(":3:1: lora_target_modules replaces that of line 2");
 #ifdef HAVE_YAML
     ck_assert_int_eq(parse_file(".yaml", "learning_rate: 1e-4\nlearning_rate: 2e-4\n"), GT_OK);
     ASSERT_SAID(":2:1: learning_rate replaces that of line 1");

@@ -641,14 +641,27 @@ static const char *order_fault(const struct chat_template *template, enum chat_r
     return NULL;
 }
 
+/* Returns what is wrong with the role of the first message after the system's, or NULL. */
+static const char *begin_fault(const struct reading *reading, enum chat_role role)
+{
+    if (role == CHAT_TOOL)
+        return "is a tool's result before any call";
+    if (role != CHAT_USER && reading->template->tools == CHAT_TOOLS_LLAMA &&
+        is_set(json_object_get(reading->root, "tools")))
+        return "is no user's; this template writes \"tools\" into the first message, the user's";
+    return NULL;
+}
+
 static bool order_check(const struct reading *reading)
 {
     enum chat_role before = CHAT_SYSTEM, role = CHAT_SYSTEM;
-    size_t answers = 0;
+    size_t answers = 0, begun = 0;
     for (size_t i = 0; i < json_array_size(reading->messages); i++) {
         const json_t *message = json_array_get(reading->messages, i);
         (void)role_find(json_string_value(json_object_get(message, "role")), &role);
         const char *fault = order_fault(reading->template, before, role, i == 0);
+        if (fault == NULL && role != CHAT_SYSTEM && begun++ == 0)
+            fault = begin_fault(reading, role);
         if (fault != NULL)
             return refuse(reading, TEXT(160, "message %zu %s", i + 1, fault));
         answers += role == CHAT_ASSISTANT;

@@ -246,6 +246,18 @@ TEST(tools_and_their_results)
                 &text, reason));
     ck_assert_str_eq(reason,
                      "message 2 has 2 tool calls; the template llama3.1 allows one per answer");
+    ck_assert(!render(CHAT_LLAMA31,
+                      "{\"tools\":[{\"name\":\"f\"}],\"messages\":[" ANSWER("hello") "," USER(
+                          "q") "," ANSWER("a") "]}",
+                      &text, reason));
+    ck_assert_str_eq(
+        reason,
+        "message 1 is no user's; this template writes \"tools\" into the first message, the user's");
+    ck_assert(!render(
+        CHAT_QWEN35,
+        "{\"messages\":[{\"role\":\"tool\",\"content\":\"2\"}," USER("q") "," ANSWER("a") "]}",
+        &text, reason));
+    ck_assert_str_eq(reason, "message 1 is a tool's result before any call");
 }
 
 TEST(arguments_in_tags)

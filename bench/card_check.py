@@ -36,7 +36,7 @@ side; adapters of an 8B Llama with random weights, resident and inside 12 GiB; O
 row has a time limit of its own: one that exceeds it fails by name, and the rest go on.
 A row with a missing requirement prints SKIP and the reason; the others still run.  Nothing is downloaded.
 Where to paste the block: bench/results/README.md.
-Exit status: 0 nothing failed, 1 something failed, 2 bad usage, 77 no card.
+Exit status: 0 nothing failed, 1 something failed or a signal ended it, 2 bad usage, 77 no card.
 """
 
 import glob
@@ -55,8 +55,8 @@ import zipfile
 
 import predicted
 import random_llama
-from common import (TOP, Absent, Clocks, Failed, Rows, UsedMemory, emulated_command, gaps_of, has_torch, json_write,
-                    nvcc_command, op_times, program_path, results_of, training, words_of)
+from common import (SMI_SECONDS, TOP, Absent, Clocks, Failed, Rows, UsedMemory, emulated_command, gaps_of, has_torch, json_write,
+                    nvcc_command, op_times, program_path, results_of, smi_command, training, words_of)
 
 DTYPES = ("float32", "bfloat16", "float16")
 # Relative bounds of losses and norms: the first step, and twenty (tests/e2e/cuda_train.py explains them).
@@ -89,6 +89,7 @@ SIDES = {"flash": ("flash", False, False), "cuDNN": ("cudnn", False, False), "at
          "within our bytes": ("flash", False, True)}
 STEADY_SECONDS, QUICK_SECONDS = 30, 12
 EMULATED_PATIENCE = 20  # times the limit of a row, in a rehearsal
+ROW_SECONDS_LEAST = 30  # that a row has once it has begun
 RATES_ROWS = 8192  # at most, of the products that are timed by themselves
 SANITIZER_SECONDS = 60
 BUILD_SECONDS = 3600
@@ -105,15 +106,19 @@ def flops_per_token(shape):
 
 
 def finished(command, limit_s, **more):
-    """Returns (output, exit status) of a command; after limit_s the command is ended with all its children, and the
-    status is None."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                          start_new_session=True, **more) as process:
-        try:
-            return process.communicate(timeout=limit_s)[0], process.returncode
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            return process.communicate()[0], None
+    """Returns (output, exit status) of a command; after limit_s, or when this program is to end, the command is ended with all
+    its children, and the status is None."""
+    with tempfile.TemporaryFile() as output:  # not a pipe, which children in sessions of their own would keep open
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, **more) as process:
+            try:
+                status = process.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                status = None
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+        output.seek(0)
+        return output.read().decode(errors="replace"), status
 
 
 class Check(Rows):
@@ -130,6 +135,7 @@ class Check(Rows):
         self.began = time.monotonic()
         self.limit_s = 60.0 * float(options.get("minutes", "9"))
         self.row_s = self.row_ends = None  # the limit of the current row, and when it ends
+        self.row_began = self.began
         self.steady_s = float(options.get("seconds", QUICK_SECONDS if "quick" in options else STEADY_SECONDS))
         self.weights = None  # a temporary folder
         # Environment of our programs: where they find the module and cuBLASLt; no tuning of earlier runs, or of another row.
@@ -154,20 +160,22 @@ class Check(Rows):
     def left_s(self):
         return self.limit_s - (time.monotonic() - self.began)
 
-    def row(self, name, action, needs_s=0, limit_s=None):
+    def row(self, name, action, needs_s=1, limit_s=None):
         """Runs one row, which takes about needs_s, and at most limit_s."""
         def in_time():
             if self.left_s() < needs_s:
                 raise Absent("no time left of %.0f minutes (--minutes=N)" % (self.limit_s / 60))
             return action()
         self.row_s = limit_s and limit_s * (EMULATED_PATIENCE if self.emulated else 1)
-        self.row_ends = self.row_s and time.monotonic() + self.row_s
+        self.row_began = time.monotonic()
+        self.row_ends = self.row_s and self.row_began + self.row_s
         return super().row(name, in_time)
 
     def run(self, command, cwd=None, limit_s=3600, environment=None):
         """Returns the output of a command that must succeed; a row that runs out of time is skipped, not failed."""
-        left_s = limit_s if "full" in self.options else max(self.left_s(), 30.0)
-        row_s = max(self.row_ends - time.monotonic(), 0.1) if self.row_ends else limit_s
+        now = time.monotonic()
+        left_s = limit_s if "full" in self.options else max(self.left_s(), self.row_began + ROW_SECONDS_LEAST - now, 0.1)
+        row_s = max(self.row_ends - now, 0.1) if self.row_ends else limit_s
         places = {} if command[0] == self.python else self.places  # PyTorch has libraries of its own
         text, status = finished(command, min(limit_s, left_s, row_s), cwd=cwd, env={**os.environ, **places, **(environment or {})})
         if status is None and row_s < min(limit_s, left_s):
@@ -191,9 +199,11 @@ class Check(Rows):
             return "no card: emulated programs"
         if not shutil.which("nvidia-smi"):
             raise Absent("no nvidia-smi, so no NVIDIA driver")
-        fields = "name,compute_cap,memory.total,driver_version"
-        line = self.run(["nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader"]).strip().split("\n")[0]
-        name, capability, memory, driver = [part.strip() for part in line.split(",")]
+        said = self.run(smi_command("name", "compute_cap", "memory.total", "driver_version", units=True), limit_s=SMI_SECONDS)
+        found = re.search(r"^(.+), *(\d+\.\d+), *([^,\n]+), *([^,\n]+)$", said, re.M)
+        if not found:
+            raise Failed("nvidia-smi names no card: " + said.strip()[:200])
+        name, capability, memory, driver = map(str.strip, found.groups())
         self.facts.update(device=name, capability=capability.replace(".", ""), memory=memory, driver=driver)
         return "%s, sm_%s, %s, driver %s" % (name, self.facts["capability"], memory, driver)
 
@@ -425,9 +435,9 @@ class Check(Rows):
         """A card with less free memory than `most` cannot prove that it suffices."""
         if self.emulated:
             return
-        line = self.run(["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]).strip().split("\n")[0]
-        if line.strip().isdigit() and int(line) * MIB < most:
-            raise Absent("%.1f GiB are free on the card" % (int(line) / 1024))
+        free = self.run(smi_command("memory.free"), limit_s=SMI_SECONDS).strip()
+        if free.isdigit() and int(free) * MIB < most:
+            raise Absent("%.1f GiB are free on the card" % (int(free) / 1024))
 
     def story(self, budget):
         """The README's configuration inside the budget: the planned memory is requested, and the driver agrees."""
@@ -853,10 +863,10 @@ class Check(Rows):
             except (Absent, Failed) as why:
                 print("gpt-check: %s; nothing is checked or measured" % why)
                 return 77
-        has_card = self.row("machine", self.machine)
+        has_card = self.row("machine", self.machine, needs_s=0)
         if not has_card:
             return 77
-        built = self.row("build", self.compiled) or (self.emulated and not self.failed()) or self.has_cuda(self.build)
+        built = self.row("build", self.compiled, needs_s=0) or (self.emulated and not self.failed()) or self.has_cuda(self.build)
         with Clocks(self.emulated) as self.clocks:
             if "quick" in self.options:
                 self.quick(built)
@@ -921,7 +931,7 @@ class Check(Rows):
         self.row("racecheck of both", self.raced, needs_s=20)
         self.row("resume", lambda: self.script("sh", "e2e/resume.sh"), needs_s=60)
 
-    def clocked(self, name, action, needs_s=0, limit_s=None):
+    def clocked(self, name, action, needs_s=1, limit_s=None):
         """A row, with the clocks of its time; it says when heat or the power supply slowed the card down."""
         begin = self.clocks.mark()
 
@@ -970,6 +980,18 @@ class Check(Rows):
             lines += ["", *predicted.table(self.facts)]
         return "\n".join(lines + ["```"])
 
+    def print_and_store(self):
+        """Prints the block, and stores the figures, also of a run that was ended."""
+        kind = next((kind for kind in ("quick", "speed") if kind in self.options), "check")
+        target = self.options.get("json", "gpu-%s.json" % kind)
+        try:
+            json_write(target, {"facts": self.facts, "rows": self.rows})
+            stored = "the figures are in " + target
+        except OSError as error:
+            stored = "the figures are not stored: %s" % error
+        print("%s; %s.  The block to paste in an issue:\n" % (results_of(self.rows), stored))
+        print(self.block(), flush=True)
+
     def remove(self):
         for folder in filter(None, (self.work, self.weights)):
             shutil.rmtree(folder, ignore_errors=True)
@@ -982,18 +1004,20 @@ def main():
         if name in options:
             options[name] = os.path.abspath(options[name])
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # the order of nvidia-smi, which names the first card
+    os.umask(os.umask(0) | 0o022)  # modules that anyone may change are not loaded
+    for ending in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(ending, signal.default_int_handler)  # as Ctrl-C
     check = Check(options)
     try:
         status = check.all_rows()
+    except KeyboardInterrupt:
+        status = 1
     finally:
+        for ending in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            signal.signal(ending, signal.SIG_IGN)  # until the figures are out
+        if check.rows:
+            check.print_and_store()
         check.remove()
-    if not check.rows:
-        return status
-    kind = next((kind for kind in ("quick", "speed") if kind in options), "check")
-    target = options.get("json", "gpu-%s.json" % kind)
-    json_write(target, {"facts": check.facts, "rows": check.rows})
-    print("%s; the figures are in %s.  The block to paste in an issue:\n" % (results_of(check.rows), target))
-    print(check.block())
     return status
 
 

@@ -12,9 +12,11 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TOKENS = 1 << 18
+TORCH_SECONDS = 60  # that `import torch` may take
 
 
 def options_of(doc, *positional, **defaults):
@@ -56,6 +58,27 @@ def run(command, cwd=None, environment=None):
     return text, usage.ru_maxrss * 1024
 
 
+SMI_SECONDS = 30  # that nvidia-smi may take
+
+
+def smi_command(*fields, units=False):
+    """Returns the command that asks nvidia-smi about the card that our programs take: the first of CUDA_VISIBLE_DEVICES, by number
+    or whole name, in the order PCI_BUS_ID; else its first."""
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
+    known = re.fullmatch(r"\d+|GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", first)
+    return ["nvidia-smi", "--id=" + (first if known else "0"), "--query-gpu=" + ",".join(fields),
+            "--format=csv,noheader" + ("" if units else ",nounits")]
+
+
+def smi(field):
+    """Returns what nvidia-smi says of one field, "" if it fails, or does not answer."""
+    try:
+        done = subprocess.run(smi_command(field), check=False, capture_output=True, text=True, timeout=SMI_SECONDS)
+    except subprocess.TimeoutExpired:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
 class UsedMemory:
     """The peak memory in use on the card while this object is open, beyond the initial value, as reported by the
     driver."""
@@ -67,10 +90,8 @@ class UsedMemory:
 
     @staticmethod
     def driver():
-        done = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"], check=False,
-                              capture_output=True, text=True)
-        words = done.stdout.split()
-        return int(words[0]) * (1 << 20) if words and words[0].isdigit() else 0
+        used = smi("memory.used")
+        return int(used) * (1 << 20) if used.isdigit() else 0
 
     def watch(self):
         while not self.stop.wait(0.1):
@@ -100,20 +121,12 @@ class Clocks:
         self.absent = absent
 
     def __enter__(self):
-        reasons = None if self.absent else next((name for name in self.REASONS if self.query(name)), None)
+        reasons = None if self.absent else next((name for name in self.REASONS if smi(name).startswith("0x")), None)
         if reasons:
-            self.process = subprocess.Popen(self.command(*self.FIELDS, reasons) + ["--loop-ms=200"], text=True,
+            self.process = subprocess.Popen(smi_command(*self.FIELDS, reasons) + ["--loop-ms=200"], text=True,
                                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
             threading.Thread(target=lambda: self.lines.extend(self.process.stdout), daemon=True).start()
         return self
-
-    @staticmethod
-    def command(*fields):
-        return ["nvidia-smi", "--id=0", "--query-gpu=" + ",".join(fields), "--format=csv,noheader,nounits"]
-
-    def query(self, field):
-        done = subprocess.run(self.command(field), check=False, capture_output=True, text=True)
-        return done.returncode == 0 and done.stdout.strip().startswith("0x")
 
     def __exit__(self, *unused):
         if self.process:
@@ -219,7 +232,10 @@ def has_torch(python, card=False):
     cpp_extension, and this setuptools."""
     has = "import torch; assert int(torch.__version__.split('.')[0]) >= 2; assert torch.cuda.is_available()" if card else \
         "import torch.utils.cpp_extension; assert int(torch.__version__.split('.')[0]) >= 2"
-    return subprocess.run([python, "-c", has], check=False, capture_output=True).returncode == 0
+    try:
+        return subprocess.run([python, "-c", has], check=False, capture_output=True, timeout=TORCH_SECONDS).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
 
 
 def compile_roof(folder):
@@ -254,6 +270,7 @@ class Rows:
         if self.only and not any(name.startswith(word) for word in self.only.split(",")):
             return True
         started, figures = time.monotonic(), {}
+        result, detail = "FAIL", "it was ended"
         try:
             result, detail = "PASS", action()
             if isinstance(detail, tuple):
@@ -262,10 +279,14 @@ class Rows:
             result, detail = "FAIL", str(failed)
         except (Absent, FileNotFoundError) as absent:
             result, detail = "SKIP", str(absent)
-        seconds = time.monotonic() - started
-        self.rows.append({**self.common, "name": name, "result": result, "detail": detail,
-                          "seconds": round(seconds, 1), **figures})
-        print(f"{name:24} {result:5} {seconds:7.1f} s  {detail}", flush=True)
+        except Exception as error:  # pylint: disable=broad-exception-caught # an answer that nobody foresaw: the rows after it run
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            result, detail = "FAIL", f"{type(error).__name__} in line {place.lineno} of {os.path.basename(place.filename)}: {error}"
+        finally:
+            seconds = time.monotonic() - started
+            self.rows.append({**self.common, "name": name, "result": result, "detail": detail,
+                              "seconds": round(seconds, 1), **figures})
+            print(f"{name:24} {result:5} {seconds:7.1f} s  {detail}", flush=True)
         return result == "PASS"
 
 

@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 """bench/gpu-check, its checks, --speed and --quick, rehearsed on the emulated programs: rows run, the JSON is complete,
 PyTorch's sides are asked for what their names say (a stand-in answers), clocks are read (a stand-in for nvidia-smi), failures
-give FAIL and the rows after them run, rows end in time, what was carried is unpacked and used, an existing program is used as
-it is, the table's predictions are those of doc/cuda.md, usage is checked.
+give FAIL and the rows after them run, rows end in time, a run that is ended prints what it has, what was carried is unpacked and
+used, an existing program is used as it is, the table's predictions are those of doc/cuda.md, usage is checked.
 
 Times and rates of a rehearsal mean nothing; rows that need a card are SKIP with a reason.
 """
+import glob
 import importlib.machinery
 import importlib.util
 import json
 import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
 import time
 import zipfile
@@ -63,7 +66,13 @@ def built():
     if shutil.which("nvcc", path="/bin"):
         skip("gpu_check_nvcc", "nvcc is in /bin, so that it cannot be taken away")
         return
-    os.chmod(write("tools/nvidia-smi", "#!/bin/sh\necho 'NVIDIA GeForce RTX 3060, 8.6, 12288 MiB, 580.82.07'\n"), 0o700)
+    os.chmod(write("tools/nvidia-smi", """#!/bin/sh
+case "$*" in
+*--id=0*) echo 'WARNING: infoROM is corrupted at gpu 0000:01:00.0'; echo 'NVIDIA GeForce RTX 3060, 8.6, 12288 MiB, 580.82.07' ;;
+*--id=3*) echo 'NVIDIA H200, 9.0, [N/A], 580.82.07' ;;
+*) echo 'No devices were found'; exit 6 ;;
+esac
+"""), 0o700)
     only = "--only=machine,build,smoke,devices,memcheck"
     places = [(".", [only, "--build=" + folder])]
     if not any(os.path.exists(os.path.join(SOURCE, place, "gpt-train")) for place in ("", "build")):
@@ -76,6 +85,10 @@ def built():
                                      ("memcheck", "SKIP", "no compute-sanitizer")):
             check(name in rows and rows[name][0] == result and detail in rows[name][1], f"{name}: {rows.get(name)}")
         check(done.returncode == 0 and "driver: 580.82.07" in done.stdout, f"{done.returncode}: {done.stdout[-600:]}")
+    done, found = gpu_check("--only=machine", "--build=" + folder, PATH=tools + ":/bin", CUDA_VISIBLE_DEVICES="3,0")
+    check(found["rows"][0]["detail"] == "NVIDIA H200, sm_90, [N/A], driver 580.82.07", f"the first visible card: {found['rows']}")
+    done, found = gpu_check("--only=machine", "--build=" + folder, "--json=/nonexistent/figures", PATH=tools + ":/bin")
+    check(done.returncode == 0 and "not stored" in done.stdout and done.stdout.count("```") == 2, f"no place for figures: {done.stdout}")
     done, found = gpu_check(only, "--build=" + folder, program=GPT_CHECK, PATH=tools + ":/bin", CUDA_HOME="/nonexistent")
     check(done.returncode == 0 and found and len(found["rows"]) == 5, f"gpt-check with a card: {done.stdout[-600:]} {done.stderr[-300:]}")
 
@@ -177,7 +190,9 @@ def carried():
     carry_stand_in(folder)
     program = os.path.join(folder, "bench", "gpu-check")
     only = "--only=smoke,devices,steady gpt-train,ops,variant"
+    before = os.umask(0)  # with which folders are made that anyone may write to
     done, found = gpu_check("--quick", f"--emulated={folder}/emulated", only, "--minutes=60", program=program)
+    os.umask(before)
     rows = {row["name"]: (row["result"], row["detail"]) for row in found["rows"]}
     check(done.returncode == 1 and rows["build"] == ("PASS", "unpacked from gpt_train-0-py3-none-any.whl"), f"{rows} {done.stderr[-400:]}")
     check(rows.pop("variant broken", ("", ""))[0] == "FAIL" and "gpt-train ended with 1" in done.stdout, f"rows are {rows}")
@@ -206,10 +221,17 @@ def limits():
     rows.row("slow", lambda: rows.run(["sh", "-c", "echo begun; exec sleep 600"]), limit_s=1)
     rows.row("next", lambda: rows.run(["echo", "done"]).strip(), limit_s=500)
     rows.row("unlimited", lambda: str(rows.row_ends))
+    rows.row("odd", lambda: str(int("[N/A]")))
+    program.ROW_SECONDS_LEAST = 1
+    rows.limit_s = rows.limit_s - rows.left_s() + 1  # a second is left
+    rows.row("many", lambda: "".join(rows.run(["sleep", "0.7"]) for _ in range(10)))
+    rows.row("late", lambda: "begun")
     rows.remove()
     found = [(row["name"], row["result"], row["detail"]) for row in rows.rows]
-    check(found == [("slow", "FAIL", "sh is not done within the 1 s of this row"), ("next", "PASS", "done"), ("unlimited", "PASS", "None")],
+    check(found[:3] == [("slow", "FAIL", "sh is not done within the 1 s of this row"), ("next", "PASS", "done"), ("unlimited", "PASS", "None")],
           f"rows are {found}")
+    check(found[3][:2] == ("odd", "FAIL") and re.match("ValueError in line [0-9]+ of gpu_check.py: invalid literal", found[3][2]), found[3])
+    check([row[:2] for row in found[4:]] == [("many", "SKIP"), ("late", "SKIP")] and rows.rows[4]["seconds"] < 4, f"rows are {found[4:]}")
 
 
 def predictions():
@@ -272,6 +294,27 @@ def ended():
     time.sleep(3)
     check(not os.path.exists(path), "what a command had started went on")
     check(program.finished(["sh", "-c", "echo done; exit 3"], 60) == ("done\n", 3), "a command's output and status")
+    begin = time.monotonic()
+    text, status = program.finished(["sh", "-c", "echo begun; setsid sleep 60 & sleep 600"], 1)
+    check(status is None and text == "begun\n" and time.monotonic() - begin < 30, "a child of its own session delays the end")
+
+
+def terminated():
+    """A run that a signal ends prints the block, stores its figures, and leaves neither processes nor files."""
+    folder, log = os.path.abspath("temporary"), os.path.abspath("log")
+    os.makedirs(folder)
+    with open(log, "w", encoding="utf-8") as file:
+        with subprocess.Popen([sys.executable, PROGRAM, "--quick", EMULATED, "--only=machine,smoke,story"], stdout=file, stderr=file,
+                              env={**os.environ, "TMPDIR": folder}) as process:
+            wait_for(lambda: glob.glob(folder + "/*/measured"))
+            process.send_signal(signal.SIGTERM)
+            status = process.wait(60)
+    text, found = read(log).decode(), read_json("gpu-quick.json")
+    rows = {row["name"]: (row["result"], row["detail"]) for row in found["rows"]}
+    check(status == 1 and rows["machine"][0] == "PASS" and rows["story 11.4GiB"] == ("FAIL", "it was ended"), f"{status}: {rows}: {text}")
+    check(text.rstrip().endswith("```") and "story 11.4GiB      FAIL" in text and "predicted" in text, f"the end is {text[-600:]}")
+    check(not os.listdir(folder) and "Traceback" not in text, f"left behind: {os.listdir(folder)}: {text}")
+    os.remove("gpu-quick.json")
 
 
 def bad():
@@ -285,4 +328,4 @@ def bad():
         check(done.returncode == 2 and "Usage:" in done.stderr and found is None, f"{arguments}: {done.returncode}")
 
 
-end_emulated("gpu_check", whole, built, *([speed] if LONG else ()), quick, carried, limits, predictions, clocks, ended, bad)
+end_emulated("gpu_check", whole, built, *([speed] if LONG else ()), quick, carried, limits, predictions, clocks, ended, terminated, bad)

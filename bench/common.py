@@ -214,7 +214,7 @@ CARD_PROGRAMS = {
 def nvcc_command(name, nvcc, capability, output, *more):
     """Returns the command that compiles one of CARD_PROGRAMS for a card; the program needs no C++ library."""
     sources, flags = CARD_PROGRAMS[name]
-    return [nvcc, *more, "-std=c++17", "-arch=sm_" + capability, "-Xcompiler=-static-libstdc++,-static-libgcc", "-I" + TOP,
+    return [nvcc, *more, "-std=c++17", "-arch=sm_" + capability, "-Xcompiler=-static-libstdc++", "-I" + TOP,
             "-I" + os.path.join(TOP, "src"), *(os.path.join(TOP, source) for source in sources), *flags, "-o", output]
 
 

@@ -223,7 +223,7 @@ def limits():
     rows.row("unlimited", lambda: str(rows.row_ends))
     rows.row("odd", lambda: str(int("[N/A]")))
     program.ROW_SECONDS_LEAST = 1
-    rows.limit_s = rows.limit_s - rows.left_s() + 1  # a second is left
+    rows.limit_s = rows.limit_s - rows.left_s() + 2  # two seconds are left
     rows.row("many", lambda: "".join(rows.run(["sleep", "0.7"]) for _ in range(10)))
     rows.row("late", lambda: "begun")
     rows.remove()
@@ -231,7 +231,7 @@ def limits():
     check(found[:3] == [("slow", "FAIL", "sh is not done within the 1 s of this row"), ("next", "PASS", "done"), ("unlimited", "PASS", "None")],
           f"rows are {found}")
     check(found[3][:2] == ("odd", "FAIL") and re.match("ValueError in line [0-9]+ of gpu_check.py: invalid literal", found[3][2]), found[3])
-    check([row[:2] for row in found[4:]] == [("many", "SKIP"), ("late", "SKIP")] and rows.rows[4]["seconds"] < 4, f"rows are {found[4:]}")
+    check([row[:2] for row in found[4:]] == [("many", "SKIP"), ("late", "SKIP")] and rows.rows[4]["seconds"] < 5, f"rows are {found[4:]}")
 
 
 def predictions():

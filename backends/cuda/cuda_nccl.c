@@ -297,8 +297,11 @@ static enum gt_status memory_pass(struct backend *backend, const struct backend_
     const struct cuda_nccl *nccl = cuda_backend_of(backend)->nccl;
     const struct backend_pass own = {pass->to,   pass->from,    memory, memory + pass->sent,
                                      pass->sent, pass->received};
-    TRY(cuda_check(backend, cudaMemcpy(memory, pass->out, pass->sent, cudaMemcpyDefault),
+    /* A copy of pageable memory may end after the call, and NCCL's stream waits for no other. */
+    TRY(cuda_check(backend,
+                   cudaMemcpyAsync(memory, pass->out, pass->sent, cudaMemcpyDefault, nccl->stream),
                    "uploading a proof"));
+    TRY(cuda_check(backend, cudaStreamSynchronize(nccl->stream), "uploading a proof"));
     dist_gather(nccl->dist, memory, 0, memory);
     const int64_t begin_ns = clock_monotonic_ns();
     TRY(group_start(backend, &own, 1, "starting a proof"));

@@ -22,6 +22,7 @@
 
 #include <deque>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -1036,23 +1037,30 @@ static bool copy_is_valid(const void *to, const void *from, size_t bytes, enum c
     }
 }
 
-/* Copies from and to pageable host memory complete before the call returns. */
+/* A copy to pageable host memory completes before the call returns.  One from there has read its
+ * bytes when the call returns, after what was in the stream, and writes them later.  *reads_first
+ * tells the latter. */
 static cudaError_t copy_enqueue(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
-                                cudaStream_t stream)
+                                cudaStream_t stream, bool *reads_first)
 {
     struct state *state = state_get();
     REFUSE(!copy_is_valid(to, from, bytes, kind), cudaErrorInvalidValue);
-    const void *host = kind == cudaMemcpyHostToDevice   ? from
-                       : kind == cudaMemcpyDeviceToHost ? to
-                                                        : nullptr;
-    bool at_once = host && !memory_has(state->pinned, host, bytes);
-    REFUSE(at_once && somebody_captures(), cudaErrorStreamCaptureUnsupported);
-    struct queued queued;
-    queued.work = [to, from, bytes] { memcpy(to, from, bytes); };
     const bool to_device = memory_has(state->memory, to, bytes),
                from_device = memory_has(state->memory, from, bytes);
+    struct queued queued;
+    queued.work = [to, from, bytes] { memcpy(to, from, bytes); };
     queued.in_bytes = to_device && !from_device ? bytes : 0;
     queued.out_bytes = from_device && !to_device ? bytes : 0;
+    const bool at_once = queued.out_bytes > 0 && !memory_has(state->pinned, to, bytes);
+    *reads_first = queued.in_bytes > 0 && !memory_has(state->pinned, from, bytes);
+    REFUSE((at_once || *reads_first) && somebody_captures(), cudaErrorStreamCaptureUnsupported);
+    if (*reads_first) {
+        const auto read =
+            std::make_shared<std::vector<char>>((const char *)from, (const char *)from + bytes);
+        if (stream_is_known(stream))
+            stream_drain(stream_of(stream));
+        queued.work = [to, read] { memcpy(to, read->data(), read->size()); };
+    }
     cudaError_t error = enqueue(stream, std::move(queued));
     const bool early = state->copies == COPIES_EARLY && stream_is_known(stream) &&
                        stream_of(stream)->queue.size() == 1;
@@ -1065,7 +1073,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
                             cudaStream_t stream)
 {
     CALL();
-    return copy_enqueue(to, from, bytes, kind, stream);
+    bool reads_first;
+    return copy_enqueue(to, from, bytes, kind, stream, &reads_first);
 }
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
@@ -1073,8 +1082,9 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     CALL();
     wait_count();
     REFUSE(somebody_captures(), cudaErrorStreamCaptureUnsupported);
-    cudaError_t error = copy_enqueue(to, from, bytes, kind, nullptr);
-    if (error == cudaSuccess)
+    bool reads_first;
+    cudaError_t error = copy_enqueue(to, from, bytes, kind, nullptr, &reads_first);
+    if (error == cudaSuccess && !reads_first)
         stream_drain(&state_get()->default_stream);
     return result_is(error);
 }

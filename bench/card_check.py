@@ -269,7 +269,7 @@ class Check(Rows):
         self.places.update(GPT_TRAIN_MODULE_DIR=module, LD_LIBRARY_PATH=":".join(filter(None, libraries)))
         listed = self.run([self.program("gpt-train"), "--list_devices"])
         if not re.search(r"^cuda:\d", listed, re.M):
-            why = re.search(r"^cuda: *none; (.*)$", listed, re.M)
+            why = re.search(r"^(?:cuda: *none; |gpt-train: error: cuda: )(.*)$", listed, re.M)
             raise Failed("the programs that were carried here list no card: " + (why.group(1) if why else "they have no cuda backend"))
         return "unpacked from " + os.path.basename(wheel)
 

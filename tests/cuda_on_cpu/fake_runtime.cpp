@@ -126,6 +126,7 @@ struct state {
     int64_t objects = 0;
     trigger fail, take;
     std::string report;
+    pid_t process = 0; /* that called first */
     bool ready = false;
 };
 
@@ -232,6 +233,10 @@ static cudaError_t call_fault(const char *function)
 {
     struct state *state = state_get();
     call_count(function);
+    if (state->process == 0)
+        state->process = getpid();
+    if (state->process != getpid())
+        return cudaErrorInitializationError; /* what CUDA has opened does not outlive fork() */
     if (state->sticky != cudaSuccess)
         state->refused[function]++;
     if (!trigger_fires(&state->fail, function))

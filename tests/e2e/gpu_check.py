@@ -202,6 +202,9 @@ def carried():
     done, found = gpu_check("--quick", f"--emulated={folder}/emulated", "--only=devices", program=program, GT_CUDA_ON_CPU_DRIVER="0")
     check([row["result"] for row in found["rows"]] == ["FAIL"] and "no NVIDIA driver is loaded" in done.stdout
           and done.returncode == 1, f"without a driver: {done.stdout}")
+    done, found = gpu_check("--quick", f"--emulated={folder}/emulated", "--only=devices", program=program,
+                            GT_CUDA_ON_CPU_FAIL="cublasLtCreate:1")
+    check("no card: cuBLASLt: opening the library: CUBLAS_STATUS_ALLOC_FAILED" in found["rows"][0]["detail"], f"no library: {found['rows']}")
 
 
 def gpu_check_module():

@@ -56,7 +56,7 @@ import zipfile
 import predicted
 import random_llama
 from common import (SMI_SECONDS, TOP, Absent, Clocks, Failed, Rows, UsedMemory, emulated_command, gaps_of, has_torch, json_write,
-                    nvcc_command, op_times, program_path, results_of, smi_command, training, words_of)
+                    nvcc_command, op_times, program_path, reap, results_of, smi_command, training, words_of)
 
 DTYPES = ("float32", "bfloat16", "float16")
 # Relative bounds of losses and norms: the first step, and twenty (tests/e2e/cuda_train.py explains them).
@@ -109,14 +109,15 @@ def finished(command, limit_s, **more):
     """Returns (output, exit status) of a command; after limit_s, or when this program is to end, the command is ended with all
     its children, and the status is None."""
     with tempfile.TemporaryFile() as output:  # not a pipe, which children in sessions of their own would keep open
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, **more) as process:
-            try:
-                status = process.wait(limit_s)
-            except subprocess.TimeoutExpired:
-                status = None
-            finally:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, **more)
+        try:
+            status = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                reap(process)
         output.seek(0)
         return output.read().decode(errors="replace"), status
 
@@ -244,13 +245,13 @@ class Check(Rows):
         return bool(found)
 
     def library_folders(self):
-        """Returns the folders of cuBLASLt: those of toolkits, and of NVIDIA's wheels, as PyTorch brings them."""
+        """Returns the folders of cuBLASLt and NCCL: those of toolkits, and of NVIDIA's wheels, as PyTorch brings them."""
         paths = finished([self.python, "-c", "import sys; print('\\n'.join(sys.path))"], 30)[0].split("\n")
         toolkits = [os.environ.get("CUDA_HOME", "/usr/local/cuda"), *sorted(glob.glob("/usr/local/cuda-*"), reverse=True)]
         folders = [os.path.join(folder, "lib64") for folder in toolkits]
         for path in filter(os.path.isdir, paths):
             folders += sorted(glob.glob(os.path.join(path, "nvidia", "*", "lib")))
-        return [folder for folder in folders if glob.glob(os.path.join(folder, "libcublasLt.so.*"))]
+        return [folder for folder in folders if any(glob.glob(os.path.join(folder, name)) for name in ("libcublasLt.so.*", "libnccl.so.*"))]
 
     def unpacked(self, wheel):
         """Unpacks the wheel into the build folder, where its programs find each other as where pip puts them."""

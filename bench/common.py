@@ -59,6 +59,7 @@ def run(command, cwd=None, environment=None):
 
 
 SMI_SECONDS = 30  # that nvidia-smi may take
+KILLED_SECONDS = 10  # that a process may take to be gone
 
 
 def smi_command(*fields, units=False):
@@ -77,6 +78,14 @@ def smi(field):
     except subprocess.TimeoutExpired:
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def reap(process):
+    """Waits for a process that was killed, but not for ever: the driver of a card that has failed may hold it."""
+    try:
+        process.wait(KILLED_SECONDS)
+    except subprocess.TimeoutExpired:
+        pass
 
 
 class UsedMemory:
@@ -104,7 +113,7 @@ class UsedMemory:
 
     def __exit__(self, *unused):
         self.stop.set()
-        self.thread.join()
+        self.thread.join(SMI_SECONDS + KILLED_SECONDS)
 
     def bytes(self):
         return max(self.most - self.before, 0)
@@ -130,8 +139,8 @@ class Clocks:
 
     def __exit__(self, *unused):
         if self.process:
-            self.process.terminate()
-            self.process.wait()
+            self.process.kill()
+            reap(self.process)
 
     def mark(self):
         return len(self.lines)

@@ -217,6 +217,21 @@ def gpu_check_module():
     return program
 
 
+def libraries():
+    """The libraries of NVIDIA's wheels are found where the Python is that has them."""
+    found = [os.path.abspath(f"site/nvidia/{place}/lib") for place in ("cu13", "nccl")]
+    for folder, name in zip((*found, os.path.abspath("site/nvidia/other/lib")), ("libcublasLt.so.13", "libnccl.so.2", "libother.so.1")):
+        os.makedirs(folder)
+        write(os.path.join(folder, name), "")
+    os.environ["PYTHONPATH"] = os.path.abspath("site")
+    program = gpu_check_module()
+    rows = program.Check({"build": BUILD})
+    folders = rows.library_folders()
+    rows.remove()
+    del os.environ["PYTHONPATH"]
+    check([folder for folder in folders if "/site/" in folder] == found, f"folders are {folders}")
+
+
 def limits():
     """A row that exceeds its own limit fails by name, with what was running, and the next one runs."""
     program = gpu_check_module()
@@ -331,4 +346,4 @@ def bad():
         check(done.returncode == 2 and "Usage:" in done.stderr and found is None, f"{arguments}: {done.returncode}")
 
 
-end_emulated("gpu_check", whole, built, *([speed] if LONG else ()), quick, carried, limits, predictions, clocks, ended, terminated, bad)
+end_emulated("gpu_check", whole, built, *([speed] if LONG else ()), quick, carried, libraries, limits, predictions, clocks, ended, terminated, bad)

@@ -70,6 +70,20 @@ static void print_help(void)
 
 /* ---- the command line ---- */
 
+/* Flags of llama.cpp's converters, PEFT's examples and unsloth. */
+static const struct flag_answer answers[] = {
+    {" outtype quantize quantization quantization-method quant export-quantization-bit ",
+     "write --format=gguf --dtype=q8_0, or another type of --help"},
+    {" outfile output output-dir output-path save-path export-dir ",
+     "name OUTPUT by itself: gpt-export --format=gguf FILE.gguf"},
+    {" model model-name model-name-or-path base-model adapter lora init-from checkpoint-dir ",
+     "write --out_dir=DIR for the folder of a run, a model or an adapter"},
+    {" merge merge-adapter merged ",
+     "leave it out: hf, gguf and ollama get the model with its adapters added"},
+    {" push-to-hub hub-model-id repo-id token ",
+     "nothing is sent: write --format=hf DIR, then hf upload OWNER/NAME DIR"},
+    {.names = NULL}};
+
 static enum gt_status arguments_read(struct arguments *arguments, int argc, char **argv)
 {
     const char *types[DTYPE_F16 + GGUF_MIXTURES + 1] = {
@@ -88,7 +102,7 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
         {"evaluate", FLAG_NUMBER, &arguments->evaluate, .min = 0, .max = 1000000},
         {.name = NULL}};
     int count = 0;
-    TRY(flags_read(PROGRAM, known, argc, argv, &count));
+    TRY(flags_read(PROGRAM, known, answers, argc, argv, &count));
     arguments->output = argv[0];
     if (arguments->help || arguments->version)
         return GT_OK;

@@ -200,6 +200,39 @@ static enum gt_status arguments_finish(struct arguments *arguments)
     return arguments->out_dir == NULL ? out_dir_from_input(arguments, arguments->inputs[0]) : GT_OK;
 }
 
+/* Flags of other programs: datasets and TRL, axolotl, LLaMA-Factory, mlx-lm, Megatron-LM. */
+static const struct flag_answer answers[] = {
+    {" max-length max-seq-length max-seq-len seq-length seq-len sequence-len sequence-length "
+     "cutoff-len context-length ",
+     "write --block-size=N, the tokens of a row of conversations; texts have none"},
+    {" val-size val-set-size val-ratio val-split-ratio validation-split test-size test-split-size ",
+     "write --val-fraction=0.1, the share for validation"},
+    {" output output-dir output-path output-prefix dataset-prepared-path save-path ",
+     "write --out-dir=DIR"},
+    {" input inputs input-file file dataset data data-path data-files dataset-name train-file ",
+     "name the file by itself: gpt-prepare FILE"},
+    {" model model-name model-name-or-path base-model tokenizer-type tokenizer-model tokenizer-name "
+     "tokenizer-name-or-path vocab-file merge-file ",
+     "write --tokenizer=OWNER/NAME, or the folder of the model"},
+    {" chat-template template apply-chat-template ",
+     "write --chat for the model's own template, or --chat=WORD"},
+    {" train-on-inputs train-on-input train-on-prompt mask-prompt train-on-responses-only "
+     "assistant-only-loss completion-only-loss ",
+     "write --train-on=assistant, which is the default, completion or all"},
+    {" field-messages messages-field messages-column text-column text-field text-key "
+     "dataset-text-field json-keys column ",
+     "write --field=NAME"},
+    {" system-prompt system-message default-system ", "write --system=TEXT"},
+    {" num-proc num-workers workers dataset-num-proc preprocessing-num-workers ",
+     "write --threads=N"},
+    {" append-eod append-eos add-eos eos add-eos-token ",
+     "write --document-separator=after for an end-of-text token after each document"},
+    {" packing sample-packing no-packing ", "leave it out: conversations are packed into rows"},
+    {" shuffle shuffle-seed ", "leave it out: each epoch of gpt-train has another order of rows"},
+    {" max-samples limit num-samples ", "cut the file first, as with head -n"},
+    {" overwrite overwrite-cache force ", "write --restart to begin again"},
+    {.names = NULL}};
+
 static enum gt_status arguments_read(struct arguments *arguments, int argc, char **argv)
 {
     static const char *const bad_lines[] = {"stop", "skip", NULL};
@@ -236,7 +269,7 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
         {"save-every", FLAG_NUMBER, &arguments->save_every_mib, .min = 1, .max = INT64_C(1) << 40},
         {.name = NULL}};
     arguments->inputs = (const char **)argv;
-    TRY(flags_read(PROGRAM, known, argc, argv, &arguments->input_count));
+    TRY(flags_read(PROGRAM, known, answers, argc, argv, &arguments->input_count));
     return arguments->help || arguments->version ? GT_OK : arguments_finish(arguments);
 }
 

@@ -57,7 +57,7 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
          .expected = "a path"},
         {.name = NULL}};
     arguments->runs = argv;
-    TRY(flags_read(PROGRAM, known, argc, argv, &arguments->count));
+    TRY(flags_read(PROGRAM, known, NULL, argc, argv, &arguments->count));
     if (arguments->help || arguments->version ||
         (arguments->count > 0 && arguments->count <= RUNS_MAX))
         return GT_OK;

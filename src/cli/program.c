@@ -111,9 +111,28 @@ enum gt_status flags_error(const char *program, const char *what, const char *ar
     return FAIL(GT_USAGE, "%s: %s; %s --help lists the flags", argument, what, program);
 }
 
-/* Reports an unknown flag, and names the nearest known one. */
-static enum gt_status unknown_error(const char *program, const struct flag *flags, const char *flag)
+/* Returns the answer to a flag of another program, or NULL. */
+static const char *answer_find(const struct flag_answer *answers, const char *flag)
 {
+    char name[48] = " ";
+    size_t count = 1;
+    for (const char *at = flag + 2; *at != '\0' && *at != '=' && count < sizeof name - 2; at++)
+        name[count++] = (char)(*at == '_' ? '-' : *at);
+    name[count++] = ' ';
+    name[count] = '\0';
+    for (; answers != NULL && answers->names != NULL; answers++)
+        if (strncmp(flag, "--", 2) == 0 && strstr(answers->names, name) != NULL)
+            return answers->answer;
+    return NULL;
+}
+
+/* Reports an unknown flag, with what to write instead, or the nearest known one. */
+static enum gt_status unknown_error(const char *program, const struct flag *flags,
+                                    const struct flag_answer *answers, const char *flag)
+{
+    const char *answer = answer_find(answers, flag);
+    if (answer != NULL)
+        return FAIL(GT_USAGE, "%s: no such flag; %s", flag, answer);
     struct config_nearest nearest = {.name = flag + strspn(flag, "-")};
     nearest.length = strcspn(nearest.name, "=");
     for (; flags->name != NULL; flags++)
@@ -188,15 +207,15 @@ static bool is_word(const struct flag *flag, const char *text)
 }
 
 /* Reads the flag argv[*at].  If its value is the next argument, advances *at to that. */
-static enum gt_status flag_read(const char *program, const struct flag *flags, int argc,
-                                char **argv, int *at)
+static enum gt_status flag_read(const char *program, const struct flag *flags,
+                                const struct flag_answer *answers, int argc, char **argv, int *at)
 {
     const char *argument = argv[*at], *equals = strchr(argument, '=');
     const struct flag *flag = flags;
     while (flag->name != NULL && !flag_is(argument, flag->name))
         flag++;
     if (flag->name == NULL)
-        return unknown_error(program, flags, argument);
+        return unknown_error(program, flags, answers, argument);
     if (flag->kind == FLAG_SWITCH && equals != NULL)
         return flags_error(program, "takes no value", argument);
     if (flag->kind == FLAG_MAY_WORD && equals == NULL &&
@@ -224,8 +243,8 @@ static enum gt_status flag_read(const char *program, const struct flag *flags, i
     }
 }
 
-enum gt_status flags_read(const char *program, const struct flag *flags, int argc, char **argv,
-                          int *count)
+enum gt_status flags_read(const char *program, const struct flag *flags,
+                          const struct flag_answer *answers, int argc, char **argv, int *count)
 {
     bool ended = false;
     for (int i = 1; i < argc; i++) {
@@ -234,7 +253,7 @@ enum gt_status flags_read(const char *program, const struct flag *flags, int arg
         else if (strcmp(argv[i], "--") == 0)
             ended = true;
         else
-            TRY(flag_read(program, flags, argc, argv, &i));
+            TRY(flag_read(program, flags, answers, argc, argv, &i));
     }
     return GT_OK;
 }

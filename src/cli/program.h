@@ -49,10 +49,16 @@ struct flag {
 
 /* Logs "ARGUMENT: WHAT; PROGRAM --help lists the flags".  Returns GT_USAGE. */
 enum gt_status flags_error(const char *program, const char *what, const char *argument);
+/* What other programs call flags, and what to write instead. */
+struct flag_answer {
+    const char *names; /* with '-', a space before and after each */
+    const char *answer;
+};
+
 /* Reads the flags in argv[1..] up to "--", and moves the other arguments, "-" included, to
- * argv[0..*count-1].  `flags` ends with a NULL name.  A flag that needs a value but has no '='
- * takes the next argument.  Errors: GT_USAGE. */
-enum gt_status flags_read(const char *program, const struct flag *flags, int argc, char **argv,
-                          int *count);
+ * argv[0..*count-1].  `flags` ends with a NULL name, and so does `answers`, which may be NULL.  A
+ * flag that needs a value but has no '=' takes the next argument.  Errors: GT_USAGE. */
+enum gt_status flags_read(const char *program, const struct flag *flags,
+                          const struct flag_answer *answers, int argc, char **argv, int *count);
 
 #endif

@@ -131,6 +131,13 @@ check "fp16 is float16" run 0 "$GPT_TRAIN" --dataset=tiny --plan --dtype=fp16 --
 check "a note says that fp16 is taken as float16" grep -q "dtype='fp16': taken as float16" stderr
 check "gpt-prepare's flags have near names" run 2 "$GPT_PREPARE" --val-fracton=0.1 text.txt
 check "gpt-prepare's error names the near flag" grep -q "no such flag; did you mean --val-fraction?" stderr
+check "gpt-prepare answers other programs' flags" run 2 "$GPT_PREPARE" --max_seq_length=2048 text.txt
+check "gpt-prepare's error names its own flag" grep -q "max_seq_length=2048: no such flag; write --block-size=N" stderr
+check "gpt-export answers other programs' flags" run 2 "$GPT_EXPORT" --quantization-method q4_k_m
+check "gpt-export's error names its types" grep -q "no such flag; write --format=gguf --dtype=q8_0" stderr
+check "gpt-sample knows other programs' names" run 2 "$GPT_SAMPLE" --temp=0 --num_beams=4
+check "gpt-sample answers a name that it lacks" grep -q "num_beams (beams are not supported; --temperature=0" stderr
+check "gpt-sample refuses only that name" test "$(grep -c 'unknown key' stderr)" = 1
 check "gpt-sample's keys are checked too" run 2 "$GPT_SAMPLE" --temperatur=1
 check "gpt-sample's error names the key" grep -q "error.*temperatur.*temperature" stderr
 check "refused configurations leave nothing" left_nothing out

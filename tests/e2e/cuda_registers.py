@@ -29,7 +29,7 @@ ALONE = {"attention_tile_backward": [f"attention_backward_tiles<{parameters}>(co
 BOUNDED = [("gelu", "86"), ("gelu", "120"), ("cross_entropy", "89"), ("cross_entropy", "90"),
            ("attention_tile_backward alone", "90")]
 LONG_TOO = [("attention_tile_forward", "86"), ("attention_tile_backward", "120"), ("gemm_own", "89"), ("adamw", "75"),
-            *(("attention_tile_backward alone", arch) for arch in ("75", "86", "89", "120"))]
+            ("layernorm", "120"), *(("attention_tile_backward alone", arch) for arch in ("75", "86", "89", "120"))]
 REGISTERS_MAX = 255
 # Kernel, in bf16 with whole rows; the most registers; elements, or 1 for a step (of attention: 32 or 64 other rows with
 # head size 64, in the backward without the copies of the next rows; of our own products: 32 of K); what a loop of

@@ -18,8 +18,10 @@
 #define BACKWARD(slot) args.operand[LAYERNORM_BACKWARD_##slot]
 #define FLOATS(operand) ((float *)(operand).memory)
 
-/* Blocks on a multiprocessor, by registers; otherwise the compiler aims at more, and spills. */
-#define BLOCKS_MIN 2
+/* Blocks on a multiprocessor, by registers; otherwise the compiler aims at more, and spills, or in
+ * the forward at fewer. */
+#define FORWARD_BLOCKS_MIN 3
+#define BACKWARD_BLOCKS_MIN 2
 
 /* Groups that a lane keeps in registers. */
 #define KEPT 4
@@ -122,7 +124,7 @@ DEVICE void row_normalise(const struct cuda_args &args, const struct lane_row<ke
 }
 
 template <int DTYPE, int kept, bool MEAN>
-static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES, BLOCKS_MIN)
+static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES, FORWARD_BLOCKS_MIN)
     layernorm_forward(struct cuda_args args)
 {
     cuda_dtype_fix<DTYPE>(&FORWARD(X), &FORWARD(Y));
@@ -225,7 +227,7 @@ DEVICE void strips_add(const float *strips, int64_t floats, float *out)
 }
 
 template <int DTYPE, int kept, bool MEAN>
-static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES, BLOCKS_MIN)
+static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES, BACKWARD_BLOCKS_MIN)
     layernorm_backward(struct cuda_args args)
 {
     cuda_dtype_fix<DTYPE>(&BACKWARD(DY), &BACKWARD(X), &BACKWARD(DX));

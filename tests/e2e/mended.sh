@@ -246,6 +246,7 @@ check "SIGCHLD ignored" run 0 sh -c 'trap "" CHLD; "$@"' sh "$GPT_TRAIN" --list_
 
 # With too little address space the matrix library requested more memory for ever.
 status=0
+# shellcheck disable=SC3045 # dash and bash have ulimit -v
 (ulimit -v 200000 && timeout -s KILL 60 "$GPT_TRAIN" --version) >stdout 2>stderr || status=$?
 if grep -q -e __asan_init -e __tsan_init -e __msan_init "$GPT_TRAIN"; then
     skip mended_space 'a sanitizer needs more address space'

@@ -47,7 +47,8 @@ struct CUevent_st {
     int64_t recorded = 0, done = 0; /* times */
     bool timing = false;
     double at_ms = 0;
-    CUgraph_st *capture = nullptr; /* in which it was last recorded */
+    CUgraph_st *capture = nullptr; /* in which it was last recorded, until that ends */
+    bool captured = false;         /* it was last recorded in a capture */
     branch_clock seen;
 };
 
@@ -1185,6 +1186,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     queued.generation = ++event->recorded;
     const cudaError_t error = enqueue(stream, std::move(queued));
     event->capture = error == cudaSuccess ? stream_of(stream)->capture : nullptr;
+    event->captured = event->capture != nullptr;
     if (event->capture)
         event->seen = event->capture->seen[stream->branch];
     return result_is(error);
@@ -1218,6 +1220,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     struct queued queued;
     REFUSE(state_get()->events.count(event) == 0 || !stream_is_known(stream),
            cudaErrorInvalidResourceHandle);
+    REFUSE(event->captured && !event->capture, cudaErrorCapturedEvent);
     if (stream_of(stream)->capture || event->capture)
         NEED(capture_wait(stream_of(stream), event));
     queued.wait = event;
@@ -1230,6 +1233,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     CALL();
     wait_count();
     REFUSE(state_get()->events.count(event) == 0, cudaErrorInvalidResourceHandle);
+    REFUSE(event->captured, cudaErrorCapturedEvent);
+    REFUSE(somebody_captures(), cudaErrorStreamCaptureUnsupported);
     event_reach(event, event->recorded);
     return result_is(cudaSuccess);
 }
@@ -1241,6 +1246,7 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEve
     REFUSE(state->events.count(start) == 0 || state->events.count(end) == 0 || !start->timing ||
                !end->timing || start->recorded == 0 || end->recorded == 0,
            cudaErrorInvalidResourceHandle);
+    REFUSE(start->captured || end->captured, cudaErrorCapturedEvent);
     REFUSE(start->done < start->recorded || end->done < end->recorded, cudaErrorNotReady);
     *milliseconds = (float)(end->at_ms - start->at_ms);
     return cudaSuccess;

@@ -95,6 +95,7 @@ SANITIZER_SECONDS = 60
 BUILD_SECONDS = 3600
 CASES_MOST = 1000  # per op: more than there are
 MICRO_BATCHES = (64, 32, 16, 8, 4, 2, 1)
+ENDINGS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 SLOWED = 0x8 | 0x20 | 0x40 | 0x80  # reasons of throttling: the hardware's, heat, the power supply's; not the power limit
 BF16_FROM = 80  # capability; older cards have no bfloat16 to check
 
@@ -998,6 +999,13 @@ class Check(Rows):
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def end_once(*_unused):
+    """The handler of signals: the first one ends the run.  timeout(1) sends two."""
+    for ending in ENDINGS:
+        signal.signal(ending, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
 def main():
     names = ("build", "json", "emulated", "minutes", "only", "python", "seconds")
     options = words_of(__doc__, ("minutes", "seconds"), names, "full", "speed", "quick")
@@ -1006,15 +1014,15 @@ def main():
             options[name] = os.path.abspath(options[name])
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # the order of nvidia-smi, which names the first card
     os.umask(os.umask(0) | 0o022)  # modules that anyone may change are not loaded
-    for ending in (signal.SIGHUP, signal.SIGTERM):
-        signal.signal(ending, signal.default_int_handler)  # as Ctrl-C
+    for ending in ENDINGS:
+        signal.signal(ending, end_once)
     check = Check(options)
     try:
         status = check.all_rows()
     except KeyboardInterrupt:
         status = 1
     finally:
-        for ending in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        for ending in ENDINGS:
             signal.signal(ending, signal.SIG_IGN)  # until the figures are out
         if check.rows:
             check.print_and_store()

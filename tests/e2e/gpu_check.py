@@ -325,7 +325,9 @@ def terminated():
         with subprocess.Popen([sys.executable, PROGRAM, "--quick", EMULATED, "--only=machine,smoke,story"], stdout=file, stderr=file,
                               env={**os.environ, "TMPDIR": folder}) as process:
             wait_for(lambda: glob.glob(folder + "/*/measured"))
-            process.send_signal(signal.SIGTERM)
+            for _ in range(100):  # timeout sends two
+                process.send_signal(signal.SIGTERM)
+                time.sleep(0.0001)
             status = process.wait(60)
     text, found = read(log).decode(), read_json("gpu-quick.json")
     rows = {row["name"]: (row["result"], row["detail"]) for row in found["rows"]}

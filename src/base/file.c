@@ -93,8 +93,8 @@ static int aside_open(struct file_replacement *file, mode_t mode)
     int fd = -1;
     memcpy(file->aside, file->path, length);
     for (int attempt = 0; attempt < ASIDE_ATTEMPTS; attempt++) {
-        uint32_t number = 0;
-        (void)!getentropy(&number, sizeof number); /* if this fails, 0 serves */
+        uint32_t number = (uint32_t)attempt; /* if there is no random one */
+        (void)!getentropy(&number, sizeof number);
         (void)snprintf(file->aside + length, ASIDE_SUFFIX_BYTES, ".tmp-%08" PRIu32, number);
         fd = openat(file->dir_fd, file_name_of(file->aside), flags, mode);
         if (fd >= 0 || errno != EEXIST)

@@ -36,12 +36,12 @@ static bool in_place_check(const struct op_call *call)
     const bool in_place = op_rope_in_place(call), is_backward = call->kind == OP_ROPE_BACKWARD;
     return infer_expect(
                call->operand[ROPE_FORWARD_X].present != in_place && (!in_place || y->present), call,
-               "operand %s must be present exactly with gains or gates; otherwise %s turns in place",
+               "operand %s must be present exactly with gains or gates; otherwise %s rotates in place",
                op_operand_name(call->kind, ROPE_FORWARD_X),
                op_operand_name(call->kind, ROPE_FORWARD_Y)) &&
            infer_expect(!y->present || op_accumulates(call, ROPE_FORWARD_Y) ==
                                            (in_place || (is_backward && call->attrs.gated)),
-                        call, "%s must accumulate exactly when it turns in place%s",
+                        call, "%s must accumulate exactly when it rotates in place%s",
                         op_operand_name(call->kind, ROPE_FORWARD_Y),
                         is_backward ? " or x has gates" : "");
 }

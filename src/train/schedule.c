@@ -70,7 +70,7 @@ static void momentum_check(const struct config *config)
         log_warning("the run ends inside the warm-up of Muon's momentum (max_iters=%" PRId64
                     ", muon_momentum_warmup=%" PRId64
                     "): it reaches %s of %g; --muon_momentum_warmup=%" PRId64
-                    " would let it arrive",
+                    " would let it reach that",
                     config->max_iters, config->muon_momentum_warmup, VALUE_TEXT(last, goal), goal,
                     config->max_iters / WARMUP_SHARE);
 }
@@ -144,7 +144,7 @@ void schedule_check(const struct config *config, int64_t iter)
         (config->max_iters == config->warmup_iters && config->warmup_iters > 0 && last < goal)) {
         log_warning("the run ends inside the warm-up (max_iters=%" PRId64 ", warmup_iters=%" PRId64
                     "): the learning rate reaches %s of %g; --warmup_iters=%" PRId64
-                    " would let it arrive",
+                    " would let it reach that",
                     config->max_iters, config->warmup_iters, VALUE_TEXT(warmed, goal), goal,
                     config->max_iters / WARMUP_SHARE);
         return;

@@ -211,7 +211,7 @@ check "the iterations that continue" grep -q "nothing to do: good is at iter 7 a
 
 mkdir -p blocked/gpt_tokenizer.json
 check "a tokenizer that cannot be written" run 1 gpt_train --dataset=tiny --out_dir=blocked --max_iters=2 --eval_interval=100
-check "the checkpoint is there all the same" grep -q "warning: the checkpoint of iter 3 is complete, but not all files beside it$" stderr
+check "the checkpoint is there all the same" grep -q "warning: the checkpoint of iter 3 is complete, but not all files that go with it$" stderr
 check "as the folder says" is "$(iter_of blocked)" 3
 
 # ---- checkpoints: tests/reliability/check_flips.c has the other bits and lengths ----

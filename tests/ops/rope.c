@@ -76,7 +76,7 @@ static void ref_dx(const struct op_call *call, const struct ref_tensors *t, int6
         !adds ? term : (term == REF_EXACT ? 0.0 : term) + fabs(before) + fabs(value);
 }
 
-/* Returns what is read: x or dy, or what turns in place. */
+/* Returns what is read: x or dy, or what rotates in place. */
 static const double *ref_in(const struct op_call *call, const struct ref_tensors *t)
 {
     return t->value[op_rope_rows(call)];

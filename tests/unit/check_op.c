@@ -256,7 +256,7 @@ TEST(rope_shapes_and_refusals)
     call.operand[ROPE_FORWARD_TABLE] = matrix(DTYPE_F32, 4, 6);
     call.operand[ROPE_FORWARD_SCALARS] = vector(DTYPE_I32, SCALAR_WORDS);
     refuses(call,
-            "operand x must be present exactly with gains or gates; otherwise y turns in place");
+            "operand x must be present exactly with gains or gates; otherwise y rotates in place");
     call.operand[ROPE_FORWARD_Y] = call.operand[ROPE_FORWARD_X];
     call.operand[ROPE_FORWARD_X].present = false;
     call.attrs.accumulate = 1u << ROPE_FORWARD_Y;
@@ -296,7 +296,7 @@ TEST(rope_shapes_and_refusals)
     /* Gates: 3 more heads of 6 columns, whose gradient is there already. */
     back.attrs.gated = true;
     back.operand[ROPE_BACKWARD_X] = back.operand[ROPE_BACKWARD_DX] = matrix(DTYPE_BF16, 8, 48);
-    refuses(back, "dx must accumulate exactly when it turns in place or x has gates");
+    refuses(back, "dx must accumulate exactly when it rotates in place or x has gates");
     back.attrs.accumulate = 1u << ROPE_BACKWARD_DX;
     ck_assert(op_infer(&back));
     back.operand[ROPE_BACKWARD_DX].dims[1] = 30;

@@ -143,7 +143,7 @@ TEST(ends_inside_the_warm_up)
     said(
         &config, 0, LOG_WARNING,
         "the run ends inside the warm-up (max_iters=100, warmup_iters=2000): the learning rate reaches 0.0005 of 0.01; "
-        "--warmup_iters=5 would let it arrive");
+        "--warmup_iters=5 would let it reach that");
     said(&config, 50, LOG_WARNING, "inside the warm-up"); /* resumed */
     said(&config, 101, LOG_NOTE, NULL);                   /* nothing is left to do */
     config.min_lr = 0.01;
@@ -248,7 +248,7 @@ TEST(momentum_that_does_not_arrive)
     said(
         &config, 0, LOG_WARNING,
         "the run ends inside the warm-up of Muon's momentum (max_iters=100, muon_momentum_warmup=300): it reaches "
-        "0.8833 of 0.95; --muon_momentum_warmup=5 would let it arrive");
+        "0.8833 of 0.95; --muon_momentum_warmup=5 would let it reach that");
     config.optimizer = CONFIG_OPTIMIZER_ADAMW;
     said(&config, 0, LOG_NOTE, NULL);
 }

@@ -38,10 +38,11 @@ struct documents {
     bool text_ended;               /* the buffer has the last bytes of the text */
     json_t *value;                 /* owns the document's text, for JSONL */
     struct chat_text conversation; /* the document, with spec.chat: DOCUMENT_BYTES_MAX */
-    struct record_scan scan;       /* of the text's records, with spec.chat */
+    struct record_scan scan;       /* of the text's records */
     struct record_columns columns; /* of a CSV file */
     uint64_t line_ends;            /* line ends consumed in the text */
     uint64_t files_bytes;
+    bool marks_warned;
     char reason[JSONL_REASON_BYTES];
 };
 
@@ -290,6 +291,18 @@ static enum gt_status text_refuse(const struct documents *documents, const struc
     return GT_USAGE;
 }
 
+/* Returns true for a text whose first line is an object of JSON. */
+static bool begins_with_record(const struct documents *documents)
+{
+    const char *end = memchr(documents->buffer, '\n', documents->end);
+    if (documents->end == 0 || documents->buffer[0] != '{' || end == NULL)
+        return false;
+    json_t *root = json_loadb(documents->buffer, (size_t)(end - documents->buffer), 0, NULL);
+    const bool found = json_is_object(root) && json_object_size(root) > 0;
+    json_decref(root);
+    return found;
+}
+
 /* Refuses a file of JSON records that the user named as text, and notes one that is a table. */
 static enum gt_status records_check(const struct documents *documents, const char *name,
                                     bool is_json)
@@ -303,10 +316,21 @@ static enum gt_status records_check(const struct documents *documents, const cha
                     "%s: this file is JSON: --format=jsonl reads its lines as records, and "
                     "--format=text its bytes as they are",
                     label);
-    if (documents->spec.chat.kind == CHAT_NONE && record_form_of(name, "", 0) == RECORD_CSV &&
-        !documents->spec.quiet)
-        log_note("%s: this table is read as it stands; --chat reads its rows as conversations",
+    const bool is_table =
+        documents->spec.chat.kind == CHAT_NONE && record_form_of(name, "", 0) == RECORD_CSV;
+    if (is_table && documents->spec.has_field)
+        return FAIL(GT_USAGE,
+                    "%s: add --format=jsonl, which reads the column \"%s\" of a table; without it "
+                    "the table is read as it stands",
+                    label, documents->spec.field);
+    if (is_table && !documents->spec.quiet)
+        log_note("%s: this table is read as it stands; --format=jsonl --field=NAME reads a column, "
+                 "--chat its rows as conversations",
                  label);
+    else if (!documents->spec.quiet && begins_with_record(documents))
+        log_warning("%s: the first line is a record of JSON, and is read as it stands; "
+                    "--format=jsonl reads its field \"%s\"",
+                    label, documents->spec.field);
     return GT_OK;
 }
 
@@ -321,7 +345,8 @@ static enum gt_status text_kind_check(struct documents *documents, bool *out_ski
     const bool is_chat = documents->spec.chat.kind != CHAT_NONE;
     const char *name = TEXT(FILE_PATH_MAX, "%s", input_info_get(documents->input)->name);
     const size_t length = input_name_stem(name);
-    const bool is_json = length > 5 && memcmp(name + length - 5, ".json", 5) == 0 && !is_chat;
+    const bool is_json = length > 5 && memcmp(name + length - 5, ".json", 5) == 0 && !is_chat &&
+                         documents->spec.format != DOCUMENTS_JSONL;
     const struct text_kind *kind = NULL;
     if (documents->spec.format != DOCUMENTS_TEXT)
         kind = text_kind_of(block, documents->end, is_json);
@@ -360,7 +385,9 @@ static enum gt_status records_begin(struct documents *documents)
     const char *name = TEXT(FILE_PATH_MAX, "%.*s", (int)input_name_stem(info->name), info->name);
     const size_t count = documents->end - documents->begin;
     documents->scan = (struct record_scan){.form = RECORD_LINES};
-    if (documents->spec.chat.kind != CHAT_NONE && !info->is_converted)
+    const bool has_records =
+        documents->spec.chat.kind != CHAT_NONE || documents->spec.format == DOCUMENTS_JSONL;
+    if (has_records && !info->is_converted)
         documents->scan.form = record_form_of(name, documents->buffer + documents->begin, count);
     return GT_OK;
 }
@@ -459,6 +486,20 @@ static void text_trim(const struct documents *documents, bool ends, struct docum
     }
 }
 
+/* Warns once of end-of-text marks that end nothing, in the first part of a text. */
+static void marks_warn(struct documents *documents, const struct document *part)
+{
+    bool found = false;
+    if (documents->spec.quiet || documents->marks_warned || documents->state.offset > 0 ||
+        documents->spec.end == DOCUMENTS_END_OF_TEXT)
+        return;
+    (void)part_length(end_marks[DOCUMENTS_END_OF_TEXT], part->text, 0, part->count, &found);
+    if (found)
+        log_warning("%s: %s is ordinary text there; with --documents=end-of-text it ends documents",
+                    input_info_get(documents->input)->label, end_marks[DOCUMENTS_END_OF_TEXT]);
+    documents->marks_warned = found;
+}
+
 /* Returns the next part of a document; *out_found is false when it is empty, or when the text has
  * no more. */
 static enum gt_status text_next(struct documents *documents, struct document *out, bool *out_found)
@@ -475,6 +516,7 @@ static enum gt_status text_next(struct documents *documents, struct document *ou
     text_trim(documents, ends, out);
     out->place = state->offset + (uint64_t)(out->text - text);
     *out_found = out->count > 0 || out->continues;
+    marks_warn(documents, out);
     documents->in_text = count > 0 || !ends;
     /* An empty text is an empty document, and so is an empty range between two marks. */
     state->empty_count += !*out_found && (count > 0 || state->offset == 0);
@@ -689,6 +731,18 @@ static enum gt_status row_parse(struct documents *documents, const char *row, si
     return status;
 }
 
+/* Takes the value of the column that is the field; the first row has none. */
+static enum gt_status column_parse(struct documents *documents, const char *row, size_t count)
+{
+    json_t *root = NULL;
+    TRY(row_parse(documents, row, count, &root));
+    if (root == NULL)
+        return GT_OK;
+    documents->value = json_incref(root_field(root, documents->spec.field, documents->reason));
+    json_decref(root);
+    return documents->value != NULL ? GT_OK : GT_DATA;
+}
+
 /* Sets `out` to the conversation of a record.  The form is logged with the first one. */
 static enum gt_status conversation_parse(struct documents *documents, const char *record,
                                          size_t count, struct document *out)
@@ -735,7 +789,11 @@ static enum gt_status field_parse(struct documents *documents, const char *line,
         return conversation_parse(documents, line, count, out);
     json_decref(documents->value);
     documents->value = NULL;
-    TRY(jsonl_line_value(line, count, documents->spec.field, &documents->value, documents->reason));
+    if (documents->scan.form == RECORD_CSV)
+        TRY(column_parse(documents, line, count));
+    else
+        TRY(jsonl_line_value(line, count, documents->spec.field, &documents->value,
+                             documents->reason));
     out->text = json_string_value(documents->value);
     out->count = json_string_length(documents->value);
     return GT_OK;

@@ -24,6 +24,7 @@
 
 #define DOCUMENT_BYTES_MAX ((size_t)16 << 20)
 
+/* JSONL: JSON lines, one JSON list, or a table. */
 enum documents_format { DOCUMENTS_BY_NAME, DOCUMENTS_TEXT, DOCUMENTS_JSONL };
 
 /* Where a document inside a text ends. */
@@ -51,6 +52,7 @@ struct documents_spec {
         *inputs; /* borrowed: one per INPUT, each set after the last file of that INPUT */
     enum documents_format format;
     const char *field;       /* for JSONL; borrowed */
+    bool has_field;          /* the user chose it */
     struct chat_reader chat; /* with a kind, records are conversations, which are the documents */
     const char *chat_flags;  /* the flags for conversations with this vocabulary: "--chat=llama3";
                                 borrowed; NULL: none */

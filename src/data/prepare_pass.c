@@ -23,6 +23,7 @@ enum gt_status prepare_open_documents(struct prepare *prep, bool second)
         .inputs = prep->inputs,
         .format = prep->spec->format,
         .field = prep->spec->field != NULL ? prep->spec->field : "text",
+        .has_field = prep->spec->field != NULL,
         .chat = {.kind = prep->spec->chat,
                  .field = prep->spec->field,
                  .system = prep->spec->system,

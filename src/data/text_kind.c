@@ -69,10 +69,8 @@ static const struct text_magic magics[] = {
 };
 
 static const struct text_kind safetensors = {"a model in safetensors", NULL, NULL};
-static const struct text_kind json_list = {
-    "one JSON list, not JSON lines",
-    "python3 -c 'import json, sys; [print(json.dumps(row)) for row in json.load(open(sys.argv[1]))]' ",
-    " >text.jsonl"};
+static const struct text_kind json_list = {"one JSON list, not JSON lines",
+                                           "gpt-prepare --format=jsonl ", ""};
 
 /* The file begins with the header's length in eight little-endian bytes, and the header, which is a
  * JSON object. */

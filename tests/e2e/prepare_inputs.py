@@ -217,7 +217,7 @@ def test_not_text():
              "d.pdf": (b"%PDF-1.4\n", "a PDF", "pdftotext kinds/d.pdf"), "i.png": (b"\x89PNG\r\n\x1a\n\0", "a PNG", ""),
              "m.gguf": (b"GGUF\3\0\0\0", "GGUF", ""), "t.txt": (gzip.compress(b"text"), "gzip", "end in .gz"),
              "s.arrow": (b"\xff\xff\xff\xff\xf8\0\0\0", "a stream of Arrow", "open_stream(sys.argv[1])"),
-             "l.json": (b'[{"text": "one"},\n {"text": "two"}]\n', "one JSON list", "text.jsonl")}
+             "l.json": (b'[{"text": "one"},\n {"text": "two"}]\n', "one JSON list", "gpt-prepare --format=jsonl kinds/l.json")}
     for name, (data, what, way) in kinds.items():
         result = prepare(write("kinds/" + name, data), stdin=b"")
         lines = result.stderr.decode().splitlines()
@@ -231,14 +231,19 @@ def test_not_text():
     check("folder_with_some_is_said", b"8 files left out, not text: 1 .pdf" in result.stderr, result.stderr)
     result = prepare("--format=text", "-", stdin=PARQUET)
     check("parquet_in_a_pipe", prepare("-", stdin=PARQUET).returncode == 2 and result.returncode == 0)
-    # The command that the message suggests for a JSON list works.
-    command = prepare("kinds/l.json").stderr.decode().splitlines()[1].removeprefix("gpt-prepare: ")
-    subprocess.run(["sh", "-c", command], check=True)
-    good("json_list_converted", b"one\ntwo", "text.jsonl")
+    good("json_list_read", b"one\ntwo", "--format=jsonl", "kinds/l.json")
     # Records of JSON in a file that is named as if it was text; a table; a data set of the library datasets.
     refused("lines_named_json", 2, ["lines.json: this file is JSON", "--format=jsonl", "--format=text"], write("lines.json", b'{"text": "one"}\n'))
     good("lines_named_json_read", b"one", "--format=jsonl", "lines.json")
     check("table", b"t.csv: this table is read as it stands" in good("table", b"text\none", write("t.csv", b"text\none")).stderr)
+    refused("table_with_a_field", 2, ["t.csv: add --format=jsonl", '"text"'], "--field=text", "t.csv")
+    for name, table in (("t.csv", b'id,text\n1,"one, 1"\n2,"t\nwo"\n'), ("t.tsv", b'id\ttext\n1\tone, 1\n2\t"t\nwo"\n')):
+        good(f"column_of_{name}", b"one, 1\nt\nwo", "--format=jsonl", write(name, table))
+    refused("column_that_is_not_there", 2, ['t.csv: line 2: field "body" is missing; the line has id, text'], "--format=jsonl", "--field=body", "t.csv")
+    # Records and end-of-text marks that are read as they stand.
+    for name, data, said in (("r.txt", b'{"text": "one"}\n{"text": "two"}\n', b"--format=jsonl reads its field"), ("e.txt", b"a\n<|endoftext|>\nb", b"--documents=end-of-text")):
+        check(f"said_of_{name}", said in good(f"as_it_stands_{name}", data, write(name, data)).stderr)
+    check("not_said", b"warning" not in good("braces", b"{a}\n<|end|>\n", write("b.txt", b"{a}\n<|end|>\n")).stderr)
     write("saved/state.json", "{}")
     refused("saved_to_disk", 2, ["saved: this folder is a data set", "load_from_disk"], os.path.dirname(write("saved/dataset_info.json", "{}")))
     refused("too_few_to_divide", 2, ["--val-fraction=0 trains on all of it"], "--format=jsonl", "lines.json")

@@ -757,6 +757,9 @@ static enum gt_status conversation_parse(struct documents *documents, const char
         TRY(record_parse(record, count, 0, &root, documents->reason));
     if (root == NULL)
         return GT_OK;
+    root = record_wrap(root);
+    if (root == NULL)
+        return FAIL(GT_NO_MEMORY, "out of memory for a record");
     enum gt_status status = record_lists_parse(root);
     THEN(status, chat_record_render(reader, root, &documents->conversation, documents->reason));
     if (is_first && reader->form.kind != CHAT_FORM_NONE && !documents->spec.quiet)

@@ -14,6 +14,24 @@ static bool name_ends(const char *name, const char *ending)
     return count > length && strcmp(name + count - length, ending) == 0;
 }
 
+/* Returns true if a list begins with a message: it is one conversation, as each line of nanochat's
+ * files is, and not a list of them. */
+static bool begins_message(const char *bytes, size_t count)
+{
+    static const char *const names[] = {"\"role\"", "\"content\"", "\"from\"", "\"value\""};
+    size_t at = 0;
+    for (const char *sign = "[{"; *sign != '\0'; sign++) {
+        if (at == count || bytes[at] != *sign)
+            return false;
+        for (at++; at < count && memchr(SPACES, bytes[at], 4) != NULL;)
+            at++;
+    }
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (count - at > strlen(names[i]) && memcmp(bytes + at, names[i], strlen(names[i])) == 0)
+            return true;
+    return false;
+}
+
 enum record_form record_form_of(const char *name, const char *bytes, size_t count)
 {
     size_t at = 0;
@@ -21,7 +39,8 @@ enum record_form record_form_of(const char *name, const char *bytes, size_t coun
         return RECORD_CSV;
     while (at < count && memchr(SPACES, bytes[at], 4) != NULL)
         at++;
-    return at < count && bytes[at] == '[' ? RECORD_LIST : RECORD_LINES;
+    const bool is_list = at < count && bytes[at] == '[';
+    return is_list && !begins_message(bytes + at, count - at) ? RECORD_LIST : RECORD_LINES;
 }
 
 /* ---- a list ---- */
@@ -249,6 +268,18 @@ enum gt_status record_row_read(const struct record_columns *columns, const char 
     return GT_OK;
 }
 
+static bool is_messages(const json_t *list)
+{
+    const json_t *first = json_array_get(list, 0);
+    return json_is_string(json_object_get(first, "role")) ||
+           json_is_string(json_object_get(first, "from"));
+}
+
+json_t *record_wrap(json_t *root)
+{
+    return is_messages(root) ? json_pack("{s:o}", "messages", root) : root;
+}
+
 /* Returns the list of messages that a text is in JSON, or NULL. */
 static json_t *messages_of(const json_t *text)
 {
@@ -256,9 +287,7 @@ static json_t *messages_of(const json_t *text)
     json_t *list = bytes != NULL && bytes[strspn(bytes, SPACES)] == '['
                        ? json_loads(bytes, JSON_REJECT_DUPLICATES, NULL)
                        : NULL;
-    const json_t *first = json_array_get(list, 0);
-    if (json_is_string(json_object_get(first, "role")) ||
-        json_is_string(json_object_get(first, "from")))
+    if (is_messages(list))
         return list;
     json_decref(list);
     return NULL;

@@ -50,6 +50,9 @@ struct record_columns {
  * of comma and semicolon.  Errors: GT_DATA, with the reason and nothing logged; GT_NO_MEMORY. */
 enum gt_status record_columns_read(struct record_columns *columns, const char *row, size_t count,
                                    const char **reason);
+/* Returns the object whose field "messages" is `root`, a list of messages; another root as it is.
+ * Takes it over; NULL: no memory. */
+json_t *record_wrap(json_t *root);
 /* Replaces each text of an object that is a list of messages in JSON by that list.  Errors:
  * GT_NO_MEMORY. */
 enum gt_status record_lists_parse(json_t *object);

@@ -481,6 +481,12 @@ def forms():
         done = prepare("form", *words, write("no.jsonl", json.dumps(line) + "\n"))
         check(f"{list(line)}: what to write instead", done.returncode == 2 and "no.jsonl: line 1: " in done.stderr and reason in done.stderr, done.stderr)
     said = [message("user", "a"), message("assistant", "b"), message("user", "c"), message("assistant", "d")]
+    for name, text in (("a line each", "".join(json.dumps(each) + "\n" for each in (one, said, one))), ("a list of lists", json.dumps([one, said, one])),
+                       ("ShareGPT", "".join(json.dumps([{"from": {"user": "human"}.get(each["role"], "gpt"), "value": each["content"]} for each in turns]) + "\n"
+                                            for turns in (one, said, one)))):
+        done = prepare("form", *words, write("bare.jsonl", text))
+        check(f"conversations that are lists, {name}", sorted(Tokens("form", "train").conversations()) == sorted(
+            rendered("chatml", each) for each in (one, said, one)), done.stderr)
     whole = rendered("chatml", said)
     plain = whole.replace("\1", "").replace("\2", "")
     for on, wanted in (("assistant", whole), ("completion", whole.replace("\1b<|im_end|>\2", "b<|im_end|>")), ("all", "\1" + plain + "\2")):

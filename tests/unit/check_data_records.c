@@ -67,6 +67,11 @@ TEST(records_in_pieces_of_every_size)
     ck_assert_int_eq(record_form_of("a.csv", "[", 1), RECORD_CSV);
     ck_assert_int_eq(record_form_of("a.json", " \n[", 3), RECORD_LIST);
     ck_assert_int_eq(record_form_of("a.json", "{", 1), RECORD_LINES);
+    ck_assert_int_eq(record_form_of("a", " [{\"role\": \"user\"", 16), RECORD_LINES);
+    ck_assert_int_eq(record_form_of("a", "[ {\n \"value\":", 15), RECORD_LINES);
+    ck_assert_int_eq(record_form_of("a", "[{\"messages\"", 12), RECORD_LIST);
+    ck_assert_int_eq(record_form_of("a", "[[{\"role\": \"user\"", 17), RECORD_LIST);
+    ck_assert_int_eq(record_form_of("a", "[{\"rol", 6), RECORD_LIST);
 }
 
 TEST(rows_become_objects)

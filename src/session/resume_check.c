@@ -167,6 +167,13 @@ enum gt_status resume_check_keys(const struct config *config, const struct resto
                              "these keys were changed, so the run continues differently");
 }
 
+bool resume_has_other_val(const struct restore_source *source, const struct data_digests *data)
+{
+    const json_t *before = source->resume ? source->checkpoint->record.state.data : NULL;
+    const char *was = json_string_value(json_object_get(before, token_split_name(TOKEN_VAL)));
+    return was != NULL && strcmp(was, data->text[TOKEN_VAL]) != 0;
+}
+
 enum gt_status resume_check_data(const struct config *config, const struct restore_source *source,
                                  const struct data_digests *data)
 {

@@ -32,6 +32,9 @@ struct data_digests {
 enum gt_status resume_check_data(const struct config *config, const struct restore_source *source,
                                  const struct data_digests *data);
 
+/* Returns true if the checkpoint's best validation loss is one of other data. */
+bool resume_has_other_val(const struct restore_source *source, const struct data_digests *data);
+
 /* Returns everything that decides the last bits of a run, for its record: the plan's choices, the
  * backend and its kernels.  Returns NULL without memory. */
 json_t *resume_plan_object(const struct session *session);

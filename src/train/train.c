@@ -67,14 +67,26 @@ static void earlier_note(const struct run *run)
             out_dir, folder);
 }
 
+/* Forgets the best loss if it is one of other validation data, so that the run saves the best of
+ * these. */
+static void best_check(struct run *run, const struct data_digests *digests)
+{
+    if (!resume_has_other_val(&run->source, digests) || !isfinite(run->state.best_val_loss))
+        return;
+    log_note("the best validation loss, %.4f, is one of other validation data, and is forgotten",
+             run->state.best_val_loss);
+    run->state.best_val_loss = INFINITY;
+}
+
 /* Compares data and keys with the run that is resumed, and the disk with what a save needs. */
 static enum gt_status resume_check(struct runner *runner, struct data_digests *digests)
 {
-    const struct run *run = &runner->run;
+    struct run *run = &runner->run;
     for (int split = TOKEN_TRAIN; split <= TOKEN_VAL; split++)
         TRY(feed_digest(&runner->feed, (enum token_split)split, digests->text[split]));
     TRY(resume_check_keys(run->config, &run->source));
     TRY(resume_check_data(run->config, &run->source, digests));
+    best_check(run, digests);
     TRY(saver_room_check(&run->session, run->source.in_place));
     earlier_note(run);
     return GT_OK;
@@ -102,7 +114,7 @@ static enum gt_status files_open(struct trainer *t, const struct data_digests *d
  * bits. */
 static bool begins_with_best(const struct run *run)
 {
-    return run->source.in_place &&
+    return run->source.in_place && isfinite(run->state.best_val_loss) &&
            (run->state.evaluated || run->source.checkpoint->kind == CHECKPOINT_NANOGPT);
 }
 

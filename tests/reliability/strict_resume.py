@@ -182,6 +182,17 @@ def data():
         os.rename("manifest.json", "data/manifest.json")
     changed("longer")
     changed("replaced")
+    # A best loss of other validation data does not keep the best of these from being saved.
+    good("the best", run("best", "--max_iters=3", "--always_save_checkpoint=False"))
+    record, before = read_json("best/trainer_state.json"), read("data/val.bin")
+    write("best/trainer_state.json", json.dumps({key: 0.5 if key == "best_val_loss" else value for key, value in record.items() if key != "record_crc32c"}))
+    os.rename("data/manifest.json", "manifest.json")
+    write("data/val.bin", before[2000:] + before[:2000])
+    done = good("the best of other data", run("best", "--max_iters=7", RESUME, "--always_save_checkpoint=False"))
+    check("the best validation loss, 0.5000, is one of other validation data" in done.stderr
+          and read_json("best/trainer_state.json")["iter"] > record["iter"], f"the best of other data: {done.stdout[-300:]} {done.stderr[-300:]}")
+    write("data/val.bin", before)
+    os.rename("manifest.json", "data/manifest.json")
     good("as before, first part", run("same", "--max_iters=1"))
     done = good("as before", run("same", "--max_iters=4", RESUME, STRICT))
     check("the data have changed" not in done.stderr, f"as before: {done.stderr[-300:]}")

@@ -309,7 +309,15 @@ static bool root_check(const struct reading *reading)
         return refuse(
             reading, TEXT(128, "the field \"tools\" is not supported: the template %s has no tools",
                           reading->template->word));
-    return key == NULL || refuse(reading, TEXT(96, "the field \"%s\" is not supported", key));
+    if (key == NULL)
+        return true;
+    const bool removable =
+        strcmp(key, "weight") != 0 && strcmp(key, "history") != 0 && key[0] != 'f'; /* functions */
+    return refuse(
+        reading,
+        removable ? TEXT(160, "the field \"%s\" is not supported; jq -c 'del(.%s)' leaves it out",
+                         key, key)
+                  : TEXT(96, "the field \"%s\" is not supported", key));
 }
 
 /* Refuses a message; the reason begins with its number. */
@@ -345,6 +353,21 @@ static const char *message_key(const struct reading *reading, const json_t *mess
         (reading->template->thinking != CHAT_THINKING_QWEN || role != CHAT_ASSISTANT))
         key = key_set(message, (const char *const[]){"reasoning_content", NULL});
     return key;
+}
+
+/* Refuses a field of a message, with what leaves it out, if that leaves the rest as it was. */
+static json_t *field_refuse(const struct reading *reading, const json_t *message, const char *key)
+{
+    const json_t *value = json_object_get(message, key);
+    const char *list = reading->reader->form.key;
+    const bool calls = strcmp(key, "tool_calls") == 0 || strcmp(key, "function_call") == 0;
+    char advice[192] = "";
+    if (is_zero(value) || json_is_true(value))
+        snprintf(advice, sizeof advice, "; \"weight\": 0 leaves an answer out of what is learnt");
+    else if (!calls && list[0] != '\0')
+        snprintf(advice, sizeof advice, "; jq -c 'del(.%s[].%s)' leaves it out", list, key);
+    return message_refuse(reading,
+                          TEXT(320, "has the field \"%s\", which is not supported%s", key, advice));
 }
 
 /* ---- messages ---- */
@@ -499,12 +522,7 @@ static json_t *message_make(const struct reading *reading, const json_t *message
                  reading->template->word, has_tools ? "," : " and", has_tools ? " and tool" : ""));
     const char *key = message_key(reading, message, role);
     if (key != NULL)
-        return message_refuse(reading,
-                              TEXT(160, "has the field \"%s\", which is not supported%s", key,
-                                   is_zero(json_object_get(message, key)) ||
-                                           json_is_true(json_object_get(message, key))
-                                       ? "; \"weight\": 0 leaves an answer out of what is learnt"
-                                       : ""));
+        return field_refuse(reading, message, key);
     if (!weight_read(message, role == CHAT_ASSISTANT, &counts))
         return message_refuse(reading, TEXT(96, "has a \"weight\" that is not %s",
                                             role == CHAT_ASSISTANT ? "0 or 1" : "an answer's"));

@@ -410,6 +410,10 @@ def fields():
         done = prepare("bad", "--chat=chatml", write("bad.jsonl", good + "\n" + json.dumps(line) + "\n"))
         check(f"{key} is refused", done.returncode == 2 and "bad.jsonl: line 2: " in done.stderr and f'"{key}"' in done.stderr
               and not os.path.exists("bad"), done.stderr)
+    for line, said in (({"messages": [ask, {**answer, "name": "Bob"}]}, "jq -c 'del(.messages[].name)' leaves it out"),
+                       ({"messages": [ask, answer], "chat_template_kwargs": {"a": 1}}, "jq -c 'del(.chat_template_kwargs)' leaves it out")):
+        done = prepare("bad", "--chat=chatml", write("bad.jsonl", json.dumps(line) + "\n"))
+        check(said, done.returncode == 2 and said in done.stderr, done.stderr)
     done = prepare("bad", "--chat=chatml", write("bad.jsonl", json.dumps({"input": {"messages": [ask]}, "preferred_output": [answer]})))
     check("a pair of answers without its question is refused", done.returncode == 2 and '"preferred_output"' in done.stderr, done.stderr)
     done = prepare("skips", "--chat=chatml", "--bad-lines=skip", "--val-fraction=0", "--block-size=64",

@@ -57,7 +57,8 @@ TEST(names_answer_in_one_line)
         ck_assert_msg(fixture.count == 0, "--%s=False: %d lines", name, fixture.count);
     }
     ck_assert_int_eq(parse("--max-seq-length=2048", NULL), GT_OK);
-    ASSERT_SAID("--block-size=2048");
+    ASSERT_SAID(
+        "--block-size=2048, which block_size follows; for a data set of texts write --block_size");
     ck_assert_int_eq(parse("--gradient-checkpointing", NULL), GT_OK);
     ASSERT_SAID("the plan recomputes");
     ck_assert_int_eq(parse("--report_to", "none"), GT_OK);

@@ -836,8 +836,10 @@ static bool form_check(struct chat_reader *reader, const struct reading *reading
     if (reader->field == NULL && is_message(reading->root) &&
         (form.kind == CHAT_FORM_NONE || form.kind == CHAT_FORM_TEXT))
         return refuse(reading,
-                      "this record is one message; a conversation is a record with all of its "
-                      "messages in a list: {\"messages\": [...]}");
+                      TEXT(192,
+                           "this record is one message; a conversation is a record with all of its "
+                           "messages in a list: {\"messages\": [...]}%s",
+                           form.kind == CHAT_FORM_TEXT ? "; --field=text takes it as a text" : ""));
     if (form.kind == CHAT_FORM_NONE && reader->field == NULL && !pair_check(reading))
         return false;
     if (form.kind == CHAT_FORM_NONE)

@@ -79,7 +79,13 @@ bool input_name_is_parquet(const char *name)
 bool input_name_has_records(const char *name)
 {
     static const char *const endings[] = {".jsonl", ".ndjson", ".json", ".csv", ".tsv", NULL};
+    /* what the library datasets writes about the data */
+    static const char *const about[] = {"dataset_info.json", "dataset_infos.json",
+                                        "dataset_dict.json"};
     const size_t stem = input_name_stem(name);
+    for (size_t i = 0; i < sizeof about / sizeof about[0]; i++)
+        if (strcmp(file_name_of(name), about[i]) == 0)
+            return false;
     return name_without(name, stem, endings) < stem;
 }
 

@@ -34,7 +34,7 @@ bool input_name_is_jsonl(const char *name);
 /* Returns true when the name ends in .parquet. */
 bool input_name_is_parquet(const char *name);
 /* Returns true when it ends in .jsonl, .ndjson, .json, .csv or .tsv, which may hold records of
- * conversations. */
+ * conversations; not for datasets' files about them. */
 bool input_name_has_records(const char *name);
 
 /* With `converts`, a Parquet file is one text of JSON lines; else its bytes are the text.  `file`

@@ -7,6 +7,7 @@
  */
 #include "data/prepare.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <unistd.h>
@@ -112,6 +113,37 @@ static enum gt_status prepare_lock(struct prepare *prep)
     return GT_OK;
 }
 
+/* Returns true if the name of a file with records begins with one of the words. */
+static bool is_split(const struct corpus_file *file, const char *const *words)
+{
+    const char *name = file_name_of(file->path);
+    if (!file->from_folder || !(input_name_has_records(name) || input_name_is_parquet(name)))
+        return false;
+    for (; *words != NULL; words++)
+        if (strncmp(name, *words, strlen(*words)) == 0 &&
+            !isalpha((unsigned char)name[strlen(*words)]))
+            return true;
+    return false;
+}
+
+/* Warns of a folder that has a split for tests beside the one to train on: all of it is read. */
+static void splits_warn(const struct corpus *corpus)
+{
+    static const char *const trained[] = {"train", "training", NULL};
+    static const char *const held[] = {"test", "validation", "valid", "val", "dev", "eval", NULL};
+    const char *first = NULL;
+    bool trains = false;
+    for (size_t i = 0; i < corpus->file_count; i++) {
+        trains = trains || is_split(&corpus->files[i], trained);
+        if (first == NULL && is_split(&corpus->files[i], held))
+            first = corpus->files[i].path;
+    }
+    if (trains && first != NULL)
+        log_warning("%s: by its name this is held out of training, but all files of a folder are "
+                    "read; name those to train on",
+                    first);
+}
+
 static enum gt_status prepare_open(struct prepare *prep)
 {
     const struct prepare_spec *spec = prep->spec;
@@ -123,6 +155,7 @@ static enum gt_status prepare_open(struct prepare *prep)
     if (prep->corpus->size_bytes == 0 && !prep->corpus->has_stdin)
         return refuse_empty(prep,
                             &(struct documents_state){.file_count = prep->corpus->file_count});
+    splits_warn(prep->corpus);
     prep->learns = spec->tokenizer == TOKENIZER_CHARS ||
                    (spec->tokenizer == TOKENIZER_BPE && spec->given == NULL);
     choose_split(prep);

@@ -473,6 +473,16 @@ def forms():
     check("text counts as a whole", done.returncode == 0 and "the form text (text)" in done.stderr
           and done.stderr.count("text.jsonl: line 1: this text has no answer in the template chatml, so that all of it is learnt") == 1
           and Tokens("form", "train").conversations() == ["\1plain words", "\2"], done.stderr)  # with the end of text
+    for name in ("train-00000-of-00001", "testimony"):
+        write(f"hub/data/{name}.jsonl", json.dumps({"messages": one}) + "\n")
+    write("hub/dataset_infos.json", json.dumps({"default": {"features": {}}}))
+    done = prepare("form", *words, "hub")
+    check("what is about the data is no data", done.returncode == 0 and "held out" not in done.stderr, done.stderr)
+    write("hub/data/test-00000-of-00001.jsonl", json.dumps({"messages": one}) + "\n")
+    done = prepare("form", *words, "hub")
+    check("a split for tests that is trained on", done.stderr.count("hub/data/test-00000-of-00001.jsonl: by its name this is held out") == 1, done.stderr)
+    done = prepare("form", *words, "hub/data/train-00000-of-00001.jsonl", "hub/data/test-00000-of-00001.jsonl")
+    check("as named", "held out" not in done.stderr, done.stderr)
     one_message = "this record is one message; a conversation is a record with all of its messages in a list"
     for line, reason in (({"text": "hi", "role": "prompter", "parent_id": None}, one_message), (message("user", "hi"), one_message),
                          ({"from": "human", "value": "hi"}, one_message), ({"question": "a", "answer": 7}, 'the field "answer" is not a text'),

@@ -52,7 +52,8 @@ static const char *unsaved_text(char text[static KEPT_TEXT_MAX + 64], const stru
     char kept[KEPT_TEXT_MAX];
     if (t->saved.iter == iter)
         snprintf(text, KEPT_TEXT_MAX + 64,
-                 "the checkpoint of iter %" PRId64 " is complete, but not all files that go with it",
+                 "the checkpoint of iter %" PRId64
+                 " is complete, but not all files that go with it",
                  iter);
     else
         snprintf(text, KEPT_TEXT_MAX + 64, "iter %" PRId64 " could not be saved; %s", iter,

@@ -40,9 +40,9 @@ OFFLOAD_CARDS = ("rtx3070-8g", "rtx3060-12g", "rtx4060-ti-16g", "rtx3090-24g")
 # be leaner; and with adapters.
 WAYS = {
     "from scratch": (["2.65B", "1558M", "774M", "350M", "124M"], []),
-    "all weights": (["Qwen/Qwen3-8B", "Qwen/Qwen3-4B", "Qwen/Qwen2.5-3B", "Qwen/Qwen3-1.7B", "Qwen/Qwen2.5-1.5B", "meta-llama/Llama-3.2-1B", "Qwen/Qwen3-0.6B"],
+    "full fine-tuning": (["Qwen/Qwen3-8B", "Qwen/Qwen3-4B", "Qwen/Qwen2.5-3B", "Qwen/Qwen3-1.7B", "Qwen/Qwen2.5-1.5B", "meta-llama/Llama-3.2-1B", "Qwen/Qwen3-0.6B"],
                     ["--allow_lean_states=True"]),
-    "LoRA in 16 bits": (["Qwen/Qwen3-32B", "Qwen/Qwen3-14B", "Qwen/Qwen3-8B", "Qwen/Qwen3-4B"], ["--lora_rank=16"]),
+    "LoRA on 16-bit weights": (["Qwen/Qwen3-32B", "Qwen/Qwen3-14B", "Qwen/Qwen3-8B", "Qwen/Qwen3-4B"], ["--lora_rank=16"]),
 }
 PUBLISHED = ("Qwen/Qwen3-1.7B", "Qwen/Qwen3-4B", "Qwen/Qwen3-8B", "Qwen/Qwen3-14B")
 

@@ -26,6 +26,7 @@ import math
 import os
 import pty
 import random
+import re
 import select
 import shutil
 import signal
@@ -392,6 +393,25 @@ def answers_with_the_end_of_text():
 
 
 # ---- fields and forms ----
+
+def own_validation():
+    """doc/data.md: validation data of one's own."""
+    given = some_conversations(random.Random(6), 60)
+    for name, part in (("mine", given[:40]), ("theirs", given[40:])):
+        prepare(name, "--chat=chatml", "--block-size=64", "--val-fraction=0", write_lines(name + ".jsonl", part))
+    # One vocabulary for both: that of the first.
+    done = run(GPT_PREPARE, "--tokenizer=mine", "--chat=chatml", "--block-size=64", "--val-fraction=0", "--out-dir=theirs", "--restart", "theirs.jsonl")
+    check("prepared with the same vocabulary", done.returncode == 0, done.stderr)
+    for ending in ("bin", "mask"):
+        shutil.copy(f"theirs/train.{ending}", f"mine/val.{ending}")
+    done = tiny("mine", "--block_size=64", "--max_iters=0")
+    check("the manifest does not list it", done.returncode == 2 and "delete manifest.json if you meant to change it" in done.stderr, done.stderr)
+    os.remove("mine/manifest.json")
+    own = tiny("theirs", "--block_size=64", "--max_iters=0", "--eval_iters=0")
+    done = tiny("mine", "--block_size=64", "--max_iters=0", "--eval_iters=0")
+    losses = [re.search(r"step 0: train loss ([0-9.]+), val loss ([0-9.]+)", each.stdout).groups() for each in (own, done)]
+    check("it is evaluated", losses[1][1] == losses[0][0] != losses[1][0] and "has no val.bin" not in done.stderr, f"{losses} {done.stderr}")
+
 
 def fields():
     answer, ask = message("assistant", "fine"), message("user", "how are you?")
@@ -841,4 +861,4 @@ def talk():
     check("an unknown template", done.returncode == 2 and "not one that is known here" in done.stderr, done.stderr)
 
 
-end(rows, kills, loss, resume, answers, tuned, refused, targets, answers_with_the_end_of_text, fields, forms, sources, parquet, families, talk, begin=begin)
+end(rows, kills, loss, resume, answers, tuned, refused, targets, answers_with_the_end_of_text, own_validation, fields, forms, sources, parquet, families, talk, begin=begin)

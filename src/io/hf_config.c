@@ -1189,6 +1189,23 @@ static enum gt_status arch_find(const json_t *root, const char *source, const ch
                             known_model_of_size(parameters_like(root))));
 }
 
+/* Refuses a class of transformers whose head rates texts or tokens and predicts none. */
+static enum gt_status class_check(const json_t *root, const char *source)
+{
+    static const char *const heads[] = {"ForSequenceClassification", "ForTokenClassification",
+                                        "ForQuestionAnswering", "RewardModel"};
+    const char *class =
+        json_string_value(json_array_get(json_object_get(root, "architectures"), 0));
+    for (size_t i = 0; class != NULL && i < sizeof heads / sizeof heads[0]; i++)
+        if (strstr(class, heads[i]) != NULL)
+            return FAIL(GT_UNSUPPORTED,
+                        "%s: field \"architectures\": \"%.64s\" is not supported, since it rates "
+                        "texts and does not continue them; use the model that it was trained from, "
+                        "a ...ForCausalLM",
+                        source, class);
+    return GT_OK;
+}
+
 static enum gt_status rest_parse(const json_t *root, const char *source, bool tied,
                                  struct hf_config_rest *rest)
 {
@@ -1207,6 +1224,7 @@ static enum gt_status config_parse(const json_t *root, const char *source, struc
     const char *type;
     TRY(json_get_string(root, source, "model_type", &type));
     TRY(arch_find(root, source, type, &arch));
+    TRY(class_check(root, source));
     TRY(rest_parse(root, source, !arch->silent.untied, &rest));
     TRY(fields_parse(root, source, arch, &config.shape));
     if (arch->family == FAMILY_GPT2)

@@ -258,6 +258,7 @@ TEST(scalings_come_back)
     }
 }
 
+#define LLAMA_OF(class) "{\"architectures\":[\"" class "\"]," LLAMA "}"
 #define MISTRAL "{\"model_type\":\"mistral\"," LLAMA_SIZES KV
 #define QWEN2 "{\"model_type\":\"qwen2\"," LLAMA_SIZES KV
 #define QWEN3 "{\"model_type\":\"qwen3\"," LLAMA_SIZES KV
@@ -405,6 +406,9 @@ static const struct {
     {"{\"model_type\":\"new_vl\",\"vision_config\":{}}", GT_UNSUPPORTED, "since it reads images"},
     {"{\"model_type\":\"x\",\"architectures\":[\"XForConditionalGeneration\"]}", GT_UNSUPPORTED,
      "reads more than text"},
+    {LLAMA_OF("LlamaForSequenceClassification"), GT_UNSUPPORTED,
+     "\"LlamaForSequenceClassification\" is not supported, since it rates texts"},
+    {LLAMA_OF("LlamaForTokenClassification"), GT_UNSUPPORTED, "rates texts"},
     {"{\"model_type\":\"x\"}", GT_UNSUPPORTED, "gemma3_text, qwen3_5_text and mistral are"},
     {"{\"model_type\":\"llama\"}", GT_DATA, "num_hidden_layers"},
     {"{" LLAMA ",\"num_key_value_heads\":3}", GT_DATA, "num_key_value_heads"},

@@ -138,13 +138,23 @@ static enum gt_status read_word(struct args *args, const char *argument)
     return config_read_file(args->config, argument);
 }
 
+/* Refuses an argument with one dash.  llm.c has such flags, with the value behind them. */
+static enum gt_status refuse_letter(struct args *args, const char *argument)
+{
+    const struct config_other *other =
+        config_other_find(argument, strlen(argument), args->config->program);
+    skip_value(args, other == NULL);
+    return FAIL(GT_USAGE, "%s: not a flag; flags are written --key=value%s", argument,
+                other != NULL ? other->text : "");
+}
+
 static enum gt_status read_argument(struct args *args)
 {
     const char *argument = args->argv[args->at];
     if (argument[0] == '-' && argument[1] == '-' && argument[2] != '\0')
         return read_flag(args);
     if (argument[0] == '-')
-        return FAIL(GT_USAGE, "%s: not a flag; flags are written --key=value", argument);
+        return refuse_letter(args, argument);
     return read_word(args, argument);
 }
 

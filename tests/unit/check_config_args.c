@@ -161,7 +161,9 @@ TEST(args_refusals)
     refused(TRAIN("--n_layer", "--n_head=3"), "--n_layer: a value must follow");
     refused(TRAIN("--top_k=3"), "top_k is a key of gpt-sample, not of gpt-train");
     refused(SAMPLE("--n_layer=3"), "n_layer is a key of gpt-train, not of gpt-sample");
-    refused(TRAIN("-x"), "-x: not a flag");
+    refused(TRAIN("-a"), "-a: not a flag; flags are written --key=value");
+    refused(TRAIN("-x", "400"),
+            "-x: not a flag; flags are written --key=value; for llm.c's -x write --max_iters");
     refused(TRAIN("--"), "--: not a flag");
     refused(TRAIN("-"), "-: not a flag");
     refused(TRAIN("n_layer=3"), "n_layer=3: write --n_layer=3");

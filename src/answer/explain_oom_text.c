@@ -239,7 +239,7 @@ static void budget_print(const struct oom_message *message)
 {
     struct oom_amount budget = oom_budget_bytes(message), most = oom_process_most(message);
     struct oom_amount spilled = oom_spilled_bytes(message);
-    printf("\nWhat there was for the run\n");
+    printf("\nMemory that the run could use\n");
     if (budget.known && message->allowed.known && budget.bytes == message->allowed.bytes)
         limit_print(message);
     else if (spilled.known)
@@ -268,13 +268,13 @@ struct names {
 /* The cards that report the message's total. */
 struct cards {
     struct device_profile first[2],
-        larger[2];           /* by brain: the first such card, the smallest one that is larger */
+        larger[2];           /* by bf16: the first such card, the smallest one that is larger */
     struct names all, plain; /* all, and those without bfloat16, cards without a profile included */
     const struct device_other *other; /* the first without a profile */
     bool known;                       /* the message names a total, and a card was chosen by it */
 };
 
-static bool has_brain(const struct device_profile *card)
+static bool has_bf16(const struct device_profile *card)
 {
     return (card->dtypes >> DTYPE_BF16 & 1u) != 0;
 }
@@ -294,10 +294,10 @@ static void names_print(const struct names *names)
         printf(" and %" PRId32 " more", names->count - NAMES_MAX);
 }
 
-static void card_add(struct cards *cards, const char *name, bool brain)
+static void card_add(struct cards *cards, const char *name, bool bf16)
 {
     name_add(&cards->all, name);
-    if (!brain)
+    if (!bf16)
         name_add(&cards->plain, name);
 }
 
@@ -307,14 +307,14 @@ static void cards_find(const char *backend, struct oom_amount total, struct card
     for (int32_t i = 0; i < device_profile_count(); i++) {
         struct device_profile card;
         device_profile_get(i, &card);
-        const bool brain = has_brain(&card);
-        struct device_profile *larger = &out->larger[brain];
+        const bool bf16 = has_bf16(&card);
+        struct device_profile *larger = &out->larger[bf16];
         if (strcmp(card.backend, backend) != 0)
             continue;
         if (device_profile_reports(i, total.bytes, total.slack_bytes)) {
-            if (out->first[brain].memory_bytes == 0)
-                out->first[brain] = card;
-            card_add(out, device_profile_id(i), brain);
+            if (out->first[bf16].memory_bytes == 0)
+                out->first[bf16] = card;
+            card_add(out, device_profile_id(i), bf16);
         } else if ((double)card.memory_bytes >= total.bytes &&
                    (larger->memory_bytes == 0 || card.memory_bytes < larger->memory_bytes)) {
             *larger = card;
@@ -324,11 +324,11 @@ static void cards_find(const char *backend, struct oom_amount total, struct card
     for (int32_t i = 0;
          (other = device_other_next(&i, backend, total.bytes, total.slack_bytes)) != NULL;) {
         out->other = out->other == NULL ? other : out->other;
-        card_add(out, other->name, other->brain);
+        card_add(out, other->name, other->bf16);
     }
 }
 
-static bool most_have_brain(const struct cards *cards)
+static bool most_have_bf16(const struct cards *cards)
 {
     return 2 * cards->plain.count <= cards->all.count;
 }
@@ -347,9 +347,9 @@ static void card_choose(const struct config *config, const struct oom_message *m
     cards_find(backend, message->total, cards);
     const bool wanted =
         config->dtype == CONFIG_DTYPE_BFLOAT16 && cards->plain.count < cards->all.count;
-    const bool brain = wanted || most_have_brain(cards);
-    const struct device_profile *const candidates[] = {
-        &cards->first[brain], &cards->first[!brain], &cards->larger[brain], &cards->larger[!brain]};
+    const bool bf16 = wanted || most_have_bf16(cards);
+    const struct device_profile *const candidates[] = {&cards->first[bf16], &cards->first[!bf16],
+                                                       &cards->larger[bf16], &cards->larger[!bf16]};
     for (size_t i = 0; i < sizeof candidates / sizeof candidates[0] && card->memory_bytes == 0; i++)
         *card = *candidates[i];
     cards->known = card->memory_bytes > 0;
@@ -435,8 +435,8 @@ static enum gt_status message_read(const char *name, const char *text, size_t co
  * it. */
 static int dtype_of(const struct device_profile *card, const struct cards *cards)
 {
-    const bool brain = card->memory_bytes == 0 || has_brain(card);
-    return brain && most_have_brain(cards) ? CONFIG_DTYPE_BFLOAT16 : CONFIG_DTYPE_FLOAT16;
+    const bool bf16 = card->memory_bytes == 0 || has_bf16(card);
+    return bf16 && most_have_bf16(cards) ? CONFIG_DTYPE_BFLOAT16 : CONFIG_DTYPE_FLOAT16;
 }
 
 enum gt_status explain_oom_text(const char *name, const char *text, size_t count,

@@ -31,7 +31,7 @@ static const struct device_reached reached_rows[] = {
 struct family {
     const char *backend;
     int32_t cores_per_unit, flops_per_core;
-    int32_t half, brain, sums; /* multiples of the fp32 rate */
+    int32_t half, bf16, sums; /* multiples of the fp32 rate */
     enum reached_kind reached;
     enum largest_rule largest;
     uint32_t dtypes;
@@ -49,9 +49,9 @@ static const struct {
 
 #define F16 (1u << DTYPE_F16)
 #define BF16 (1u << DTYPE_BF16)
-#define DEVICE_FAMILY(key, backend, capability, cores_per_unit, flops, half, brain, tf32, sums,   \
-                      reached, largest, dtypes, source)                                           \
-    static const struct family family_##key = {backend, cores_per_unit,    flops,   half,  brain, \
+#define DEVICE_FAMILY(key, backend, capability, cores_per_unit, flops, half, bf16, tf32, sums,   \
+                      reached, largest, dtypes, source)                                          \
+    static const struct family family_##key = {backend, cores_per_unit,    flops,   half,  bf16, \
                                                sums,    REACHED_##reached, largest, dtypes};
 #include "plan/device_profiles.def"
 #undef F16
@@ -70,7 +70,7 @@ static const struct card cards[] = {
 };
 
 static const struct device_other others[] = {
-#define DEVICE_OTHER(name, backend, lowest, highest, brain) {name, backend, lowest, highest, brain},
+#define DEVICE_OTHER(name, backend, lowest, highest, bf16) {name, backend, lowest, highest, bf16},
 #include "plan/device_profiles.def"
 };
 
@@ -131,7 +131,7 @@ static void rates_set(const struct card *card, const struct family *family,
         (double)card->cores * (double)family->flops_per_core * (double)card->boost_mhz * 1e6;
     out->matrix_flops_per_s[DTYPE_F32] = out->vector_flops_per_s;
     out->matrix_flops_per_s[DTYPE_F16] = (double)family->half * out->vector_flops_per_s;
-    out->matrix_flops_per_s[DTYPE_BF16] = (double)family->brain * out->vector_flops_per_s;
+    out->matrix_flops_per_s[DTYPE_BF16] = (double)family->bf16 * out->vector_flops_per_s;
     out->half_sums_flops_per_s = (double)family->sums * out->vector_flops_per_s;
     out->reached = reached_rows[family->reached];
 }
@@ -327,13 +327,13 @@ void device_profile_print_list(FILE *out)
             "GB/s", "link", "fp32", "fp16", "bf16");
     for (int32_t i = 0; i < device_profile_count(); i++) {
         struct device_profile p;
-        char half[16], brain[16];
+        char half[16], bf16[16];
         device_profile_get(i, &p);
         fprintf(out, "%-21s %-7s %6.2f %6.2f %6.0f %6.1f %6.1f %6s %6s\n", p.id, p.backend,
                 (double)p.memory_bytes / (double)GIB, (double)p.usable_bytes / (double)GIB,
                 p.bytes_per_s / 1e9, p.link_bytes_per_s / 1e9, p.vector_flops_per_s / 1e12,
                 rate_text(half, p.matrix_flops_per_s[DTYPE_F16]),
-                rate_text(brain, p.matrix_flops_per_s[DTYPE_BF16]));
+                rate_text(bf16, p.matrix_flops_per_s[DTYPE_BF16]));
     }
 }
 

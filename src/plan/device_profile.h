@@ -66,7 +66,7 @@ bool device_profile_reports(int32_t index, double total, double slack);
 struct device_other {
     const char *name, *backend;
     double lowest_gib, highest_gib;
-    bool brain; /* computes in bfloat16 */
+    bool bf16; /* computes in bfloat16 */
 };
 /* Returns the next such card, from *index on, that reports `total` +- `slack` bytes, and sets
  * *index past it.  Returns NULL when there is none. */

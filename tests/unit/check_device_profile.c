@@ -38,8 +38,8 @@ TEST(all_cards_are_sane)
         ck_assert_double_lt(p.bytes_per_s, 1e13);
         ck_assert_double_gt(p.vector_flops_per_s, 1e12);
         ck_assert(p.dtypes & 1u << DTYPE_F32);
-        bool brain = (p.dtypes & 1u << DTYPE_BF16) != 0;
-        ck_assert_msg(!cuda || brain == (p.matrix_flops_per_s[DTYPE_BF16] > 0.0), "%s", p.id);
+        bool bf16 = (p.dtypes & 1u << DTYPE_BF16) != 0;
+        ck_assert_msg(!cuda || bf16 == (p.matrix_flops_per_s[DTYPE_BF16] > 0.0), "%s", p.id);
         ck_assert(p.reached.products > 0.0 && p.reached.products <= 1.0 &&
                   p.share_source[0] == '\0');
     }

@@ -410,6 +410,8 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
         TRY(optimizer_check(config, checkpoint));
         TRY(states_choose(config, source, &state->saved));
         const json_t *before = checkpoint->record.state.configuration;
+        if (json_number_value(json_object_get(before, "hours")) != config->hours)
+            state->length = 0; /* measured again */
         /* If the batches differ from the saved run's, only the format of the states still applies.
          */
         if (json_integer_value(json_object_get(before, "batch_size")) != config->batch_size ||

@@ -45,6 +45,35 @@ static enum gt_status data_check(const struct run *run)
     return GT_OK;
 }
 
+static bool is_typed(const struct config *config, enum config_key key)
+{
+    return config_key_was_set(config, key) && config->origin[key].line == 0;
+}
+
+/* Applies `hours`.  It decides the length, unless only max_iters was typed, while `hours` is from a
+ * file or the checkpoint.  The schedule of the part that has been trained stays. */
+static void hours_apply(struct run *run)
+{
+    struct config *config = run->config;
+    const int64_t max_iters = config->max_iters, decay = config->lr_decay_iters;
+    const bool typed = is_typed(config, CONFIG_KEY_max_iters),
+               yields = typed && !is_typed(config, CONFIG_KEY_hours);
+    if (typed)
+        log_note("%s has no effect because of %s",
+                 CONFIG_KEY_DESCRIBED(config, yields ? CONFIG_KEY_hours : CONFIG_KEY_max_iters),
+                 CONFIG_KEY_DESCRIBED(config, yields ? CONFIG_KEY_max_iters : CONFIG_KEY_hours));
+    if (run->state.length > 0)
+        run_length_set(config, run->state.length);
+    else if (!yields)
+        config->max_iters = RUN_LENGTH_MAX - 1; /* until the first updates have been timed */
+    if (!yields)
+        return;
+    config->hours = 0.0;
+    config->max_iters = max_iters;
+    if (config_key_was_set(config, CONFIG_KEY_lr_decay_iters))
+        config->lr_decay_iters = decay;
+}
+
 enum gt_status run_resolve(struct run *run, struct hostmem *mem, struct config *config, bool trains)
 {
     run->mem = mem;
@@ -54,10 +83,8 @@ enum gt_status run_resolve(struct run *run, struct hostmem *mem, struct config *
         TRY(data_check(run));
     TRY(restore_open(mem, config, &run->mixture, &run->source, &run->state, &run->model));
     TRY(mixture_parse(config->dataset, &run->mixture)); /* the checkpoint may have named another */
-    if (config->hours > 0.0 && run->state.length > 0)
-        run_length_set(config, run->state.length);
-    else if (config->hours > 0.0)
-        config->max_iters = RUN_LENGTH_MAX - 1; /* until the first updates have been timed */
+    if (config->hours > 0.0)
+        hours_apply(run);
     return GT_OK;
 }
 

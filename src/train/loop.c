@@ -302,9 +302,10 @@ static enum gt_status finish(struct trainer *t)
     const bool always = config->always_save_checkpoint;
     if (run->state.iter == t->course.first_iter) {
         log_note("nothing to do: %s is at iter %" PRId64 " already; --max_iters=%" PRId64
-                 " or more continues the run",
+                 " or more continues the run%s",
                  run->source.in_place || run->source.branch ? config->out_dir : config->init_from,
-                 run->state.iter, run->state.iter);
+                 run->state.iter, run->state.iter,
+                 config->hours > 0.0 ? ", and so does a larger --hours" : "");
         return GT_OK;
     }
     if (!always && t->course.evaluated_iter < run->state.iter - 1)

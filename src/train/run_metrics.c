@@ -34,8 +34,8 @@ static void run_write(struct trainer *t)
         clock_wall_seconds(), PACKAGE_VERSION, dtype_name(session->device.dtype),
         model_parameter_count_no_positions(&session->model->options.config),
         t->runner.run.state.samples_seen * t->runner.run.config->block_size,
-        t->runner.run.config->max_iters, t->runner.run.config->dataset, session->device.info.device,
-        session->device.info.detail);
+        run_length_is_known(&t->runner.run) ? t->runner.run.config->max_iters : -1,
+        t->runner.run.config->dataset, session->device.info.device, session->device.info.detail);
     (void)metrics_line_write(&t->metrics);
 }
 
@@ -49,7 +49,8 @@ static void keys_write(struct trainer *t)
         const struct config_key_info *info = config_key_info_get((enum config_key)key);
         const char *value = CONFIG_KEY_TEXT(t->runner.run.config, (enum config_key)key);
         if ((info->flags & CONFIG_INVOCATION) != 0 || (info->programs & CONFIG_TRAIN) == 0 ||
-            strcmp(value, CONFIG_KEY_TEXT(&defaults, (enum config_key)key)) == 0)
+            strcmp(value, CONFIG_KEY_TEXT(&defaults, (enum config_key)key)) == 0 ||
+            (key == CONFIG_KEY_max_iters && !run_length_is_known(&t->runner.run)))
             continue;
         if (line == NULL)
             json_put(line = line_begin(t, "keys"), "keys:{");

@@ -5,7 +5,7 @@
   cooldown the rate is constant, then falls to 0; a run that is stopped in the cooldown and resumed has the bytes of one that was not
   export   the folded table gives the run's own losses; config.json names Qwen3, and the run's own folder does not
   rates    a group's rate of its own moves that group alone
-  hours    ten updates set max_iters, which a resume keeps
+  hours    ten updates set max_iters, which a resume keeps; other hours measure again; a typed max_iters counts where hours is not typed
   refused  keys that contradict each other: one line, exit status 2
 """
 
@@ -83,6 +83,18 @@ def hours():
     check(metrics("timed")[-1]["lr"] == 0.0, "the rate ends at 0 there")
     again = train("timed", "--hours=0.0004", "--init_from=resume")
     check(f"--max_iters={last + 1} or more continues" in again.stdout + again.stderr, "a resume keeps the length")
+    check("max_iters=60 (--max_iters=60) has no effect because of hours=0.0004" in again.stderr, f"both typed: {again.stderr}")
+    lengths = [line["max_iters"] for line in metrics("timed", "max_iters")]
+    check(lengths[0] == -1, f"metrics.jsonl has no length before it is known: {lengths}")
+    resume = ["--dataset=./data", "--out_dir=timed", "--init_from=resume", "--threads=1"]
+    more = run(GPT_TRAIN, *resume, "--hours=0.0008").stdout
+    found = re.search(r"hours=0.0008 at \S+ \S+ an update: max_iters=(\d+)", more)
+    check(found is not None and read_json("timed/trainer_state.json")["iter"] == int(found.group(1)) + 1, f"other hours: {more[-300:]}")
+    more = read_json("timed/trainer_state.json")["iter"] + 5
+    said = run(GPT_TRAIN, *resume, f"--max_iters={more}").stderr
+    check("hours=0.0008" in said and f"has no effect because of max_iters={more}" in said, f"typed max_iters after hours: {said}")
+    check(read_json("timed/trainer_state.json")["iter"] == more + 1, "a typed max_iters makes a run with hours longer")
+    check(metrics("timed")[-1]["lr"] == 0.0, "its rate does not rise again")
 
 
 def refused():

@@ -20,6 +20,7 @@
 #include "data/hf_hub.h"
 #include "data/mixture.h"
 #include "data/stop_text.h"
+#include "data/text_kind.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_encoder.h"
 #include "data/tokenizer_import.h"
@@ -171,6 +172,26 @@ static const char *prompt_path(const struct config *config)
                : NULL;
 }
 
+/* Drops a byte-order mark and turns line ends into "\n", as gpt-prepare does. */
+static enum gt_status prompt_text_convert(const char *path, char *text, size_t *count)
+{
+    char word[FILE_PATH_MAX];
+    size_t mark, to = 0;
+    const char *encoding = text_mark_of((const unsigned char *)text, *count, &mark);
+    if (encoding != NULL && strcmp(encoding, "UTF-8") != 0)
+        return FAIL(
+            GT_USAGE,
+            "%s: this text is %s, not UTF-8; iconv -f %s -t UTF-8 %s > prompt.txt converts it",
+            path, encoding, encoding, file_shell_quote(word, sizeof word, path));
+    for (size_t at = mark; at < *count; at++)
+        if (text[at] != '\r')
+            text[to++] = text[at];
+        else if (at + 1 == *count || text[at + 1] != '\n')
+            text[to++] = '\n';
+    *count = to;
+    return GT_OK;
+}
+
 /* Reads the file into `out`, which the caller must free().  An unreadable file is a bad value. */
 static enum gt_status prompt_file_read(const char *path, char **out, size_t *out_count)
 {
@@ -179,6 +200,7 @@ static enum gt_status prompt_file_read(const char *path, char **out, size_t *out
     if (status == GT_OK && !exists)
         return FAIL(GT_USAGE, "%s: no such file", path);
     THEN(status, file_read_all(path, PROMPT_BYTES_MAX, out, out_count));
+    THEN(status, prompt_text_convert(path, *out, out_count));
     return status == GT_IO ? GT_USAGE : status;
 }
 
@@ -193,8 +215,8 @@ static enum gt_status prompt_read(struct sample *sample)
         return FAIL(GT_USAGE,
                     "--start and --prompt_file both give the text to begin with; use one of them");
     if (path != NULL)
-        TRY(prompt_file_read(path, &text, &count));
-    if (count == 0)
+        status = prompt_file_read(path, &text, &count);
+    if (status == GT_OK && count == 0)
         status = FAIL(GT_USAGE, "%s is empty; a sample needs at least one character to begin with",
                       name);
     THEN(status, HOSTMEM_NEW(sample->mem, count * tokenizer_pipeline(sample->tokenizer)->growth + 1,

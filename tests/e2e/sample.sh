@@ -39,6 +39,18 @@ for prompt in --prompt_file=nowhere.txt --start=FILE:nowhere.txt; do
     check "$prompt" run 2 "$GPT_SAMPLE" --out_dir=out $prompt
     check "$prompt: said" grep -qx 'gpt-sample: error: nowhere.txt: no such file' stderr
 done
+# Regression: line ends of Windows and a byte-order mark were tokens of the prompt, which no text that gpt-prepare read has.
+printf 'int a;\nint ' >lines.txt
+check "a prompt of two lines" sample --prompt_file=lines.txt
+cp stdout lines
+printf '\357\273\277int a;\r\nint ' >windows.txt
+for prompt in --prompt_file=windows.txt --start=FILE:windows.txt; do
+    check "$prompt" sample "$prompt"
+    check "$prompt: the same text" cmp lines stdout
+done
+printf '\377\376i\000n\000t\000' >wide.txt
+check "a prompt in UTF-16" run 2 "$GPT_SAMPLE" --out_dir=out --prompt_file=wide.txt
+check "a prompt in UTF-16: said" grep -q 'wide.txt: this text is UTF-16LE, not UTF-8; iconv -f UTF-16LE' stderr
 check "two prompts" run 2 "$GPT_SAMPLE" --out_dir=out --prompt_file=prompt.txt --start=x
 check "two prompts are one error" is "$(errors stderr)" 1
 

@@ -548,6 +548,19 @@ static void report_counts(const struct prepare_spec *spec, const struct prepare_
                  COUNTED(documents->long_count, "document"), DOCUMENT_BYTES_MAX >> 20);
 }
 
+/* Documents are assigned whole, so that a few long ones may divide very unevenly. */
+static void report_share(const struct prepare_spec *spec, const struct prepare_result *result)
+{
+    const double all = (double)(result->train_tokens + result->val_tokens),
+                 share = (double)result->val_tokens / all;
+    if (result->by_position || spec->chat != CHAT_NONE || spec->val_fraction == 0.0 ||
+        (share <= 2.0 * spec->val_fraction && share >= 0.5 * spec->val_fraction))
+        return;
+    log_note("validation has %.3g %% of the tokens, where --val-fraction=%g asks for %.3g %%, as "
+             "it has whole documents; --val-split=position cuts one to get that share",
+             100.0 * share, spec->val_fraction, 100.0 * spec->val_fraction);
+}
+
 static void report_result(const struct arguments *arguments, const struct prepare_result *result)
 {
     report_counts(&arguments->spec, result);
@@ -555,6 +568,7 @@ static void report_result(const struct arguments *arguments, const struct prepar
                tokenizer_kind_names[arguments->spec.tokenizer], COUNT_TEXT(result->vocab_size));
     log_result("train has %s", COUNTED(result->train_tokens, "token"));
     log_result("val has %s", COUNTED(result->val_tokens, "token"));
+    report_share(&arguments->spec, result);
     if (arguments->spec.chat != CHAT_NONE)
         log_result("%s %s", COUNTED(result->counts.answer_tokens, "token"),
                    arguments->spec.train_on == CHAT_TRAIN_ASSISTANT ? "of the assistant count"
@@ -576,6 +590,12 @@ static enum gt_status tokenizer_open(struct hostmem *mem, struct arguments *argu
         arguments->spec.tokenizer = strcmp(name, "bytes") == 0 ? TOKENIZER_BYTES : TOKENIZER_CHARS;
     if (arguments->spec.tokenizer != TOKENIZER_BPE || strcmp(name, "train") == 0)
         return GT_OK;
+    if (strcmp(name, "gpt2") != 0 && !file_exists(name) && !hf_hub_is_repository(name))
+        return FAIL(
+            GT_USAGE,
+            "--tokenizer=%s: no such file or folder; it is bytes, chars, train, gpt2, a folder, a "
+            "tokenizer.json, a GGUF file or OWNER/NAME",
+            name);
     TRY(gguf_is_file(name) ? gguf_tokenizer_open(mem, name, out) : tokenizer_find(mem, name, out));
     if (*out == NULL)
         return FAIL(GT_UNSUPPORTED, "--tokenizer=%s: this file has no supported tokenizer", name);

@@ -63,6 +63,14 @@ bool input_name_is_packed(const char *name)
     return input_name_stem(name) < strlen(name);
 }
 
+/* The suffixes of compressed archives are the ones that begin with a t. */
+bool input_name_is_archive(const char *name)
+{
+    static const char *const endings[] = {".tar", NULL};
+    const size_t stem = input_name_stem(name);
+    return strncmp(name + stem, ".t", 2) == 0 || name_without(name, stem, endings) < stem;
+}
+
 bool input_name_is_jsonl(const char *name)
 {
     static const char *const endings[] = {".jsonl", ".ndjson", NULL};
@@ -294,15 +302,6 @@ static enum gt_status level_member_begin(struct input *input, struct archive_ent
     return GT_OK;
 }
 
-/* "x.tar", "x.tar.gz", "x.tgz": the suffixes of compressed archives are the ones that begin with a
- * t. */
-static bool name_is_tar(const char *name)
-{
-    static const char *const endings[] = {".tar", NULL};
-    const size_t stem = input_name_stem(name);
-    return strncmp(name + stem, ".t", 2) == 0 || name_without(name, stem, endings) < stem;
-}
-
 /* Starts a single compressed text, named after the file or member that contains it, without the
  * suffix.  An archive with a damaged first header looks like one. */
 static enum gt_status level_raw_begin(struct input *input)
@@ -313,7 +312,7 @@ static enum gt_status level_raw_begin(struct input *input)
         return FAIL(GT_DATA,
                     "%s: is neither compressed nor a tar archive, although its name says so",
                     input->info.label);
-    if (name_is_tar(holder))
+    if (input_name_is_archive(holder))
         return FAIL(
             GT_DATA,
             "%s: holds no tar archive, although its name says so, or its first header is damaged",

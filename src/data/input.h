@@ -29,6 +29,8 @@ struct input;
 size_t input_name_stem(const char *name);
 /* Returns true when files of this name are compressed or an archive. */
 bool input_name_is_packed(const char *name);
+/* Returns true when they are an archive, which may be compressed. */
+bool input_name_is_archive(const char *name);
 /* Returns true when the name, without such a suffix, ends in .jsonl or .ndjson. */
 bool input_name_is_jsonl(const char *name);
 /* Returns true when the name ends in .parquet. */

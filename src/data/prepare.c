@@ -71,7 +71,7 @@ static void choose_split(struct prepare *prep)
     prep->many = prep->spec->end != DOCUMENTS_END_OF_FILE || prep->spec->format == DOCUMENTS_JSONL;
     for (size_t i = 0; i < corpus->file_count && !prep->many; i++)
         prep->many =
-            input_name_is_packed(corpus->files[i].path) ||
+            input_name_is_archive(corpus->files[i].path) ||
             input_name_is_parquet(corpus->files[i].path) ||
             (prep->spec->format == DOCUMENTS_BY_NAME && input_name_is_jsonl(corpus->files[i].path));
     prep->split = prep->spec->split;
@@ -244,7 +244,8 @@ static enum gt_status learn_chars(struct learner *learner, const struct document
             return refuse_not_utf8(document, at);
         if (code_point == 0)
             return text_refuse(document, at,
-                               "is zero, so this is not text; --tokenizer=bytes takes any bytes");
+                               "is zero, so this is not text; UTF-16 needs --encoding=UTF-16LE or "
+                               "UTF-16BE, and --tokenizer=bytes takes any bytes");
         learner->seen[code_point] = true;
         at += (size_t)length;
     }
@@ -403,10 +404,13 @@ static enum gt_status split_refuse(const struct prepare *prep, int64_t train, in
                 "INPUT %s%s: %" PRId64 " token%s in %" PRIu64
                 " document%s: --val-fraction=%g and --val-split=%s leave "
                 "%" PRId64 " for training and %" PRId64
-                " for validation; each needs at least 1; --val-fraction=0 trains on all of it%s",
+                " for validation; each needs at least 1; %s--val-fraction=0 trains on all of it%s",
                 spec->inputs[0], spec->input_count > 1 ? " ..." : "", train + val,
                 train + val == 1 ? "" : "s", documents, documents == 1 ? "" : "s",
                 spec->val_fraction, prepare_split_words[prep->split], train, val,
+                prep->split == PREPARE_SPLIT_DOCUMENT && spec->chat == CHAT_NONE
+                    ? "--val-split=position cuts within a document, "
+                    : "",
                 prep->progress.counts.targetless > 0
                     ? TEXT(96, "; %" PRIu64 " without a target within --block-size left out",
                            prep->progress.counts.targetless)
@@ -452,6 +456,7 @@ static void prepare_result_fill(const struct prepare *prep, struct prepare_resul
                                    .documents = prep->progress.documents,
                                    .counts = prep->progress.counts,
                                    .many_documents = prep->many,
+                                   .by_position = prep->split == PREPARE_SPLIT_POSITION,
                                    .resumed = prep->phase != PREPARE_PHASE_NEW};
     for (size_t i = 0; i < json_array_size(prep->commit); i++) {
         const json_t *entry = json_array_get(prep->commit, i);

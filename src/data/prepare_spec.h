@@ -92,6 +92,7 @@ struct prepare_result {
     struct documents_state documents; /* after the last one */
     struct prepare_counts counts;
     bool many_documents; /* the document counts are worth reporting */
+    bool by_position;    /* the split is */
     bool resumed;
 };
 

@@ -275,6 +275,8 @@ def test_encodings():
     refused("encoding_unknown", 2, ["--encoding=klingon", "iconv -l"], "--encoding=klingon", "enc.txt")
     refused("encoding_invalid", 2, ["bad.txt: byte 3 is not valid in SHIFT_JIS"], "--encoding=SHIFT_JIS",
             write("bad.txt", b"abc\xff"))
+    refused("utf16_with_chars", 2, ["--encoding=UTF-16LE or UTF-16BE"], "--tokenizer=chars", "in/wide.txt")
+    refused("no_such_tokenizer", 2, ["--tokenizer=char: ", "bytes, chars, train, gpt2"], "--tokenizer=char", "in/wide.txt")
     refused("encoding_cut", 2, ["bad.txt: byte 4 is not valid in UTF-16LE"], write("bad.txt", b"\xff\xfea\0b"))
     result = prepare(write("old.txt", texts["latin1"].encode("latin1")))
     check("latin1_is_named", result.returncode == 0 and b"old.txt: this text looks like Latin-1, not UTF-8; "
@@ -326,6 +328,7 @@ def test_windows():
         skip("prepare_archives", "a build without libarchive")
         return
     good("windows_gz", plain, "windows.txt.gz")
+    check("one_gz_divides_as_its_text", prepare("windows.txt.gz").returncode == 0 and text() == plain[:int(len(plain) * 0.9)])
     tar_of([("a/windows.txt", windows), ("b.txt.gz", gzip.compress(windows)), ("c.txt", plain)], "windows.tar")
     result = good("windows_tar", plain + b"\n" + plain + b"\n" + plain, "windows.tar")
     check("windows_tar_note", b"windows.tar: member a/windows.txt and 1 other text: 798 " in result.stderr, result.stderr)
@@ -375,6 +378,12 @@ def test_split_and_copies():
     result = good("dedup", b"a\nb\nc\na ", "--dedup", "copies.jsonl")
     check("dedup_is_said", b"2 exact duplicates left out" in result.stdout, result.stdout)
     good("dedup_across_files", b"a\nb\nc\na ", "--dedup", "copies.jsonl", "copies.jsonl")
+    uneven = prepare(write("uneven.jsonl", jsonl("a" * 4000, "b", "c" * 60, "d" * 3000)))
+    shares = len(text("val")), len(both())
+    check("uneven", (b"--val-split=position" in uneven.stderr) == (not 0.05 <= shares[0] / shares[1] <= 0.2), (shares, uneven.stderr))
+    check("uneven_share", b"validation has %.3g %%" % (100 * shares[0] / shares[1]) in uneven.stderr, uneven.stderr)
+    uneven = prepare("--val-split=position", "uneven.jsonl")
+    check("uneven_position", b"validation has" not in uneven.stderr, uneven.stderr)
     refused("no_val", 2, ["copies.jsonl", "6 documents", "0 for validation"], "--val-fraction=0.0000001", "copies.jsonl")
 
 

@@ -781,7 +781,10 @@ enum gt_status config_parse_text(struct config *config, const char *name, const 
     const char *zero = memchr(text, 0, count);
     if (zero != NULL || count > FILE_SIZE_MAX)
         return FAIL(GT_USAGE, "%s: not a configuration: %s", name,
-                    zero != NULL ? "it holds a zero byte" : "it is over 1 MiB");
+                    zero != NULL
+                        ? "it holds a zero byte; data is named by --dataset=FOLDER, a model by "
+                          "--init_from=PATH"
+                        : "it is over 1 MiB");
     struct reader *reader = calloc(1, sizeof *reader + pool_size);
     if (reader == NULL)
         return FAIL(GT_NO_MEMORY, "%s: no memory to read it: need %zu B", name,

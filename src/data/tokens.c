@@ -385,9 +385,13 @@ static enum gt_status source_check_lengths(const struct token_source *source, in
     for (size_t i = 0; i < source->shard_count; i++)
         longest = max_i64(longest, source->shards[i].length);
     if (longest <= block_size)
-        return FAIL(GT_DATA, "%s: %" PRId64 " tokens%s are fewer than block_size + 1 = %" PRId64,
+        return FAIL(GT_DATA,
+                    "%s: %" PRId64 " tokens%s are fewer than block_size + 1 = %" PRId64 "%s",
                     source->shards[0].path, longest,
-                    source->shard_count > 1 ? " in the longest shard" : "", block_size + 1);
+                    source->shard_count > 1 ? " in the longest shard" : "", block_size + 1,
+                    longest > 1 ? TEXT(64, "; --block_size=%" PRId64 " is the largest that fits",
+                                       longest - 1)
+                                : "");
     for (size_t i = 0; i < source->shard_count && block_size > 0; i++)
         if (source->shards[i].length <= block_size)
             log_warning("%s: %" PRId64 " tokens are fewer than block_size + 1 = %" PRId64

@@ -9,6 +9,7 @@
  */
 #include "io/checkpoint_open.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "io/checkpoint_folder.h"
@@ -447,6 +448,23 @@ static enum gt_status half_refuse(const char *path)
     return GT_OK;
 }
 
+/* Says what to do about a checkpoint of which files are missing, cut or damaged.  Without its
+ * optimizer, a run can begin from the weights. */
+static void broken_note(const struct checkpoint *checkpoint, const char *folder,
+                        bool with_optimizer)
+{
+    const struct checkpoint_file_record *model = &checkpoint->record.files[CHECKPOINT_FILE_MODEL];
+    struct stat info;
+    char word[FILE_PATH_MAX];
+    const bool has_model = with_optimizer && model->name[0] != '\0' &&
+                           stat(FILE_IN(folder, model->name), &info) == 0 &&
+                           (uint64_t)info.st_size == model->size_bytes;
+    file_shell_quote(word, sizeof word, folder);
+    log_note("the folder is not as its last save left it; copy all of it again%s%s%s",
+             has_model ? ", or begin a new run from its weights: --init_from=" : "",
+             has_model ? word : "", has_model ? " --out_dir=NEW" : "");
+}
+
 enum gt_status checkpoint_open(const void *owner, const char *path, bool with_optimizer,
                                struct checkpoint **out)
 {
@@ -472,6 +490,12 @@ enum gt_status checkpoint_open(const void *owner, const char *path, bool with_op
                         path, earlier);
         if (!with_optimizer)
             TRY(half_refuse(path));
+        if (with_optimizer && kind == CHECKPOINT_HF && !has_earlier)
+            return FAIL(GT_DATA,
+                        ERROR_NO_CHECKPOINT "%s: holds no checkpoint: " CHECKPOINT_RECORD_NAME
+                                            " is not there; "
+                                            "--init_from=%s --out_dir=NEW begins from its weights",
+                        path, path);
         return FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: holds no checkpoint: %s%s%s", path,
                     with_optimizer ? CHECKPOINT_RECORD_NAME " is not there"
                                    : "neither " CHECKPOINT_RECORD_NAME
@@ -483,6 +507,8 @@ enum gt_status checkpoint_open(const void *owner, const char *path, bool with_op
     TRY(checkpoint_new(owner, &checkpoint));
     checkpoint->kind = kind;
     enum gt_status status = open_kind(checkpoint, path, with_optimizer);
+    if (kind == CHECKPOINT_OURS && (status == GT_DATA || status == GT_IO))
+        broken_note(checkpoint, path, with_optimizer);
     if (checkpoint->base[0] != '\0')
         THEN(status, base_open(checkpoint));
     return FINISH(status, out, checkpoint, hostmem_free);

@@ -331,7 +331,7 @@ TEST(file_not_a_text)
     fixture_open(CONFIG_TRAIN);
     ck_assert_int_eq(config_parse_text(&fixture.config, "x.bin", "n_layer\0=3", 10), GT_USAGE);
     ck_assert_int_eq(fixture.errors, 1);
-    ASSERT_SAID("x.bin: not a configuration: it holds a zero byte");
+    ASSERT_SAID("x.bin: not a configuration: it holds a zero byte; data is named by --dataset=");
 }
 
 TEST(file_limits_of_values)

@@ -125,7 +125,8 @@ TEST(tokens_bad_files_are_refused)
     fixture_write_text(&fixture, "train.bin", "abc");
     expect_refused(&fixture, 0, "train.bin", "3 bytes");
     fixture_write_u16(&fixture, "train.bin", 8, 0);
-    expect_refused(&fixture, 8, "8 tokens", "block_size + 1 = 9");
+    expect_refused(&fixture, 8, "8 tokens",
+                   "block_size + 1 = 9; --block_size=7 is the largest that fits");
     const uint32_t long_count[3] = {20240520, 1, 11}, short_count[3] = {20240520, 1, 9},
                    zero[3] = {20240520, 1, 0};
     fixture_write_shard(&fixture, "train.bin", long_count, 2, 10, 0);

@@ -105,6 +105,22 @@ TEST(opens_another_programs_tokens)
     hostmem_free(checkpoint);
 }
 
+#define BEGINS "copy all of it again, or begin a new run from its weights: --init_from="
+#define COPIES "copy all of it again"
+
+/* Fails unless opening logs one error with `words` and then a note that ends in `cure`. */
+static void broken(bool with_optimizer, enum gt_status status, const char *words, const char *cure)
+{
+    ck_assert_int_eq(open_and_close(with_optimizer), status);
+    ck_assert_int_eq(capture.lines, 2);
+    ck_assert_int_eq(capture.level, LOG_NOTE);
+    ck_assert_msg(strstr(capture.before, words) != NULL, "%s", capture.before);
+    const char *found = strstr(capture.text, cure);
+    ck_assert_msg(found != NULL && (strcmp(cure, COPIES) != 0 || strcmp(found, COPIES) == 0), "%s",
+                  capture.text);
+    capture.lines = 0;
+}
+
 TEST(says_what_is_missing)
 {
     log_capture_refused(&capture, open_and_close(false), GT_DATA,
@@ -121,10 +137,16 @@ TEST(says_what_is_missing)
     io_path(path, folder, "optimizer-000001.safetensors");
     ck_assert_int_eq(unlink(path), 0);
     ck_assert_int_eq(open_and_close(false), GT_OK); /* sampling needs no optimizer */
-    log_capture_refused(&capture, open_and_close(true), GT_IO, path);
+    broken(true, GT_IO, path, BEGINS);
+    ck_assert_int_eq(truncate(io_at(folder, "model-000001.safetensors"), 100), 0);
+    broken(true, GT_DATA, "model-000001.safetensors: ", COPIES);
+    broken(false, GT_DATA, "model-000001.safetensors: ", COPIES);
+    io_folder_empty(folder);
+    ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
     ck_assert_int_eq(unlink(io_at(folder, CHECKPOINT_RECORD_NAME)), 0);
     ck_assert_int_eq(open_and_close(false), GT_OK);
-    log_capture_refused(&capture, open_and_close(true), GT_DATA, "trainer_state.json is not there");
+    log_capture_refused(&capture, open_and_close(true), GT_DATA,
+                        "trainer_state.json is not there; --init_from=");
 }
 
 TEST(refuses_files_of_another_generation)
@@ -137,16 +159,14 @@ TEST(refuses_files_of_another_generation)
     char *model_bytes = io_file_read(path, &count),
          *optimizer_bytes = io_file_read(other, &other_count);
     scratch_write(path, optimizer_bytes, other_count);
-    log_capture_refused(&capture, open_and_close(true), GT_DATA,
-                        "bytes long, but trainer_state.json says");
+    broken(true, GT_DATA, "bytes long, but trainer_state.json says", COPIES);
     scratch_write(path, model_bytes, count);
     model_bytes[count - 1] ^= 1;
     scratch_write(other, optimizer_bytes, other_count - 1);
-    log_capture_refused(&capture, open_and_close(true), GT_DATA, other);
+    broken(true, GT_DATA, other, BEGINS);
     optimizer_bytes[0] = (char)(optimizer_bytes[0] - 8); /* a shorter header and more data */
     scratch_write(other, optimizer_bytes, other_count);
-    ck_assert_int_eq(open_and_close(true), GT_DATA);
-    ck_assert_int_eq(capture.lines, 1);
+    broken(true, GT_DATA, other, BEGINS);
     free(model_bytes);
     free(optimizer_bytes);
 }

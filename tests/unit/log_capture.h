@@ -15,6 +15,7 @@ struct log_capture {
     int lines;
     enum log_level level; /* of the last line */
     char text[5000];      /* the last line */
+    char before[5000];    /* the line before it */
 };
 
 static inline void log_capture_sink(void *context, enum log_level level, const char *line)
@@ -22,6 +23,7 @@ static inline void log_capture_sink(void *context, enum log_level level, const c
     struct log_capture *capture = context;
     capture->lines++;
     capture->level = level;
+    memcpy(capture->before, capture->text, sizeof capture->before);
     (void)snprintf(capture->text, sizeof capture->text, "%s", line);
 }
 

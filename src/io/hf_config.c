@@ -707,6 +707,10 @@ static enum gt_status layer_types_parse(const json_t *root, const char *source,
     if (json_array_size(types) != (size_t)config->n_layer)
         return FAIL(GT_DATA, "%s: field \"layer_types\": has %zu layers, num_hidden_layers is %d",
                     source, json_array_size(types), config->n_layer);
+    if (arch->window == WINDOW_GIVEN && layer_first(types, config, false) < config->n_layer)
+        return refuse_text(source, "layer_types", "full_attention",
+                           "with a sliding_window only sliding_attention is, since transformers "
+                           "gives all layers of this class the window");
     if (!by_layer)
         config->max_window_layers = layer_first(types, config, true);
     else if (has(root, "sliding_window_pattern"))
@@ -745,7 +749,7 @@ static enum gt_status window_parse(const json_t *root, const char *source, const
     if (given != NULL)
         TRY(json_get_int(root, source, "sliding_window", 1, INT32_MAX, &length));
     config->sliding_window = (int32_t)length;
-    if (arch->window != WINDOW_ALWAYS && has(root, "layer_types"))
+    if (has(root, "layer_types"))
         TRY(layer_types_parse(root, source, arch, config));
     else if (arch->window == WINDOW_BY_LAYER)
         TRY(pattern_parse(root, source, config));

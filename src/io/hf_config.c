@@ -865,7 +865,7 @@ static enum gt_status scaling_kind(const json_t *object, const char *source,
 }
 
 /* Reads the object of a scaling.  An original context outside the object takes precedence over one
- * inside. */
+ * inside, except where each kind of layer has an object. */
 static enum gt_status scaling_parse(const json_t *root, const json_t *object, const char *source,
                                     const struct arch *arch, struct model_config *config)
 {
@@ -883,8 +883,8 @@ static enum gt_status scaling_parse(const json_t *root, const json_t *object, co
     TRY(hf_real_field(object, source, "low_freq_factor", 1e-9, 1e9, &rope->low_freq_factor));
     TRY(hf_real_field(object, source, "high_freq_factor", 1e-9, 1e9, &rope->high_freq_factor));
     if (rope->scaling != ROPE_SCALING_DYNAMIC)
-        TRY(hf_real_field(has(root, original) ? root : object, source, original, 1.0,
-                          (double)HF_SIZE_MAX, &context));
+        TRY(hf_real_field(arch->window != WINDOW_BY_LAYER && has(root, original) ? root : object,
+                          source, original, 1.0, (double)HF_SIZE_MAX, &context));
     rope->original_context = (int32_t)context;
     if (rope->scaling == ROPE_SCALING_YARN)
         TRY(yarn_parse(object, source, config->block_size, rope));
@@ -908,16 +908,28 @@ static enum gt_status local_parse(const json_t *object, const char *source, doub
     return hf_real_field(object, source, "rope_theta", 1.0, 1e12, theta);
 }
 
+static bool rope_equals(const struct shape *a, const struct shape *b)
+{
+    char text[2][ROPE_SCALING_TEXT_MAX];
+    return a->rope.theta == b->rope.theta && a->partial_rotary_factor == b->partial_rotary_factor &&
+           strcmp(rope_scaling_text(text[0], &a->rope), rope_scaling_text(text[1], &b->rope)) == 0;
+}
+
+/* Reads the object of transformers 4, rope_scaling, or that of 5, rope_parameters, which is ignored
+ * beside the former.  A file may have both if they agree. */
 static enum gt_status rope_parse(const json_t *root, const char *source, const struct arch *arch,
                                  struct model_config *config)
 {
     static const char *const names[] = {"rope_scaling", "rope_parameters"};
     struct rope_config *rope = &config->rope;
+    int objects = 0;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const struct shape before = config->shape;
         const json_t *object;
         if (!has(root, names[i]))
             continue;
         TRY(json_get_object(root, source, names[i], &object));
+        objects += json_object_size(object) > 0;
         if (arch->window == WINDOW_BY_LAYER && has(object, "sliding_attention"))
             TRY(local_parse(json_object_get(object, "sliding_attention"), source,
                             &config->rope_local_theta));
@@ -926,6 +938,12 @@ static enum gt_status rope_parse(const json_t *root, const char *source, const s
         TRY(share_parse(object, source, arch, &config->partial_rotary_factor));
         TRY(hf_real_field(object, source, "rope_theta", 1.0, 1e12, &rope->theta));
         TRY(scaling_parse(root, object, source, arch, config));
+        if (objects == 2 && !rope_equals(&before, &config->shape))
+            return FAIL(
+                GT_UNSUPPORTED,
+                "%s: field \"rope_parameters\": differs from \"rope_scaling\", beside which "
+                "transformers ignores it; move all members to one of them",
+                source);
     }
     return GT_OK;
 }

@@ -216,6 +216,26 @@ TEST(reads_llamas_other_spellings)
     ck_assert_int_eq(capture.lines, 0);
 }
 
+/* Both objects of rotations, if they agree; an empty one counts as none. */
+TEST(both_objects_of_rotations)
+{
+    static const char *const texts[] = {
+        ",\"rope_theta\":1e5,\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},"
+        "\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":2,\"rope_theta\":1e5}}",
+        ",\"rope_theta\":1e3,\"rope_scaling\":{},"
+        "\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":2,\"rope_theta\":1e5}}",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct model_config config;
+        struct hf_config_rest rest;
+        char text[1024];
+        (void)snprintf(text, sizeof text, "{" LLAMA "%s", texts[i]);
+        ck_assert_int_eq(parse(text, &config, &rest), GT_OK);
+        ck_assert(config.rope.theta == 1e5 && config.rope.scaling == ROPE_SCALING_LINEAR &&
+                  config.rope.factor == 2.0);
+    }
+}
+
 #define KV ",\"num_key_value_heads\":2"
 #define SCALED(type, fields) \
     "{\"model_type\":\"" type "\"," LLAMA_SIZES KV ",\"rope_scaling\":{" fields "}"
@@ -241,6 +261,11 @@ TEST(scalings_come_back)
              "phi3",
              "\"type\":\"su\",\"short_factor\":[1],\"long_factor\":[2]") ",\"original_max_position_embeddings\":32,\"partial_rotary_factor\":0.5}",
          "longrope:32,1.0954451150103321,1,2", 1.0954451150103321},
+        /* Gemma 3's original context is that of the object. */
+        {"{\"model_type\":\"gemma3_text\"," LLAMA_SIZES KV
+         ",\"original_max_position_embeddings\":32,\"rope_parameters\":{\"full_attention\":{"
+         "\"rope_type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":16}}}",
+         "yarn:4,16", 1.1386294361119891},
     };
     char text[ROPE_SCALING_TEXT_MAX];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -446,6 +471,15 @@ static const struct {
     {"{\"model_type\":\"phi3\"," LLAMA_SIZES ",\"partial_rotary_factor\":-0.5}", GT_DATA,
      "partial_rotary_factor"},
     {"{" LLAMA ",\"partial_rotary_factor\":0.5}", GT_UNSUPPORTED, "partial_rotary_factor"},
+    {"{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},"
+     "\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":1e6}}",
+     GT_UNSUPPORTED, "\"rope_parameters\": differs from \"rope_scaling\""},
+    {"{" LLAMA ",\"rope_scaling\":{\"type\":\"default\"},"
+     "\"rope_parameters\":{\"rope_type\":\"yarn\",\"factor\":4}}",
+     GT_UNSUPPORTED, "rope_parameters"},
+    {"{\"model_type\":\"phi3\"," LLAMA_SIZES ",\"rope_scaling\":{\"partial_rotary_factor\":1},"
+     "\"rope_parameters\":{\"partial_rotary_factor\":0.5}}",
+     GT_UNSUPPORTED, "rope_parameters"},
     {"{" LLAMA ",\"final_logit_softcapping\":30}", GT_UNSUPPORTED, "final_logit_softcapping"},
     {"{" LLAMA ",\"quantization_config\":{\"bits\":4}}", GT_UNSUPPORTED, "quantization_config"},
     {"{" LLAMA ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", GT_UNSUPPORTED,

@@ -234,6 +234,9 @@ static bool is_other(const struct arch *arch, const struct shape *shape,
         return false;
     if (is_of_windows(property) && window_is_said(arch, shape))
         return false;
+    /* The convolutions of a delta net have the field's activation in transformers, silu here. */
+    if (property == SHAPE_mlp && arch->shape.linear_num_key_heads > 0)
+        return value != MLP_SWIGLU;
     if (value == shape_get(&arch->shape, property) || arch_says(arch, property, value))
         return false;
     return !is_idle(arch, shape, property) &&

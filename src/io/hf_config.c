@@ -771,6 +771,10 @@ static enum gt_status delta_parse(const json_t *root, const char *source, const 
     if (arch != arch_get(ARCH_qwen3_5))
         return GT_OK;
     TRY(flag_expect(root, source, "attn_output_gate", true));
+    if (config->mlp != MLP_SWIGLU)
+        return refuse_text(source, "hidden_act",
+                           json_string_value(json_object_get(root, "hidden_act")),
+                           "only silu is, which the convolutions have too");
     TRY(OPTIONAL(hf_size_field, root, source, "linear_key_head_dim", &keys));
     if (keys != size)
         return FAIL(GT_UNSUPPORTED,

@@ -480,6 +480,8 @@ static const struct {
     {"{\"model_type\":\"phi3\"," LLAMA_SIZES ",\"rope_scaling\":{\"partial_rotary_factor\":1},"
      "\"rope_parameters\":{\"partial_rotary_factor\":0.5}}",
      GT_UNSUPPORTED, "rope_parameters"},
+    {"{\"model_type\":\"qwen3_5_text\"," LLAMA_SIZES ",\"hidden_act\":\"gelu_pytorch_tanh\"}",
+     GT_UNSUPPORTED, "\"hidden_act\": \"gelu_pytorch_tanh\""},
     {"{" LLAMA ",\"final_logit_softcapping\":30}", GT_UNSUPPORTED, "final_logit_softcapping"},
     {"{" LLAMA ",\"quantization_config\":{\"bits\":4}}", GT_UNSUPPORTED, "quantization_config"},
     {"{" LLAMA ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", GT_UNSUPPORTED,

@@ -74,6 +74,7 @@ TEST(what_a_class_cannot_say_is_our_own)
         {ARCH_smollm3, SHAPE_no_rope_layer_interval, 2, NULL},
         {ARCH_qwen3_5, SHAPE_full_attention_interval, 2, NULL},
         {ARCH_qwen3_5, SHAPE_linear_num_value_heads, 32, NULL},
+        {ARCH_qwen3_5, SHAPE_mlp, MLP_GEGLU, "mlp='geglu'"},
         {ARCH_qwen3_5, SHAPE_attn_output_gate, 0, "attn_output_gate=False"},
         {ARCH_qwen3, SHAPE_attn_output_gate, 1, "attn_output_gate=True"},
     };

@@ -43,7 +43,6 @@
 #define KEYS_AT 16           /* where the number of keys is */
 #define GGUF_ROPE_INTERVAL 4 /* a constant of llama.cpp's src/models/smollm3.cpp, without a key */
 /* Constants of src/models/gemma3.cpp. */
-#define GGUF_WINDOW_PATTERN 6
 #define GGUF_LOCAL_THETA 1e4
 
 /* Everything before the data, in memory. */
@@ -399,10 +398,14 @@ static const char *layers_lack(const struct model_config *config)
         return "a sliding_window in other layers than five of six";
     if (config->rope_local_theta != GGUF_LOCAL_THETA)
         return "a rope_local_theta other than 1e4";
-    return config->query_pre_attn_scalar > 0 &&
-                   config->query_pre_attn_scalar != model_head_dim(config)
-               ? "a query_pre_attn_scalar other than head_dim"
-               : NULL;
+    const double size = model_head_dim(config),
+                 scalar = config->query_pre_attn_scalar > 0 ? config->query_pre_attn_scalar : size,
+                 computed =
+                     gguf_scores_divisor(config->n_layer, config->n_embd, config->n_head, size);
+    if (scalar == computed)
+        return NULL;
+    return computed == size ? "a query_pre_attn_scalar other than head_dim"
+                            : "a query_pre_attn_scalar other than n_embd / n_head";
 }
 
 const char *export_gguf_lacks(const struct model_config *config, char text[static HF_LACKS_MAX])

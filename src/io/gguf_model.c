@@ -21,6 +21,7 @@
 #define DIVISOR_TOLERANCE 1e-4
 #define ORIGINAL_CONTEXT 8192
 #define DIVISORS_MAX 512
+#define GEMMA3_27B_LAYERS 62 /* by which llama.cpp's gemma3.cpp recognises this model */
 
 /* Returns a key that begins with a dot, after the architecture's name. */
 #define KEY_OF(arch, key) TEXT(GGUF_NAME_MAX, "%s%s", arch_gguf_name(arch), key)
@@ -316,19 +317,29 @@ static enum gt_status longrope_read(const struct gguf *gguf, const char *archite
                                         : FAIL(GT_NO_MEMORY, "out of memory: %s", gguf->path);
 }
 
+/* Gets the factor of a scaling, or 0 if the file has none.  The second name is that of old files.
+ */
+static double factor_get(const struct gguf *gguf, const char *architecture)
+{
+    double factor = 0.0;
+    if (!gguf_real(gguf, TEXT(GGUF_NAME_MAX, "%s.rope.scaling.factor", architecture), &factor))
+        (void)gguf_real(gguf, TEXT(GGUF_NAME_MAX, "%s.rope.scale_linear", architecture), &factor);
+    return factor;
+}
+
+/* A factor without a type is linear, as in llama.cpp. */
 static enum gt_status scaling_keys(const struct gguf *gguf, const char *architecture, json_t **out)
 {
     const char *kind;
     size_t count;
-    double factor;
+    const double factor = factor_get(gguf, architecture);
     int64_t original;
-    if (!gguf_text(gguf, TEXT(GGUF_NAME_MAX, "%s.rope.scaling.type", architecture), &kind,
-                   &count) ||
-        is_name(kind, count, "none"))
+    const bool typed =
+        gguf_text(gguf, TEXT(GGUF_NAME_MAX, "%s.rope.scaling.type", architecture), &kind, &count);
+    if (typed ? is_name(kind, count, "none") : factor == 0.0)
         return GT_OK;
-    const bool yarn = is_name(kind, count, "yarn");
-    if ((!yarn && !is_name(kind, count, "linear")) ||
-        !gguf_real(gguf, TEXT(GGUF_NAME_MAX, "%s.rope.scaling.factor", architecture), &factor))
+    const bool yarn = typed && is_name(kind, count, "yarn");
+    if (typed && ((!yarn && !is_name(kind, count, "linear")) || factor == 0.0))
         return FAIL(GT_UNSUPPORTED,
                     "%s: key %s.rope.scaling.type: \"%.*s\" is not supported; linear and yarn are",
                     gguf->path, architecture, (int)(count < 32 ? count : 32), kind);
@@ -370,8 +381,7 @@ static int window_fields(const struct gguf *gguf, const struct arch *arch, json_
     int64_t window;
     const bool llama = arch == arch_get(ARCH_llama);
     if (arch == arch_get(ARCH_gemma3))
-        return field_copy(gguf, arch, GGUF_KEY_WINDOW, root, "sliding_window") |
-               field_copy(gguf, arch, ".attention.key_length", root, "query_pre_attn_scalar");
+        return field_copy(gguf, arch, GGUF_KEY_WINDOW, root, "sliding_window");
     if ((!llama && arch->window != WINDOW_GIVEN) ||
         !gguf_integer(gguf, KEY_OF(arch, GGUF_KEY_WINDOW), &window) || window == 0)
         return 0;
@@ -399,17 +409,18 @@ static int delta_fields(const struct gguf *gguf, const struct arch *arch, json_t
     return failures;
 }
 
-/* Computes the share of a head that rotates from the number of its columns. */
+/* Computes the share of a head that rotates from the number of its columns.  In most classes it
+ * must be 1. */
 static int share_field(const struct gguf *gguf, const struct arch *arch, json_t *root)
 {
     int64_t turned;
     const double heads = json_number_value(json_object_get(root, "num_attention_heads")),
                  width = json_number_value(json_object_get(root, "hidden_size"));
     double size = json_number_value(json_object_get(root, "head_dim"));
-    if (arch_field(arch, SHAPE_partial_rotary_factor) == NULL || heads <= 0.0)
+    const bool given = gguf_integer(gguf, KEY_OF(arch, ".rope.dimension_count"), &turned);
+    if ((!given && arch_field(arch, SHAPE_partial_rotary_factor) == NULL) || heads <= 0.0)
         return 0;
     size = size > 0.0 ? size : width / heads;
-    const bool given = gguf_integer(gguf, KEY_OF(arch, ".rope.dimension_count"), &turned);
     return json_object_set_new(root, "partial_rotary_factor",
                                json_real(given ? (double)turned / size : 1.0));
 }
@@ -445,12 +456,18 @@ static int shape_copy(const struct gguf *gguf, const struct arch *arch, json_t *
     return failures;
 }
 
+double gguf_scores_divisor(double n_layer, double n_embd, double n_head, double head_dim)
+{
+    return n_layer == GEMMA3_27B_LAYERS ? floor(n_embd / n_head) : head_dim;
+}
+
 /* Sets the values that llama.cpp uses where these keys are absent.  Source: its llama-model.cpp,
  * load_hparams(), and granite.cpp. */
 static int absent_set(const struct arch *arch, json_t *root)
 {
     const json_t *heads = json_object_get(root, arch_field(arch, SHAPE_n_head)),
                  *width = json_object_get(root, arch_field(arch, SHAPE_n_embd)),
+                 *blocks = json_object_get(root, arch_field(arch, SHAPE_n_layer)),
                  *size = json_object_get(root, "head_dim");
     const double head_dim = json_is_integer(size)
                                 ? json_number_value(size)
@@ -461,6 +478,9 @@ static int absent_set(const struct arch *arch, json_t *root)
     } usual[] = {{SHAPE_n_kv_head, json_number_value(heads)},
                  {SHAPE_head_dim, head_dim},
                  {SHAPE_rope_theta, 1e4},
+                 {SHAPE_query_pre_attn_scalar,
+                  gguf_scores_divisor(json_number_value(blocks), json_number_value(width),
+                                      json_number_value(heads), head_dim)},
                  {SHAPE_attention_multiplier, 1.0 / sqrt(head_dim)}};
     int failures = 0;
     for (size_t i = 0; json_number_value(heads) > 0.0 && i < sizeof usual / sizeof usual[0]; i++) {
@@ -475,6 +495,55 @@ static int absent_set(const struct arch *arch, json_t *root)
     return failures;
 }
 
+/* Refuses keys that change what llama.cpp computes, unless they have the only value that is
+ * supported.  Source: llama.cpp, load_hparams() of its models; a file with architecture olmo2 and a
+ * window is an OLMo 3. */
+static enum gt_status keys_check(const struct gguf *gguf, const struct arch *arch)
+{
+    static const struct {
+        const char *key;
+        double supported;
+        const char *arch; /* the only one to which this applies; NULL: all */
+    } keys[] = {{".attention.causal", 1.0, NULL},
+                {".attn_logit_softcapping", 0.0, NULL},
+                {".final_logit_softcapping", 0.0, NULL},
+                {".rope.scaling.yarn_attn_factor", 1.0, NULL},
+                {".rope.scaling.yarn_beta_fast", 32.0, NULL},
+                {".rope.scaling.yarn_beta_slow", 1.0, NULL},
+                {".rope.scaling.yarn_ext_factor", 1.0, NULL},
+                {".rope.scaling.yarn_log_multiplier", 0.0, NULL},
+                {".rope.scaling.finetuned", 1.0, "granite"},
+                {".rope.freq_base_swa", 1e4, "gemma3"},
+                {".attention.sliding_window_pattern", GGUF_WINDOW_PATTERN, "gemma3"},
+                {GGUF_KEY_WINDOW, 0.0, "olmo2"},
+                {GGUF_KEY_ATTENTION, 1.0, NULL}};
+    const bool longrope = gguf_tensor_find(gguf, GGUF_LONG_DIVISORS) != NULL,
+               divisors = gguf_tensor_find(gguf, "rope_freqs.weight") != NULL;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const char *name = KEY_OF(arch, keys[i].key);
+        int64_t integer;
+        double real = NAN;
+        if (gguf_key_find(gguf, name) == NULL ||
+            (keys[i].arch != NULL && strcmp(keys[i].arch, arch->name) != 0) ||
+            (longrope && strcmp(keys[i].key, GGUF_KEY_ATTENTION) == 0))
+            continue;
+        if (gguf_integer(gguf, name, &integer))
+            real = (double)integer;
+        else
+            (void)gguf_real(gguf, name, &real);
+        if (real != keys[i].supported)
+            return FAIL(GT_UNSUPPORTED, "%s: key %s: %g is not supported; only %g is", gguf->path,
+                        name, real, keys[i].supported);
+    }
+    const double factor = factor_get(gguf, arch_gguf_name(arch));
+    if ((longrope || divisors) && factor != 0.0 && factor != 1.0)
+        return FAIL(GT_UNSUPPORTED,
+                    "%s: key %s.rope.scaling.factor: %g is not supported beside divisors of the "
+                    "frequencies",
+                    gguf->path, arch_gguf_name(arch), factor);
+    return GT_OK;
+}
+
 /* Makes the config.json that corresponds to the keys, and parses it. */
 static enum gt_status config_get(const struct gguf *gguf, int fd, struct model_config *config,
                                  struct hf_config_rest *rest)
@@ -482,6 +551,7 @@ static enum gt_status config_get(const struct gguf *gguf, int fd, struct model_c
     const struct arch *arch;
     const struct gguf_tensor *table = gguf_tensor_find(gguf, "token_embd.weight");
     TRY(architecture_get(gguf, &arch));
+    TRY(keys_check(gguf, arch));
     if (table == NULL || table->rank != 2)
         return FAIL(GT_DATA, "%s: tensor token_embd.weight: is missing, or no matrix", gguf->path);
     json_t *root = json_pack("{s:s, s:I}", "model_type", arch_model_type(arch), "vocab_size",

@@ -18,6 +18,9 @@
 /* The window of a model's attention; follows the architecture. */
 #define GGUF_KEY_WINDOW ".attention.sliding_window"
 
+/* The pattern that llama.cpp has for Gemma 3: every sixth block has no window. */
+#define GGUF_WINDOW_PATTERN 6
+
 /* Keys of a model with other divisors in long contexts, which follow the architecture, and its
  * tensors. */
 #define GGUF_KEY_ORIGINAL ".rope.scaling.original_context_length"
@@ -53,6 +56,9 @@ struct gguf_form {
 /* Sets *out to the form of a tensor in a model's file, or of its adapters. */
 void gguf_form_get(const struct model_config *config, const struct parameter_shape *shape,
                    struct gguf_form *out);
+/* Returns the number whose root divides attention's scores in a Gemma 3 of this shape: the width of
+ * a head, but n_embd / n_head in the model of 27B. */
+double gguf_scores_divisor(double n_layer, double n_embd, double n_head, double head_dim);
 /* Returns the divisor of pair i's frequency in rope_freqs.weight. */
 float gguf_rope_divisor(const struct model_config *config, int32_t i);
 

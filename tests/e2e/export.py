@@ -635,7 +635,46 @@ def check_import():
     keys = Gguf("again.gguf").keys
     check([round(keys["granite." + name], 6) for name in ("attention.scale", "attention.head_count_kv", "rope.freq_base")] == [round(6**-0.5, 6), 4, 1e4],
           "absent keys: %s" % keys)
+    check_import_keys()
     check_import_bad("wide64-q8_0.gguf")
+
+
+def with_key(path, name, kind, value):
+    """Writes a copy of a GGUF file with one more key, and a second that makes both a multiple of 32 bytes: the data stay aligned."""
+    def entry(name, kind, value):
+        return struct.pack("<Q", len(name)) + name.encode() + struct.pack("<I", kind) + value
+    data = read(path)
+    key, fill = entry(name, kind, value), len(entry("fill", 8, bytes(8)))
+    count = -(len(key) + fill) % 32
+    key += entry("fill", 8, struct.pack("<Q", count) + b"x" * count)
+    return write("with-key.gguf", data[:16] + struct.pack("<Q", struct.unpack_from("<Q", data, 16)[0] + 2) + key + data[24:])
+
+
+def check_import_keys():
+    """Keys with which llama.cpp computes something else are read or refused."""
+    for key in ("rope.scaling.factor", "rope.scale_linear"):
+        exported("--out_dir=" + with_key("qwen3-float32.gguf", "qwen3." + key, 6, struct.pack("<f", 4)), "--format=hf", "--force", "back-keys")
+        check(read_json("back-keys/config.json")["rope_scaling"] == {"rope_type": "linear", "factor": 4.0}, "%s without a type is linear" % key)
+    exported("--out_dir=out-olmo2", "--format=gguf", "--dtype=float32", "--force", "olmo2-float32.gguf")
+    exported("--out_dir=out-whole", "--format=gguf", "--dtype=float32", "--force", "granite-float32.gguf")
+    for name, architecture, key, kind, value in (
+            ("qwen3", "qwen3", "attention.causal", 7, b"\0"), ("gemma3", "gemma3", "final_logit_softcapping", 6, struct.pack("<f", 30)),
+            ("qwen2", "qwen2", "rope.scaling.attn_factor", 6, struct.pack("<f", 1.5)), ("qwen2", "qwen2", "rope.scaling.yarn_beta_fast", 6, struct.pack("<f", 16)),
+            ("tied", "llama", "rope.scaling.factor", 6, struct.pack("<f", 2)), ("granite", "granite", "rope.scaling.finetuned", 7, b"\0"),
+            ("gemma3", "gemma3", "rope.freq_base_swa", 6, struct.pack("<f", 1e5)), ("olmo2", "olmo2", "attention.sliding_window", 4, struct.pack("<I", 8))):
+        refused("key %s.%s" % (architecture, key), 2, "--out_dir=" + with_key(name + "-float32.gguf", architecture + "." + key, kind, value), "--format=hf", "none",
+                leaves=() if os.path.exists("with-key.gguf") else ("with-key.gguf",))
+    exported("--out_dir=" + with_key("olmo2-float32.gguf", "olmo2.attention.sliding_window", 4, bytes(4)), "--format=hf", "--force", "back-keys")
+    key = b"qwen3.rope.dimension_count"
+    turned = changed("qwen3-float32.gguf", lambda data: struct.pack_into("<I", data, data.index(key) + len(key) + 4, 2))
+    refused("partial_rotary_factor", 2, "--out_dir=" + turned, "--format=hf", "none")
+    # llama.cpp knows Gemma 3 27B by its 62 blocks, whose scores are divided by the root of n_embd / n_head.
+    make_model("layers", ("--tokenizer=bytes",), *LLAMA_FLAGS, "--arch=gemma3", "--n_layer=62", "--head_dim=8")
+    refused("a query_pre_attn_scalar other than n_embd / n_head", 2, "--out_dir=out-layers", "--format=gguf", "x")
+    make_model("layers", ("--tokenizer=bytes",), *LLAMA_FLAGS, "--arch=gemma3", "--n_layer=62", "--head_dim=8", "--query_pre_attn_scalar=6")
+    exported("--out_dir=out-layers", "--format=gguf", "layers.gguf")
+    exported("--out_dir=layers.gguf", "--format=hf", "back-layers")
+    check(read_json("back-layers/config.json")["query_pre_attn_scalar"] == 6, "62 blocks: the root of n_embd / n_head")
 
 
 def check_import_bad(path):

@@ -151,6 +151,10 @@ TEST(args_refusals)
     ck_assert_int_eq(fixture.config.max_iters, 600000);
     refused(TRAIN("--batch_size=8.0"), "expected an int, found float 8.0; write 8");
     refused(TRAIN("--lr=1e-3"), "unknown key lr (did you mean learning_rate?)");
+    refused(TRAIN("--sequence_length=9"), "unknown key sequence_length (did you mean block_size?)");
+    refused(TRAIN("--input_bin=x"), "unknown key input_bin (write --dataset=FOLDER");
+    refused(TRAIN("--warmdown_iters=9"),
+            "unknown key warmdown_iters (write --lr_schedule=wsd and cooldown_iters)");
     refused(TRAIN("--steps=9"), "unknown key steps (did you mean max_iters?)");
     refused(TRAIN("--resume"), "unknown key resume (write --init_from=resume)");
     refused(TRAIN("--ddp"), "unknown key ddp (--ranks=N or --devices=0,1 trains with several");

@@ -603,8 +603,12 @@ static enum gt_status tokenizer_open(struct hostmem *mem, struct arguments *argu
         return GT_OK;
     return FAIL(
         GT_USAGE,
-        "--tokenizer=%s: this vocabulary is of kind %s, which is made from the inputs; give --tokenizer=%s",
-        name, tokenizer_kind_names[(*out)->kind], tokenizer_kind_names[(*out)->kind]);
+        "--tokenizer=%s: this vocabulary is of kind %s, which is made from the inputs; give --tokenizer=%s%s",
+        name, tokenizer_kind_names[(*out)->kind], tokenizer_kind_names[(*out)->kind],
+        (*out)->kind == TOKENIZER_CHARS
+            ? " and all texts that are to have the same characters in one command, or use "
+              "--tokenizer=bytes for all"
+            : "");
 }
 
 /* Finds the template for --chat, and notes which one it is. */

@@ -120,6 +120,7 @@ static enum gt_status judge_tokenizer_find(struct judge *judge)
     file_folder_of(folder, path);
     TRY(tokenizer_open_dataset(judge->mem, file_is_folder(path) ? path : folder,
                                &judge->tokenizer));
+    TRY(restore_tokenizer_check(judge->mem, judge->config, &judge->source, judge->tokenizer, path));
     if (judge->tokenizer == NULL && file_is_folder(judge->folder))
         TRY(tokenizer_open_dataset(judge->mem, judge->folder, &judge->tokenizer));
     if (judge->tokenizer == NULL)

@@ -12,7 +12,7 @@ import random
 import re
 import struct
 
-from checks import GPT_PREPARE, GPT_TRAIN, check_named as check, end, error_lines, ran, read, read_json, tensors_read, write
+from checks import GPT_PREPARE, GPT_TRAIN, check_named as check, end, error_lines, ran, read, read_json, run, tensors_read, write
 
 T, C, L, H = 8, 12, 2, 2
 TOLERANCE = 1e-5
@@ -218,6 +218,13 @@ def bad_files(vocab):
     refused("more context than the model has", "eval_block_size", arguments=("--eval_data=data", f"--eval_block_size={T + 1}"))
     write_ids("bad.bin", [vocab] * 20)
     refused("a token file beyond the vocabulary", "bad.bin", arguments=("--eval_data=bad.bin",))
+    # Regression: tokens of another tokenizer had a loss and status 0 if their ids were small enough.
+    write("few.txt", b"ab\n" * 200)
+    run(GPT_PREPARE, "--tokenizer=chars", "--out-dir=few", "few.txt")
+    for place in ("few", "few/val.bin"):
+        refused(f"tokens of another tokenizer: {place}", "tokenizer of 3 tokens", arguments=(f"--eval_data={place}",))
+    done = run(GPT_PREPARE, "--tokenizer=few", "--out-dir=none", "few.txt", status=2)
+    check("characters are made from the texts", "all texts that are to have the same characters in one command" in done.stderr, done.stderr)
     write_ids("bad.bin", [1] * T)
     refused("a token file that is too short", "bad.bin", arguments=("--eval_data=bad.bin",))
     done = judge("--hellaswag=nowhere.bin")

@@ -476,7 +476,10 @@ enum gt_status checkpoint_open(const void *owner, const char *path, bool with_op
         bool exists;
         TRY(file_stat_exists(path, &exists));
         if (!exists)
-            return FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: no such file or folder", path);
+            return FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: no such file or folder%s", path,
+                        with_optimizer ? ""
+                                       : "; init_from is scratch, resume, a folder or file of a "
+                                         "model, or OWNER/NAME");
         const bool has_earlier = checkpoint_keep_earlier_last(path, earlier);
         if (!with_optimizer && checkpoint_folder_of_trainer(path, earlier))
             return FAIL(GT_DATA,

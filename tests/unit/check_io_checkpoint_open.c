@@ -123,6 +123,10 @@ static void broken(bool with_optimizer, enum gt_status status, const char *words
 
 TEST(says_what_is_missing)
 {
+    ck_assert_int_eq(rmdir(folder), 0);
+    log_capture_refused(&capture, open_and_close(false), GT_DATA,
+                        "no such file or folder; init_from is scratch, resume, ");
+    ck_assert_int_eq(mkdir(folder, 0700), 0);
     log_capture_refused(&capture, open_and_close(false), GT_DATA,
                         "neither trainer_state.json nor both config.json and model.safetensors");
     touch("config.json", "{}");

@@ -20,7 +20,7 @@
 #include "data/hf_hub.h"
 #include "data/mixture.h"
 #include "data/stop_text.h"
-#include "data/text_kind.h"
+#include "data/text_mark.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_encoder.h"
 #include "data/tokenizer_import.h"

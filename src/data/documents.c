@@ -15,6 +15,7 @@
 #include "data/input.h"
 #include "data/records.h"
 #include "data/text_kind.h"
+#include "data/text_mark.h"
 
 #define BLOCK_BYTES ((size_t)1 << 20)
 #define DECODE_BYTES_MIN ((size_t)64)

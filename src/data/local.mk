@@ -30,6 +30,7 @@ libgpttrain_a_SOURCES += \
 	src/data/sampler.c src/data/sampler.h \
 	src/data/stop_text.c src/data/stop_text.h \
 	src/data/text_kind.c src/data/text_kind.h \
+	src/data/text_mark.c src/data/text_mark.h \
 	src/data/token_kind.c src/data/token_kind.h \
 	src/data/token_writer.c src/data/token_writer.h \
 	src/data/tokenizer.c src/data/tokenizer.h \

@@ -26,10 +26,6 @@ const struct text_kind *text_kind_of(const unsigned char *bytes, size_t count, b
 /* Returns true if the first character that is not white space is `wanted`. */
 bool text_begins_with(const unsigned char *bytes, size_t count, char wanted);
 
-/* Returns the encoding of the byte-order mark at the beginning, as a name for iconv, and the mark's
- * length; NULL and 0 when there is none. */
-const char *text_mark_of(const unsigned char *bytes, size_t count, size_t *out_length);
-
 /* Returns "latin1" or "windows-1252" when most bytes above 127 stand alone or in pairs, as accented
  * letters do, else NULL. */
 const char *text_guess_latin(const char *text, size_t count);

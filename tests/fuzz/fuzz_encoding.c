@@ -5,6 +5,7 @@
 
 #include "base/utf8.h"
 #include "data/text_kind.h"
+#include "data/text_mark.h"
 #include "tests/fuzz/fuzz_common.h"
 
 enum { TEXT_BYTES = 1 << 16 };

@@ -217,7 +217,8 @@ def small_llama(vocabulary, layers, positions, scale):
 
 def metrics(out, field="loss"):
     """Returns the lines of the folder's metrics that have the field."""
-    return [line for line in map(json.loads, read(os.path.join(out, "metrics.jsonl")).splitlines()) if field in line]
+    whole = read(os.path.join(out, "metrics.jsonl")).rpartition(b"\n")[0]  # a run may be writing the last line
+    return [line for line in map(json.loads, whole.splitlines()) if field in line]
 
 
 def error_lines(done):

@@ -35,7 +35,7 @@ struct backend_devices {
 struct backend_open_options {
     int32_t device;   /* index of the device within the backend */
     const char *name; /* part of the device's name, case-insensitive; NULL: use the index */
-    /* Each backend reads those that concern it. */
+    /* A backend ignores the options below that do not apply to it. */
     int32_t threads; /* worker threads; 0 = all processors that this process may use */
     bool tf32;       /* fp32 products may round their operands to TF32's 10 fraction bits */
     bool half_sums; /* fp16 products may have fp16 sums on a card that is known to gain from them */

@@ -32,8 +32,8 @@ struct nvml {
 /* Opens the library for the card at a PCI address, "0000:03:00.0". */
 void nvml_open(struct nvml *out, const char *pci);
 void nvml_close(struct nvml *nvml);
-/* Returns the bytes of the card that all processes use, and those that are free; zeros when
- * unknown. */
+/* Returns how many bytes of the card's memory all processes together use, and how many are free;
+ * zeros if the driver does not report them. */
 struct nvml_memory nvml_memory_ask(const struct nvml *nvml);
 /* Inserts into `out` the other processes that use the most memory of the card, as far as the driver
  * reports them (not under WSL2). */

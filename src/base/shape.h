@@ -94,9 +94,9 @@ struct arch {
     /* How files say that a model has biases: not at all, in a field of our own, in attention_bias
      * and mlp_bias. */
     enum { BIASES_NONE, BIASES_OWN, BIASES_FIELDS } biases;
-    /* Which layers have a window of attention.  NEVER: none.  ALWAYS: all, or none.  GIVEN: the
-     * same, but none if no field gives a window.  ON_REQUEST: those that fields name, if a flag is
-     * set.  BY_LAYER: those that fields name. */
+    /* Which layers have a window of attention.  NEVER: no layer.  ALWAYS: all layers or none.
+     * GIVEN: all layers if a field gives a window, else none.  ON_REQUEST: the layers that fields
+     * name, if a flag is set.  BY_LAYER: the layers that fields name. */
     enum { WINDOW_NEVER, WINDOW_ALWAYS, WINDOW_GIVEN, WINDOW_ON_REQUEST, WINDOW_BY_LAYER } window;
     struct {
         const char *file, *gguf;

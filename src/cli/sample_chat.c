@@ -2,7 +2,7 @@
  *
  * Each line of the input is a message, or a command that begins with a slash.  The whole
  * conversation is rendered for every answer, because a template may rewrite earlier turns; if the
- * new ids begin with those that the generator has read, it reads only the rest.
+ * new ids begin with the ids that the generator has already read, it reads only the rest.
  */
 #include "cli/sample_chat.h"
 

@@ -393,19 +393,14 @@ static const char *elsewhere_why(const struct config *config)
     return NULL;
 }
 
-static bool is_argument(const struct config *config, enum config_key key)
-{
-    const struct config_origin *origin = &config->origin[key];
-    return origin->source != NULL && origin->line == 0 && !origin->checkpoint;
-}
-
 /* Returns true if `device` and `backend` name different backends.  That is an error, unless one of
  * them is an argument and the other is from a file; then the argument wins.  --backend must work
  * for a file that names a device, too. */
 static bool is_contradiction(const struct config *config, bool *is_error)
 {
     const int owner = device_owner(config->device);
-    *is_error = is_argument(config, CONFIG_KEY_device) == is_argument(config, CONFIG_KEY_backend);
+    *is_error = config_key_is_typed(config, CONFIG_KEY_device) ==
+                config_key_is_typed(config, CONFIG_KEY_backend);
     return are_resolved(config, CONFIG_KEY_device, CONFIG_KEY_backend) &&
            config->device_profile[0] == '\0' && elsewhere_why(config) == NULL &&
            owner != CONFIG_BACKEND_AUTO && config->backend != CONFIG_BACKEND_AUTO &&
@@ -425,7 +420,7 @@ static enum gt_status check_device(const struct config *config)
                     "device='%s': one device is expected; --devices=%s gives a run several", device,
                     device);
     if (why != NULL &&
-        (!is_argument(config, CONFIG_KEY_device) || config->device_profile[0] != '\0'))
+        (!config_key_is_typed(config, CONFIG_KEY_device) || config->device_profile[0] != '\0'))
         return GT_OK; /* config_notes() logs it */
     if (why != NULL)
         return FAIL(GT_USAGE,
@@ -452,7 +447,7 @@ struct config_device config_device(const struct config *config)
     bool is_error;
     if (!config->origin[CONFIG_KEY_device].bad && elsewhere_why(config) == NULL &&
         !(is_contradiction(config, &is_error) &&
-          (is_error || is_argument(config, CONFIG_KEY_backend)))) {
+          (is_error || config_key_is_typed(config, CONFIG_KEY_backend)))) {
         const int owner = device_owner(config->device);
         if (owner != CONFIG_BACKEND_AUTO && config->device_profile[0] == '\0')
             device.backend = owner;
@@ -709,7 +704,7 @@ enum gt_status config_check(struct config *config)
 
 void config_notes(const struct config *config)
 {
-    const bool is_backend = is_argument(config, CONFIG_KEY_backend);
+    const bool is_backend = config_key_is_typed(config, CONFIG_KEY_backend);
     bool is_error;
     const char *device = DESCRIBED(config, CONFIG_KEY_device),
                *backend = DESCRIBED(config, CONFIG_KEY_backend);

@@ -217,6 +217,11 @@ bool config_key_was_set(const struct config *config, enum config_key key)
     return config->origin[key].source != NULL && !config->origin[key].checkpoint;
 }
 
+bool config_key_is_typed(const struct config *config, enum config_key key)
+{
+    return config_key_was_set(config, key) && config->origin[key].line == 0;
+}
+
 char *config_origin_text(char *out, size_t size, const struct config_origin *origin)
 {
     if (origin->source == NULL)

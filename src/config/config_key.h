@@ -86,5 +86,7 @@ void config_backend_add(struct config *config, const char *name);
 
 /* Returns true if a file or a flag of this invocation set the key. */
 bool config_key_was_set(const struct config *config, enum config_key key);
+/* Returns true if a flag of this invocation set the key, and no file after it. */
+bool config_key_is_typed(const struct config *config, enum config_key key);
 
 #endif

@@ -130,7 +130,7 @@ enum gt_status bpe_add_eot(struct bpe *bpe, size_t id);
 void bpe_set_literal(struct bpe *bpe, int32_t id);
 /* Replaces the pipeline of GPT-2; copies `json`.  Errors: GT_NO_MEMORY. */
 enum gt_status bpe_set_pipeline(struct bpe *bpe, const struct bpe_pipeline *pipeline);
-/* Whether an added token removes the white space before and after it. */
+/* `left`: an added token removes the white space before it; `right`: the white space after it. */
 struct bpe_strip {
     bool left, right;
 };

@@ -177,8 +177,7 @@ static void defaults_log(const struct config *config)
  * `other` is from a file. */
 static bool gives_way(const struct config *config, enum config_key key, enum config_key other)
 {
-    const bool typed = config_key_was_set(config, key) && !is_default(config, key) &&
-                       config->origin[key].line == 0;
+    const bool typed = config_key_is_typed(config, key) && !is_default(config, key);
     return config_key_was_set(config, other) && !is_default(config, other) &&
            !(typed && config->origin[other].line > 0);
 }

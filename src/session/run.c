@@ -45,19 +45,14 @@ static enum gt_status data_check(const struct run *run)
     return GT_OK;
 }
 
-static bool is_typed(const struct config *config, enum config_key key)
-{
-    return config_key_was_set(config, key) && config->origin[key].line == 0;
-}
-
 /* Applies `hours`.  It decides the length, unless only max_iters was typed, while `hours` is from a
  * file or the checkpoint.  The schedule of the part that has been trained stays. */
 static void hours_apply(struct run *run)
 {
     struct config *config = run->config;
     const int64_t max_iters = config->max_iters, decay = config->lr_decay_iters;
-    const bool typed = is_typed(config, CONFIG_KEY_max_iters),
-               yields = typed && !is_typed(config, CONFIG_KEY_hours);
+    const bool typed = config_key_is_typed(config, CONFIG_KEY_max_iters),
+               yields = typed && !config_key_is_typed(config, CONFIG_KEY_hours);
     if (typed)
         log_note("%s has no effect because of %s",
                  CONFIG_KEY_DESCRIBED(config, yields ? CONFIG_KEY_hours : CONFIG_KEY_max_iters),
